@@ -1,0 +1,3 @@
+//! The command `firstlight`.
+
+fn main() {}

@@ -1,0 +1,361 @@
+//! Addresses and frames: the newtypes every other module speaks in.
+//!
+//! A [`PhysAddr`] counts bytes, a [`Frame`] counts 4 KiB page frames, an
+//! [`Order`] is a power of two of frames. Ranges are half open. Three orders
+//! have names because they are the levels of the page table:
+//! [`Order::PAGE`], [`Order::HUGE`] and [`Order::GIANT`].
+
+use core::fmt;
+
+/// log2 of the bytes in a page frame.
+pub const PAGE_SHIFT: u32 = 12;
+/// Bytes in a page frame.
+pub const PAGE_BYTES: u64 = 1 << PAGE_SHIFT;
+/// First byte no physical address reaches: x86-64 ends at 52 bits, 4 PiB.
+pub const PHYS_END: u64 = 1 << 52;
+
+/// A physical address, in bytes.
+///
+/// ```
+/// use firstlight::addr::{Frame, PhysAddr};
+/// assert_eq!(PhysAddr::new(0x1fff).frame(), Frame::new(1));
+/// assert_eq!(PhysAddr::new(0x1001).align_up(0x1000), Some(PhysAddr::new(0x2000)));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct PhysAddr(u64);
+
+impl PhysAddr {
+    /// Address zero.
+    pub const ZERO: Self = Self(0);
+
+    /// The address `bytes` bytes from the bottom of memory.
+    pub const fn new(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// The address in bytes.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The frame this address lies in.
+    pub const fn frame(self) -> Frame {
+        Frame(self.0 >> PAGE_SHIFT)
+    }
+
+    /// The nearest multiple of `align` (a power of two) at or below.
+    pub const fn align_down(self, align: u64) -> Self {
+        debug_assert!(align.is_power_of_two());
+        Self(self.0 & !(align - 1))
+    }
+
+    /// The nearest multiple of `align` (a power of two) at or above, if there is one.
+    pub const fn align_up(self, align: u64) -> Option<Self> {
+        debug_assert!(align.is_power_of_two());
+        match self.0.checked_add(align - 1) {
+            Some(sum) => Some(Self(sum & !(align - 1))),
+            None => None,
+        }
+    }
+}
+
+impl fmt::Debug for PhysAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+impl fmt::Display for PhysAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// A half-open range of physical bytes; never ends before it starts.
+///
+/// ```
+/// use firstlight::addr::PhysRange;
+/// let range = PhysRange::new(0x1800, 0x4800).unwrap();
+/// assert_eq!(range.bytes(), 0x3000);
+/// assert_eq!(range.inner_frames().count(), 2); // whole frames only
+/// assert_eq!(range.outer_frames().count(), 4); // every frame touched
+/// assert!(PhysRange::new(2, 1).is_none());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct PhysRange {
+    start: PhysAddr,
+    end: PhysAddr,
+}
+
+impl PhysRange {
+    /// The empty range at address zero.
+    pub const EMPTY: Self = Self { start: PhysAddr(0), end: PhysAddr(0) };
+
+    /// `start..end` in bytes; `None` if it ends before it starts.
+    pub const fn new(start: u64, end: u64) -> Option<Self> {
+        if start <= end {
+            Some(Self { start: PhysAddr(start), end: PhysAddr(end) })
+        } else {
+            None
+        }
+    }
+
+    /// `bytes` bytes from `start`; `None` if that runs past 2^64.
+    pub const fn with_size(start: u64, bytes: u64) -> Option<Self> {
+        match start.checked_add(bytes) {
+            Some(end) => Some(Self { start: PhysAddr(start), end: PhysAddr(end) }),
+            None => None,
+        }
+    }
+
+    /// First byte.
+    pub const fn start(self) -> PhysAddr {
+        self.start
+    }
+
+    /// First byte after the range.
+    pub const fn end(self) -> PhysAddr {
+        self.end
+    }
+
+    /// Length in bytes.
+    pub const fn bytes(self) -> u64 {
+        self.end.0 - self.start.0
+    }
+
+    /// Whether the range holds nothing.
+    pub const fn is_empty(self) -> bool {
+        self.start.0 == self.end.0
+    }
+
+    /// Whether `addr` lies inside.
+    pub const fn contains(self, addr: PhysAddr) -> bool {
+        self.start.0 <= addr.0 && addr.0 < self.end.0
+    }
+
+    /// What both ranges share; empty when they do not meet.
+    pub fn intersect(self, other: Self) -> Self {
+        let start = self.start.max(other.start);
+        Self { start, end: self.end.min(other.end).max(start) }
+    }
+
+    /// Whether the two ranges share a byte.
+    pub fn overlaps(self, other: Self) -> bool {
+        !self.intersect(other).is_empty()
+    }
+
+    /// The frames that lie wholly inside: what usable memory shrinks to.
+    pub const fn inner_frames(self) -> FrameRange {
+        let start = self.start.0.div_ceil(PAGE_BYTES);
+        let end = self.end.0 >> PAGE_SHIFT;
+        FrameRange { start: Frame(start), end: Frame(if end < start { start } else { end }) }
+    }
+
+    /// The frames that have any byte inside: what reserved memory grows to.
+    pub const fn outer_frames(self) -> FrameRange {
+        let start = self.start.0 >> PAGE_SHIFT;
+        let end = if self.is_empty() { start } else { self.end.0.div_ceil(PAGE_BYTES) };
+        FrameRange { start: Frame(start), end: Frame(end) }
+    }
+}
+
+/// As firmware and kernels print it: inclusive, `[0x1000-0x1fff]`.
+impl fmt::Display for PhysRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            write!(f, "[{:#018x} empty]", self.start.0)
+        } else {
+            write!(f, "[{:#018x}-{:#018x}]", self.start.0, self.end.0 - 1)
+        }
+    }
+}
+
+impl fmt::Debug for PhysRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A page frame number.
+///
+/// ```
+/// use firstlight::addr::{Frame, Order};
+/// assert_eq!(Frame::new(3).addr().get(), 0x3000);
+/// assert!(Frame::new(512).is_aligned(Order::HUGE));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct Frame(u64);
+
+impl Frame {
+    /// Frame number `number`.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The frame number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Address of the frame's first byte. Frame numbers stay below 2^52.
+    pub const fn addr(self) -> PhysAddr {
+        PhysAddr(self.0 << PAGE_SHIFT)
+    }
+
+    /// Whether a block of `order` may start here.
+    pub const fn is_aligned(self, order: Order) -> bool {
+        self.0 & (order.frames() - 1) == 0
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "frame {:#x}", self.0)
+    }
+}
+
+impl fmt::Display for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "frame {:#x}", self.0)
+    }
+}
+
+/// A half-open range of frames; never ends before it starts.
+///
+/// ```
+/// use firstlight::addr::FrameRange;
+/// let range = FrameRange::new(4, 8).unwrap();
+/// assert_eq!(range.count(), 4);
+/// assert_eq!(range.intersect(FrameRange::new(6, 20).unwrap()), FrameRange::new(6, 8).unwrap());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct FrameRange {
+    start: Frame,
+    end: Frame,
+}
+
+impl FrameRange {
+    /// The empty range at frame zero.
+    pub const EMPTY: Self = Self { start: Frame(0), end: Frame(0) };
+
+    /// `start..end` in frame numbers; `None` if it ends before it starts.
+    pub const fn new(start: u64, end: u64) -> Option<Self> {
+        if start <= end { Some(Self { start: Frame(start), end: Frame(end) }) } else { None }
+    }
+
+    /// The block of `order` that starts at `start`; `None` past 2^64.
+    pub const fn block(start: Frame, order: Order) -> Option<Self> {
+        match start.0.checked_add(order.frames()) {
+            Some(end) => Some(Self { start, end: Frame(end) }),
+            None => None,
+        }
+    }
+
+    /// First frame.
+    pub const fn start(self) -> Frame {
+        self.start
+    }
+
+    /// First frame after the range.
+    pub const fn end(self) -> Frame {
+        self.end
+    }
+
+    /// Number of frames.
+    pub const fn count(self) -> u64 {
+        self.end.0 - self.start.0
+    }
+
+    /// Whether the range holds nothing.
+    pub const fn is_empty(self) -> bool {
+        self.start.0 == self.end.0
+    }
+
+    /// Whether `frame` lies inside.
+    pub const fn contains(self, frame: Frame) -> bool {
+        self.start.0 <= frame.0 && frame.0 < self.end.0
+    }
+
+    /// Whether all of `other` lies inside.
+    pub const fn covers(self, other: Self) -> bool {
+        self.start.0 <= other.start.0 && other.end.0 <= self.end.0
+    }
+
+    /// What both ranges share; empty when they do not meet.
+    pub fn intersect(self, other: Self) -> Self {
+        let start = self.start.max(other.start);
+        Self { start, end: self.end.min(other.end).max(start) }
+    }
+
+    /// The same range in bytes.
+    pub const fn bytes(self) -> PhysRange {
+        PhysRange { start: self.start.addr(), end: self.end.addr() }
+    }
+}
+
+impl fmt::Display for FrameRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "frames {:#x}..{:#x}", self.start.0, self.end.0)
+    }
+}
+
+impl fmt::Debug for FrameRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Size of a block: 2^order frames, 0..=18.
+///
+/// ```
+/// use firstlight::addr::Order;
+/// assert_eq!(Order::HUGE.bytes(), 2 << 20);
+/// assert_eq!(Order::GIANT.bytes(), 1 << 30);
+/// assert!(Order::new(19).is_none());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct Order(u8);
+
+impl Order {
+    /// One frame, 4 KiB.
+    pub const PAGE: Self = Self(0);
+    /// 512 frames, 2 MiB.
+    pub const HUGE: Self = Self(9);
+    /// 262,144 frames, 1 GiB; the largest order.
+    pub const GIANT: Self = Self(18);
+
+    /// 2^`order` frames; `None` above [`Order::GIANT`].
+    pub const fn new(order: u8) -> Option<Self> {
+        if order <= Self::GIANT.0 { Some(Self(order)) } else { None }
+    }
+
+    /// The exponent.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// Number of frames.
+    pub const fn frames(self) -> u64 {
+        1 << self.0
+    }
+
+    /// Number of bytes.
+    pub const fn bytes(self) -> u64 {
+        PAGE_BYTES << self.0
+    }
+}
+
+impl fmt::Debug for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "order {}", self.0)
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "order {}", self.0)
+    }
+}

@@ -1,0 +1,1 @@
+//! Linux as a platform for the engine.

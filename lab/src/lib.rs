@@ -1,0 +1,1 @@
+//! The boot lab; begun here with the reader of kernel logs.
