@@ -90,12 +90,18 @@ pub struct PhysRange {
 
 impl PhysRange {
     /// The empty range at address zero.
-    pub const EMPTY: Self = Self { start: PhysAddr(0), end: PhysAddr(0) };
+    pub const EMPTY: Self = Self {
+        start: PhysAddr(0),
+        end: PhysAddr(0),
+    };
 
     /// `start..end` in bytes; `None` if it ends before it starts.
     pub const fn new(start: u64, end: u64) -> Option<Self> {
         if start <= end {
-            Some(Self { start: PhysAddr(start), end: PhysAddr(end) })
+            Some(Self {
+                start: PhysAddr(start),
+                end: PhysAddr(end),
+            })
         } else {
             None
         }
@@ -104,7 +110,10 @@ impl PhysRange {
     /// `bytes` bytes from `start`; `None` if that runs past 2^64.
     pub const fn with_size(start: u64, bytes: u64) -> Option<Self> {
         match start.checked_add(bytes) {
-            Some(end) => Some(Self { start: PhysAddr(start), end: PhysAddr(end) }),
+            Some(end) => Some(Self {
+                start: PhysAddr(start),
+                end: PhysAddr(end),
+            }),
             None => None,
         }
     }
@@ -137,7 +146,10 @@ impl PhysRange {
     /// What both ranges share; empty when they do not meet.
     pub fn intersect(self, other: Self) -> Self {
         let start = self.start.max(other.start);
-        Self { start, end: self.end.min(other.end).max(start) }
+        Self {
+            start,
+            end: self.end.min(other.end).max(start),
+        }
     }
 
     /// Whether the two ranges share a byte.
@@ -149,14 +161,24 @@ impl PhysRange {
     pub const fn inner_frames(self) -> FrameRange {
         let start = self.start.0.div_ceil(PAGE_BYTES);
         let end = self.end.0 >> PAGE_SHIFT;
-        FrameRange { start: Frame(start), end: Frame(if end < start { start } else { end }) }
+        FrameRange {
+            start: Frame(start),
+            end: Frame(if end < start { start } else { end }),
+        }
     }
 
     /// The frames that have any byte inside: what reserved memory grows to.
     pub const fn outer_frames(self) -> FrameRange {
         let start = self.start.0 >> PAGE_SHIFT;
-        let end = if self.is_empty() { start } else { self.end.0.div_ceil(PAGE_BYTES) };
-        FrameRange { start: Frame(start), end: Frame(end) }
+        let end = if self.is_empty() {
+            start
+        } else {
+            self.end.0.div_ceil(PAGE_BYTES)
+        };
+        FrameRange {
+            start: Frame(start),
+            end: Frame(end),
+        }
     }
 }
 
@@ -238,17 +260,30 @@ pub struct FrameRange {
 
 impl FrameRange {
     /// The empty range at frame zero.
-    pub const EMPTY: Self = Self { start: Frame(0), end: Frame(0) };
+    pub const EMPTY: Self = Self {
+        start: Frame(0),
+        end: Frame(0),
+    };
 
     /// `start..end` in frame numbers; `None` if it ends before it starts.
     pub const fn new(start: u64, end: u64) -> Option<Self> {
-        if start <= end { Some(Self { start: Frame(start), end: Frame(end) }) } else { None }
+        if start <= end {
+            Some(Self {
+                start: Frame(start),
+                end: Frame(end),
+            })
+        } else {
+            None
+        }
     }
 
     /// The block of `order` that starts at `start`; `None` past 2^64.
     pub const fn block(start: Frame, order: Order) -> Option<Self> {
         match start.0.checked_add(order.frames()) {
-            Some(end) => Some(Self { start, end: Frame(end) }),
+            Some(end) => Some(Self {
+                start,
+                end: Frame(end),
+            }),
             None => None,
         }
     }
@@ -286,12 +321,18 @@ impl FrameRange {
     /// What both ranges share; empty when they do not meet.
     pub fn intersect(self, other: Self) -> Self {
         let start = self.start.max(other.start);
-        Self { start, end: self.end.min(other.end).max(start) }
+        Self {
+            start,
+            end: self.end.min(other.end).max(start),
+        }
     }
 
     /// The same range in bytes.
     pub const fn bytes(self) -> PhysRange {
-        PhysRange { start: self.start.addr(), end: self.end.addr() }
+        PhysRange {
+            start: self.start.addr(),
+            end: self.end.addr(),
+        }
     }
 }
 
@@ -329,7 +370,11 @@ impl Order {
 
     /// 2^`order` frames; `None` above [`Order::GIANT`].
     pub const fn new(order: u8) -> Option<Self> {
-        if order <= Self::GIANT.0 { Some(Self(order)) } else { None }
+        if order <= Self::GIANT.0 {
+            Some(Self(order))
+        } else {
+            None
+        }
     }
 
     /// The exponent.

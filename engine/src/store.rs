@@ -35,7 +35,11 @@ pub struct Full {
 
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "storage for {} entries is too small: {} are needed", self.capacity, self.needed)
+        write!(
+            f,
+            "storage for {} entries is too small: {} are needed",
+            self.capacity, self.needed
+        )
     }
 }
 
@@ -66,7 +70,10 @@ impl<'s, T: Copy> Store<'s, T> {
     /// [`Full`] when the storage is used up; the list is unchanged.
     pub fn insert(&mut self, at: usize, value: T) -> Result<(), Full> {
         if self.len == self.slots.len() {
-            return Err(Full { capacity: self.len, needed: self.len + 1 });
+            return Err(Full {
+                capacity: self.len,
+                needed: self.len + 1,
+            });
         }
         self.slots.copy_within(at..self.len, at + 1);
         self.slots[at] = value;

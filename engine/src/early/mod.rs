@@ -1,0 +1,360 @@
+//! [`EarlyMemory`]: the allocator of the time before there is an allocator.
+//!
+//! Two sets of ranges, the memory there is and what of it is reserved, each with
+//! a node and flags a range, in storage the caller lends; the semantics kernels
+//! know as memblock. Firmware's [map](crate::map) fills it, the
+//! [topology](crate::topology) gives its ranges nodes, the
+//! [layout](crate::layout) consumes it.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `region` | [`EarlyRegion`] and [`EarlyFlags`] |
+//! | `set` | sorted, disjoint, merged regions over lent storage |
+//! | `request` | [`EarlyRequest`], [`Direction`] |
+//! | `search` | which address a request gets; [`FreeRanges`] |
+//! | `trail` | [`Allocation`]: who asked for what |
+//! | `error` | [`EarlyError`] |
+#![deny(unsafe_code)]
+
+mod error;
+mod region;
+mod request;
+mod search;
+mod set;
+mod trail;
+
+pub use error::{EarlyError, EarlySet};
+pub use region::{EarlyFlags, EarlyRegion};
+pub use request::{Direction, EarlyRequest};
+pub use search::FreeRanges;
+pub use trail::Allocation;
+
+use crate::addr::{PhysAddr, PhysRange};
+use crate::node::NodeId;
+use crate::store::Full;
+use search::Attempt;
+use set::RegionSet;
+use trail::Trail;
+
+/// Memory at boot: what there is, what is taken, and by whom.
+///
+/// ```
+/// use firstlight::addr::PhysRange;
+/// use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion, EarlyRequest};
+///
+/// let mut memory = [EarlyRegion::EMPTY; 8];
+/// let mut reserved = [EarlyRegion::EMPTY; 8];
+/// let mut trail = [Allocation::EMPTY; 8];
+/// let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+/// early.add(PhysRange::new(0x10_0000, 0x80_0000).unwrap(), EarlyFlags::NONE)?;
+/// early.reserve(PhysRange::new(0x10_0000, 0x20_0000).unwrap(), "kernel")?;
+///
+/// let table = early.allocate(&EarlyRequest::new(0x3000, 0x1000, "page tables"))?;
+/// assert_eq!(table, PhysRange::new(0x7f_d000, 0x80_0000).unwrap()); // from the top
+/// assert_eq!(early.trail()[1].owner, "page tables");
+/// early.free(table)?;
+/// assert_eq!(early.free_ranges().map(|r| r.range.bytes()).sum::<u64>(), 0x60_0000);
+/// # Ok::<(), firstlight::early::EarlyError>(())
+/// ```
+#[derive(Debug)]
+pub struct EarlyMemory<'s> {
+    memory: RegionSet<'s>,
+    reserved: RegionSet<'s>,
+    trail: Trail<'s>,
+    limit: PhysAddr,
+    direction: Direction,
+    movable_node: bool,
+}
+
+impl<'s> EarlyMemory<'s> {
+    /// No memory yet, over the storage lent.
+    ///
+    /// `trail` may be shorter than the number of claims; see [`Self::untracked`].
+    pub fn new(
+        memory: &'s mut [EarlyRegion],
+        reserved: &'s mut [EarlyRegion],
+        trail: &'s mut [Allocation],
+    ) -> Self {
+        Self {
+            memory: RegionSet::new(memory),
+            reserved: RegionSet::new(reserved),
+            trail: Trail::new(trail),
+            limit: PhysAddr::new(u64::MAX),
+            direction: Direction::TopDown,
+            movable_node: false,
+        }
+    }
+
+    /// Adds memory. Bytes that were added before keep their node and flags.
+    ///
+    /// # Errors
+    /// [`EarlyError::Full`].
+    pub fn add(&mut self, range: PhysRange, flags: EarlyFlags) -> Result<(), EarlyError> {
+        let added = self.memory.add(EarlyRegion {
+            range,
+            node: None,
+            flags,
+        });
+        added.map_err(full(EarlySet::Memory, range))
+    }
+
+    /// Takes memory away, as if it had never been added. What was reserved of it stays so.
+    ///
+    /// # Errors
+    /// [`EarlyError::Full`] if a hole in the middle of a range finds no slot.
+    pub fn remove(&mut self, range: PhysRange) -> Result<(), EarlyError> {
+        self.memory
+            .remove(range)
+            .map_err(full(EarlySet::Memory, range))
+    }
+
+    /// Reserves `range` for `owner`, whether it is memory or not, and whether parts of
+    /// it are reserved already or not.
+    ///
+    /// # Errors
+    /// [`EarlyError::Full`].
+    pub fn reserve(&mut self, range: PhysRange, owner: &'static str) -> Result<(), EarlyError> {
+        self.claim(Allocation {
+            range,
+            node: None,
+            owner,
+        })
+    }
+
+    /// Says which node the memory in `range` belongs to. Only memory gets a node; what lies
+    /// between is left out.
+    ///
+    /// # Errors
+    /// [`EarlyError::Full`].
+    pub fn set_node(&mut self, range: PhysRange, node: NodeId) -> Result<(), EarlyError> {
+        let done = self.memory.update(range, |region| region.node = Some(node));
+        done.map_err(full(EarlySet::Memory, range))
+    }
+
+    /// Sets `flags` on the memory in `range`.
+    ///
+    /// # Errors
+    /// [`EarlyError::Full`].
+    pub fn set_flags(&mut self, range: PhysRange, flags: EarlyFlags) -> Result<(), EarlyError> {
+        let done = self.memory.update(range, |region| region.flags |= flags);
+        done.map_err(full(EarlySet::Memory, range))
+    }
+
+    /// Clears `flags` on the memory in `range`.
+    ///
+    /// # Errors
+    /// [`EarlyError::Full`].
+    pub fn clear_flags(&mut self, range: PhysRange, flags: EarlyFlags) -> Result<(), EarlyError> {
+        let done = self
+            .memory
+            .update(range, |region| region.flags = region.flags.without(flags));
+        done.map_err(full(EarlySet::Memory, range))
+    }
+
+    /// Sets `flags` (no-init, preserved) on what is reserved in `range`.
+    ///
+    /// # Errors
+    /// [`EarlyError::Full`].
+    pub fn set_reserved_flags(
+        &mut self,
+        range: PhysRange,
+        flags: EarlyFlags,
+    ) -> Result<(), EarlyError> {
+        let done = self.reserved.update(range, |region| region.flags |= flags);
+        done.map_err(full(EarlySet::Reserved, range))
+    }
+
+    /// The memory there is: sorted, disjoint; ranges that touch differ in node or flags.
+    pub fn memory(&self) -> &[EarlyRegion] {
+        &self.memory
+    }
+
+    /// What is reserved, likewise. It may reach outside memory.
+    pub fn reserved(&self) -> &[EarlyRegion] {
+        &self.reserved
+    }
+
+    /// Who holds what, oldest claim first; claims may overlap, freed parts are gone.
+    pub fn trail(&self) -> &[Allocation] {
+        &self.trail.claims
+    }
+
+    /// Claims (or halves of claims that were freed in the middle) the trail had no room for.
+    pub fn untracked(&self) -> u64 {
+        self.trail.untracked
+    }
+
+    /// Bytes of memory, reserved or not.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
+    /// Bytes reserved, inside memory or not.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.reserved.bytes()
+    }
+
+    /// First byte after the last memory.
+    pub fn end(&self) -> PhysAddr {
+        self.memory.last().map_or(PhysAddr::ZERO, |r| r.range.end())
+    }
+
+    /// The memory region `addr` lies in.
+    pub fn region_at(&self, addr: PhysAddr) -> Option<&EarlyRegion> {
+        let at = self.memory.partition_point(|r| r.range.end() <= addr);
+        self.memory.get(at).filter(|r| r.range.contains(addr))
+    }
+
+    /// Whether every byte of `range` is reserved.
+    pub fn is_reserved(&self, range: PhysRange) -> bool {
+        self.reserved.covers(range)
+    }
+
+    /// The current limit: where requests without a `max` end, and those with one at the latest.
+    pub fn limit(&self) -> PhysAddr {
+        self.limit
+    }
+
+    /// Sets the current limit, for example to what is mapped so far.
+    pub fn set_limit(&mut self, limit: PhysAddr) {
+        self.limit = limit;
+    }
+
+    /// Sets the end of memory from which requests are served.
+    pub fn set_direction(&mut self, direction: Direction) {
+        self.direction = direction;
+    }
+
+    /// Whether allocations keep off memory that can be unplugged.
+    pub fn set_movable_node(&mut self, on: bool) {
+        self.movable_node = on;
+    }
+
+    /// Takes memory for `request` and notes its owner in the trail.
+    ///
+    /// If some memory is mirrored, mirrored memory is tried first; on the node
+    /// wanted, then (unless `exact_node`) on any; then the same without regard to
+    /// mirrors; then, with `soft_min`, all of it again from address zero. Memory
+    /// that is nomap or driver-managed is never given, nor the first page.
+    ///
+    /// # Errors
+    /// [`EarlyError::NoRoom`], [`EarlyError::ZeroBytes`], [`EarlyError::BadAlign`], or
+    /// [`EarlyError::Full`] if the reserved set has no slot left.
+    pub fn allocate(&mut self, request: &EarlyRequest) -> Result<PhysRange, EarlyError> {
+        let &EarlyRequest {
+            bytes,
+            align,
+            owner,
+            ..
+        } = request;
+        if bytes == 0 {
+            return Err(EarlyError::ZeroBytes { owner });
+        }
+        if !align.is_power_of_two() {
+            return Err(EarlyError::BadAlign { align, owner });
+        }
+        let max = match request.max {
+            Some(max) if request.ignore_limit => max,
+            Some(max) => max.min(self.limit),
+            None => self.limit,
+        };
+        let Some((range, region)) = self.search(request, max) else {
+            let largest_bytes = self.largest_between(request.min, max);
+            return Err(EarlyError::NoRoom {
+                request: *request,
+                max,
+                largest_bytes,
+            });
+        };
+        self.claim(Allocation {
+            range,
+            node: region.node,
+            owner,
+        })?;
+        Ok(range)
+    }
+
+    /// Gives back what was reserved or allocated, wholly or in part.
+    ///
+    /// # Errors
+    /// [`EarlyError::NotReserved`] if some of it is free already, or
+    /// [`EarlyError::Full`] if a hole in the middle of a range finds no slot.
+    pub fn free(&mut self, range: PhysRange) -> Result<(), EarlyError> {
+        if !self.reserved.covers(range) {
+            return Err(EarlyError::NotReserved { range });
+        }
+        self.reserved
+            .remove(range)
+            .map_err(full(EarlySet::Reserved, range))?;
+        self.trail.release(range);
+        Ok(())
+    }
+
+    /// Memory that is not reserved, ascending, with its node and flags.
+    pub fn free_ranges(&self) -> FreeRanges<'_> {
+        FreeRanges::new(&self.memory, &self.reserved)
+    }
+
+    fn claim(&mut self, claim: Allocation) -> Result<(), EarlyError> {
+        let range = claim.range;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let region = EarlyRegion {
+            range,
+            node: None,
+            flags: EarlyFlags::NONE,
+        };
+        self.reserved
+            .add(region)
+            .map_err(full(EarlySet::Reserved, range))?;
+        self.trail.note(claim);
+        Ok(())
+    }
+
+    /// The attempts a request is worth, strictest first.
+    fn search(&self, request: &EarlyRequest, max: PhysAddr) -> Option<(PhysRange, EarlyRegion)> {
+        let mirrored = self
+            .memory
+            .iter()
+            .any(|r| r.flags.contains(EarlyFlags::MIRROR));
+        let lower = (request.soft_min && request.min > PhysAddr::ZERO).then_some(PhysAddr::ZERO);
+        let any_node = (request.node.is_some() && !request.exact_node).then_some(None);
+        for min in [Some(request.min), lower].into_iter().flatten() {
+            for mirror in [mirrored.then_some(true), Some(false)]
+                .into_iter()
+                .flatten()
+            {
+                for node in [Some(request.node), any_node].into_iter().flatten() {
+                    let attempt = Attempt {
+                        bytes: request.bytes,
+                        align: request.align,
+                        min: min.get(),
+                        max: max.get(),
+                        node,
+                        mirror,
+                        skip_hotplug: self.movable_node,
+                        direction: self.direction,
+                    };
+                    let found = attempt.find(&self.memory, &self.reserved);
+                    if found.is_some() {
+                        return found;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn largest_between(&self, min: PhysAddr, max: PhysAddr) -> u64 {
+        let window = PhysRange::new(min.get(), max.get()).unwrap_or(PhysRange::EMPTY);
+        let sizes = self
+            .free_ranges()
+            .map(|free| free.range.intersect(window).bytes());
+        sizes.max().unwrap_or(0)
+    }
+}
+
+fn full(set: EarlySet, range: PhysRange) -> impl Fn(Full) -> EarlyError {
+    move |full| EarlyError::Full { set, range, full }
+}

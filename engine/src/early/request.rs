@@ -1,0 +1,88 @@
+//! [`EarlyRequest`]: what an early allocation asks for.
+#![deny(unsafe_code)]
+
+use crate::addr::PhysAddr;
+use crate::node::NodeId;
+
+/// From which end of memory early allocations are taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Direction {
+    /// Highest fitting address first: low memory stays free for devices.
+    #[default]
+    TopDown,
+    /// Lowest fitting address first: stays near the kernel until it is known
+    /// which memory can be unplugged.
+    BottomUp,
+}
+
+/// What an early allocation asks for.
+///
+/// ```
+/// use firstlight::early::EarlyRequest;
+/// use firstlight::node::NodeId;
+/// let request = EarlyRequest::new(0x4000, 64, "node data").on(NodeId(1));
+/// assert_eq!(request.node, Some(NodeId(1)));
+/// assert!(!request.exact_node);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EarlyRequest {
+    /// Bytes wanted; not rounded.
+    pub bytes: u64,
+    /// Alignment of the first byte, in bytes, a power of two.
+    pub align: u64,
+    /// Lowest address wanted.
+    pub min: PhysAddr,
+    /// Address the allocation must end at or below; `None`: the current limit.
+    pub max: Option<PhysAddr>,
+    /// Node wanted; `None`: any.
+    pub node: Option<NodeId>,
+    /// Fail rather than take memory of another node.
+    pub exact_node: bool,
+    /// Take memory below `min` rather than fail.
+    pub soft_min: bool,
+    /// Only the address is wanted, nobody reads or writes there yet: a given
+    /// `max` may lie above the current limit.
+    pub ignore_limit: bool,
+    /// Who asks; kept in the trail.
+    pub owner: &'static str,
+}
+
+impl EarlyRequest {
+    /// `bytes` bytes on any node, anywhere below the current limit.
+    pub const fn new(bytes: u64, align: u64, owner: &'static str) -> Self {
+        Self {
+            bytes,
+            align,
+            min: PhysAddr::ZERO,
+            max: None,
+            node: None,
+            exact_node: false,
+            soft_min: false,
+            ignore_limit: false,
+            owner,
+        }
+    }
+
+    /// Preferably on `node`.
+    #[must_use]
+    pub const fn on(mut self, node: NodeId) -> Self {
+        self.node = Some(node);
+        self
+    }
+
+    /// On `node` or not at all.
+    #[must_use]
+    pub const fn only_on(mut self, node: NodeId) -> Self {
+        self.node = Some(node);
+        self.exact_node = true;
+        self
+    }
+
+    /// Between `min` and `max` (exclusive).
+    #[must_use]
+    pub const fn within(mut self, min: PhysAddr, max: PhysAddr) -> Self {
+        self.min = min;
+        self.max = Some(max);
+        self
+    }
+}

@@ -1,0 +1,263 @@
+//! [`RegionSet`]: sorted, disjoint regions over storage the caller lent.
+//!
+//! Regions that touch and are alike (same node, same flags) are always one
+//! region. Every change first counts what it needs: when the storage is too
+//! small it fails with [`Full`] and nothing has changed. Costs O(regions), and
+//! a change looks only at the regions it meets, found by binary search.
+#![deny(unsafe_code)]
+
+use core::ops::Deref;
+
+use super::region::EarlyRegion;
+use crate::addr::PhysRange;
+use crate::store::{Full, Store};
+
+/// Sorted, disjoint, merged regions.
+#[derive(Debug)]
+pub(super) struct RegionSet<'s> {
+    regions: Store<'s, EarlyRegion>,
+}
+
+impl Deref for RegionSet<'_> {
+    type Target = [EarlyRegion];
+    fn deref(&self) -> &[EarlyRegion] {
+        &self.regions
+    }
+}
+
+/// `start..end`, where the ends are known to be in order.
+fn span(start: u64, end: u64) -> PhysRange {
+    PhysRange::new(start, end).unwrap_or(PhysRange::EMPTY)
+}
+
+impl<'s> RegionSet<'s> {
+    /// An empty set.
+    pub(super) fn new(slots: &'s mut [EarlyRegion]) -> Self {
+        Self {
+            regions: Store::new(slots),
+        }
+    }
+
+    /// Position of the first region that ends after `addr`.
+    fn first_ending_after(&self, addr: u64) -> usize {
+        self.regions
+            .partition_point(|r| r.range.end().get() <= addr)
+    }
+
+    /// Positions of the regions that share a byte with `range`.
+    pub(super) fn meeting(&self, range: PhysRange) -> (usize, usize) {
+        if range.is_empty() {
+            return (0, 0);
+        }
+        let lo = self.first_ending_after(range.start().get());
+        let hi = self
+            .regions
+            .partition_point(|r| r.range.start() < range.end());
+        (lo, hi.max(lo))
+    }
+
+    /// Bytes in the set.
+    pub(super) fn bytes(&self) -> u64 {
+        self.regions.iter().map(|r| r.range.bytes()).sum()
+    }
+
+    /// Whether every byte of `range` is in the set.
+    pub(super) fn covers(&self, range: PhysRange) -> bool {
+        let (lo, hi) = self.meeting(range);
+        let inside = self.regions.get(lo..hi).unwrap_or_default().iter();
+        inside
+            .map(|r| r.range.intersect(range).bytes())
+            .sum::<u64>()
+            == range.bytes()
+    }
+
+    fn room_for(&self, needed: usize) -> Result<(), Full> {
+        let capacity = self.regions.capacity();
+        if needed > capacity {
+            Err(Full { capacity, needed })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Adds the bytes of `new` that are not in the set yet; those that are keep
+    /// their node and flags.
+    ///
+    /// Regions like `new` melt into one with it; between the ones that are not
+    /// alike a piece of `new` goes into each gap. The pieces are written from the
+    /// right, so that one pass is enough however many there are.
+    pub(super) fn add(&mut self, new: EarlyRegion) -> Result<(), Full> {
+        if new.range.is_empty() {
+            return Ok(());
+        }
+        let (mut start, mut end) = (new.range.start().get(), new.range.end().get());
+        // The window includes neighbours that only touch.
+        let lo = self
+            .regions
+            .partition_point(|r| r.range.end().get() < start);
+        let hi = self
+            .regions
+            .partition_point(|r| r.range.start().get() <= end)
+            .max(lo);
+        let mut kept = 0;
+        for region in &self.regions[lo..hi] {
+            if region.alike(&new) {
+                start = start.min(region.range.start().get());
+                end = end.max(region.range.end().get());
+            } else {
+                kept += 1;
+            }
+        }
+        let window = self.regions[lo..hi].iter().filter(|r| !r.alike(&new));
+        let mut cursor = start;
+        let mut gaps = 0;
+        for region in window {
+            gaps += usize::from(cursor < region.range.start().get());
+            cursor = cursor.max(region.range.end().get());
+        }
+        gaps += usize::from(cursor < end);
+        self.room_for(self.regions.len() - (hi - lo) + kept + gaps)?;
+
+        // Close up over the regions that melt, then open room for the pieces.
+        let mut write = lo;
+        for read in lo..hi {
+            let region = self.regions[read];
+            if !region.alike(&new) {
+                self.regions[write] = region;
+                write += 1;
+            }
+        }
+        self.regions.remove(write, hi);
+        let tail = write..self.regions.len();
+        for _ in 0..gaps {
+            self.regions.push(new)?;
+        }
+        self.regions.copy_within(tail, write + gaps);
+        let (mut from, mut to, mut top) = (write, write + gaps, end);
+        while from < to {
+            let below = from
+                .checked_sub(1)
+                .filter(|&at| at >= lo)
+                .map(|at| self.regions[at]);
+            let floor = below.map_or(start, |r| r.range.end().get().max(start));
+            if floor < top {
+                to -= 1;
+                self.regions[to] = EarlyRegion {
+                    range: span(floor, top),
+                    ..new
+                };
+            }
+            let Some(region) = below else { break };
+            from -= 1;
+            to -= 1;
+            self.regions[to] = region;
+            top = region.range.start().get();
+        }
+        Ok(())
+    }
+
+    /// Takes the bytes of `range` out of the set.
+    pub(super) fn remove(&mut self, range: PhysRange) -> Result<(), Full> {
+        let (mut lo, mut hi) = self.meeting(range);
+        if lo == hi {
+            return Ok(());
+        }
+        let (first, last) = (self.regions[lo], self.regions[hi - 1]);
+        let left = span(first.range.start().get(), range.start().get());
+        let right = span(range.end().get(), last.range.end().get());
+        if hi - lo == 1 && !left.is_empty() && !right.is_empty() {
+            self.room_for(self.regions.len() + 1)?;
+            self.regions.insert(
+                hi,
+                EarlyRegion {
+                    range: right,
+                    ..last
+                },
+            )?;
+            self.regions[lo].range = left;
+            return Ok(());
+        }
+        if !left.is_empty() {
+            self.regions[lo].range = left;
+            lo += 1;
+        }
+        if !right.is_empty() {
+            self.regions[hi - 1].range = right;
+            hi -= 1;
+        }
+        self.regions.remove(lo, hi);
+        Ok(())
+    }
+
+    /// Lets `change` alter node and flags of every byte of the set in `range`.
+    ///
+    /// A region that crosses an end of `range` is cut there first, which needs a
+    /// slot each even if the pieces melt into their neighbours afterwards.
+    pub(super) fn update(
+        &mut self,
+        range: PhysRange,
+        change: impl Fn(&mut EarlyRegion),
+    ) -> Result<(), Full> {
+        let (lo, mut hi) = self.meeting(range);
+        if lo == hi {
+            return Ok(());
+        }
+        let changes = |region: &EarlyRegion| {
+            let mut after = *region;
+            change(&mut after);
+            !after.alike(region)
+        };
+        let (first, last) = (self.regions[lo], self.regions[hi - 1]);
+        let cut_low = first.range.start() < range.start() && changes(&first);
+        let cut_high = range.end() < last.range.end() && changes(&last);
+        self.room_for(self.regions.len() + usize::from(cut_low) + usize::from(cut_high))?;
+        let mut from = lo;
+        if cut_high {
+            let tail = span(range.end().get(), last.range.end().get());
+            self.regions[hi - 1].range = span(last.range.start().get(), range.end().get());
+            self.regions.insert(
+                hi,
+                EarlyRegion {
+                    range: tail,
+                    ..last
+                },
+            )?;
+        }
+        if cut_low {
+            let rest = self.regions[lo].range;
+            let head = span(rest.start().get(), range.start().get());
+            self.regions[lo].range = span(range.start().get(), rest.end().get());
+            self.regions.insert(
+                lo,
+                EarlyRegion {
+                    range: head,
+                    ..first
+                },
+            )?;
+            from += 1;
+            hi += 1;
+        }
+        for region in &mut self.regions[from..hi] {
+            change(region);
+        }
+        self.merge(lo.saturating_sub(1), hi);
+        Ok(())
+    }
+
+    /// Makes one of alike regions that touch, from position `from` to the one after `to`.
+    fn merge(&mut self, from: usize, to: usize) {
+        let last = to.min(self.regions.len() - 1);
+        let mut write = from;
+        for read in from + 1..=last {
+            let region = self.regions[read];
+            let before = &mut self.regions[write];
+            if before.range.end() == region.range.start() && before.alike(&region) {
+                before.range = span(before.range.start().get(), region.range.end().get());
+            } else {
+                write += 1;
+                self.regions[write] = region;
+            }
+        }
+        self.regions.remove(write + 1, last + 1);
+    }
+}
