@@ -1,0 +1,108 @@
+//! The processors: [`Madt`], entries of type 0 (local APIC) and 9 (local
+//! x2APIC). The others describe interrupt controllers and are stepped over.
+
+use super::error::{AcpiError, Fault, Signature};
+use super::table::{RawEntries, RawEntry, Table};
+use crate::firmware::bytes::u32_le;
+
+/// Header, local APIC address, flags.
+const FIXED_BYTES: usize = 44;
+
+/// The multiple APIC description table, read in place.
+///
+/// ```
+/// # use firstlight::firmware::acpi::AcpiError;
+/// use firstlight::firmware::acpi::Madt;
+/// fn count_cpus(table: &[u8]) -> Result<usize, AcpiError> {
+///     let madt = Madt::parse(table)?;
+///     let mut cpus = 0;
+///     for cpu in madt.cpus() {
+///         cpus += usize::from(cpu?.enabled);
+///     }
+///     Ok(cpus)
+/// }
+/// assert!(count_cpus(b"SLIT").is_err());
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Madt<'a> {
+    table: Table<'a>,
+}
+
+/// A processor, as the MADT lists it. Those neither enabled nor
+/// online-capable are empty sockets; their APIC id is often 255.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MadtCpu {
+    /// Its interrupt controller's id; 8 bits in type 0.
+    pub apic_id: u32,
+    /// The id that ties it to a processor object in the ACPI namespace.
+    pub processor_uid: u32,
+    /// Whether it can be started now.
+    pub enabled: bool,
+    /// Whether it can be enabled later, while the system runs.
+    pub online_capable: bool,
+}
+
+impl<'a> Madt<'a> {
+    /// Checks header and length.
+    ///
+    /// # Errors
+    /// [`AcpiError::WrongSignature`] or [`AcpiError::Truncated`].
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, AcpiError> {
+        Ok(Self {
+            table: Table::expect(bytes, Signature::MADT, FIXED_BYTES)?,
+        })
+    }
+
+    /// The processors in the table's order. After an error the next entries
+    /// still come, as long as the bad one says where they are.
+    pub const fn cpus(&self) -> MadtCpus<'a> {
+        MadtCpus(RawEntries::new(&self.table, FIXED_BYTES))
+    }
+
+    /// A wrong checksum, if it has one.
+    pub fn checksum_fault(&self) -> Option<Fault> {
+        self.table.checksum_fault()
+    }
+}
+
+/// See [`Madt::cpus`].
+#[derive(Clone, Debug)]
+pub struct MadtCpus<'a>(RawEntries<'a>);
+
+impl Iterator for MadtCpus<'_> {
+    type Item = Result<MadtCpu, AcpiError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.0.next()? {
+                Ok(entry) if entry.kind == 0 => {
+                    return Some(local_apic(&entry).ok_or(entry.too_short(8)));
+                }
+                Ok(entry) if entry.kind == 9 => {
+                    return Some(local_x2apic(&entry).ok_or(entry.too_short(16)));
+                }
+                Ok(_) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+fn local_apic(entry: &RawEntry<'_>) -> Option<MadtCpu> {
+    let (&uid, &id) = (entry.bytes.get(2)?, entry.bytes.get(3)?);
+    Some(cpu(id.into(), uid.into(), u32_le(entry.bytes, 4)?))
+}
+
+fn local_x2apic(entry: &RawEntry<'_>) -> Option<MadtCpu> {
+    let (id, flags) = (u32_le(entry.bytes, 4)?, u32_le(entry.bytes, 8)?);
+    Some(cpu(id, u32_le(entry.bytes, 12)?, flags))
+}
+
+const fn cpu(apic_id: u32, processor_uid: u32, flags: u32) -> MadtCpu {
+    MadtCpu {
+        apic_id,
+        processor_uid,
+        enabled: flags & 1 != 0,
+        online_capable: flags & 2 != 0,
+    }
+}

@@ -1,0 +1,30 @@
+//! ACPI tables that say where CPUs and memory are: RSDP, RSDT/XSDT, MADT,
+//! SRAT, SLIT.
+//!
+//! [`Rsdp::parse`] finds the root, [`Tables::open`] walks it and
+//! [`Tables::find`] picks a table by name; [`Madt`], [`Srat`] and [`Slit`] read
+//! one each, in place: no list of CPUs or memory is ever kept, an iterator goes
+//! over the table's own bytes.
+//!
+//! Two classes of wrong: an [`AcpiError`] means that what was asked for cannot
+//! be had; a [`Fault`] was tolerated and is told to whoever wants to know. A
+//! table with a wrong checksum is a fault (shipped firmware has them), an RSDP
+//! with one is an error (it was found by scanning, so it may be no RSDP).
+//!
+//! Formats: ACPI specification, chapter 5.2.
+
+mod error;
+mod madt;
+mod rsdp;
+mod slit;
+mod srat;
+mod table;
+mod walk;
+
+pub use error::{AcpiError, Fault, Signature};
+pub use madt::{Madt, MadtCpu, MadtCpus};
+pub use rsdp::Rsdp;
+pub use slit::{Slit, SlitFault};
+pub use srat::{Srat, SratEntries, SratEntry};
+pub use table::{HEADER_BYTES, Table};
+pub use walk::{TableIter, Tables};
