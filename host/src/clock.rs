@@ -1,0 +1,35 @@
+//! Nanoseconds since the process began.
+//!
+//! The kernel stamps a process's start in ticks of 10 ms, too coarse for
+//! milestones of microseconds. [`Clock::start`] is therefore called as the
+//! first statement of `main`; what the loader does before that is not counted.
+
+use std::time::Instant;
+
+/// A monotonic clock (`CLOCK_MONOTONIC`) with its zero at [`Clock::start`].
+///
+/// ```
+/// let clock = firstlight_host::clock::Clock::start();
+/// let first = clock.now_ns();
+/// assert!(clock.now_ns() >= first);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// A clock that counts from now.
+    #[must_use]
+    pub fn start() -> Self {
+        Self {
+            origin: Instant::now(),
+        }
+    }
+
+    /// Nanoseconds since the start; saturates after 584 years.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,180 @@
+//! Reserved address space: where the engine's metadata lives on Linux.
+//!
+//! A [`Reservation`] is a private anonymous mapping with no swap set aside for
+//! it. It reads as zeros and costs nothing until it is written, page by page,
+//! so that [`Reservation::resident_bytes`], counted by the operating system,
+//! shows what the engine really touched. Transparent huge pages are off for
+//! it: otherwise one written byte would count as 2 MiB.
+
+use std::io;
+use std::ptr::{self, NonNull};
+
+/// Bytes asked of `mincore` in one call: 64 Ki pages, one byte of answer each.
+const MINCORE_WINDOW_BYTES: usize = 256 << 20;
+
+/// A stretch of zeroed address space, unmapped when dropped.
+///
+/// ```
+/// use firstlight_host::reserve::Reservation;
+/// let mut space = Reservation::new(64 << 20)?;
+/// assert_eq!(space.resident_bytes()?, 0);
+/// space.as_mut_slice()[5 << 20] = 1;
+/// assert_eq!(space.resident_bytes()?, firstlight_host::reserve::page_bytes() as u64);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Reservation {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and is valid from any
+// thread of the process; access to its bytes goes through `&self` / `&mut self`.
+unsafe impl Send for Reservation {}
+// SAFETY: as above; `&Reservation` gives no access to the bytes.
+unsafe impl Sync for Reservation {}
+
+impl Reservation {
+    /// Reserves at least `bytes` bytes, rounded up to whole pages; they read as zero.
+    ///
+    /// # Errors
+    /// The operating system's refusal (for example an address space limit), or
+    /// `InvalidInput` when `bytes` is more than can be addressed.
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        let page = page_bytes();
+        let bytes = bytes
+            .max(1)
+            .checked_next_multiple_of(page)
+            .filter(|bytes| isize::try_from(*bytes).is_ok())
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice
+        // touches no existing mapping.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let space = Self { base, bytes };
+        // SAFETY: the range is exactly the mapping made above; the advice
+        // changes no content. A kernel without huge pages refuses it, which is
+        // as good.
+        let _ = unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE) };
+        Ok(space)
+    }
+
+    /// Length in bytes, a multiple of [`page_bytes`].
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The bytes, page-aligned.
+    #[must_use]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is readable, writable, zeroed by the kernel,
+        // `bytes` long, at most isize::MAX, and borrowed mutably through self.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
+    }
+
+    /// The first byte, for callers that lend parts of the mapping out
+    /// themselves; valid until the reservation is dropped.
+    #[must_use]
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Whether each page, in order, is resident; `visit` gets windows of them.
+    fn each_window(&self, mut visit: impl FnMut(&[u8])) -> io::Result<()> {
+        let page = page_bytes();
+        let mut states = vec![0u8; self.bytes.min(MINCORE_WINDOW_BYTES) / page];
+        let mut at = 0;
+        while at < self.bytes {
+            let length = (self.bytes - at).min(MINCORE_WINDOW_BYTES);
+            // SAFETY: at..at+length lies inside the mapping and starts on a
+            // page; `states` has a byte for each of its pages.
+            let answer = unsafe {
+                libc::mincore(
+                    self.base.as_ptr().add(at).cast(),
+                    length,
+                    states.as_mut_ptr(),
+                )
+            };
+            if answer != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            visit(&states[..length / page]);
+            at += length;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the mapping that are in memory now, counted by `mincore`.
+    ///
+    /// # Errors
+    /// The operating system's refusal.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        let mut pages = 0u64;
+        self.each_window(|states| {
+            pages += states.iter().map(|state| u64::from(state & 1)).sum::<u64>();
+        })?;
+        Ok(pages * page_bytes() as u64)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the range is exactly the mapping this value owns, and no
+        // borrow of it outlives the value.
+        let _ = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// The operating system's page size in bytes.
+#[must_use]
+pub fn page_bytes() -> usize {
+    // SAFETY: sysconf reads a constant.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes)
+        .ok()
+        .filter(|bytes| bytes.is_power_of_two())
+        .unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_zero_and_counts_only_what_was_written() {
+        let mut space = Reservation::new(1 << 30).unwrap();
+        assert_eq!(space.bytes(), 1 << 30);
+        assert_eq!(space.resident_bytes().unwrap(), 0);
+        let page = page_bytes();
+        for at in [0, 7 * page + 11, MINCORE_WINDOW_BYTES, (1 << 30) - 1] {
+            assert_eq!(space.as_mut_slice()[at], 0);
+            space.as_mut_slice()[at] = 0xa5;
+        }
+        assert_eq!(space.resident_bytes().unwrap(), 4 * page as u64);
+        assert_eq!(space.as_mut_slice()[7 * page + 11], 0xa5);
+    }
+
+    #[test]
+    fn rounds_up_to_a_page_and_refuses_the_impossible() {
+        assert_eq!(Reservation::new(0).unwrap().bytes(), page_bytes());
+        assert_eq!(
+            Reservation::new(page_bytes() + 1).unwrap().bytes(),
+            2 * page_bytes()
+        );
+        assert!(Reservation::new(usize::MAX).is_err());
+        assert!(Reservation::new(isize::MAX as usize - 4096).is_err());
+    }
+}
