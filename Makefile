@@ -1,0 +1,62 @@
+# Every target installs what it needs first (scripts/setup.sh), then does its job.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+
+# Arguments of `make run`, for example: make run ARGS="--shape memory=4T,nodes=8"
+ARGS ?=
+# Seconds for each target of `make fuzz`.
+SECONDS ?= 60
+MSRV := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1.0/p' Cargo.toml)
+BARE := x86_64-unknown-none
+
+.DEFAULT_GOAL := help
+.PHONY: help run test bench check msrv miri loom fuzz clean setup
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: ## install what a build needs and nothing else
+	@scripts/setup.sh
+
+run: setup ## bring up this machine's memory map: firstlight up
+	@cargo build --release --quiet -p firstlight-cli
+	@cargo run --release --quiet -p firstlight-cli -- up $(ARGS)
+
+test: setup ## all tests, documentation examples among them
+	@cargo test --workspace
+
+bench: setup ## measure beside the rivals
+	@cargo bench -p firstlight-bench
+
+check: setup ## format, lints, documentation, the engine without an operating system
+	@cargo fmt --all --check
+	@cargo clippy --workspace --all-targets --quiet -- -D warnings
+	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	@scripts/setup.sh target $(BARE)
+	@cargo check --quiet -p firstlight --target $(BARE)
+
+msrv: setup ## all crates with the oldest Rust that is promised
+	@scripts/setup.sh toolchain $(MSRV)
+	@cargo +$(MSRV) check --workspace --all-targets --quiet --target-dir target/msrv
+
+miri: setup ## the engine's tests under Miri
+	@scripts/setup.sh toolchain nightly miri rust-src
+	@PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation \
+	    cargo +nightly miri test -p firstlight --lib --quiet --target-dir target/miri
+
+loom: setup ## the concurrent parts under every interleaving
+	@RUSTFLAGS="--cfg loom" cargo test --release -p firstlight --lib --quiet --target-dir target/loom loom
+
+fuzz: setup ## every fuzz target, SECONDS=60 each
+	@scripts/setup.sh toolchain nightly rust-src
+	@scripts/setup.sh tool cargo-fuzz
+	@for target in $$(cargo +nightly fuzz list); do \
+	    echo "fuzz $$target: $(SECONDS) s"; \
+	    cargo +nightly fuzz run "$$target" -- -max_total_time=$(SECONDS) -print_final_stats=1; \
+	done
+
+clean: ## remove what was built
+	@cargo clean

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Makes sure that what a build needs is there, and installs what is missing.
+#
+#   scripts/setup.sh                     toolchain, linker
+#   scripts/setup.sh target TRIPLE       and the standard library for TRIPLE
+#   scripts/setup.sh toolchain NAME [COMPONENT...]   and another toolchain
+#   scripts/setup.sh tool CRATE [BINARY] and a cargo-installed tool
+#   scripts/setup.sh debian PACKAGE...   and Debian packages
+#
+# Says nothing and changes nothing when all is there. Debian packages are
+# installed by apt when root; otherwise one line says what to install.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+
+fail() {
+    echo "firstlight: $*" >&2
+    exit 1
+}
+
+debian() {
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "firstlight: installing $* (apt-get)" >&2
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update -qq >&2 || true
+        apt-get install -qq -y --no-install-recommends "$@" >&2
+    else
+        fail "please install $* first (Debian, Ubuntu: sudo apt-get install $*)"
+    fi
+}
+
+linker() {
+    command -v cc >/dev/null || debian gcc libc6-dev
+}
+
+rust() {
+    if cargo --version >/dev/null 2>&1; then
+        return
+    fi
+    local channel
+    channel=$(sed -n 's/^channel *= *"\(.*\)"/\1/p' rust-toolchain.toml)
+    if ! command -v rustup >/dev/null; then
+        command -v curl >/dev/null || debian curl ca-certificates
+        echo "firstlight: installing rustup into ${CARGO_HOME:-$HOME/.cargo}" >&2
+        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+            sh -s -- -y --quiet --no-modify-path --profile minimal --default-toolchain none >&2
+    fi
+    echo "firstlight: installing Rust $channel (rustup)" >&2
+    rustup toolchain install "$channel" --profile minimal --component rustfmt --component clippy >&2
+}
+
+has_rustup() {
+    command -v rustup >/dev/null || fail "rustup is needed to install $1: https://rustup.rs"
+}
+
+linker
+rust
+case "${1:-}" in
+"") ;;
+target)
+    has_rustup "$2"
+    rustup target list --installed | grep -qx "$2" || rustup target add "$2" >&2
+    ;;
+toolchain)
+    name=$2
+    shift 2
+    has_rustup "$name"
+    installed=$(rustup component list --installed --toolchain "$name" 2>/dev/null || true)
+    missing=""
+    for component in cargo "$@"; do
+        grep -q "^$component" <<<"$installed" || missing=1
+    done
+    if [ -n "$missing" ]; then
+        echo "firstlight: installing Rust $name $* (rustup)" >&2
+        rustup toolchain install "$name" --profile minimal ${*:+$(printf -- '--component %s ' "$@")} >&2
+    fi
+    ;;
+tool)
+    command -v "${3:-$2}" >/dev/null || cargo install --locked --quiet "$2" >&2
+    ;;
+debian)
+    shift
+    missing=()
+    for package in "$@"; do
+        dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")
+    done
+    [ ${#missing[@]} = 0 ] || debian "${missing[@]}"
+    ;;
+*) fail "scripts/setup.sh: unknown request '$1'" ;;
+esac
