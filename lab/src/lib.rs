@@ -1,1 +1,3 @@
-//! The boot lab; begun here with the reader of kernel logs.
+//! The boot lab; begun here with the reader of kernel logs, [`log`].
+
+pub mod log;

@@ -1,0 +1,64 @@
+//! What a kernel says when it has initialised the memory it had put off: [`DeferredRow`].
+//!
+//! | form | when |
+//! |---|---|
+//! | `kswapd 0 initialised deferred memory in 188ms` | a trial of 2015 |
+//! | `node 0 initialised, 23398907 pages in 292ms` | 4.2 to 5.8 |
+//! | `node 0 deferred pages initialised in 12ms` | 5.9 and later |
+
+use super::problem::{Bad, LogProblem};
+use super::rows::Scan;
+use super::{KernelLog, Line};
+
+/// A node whose deferred memory is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeferredRow {
+    /// The node.
+    pub node: u32,
+    /// Pages initialised, where printed.
+    pub pages: Option<u64>,
+    /// How long it took, in milliseconds.
+    pub milliseconds: u64,
+    /// When the line was printed, in nanoseconds of the kernel's clock.
+    pub stamp_ns: Option<u64>,
+    /// Line number.
+    pub line: usize,
+}
+
+/// Reads `line` if it reports deferred initialisation.
+pub(super) fn read(line: &Line, log: &mut KernelLog) -> bool {
+    let mut scan = Scan::new(&line.text);
+    let ours = (scan.eat("node ") || scan.eat("kswapd "))
+        && line.text.contains(" initialised")
+        && scan.remainder().starts_with(|c: char| c.is_ascii_digit());
+    if !ours {
+        return false;
+    }
+    match row(&mut scan, line) {
+        Ok(row) => log.deferred.push(row),
+        Err(bad) => log
+            .problems
+            .push(LogProblem::new(line.number, bad, &line.text)),
+    }
+    true
+}
+
+fn row(scan: &mut Scan<'_>, line: &Line) -> Result<DeferredRow, Bad> {
+    let node = scan.small()?;
+    let mut pages = None;
+    if scan.eat("initialised,") {
+        pages = Some(scan.decimal()?);
+        scan.expect("pages in")?;
+    } else if !scan.eat("deferred pages initialised in") {
+        scan.expect("initialised deferred memory in")?;
+    }
+    let milliseconds = scan.decimal()?;
+    scan.expect("ms")?;
+    Ok(DeferredRow {
+        node,
+        pages,
+        milliseconds,
+        stamp_ns: line.stamp_ns,
+        line: line.number,
+    })
+}

@@ -1,0 +1,232 @@
+//! The firmware's memory map as kernels print it: [`E820Row`].
+//!
+//! | form | since |
+//! |---|---|
+//! | `BIOS-e820: 0000000000000000 - 000000000009fc00 (usable)` | before 3.5; the end is outside |
+//! | `BIOS-e820: [mem 0x0000000000000000-0x000000000009fbff] usable` | 3.5 |
+//! | `BIOS-e820: [mem 0x0000000000000000-0x000000000009fbff]  System RAM` | the rework of 2025, with `[gap ...]` rows |
+
+use super::problem::{Bad, LogProblem};
+use super::rows::{Scan, Span};
+use super::{KernelLog, Line};
+
+/// What a row says its memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum E820Kind {
+    /// Type 1: "usable", "System RAM".
+    Usable,
+    /// Type 2: "reserved", "device reserved"; also words nobody knows, with a problem.
+    Reserved,
+    /// Type 3: "ACPI data".
+    AcpiData,
+    /// Type 4: "ACPI NVS".
+    AcpiNvs,
+    /// Type 5: "unusable".
+    Unusable,
+    /// Type 7, or 12 by an older custom: "persistent (type N)".
+    Persistent,
+    /// Special purpose memory: "soft reserved".
+    SoftReserved,
+    /// A type without a name: "type N".
+    Type(u32),
+}
+
+/// One row of a memory map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct E820Row {
+    /// The addresses.
+    pub span: Span,
+    /// What lies there.
+    pub kind: E820Kind,
+    /// Line number.
+    pub line: usize,
+}
+
+/// A change the kernel made to the map after printing it: "e820: update", "e820: remove".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct E820Change {
+    /// The addresses.
+    pub span: Span,
+    /// What they were before.
+    pub from: E820Kind,
+    /// What they are now; `None` when removed.
+    pub to: Option<E820Kind>,
+    /// Line number.
+    pub line: usize,
+}
+
+/// Who printed a row.
+#[derive(Clone, Copy)]
+enum Source {
+    Firmware,
+    User,
+    SetupData,
+    Modified,
+}
+
+const SOURCES: [(&str, Source); 9] = [
+    ("BIOS-e820:", Source::Firmware),
+    ("BIOS-e801:", Source::Firmware),
+    ("BIOS-88:", Source::Firmware),
+    ("Xen:", Source::Firmware),
+    ("user:", Source::User),
+    ("reserve setup_data:", Source::SetupData),
+    ("extended:", Source::SetupData),
+    ("modified:", Source::Modified),
+    ("modified physical RAM map:", Source::Modified),
+];
+
+/// Reads `line` if it is a row or a change of the map.
+pub(super) fn read(line: &Line, log: &mut KernelLog) -> bool {
+    let mut scan = Scan::new(&line.text);
+    if scan.eat("e820: update") || scan.eat("e820: remove") {
+        let removed = line.text.starts_with("e820: remove");
+        if !scan.remainder().starts_with('[') {
+            return false;
+        }
+        match change(&mut scan, removed, line.number) {
+            Ok(change) => log.e820_changes.push(change),
+            Err(bad) => log
+                .problems
+                .push(LogProblem::new(line.number, bad, &line.text)),
+        }
+        return true;
+    }
+    let Some(&(_, source)) = SOURCES.iter().find(|(prefix, _)| scan.eat(prefix)) else {
+        return false;
+    };
+    let shaped = scan
+        .remainder()
+        .starts_with(|c: char| c == '[' || c.is_ascii_hexdigit());
+    if !shaped || scan.eat("[gap") {
+        // A heading, some other message of the same subsystem, or a hole spelled out.
+        return shaped || matches!(source, Source::Firmware);
+    }
+    let span = if scan.remainder().starts_with('[') {
+        scan.bracketed()
+    } else {
+        scan.exclusive()
+    };
+    match span {
+        Ok(span) => {
+            let words = scan.remainder();
+            let known = kind(words);
+            if known.is_none() {
+                let what = "no kind this reader knows; taken as reserved";
+                log.problems
+                    .push(LogProblem::new(line.number, what, &line.text));
+            }
+            let row = E820Row {
+                span,
+                kind: known.unwrap_or(E820Kind::Reserved),
+                line: line.number,
+            };
+            log.note_absurd(span, line);
+            match source {
+                Source::Firmware => log.e820.push(row),
+                Source::User => log.user_map.push(row),
+                Source::SetupData => log.setup_data.push(row),
+                Source::Modified => log.modified_map.push(row),
+            }
+        }
+        Err(bad) => {
+            // "user: 12 tasks" and the like are somebody else's lines.
+            let ours = matches!(source, Source::Firmware) || line.text.contains("[mem");
+            if ours {
+                log.problems
+                    .push(LogProblem::new(line.number, bad, &line.text));
+            }
+            return ours;
+        }
+    }
+    true
+}
+
+fn change(scan: &mut Scan<'_>, removed: bool, line: usize) -> Result<E820Change, Bad> {
+    let span = scan.bracketed()?;
+    let words = scan.remainder();
+    let unknown = Bad::Expected("a kind this reader knows");
+    if removed {
+        // A removal of whatever lies there names no kind.
+        let from = if words.is_empty() {
+            Some(E820Kind::Usable)
+        } else {
+            kind(words)
+        };
+        return Ok(E820Change {
+            span,
+            from: from.ok_or(unknown)?,
+            to: None,
+            line,
+        });
+    }
+    let (from, to) = words.split_once("==>").ok_or(Bad::Expected("==>"))?;
+    match (kind(from.trim()), kind(to.trim())) {
+        (Some(from), Some(to)) => Ok(E820Change {
+            span,
+            from,
+            to: Some(to),
+            line,
+        }),
+        _ => Err(unknown),
+    }
+}
+
+/// The kind that `words` name, in the wording of any age.
+fn kind(words: &str) -> Option<E820Kind> {
+    let words = words
+        .trim()
+        .trim_start_matches('(')
+        .trim_end_matches(')')
+        .trim();
+    Some(match words {
+        "usable" | "System RAM" | "RAM" => E820Kind::Usable,
+        "reserved" | "device reserved" | "Reserved" => E820Kind::Reserved,
+        "ACPI data" | "ACPI Tables" => E820Kind::AcpiData,
+        "ACPI NVS" | "ACPI Non-volatile Storage" => E820Kind::AcpiNvs,
+        "unusable" | "Unusable memory" => E820Kind::Unusable,
+        "soft reserved" | "Soft Reserved" | "soft-reserved" => E820Kind::SoftReserved,
+        _ if words.starts_with("persistent") || words == "Persistent Memory" => {
+            E820Kind::Persistent
+        }
+        _ => {
+            let number = words
+                .strip_prefix("unknown type")
+                .or(words.strip_prefix("type"))?;
+            match number.trim_start_matches([':', ' ']).parse().ok()? {
+                1 => E820Kind::Usable,
+                2 => E820Kind::Reserved,
+                3 => E820Kind::AcpiData,
+                4 => E820Kind::AcpiNvs,
+                5 => E820Kind::Unusable,
+                7 | 12 => E820Kind::Persistent,
+                other => E820Kind::Type(other),
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_every_age() {
+        let table = [
+            ("usable", Some(E820Kind::Usable)),
+            ("(usable)", Some(E820Kind::Usable)),
+            ("System RAM", Some(E820Kind::Usable)),
+            ("device reserved", Some(E820Kind::Reserved)),
+            ("(ACPI NVS)", Some(E820Kind::AcpiNvs)),
+            ("persistent (type 12)", Some(E820Kind::Persistent)),
+            ("soft reserved", Some(E820Kind::SoftReserved)),
+            ("type 20", Some(E820Kind::Type(20))),
+            ("type 99999999999", None),
+            ("usabel", None),
+            ("", None),
+        ];
+        for (words, expected) in table {
+            assert_eq!(kind(words), expected, "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! From the bytes of a log to its messages.
+//!
+//! A serial line carries more than the kernel's words: escape codes, carriage
+//! returns, bytes that are no text, a boot loader's remains in front of a stamp,
+//! two messages on one line because a newline was lost. [`messages`] takes all of
+//! that off and hands out one [`Line`] a message. Stamps may be missing, empty
+//! (`[]`), wall-clock (`[Mon Nov 21 ...]`) or followed by the caller (`[    T0]`).
+
+use super::problem::LogProblem;
+
+/// Bytes of a line that are looked at; kernels print at most about a thousand.
+const LINE_BYTES: usize = 4096;
+
+/// One message of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    /// Line number in the log, from 1.
+    pub(super) number: usize,
+    /// Time since the kernel's clock began.
+    pub(super) stamp_ns: Option<u64>,
+    /// The message, without leading white space.
+    pub(super) text: String,
+}
+
+/// Calls `each` with every message of `log`, in order, until it says stop.
+pub(super) fn messages(
+    log: &[u8],
+    problems: &mut Vec<LogProblem>,
+    mut each: impl FnMut(Line, &mut Vec<LogProblem>) -> bool,
+) {
+    for (index, raw) in log.split(|&byte| byte == b'\n').enumerate() {
+        let number = index + 1;
+        let kept = raw.get(..LINE_BYTES).unwrap_or(raw);
+        let text = clean(kept);
+        if kept.len() < raw.len() {
+            let what = format!(
+                "line of {} bytes, the first {LINE_BYTES} were read",
+                raw.len()
+            );
+            problems.push(LogProblem::new(number, what, &text));
+        }
+        // Comments are not the kernel's.
+        if text.starts_with('#') {
+            continue;
+        }
+        for piece in text.split('\r') {
+            for (stamp_ns, message) in split_at_stamps(piece) {
+                let text = strip_prefixes(message).trim().to_owned();
+                if !text.is_empty()
+                    && !each(
+                        Line {
+                            number,
+                            stamp_ns,
+                            text,
+                        },
+                        problems,
+                    )
+                {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Text without escape sequences and control characters; tabs and carriage returns stay.
+fn clean(raw: &[u8]) -> String {
+    let mut kept = Vec::with_capacity(raw.len());
+    let mut bytes = raw.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            0x1b => match bytes.next() {
+                // Control sequence: parameters, then one final byte.
+                Some(b'[') => while bytes.next().is_some_and(|b| !(0x40..=0x7e).contains(&b)) {},
+                // Operating system command: up to a bell or the start of the next escape.
+                Some(b']') => {
+                    while bytes.peek().is_some_and(|&b| b != 0x07 && b != 0x1b) {
+                        bytes.next();
+                    }
+                }
+                _ => {}
+            },
+            b'\t' | b'\r' => kept.push(byte),
+            0..0x20 | 0x7f => {}
+            _ => kept.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+/// The messages of a line with their stamps; text in front of the first stamp is one too.
+fn split_at_stamps(text: &str) -> Vec<(Option<u64>, &str)> {
+    let mut found = Vec::new();
+    let mut current = None;
+    let mut start = 0;
+    let mut at = 0;
+    while let Some(offset) = text[at..].find('[') {
+        let open = at + offset;
+        if let Some((stamp, after)) = stamp(&text[open..]) {
+            found.push((current, &text[start..open]));
+            current = Some(stamp);
+            start = open + after;
+            at = start;
+        } else {
+            at = open + 1;
+        }
+    }
+    found.push((current, &text[start..]));
+    found
+}
+
+/// `[    0.033176]` at the start of `text`: nanoseconds, and the bytes it took.
+fn stamp(text: &str) -> Option<(u64, usize)> {
+    let inside = text.strip_prefix('[')?;
+    let close = inside.bytes().take(32).position(|byte| byte == b']')?;
+    let (seconds, fraction) = inside.get(..close)?.trim_start().split_once('.')?;
+    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    if !digits(seconds) || !digits(fraction) || !(3..=9).contains(&fraction.len()) {
+        return None;
+    }
+    let scale = 10u64.pow(9 - u32::try_from(fraction.len()).ok()?);
+    let fraction_ns = fraction.parse::<u64>().ok()?.checked_mul(scale)?;
+    let ns = seconds
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1_000_000_000)?
+        .checked_add(fraction_ns)?;
+    Some((ns, close + 2))
+}
+
+/// Takes off what loggers put in front of a message.
+fn strip_prefixes(mut text: &str) -> &str {
+    text = text.trim_start();
+    // Priority, `<6>`.
+    if let Some((level, rest)) = text.strip_prefix('<').and_then(|t| t.split_once('>'))
+        && level.len() <= 3
+        && level.bytes().all(|b| b.is_ascii_digit())
+    {
+        text = rest.trim_start();
+    }
+    // System logs, `Nov 21 07:00:00 host kernel: `.
+    if let Some(at) = text.find(" kernel: ")
+        && at < 80
+    {
+        text = text[at + " kernel: ".len()..].trim_start();
+    }
+    if let Some((inside, rest)) = text.strip_prefix('[').and_then(|t| t.split_once(']')) {
+        let word = inside.trim();
+        let caller = word
+            .strip_prefix(['T', 'C'])
+            .is_some_and(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit()));
+        let clock = ["Mon ", "Tue ", "Wed ", "Thu ", "Fri ", "Sat ", "Sun "]
+            .iter()
+            .any(|day| word.starts_with(day) && word.contains(':'));
+        if word.is_empty() || caller || clock {
+            return rest.trim_start();
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(log: &[u8]) -> (Vec<Line>, Vec<LogProblem>) {
+        let mut problems = Vec::new();
+        let mut lines = Vec::new();
+        messages(log, &mut problems, |line, _| {
+            lines.push(line);
+            true
+        });
+        (lines, problems)
+    }
+
+    #[test]
+    fn stamps_of_every_kind_come_off() {
+        let log = b"[    0.000000] a\n[0.033176] b\n[] c\nd\n[    1.5000][    T0] e\n\
+            [Mon Nov 21 07:00:00 2026] f\n<6>[    2.000001] g\n\
+            Nov 21 07:00:00 host kernel: h\n[99999999999999999999.000000] i\n";
+        let (lines, problems) = all(log);
+        let seen: Vec<_> = lines
+            .iter()
+            .map(|(_, stamp, text)| (*stamp, text.as_str()))
+            .collect();
+        let expected = [
+            (Some(0), "a"),
+            (Some(33_176_000), "b"),
+            (None, "c"),
+            (None, "d"),
+            (Some(1_500_000_000), "e"),
+            (None, "f"),
+            (Some(2_000_001_000), "g"),
+            (None, "h"),
+            (None, "[99999999999999999999.000000] i"),
+        ];
+        assert_eq!(seen, expected);
+        assert!(problems.is_empty());
+    }
+
+    #[test]
+    fn noise_around_and_between_messages_does_not_hide_them() {
+        let log = b"\x1bc\x1b[?7l\x1b[2J[    0.1000] Linux\x00 \xff\r\nhalf[    0.2000] x\r[    0.3000] y";
+        let (lines, _) = all(log);
+        let texts: Vec<_> = lines
+            .iter()
+            .map(|line| (line.number, line.text.as_str()))
+            .collect();
+        assert_eq!(
+            texts,
+            [(1, "Linux \u{fffd}"), (2, "half"), (2, "x"), (2, "y")]
+        );
+    }
+
+    #[test]
+    fn an_endless_line_is_cut_and_said_so() {
+        let mut log = vec![b'['; 10_000_000];
+        log.extend_from_slice(b"\n[    0.1000] after");
+        let (lines, problems) = all(&log);
+        assert_eq!(lines.last().map(|line| line.text.as_str()), Some("after"));
+        assert_eq!((problems.len(), problems[0].line), (1, 1));
+    }
+}

@@ -1,0 +1,144 @@
+//! Affinity as kernels print it: [`SratRow`] for memory, [`SratCpu`] for processors.
+//!
+//! | form | since |
+//! |---|---|
+//! | `SRAT: Node 0 PXM 0 100000-80000000` | before 3.5; the end is outside |
+//! | `SRAT: Node 0 PXM 0 [mem 0x00100000-0x7fffffff] hotplug` | 3.5 |
+//! | `ACPI: SRAT: Node 0 PXM 0 [mem 0x00100000-0x7fffffff] hotplug non-volatile` | 4.12 |
+//! | `SRAT: PXM 0 -> APIC 0x00 -> Node 0` | until 6.8 |
+
+use super::problem::{Bad, LogProblem};
+use super::rows::{Scan, Span};
+use super::{KernelLog, Line};
+
+/// Memory of a proximity domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SratRow {
+    /// The node the kernel made of the domain.
+    pub node: u32,
+    /// The firmware's proximity domain.
+    pub domain: u32,
+    /// The addresses.
+    pub span: Span,
+    /// Can be plugged in or out: maybe a window without memory.
+    pub hotplug: bool,
+    /// Keeps its content without power.
+    pub non_volatile: bool,
+    /// Line number.
+    pub line: usize,
+}
+
+/// A processor of a proximity domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SratCpu {
+    /// The node the kernel made of the domain.
+    pub node: u32,
+    /// The firmware's proximity domain.
+    pub domain: u32,
+    /// The processor's APIC identifier.
+    pub apic_id: u32,
+    /// Line number.
+    pub line: usize,
+}
+
+/// Two nodes that claim the same memory, in the kernel's own words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeOverlap {
+    /// One node and its memory.
+    pub one: (u32, Span),
+    /// The other.
+    pub other: (u32, Span),
+    /// Line number.
+    pub line: usize,
+}
+
+/// Reads `line` if it speaks of affinity.
+pub(super) fn read(line: &Line, log: &mut KernelLog) -> bool {
+    let mut scan = Scan::new(&line.text);
+    scan.eat("ACPI:");
+    let done = if scan.eat("SRAT: Node ") {
+        memory(&mut scan, line.number).map(|(row, unknown)| {
+            if !unknown.is_empty() {
+                let what = format!("{unknown:?} means nothing to this reader; row kept without it");
+                log.problems
+                    .push(LogProblem::new(line.number, what, &line.text));
+            }
+            log.note_absurd(row.span, line);
+            log.srat_memory.push(row);
+        })
+    } else if scan.eat("SRAT: PXM ") {
+        cpu(&mut scan, line.number).map(|cpu| log.srat_cpus.push(cpu))
+    } else if line.text.starts_with("node ") && line.text.contains(" overlaps with node ") {
+        overlap(&line.text, line.number).map(|row| log.node_overlaps.push(row))
+    } else {
+        return false;
+    };
+    if let Err(bad) = done {
+        log.problems
+            .push(LogProblem::new(line.number, bad, &line.text));
+    }
+    true
+}
+
+fn memory<'a>(scan: &mut Scan<'a>, line: usize) -> Result<(SratRow, &'a str), Bad> {
+    let node = scan.small()?;
+    scan.expect("PXM")?;
+    let domain = scan.small()?;
+    let bracketed = scan.remainder().starts_with('[');
+    let span = if bracketed {
+        scan.bracketed()?
+    } else {
+        scan.exclusive()?
+    };
+    let (mut hotplug, mut non_volatile) = (false, false);
+    loop {
+        if scan.eat("hotplug") {
+            hotplug = true;
+        } else if scan.eat("non-volatile") {
+            non_volatile = true;
+        } else {
+            break;
+        }
+    }
+    let row = SratRow {
+        node,
+        domain,
+        span,
+        hotplug,
+        non_volatile,
+        line,
+    };
+    Ok((row, scan.remainder()))
+}
+
+fn cpu(scan: &mut Scan<'_>, line: usize) -> Result<SratCpu, Bad> {
+    let domain = scan.small()?;
+    scan.expect("-> APIC")?;
+    let apic = scan.number()?;
+    let large = |_| Bad::TooLarge {
+        digits: format!("APIC identifier {apic:#x}"),
+        bits: 32,
+    };
+    let apic_id = u32::try_from(apic).map_err(large)?;
+    scan.expect("-> Node")?;
+    Ok(SratCpu {
+        node: scan.small()?,
+        domain,
+        apic_id,
+        line,
+    })
+}
+
+fn overlap(text: &str, line: usize) -> Result<NodeOverlap, Bad> {
+    let mut scan = Scan::new(text);
+    let mut side = |word| {
+        scan.expect(word)?;
+        Ok((scan.small()?, scan.bracketed()?))
+    };
+    let one = side("node")?;
+    Ok(NodeOverlap {
+        one,
+        other: side("overlaps with node")?,
+        line,
+    })
+}
