@@ -1,0 +1,92 @@
+//! Which frames are described before the other CPUs run, and which wait.
+//!
+//! Every zone but a node's last is described at once: whoever needs low memory
+//! needs it early. Of the last zone, descriptors are written up to the first
+//! section boundary that has at least [`LayoutPolicy::eager_frames`] described
+//! frames before it; the rest of the node is deferred to workers. A node that
+//! ends before such a boundary has nothing deferred.
+
+use crate::addr::{Frame, FrameRange};
+use crate::node::NodeId;
+
+use super::zones::{self, Bounds};
+use super::{LayoutPolicy, Node, NodeRange, SECTION_FRAMES};
+
+/// What one node describes early, and what it leaves to the workers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deferral {
+    /// The node.
+    pub node: NodeId,
+    /// Present frames described before the workers run.
+    pub eager_frames: u64,
+    /// First frame left to the workers; `None` when nothing is.
+    pub first_deferred: Option<Frame>,
+    /// Present frames left to the workers.
+    pub deferred_frames: u64,
+    /// CPUs of the node, and so its workers at most; a node without CPUs has one borrowed worker.
+    pub cpus: u32,
+}
+
+/// Sets `eager_frames` and `first_deferred` of every node: one pass over the
+/// ranges in address order, as the descriptors are written.
+pub(super) fn plan(
+    nodes: &mut [Node],
+    ranges: &[NodeRange],
+    bounds: &Bounds,
+    policy: &LayoutPolicy,
+) {
+    // Frames described of the zone being written; starts anew at a zone that
+    // ends elsewhere, so an interleaved node describes more than one section.
+    let mut described = 0;
+    let mut zone_end = None;
+    for range in ranges {
+        let Some(node) = nodes.get_mut(usize::from(range.node.0)) else { continue };
+        let rule = node.movable_rule(policy);
+        let mut left = range.frames;
+        while !left.is_empty() {
+            let (kind, piece) = zones::front(bounds, rule, range.mirror, left);
+            left = FrameRange::new(piece.end().get(), left.end().get()).unwrap_or_default();
+            let end = zones::span(bounds, rule, node.span, kind).end();
+            if zone_end != Some(end) {
+                zone_end = Some(end);
+                described = 0;
+            }
+            if end < node.span.end() {
+                node.eager_frames += piece.count();
+            } else if node.first_deferred.is_none() {
+                let needed = policy.eager_frames.saturating_sub(described);
+                node.first_deferred = boundary(piece, needed);
+                let eager_end = node.first_deferred.unwrap_or(piece.end());
+                let eager = eager_end.get() - piece.start().get();
+                node.eager_frames += eager;
+                described += eager;
+            }
+        }
+    }
+}
+
+/// The first section boundary in `piece` that has `needed` of its frames before it.
+fn boundary(piece: FrameRange, needed: u64) -> Option<Frame> {
+    let earliest = piece.start().get().checked_add(needed)?;
+    let boundary = earliest.checked_next_multiple_of(SECTION_FRAMES)?;
+    (boundary < piece.end().get()).then_some(Frame::new(boundary))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_boundary_needs_a_section_before_it_and_frames_after() {
+        let boundary = |start, end, needed| {
+            boundary(FrameRange::new(start, end).unwrap(), needed).map(Frame::get)
+        };
+        assert_eq!(boundary(4096, 262_112, 32_768), Some(65_536));
+        assert_eq!(boundary(65_536, 131_072, 32_768), Some(98_304));
+        assert_eq!(boundary(4096, 65_536, 32_768), None);
+        assert_eq!(boundary(4096, 65_537, 32_768), Some(65_536));
+        assert_eq!(boundary(65_536, 131_072, 0), Some(65_536));
+        assert_eq!(boundary(65_537, 131_072, 0), Some(98_304));
+        assert_eq!(boundary(u64::MAX - 5, u64::MAX, 32_768), None);
+    }
+}

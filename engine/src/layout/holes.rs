@@ -1,0 +1,138 @@
+//! Frames that are not memory: [`Holes`], and the part of them that gets
+//! descriptors all the same, [`Unavailable`].
+//!
+//! Descriptors come by the section, so a hole that shares a section with memory
+//! has descriptors for frames that are nobody's. Kernels set those up as
+//! reserved and print how many there are; so a layout can say it too.
+
+use crate::addr::{Frame, FrameRange};
+use crate::node::{NodeId, ZoneKind};
+
+use super::{Layout, NodeRange, SECTION_FRAMES};
+
+/// Holes between ranges of memory, ascending; made by [`Layout::holes`].
+#[derive(Clone, Debug)]
+pub struct Holes<'a> {
+    ranges: &'a [NodeRange],
+    end: Frame,
+}
+
+impl<'a> Holes<'a> {
+    pub(super) fn new(layout: &'a Layout<'_>) -> Self {
+        Self { ranges: layout.ranges, end: Frame::new(0) }
+    }
+
+    /// The next hole and the range after it.
+    fn next_before(&mut self) -> Option<(FrameRange, &'a NodeRange)> {
+        while let Some((range, rest)) = self.ranges.split_first() {
+            self.ranges = rest;
+            let hole = FrameRange::new(self.end.get(), range.frames.start().get());
+            self.end = range.frames.end();
+            match hole {
+                Some(hole) if !hole.is_empty() => return Some((hole, range)),
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+impl Iterator for Holes<'_> {
+    type Item = FrameRange;
+
+    fn next(&mut self) -> Option<FrameRange> {
+        self.next_before().map(|(hole, _)| hole)
+    }
+}
+
+/// Frames of a hole that lie in a section with memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unavailable {
+    /// Node of the range after the hole; of the last range for the hole at the end.
+    pub node: NodeId,
+    /// Zone of that range's start; the node's highest zone for the hole at the end.
+    pub zone: ZoneKind,
+    /// How many.
+    pub frames: u64,
+}
+
+/// The unavailable frames of a layout, hole by hole; made by [`Layout::unavailable`].
+#[derive(Clone, Debug)]
+pub struct UnavailableRanges<'a> {
+    layout: &'a Layout<'a>,
+    holes: Option<Holes<'a>>,
+}
+
+impl<'a> UnavailableRanges<'a> {
+    pub(super) fn new(layout: &'a Layout<'a>) -> Self {
+        Self { layout, holes: Some(Holes::new(layout)) }
+    }
+
+    /// The rest of the last section, charged to the highest zone of the node that ends there.
+    fn tail(&self) -> Option<Unavailable> {
+        let last = self.layout.ranges.last()?;
+        let zone = self.layout.zones_of(last.node).last()?;
+        let end = last.frames.end().get();
+        let frames = end.checked_next_multiple_of(SECTION_FRAMES)? - end;
+        (frames > 0).then_some(Unavailable { node: last.node, zone: zone.kind, frames })
+    }
+
+    /// The lowest zone of the range's node that spans its start.
+    fn zone_of(&self, range: &NodeRange) -> ZoneKind {
+        let zones = self.layout.zones_of(range.node);
+        let zone = zones.iter().find(|zone| zone.span.contains(range.frames.start()));
+        zone.map_or(ZoneKind::Normal, |zone| zone.kind)
+    }
+}
+
+impl Iterator for UnavailableRanges<'_> {
+    type Item = Unavailable;
+
+    fn next(&mut self) -> Option<Unavailable> {
+        while let Some(holes) = &mut self.holes {
+            let Some((hole, range)) = holes.next_before() else {
+                self.holes = None;
+                return self.tail();
+            };
+            let frames = described(hole);
+            if frames > 0 {
+                let zone = self.zone_of(range);
+                return Some(Unavailable { node: range.node, zone, frames });
+            }
+        }
+        None
+    }
+}
+
+/// Frames of `hole` in a section that also holds the memory before or after it.
+/// Before frame 0 there is none.
+fn described(hole: FrameRange) -> u64 {
+    let (start, end) = (hole.start().get(), hole.end().get());
+    let head_start = end - end % SECTION_FRAMES;
+    if head_start <= start {
+        return end - start;
+    }
+    let tail = start.next_multiple_of(SECTION_FRAMES) - start;
+    tail + (end - head_start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sections_with_memory_count() {
+        for (start, end, want) in [
+            (0, 1, 1),
+            (159, 256, 97),
+            (786_400, 1 << 20, 32),
+            (786_399, 1 << 20, 33),
+            (1_310_720, 1_327_104, 16_384),
+            (3_145_728, 4_194_304, 0),
+            (0, 40_000, 40_000 - 32_768),
+            (40_000, 70_000, 65_536 - 40_000 + 70_000 - 65_536),
+        ] {
+            assert_eq!(described(FrameRange::new(start, end).unwrap()), want, "{start}..{end}");
+        }
+    }
+}
