@@ -23,13 +23,26 @@ pub(super) fn build<'s>(
     chain(nodes, ranges);
     let memory = match (ranges.first(), ranges.last()) {
         (Some(first), Some(last)) => hull(first.frames, last.frames),
-        _ => return Err(LayoutError::NoMemory { regions: early.memory().len() }),
+        _ => {
+            return Err(LayoutError::NoMemory {
+                regions: early.memory().len(),
+            });
+        }
     };
     let bounds = Bounds::new(policy, memory);
     let movable = movable::place(nodes, ranges, &bounds, policy);
     deferral::plan(nodes, ranges, &bounds, policy);
     let zones = fill_zones(nodes, ranges, &bounds, policy, storage.zones)?;
-    Ok(Layout { early, topology, nodes, ranges, zones, bounds, policy: *policy, movable })
+    Ok(Layout {
+        early,
+        topology,
+        nodes,
+        ranges,
+        zones,
+        bounds,
+        policy: *policy,
+        movable,
+    })
 }
 
 /// From the start of `low` to the end of `high`, which starts no lower.
@@ -38,7 +51,10 @@ fn hull(low: FrameRange, high: FrameRange) -> FrameRange {
 }
 
 fn full(part: LayoutPart, capacity: usize, needed: usize) -> LayoutError {
-    LayoutError::Full { part, full: Full { capacity, needed } }
+    LayoutError::Full {
+        part,
+        full: Full { capacity, needed },
+    }
 }
 
 fn fill_nodes<'s>(
@@ -47,9 +63,10 @@ fn fill_nodes<'s>(
 ) -> Result<&'s mut [Node], LayoutError> {
     let infos = topology.nodes();
     let capacity = storage.len();
-    let nodes = storage
-        .get_mut(..infos.len())
-        .ok_or(full(LayoutPart::Nodes, capacity, infos.len()))?;
+    let nodes =
+        storage
+            .get_mut(..infos.len())
+            .ok_or(full(LayoutPart::Nodes, capacity, infos.len()))?;
     for ((number, node), info) in (0..=u16::MAX).zip(nodes.iter_mut()).zip(infos) {
         *node = Node {
             id: NodeId(number),
@@ -77,10 +94,18 @@ fn fill_ranges<'s>(
         let node = match region.node {
             Some(node) => node,
             None if nodes == 1 => NodeId(0),
-            None => return Err(LayoutError::NoNode { range: region.range }),
+            None => {
+                return Err(LayoutError::NoNode {
+                    range: region.range,
+                });
+            }
         };
         if usize::from(node.0) >= nodes {
-            return Err(LayoutError::UnknownNode { range: region.range, node, nodes });
+            return Err(LayoutError::UnknownNode {
+                range: region.range,
+                node,
+                nodes,
+            });
         }
         let range = NodeRange {
             node,
@@ -89,7 +114,10 @@ fn fill_ranges<'s>(
             hotplug: region.flags.contains(EarlyFlags::HOTPLUG),
             next: NO_RANGE,
         };
-        ranges.push(range).map_err(|full| LayoutError::Full { part: LayoutPart::Ranges, full })?;
+        ranges.push(range).map_err(|full| LayoutError::Full {
+            part: LayoutPart::Ranges,
+            full,
+        })?;
     }
     Ok(ranges.into_slice())
 }
@@ -98,12 +126,18 @@ fn fill_ranges<'s>(
 /// ascend, and sums them up.
 fn chain(nodes: &mut [Node], ranges: &mut [NodeRange]) {
     for (index, range) in ranges.iter_mut().enumerate().rev() {
-        let Some(node) = nodes.get_mut(usize::from(range.node.0)) else { continue };
+        let Some(node) = nodes.get_mut(usize::from(range.node.0)) else {
+            continue;
+        };
         range.next = node.first_range;
         // Storage of 2^32 ranges would take 128 GiB: the index always fits.
         node.first_range = u32::try_from(index).unwrap_or(NO_RANGE);
         node.present_frames += range.frames.count();
-        node.span = if node.span.is_empty() { range.frames } else { hull(range.frames, node.span) };
+        node.span = if node.span.is_empty() {
+            range.frames
+        } else {
+            hull(range.frames, node.span)
+        };
     }
 }
 
@@ -135,7 +169,12 @@ fn fill_zones<'s>(
             needed += 1;
             let span = zones::span(bounds, rule, node.span, kind);
             // A store that is full stays full; what is missing is counted on.
-            let _ = zones.push(Zone { node: node.id, kind, span, present_frames });
+            let _ = zones.push(Zone {
+                node: node.id,
+                kind,
+                span,
+                present_frames,
+            });
         }
     }
     if needed > zones.capacity() {

@@ -40,7 +40,9 @@ pub(super) fn plan(
     let mut described = 0;
     let mut zone_end = None;
     for range in ranges {
-        let Some(node) = nodes.get_mut(usize::from(range.node.0)) else { continue };
+        let Some(node) = nodes.get_mut(usize::from(range.node.0)) else {
+            continue;
+        };
         let rule = node.movable_rule(policy);
         let mut left = range.frames;
         while !left.is_empty() {

@@ -63,14 +63,20 @@ impl fmt::Display for LayoutError {
         match self {
             Self::Full { part, full } => write!(f, "layout {part}: {full}"),
             Self::NoMemory { regions } => {
-                write!(f, "no memory: not one whole page frame in {regions} regions")
+                write!(
+                    f,
+                    "no memory: not one whole page frame in {regions} regions"
+                )
             }
             Self::NoNode { range } => write!(
                 f,
                 "memory {range} has no node; apply a topology before the layout is built"
             ),
             Self::UnknownNode { range, node, nodes } => {
-                write!(f, "memory {range} is on {node}, but the topology has {nodes} nodes")
+                write!(
+                    f,
+                    "memory {range} is on {node}, but the topology has {nodes} nodes"
+                )
             }
         }
     }

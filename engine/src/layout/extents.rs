@@ -28,7 +28,14 @@ pub struct Extents<'a> {
 
 impl<'a> Extents<'a> {
     pub(super) fn new(layout: &'a Layout<'a>) -> Self {
-        Self { pieces: Pieces { layout, index: 0, left: FrameRange::EMPTY }.peekable() }
+        Self {
+            pieces: Pieces {
+                layout,
+                index: 0,
+                left: FrameRange::EMPTY,
+            }
+            .peekable(),
+        }
     }
 }
 
@@ -71,7 +78,11 @@ impl Iterator for Pieces<'_> {
         if self.left.is_empty() {
             self.index += 1;
         }
-        Some(Extent { frames, node: range.node, zone })
+        Some(Extent {
+            frames,
+            node: range.node,
+            zone,
+        })
     }
 }
 

@@ -19,7 +19,10 @@ pub struct Holes<'a> {
 
 impl<'a> Holes<'a> {
     pub(super) fn new(layout: &'a Layout<'_>) -> Self {
-        Self { ranges: layout.ranges, end: Frame::new(0) }
+        Self {
+            ranges: layout.ranges,
+            end: Frame::new(0),
+        }
     }
 
     /// The next hole and the range after it.
@@ -65,7 +68,10 @@ pub struct UnavailableRanges<'a> {
 
 impl<'a> UnavailableRanges<'a> {
     pub(super) fn new(layout: &'a Layout<'a>) -> Self {
-        Self { layout, holes: Some(Holes::new(layout)) }
+        Self {
+            layout,
+            holes: Some(Holes::new(layout)),
+        }
     }
 
     /// The rest of the last section, charged to the highest zone of the node that ends there.
@@ -74,13 +80,19 @@ impl<'a> UnavailableRanges<'a> {
         let zone = self.layout.zones_of(last.node).last()?;
         let end = last.frames.end().get();
         let frames = end.checked_next_multiple_of(SECTION_FRAMES)? - end;
-        (frames > 0).then_some(Unavailable { node: last.node, zone: zone.kind, frames })
+        (frames > 0).then_some(Unavailable {
+            node: last.node,
+            zone: zone.kind,
+            frames,
+        })
     }
 
     /// The lowest zone of the range's node that spans its start.
     fn zone_of(&self, range: &NodeRange) -> ZoneKind {
         let zones = self.layout.zones_of(range.node);
-        let zone = zones.iter().find(|zone| zone.span.contains(range.frames.start()));
+        let zone = zones
+            .iter()
+            .find(|zone| zone.span.contains(range.frames.start()));
         zone.map_or(ZoneKind::Normal, |zone| zone.kind)
     }
 }
@@ -97,7 +109,11 @@ impl Iterator for UnavailableRanges<'_> {
             let frames = described(hole);
             if frames > 0 {
                 let zone = self.zone_of(range);
-                return Some(Unavailable { node: range.node, zone, frames });
+                return Some(Unavailable {
+                    node: range.node,
+                    zone,
+                    frames,
+                });
             }
         }
         None
@@ -132,7 +148,11 @@ mod tests {
             (0, 40_000, 40_000 - 32_768),
             (40_000, 70_000, 65_536 - 40_000 + 70_000 - 65_536),
         ] {
-            assert_eq!(described(FrameRange::new(start, end).unwrap()), want, "{start}..{end}");
+            assert_eq!(
+                described(FrameRange::new(start, end).unwrap()),
+                want,
+                "{start}..{end}"
+            );
         }
     }
 }

@@ -33,9 +33,7 @@ pub use error::{LayoutError, LayoutPart};
 pub use extents::{Extent, Extents};
 pub use holes::{Holes, Unavailable, UnavailableRanges};
 pub use movable::MovableOutcome;
-pub use policy::{
-    CoreSize, LayoutPolicy, MOVABLE_ALIGN_FRAMES, SECTION_FRAMES, SECTION_SHIFT,
-};
+pub use policy::{CoreSize, LayoutPolicy, MOVABLE_ALIGN_FRAMES, SECTION_FRAMES, SECTION_SHIFT};
 pub use sections::{SectionRun, SectionRuns};
 
 use crate::addr::{Frame, FrameRange};
@@ -95,11 +93,17 @@ impl Node {
     }
 
     fn own_ranges<'a>(&self, ranges: &'a [NodeRange]) -> OwnRanges<'a> {
-        OwnRanges { ranges, next: self.first_range }
+        OwnRanges {
+            ranges,
+            next: self.first_range,
+        }
     }
 
     fn movable_rule(&self, policy: &LayoutPolicy) -> MovableRule {
-        MovableRule { start: self.movable_start, spare_mirrored: policy.kernelcore_mirror && !policy.movable_node }
+        MovableRule {
+            start: self.movable_start,
+            spare_mirrored: policy.kernelcore_mirror && !policy.movable_node,
+        }
     }
 }
 
@@ -120,8 +124,13 @@ pub struct NodeRange {
 
 impl NodeRange {
     /// What storage is filled with before it is lent.
-    pub const EMPTY: Self =
-        Self { node: NodeId(0), frames: FrameRange::EMPTY, mirror: false, hotplug: false, next: NO_RANGE };
+    pub const EMPTY: Self = Self {
+        node: NodeId(0),
+        frames: FrameRange::EMPTY,
+        mirror: false,
+        hotplug: false,
+        next: NO_RANGE,
+    };
 }
 
 /// The ranges of one node, ascending: follows their chain.
@@ -156,8 +165,12 @@ pub struct Zone {
 
 impl Zone {
     /// What storage is filled with before it is lent.
-    pub const EMPTY: Self =
-        Self { node: NodeId(0), kind: ZoneKind::Normal, span: FrameRange::EMPTY, present_frames: 0 };
+    pub const EMPTY: Self = Self {
+        node: NodeId(0),
+        kind: ZoneKind::Normal,
+        span: FrameRange::EMPTY,
+        present_frames: 0,
+    };
 
     /// Frames of the span that are not this zone's memory.
     pub const fn absent_frames(&self) -> u64 {
@@ -254,7 +267,10 @@ impl<'s> Layout<'s> {
     /// The memory of one node, ascending.
     pub fn ranges_of(&self, node: NodeId) -> impl Iterator<Item = &NodeRange> + Clone + '_ {
         let first = self.node(node).map_or(NO_RANGE, |node| node.first_range);
-        OwnRanges { ranges: self.ranges, next: first }
+        OwnRanges {
+            ranges: self.ranges,
+            next: first,
+        }
     }
 
     /// Zones that hold memory: by node, then lowest zone first.
@@ -302,13 +318,16 @@ impl<'s> Layout<'s> {
 
     /// What each node with memory describes early and what it defers, by node.
     pub fn deferrals(&self) -> impl Iterator<Item = Deferral> + Clone + '_ {
-        self.nodes.iter().filter(|node| node.has_memory()).map(|node| Deferral {
-            node: node.id,
-            eager_frames: node.eager_frames,
-            first_deferred: node.first_deferred,
-            deferred_frames: node.present_frames - node.eager_frames,
-            cpus: node.cpus,
-        })
+        self.nodes
+            .iter()
+            .filter(|node| node.has_memory())
+            .map(|node| Deferral {
+                node: node.id,
+                eager_frames: node.eager_frames,
+                first_deferred: node.first_deferred,
+                deferred_frames: node.present_frames - node.eager_frames,
+                cpus: node.cpus,
+            })
     }
 
     /// What became of the wish for movable memory.
@@ -323,7 +342,9 @@ impl<'s> Layout<'s> {
 
     /// First frame past all memory.
     pub fn end(&self) -> Frame {
-        self.ranges.last().map_or(Frame::new(0), |range| range.frames.end())
+        self.ranges
+            .last()
+            .map_or(Frame::new(0), |range| range.frames.end())
     }
 
     /// The boot-time allocator underneath.
@@ -343,6 +364,8 @@ impl<'s> Layout<'s> {
     }
 
     fn rule_of(&self, node: NodeId) -> MovableRule {
-        self.node(node).map_or(MovableRule::default(), |node| node.movable_rule(&self.policy))
+        self.node(node).map_or(MovableRule::default(), |node| {
+            node.movable_rule(&self.policy)
+        })
     }
 }

@@ -125,16 +125,25 @@ fn spread_request(
     policy: &LayoutPolicy,
 ) -> MovableOutcome {
     let total_frames: u64 = nodes.iter().map(|node| node.present_frames).sum();
-    let mut kernel_frames = policy.kernelcore.map_or(0, |size| size.frames(total_frames));
-    let movable = policy.movablecore.map_or(0, |size| size.frames(total_frames));
+    let mut kernel_frames = policy
+        .kernelcore
+        .map_or(0, |size| size.frames(total_frames));
+    let movable = policy
+        .movablecore
+        .map_or(0, |size| size.frames(total_frames));
     if movable > 0 {
-        let movable =
-            movable.checked_next_multiple_of(MOVABLE_ALIGN_FRAMES).unwrap_or(u64::MAX).min(total_frames);
+        let movable = movable
+            .checked_next_multiple_of(MOVABLE_ALIGN_FRAMES)
+            .unwrap_or(u64::MAX)
+            .min(total_frames);
         // Both wishes given: the larger kernel share wins.
         kernel_frames = kernel_frames.max(total_frames - movable);
     }
     if kernel_frames == 0 || kernel_frames >= total_frames {
-        return MovableOutcome::NothingToSplit { kernel_frames, total_frames };
+        return MovableOutcome::NothingToSplit {
+            kernel_frames,
+            total_frames,
+        };
     }
     spread(nodes, ranges, bounds.highest_start(), kernel_frames);
     MovableOutcome::Spread { kernel_frames }
@@ -171,7 +180,9 @@ fn deal(node: &mut Node, ranges: &[NodeRange], usable_start: Frame, share: u64, 
     let mut start = node.movable_start;
     for range in node.own_ranges(ranges) {
         let from = start.map_or(range.frames.start(), |at| at.max(range.frames.start()));
-        let Some(frames) = FrameRange::new(from.get(), range.frames.end().get()) else { continue };
+        let Some(frames) = FrameRange::new(from.get(), range.frames.end().get()) else {
+            continue;
+        };
         if frames.is_empty() {
             continue;
         }

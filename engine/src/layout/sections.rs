@@ -29,13 +29,18 @@ pub struct SectionRuns<'a> {
 
 impl<'a> SectionRuns<'a> {
     pub(super) fn new(layout: &'a Layout<'_>) -> Self {
-        Self { ranges: layout.ranges }
+        Self {
+            ranges: layout.ranges,
+        }
     }
 
     /// The sections of the next range: first, and the one after the last.
     fn peek(&self) -> Option<(u64, u64)> {
         let frames = self.ranges.first()?.frames;
-        Some((frames.start().get() / SECTION_FRAMES, frames.end().get().div_ceil(SECTION_FRAMES)))
+        Some((
+            frames.start().get() / SECTION_FRAMES,
+            frames.end().get().div_ceil(SECTION_FRAMES),
+        ))
     }
 }
 
@@ -49,6 +54,9 @@ impl Iterator for SectionRuns<'_> {
             end = end.max(next_end);
             self.ranges = self.ranges.split_first()?.1;
         }
-        Some(SectionRun { first, count: end - first })
+        Some(SectionRun {
+            first,
+            count: end - first,
+        })
     }
 }

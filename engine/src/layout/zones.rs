@@ -84,8 +84,13 @@ pub(super) fn front(
         return (ZoneKind::Movable, frames);
     }
     let (kind, zone_end) = bounds.address_zone(start);
-    let end = movable_start.map_or(zone_end, |movable| zone_end.min(movable)).min(frames.end());
-    (kind, FrameRange::new(start.get(), end.get()).unwrap_or(frames))
+    let end = movable_start
+        .map_or(zone_end, |movable| zone_end.min(movable))
+        .min(frames.end());
+    (
+        kind,
+        FrameRange::new(start.get(), end.get()).unwrap_or(frames),
+    )
 }
 
 /// What zone `kind` of a node spans, holes included; empty if it has none.
@@ -100,7 +105,9 @@ pub(super) fn span(
     kind: ZoneKind,
 ) -> FrameRange {
     if kind == ZoneKind::Movable {
-        let Some(start) = rule.start else { return FrameRange::EMPTY };
+        let Some(start) = rule.start else {
+            return FrameRange::EMPTY;
+        };
         return FrameRange::new(start.get().max(node.start().get()), node.end().get())
             .unwrap_or_default();
     }
@@ -130,10 +137,18 @@ mod tests {
     #[test]
     fn bounds_touch_and_clamp() {
         for (first, end, want) in [
-            (1, 4_456_448, [(1, 4096), (4096, 1 << 20), (1 << 20, 4_456_448)]),
+            (
+                1,
+                4_456_448,
+                [(1, 4096), (4096, 1 << 20), (1 << 20, 4_456_448)],
+            ),
             (1, 262_112, [(1, 4096), (4096, 262_112), (262_112, 262_112)]),
             (8192, 9000, [(8192, 8192), (8192, 9000), (9000, 9000)]),
-            (1 << 24, 1 << 25, [(1 << 24, 1 << 24), (1 << 24, 1 << 24), (1 << 24, 1 << 25)]),
+            (
+                1 << 24,
+                1 << 25,
+                [(1 << 24, 1 << 24), (1 << 24, 1 << 24), (1 << 24, 1 << 25)],
+            ),
             (0, 0, [(0, 0), (0, 0), (0, 0)]),
         ] {
             assert_eq!(bounds(first, end).zones, want.map(|(s, e)| frames(s, e)));
@@ -151,7 +166,10 @@ mod tests {
     #[test]
     fn front_cuts_at_limits_and_at_movable() {
         let bounds = bounds(1, 4_456_448);
-        let rule = MovableRule { start: Some(Frame::new(2_360_320)), spare_mirrored: false };
+        let rule = MovableRule {
+            start: Some(Frame::new(2_360_320)),
+            spare_mirrored: false,
+        };
         let mut left = frames(1, 4_456_448);
         let mut seen = [(ZoneKind::Dma, 0); 4];
         for slot in &mut seen {
@@ -181,7 +199,10 @@ mod tests {
             (true, false, ZoneKind::Movable),
             (false, true, ZoneKind::Movable),
         ] {
-            let rule = MovableRule { start, spare_mirrored };
+            let rule = MovableRule {
+                start,
+                spare_mirrored,
+            };
             assert_eq!(front(&bounds, rule, mirrored, high), (want, high));
         }
     }
@@ -192,12 +213,27 @@ mod tests {
         let none = MovableRule::default();
         let node = frames(768_256, 2_359_296);
         assert_eq!(span(&bounds, none, node, ZoneKind::Dma).count(), 0);
-        assert_eq!(span(&bounds, none, node, ZoneKind::Dma32), frames(768_256, 1 << 20));
-        assert_eq!(span(&bounds, none, node, ZoneKind::Normal), frames(1 << 20, 2_359_296));
+        assert_eq!(
+            span(&bounds, none, node, ZoneKind::Dma32),
+            frames(768_256, 1 << 20)
+        );
+        assert_eq!(
+            span(&bounds, none, node, ZoneKind::Normal),
+            frames(1 << 20, 2_359_296)
+        );
         assert!(span(&bounds, none, node, ZoneKind::Movable).is_empty());
-        let low = MovableRule { start: Some(Frame::new(800_000)), spare_mirrored: false };
-        assert_eq!(span(&bounds, low, node, ZoneKind::Dma32), frames(768_256, 800_000));
+        let low = MovableRule {
+            start: Some(Frame::new(800_000)),
+            spare_mirrored: false,
+        };
+        assert_eq!(
+            span(&bounds, low, node, ZoneKind::Dma32),
+            frames(768_256, 800_000)
+        );
         assert!(span(&bounds, low, node, ZoneKind::Normal).is_empty());
-        assert_eq!(span(&bounds, low, node, ZoneKind::Movable), frames(800_000, 2_359_296));
+        assert_eq!(
+            span(&bounds, low, node, ZoneKind::Movable),
+            frames(800_000, 2_359_296)
+        );
     }
 }

@@ -1,0 +1,286 @@
+//! From rows in any order to a [`Topology`]: [`TopologyBuilder`].
+
+use crate::addr::{PHYS_END, PhysRange};
+use crate::firmware::acpi::{AcpiError, SratEntry};
+use crate::node::NodeId;
+use crate::store::{Full, Store};
+
+use super::{NodeInfo, Topology, TopologyError, TopologyNotice, TopologyPart, TopologyRange};
+
+/// What a caller lends to a [`TopologyBuilder`].
+#[derive(Debug)]
+pub struct TopologyStorage<'s> {
+    /// One slot a node.
+    pub nodes: &'s mut [NodeInfo],
+    /// One slot a row of memory.
+    pub ranges: &'s mut [TopologyRange],
+}
+
+/// Collects what firmware says about nodes.
+///
+/// Nodes are numbered from 0 as their domains are first named. For an SRAT that
+/// is: domains of enabled CPUs in the order of the table, then domains that only
+/// have memory; so Linux numbers them too.
+#[derive(Debug)]
+pub struct TopologyBuilder<'s> {
+    nodes: Store<'s, NodeInfo>,
+    ranges: Store<'s, TopologyRange>,
+    /// The node last looked up: rows come in runs of one domain.
+    last: usize,
+}
+
+impl<'s> TopologyBuilder<'s> {
+    /// No nodes yet, over the storage lent.
+    pub fn new(storage: TopologyStorage<'s>) -> Self {
+        Self {
+            nodes: Store::new(storage.nodes),
+            ranges: Store::new(storage.ranges),
+            last: 0,
+        }
+    }
+
+    /// The node of proximity domain `domain`; a new one when the domain is new.
+    ///
+    /// # Errors
+    /// [`TopologyError::Full`] when there is no slot for another node.
+    pub fn node_of(&mut self, domain: u32) -> Result<NodeId, TopologyError> {
+        let is_it = |node: &NodeInfo| node.domain == Some(domain);
+        if !self.nodes.get(self.last).is_some_and(is_it) {
+            self.last = match self.nodes.iter().position(is_it) {
+                Some(at) => at,
+                None => {
+                    self.push_node(Some(domain))?;
+                    self.nodes.len() - 1
+                }
+            };
+        }
+        // Never more than 2^16 nodes are pushed.
+        Ok(NodeId(u16::try_from(self.last).unwrap_or(u16::MAX)))
+    }
+
+    /// Says that node `node` is domain `domain`, for rows whose node numbers are
+    /// known; lower numbers that nobody names become nodes without anything.
+    ///
+    /// # Errors
+    /// [`TopologyError::Full`] when there is no slot for that many nodes.
+    pub fn pin(&mut self, node: NodeId, domain: u32) -> Result<(), TopologyError> {
+        let at = usize::from(node.0);
+        if at >= self.nodes.capacity() {
+            let full = Full {
+                capacity: self.nodes.capacity(),
+                needed: at + 1,
+            };
+            return Err(TopologyError::Full {
+                part: TopologyPart::Nodes,
+                full,
+            });
+        }
+        while self.nodes.len() <= at {
+            self.push_node(None)?;
+        }
+        if let Some(info) = self.nodes.get_mut(at) {
+            info.domain = Some(domain);
+        }
+        Ok(())
+    }
+
+    fn push_node(&mut self, domain: Option<u32>) -> Result<(), TopologyError> {
+        let most = usize::from(u16::MAX) + 1;
+        let pushed = if self.nodes.len() < most {
+            self.nodes.push(NodeInfo {
+                domain,
+                ..NodeInfo::EMPTY
+            })
+        } else {
+            Err(Full {
+                capacity: most,
+                needed: most + 1,
+            })
+        };
+        pushed.map_err(|full| TopologyError::Full {
+            part: TopologyPart::Nodes,
+            full,
+        })
+    }
+
+    /// Counts `count` CPUs on `node`.
+    pub fn add_cpus(&mut self, node: NodeId, count: u32) {
+        if let Some(info) = self.nodes.get_mut(usize::from(node.0)) {
+            info.cpus = info.cpus.saturating_add(count);
+        }
+    }
+
+    /// Puts `range` on `node`, which [`Self::node_of`] or [`Self::pin`] named.
+    ///
+    /// # Errors
+    /// [`TopologyError::Full`] when there is no slot for another range.
+    pub fn add_memory(
+        &mut self,
+        node: NodeId,
+        range: PhysRange,
+        hotplug: bool,
+    ) -> Result<(), TopologyError> {
+        let pushed = self.ranges.push(TopologyRange {
+            range,
+            node,
+            hotplug,
+        });
+        pushed.map_err(|full| TopologyError::Full {
+            part: TopologyPart::Ranges,
+            full,
+        })
+    }
+
+    /// Reads an SRAT in place: one pass for its CPUs, one for its memory.
+    ///
+    /// ```
+    /// use firstlight::firmware::acpi::{AcpiError, SratEntry};
+    /// use firstlight::topology::*;
+    ///
+    /// let cpu = |domain| SratEntry::Cpu { apic_id: 0, domain, enabled: true };
+    /// let memory = |domain, base| SratEntry::Memory {
+    ///     domain, base, bytes: 1 << 30, enabled: true, hotplug: false, non_volatile: false,
+    /// };
+    /// let entries = [memory(7, 1 << 32), memory(3, 0), cpu(3), cpu(3)];
+    /// let (mut nodes, mut ranges) = ([NodeInfo::EMPTY; 4], [TopologyRange::EMPTY; 4]);
+    /// let storage = TopologyStorage { nodes: &mut nodes, ranges: &mut ranges };
+    /// let mut builder = TopologyBuilder::new(storage);
+    /// builder.add_srat(entries.into_iter().map(Ok), &mut |notice| panic!("{notice}"))?;
+    /// let topology = builder.finish(&mut |notice| panic!("{notice}"));
+    /// assert_eq!(topology.nodes()[0].domain, Some(3)); // CPUs are numbered first
+    /// assert_eq!(topology.nodes()[0].cpus, 2);
+    /// assert_eq!(topology.nodes()[1].domain, Some(7));
+    /// # Ok::<(), TopologyError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`TopologyError::Full`] when a store is too small; for ranges it says how
+    /// many the whole table needs.
+    pub fn add_srat(
+        &mut self,
+        entries: impl Iterator<Item = Result<SratEntry, AcpiError>> + Clone,
+        report: &mut dyn FnMut(TopologyNotice),
+    ) -> Result<(), TopologyError> {
+        let mut rows = 0;
+        for entry in entries.clone() {
+            match entry {
+                Ok(SratEntry::Cpu {
+                    domain,
+                    enabled: true,
+                    ..
+                }) => {
+                    let node = self.node_of(domain)?;
+                    self.add_cpus(node, 1);
+                }
+                Ok(SratEntry::Memory { enabled: true, .. }) => rows += 1,
+                Ok(_) => {}
+                Err(error) => report(TopologyNotice::Srat { error }),
+            }
+        }
+        let needed = self.ranges.len() + rows;
+        if needed > self.ranges.capacity() {
+            let full = Full {
+                capacity: self.ranges.capacity(),
+                needed,
+            };
+            return Err(TopologyError::Full {
+                part: TopologyPart::Ranges,
+                full,
+            });
+        }
+        for entry in entries {
+            if let Ok(SratEntry::Memory {
+                domain,
+                base,
+                bytes,
+                enabled: true,
+                hotplug,
+                ..
+            }) = entry
+            {
+                let node = self.node_of(domain)?;
+                if let Some(range) = checked(node, base, bytes, report) {
+                    self.add_memory(node, range, hotplug)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sorts the ranges and settles where they overlap: the bytes stay with the
+    /// range that starts lower.
+    pub fn finish(mut self, report: &mut dyn FnMut(TopologyNotice)) -> Topology<'s> {
+        if self.nodes.is_empty() {
+            // Nobody named a node: then there is one, if there is a slot for it.
+            let _ = self.push_node(None);
+        }
+        let ranges = self.ranges.into_slice();
+        ranges.sort_unstable_by_key(|row| (row.range.start(), row.node, row.range.end()));
+        let (kept, contested) = settle(ranges, report);
+        let ranges = ranges.get_mut(..kept).unwrap_or_default();
+        Topology {
+            nodes: self.nodes.into_slice(),
+            ranges,
+            distances: &[],
+            contested,
+        }
+    }
+}
+
+/// The bytes of a firmware row that physical addresses reach, if any.
+fn checked(
+    node: NodeId,
+    start: u64,
+    bytes: u64,
+    report: &mut dyn FnMut(TopologyNotice),
+) -> Option<PhysRange> {
+    if bytes == 0 {
+        report(TopologyNotice::Empty { node, start });
+        return None;
+    }
+    let end = start.checked_add(bytes).filter(|&end| end <= PHYS_END);
+    if end.is_none() {
+        report(TopologyNotice::Clipped { node, start, bytes });
+    }
+    PhysRange::new(start, end.unwrap_or(PHYS_END)).filter(|range| !range.is_empty())
+}
+
+/// Makes sorted ranges disjoint, in place; says how many are left, and whether
+/// two nodes claimed the same bytes.
+fn settle(ranges: &mut [TopologyRange], report: &mut dyn FnMut(TopologyNotice)) -> (usize, bool) {
+    let mut kept = 0;
+    let mut contested = false;
+    let mut below = TopologyRange::EMPTY;
+    for at in 0..ranges.len() {
+        let Some(mut row) = ranges.get(at).copied() else {
+            break;
+        };
+        let shared = row.range.intersect(below.range);
+        if !shared.is_empty() {
+            if row.node == below.node {
+                report(TopologyNotice::Repeated {
+                    range: shared,
+                    node: row.node,
+                });
+            } else {
+                contested = true;
+                report(TopologyNotice::Contested {
+                    range: shared,
+                    kept: below.node,
+                    lost: row.node,
+                });
+            }
+            let start = shared.end().get();
+            row.range = PhysRange::new(start, row.range.end().get()).unwrap_or_default();
+        }
+        if row.range.is_empty() {
+            continue;
+        }
+        if let Some(slot) = ranges.get_mut(kept) {
+            *slot = row;
+            kept += 1;
+        }
+        below = row;
+    }
+    (kept, contested)
+}
