@@ -181,7 +181,7 @@ mod tests {
         let (lines, problems) = all(log);
         let seen: Vec<_> = lines
             .iter()
-            .map(|(_, stamp, text)| (*stamp, text.as_str()))
+            .map(|line| (line.stamp_ns, line.text.as_str()))
             .collect();
         let expected = [
             (Some(0), "a"),

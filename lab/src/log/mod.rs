@@ -134,18 +134,22 @@ pub struct AcpiTable {
 pub fn read(text: &[u8]) -> KernelLog {
     let mut log = KernelLog::default();
     let mut section = Section::default();
-    let mut latest_ns = 0;
+    let mut latest_ns: Option<u64> = None;
     let mut problems = Vec::new();
     line::messages(text, &mut problems, |line, cut| {
         log.problems.append(cut);
-        let went_back = line.stamp_ns.is_none_or(|stamp| stamp < latest_ns);
+        // In a log with stamps, a version without one is somebody reading /proc/version.
+        let went_back = match line.stamp_ns {
+            Some(stamp) => latest_ns.is_none_or(|latest| stamp < latest),
+            None => latest_ns.is_none(),
+        };
         if log.release.is_some() && line.text.starts_with("Linux version ") && went_back {
             let what = "another boot begins here; only the first one was read";
             log.problems
                 .push(LogProblem::new(line.number, what, &line.text));
             return false;
         }
-        latest_ns = latest_ns.max(line.stamp_ns.unwrap_or(0));
+        latest_ns = latest_ns.max(line.stamp_ns);
         if !message(&line, &mut section, &mut log) {
             recover(line, &mut section, &mut log);
         }
