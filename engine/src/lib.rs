@@ -9,7 +9,7 @@
 //! There is no heap and no operating system underneath: capacities are the
 //! caller's, and a store that is too small is an error that says how large it
 //! must be.
-#![no_std]
+#![cfg_attr(not(loom), no_std)]
 
 pub mod addr;
 pub mod cmdline;
@@ -19,5 +19,7 @@ pub mod frames;
 pub mod layout;
 pub mod map;
 pub mod node;
+pub mod platform;
 pub mod store;
+mod sync;
 pub mod topology;

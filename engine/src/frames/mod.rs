@@ -1,1 +1,198 @@
-//! (under construction)
+//! The frame allocator: [`Frames`].
+//!
+//! Three levels, as in the page table: giant frames of 1 GiB, huge frames of
+//! 2 MiB, pages of 4 KiB. One rule makes it start in microseconds: *a level is
+//! written when its parent is first split*. Below that:
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `geometry` | sizes of the levels, blocks |
+//! | `word` | the 64 bits of a giant and the 32 bits of a huge frame |
+//! | `row` | the bitmap of a huge frame |
+//! | `table` | tables in memory nobody has written (the unsafe part) |
+//! | `segment` | one run of frames with its tables, and the lock-free protocol |
+//! | `start` | first writing of a segment's tables |
+//! | `directory`, `fallback` | nodes, zones and the order they are asked in |
+//! | `build` | metadata sizes, and from a [`Layout`] to [`Frames`] |
+//!
+//! All operations may be called from any CPU at any time. An operation may
+//! wait for another CPU that is in the middle of splitting exactly the frame
+//! it must look into, so an interrupt handler must not call in here while it
+//! may have interrupted a call on its own CPU.
+
+mod build;
+mod directory;
+mod error;
+mod fallback;
+mod geometry;
+mod request;
+mod row;
+mod segment;
+mod start;
+mod statistics;
+mod table;
+mod validate;
+mod word;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod model_tests;
+#[cfg(test)]
+mod testkit;
+
+pub use build::Metadata;
+pub use error::{AllocError, BlockError, BuildError};
+pub use request::Request;
+pub use statistics::Statistics;
+pub use validate::Violation;
+
+use crate::addr::{Frame, Order};
+use crate::layout::Layout;
+use crate::node::{NodeId, ZoneKind};
+use crate::sync::pause;
+use directory::Directory;
+use geometry::Block;
+use segment::{Search, Segment};
+
+/// All frames of a machine, to allocate and free from any CPU.
+///
+/// Built from a [`Layout`] by [`Frames::build`].
+#[derive(Debug)]
+pub struct Frames<'m> {
+    layout: Layout<'m>,
+    directory: Directory<'m>,
+    metadata: Metadata,
+}
+
+impl<'m> Frames<'m> {
+    /// Takes a block as near to the preferred node as there is one.
+    ///
+    /// # Errors
+    /// [`AllocError::OutOfMemory`] when no allowed node and zone has a block of
+    /// this order; [`AllocError::NoSuchNode`].
+    pub fn allocate(&self, request: Request) -> Result<Frame, AllocError> {
+        let nodes = self.directory.heads.len();
+        let first = request.node().unwrap_or_default();
+        if usize::from(first.0) >= nodes {
+            return Err(AllocError::NoSuchNode { node: first, nodes });
+        }
+        let order = request.order().get();
+        loop {
+            let mut nothing = match self
+                .directory
+                .allocate(first, request.highest_zone(), order)
+            {
+                Search::Found(frame) => return Ok(frame),
+                search => search,
+            };
+            if !request.is_exact() {
+                for node in self.fallback(first).skip(1) {
+                    match self.directory.allocate(node, request.highest_zone(), order) {
+                        Search::Found(frame) => return Ok(frame),
+                        Search::Busy => nothing = Search::Busy,
+                        Search::Nothing => {}
+                    }
+                }
+            }
+            if nothing == Search::Nothing {
+                return Err(AllocError::OutOfMemory(request));
+            }
+            pause();
+        }
+    }
+
+    /// Gives back a block. It may be any aligned part of a block that was
+    /// allocated, or several smaller ones that make up an aligned whole;
+    /// reserved frames can be given back in the same way.
+    ///
+    /// # Errors
+    /// [`BlockError::Misaligned`], [`BlockError::OutsideMemory`],
+    /// [`BlockError::NotAllocated`]; nothing is changed then.
+    pub fn free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
+        let (segment, block) = self.find(frame, order)?;
+        segment
+            .free(block)
+            .map_err(|_| BlockError::NotAllocated { frame, order })
+    }
+
+    /// Takes exactly the block that starts at `frame`.
+    ///
+    /// # Errors
+    /// [`BlockError::Misaligned`], [`BlockError::OutsideMemory`],
+    /// [`BlockError::InUse`] when any of it is not free, or is at this moment
+    /// promised to a request on another CPU; nothing is changed then.
+    pub fn claim(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
+        let (segment, block) = self.find(frame, order)?;
+        segment
+            .claim(block)
+            .map_err(|_| BlockError::InUse { frame, order })
+    }
+
+    /// Whether `frame` is allocated or reserved; `None` if it is not memory.
+    pub fn is_allocated(&self, frame: Frame) -> Option<bool> {
+        self.directory
+            .segment_at(frame)
+            .map(|segment| segment.is_allocated(frame))
+    }
+
+    /// What is free on the whole machine.
+    pub fn statistics(&self) -> Statistics {
+        sum(self.directory.places.iter().map(|place| &place.segment))
+    }
+
+    /// What is free in one zone of one node; all zero where there is none.
+    pub fn zone_statistics(&self, node: NodeId, zone: ZoneKind) -> Statistics {
+        sum(self.directory.chain(node, zone).map(|place| &place.segment))
+    }
+
+    /// Recounts everything that is kept at two levels. Meant for tests and
+    /// diagnosis: only while no other call is in flight.
+    ///
+    /// # Errors
+    /// The first [`Violation`] found.
+    pub fn validate(&self) -> Result<(), Violation> {
+        self.directory
+            .places
+            .iter()
+            .try_for_each(|place| place.segment.validate())
+    }
+
+    /// Nodes in the order in which they are asked for memory `from` wants.
+    pub fn fallback(&self, from: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        let nodes = u16::try_from(self.directory.heads.len()).unwrap_or(u16::MAX);
+        fallback::by_distance(from, nodes, |a, b| self.layout.distance(a, b))
+    }
+
+    /// What the allocator's own tables cost.
+    pub fn metadata(&self) -> Metadata {
+        self.metadata
+    }
+
+    /// The layout the allocator was built from.
+    pub fn layout(&self) -> &Layout<'m> {
+        &self.layout
+    }
+
+    fn find(&self, frame: Frame, order: Order) -> Result<(&Segment<'m>, Block), BlockError> {
+        if !frame.is_aligned(order) {
+            return Err(BlockError::Misaligned { frame, order });
+        }
+        let block = Block {
+            start: frame,
+            order: order.get(),
+        };
+        let segment = self.directory.segment_of(block);
+        segment
+            .map(|segment| (segment, block))
+            .ok_or(BlockError::OutsideMemory { frame, order })
+    }
+}
+
+fn sum<'a, 'm: 'a>(segments: impl Iterator<Item = &'a Segment<'m>>) -> Statistics {
+    let mut sum = Statistics::default();
+    for segment in segments {
+        sum += segment.statistics();
+    }
+    sum
+}

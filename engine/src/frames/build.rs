@@ -1,0 +1,206 @@
+//! From a [`Layout`] to [`Frames`]: how much metadata each node needs, where
+//! it comes from, and the first writing of it.
+
+use super::Frames;
+use super::directory::{Directory, Heads, NONE, Place};
+use super::error::BuildError;
+use super::row::Row;
+use super::segment::Segment;
+use super::start::start;
+use super::table::Carver;
+use crate::addr::{FrameRange, Order, PAGE_BYTES, PhysRange};
+use crate::early::EarlyRequest;
+use crate::layout::{Extent, Layout};
+use crate::node::{NodeId, ZoneKind};
+use crate::platform::Platform;
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// What the allocator's own tables cost, and what is left to allocate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// Bytes taken from early memory for tables.
+    pub reserved_bytes: u64,
+    /// Bytes of them written before the first allocation.
+    pub written_bytes: u64,
+    /// Frames that can be allocated or are: present ones that were not reserved at start.
+    pub managed_frames: u64,
+}
+
+/// Bytes of tables for a segment over `frames`.
+fn table_bytes(frames: FrameRange) -> Option<u64> {
+    let huges = Segment::huges_for(frames);
+    Carver::bytes_for::<AtomicU64>(Segment::giants_for(frames))?
+        .checked_add(Carver::bytes_for::<AtomicU32>(huges)?)?
+        .checked_add(Carver::bytes_for::<Row>(huges)?)
+}
+
+/// Takes `bytes` for the tables of `node` from early memory: on the node and
+/// below its Movable zone if possible, else wherever there is room.
+fn take(layout: &mut Layout<'_>, node: NodeId, bytes: u64) -> Result<PhysRange, BuildError> {
+    // Whole huge frames, once it is so much, cost no bitmap and leave no rest.
+    let align = if bytes < Order::HUGE.bytes() {
+        PAGE_BYTES
+    } else {
+        Order::HUGE.bytes()
+    };
+    let bytes = bytes.next_multiple_of(align);
+    let movable = layout
+        .zones()
+        .iter()
+        .find(|zone| zone.node == node && zone.kind == ZoneKind::Movable)
+        .map(|zone| zone.span.start().addr());
+    let request = EarlyRequest {
+        node: Some(node),
+        exact_node: true,
+        ..EarlyRequest::new(bytes, align, "frame allocator tables")
+    };
+    let early = layout.early_mut();
+    let below = movable.map(|max| {
+        early.allocate(&EarlyRequest {
+            max: Some(max),
+            ..request
+        })
+    });
+    if let Some(Ok(range)) = below {
+        return Ok(range);
+    }
+    early
+        .allocate(&request)
+        .or_else(|_| {
+            early.allocate(&EarlyRequest {
+                exact_node: false,
+                ..request
+            })
+        })
+        .map_err(|cause| BuildError::NoRoom {
+            needed_bytes: bytes,
+            node,
+            cause,
+        })
+}
+
+/// Takes memory for tables and makes it reachable.
+fn carver<'m, P: Platform>(
+    layout: &mut Layout<'_>,
+    platform: &'m P,
+    node: NodeId,
+    bytes: u64,
+    metadata: &mut Metadata,
+) -> Result<Carver<'m>, BuildError> {
+    let range = take(layout, node, bytes)?;
+    let not_mapped = BuildError::NotMapped {
+        start: range.start(),
+        bytes: range.bytes(),
+    };
+    let (Some(start), Ok(bytes)) = (platform.map(range), usize::try_from(range.bytes())) else {
+        return Err(not_mapped);
+    };
+    metadata.reserved_bytes += range.bytes();
+    // SAFETY: the range was just taken from early memory, so nobody else has
+    // it, and the platform promises that it is reachable while borrowed for 'm.
+    Ok(unsafe { Carver::new(start, bytes) })
+}
+
+/// What is known of a node while its segments are laid out.
+struct NodeTables<'m> {
+    bytes: u64,
+    carver: Option<Carver<'m>>,
+}
+
+/// Lays out one segment's tables in its node's metadata.
+fn place<'m>(extent: Extent, nodes: &mut [NodeTables<'m>]) -> Option<Place<'m>> {
+    let tables = nodes.get_mut(usize::from(extent.node.0))?.carver.as_mut()?;
+    let giants = usize::try_from(Segment::giants_for(extent.frames)).ok()?;
+    let huges = usize::try_from(Segment::huges_for(extent.frames)).ok()?;
+    let (giants, words) = (tables.table(giants)?, tables.table(huges)?);
+    let segment = Segment::new(extent.frames, giants, words, tables.table(huges)?);
+    Some(Place {
+        segment,
+        node: extent.node,
+        zone: extent.zone,
+        next: NONE,
+    })
+}
+
+impl<'m> Frames<'m> {
+    /// Lays the allocator's tables into early memory, node by node, and hands
+    /// all frames that are not reserved over to it. The cost follows the
+    /// number of ranges, nodes and giant frames; no frame is looked at.
+    ///
+    /// # Errors
+    /// [`BuildError`]: no memory at all, no room for the tables, or tables out
+    /// of the platform's reach.
+    pub fn build<P: Platform>(mut layout: Layout<'m>, platform: &'m P) -> Result<Self, BuildError> {
+        let mut metadata = Metadata::default();
+        let first = layout.extents().next().ok_or(BuildError::NoMemory)?.node;
+        let segments = layout.extents().count();
+        let nodes = layout
+            .extents()
+            .map(|extent| extent.node)
+            .chain(layout.nodes().iter().map(|n| n.id));
+        let nodes = nodes.map(|node| usize::from(node.0) + 1).max().unwrap_or(0);
+
+        let bytes = directory_bytes(segments as u64, nodes as u64);
+        let too_large = BuildError::TooLarge { segments, nodes };
+        let bytes = bytes.ok_or(too_large)?;
+        let mut directory = carver(&mut layout, platform, first, bytes, &mut metadata)?;
+        metadata.written_bytes += bytes;
+
+        let tables = directory.slice(nodes, |_| {
+            Some(NodeTables {
+                bytes: 0,
+                carver: None,
+            })
+        });
+        let tables = tables.ok_or(too_large)?;
+        for extent in layout.extents() {
+            let sum = &mut tables[usize::from(extent.node.0)].bytes;
+            let bytes = table_bytes(extent.frames);
+            *sum = bytes
+                .and_then(|bytes| sum.checked_add(bytes))
+                .ok_or(too_large)?;
+        }
+        for (id, tables) in (0u16..)
+            .zip(tables.iter_mut())
+            .filter(|(_, tables)| tables.bytes > 0)
+        {
+            let bytes = tables.bytes;
+            tables.carver = Some(carver(
+                &mut layout,
+                platform,
+                NodeId(id),
+                bytes,
+                &mut metadata,
+            )?);
+        }
+        let mut extents = layout.extents();
+        let places = directory
+            .slice(segments, |_| {
+                extents.next().and_then(|extent| place(extent, tables))
+            })
+            .ok_or(too_large)?;
+        let heads = directory
+            .slice(nodes, |_| Some(Heads::default()))
+            .ok_or(too_large)?;
+
+        let mut reserved = layout.reserved_frames().peekable();
+        for place in places.iter() {
+            let started = start(&place.segment, &mut reserved);
+            metadata.written_bytes += started.written_bytes;
+            metadata.managed_frames += started.free_frames;
+        }
+        drop((extents, reserved));
+        Ok(Self {
+            directory: Directory::new(places, heads),
+            layout,
+            metadata,
+        })
+    }
+}
+
+/// Bytes of the lists of segments and nodes.
+fn directory_bytes(segments: u64, nodes: u64) -> Option<u64> {
+    Carver::bytes_for::<Place<'_>>(segments)?
+        .checked_add(Carver::bytes_for::<Heads>(nodes)?)?
+        .checked_add(Carver::bytes_for::<NodeTables<'_>>(nodes)?)
+}

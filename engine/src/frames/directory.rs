@@ -1,0 +1,99 @@
+//! Which segment a frame lies in, and in which order segments are asked.
+//!
+//! Segments are kept by address. Those of one node and zone are chained in
+//! that order; `heads` holds the first of each chain. Everything lies in
+//! metadata memory, sized by the number of segments and nodes.
+
+use super::geometry::Block;
+use super::segment::{Search, Segment};
+use crate::addr::Frame;
+use crate::node::{NodeId, ZoneKind};
+
+/// Ends a chain.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A segment and where it belongs.
+#[derive(Debug)]
+pub(crate) struct Place<'m> {
+    pub(crate) segment: Segment<'m>,
+    pub(crate) node: NodeId,
+    pub(crate) zone: ZoneKind,
+    /// Next segment of the same node and zone.
+    pub(crate) next: u32,
+}
+
+/// First segment of each zone of a node.
+pub(crate) type Heads = [u32; ZoneKind::ALL.len()];
+
+/// All segments of a machine.
+#[derive(Debug)]
+pub(crate) struct Directory<'m> {
+    /// By ascending address.
+    pub(crate) places: &'m [Place<'m>],
+    /// By node.
+    pub(crate) heads: &'m [Heads],
+}
+
+impl<'m> Directory<'m> {
+    /// Chains `places`, which are in ascending order, by node and zone.
+    /// Every node number must be below the length of `heads`.
+    pub(crate) fn new(places: &'m mut [Place<'m>], heads: &'m mut [Heads]) -> Self {
+        heads.fill([NONE; ZoneKind::ALL.len()]);
+        // From the last to the first, so that each chain ascends.
+        let mut index = u32::try_from(places.len()).unwrap_or(NONE);
+        for place in places.iter_mut().rev() {
+            index -= 1;
+            let head = &mut heads[usize::from(place.node.0)][place.zone as usize];
+            place.next = core::mem::replace(head, index);
+        }
+        Self { places, heads }
+    }
+
+    /// The segment that covers all of `block`.
+    pub(crate) fn segment_of(&self, block: Block) -> Option<&Segment<'m>> {
+        let segment = self.segment_at(block.start)?;
+        segment.frames.covers(block.range()).then_some(segment)
+    }
+
+    /// The segment `frame` lies in.
+    pub(crate) fn segment_at(&self, frame: Frame) -> Option<&Segment<'m>> {
+        let after = self
+            .places
+            .partition_point(|place| place.segment.frames.start() <= frame);
+        let place = self.places.get(after.checked_sub(1)?)?;
+        place
+            .segment
+            .frames
+            .contains(frame)
+            .then_some(&place.segment)
+    }
+
+    /// The segments of a node and zone, ascending.
+    pub(crate) fn chain(&self, node: NodeId, zone: ZoneKind) -> impl Iterator<Item = &Place<'m>> {
+        let head = self
+            .heads
+            .get(usize::from(node.0))
+            .map_or(NONE, |zones| zones[zone as usize]);
+        let place = |index: u32| self.places.get(index as usize);
+        core::iter::successors(place(head), move |at| place(at.next))
+    }
+
+    /// Asks the zones of `node` from `highest` down.
+    pub(crate) fn allocate(&self, node: NodeId, highest: ZoneKind, order: u8) -> Search {
+        let mut nothing = Search::Nothing;
+        for zone in ZoneKind::ALL
+            .into_iter()
+            .rev()
+            .filter(|&zone| zone <= highest)
+        {
+            for place in self.chain(node, zone) {
+                match place.segment.allocate(order) {
+                    Search::Nothing => {}
+                    Search::Busy => nothing = Search::Busy,
+                    found @ Search::Found(_) => return found,
+                }
+            }
+        }
+        nothing
+    }
+}

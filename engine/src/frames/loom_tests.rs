@@ -1,0 +1,264 @@
+//! Every interleaving (up to a bound on preemptions) of two or three CPUs over
+//! the protocol: split, merge, promise, claim, free in parts.
+//!
+//! `geometry` shrinks the machine: a giant frame has 2 huge frames, a huge
+//! frame 128 pages. Each frame's content is a cell the checker watches, so a
+//! missing Acquire or Release shows as a race on it.
+
+extern crate std;
+
+use super::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
+use super::segment::{Search, Segment};
+use super::testkit::{frames, segment};
+use crate::addr::{Frame, FrameRange};
+use loom::cell::UnsafeCell;
+use loom::thread;
+use std::boxed::Box;
+use std::vec::Vec;
+
+/// A segment and the content of the first page of each of its 64-page words.
+struct Machine {
+    segment: Segment<'static>,
+    content: Vec<UnsafeCell<u32>>,
+}
+
+// SAFETY: the cells are only touched by whoever holds the frame; loom checks that.
+unsafe impl Sync for Machine {}
+
+const END: u64 = 1 << GIANT_ORDER;
+
+impl Machine {
+    fn new(reserved: &[FrameRange]) -> &'static Self {
+        Box::leak(Box::new(Self {
+            segment: segment(frames(0, END), reserved),
+            content: (0..END / 64).map(|_| UnsafeCell::new(0)).collect(),
+        }))
+    }
+
+    /// What an owner does: write to the frames.
+    fn touch(&self, block: Block) {
+        let range = block.range();
+        let first = range.start().get().next_multiple_of(64);
+        for page in (first..range.end().get()).step_by(64) {
+            // SAFETY: we hold the frame; loom fails the test if somebody else does too.
+            self.content[page as usize / 64].with_mut(|cell| unsafe { *cell += 1 });
+        }
+    }
+
+    fn allocate(&self, order: u8) -> Option<Block> {
+        loop {
+            match self.segment.allocate(order) {
+                Search::Found(start) => {
+                    let block = Block { start, order };
+                    self.touch(block);
+                    return Some(block);
+                }
+                Search::Nothing => return None,
+                Search::Busy => thread::yield_now(),
+            }
+        }
+    }
+
+    fn claim(&self, block: Block) -> bool {
+        let claimed = self.segment.claim(block).is_ok();
+        if claimed {
+            self.touch(block);
+        }
+        claimed
+    }
+
+    fn free(&self, block: Block) {
+        self.touch(block);
+        self.segment
+            .free(block)
+            .expect("what was allocated can be freed");
+    }
+
+    fn free_frames(&self) -> u64 {
+        self.segment.validate().unwrap();
+        self.segment.statistics().free_frames
+    }
+}
+
+fn block(start: u64, order: u8) -> Block {
+    Block {
+        start: Frame::new(start),
+        order,
+    }
+}
+
+fn model(test: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.max_branches = 100_000;
+    builder.check(test);
+}
+
+#[test]
+fn two_split_the_same_giant() {
+    model(|| {
+        let machine = Machine::new(&[]);
+        let other = thread::spawn(|| machine.allocate(0).unwrap());
+        let mine = machine.allocate(0).unwrap();
+        let other = other.join().unwrap();
+        assert_ne!(mine, other);
+        assert_eq!(machine.free_frames(), END - 2);
+        machine.free(mine);
+        machine.free(other);
+        assert_eq!(machine.segment.statistics().free_giants, 1);
+    });
+}
+
+#[test]
+fn two_take_the_last_huge_frames() {
+    model(|| {
+        let machine = Machine::new(&[]);
+        let other = thread::spawn(|| machine.allocate(HUGE_ORDER));
+        let mine = machine.allocate(HUGE_ORDER);
+        let other = other.join().unwrap();
+        assert!(mine.is_some() && other.is_some() && mine != other);
+        assert_eq!(machine.segment.allocate(0), Search::Nothing);
+        assert_eq!(machine.free_frames(), 0);
+    });
+}
+
+#[test]
+fn freeing_both_halves_merges_to_a_giant() {
+    model(|| {
+        let machine = Machine::new(&[]);
+        let low = machine.allocate(6).unwrap();
+        let high = machine.allocate(6).unwrap();
+        let other = thread::spawn(move || machine.free(high));
+        machine.free(low);
+        other.join().unwrap();
+        machine.free_frames();
+        assert_eq!(machine.segment.statistics().free_giants, 1);
+        assert!(machine.allocate(GIANT_ORDER).is_some());
+    });
+}
+
+#[test]
+fn allocating_while_the_rest_merges() {
+    model(|| {
+        let machine = Machine::new(&[frames(128, 256)]);
+        let held = machine.allocate(6).unwrap();
+        let other = thread::spawn(|| machine.allocate(6));
+        machine.free(held);
+        let got = other
+            .join()
+            .unwrap()
+            .expect("64 pages were free all the time");
+        assert_eq!(machine.free_frames(), 64);
+        machine.free(got);
+        assert_eq!(machine.segment.statistics().free_huges, 1);
+    });
+}
+
+#[test]
+fn a_huge_frame_changes_hands_with_its_content() {
+    model(|| {
+        let machine = Machine::new(&[frames(128, 256)]);
+        let held = machine.allocate(HUGE_ORDER).unwrap();
+        let other = thread::spawn(|| machine.allocate(0).or_else(|| machine.allocate(6)));
+        machine.free(held);
+        if let Some(got) = other.join().unwrap() {
+            machine.free(got);
+        }
+        assert_eq!(machine.free_frames(), 128);
+    });
+}
+
+#[test]
+fn a_page_freed_and_merged_reaches_who_takes_the_huge_frame() {
+    model(|| {
+        let machine = Machine::new(&[frames(128, 256)]);
+        let low = machine.allocate(6).unwrap();
+        let high = machine.allocate(6).unwrap();
+        let other = thread::spawn(move || machine.free(high));
+        machine.free(low);
+        let taken = machine.allocate(HUGE_ORDER);
+        other.join().unwrap();
+        let free = machine.free_frames();
+        assert_eq!(free, if taken.is_some() { 0 } else { 128 });
+    });
+}
+
+#[test]
+fn claim_and_allocate_never_share_a_frame() {
+    model(|| {
+        // Only pages 0 and 1 are free.
+        let machine = Machine::new(&[frames(2, END)]);
+        let other = thread::spawn(|| machine.claim(block(0, 0)));
+        let mine = machine.allocate(0).unwrap();
+        let claimed = other.join().unwrap();
+        assert!(!claimed || mine.start.get() == 1, "claimed and allocated");
+        assert_eq!(machine.free_frames(), if claimed { 0 } else { 1 });
+    });
+}
+
+#[test]
+fn claim_inside_a_whole_giant() {
+    model(|| {
+        let machine = Machine::new(&[]);
+        let other = thread::spawn(|| machine.claim(block(65, 0)));
+        let huge = machine.allocate(HUGE_ORDER);
+        let claimed = other.join().unwrap();
+        let taken = u64::from(claimed) + huge.map_or(0, Block::frames);
+        assert_eq!(machine.free_frames(), END - taken);
+        assert!(huge.is_some());
+    });
+}
+
+#[test]
+fn parts_of_an_allocated_giant_freed_at_once() {
+    model(|| {
+        let machine = Machine::new(&[]);
+        assert!(machine.allocate(GIANT_ORDER).is_some());
+        let other = thread::spawn(|| machine.free(block(64, 6)));
+        machine.free(block(0, 6));
+        other.join().unwrap();
+        assert_eq!(machine.free_frames(), 128);
+        assert_eq!(machine.segment.statistics().free_huges, 1);
+        machine.free(block(128, HUGE_ORDER));
+        assert_eq!(machine.segment.statistics().free_giants, 1);
+    });
+}
+
+#[test]
+fn freed_twice_at_once_counts_once() {
+    model(|| {
+        let machine = Machine::new(&[frames(128, 256)]);
+        let held = machine.allocate(7).unwrap();
+        let other = thread::spawn(move || machine.segment.free(held).is_ok());
+        let mine = machine.segment.free(held).is_ok();
+        assert_ne!(mine, other.join().unwrap());
+        assert_eq!(machine.free_frames(), 128);
+    });
+}
+
+#[test]
+fn the_last_page_goes_round() {
+    model(|| {
+        let machine = Machine::new(&[frames(1, END)]);
+        let held = machine.allocate(0).unwrap();
+        let other = thread::spawn(|| machine.allocate(0));
+        machine.free(held);
+        let got = other.join().unwrap();
+        assert_eq!(machine.free_frames(), u64::from(got.is_none()));
+    });
+}
+
+#[test]
+fn three_cpus_split_take_and_give_back() {
+    model(|| {
+        let machine = Machine::new(&[frames(128, 256)]);
+        let first = thread::spawn(|| {
+            let page = machine.allocate(0).unwrap();
+            machine.free(page);
+        });
+        let second = thread::spawn(|| machine.claim(block(64, 6)));
+        first.join().unwrap();
+        let claimed = second.join().unwrap();
+        assert_eq!(machine.free_frames(), if claimed { 64 } else { 128 });
+    });
+}

@@ -1,0 +1,485 @@
+//! The allocator against the plainest model there is: one `bool` a frame.
+//!
+//! After every step all counts are recounted, and every refusal is checked
+//! too: "out of memory" only if the model has no such block, an error on free
+//! only if the model says that not all of it was allocated.
+
+extern crate std;
+
+use super::directory::Directory;
+use super::geometry::Block;
+use super::segment::Search;
+use super::testkit::{directory, frames};
+use crate::addr::{Frame, FrameRange};
+use crate::node::{NodeId, ZoneKind};
+use proptest::prelude::*;
+use std::vec::Vec;
+
+type Extent = (FrameRange, u16, ZoneKind);
+
+const GIB: u64 = 1 << 18;
+
+/// Two nodes, unaligned ends, a hole, zone borders, a foreign sliver in one
+/// giant frame, reserved ranges of every alignment.
+fn machine() -> (Vec<Extent>, Vec<FrameRange>) {
+    let extents = [
+        (frames(1, 159), 0, ZoneKind::Dma),
+        (frames(256, 4096), 0, ZoneKind::Dma),
+        (frames(4096, GIB - 100), 0, ZoneKind::Dma32),
+        (frames(GIB, 3 * GIB), 0, ZoneKind::Normal),
+        (frames(3 * GIB, 3 * GIB + 700), 1, ZoneKind::Normal),
+        (frames(3 * GIB + 700, 4 * GIB + 512), 1, ZoneKind::Movable),
+    ];
+    let reserved = [
+        frames(0, 16),
+        frames(600, 601),
+        frames(1024, 2048),
+        frames(GIB - 1000, GIB + 5),
+        frames(2 * GIB + 511, 2 * GIB + 513),
+        frames(3 * GIB + 1024, 3 * GIB + 1024 + 512 * 100),
+    ];
+    (extents.to_vec(), reserved.to_vec())
+}
+
+/// One `bool` a frame.
+struct Model {
+    extents: Vec<Extent>,
+    allocated: Vec<bool>,
+    free: u64,
+}
+
+impl Model {
+    fn new(extents: &[Extent], reserved: &[FrameRange]) -> Self {
+        let end = extents
+            .iter()
+            .map(|extent| extent.0.end().get())
+            .max()
+            .unwrap();
+        let mut allocated = std::vec![true; usize::try_from(end).unwrap()];
+        let mut set = |range: FrameRange, to| {
+            for frame in range.start().get()..range.end().get().min(end) {
+                allocated[usize::try_from(frame).unwrap()] = to;
+            }
+        };
+        extents.iter().for_each(|extent| set(extent.0, false));
+        reserved.iter().for_each(|&range| set(range, true));
+        let free = allocated.iter().filter(|&&taken| !taken).count() as u64;
+        Self {
+            extents: extents.to_vec(),
+            allocated,
+            free,
+        }
+    }
+
+    fn slice(&mut self, block: Block) -> &mut [bool] {
+        let range = block.range();
+        let (from, to) = (range.start().get(), range.end().get());
+        &mut self.allocated[usize::try_from(from).unwrap()..usize::try_from(to).unwrap()]
+    }
+
+    fn extent_of(&self, block: Block) -> Option<Extent> {
+        self.extents
+            .iter()
+            .copied()
+            .find(|extent| extent.0.covers(block.range()))
+    }
+
+    /// Whether all of `block` is memory of one zone and in state `allocated`.
+    fn is_all(&mut self, block: Block, allocated: bool) -> bool {
+        self.extent_of(block).is_some() && self.slice(block).iter().all(|&is| is == allocated)
+    }
+
+    fn set(&mut self, block: Block, allocated: bool) {
+        self.slice(block).fill(allocated);
+        if allocated {
+            self.free -= block.frames();
+        } else {
+            self.free += block.frames();
+        }
+    }
+
+    fn has_free(&mut self, node: u16, highest: ZoneKind, order: u8) -> bool {
+        let extents = self.extents.clone();
+        extents
+            .into_iter()
+            .filter(|extent| extent.1 == node && extent.2 <= highest)
+            .any(|extent| {
+                let first = extent.0.start().get().next_multiple_of(1 << order);
+                (first..extent.0.end().get())
+                    .step_by(1 << order)
+                    .any(|start| {
+                        self.is_all(
+                            Block {
+                                start: Frame::new(start),
+                                order,
+                            },
+                            false,
+                        )
+                    })
+            })
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate {
+        node: u16,
+        zone: usize,
+        order: u8,
+    },
+    Claim {
+        frame: u64,
+        order: u8,
+    },
+    /// Free what was allocated, entirely or an aligned part of it.
+    Free {
+        pick: usize,
+        order: u8,
+        part: u64,
+    },
+    /// Free anything at all.
+    Wild {
+        frame: u64,
+        order: u8,
+    },
+}
+
+fn orders() -> impl Strategy<Value = u8> {
+    prop_oneof![4 => Just(0u8), 2 => Just(9u8), 1 => Just(18u8), 3 => 1u8..=8, 2 => 10u8..=17]
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let places = || {
+        let near = [
+            0,
+            600,
+            4096,
+            GIB - 1000,
+            GIB,
+            2 * GIB,
+            3 * GIB,
+            3 * GIB + 700,
+            4 * GIB,
+        ];
+        (proptest::sample::select(near.to_vec()), 0u64..2048).prop_map(|(base, more)| base + more)
+    };
+    prop_oneof![
+        6 => (0u16..2, 0usize..4, orders())
+            .prop_map(|(node, zone, order)| Step::Allocate { node, zone, order }),
+        2 => (places(), orders()).prop_map(|(frame, order)| Step::Claim { frame, order }),
+        5 => (any::<usize>(), orders(), any::<u64>())
+            .prop_map(|(pick, order, part)| Step::Free { pick, order, part }),
+        1 => (places(), orders()).prop_map(|(frame, order)| Step::Wild { frame, order }),
+    ]
+}
+
+struct Run {
+    directory: Directory<'static>,
+    model: Model,
+    held: Vec<Block>,
+}
+
+impl Run {
+    fn block(frame: u64, order: u8) -> Block {
+        Block {
+            start: Frame::new(frame >> order << order),
+            order,
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Allocate { node, zone, order } => {
+                let highest = ZoneKind::ALL[zone];
+                match self.directory.allocate(NodeId(node), highest, order) {
+                    Search::Found(start) => {
+                        let block = Block { start, order };
+                        assert_eq!(start.get() % block.frames(), 0);
+                        let (_, on, zone) = self.model.extent_of(block).expect("inside memory");
+                        assert!(on == node && zone <= highest, "{block:?} on {on} in {zone}");
+                        assert!(self.model.is_all(block, false), "{block:?} was not free");
+                        self.model.set(block, true);
+                        self.held.push(block);
+                    }
+                    Search::Nothing => assert!(!self.model.has_free(node, highest, order)),
+                    Search::Busy => panic!("nobody else is here"),
+                }
+            }
+            Step::Claim { frame, order } => {
+                let block = Self::block(frame, order);
+                let claimed = self
+                    .directory
+                    .segment_of(block)
+                    .is_some_and(|s| s.claim(block).is_ok());
+                assert_eq!(claimed, self.model.is_all(block, false), "claim {block:?}");
+                if claimed {
+                    self.model.set(block, true);
+                    self.held.push(block);
+                }
+            }
+            Step::Free { pick, order, part } => {
+                if self.held.is_empty() {
+                    return;
+                }
+                let whole = self.held.swap_remove(pick % self.held.len());
+                let order = order.min(whole.order);
+                let parts = whole.frames() >> order;
+                let block = Self::block(whole.start.get() + (part % parts << order), order);
+                self.free(block);
+                // What is left of the block is held by its parts.
+                let mut rest = whole;
+                while rest.order > order {
+                    let half = rest.order - 1;
+                    for start in [rest.start.get(), rest.start.get() + (1 << half)] {
+                        let half = Block {
+                            start: Frame::new(start),
+                            order: half,
+                        };
+                        if half.range().contains(block.start) {
+                            rest = half;
+                        } else {
+                            self.held.push(half);
+                        }
+                    }
+                }
+            }
+            Step::Wild { frame, order } => {
+                let block = Self::block(frame, order);
+                if self.free(block) {
+                    // Reserved or held frames may be freed by anybody; forget them.
+                    let model = &mut self.model;
+                    self.held.retain(|held| model.is_all(*held, true));
+                }
+            }
+        }
+    }
+
+    fn free(&mut self, block: Block) -> bool {
+        let freed = self
+            .directory
+            .segment_of(block)
+            .is_some_and(|s| s.free(block).is_ok());
+        assert_eq!(freed, self.model.is_all(block, true), "free {block:?}");
+        if freed {
+            self.model.set(block, false);
+        }
+        freed
+    }
+
+    fn check(&self) {
+        let mut free = 0;
+        for place in self.directory.places {
+            place.segment.validate().unwrap();
+            free += place.segment.statistics().free_frames;
+        }
+        assert_eq!(free, self.model.free);
+    }
+}
+
+fn run(steps: &[Step]) {
+    let (extents, reserved) = machine();
+    let (directory, started) = directory(&extents, &reserved);
+    let model = Model::new(&extents, &reserved);
+    assert_eq!(started.free_frames, model.free);
+    let mut run = Run {
+        directory,
+        model,
+        held: Vec::new(),
+    };
+    run.check();
+    for step in steps {
+        run.step(step);
+        run.check();
+    }
+    let whole = |run: &Run| -> u64 {
+        run.directory
+            .places
+            .iter()
+            .map(|p| p.segment.statistics().free_giants)
+            .sum()
+    };
+    for block in core::mem::take(&mut run.held) {
+        assert!(run.free(block));
+    }
+    run.check();
+    assert!(
+        whole(&run) <= 2,
+        "only two giant frames lie wholly inside a zone"
+    );
+}
+
+/// How much to do: `FIRSTLIGHT_MODEL_CASES` for a longer run; little under Miri.
+fn cases() -> ProptestConfig {
+    let asked = std::env::var("FIRSTLIGHT_MODEL_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    let cases = if cfg!(miri) { 2 } else { asked.unwrap_or(200) };
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn agrees_with_a_set_of_frames(
+        steps in proptest::collection::vec(steps(), 1..if cfg!(miri) { 8 } else { 120 })
+    ) {
+        run(&steps);
+    }
+}
+
+#[test]
+fn a_giant_split_to_pages_comes_back_whole() {
+    let (directory, _) = directory(&[(frames(0, GIB), 0, ZoneKind::Normal)], &[]);
+    let segment = &directory.places[0].segment;
+    let whole = segment.statistics();
+    assert_eq!((whole.free_giants, whole.free_huges), (1, 512));
+    let pages: Vec<_> = (0..1200)
+        .map(|_| match segment.allocate(0) {
+            Search::Found(frame) => frame,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(segment.statistics().free_giants, 0);
+    for start in pages {
+        segment.free(Block { start, order: 0 }).unwrap();
+        segment.validate().unwrap();
+    }
+    assert_eq!(segment.statistics(), whole);
+}
+
+#[test]
+fn parts_of_a_large_block_free_one_by_one() {
+    let (directory, _) = directory(&[(frames(0, GIB), 0, ZoneKind::Normal)], &[]);
+    let segment = &directory.places[0].segment;
+    assert_eq!(segment.allocate(18), Search::Found(Frame::new(0)));
+    let free = |frame, order| {
+        segment.free(Block {
+            start: Frame::new(frame),
+            order,
+        })
+    };
+    free(513, 0).unwrap();
+    free(1024, 9).unwrap();
+    free(GIB / 2, 17).unwrap();
+    assert!(free(GIB / 2, 17).is_err(), "freed twice");
+    assert!(free(512, 9).is_err(), "one page of it is free");
+    assert!(free(0, 18).is_err(), "half of it is free");
+    segment.validate().unwrap();
+    assert_eq!(segment.statistics().free_frames, 1 + 512 + GIB / 2);
+    assert!(segment.is_allocated(Frame::new(512)) && !segment.is_allocated(Frame::new(513)));
+}
+
+#[test]
+fn pages_allocated_one_by_one_free_as_a_block() {
+    let (directory, _) = directory(&[(frames(0, 1024), 0, ZoneKind::Dma)], &[]);
+    let segment = &directory.places[0].segment;
+    for _ in 0..1024 {
+        assert!(matches!(segment.allocate(0), Search::Found(_)));
+    }
+    assert_eq!(segment.allocate(0), Search::Nothing);
+    segment
+        .free(Block {
+            start: Frame::new(512),
+            order: 9,
+        })
+        .unwrap();
+    segment.validate().unwrap();
+    assert_eq!(segment.allocate(9), Search::Found(Frame::new(512)));
+    assert_eq!(segment.allocate(9), Search::Nothing);
+}
+
+#[test]
+fn start_writes_only_where_something_begins_or_ends() {
+    let (_, started) = directory(&[(frames(0, 64 * GIB), 0, ZoneKind::Normal)], &[]);
+    assert_eq!(started.written_bytes, 64 * 8);
+    // A reserved range that begins and ends inside one huge frame: one table, one bitmap.
+    let reserved = [frames(5 * GIB + 7, 5 * GIB + 9)];
+    let (_, started) = directory(&[(frames(0, 64 * GIB), 0, ZoneKind::Normal)], &reserved);
+    assert_eq!(started.written_bytes, 64 * 8 + 512 * 4 + 64);
+    assert_eq!(started.free_frames, 64 * GIB - 2);
+    // Whole giant frames reserved cost nothing more.
+    let reserved = [frames(GIB, 3 * GIB)];
+    let (_, started) = directory(&[(frames(0, 64 * GIB), 0, ZoneKind::Normal)], &reserved);
+    assert_eq!(started.written_bytes, 64 * 8);
+}
+
+#[test]
+fn threads_never_hold_the_same_frame() {
+    let (directory, started) = directory(
+        &[(frames(3, 2 * GIB + 77), 0, ZoneKind::Normal)],
+        &[frames(700, 900), frames(GIB + 1, GIB + 2)],
+    );
+    let end = usize::try_from(2 * GIB + 77).unwrap();
+    let owners: Vec<_> = (0..end)
+        .map(|_| core::sync::atomic::AtomicU32::new(0))
+        .collect();
+    let rounds = if cfg!(miri) { 20 } else { 3000 };
+    std::thread::scope(|scope| {
+        for thread in 1..=4u32 {
+            let (directory, owners) = (&directory, &owners);
+            scope.spawn(move || churn(directory, owners, thread, rounds));
+        }
+    });
+    directory
+        .places
+        .iter()
+        .for_each(|place| place.segment.validate().unwrap());
+    let free: u64 = directory
+        .places
+        .iter()
+        .map(|p| p.segment.statistics().free_frames)
+        .sum();
+    assert_eq!(free, started.free_frames);
+}
+
+/// Allocates and frees at random; every frame held is marked with the thread.
+fn churn(
+    directory: &Directory<'_>,
+    owners: &[core::sync::atomic::AtomicU32],
+    thread: u32,
+    rounds: u32,
+) {
+    use core::sync::atomic::Ordering::Relaxed;
+    let mark = |block: Block, from, to| {
+        let range = block.range();
+        // Both ends and the middle are enough for large blocks.
+        let step = usize::try_from((block.frames() / 64).max(1)).unwrap();
+        for frame in (range.start().get()..range.end().get()).step_by(step) {
+            let old = owners[usize::try_from(frame).unwrap()].swap(to, Relaxed);
+            assert_eq!(old, from, "{block:?} has two owners");
+        }
+    };
+    let mut seed = u64::from(thread).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut random = move |below: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % below
+    };
+    let mut held = Vec::new();
+    for _ in 0..rounds {
+        let order = [0, 0, 0, 1, 3, 6, 7, 8, 9, 9, 10, 12, 17, 18];
+        let order = order[usize::try_from(random(order.len() as u64)).unwrap()];
+        if random(2) == 0 {
+            if let Search::Found(start) = directory.allocate(NodeId(0), ZoneKind::Normal, order) {
+                let block = Block { start, order };
+                mark(block, 0, thread);
+                held.push(block);
+            }
+        } else if !held.is_empty() {
+            let at = usize::try_from(random(held.len() as u64)).unwrap();
+            let block: Block = held.swap_remove(at);
+            mark(block, thread, 0);
+            directory.segment_of(block).unwrap().free(block).unwrap();
+        }
+    }
+    for block in held {
+        mark(block, thread, 0);
+        directory.segment_of(block).unwrap().free(block).unwrap();
+    }
+}

@@ -1,0 +1,72 @@
+//! What a caller asks the allocator for: [`Request`].
+
+use crate::addr::Order;
+use crate::node::{NodeId, ZoneKind};
+
+/// A request for one block.
+///
+/// ```
+/// use firstlight::addr::Order;
+/// use firstlight::frames::Request;
+/// use firstlight::node::{NodeId, ZoneKind};
+///
+/// let request = Request::new(Order::HUGE).on(NodeId(1)).exactly().zone(ZoneKind::Dma32);
+/// assert_eq!(request.node(), Some(NodeId(1)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    order: Order,
+    node: Option<NodeId>,
+    zone: ZoneKind,
+    exact: bool,
+}
+
+impl Request {
+    /// A block of `order` from any node, nearest to node 0 first, in zone Normal or below.
+    pub const fn new(order: Order) -> Self {
+        Self {
+            order,
+            node: None,
+            zone: ZoneKind::Normal,
+            exact: false,
+        }
+    }
+
+    /// Prefer `node`, then the others by their distance from it.
+    pub const fn on(mut self, node: NodeId) -> Self {
+        self.node = Some(node);
+        self
+    }
+
+    /// Only the preferred node will do.
+    pub const fn exactly(mut self) -> Self {
+        self.exact = true;
+        self
+    }
+
+    /// Highest zone that will do; those below it are the fallback.
+    pub const fn zone(mut self, zone: ZoneKind) -> Self {
+        self.zone = zone;
+        self
+    }
+
+    /// Size of the block.
+    pub const fn order(&self) -> Order {
+        self.order
+    }
+
+    /// The preferred node.
+    pub const fn node(&self) -> Option<NodeId> {
+        self.node
+    }
+
+    /// Whether only the preferred node will do.
+    pub const fn is_exact(&self) -> bool {
+        self.exact && self.node.is_some()
+    }
+
+    /// Highest zone that will do.
+    pub const fn highest_zone(&self) -> ZoneKind {
+        self.zone
+    }
+}

@@ -1,0 +1,244 @@
+//! The bitmap of a huge frame: one bit a page, set while it is allocated.
+//!
+//! A row never decides whether a page *may* be taken: the count in the
+//! [`Huge`](super::word::Huge) word does. Whoever took pages off that count
+//! finds as many clear bits here. Blocks up to 64 pages are one atomic
+//! operation; larger ones take whole words and undo on conflict.
+
+use super::geometry::{HUGE_FRAMES, ROW_WORDS};
+use crate::sync::{AtomicU64, Ordering};
+
+/// One bit a page of a huge frame, in ascending order.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Row([AtomicU64; ROW_WORDS]);
+
+/// Pages of a block were not in the state the operation needs. Holds how many
+/// pages had been released before that was seen: 0 unless another CPU releases
+/// the same pages at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Conflict {
+    pub(crate) released: u32,
+}
+
+/// For orders 0..=6: the bit positions where an aligned block may start.
+const STARTS: [u64; 7] = [
+    !0,
+    0x5555_5555_5555_5555,
+    0x1111_1111_1111_1111,
+    0x0101_0101_0101_0101,
+    0x0001_0001_0001_0001,
+    0x0000_0001_0000_0001,
+    1,
+];
+
+/// Bits `at..at + count` of a word.
+const fn mask(at: u32, count: u32) -> u64 {
+    (!0 >> (64 - count)) << at
+}
+
+/// First aligned run of 2^`order` clear bits in `word`.
+fn find_run(word: u64, order: u8) -> Option<u32> {
+    let mut clear = !word;
+    let mut run = 1;
+    for _ in 0..order {
+        clear &= clear >> run;
+        run *= 2;
+    }
+    clear &= STARTS[usize::from(order)];
+    (clear != 0).then(|| clear.trailing_zeros())
+}
+
+impl Row {
+    /// Every bit as given.
+    #[cfg(test)]
+    pub(crate) fn new(fill: u64) -> Self {
+        Self(core::array::from_fn(|_| AtomicU64::new(fill)))
+    }
+
+    /// Writes the whole row: `outside` everywhere but in the pages `at..at + count`.
+    /// Only for the CPU that owns the row while its huge frame is splitting.
+    pub(crate) fn fill(&self, allocated: bool, at: u32, count: u32) {
+        for (index, word) in (0u32..).zip(&self.0) {
+            let low = index * 64;
+            let from = at.clamp(low, low + 64) - low;
+            let to = (at + count).clamp(low, low + 64) - low;
+            let inside = if from < to { mask(from, to - from) } else { 0 };
+            // Relaxed: published by the Release store of the huge word.
+            word.store(if allocated { !inside } else { inside }, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets or clears the pages `at..at + count`. Only while the row is owned.
+    pub(crate) fn paint(&self, allocated: bool, at: u32, count: u32) {
+        for (index, word) in (0u32..).zip(&self.0) {
+            let low = index * 64;
+            let from = at.clamp(low, low + 64) - low;
+            let to = (at + count).clamp(low, low + 64) - low;
+            if from < to {
+                let inside = mask(from, to - from);
+                let old = word.load(Ordering::Relaxed);
+                let new = if allocated {
+                    old | inside
+                } else {
+                    old & !inside
+                };
+                word.store(new, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Takes any aligned block of 2^`order` pages; `None` if none was seen.
+    pub(crate) fn claim_any(&self, order: u8) -> Option<u32> {
+        if order > 6 {
+            let pages = 1 << order;
+            return (0..HUGE_FRAMES / pages)
+                .map(|block| block * pages)
+                .find(|&at| self.claim_words(at, order).is_ok());
+        }
+        for (index, word) in (0u32..).zip(&self.0) {
+            let mut seen = word.load(Ordering::Relaxed);
+            while let Some(at) = find_run(seen, order) {
+                match word.compare_exchange_weak(
+                    seen,
+                    seen | mask(at, 1 << order),
+                    // Acquire: pairs with the Release in `release`, so that what
+                    // the last owner wrote into the page comes before.
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                ) {
+                    Ok(_) => return Some(index * 64 + at),
+                    Err(now) => seen = now,
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes the pages from `at` on, which must all be clear.
+    pub(crate) fn claim(&self, at: u32, order: u8) -> Result<(), Conflict> {
+        if order > 6 {
+            return self.claim_words(at, order);
+        }
+        let bits = mask(at % 64, 1 << order);
+        self.word(at)
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, |word| {
+                (word & bits == 0).then_some(word | bits)
+            })
+            .map(drop)
+            .map_err(|_| Conflict { released: 0 })
+    }
+
+    /// Gives back the pages from `at` on, which must all be set.
+    pub(crate) fn release(&self, at: u32, order: u8) -> Result<(), Conflict> {
+        if order <= 6 {
+            let bits = mask(at % 64, 1 << order);
+            return self
+                .word(at)
+                .fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
+                    (word & bits == bits).then_some(word & !bits)
+                })
+                .map(drop)
+                .map_err(|_| Conflict { released: 0 });
+        }
+        // Look first, so that an error leaves everything as it was.
+        let words = || (at..at + (1 << order)).step_by(64);
+        if words().any(|at| self.word(at).load(Ordering::Relaxed) != !0) {
+            return Err(Conflict { released: 0 });
+        }
+        for (released, at) in (0u32..).zip(words()) {
+            if !swap(self.word(at), !0, 0, Ordering::Release) {
+                return Err(Conflict {
+                    released: released * 64,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every page is allocated.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.iter().all(|word| word.load(Ordering::Acquire) == !0)
+    }
+
+    /// Number of free pages.
+    pub(crate) fn count_free(&self) -> u32 {
+        self.0
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed).count_zeros())
+            .sum()
+    }
+
+    /// Whether page `at` is allocated.
+    pub(crate) fn is_set(&self, at: u32) -> bool {
+        self.word(at).load(Ordering::Relaxed) >> (at % 64) & 1 != 0
+    }
+
+    fn word(&self, page: u32) -> &AtomicU64 {
+        &self.0[(page / 64) as usize]
+    }
+
+    fn claim_words(&self, at: u32, order: u8) -> Result<(), Conflict> {
+        let words = (at..at + (1 << order)).step_by(64);
+        for taken in words.clone() {
+            if !swap(self.word(taken), 0, !0, Ordering::Acquire) {
+                for undo in words.take_while(|&word| word < taken) {
+                    self.word(undo).store(0, Ordering::Release);
+                }
+                return Err(Conflict { released: 0 });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Compare-and-swap that says whether it did.
+fn swap(word: &AtomicU64, from: u64, to: u64, success: Ordering) -> bool {
+    word.compare_exchange(from, to, success, Ordering::Relaxed)
+        .is_ok()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_aligned_runs_only() {
+        assert_eq!(find_run(0, 6), Some(0));
+        assert_eq!(find_run(1, 6), None);
+        assert_eq!(find_run(1, 0), Some(1));
+        assert_eq!(find_run(1, 1), Some(2));
+        assert_eq!(find_run(!0b0110, 1), None); // two clear bits, not aligned
+        assert_eq!(find_run(!0, 0), None);
+    }
+
+    #[test]
+    fn release_of_anything_free_changes_nothing() {
+        let row = Row::new(!0);
+        assert_eq!(row.release(64, 6), Ok(()));
+        assert_eq!(row.release(0, 8), Err(Conflict { released: 0 }));
+        assert_eq!(row.release(64, 0), Err(Conflict { released: 0 }));
+        assert_eq!(row.count_free(), 64);
+    }
+
+    #[test]
+    fn fill_and_paint_cross_words() {
+        let row = Row::new(0xa5);
+        row.fill(true, 60, 10);
+        assert_eq!(row.count_free(), 10);
+        assert!(row.is_set(59) && !row.is_set(60) && !row.is_set(69) && row.is_set(70));
+        row.paint(true, 0, 512);
+        assert!(row.is_full());
+    }
+
+    #[test]
+    fn large_claims_undo_on_conflict() {
+        let row = Row::new(0);
+        assert_eq!(row.claim(200, 0), Ok(()));
+        assert!(row.claim(0, 8).is_err());
+        assert_eq!(row.count_free(), 511);
+        assert_eq!(row.claim_any(8), Some(256));
+        assert_eq!(row.claim_any(7), Some(0));
+        assert_eq!(row.claim_any(7), None);
+    }
+}

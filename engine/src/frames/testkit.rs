@@ -1,0 +1,96 @@
+//! A machine for tests: segments over memory that nobody initialised, so that
+//! Miri sees every read of something that was not written first.
+
+extern crate std;
+
+use super::directory::{Directory, NONE, Place};
+use super::segment::Segment;
+use super::start::{Started, start};
+use crate::addr::FrameRange;
+use crate::node::{NodeId, ZoneKind};
+use std::boxed::Box;
+use std::vec::Vec;
+
+pub(crate) fn frames(start: u64, end: u64) -> FrameRange {
+    FrameRange::new(start, end).expect("a range that does not end before it starts")
+}
+
+/// A segment with its tables not yet written.
+#[cfg(not(loom))]
+pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
+    use super::table::Carver;
+    use core::ptr::NonNull;
+
+    let giants = usize::try_from(Segment::giants_for(frames)).unwrap();
+    let huges = usize::try_from(Segment::huges_for(frames)).unwrap();
+    let bytes = giants * 8 + huges * 68 + 256;
+    let memory: &'static mut [_] = Box::leak(Box::<[u8]>::new_uninit_slice(bytes));
+    // SAFETY: leaked, so ours for ever; nobody else knows it.
+    let mut carver = unsafe { Carver::new(NonNull::from(memory).cast(), bytes) };
+    let (giants, words) = (carver.table(giants).unwrap(), carver.table(huges).unwrap());
+    Segment::new(frames, giants, words, carver.table(huges).unwrap())
+}
+
+/// A segment whose atomics the model checker knows.
+#[cfg(loom)]
+pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
+    use super::row::Row;
+    use super::table::Table;
+    use crate::sync::{AtomicU32, AtomicU64};
+
+    fn table<T>(len: u64, make: impl Fn() -> T) -> Table<'static, T> {
+        Table::from_slice(Box::leak(
+            (0..len)
+                .map(|_| make())
+                .collect::<Vec<_>>()
+                .into_boxed_slice(),
+        ))
+    }
+    let huges = Segment::huges_for(frames);
+    Segment::new(
+        frames,
+        table(Segment::giants_for(frames), || AtomicU64::new(0xdead_0000)),
+        table(huges, || AtomicU32::new(0xdead_0000)),
+        table(huges, || Row::new(0x5555_5555_5555_5555)),
+    )
+}
+
+/// A started segment.
+pub(crate) fn segment(frames: FrameRange, reserved: &[FrameRange]) -> Segment<'static> {
+    let segment = blank_segment(frames);
+    start(&segment, &mut reserved.iter().copied().peekable());
+    segment
+}
+
+/// A directory over `extents` (ascending), and what starting it came to.
+pub(crate) fn directory(
+    extents: &[(FrameRange, u16, ZoneKind)],
+    reserved: &[FrameRange],
+) -> (Directory<'static>, Started) {
+    let mut places: Vec<_> = extents
+        .iter()
+        .map(|&(frames, node, zone)| Place {
+            segment: blank_segment(frames),
+            node: NodeId(node),
+            zone,
+            next: NONE,
+        })
+        .collect();
+    let mut reserved = reserved.iter().copied().peekable();
+    let mut sum = Started::default();
+    for place in &mut places {
+        let started = start(&place.segment, &mut reserved);
+        sum.written_bytes += started.written_bytes;
+        sum.free_frames += started.free_frames;
+    }
+    let nodes = extents
+        .iter()
+        .map(|extent| usize::from(extent.1) + 1)
+        .max()
+        .unwrap_or(0);
+    let heads = Box::leak(std::vec![[NONE; 4]; nodes].into_boxed_slice());
+    (
+        Directory::new(Box::leak(places.into_boxed_slice()), heads),
+        sum,
+    )
+}
