@@ -1,7 +1,7 @@
 //! The sizes of the three levels, in one place.
 //!
 //! The model checker explores every interleaving, so it gets a machine whose
-//! giant frame has 2 huge frames and whose huge frame has 128 pages; the code
+//! giant frame has 4 huge frames and whose huge frame has 128 pages; the code
 //! is the same.
 
 #![expect(
@@ -20,7 +20,7 @@ pub(crate) const GIANT_ORDER: u8 = 18;
 #[cfg(loom)]
 pub(crate) const HUGE_ORDER: u8 = 7;
 #[cfg(loom)]
-pub(crate) const GIANT_ORDER: u8 = 8;
+pub(crate) const GIANT_ORDER: u8 = 9;
 
 /// Page frames in a huge frame.
 pub(crate) const HUGE_FRAMES: u32 = 1 << HUGE_ORDER;

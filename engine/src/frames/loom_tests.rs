@@ -1,7 +1,7 @@
 //! Every interleaving (up to a bound on preemptions) of two or three CPUs over
 //! the protocol: split, merge, promise, claim, free in parts.
 //!
-//! `geometry` shrinks the machine: a giant frame has 2 huge frames, a huge
+//! `geometry` shrinks the machine: a giant frame has 4 huge frames, a huge
 //! frame 128 pages. Each frame's content is a cell the checker watches, so a
 //! missing Acquire or Release shows as a race on it.
 
@@ -112,7 +112,7 @@ fn two_split_the_same_giant() {
 #[test]
 fn two_take_the_last_huge_frames() {
     model(|| {
-        let machine = Machine::new(&[]);
+        let machine = Machine::new(&[frames(256, END)]);
         let other = thread::spawn(|| machine.allocate(HUGE_ORDER));
         let mine = machine.allocate(HUGE_ORDER);
         let other = other.join().unwrap();
@@ -140,7 +140,7 @@ fn freeing_both_halves_merges_to_a_giant() {
 #[test]
 fn allocating_while_the_rest_merges() {
     model(|| {
-        let machine = Machine::new(&[frames(128, 256)]);
+        let machine = Machine::new(&[frames(128, END)]);
         let held = machine.allocate(6).unwrap();
         let other = thread::spawn(|| machine.allocate(6));
         machine.free(held);
@@ -157,7 +157,7 @@ fn allocating_while_the_rest_merges() {
 #[test]
 fn a_huge_frame_changes_hands_with_its_content() {
     model(|| {
-        let machine = Machine::new(&[frames(128, 256)]);
+        let machine = Machine::new(&[frames(128, END)]);
         let held = machine.allocate(HUGE_ORDER).unwrap();
         let other = thread::spawn(|| machine.allocate(0).or_else(|| machine.allocate(6)));
         machine.free(held);
@@ -171,7 +171,7 @@ fn a_huge_frame_changes_hands_with_its_content() {
 #[test]
 fn a_page_freed_and_merged_reaches_who_takes_the_huge_frame() {
     model(|| {
-        let machine = Machine::new(&[frames(128, 256)]);
+        let machine = Machine::new(&[frames(128, END)]);
         let low = machine.allocate(6).unwrap();
         let high = machine.allocate(6).unwrap();
         let other = thread::spawn(move || machine.free(high));
@@ -220,6 +220,7 @@ fn parts_of_an_allocated_giant_freed_at_once() {
         assert_eq!(machine.free_frames(), 128);
         assert_eq!(machine.segment.statistics().free_huges, 1);
         machine.free(block(128, HUGE_ORDER));
+        machine.free(block(256, HUGE_ORDER + 1));
         assert_eq!(machine.segment.statistics().free_giants, 1);
     });
 }
@@ -227,7 +228,7 @@ fn parts_of_an_allocated_giant_freed_at_once() {
 #[test]
 fn freed_twice_at_once_counts_once() {
     model(|| {
-        let machine = Machine::new(&[frames(128, 256)]);
+        let machine = Machine::new(&[frames(128, END)]);
         let held = machine.allocate(7).unwrap();
         let other = thread::spawn(move || machine.segment.free(held).is_ok());
         let mine = machine.segment.free(held).is_ok();
@@ -251,7 +252,7 @@ fn the_last_page_goes_round() {
 #[test]
 fn three_cpus_split_take_and_give_back() {
     model(|| {
-        let machine = Machine::new(&[frames(128, 256)]);
+        let machine = Machine::new(&[frames(128, END)]);
         let first = thread::spawn(|| {
             let page = machine.allocate(0).unwrap();
             machine.free(page);
@@ -260,5 +261,60 @@ fn three_cpus_split_take_and_give_back() {
         first.join().unwrap();
         let claimed = second.join().unwrap();
         assert_eq!(machine.free_frames(), if claimed { 64 } else { 128 });
+    });
+}
+
+#[test]
+fn a_merged_giant_reaches_who_takes_it() {
+    model(|| {
+        let machine = Machine::new(&[]);
+        let low = machine.allocate(GIANT_ORDER - 1).unwrap();
+        let high = machine.allocate(GIANT_ORDER - 1).unwrap();
+        machine.free(low);
+        let other = thread::spawn(|| machine.allocate(GIANT_ORDER).is_some());
+        machine.free(high);
+        let taken = other.join().unwrap();
+        assert_eq!(machine.free_frames(), if taken { 0 } else { END });
+    });
+}
+
+#[test]
+fn a_freed_huge_frame_reaches_both_who_share_it() {
+    model(|| {
+        let machine = Machine::new(&[frames(128, END)]);
+        let held = machine.allocate(HUGE_ORDER).unwrap();
+        let first = thread::spawn(|| machine.allocate(6).is_some());
+        let second = thread::spawn(|| machine.allocate(6).is_some());
+        machine.free(held);
+        let taken = u64::from(first.join().unwrap()) + u64::from(second.join().unwrap());
+        assert_eq!(machine.free_frames(), 128 - 64 * taken);
+    });
+}
+
+#[test]
+fn a_freed_giant_reaches_both_who_share_it() {
+    model(|| {
+        let machine = Machine::new(&[]);
+        let held = machine.allocate(GIANT_ORDER).unwrap();
+        let first = thread::spawn(|| machine.allocate(6).is_some());
+        let second = thread::spawn(|| machine.allocate(HUGE_ORDER).is_some());
+        machine.free(held);
+        let (first, second) = (first.join().unwrap(), second.join().unwrap());
+        let taken = 64 * u64::from(first) + 128 * u64::from(second);
+        assert_eq!(machine.free_frames(), END - taken);
+    });
+}
+
+#[test]
+fn a_large_block_beside_a_claim_takes_all_or_nothing() {
+    model(|| {
+        let machine = Machine::new(&[frames(256, END)]);
+        // The giant frame is split, two huge frames of it are free.
+        let other = thread::spawn(|| machine.claim(block(128, HUGE_ORDER)));
+        let pair = machine.allocate(HUGE_ORDER + 1).is_some();
+        let claimed = other.join().unwrap();
+        assert!(!(pair && claimed));
+        let taken = if pair { 256 } else { 128 * u64::from(claimed) };
+        assert_eq!(machine.free_frames(), 256 - taken);
     });
 }

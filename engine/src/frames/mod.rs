@@ -34,9 +34,11 @@ mod table;
 mod validate;
 mod word;
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod model_tests;
 #[cfg(test)]
 mod testkit;

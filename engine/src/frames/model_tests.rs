@@ -182,7 +182,7 @@ struct Run {
 impl Run {
     fn block(frame: u64, order: u8) -> Block {
         Block {
-            start: Frame::new(frame >> order << order),
+            start: Frame::new((frame >> order) << order),
             order,
         }
     }
@@ -224,7 +224,7 @@ impl Run {
                 let whole = self.held.swap_remove(pick % self.held.len());
                 let order = order.min(whole.order);
                 let parts = whole.frames() >> order;
-                let block = Self::block(whole.start.get() + (part % parts << order), order);
+                let block = Self::block(whole.start.get() + ((part % parts) << order), order);
                 self.free(block);
                 // What is left of the block is held by its parts.
                 let mut rest = whole;

@@ -56,6 +56,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
 }
 
 /// A started segment.
+#[cfg(loom)]
 pub(crate) fn segment(frames: FrameRange, reserved: &[FrameRange]) -> Segment<'static> {
     let segment = blank_segment(frames);
     start(&segment, &mut reserved.iter().copied().peekable());
