@@ -1,3 +1,5 @@
-//! The boot lab; begun here with the reader of kernel logs, [`log`].
+//! The boot lab; begun here with the reader of kernel logs, [`log`], and a model
+//! of what kernels make of a machine's memory, [`linux`].
 
+pub mod linux;
 pub mod log;

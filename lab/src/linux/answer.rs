@@ -1,0 +1,106 @@
+//! A layout as JSON tells it: [`LayoutAnswer`].
+
+use std::collections::BTreeMap;
+
+use firstlight::addr::Frame;
+use firstlight::layout::Layout;
+use serde::Serialize;
+
+use super::Flavour;
+
+/// A zone with memory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ZoneAnswer {
+    /// Its node.
+    pub node: u16,
+    /// Its name as kernels print it.
+    pub zone: &'static str,
+    /// First frame it spans.
+    pub start_pfn: u64,
+    /// Frames it spans, holes included.
+    pub spanned: u64,
+    /// Frames of memory.
+    pub present: u64,
+}
+
+/// What a kernel makes of a machine's memory. Frame numbers throughout, but for
+/// `movable_start`, which holds addresses in hexadecimal.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct LayoutAnswer {
+    /// `firstlight.layout/1`.
+    pub schema: &'static str,
+    /// Whose layout it is.
+    pub flavour: &'static str,
+    /// Memory, ascending: node, first frame, end.
+    pub node_ranges_pfn: Vec<(u16, u64, u64)>,
+    /// First frame past usable memory.
+    pub max_pfn: u64,
+    /// Zones with memory, by node.
+    pub zones: Vec<ZoneAnswer>,
+    /// Where the Movable zone of a node starts.
+    pub movable_start: BTreeMap<u16, String>,
+    /// Frames without memory in sections that have some, hole by hole: node, zone, count.
+    pub unavailable: Vec<(u16, &'static str, u64)>,
+    /// Nodes that leave descriptors to the deferred workers.
+    pub deferred_nodes: Vec<u16>,
+    /// First frame each of them leaves.
+    pub model_first_deferred_pfn: BTreeMap<u16, u64>,
+    /// Frames each node with memory describes before.
+    pub model_eager_pages: BTreeMap<u16, u64>,
+    /// What was corrected or ignored on the way.
+    pub notices: Vec<String>,
+}
+
+impl LayoutAnswer {
+    /// Tells `layout`; `max_frame` is where the memory map's usable memory ends.
+    pub fn new(
+        layout: &Layout<'_>,
+        max_frame: Frame,
+        flavour: Flavour,
+        notices: Vec<String>,
+    ) -> Self {
+        let zones = layout.zones().iter().map(|zone| ZoneAnswer {
+            node: zone.node.0,
+            zone: zone.kind.name(),
+            start_pfn: zone.span.start().get(),
+            spanned: zone.span.count(),
+            present: zone.present_frames,
+        });
+        let movable = layout.nodes().iter().filter_map(|node| {
+            let start = node.movable_start?;
+            Some((node.id.0, format!("{:#x}", start.addr().get())))
+        });
+        let ranges = layout.ranges().iter();
+        let deferred: BTreeMap<u16, u64> = layout
+            .deferrals()
+            .filter_map(|plan| Some((plan.node.0, plan.first_deferred?.get())))
+            .collect();
+        Self {
+            schema: "firstlight.layout/1",
+            flavour: flavour.name(),
+            node_ranges_pfn: ranges
+                .map(|range| {
+                    (
+                        range.node.0,
+                        range.frames.start().get(),
+                        range.frames.end().get(),
+                    )
+                })
+                .collect(),
+            max_pfn: max_frame.get(),
+            zones: zones.collect(),
+            movable_start: movable.collect(),
+            unavailable: layout
+                .unavailable()
+                .map(|hole| (hole.node.0, hole.zone.name(), hole.frames))
+                .collect(),
+            deferred_nodes: deferred.keys().copied().collect(),
+            model_first_deferred_pfn: deferred,
+            model_eager_pages: layout
+                .deferrals()
+                .map(|plan| (plan.node.0, plan.eager_frames))
+                .collect(),
+            notices,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a layout is computed from: [`LayoutInput`].
+
+use firstlight::map::{MapEntry, MemoryKind};
+
+use crate::log::{E820Kind, E820Row, KernelLog, MemorySource};
+
+/// Memory of a node, as firmware tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeMemory {
+    /// The node's number.
+    pub node: u16,
+    /// Its proximity domain.
+    pub domain: u32,
+    /// First byte.
+    pub start: u64,
+    /// Last byte.
+    pub last: u64,
+    /// Memory may come and go here.
+    pub hotplug: bool,
+}
+
+/// CPUs of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeCpus {
+    /// The node's number.
+    pub node: u16,
+    /// Its proximity domain.
+    pub domain: u32,
+    /// How many.
+    pub cpus: u32,
+}
+
+/// A machine: firmware's map, affinity rows, command line.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LayoutInput {
+    /// The memory map.
+    pub map: Vec<MapEntry>,
+    /// The map already holds what `mem=` and `memmap=` changed.
+    pub map_is_changed: bool,
+    /// Which memory is on which node; empty on a machine without nodes.
+    pub memory: Vec<NodeMemory>,
+    /// How many CPUs are on which node; empty when nobody said.
+    pub cpus: Vec<NodeCpus>,
+    /// The kernel's command line.
+    pub command_line: String,
+    /// CPUs in all, for a machine that does not say on which node they are.
+    pub cpu_count: u32,
+    /// What could not be taken from where this comes from.
+    pub notices: Vec<String>,
+}
+
+impl LayoutInput {
+    /// The machine that a kernel log speaks of.
+    ///
+    /// Where the log has no firmware map, the next best rows stand in for it, and a notice says so.
+    pub fn from_log(log: &KernelLog) -> Self {
+        let (source, rows) = log.memory_rows();
+        let mut input = Self {
+            map: rows.iter().filter_map(entry).collect(),
+            map_is_changed: source != MemorySource::Firmware,
+            command_line: log.command_line.clone().unwrap_or_default(),
+            cpu_count: log.cpus.brought_up.or(log.cpus.allowed).unwrap_or(0),
+            ..Self::default()
+        };
+        if source != MemorySource::Firmware {
+            input.notices.push(format!("memory is taken from {source}"));
+        }
+        for row in &log.srat_memory {
+            input.add_memory(
+                row.node,
+                row.domain,
+                (row.span.start, row.span.last),
+                row.hotplug,
+            );
+        }
+        if input.memory.is_empty() && source == MemorySource::NodeRanges {
+            for row in &log.node_ranges {
+                input.add_memory(row.node, row.node, (row.span.start, row.span.last), false);
+            }
+        }
+        for row in &log.srat_cpus {
+            input.count_cpu(row.node, row.domain);
+        }
+        input
+    }
+
+    /// Puts the bytes from `span.0` to `span.1`, both inside, on `node`.
+    pub fn add_memory(&mut self, node: u32, domain: u32, span: (u64, u64), hotplug: bool) {
+        let (start, last) = span;
+        match u16::try_from(node) {
+            Ok(node) => self.memory.push(NodeMemory {
+                node,
+                domain,
+                start,
+                last,
+                hotplug,
+            }),
+            Err(_) => self.refuse(node),
+        }
+    }
+
+    /// Counts a CPU on `node`.
+    pub fn count_cpu(&mut self, node: u32, domain: u32) {
+        let Ok(number) = u16::try_from(node) else {
+            return self.refuse(node);
+        };
+        match self.cpus.iter_mut().find(|row| row.node == number) {
+            Some(row) => row.cpus = row.cpus.saturating_add(1),
+            None => self.cpus.push(NodeCpus {
+                node: number,
+                domain,
+                cpus: 1,
+            }),
+        }
+    }
+
+    fn refuse(&mut self, node: u32) {
+        self.notices.push(format!(
+            "node {node} left out: node numbers end at {}",
+            u16::MAX
+        ));
+    }
+}
+
+fn entry(row: &E820Row) -> Option<MapEntry> {
+    let kind = match row.kind {
+        E820Kind::Usable => MemoryKind::Usable,
+        E820Kind::AcpiData => MemoryKind::AcpiReclaimable,
+        E820Kind::AcpiNvs => MemoryKind::AcpiNvs,
+        E820Kind::Unusable => MemoryKind::Unusable,
+        E820Kind::Persistent => MemoryKind::Persistent,
+        E820Kind::SoftReserved => MemoryKind::SoftReserved,
+        E820Kind::Reserved | E820Kind::Type(_) => MemoryKind::Reserved,
+    };
+    MapEntry::inclusive(row.span.start, row.span.last, kind)
+}

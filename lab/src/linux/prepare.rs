@@ -1,0 +1,176 @@
+//! From a [`LayoutInput`] to the engine's [`Layout`], and what kernels do
+//! differently on the way.
+
+use firstlight::addr::{Frame, PhysRange};
+use firstlight::cmdline::CommandLine;
+use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
+use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
+use firstlight::map::{MemoryKind, MemoryMap, Region, ScratchEntry};
+use firstlight::node::NodeId;
+use firstlight::topology::{
+    NodeInfo, Topology, TopologyBuilder, TopologyRange, TopologyStorage, Trust,
+};
+
+use super::{Flavour, LayoutFailure, LayoutInput};
+
+/// A machine laid out; lives as long as the call of [`with_layout`].
+#[derive(Debug)]
+pub struct Prepared<'s> {
+    /// The layout.
+    pub layout: Layout<'s>,
+    /// First frame past usable memory in the memory map.
+    pub max_frame: Frame,
+    /// What was corrected or ignored on the way, for a person.
+    pub notices: Vec<String>,
+}
+
+/// Lays `input` out as `flavour` does and hands the layout to `then`.
+///
+/// # Errors
+/// [`LayoutFailure`]: as a rule, that there is no memory.
+pub fn with_layout<R>(
+    input: &LayoutInput,
+    flavour: Flavour,
+    then: impl FnOnce(Prepared<'_>) -> R,
+) -> Result<R, LayoutFailure> {
+    let mut notices = input.notices.clone();
+    let line = CommandLine::new(input.command_line.as_bytes());
+    let mut scratch = vec![ScratchEntry::default(); input.map.len()];
+    // Every change of the map adds two boundaries at most; Linux makes two more.
+    let changes = line.memory_changes().count() + 2;
+    let mut regions = vec![Region::default(); 5 * input.map.len() + 4 * changes + 4];
+    let map = memory_map(input, flavour, (&mut scratch, &mut regions), &mut notices)?;
+    let max_frame = map.end().frame();
+
+    let slots = map.regions().len() + 2 * input.memory.len() + 4;
+    let mut memory = vec![EarlyRegion::EMPTY; slots];
+    let mut reserved = vec![EarlyRegion::EMPTY; slots];
+    let mut trail = vec![Allocation::EMPTY; 8];
+    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+    fill(&mut early, &map, flavour)?;
+
+    let mut policy = line.layout_policy(LayoutPolicy::DEFAULT, &mut |bad| {
+        notices.push(bad.to_string())
+    });
+    policy.mirror_must_exist = flavour != Flavour::Linux6_1;
+
+    let highest = input
+        .memory
+        .iter()
+        .map(|row| row.node)
+        .chain(input.cpus.iter().map(|row| row.node));
+    let mut infos = vec![NodeInfo::EMPTY; highest.max().map_or(1, |node| usize::from(node) + 1)];
+    let mut rows = vec![TopologyRange::EMPTY; input.memory.len()];
+    let storage = TopologyStorage {
+        nodes: &mut infos,
+        ranges: &mut rows,
+    };
+    let mut topology = topology(input, flavour, storage, &mut notices)?;
+    let trust = match flavour.is_linux() {
+        true => Trust::AllOrNothing {
+            unclaimed_bytes: 1 << 20,
+        },
+        false => Trust::Mend,
+    };
+    topology.apply(&mut early, trust, &mut |notice| {
+        notices.push(notice.to_string())
+    })?;
+
+    let mut nodes = vec![Node::EMPTY; topology.nodes().len()];
+    let mut ranges = vec![NodeRange::EMPTY; early.memory().len()];
+    let mut zones = vec![Zone::EMPTY; 4 * nodes.len()];
+    let storage = LayoutStorage {
+        nodes: &mut nodes,
+        ranges: &mut ranges,
+        zones: &mut zones,
+    };
+    let layout = Layout::build(early, topology, &policy, storage)?;
+    Ok(then(Prepared {
+        layout,
+        max_frame,
+        notices,
+    }))
+}
+
+/// The memory map after the command line, and after what Linux takes out of it.
+fn memory_map<'s>(
+    input: &LayoutInput,
+    flavour: Flavour,
+    (scratch, regions): (&mut [ScratchEntry], &'s mut [Region]),
+    notices: &mut Vec<String>,
+) -> Result<MemoryMap<'s>, LayoutFailure> {
+    let mut note = |correction| notices.push(format!("{correction}"));
+    let mut map = MemoryMap::build(input.map.iter().copied(), scratch, regions, &mut note)?;
+    if !input.map_is_changed {
+        let line = CommandLine::new(input.command_line.as_bytes());
+        line.change_map(&mut map, &mut |notice| notices.push(notice.to_string()))?;
+    }
+    if flavour.is_linux() {
+        // Firmware may write to its first page, whatever it says.
+        let first_page = PhysRange::new(0, 0x1000).unwrap_or_default();
+        map.set(
+            first_page,
+            Some(MemoryKind::Usable),
+            MemoryKind::Reserved,
+            &mut |_| {},
+        )?;
+        let window = PhysRange::new(0xa_0000, 0x10_0000).unwrap_or_default();
+        map.remove(window, Some(MemoryKind::Usable), &mut |_| {})?;
+    }
+    Ok(map)
+}
+
+/// All memory of the map; and what a Linux has reserved before it looks at nodes.
+fn fill(
+    early: &mut EarlyMemory<'_>,
+    map: &MemoryMap<'_>,
+    flavour: Flavour,
+) -> Result<(), LayoutFailure> {
+    for region in map.memory() {
+        let flags = match region.attributes.more_reliable {
+            true => EarlyFlags::MIRROR,
+            false => EarlyFlags::NONE,
+        };
+        early.add(region.range, flags)?;
+    }
+    if flavour.is_linux() {
+        early.reserve(
+            PhysRange::new(0, 0x10_0000).unwrap_or_default(),
+            "low memory",
+        )?;
+    }
+    Ok(())
+}
+
+fn topology<'s>(
+    input: &LayoutInput,
+    flavour: Flavour,
+    storage: TopologyStorage<'s>,
+    notices: &mut Vec<String>,
+) -> Result<Topology<'s>, LayoutFailure> {
+    let line = CommandLine::new(input.command_line.as_bytes());
+    let ignored = |value: Option<&[u8]>| matches!(value, Some(b"off" | b"noacpi"));
+    let numa_off = line
+        .words()
+        .any(|word| word.is("numa") && ignored(word.value));
+    if input.memory.is_empty() || (flavour.is_linux() && numa_off) {
+        let cpus: u32 = input.cpus.iter().map(|row| row.cpus).sum();
+        return Ok(Topology::single(storage.nodes, cpus.max(input.cpu_count))?);
+    }
+    let mut builder = TopologyBuilder::new(storage);
+    for row in &input.cpus {
+        builder.pin(NodeId(row.node), row.domain)?;
+        builder.add_cpus(NodeId(row.node), row.cpus);
+    }
+    for row in &input.memory {
+        builder.pin(NodeId(row.node), row.domain)?;
+        match PhysRange::new(row.start, row.last.saturating_add(1)) {
+            Some(range) => builder.add_memory(NodeId(row.node), range, row.hotplug)?,
+            None => notices.push(format!(
+                "node {}: range {:#x}-{:#x} ends before it starts; left out",
+                row.node, row.start, row.last
+            )),
+        }
+    }
+    Ok(builder.finish(&mut |notice| notices.push(notice.to_string())))
+}
