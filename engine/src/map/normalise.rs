@@ -6,7 +6,7 @@
 
 use super::correction::Correction;
 use super::entry::{Attributes, MemoryKind, Region};
-use crate::addr::PhysRange;
+use crate::addr::{PAGE_BYTES, PhysRange};
 
 /// Receives `(position, region)` for each region written; a position is
 /// written again when its region grows.
@@ -16,6 +16,10 @@ type Write<'a> = &'a mut dyn FnMut(usize, Region);
 pub(super) struct Normaliser {
     /// Joined pieces that may grow still.
     run: Option<Region>,
+    /// Source of the byte that begins the run's first whole page.
+    whole_source: u32,
+    /// Source of the byte that begins the run's last, unfilled page.
+    tail_source: u32,
     /// The region written last.
     last: Option<Region>,
     written: usize,
@@ -23,11 +27,7 @@ pub(super) struct Normaliser {
 
 impl Normaliser {
     pub(super) const fn new() -> Self {
-        Self {
-            run: None,
-            last: None,
-            written: 0,
-        }
+        Self { run: None, whole_source: 0, tail_source: 0, last: None, written: 0 }
     }
 
     /// Number of regions written so far.
@@ -44,12 +44,20 @@ impl Normaliser {
         if piece.range.is_empty() {
             return;
         }
-        if let Some(joined) = self.run.and_then(|run| join(run, piece)) {
-            self.run = Some(joined);
-            return;
-        }
-        if let Some(run) = self.run.replace(piece) {
+        let joined = self.run.and_then(|run| join(run, piece));
+        if joined.is_none()
+            && let Some(run) = self.run
+        {
             self.shrink(run, report, write);
+        }
+        self.run = joined.or(Some(piece));
+        let first_page = self.run.and_then(|run| run.range.start().align_up(PAGE_BYTES));
+        if first_page.is_some_and(|page| piece.range.contains(page)) {
+            self.whole_source = piece.source;
+        }
+        let last_page = piece.range.end().align_down(PAGE_BYTES);
+        if joined.is_none() || piece.range.start() <= last_page {
+            self.tail_source = piece.source;
         }
     }
 
@@ -65,6 +73,7 @@ impl Normaliser {
         if !run.kind.is_memory() {
             return self.write(run, write);
         }
+        let (whole_source, tail_source) = (self.whole_source, self.tail_source);
         let whole = run.range.inner_frames().bytes();
         // Without a whole page inside, all of it is one cut.
         let (head, tail) = if whole.is_empty() {
@@ -75,28 +84,17 @@ impl Normaliser {
                 PhysRange::new(whole.end().get(), run.range.end().get()),
             )
         };
-        let cut = |range| Region {
-            range,
-            kind: MemoryKind::Reserved,
-            attributes: Attributes::NONE,
-            ..run
-        };
-        for range in [head, Some(whole), tail]
-            .into_iter()
-            .flatten()
-            .filter(|range| !range.is_empty())
-        {
-            if range == whole {
-                self.write(Region { range, ..run }, write);
-            } else {
-                report(Correction::PartialPage {
-                    entry: run.source,
-                    kind: run.kind,
-                    range,
-                });
-                self.write(cut(range), write);
+        let mut part = |range: Option<PhysRange>, source, kind| {
+            let Some(range) = range.filter(|range| !range.is_empty()) else { return };
+            if kind == run.kind {
+                return self.write(Region { range, source, ..run }, write);
             }
-        }
+            report(Correction::PartialPage { entry: source, kind: run.kind, range });
+            self.write(Region { range, kind, attributes: Attributes::NONE, source }, write);
+        };
+        part(head, run.source, MemoryKind::Reserved);
+        part(Some(whole), whole_source, run.kind);
+        part(tail, tail_source, MemoryKind::Reserved);
     }
 
     fn write(&mut self, region: Region, write: Write<'_>) {
