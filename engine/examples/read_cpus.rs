@@ -14,7 +14,9 @@ use std::time::Instant;
 use firstlight::firmware::acpi::{AcpiError, Madt, Srat, SratEntry};
 
 fn cpus(table: &[u8]) -> Result<usize, AcpiError> {
-    Madt::parse(table)?.cpus().try_fold(0, |cpus, cpu| Ok(cpus + usize::from(cpu?.enabled)))
+    Madt::parse(table)?
+        .cpus()
+        .try_fold(0, |cpus, cpu| Ok(cpus + usize::from(cpu?.enabled)))
 }
 
 fn cpus_with_domain(table: &[u8]) -> Result<usize, AcpiError> {
@@ -23,7 +25,11 @@ fn cpus_with_domain(table: &[u8]) -> Result<usize, AcpiError> {
     })
 }
 
-fn measure(name: &str, table: &[u8], read: fn(&[u8]) -> Result<usize, AcpiError>) -> Result<(), AcpiError> {
+fn measure(
+    name: &str,
+    table: &[u8],
+    read: fn(&[u8]) -> Result<usize, AcpiError>,
+) -> Result<(), AcpiError> {
     let mut times_ns = Vec::new();
     let mut cpus = 0;
     for _ in 0..101 {
@@ -32,12 +38,18 @@ fn measure(name: &str, table: &[u8], read: fn(&[u8]) -> Result<usize, AcpiError>
         times_ns.push(start.elapsed().as_nanos());
     }
     times_ns.sort_unstable();
-    println!("{name}: {cpus} CPUs in {} bytes, {} ns (median of 101 passes)", table.len(), times_ns[50]);
+    println!(
+        "{name}: {cpus} CPUs in {} bytes, {} ns (median of 101 passes)",
+        table.len(),
+        times_ns[50]
+    );
     Ok(())
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let count = std::env::args().nth(1).map_or(Ok(4096), |count| count.parse())?;
+    let count = std::env::args()
+        .nth(1)
+        .map_or(Ok(4096), |count| count.parse())?;
     let (madt, srat) = acpi_tables::large_machine(count, (count / 64).max(1));
     measure("MADT", &madt, cpus)?;
     measure("SRAT", &srat, cpus_with_domain)?;

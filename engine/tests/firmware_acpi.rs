@@ -1,14 +1,24 @@
 //! ACPI tables: those of real machines byte for byte, and odd ones made by hand.
-#![expect(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test on a 64-bit host, where what cannot be must fail")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test on a 64-bit host, where what cannot be must fail"
+)]
 
 mod acpi_tables;
 
 use acpi_tables::{cpu, entry, madt, memory, sealed, slit, srat, x2apic};
-use firstlight::firmware::acpi::{AcpiError, Madt, MadtCpu, Signature, Slit, SlitFault, Srat, SratEntry, Table};
+use firstlight::firmware::acpi::{
+    AcpiError, Madt, MadtCpu, Signature, Slit, SlitFault, Srat, SratEntry, Table,
+};
 
 macro_rules! machine {
     ($name:literal) => {
-        include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/machines/acpi/", $name))
+        include_bytes!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../testdata/machines/acpi/",
+            $name
+        ))
     };
 }
 
@@ -33,9 +43,20 @@ fn summary(table: &[u8]) -> Summary {
     let (mut ranges, mut cpus, mut absent) = (Vec::new(), std::collections::BTreeMap::new(), 0);
     for entry in srat.entries() {
         match entry.unwrap() {
-            SratEntry::Cpu { domain, enabled: true, .. } => *cpus.entry(domain).or_insert(0) += 1,
+            SratEntry::Cpu {
+                domain,
+                enabled: true,
+                ..
+            } => *cpus.entry(domain).or_insert(0) += 1,
             SratEntry::Cpu { .. } => absent += 1,
-            SratEntry::Memory { domain, base, bytes, enabled: true, hotplug, non_volatile } => {
+            SratEntry::Memory {
+                domain,
+                base,
+                bytes,
+                enabled: true,
+                hotplug,
+                non_volatile,
+            } => {
                 assert!(!hotplug && !non_volatile);
                 ranges.push((domain, base, bytes));
             }
@@ -58,7 +79,10 @@ fn real_srats() {
             (4, 0xc_4000_0000, 0x4_0000_0000),
         ]
     );
-    assert_eq!((cpus, absent), (vec![(1, 20), (2, 20), (3, 20), (4, 20)], 16));
+    assert_eq!(
+        (cpus, absent),
+        (vec![(1, 20), (2, 20), (3, 20), (4, 20)], 16)
+    );
 
     let (ranges, cpus, absent) = summary(H8DGU_SRAT);
     assert_eq!(
@@ -75,7 +99,11 @@ fn real_srats() {
     let (ranges, cpus, absent) = summary(PROLIANT_SRAT);
     assert_eq!(
         ranges,
-        [(0, 0, 0xe000_0000), (0, 0x1_0000_0000, 0x17_2000_0000), (1, 0x18_2000_0000, 0x18_0000_0000)]
+        [
+            (0, 0, 0xe000_0000),
+            (0, 0x1_0000_0000, 0x17_2000_0000),
+            (1, 0x18_2000_0000, 0x18_0000_0000)
+        ]
     );
     assert_eq!((cpus, absent), (vec![(0, 8), (1, 8)], 48));
 
@@ -85,13 +113,21 @@ fn real_srats() {
     assert_eq!((cpus, absent), (vec![(0, 8), (1, 8)], 0));
 
     let (ranges, cpus, absent) = summary(X99_SRAT);
-    assert_eq!(ranges, [(0, 0, 0x8000_0000), (0, 0x1_0000_0000, 0x3_8000_0000)]);
+    assert_eq!(
+        ranges,
+        [(0, 0, 0x8000_0000), (0, 0x1_0000_0000, 0x3_8000_0000)]
+    );
     assert_eq!((cpus, absent), (vec![(0, 20)], 172));
 }
 
 #[test]
 fn real_slits() {
-    for (bytes, localities) in [(R820_SLIT, 5), (H8DGU_SLIT, 4), (X8DTT_SLIT, 2), (X99_SLIT, 1)] {
+    for (bytes, localities) in [
+        (R820_SLIT, 5),
+        (H8DGU_SLIT, 4),
+        (X8DTT_SLIT, 2),
+        (X99_SLIT, 1),
+    ] {
         let slit = Slit::parse(bytes).unwrap();
         assert_eq!((slit.localities(), slit.trailing_bytes()), (localities, 0));
         assert_eq!((slit.checksum_fault(), slit.faults().count()), (None, 0));
@@ -118,10 +154,19 @@ fn another_table_is_refused_by_name() {
 
 #[test]
 fn every_table_cut_at_every_byte_is_an_error() {
-    for table in [R820_SRAT, R820_SLIT, H8DGU_SRAT, X99_SRAT, &madt(&[cpu(0, 0, 1)])] {
+    for table in [
+        R820_SRAT,
+        R820_SLIT,
+        H8DGU_SRAT,
+        X99_SRAT,
+        &madt(&[cpu(0, 0, 1)]),
+    ] {
         for length in 0..table.len() {
             let cut = &table[..length];
-            assert!(matches!(Srat::parse(cut), Err(AcpiError::Truncated { .. } | AcpiError::WrongSignature { .. })));
+            assert!(matches!(
+                Srat::parse(cut),
+                Err(AcpiError::Truncated { .. } | AcpiError::WrongSignature { .. })
+            ));
             assert!(Slit::parse(cut).is_err() && Madt::parse(cut).is_err());
         }
     }
@@ -133,15 +178,21 @@ fn every_srat_whose_length_says_it_is_cut_ends_in_an_error_or_at_an_entry() {
         let mut table = H8DGU_SRAT[..length].to_vec();
         table[4..8].copy_from_slice(&(length as u32).to_le_bytes());
         let entries: Vec<_> = Srat::parse(&table).unwrap().entries().collect();
-        let whole: usize = entries.iter().map(|entry| match entry {
-            Ok(SratEntry::Cpu { .. }) => 16,
-            Ok(SratEntry::Memory { .. }) => 40,
-            Ok(SratEntry::Other { .. }) => unreachable!(),
-            Err(_) => 0,
-        }).sum();
+        let whole: usize = entries
+            .iter()
+            .map(|entry| match entry {
+                Ok(SratEntry::Cpu { .. }) => 16,
+                Ok(SratEntry::Memory { .. }) => 40,
+                Ok(SratEntry::Other { .. }) => unreachable!(),
+                Err(_) => 0,
+            })
+            .sum();
         let failed = matches!(entries.last(), Some(Err(AcpiError::EntryPastEnd { .. })));
         assert_eq!(failed, 48 + whole != length, "{length}");
-        assert_eq!(entries.iter().filter(|entry| entry.is_err()).count(), usize::from(failed));
+        assert_eq!(
+            entries.iter().filter(|entry| entry.is_err()).count(),
+            usize::from(failed)
+        );
     }
 }
 
@@ -156,13 +207,19 @@ fn a_wrong_checksum_is_told_and_tolerated() {
     let mut table = H8DGU_SRAT.to_vec();
     table[9] = table[9].wrapping_add(3);
     let srat = Srat::parse(&table).unwrap();
-    assert_eq!(srat.checksum_fault().unwrap().to_string(), "SRAT: bytes add up to 0x03, expected 0; used all the same");
+    assert_eq!(
+        srat.checksum_fault().unwrap().to_string(),
+        "SRAT: bytes add up to 0x03, expected 0; used all the same"
+    );
     assert_eq!(srat.entries().count(), 28);
 }
 
 #[test]
 fn domains_have_eight_bits_before_revision_2_and_32_after() {
-    let entries = [entry(0, &[0x78, 7, 1, 0, 0, 0, 0, 0x56, 0x34, 0x12, 0, 0, 0, 0]), memory(0x1234_5678, 0, 1, 1)];
+    let entries = [
+        entry(0, &[0x78, 7, 1, 0, 0, 0, 0, 0x56, 0x34, 0x12, 0, 0, 0, 0]),
+        memory(0x1234_5678, 0, 1, 1),
+    ];
     let domains = |revision| -> Vec<u32> {
         let table = srat(revision, &entries);
         let entries = Srat::parse(&table).unwrap().entries();
@@ -180,13 +237,34 @@ fn domains_have_eight_bits_before_revision_2_and_32_after() {
 
 #[test]
 fn memory_flags_and_the_largest_numbers() {
-    let entries = [memory(u32::MAX, u64::MAX, u64::MAX, 0b111), memory(0, 5 << 50, 1 << 50, 0)];
+    let entries = [
+        memory(u32::MAX, u64::MAX, u64::MAX, 0b111),
+        memory(0, 5 << 50, 1 << 50, 0),
+    ];
     let table = srat(3, &entries);
-    let read: Vec<_> = Srat::parse(&table).unwrap().entries().map(Result::unwrap).collect();
+    let read: Vec<_> = Srat::parse(&table)
+        .unwrap()
+        .entries()
+        .map(Result::unwrap)
+        .collect();
     let (base, bytes) = (u64::MAX, u64::MAX);
-    let all = SratEntry::Memory { domain: u32::MAX, base, bytes, enabled: true, hotplug: true, non_volatile: true };
+    let all = SratEntry::Memory {
+        domain: u32::MAX,
+        base,
+        bytes,
+        enabled: true,
+        hotplug: true,
+        non_volatile: true,
+    };
     assert_eq!(read[0], all);
-    assert!(matches!(read[1], SratEntry::Memory { base: 0x14_0000_0000_0000, enabled: false, .. }));
+    assert!(matches!(
+        read[1],
+        SratEntry::Memory {
+            base: 0x14_0000_0000_0000,
+            enabled: false,
+            ..
+        }
+    ));
 }
 
 #[test]
@@ -201,10 +279,28 @@ fn the_length_of_an_entry_is_the_entrys_own() {
     assert_eq!(
         read,
         [
-            Ok(SratEntry::Cpu { apic_id: 9, domain: 5, enabled: true }),
-            Ok(SratEntry::Other { kind: 5, offset: 78, bytes: 32 }),
-            Ok(SratEntry::Other { kind: 200, offset: 110, bytes: 2 }),
-            Err(AcpiError::EntryTooShort { table: Signature::SRAT, offset: 112, kind: 0, seen_bytes: 8, needed_bytes: 16 }),
+            Ok(SratEntry::Cpu {
+                apic_id: 9,
+                domain: 5,
+                enabled: true
+            }),
+            Ok(SratEntry::Other {
+                kind: 5,
+                offset: 78,
+                bytes: 32
+            }),
+            Ok(SratEntry::Other {
+                kind: 200,
+                offset: 110,
+                bytes: 2
+            }),
+            Err(AcpiError::EntryTooShort {
+                table: Signature::SRAT,
+                offset: 112,
+                kind: 0,
+                seen_bytes: 8,
+                needed_bytes: 16
+            }),
         ]
     );
 }
@@ -213,12 +309,29 @@ fn the_length_of_an_entry_is_the_entrys_own() {
 fn entries_shorter_than_their_kind_are_errors_and_the_next_is_read() {
     for (kind, full) in [(0, 16u8), (1, 40), (2, 24)] {
         for length in 2..full {
-            let table = srat(3, &[entry(kind, &vec![0; length as usize - 2]), x2apic(1, 1, 1)]);
+            let table = srat(
+                3,
+                &[entry(kind, &vec![0; length as usize - 2]), x2apic(1, 1, 1)],
+            );
             let read: Vec<_> = Srat::parse(&table).unwrap().entries().collect();
             let short = AcpiError::EntryTooShort {
-                table: Signature::SRAT, offset: 48, kind, seen_bytes: length, needed_bytes: full,
+                table: Signature::SRAT,
+                offset: 48,
+                kind,
+                seen_bytes: length,
+                needed_bytes: full,
             };
-            assert_eq!(read, [Err(short), Ok(SratEntry::Cpu { apic_id: 1, domain: 1, enabled: true })]);
+            assert_eq!(
+                read,
+                [
+                    Err(short),
+                    Ok(SratEntry::Cpu {
+                        apic_id: 1,
+                        domain: 1,
+                        enabled: true
+                    })
+                ]
+            );
         }
     }
 }
@@ -230,9 +343,23 @@ fn a_length_of_zero_or_one_ends_the_walk_with_an_error() {
         let table = srat(3, &[x2apic(1, 1, 1), bad.clone(), x2apic(2, 2, 1)]);
         let read: Vec<_> = Srat::parse(&table).unwrap().entries().collect();
         assert_eq!(read.len(), 2);
-        assert!(matches!(read[1], Err(AcpiError::EntryTooShort { offset: 72, needed_bytes: 2, .. })));
+        assert!(matches!(
+            read[1],
+            Err(AcpiError::EntryTooShort {
+                offset: 72,
+                needed_bytes: 2,
+                ..
+            })
+        ));
         let table = madt(&[bad]);
-        assert_eq!(Madt::parse(&table).unwrap().cpus().filter(Result::is_err).count(), 1);
+        assert_eq!(
+            Madt::parse(&table)
+                .unwrap()
+                .cpus()
+                .filter(Result::is_err)
+                .count(),
+            1
+        );
     }
 }
 
@@ -240,14 +367,51 @@ fn a_length_of_zero_or_one_ends_the_walk_with_an_error() {
 fn madt_cpus_of_both_kinds() {
     let lapic = |uid, id, flags| entry(0, &[uid, id, flags, 0, 0, 0]);
     let x2 = |id: u32, flags: u32, uid: u32| {
-        entry(9, &[&[0, 0][..], &id.to_le_bytes(), &flags.to_le_bytes(), &uid.to_le_bytes()].concat())
+        entry(
+            9,
+            &[
+                &[0, 0][..],
+                &id.to_le_bytes(),
+                &flags.to_le_bytes(),
+                &uid.to_le_bytes(),
+            ]
+            .concat(),
+        )
     };
     let io_apic = entry(1, &[8, 0, 0, 0, 0xc0, 0xfe, 0, 0, 0, 0]);
-    let table = madt(&[lapic(1, 0, 1), io_apic, lapic(2, 0xff, 0), x2(0x1_0000, 2, 300), entry(9, &[0; 13])]);
+    let table = madt(&[
+        lapic(1, 0, 1),
+        io_apic,
+        lapic(2, 0xff, 0),
+        x2(0x1_0000, 2, 300),
+        entry(9, &[0; 13]),
+    ]);
     let read: Vec<_> = Madt::parse(&table).unwrap().cpus().collect();
-    let cpu = |apic_id, processor_uid, enabled, online_capable| Ok(MadtCpu { apic_id, processor_uid, enabled, online_capable });
-    assert_eq!(read[..3], [cpu(0, 1, true, false), cpu(0xff, 2, false, false), cpu(0x1_0000, 300, false, true)]);
-    assert!(matches!(read[3], Err(AcpiError::EntryTooShort { kind: 9, seen_bytes: 15, needed_bytes: 16, .. })));
+    let cpu = |apic_id, processor_uid, enabled, online_capable| {
+        Ok(MadtCpu {
+            apic_id,
+            processor_uid,
+            enabled,
+            online_capable,
+        })
+    };
+    assert_eq!(
+        read[..3],
+        [
+            cpu(0, 1, true, false),
+            cpu(0xff, 2, false, false),
+            cpu(0x1_0000, 300, false, true)
+        ]
+    );
+    assert!(matches!(
+        read[3],
+        Err(AcpiError::EntryTooShort {
+            kind: 9,
+            seen_bytes: 15,
+            needed_bytes: 16,
+            ..
+        })
+    ));
     assert_eq!(read.len(), 4);
 }
 
@@ -256,11 +420,24 @@ fn slit_sizes_that_cannot_be() {
     for claimed in [3, 1 << 16, 1 << 32, u64::MAX, (1 << 32) + 2] {
         let mut table = slit(2, &[10, 20, 20, 10]);
         table[36..44].copy_from_slice(&u64::to_le_bytes(claimed));
-        assert_eq!(Slit::parse(&table).unwrap_err(), AcpiError::Localities { seen: claimed, matrix_bytes: 4 });
+        assert_eq!(
+            Slit::parse(&table).unwrap_err(),
+            AcpiError::Localities {
+                seen: claimed,
+                matrix_bytes: 4
+            }
+        );
     }
     let empty = slit(0, &[]);
     let empty = Slit::parse(&empty).unwrap();
-    assert_eq!((empty.localities(), empty.distance(0, 0), empty.faults().count()), (0, None, 0));
+    assert_eq!(
+        (
+            empty.localities(),
+            empty.distance(0, 0),
+            empty.faults().count()
+        ),
+        (0, None, 0)
+    );
     let padded = slit(1, &[10, 0, 0]);
     assert_eq!(Slit::parse(&padded).unwrap().trailing_bytes(), 2);
 }
@@ -272,9 +449,18 @@ fn slit_distances_that_contradict() {
     assert_eq!(
         faults,
         [
-            SlitFault::Asymmetric { from: 0, to: 1, seen: 20, back: 21 },
+            SlitFault::Asymmetric {
+                from: 0,
+                to: 1,
+                seen: 20,
+                back: 21
+            },
             SlitFault::Diagonal { at: 1, seen: 11 },
-            SlitFault::BelowLocal { from: 1, to: 2, seen: 5 },
+            SlitFault::BelowLocal {
+                from: 1,
+                to: 2,
+                seen: 5
+            },
         ]
     );
 }
@@ -285,7 +471,16 @@ fn lengths_shorter_than_the_header_are_refused() {
         let mut table = sealed(b"SRAT", 3, &[0; 200]);
         table[4..8].copy_from_slice(&length.to_le_bytes());
         let error = Srat::parse(&table).unwrap_err();
-        assert!(matches!(error, AcpiError::Truncated { table: Signature::SRAT, .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                AcpiError::Truncated {
+                    table: Signature::SRAT,
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
 }
 
@@ -302,11 +497,20 @@ fn four_thousand_cpus_in_one_pass() {
     let mut per_domain = [0; 64];
     for entry in Srat::parse(&srat).unwrap().entries() {
         match entry.unwrap() {
-            SratEntry::Cpu { apic_id, domain, enabled: true } => {
+            SratEntry::Cpu {
+                apic_id,
+                domain,
+                enabled: true,
+            } => {
                 assert_eq!(domain, apic_id / 64);
                 per_domain[domain as usize] += 1;
             }
-            SratEntry::Memory { domain, base, bytes, .. } => assert_eq!(base, u64::from(domain) * bytes),
+            SratEntry::Memory {
+                domain,
+                base,
+                bytes,
+                ..
+            } => assert_eq!(base, u64::from(domain) * bytes),
             other => panic!("{other:?}"),
         }
     }

@@ -1,5 +1,9 @@
 //! From the root pointer to a table, through memory that does not mean well.
-#![expect(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test on a 64-bit host, where what cannot be must fail")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test on a 64-bit host, where what cannot be must fail"
+)]
 
 mod acpi_tables;
 
@@ -26,19 +30,29 @@ fn rsdp(revision: u8, rsdt: u32, xsdt: u64) -> Vec<u8> {
 
 /// An XSDT at BASE over these addresses, then an SRAT at BASE + 0x1000.
 fn machine(addresses: &[u64]) -> Vec<u8> {
-    let pointers: Vec<u8> = addresses.iter().flat_map(|address| address.to_le_bytes()).collect();
+    let pointers: Vec<u8> = addresses
+        .iter()
+        .flat_map(|address| address.to_le_bytes())
+        .collect();
     let mut memory = sealed(b"XSDT", 1, &pointers);
     memory.resize(0x1000, 0);
     memory.extend(srat(3, &[x2apic(0, 0, 1)]));
     memory
 }
 
-fn find(memory: &[u8], rsdp: &[u8], wanted: Signature) -> (Result<Option<usize>, AcpiError>, Vec<Fault>) {
+fn find(
+    memory: &[u8],
+    rsdp: &[u8],
+    wanted: Signature,
+) -> (Result<Option<usize>, AcpiError>, Vec<Fault>) {
     let image = MemoryImage::new(PhysAddr::new(BASE), memory);
     let mut faults = Vec::new();
     let rsdp = Rsdp::parse(rsdp).unwrap();
-    let found = Tables::open(image, &rsdp, &mut |fault| faults.push(fault))
-        .map(|tables| tables.find(wanted, &mut |fault| faults.push(fault)).map(|table| table.bytes().len()));
+    let found = Tables::open(image, &rsdp, &mut |fault| faults.push(fault)).map(|tables| {
+        tables
+            .find(wanted, &mut |fault| faults.push(fault))
+            .map(|table| table.bytes().len())
+    });
     (found, faults)
 }
 
@@ -47,7 +61,10 @@ fn rsdp_of_both_revisions() {
     let old = Rsdp::parse(&rsdp(0, 0x1234, 0)).unwrap();
     assert_eq!((old.revision, old.rsdt, old.xsdt), (0, Some(0x1234), None));
     let new = Rsdp::parse(&rsdp(2, 0x1234, 0x1_0000_0000)).unwrap();
-    assert_eq!((new.revision, new.rsdt, new.xsdt), (2, Some(0x1234), Some(0x1_0000_0000)));
+    assert_eq!(
+        (new.revision, new.rsdt, new.xsdt),
+        (2, Some(0x1234), Some(0x1_0000_0000))
+    );
 }
 
 #[test]
@@ -55,7 +72,16 @@ fn rsdp_cut_or_changed_at_any_byte_is_refused() {
     for whole in [rsdp(0, 0x1234, 0), rsdp(2, 0x1234, 0x5678)] {
         for length in 0..whole.len() {
             let error = Rsdp::parse(&whole[..length]).unwrap_err();
-            assert!(matches!(error, AcpiError::Truncated { table: Signature::RSDP, .. }), "{length}: {error}");
+            assert!(
+                matches!(
+                    error,
+                    AcpiError::Truncated {
+                        table: Signature::RSDP,
+                        ..
+                    }
+                ),
+                "{length}: {error}"
+            );
         }
         for at in 0..whole.len() {
             let mut bytes = whole.clone();
@@ -65,7 +91,13 @@ fn rsdp_cut_or_changed_at_any_byte_is_refused() {
     }
     let mut far = rsdp(2, 1, 1);
     far[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert!(matches!(Rsdp::parse(&far), Err(AcpiError::Truncated { needed_bytes: 0xffff_ffff, .. })));
+    assert!(matches!(
+        Rsdp::parse(&far),
+        Err(AcpiError::Truncated {
+            needed_bytes: 0xffff_ffff,
+            ..
+        })
+    ));
 }
 
 #[test]
@@ -79,16 +111,47 @@ fn a_table_is_found_by_name() {
 
 #[test]
 fn hostile_pointers_are_skipped_and_told() {
-    let memory = machine(&[0, BASE, 1 << 63, u64::MAX, BASE + 0x1000 + 60, BASE + 0x1000, BASE + 0x1000]);
+    let memory = machine(&[
+        0,
+        BASE,
+        1 << 63,
+        u64::MAX,
+        BASE + 0x1000 + 60,
+        BASE + 0x1000,
+        BASE + 0x1000,
+    ]);
     let (found, faults) = find(&memory, &rsdp(2, 0x1000, BASE), Signature::SRAT);
     assert_eq!(found, Ok(Some(72)));
     let told: Vec<String> = faults.iter().map(Fault::to_string).collect();
     assert_eq!(told[0], "XSDT: entry 0 is zero, skipped");
-    assert_eq!(told[1], "XSDT: entry 1 points back to a root table at 0x70000000, skipped");
-    assert!(matches!(faults[2], Fault::Unreadable { index: 2, address: 0x8000_0000_0000_0000, .. }));
-    assert!(matches!(faults[3], Fault::Unreadable { index: 3, address: u64::MAX, .. }));
+    assert_eq!(
+        told[1],
+        "XSDT: entry 1 points back to a root table at 0x70000000, skipped"
+    );
+    assert!(matches!(
+        faults[2],
+        Fault::Unreadable {
+            index: 2,
+            address: 0x8000_0000_0000_0000,
+            ..
+        }
+    ));
+    assert!(matches!(
+        faults[3],
+        Fault::Unreadable {
+            index: 3,
+            address: u64::MAX,
+            ..
+        }
+    ));
     assert!(matches!(faults[4], Fault::Unreadable { index: 4, .. }));
-    assert_eq!(faults[5], Fault::Duplicate { table: Signature::SRAT, index: 6 });
+    assert_eq!(
+        faults[5],
+        Fault::Duplicate {
+            table: Signature::SRAT,
+            index: 6
+        }
+    );
     assert_eq!(faults.len(), 6);
 }
 
@@ -99,8 +162,20 @@ fn a_table_longer_than_memory_is_not_used() {
     let (found, faults) = find(&memory, &rsdp(2, 0, BASE), Signature::SRAT);
     assert_eq!(found, Ok(None));
     let (table, address, bytes) = (Signature::SRAT, BASE + 0x1000, 0xffff_ffff);
-    let error = AcpiError::Unreadable { table, address, bytes };
-    assert_eq!(faults, [Fault::Unreadable { root: Signature::XSDT, index: 0, address, error }]);
+    let error = AcpiError::Unreadable {
+        table,
+        address,
+        bytes,
+    };
+    assert_eq!(
+        faults,
+        [Fault::Unreadable {
+            root: Signature::XSDT,
+            index: 0,
+            address,
+            error
+        }]
+    );
 }
 
 #[test]
@@ -111,21 +186,45 @@ fn the_rsdt_stands_in_for_an_xsdt_that_cannot_be_read() {
     let base = u32::try_from(BASE).unwrap();
     let (found, faults) = find(&memory, &rsdp(2, base, 1 << 40), Signature::SRAT);
     assert_eq!(found, Ok(Some(48)));
-    assert!(matches!(faults[..], [Fault::XsdtUnusable(AcpiError::Unreadable { .. })]));
+    assert!(matches!(
+        faults[..],
+        [Fault::XsdtUnusable(AcpiError::Unreadable { .. })]
+    ));
     // An RSDT where an XSDT should be is no XSDT.
     let (found, faults) = find(&memory, &rsdp(2, base, BASE), Signature::SRAT);
     assert_eq!(found, Ok(Some(48)));
-    assert!(matches!(faults[..], [Fault::XsdtUnusable(AcpiError::WrongSignature { .. })]));
+    assert!(matches!(
+        faults[..],
+        [Fault::XsdtUnusable(AcpiError::WrongSignature { .. })]
+    ));
     // Revision 0 has only the RSDT.
-    assert_eq!(find(&memory, &rsdp(0, base, 0), Signature::SRAT), (Ok(Some(48)), vec![]));
+    assert_eq!(
+        find(&memory, &rsdp(0, base, 0), Signature::SRAT),
+        (Ok(Some(48)), vec![])
+    );
 }
 
 #[test]
 fn no_root_is_an_error() {
-    assert_eq!(find(&[], &rsdp(2, 0, 0), Signature::SRAT).0, Err(AcpiError::NoRoot));
-    assert_eq!(find(&[], &rsdp(0, 0, 0), Signature::SRAT).0, Err(AcpiError::NoRoot));
-    let error = find(&[], &rsdp(2, 0x1000, 0x2000), Signature::SRAT).0.unwrap_err();
-    assert_eq!(error, AcpiError::Unreadable { table: Signature::XSDT, address: 0x2000, bytes: 36 });
+    assert_eq!(
+        find(&[], &rsdp(2, 0, 0), Signature::SRAT).0,
+        Err(AcpiError::NoRoot)
+    );
+    assert_eq!(
+        find(&[], &rsdp(0, 0, 0), Signature::SRAT).0,
+        Err(AcpiError::NoRoot)
+    );
+    let error = find(&[], &rsdp(2, 0x1000, 0x2000), Signature::SRAT)
+        .0
+        .unwrap_err();
+    assert_eq!(
+        error,
+        AcpiError::Unreadable {
+            table: Signature::XSDT,
+            address: 0x2000,
+            bytes: 36
+        }
+    );
 }
 
 #[test]
@@ -135,9 +234,27 @@ fn a_root_cut_inside_a_pointer_and_checksums_are_told() {
     memory[0x1009] ^= 1;
     let (found, faults) = find(&memory, &rsdp(2, 0, BASE), Signature::SRAT);
     assert_eq!(found, Ok(Some(72)));
-    assert!(matches!(faults[0], Fault::Checksum { table: Signature::XSDT, .. }));
-    assert_eq!(faults[1], Fault::PartialPointer { root: Signature::XSDT, bytes: 5 });
-    assert!(matches!(faults[2], Fault::Checksum { table: Signature::SRAT, .. }));
+    assert!(matches!(
+        faults[0],
+        Fault::Checksum {
+            table: Signature::XSDT,
+            ..
+        }
+    ));
+    assert_eq!(
+        faults[1],
+        Fault::PartialPointer {
+            root: Signature::XSDT,
+            bytes: 5
+        }
+    );
+    assert!(matches!(
+        faults[2],
+        Fault::Checksum {
+            table: Signature::SRAT,
+            ..
+        }
+    ));
     assert_eq!(faults.len(), 3);
     seal(&mut memory[0x1000..0x1048]);
     assert_eq!(find(&memory, &rsdp(2, 0, BASE), Signature::SRAT).1.len(), 2);
@@ -151,7 +268,10 @@ fn memory_that_gives_less_than_asked_is_refused() {
         memory.get(start..start + 20)
     };
     let rsdp = Rsdp::parse(&rsdp(2, 0, BASE)).unwrap();
-    assert!(matches!(Tables::open(stingy, &rsdp, &mut |_| {}), Err(AcpiError::Unreadable { .. })));
+    assert!(matches!(
+        Tables::open(stingy, &rsdp, &mut |_| {}),
+        Err(AcpiError::Unreadable { .. })
+    ));
 }
 
 #[test]

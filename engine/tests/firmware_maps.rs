@@ -1,12 +1,20 @@
 //! e820, EFI and PVH: every type, and every way to be cut or to overflow.
-#![expect(clippy::cast_possible_truncation, reason = "a test on a 64-bit host, where what cannot be must fail")]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "a test on a 64-bit host, where what cannot be must fail"
+)]
 
 use firstlight::addr::{PhysAddr, PhysRange};
 use firstlight::firmware::{MemoryImage, e820, efi, pvh};
 use firstlight::map::{Doubt, MapEntry, MemoryKind};
 
 fn e820_entry(start: u64, bytes: u64, number: u32) -> Vec<u8> {
-    [&start.to_le_bytes()[..], &bytes.to_le_bytes(), &number.to_le_bytes()].concat()
+    [
+        &start.to_le_bytes()[..],
+        &bytes.to_le_bytes(),
+        &number.to_le_bytes(),
+    ]
+    .concat()
 }
 
 #[test]
@@ -24,13 +32,22 @@ fn e820_types() {
     ] {
         let table = e820_entry(0x1000, u64::MAX, number);
         let entry = e820::entries(&table).unwrap().next().unwrap();
-        assert_eq!((entry.start, entry.bytes, entry.kind, entry.doubt), (0x1000, u64::MAX, kind, None));
-        assert_eq!(entry.attributes.special_purpose, kind == MemoryKind::SoftReserved);
+        assert_eq!(
+            (entry.start, entry.bytes, entry.kind, entry.doubt),
+            (0x1000, u64::MAX, kind, None)
+        );
+        assert_eq!(
+            entry.attributes.special_purpose,
+            kind == MemoryKind::SoftReserved
+        );
     }
     for number in [0, 8, 11, 13, 128, u32::MAX] {
         let table = e820_entry(0, 1, number);
         let entry = e820::entries(&table).unwrap().next().unwrap();
-        assert_eq!((entry.kind, entry.doubt), (MemoryKind::Reserved, Some(Doubt::UnknownType(number))));
+        assert_eq!(
+            (entry.kind, entry.doubt),
+            (MemoryKind::Reserved, Some(Doubt::UnknownType(number)))
+        );
     }
 }
 
@@ -58,32 +75,65 @@ fn efi_descriptor(number: u32, start: u64, pages: u64, attributes: u64, size: us
 fn efi_types() {
     use MemoryKind::*;
     let expected = [
-        Reserved, Usable, Usable, Usable, Usable, Reserved, Reserved, Usable, Unusable, AcpiReclaimable, AcpiNvs,
-        Reserved, Reserved, Reserved, Persistent, Unaccepted,
+        Reserved,
+        Usable,
+        Usable,
+        Usable,
+        Usable,
+        Reserved,
+        Reserved,
+        Usable,
+        Unusable,
+        AcpiReclaimable,
+        AcpiNvs,
+        Reserved,
+        Reserved,
+        Reserved,
+        Persistent,
+        Unaccepted,
     ];
     for (number, kind) in (0u32..).zip(expected) {
         for size in [40, 48, 64] {
             let map = efi_descriptor(number, 0x4000, 3, 0xf, size);
             let entries: Vec<MapEntry> = efi::entries(&map, size).unwrap().collect();
-            assert_eq!(entries, [MapEntry::new(0x4000, 0x3000, kind)], "type {number}");
+            assert_eq!(
+                entries,
+                [MapEntry::new(0x4000, 0x3000, kind)],
+                "type {number}"
+            );
         }
     }
     for number in [16, 0x7000_0000, 0x8000_0000, u32::MAX] {
         let entry = efi::typed(0, 1, number, 0xf);
-        assert_eq!((entry.kind, entry.doubt), (Reserved, Some(Doubt::UnknownType(number))));
+        assert_eq!(
+            (entry.kind, entry.doubt),
+            (Reserved, Some(Doubt::UnknownType(number)))
+        );
     }
 }
 
 #[test]
 fn efi_attributes() {
     let special = efi::typed(0, 1, 7, efi::WRITE_BACK | efi::SPECIAL_PURPOSE);
-    assert_eq!((special.kind, special.attributes.special_purpose), (MemoryKind::SoftReserved, true));
+    assert_eq!(
+        (special.kind, special.attributes.special_purpose),
+        (MemoryKind::SoftReserved, true)
+    );
     // Only conventional memory can be set aside; loader data in it is still in use.
-    assert_eq!(efi::typed(0, 1, 2, efi::WRITE_BACK | efi::SPECIAL_PURPOSE).kind, MemoryKind::Usable);
+    assert_eq!(
+        efi::typed(0, 1, 2, efi::WRITE_BACK | efi::SPECIAL_PURPOSE).kind,
+        MemoryKind::Usable
+    );
     let mirrored = efi::typed(0, 1, 7, efi::WRITE_BACK | efi::MORE_RELIABLE);
-    assert_eq!((mirrored.kind, mirrored.attributes.more_reliable), (MemoryKind::Usable, true));
+    assert_eq!(
+        (mirrored.kind, mirrored.attributes.more_reliable),
+        (MemoryKind::Usable, true)
+    );
     let uncached = efi::typed(0, 1, 7, 1);
-    assert_eq!((uncached.kind, uncached.doubt), (MemoryKind::Reserved, Some(Doubt::NotWriteBack(1))));
+    assert_eq!(
+        (uncached.kind, uncached.doubt),
+        (MemoryKind::Reserved, Some(Doubt::NotWriteBack(1)))
+    );
     assert_eq!(efi::typed(0, u64::MAX, 7, 0xf).bytes, u64::MAX);
 }
 
@@ -91,10 +141,19 @@ fn efi_attributes() {
 fn efi_sizes_that_cannot_be_are_refused() {
     let map = efi_descriptor(7, 0, 1, 0xf, 48);
     for size in 0..40 {
-        assert_eq!(efi::entries(&map, size).err(), Some(efi::EfiError::DescriptorSize { seen_bytes: size }));
+        assert_eq!(
+            efi::entries(&map, size).err(),
+            Some(efi::EfiError::DescriptorSize { seen_bytes: size })
+        );
     }
     for size in [40, 47, 49, usize::MAX] {
-        assert!(matches!(efi::entries(&map, size).err(), Some(efi::EfiError::PartialDescriptor { .. })), "{size}");
+        assert!(
+            matches!(
+                efi::entries(&map, size).err(),
+                Some(efi::EfiError::PartialDescriptor { .. })
+            ),
+            "{size}"
+        );
     }
     assert_eq!(efi::entries(&[], usize::MAX).unwrap().count(), 0);
 }
@@ -130,14 +189,24 @@ fn pvh_start_info_and_what_it_points_to() {
     assert_eq!(entries[1].doubt, Some(Doubt::UnknownType(9)));
     assert_eq!(entries.len(), 2);
     let modules: Vec<pvh::Module> = info.modules(&memory).unwrap().collect();
-    assert_eq!(modules, [pvh::Module { start: 0x100_0000, bytes: 0x1234, command_line: None }]);
+    assert_eq!(
+        modules,
+        [pvh::Module {
+            start: 0x100_0000,
+            bytes: 0x1234,
+            command_line: None
+        }]
+    );
     assert_eq!(info.command_line(&memory), Ok(Some(&b"console=ttyS0"[..])));
     // A closure reads as well as an image does.
     let direct = |range: PhysRange| {
         let start = range.start().get().checked_sub(0x1000)? as usize;
         bytes.get(start..start.checked_add(range.bytes() as usize)?)
     };
-    assert_eq!(pvh::StartInfo::read(&direct, PhysAddr::new(0x1000)), Ok(info));
+    assert_eq!(
+        pvh::StartInfo::read(&direct, PhysAddr::new(0x1000)),
+        Ok(info)
+    );
 }
 
 #[test]
@@ -147,7 +216,10 @@ fn pvh_version_0_has_no_map() {
     let info = pvh::StartInfo::parse(&bytes[..40]).unwrap();
     assert_eq!((info.memory_map, info.memory_map_entries), (None, 0));
     let memory = MemoryImage::new(PhysAddr::new(0x1000), &bytes);
-    assert_eq!(info.map_entries(&memory).err(), Some(pvh::PvhError::NoMemoryMap));
+    assert_eq!(
+        info.map_entries(&memory).err(),
+        Some(pvh::PvhError::NoMemoryMap)
+    );
     assert_eq!(info.modules(&memory).unwrap().count(), 1);
 }
 
@@ -156,17 +228,30 @@ fn pvh_cut_at_every_byte() {
     let bytes = guest();
     for length in 0..56 {
         let error = pvh::StartInfo::parse(&bytes[..length]).unwrap_err();
-        assert!(matches!(error, pvh::PvhError::Truncated { seen_bytes, .. } if seen_bytes == length), "{length}");
+        assert!(
+            matches!(error, pvh::PvhError::Truncated { seen_bytes, .. } if seen_bytes == length),
+            "{length}"
+        );
     }
     let info = pvh::StartInfo::parse(&bytes).unwrap();
     for length in 0..bytes.len() {
         let memory = MemoryImage::new(PhysAddr::new(0x1000), &bytes[..length]);
-        assert_eq!(info.map_entries(&memory).is_ok(), length >= 0x130, "{length:#x}");
-        assert_eq!(info.modules(&memory).is_ok(), length >= 0x220, "{length:#x}");
+        assert_eq!(
+            info.map_entries(&memory).is_ok(),
+            length >= 0x130,
+            "{length:#x}"
+        );
+        assert_eq!(
+            info.modules(&memory).is_ok(),
+            length >= 0x220,
+            "{length:#x}"
+        );
         match info.command_line(&memory) {
             Ok(line) => assert!(line == Some(b"console=ttyS0") && length > 0x30d),
             Err(pvh::PvhError::Unreadable { .. }) => assert!(length <= 0x300),
-            Err(pvh::PvhError::Unterminated { bytes, .. }) => assert_eq!(bytes as usize, length - 0x300),
+            Err(pvh::PvhError::Unterminated { bytes, .. }) => {
+                assert_eq!(bytes as usize, length - 0x300)
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -179,14 +264,29 @@ fn pvh_pointers_that_wrap_or_claim_too_much() {
     bytes[12..16].fill(0xff);
     let memory = MemoryImage::new(PhysAddr::new(0x1000), &bytes);
     let info = pvh::StartInfo::parse(&bytes).unwrap();
-    assert!(matches!(info.map_entries(&memory).err(), Some(pvh::PvhError::Unreadable { .. })));
-    assert!(matches!(info.modules(&memory).err(), Some(pvh::PvhError::Unreadable { .. })));
-    assert!(matches!(info.command_line(&memory), Err(pvh::PvhError::Unreadable { .. })));
+    assert!(matches!(
+        info.map_entries(&memory).err(),
+        Some(pvh::PvhError::Unreadable { .. })
+    ));
+    assert!(matches!(
+        info.modules(&memory).err(),
+        Some(pvh::PvhError::Unreadable { .. })
+    ));
+    assert!(matches!(
+        info.command_line(&memory),
+        Err(pvh::PvhError::Unreadable { .. })
+    ));
     bytes[0] ^= 1;
-    assert!(matches!(pvh::StartInfo::parse(&bytes), Err(pvh::PvhError::BadMagic { .. })));
+    assert!(matches!(
+        pvh::StartInfo::parse(&bytes),
+        Err(pvh::PvhError::BadMagic { .. })
+    ));
     // A reader that gives too little is refused, not trusted.
     let stingy = |_: PhysRange| Some(&b"\x78\xc5\x6e\x33"[..]);
-    assert!(matches!(pvh::StartInfo::read(&stingy, PhysAddr::ZERO), Err(pvh::PvhError::Unreadable { .. })));
+    assert!(matches!(
+        pvh::StartInfo::read(&stingy, PhysAddr::ZERO),
+        Err(pvh::PvhError::Unreadable { .. })
+    ));
 }
 
 #[test]
@@ -197,7 +297,16 @@ fn pvh_command_line_without_end_is_bounded() {
     let none = pvh::StartInfo::parse(&head).unwrap();
     let memory = MemoryImage::new(PhysAddr::new(0x10_0000), &endless);
     assert_eq!(none.command_line(&memory), Ok(None));
-    let info = pvh::StartInfo { command_line: Some(PhysAddr::new(0x10_0000)), ..none };
+    let info = pvh::StartInfo {
+        command_line: Some(PhysAddr::new(0x10_0000)),
+        ..none
+    };
     let address = 0x10_0000;
-    assert_eq!(info.command_line(&memory), Err(pvh::PvhError::Unterminated { address, bytes: pvh::COMMAND_LINE_BYTES }));
+    assert_eq!(
+        info.command_line(&memory),
+        Err(pvh::PvhError::Unterminated {
+            address,
+            bytes: pvh::COMMAND_LINE_BYTES
+        })
+    );
 }

@@ -1,8 +1,9 @@
 //! The memory map against a plain model: one cell per eighth of a page.
-#![expect(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test on a 64-bit host, where what cannot be must fail")]
 
 use firstlight::addr::{PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
-use firstlight::map::{Attributes, Correction, MapEntry, MapError, MemoryKind, MemoryMap, Region, ScratchEntry};
+use firstlight::map::{
+    Attributes, Correction, MapEntry, MapError, MemoryKind, MemoryMap, Region, ScratchEntry,
+};
 use proptest::prelude::*;
 
 const CELL_BYTES: u64 = PAGE_BYTES / 8;
@@ -19,12 +20,22 @@ impl Model {
         let mut model = Self(vec![None; CELLS]);
         for (index, cell) in model.0.iter_mut().enumerate() {
             let at = index as u64 * CELL_BYTES;
-            let covering = entries.iter().filter(|entry| entry.start <= at && at < entry.start + entry.bytes);
-            let Some(kind) = covering.clone().map(|entry| entry.kind).max() else { continue };
+            let covering = entries
+                .iter()
+                .filter(|entry| entry.start <= at && at < entry.start + entry.bytes);
+            let Some(kind) = covering.clone().map(|entry| entry.kind).max() else {
+                continue;
+            };
             let same: Vec<_> = covering.filter(|entry| entry.kind == kind).collect();
             let more_reliable = same.iter().all(|entry| entry.attributes.more_reliable);
             let special_purpose = same.iter().any(|entry| entry.attributes.special_purpose);
-            *cell = Some((kind, Attributes { more_reliable, special_purpose }));
+            *cell = Some((
+                kind,
+                Attributes {
+                    more_reliable,
+                    special_purpose,
+                },
+            ));
         }
         model.cut();
         model
@@ -109,8 +120,12 @@ fn kinds() -> impl Strategy<Value = MemoryKind> {
 }
 
 fn attributes() -> impl Strategy<Value = Attributes> {
-    (proptest::bool::weighted(0.2), proptest::bool::weighted(0.2))
-        .prop_map(|(more_reliable, special_purpose)| Attributes { more_reliable, special_purpose })
+    (proptest::bool::weighted(0.2), proptest::bool::weighted(0.2)).prop_map(
+        |(more_reliable, special_purpose)| Attributes {
+            more_reliable,
+            special_purpose,
+        },
+    )
 }
 
 fn span() -> impl Strategy<Value = (usize, usize)> {
@@ -129,9 +144,21 @@ fn entries() -> impl Strategy<Value = Vec<MapEntry>> {
 
 fn changes() -> impl Strategy<Value = Vec<Change>> {
     let what = prop_oneof![Just(What::Remove), Just(What::Set), Just(What::Add)];
-    let change = (what, span(), proptest::option::of(kinds()), kinds(), attributes()).prop_map(
-        |(what, (first, last), only, kind, attributes)| Change { what, first, last, only, kind, attributes },
-    );
+    let change = (
+        what,
+        span(),
+        proptest::option::of(kinds()),
+        kinds(),
+        attributes(),
+    )
+        .prop_map(|(what, (first, last), only, kind, attributes)| Change {
+            what,
+            first,
+            last,
+            only,
+            kind,
+            attributes,
+        });
     proptest::collection::vec(change, 1..8)
 }
 
@@ -141,7 +168,12 @@ fn build<'s>(
     corrections: &mut Vec<Correction>,
 ) -> Result<MemoryMap<'s>, MapError> {
     let mut scratch = vec![ScratchEntry::default(); entries.len()];
-    MemoryMap::build(entries.iter().copied(), &mut scratch, regions, &mut |correction| corrections.push(correction))
+    MemoryMap::build(
+        entries.iter().copied(),
+        &mut scratch,
+        regions,
+        &mut |correction| corrections.push(correction),
+    )
 }
 
 fn cells_of(range: PhysRange) -> std::ops::Range<usize> {
@@ -166,8 +198,14 @@ fn nothing_lost_in_silence(entries: &[MapEntry], map: &Model, corrections: &[Cor
         let first = (entry.start / CELL_BYTES) as usize;
         for cell in first..first + (entry.bytes / CELL_BYTES) as usize {
             let kept = map.0[cell].is_some_and(|(kind, _)| kind == entry.kind);
-            assert!(map.0[cell].is_some(), "cell {cell} of entry {index} is a hole");
-            assert!(kept || told(index, cell), "entry {index} lost cell {cell} in silence: {corrections:?}");
+            assert!(
+                map.0[cell].is_some(),
+                "cell {cell} of entry {index} is a hole"
+            );
+            assert!(
+                kept || told(index, cell),
+                "entry {index} lost cell {cell} in silence: {corrections:?}"
+            );
         }
     }
 }

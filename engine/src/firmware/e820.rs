@@ -27,8 +27,14 @@ pub struct PartialEntry {
 
 impl fmt::Display for PartialEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { table_bytes, entry_bytes } = self;
-        write!(f, "memory map of {table_bytes} bytes is not a whole number of {entry_bytes}-byte entries")
+        let Self {
+            table_bytes,
+            entry_bytes,
+        } = self;
+        write!(
+            f,
+            "memory map of {table_bytes} bytes is not a whole number of {entry_bytes}-byte entries"
+        )
     }
 }
 
@@ -61,9 +67,18 @@ pub(super) fn entries_of(
 ) -> Result<impl Iterator<Item = MapEntry> + Clone, PartialEntry> {
     let chunks = table.chunks_exact(entry_bytes);
     if !chunks.remainder().is_empty() {
-        return Err(PartialEntry { table_bytes: table.len(), entry_bytes });
+        return Err(PartialEntry {
+            table_bytes: table.len(),
+            entry_bytes,
+        });
     }
-    Ok(chunks.filter_map(|entry| Some(typed(u64_le(entry, 0)?, u64_le(entry, 8)?, u32_le(entry, 16)?))))
+    Ok(chunks.filter_map(|entry| {
+        Some(typed(
+            u64_le(entry, 0)?,
+            u64_le(entry, 8)?,
+            u32_le(entry, 16)?,
+        ))
+    }))
 }
 
 /// An entry of the given type number; an unknown one is taken as reserved and
@@ -79,10 +94,17 @@ pub const fn typed(start: u64, bytes: u64, number: u32) -> MapEntry {
         // 12 was in use before the standard settled on 7.
         7 | 12 => MemoryKind::Persistent,
         0xefff_ffff => {
-            let attributes = Attributes { special_purpose: true, ..Attributes::NONE };
-            return MapEntry::new(start, bytes, MemoryKind::SoftReserved).with_attributes(attributes);
+            let attributes = Attributes {
+                special_purpose: true,
+                ..Attributes::NONE
+            };
+            return MapEntry::new(start, bytes, MemoryKind::SoftReserved)
+                .with_attributes(attributes);
         }
-        _ => return MapEntry::new(start, bytes, MemoryKind::Reserved).with_doubt(Doubt::UnknownType(number)),
+        _ => {
+            return MapEntry::new(start, bytes, MemoryKind::Reserved)
+                .with_doubt(Doubt::UnknownType(number));
+        }
     };
     MapEntry::new(start, bytes, kind)
 }

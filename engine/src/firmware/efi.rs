@@ -42,9 +42,15 @@ impl fmt::Display for EfiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DescriptorSize { seen_bytes } => {
-                write!(f, "EFI memory descriptors of {seen_bytes} bytes, at least {DESCRIPTOR_BYTES} expected")
+                write!(
+                    f,
+                    "EFI memory descriptors of {seen_bytes} bytes, at least {DESCRIPTOR_BYTES} expected"
+                )
             }
-            Self::PartialDescriptor { map_bytes, descriptor_bytes } => write!(
+            Self::PartialDescriptor {
+                map_bytes,
+                descriptor_bytes,
+            } => write!(
                 f,
                 "EFI memory map of {map_bytes} bytes is not a whole number of {descriptor_bytes}-byte descriptors"
             ),
@@ -70,17 +76,30 @@ impl core::error::Error for EfiError {}
 /// # Errors
 /// [`EfiError`] when the size of a descriptor is too small or does not divide
 /// the map.
-pub fn entries(map: &[u8], descriptor_size: usize) -> Result<impl Iterator<Item = MapEntry> + Clone, EfiError> {
+pub fn entries(
+    map: &[u8],
+    descriptor_size: usize,
+) -> Result<impl Iterator<Item = MapEntry> + Clone, EfiError> {
     if descriptor_size < DESCRIPTOR_BYTES {
-        return Err(EfiError::DescriptorSize { seen_bytes: descriptor_size });
+        return Err(EfiError::DescriptorSize {
+            seen_bytes: descriptor_size,
+        });
     }
     let descriptors = map.chunks_exact(descriptor_size);
     if !descriptors.remainder().is_empty() {
-        return Err(EfiError::PartialDescriptor { map_bytes: map.len(), descriptor_bytes: descriptor_size });
+        return Err(EfiError::PartialDescriptor {
+            map_bytes: map.len(),
+            descriptor_bytes: descriptor_size,
+        });
     }
     Ok(descriptors.filter_map(|descriptor| {
         let (number, start) = (u32_le(descriptor, 0)?, u64_le(descriptor, 8)?);
-        Some(typed(start, u64_le(descriptor, 24)?, number, u64_le(descriptor, 32)?))
+        Some(typed(
+            start,
+            u64_le(descriptor, 24)?,
+            number,
+            u64_le(descriptor, 32)?,
+        ))
     }))
 }
 
@@ -95,7 +114,9 @@ pub const fn typed(start: u64, pages: u64, number: u32, attributes: u64) -> MapE
     let (kind, doubt) = match number {
         // Loader and boot services are over; conventional memory was free all
         // along.
-        1..=4 | 7 if attributes & WRITE_BACK == 0 => (MemoryKind::Reserved, Some(Doubt::NotWriteBack(attributes))),
+        1..=4 | 7 if attributes & WRITE_BACK == 0 => {
+            (MemoryKind::Reserved, Some(Doubt::NotWriteBack(attributes)))
+        }
         7 if flags.special_purpose => (MemoryKind::SoftReserved, None),
         1..=4 | 7 => (MemoryKind::Usable, None),
         // Reserved, runtime services, devices, processor code.

@@ -23,7 +23,11 @@ impl<'m, F: Fn(PhysRange) -> Option<&'m [u8]>> PhysRead<'m> for F {
 }
 
 /// `length` bytes from `start`; `None` if they wrap or are not all there.
-pub(crate) fn read<'m>(memory: &(impl PhysRead<'m> + ?Sized), start: u64, length: u64) -> Option<&'m [u8]> {
+pub(crate) fn read<'m>(
+    memory: &(impl PhysRead<'m> + ?Sized),
+    start: u64,
+    length: u64,
+) -> Option<&'m [u8]> {
     let range = PhysRange::with_size(start, length)?;
     memory.read(range)?.get(..bytes::index(length))
 }

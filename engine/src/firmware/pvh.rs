@@ -64,16 +64,35 @@ pub enum PvhError {
 impl fmt::Display for PvhError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BadMagic { seen } => write!(f, "start info begins with {seen:#010x}, expected {MAGIC:#010x}"),
-            Self::Truncated { seen_bytes, needed_bytes } => {
-                write!(f, "start info of {seen_bytes} bytes, at least {needed_bytes} expected")
+            Self::BadMagic { seen } => write!(
+                f,
+                "start info begins with {seen:#010x}, expected {MAGIC:#010x}"
+            ),
+            Self::Truncated {
+                seen_bytes,
+                needed_bytes,
+            } => {
+                write!(
+                    f,
+                    "start info of {seen_bytes} bytes, at least {needed_bytes} expected"
+                )
             }
             Self::NoMemoryMap => f.write_str("start info of version 0 has no memory map"),
-            Self::Unreadable { what, address, bytes } => {
-                write!(f, "start info: {what}, {bytes} bytes at {address:#x}, cannot be read")
+            Self::Unreadable {
+                what,
+                address,
+                bytes,
+            } => {
+                write!(
+                    f,
+                    "start info: {what}, {bytes} bytes at {address:#x}, cannot be read"
+                )
             }
             Self::Unterminated { address, bytes } => {
-                write!(f, "start info: command line at {address:#x} has no end within {bytes} bytes")
+                write!(
+                    f,
+                    "start info: command line at {address:#x} has no end within {bytes} bytes"
+                )
             }
         }
     }
@@ -137,7 +156,10 @@ impl StartInfo {
     /// # Errors
     /// [`PvhError::BadMagic`] or [`PvhError::Truncated`].
     pub fn parse(bytes: &[u8]) -> Result<Self, PvhError> {
-        let truncated = |needed_bytes| PvhError::Truncated { seen_bytes: bytes.len(), needed_bytes };
+        let truncated = |needed_bytes| PvhError::Truncated {
+            seen_bytes: bytes.len(),
+            needed_bytes,
+        };
         let word = |offset, needed| u32_le(bytes, offset).ok_or(truncated(needed));
         let long = |offset, needed| u64_le(bytes, offset).ok_or(truncated(needed));
         let seen = word(0, V0_BYTES)?;
@@ -148,7 +170,10 @@ impl StartInfo {
         let (memory_map, memory_map_entries) = match version {
             0 => (None, 0),
             // The reserved word after the count belongs to the structure.
-            _ => (address(long(40, V1_BYTES)?), long(48, V1_BYTES).and(word(48, V1_BYTES))?),
+            _ => (
+                address(long(40, V1_BYTES)?),
+                long(48, V1_BYTES).and(word(48, V1_BYTES))?,
+            ),
         };
         Ok(Self {
             version,
@@ -169,7 +194,10 @@ impl StartInfo {
     pub fn read<'m>(memory: &dyn PhysRead<'m>, at: PhysAddr) -> Result<Self, PvhError> {
         let fetch = |length: usize| list(memory, "start info", at.get(), number(length));
         match Self::parse(fetch(V0_BYTES)?) {
-            Err(PvhError::Truncated { needed_bytes: V1_BYTES, .. }) => Self::parse(fetch(V1_BYTES)?),
+            Err(PvhError::Truncated {
+                needed_bytes: V1_BYTES,
+                ..
+            }) => Self::parse(fetch(V1_BYTES)?),
             other => other,
         }
     }
@@ -188,7 +216,11 @@ impl StartInfo {
         let what = "memory map";
         let table = list(memory, what, start, length)?;
         // The length is a whole number of entries, so this cannot fail.
-        entries_of(table, MAP_ENTRY_BYTES).map_err(|_| PvhError::Unreadable { what, address: start, bytes: length })
+        entries_of(table, MAP_ENTRY_BYTES).map_err(|_| PvhError::Unreadable {
+            what,
+            address: start,
+            bytes: length,
+        })
     }
 
     /// The modules, in the list's order.
@@ -206,7 +238,11 @@ impl StartInfo {
         };
         Ok(table.chunks_exact(MODULE_BYTES).filter_map(|entry| {
             let (start, bytes) = (u64_le(entry, 0)?, u64_le(entry, 8)?);
-            Some(Module { start, bytes, command_line: address(u64_le(entry, 16)?) })
+            Some(Module {
+                start,
+                bytes,
+                command_line: address(u64_le(entry, 16)?),
+            })
         }))
     }
 
@@ -214,8 +250,13 @@ impl StartInfo {
     ///
     /// # Errors
     /// [`PvhError::Unreadable`] or [`PvhError::Unterminated`].
-    pub fn command_line<'m>(&self, memory: &dyn PhysRead<'m>) -> Result<Option<&'m [u8]>, PvhError> {
-        self.command_line.map(|start| text(memory, start.get())).transpose()
+    pub fn command_line<'m>(
+        &self,
+        memory: &dyn PhysRead<'m>,
+    ) -> Result<Option<&'m [u8]>, PvhError> {
+        self.command_line
+            .map(|start| text(memory, start.get()))
+            .transpose()
     }
 }
 
@@ -225,7 +266,11 @@ fn list<'m>(
     address: u64,
     bytes: u64,
 ) -> Result<&'m [u8], PvhError> {
-    read(memory, address, bytes).ok_or(PvhError::Unreadable { what, address, bytes })
+    read(memory, address, bytes).ok_or(PvhError::Unreadable {
+        what,
+        address,
+        bytes,
+    })
 }
 
 /// Bytes up to a NUL, of a length nobody knows: reads ever more, and less again
@@ -249,7 +294,11 @@ fn text<'m>(memory: &dyn PhysRead<'m>, address: u64) -> Result<&'m [u8], PvhErro
         }
     }
     match known {
-        0 => Err(PvhError::Unreadable { what: "command line", address, bytes: 1 }),
+        0 => Err(PvhError::Unreadable {
+            what: "command line",
+            address,
+            bytes: 1,
+        }),
         bytes => Err(PvhError::Unterminated { address, bytes }),
     }
 }

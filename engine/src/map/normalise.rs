@@ -27,7 +27,13 @@ pub(super) struct Normaliser {
 
 impl Normaliser {
     pub(super) const fn new() -> Self {
-        Self { run: None, whole_source: 0, tail_source: 0, last: None, written: 0 }
+        Self {
+            run: None,
+            whole_source: 0,
+            tail_source: 0,
+            last: None,
+            written: 0,
+        }
     }
 
     /// Number of regions written so far.
@@ -51,7 +57,9 @@ impl Normaliser {
             self.shrink(run, report, write);
         }
         self.run = joined.or(Some(piece));
-        let first_page = self.run.and_then(|run| run.range.start().align_up(PAGE_BYTES));
+        let first_page = self
+            .run
+            .and_then(|run| run.range.start().align_up(PAGE_BYTES));
         if first_page.is_some_and(|page| piece.range.contains(page)) {
             self.whole_source = piece.source;
         }
@@ -85,12 +93,33 @@ impl Normaliser {
             )
         };
         let mut part = |range: Option<PhysRange>, source, kind| {
-            let Some(range) = range.filter(|range| !range.is_empty()) else { return };
+            let Some(range) = range.filter(|range| !range.is_empty()) else {
+                return;
+            };
             if kind == run.kind {
-                return self.write(Region { range, source, ..run }, write);
+                return self.write(
+                    Region {
+                        range,
+                        source,
+                        ..run
+                    },
+                    write,
+                );
             }
-            report(Correction::PartialPage { entry: source, kind: run.kind, range });
-            self.write(Region { range, kind, attributes: Attributes::NONE, source }, write);
+            report(Correction::PartialPage {
+                entry: source,
+                kind: run.kind,
+                range,
+            });
+            self.write(
+                Region {
+                    range,
+                    kind,
+                    attributes: Attributes::NONE,
+                    source,
+                },
+                write,
+            );
         };
         part(head, run.source, MemoryKind::Reserved);
         part(Some(whole), whole_source, run.kind);

@@ -1,6 +1,13 @@
 //! ACPI tables made to order, with right lengths and checksums.
-#![allow(clippy::allow_attributes, reason = "each test binary uses some of these")]
-#![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses some of these; bad input is a bug of the test")]
+#![allow(
+    clippy::allow_attributes,
+    reason = "each test binary uses some of these"
+)]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test binary uses some of these; bad input is a bug of the test"
+)]
 
 /// A table with header and checksum around `body`.
 pub(crate) fn sealed(signature: &[u8; 4], revision: u8, body: &[u8]) -> Vec<u8> {
@@ -33,7 +40,16 @@ pub(crate) fn cpu(uid: u8, apic_id: u8, flags: u8) -> Vec<u8> {
 
 /// A MADT type 9 entry.
 pub(crate) fn madt_x2apic(apic_id: u32, flags: u32, uid: u32) -> Vec<u8> {
-    entry(9, &[&[0, 0][..], &apic_id.to_le_bytes(), &flags.to_le_bytes(), &uid.to_le_bytes()].concat())
+    entry(
+        9,
+        &[
+            &[0, 0][..],
+            &apic_id.to_le_bytes(),
+            &flags.to_le_bytes(),
+            &uid.to_le_bytes(),
+        ]
+        .concat(),
+    )
 }
 
 /// An SRAT type 2 entry.
@@ -61,12 +77,20 @@ pub(crate) fn srat(revision: u8, entries: &[Vec<u8>]) -> Vec<u8> {
 
 /// A MADT of these entries.
 pub(crate) fn madt(entries: &[Vec<u8>]) -> Vec<u8> {
-    sealed(b"APIC", 5, &[vec![0, 0, 0xe0, 0xfe, 1, 0, 0, 0], entries.concat()].concat())
+    sealed(
+        b"APIC",
+        5,
+        &[vec![0, 0, 0xe0, 0xfe, 1, 0, 0, 0], entries.concat()].concat(),
+    )
 }
 
 /// A SLIT of these distances.
 pub(crate) fn slit(localities: u64, distances: &[u8]) -> Vec<u8> {
-    sealed(b"SLIT", 1, &[&localities.to_le_bytes()[..], distances].concat())
+    sealed(
+        b"SLIT",
+        1,
+        &[&localities.to_le_bytes()[..], distances].concat(),
+    )
 }
 
 /// MADT and SRAT of a machine with `cpus` x2APIC CPUs in `domains` domains of

@@ -1,6 +1,10 @@
 //! Flattened device trees made to order.
 #![allow(clippy::allow_attributes, reason = "each binary uses some of these")]
-#![allow(dead_code, clippy::unwrap_used, reason = "each binary uses some of these; bad input is a bug of the test")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each binary uses some of these; bad input is a bug of the test"
+)]
 
 /// A tree in the making: the blocks, joined by [`Blob::finish`].
 #[derive(Default)]
@@ -40,12 +44,17 @@ impl Blob {
 
     pub(crate) fn property(&mut self, name: &str, value: &[u8]) -> &mut Self {
         let name = [name.as_bytes(), b"\0"].concat();
-        let known = self.strings.windows(name.len()).position(|window| window == name);
+        let known = self
+            .strings
+            .windows(name.len())
+            .position(|window| window == name);
         let at = known.unwrap_or(self.strings.len());
         if known.is_none() {
             self.strings.extend(name);
         }
-        self.word(3).word(u32::try_from(value.len()).unwrap()).word(u32::try_from(at).unwrap());
+        self.word(3)
+            .word(u32::try_from(value.len()).unwrap())
+            .word(u32::try_from(at).unwrap());
         self.structure.extend(value);
         self.pad()
     }
@@ -73,40 +82,93 @@ impl Blob {
         let strings_at = structure_at + size(&self.structure);
         let total = strings_at + size(&self.strings);
         let strings = size(&self.strings);
-        let header =
-            [0xd00d_feed, total, structure_at, strings_at, 40, 17, 16, self.boot_cpu, strings, size(&self.structure)];
+        let header = [
+            0xd00d_feed,
+            total,
+            structure_at,
+            strings_at,
+            40,
+            17,
+            16,
+            self.boot_cpu,
+            strings,
+            size(&self.structure),
+        ];
         let header: Vec<u8> = header.iter().flat_map(|word| word.to_be_bytes()).collect();
-        [&header[..], &self.reservations, &self.structure, &self.strings].concat()
+        [
+            &header[..],
+            &self.reservations,
+            &self.structure,
+            &self.strings,
+        ]
+        .concat()
     }
 }
 
 /// Two nodes, three CPUs, and one reservation of every sort.
 pub(crate) fn virt() -> Vec<u8> {
-    let mut blob = Blob { boot_cpu: 1, ..Blob::new() };
+    let mut blob = Blob {
+        boot_cpu: 1,
+        ..Blob::new()
+    };
     blob.reserve(0x4800_0000, 0x1_0000);
-    blob.begin("").cells("#address-cells", &[2]).cells("#size-cells", &[2]).text("model", "made up");
-    blob.begin("reserved-memory").cells("#address-cells", &[2]).cells("#size-cells", &[2]).cells("ranges", &[]);
-    blob.begin("secure@50000000").cells("reg", &[0, 0x5000_0000, 0, 0x10_0000]).cells("no-map", &[]).end();
-    blob.begin("pool").cells("size", &[0, 0x400_0000]).cells("alignment", &[0, 0x20_0000]).cells("reusable", &[]).end();
-    blob.begin("off@1").text("status", "disabled").cells("reg", &[0, 1, 0, 1]).end();
+    blob.begin("")
+        .cells("#address-cells", &[2])
+        .cells("#size-cells", &[2])
+        .text("model", "made up");
+    blob.begin("reserved-memory")
+        .cells("#address-cells", &[2])
+        .cells("#size-cells", &[2])
+        .cells("ranges", &[]);
+    blob.begin("secure@50000000")
+        .cells("reg", &[0, 0x5000_0000, 0, 0x10_0000])
+        .cells("no-map", &[])
+        .end();
+    blob.begin("pool")
+        .cells("size", &[0, 0x400_0000])
+        .cells("alignment", &[0, 0x20_0000])
+        .cells("reusable", &[])
+        .end();
+    blob.begin("off@1")
+        .text("status", "disabled")
+        .cells("reg", &[0, 1, 0, 1])
+        .end();
     blob.end();
-    blob.begin("cpus").cells("#address-cells", &[1]).cells("#size-cells", &[0]);
-    blob.begin("cpu@0").text("device_type", "cpu").cells("reg", &[0]).cells("numa-node-id", &[0]).end();
-    blob.begin("cpu@1").text("device_type", "cpu").cells("reg", &[1]).cells("numa-node-id", &[1]).end();
-    blob.begin("cpu@100").text("device_type", "cpu").cells("reg", &[0x100]).text("status", "disabled").end();
+    blob.begin("cpus")
+        .cells("#address-cells", &[1])
+        .cells("#size-cells", &[0]);
+    blob.begin("cpu@0")
+        .text("device_type", "cpu")
+        .cells("reg", &[0])
+        .cells("numa-node-id", &[0])
+        .end();
+    blob.begin("cpu@1")
+        .text("device_type", "cpu")
+        .cells("reg", &[1])
+        .cells("numa-node-id", &[1])
+        .end();
+    blob.begin("cpu@100")
+        .text("device_type", "cpu")
+        .cells("reg", &[0x100])
+        .text("status", "disabled")
+        .end();
     blob.begin("cpu-map").begin("socket0").end().end();
     blob.end();
     blob.word(4); // a no-op between nodes
     for (start, node) in [(0x4000_0000, 0), (0x8000_0000, 1)] {
-        blob.begin(&format!("memory@{start:x}")).text("device_type", "memory");
-        blob.cells("reg", &[0, start, 0, 0x4000_0000]).cells("numa-node-id", &[node]);
+        blob.begin(&format!("memory@{start:x}"))
+            .text("device_type", "memory");
+        blob.cells("reg", &[0, start, 0, 0x4000_0000])
+            .cells("numa-node-id", &[node]);
         if node == 1 {
             blob.cells("hotpluggable", &[]);
         }
         blob.end();
     }
-    blob.begin("distance-map").text("compatible", "numa-distance-map-v1");
-    blob.cells("distance-matrix", &[0, 0, 10, 0, 1, 20, 1, 1, 10]).end();
+    blob.begin("distance-map")
+        .text("compatible", "numa-distance-map-v1");
+    blob.cells("distance-matrix", &[0, 0, 10, 0, 1, 20, 1, 1, 10])
+        .end();
     blob.end();
     blob.finish()
 }

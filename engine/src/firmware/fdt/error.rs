@@ -114,31 +114,68 @@ impl fmt::Display for FdtError {
         f.write_str("device tree: ")?;
         match *self {
             Self::BadMagic { seen } => write!(f, "begins with {seen:#010x}, expected 0xd00dfeed"),
-            Self::Truncated { seen_bytes, needed_bytes } => {
+            Self::Truncated {
+                seen_bytes,
+                needed_bytes,
+            } => {
                 write!(f, "{seen_bytes} bytes, at least {needed_bytes} expected")
             }
-            Self::Version { version, last_compatible } => {
-                write!(f, "version {version}, compatible with {last_compatible}; 16 or 17 expected")
+            Self::Version {
+                version,
+                last_compatible,
+            } => {
+                write!(
+                    f,
+                    "version {version}, compatible with {last_compatible}; 16 or 17 expected"
+                )
             }
-            Self::Block { what, offset, bytes } => {
+            Self::Block {
+                what,
+                offset,
+                bytes,
+            } => {
                 write!(f, "{what} block of {bytes} bytes at {offset} is misplaced")
             }
             Self::ReservationsUnterminated => f.write_str("memory reservations have no end"),
             Self::BadToken { offset, seen } => write!(f, "unknown token {seen:#x} at {offset}"),
             Self::Ended { offset } => write!(f, "structure is cut at {offset}"),
             Self::Unbalanced { offset } => write!(f, "nodes do not nest at {offset}"),
-            Self::TooDeep { offset } => write!(f, "more than {} nodes deep at {offset}", super::MAX_DEPTH),
-            Self::StrayProperty { offset } => write!(f, "property outside of a node's head at {offset}"),
+            Self::TooDeep { offset } => {
+                write!(f, "more than {} nodes deep at {offset}", super::MAX_DEPTH)
+            }
+            Self::StrayProperty { offset } => {
+                write!(f, "property outside of a node's head at {offset}")
+            }
             Self::PropertyName { offset, seen } => {
-                write!(f, "property at {offset} has its name at {seen}, outside of the strings")
+                write!(
+                    f,
+                    "property at {offset} has its name at {seen}, outside of the strings"
+                )
             }
-            Self::PropertySize { node, property, seen_bytes, unit_bytes } => {
-                write!(f, "node at {node}: {property} has {seen_bytes} bytes, a multiple of {unit_bytes} expected")
+            Self::PropertySize {
+                node,
+                property,
+                seen_bytes,
+                unit_bytes,
+            } => {
+                write!(
+                    f,
+                    "node at {node}: {property} has {seen_bytes} bytes, a multiple of {unit_bytes} expected"
+                )
             }
-            Self::Cells { node, address, size } => {
-                write!(f, "node at {node}: addresses of {address} and sizes of {size} cells, 1 to 4 expected")
+            Self::Cells {
+                node,
+                address,
+                size,
+            } => {
+                write!(
+                    f,
+                    "node at {node}: addresses of {address} and sizes of {size} cells, 1 to 4 expected"
+                )
             }
-            Self::TooWide { node, property } => write!(f, "node at {node}: {property} passes 64 bits"),
+            Self::TooWide { node, property } => {
+                write!(f, "node at {node}: {property} passes 64 bits")
+            }
             Self::Missing { node, property } => write!(f, "node at {node}: no {property}"),
         }
     }

@@ -47,7 +47,10 @@ impl<'a> Fdt<'a> {
     /// # Errors
     /// [`FdtError`] says what is wrong and where.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FdtError> {
-        let truncated = |needed_bytes| FdtError::Truncated { seen_bytes: bytes.len(), needed_bytes };
+        let truncated = |needed_bytes| FdtError::Truncated {
+            seen_bytes: bytes.len(),
+            needed_bytes,
+        };
         let word = |offset| u32_be(bytes, offset).ok_or(truncated(V16_HEADER_BYTES));
         let seen = word(0)?;
         if seen != MAGIC {
@@ -55,20 +58,38 @@ impl<'a> Fdt<'a> {
         }
         let (version, last_compatible) = (word(20)?, word(24)?);
         if version < 16 || !(16..=17).contains(&last_compatible) {
-            return Err(FdtError::Version { version, last_compatible });
+            return Err(FdtError::Version {
+                version,
+                last_compatible,
+            });
         }
         let total = index(word(4)?.into());
-        let header = if version >= 17 { V17_HEADER_BYTES } else { V16_HEADER_BYTES };
+        let header = if version >= 17 {
+            V17_HEADER_BYTES
+        } else {
+            V16_HEADER_BYTES
+        };
         let tree = bytes.get(..total).filter(|tree| tree.len() >= header);
         let tree = tree.ok_or(truncated(total.max(header)))?;
 
         let offset = word(8)?;
-        let rest = u32::try_from(total).unwrap_or(u32::MAX).saturating_sub(offset);
-        let length = if version >= 17 { u32_be(tree, 36).ok_or(truncated(header))? } else { rest };
+        let rest = u32::try_from(total)
+            .unwrap_or(u32::MAX)
+            .saturating_sub(offset);
+        let length = if version >= 17 {
+            u32_be(tree, 36).ok_or(truncated(header))?
+        } else {
+            rest
+        };
         let structure = block(tree, "structure", offset, length, 4)?;
         let strings = block(tree, "strings", word(12)?, word(32)?, 1)?;
         let reservations = reservations(tree, word(16)?)?;
-        let fdt = Self { structure, strings, reservations, boot_cpu: word(28)? };
+        let fdt = Self {
+            structure,
+            strings,
+            reservations,
+            boot_cpu: word(28)?,
+        };
         fdt.check()?;
         Ok(fdt)
     }
@@ -94,12 +115,16 @@ impl<'a> Fdt<'a> {
                     }
                 }
                 Token::End => {
-                    depth = depth.checked_sub(1).ok_or(FdtError::Unbalanced { offset })?;
+                    depth = depth
+                        .checked_sub(1)
+                        .ok_or(FdtError::Unbalanced { offset })?;
                     head = false;
                 }
                 Token::Property { .. } if !head => return Err(FdtError::StrayProperty { offset }),
                 Token::Property { .. } => {}
-                Token::Finish if depth != 0 || roots == 0 => return Err(FdtError::Unbalanced { offset }),
+                Token::Finish if depth != 0 || roots == 0 => {
+                    return Err(FdtError::Unbalanced { offset });
+                }
                 Token::Finish => return Ok(()),
             }
         }
@@ -125,17 +150,24 @@ impl<'a> Fdt<'a> {
     ///
     /// # Errors
     /// The first [`FdtError`] of a memory or reservation node.
-    pub fn map_entries(&self) -> Result<impl Iterator<Item = MapEntry> + Clone + use<'a>, FdtError> {
+    pub fn map_entries(
+        &self,
+    ) -> Result<impl Iterator<Item = MapEntry> + Clone + use<'a>, FdtError> {
         self.memory().try_for_each(|memory| memory.map(drop))?;
-        self.reserved().try_for_each(|reserved| reserved.map(drop))?;
+        self.reserved()
+            .try_for_each(|reserved| reserved.map(drop))?;
         let memory = self.memory().flatten();
-        let usable = memory.map(|memory| MapEntry::new(memory.start, memory.bytes, MemoryKind::Usable));
-        let reserved = self.reserved().flatten().filter_map(|reserved| match reserved.placement {
-            Placement::Fixed { start, bytes } if reserved.no_map => {
-                Some(MapEntry::new(start, bytes, MemoryKind::Reserved))
-            }
-            _ => None,
-        });
+        let usable =
+            memory.map(|memory| MapEntry::new(memory.start, memory.bytes, MemoryKind::Usable));
+        let reserved = self
+            .reserved()
+            .flatten()
+            .filter_map(|reserved| match reserved.placement {
+                Placement::Fixed { start, bytes } if reserved.no_map => {
+                    Some(MapEntry::new(start, bytes, MemoryKind::Reserved))
+                }
+                _ => None,
+            });
         Ok(usable.chain(reserved))
     }
 }
@@ -151,12 +183,18 @@ fn block<'a>(
     let end = start.checked_add(index(bytes.into()));
     end.and_then(|end| tree.get(start..end))
         .filter(|_| offset.is_multiple_of(align))
-        .ok_or(FdtError::Block { what, offset, bytes })
+        .ok_or(FdtError::Block {
+            what,
+            offset,
+            bytes,
+        })
 }
 
 /// The reservation block up to its end: an entry of two zeros.
 fn reservations(tree: &[u8], offset: u32) -> Result<&[u8], FdtError> {
-    let rest = u32::try_from(tree.len()).unwrap_or(u32::MAX).saturating_sub(offset);
+    let rest = u32::try_from(tree.len())
+        .unwrap_or(u32::MAX)
+        .saturating_sub(offset);
     let block = block(tree, "reservations", offset, rest, 8)?;
     let ends = |entry: &[u8]| u64_be(entry, 0) == Some(0) && u64_be(entry, 8) == Some(0);
     let count = block.chunks_exact(RESERVATION_BYTES).position(ends);

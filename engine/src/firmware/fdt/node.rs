@@ -14,7 +14,10 @@ struct Cells {
 
 impl Cells {
     /// What holds where a parent does not say.
-    const DEFAULT: Self = Self { address: 2, size: 1 };
+    const DEFAULT: Self = Self {
+        address: 2,
+        size: 1,
+    };
 }
 
 /// A node of a device tree.
@@ -38,7 +41,10 @@ impl<'a> Node<'a> {
 
     /// Its name up to the `@`.
     pub fn base_name(&self) -> &'a [u8] {
-        self.name.split(|&byte| byte == b'@').next().unwrap_or_default()
+        self.name
+            .split(|&byte| byte == b'@')
+            .next()
+            .unwrap_or_default()
     }
 
     /// Name of the root's child it is or lies under; empty for the root.
@@ -72,29 +78,40 @@ impl<'a> Node<'a> {
     /// # Errors
     /// [`FdtError::PropertySize`] when it is not four bytes long.
     pub fn number(&self, property: &'static str) -> Result<Option<u32>, FdtError> {
-        let Some(value) = self.property(property) else { return Ok(None) };
+        let Some(value) = self.property(property) else {
+            return Ok(None);
+        };
         match (value.len(), u32_be(value, 0)) {
             (4, Some(number)) => Ok(Some(number)),
-            (seen_bytes, _) => {
-                Err(FdtError::PropertySize { node: self.offset, property, seen_bytes, unit_bytes: 4 })
-            }
+            (seen_bytes, _) => Err(FdtError::PropertySize {
+                node: self.offset,
+                property,
+                seen_bytes,
+                unit_bytes: 4,
+            }),
         }
     }
 
     /// Whether a property is the given text.
     pub fn says(&self, property: &str, text: &str) -> bool {
-        self.property(property).and_then(|value| value.strip_suffix(b"\0")) == Some(text.as_bytes())
+        self.property(property)
+            .and_then(|value| value.strip_suffix(b"\0"))
+            == Some(text.as_bytes())
     }
 
     /// Whether a list of texts contains the given one.
     pub fn lists(&self, property: &str, text: &str) -> bool {
         let value = self.property(property).unwrap_or_default();
-        value.split(|&byte| byte == 0).any(|item| item == text.as_bytes())
+        value
+            .split(|&byte| byte == 0)
+            .any(|item| item == text.as_bytes())
     }
 
     /// Whether its status allows to use it: none at all does, or "okay".
     pub fn enabled(&self) -> bool {
-        self.property("status").is_none() || self.says("status", "okay") || self.says("status", "ok")
+        self.property("status").is_none()
+            || self.says("status", "okay")
+            || self.says("status", "ok")
     }
 
     /// The (address, size) pairs of a property such as `reg`, in the widths
@@ -102,37 +119,75 @@ impl<'a> Node<'a> {
     /// none).
     pub(super) fn pairs(&self, property: &'static str, value: &'a [u8], sized: bool) -> Pairs<'a> {
         let Cells { address, size } = self.cells;
-        let fits = (1..=4).contains(&address) && if sized { (1..=4).contains(&size) } else { size == 0 };
+        let fits = (1..=4).contains(&address)
+            && if sized {
+                (1..=4).contains(&size)
+            } else {
+                size == 0
+            };
         let unit_bytes = 4 * (address.min(4) + size.min(4)) as usize;
         let seen_bytes = value.len();
         let error = if !fits {
-            Some(FdtError::Cells { node: self.offset, address, size })
+            Some(FdtError::Cells {
+                node: self.offset,
+                address,
+                size,
+            })
         } else if !seen_bytes.is_multiple_of(unit_bytes) {
-            Some(FdtError::PropertySize { node: self.offset, property, seen_bytes, unit_bytes })
+            Some(FdtError::PropertySize {
+                node: self.offset,
+                property,
+                seen_bytes,
+                unit_bytes,
+            })
         } else {
             None
         };
         let rest = if fits { value } else { &[] };
-        Pairs { node: self.offset, property, rest, split: 4 * address.min(4) as usize, unit_bytes, error }
+        Pairs {
+            node: self.offset,
+            property,
+            rest,
+            split: 4 * address.min(4) as usize,
+            unit_bytes,
+            error,
+        }
     }
 
     /// A property that is one size in the width the parent gives.
     pub(super) fn size_of(&self, property: &'static str) -> Result<Option<u64>, FdtError> {
-        let Some(value) = self.property(property) else { return Ok(None) };
+        let Some(value) = self.property(property) else {
+            return Ok(None);
+        };
         let Cells { address, size } = self.cells;
         if !(1..=4).contains(&size) {
-            return Err(FdtError::Cells { node: self.offset, address, size });
+            return Err(FdtError::Cells {
+                node: self.offset,
+                address,
+                size,
+            });
         }
         let unit_bytes = 4 * size as usize;
         if value.len() != unit_bytes {
-            return Err(FdtError::PropertySize { node: self.offset, property, seen_bytes: value.len(), unit_bytes });
+            return Err(FdtError::PropertySize {
+                node: self.offset,
+                property,
+                seen_bytes: value.len(),
+                unit_bytes,
+            });
         }
-        wide(value).map(Some).ok_or(FdtError::TooWide { node: self.offset, property })
+        wide(value).map(Some).ok_or(FdtError::TooWide {
+            node: self.offset,
+            property,
+        })
     }
 
     /// Widths for the node's children.
     fn child_cells(&self) -> Cells {
-        let cells = |property, default| self.property(property).map_or(default, |value| u32_be(value, 0).unwrap_or(0));
+        let cells = |property, default| {
+            self.property(property)
+                .map_or(default, |value| u32_be(value, 0).unwrap_or(0))
+        };
         Cells {
             address: cells("#address-cells", Cells::DEFAULT.address),
             size: cells("#size-cells", Cells::DEFAULT.size),
@@ -157,20 +212,28 @@ impl Iterator for Pairs<'_> {
     type Item = Result<(u64, u64), FdtError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let Some((pair, rest)) = self.rest.split_at_checked(self.unit_bytes).filter(|(pair, _)| !pair.is_empty())
+        let Some((pair, rest)) = self
+            .rest
+            .split_at_checked(self.unit_bytes)
+            .filter(|(pair, _)| !pair.is_empty())
         else {
             return self.error.take().map(Err);
         };
         self.rest = rest;
         let (address, size) = pair.split_at_checked(self.split)?;
         let pair = wide(address).zip(wide(size));
-        Some(pair.ok_or(FdtError::TooWide { node: self.node, property: self.property }))
+        Some(pair.ok_or(FdtError::TooWide {
+            node: self.node,
+            property: self.property,
+        }))
     }
 }
 
 /// A big-endian number of up to 16 bytes, if it fits in 64 bits.
 fn wide(bytes: &[u8]) -> Option<u64> {
-    let value = bytes.iter().fold(0u128, |value, &byte| value << 8 | u128::from(byte));
+    let value = bytes
+        .iter()
+        .fold(0u128, |value, &byte| value << 8 | u128::from(byte));
     u64::try_from(value).ok()
 }
 
@@ -188,7 +251,12 @@ pub struct Nodes<'a> {
 
 impl<'a> Nodes<'a> {
     pub(super) const fn new(tokens: Tokens<'a>) -> Self {
-        Self { tokens, depth: 0, top: &[], cells: [Cells::DEFAULT; MAX_DEPTH + 1] }
+        Self {
+            tokens,
+            depth: 0,
+            top: &[],
+            cells: [Cells::DEFAULT; MAX_DEPTH + 1],
+        }
     }
 }
 
@@ -209,7 +277,14 @@ impl<'a> Iterator for Nodes<'a> {
                         self.top = if depth == 0 { &[] } else { name };
                     }
                     let cells = *self.cells.get(depth)?;
-                    let node = Node { name, top: self.top, depth, offset, head: self.tokens.clone(), cells };
+                    let node = Node {
+                        name,
+                        top: self.top,
+                        depth,
+                        offset,
+                        head: self.tokens.clone(),
+                        cells,
+                    };
                     self.depth = depth + 1;
                     *self.cells.get_mut(self.depth)? = node.child_cells();
                     return Some(node);

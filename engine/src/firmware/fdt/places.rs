@@ -97,30 +97,70 @@ impl<'a> Fdt<'a> {
             let pairs = ["linux,usable-memory", "reg"]
                 .into_iter()
                 .find_map(|property| Some(node.pairs(property, node.property(property)?, true)))
-                .ok_or(FdtError::Missing { node: node.offset(), property: "reg" });
+                .ok_or(FdtError::Missing {
+                    node: node.offset(),
+                    property: "reg",
+                });
             spread(id.and(pairs)).map(move |pair| {
                 let (start, bytes) = pair?;
-                Ok(FdtMemory { start, bytes, node: id?, hotpluggable })
+                Ok(FdtMemory {
+                    start,
+                    bytes,
+                    node: id?,
+                    hotpluggable,
+                })
             })
         })
     }
 
     /// The reservation block, then the enabled children of `/reserved-memory`.
-    pub fn reserved(&self) -> impl Iterator<Item = Result<FdtReserved<'a>, FdtError>> + Clone + use<'a> {
-        let block = self.reservations.chunks_exact(RESERVATION_BYTES).filter_map(|entry| {
-            let placement = Placement::Fixed { start: u64_be(entry, 0)?, bytes: u64_be(entry, 8)? };
-            Some(Ok(FdtReserved { name: &[], placement, no_map: false, reusable: false }))
-        });
-        let children = |node: &Node<'a>| node.depth() == 2 && node.top() == b"reserved-memory" && node.enabled();
+    pub fn reserved(
+        &self,
+    ) -> impl Iterator<Item = Result<FdtReserved<'a>, FdtError>> + Clone + use<'a> {
+        let block = self
+            .reservations
+            .chunks_exact(RESERVATION_BYTES)
+            .filter_map(|entry| {
+                let placement = Placement::Fixed {
+                    start: u64_be(entry, 0)?,
+                    bytes: u64_be(entry, 8)?,
+                };
+                Some(Ok(FdtReserved {
+                    name: &[],
+                    placement,
+                    no_map: false,
+                    reusable: false,
+                }))
+            });
+        let children = |node: &Node<'a>| {
+            node.depth() == 2 && node.top() == b"reserved-memory" && node.enabled()
+        };
         block.chain(self.nodes().filter(children).flat_map(|node| {
             let name = node.name();
-            let (no_map, reusable) = (node.property("no-map").is_some(), node.property("reusable").is_some());
-            let fixed = node.property("reg").map(|value| node.pairs("reg", value, true));
-            let anywhere = if fixed.is_none() { Some(anywhere(&node)) } else { None };
+            let (no_map, reusable) = (
+                node.property("no-map").is_some(),
+                node.property("reusable").is_some(),
+            );
+            let fixed = node
+                .property("reg")
+                .map(|value| node.pairs("reg", value, true));
+            let anywhere = if fixed.is_none() {
+                Some(anywhere(&node))
+            } else {
+                None
+            };
             let fixed = fixed.into_iter().flatten();
-            let fixed = fixed.map(|pair| pair.map(|(start, bytes)| Placement::Fixed { start, bytes }));
+            let fixed =
+                fixed.map(|pair| pair.map(|(start, bytes)| Placement::Fixed { start, bytes }));
             let all = fixed.chain(anywhere);
-            all.map(move |placement| Ok(FdtReserved { name, placement: placement?, no_map, reusable }))
+            all.map(move |placement| {
+                Ok(FdtReserved {
+                    name,
+                    placement: placement?,
+                    no_map,
+                    reusable,
+                })
+            })
         }))
     }
 
@@ -129,27 +169,47 @@ impl<'a> Fdt<'a> {
         self.nodes().filter(is_cpu).flat_map(|node| {
             let enabled = node.enabled();
             let id = node.number("numa-node-id");
-            let pairs = node.property("reg").map(|value| node.pairs("reg", value, false));
-            let pairs = pairs.ok_or(FdtError::Missing { node: node.offset(), property: "reg" });
-            spread(id.and(pairs)).map(move |pair| Ok(FdtCpu { id: pair?.0, node: id?, enabled }))
+            let pairs = node
+                .property("reg")
+                .map(|value| node.pairs("reg", value, false));
+            let pairs = pairs.ok_or(FdtError::Missing {
+                node: node.offset(),
+                property: "reg",
+            });
+            spread(id.and(pairs)).map(move |pair| {
+                Ok(FdtCpu {
+                    id: pair?.0,
+                    node: id?,
+                    enabled,
+                })
+            })
         })
     }
 
     /// The distance map's rows; nothing when there is no map.
-    pub fn distances(&self) -> impl Iterator<Item = Result<FdtDistance, FdtError>> + Clone + use<'a> {
-        let is_map = |node: &Node<'a>| node.depth() == 1 && node.lists("compatible", "numa-distance-map-v1");
+    pub fn distances(
+        &self,
+    ) -> impl Iterator<Item = Result<FdtDistance, FdtError>> + Clone + use<'a> {
+        let is_map =
+            |node: &Node<'a>| node.depth() == 1 && node.lists("compatible", "numa-distance-map-v1");
         self.nodes().filter(is_map).flat_map(|node| {
             let property = "distance-matrix";
             let matrix = node.property(property).unwrap_or_default();
             let rows = matrix.chunks_exact(12);
-            let cut = (!rows.remainder().is_empty() || matrix.is_empty()).then_some(Err(FdtError::PropertySize {
-                node: node.offset(),
-                property,
-                seen_bytes: matrix.len(),
-                unit_bytes: 12,
-            }));
+            let cut = (!rows.remainder().is_empty() || matrix.is_empty()).then_some(Err(
+                FdtError::PropertySize {
+                    node: node.offset(),
+                    property,
+                    seen_bytes: matrix.len(),
+                    unit_bytes: 12,
+                },
+            ));
             let row = |row| {
-                Some(Ok(FdtDistance { from: u32_be(row, 0)?, to: u32_be(row, 4)?, distance: u32_be(row, 8)? }))
+                Some(Ok(FdtDistance {
+                    from: u32_be(row, 0)?,
+                    to: u32_be(row, 4)?,
+                    distance: u32_be(row, 8)?,
+                }))
             };
             rows.filter_map(row).chain(cut)
         })
@@ -162,13 +222,21 @@ fn is_memory(node: &Node<'_>) -> bool {
 }
 
 fn is_cpu(node: &Node<'_>) -> bool {
-    node.depth() == 2 && node.top() == b"cpus" && (node.base_name() == b"cpu" || node.says("device_type", "cpu"))
+    node.depth() == 2
+        && node.top() == b"cpus"
+        && (node.base_name() == b"cpu" || node.says("device_type", "cpu"))
 }
 
 /// A reservation that names a size and leaves the place open.
 fn anywhere(node: &Node<'_>) -> Result<Placement, FdtError> {
     let property = "size";
-    let missing = FdtError::Missing { node: node.offset(), property };
+    let missing = FdtError::Missing {
+        node: node.offset(),
+        property,
+    };
     let bytes = node.size_of(property)?.ok_or(missing)?;
-    Ok(Placement::Anywhere { bytes, align: node.size_of("alignment")? })
+    Ok(Placement::Anywhere {
+        bytes,
+        align: node.size_of("alignment")?,
+    })
 }

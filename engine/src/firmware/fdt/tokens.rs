@@ -26,7 +26,11 @@ pub(super) struct Tokens<'a> {
 
 impl<'a> Tokens<'a> {
     pub(super) const fn new(structure: &'a [u8], strings: &'a [u8], offset: usize) -> Self {
-        Self { structure, strings, offset }
+        Self {
+            structure,
+            strings,
+            offset,
+        }
     }
 
     /// Where the next token is.
@@ -39,7 +43,9 @@ impl<'a> Tokens<'a> {
     /// string costs nothing.
     pub(super) fn names(&self, offset: u32, name: &str) -> bool {
         let found = self.strings.get(index(offset.into())..).unwrap_or_default();
-        found.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
+        found
+            .strip_prefix(name.as_bytes())
+            .is_some_and(|rest| rest.first() == Some(&0))
     }
 
     fn token(&mut self) -> Result<Option<Token<'a>>, FdtError> {
@@ -57,7 +63,10 @@ impl<'a> Tokens<'a> {
             3 => {
                 let length = index(u32_be(rest, 0).ok_or(ended)?.into());
                 let name = u32_be(rest, 4).ok_or(ended)?;
-                let value = rest.get(8..).and_then(|rest| rest.get(..length)).ok_or(ended)?;
+                let value = rest
+                    .get(8..)
+                    .and_then(|rest| rest.get(..length))
+                    .ok_or(ended)?;
                 if index(name.into()) >= self.strings.len() {
                     return Err(FdtError::PropertyName { offset, seen: name });
                 }
