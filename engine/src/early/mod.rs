@@ -30,6 +30,7 @@ pub use search::FreeRanges;
 pub use trail::Allocation;
 
 use crate::addr::{PhysAddr, PhysRange};
+use crate::map::{MemoryKind, MemoryMap, Region};
 use crate::node::NodeId;
 use crate::store::Full;
 use search::Attempt;
@@ -83,6 +84,77 @@ impl<'s> EarlyMemory<'s> {
             direction: Direction::TopDown,
             movable_node: false,
         }
+    }
+
+    /// The memory of a firmware map: what is usable, and what is unaccepted with its flag;
+    /// more reliable memory is mirrored memory.
+    ///
+    /// ```
+    /// use firstlight::early::{Allocation, EarlyMemory, EarlyRegion};
+    /// use firstlight::map::{MapEntry, MemoryKind, MemoryMap, Region, ScratchEntry};
+    ///
+    /// let entries = [MapEntry::new(0x10_0000, 0x70_0000, MemoryKind::Usable)];
+    /// let mut scratch = [ScratchEntry::default(); 1];
+    /// let mut regions = [Region::default(); 4];
+    /// let map = MemoryMap::build(entries.into_iter(), &mut scratch, &mut regions, &mut |_| {}).unwrap();
+    ///
+    /// let (mut memory, mut reserved) = ([EarlyRegion::EMPTY; 4], [EarlyRegion::EMPTY; 16]);
+    /// let mut trail = [Allocation::EMPTY; 16];
+    /// let early = EarlyMemory::from_map(&map, &mut memory, &mut reserved, &mut trail)?;
+    /// assert_eq!(early.memory_bytes(), 0x70_0000);
+    /// # Ok::<(), firstlight::early::EarlyError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`EarlyError::Full`] with the number of slots `memory` needs for the whole map.
+    pub fn from_map(
+        map: &MemoryMap<'_>,
+        memory: &'s mut [EarlyRegion],
+        reserved: &'s mut [EarlyRegion],
+        trail: &'s mut [Allocation],
+    ) -> Result<Self, EarlyError> {
+        let mut early = Self::new(memory, reserved, trail);
+        let flags = |region: &Region| {
+            let mirror = region.attributes.more_reliable;
+            let unaccepted = region.kind == MemoryKind::Unaccepted;
+            let mirror = if mirror {
+                EarlyFlags::MIRROR
+            } else {
+                EarlyFlags::NONE
+            };
+            mirror
+                | if unaccepted {
+                    EarlyFlags::UNACCEPTED
+                } else {
+                    EarlyFlags::NONE
+                }
+        };
+        // The map's regions are sorted, so each one is appended or melts into the last.
+        let melts = |(one, other): (&Region, &Region)| {
+            one.range.end() == other.range.start() && flags(one) == flags(other)
+        };
+        for region in map.memory() {
+            early
+                .add(region.range, flags(region))
+                .map_err(|error| match error {
+                    EarlyError::Full {
+                        set,
+                        range,
+                        full: Full { capacity, .. },
+                    } => {
+                        let pairs = map.memory().zip(map.memory().skip(1));
+                        let needed =
+                            map.memory().count() - pairs.filter(|pair| melts(*pair)).count();
+                        EarlyError::Full {
+                            set,
+                            range,
+                            full: Full { capacity, needed },
+                        }
+                    }
+                    other => other,
+                })?;
+        }
+        Ok(early)
     }
 
     /// Adds memory. Bytes that were added before keep their node and flags.
@@ -235,7 +307,7 @@ impl<'s> EarlyMemory<'s> {
     /// If some memory is mirrored, mirrored memory is tried first; on the node
     /// wanted, then (unless `exact_node`) on any; then the same without regard to
     /// mirrors; then, with `soft_min`, all of it again from address zero. Memory
-    /// that is nomap or driver-managed is never given, nor the first page.
+    /// that is nomap, driver-managed or unaccepted is never given, nor the first page.
     ///
     /// # Errors
     /// [`EarlyError::NoRoom`], [`EarlyError::ZeroBytes`], [`EarlyError::BadAlign`], or

@@ -39,13 +39,18 @@ impl EarlyFlags {
     /// Reserved with the content a previous kernel left there.
     pub const PRESERVED: Self = Self(32);
 
-    const NAMED: [(Self, &'static str); 6] = [
+    /// A confidential guest must accept it before the first touch; never allocated from
+    /// until whoever accepts it clears the flag.
+    pub const UNACCEPTED: Self = Self(64);
+
+    const NAMED: [(Self, &'static str); 7] = [
         (Self::HOTPLUG, "hotplug"),
         (Self::MIRROR, "mirror"),
         (Self::NOMAP, "nomap"),
         (Self::DRIVER_MANAGED, "driver-managed"),
         (Self::NO_INIT, "no-init"),
         (Self::PRESERVED, "preserved"),
+        (Self::UNACCEPTED, "unaccepted"),
     ];
 
     /// Whether no flag is set.

@@ -65,9 +65,11 @@ pub(super) struct Attempt {
 impl Attempt {
     /// Whether this attempt may take memory of `region` at all.
     fn may_use(&self, region: &EarlyRegion) -> bool {
-        let banned = EarlyFlags::NOMAP | EarlyFlags::DRIVER_MANAGED;
+        const BANNED: EarlyFlags = EarlyFlags::NOMAP
+            .with(EarlyFlags::DRIVER_MANAGED)
+            .with(EarlyFlags::UNACCEPTED);
         self.node.is_none_or(|node| region.node == Some(node))
-            && !region.flags.intersects(banned)
+            && !region.flags.intersects(BANNED)
             && !(self.skip_hotplug && region.flags.contains(EarlyFlags::HOTPLUG))
             && (!self.mirror || region.flags.contains(EarlyFlags::MIRROR))
     }

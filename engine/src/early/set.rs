@@ -189,75 +189,136 @@ impl<'s> RegionSet<'s> {
         Ok(())
     }
 
-    /// Lets `change` alter node and flags of every byte of the set in `range`.
+    /// Lets `change` alter node and flags of every byte of the set in `range`; doing it
+    /// twice must be the same as once.
     ///
-    /// A region that crosses an end of `range` is cut there first, which needs a
-    /// slot each even if the pieces melt into their neighbours afterwards.
+    /// A region that crosses an end of `range` is cut there, unless the piece inside
+    /// melts into its neighbour: then only the border between the two moves.
     pub(super) fn update(
         &mut self,
         range: PhysRange,
         change: impl Fn(&mut EarlyRegion),
     ) -> Result<(), Full> {
-        let (lo, mut hi) = self.meeting(range);
+        let (lo, hi) = self.meeting(range);
         if lo == hi {
             return Ok(());
         }
-        let changes = |region: &EarlyRegion| {
-            let mut after = *region;
-            change(&mut after);
-            !after.alike(region)
+        let changed = |region: &EarlyRegion| {
+            let mut inside = EarlyRegion {
+                range: region.range.intersect(range),
+                ..*region
+            };
+            change(&mut inside);
+            inside
         };
+        self.room_for(self.len_after(range, lo, hi, changed))?;
         let (first, last) = (self.regions[lo], self.regions[hi - 1]);
-        let cut_low = first.range.start() < range.start() && changes(&first);
-        let cut_high = range.end() < last.range.end() && changes(&last);
-        self.room_for(self.regions.len() + usize::from(cut_low) + usize::from(cut_high))?;
-        let mut from = lo;
-        if cut_high {
-            let tail = span(range.end().get(), last.range.end().get());
-            self.regions[hi - 1].range = span(last.range.start().get(), range.end().get());
-            self.regions.insert(
-                hi,
-                EarlyRegion {
-                    range: tail,
-                    ..last
-                },
-            )?;
+        let cut_low = first.range.start() < range.start() && !changed(&first).alike(&first);
+        let cut_high = range.end() < last.range.end() && !changed(&last).alike(&last);
+        let tail = EarlyRegion {
+            range: span(range.end().get(), last.range.end().get()),
+            ..last
+        };
+        if hi - lo == 1 && cut_low && cut_high {
+            self.regions[lo].range = span(first.range.start().get(), range.start().get());
+            self.regions.insert(lo + 1, tail)?;
+            return self.regions.insert(lo + 1, changed(&first));
         }
-        if cut_low {
-            let rest = self.regions[lo].range;
-            let head = span(rest.start().get(), range.start().get());
-            self.regions[lo].range = span(range.start().get(), rest.end().get());
-            self.regions.insert(
-                lo,
-                EarlyRegion {
-                    range: head,
-                    ..first
-                },
-            )?;
-            from += 1;
-            hi += 1;
-        }
-        for region in &mut self.regions[from..hi] {
+        let (from, to) = (lo + usize::from(cut_low), hi - usize::from(cut_high));
+        for region in self.regions.get_mut(from..to).unwrap_or_default() {
             change(region);
         }
-        self.merge(lo.saturating_sub(1), hi);
+        // Regions yet to be cut take no part in the merge.
+        let before = if cut_low { from } else { lo.saturating_sub(1) };
+        let after = if cut_high {
+            to
+        } else {
+            (to + 1).min(self.regions.len())
+        };
+        let hi = hi - self.merge(before, after);
+        if cut_high {
+            let inside = changed(&last);
+            self.regions[hi - 1] = tail;
+            match hi.checked_sub(2).map(|at| &mut self.regions[at]) {
+                Some(left) if joins(left, &inside) => {
+                    left.range = span(left.range.start().get(), inside.range.end().get());
+                }
+                _ => self.regions.insert(hi - 1, inside)?,
+            }
+        }
+        if cut_low {
+            let inside = changed(&first);
+            self.regions[lo].range = span(first.range.start().get(), range.start().get());
+            match self.regions.get_mut(lo + 1) {
+                Some(right) if joins(&inside, right) => {
+                    right.range = span(inside.range.start().get(), right.range.end().get());
+                }
+                _ => self.regions.insert(lo + 1, inside)?,
+            }
+        }
         Ok(())
     }
 
-    /// Makes one of alike regions that touch, from position `from` to the one after `to`.
-    fn merge(&mut self, from: usize, to: usize) {
-        let last = to.min(self.regions.len() - 1);
+    /// Number of regions once `changed` has been put in place of the parts inside
+    /// `range` of the regions `lo..hi`, all that can melt together molten.
+    fn len_after(
+        &self,
+        range: PhysRange,
+        lo: usize,
+        hi: usize,
+        changed: impl Fn(&EarlyRegion) -> EarlyRegion,
+    ) -> usize {
+        let mut count = self.regions.len() - (hi - lo);
+        let mut last = lo.checked_sub(1).map(|at| self.regions[at]);
+        let mut put = |piece: EarlyRegion| {
+            let melts = last.is_some_and(|before| joins(&before, &piece));
+            last = Some(piece);
+            usize::from(!melts && !piece.range.is_empty())
+        };
+        for region in &self.regions[lo..hi] {
+            let (start, end) = (region.range.start().get(), region.range.end().get());
+            if start < range.start().get() {
+                count += put(EarlyRegion {
+                    range: span(start, range.start().get()),
+                    ..*region
+                });
+            }
+            count += put(changed(region));
+            if range.end().get() < end {
+                count += put(EarlyRegion {
+                    range: span(range.end().get(), end),
+                    ..*region
+                });
+            }
+        }
+        if let Some(next) = self.regions.get(hi) {
+            count = (count + put(*next)).saturating_sub(1);
+        }
+        count
+    }
+
+    /// Makes one of alike regions that touch, in positions `from..to`; how many went away.
+    fn merge(&mut self, from: usize, to: usize) -> usize {
+        if to <= from + 1 {
+            return 0;
+        }
         let mut write = from;
-        for read in from + 1..=last {
+        for read in from + 1..to {
             let region = self.regions[read];
             let before = &mut self.regions[write];
-            if before.range.end() == region.range.start() && before.alike(&region) {
+            if joins(before, &region) {
                 before.range = span(before.range.start().get(), region.range.end().get());
             } else {
                 write += 1;
                 self.regions[write] = region;
             }
         }
-        self.regions.remove(write + 1, last + 1);
+        self.regions.remove(write + 1, to);
+        to - (write + 1)
     }
+}
+
+/// Whether the two are one region: they touch, in this order, and are alike.
+fn joins(left: &EarlyRegion, right: &EarlyRegion) -> bool {
+    left.range.end() == right.range.start() && left.alike(right)
 }

@@ -1,6 +1,9 @@
-//! Which rows of a log to take as the machine's memory: [`MemorySource`].
+//! Which rows of a log to take as the machine's memory: [`MemorySource`], and the
+//! firmware entries the engine's [map](firstlight::map) makes of them.
 
 use std::fmt;
+
+use firstlight::map::{Doubt, MapEntry, MemoryKind};
 
 use super::KernelLog;
 use super::e820::{E820Kind, E820Row};
@@ -36,7 +39,42 @@ impl fmt::Display for MemorySource {
     }
 }
 
+impl E820Row {
+    /// The row as the engine takes firmware entries.
+    ///
+    /// ```
+    /// use firstlight::map::{MapEntry, MemoryKind};
+    /// let log = firstlight_lab::log::read(b"BIOS-e820: [mem 0x1000-0x2fff] ACPI NVS");
+    /// assert_eq!(log.e820[0].entry(), MapEntry::new(0x1000, 0x2000, MemoryKind::AcpiNvs));
+    /// ```
+    pub fn entry(&self) -> MapEntry {
+        let kind = match self.kind {
+            E820Kind::Usable => MemoryKind::Usable,
+            E820Kind::Reserved | E820Kind::Type(_) => MemoryKind::Reserved,
+            E820Kind::AcpiData => MemoryKind::AcpiReclaimable,
+            E820Kind::AcpiNvs => MemoryKind::AcpiNvs,
+            E820Kind::Unusable => MemoryKind::Unusable,
+            E820Kind::Persistent => MemoryKind::Persistent,
+            E820Kind::SoftReserved => MemoryKind::SoftReserved,
+        };
+        let Span { start, last } = self.span;
+        // Rows never end before they start; 2^64 bytes are more than any machine has.
+        let bytes = last.saturating_sub(start).saturating_add(1);
+        let entry = MapEntry::new(start, bytes, kind);
+        match self.kind {
+            E820Kind::Type(number) => entry.with_doubt(Doubt::UnknownType(number)),
+            _ => entry,
+        }
+    }
+}
+
 impl KernelLog {
+    /// The entries to build the engine's memory map from, and where they come from.
+    pub fn map_entries(&self) -> (MemorySource, Vec<MapEntry>) {
+        let (source, rows) = self.memory_rows();
+        (source, rows.iter().map(E820Row::entry).collect())
+    }
+
     /// The rows to take as the machine's memory, and where they come from.
     ///
     /// ```
