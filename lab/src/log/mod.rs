@@ -134,22 +134,15 @@ pub struct AcpiTable {
 pub fn read(text: &[u8]) -> KernelLog {
     let mut log = KernelLog::default();
     let mut section = Section::default();
-    let mut latest_ns: Option<u64> = None;
+    let mut boots = Boots::default();
     let mut problems = Vec::new();
     line::messages(text, &mut problems, |line, cut| {
         log.problems.append(cut);
-        // In a log with stamps, a version without one is somebody reading /proc/version.
-        let went_back = match line.stamp_ns {
-            Some(stamp) => latest_ns.is_none_or(|latest| stamp < latest),
-            None => latest_ns.is_none(),
-        };
-        if log.release.is_some() && line.text.starts_with("Linux version ") && went_back {
+        if let Some(number) = boots.another_begins(&line) {
             let what = "another boot begins here; only the first one was read";
-            log.problems
-                .push(LogProblem::new(line.number, what, &line.text));
+            log.problems.push(LogProblem::new(number, what, &line.text));
             return false;
         }
-        latest_ns = latest_ns.max(line.stamp_ns);
         if !message(&line, &mut section, &mut log) {
             recover(line, &mut section, &mut log);
         }
@@ -157,6 +150,47 @@ pub fn read(text: &[u8]) -> KernelLog {
     });
     log.problems.append(&mut problems);
     log
+}
+
+/// Tells one boot of a log from the next.
+#[derive(Default)]
+struct Boots {
+    latest_ns: Option<u64>,
+    version_seen: bool,
+    /// Line of a version that may be the next boot's, in a log without stamps.
+    version_again: Option<usize>,
+}
+
+impl Boots {
+    /// The line a further boot begins with, once `line` shows that there is one.
+    ///
+    /// With stamps, the clock goes back. Without them a version may also be somebody
+    /// reading `/proc/version`; what a boot prints next decides.
+    fn another_begins(&mut self, line: &Line) -> Option<usize> {
+        let version = line.text.starts_with("Linux version ");
+        let repeated = version && self.version_seen;
+        self.version_seen |= version;
+        let back = line
+            .stamp_ns
+            .is_some_and(|ns| self.latest_ns.is_none_or(|last| ns < last));
+        self.latest_ns = self.latest_ns.max(line.stamp_ns);
+        if repeated && back {
+            return Some(line.number);
+        }
+        if repeated && self.latest_ns.is_none() {
+            self.version_again = Some(line.number);
+        }
+        let next = [
+            "Command line:",
+            "BIOS-provided physical RAM map",
+            "e820: BIOS-provided",
+        ];
+        if next.iter().any(|start| line.text.starts_with(start)) {
+            self.version_again
+        } else {
+            None
+        }
+    }
 }
 
 /// Offers `line` to every reader; says whether one took it.
