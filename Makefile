@@ -44,7 +44,7 @@ msrv: setup ## all crates with the oldest Rust that is promised
 
 miri: setup ## the engine's tests under Miri
 	@scripts/setup.sh toolchain nightly miri rust-src
-	@PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation \
+	@PROPTEST_CASES=4 MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" \
 	    cargo +nightly miri test -p firstlight --lib --quiet --target-dir target/miri
 
 loom: setup ## the concurrent parts under every interleaving
