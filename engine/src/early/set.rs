@@ -84,41 +84,38 @@ impl<'s> RegionSet<'s> {
     /// their node and flags.
     ///
     /// Regions like `new` melt into one with it; between the ones that are not
-    /// alike a piece of `new` goes into each gap. The pieces are written from the
-    /// right, so that one pass is enough however many there are.
-    pub(super) fn add(&mut self, new: EarlyRegion) -> Result<(), Full> {
+    /// alike a piece of `new` goes into each gap.
+    pub(super) fn add(&mut self, mut new: EarlyRegion) -> Result<(), Full> {
         if new.range.is_empty() {
             return Ok(());
         }
-        let (mut start, mut end) = (new.range.start().get(), new.range.end().get());
+        let (mut start, mut end) = (new.range.start(), new.range.end());
         // The window includes neighbours that only touch.
-        let lo = self
-            .regions
-            .partition_point(|r| r.range.end().get() < start);
+        let lo = self.regions.partition_point(|r| r.range.end() < start);
         let hi = self
             .regions
-            .partition_point(|r| r.range.start().get() <= end)
+            .partition_point(|r| r.range.start() <= end)
             .max(lo);
-        let mut kept = 0;
+        let mut others = 0;
         for region in &self.regions[lo..hi] {
             if region.alike(&new) {
-                start = start.min(region.range.start().get());
-                end = end.max(region.range.end().get());
+                start = start.min(region.range.start());
+                end = end.max(region.range.end());
             } else {
-                kept += 1;
+                others += 1;
             }
         }
-        let window = self.regions[lo..hi].iter().filter(|r| !r.alike(&new));
-        let mut cursor = start;
+        new.range = span(start.get(), end.get());
         let mut gaps = 0;
-        for region in window {
-            gaps += usize::from(cursor < region.range.start().get());
-            cursor = cursor.max(region.range.end().get());
+        let mut cursor = start;
+        for other in self.regions[lo..hi].iter().filter(|r| !r.alike(&new)) {
+            gaps += usize::from(cursor < other.range.start());
+            cursor = cursor.max(other.range.end());
         }
         gaps += usize::from(cursor < end);
-        self.room_for(self.regions.len() - (hi - lo) + kept + gaps)?;
+        self.room_for(self.regions.len() - (hi - lo) + others + gaps)?;
 
-        // Close up over the regions that melt, then open room for the pieces.
+        // Close up over the regions that melt.
         let mut write = lo;
         for read in lo..hi {
             let region = self.regions[read];
@@ -128,22 +125,36 @@ impl<'s> RegionSet<'s> {
             }
         }
         self.regions.remove(write, hi);
-        let tail = write..self.regions.len();
+        self.fill_gaps(new, lo, write, gaps)
+    }
+
+    /// Puts a piece of `new` into each of the `gaps` that the regions `lo..hi` leave in it.
+    ///
+    /// From the right, so that one pass is enough however many there are.
+    fn fill_gaps(
+        &mut self,
+        new: EarlyRegion,
+        lo: usize,
+        hi: usize,
+        gaps: usize,
+    ) -> Result<(), Full> {
+        let above = hi..self.regions.len();
         for _ in 0..gaps {
             self.regions.push(new)?;
         }
-        self.regions.copy_within(tail, write + gaps);
-        let (mut from, mut to, mut top) = (write, write + gaps, end);
+        self.regions.copy_within(above, hi + gaps);
+        let start = new.range.start();
+        let (mut from, mut to, mut top) = (hi, hi + gaps, new.range.end());
         while from < to {
             let below = from
                 .checked_sub(1)
                 .filter(|&at| at >= lo)
                 .map(|at| self.regions[at]);
-            let floor = below.map_or(start, |r| r.range.end().get().max(start));
+            let floor = below.map_or(start, |r| r.range.end().max(start));
             if floor < top {
                 to -= 1;
                 self.regions[to] = EarlyRegion {
-                    range: span(floor, top),
+                    range: span(floor.get(), top.get()),
                     ..new
                 };
             }
@@ -151,7 +162,7 @@ impl<'s> RegionSet<'s> {
             from -= 1;
             to -= 1;
             self.regions[to] = region;
-            top = region.range.start().get();
+            top = region.range.start();
         }
         Ok(())
     }
@@ -237,26 +248,38 @@ impl<'s> RegionSet<'s> {
         };
         let hi = hi - self.merge(before, after);
         if cut_high {
-            let inside = changed(&last);
-            self.regions[hi - 1] = tail;
-            match hi.checked_sub(2).map(|at| &mut self.regions[at]) {
-                Some(left) if joins(left, &inside) => {
-                    left.range = span(left.range.start().get(), inside.range.end().get());
-                }
-                _ => self.regions.insert(hi - 1, inside)?,
-            }
+            self.cut_high(hi - 1, changed(&last), tail)?;
         }
         if cut_low {
-            let inside = changed(&first);
-            self.regions[lo].range = span(first.range.start().get(), range.start().get());
-            match self.regions.get_mut(lo + 1) {
-                Some(right) if joins(&inside, right) => {
-                    right.range = span(inside.range.start().get(), right.range.end().get());
-                }
-                _ => self.regions.insert(lo + 1, inside)?,
-            }
+            self.cut_low(lo, changed(&first))
+        } else {
+            Ok(())
         }
-        Ok(())
+    }
+
+    /// Replaces the region at `at` by `inside`, its changed lower part, and `tail`.
+    fn cut_high(&mut self, at: usize, inside: EarlyRegion, tail: EarlyRegion) -> Result<(), Full> {
+        self.regions[at] = tail;
+        match at.checked_sub(1).map(|before| &mut self.regions[before]) {
+            Some(left) if joins(left, &inside) => {
+                left.range = span(left.range.start().get(), inside.range.end().get());
+                Ok(())
+            }
+            _ => self.regions.insert(at, inside),
+        }
+    }
+
+    /// Leaves of the region at `at` what lies below `inside`, its changed upper part.
+    fn cut_low(&mut self, at: usize, inside: EarlyRegion) -> Result<(), Full> {
+        let start = self.regions[at].range.start().get();
+        self.regions[at].range = span(start, inside.range.start().get());
+        match self.regions.get_mut(at + 1) {
+            Some(right) if joins(&inside, right) => {
+                right.range = span(inside.range.start().get(), right.range.end().get());
+                Ok(())
+            }
+            _ => self.regions.insert(at + 1, inside),
+        }
     }
 
     /// Number of regions once `changed` has been put in place of the parts inside

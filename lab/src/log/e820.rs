@@ -95,51 +95,49 @@ pub(super) fn read(line: &Line, log: &mut KernelLog) -> bool {
     let Some(&(_, source)) = SOURCES.iter().find(|(prefix, _)| scan.eat(prefix)) else {
         return false;
     };
+    let firmware = matches!(source, Source::Firmware);
     let shaped = scan
         .remainder()
         .starts_with(|c: char| c == '[' || c.is_ascii_hexdigit());
     if !shaped || scan.eat("[gap") {
-        // A heading, some other message of the same subsystem, or a hole spelled out.
-        return shaped || matches!(source, Source::Firmware);
+        // Some other message of the same subsystem, or a hole spelled out.
+        return shaped || firmware;
     }
-    let span = if scan.remainder().starts_with('[') {
-        scan.bracketed()
-    } else {
-        scan.exclusive()
-    };
-    match span {
-        Ok(span) => {
-            let words = scan.remainder();
-            let known = kind(words);
-            if known.is_none() {
-                let what = "no kind this reader knows; taken as reserved";
-                log.problems
-                    .push(LogProblem::new(line.number, what, &line.text));
-            }
-            let row = E820Row {
-                span,
-                kind: known.unwrap_or(E820Kind::Reserved),
-                line: line.number,
-            };
-            log.note_absurd(span, line);
-            match source {
-                Source::Firmware => log.e820.push(row),
-                Source::User => log.user_map.push(row),
-                Source::SetupData => log.setup_data.push(row),
-                Source::Modified => log.modified_map.push(row),
-            }
-        }
-        Err(bad) => {
-            // "user: 12 tasks" and the like are somebody else's lines.
-            let ours = matches!(source, Source::Firmware) || line.text.contains("[mem");
-            if ours {
-                log.problems
-                    .push(LogProblem::new(line.number, bad, &line.text));
-            }
-            return ours;
-        }
+    match row(&mut scan, line, log) {
+        Ok(row) => match source {
+            Source::Firmware => log.e820.push(row),
+            Source::User => log.user_map.push(row),
+            Source::SetupData => log.setup_data.push(row),
+            Source::Modified => log.modified_map.push(row),
+        },
+        // "user: 12 tasks" and the like are somebody else's lines.
+        Err(_) if !firmware && !line.text.contains("[mem") => return false,
+        Err(bad) => log
+            .problems
+            .push(LogProblem::new(line.number, bad, &line.text)),
     }
     true
+}
+
+fn row(scan: &mut Scan<'_>, line: &Line, log: &mut KernelLog) -> Result<E820Row, Bad> {
+    let bracketed = scan.remainder().starts_with('[');
+    let span = if bracketed {
+        scan.bracketed()?
+    } else {
+        scan.exclusive()?
+    };
+    let known = kind(scan.remainder());
+    if known.is_none() {
+        let what = "no kind this reader knows; taken as reserved";
+        log.problems
+            .push(LogProblem::new(line.number, what, &line.text));
+    }
+    log.note_absurd(span, line);
+    Ok(E820Row {
+        span,
+        kind: known.unwrap_or(E820Kind::Reserved),
+        line: line.number,
+    })
 }
 
 fn change(scan: &mut Scan<'_>, removed: bool, line: usize) -> Result<E820Change, Bad> {

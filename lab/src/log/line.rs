@@ -8,8 +8,8 @@
 
 use super::problem::LogProblem;
 
-/// Bytes of a line that are looked at; kernels print at most about a thousand.
-const LINE_BYTES: usize = 4096;
+/// Bytes of a message that are looked at; kernels print at most about a thousand.
+const MESSAGE_BYTES: usize = 4096;
 
 /// One message of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,37 +30,46 @@ pub(super) fn messages(
 ) {
     for (index, raw) in log.split(|&byte| byte == b'\n').enumerate() {
         let number = index + 1;
-        let kept = raw.get(..LINE_BYTES).unwrap_or(raw);
-        let text = clean(kept);
-        if kept.len() < raw.len() {
-            let what = format!(
-                "line of {} bytes, the first {LINE_BYTES} were read",
-                raw.len()
-            );
-            problems.push(LogProblem::new(number, what, &text));
-        }
+        let text = clean(raw);
         // Comments are not the kernel's.
         if text.starts_with('#') {
             continue;
         }
         for piece in text.split('\r') {
-            for (stamp_ns, message) in split_at_stamps(piece) {
-                let text = strip_prefixes(message).trim().to_owned();
-                if !text.is_empty()
-                    && !each(
-                        Line {
-                            number,
-                            stamp_ns,
-                            text,
-                        },
-                        problems,
-                    )
-                {
-                    return;
+            let went_on = split_at_stamps(piece, |stamp_ns, message| {
+                let message = strip_prefixes(message).trim();
+                if message.is_empty() {
+                    return true;
                 }
+                let kept = start_of(message);
+                if kept.len() < message.len() {
+                    let all = message.len();
+                    let what = format!("{all} bytes long, the first {MESSAGE_BYTES} were read");
+                    problems.push(LogProblem::new(number, what, kept));
+                }
+                each(
+                    Line {
+                        number,
+                        stamp_ns,
+                        text: kept.to_owned(),
+                    },
+                    problems,
+                )
+            });
+            if !went_on {
+                return;
             }
         }
     }
+}
+
+/// As much of `message` as is looked at.
+fn start_of(message: &str) -> &str {
+    // The last boundary between characters is at most three bytes below.
+    let ends = (0..=MESSAGE_BYTES.min(message.len())).rev();
+    ends.take(4)
+        .find_map(|end| message.get(..end))
+        .unwrap_or_default()
 }
 
 /// Text without escape sequences and control characters; tabs and carriage returns stay.
@@ -88,16 +97,18 @@ fn clean(raw: &[u8]) -> String {
     String::from_utf8_lossy(&kept).into_owned()
 }
 
-/// The messages of a line with their stamps; text in front of the first stamp is one too.
-fn split_at_stamps(text: &str) -> Vec<(Option<u64>, &str)> {
-    let mut found = Vec::new();
+/// Calls `each` with the messages of a line and their stamps, until it says stop; text in
+/// front of the first stamp is one too.
+fn split_at_stamps(text: &str, mut each: impl FnMut(Option<u64>, &str) -> bool) -> bool {
     let mut current = None;
     let mut start = 0;
     let mut at = 0;
     while let Some(offset) = text[at..].find('[') {
         let open = at + offset;
         if let Some((stamp, after)) = stamp(&text[open..]) {
-            found.push((current, &text[start..open]));
+            if !each(current, &text[start..open]) {
+                return false;
+            }
             current = Some(stamp);
             start = open + after;
             at = start;
@@ -105,13 +116,15 @@ fn split_at_stamps(text: &str) -> Vec<(Option<u64>, &str)> {
             at = open + 1;
         }
     }
-    found.push((current, &text[start..]));
-    found
+    each(current, &text[start..])
 }
 
 /// `[    0.033176]` at the start of `text`: nanoseconds, and the bytes it took.
 fn stamp(text: &str) -> Option<(u64, usize)> {
     let inside = text.strip_prefix('[')?;
+    if !inside.starts_with(|c: char| c == ' ' || c.is_ascii_digit()) {
+        return None;
+    }
     let close = inside.bytes().take(32).position(|byte| byte == b']')?;
     let (seconds, fraction) = inside.get(..close)?.trim_start().split_once('.')?;
     let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
@@ -214,10 +227,13 @@ mod tests {
 
     #[test]
     fn an_endless_line_is_cut_and_said_so() {
-        let mut log = vec![b'['; 10_000_000];
+        let mut log = "é[".repeat(500_000).into_bytes();
         log.extend_from_slice(b"\n[    0.1000] after");
         let (lines, problems) = all(&log);
         assert_eq!(lines.last().map(|line| line.text.as_str()), Some("after"));
         assert_eq!((problems.len(), problems[0].line), (1, 1));
+        // A line that only seems endless, because its newlines were lost, is all read.
+        let (lines, problems) = all("[    0.1000] message".repeat(100_000).as_bytes());
+        assert_eq!((lines.len(), problems.len()), (100_000, 0));
     }
 }
