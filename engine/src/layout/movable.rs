@@ -109,10 +109,10 @@ fn mirror(nodes: &mut [Node], ranges: &[NodeRange], policy: &LayoutPolicy) -> Mo
     }
     let mut unmirrored_low = false;
     for range in ranges.iter().filter(|range| !range.mirror) {
-        if range.frames.start() < policy.dma32_end {
-            unmirrored_low = true;
-        } else {
-            lower_start(nodes, range, range.frames.start());
+        // A range across the limit counts as two, however firmware cut it.
+        unmirrored_low |= range.frames.start() < policy.dma32_end;
+        if range.frames.end() > policy.dma32_end {
+            lower_start(nodes, range, range.frames.start().max(policy.dma32_end));
         }
     }
     MovableOutcome::Mirror { unmirrored_low }
