@@ -112,6 +112,7 @@ fn fill_ranges<'s>(
             frames: region.range.inner_frames(),
             mirror: region.flags.contains(EarlyFlags::MIRROR),
             hotplug: region.flags.contains(EarlyFlags::HOTPLUG),
+            unaccepted: region.flags.contains(EarlyFlags::UNACCEPTED),
             next: NO_RANGE,
         };
         ranges.push(range).map_err(|full| LayoutError::Full {

@@ -118,6 +118,8 @@ pub struct NodeRange {
     pub mirror: bool,
     /// May be unplugged.
     pub hotplug: bool,
+    /// Must be accepted before it is touched (confidential guests).
+    pub unaccepted: bool,
     /// The node's next range.
     next: u32,
 }
@@ -129,6 +131,7 @@ impl NodeRange {
         frames: FrameRange::EMPTY,
         mirror: false,
         hotplug: false,
+        unaccepted: false,
         next: NO_RANGE,
     };
 }

@@ -1,8 +1,8 @@
 //! What a layout is computed from: [`LayoutInput`].
 
-use firstlight::map::{MapEntry, MemoryKind};
+use firstlight::map::MapEntry;
 
-use crate::log::{E820Kind, E820Row, KernelLog, MemorySource};
+use crate::log::{KernelLog, MemorySource};
 
 /// Memory of a node, as firmware tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,9 +54,9 @@ impl LayoutInput {
     ///
     /// Where the log has no firmware map, the next best rows stand in for it, and a notice says so.
     pub fn from_log(log: &KernelLog) -> Self {
-        let (source, rows) = log.memory_rows();
+        let (source, map) = log.map_entries();
         let mut input = Self {
-            map: rows.iter().filter_map(entry).collect(),
+            map,
             map_is_changed: source != MemorySource::Firmware,
             command_line: log.command_line.clone().unwrap_or_default(),
             cpu_count: log.cpus.brought_up.or(log.cpus.allowed).unwrap_or(0),
@@ -120,17 +120,4 @@ impl LayoutInput {
             u16::MAX
         ));
     }
-}
-
-fn entry(row: &E820Row) -> Option<MapEntry> {
-    let kind = match row.kind {
-        E820Kind::Usable => MemoryKind::Usable,
-        E820Kind::AcpiData => MemoryKind::AcpiReclaimable,
-        E820Kind::AcpiNvs => MemoryKind::AcpiNvs,
-        E820Kind::Unusable => MemoryKind::Unusable,
-        E820Kind::Persistent => MemoryKind::Persistent,
-        E820Kind::SoftReserved => MemoryKind::SoftReserved,
-        E820Kind::Reserved | E820Kind::Type(_) => MemoryKind::Reserved,
-    };
-    MapEntry::inclusive(row.span.start, row.span.last, kind)
 }

@@ -3,7 +3,7 @@
 
 use firstlight::addr::{Frame, PhysRange};
 use firstlight::cmdline::CommandLine;
-use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
+use firstlight::early::{Allocation, EarlyMemory, EarlyRegion};
 use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
 use firstlight::map::{MemoryKind, MemoryMap, Region, ScratchEntry};
 use firstlight::node::NodeId;
@@ -46,8 +46,12 @@ pub fn with_layout<R>(
     let mut memory = vec![EarlyRegion::EMPTY; slots];
     let mut reserved = vec![EarlyRegion::EMPTY; slots];
     let mut trail = vec![Allocation::EMPTY; 8];
-    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
-    fill(&mut early, &map, flavour)?;
+    let mut early = EarlyMemory::from_map(&map, &mut memory, &mut reserved, &mut trail)?;
+    if flavour.is_linux() {
+        // Reserved before Linux looks at nodes, so its node cannot be unplugged.
+        let low = PhysRange::new(0, 0x10_0000).unwrap_or_default();
+        early.reserve(low, "low memory")?;
+    }
 
     let mut policy = line.layout_policy(LayoutPolicy::DEFAULT, &mut |bad| {
         notices.push(bad.to_string())
@@ -118,28 +122,6 @@ fn memory_map<'s>(
         map.remove(window, Some(MemoryKind::Usable), &mut |_| {})?;
     }
     Ok(map)
-}
-
-/// All memory of the map; and what a Linux has reserved before it looks at nodes.
-fn fill(
-    early: &mut EarlyMemory<'_>,
-    map: &MemoryMap<'_>,
-    flavour: Flavour,
-) -> Result<(), LayoutFailure> {
-    for region in map.memory() {
-        let flags = match region.attributes.more_reliable {
-            true => EarlyFlags::MIRROR,
-            false => EarlyFlags::NONE,
-        };
-        early.add(region.range, flags)?;
-    }
-    if flavour.is_linux() {
-        early.reserve(
-            PhysRange::new(0, 0x10_0000).unwrap_or_default(),
-            "low memory",
-        )?;
-    }
-    Ok(())
 }
 
 fn topology<'s>(
