@@ -53,10 +53,7 @@ loom: setup ## the concurrent parts under every interleaving
 fuzz: setup ## every fuzz target, SECONDS=60 each
 	@scripts/setup.sh toolchain nightly rust-src
 	@scripts/setup.sh tool cargo-fuzz
-	@for target in $$(cargo +nightly fuzz list); do \
-	    echo "fuzz $$target: $(SECONDS) s"; \
-	    cargo +nightly fuzz run "$$target" -- -max_total_time=$(SECONDS) -print_final_stats=1; \
-	done
+	@fuzz/run.sh $(SECONDS)
 
 clean: ## remove what was built
 	@cargo clean
