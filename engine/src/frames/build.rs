@@ -9,7 +9,7 @@ use super::segment::Segment;
 use super::start::start;
 use super::table::Carver;
 use crate::addr::{FrameRange, Order, PAGE_BYTES, PhysRange};
-use crate::early::EarlyRequest;
+use crate::early::{EarlyFlags, EarlyRequest};
 use crate::layout::{Extent, Layout};
 use crate::node::{NodeId, ZoneKind};
 use crate::platform::Platform;
@@ -183,7 +183,7 @@ impl<'m> Frames<'m> {
             .slice(nodes, |_| Some(Heads::default()))
             .ok_or(too_large)?;
 
-        let mut reserved = layout.reserved_frames().peekable();
+        let mut reserved = withheld(&layout).peekable();
         for place in places.iter() {
             let started = start(&place.segment, &mut reserved);
             metadata.written_bytes += started.written_bytes;
@@ -196,6 +196,26 @@ impl<'m> Frames<'m> {
             metadata,
         })
     }
+}
+
+/// Frames that are not to be handed out, by ascending start: what is reserved,
+/// and memory that must not be touched (yet).
+fn withheld<'a>(layout: &'a Layout<'_>) -> impl Iterator<Item = FrameRange> + 'a {
+    let untouchable = EarlyFlags::NOMAP
+        | EarlyFlags::DRIVER_MANAGED
+        | EarlyFlags::PRESERVED
+        | EarlyFlags::UNACCEPTED;
+    let mut reserved = layout.reserved_frames().peekable();
+    let memory = layout.early().memory().iter();
+    let mut flagged = memory
+        .filter(move |region| region.flags.intersects(untouchable))
+        .map(|region| region.range.outer_frames())
+        .peekable();
+    core::iter::from_fn(move || match (reserved.peek(), flagged.peek()) {
+        (Some(one), Some(other)) if one.start() <= other.start() => reserved.next(),
+        (_, Some(_)) => flagged.next(),
+        _ => reserved.next(),
+    })
 }
 
 /// Bytes of the lists of segments and nodes.

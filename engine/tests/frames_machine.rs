@@ -1,0 +1,347 @@
+//! The allocator on whole machines, from the layout up.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop on what it did not expect"
+)]
+
+mod kit;
+
+use firstlight::addr::{Frame, Order};
+use firstlight::early::EarlyFlags;
+use firstlight::frames::{AllocError, BlockError, BuildError, Frames, Request};
+use firstlight::node::{NodeId, ZoneKind};
+use kit::{GIB, MIB, Machine, TIB, Uninitialised, range};
+
+/// Two nodes of 4 GiB each; the first has the usual holes.
+fn two_nodes() -> Machine {
+    Machine::new(&[
+        (0, range(0x1000, 0x9f000)),
+        (0, range(MIB, 3 * GIB)),
+        (0, range(4 * GIB, 5 * GIB)),
+        (1, range(5 * GIB, 9 * GIB)),
+    ])
+}
+
+fn order(order: u8) -> Order {
+    Order::new(order).unwrap()
+}
+
+fn page() -> Request {
+    Request::new(Order::PAGE)
+}
+
+#[test]
+fn requests_stay_on_their_node_and_in_their_zone() {
+    let frames = two_nodes().frames();
+    let at = |request| frames.allocate(request).unwrap().addr().get();
+    assert!(at(page().on(NodeId(1))) >= 5 * GIB);
+    let normal = at(page().on(NodeId(0)));
+    assert!((4 * GIB..5 * GIB).contains(&normal));
+    assert!((16 * MIB..4 * GIB).contains(&at(page().zone(ZoneKind::Dma32))));
+    assert!(at(page().zone(ZoneKind::Dma)) < 16 * MIB);
+    // Node 1 has no memory below 4 GiB: exactly there is out of memory, else node 0 helps.
+    let low = page().on(NodeId(1)).zone(ZoneKind::Dma32);
+    assert_eq!(
+        frames.allocate(low.exactly()),
+        Err(AllocError::OutOfMemory(low.exactly()))
+    );
+    assert!(at(low) < 4 * GIB);
+    frames.validate().unwrap();
+}
+
+#[test]
+fn a_full_node_falls_back_by_distance() {
+    // Nodes 0 and 2 are near each other, 1 is far.
+    let mut machine = Machine::new(&[
+        (0, range(4 * GIB, 5 * GIB)),
+        (1, range(5 * GIB, 6 * GIB)),
+        (2, range(6 * GIB, 7 * GIB)),
+    ]);
+    machine.distances = vec![10, 31, 12, 31, 10, 31, 12, 31, 10];
+    let frames = machine.frames();
+    let nodes: Vec<_> = frames.fallback(NodeId(0)).map(|node| node.0).collect();
+    assert_eq!(nodes, [0, 2, 1]);
+    let huge = Request::new(Order::HUGE).on(NodeId(0));
+    let mut seen = Vec::new();
+    while let Ok(frame) = frames.allocate(huge) {
+        let node = frame.addr().get() / GIB - 4;
+        if seen.last() != Some(&node) {
+            seen.push(node);
+        }
+    }
+    assert_eq!(seen, [0, 2, 1]);
+    frames.validate().unwrap();
+}
+
+#[test]
+fn every_frame_is_handed_out_exactly_once() {
+    let machine = Machine::new(&[
+        (0, range(0x1000, 0x9f000)),
+        (0, range(MIB, 64 * MIB + 0x3000)),
+        (1, range(65 * MIB, 130 * MIB)),
+    ]);
+    let frames = machine.frames();
+    let free = frames.statistics().free_frames;
+    assert_eq!(free, frames.metadata().managed_frames);
+    let mut seen = std::collections::BTreeSet::new();
+    while let Ok(frame) = frames.allocate(page()) {
+        assert!(seen.insert(frame), "{frame} twice");
+    }
+    assert_eq!(seen.len() as u64, free);
+    let reserved: u64 = frames
+        .layout()
+        .reserved_frames()
+        .map(|range| range.count())
+        .sum();
+    assert_eq!(free, frames.layout().present_frames() - reserved);
+    for frame in seen {
+        frames.free(frame, Order::PAGE).unwrap();
+    }
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics().free_frames, free);
+}
+
+#[test]
+fn misuse_is_named_and_changes_nothing() {
+    let frames = two_nodes().frames();
+    let frame = frames.allocate(page().on(NodeId(1))).unwrap();
+    let before = frames.statistics();
+    let odd = Frame::new(frame.get() | 1);
+    let hole = Frame::new(3 * GIB / 4096);
+    let border = Frame::new(16 * MIB / 4096 - 512);
+    for (frame, order, error) in [
+        (
+            odd,
+            Order::HUGE,
+            BlockError::Misaligned {
+                frame: odd,
+                order: Order::HUGE,
+            },
+        ),
+        (
+            hole,
+            Order::PAGE,
+            BlockError::OutsideMemory {
+                frame: hole,
+                order: Order::PAGE,
+            },
+        ),
+        (
+            odd,
+            Order::PAGE,
+            BlockError::NotAllocated {
+                frame: odd,
+                order: Order::PAGE,
+            },
+        ),
+        (
+            frame,
+            order(3),
+            BlockError::NotAllocated {
+                frame,
+                order: order(3),
+            },
+        ),
+        (
+            frame,
+            Order::HUGE,
+            BlockError::NotAllocated {
+                frame,
+                order: Order::HUGE,
+            },
+        ),
+        (
+            border,
+            Order::HUGE,
+            BlockError::NotAllocated {
+                frame: border,
+                order: Order::HUGE,
+            },
+        ),
+    ] {
+        assert_eq!(frames.free(frame, order), Err(error), "{error}");
+        assert_eq!(frames.statistics(), before);
+    }
+    let edge = Frame::new(u64::MAX >> 12 & !0x3ffff);
+    assert!(matches!(
+        frames.free(edge, Order::GIANT),
+        Err(BlockError::OutsideMemory { .. })
+    ));
+    let nodes = AllocError::NoSuchNode {
+        node: NodeId(2),
+        nodes: 2,
+    };
+    assert_eq!(frames.allocate(page().on(NodeId(2))), Err(nodes));
+    frames.free(frame, Order::PAGE).unwrap();
+    let twice = frames.free(frame, Order::PAGE);
+    assert_eq!(
+        twice,
+        Err(BlockError::NotAllocated {
+            frame,
+            order: Order::PAGE
+        })
+    );
+    frames.validate().unwrap();
+}
+
+#[test]
+fn a_given_block_can_be_claimed_once() {
+    let frames = two_nodes().frames();
+    let block = Frame::new(6 * GIB / 4096);
+    frames.claim(block, Order::GIANT).unwrap();
+    let inside = Frame::new(block.get() + 77);
+    let in_use = BlockError::InUse {
+        frame: inside,
+        order: Order::PAGE,
+    };
+    assert_eq!(frames.claim(inside, Order::PAGE), Err(in_use));
+    frames.free(inside, Order::PAGE).unwrap();
+    frames.claim(inside, Order::PAGE).unwrap();
+    assert_eq!(frames.is_allocated(inside), Some(true));
+    assert_eq!(frames.is_allocated(Frame::new(3 * GIB / 4096)), None);
+    frames.free(block, Order::GIANT).unwrap();
+    frames.validate().unwrap();
+}
+
+#[test]
+fn reserved_and_untouchable_memory_stays_out_until_it_is_given() {
+    let mut machine = two_nodes();
+    machine
+        .memory
+        .push((1, range(9 * GIB, 10 * GIB), EarlyFlags::UNACCEPTED));
+    machine.reserved.push(range(8 * GIB + 100, 8 * GIB + 5000));
+    let frames = machine.frames();
+    let reserved = Frame::new(8 * GIB / 4096);
+    assert_eq!(frames.is_allocated(reserved), Some(true));
+    assert_eq!(
+        frames.is_allocated(Frame::new(9 * GIB / 4096 + 5)),
+        Some(true)
+    );
+    // Node 1 holds 5 GiB: one is not accepted, one holds the reserved frames and the tables.
+    assert_eq!(
+        frames
+            .zone_statistics(NodeId(1), ZoneKind::Normal)
+            .free_giants,
+        3
+    );
+    // Init memory is given back like any other.
+    frames.free(reserved, order(1)).unwrap();
+    frames.validate().unwrap();
+}
+
+#[test]
+fn a_sparse_machine_pays_for_its_memory_not_for_its_span() {
+    // 512 GiB in 16 nodes, one every 2 TiB.
+    let rows = (0..16).map(|node| {
+        let start = u64::from(node) * 2 * TIB + 4 * GIB;
+        (node, range(start, start + 32 * GIB))
+    });
+    let frames = Machine::new(&rows.collect::<Vec<_>>()).frames();
+    let metadata = frames.metadata();
+    let pages = 512 * GIB / 4096;
+    assert!(metadata.reserved_bytes * 10 <= pages * 3, "{metadata:?}");
+    assert!(
+        metadata.written_bytes <= 16 * 512 + 8192 * (16 + 16 + 17),
+        "{metadata:?}"
+    );
+    assert!(
+        frames
+            .allocate(Request::new(Order::GIANT).on(NodeId(15)))
+            .unwrap()
+            .addr()
+            .get()
+            > 30 * TIB
+    );
+}
+
+#[test]
+fn interleaved_nodes_and_slivers_work() {
+    // 4 MiB stripes of two nodes, and single pages between holes.
+    let mut rows: Vec<_> = (0..64u16)
+        .map(|at| {
+            let start = 4 * GIB + u64::from(at) * 4 * MIB;
+            (at % 2, range(start, start + 4 * MIB))
+        })
+        .collect();
+    rows.extend((0..100).map(|at| {
+        let start = 5 * GIB + at * 0x5000;
+        (1, range(start, start + 0x1000))
+    }));
+    let frames = Machine::new(&rows).frames();
+    let mut counts = [0; 2];
+    for node in [0, 1] {
+        while let Ok(frame) = frames.allocate(page().on(NodeId(node)).exactly()) {
+            let addr = frame.addr().get();
+            let owner = if addr < 5 * GIB {
+                (addr - 4 * GIB) / (4 * MIB) % 2
+            } else {
+                1
+            };
+            assert_eq!(owner, u64::from(node));
+            counts[usize::from(node)] += 1;
+        }
+    }
+    assert_eq!(counts.iter().sum::<u64>(), frames.metadata().managed_frames);
+    frames.validate().unwrap();
+}
+
+#[test]
+fn too_little_memory_is_an_error_with_its_size() {
+    let tiny = Machine::new(&[(0, range(0x1000, 0x2000))]);
+    let error = tiny.build().map(drop).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            BuildError::NoRoom {
+                node: NodeId(0),
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .contains("bytes that describe the frames of node 0"),
+        "{error}"
+    );
+
+    let platform = Box::leak(Box::new(Uninitialised {
+        broken: true,
+        ..Default::default()
+    }));
+    let error = Frames::build(two_nodes().layout(), platform)
+        .map(drop)
+        .unwrap_err();
+    assert!(matches!(error, BuildError::NotMapped { .. }), "{error}");
+}
+
+#[test]
+fn frames_move_between_threads() {
+    let frames = two_nodes().frames();
+    let free = frames.statistics();
+    std::thread::scope(|scope| {
+        let (send, receive) = std::sync::mpsc::channel();
+        for node in [0, 1] {
+            let (frames, send) = (&frames, send.clone());
+            scope.spawn(move || {
+                for at in 0..if cfg!(miri) { 20 } else { 5000u32 } {
+                    let order = order([0, 0, 3, 9, 11][at as usize % 5]);
+                    let request = Request::new(order).on(NodeId(node));
+                    send.send((frames.allocate(request).unwrap(), order))
+                        .unwrap();
+                    // Bounded: the receiver gives everything back.
+                }
+            });
+        }
+        drop(send);
+        let frames = &frames;
+        scope.spawn(move || {
+            for (frame, order) in receive {
+                frames.free(frame, order).unwrap();
+            }
+        });
+    });
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics(), free);
+}

@@ -1,0 +1,145 @@
+//! A machine for tests: ranges of memory by node, and a platform whose
+//! metadata lies in ordinary memory that nobody initialised.
+#![expect(
+    clippy::allow_attributes,
+    reason = "whether code is dead depends on the test file"
+)]
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test file uses a part of the kit"
+)]
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use firstlight::addr::PhysRange;
+use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
+use firstlight::frames::{BuildError, Frames};
+use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
+use firstlight::node::NodeId;
+use firstlight::platform::Platform;
+use firstlight::topology::{
+    NodeInfo, Topology, TopologyBuilder, TopologyRange, TopologyStorage, Trust,
+};
+
+pub(crate) const MIB: u64 = 1 << 20;
+pub(crate) const GIB: u64 = 1 << 30;
+pub(crate) const TIB: u64 = 1 << 40;
+
+pub(crate) fn range(start: u64, end: u64) -> PhysRange {
+    PhysRange::new(start, end).expect("a range that does not end before it starts")
+}
+
+/// Storage that lives as long as the test.
+pub(crate) fn lend<T: Clone>(empty: T, len: usize) -> &'static mut [T] {
+    Box::leak(vec![empty; len].into_boxed_slice())
+}
+
+/// Metadata in memory of this process, never initialised.
+#[derive(Debug, Default)]
+pub(crate) struct Uninitialised {
+    /// What was asked for, by start address.
+    pub(crate) mapped: RefCell<BTreeMap<u64, u64>>,
+    /// Refuses to map.
+    pub(crate) broken: bool,
+}
+
+// SAFETY: every range gets memory of its own, leaked and aligned like the range.
+unsafe impl Platform for Uninitialised {
+    fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
+        if self.broken {
+            return None;
+        }
+        self.mapped
+            .borrow_mut()
+            .insert(range.start().get(), range.bytes());
+        let words = usize::try_from(range.bytes()).ok()? / 4096;
+        #[derive(Clone)]
+        #[repr(align(4096))]
+        struct Page(#[expect(dead_code, reason = "only its size matters")] MaybeUninit<[u8; 4096]>);
+        let mut pages: Vec<Page> = Vec::with_capacity(words);
+        let start = NonNull::new(pages.as_mut_ptr()).map(NonNull::cast);
+        std::mem::forget(pages);
+        start
+    }
+}
+
+/// A machine by its memory: node and range, ascending.
+#[derive(Debug, Default)]
+pub(crate) struct Machine {
+    pub(crate) memory: Vec<(u16, PhysRange, EarlyFlags)>,
+    pub(crate) reserved: Vec<PhysRange>,
+    /// Row by row; empty: firmware says nothing.
+    pub(crate) distances: Vec<u8>,
+    pub(crate) policy: Option<LayoutPolicy>,
+}
+
+impl Machine {
+    pub(crate) fn new(memory: &[(u16, PhysRange)]) -> Self {
+        let memory = memory
+            .iter()
+            .map(|&(node, range)| (node, range, EarlyFlags::NONE));
+        Self {
+            memory: memory.collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn layout(&self) -> Layout<'static> {
+        let slots = 4 * (self.memory.len() + self.reserved.len()) + 64;
+        let mut early = EarlyMemory::new(
+            lend(EarlyRegion::EMPTY, slots),
+            lend(EarlyRegion::EMPTY, slots + 2048),
+            lend(Allocation::EMPTY, 4096),
+        );
+        let nodes = self
+            .memory
+            .iter()
+            .map(|row| usize::from(row.0) + 1)
+            .max()
+            .unwrap_or(1);
+        let mut builder = TopologyBuilder::new(TopologyStorage {
+            nodes: lend(NodeInfo::EMPTY, nodes),
+            ranges: lend(TopologyRange::EMPTY, self.memory.len()),
+        });
+        for node in 0..nodes {
+            let id = builder.node_of(u32::try_from(node).unwrap()).unwrap();
+            builder.add_cpus(id, 4);
+        }
+        for &(node, range, flags) in &self.memory {
+            early.add(range, flags).unwrap();
+            builder.add_memory(NodeId(node), range, false).unwrap();
+        }
+        let mut topology: Topology<'static> = builder.finish(&mut |_| {});
+        if !self.distances.is_empty() {
+            let distance = |a: usize, b: usize| self.distances.get(a * nodes + b).copied();
+            topology
+                .set_distances(lend(0, nodes * nodes), distance)
+                .unwrap();
+        }
+        topology
+            .apply(&mut early, Trust::Mend, &mut |_| {})
+            .unwrap();
+        for &range in &self.reserved {
+            early.reserve(range, "test").unwrap();
+        }
+        let storage = LayoutStorage {
+            nodes: lend(Node::EMPTY, nodes),
+            ranges: lend(NodeRange::EMPTY, slots),
+            zones: lend(Zone::EMPTY, 4 * nodes),
+        };
+        let policy = self.policy.unwrap_or(LayoutPolicy::DEFAULT);
+        Layout::build(early, topology, &policy, storage).unwrap()
+    }
+
+    pub(crate) fn build(&self) -> Result<Frames<'static>, BuildError> {
+        Frames::build(self.layout(), Box::leak(Box::new(Uninitialised::default())))
+    }
+
+    pub(crate) fn frames(&self) -> Frames<'static> {
+        self.build().unwrap()
+    }
+}
