@@ -23,8 +23,8 @@ pub struct TopologyStorage<'s> {
 /// have memory; so Linux numbers them too.
 #[derive(Debug)]
 pub struct TopologyBuilder<'s> {
-    nodes: Store<'s, NodeInfo>,
-    ranges: Store<'s, TopologyRange>,
+    pub(super) nodes: Store<'s, NodeInfo>,
+    pub(super) ranges: Store<'s, TopologyRange>,
     /// The node last looked up: rows come in runs of one domain.
     last: usize,
 }
@@ -228,7 +228,7 @@ impl<'s> TopologyBuilder<'s> {
 }
 
 /// The bytes of a firmware row that physical addresses reach, if any.
-fn checked(
+pub(super) fn checked(
     node: NodeId,
     start: u64,
     bytes: u64,

@@ -13,14 +13,15 @@
 
 mod apply;
 mod builder;
+mod distances;
 mod notice;
+mod tree;
 
 pub use apply::Trust;
 pub use builder::{TopologyBuilder, TopologyStorage};
 pub use notice::{OneNodeReason, TopologyError, TopologyNotice, TopologyPart};
 
 use crate::addr::{PhysAddr, PhysRange};
-use crate::firmware::acpi::{Slit, SlitFault};
 use crate::node::NodeId;
 use crate::store::Full;
 
@@ -175,70 +176,6 @@ impl<'s> Topology<'s> {
             .unwrap_or(default)
     }
 
-    /// Takes the distances from a SLIT, unless one of them is impossible: then all
-    /// are distrusted, and the defaults stay. Domains past its last locality get the defaults.
-    ///
-    /// # Errors
-    /// [`TopologyError::Full`] if `storage` has fewer bytes than the nodes squared.
-    pub fn set_slit(
-        &mut self,
-        slit: &Slit<'_>,
-        storage: &'s mut [u8],
-        report: &mut dyn FnMut(TopologyNotice),
-    ) -> Result<(), TopologyError> {
-        let mut usable = true;
-        let worst = slit.faults().inspect(|fault| {
-            usable &= matches!(fault, SlitFault::Asymmetric { .. });
-        });
-        if let Some(fault) =
-            worst.max_by_key(|fault| !matches!(fault, SlitFault::Asymmetric { .. }))
-        {
-            report(TopologyNotice::Slit {
-                fault,
-                used: usable,
-            });
-        }
-        if !usable {
-            return Ok(());
-        }
-        let domains = self.nodes.len();
-        let domain = |node: usize| self.nodes.get(node).and_then(|info| info.domain);
-        let known = |row: usize, column: usize| {
-            let from = usize::try_from(domain(row)?).ok()?;
-            slit.distance(from, usize::try_from(domain(column)?).ok()?)
-        };
-        let matrix = square(domains, storage, known)?;
-        for at in 0..matrix.len() {
-            let (row, column) = (at / domains, at % domains);
-            let here = matrix.get(at).copied().unwrap_or(REMOTE_DISTANCE);
-            // The specification reserves 0..=9, and 10 for the node itself.
-            if row != column && here <= LOCAL_DISTANCE {
-                let fault = SlitFault::BelowLocal {
-                    from: row,
-                    to: column,
-                    seen: here,
-                };
-                report(TopologyNotice::Slit { fault, used: false });
-                return Ok(());
-            }
-        }
-        self.distances = matrix;
-        Ok(())
-    }
-
-    /// Takes the distances from a function of two node numbers; `None` keeps the default.
-    ///
-    /// # Errors
-    /// [`TopologyError::Full`] if `storage` has fewer bytes than the nodes squared.
-    pub fn set_distances(
-        &mut self,
-        storage: &'s mut [u8],
-        distance: impl Fn(usize, usize) -> Option<u8>,
-    ) -> Result<(), TopologyError> {
-        self.distances = square(self.nodes.len(), storage, distance)?;
-        Ok(())
-    }
-
     /// Forgets every range and node but one, which gets all CPUs.
     fn become_single(&mut self) {
         let cpus = self
@@ -256,31 +193,4 @@ impl<'s> Topology<'s> {
         self.ranges = &mut [];
         self.distances = &[];
     }
-}
-
-/// Fills a square of `side` nodes, row by row.
-fn square(
-    side: usize,
-    storage: &mut [u8],
-    distance: impl Fn(usize, usize) -> Option<u8>,
-) -> Result<&mut [u8], TopologyError> {
-    let capacity = storage.len();
-    let needed = side.saturating_mul(side);
-    let Some(matrix) = storage.get_mut(..needed) else {
-        let full = Full { capacity, needed };
-        return Err(TopologyError::Full {
-            part: TopologyPart::Distances,
-            full,
-        });
-    };
-    for (at, slot) in matrix.iter_mut().enumerate() {
-        let (row, column) = (at / side, at % side);
-        let default = if row == column {
-            LOCAL_DISTANCE
-        } else {
-            REMOTE_DISTANCE
-        };
-        *slot = distance(row, column).unwrap_or(default);
-    }
-    Ok(matrix)
 }

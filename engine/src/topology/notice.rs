@@ -6,6 +6,7 @@ use core::fmt;
 use crate::addr::PhysRange;
 use crate::early::EarlyError;
 use crate::firmware::acpi::{AcpiError, SlitFault};
+use crate::firmware::fdt::{FdtDistance, FdtError};
 use crate::node::NodeId;
 use crate::store::Full;
 
@@ -28,6 +29,17 @@ pub enum TopologyNotice {
     Srat {
         /// What was wrong with it.
         error: AcpiError,
+    },
+    /// Something in a device tree could not be read; it is left out.
+    Tree {
+        /// What was wrong with it.
+        error: FdtError,
+    },
+    /// A distance in a device tree that is impossible, or of a node without CPUs
+    /// and memory; it is left out.
+    TreeDistance {
+        /// The row.
+        row: FdtDistance,
     },
     /// A range of no bytes; it is left out.
     Empty {
@@ -93,6 +105,13 @@ impl fmt::Display for TopologyNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Srat { error } => write!(f, "SRAT entry left out: {error}"),
+            Self::Tree { error } => write!(f, "device tree entry left out: {error}"),
+            Self::TreeDistance {
+                row: FdtDistance { from, to, distance },
+            } => write!(
+                f,
+                "device tree: distance {distance} from node {from} to node {to} left out"
+            ),
             Self::Empty { node, start } => {
                 write!(f, "{node}: range of 0 bytes at {start:#x} left out")
             }

@@ -53,30 +53,15 @@ pub fn with_layout<R>(
         early.reserve(low, "low memory")?;
     }
 
-    let mut policy = line.layout_policy(LayoutPolicy::DEFAULT, &mut |bad| {
-        notices.push(bad.to_string())
-    });
-    policy.mirror_must_exist = flavour != Flavour::Linux6_1;
-
-    let highest = input
-        .memory
-        .iter()
-        .map(|row| row.node)
-        .chain(input.cpus.iter().map(|row| row.node));
-    let mut infos = vec![NodeInfo::EMPTY; highest.max().map_or(1, |node| usize::from(node) + 1)];
+    let policy = policy(&line, flavour, &mut notices);
+    let mut infos = vec![NodeInfo::EMPTY; node_count(input)];
     let mut rows = vec![TopologyRange::EMPTY; input.memory.len()];
     let storage = TopologyStorage {
         nodes: &mut infos,
         ranges: &mut rows,
     };
     let mut topology = topology(input, flavour, storage, &mut notices)?;
-    let trust = match flavour.is_linux() {
-        true => Trust::AllOrNothing {
-            unclaimed_bytes: 1 << 20,
-        },
-        false => Trust::Mend,
-    };
-    topology.apply(&mut early, trust, &mut |notice| {
+    topology.apply(&mut early, trust(flavour), &mut |notice| {
         notices.push(notice.to_string())
     })?;
 
@@ -94,6 +79,32 @@ pub fn with_layout<R>(
         max_frame,
         notices,
     }))
+}
+
+fn policy(line: &CommandLine<'_>, flavour: Flavour, notices: &mut Vec<String>) -> LayoutPolicy {
+    // Linux before 6.6 obeys kernelcore=mirror where nothing is mirrored.
+    let base = LayoutPolicy {
+        mirror_must_exist: flavour != Flavour::Linux6_1,
+        ..LayoutPolicy::DEFAULT
+    };
+    line.layout_policy(base, &mut |bad| notices.push(bad.to_string()))
+}
+
+/// Linux gives all nodes up for 1 MiB of memory on none of them.
+fn trust(flavour: Flavour) -> Trust {
+    match flavour.is_linux() {
+        true => Trust::AllOrNothing {
+            unclaimed_bytes: 1 << 20,
+        },
+        false => Trust::Mend,
+    }
+}
+
+/// Nodes up to the highest number that is named; at least one.
+fn node_count(input: &LayoutInput) -> usize {
+    let memory = input.memory.iter().map(|row| row.node);
+    let highest = memory.chain(input.cpus.iter().map(|row| row.node)).max();
+    highest.map_or(1, |node| usize::from(node) + 1)
 }
 
 /// The memory map after the command line, and after what Linux takes out of it.
