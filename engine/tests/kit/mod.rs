@@ -1,9 +1,5 @@
 //! A machine for tests: ranges of memory by node, and a platform whose
 //! metadata lies in ordinary memory that nobody initialised.
-#![expect(
-    clippy::allow_attributes,
-    reason = "whether code is dead depends on the test file"
-)]
 #![allow(
     dead_code,
     clippy::allow_attributes,
