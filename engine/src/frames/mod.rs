@@ -59,7 +59,44 @@ use segment::{Search, Segment};
 
 /// All frames of a machine, to allocate and free from any CPU.
 ///
-/// Built from a [`Layout`] by [`Frames::build`].
+/// ```
+/// use std::alloc::{alloc, Layout as Bytes};
+/// use std::ptr::NonNull;
+///
+/// use firstlight::addr::{Order, PhysRange};
+/// use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
+/// use firstlight::frames::{Frames, Request};
+/// use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
+/// use firstlight::platform::Platform;
+/// use firstlight::topology::{NodeInfo, Topology};
+///
+/// /// Tables go to the heap; a kernel would add the offset of its direct map.
+/// struct Hosted;
+/// // SAFETY: memory of its own for every range, never freed.
+/// unsafe impl Platform for Hosted {
+///     fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
+///         let bytes = Bytes::from_size_align(range.bytes() as usize, 4096).ok()?;
+///         NonNull::new(unsafe { alloc(bytes) }) // its content does not matter
+///     }
+/// }
+///
+/// // One node with 1 GiB of memory from 4 GiB on.
+/// let (mut memory, mut reserved) = ([EarlyRegion::EMPTY; 4], [EarlyRegion::EMPTY; 8]);
+/// let mut trail = [Allocation::EMPTY; 8];
+/// let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+/// early.add(PhysRange::with_size(4 << 30, 1 << 30).unwrap(), EarlyFlags::NONE)?;
+/// let (mut info, mut nodes) = ([NodeInfo::EMPTY; 1], [Node::EMPTY; 1]);
+/// let (mut ranges, mut zones) = ([NodeRange::EMPTY; 4], [Zone::EMPTY; 4]);
+/// let storage = LayoutStorage { nodes: &mut nodes, ranges: &mut ranges, zones: &mut zones };
+/// let topology = Topology::single(&mut info, 1)?;
+/// let layout = Layout::build(early, topology, &LayoutPolicy::DEFAULT, storage)?;
+///
+/// let frames = Frames::build(layout, &Hosted)?;
+/// let huge = frames.allocate(Request::new(Order::HUGE))?;
+/// frames.free(huge, Order::HUGE)?;
+/// assert!(frames.free(huge, Order::HUGE).is_err()); // freed twice
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Frames<'m> {
     layout: Layout<'m>,
