@@ -230,6 +230,32 @@ fn main() -> io::Result<()> {
         )],
     )?;
 
+    // Two nodes of 2 GiB below and above a hole, a CPU on each.
+    let area = |number: u8, coarse: u8, start: u32, length: u16| {
+        [
+            &[number, coarse][..],
+            &start.to_le_bytes(),
+            &length.to_le_bytes(),
+        ]
+        .concat()
+    };
+    let areas = [
+        area(1, 0, 0, 9),
+        area(1, 0, 0x10, 0x7ff0),
+        area(2, 0, 0x8000, 0x1000),
+        area(1, 0x10, 0x1_0000, 0x8000),
+    ];
+    let places = [
+        x2apic(0, 0, 1),
+        x2apic(1, 1, 1),
+        memory(0, 0, 1 << 31, 1),
+        memory(1, 1 << 32, 1 << 31, 3),
+    ];
+    for (name, bits) in [("plain", 0), ("movable", 8 + 1), ("mirror", 4)] {
+        let seed = [vec![4, bits, 0], areas.concat(), places.concat()].concat();
+        write("bring_up", &[(name, seed)])?;
+    }
+
     let lines: [&[u8]; 4] = [
         b"BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet mem=2G memmap=64K$0x10000,1M#4M",
         b"memmap=exactmap memmap=640K@0 memmap=1023M@1M memmap=8G!4G -- mem=1",

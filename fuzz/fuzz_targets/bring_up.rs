@@ -1,0 +1,157 @@
+//! The whole path: a firmware map and an SRAT go in, early memory, topology
+//! and layout come out, and no frame of memory is lost or given twice.
+#![no_main]
+
+use firstlight::addr::FrameRange;
+use firstlight::early::{Allocation, EarlyMemory, EarlyRegion, EarlyRequest};
+use firstlight::firmware::acpi::{Srat, SratEntry};
+use firstlight::firmware::e820;
+use firstlight::layout::{
+    CoreSize, Layout, LayoutError, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone,
+};
+use firstlight::map::{MapEntry, MemoryMap, Region, ScratchEntry};
+use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage, Trust};
+use firstlight_fuzz::with_header;
+use libfuzzer_sys::fuzz_target;
+
+const ROW_BYTES: usize = 8;
+/// More than a fuzzer's input has entries for.
+const SLOTS: usize = 4096;
+
+/// Start and length in units of 64 KiB or 16 GiB, so that ranges meet often.
+fn row(bytes: &[u8; ROW_BYTES]) -> MapEntry {
+    let [number, coarse, start @ .., c, d] = *bytes;
+    let shift = if coarse & 1 == 0 { 16 } else { 34 };
+    let start = u64::from(u32::from_le_bytes(start)) & 0x3_ffff;
+    let length = u64::from(u16::from_le_bytes([c, d]));
+    // A few bytes off the page now and then.
+    let odd = u64::from(coarse >> 4) << 8;
+    e820::typed(
+        (start << shift) + odd,
+        length << shift,
+        u32::from(number & 7).max(1),
+    )
+}
+
+fn policy(bits: u8) -> LayoutPolicy {
+    let size = |on: u8| (bits & on != 0).then_some(CoreSize::Percent(u32::from(bits >> 2)));
+    LayoutPolicy {
+        kernelcore: size(1),
+        movablecore: size(2),
+        kernelcore_mirror: bits & 4 != 0,
+        movable_node: bits & 8 != 0,
+        ..LayoutPolicy::DEFAULT
+    }
+}
+
+/// `torn` frames at most are lost: those that a border of the SRAT cuts in two.
+fn check(layout: &Layout<'_>, usable: u64, torn: u64) {
+    let present = layout.present_frames();
+    assert!(present <= usable && usable <= present + torn);
+    let mut sums = vec![0; layout.nodes().len()];
+    let mut end = 0;
+    for extent in layout.extents() {
+        assert!(!extent.frames.is_empty() && extent.frames.start().get() >= end);
+        end = extent.frames.end().get();
+        sums[usize::from(extent.node.0)] += extent.frames.count();
+        let mut zones = layout.zones_of(extent.node).iter();
+        let zone = zones
+            .find(|zone| zone.kind == extent.zone)
+            .expect("a zone with memory exists");
+        assert!(zone.span.covers(extent.frames));
+    }
+    assert_eq!(end, layout.end().get());
+    for (node, sum) in layout.nodes().iter().zip(sums) {
+        assert_eq!(node.present_frames, sum);
+        let zones = layout
+            .zones_of(node.id)
+            .iter()
+            .map(|zone| zone.present_frames);
+        assert_eq!(zones.sum::<u64>(), sum);
+        let ranges = layout.ranges_of(node.id).map(|range| range.frames.count());
+        assert_eq!(ranges.sum::<u64>(), sum);
+        assert!(node.eager_frames <= sum && (sum == 0 || layout.distance(node.id, node.id) == 10));
+    }
+    let holes: u64 = layout.holes().map(FrameRange::count).sum();
+    assert_eq!(holes + present, end);
+    let mut reserved_end = 0;
+    for reserved in layout.reserved_frames() {
+        assert!(!reserved.is_empty() && reserved.start().get() >= reserved_end);
+        reserved_end = reserved.end().get();
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some(([count, bits, trust], rest)) = data.split_first_chunk::<3>() else {
+        return;
+    };
+    let (rows, rest) = rest.split_at(rest.len().min(usize::from(count & 0x3f) * ROW_BYTES));
+    let rows: Vec<MapEntry> = rows.as_chunks::<ROW_BYTES>().0.iter().map(row).collect();
+    let mut scratch = [ScratchEntry::default(); 64];
+    let mut regions = [Region::default(); 320];
+    let map = MemoryMap::build(rows.into_iter(), &mut scratch, &mut regions, &mut |_| {})
+        .expect("five regions an entry are enough");
+    let present = map.usable_bytes() >> 12;
+
+    let mut memory = vec![EarlyRegion::EMPTY; SLOTS];
+    let (mut reserved, mut trail) = ([EarlyRegion::EMPTY; 64], [Allocation::EMPTY; 64]);
+    let mut early =
+        EarlyMemory::from_map(&map, &mut memory, &mut reserved, &mut trail).expect("there is room");
+    let _ = early.allocate(&EarlyRequest::new(0x2345, 64, "fuzz"));
+
+    let (mut infos, mut ranges) = ([NodeInfo::EMPTY; 512], [TopologyRange::EMPTY; 1024]);
+    let storage = TopologyStorage {
+        nodes: &mut infos,
+        ranges: &mut ranges,
+    };
+    let mut builder = TopologyBuilder::new(storage);
+    let table = with_header(b"SRAT", &[&[0; 48], rest].concat());
+    let srat = Srat::parse(&table).expect("a header made right");
+    builder
+        .add_srat(srat.entries(), &mut |_| {})
+        .expect("fewer entries than slots");
+    let borders = srat.entries().flatten().filter_map(|entry| match entry {
+        SratEntry::Memory {
+            base,
+            bytes,
+            enabled: true,
+            ..
+        } => Some([base, base.saturating_add(bytes)]),
+        _ => None,
+    });
+    let torn = borders
+        .flatten()
+        .filter(|border| border % 0x1000 != 0)
+        .count() as u64;
+    let mut topology = builder.finish(&mut |_| {});
+    let trust = match trust & 1 {
+        0 => Trust::Mend,
+        _ => Trust::AllOrNothing {
+            unclaimed_bytes: 1 << 20,
+        },
+    };
+    topology
+        .apply(&mut early, trust, &mut |_| {})
+        .expect("there is room");
+    let (reserved_bytes, memory_bytes) = (early.reserved_bytes(), early.memory_bytes());
+    assert_eq!(
+        memory_bytes >> 12,
+        map.memory()
+            .map(|region| region.range.bytes() >> 12)
+            .sum::<u64>()
+    );
+    assert!(reserved_bytes <= 0x3000);
+
+    let (mut nodes, mut zones) = ([Node::EMPTY; 512], [Zone::EMPTY; 2048]);
+    let mut ranges = vec![NodeRange::EMPTY; SLOTS];
+    let storage = LayoutStorage {
+        nodes: &mut nodes,
+        ranges: &mut ranges,
+        zones: &mut zones,
+    };
+    match Layout::build(early, topology, &policy(*bits), storage) {
+        Ok(layout) => check(&layout, present, torn),
+        Err(LayoutError::NoMemory { .. }) => assert!(present <= torn),
+        Err(error) => panic!("{error}"),
+    }
+});
