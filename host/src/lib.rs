@@ -8,13 +8,15 @@
 //!   memory map, nodes, distances, CPUs, ACPI tables;
 //! - [`reserve`] backs the engine's metadata with reserved address space, and
 //!   asks the operating system how much of it is resident;
+//! - [`metadata`] is the engine's platform: it lends that address space;
 //! - [`threads`] runs work on threads pinned to CPUs;
 //! - [`clock`] counts nanoseconds since the process began.
 //!
-//! Unsafe code lives in [`reserve`] and [`threads`] only, where system calls
-//! that the standard library does not offer are made.
+//! Unsafe code lives in [`reserve`], [`metadata`] and [`threads`] only: system
+//! calls that the standard library does not offer, and the memory they give.
 
 pub mod clock;
+pub mod metadata;
 pub mod reserve;
 pub mod threads;
 pub mod topology;

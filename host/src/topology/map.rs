@@ -2,6 +2,7 @@
 //! [`blocks`] and [`total`] as approximations any user may read.
 
 use super::text::{self, SourceError};
+use firstlight::map::{MapEntry, MemoryKind};
 use std::fs;
 use std::path::Path;
 
@@ -17,20 +18,40 @@ pub struct MapRow {
     pub label: String,
 }
 
+impl MapRow {
+    /// The row as the engine takes it; `None` if it ends before it starts.
+    /// A name that is not known is reserved memory.
+    ///
+    /// ```
+    /// use firstlight::map::MemoryKind;
+    /// use firstlight_host::topology::MapRow;
+    /// let row = MapRow { start: 0, end_inclusive: 0xfff, label: "System RAM".into() };
+    /// assert_eq!(row.entry().map(|entry| entry.kind), Some(MemoryKind::Usable));
+    /// ```
+    #[must_use]
+    pub fn entry(&self) -> Option<MapEntry> {
+        let known = FIRMWARE_KINDS
+            .iter()
+            .find(|(label, _)| *label == self.label);
+        let kind = known.map_or(MemoryKind::Reserved, |(_, kind)| *kind);
+        MapEntry::inclusive(self.start, self.end_inclusive, kind)
+    }
+}
+
 /// The kernel's name for ordinary memory.
 pub const SYSTEM_RAM: &str = "System RAM";
 
-/// Names the x86 kernel gives to rows of a firmware map.
-const FIRMWARE_LABELS: [&str; 9] = [
-    SYSTEM_RAM,
-    "Reserved",
-    "ACPI Tables",
-    "ACPI Non-volatile Storage",
-    "Unusable memory",
-    "Persistent Memory",
-    "Persistent Memory (legacy)",
-    "Soft Reserved",
-    "Unaccepted Memory",
+/// Names the x86 kernel gives to rows of a firmware map, and what they are.
+const FIRMWARE_KINDS: [(&str, MemoryKind); 9] = [
+    (SYSTEM_RAM, MemoryKind::Usable),
+    ("Reserved", MemoryKind::Reserved),
+    ("ACPI Tables", MemoryKind::AcpiReclaimable),
+    ("ACPI Non-volatile Storage", MemoryKind::AcpiNvs),
+    ("Unusable memory", MemoryKind::Unusable),
+    ("Persistent Memory", MemoryKind::Persistent),
+    ("Persistent Memory (legacy)", MemoryKind::Persistent),
+    ("Soft Reserved", MemoryKind::SoftReserved),
+    ("Unaccepted Memory", MemoryKind::Unaccepted),
 ];
 
 /// The firmware's map as the kernel kept it before changing anything:
@@ -77,7 +98,7 @@ pub fn iomem(root: &Path) -> Result<Vec<MapRow>, SourceError> {
         let start = text::hexadecimal(start).ok_or_else(bad)?;
         let end_inclusive = text::hexadecimal(end).ok_or_else(bad)?;
         shown |= end_inclusive != 0;
-        if FIRMWARE_LABELS.contains(&label) {
+        if FIRMWARE_KINDS.iter().any(|(known, _)| *known == label) {
             rows.push(MapRow {
                 start,
                 end_inclusive,

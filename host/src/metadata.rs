@@ -1,0 +1,74 @@
+//! The platform under the engine: physical ranges that the engine takes for
+//! its tables are backed by reserved address space, one after the other.
+//!
+//! Nothing of the machine's real memory is touched: a physical address names a
+//! place in the map, and here only a length.
+
+use crate::reserve::{Reservation, page_bytes};
+use firstlight::addr::PhysRange;
+use firstlight::platform::Platform;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Address space for all metadata of one machine.
+///
+/// ```
+/// use firstlight::addr::PhysRange;
+/// use firstlight::platform::Platform;
+/// use firstlight_host::metadata::MetadataSpace;
+///
+/// let space = MetadataSpace::new(1 << 20)?;
+/// let tables = PhysRange::with_size(0x7fff_0000, 0x8000).unwrap();
+/// assert!(space.map(tables).is_some());
+/// assert_eq!(space.reservation().resident_bytes()?, 0);
+/// let too_much = PhysRange::with_size(0x7000_0000, 1 << 20).unwrap();
+/// assert!(space.map(too_much).is_none());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct MetadataSpace {
+    space: Reservation,
+    /// Bytes handed out from the start; only grows.
+    used: AtomicUsize,
+}
+
+impl MetadataSpace {
+    /// Room for `bytes` bytes of tables.
+    ///
+    /// # Errors
+    /// The operating system's refusal to reserve so much address space.
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        Ok(Self {
+            space: Reservation::new(bytes)?,
+            used: AtomicUsize::new(0),
+        })
+    }
+
+    /// The address space, to ask how much of it is resident.
+    #[must_use]
+    pub fn reservation(&self) -> &Reservation {
+        &self.space
+    }
+}
+
+// SAFETY: every call hands out bytes that no earlier call did (`used` only
+// grows), inside a readable and writable private mapping that lives as long as
+// `self`; nothing else in this type gives access to them.
+unsafe impl Platform for MetadataSpace {
+    fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
+        let bytes = usize::try_from(range.bytes())
+            .ok()?
+            .checked_next_multiple_of(page_bytes())?;
+        let take = |used: usize| {
+            used.checked_add(bytes)
+                .filter(|end| *end <= self.space.bytes())
+        };
+        let start = self
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .ok()?;
+        // SAFETY: start is below the length of the mapping.
+        Some(unsafe { self.space.base().add(start) })
+    }
+}
