@@ -1,3 +1,60 @@
-//! The command `firstlight`.
+//! The command `firstlight`: arguments in, a report or a JSON document out.
+//!
+//! Each subcommand is a module that gathers its input, lets the engine work
+//! and hands back a record; [`output`] prints it, [`failure`] maps what went
+//! wrong to the exit codes `--help` documents.
 
-fn main() {}
+mod failure;
+mod file;
+mod layout;
+mod output;
+mod text;
+mod up;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use firstlight_host::clock::Clock;
+use std::process::ExitCode;
+
+/// From a firmware memory map to memory that can be allocated.
+#[derive(Parser)]
+#[command(name = "firstlight", version, after_help = EXIT_CODES, max_term_width = 100)]
+struct Arguments {
+    #[command(flatten)]
+    output: output::Options,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Up(up::Options),
+    Layout(layout::Options),
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the machine cannot be brought up: its description makes no sense
+  2  wrong usage
+  3  a file cannot be read, or the output cannot be written
+  4  the engine failed its own checks: please report it";
+
+fn main() -> ExitCode {
+    // First, so that milestones count from the start of the process.
+    let clock = Clock::start();
+    let arguments = Arguments::parse();
+    let mut output = output::Output::new(&arguments.output);
+    let result = match &arguments.command {
+        Command::Up(options) => up::run(options, clock, &mut output),
+        Command::Layout(options) => layout::run(options, &mut output),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Closed) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output.failure(&failure);
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}

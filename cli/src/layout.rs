@@ -1,0 +1,148 @@
+//! `firstlight layout`: what a kernel would make of a machine, from the memory
+//! map, affinity rows and command line that its log shows, and nothing else.
+
+use crate::failure::Failure;
+use crate::file;
+use crate::output::{HEADING, NOTE, Output};
+use crate::text::{self, Align, bytes, count, plural};
+use clap::Args;
+use firstlight::addr::PAGE_BYTES;
+use firstlight_lab::linux::{Flavour, LayoutAnswer, LayoutInput, layout_of};
+use firstlight_lab::log;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// What a kernel would make of a machine: nodes, zones, holes, deferral
+///
+/// Reads only the e820, SRAT and command line rows of the log; what the kernel
+/// that wrote it made of them is not looked at.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// A kernel log
+    log: PathBuf,
+    /// Which kernel: firstlight, linux-6.1 or linux-6.12
+    #[arg(long = "as", value_name = "KERNEL", default_value_t = Flavour::Firstlight)]
+    kernel: Flavour,
+    /// CPUs of the machine, instead of the number the log names
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    cpus: Option<u32>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  firstlight layout boot.log                         as a kernel on this engine would
+  firstlight layout boot.log --as linux-6.12         as that Linux does
+  firstlight layout boot.log --as linux-6.1 --json   for programs";
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+    let content = file::read(&options.log)?;
+    let name = options.log.display().to_string();
+    let log = log::read(&content);
+    let mut input = LayoutInput::from_log(&log);
+    if input.map.is_empty() {
+        return Err(file::no_map(&name, &content));
+    }
+    input
+        .notices
+        .extend(log.problems.iter().map(ToString::to_string));
+    if let Some(cpus) = options.cpus {
+        input.cpu_count = cpus;
+    }
+    let answer =
+        layout_of(&input, options.kernel).map_err(|error| Failure::machine(&name, error))?;
+    output.print(&answer, |answer| report(answer, &name))
+}
+
+fn report(answer: &LayoutAnswer, name: &str) -> String {
+    let mut page = String::new();
+    let present: u64 = answer.zones.iter().map(|zone| zone.present).sum();
+    let _ = writeln!(
+        page,
+        "{HEADING}firstlight layout: {name}, as {}, {} below frame {:#x}{HEADING:#}",
+        answer.flavour,
+        bytes(present * PAGE_BYTES),
+        answer.max_pfn,
+    );
+    for notice in &answer.notices {
+        let _ = writeln!(page, "  {NOTE}note:{NOTE:#} {notice}");
+    }
+    let ranges = answer.node_ranges_pfn.iter().map(|(node, start, end)| {
+        vec![
+            node.to_string(),
+            format!("{start:#x}..{end:#x}"),
+            bytes((end - start) * PAGE_BYTES),
+        ]
+    });
+    section(
+        &mut page,
+        "Node ranges",
+        &["node", "frames", "size"],
+        ranges,
+    );
+    let zones = answer.zones.iter().map(|zone| {
+        vec![
+            zone.node.to_string(),
+            zone.zone.into(),
+            format!("{:#x}", zone.start_pfn),
+            count(zone.spanned),
+            count(zone.present),
+        ]
+    });
+    section(
+        &mut page,
+        "Zones",
+        &["node", "zone", "from frame", "spanned", "present"],
+        zones,
+    );
+    let movable = answer
+        .movable_start
+        .iter()
+        .map(|(node, start)| vec![node.to_string(), start.clone()]);
+    section(
+        &mut page,
+        "Movable zone starts",
+        &["node", "address"],
+        movable,
+    );
+    let holes = answer.unavailable.iter().map(|(node, zone, frames)| {
+        vec![node.to_string(), (*zone).into(), plural(*frames, "frame")]
+    });
+    section(
+        &mut page,
+        "Holes in sections with memory",
+        &["node", "zone", "size"],
+        holes,
+    );
+    let eager = answer.model_eager_pages.iter().map(|(node, frames)| {
+        let first = answer.model_first_deferred_pfn.get(node);
+        let deferred = first.map_or("nothing".into(), |frame| format!("from frame {frame:#x}"));
+        vec![node.to_string(), count(*frames), deferred]
+    });
+    section(
+        &mut page,
+        "Descriptors before the other CPUs run",
+        &["node", "frames", "deferred"],
+        eager,
+    );
+    page
+}
+
+/// A heading and its table; nothing when there are no rows.
+fn section(
+    page: &mut String,
+    name: &str,
+    columns: &[&str],
+    rows: impl Iterator<Item = Vec<String>>,
+) {
+    let mut table = vec![columns.iter().map(|column| (*column).to_owned()).collect()];
+    table.extend(rows);
+    if table.len() == 1 {
+        return;
+    }
+    let _ = writeln!(page, "\n{HEADING}{name}{HEADING:#}");
+    for line in text::table(&vec![Align::Right; columns.len()], &table) {
+        let _ = writeln!(page, "{line}");
+    }
+}

@@ -1,0 +1,228 @@
+//! `firstlight up`: a machine's memory comes up, for real except that nothing
+//! of the memory itself is touched.
+//!
+//! [`source`] says what the machine is, [`bring`] walks the path of memory,
+//! [`exercise`] puts the result to work, [`record`] is what came of it and
+//! [`render`] shows that to a person.
+
+mod bring;
+mod exercise;
+mod record;
+mod render;
+mod shape;
+mod source;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use bring::{Corrections, MapStorage, Phases, Ready, Slots, Storage};
+use clap::Args;
+use firstlight::addr::Order;
+use firstlight::frames::{BuildError, Frames, Request};
+use firstlight::layout::Layout;
+use firstlight::map::MemoryMap;
+use firstlight::node::ZoneKind;
+use firstlight_host::clock::Clock;
+use firstlight_host::metadata::MetadataSpace;
+use firstlight_host::threads;
+use record::{Exercise, Machine, Memory, Milestones, Phase, Record};
+use source::Described;
+use std::path::PathBuf;
+
+/// Bring up a machine's memory and see when it was ready
+///
+/// The engine runs for real: it lays out nodes and zones, writes its tables
+/// into reserved address space, and real threads allocate and free. The memory
+/// the map speaks of is not touched.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// A kernel log, a raw ACPI SRAT, or a directory with a log and raw ACPI tables
+    #[arg(long, value_name = "FILE|DIR", conflicts_with = "shape")]
+    machine: Option<PathBuf>,
+    /// A made-up machine: memory=SIZE[,nodes=N][,cpus=N]
+    #[arg(long, value_name = "SHAPE", value_parser = named_shape)]
+    shape: Option<(shape::Shape, String)>,
+    /// Kernel command line words to apply: mem= memmap= kernelcore= movablecore= movable_node
+    #[arg(
+        long,
+        value_name = "WORDS",
+        default_value = "",
+        allow_hyphen_values = true
+    )]
+    append: String,
+    /// Show every region, node, zone and correction
+    #[arg(long)]
+    full: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  firstlight up                                      this machine
+  firstlight up --machine dmesg.txt                  the machine a kernel log speaks of
+  firstlight up --machine tables/                    raw ACPI tables, with or without a log
+  firstlight up --shape memory=4T,nodes=8,cpus=64    one that nobody has at hand
+  firstlight up --append \"kernelcore=25% mem=16G\"    as if booted with these words
+  firstlight up --json | jq .milestones              for programs";
+
+fn named_shape(text: &str) -> Result<(shape::Shape, String), shape::ShapeError> {
+    Ok((text.parse()?, text.to_owned()))
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &Options, clock: Clock, output: &mut Output) -> Result<(), Failure> {
+    let mut described = match (&options.machine, &options.shape) {
+        (Some(path), _) => source::described(path)?,
+        (None, Some((shape, text))) => source::shape(shape, text),
+        (None, None) => source::this_machine()?,
+    };
+    described.command_lines.push(options.append.clone());
+    described.source.command_line = described.command_lines.join(" ").trim().to_owned();
+    let record = bring_up(described, clock)?;
+    output.print(&record, |record| render::report(record, options.full))
+}
+
+/// Walks the path of memory and puts the result to work.
+fn bring_up(described: Described, clock: Clock) -> Result<Record, Failure> {
+    let mut phases = Phases::new(clock);
+    let mut corrections = Corrections::default();
+    phases.end("description read");
+    let mut map_storage = MapStorage::new(&described);
+    let map = bring::map(&described, &mut map_storage, &mut corrections)?;
+    let policy = bring::policy(&described, &mut corrections);
+    phases.end("memory map");
+    let mut storage = Storage::new(&map, &described.affinity);
+    let mut ready = bring::ready(
+        &map,
+        &described,
+        &mut storage,
+        &mut corrections,
+        &mut phases,
+    )?;
+    ready.early.set_movable_node(policy.movable_node);
+    let space = bring::metadata_space(&ready)?;
+    phases.end("address space");
+    let mut slots = Slots::new(&ready);
+    let Ready { early, topology } = ready;
+    let layout = Layout::build(early, topology, &policy, slots.lend())
+        .map_err(|error| Failure::machine("layout", error))?;
+
+    // From here to the last stamp nothing happens but the engine's work.
+    let layout_ns = phases.end("layout");
+    let frames = Frames::build(layout, &space).map_err(|error| too_small(&map, &error))?;
+    phases.end("frame allocator");
+    let request = Request::new(Order::PAGE).zone(ZoneKind::Movable);
+    let first = frames.allocate(request);
+    let first_frame_ns = phases.end("first frame");
+    let milestones = Milestones {
+        layout_ns,
+        first_frame_ns,
+        all_allocatable_ns: first_frame_ns,
+    };
+
+    let memory = memory(&frames, &space);
+    let first = first.map_err(|error| Failure::machine("first frame", error))?;
+    frames
+        .free(first, Order::PAGE)
+        .map_err(|error| Failure::Check(format!("first frame: {error}")))?;
+    let cpus = threads::allowed_cpus().unwrap_or_else(|_| vec![0]);
+    let exercise = exercise::exercise(&frames, &cpus, clock)?;
+    let measured = Measured {
+        milestones,
+        phases: phases.into_list(),
+        memory,
+        exercise,
+    };
+    Ok(collect(&frames, &map, described, corrections, measured))
+}
+
+/// Why there is no allocator, with what there was to make it from.
+fn too_small(map: &MemoryMap<'_>, error: &BuildError) -> Failure {
+    let memory = crate::text::bytes(map.usable_bytes());
+    Failure::machine(
+        "frame allocator",
+        format!("{error}; the machine has {memory} of usable memory in all"),
+    )
+}
+
+/// What was counted on the way.
+struct Measured {
+    milestones: Milestones,
+    phases: Vec<Phase>,
+    memory: Memory,
+    exercise: Exercise,
+}
+
+fn memory(frames: &Frames<'_>, space: &MetadataSpace) -> Memory {
+    let metadata = frames.metadata();
+    let present_frames = frames.layout().present_frames();
+    Memory {
+        present_frames,
+        managed_frames: metadata.managed_frames,
+        reserved_frames: present_frames - metadata.managed_frames,
+        metadata_written_bytes: metadata.written_bytes,
+        metadata_reserved_bytes: metadata.reserved_bytes,
+        metadata_resident_bytes: space.reservation().resident_bytes().ok(),
+    }
+}
+
+fn collect(
+    frames: &Frames<'_>,
+    map: &MemoryMap<'_>,
+    described: Described,
+    corrections: Corrections,
+    measured: Measured,
+) -> Record {
+    let layout = frames.layout();
+    let counted: u64 = layout.nodes().iter().map(|node| u64::from(node.cpus)).sum();
+    let regions = map.regions().iter().map(|region| record::Region {
+        start: region.range.start().get(),
+        end: region.range.end().get(),
+        kind: region.kind.name(),
+        more_reliable: region.attributes.more_reliable,
+        special_purpose: region.attributes.special_purpose,
+    });
+    let nodes = layout.nodes().iter().map(|node| record::Node {
+        node: node.id.0,
+        domain: node.domain,
+        cpus: u64::from(node.cpus),
+        start_frame: node.span.start().get(),
+        end_frame: node.span.end().get(),
+        present_frames: node.present_frames,
+        distances: layout
+            .nodes()
+            .iter()
+            .map(|to| layout.distance(node.id, to.id))
+            .collect(),
+    });
+    let zones = layout.zones().iter().map(|zone| record::Zone {
+        node: zone.node.0,
+        zone: zone.kind.name(),
+        start_frame: zone.span.start().get(),
+        spanned_frames: zone.span.count(),
+        present_frames: zone.present_frames,
+    });
+    Record {
+        schema: record::SCHEMA,
+        kind: "up",
+        clock: "wall",
+        machine: Machine {
+            memory_bytes: layout.present_frames() * firstlight::addr::PAGE_BYTES,
+            nodes: layout.nodes().len() as u64,
+            cpus: if described.cpus > 0 {
+                described.cpus
+            } else {
+                counted
+            },
+        },
+        milestones: measured.milestones,
+        phases: measured.phases,
+        memory: measured.memory,
+        regions: regions.collect(),
+        nodes: nodes.collect(),
+        zones: zones.collect(),
+        corrections: corrections.into_list(),
+        notes: described.notes,
+        source: described.source,
+        exercise: measured.exercise,
+    }
+}

@@ -1,0 +1,293 @@
+//! Made-up machines: `memory=4T,nodes=8,cpus=64` becomes what the firmware of
+//! such a PC would say.
+//!
+//! The map has the holes every PC has: the end of the first 640 KiB, video and
+//! option memory below 1 MiB, and devices from 3 GiB to 4 GiB. Memory is dealt
+//! out evenly, node by node, on section borders; so are CPUs.
+
+use firstlight::map::{MapEntry, MemoryKind};
+use std::fmt;
+use std::str::FromStr;
+
+/// First byte of the devices below 4 GiB.
+const DEVICES_START: u64 = 3 << 30;
+/// First byte after them.
+const DEVICES_END: u64 = 4 << 30;
+/// Nodes begin on borders of this size, in bytes.
+const SECTION_BYTES: u64 = 128 << 20;
+/// Least memory of a node, in bytes.
+const LEAST_NODE_BYTES: u64 = 16 << 20;
+/// Most memory, in bytes: with the hole it ends below the end of physical addresses.
+const MOST_BYTES: u64 = firstlight::addr::PHYS_END - DEVICES_END;
+const MOST_NODES: u64 = 1024;
+const MOST_CPUS: u64 = 65_536;
+
+/// A made-up machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Total, in bytes.
+    pub(crate) memory_bytes: u64,
+    pub(crate) nodes: u32,
+    pub(crate) cpus: u32,
+}
+
+/// A word of a shape that makes no sense.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ShapeError(String);
+
+impl fmt::Display for ShapeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (example: memory=4T,nodes=8,cpus=64)", self.0)
+    }
+}
+
+impl std::error::Error for ShapeError {}
+
+impl FromStr for Shape {
+    type Err = ShapeError;
+
+    fn from_str(text: &str) -> Result<Self, ShapeError> {
+        let (mut memory, mut nodes, mut cpus) = (None, None, None);
+        for word in text.split(',') {
+            let Some((key, value)) = word.split_once('=') else {
+                return Err(ShapeError(format!("saw {word:?}, expected key=value")));
+            };
+            let (slot, number) = match key {
+                "memory" => (&mut memory, size(value)?),
+                "nodes" => (&mut nodes, within(key, value, MOST_NODES)?),
+                "cpus" => (&mut cpus, within(key, value, MOST_CPUS)?),
+                _ => {
+                    return Err(ShapeError(format!(
+                        "unknown key {key:?}, expected memory, nodes or cpus"
+                    )));
+                }
+            };
+            if slot.replace(number).is_some() {
+                return Err(ShapeError(format!("{key} is given twice")));
+            }
+        }
+        let memory_bytes = memory.ok_or_else(|| ShapeError("memory is missing".into()))?;
+        let nodes = nodes.unwrap_or(1);
+        if memory_bytes > MOST_BYTES || memory_bytes / nodes < LEAST_NODE_BYTES {
+            let (least, most) = (
+                crate::text::bytes(LEAST_NODE_BYTES),
+                crate::text::bytes(MOST_BYTES),
+            );
+            let seen = crate::text::bytes(memory_bytes);
+            return Err(ShapeError(format!(
+                "memory is {seen} on {nodes} nodes, expected at least {least} a node and at most {most} in all"
+            )));
+        }
+        let narrow = |number: u64| {
+            u32::try_from(number).map_err(|_| ShapeError(format!("{number} is too many")))
+        };
+        Ok(Self {
+            memory_bytes,
+            nodes: narrow(nodes)?,
+            cpus: narrow(cpus.unwrap_or(nodes))?,
+        })
+    }
+}
+
+/// A whole number of bytes such as `1536G` or `4TiB`, a multiple of 4 KiB.
+fn size(text: &str) -> Result<u64, ShapeError> {
+    let bad = || {
+        ShapeError(format!(
+            "memory is {text:?}, expected a whole number of K, M, G, T or P in multiples of 4K"
+        ))
+    };
+    let digits = text.trim_end_matches(|end: char| !end.is_ascii_digit());
+    let unit = text.get(digits.len()..).unwrap_or_default();
+    let shift = match unit
+        .strip_suffix("iB")
+        .unwrap_or(unit)
+        .to_ascii_uppercase()
+        .as_str()
+    {
+        "" if !unit.is_empty() => return Err(bad()),
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        "P" => 50,
+        _ => return Err(bad()),
+    };
+    let number = decimal(digits).ok_or_else(bad)?;
+    let bytes = number.checked_mul(1 << shift).ok_or_else(bad)?;
+    if bytes % firstlight::addr::PAGE_BYTES == 0 {
+        Ok(bytes)
+    } else {
+        Err(bad())
+    }
+}
+
+fn within(key: &str, value: &str, most: u64) -> Result<u64, ShapeError> {
+    let number = decimal(value).filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| ShapeError(format!("{key} is {value:?}, expected 1 to {most}")))
+}
+
+fn decimal(text: &str) -> Option<u64> {
+    // `parse` would take a sign.
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        text.parse().ok()
+    } else {
+        None
+    }
+}
+
+impl Shape {
+    /// What firmware would say of the memory.
+    pub(crate) fn map(&self) -> Vec<MapEntry> {
+        let low_end = self.memory_bytes.min(DEVICES_START);
+        let mut entries = vec![
+            MapEntry::new(0, 0x9_fc00, MemoryKind::Usable),
+            MapEntry::new(0x9_fc00, 0x400, MemoryKind::Reserved),
+            MapEntry::new(0xf_0000, 0x1_0000, MemoryKind::Reserved),
+            MapEntry::new(0x10_0000, low_end - 0x10_0000, MemoryKind::Usable),
+            MapEntry::new(0xfffc_0000, 0x4_0000, MemoryKind::Reserved),
+        ];
+        let high = self.memory_bytes - low_end;
+        if high > 0 {
+            entries.push(MapEntry::new(DEVICES_END, high, MemoryKind::Usable));
+        }
+        entries
+    }
+
+    /// What firmware would say of the nodes: (domain, first byte, bytes) of
+    /// each piece of memory.
+    pub(crate) fn memory_rows(&self) -> Vec<(u32, u64, u64)> {
+        let nodes = u64::from(self.nodes);
+        let even = self.memory_bytes / nodes;
+        let share = if even >= SECTION_BYTES {
+            even / SECTION_BYTES * SECTION_BYTES
+        } else {
+            even & !0xfff
+        };
+        let mut rows = Vec::new();
+        let mut at = 0;
+        for node in 0..self.nodes {
+            let end = if node + 1 == self.nodes {
+                self.memory_bytes
+            } else {
+                at + share
+            };
+            for (from, to, shift) in [
+                (at, end.min(DEVICES_START), 0),
+                (at.max(DEVICES_START), end, DEVICES_END - DEVICES_START),
+            ] {
+                if from < to {
+                    rows.push((node, from + shift, to - from));
+                }
+            }
+            at = end;
+        }
+        rows
+    }
+
+    /// The domain of each CPU.
+    pub(crate) fn cpu_domains(&self) -> impl Iterator<Item = u32> + use<> {
+        let (nodes, cpus) = (u64::from(self.nodes), u64::from(self.cpus));
+        // Below `nodes`, which has 32 bits.
+        (0..cpus).map(move |cpu| u32::try_from(cpu * nodes / cpus).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_as_people_write_them() {
+        let shape: Shape = "memory=4T,nodes=8,cpus=64".parse().unwrap();
+        assert_eq!(
+            shape,
+            Shape {
+                memory_bytes: 4 << 40,
+                nodes: 8,
+                cpus: 64
+            }
+        );
+        let shape: Shape = "memory=1536G".parse().unwrap();
+        assert_eq!(
+            (shape.memory_bytes, shape.nodes, shape.cpus),
+            (1536 << 30, 1, 1)
+        );
+        for text in [
+            "memory=64GiB",
+            "memory=65536m",
+            "nodes=1,memory=68719476736",
+        ] {
+            assert_eq!(
+                text.parse::<Shape>().unwrap().memory_bytes,
+                64 << 30,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn nonsense_names_what_was_seen_and_expected() {
+        for (text, part) in [
+            ("", "key=value"),
+            ("nodes=2", "memory is missing"),
+            ("memory=4X", "\"4X\""),
+            ("memory=1.5T", "whole number"),
+            ("memory=-4T", "whole number"),
+            ("memory=iB", "whole number"),
+            ("memory=4iB", "whole number"),
+            ("memory=4097", "multiples of 4K"),
+            ("memory=99999999999999999999", "whole number"),
+            ("memory=16777216T", "whole number"),
+            ("memory=4P", "at most"),
+            ("memory=1M", "at least 16 MiB a node"),
+            ("memory=4T,nodes=0", "1 to 1024"),
+            ("memory=4T,nodes=1025", "1 to 1024"),
+            ("memory=4T,cpus=x", "1 to 65536"),
+            ("memory=4T,memory=4T", "twice"),
+            ("memory=4T,threads=4", "unknown key \"threads\""),
+        ] {
+            let error = text.parse::<Shape>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text:?}: {error}");
+            assert!(error.contains("example: memory=4T,nodes=8,cpus=64"));
+        }
+    }
+
+    #[test]
+    fn rows_cover_all_memory_once() {
+        for text in [
+            "memory=4T,nodes=8",
+            "memory=16M",
+            "memory=3G,nodes=2",
+            "memory=5000M,nodes=3",
+            "memory=100M,nodes=6",
+        ] {
+            let shape: Shape = text.parse().unwrap();
+            let rows = shape.memory_rows();
+            assert_eq!(
+                rows.iter().map(|row| row.2).sum::<u64>(),
+                shape.memory_bytes,
+                "{text}"
+            );
+            assert!(rows.is_sorted_by_key(|row| row.1));
+            assert!(
+                rows.windows(2)
+                    .all(|pair| pair[0].1 + pair[0].2 <= pair[1].1)
+            );
+            assert!(
+                rows.iter()
+                    .all(|row| row.1 + row.2 <= DEVICES_START || row.1 >= DEVICES_END)
+            );
+            assert_eq!(rows.iter().map(|row| row.0).max(), Some(shape.nodes - 1));
+        }
+    }
+
+    #[test]
+    fn cpus_are_dealt_out_evenly() {
+        let shape: Shape = "memory=4T,nodes=3,cpus=7".parse().unwrap();
+        assert_eq!(
+            shape.cpu_domains().collect::<Vec<_>>(),
+            [0, 0, 0, 1, 1, 2, 2]
+        );
+    }
+}
