@@ -367,3 +367,17 @@ fn mirror_differs_between_kernels() {
         Flavour::ALL.map(|flavour| layout_of(&input, flavour).unwrap().movable_start.len());
     assert_eq!(starts, [0, 1, 0]); // only 6.1 obeys where nothing is mirrored
 }
+
+#[test]
+fn a_command_line_is_cut_where_a_kernel_cuts_it() {
+    let mut input = input("24");
+    input.command_line = "x".repeat(2048) + " mem=1M";
+    let answer = layout_of(&input, Flavour::Linux6_12).unwrap();
+    assert_eq!(answer.max_pfn, 0xffe0);
+    assert!(
+        answer
+            .notices
+            .iter()
+            .any(|notice| notice.contains("cut at 2047 bytes"))
+    );
+}

@@ -1,8 +1,8 @@
 //! What the memory of a machine looks like to a kernel: nodes, zones, extents,
 //! sections, holes, and what may wait until the other CPUs run.
 //!
-//! A [`Layout`] is built once from [`EarlyMemory`](crate::early::EarlyMemory)
-//! whose nodes a [`Topology`](crate::topology::Topology) has set, and is what
+//! A [`Layout`] is built once from [`EarlyMemory`]
+//! whose nodes a [`Topology`] has set, and is what
 //! the frame allocator is built from. It costs time and storage by the number
 //! of ranges, never by the addresses they span: 512 GB scattered over 32 TiB
 //! are as cheap as 512 GB in a row.

@@ -111,55 +111,58 @@ impl Topology<'_> {
     }
 }
 
-/// The nodes of the memory next below and next above region `at`, which has none.
-fn neighbours(memory: &[EarlyRegion], at: usize) -> (Option<NodeId>, Option<NodeId>) {
-    let (below, above) = memory.split_at_checked(at).unwrap_or_default();
-    (
-        below.iter().rev().find_map(|region| region.node),
-        above.iter().find_map(|region| region.node),
-    )
-}
-
 /// Bytes of memory that are on no node and not between two ranges of one.
 fn unclaimed(memory: &[EarlyRegion]) -> u64 {
     let mut bytes = 0;
+    // Of the run of regions without a node that is being read, and the node before it.
+    let mut run_bytes = 0;
     let mut below = None;
-    for (at, region) in memory.iter().enumerate() {
-        if region.node.is_some() {
-            below = region.node;
-        } else if below.is_none() || neighbours(memory, at).1 != below {
-            bytes += region.range.bytes();
+    for region in memory {
+        let Some(node) = region.node else {
+            run_bytes += region.range.bytes();
+            continue;
+        };
+        if below != Some(node) {
+            bytes += run_bytes;
         }
+        run_bytes = 0;
+        below = Some(node);
     }
-    bytes
+    bytes + run_bytes
 }
 
-/// Gives memory without a node to a neighbour, lowest first.
+/// Gives memory without a node to a neighbour, run by run, lowest first.
 fn give_away(
     early: &mut EarlyMemory<'_>,
     report: &mut dyn FnMut(TopologyNotice),
 ) -> Result<(), TopologyError> {
-    let mut from = 0;
     loop {
         let memory = early.memory();
-        let rest = memory.get(from..).unwrap_or_default();
-        let Some(at) = rest.iter().position(|region| region.node.is_none()) else {
+        let homeless = |region: &EarlyRegion| region.node.is_none();
+        let Some(at) = memory.iter().position(homeless) else {
             return Ok(());
         };
-        let at = from + at;
-        let Some(region) = memory.get(at).copied() else {
-            return Ok(());
-        };
-        let (below, above) = neighbours(memory, at);
+        let (before, rest) = memory.split_at_checked(at).unwrap_or_default();
+        let len = rest
+            .iter()
+            .position(|region| !homeless(region))
+            .unwrap_or(rest.len());
+        let (run, after) = rest.split_at_checked(len).unwrap_or_default();
+        let below = before.last().and_then(|region| region.node);
+        let above = after.first().and_then(|region| region.node);
         let given = below.or(above).unwrap_or(NodeId(0));
         if below.is_none() || below != above {
-            report(TopologyNotice::Unclaimed {
-                range: region.range,
-                given,
-            });
+            for region in run {
+                report(TopologyNotice::Unclaimed {
+                    range: region.range,
+                    given,
+                });
+            }
         }
-        early.set_node(region.range, given)?;
-        // The region may have been joined with the one before it.
-        from = at.saturating_sub(1);
+        let (Some(first), Some(last)) = (run.first(), run.last()) else {
+            return Ok(());
+        };
+        let (start, end) = (first.range.start().get(), last.range.end().get());
+        early.set_node(PhysRange::new(start, end).unwrap_or_default(), given)?;
     }
 }

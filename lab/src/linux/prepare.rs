@@ -13,6 +13,10 @@ use firstlight::topology::{
 
 use super::{Flavour, LayoutFailure, LayoutInput};
 
+/// What an x86 kernel keeps of its command line. Every change of the map costs a
+/// pass over it, so a log must not be able to ask for any number.
+const COMMAND_LINE_BYTES: usize = 2047;
+
 /// A machine laid out; lives as long as the call of [`with_layout`].
 #[derive(Debug)]
 pub struct Prepared<'s> {
@@ -34,12 +38,24 @@ pub fn with_layout<R>(
     then: impl FnOnce(Prepared<'_>) -> R,
 ) -> Result<R, LayoutFailure> {
     let mut notices = input.notices.clone();
-    let line = CommandLine::new(input.command_line.as_bytes());
+    let text = input.command_line.as_bytes();
+    if text.len() > COMMAND_LINE_BYTES {
+        notices.push(format!(
+            "the command line is cut at {COMMAND_LINE_BYTES} bytes, as a kernel cuts it"
+        ));
+    }
+    let line = CommandLine::new(text.get(..COMMAND_LINE_BYTES).unwrap_or(text));
     let mut scratch = vec![ScratchEntry::default(); input.map.len()];
     // Every change of the map adds two boundaries at most; Linux makes two more.
     let changes = line.memory_changes().count() + 2;
     let mut regions = vec![Region::default(); 5 * input.map.len() + 4 * changes + 4];
-    let map = memory_map(input, flavour, (&mut scratch, &mut regions), &mut notices)?;
+    let map = memory_map(
+        input,
+        line,
+        flavour,
+        (&mut scratch, &mut regions),
+        &mut notices,
+    )?;
     let max_frame = map.end().frame();
 
     let slots = map.regions().len() + 2 * input.memory.len() + 4;
@@ -60,7 +76,7 @@ pub fn with_layout<R>(
         nodes: &mut infos,
         ranges: &mut rows,
     };
-    let mut topology = topology(input, flavour, storage, &mut notices)?;
+    let mut topology = topology(input, line, flavour, storage, &mut notices)?;
     topology.apply(&mut early, trust(flavour), &mut |notice| {
         notices.push(notice.to_string())
     })?;
@@ -110,6 +126,7 @@ fn node_count(input: &LayoutInput) -> usize {
 /// The memory map after the command line, and after what Linux takes out of it.
 fn memory_map<'s>(
     input: &LayoutInput,
+    line: CommandLine<'_>,
     flavour: Flavour,
     (scratch, regions): (&mut [ScratchEntry], &'s mut [Region]),
     notices: &mut Vec<String>,
@@ -117,7 +134,6 @@ fn memory_map<'s>(
     let mut note = |correction| notices.push(format!("{correction}"));
     let mut map = MemoryMap::build(input.map.iter().copied(), scratch, regions, &mut note)?;
     if !input.map_is_changed {
-        let line = CommandLine::new(input.command_line.as_bytes());
         line.change_map(&mut map, &mut |notice| notices.push(notice.to_string()))?;
     }
     if flavour.is_linux() {
@@ -137,11 +153,11 @@ fn memory_map<'s>(
 
 fn topology<'s>(
     input: &LayoutInput,
+    line: CommandLine<'_>,
     flavour: Flavour,
     storage: TopologyStorage<'s>,
     notices: &mut Vec<String>,
 ) -> Result<Topology<'s>, LayoutFailure> {
-    let line = CommandLine::new(input.command_line.as_bytes());
     let ignored = |value: Option<&[u8]>| matches!(value, Some(b"off" | b"noacpi"));
     let numa_off = line
         .words()
