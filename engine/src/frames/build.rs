@@ -6,7 +6,7 @@ use super::directory::{Directory, Heads, NONE, Place};
 use super::error::BuildError;
 use super::row::Row;
 use super::segment::Segment;
-use super::start::start;
+use super::start::{Ahead, start};
 use super::table::Carver;
 use crate::addr::{FrameRange, Order, PAGE_BYTES, PhysRange};
 use crate::early::{EarlyFlags, EarlyRequest};
@@ -183,7 +183,7 @@ impl<'m> Frames<'m> {
             .slice(nodes, |_| Some(Heads::default()))
             .ok_or(too_large)?;
 
-        let mut reserved = withheld(&layout).peekable();
+        let mut reserved = Ahead::new(withheld(&layout));
         for place in places.iter() {
             let started = start(&place.segment, &mut reserved);
             metadata.written_bytes += started.written_bytes;

@@ -10,12 +10,10 @@
     reason = "positions and counts inside one giant frame, or indices into tables that exist"
 )]
 
-use core::iter::Peekable;
-
-use super::geometry::{HUGE_FRAMES, HUGES};
+use super::geometry::{GIANT_FRAMES, HUGE_FRAMES, HUGES};
 use super::segment::Segment;
 use super::word::{Giant, Huge};
-use crate::addr::FrameRange;
+use crate::addr::{Frame, FrameRange};
 
 /// What starting a segment wrote and found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,68 +31,113 @@ impl Started {
     }
 }
 
+/// Ranges by ascending start that are looked at once, each for as long as it
+/// reaches into what is being written.
+#[derive(Debug)]
+pub(crate) struct Ahead<I> {
+    ranges: I,
+    /// The range at hand; past every frame when there is none left.
+    next: FrameRange,
+}
+
+impl<I: Iterator<Item = FrameRange>> Ahead<I> {
+    pub(crate) fn new(ranges: I) -> Self {
+        Self {
+            ranges,
+            next: FrameRange::EMPTY,
+        }
+    }
+
+    /// Drops the ranges that end at or before `frame`; the first that does not
+    /// is the next one.
+    #[inline]
+    fn skip_to(&mut self, frame: Frame) {
+        while self.next.end() <= frame {
+            self.next = self.ranges.next().unwrap_or(Self::FAR);
+        }
+    }
+
+    /// Above every frame there can be.
+    const FAR: FrameRange = match FrameRange::new(u64::MAX, u64::MAX) {
+        Some(range) => range,
+        None => FrameRange::EMPTY,
+    };
+
+    /// How many whole units of `unit` frames, from `frame` on and before
+    /// `end`, are free.
+    #[inline]
+    fn free_units(&mut self, frame: Frame, end: Frame, unit: u64) -> u64 {
+        self.skip_to(frame);
+        self.next.start().min(end).get().saturating_sub(frame.get()) / unit
+    }
+
+    /// What `frames` shares with the first range that reaches into it.
+    fn overlap(&mut self, frames: FrameRange) -> FrameRange {
+        self.skip_to(frames.start());
+        self.next.intersect(frames)
+    }
+}
+
 /// Writes the tables of `segment`. `reserved` yields ranges in ascending order,
 /// those before the segment may still be in it; what reaches beyond the
 /// segment stays in it.
 pub(crate) fn start<I: Iterator<Item = FrameRange>>(
     segment: &Segment<'_>,
-    reserved: &mut Peekable<I>,
+    reserved: &mut Ahead<I>,
 ) -> Started {
     let mut started = Started::default();
-    for giant in 0..segment.giant_count() {
-        let frames = segment.giant_frames(giant);
-        let overlap = next_overlap(reserved, frames.intersect(segment.frames));
-        let word = if !segment.has_all_of_giant(giant) {
-            start_mixed(segment, giant, reserved, &mut started)
-        } else if overlap.is_empty() {
-            started.add(0, frames.count());
-            Giant::WHOLE
-        } else if overlap == frames {
+    let mut giant = 0;
+    while giant < segment.giant_count() {
+        let inside = segment.giant_frames(giant).intersect(segment.frames);
+        let whole = segment.has_all_of_giant(giant);
+        if whole {
+            let run = reserved.free_units(inside.start(), segment.frames.end(), GIANT_FRAMES);
+            if run > 0 {
+                let next = giant + run as usize;
+                (giant..next).for_each(|giant| segment.publish_giant(giant, Giant::WHOLE));
+                started.add(run * size_of::<u64>() as u64, run * GIANT_FRAMES);
+                giant = next;
+                continue;
+            }
+        }
+        let word = if whole && reserved.overlap(inside) == inside {
             Giant::ALLOCATED
         } else {
             start_mixed(segment, giant, reserved, &mut started)
         };
         segment.publish_giant(giant, word);
         started.add(size_of::<u64>() as u64, 0);
+        giant += 1;
     }
     started
-}
-
-/// The part of the next reserved range that lies in `frames`; empty if none does.
-fn next_overlap<I: Iterator<Item = FrameRange>>(
-    reserved: &mut Peekable<I>,
-    frames: FrameRange,
-) -> FrameRange {
-    while reserved
-        .next_if(|range| range.end() <= frames.start())
-        .is_some()
-    {}
-    reserved.peek().map_or(FrameRange::EMPTY, |range| {
-        let overlap = range.intersect(frames);
-        if overlap.is_empty() {
-            FrameRange::EMPTY
-        } else {
-            overlap
-        }
-    })
 }
 
 /// Writes the level below a giant frame that is neither all free nor all reserved.
 fn start_mixed<I: Iterator<Item = FrameRange>>(
     segment: &Segment<'_>,
     giant: usize,
-    reserved: &mut Peekable<I>,
+    reserved: &mut Ahead<I>,
     started: &mut Started,
 ) -> Giant {
     let (mut free, mut partial) = (0, 0);
-    for huge in segment.huges_in(giant) {
+    let end = segment.giant_frames(giant).intersect(segment.frames).end();
+    let huges = segment.huges_in(giant);
+    let mut huge = huges.start;
+    while huge < huges.end {
         let all = segment.huge_frames(huge);
         let inside = all.intersect(segment.frames);
-        let overlap = next_overlap(reserved, inside);
-        let word = if inside == all && overlap.is_empty() {
-            started.add(0, u64::from(HUGE_FRAMES));
-            Huge::FREE
-        } else if overlap == all {
+        if inside == all {
+            let run = reserved.free_units(all.start(), end, u64::from(HUGE_FRAMES));
+            if run > 0 {
+                let next = huge + run as usize;
+                (huge..next).for_each(|huge| segment.publish_huge(huge, Huge::FREE));
+                started.add(run * size_of::<u32>() as u64, run * u64::from(HUGE_FRAMES));
+                free += run as u32;
+                huge = next;
+                continue;
+            }
+        }
+        let word = if reserved.overlap(inside) == all {
             Huge::ALLOCATED
         } else {
             let count = start_row(segment, huge, reserved);
@@ -103,8 +146,8 @@ fn start_mixed<I: Iterator<Item = FrameRange>>(
         };
         segment.publish_huge(huge, word);
         started.add(size_of::<u32>() as u64, 0);
-        free += u32::from(word == Huge::FREE);
         partial += u32::from(word.is_partial());
+        huge += 1;
     }
     debug_assert!(free <= HUGES);
     Giant::split(free, partial)
@@ -114,7 +157,7 @@ fn start_mixed<I: Iterator<Item = FrameRange>>(
 fn start_row<I: Iterator<Item = FrameRange>>(
     segment: &Segment<'_>,
     huge: usize,
-    reserved: &mut Peekable<I>,
+    reserved: &mut Ahead<I>,
 ) -> u32 {
     let all = segment.huge_frames(huge);
     let inside = all.intersect(segment.frames);
@@ -128,22 +171,16 @@ fn start_row<I: Iterator<Item = FrameRange>>(
     let row = segment.row(huge);
     let (at, count) = place(inside);
     row.fill(true, at, count);
+    let mut left = inside;
     loop {
-        let overlap = next_overlap(reserved, inside);
+        let overlap = reserved.overlap(left);
         if overlap.is_empty() {
-            break;
+            return row.count_free();
         }
         let (at, count) = place(overlap);
         row.paint(true, at, count);
-        // A range that reaches beyond stays for the next huge frame.
-        if reserved
-            .next_if(|range| range.end() <= inside.end())
-            .is_none()
-        {
-            break;
-        }
+        left = FrameRange::new(overlap.end().get(), inside.end().get()).unwrap_or_default();
     }
-    row.count_free()
 }
 
 const fn size_of_row() -> u64 {

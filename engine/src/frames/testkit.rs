@@ -5,7 +5,7 @@ extern crate std;
 
 use super::directory::{Directory, NONE, Place};
 use super::segment::Segment;
-use super::start::{Started, start};
+use super::start::{Ahead, Started, start};
 use crate::addr::FrameRange;
 use crate::node::{NodeId, ZoneKind};
 use std::boxed::Box;
@@ -59,7 +59,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
 #[cfg(loom)]
 pub(crate) fn segment(frames: FrameRange, reserved: &[FrameRange]) -> Segment<'static> {
     let segment = blank_segment(frames);
-    start(&segment, &mut reserved.iter().copied().peekable());
+    start(&segment, &mut Ahead::new(reserved.iter().copied()));
     segment
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn directory(
             next: NONE,
         })
         .collect();
-    let mut reserved = reserved.iter().copied().peekable();
+    let mut reserved = Ahead::new(reserved.iter().copied());
     let mut sum = Started::default();
     for place in &mut places {
         let started = start(&place.segment, &mut reserved);
