@@ -20,3 +20,8 @@ pub mod metadata;
 pub mod reserve;
 pub mod threads;
 pub mod topology;
+
+/// The example of the README, so that it stays true.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

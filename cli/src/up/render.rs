@@ -1,6 +1,6 @@
 //! The report of a run, for a person.
 
-use super::record::{Node, Phase, Record, Region};
+use super::record::{Node, Record, Region};
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::text::{self, Align, bytes, count, microseconds, plural};
 use anstyle::Style;
@@ -225,16 +225,14 @@ fn time_line(page: &mut Page, record: &Record) {
         "microseconds since the process began; wall clock",
     );
     let milestones = &record.milestones;
-    let mut events: Vec<(u64, u64, &str, bool)> = record
+    // The last phase ends in the milestones, which say more.
+    let steps = record
         .phases
+        .split_last()
+        .map_or(&[][..], |(_, steps)| steps);
+    let mut events: Vec<(u64, u64, &str, bool)> = steps
         .iter()
-        .map(
-            |Phase {
-                 name,
-                 start_ns,
-                 end_ns,
-             }| (*end_ns, end_ns - start_ns, *name, false),
-        )
+        .map(|step| (step.end_ns, step.end_ns - step.start_ns, step.name, false))
         .collect();
     let layout_ns = milestones.layout_ns;
     for (ns, name) in [
