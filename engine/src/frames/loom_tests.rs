@@ -319,3 +319,16 @@ fn a_large_block_beside_a_claim_takes_all_or_nothing() {
         assert_eq!(machine.free_frames(), 256 - taken);
     });
 }
+
+#[test]
+fn a_claim_may_take_pages_whose_count_is_still_to_come() {
+    model(|| {
+        let machine = Machine::new(&[frames(128, END)]);
+        assert!(machine.claim(block(64, 6)));
+        // Pages 0..64 are free: their count can serve the claim of the others.
+        let other = thread::spawn(|| machine.claim(block(64, 6)));
+        machine.free(block(64, 6));
+        let claimed = other.join().unwrap();
+        assert_eq!(machine.free_frames(), if claimed { 64 } else { 128 });
+    });
+}
