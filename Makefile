@@ -48,7 +48,7 @@ miri: setup ## the engine's tests under Miri
 	    cargo +nightly miri test -p firstlight --lib --quiet --target-dir target/miri
 
 loom: setup ## the concurrent parts under every interleaving
-	@RUSTFLAGS="--cfg loom" cargo test --release -p firstlight --lib --quiet --target-dir target/loom loom
+	@RUSTFLAGS="--cfg loom -C debug-assertions" cargo test --release -p firstlight --lib --quiet --target-dir target/loom loom
 
 fuzz: setup ## every fuzz target, SECONDS=60 each
 	@scripts/setup.sh toolchain nightly rust-src

@@ -421,6 +421,21 @@ fn absurd_rows_are_clipped_or_left_out() {
 }
 
 #[test]
+fn a_border_inside_a_page_tears_no_frame() {
+    // Both rows name the byte 2 GiB + 0x800 as their border.
+    let entries = [memory(0, 0, 2 * G + 0x800), memory(1, 2 * G + 0x800, 3 * G)];
+    let applied = apply(ok(&entries), &[(0, 3 * G)], &[], Trust::Mend);
+    assert_eq!(applied.pieces, [(0, 2 * G, 0), (2 * G, 3 * G, 1)]);
+    let unaligned = |notice: &&TopologyNotice| matches!(notice, TopologyNotice::Unaligned { .. });
+    assert_eq!(applied.notices.iter().filter(unaligned).count(), 2);
+    assert!(
+        applied.notices[0]
+            .to_string()
+            .contains("begins or ends inside a page")
+    );
+}
+
+#[test]
 fn storage_too_small_says_how_much_is_needed() {
     let entries: Vec<_> = (0..6)
         .map(|at| memory(at / 2, u64::from(at) * G, u64::from(at + 1) * G))

@@ -1,4 +1,4 @@
-//! Every interleaving of two or three CPUs over the protocol: split, merge,
+//! The interleavings of two and three CPUs over the protocol: split, merge,
 //! promise, claim, free in parts.
 //!
 //! `geometry` shrinks the machine: a giant frame has 4 huge frames, a huge
@@ -87,10 +87,20 @@ fn block(start: u64, order: u8) -> Block {
     }
 }
 
+/// Every interleaving of two CPUs.
 fn model(test: impl Fn() + Sync + Send + 'static) {
+    check(None, test);
+}
+
+/// Every interleaving of three CPUs in which at most three times one is
+/// interrupted where it could have gone on.
+fn model_of_three(test: impl Fn() + Sync + Send + 'static) {
+    check(Some(3), test);
+}
+
+fn check(preemption_bound: Option<usize>, test: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    // No bound on preemptions: every interleaving, some seconds in all.
-    builder.preemption_bound = None;
+    builder.preemption_bound = preemption_bound;
     builder.max_branches = 100_000;
     builder.check(test);
 }
@@ -252,7 +262,7 @@ fn the_last_page_goes_round() {
 
 #[test]
 fn three_cpus_split_take_and_give_back() {
-    model(|| {
+    model_of_three(|| {
         let machine = Machine::new(&[frames(128, END)]);
         let first = thread::spawn(|| {
             let page = machine.allocate(0).unwrap();
@@ -281,7 +291,7 @@ fn a_merged_giant_reaches_who_takes_it() {
 
 #[test]
 fn a_freed_huge_frame_reaches_both_who_share_it() {
-    model(|| {
+    model_of_three(|| {
         let machine = Machine::new(&[frames(128, END)]);
         let held = machine.allocate(HUGE_ORDER).unwrap();
         let first = thread::spawn(|| machine.allocate(6).is_some());
@@ -294,7 +304,7 @@ fn a_freed_huge_frame_reaches_both_who_share_it() {
 
 #[test]
 fn a_freed_giant_reaches_both_who_share_it() {
-    model(|| {
+    model_of_three(|| {
         let machine = Machine::new(&[]);
         let held = machine.allocate(GIANT_ORDER).unwrap();
         let first = thread::spawn(|| machine.allocate(6).is_some());
@@ -330,5 +340,36 @@ fn a_claim_may_take_pages_whose_count_is_still_to_come() {
         machine.free(block(64, 6));
         let claimed = other.join().unwrap();
         assert_eq!(machine.free_frames(), if claimed { 64 } else { 128 });
+    });
+}
+
+#[test]
+fn three_free_the_parts_of_the_last_huge_frame() {
+    model_of_three(|| {
+        let machine = Machine::new(&[]);
+        assert!(
+            machine.claim(block(0, 6))
+                && machine.claim(block(64, 5))
+                && machine.claim(block(96, 5))
+        );
+        let first = thread::spawn(|| machine.free(block(0, 6)));
+        let second = thread::spawn(|| machine.free(block(64, 5)));
+        machine.free(block(96, 5));
+        first.join().unwrap();
+        second.join().unwrap();
+        machine.free_frames();
+        assert_eq!(machine.segment.statistics().free_giants, 1);
+    });
+}
+
+#[test]
+fn a_large_block_that_finds_no_room_leaves_none_taken() {
+    model(|| {
+        let machine = Machine::new(&[frames(384, END)]);
+        let other = thread::spawn(|| machine.allocate(HUGE_ORDER).unwrap());
+        let pair = machine.allocate(HUGE_ORDER + 1);
+        other.join().unwrap();
+        let taken = 128 + pair.map_or(0, Block::frames);
+        assert_eq!(machine.free_frames(), 384 - taken);
     });
 }

@@ -1,6 +1,6 @@
 //! From rows in any order to a [`Topology`]: [`TopologyBuilder`].
 
-use crate::addr::{PHYS_END, PhysRange};
+use crate::addr::{PAGE_BYTES, PHYS_END, PhysRange};
 use crate::firmware::acpi::{AcpiError, SratEntry};
 use crate::node::NodeId;
 use crate::store::{Full, Store};
@@ -207,14 +207,18 @@ impl<'s> TopologyBuilder<'s> {
         Ok(())
     }
 
-    /// Sorts the ranges and settles where they overlap: the bytes stay with the
-    /// range that starts lower.
+    /// Moves borders inside a page frame down to its start, so that no frame is torn
+    /// between nodes, then sorts the ranges and settles where they overlap: the
+    /// bytes stay with the range that starts lower.
     pub fn finish(mut self, report: &mut dyn FnMut(TopologyNotice)) -> Topology<'s> {
         if self.nodes.is_empty() {
             // Nobody named a node: then there is one, if there is a slot for it.
             let _ = self.push_node(None);
         }
         let ranges = self.ranges.into_slice();
+        for row in ranges.iter_mut() {
+            row.range = whole_frames(*row, report);
+        }
         ranges.sort_unstable_by_key(|row| (row.range.start(), row.node, row.range.end()));
         let (kept, contested) = settle(ranges, report);
         let ranges = ranges.get_mut(..kept).unwrap_or_default();
@@ -243,6 +247,20 @@ pub(super) fn checked(
         report(TopologyNotice::Clipped { node, start, bytes });
     }
     PhysRange::new(start, end.unwrap_or(PHYS_END)).filter(|range| !range.is_empty())
+}
+
+/// The row's range with both ends at page frames. Both round the same way, so that
+/// of two rows that meet inside a frame one gets all of it.
+fn whole_frames(row: TopologyRange, report: &mut dyn FnMut(TopologyNotice)) -> PhysRange {
+    let (start, end) = (row.range.start(), row.range.end());
+    let (from, to) = (start.align_down(PAGE_BYTES), end.align_down(PAGE_BYTES));
+    if (from, to) != (start, end) {
+        report(TopologyNotice::Unaligned {
+            node: row.node,
+            range: row.range,
+        });
+    }
+    PhysRange::new(from.get(), to.get()).unwrap_or_default()
 }
 
 /// Makes sorted ranges disjoint, in place; says how many are left, and whether

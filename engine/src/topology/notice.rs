@@ -57,6 +57,14 @@ pub enum TopologyNotice {
         /// Its length as firmware gave it.
         bytes: u64,
     },
+    /// A range that begins or ends inside a page frame; both ends go down to the
+    /// start of theirs.
+    Unaligned {
+        /// Its node.
+        node: NodeId,
+        /// The range as firmware gave it.
+        range: PhysRange,
+    },
     /// Two ranges of one node share bytes; harmless.
     Repeated {
         /// The bytes.
@@ -118,6 +126,10 @@ impl fmt::Display for TopologyNotice {
             Self::Clipped { node, start, bytes } => write!(
                 f,
                 "{node}: range of {bytes:#x} bytes at {start:#x} clipped at the end of physical addresses"
+            ),
+            Self::Unaligned { node, range } => write!(
+                f,
+                "{node}: {range} begins or ends inside a page: moved down to whole pages"
             ),
             Self::Repeated { range, node } => write!(f, "{node} claims {range} twice"),
             Self::Contested { range, kept, lost } => {
