@@ -39,7 +39,7 @@ pub(crate) struct Options {
     /// A kernel log, a raw ACPI SRAT, or a directory with a log and raw ACPI tables
     #[arg(long, value_name = "FILE|DIR", conflicts_with = "shape")]
     machine: Option<PathBuf>,
-    /// A made-up machine: memory=SIZE[,nodes=N][,cpus=N]
+    /// A made-up machine: memory=SIZE, and nodes=N and cpus=N unless there is one
     #[arg(long, value_name = "SHAPE", value_parser = named_shape)]
     shape: Option<(shape::Shape, String)>,
     /// Kernel command line words to apply: mem= memmap= kernelcore= movablecore= movable_node
