@@ -11,9 +11,11 @@ ARGS ?=
 SECONDS ?= 60
 MSRV := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1.0/p' Cargo.toml)
 BARE := x86_64-unknown-none
+# No C library of the machine, so no code chosen by its processor.
+COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench check msrv miri loom fuzz clean setup
+.PHONY: help run test bench counts check msrv miri loom fuzz clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -29,7 +31,12 @@ test: setup ## all tests, documentation examples among them
 	@cargo test --workspace
 
 bench: setup ## measure beside the rivals
-	@cargo bench -p firstlight-bench
+	@cargo bench --quiet -p firstlight-bench --bench bring_up
+
+counts: setup ## count instructions and guard them; UPDATE=1 commits to new counts
+	@command -v valgrind >/dev/null || scripts/setup.sh debian valgrind
+	@scripts/setup.sh target $(COUNTED)
+	@cargo run --quiet --profile counts --target $(COUNTED) -p firstlight-bench --bin counts -- $(if $(UPDATE),update)
 
 check: setup ## format, lints, documentation, the engine without an operating system
 	@cargo fmt --all --check

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug)]
 pub struct MetadataSpace {
     space: Reservation,
-    /// Bytes handed out from the start; only grows.
+    /// Bytes handed out from the start; only grows while anything is lent out.
     used: AtomicUsize,
 }
 
@@ -50,11 +50,23 @@ impl MetadataSpace {
     pub fn reservation(&self) -> &Reservation {
         &self.space
     }
+
+    /// The bytes themselves, for who wants to see what was written; nothing is
+    /// lent out while this borrow lasts.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        self.space.as_mut_slice()
+    }
+
+    /// Takes everything back that was handed out, to begin again over the same
+    /// pages. What was written stays.
+    pub fn reset(&mut self) {
+        *self.used.get_mut() = 0;
+    }
 }
 
 // SAFETY: every call hands out bytes that no earlier call did (`used` only
-// grows), inside a readable and writable private mapping that lives as long as
-// `self`; nothing else in this type gives access to them.
+// grows while the space is borrowed), inside a readable and writable private mapping that lives as long as
+// `self`; nothing else in this type gives access to them but through `&mut self`.
 unsafe impl Platform for MetadataSpace {
     fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
         let bytes = usize::try_from(range.bytes())

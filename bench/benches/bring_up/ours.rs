@@ -1,0 +1,62 @@
+//! Firstlight as a contestant.
+
+use firstlight::addr::{Frame, Order};
+use firstlight::frames::{Frames, Metadata, Request};
+use firstlight_bench::machine::Machine;
+use firstlight_host::metadata::MetadataSpace;
+
+use crate::contest::{Contestant, Game, Live, Sample, play};
+
+/// The engine, its metadata in reserved address space.
+#[derive(Default)]
+pub(crate) struct Firstlight {
+    space: Option<MetadataSpace>,
+    metadata: Metadata,
+}
+
+impl Live for Frames<'_> {
+    fn take(&mut self, order: Order) -> Option<u64> {
+        self.allocate(Request::new(order)).ok().map(Frame::get)
+    }
+
+    fn give(&mut self, frame: u64, order: Order) {
+        let freed = self.free(Frame::new(frame), order);
+        debug_assert!(freed.is_ok());
+    }
+}
+
+impl Contestant for Firstlight {
+    fn name(&self) -> &'static str {
+        "**firstlight**"
+    }
+
+    fn refresh(&mut self, machine: &Machine) {
+        self.space = MetadataSpace::new(machine.metadata_bytes()).ok();
+    }
+
+    fn run(&mut self, game: &Game<'_>) -> Sample {
+        let mut storage = game.machine.storage();
+        let layout = game.machine.layout(&mut storage).expect("a sound machine");
+        let space = self.space.as_mut().expect("address space");
+        space.reset();
+        let space = &*space;
+        let metadata = &mut self.metadata;
+        play(game.task, || {
+            let frames = Frames::build(layout, space).expect("room for tables");
+            *metadata = frames.metadata();
+            frames
+        })
+    }
+
+    fn written(&self) -> String {
+        let Metadata {
+            written_bytes,
+            reserved_bytes,
+            ..
+        } = self.metadata;
+        format!(
+            "{written_bytes} B of {:.1} MiB reserved",
+            reserved_bytes as f64 / 1048576.0
+        )
+    }
+}

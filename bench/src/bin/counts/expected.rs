@@ -1,0 +1,119 @@
+//! The committed counts: a line a path, `name count`; `#` begins a comment.
+
+use std::error::Error;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+/// A count this much above the committed one fails, this much below is told.
+const TOLERANCE_PERCENT: u64 = 2;
+
+/// What a new count means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Within the tolerance.
+    Same,
+    /// Less: worth committing.
+    Fell,
+    /// More: fails.
+    Rose,
+    /// Not committed yet: fails.
+    New,
+    /// Committed, but there is no such path: fails.
+    Gone,
+}
+
+impl Verdict {
+    pub(crate) fn is_sound(self) -> bool {
+        matches!(self, Self::Same | Self::Fell)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Same => "as expected",
+            Self::Fell => "fell: commit it (make counts UPDATE=1)",
+            Self::Rose => "ROSE",
+            Self::New => "NEW: not in counts.txt",
+            Self::Gone => "GONE: only in counts.txt",
+        })
+    }
+}
+
+/// The committed counts.
+#[derive(Debug, Default)]
+pub(crate) struct Expected(Vec<(String, u64)>);
+
+impl Expected {
+    /// Reads `file`; no file is no counts.
+    pub(crate) fn read(file: &Path) -> Result<Self, Box<dyn Error>> {
+        match fs::read_to_string(file) {
+            Ok(text) => Self::parse(&text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(format!("{}: {error}", file.display()).into()),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, Box<dyn Error>> {
+        let lines = text.lines().enumerate();
+        let counts = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        let counts = counts.map(|(number, line)| {
+            let (name, count) = line
+                .split_once(' ')
+                .and_then(|(name, count)| Some((name, count.trim().parse().ok()?)))
+                .ok_or_else(|| format!("counts.txt, line {}: no 'name count'", number + 1))?;
+            Ok((name.to_owned(), count))
+        });
+        counts.collect::<Result<_, Box<dyn Error>>>().map(Self)
+    }
+
+    pub(crate) fn of(&self, name: &str) -> Option<u64> {
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|&(_, count)| count)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    pub(crate) fn judge(&self, name: &str, count: u64) -> Verdict {
+        match self.of(name) {
+            None => Verdict::New,
+            Some(before) if count * 100 > before * (100 + TOLERANCE_PERCENT) => Verdict::Rose,
+            Some(before) if count * 100 < before * (100 - TOLERANCE_PERCENT) => Verdict::Fell,
+            Some(_) => Verdict::Same,
+        }
+    }
+}
+
+/// Writes `file` anew.
+pub(crate) fn write(file: &Path, counts: &[(&str, u64)]) -> Result<(), Box<dyn Error>> {
+    let mut text = String::from(
+        "# Instructions of the engine's paths, counted by valgrind (make counts).\n\
+         # 2 % more fails; written by: make counts UPDATE=1\n",
+    );
+    for (name, count) in counts {
+        text += &format!("{name} {count}\n");
+    }
+    Ok(fs::write(file, text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn judges_by_two_percent() {
+        let expected = Expected::parse("# comment\n\nbuild 1000\n").unwrap();
+        assert_eq!(expected.judge("build", 1020), Verdict::Same);
+        assert_eq!(expected.judge("build", 1021), Verdict::Rose);
+        assert_eq!(expected.judge("build", 979), Verdict::Fell);
+        assert_eq!(expected.judge("other", 1), Verdict::New);
+        assert!(!Verdict::Gone.is_sound());
+        assert!(Expected::parse("build\n").is_err());
+        assert!(Expected::parse("build many\n").is_err());
+    }
+}

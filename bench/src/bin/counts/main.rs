@@ -1,0 +1,108 @@
+//! Counts the instructions of the engine's paths and guards them.
+//!
+//! ```text
+//! counts            count all paths and compare with bench/counts.txt
+//! counts update     write bench/counts.txt
+//! counts run PATH   go one path (what is run under valgrind)
+//! ```
+//!
+//! Every path runs in a process of its own under `valgrind --tool=callgrind`,
+//! which collects only inside [`measured`]. Meant to be built for
+//! `x86_64-unknown-linux-musl`: then no C library picks its `memcpy` by the
+//! processor, and the counts are the same on every machine. `make counts` does
+//! all that.
+
+mod expected;
+mod paths;
+
+use std::error::Error;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use expected::{Expected, Verdict};
+
+/// Everything inside this function is counted, and nothing else.
+#[inline(never)]
+fn measured(work: &mut dyn FnMut()) {
+    work();
+}
+
+/// Counts the instructions of one path.
+fn count(path: &str) -> Result<u64, Box<dyn Error>> {
+    let itself = std::env::current_exe()?;
+    let output = Command::new("valgrind")
+        .args([
+            "--tool=callgrind",
+            "--callgrind-out-file=/dev/null",
+            "--toggle-collect=counts::measured*",
+        ])
+        .arg(itself)
+        .args(["run", path])
+        .output()
+        .map_err(|error| format!("valgrind does not start: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(format!("{path} fails under valgrind:\n{said}").into());
+    }
+    // ==1234== Collected : 5678
+    let collected = said
+        .lines()
+        .find_map(|line| line.split_once("Collected :"))
+        .and_then(|(_, count)| count.trim().parse().ok())
+        .ok_or_else(|| format!("{path}: valgrind says no count:\n{said}"))?;
+    if collected == 0 {
+        return Err(format!("{path}: nothing was counted; are symbols missing?").into());
+    }
+    Ok(collected)
+}
+
+fn compare(file: &Path, update: bool) -> Result<ExitCode, Box<dyn Error>> {
+    let expected = Expected::read(file)?;
+    let mut counted = Vec::new();
+    let mut sound = true;
+    println!("| path | instructions | expected | |");
+    println!("|---|---|---|---|");
+    for path in paths::ALL {
+        let instructions = count(path.name)?;
+        let verdict = expected.judge(path.name, instructions);
+        sound &= verdict.is_sound();
+        let before = expected
+            .of(path.name)
+            .map_or("-".into(), |count| count.to_string());
+        println!("| {} | {instructions} | {before} | {verdict} |", path.name);
+        counted.push((path.name, instructions));
+    }
+    for name in expected
+        .names()
+        .filter(|name| paths::ALL.iter().all(|path| path.name != *name))
+    {
+        println!("| {name} | - | | {} |", Verdict::Gone);
+        sound = false;
+    }
+    if update {
+        expected::write(file, &counted)?;
+        println!("\nwritten: {}", file.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !sound {
+        eprintln!("\nIf the change is meant: make counts UPDATE=1, and say why in the commit.");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("counts.txt");
+    match arguments[..] {
+        [] => compare(&file, false),
+        ["update"] => compare(&file, true),
+        ["run", name] => {
+            let path = paths::ALL.iter().find(|path| path.name == name);
+            (path.ok_or_else(|| format!("no path '{name}'"))?.run)()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => Err("usage: counts [update | run PATH]".into()),
+    }
+}

@@ -1,0 +1,164 @@
+//! The paths that are counted: each prepares, then does its work in
+//! [`measured`].
+
+use std::error::Error;
+use std::hint::black_box;
+
+use firstlight::addr::Order;
+use firstlight::firmware::acpi::{Madt, Srat};
+use firstlight::firmware::e820;
+use firstlight::frames::{Frames, Request};
+use firstlight::map::{MemoryMap, Region, ScratchEntry};
+use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage};
+use firstlight_bench::machine::{GIB, Machine};
+use firstlight_bench::tables;
+use firstlight_host::metadata::MetadataSpace;
+
+use crate::measured;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// Something to count.
+pub(crate) struct Path {
+    pub(crate) name: &'static str,
+    pub(crate) run: fn() -> Outcome,
+}
+
+const fn path(name: &'static str, run: fn() -> Outcome) -> Path {
+    Path { name, run }
+}
+
+/// All of them. Names are those of `counts.txt`.
+pub(crate) const ALL: &[Path] = &[
+    path("memory_map_20_entries", memory_map),
+    path("layout_64g_1_node", || layout(64, 1)),
+    path("layout_512g_4_nodes", || layout(512, 4)),
+    path("layout_4t_8_nodes", || layout(4096, 8)),
+    path("frames_64g_1_node", || frames(64, 1)),
+    path("frames_512g_4_nodes", || frames(512, 4)),
+    path("frames_4t_8_nodes", || frames(4096, 8)),
+    path("first_page", || {
+        with_frames(|frames| take(frames, Order::PAGE))
+    }),
+    path("first_huge", || {
+        with_frames(|frames| take(frames, Order::HUGE))
+    }),
+    path("first_giant", || {
+        with_frames(|frames| take(frames, Order::GIANT))
+    }),
+    path("page_pairs_1000", || {
+        with_frames(|frames| pairs(frames, Order::PAGE))
+    }),
+    path("pages_held_4096", || with_frames(held)),
+    path("huge_pairs_1000", || {
+        with_frames(|frames| pairs(frames, Order::HUGE))
+    }),
+    path("claim_page", || with_frames(claim)),
+    path("read_4096_cpus", read_cpus),
+];
+
+/// Runs `work` once, counted, and hands out what it made.
+fn counted<T>(work: impl FnOnce() -> T) -> Result<T, Box<dyn Error>> {
+    let mut work = Some(work);
+    let mut made = None;
+    measured(&mut || made = work.take().map(|work| work()));
+    black_box(made).ok_or_else(|| "nothing was run".into())
+}
+
+fn memory_map() -> Outcome {
+    let table = tables::e820();
+    let mut scratch = [ScratchEntry::default(); 20];
+    let mut regions = [Region::default(); 100];
+    let map = counted(|| -> Result<_, Box<dyn Error>> {
+        let entries = e820::entries(black_box(&table))?;
+        let mut corrections = 0;
+        let map = MemoryMap::build(entries, &mut scratch, &mut regions, &mut |_| {
+            corrections += 1
+        })?;
+        Ok((map, corrections))
+    })??;
+    assert!(map.1 > 0 && map.0.regions().len() > 10);
+    Ok(())
+}
+
+fn layout(gib: u64, nodes: u16) -> Outcome {
+    let machine = Machine::pc(gib * GIB, nodes);
+    let mut storage = machine.storage();
+    let parts = machine.parts(&mut storage)?;
+    counted(|| parts.build())??;
+    Ok(())
+}
+
+fn frames(gib: u64, nodes: u16) -> Outcome {
+    let machine = Machine::pc(gib * GIB, nodes);
+    let space = MetadataSpace::new(machine.metadata_bytes())?;
+    let mut storage = machine.storage();
+    let layout = machine.layout(&mut storage)?;
+    counted(|| Frames::build(layout, &space))??;
+    Ok(())
+}
+
+/// Goes on with a machine of 64 GiB that is up.
+fn with_frames(path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
+    let machine = Machine::pc(64 * GIB, 1);
+    let space = MetadataSpace::new(machine.metadata_bytes())?;
+    let mut storage = machine.storage();
+    let frames = Frames::build(machine.layout(&mut storage)?, &space)?;
+    path(&frames)
+}
+
+fn take(frames: &Frames<'_>, order: Order) -> Outcome {
+    counted(|| frames.allocate(Request::new(order)))??;
+    Ok(())
+}
+
+fn pairs(frames: &Frames<'_>, order: Order) -> Outcome {
+    counted(|| -> Outcome {
+        for _ in 0..1000 {
+            let frame = frames.allocate(Request::new(order))?;
+            frames.free(black_box(frame), order)?;
+        }
+        Ok(())
+    })?
+}
+
+/// 4,096 pages allocated, then freed.
+fn held(frames: &Frames<'_>) -> Outcome {
+    let mut pages = vec![None; 4096];
+    counted(|| -> Outcome {
+        for page in &mut pages {
+            *page = Some(frames.allocate(Request::new(Order::PAGE))?);
+        }
+        for &page in pages.iter().flatten() {
+            frames.free(page, Order::PAGE)?;
+        }
+        Ok(())
+    })?
+}
+
+fn claim(frames: &Frames<'_>) -> Outcome {
+    let frame = firstlight::addr::Frame::new((32 << 18) + 12_345);
+    counted(|| frames.claim(black_box(frame), Order::PAGE))??;
+    Ok(())
+}
+
+fn read_cpus() -> Outcome {
+    let (madt, srat) = tables::acpi(4096, 64);
+    let (mut nodes, mut ranges) = ([NodeInfo::EMPTY; 64], [TopologyRange::EMPTY; 64]);
+    let cpus = counted(|| -> Result<_, Box<dyn Error>> {
+        let mut enabled = 0;
+        for cpu in Madt::parse(black_box(&madt))?.cpus() {
+            enabled += u32::from(cpu?.enabled);
+        }
+        let mut builder = TopologyBuilder::new(TopologyStorage {
+            nodes: &mut nodes,
+            ranges: &mut ranges,
+        });
+        builder.add_srat(Srat::parse(black_box(&srat))?.entries(), &mut |_| {})?;
+        let topology = builder.finish(&mut |_| {});
+        let sum: u32 = topology.nodes().iter().map(|node| node.cpus).sum();
+        Ok((enabled, sum))
+    })??;
+    assert_eq!(cpus, (4096, 4096));
+    Ok(())
+}
