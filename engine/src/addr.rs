@@ -221,9 +221,14 @@ impl Frame {
         self.0
     }
 
-    /// Address of the frame's first byte. Frame numbers stay below 2^52.
+    /// Address of the frame's first byte; of the last page there can be, for
+    /// frame numbers from 2^52 on.
     pub const fn addr(self) -> PhysAddr {
-        PhysAddr(self.0 << PAGE_SHIFT)
+        if self.0 >> (u64::BITS - PAGE_SHIFT) == 0 {
+            PhysAddr(self.0 << PAGE_SHIFT)
+        } else {
+            PhysAddr(!(PAGE_BYTES - 1))
+        }
     }
 
     /// Whether a block of `order` may start here.

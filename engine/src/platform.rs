@@ -7,9 +7,15 @@ use crate::addr::PhysRange;
 /// The machine under the engine.
 ///
 /// # Safety
-/// Memory that [`Platform::map`] answered for must stay readable and writable
-/// through the pointer for as long as the platform is borrowed, hold what was
-/// last written there, and be used by nobody else.
+/// For as long as the platform is borrowed, all the memory that
+/// [`Platform::map`] answered for must be readable and writable through the
+/// pointer from every CPU, hold what was last written there, and be used by
+/// nobody else. So `map` answers for a byte once: a second [`Frames`] over the
+/// same memory, or memory the kernel itself uses and forgot to reserve, is
+/// refused. A platform over a direct map remembers what it gave, or is made by
+/// an `unsafe` constructor whose caller promises to build one `Frames` only.
+///
+/// [`Frames`]: crate::frames::Frames
 pub unsafe trait Platform {
     /// A pointer to the first byte of `range`, which the engine has just taken
     /// from early memory for its own tables. The content does not matter.

@@ -64,7 +64,10 @@ impl<'s, T: Copy> Store<'s, T> {
         self.insert(self.len, value)
     }
 
-    /// Inserts `value` before position `at` (at most the length).
+    /// Inserts `value` before position `at`.
+    ///
+    /// # Panics
+    /// When `at` is larger than the length.
     ///
     /// # Errors
     /// [`Full`] when the storage is used up; the list is unchanged.
@@ -82,6 +85,9 @@ impl<'s, T: Copy> Store<'s, T> {
     }
 
     /// Removes the entries `from..to`.
+    ///
+    /// # Panics
+    /// When the range ends before it starts or beyond the length.
     pub fn remove(&mut self, from: usize, to: usize) {
         self.slots.copy_within(to..self.len, from);
         self.len -= to - from;

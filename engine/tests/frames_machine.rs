@@ -9,6 +9,7 @@ mod kit;
 use firstlight::addr::{Frame, Order};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, BlockError, BuildError, Frames, Request};
+use firstlight::layout::{CoreSize, LayoutPolicy};
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, TIB, Uninitialised, range};
 
@@ -344,4 +345,97 @@ fn frames_move_between_threads() {
     });
     frames.validate().unwrap();
     assert_eq!(frames.statistics(), free);
+}
+
+#[test]
+fn nodes_nobody_knows_and_frames_beyond_all_addresses_are_harmless() {
+    let frames = two_nodes().frames();
+    assert_eq!(frames.fallback(NodeId(7)).count(), 2);
+    for frame in [u64::MAX, !0x3ffff, (1 << 52) - (1 << 18)] {
+        let frame = Frame::new(frame);
+        assert!(frames.free(frame, Order::PAGE).is_err());
+        assert!(frames.claim(frame, Order::PAGE).is_err());
+        assert_eq!(frames.is_allocated(frame), None);
+    }
+    let all = range(0x1000, u64::MAX).outer_frames().bytes();
+    assert!(all.start().get() == 0x1000 && all.bytes() > u64::MAX / 2);
+}
+
+#[test]
+fn memory_up_to_the_last_address_works() {
+    let top = range(u64::MAX - GIB + 1, u64::MAX);
+    let frames = Machine::new(&[(0, range(4 * GIB, 5 * GIB)), (0, top)]).frames();
+    let mut blocks = 0;
+    while frames.allocate(Request::new(Order::HUGE)).is_ok() {
+        blocks += 1;
+    }
+    assert!(blocks > 1000, "{blocks}");
+    frames.validate().unwrap();
+}
+
+/// Where the allocator put its tables.
+fn tables(frames: &Frames<'_>) -> impl Iterator<Item = firstlight::addr::PhysRange> {
+    let trail = frames.layout().early().trail().to_vec();
+    trail
+        .into_iter()
+        .filter(|claim| claim.owner == "frame allocator tables")
+        .map(|claim| claim.range)
+}
+
+#[test]
+fn tables_keep_off_preserved_and_movable_memory() {
+    let mut machine = Machine::new(&[(0, range(4 * GIB, 6 * GIB))]);
+    machine
+        .memory
+        .push((0, range(6 * GIB, 7 * GIB), EarlyFlags::PRESERVED));
+    assert!(tables(&machine.frames()).all(|table| table.end().get() <= 6 * GIB));
+
+    let mut machine = two_nodes();
+    machine.policy = Some(LayoutPolicy {
+        movablecore: Some(CoreSize::Frames(2 * GIB / 4096)),
+        ..LayoutPolicy::DEFAULT
+    });
+    let frames = machine.frames();
+    let movable: Vec<_> = frames
+        .layout()
+        .zones()
+        .iter()
+        .filter(|z| z.kind == ZoneKind::Movable)
+        .collect();
+    assert_eq!(movable.len(), 2);
+    for table in tables(&frames) {
+        assert!(
+            movable
+                .iter()
+                .all(|zone| !zone.span.bytes().overlaps(table)),
+            "{table} is in Movable"
+        );
+    }
+}
+
+#[test]
+fn tables_fit_where_whole_huge_frames_do_not() {
+    // 64 GiB need 2.2 MiB of tables; 3.5 MiB are free, none of it two huge frames.
+    let mut machine = Machine::new(&[(0, range(4 * GIB, 68 * GIB))]);
+    machine.reserved.push(range(4 * GIB, 5 * GIB + MIB));
+    machine
+        .reserved
+        .push(range(5 * GIB + 4 * MIB + MIB / 2, 68 * GIB));
+    let frames = machine.frames();
+    assert!(frames.statistics().free_frames > 200);
+    frames.validate().unwrap();
+}
+
+#[test]
+fn a_machine_of_many_nodes_says_out_of_memory() {
+    let rows: Vec<_> = (0..512)
+        .map(|node| {
+            let start = 4 * GIB + u64::from(node) * MIB;
+            (node, range(start, start + MIB))
+        })
+        .collect();
+    let frames = Machine::new(&rows).frames();
+    let huge = Request::new(Order::HUGE).on(NodeId(300));
+    assert_eq!(frames.allocate(huge), Err(AllocError::OutOfMemory(huge)));
+    assert_eq!(frames.fallback(NodeId(300)).count(), 512);
 }

@@ -36,7 +36,7 @@ impl EarlyFlags {
     pub const DRIVER_MANAGED: Self = Self(8);
     /// Reserved, and its descriptors need no initialising.
     pub const NO_INIT: Self = Self(16);
-    /// Reserved with the content a previous kernel left there.
+    /// Holds what a previous kernel left there for this one; never allocated from.
     pub const PRESERVED: Self = Self(32);
 
     /// A confidential guest must accept it before the first touch; never allocated from

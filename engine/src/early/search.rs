@@ -67,7 +67,8 @@ impl Attempt {
     fn may_use(&self, region: &EarlyRegion) -> bool {
         const BANNED: EarlyFlags = EarlyFlags::NOMAP
             .with(EarlyFlags::DRIVER_MANAGED)
-            .with(EarlyFlags::UNACCEPTED);
+            .with(EarlyFlags::UNACCEPTED)
+            .with(EarlyFlags::PRESERVED);
         self.node.is_none_or(|node| region.node == Some(node))
             && !region.flags.intersects(BANNED)
             && !(self.skip_hotplug && region.flags.contains(EarlyFlags::HOTPLUG))

@@ -10,7 +10,7 @@ use super::start::{Ahead, start};
 use super::table::Carver;
 use crate::addr::{FrameRange, Order, PAGE_BYTES, PhysRange};
 use crate::early::{EarlyFlags, EarlyRequest};
-use crate::layout::{Extent, Layout};
+use crate::layout::{Extent, Layout, Zone};
 use crate::node::{NodeId, ZoneKind};
 use crate::platform::Platform;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -34,49 +34,53 @@ fn table_bytes(frames: FrameRange) -> Option<u64> {
         .checked_add(Carver::bytes_for::<Row>(huges)?)
 }
 
-/// Takes `bytes` for the tables of `node` from early memory: on the node and
-/// below its Movable zone if possible, else wherever there is room.
+/// Takes `bytes` for the tables of `node` from early memory. Best on the node
+/// itself and below Movable zones, which are to stay free of what can't move;
+/// then outside all Movable zones; then anywhere. Where it is much, best as
+/// whole huge frames: they cost no bitmap and leave no rest.
 fn take(layout: &mut Layout<'_>, node: NodeId, bytes: u64) -> Result<PhysRange, BuildError> {
-    // Whole huge frames, once it is so much, cost no bitmap and leave no rest.
-    let align = if bytes < Order::HUGE.bytes() {
-        PAGE_BYTES
-    } else {
-        Order::HUGE.bytes()
-    };
-    let bytes = bytes.next_multiple_of(align);
-    let movable = layout
+    let movable = |zone: &&Zone| zone.kind == ZoneKind::Movable;
+    let own = layout
         .zones()
         .iter()
-        .find(|zone| zone.node == node && zone.kind == ZoneKind::Movable)
-        .map(|zone| zone.span.start().addr());
-    let request = EarlyRequest {
-        node: Some(node),
-        exact_node: true,
-        ..EarlyRequest::new(bytes, align, "frame allocator tables")
-    };
-    let early = layout.early_mut();
-    let below = movable.map(|max| {
-        early.allocate(&EarlyRequest {
-            max: Some(max),
-            ..request
-        })
-    });
-    if let Some(Ok(range)) = below {
-        return Ok(range);
-    }
-    early
-        .allocate(&request)
-        .or_else(|_| {
-            early.allocate(&EarlyRequest {
-                exact_node: false,
+        .filter(movable)
+        .find(|zone| zone.node == node);
+    let own = own.map(|zone| zone.span.start().addr());
+    let lowest = layout
+        .zones()
+        .iter()
+        .filter(movable)
+        .map(|zone| zone.span.start().addr())
+        .min();
+    let request = EarlyRequest::new(bytes, PAGE_BYTES, "frame allocator tables").on(node);
+    let places = [(true, own), (false, lowest), (true, None), (false, None)];
+    let aligns = [Order::HUGE.bytes(), PAGE_BYTES];
+    let mut refused = None;
+    for (exact_node, max) in places {
+        for align in aligns
+            .into_iter()
+            .filter(|&align| bytes >= align || align == PAGE_BYTES)
+        {
+            let bytes = bytes.next_multiple_of(align);
+            match layout.early_mut().allocate(&EarlyRequest {
+                bytes,
+                align,
+                exact_node,
+                max,
                 ..request
-            })
-        })
-        .map_err(|cause| BuildError::NoRoom {
-            needed_bytes: bytes,
-            node,
-            cause,
-        })
+            }) {
+                Ok(range) => return Ok(range),
+                Err(cause) => {
+                    refused = Some(BuildError::NoRoom {
+                        needed_bytes: bytes,
+                        node,
+                        cause,
+                    })
+                }
+            }
+        }
+    }
+    Err(refused.unwrap_or(BuildError::NoMemory))
 }
 
 /// Takes memory for tables and makes it reachable.
@@ -160,7 +164,7 @@ impl<'m> Frames<'m> {
                 .and_then(|bytes| sum.checked_add(bytes))
                 .ok_or(too_large)?;
         }
-        for (id, tables) in (0u16..)
+        for (id, tables) in (0..=u16::MAX)
             .zip(tables.iter_mut())
             .filter(|(_, tables)| tables.bytes > 0)
         {
@@ -210,6 +214,7 @@ fn withheld<'a>(layout: &'a Layout<'_>) -> impl Iterator<Item = FrameRange> + 'a
     let mut flagged = memory
         .filter(move |region| region.flags.intersects(untouchable))
         .map(|region| region.range.outer_frames())
+        .filter(|frames| !frames.is_empty())
         .peekable();
     core::iter::from_fn(move || match (reserved.peek(), flagged.peek()) {
         (Some(one), Some(other)) if one.start() <= other.start() => reserved.next(),

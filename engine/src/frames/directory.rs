@@ -4,10 +4,12 @@
 //! that order; `heads` holds the first of each chain. Everything lies in
 //! metadata memory, sized by the number of segments and nodes.
 
+use super::allocate::Search;
 use super::geometry::Block;
-use super::segment::{Search, Segment};
+use super::segment::Segment;
 use crate::addr::Frame;
 use crate::node::{NodeId, ZoneKind};
+use crate::sync::pause;
 
 /// Ends a chain.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -78,22 +80,49 @@ impl<'m> Directory<'m> {
         core::iter::successors(place(head), move |at| place(at.next))
     }
 
-    /// Asks the zones of `node` from `highest` down.
-    pub(crate) fn allocate(&self, node: NodeId, highest: ZoneKind, order: u8) -> Search {
-        let mut nothing = Search::Nothing;
-        for zone in ZoneKind::ALL
-            .into_iter()
-            .rev()
-            .filter(|&zone| zone <= highest)
-        {
-            for place in self.chain(node, zone) {
+    /// Takes a block of `order` from the first of `nodes` that has one, from its
+    /// `highest` zone down.
+    ///
+    /// Before it says that there is none, it has looked at all of them between
+    /// two readings of the giant words that agree: a block that wandered from
+    /// where it was not yet looked at to where it had been is not missed.
+    pub(crate) fn allocate(
+        &self,
+        nodes: impl Iterator<Item = NodeId> + Clone,
+        highest: ZoneKind,
+        order: u8,
+    ) -> Option<Frame> {
+        let mut before = None;
+        loop {
+            let mut nothing = Search::Nothing;
+            for place in nodes.clone().flat_map(|node| self.places_on(node, highest)) {
                 match place.segment.allocate(order) {
-                    Search::Nothing => {}
+                    Search::Found(frame) => return Some(frame),
                     Search::Busy => nothing = Search::Busy,
-                    found @ Search::Found(_) => return found,
+                    Search::Nothing => {}
                 }
             }
+            if nothing == Search::Busy {
+                pause();
+                continue;
+            }
+            let places = nodes.clone().flat_map(|node| self.places_on(node, highest));
+            let now = places.fold(0, |sum: u64, place| {
+                sum.rotate_left(1) ^ place.segment.fingerprint()
+            });
+            if before == Some(now) {
+                return None;
+            }
+            before = Some(now);
         }
-        nothing
+    }
+
+    /// The segments of `node`, from its `highest` zone down.
+    fn places_on(&self, node: NodeId, highest: ZoneKind) -> impl Iterator<Item = &Place<'m>> {
+        let zones = ZoneKind::ALL
+            .into_iter()
+            .rev()
+            .filter(move |&zone| zone <= highest);
+        zones.flat_map(move |zone| self.chain(node, zone))
     }
 }

@@ -6,29 +6,31 @@
 
 use crate::node::NodeId;
 
-/// All nodes, `from` first, then the others from the nearest to the farthest.
+/// All of `nodes` nodes, `from` first, then the others from the nearest to the
+/// farthest. Costs a look at each node for every distance there is.
 pub(crate) fn by_distance(
     from: NodeId,
-    nodes: u16,
-    distance: impl Fn(NodeId, NodeId) -> u8,
-) -> impl Iterator<Item = NodeId> {
-    let key = move |node: u16| {
-        let steps = (u32::from(node) + u32::from(nodes) - u32::from(from.0)) % u32::from(nodes);
-        let far = if steps == 0 {
-            0
-        } else {
-            u32::from(distance(from, NodeId(node))) + 1
-        };
-        (far, steps)
+    nodes: u32,
+    distance: impl Fn(NodeId, NodeId) -> u8 + Clone,
+) -> impl Iterator<Item = NodeId> + Clone {
+    let node = move |steps: u32| {
+        // Below `nodes`, which is at most 2^16.
+        NodeId(u16::try_from((u32::from(from.0) + steps) % nodes).unwrap_or(u16::MAX))
     };
-    let mut last = None;
+    // 0 for the node itself, even if a table says that another one is nearer.
+    let far = move |steps: u32| match steps {
+        0 => 0,
+        _ => u32::from(distance(from, node(steps))) + 1,
+    };
+    let (mut level, mut steps) = (0, 0..nodes);
     core::iter::from_fn(move || {
-        let next = (0..nodes)
-            .map(|node| (key(node), node))
-            .filter(|&(key, _)| last < Some(key))
-            .min()?;
-        last = Some(next.0);
-        Some(NodeId(next.1))
+        loop {
+            if let Some(steps) = steps.find(|&steps| far(steps) == level) {
+                return Some(node(steps));
+            }
+            level = (0..nodes).map(&far).filter(|&other| other > level).min()?;
+            steps = 0..nodes;
+        }
     })
 }
 
@@ -61,5 +63,8 @@ mod tests {
         let order: Vec<_> = by_distance(NodeId(1), 3, |_, _| 255).map(|n| n.0).collect();
         assert_eq!(order, [1, 2, 0]);
         assert_eq!(by_distance(NodeId(0), 1, |_, _| 0).count(), 1);
+        assert_eq!(by_distance(NodeId(7), 2, |_, _| 20).count(), 2);
+        assert_eq!(by_distance(NodeId(0), 0, |_, _| 20).count(), 0);
+        assert_eq!(by_distance(NodeId(9), 1 << 16, |_, _| 20).count(), 1 << 16);
     }
 }

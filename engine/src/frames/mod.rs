@@ -11,6 +11,7 @@
 //! | `row` | the bitmap of a huge frame |
 //! | `table` | tables in memory nobody has written (the unsafe part) |
 //! | `segment` | one run of frames with its tables, and the lock-free protocol |
+//! | `allocate`, `claim`, `free` | what is done with a segment |
 //! | `start` | first writing of a segment's tables |
 //! | `directory`, `fallback` | nodes, zones and the order they are asked in |
 //! | `build` | metadata sizes, and from a [`Layout`] to [`Frames`] |
@@ -20,10 +21,13 @@
 //! it must look into, so an interrupt handler must not call in here while it
 //! may have interrupted a call on its own CPU.
 
+mod allocate;
 mod build;
+mod claim;
 mod directory;
 mod error;
 mod fallback;
+mod free;
 mod geometry;
 mod request;
 mod row;
@@ -52,10 +56,9 @@ pub use validate::Violation;
 use crate::addr::{Frame, Order};
 use crate::layout::Layout;
 use crate::node::{NodeId, ZoneKind};
-use crate::sync::pause;
 use directory::Directory;
 use geometry::Block;
-use segment::{Search, Segment};
+use segment::Segment;
 
 /// All frames of a machine, to allocate and free from any CPU.
 ///
@@ -116,34 +119,21 @@ impl<'m> Frames<'m> {
         if usize::from(first.0) >= nodes {
             return Err(AllocError::NoSuchNode { node: first, nodes });
         }
-        let order = request.order().get();
-        loop {
-            let mut nothing = match self
-                .directory
-                .allocate(first, request.highest_zone(), order)
-            {
-                Search::Found(frame) => return Ok(frame),
-                search => search,
-            };
-            if !request.is_exact() {
-                for node in self.fallback(first).skip(1) {
-                    match self.directory.allocate(node, request.highest_zone(), order) {
-                        Search::Found(frame) => return Ok(frame),
-                        Search::Busy => nothing = Search::Busy,
-                        Search::Nothing => {}
-                    }
-                }
-            }
-            if nothing == Search::Nothing {
-                return Err(AllocError::OutOfMemory(request));
-            }
-            pause();
-        }
+        let (highest, order) = (request.highest_zone(), request.order().get());
+        let found = if request.is_exact() {
+            self.directory
+                .allocate(core::iter::once(first), highest, order)
+        } else {
+            self.directory
+                .allocate(self.fallback(first), highest, order)
+        };
+        found.ok_or(AllocError::OutOfMemory(request))
     }
 
     /// Gives back a block. It may be any aligned part of a block that was
-    /// allocated, or several smaller ones that make up an aligned whole;
-    /// reserved frames can be given back in the same way.
+    /// allocated, or several smaller ones that make up an aligned whole.
+    /// Reserved frames can be given back in the same way, once what they were
+    /// reserved for is over; never those of the allocator's own tables.
     ///
     /// # Errors
     /// [`BlockError::Misaligned`], [`BlockError::OutsideMemory`],
@@ -159,8 +149,8 @@ impl<'m> Frames<'m> {
     ///
     /// # Errors
     /// [`BlockError::Misaligned`], [`BlockError::OutsideMemory`],
-    /// [`BlockError::InUse`] when any of it is not free, or is at this moment
-    /// promised to a request on another CPU; nothing is changed then.
+    /// [`BlockError::InUse`] when some of it is allocated or reserved; nothing is
+    /// changed then.
     pub fn claim(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
         let (segment, block) = self.find(frame, order)?;
         segment
@@ -198,8 +188,8 @@ impl<'m> Frames<'m> {
     }
 
     /// Nodes in the order in which they are asked for memory `from` wants.
-    pub fn fallback(&self, from: NodeId) -> impl Iterator<Item = NodeId> + '_ {
-        let nodes = u16::try_from(self.directory.heads.len()).unwrap_or(u16::MAX);
+    pub fn fallback(&self, from: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
+        let nodes = u32::try_from(self.directory.heads.len()).unwrap_or(u32::MAX);
         fallback::by_distance(from, nodes, |a, b| self.layout.distance(a, b))
     }
 

@@ -13,9 +13,12 @@ use crate::sync::{AtomicU64, Ordering};
 #[repr(C, align(64))]
 pub(crate) struct Row([AtomicU64; ROW_WORDS]);
 
-/// Pages of a block were not in the state the operation needs. Holds how many
-/// pages had been released before that was seen: 0 unless another CPU releases
-/// the same pages at the same time.
+/// Pages of a block were not in the state the operation needs.
+///
+/// `released` is 0 unless another CPU wrongly releases the same pages at the
+/// same time. On release it says how many were released before that was seen;
+/// on a claim, how many of those taken the other CPU released before they were
+/// put back, and so has counted as free already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Conflict {
     pub(crate) released: u32,
@@ -56,7 +59,7 @@ impl Row {
         Self(core::array::from_fn(|_| AtomicU64::new(fill)))
     }
 
-    /// Writes the whole row: `outside` everywhere but in the pages `at..at + count`.
+    /// Writes the whole row: all pages `allocated` or not, those in `at..at + count` the opposite.
     /// Only for the CPU that owns the row while its huge frame is splitting.
     pub(crate) fn fill(&self, allocated: bool, at: u32, count: u32) {
         for (index, word) in (0u32..).zip(&self.0) {
@@ -88,13 +91,19 @@ impl Row {
         }
     }
 
-    /// Takes any aligned block of 2^`order` pages; `None` if none was seen.
-    pub(crate) fn claim_any(&self, order: u8) -> Option<u32> {
+    /// Takes any aligned block of 2^`order` pages, if one is seen.
+    pub(crate) fn claim_any(&self, order: u8) -> Result<u32, Conflict> {
+        let mut released = 0;
         if order > 6 {
-            let pages = 1 << order;
-            return (0..HUGE_FRAMES / pages)
-                .map(|block| block * pages)
-                .find(|&at| self.claim_words(at, order).is_ok());
+            for at in (0..HUGE_FRAMES).step_by(1 << order) {
+                match self.claim_words(at, order) {
+                    Ok(()) if released == 0 => return Ok(at),
+                    // Too few promises are left for all of it.
+                    Ok(()) => self.release(at, order)?,
+                    Err(conflict) => released += conflict.released,
+                }
+            }
+            return Err(Conflict { released });
         }
         for (index, word) in (0u32..).zip(&self.0) {
             let mut seen = word.load(Ordering::Relaxed);
@@ -107,12 +116,12 @@ impl Row {
                     Ordering::Acquire,
                     Ordering::Relaxed,
                 ) {
-                    Ok(_) => return Some(index * 64 + at),
+                    Ok(_) => return Ok(index * 64 + at),
                     Err(now) => seen = now,
                 }
             }
         }
-        None
+        Err(Conflict { released })
     }
 
     /// Takes the pages from `at` on, which must all be clear.
@@ -156,17 +165,22 @@ impl Row {
         Ok(())
     }
 
-    /// Whether every page is allocated.
-    pub(crate) fn is_full(&self) -> bool {
-        self.0.iter().all(|word| word.load(Ordering::Acquire) == !0)
-    }
-
     /// Number of free pages.
     pub(crate) fn count_free(&self) -> u32 {
         self.0
             .iter()
             .map(|word| word.load(Ordering::Relaxed).count_zeros())
             .sum()
+    }
+
+    /// Whether any of the pages from `at` on is allocated.
+    pub(crate) fn any_set(&self, at: u32, order: u8) -> bool {
+        if order > 6 {
+            return (at..at + (1 << order))
+                .step_by(64)
+                .any(|at| self.word(at).load(Ordering::Relaxed) != 0);
+        }
+        self.word(at).load(Ordering::Relaxed) & mask(at % 64, 1 << order) != 0
     }
 
     /// Whether page `at` is allocated.
@@ -180,12 +194,20 @@ impl Row {
 
     fn claim_words(&self, at: u32, order: u8) -> Result<(), Conflict> {
         let words = (at..at + (1 << order)).step_by(64);
+        // Look first, so that pages nobody can get are not touched.
+        if words
+            .clone()
+            .any(|at| self.word(at).load(Ordering::Relaxed) != 0)
+        {
+            return Err(Conflict { released: 0 });
+        }
         for taken in words.clone() {
             if !swap(self.word(taken), 0, !0, Ordering::Acquire) {
-                for undo in words.take_while(|&word| word < taken) {
-                    self.word(undo).store(0, Ordering::Release);
-                }
-                return Err(Conflict { released: 0 });
+                let back = words.take_while(|&word| word < taken);
+                let back = back.map(|word| self.word(word).swap(0, Ordering::Release));
+                return Err(Conflict {
+                    released: back.map(u64::count_zeros).sum(),
+                });
             }
         }
         Ok(())
@@ -228,7 +250,7 @@ mod tests {
         assert_eq!(row.count_free(), 10);
         assert!(row.is_set(59) && !row.is_set(60) && !row.is_set(69) && row.is_set(70));
         row.paint(true, 0, 512);
-        assert!(row.is_full());
+        assert_eq!(row.count_free(), 0);
     }
 
     #[test]
@@ -237,8 +259,8 @@ mod tests {
         assert_eq!(row.claim(200, 0), Ok(()));
         assert!(row.claim(0, 8).is_err());
         assert_eq!(row.count_free(), 511);
-        assert_eq!(row.claim_any(8), Some(256));
-        assert_eq!(row.claim_any(7), Some(0));
-        assert_eq!(row.claim_any(7), None);
+        assert_eq!(row.claim_any(8), Ok(256));
+        assert_eq!(row.claim_any(7), Ok(0));
+        assert_eq!(row.claim_any(7), Err(Conflict { released: 0 }));
     }
 }

@@ -11,24 +11,30 @@
 //! no lock.
 //!
 //! *A level is written when its parent is split*, by the one CPU that moved
-//! the parent to `Splitting`, and published by the store that ends that state.
+//! the parent to `Splitting`. A giant frame is published as split before any
+//! of its huge frames is, so that whoever finds pages also finds the counts.
 //! Nobody waits for a splitter except who must free, claim or look into
 //! exactly that frame.
 //!
 //! The parts of a huge frame that lie outside the segment are set in its
 //! bitmap for ever, so a frame that crosses the segment's end never merges.
+//!
+//! This file holds the words and how they change; what is done with them is in
+//! [`super::allocate`], [`super::claim`] and [`super::free`].
 
 #![expect(
     clippy::cast_possible_truncation,
     reason = "positions and counts inside one giant frame, or indices into tables that exist"
 )]
 
+use core::ops::Range;
+
 use super::geometry::{
     Block, GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, HUGES, unit, units,
 };
-use super::row::{Conflict, Row};
+use super::row::Row;
 use super::table::Table;
-use super::word::{Giant, GiantState, Huge, HugeState};
+use super::word::{Change, Giant, GiantState, Huge, HugeState};
 use crate::addr::{Frame, FrameRange};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, pause};
 
@@ -40,28 +46,8 @@ pub(crate) struct Segment<'m> {
     giants: Table<'m, AtomicU64>,
     huges: Table<'m, AtomicU32>,
     rows: Table<'m, Row>,
-    /// Giant frame that last served a request: where the next one looks first.
-    hint: AtomicU32,
-}
-
-/// What a search through a segment came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Search {
-    /// A block; it is the caller's.
-    Found(Frame),
-    /// There is none.
-    Nothing,
-    /// None was found, but other CPUs changed what was looked at meanwhile: worth another look.
-    Busy,
-}
-
-impl Search {
-    const fn or_busy(found: Option<Frame>) -> Self {
-        match found {
-            Some(frame) => Self::Found(frame),
-            None => Self::Busy,
-        }
-    }
+    /// Huge frame that last served a request: where the next search begins.
+    pub(super) hint: AtomicU32,
 }
 
 /// A block was not in the state an operation needs.
@@ -69,12 +55,18 @@ impl Search {
 pub(crate) struct WrongState;
 
 /// Index of a giant frame in the segment's table.
-type GiantIndex = usize;
+pub(super) type GiantIndex = usize;
 /// Index of a huge frame in the segment's tables.
-type HugeIndex = usize;
+pub(super) type HugeIndex = usize;
 
-/// How many giant frames to pass in search of a split one before a whole one is split.
-const SPLIT_SEARCH: usize = 64;
+/// Pages taken off a huge frame's count, for the holder to find or give back.
+#[derive(Debug)]
+#[must_use = "a promise is kept or given back"]
+pub(super) struct Promise {
+    count: u32,
+    /// It was all there was, and `partial` still counts the huge frame.
+    emptied: bool,
+}
 
 impl<'m> Segment<'m> {
     /// Number of giant words a segment over `frames` needs.
@@ -129,25 +121,40 @@ impl<'m> Segment<'m> {
         )
     }
 
-    fn giant_of(&self, frame: Frame) -> GiantIndex {
+    pub(super) fn giant_of(&self, frame: Frame) -> GiantIndex {
         ((frame.get() >> GIANT_ORDER) - (self.frames.start().get() >> GIANT_ORDER)) as usize
     }
 
-    fn huge_of(&self, frame: Frame) -> HugeIndex {
+    pub(super) fn huge_of(&self, frame: Frame) -> HugeIndex {
         ((frame.get() >> HUGE_ORDER) - (self.frames.start().get() >> HUGE_ORDER)) as usize
     }
 
     /// The huge frames of giant frame `giant` that the segment touches.
-    pub(crate) fn huges_in(&self, giant: GiantIndex) -> core::ops::Range<HugeIndex> {
+    pub(crate) fn huges_in(&self, giant: GiantIndex) -> Range<HugeIndex> {
         let inside = self.giant_frames(giant).intersect(self.frames);
         let first = self.huge_of(inside.start());
         first..first + units(inside, HUGE_ORDER) as usize
     }
 
+    /// The huge frames of `block`, one or more whole ones.
+    pub(super) fn huges_of(&self, block: Block) -> Range<HugeIndex> {
+        let first = self.huge_of(block.start);
+        first..first + block.huges() as usize
+    }
+
+    /// Whether giant frame `giant` lies wholly inside the segment.
+    pub(crate) fn has_all_of_giant(&self, giant: GiantIndex) -> bool {
+        self.giant_frames(giant).intersect(self.frames).count() == GIANT_FRAMES
+    }
+
+    // ---- Words -----------------------------------------------------------
+
+    #[inline]
     pub(crate) fn giant(&self, giant: GiantIndex) -> Giant {
         Giant::unpack(self.giants.at(giant).load(Ordering::Acquire))
     }
 
+    #[inline]
     pub(crate) fn huge(&self, huge: HugeIndex) -> Huge {
         Huge::unpack(self.huges.at(huge).load(Ordering::Acquire))
     }
@@ -156,71 +163,133 @@ impl<'m> Segment<'m> {
         self.rows.at(huge)
     }
 
-    // ---- Words -----------------------------------------------------------
+    /// One number made of all giant words: another number means that something
+    /// became free or was used up meanwhile.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.giants
+            .each(0..self.giants.len())
+            .fold(0, |sum: u64, word| {
+                (sum.rotate_left(5) ^ word.load(Ordering::Acquire))
+                    .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            })
+    }
 
     pub(crate) fn publish_giant(&self, giant: GiantIndex, word: Giant) {
+        self.publish_giants(giant..giant + 1, word);
+    }
+
+    /// Stores the same word for all of `giants`.
+    pub(crate) fn publish_giants(&self, giants: Range<GiantIndex>, word: Giant) {
+        let bits = word.pack();
         // Release: what was written below comes before; pairs with `giant()`.
-        self.giants.at(giant).store(word.pack(), Ordering::Release);
+        self.giants
+            .each(giants)
+            .for_each(|word| word.store(bits, Ordering::Release));
     }
 
     pub(crate) fn publish_huge(&self, huge: HugeIndex, word: Huge) {
-        self.huges.at(huge).store(word.pack(), Ordering::Release);
+        self.publish_huges(huge..huge + 1, word);
     }
 
-    fn swap_giant(&self, giant: GiantIndex, from: Giant, to: Giant) -> bool {
+    /// Stores the same word for all of `huges`.
+    pub(crate) fn publish_huges(&self, huges: Range<HugeIndex>, word: Huge) {
+        let bits = word.pack();
+        // Release: what was written below comes before; pairs with `huge()`.
+        self.huges
+            .each(huges)
+            .for_each(|word| word.store(bits, Ordering::Release));
+    }
+
+    pub(super) fn swap_giant(&self, giant: GiantIndex, from: Giant, to: Giant) -> bool {
         let (from, to) = (from.pack(), to.pack());
         let word = self.giants.at(giant);
         word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
-    fn swap_huge(&self, huge: HugeIndex, from: Huge, to: Huge) -> bool {
+    pub(super) fn swap_huge(&self, huge: HugeIndex, from: Huge, to: Huge) -> bool {
         let (from, to) = (from.pack(), to.pack());
         let word = self.huges.at(huge);
         word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Moves the counts of a split giant frame; `false` if they do not allow it.
-    fn move_giant(&self, giant: GiantIndex, free: i32, partial: i32) -> bool {
+    /// Changes the counts of a split giant frame, or says which word did not allow it.
+    pub(super) fn change_giant(&self, giant: GiantIndex, by: Change) -> Result<(), Giant> {
         self.giants
             .at(giant)
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |bits| {
-                Giant::unpack(bits).moved(free, partial).map(Giant::pack)
+                Giant::unpack(bits).changed(by).map(Giant::pack)
             })
-            .is_ok()
+            .map(drop)
+            .map_err(Giant::unpack)
     }
 
-    /// Raises or lowers the counts for something the caller owns below, which
-    /// keeps the giant frame split: it can't fail.
-    fn settle_giant(&self, giant: GiantIndex, free: i32, partial: i32) {
-        let moved = self.move_giant(giant, free, partial);
-        debug_assert!(moved, "counts of giant {giant} lost: {free} {partial}");
+    /// Changes the counts for something the caller owns below, which keeps the
+    /// giant frame split.
+    pub(super) fn settle_giant(&self, giant: GiantIndex, by: Change) {
+        let changed = self.change_giant(giant, by);
+        assert!(
+            changed.is_ok(),
+            "giant frame {giant}: {changed:?} can't change {by:?}"
+        );
     }
 
-    /// Takes `count` pages off the count of a huge frame, for the caller to find.
-    fn promise_pages(&self, giant: GiantIndex, huge: HugeIndex, count: u32) -> bool {
-        let taken = self
-            .huges
+    // ---- Promises of pages -------------------------------------------------
+
+    /// Takes `count` pages off the count of a huge frame, for the caller to
+    /// find; or says which word did not allow it.
+    pub(super) fn promise_pages(&self, huge: HugeIndex, count: u32) -> Result<Promise, Huge> {
+        self.huges
             .at(huge)
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |bits| {
                 Huge::unpack(bits).promised(count).map(Huge::pack)
-            });
-        if taken.is_ok_and(|old| Huge::unpack(old).free == count) {
-            self.settle_giant(giant, 0, -1);
-        }
-        taken.is_ok()
+            })
+            .map(|old| Promise {
+                count,
+                emptied: Huge::unpack(old).free == count,
+            })
+            .map_err(Huge::unpack)
     }
 
-    /// Raises the count of a split huge frame by pages whose bits are clear
-    /// again, and merges it if those were the last.
-    fn return_pages(&self, giant: GiantIndex, huge: HugeIndex, count: u32) {
-        // `partial` is raised before the count and lowered after it.
-        let mut raised = 0;
+    /// The promised pages were found. Only now, because up to here they might
+    /// have had to go back: others must not take the huge frame for used up.
+    pub(super) fn keep_promise(&self, giant: GiantIndex, promise: Promise) {
+        if promise.emptied {
+            self.settle_giant(giant, Change::by(0, -1, 0));
+        }
+    }
+
+    /// The promised pages were not found, or not so that they can be used;
+    /// `released` of them are free already.
+    pub(super) fn give_back(
+        &self,
+        giant: GiantIndex,
+        huge: HugeIndex,
+        promise: Promise,
+        released: u32,
+    ) {
+        let Promise { count, emptied } = promise;
+        if count > released {
+            self.raise_pages(giant, huge, count - released, i32::from(emptied));
+        } else {
+            self.keep_promise(giant, promise);
+        }
+    }
+
+    /// Raises the count of a split huge frame by pages whose bits are clear again.
+    pub(super) fn return_pages(&self, giant: GiantIndex, huge: HugeIndex, count: u32) {
+        self.raise_pages(giant, huge, count, 0);
+    }
+
+    /// Raises the count of a split huge frame and merges it if those were the
+    /// last. `raised` times the caller has counted it as partial already.
+    fn raise_pages(&self, giant: GiantIndex, huge: HugeIndex, count: u32, mut raised: i32) {
         let mut old = self.huge(huge);
         let new = loop {
+            // `partial` is raised before the count and lowered after it.
             if old.free == 0 && raised == 0 {
-                self.settle_giant(giant, 0, 1);
+                self.settle_giant(giant, Change::by(0, 1, 0));
                 raised = 1;
             }
             let new = old.freed(count);
@@ -232,15 +301,15 @@ impl<'m> Segment<'m> {
         let merged = new == Huge::FREE;
         let should_be = i32::from(!merged) - i32::from(old.free > 0);
         if merged || should_be != raised {
-            self.settle_giant(giant, i32::from(merged), should_be - raised);
+            self.settle_giant(giant, Change::by(i32::from(merged), should_be - raised, 0));
         }
     }
 
     // ---- Splitting -------------------------------------------------------
 
-    /// Opens a huge frame the caller owns (`Splitting`): its pages become
-    /// `!taken` but for those of `block`.
-    fn split_huge(&self, huge: HugeIndex, block: Block, taken: bool) {
+    /// Opens a huge frame the caller owns (`Splitting`) and that is counted as
+    /// partial: `block` in it becomes `taken` or free, the rest the opposite.
+    pub(super) fn split_huge(&self, huge: HugeIndex, block: Block, taken: bool) {
         let count = block.frames() as u32;
         self.row(huge).fill(!taken, block.page_in_huge(), count);
         let free = if taken { HUGE_FRAMES - count } else { count };
@@ -249,7 +318,7 @@ impl<'m> Segment<'m> {
 
     /// Opens giant frame `giant`, found `from`, so that all of it stays as it
     /// is but `block`, which changes sides. `false` if another CPU was faster.
-    fn split_giant(&self, giant: GiantIndex, from: Giant, block: Block) -> bool {
+    pub(super) fn split_giant(&self, giant: GiantIndex, from: Giant, block: Block) -> bool {
         if !self.swap_giant(giant, from, Giant::SPLITTING) {
             return false;
         }
@@ -259,407 +328,60 @@ impl<'m> Segment<'m> {
         } else {
             (Huge::ALLOCATED, Huge::FREE)
         };
-        let first = self.huge_of(block.start);
-        for huge in self.huges_in(giant) {
-            let within = huge >= first && huge < first + block.huges() as usize;
-            self.publish_huge(huge, if within { inside } else { rest });
-        }
-        let mut partial = 0;
-        let mut changed = block.huges();
-        if changed == 0 {
-            self.split_huge(first, block, taken);
-            (changed, partial) = (u32::from(taken), 1);
-        }
-        let free = if taken { HUGES - changed } else { changed };
-        self.publish_giant(giant, Giant::split(free, partial));
-        true
-    }
-
-    // ---- Allocate --------------------------------------------------------
-
-    /// Takes any block of `order`.
-    pub(crate) fn allocate(&self, order: u8) -> Search {
-        let giants = self.giants.len();
-        let hint = self.hint.load(Ordering::Relaxed) as usize % giants.max(1);
-        let mut whole = None;
-        let mut nothing = Search::Nothing;
-        for (passed, giant) in (hint..giants).chain(0..hint).enumerate() {
-            if passed >= SPLIT_SEARCH && whole.is_some() {
-                break;
-            }
-            let word = self.giant(giant);
-            let search = match word.state {
-                GiantState::Splitting => Search::Busy,
-                GiantState::Allocated => Search::Nothing,
-                GiantState::Whole if order == GIANT_ORDER => {
-                    let start = self.giant_frames(giant).start();
-                    let taken = self.swap_giant(giant, Giant::WHOLE, Giant::ALLOCATED);
-                    Search::or_busy(taken.then_some(start))
-                }
-                GiantState::Whole => {
-                    whole = whole.or(Some(giant));
-                    Search::Nothing
-                }
-                GiantState::Split if order < HUGE_ORDER => self.allocate_pages(giant, word, order),
-                GiantState::Split if order < GIANT_ORDER => self.allocate_huges(giant, word, order),
-                GiantState::Split => Search::Nothing,
+        let all = self.huges_in(giant);
+        if block.order >= HUGE_ORDER {
+            let changed = self.huges_of(block);
+            self.publish_huges(all.start..changed.start, rest);
+            self.publish_huges(changed.clone(), inside);
+            self.publish_huges(changed.end..all.end, rest);
+            let free = if taken {
+                HUGES - block.huges()
+            } else {
+                block.huges()
             };
-            match search {
-                Search::Found(_) => {
-                    self.remember(giant, hint);
-                    return search;
-                }
-                Search::Busy => nothing = Search::Busy,
-                Search::Nothing => {}
-            }
-        }
-        let Some(whole) = whole else { return nothing };
-        // Split the first whole one; if others were faster, look again at all.
-        let start = self.giant_frames(whole).start();
-        let split = self.split_giant(whole, Giant::WHOLE, Block { start, order });
-        if split {
-            self.remember(whole, hint);
-        }
-        Search::or_busy(split.then_some(start))
-    }
-
-    fn remember(&self, giant: GiantIndex, hint: GiantIndex) {
-        if giant != hint {
-            self.hint.store(giant as u32, Ordering::Relaxed);
-        }
-    }
-
-    /// A block below [`HUGE_ORDER`]: from a huge frame that is split already, else from a free one.
-    fn allocate_pages(&self, giant: GiantIndex, word: Giant, order: u8) -> Search {
-        let mut nothing = Search::Nothing;
-        let mut seen_partial = 0;
-        if word.partial > 0 {
-            for huge in self.huges_in(giant) {
-                let seen = self.huge(huge);
-                seen_partial += u32::from(seen.is_partial());
-                if seen.state != HugeState::Split || seen.free < 1 << order {
-                    continue;
-                }
-                match self.allocate_in_huge(giant, huge, order) {
-                    Search::Nothing => {}
-                    Search::Busy => nothing = Search::Busy,
-                    found @ Search::Found(_) => return found,
-                }
-            }
-        }
-        // Fewer than counted: one is being split, filled or merged just now.
-        if seen_partial < word.partial {
-            nothing = Search::Busy;
-        }
-        if word.free == 0 {
-            return nothing;
-        }
-        // One free huge frame less, one partial one more.
-        if !self.move_giant(giant, -1, 1) {
-            return Search::Busy;
-        }
-        let huge = self.find_promised_huge(giant, Huge::SPLITTING);
-        let start = self.huge_frames(huge).start();
-        self.split_huge(huge, Block { start, order }, true);
-        Search::Found(start)
-    }
-
-    /// A block from a split huge frame.
-    fn allocate_in_huge(&self, giant: GiantIndex, huge: HugeIndex, order: u8) -> Search {
-        if !self.promise_pages(giant, huge, 1 << order) {
-            return Search::Busy;
-        }
-        loop {
-            if let Some(at) = self.row(huge).claim_any(order) {
-                let start = self.huge_frames(huge).start().get();
-                return Search::Found(Frame::new(start + u64::from(at)));
-            }
-            if order > 0 {
-                // So many pages are free, but not side by side.
-                self.return_pages(giant, huge, 1 << order);
-                return Search::Nothing;
-            }
-            // The promised page is there: another CPU took the one seen and left its own.
-            pause();
-        }
-    }
-
-    /// Finds the free huge frame this CPU was promised and moves it to `to`.
-    fn find_promised_huge(&self, giant: GiantIndex, to: Huge) -> HugeIndex {
-        loop {
-            for huge in self.huges_in(giant) {
-                if self.huge(huge) == Huge::FREE && self.swap_huge(huge, Huge::FREE, to) {
-                    return huge;
-                }
-            }
-            pause();
-        }
-    }
-
-    /// A block of one or more whole huge frames, below [`GIANT_ORDER`].
-    fn allocate_huges(&self, giant: GiantIndex, word: Giant, order: u8) -> Search {
-        let block = Block {
-            start: self.giant_frames(giant).start(),
-            order,
-        };
-        let count = block.huges() as i32;
-        if word.free < block.huges() {
-            return Search::Nothing;
-        }
-        if !self.move_giant(giant, -count, 0) {
-            return Search::Busy;
-        }
-        if count == 1 {
-            let huge = self.find_promised_huge(giant, Huge::ALLOCATED);
-            return Search::Found(self.huge_frames(huge).start());
-        }
-        let found = block
-            .siblings_in_giant()
-            .find(|&block| self.claim_huges(block).is_ok());
-        match found {
-            Some(block) => Search::Found(block.start),
-            None => {
-                self.settle_giant(giant, count, 0);
-                Search::Nothing
-            }
-        }
-    }
-
-    /// Moves all huge frames of a promised block from free to allocated, or none.
-    fn claim_huges(&self, block: Block) -> Result<(), WrongState> {
-        if !self.frames.covers(block.range()) {
-            return Err(WrongState);
-        }
-        let first = self.huge_of(block.start);
-        let huges = first..first + block.huges() as usize;
-        if huges.clone().any(|huge| self.huge(huge) != Huge::FREE) {
-            return Err(WrongState);
-        }
-        for huge in huges {
-            if !self.swap_huge(huge, Huge::FREE, Huge::ALLOCATED) {
-                for undo in first..huge {
-                    self.publish_huge(undo, Huge::FREE);
-                }
-                return Err(WrongState);
-            }
-        }
-        Ok(())
-    }
-
-    // ---- Claim a given block ---------------------------------------------
-
-    /// Takes exactly `block`, which must lie inside the segment.
-    pub(crate) fn claim(&self, block: Block) -> Result<(), WrongState> {
-        let giant = self.giant_of(block.start);
-        loop {
-            let word = self.giant(giant);
-            match word.state {
-                GiantState::Allocated => return Err(WrongState),
-                GiantState::Splitting => pause(),
-                GiantState::Whole if block.order == GIANT_ORDER => {
-                    if self.swap_giant(giant, word, Giant::ALLOCATED) {
-                        return Ok(());
-                    }
-                }
-                GiantState::Whole => {
-                    if self.split_giant(giant, word, block) {
-                        return Ok(());
-                    }
-                }
-                GiantState::Split if block.order < HUGE_ORDER => {
-                    if let Some(answer) = self.claim_pages(giant, block) {
-                        return answer;
-                    }
-                }
-                GiantState::Split => {
-                    let count = block.huges() as i32;
-                    if !self.move_giant(giant, -count, 0) {
-                        if self.giant(giant).state == GiantState::Split {
-                            return Err(WrongState);
-                        }
-                        continue; // merged meanwhile
-                    }
-                    let claimed = self.claim_huges(block);
-                    if claimed.is_err() {
-                        self.settle_giant(giant, count, 0);
-                    }
-                    return claimed;
-                }
-            }
-        }
-    }
-
-    /// Takes pages of a split giant frame; `None` to look again.
-    fn claim_pages(&self, giant: GiantIndex, block: Block) -> Option<Result<(), WrongState>> {
-        let huge = self.huge_of(block.start);
-        let count = block.frames() as u32;
-        match self.huge(huge).state {
-            HugeState::Allocated => Some(Err(WrongState)),
-            HugeState::Splitting => {
-                pause();
-                None
-            }
-            HugeState::Free => {
-                if !self.move_giant(giant, -1, 1) {
-                    // Either all free huge frames are promised, this one too: whoever
-                    // holds the promise takes it; or the giant frame merged.
-                    let split = self.giant(giant).state == GiantState::Split;
-                    return (split && self.huge(huge) == Huge::FREE).then_some(Err(WrongState));
-                }
-                if !self.swap_huge(huge, Huge::FREE, Huge::SPLITTING) {
-                    self.settle_giant(giant, 1, -1);
-                    return None;
-                }
-                self.split_huge(huge, block, true);
-                Some(Ok(()))
-            }
-            HugeState::Split => {
-                if !self.promise_pages(giant, huge, count) {
-                    let split = self.huge(huge).state == HugeState::Split;
-                    return split.then_some(Err(WrongState));
-                }
-                let claimed = self.row(huge).claim(block.page_in_huge(), block.order);
-                if claimed.is_err() {
-                    self.return_pages(giant, huge, count);
-                }
-                Some(claimed.map_err(|_| WrongState))
-            }
-        }
-    }
-
-    // ---- Free ------------------------------------------------------------
-
-    /// Gives back `block`, which must lie inside the segment and be allocated,
-    /// by itself, as a part of a larger block or as several smaller ones.
-    pub(crate) fn free(&self, block: Block) -> Result<(), WrongState> {
-        let giant = self.giant_of(block.start);
-        loop {
-            let word = self.giant(giant);
-            match word.state {
-                GiantState::Whole => return Err(WrongState),
-                GiantState::Splitting => pause(),
-                GiantState::Allocated if block.order == GIANT_ORDER => {
-                    if self.swap_giant(giant, word, Giant::WHOLE) {
-                        return Ok(());
-                    }
-                }
-                GiantState::Allocated => {
-                    if self.split_giant(giant, word, block) {
-                        return Ok(());
-                    }
-                }
-                GiantState::Split if block.order < HUGE_ORDER => {
-                    if let Some(answer) = self.free_pages(giant, block) {
-                        return answer;
-                    }
-                }
-                GiantState::Split => return self.free_huges(giant, block),
-            }
-        }
-    }
-
-    /// Gives back pages of a split giant frame; `None` to look again.
-    fn free_pages(&self, giant: GiantIndex, block: Block) -> Option<Result<(), WrongState>> {
-        let huge = self.huge_of(block.start);
-        match self.huge(huge).state {
-            HugeState::Free => Some(Err(WrongState)),
-            HugeState::Splitting => {
-                pause();
-                None
-            }
-            HugeState::Allocated => {
-                if !self.swap_huge(huge, Huge::ALLOCATED, Huge::SPLITTING) {
-                    return None;
-                }
-                self.settle_giant(giant, 0, 1);
-                self.split_huge(huge, block, false);
-                Some(Ok(()))
-            }
-            HugeState::Split => {
-                let released = self.row(huge).release(block.page_in_huge(), block.order);
-                let pages = match released {
-                    Ok(()) => block.frames() as u32,
-                    Err(Conflict { released }) => released,
-                };
-                if pages > 0 {
-                    self.return_pages(giant, huge, pages);
-                }
-                Some(released.map_err(|_| WrongState))
-            }
-        }
-    }
-
-    /// Gives back whole huge frames of a split giant frame.
-    fn free_huges(&self, giant: GiantIndex, block: Block) -> Result<(), WrongState> {
-        let first = self.huge_of(block.start);
-        let huges = first..first + block.huges() as usize;
-        // Look first, so that an error leaves everything as it was.
-        if !huges.clone().all(|huge| self.is_all_allocated(huge)) {
-            return Err(WrongState);
-        }
-        let mut freed = 0;
-        for huge in huges {
-            if !self.free_whole_huge(huge) {
-                break; // another CPU frees the same frames at this moment
-            }
-            freed += 1;
-        }
-        if freed > 0 {
-            self.settle_giant(giant, freed, 0);
-        }
-        if freed == block.huges() as i32 {
-            Ok(())
+            self.publish_giant(giant, Giant::split(free, 0));
         } else {
-            Err(WrongState)
+            let huge = self.huge_of(block.start);
+            self.publish_huges(all.start..huge, rest);
+            self.publish_huge(huge, Huge::SPLITTING);
+            self.publish_huges(huge + 1..all.end, rest);
+            self.publish_giant(giant, Giant::split(if taken { HUGES - 1 } else { 0 }, 1));
+            self.split_huge(huge, block, taken);
         }
-    }
-
-    fn free_whole_huge(&self, huge: HugeIndex) -> bool {
-        self.swap_huge(huge, Huge::ALLOCATED, Huge::FREE)
-            || (self.is_all_allocated(huge) && self.swap_huge(huge, Huge::FULL, Huge::FREE))
-    }
-
-    /// Whether every page of the huge frame is allocated and none promised.
-    fn is_all_allocated(&self, huge: HugeIndex) -> bool {
-        match self.huge(huge) {
-            Huge {
-                state: HugeState::Allocated,
-                ..
-            } => true,
-            // Nothing free and no bit clear: nothing promised either.
-            Huge::FULL => self.row(huge).is_full(),
-            _ => false,
-        }
+        true
     }
 
     // ---- Look ------------------------------------------------------------
 
+    /// The huge frame's word once nobody is splitting or claiming it.
+    pub(super) fn settled_huge(&self, huge: HugeIndex) -> Huge {
+        loop {
+            let word = self.huge(huge);
+            if word.state != HugeState::Splitting {
+                return word;
+            }
+            pause();
+        }
+    }
+
     /// Whether `frame`, inside the segment, is allocated (or was never free).
     pub(crate) fn is_allocated(&self, frame: Frame) -> bool {
-        let giant = self.giant_of(frame);
         loop {
-            match self.giant(giant).state {
+            match self.giant(self.giant_of(frame)).state {
                 GiantState::Whole => return false,
                 GiantState::Allocated => return true,
                 GiantState::Splitting => pause(),
                 GiantState::Split => {
                     let huge = self.huge_of(frame);
-                    match self.huge(huge).state {
-                        HugeState::Free => return false,
-                        HugeState::Allocated => return true,
-                        HugeState::Splitting => pause(),
-                        HugeState::Split => {
-                            let page = frame.get() % u64::from(HUGE_FRAMES);
-                            return self.row(huge).is_set(page as u32);
-                        }
-                    }
+                    return match self.settled_huge(huge).state {
+                        HugeState::Free => false,
+                        HugeState::Split => self
+                            .row(huge)
+                            .is_set((frame.get() % u64::from(HUGE_FRAMES)) as u32),
+                        HugeState::Allocated | HugeState::Splitting => true,
+                    };
                 }
             }
         }
-    }
-
-    /// Whether giant frame `giant` lies wholly inside the segment.
-    pub(crate) fn has_all_of_giant(&self, giant: GiantIndex) -> bool {
-        self.giant_frames(giant).intersect(self.frames).count() == GIANT_FRAMES
     }
 }

@@ -94,7 +94,7 @@ pub(crate) fn start<I: Iterator<Item = FrameRange>>(
             let run = reserved.free_units(inside.start(), segment.frames.end(), GIANT_FRAMES);
             if run > 0 {
                 let next = giant + run as usize;
-                (giant..next).for_each(|giant| segment.publish_giant(giant, Giant::WHOLE));
+                segment.publish_giants(giant..next, Giant::WHOLE);
                 started.add(run * size_of::<u64>() as u64, run * GIANT_FRAMES);
                 giant = next;
                 continue;
@@ -130,7 +130,7 @@ fn start_mixed<I: Iterator<Item = FrameRange>>(
             let run = reserved.free_units(all.start(), end, u64::from(HUGE_FRAMES));
             if run > 0 {
                 let next = huge + run as usize;
-                (huge..next).for_each(|huge| segment.publish_huge(huge, Huge::FREE));
+                segment.publish_huges(huge..next, Huge::FREE);
                 started.add(run * size_of::<u32>() as u64, run * u64::from(HUGE_FRAMES));
                 free += run as u32;
                 huge = next;

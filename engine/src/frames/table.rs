@@ -7,7 +7,24 @@
 
 use core::marker::PhantomData;
 use core::mem::{align_of, size_of};
+use core::ops::Range;
 use core::ptr::NonNull;
+
+use super::row::Row;
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// What tables are made of.
+///
+/// # Safety
+/// Every bit pattern must be a valid value, and all access must be atomic.
+pub(crate) unsafe trait Word {}
+
+// SAFETY: an atomic integer.
+unsafe impl Word for AtomicU32 {}
+// SAFETY: an atomic integer.
+unsafe impl Word for AtomicU64 {}
+// SAFETY: an array of atomic integers.
+unsafe impl Word for Row {}
 
 /// An array of atomics whose elements become meaningful one by one.
 #[derive(Debug)]
@@ -22,9 +39,9 @@ unsafe impl<T: Sync> Sync for Table<'_, T> {}
 // SAFETY: as above; it owns nothing that is tied to a thread.
 unsafe impl<T: Sync> Send for Table<'_, T> {}
 
-impl<'m, T> Table<'m, T> {
+impl<'m, T: Word> Table<'m, T> {
     /// A table over elements that are all there.
-    #[cfg(all(test, loom))]
+    #[cfg(loom)]
     pub(crate) fn from_slice(slice: &'m [T]) -> Self {
         Self {
             first: NonNull::from(slice).cast(),
@@ -46,9 +63,22 @@ impl<'m, T> Table<'m, T> {
             self.len
         );
         // SAFETY: inside the table, whose memory is ours for 'm and aligned
-        // (see `Carver::table`); T is an atomic word or an array of them, for
-        // which every bit pattern is valid, and all access goes through it.
+        // (see `Carver::table`); any bits there are a valid `Word`.
         unsafe { self.first.add(index).as_ref() }
+    }
+
+    /// The elements of `range`, with one check for all of them.
+    #[inline]
+    pub(crate) fn each(&self, range: Range<usize>) -> impl Iterator<Item = &'m T> {
+        let Range { start, end } = range;
+        assert!(
+            start <= end && end <= self.len,
+            "elements {start}..{end} of a table of {}",
+            self.len
+        );
+        let first = self.first;
+        // SAFETY: as in `at`; every index of the range is inside the table.
+        range.map(move |index| unsafe { first.add(index).as_ref() })
     }
 }
 
@@ -93,7 +123,7 @@ impl<'m> Carver<'m> {
     }
 
     /// A table of `len` elements, none of them written; `None` if the block is used up.
-    pub(crate) fn table<T>(&mut self, len: usize) -> Option<Table<'m, T>> {
+    pub(crate) fn table<T: Word>(&mut self, len: usize) -> Option<Table<'m, T>> {
         Some(Table {
             first: self.take(len)?,
             len,
@@ -137,7 +167,7 @@ mod tests {
         let table: Table<'_, AtomicU64> = carver.table(4).unwrap();
         table.at(3).store(9, Ordering::Relaxed);
         assert_eq!(table.at(3).load(Ordering::Relaxed), 9);
-        assert!(carver.table::<u8>(1).is_none());
-        assert!(carver.table::<u64>(usize::MAX).is_none());
+        assert!(carver.table::<AtomicU32>(1).is_none());
+        assert!(carver.table::<AtomicU64>(usize::MAX).is_none());
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
     use super::table::Table;
     use crate::sync::{AtomicU32, AtomicU64};
 
-    fn table<T>(len: u64, make: impl Fn() -> T) -> Table<'static, T> {
+    fn table<T: super::table::Word>(len: u64, make: impl Fn() -> T) -> Table<'static, T> {
         Table::from_slice(Box::leak(
             (0..len)
                 .map(|_| make())

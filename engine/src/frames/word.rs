@@ -26,36 +26,55 @@ pub(crate) enum GiantState {
 ///
 /// `free` counts the huge frames that are free as a whole and not yet promised
 /// to anyone: whoever lowers it owns as many, wherever they lie. `partial` is
-/// never less than the number of huge frames with some pages free.
+/// never less than the number of huge frames with some pages free. `busy`
+/// counts calls that hold promises they may have to give back, so that nobody
+/// takes what they hold for used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Giant {
     pub(crate) state: GiantState,
     pub(crate) free: u32,
     pub(crate) partial: u32,
+    pub(crate) busy: u32,
+}
+
+/// By how much the counts of a split giant frame change in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) free: i32,
+    pub(crate) partial: i32,
+    pub(crate) busy: i32,
+}
+
+impl Change {
+    pub(crate) const fn by(free: i32, partial: i32, busy: i32) -> Self {
+        Self {
+            free,
+            partial,
+            busy,
+        }
+    }
 }
 
 impl Giant {
-    pub(crate) const WHOLE: Self = Self {
-        state: GiantState::Whole,
-        free: 0,
-        partial: 0,
-    };
-    pub(crate) const SPLITTING: Self = Self {
-        state: GiantState::Splitting,
-        free: 0,
-        partial: 0,
-    };
-    pub(crate) const ALLOCATED: Self = Self {
-        state: GiantState::Allocated,
-        free: 0,
-        partial: 0,
-    };
+    pub(crate) const WHOLE: Self = Self::block(GiantState::Whole);
+    pub(crate) const SPLITTING: Self = Self::block(GiantState::Splitting);
+    pub(crate) const ALLOCATED: Self = Self::block(GiantState::Allocated);
+
+    const fn block(state: GiantState) -> Self {
+        Self {
+            state,
+            free: 0,
+            partial: 0,
+            busy: 0,
+        }
+    }
 
     pub(crate) const fn split(free: u32, partial: u32) -> Self {
         Self {
             state: GiantState::Split,
             free,
             partial,
+            busy: 0,
         }
     }
 
@@ -67,7 +86,7 @@ impl Giant {
             GiantState::Split => 3,
             GiantState::Allocated => 4,
         };
-        state | (self.free as u64) << 8 | (self.partial as u64) << 24
+        state | (self.free as u64) << 8 | (self.partial as u64) << 24 | (self.busy as u64) << 40
     }
 
     pub(crate) const fn unpack(bits: u64) -> Self {
@@ -81,34 +100,41 @@ impl Giant {
             state,
             free: (bits >> 8) as u32 & 0xffff,
             partial: (bits >> 24) as u32 & 0xffff,
+            busy: (bits >> 40) as u32 & 0xffff,
         }
     }
 
     /// Whole again once nothing below is allocated or promised.
     ///
-    /// `partial` must be 0 too: a CPU that still has to lower it would
-    /// otherwise lower the count of a word that no longer has one.
-    pub(crate) const fn merged(self) -> Self {
-        if self.free == HUGES && self.partial == 0 {
+    /// `partial` and `busy` must be 0 too: a CPU that still has to lower one
+    /// would otherwise lower the count of a word that no longer has it.
+    const fn merged(self) -> Self {
+        if self.free == HUGES && self.partial == 0 && self.busy == 0 {
             Self::WHOLE
         } else {
             self
         }
     }
 
-    /// `free` and `partial` moved by the given amounts; `None` if either would
-    /// leave its range or the giant frame is not split.
-    pub(crate) const fn moved(self, free: i32, partial: i32) -> Option<Self> {
+    /// With the counts changed; `None` if one would leave its range or the
+    /// giant frame is not split.
+    pub(crate) const fn changed(self, by: Change) -> Option<Self> {
         if !matches!(self.state, GiantState::Split) {
             return None;
         }
-        match (
-            self.free.checked_add_signed(free),
-            self.partial.checked_add_signed(partial),
-        ) {
-            (Some(free), Some(partial)) if free <= HUGES => {
-                Some(Self::split(free, partial).merged())
-            }
+        let free = self.free.checked_add_signed(by.free);
+        let partial = self.partial.checked_add_signed(by.partial);
+        let busy = self.busy.checked_add_signed(by.busy);
+        match (free, partial, busy) {
+            (Some(free), Some(partial), Some(busy)) if free <= HUGES => Some(
+                Self {
+                    state: GiantState::Split,
+                    free,
+                    partial,
+                    busy,
+                }
+                .merged(),
+            ),
             _ => None,
         }
     }
@@ -233,13 +259,24 @@ mod tests {
 
     #[test]
     fn a_giant_merges_only_when_nothing_is_left_below() {
-        assert_eq!(Giant::split(HUGES - 1, 0).moved(1, 0), Some(Giant::WHOLE));
+        let by = Change::by;
         assert_eq!(
-            Giant::split(HUGES - 1, 1).moved(1, 0),
+            Giant::split(HUGES - 1, 0).changed(by(1, 0, 0)),
+            Some(Giant::WHOLE)
+        );
+        assert_eq!(
+            Giant::split(HUGES - 1, 1).changed(by(1, 0, 0)),
             Some(Giant::split(HUGES, 1))
         );
-        assert_eq!(Giant::split(HUGES, 1).moved(0, -1), Some(Giant::WHOLE));
-        assert_eq!(Giant::split(0, 0).moved(-1, 0), None);
-        assert_eq!(Giant::WHOLE.moved(-1, 0), None);
+        assert_eq!(
+            Giant::split(HUGES, 1).changed(by(0, -1, 0)),
+            Some(Giant::WHOLE)
+        );
+        let busy = Giant::split(HUGES, 1).changed(by(-2, -1, 1)).unwrap();
+        assert_eq!(Giant::unpack(busy.pack()), busy);
+        assert_eq!(busy.changed(by(2, 0, 0)).unwrap().state, GiantState::Split);
+        assert_eq!(busy.changed(by(2, 0, -1)), Some(Giant::WHOLE));
+        assert_eq!(Giant::split(0, 0).changed(by(-1, 0, 0)), None);
+        assert_eq!(Giant::WHOLE.changed(by(-1, 0, 0)), None);
     }
 }

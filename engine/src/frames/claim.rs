@@ -1,0 +1,110 @@
+//! Taking exactly one given block: [`Segment::claim`].
+
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "counts inside one giant frame"
+)]
+
+use super::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
+use super::segment::{GiantIndex, Segment, WrongState};
+use super::word::{Change, Giant, GiantState, Huge, HugeState};
+use crate::sync::pause;
+
+/// A look at a block, when it is not yet clear whether it can be had.
+type Look = Option<Result<(), WrongState>>;
+
+/// Somebody is at it: look again.
+const AGAIN: Look = None;
+
+impl Segment<'_> {
+    /// Takes exactly `block`, which must lie inside the segment. It is refused
+    /// only if some of it was seen allocated; what is merely promised to a call
+    /// in flight is waited for.
+    pub(crate) fn claim(&self, block: Block) -> Result<(), WrongState> {
+        let giant = self.giant_of(block.start);
+        loop {
+            let word = self.giant(giant);
+            let look = match word.state {
+                GiantState::Allocated => return Err(WrongState),
+                GiantState::Splitting => AGAIN,
+                GiantState::Whole if block.order == GIANT_ORDER => self
+                    .swap_giant(giant, word, Giant::ALLOCATED)
+                    .then_some(Ok(())),
+                GiantState::Whole => self.split_giant(giant, word, block).then_some(Ok(())),
+                GiantState::Split if block.order < HUGE_ORDER => self.look_at_pages(giant, block),
+                GiantState::Split => self.look_at_huges(giant, block),
+            };
+            match look {
+                Some(answer) => return answer,
+                AGAIN => pause(),
+            }
+        }
+    }
+
+    /// Whole huge frames of a split giant frame.
+    fn look_at_huges(&self, giant: GiantIndex, block: Block) -> Look {
+        let in_use = |huge| match self.huge(huge).state {
+            HugeState::Allocated => true,
+            // All clear: a call in flight is about to give its pages back.
+            HugeState::Split => self.row(huge).any_set(0, HUGE_ORDER),
+            HugeState::Free | HugeState::Splitting => false,
+        };
+        if self.huges_of(block).any(in_use) {
+            return Some(Err(WrongState));
+        }
+        let count = block.huges() as i32;
+        if self.change_giant(giant, Change::by(-count, 0, 1)).is_err() {
+            return AGAIN;
+        }
+        let claimed = self.claim_huges(block);
+        let back = if claimed.is_ok() { 0 } else { count };
+        self.settle_giant(giant, Change::by(back, 0, -1));
+        claimed.is_ok().then_some(Ok(()))
+    }
+
+    /// Pages of a split giant frame.
+    fn look_at_pages(&self, giant: GiantIndex, block: Block) -> Look {
+        let huge = self.huge_of(block.start);
+        match self.huge(huge).state {
+            HugeState::Allocated => Some(Err(WrongState)),
+            HugeState::Splitting => AGAIN,
+            HugeState::Free => {
+                if self.change_giant(giant, Change::by(-1, 1, 1)).is_err() {
+                    return AGAIN;
+                }
+                let mine = self.swap_huge(huge, Huge::FREE, Huge::SPLITTING);
+                if mine {
+                    self.split_huge(huge, block, true);
+                }
+                let back = if mine {
+                    Change::by(0, 0, -1)
+                } else {
+                    Change::by(1, -1, -1)
+                };
+                self.settle_giant(giant, back);
+                mine.then_some(Ok(()))
+            }
+            HugeState::Split => {
+                let (row, at) = (self.row(huge), block.page_in_huge());
+                // A bit is set only while its page is allocated, whatever the huge
+                // frame has become since: its row is all clear when it merges.
+                if row.any_set(at, block.order) {
+                    return Some(Err(WrongState));
+                }
+                let Ok(promise) = self.promise_pages(huge, block.frames() as u32) else {
+                    return AGAIN;
+                };
+                match row.claim(at, block.order) {
+                    Ok(()) => {
+                        self.keep_promise(giant, promise);
+                        Some(Ok(()))
+                    }
+                    Err(conflict) => {
+                        self.give_back(giant, huge, promise, conflict.released);
+                        AGAIN
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Giving blocks back: [`Segment::free`].
+
+use super::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
+use super::row::Conflict;
+use super::segment::{GiantIndex, HugeIndex, Segment, WrongState};
+use super::word::{Change, Giant, GiantState, Huge, HugeState};
+use crate::sync::pause;
+
+impl Segment<'_> {
+    /// Gives back `block`, which must lie inside the segment and be allocated,
+    /// by itself, as a part of a larger block or as several smaller ones.
+    pub(crate) fn free(&self, block: Block) -> Result<(), WrongState> {
+        let giant = self.giant_of(block.start);
+        loop {
+            let word = self.giant(giant);
+            match word.state {
+                GiantState::Whole => return Err(WrongState),
+                GiantState::Splitting => pause(),
+                GiantState::Allocated if block.order == GIANT_ORDER => {
+                    if self.swap_giant(giant, word, Giant::WHOLE) {
+                        return Ok(());
+                    }
+                }
+                GiantState::Allocated => {
+                    if self.split_giant(giant, word, block) {
+                        return Ok(());
+                    }
+                }
+                GiantState::Split if block.order < HUGE_ORDER => {
+                    if let Some(answer) = self.free_pages(giant, block) {
+                        return answer;
+                    }
+                }
+                GiantState::Split => return self.free_huges(giant, block),
+            }
+        }
+    }
+
+    /// Gives back pages of a split giant frame; `None` to look again.
+    fn free_pages(&self, giant: GiantIndex, block: Block) -> Option<Result<(), WrongState>> {
+        let huge = self.huge_of(block.start);
+        match self.huge(huge).state {
+            HugeState::Free => Some(Err(WrongState)),
+            HugeState::Splitting => {
+                pause();
+                None
+            }
+            HugeState::Allocated => {
+                // Partial before anything of it is free.
+                self.change_giant(giant, Change::by(0, 1, 0)).ok()?;
+                if !self.swap_huge(huge, Huge::ALLOCATED, Huge::SPLITTING) {
+                    self.settle_giant(giant, Change::by(0, -1, 0));
+                    return None;
+                }
+                self.split_huge(huge, block, false);
+                Some(Ok(()))
+            }
+            HugeState::Split => Some(self.release(giant, huge, block.page_in_huge(), block.order)),
+        }
+    }
+
+    /// Clears the bits of pages of a split huge frame, then raises its count.
+    fn release(
+        &self,
+        giant: GiantIndex,
+        huge: HugeIndex,
+        at: u32,
+        order: u8,
+    ) -> Result<(), WrongState> {
+        let released = self.row(huge).release(at, order);
+        let pages = match released {
+            Ok(()) => 1 << order,
+            Err(Conflict { released }) => released,
+        };
+        if pages > 0 {
+            self.return_pages(giant, huge, pages);
+        }
+        released.map_err(|_| WrongState)
+    }
+
+    /// Gives back whole huge frames of a split giant frame.
+    fn free_huges(&self, giant: GiantIndex, block: Block) -> Result<(), WrongState> {
+        // Look first, so that an error leaves everything as it was.
+        if !self.huges_of(block).all(|huge| self.is_all_allocated(huge)) {
+            return Err(WrongState);
+        }
+        let mut freed = 0;
+        // Stops early only if another CPU frees the same frames at this moment.
+        let done = self.huges_of(block).try_for_each(|huge| {
+            if self.swap_huge(huge, Huge::ALLOCATED, Huge::FREE) {
+                freed += 1;
+                Ok(())
+            } else if self.is_all_allocated(huge) {
+                // Allocated page by page, so given back page by page.
+                self.release(giant, huge, 0, HUGE_ORDER)
+            } else {
+                Err(WrongState)
+            }
+        });
+        if freed > 0 {
+            self.settle_giant(giant, Change::by(freed, 0, 0));
+        }
+        done
+    }
+
+    /// Whether every page of the huge frame is allocated and none promised.
+    fn is_all_allocated(&self, huge: HugeIndex) -> bool {
+        match self.settled_huge(huge) {
+            Huge {
+                state: HugeState::Allocated,
+                ..
+            } => true,
+            word => word == Huge::FULL && self.row(huge).count_free() == 0,
+        }
+    }
+}
