@@ -54,11 +54,11 @@ impl Segment<'_> {
                 GiantState::Allocated => Search::Nothing,
                 GiantState::Whole if order == GIANT_ORDER => {
                     let start = self.giant_frames(giant).start();
-                    let taken = self.swap_giant(giant, Giant::WHOLE, Giant::ALLOCATED);
+                    let taken = self.swap_giant(giant, word, word.turned(GiantState::Allocated));
                     Search::or_busy(taken.then_some(start))
                 }
                 GiantState::Whole => {
-                    whole = whole.or(Some(giant));
+                    whole = whole.or(Some((giant, word)));
                     Search::Nothing
                 }
                 GiantState::Split if order < HUGE_ORDER => {
@@ -78,10 +78,12 @@ impl Segment<'_> {
                 Search::Nothing => {}
             }
         }
-        let Some(whole) = whole else { return nothing };
+        let Some((giant, word)) = whole else {
+            return nothing;
+        };
         // Split the first whole one; if others were faster, look again at all.
-        let start = self.giant_frames(whole).start();
-        let split = self.split_giant(whole, Giant::WHOLE, Block { start, order });
+        let start = self.giant_frames(giant).start();
+        let split = self.split_giant(giant, word, Block { start, order });
         if split {
             self.remember(start, hint);
         }

@@ -7,7 +7,7 @@
 
 use super::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
 use super::segment::{GiantIndex, Segment, WrongState};
-use super::word::{Change, Giant, GiantState, Huge, HugeState};
+use super::word::{Change, GiantState, Huge, HugeState};
 use crate::sync::pause;
 
 /// A look at a block, when it is not yet clear whether it can be had.
@@ -28,7 +28,7 @@ impl Segment<'_> {
                 GiantState::Allocated => return Err(WrongState),
                 GiantState::Splitting => AGAIN,
                 GiantState::Whole if block.order == GIANT_ORDER => self
-                    .swap_giant(giant, word, Giant::ALLOCATED)
+                    .swap_giant(giant, word, word.turned(GiantState::Allocated))
                     .then_some(Ok(())),
                 GiantState::Whole => self.split_giant(giant, word, block).then_some(Ok(())),
                 GiantState::Split if block.order < HUGE_ORDER => self.look_at_pages(giant, block),

@@ -80,8 +80,21 @@ impl<'m> Directory<'m> {
         core::iter::successors(place(head), move |at| place(at.next))
     }
 
-    /// Takes a block of `order` from the first of `nodes` that has one, from its
-    /// `highest` zone down.
+    /// Takes a block of `order` on `node`, from its `highest` zone down.
+    #[inline]
+    pub(crate) fn allocate_on(&self, node: NodeId, highest: ZoneKind, order: u8) -> Search {
+        let mut nothing = Search::Nothing;
+        for place in self.places_on(node, highest) {
+            match place.segment.allocate(order) {
+                Search::Nothing => {}
+                Search::Busy => nothing = Search::Busy,
+                found @ Search::Found(_) => return found,
+            }
+        }
+        nothing
+    }
+
+    /// Takes a block of `order` from the first of `nodes` that has one.
     ///
     /// Before it says that there is none, it has looked at all of them between
     /// two readings of the giant words that agree: a block that wandered from
@@ -95,11 +108,11 @@ impl<'m> Directory<'m> {
         let mut before = None;
         loop {
             let mut nothing = Search::Nothing;
-            for place in nodes.clone().flat_map(|node| self.places_on(node, highest)) {
-                match place.segment.allocate(order) {
-                    Search::Found(frame) => return Some(frame),
-                    Search::Busy => nothing = Search::Busy,
+            for node in nodes.clone() {
+                match self.allocate_on(node, highest, order) {
                     Search::Nothing => {}
+                    Search::Busy => nothing = Search::Busy,
+                    Search::Found(frame) => return Some(frame),
                 }
             }
             if nothing == Search::Busy {

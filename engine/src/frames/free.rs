@@ -3,7 +3,7 @@
 use super::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
 use super::row::Conflict;
 use super::segment::{GiantIndex, HugeIndex, Segment, WrongState};
-use super::word::{Change, Giant, GiantState, Huge, HugeState};
+use super::word::{Change, GiantState, Huge, HugeState};
 use crate::sync::pause;
 
 impl Segment<'_> {
@@ -17,7 +17,7 @@ impl Segment<'_> {
                 GiantState::Whole => return Err(WrongState),
                 GiantState::Splitting => pause(),
                 GiantState::Allocated if block.order == GIANT_ORDER => {
-                    if self.swap_giant(giant, word, Giant::WHOLE) {
+                    if self.swap_giant(giant, word, word.turned(GiantState::Whole)) {
                         return Ok(());
                     }
                 }

@@ -56,6 +56,7 @@ pub use validate::Violation;
 use crate::addr::{Frame, Order};
 use crate::layout::Layout;
 use crate::node::{NodeId, ZoneKind};
+use allocate::Search;
 use directory::Directory;
 use geometry::Block;
 use segment::Segment;
@@ -120,6 +121,9 @@ impl<'m> Frames<'m> {
             return Err(AllocError::NoSuchNode { node: first, nodes });
         }
         let (highest, order) = (request.highest_zone(), request.order().get());
+        if let Search::Found(frame) = self.directory.allocate_on(first, highest, order) {
+            return Ok(frame);
+        }
         let found = if request.is_exact() {
             self.directory
                 .allocate(core::iter::once(first), highest, order)

@@ -322,18 +322,21 @@ impl<'m> Segment<'m> {
         if !self.swap_giant(giant, from, Giant::SPLITTING) {
             return false;
         }
-        let taken = from == Giant::WHOLE;
+        let taken = from.state == GiantState::Whole;
         let (rest, inside) = if taken {
             (Huge::FREE, Huge::ALLOCATED)
         } else {
             (Huge::ALLOCATED, Huge::FREE)
         };
-        let all = self.huges_in(giant);
-        if block.order >= HUGE_ORDER {
-            let changed = self.huges_of(block);
+        let huge = self.huge_of(block.start);
+        let changed = huge..huge + block.huges().max(1) as usize;
+        if !taken || !from.is_written_below() {
+            let all = self.huges_in(giant);
             self.publish_huges(all.start..changed.start, rest);
-            self.publish_huges(changed.clone(), inside);
             self.publish_huges(changed.end..all.end, rest);
+        }
+        if block.order >= HUGE_ORDER {
+            self.publish_huges(changed, inside);
             let free = if taken {
                 HUGES - block.huges()
             } else {
@@ -341,10 +344,7 @@ impl<'m> Segment<'m> {
             };
             self.publish_giant(giant, Giant::split(free, 0));
         } else {
-            let huge = self.huge_of(block.start);
-            self.publish_huges(all.start..huge, rest);
             self.publish_huge(huge, Huge::SPLITTING);
-            self.publish_huges(huge + 1..all.end, rest);
             self.publish_giant(giant, Giant::split(if taken { HUGES - 1 } else { 0 }, 1));
             self.split_huge(huge, block, taken);
         }

@@ -67,6 +67,12 @@ impl Segment<'_> {
                         1,
                         is_mine,
                     )?;
+                    if word.is_written_below() {
+                        let free = |huge: &usize| self.huge(*huge) == Huge::FREE;
+                        let free = self.huges_in(giant).filter(free).count() as u64;
+                        let rule = "what lies below a block is written as free";
+                        check(frames, rule, u64::from(HUGES), free)?;
+                    }
                 }
                 GiantState::Splitting => check(frames, "no split is under way", 0, 1)?,
                 GiantState::Split => self.validate_split(giant, word)?,

@@ -29,6 +29,9 @@ pub(crate) enum GiantState {
 /// never less than the number of huge frames with some pages free. `busy`
 /// counts calls that hold promises they may have to give back, so that nobody
 /// takes what they hold for used up.
+///
+/// In a giant frame that is one block, `free` says whether the level below was
+/// ever written: then it still says that all is free, and need not be again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Giant {
     pub(crate) state: GiantState,
@@ -56,8 +59,15 @@ impl Change {
 }
 
 impl Giant {
+    /// Free as one block, nothing below written.
     pub(crate) const WHOLE: Self = Self::block(GiantState::Whole);
+    /// Free as one block, the level below says so too.
+    const MERGED: Self = Self {
+        free: HUGES,
+        ..Self::WHOLE
+    };
     pub(crate) const SPLITTING: Self = Self::block(GiantState::Splitting);
+    /// Allocated as one block, nothing below written.
     pub(crate) const ALLOCATED: Self = Self::block(GiantState::Allocated);
 
     const fn block(state: GiantState) -> Self {
@@ -76,6 +86,16 @@ impl Giant {
             partial,
             busy: 0,
         }
+    }
+
+    /// The same block, taken or given back as a whole.
+    pub(crate) const fn turned(self, state: GiantState) -> Self {
+        Self { state, ..self }
+    }
+
+    /// Whether the huge frames below a block are known to be written, all as free.
+    pub(crate) const fn is_written_below(self) -> bool {
+        self.free == HUGES
     }
 
     /// The bits kept in memory. Zero is none of them: it marks memory nobody wrote.
@@ -110,7 +130,7 @@ impl Giant {
     /// would otherwise lower the count of a word that no longer has it.
     const fn merged(self) -> Self {
         if self.free == HUGES && self.partial == 0 && self.busy == 0 {
-            Self::WHOLE
+            Self::MERGED
         } else {
             self
         }
@@ -262,7 +282,7 @@ mod tests {
         let by = Change::by;
         assert_eq!(
             Giant::split(HUGES - 1, 0).changed(by(1, 0, 0)),
-            Some(Giant::WHOLE)
+            Some(Giant::MERGED)
         );
         assert_eq!(
             Giant::split(HUGES - 1, 1).changed(by(1, 0, 0)),
@@ -270,12 +290,12 @@ mod tests {
         );
         assert_eq!(
             Giant::split(HUGES, 1).changed(by(0, -1, 0)),
-            Some(Giant::WHOLE)
+            Some(Giant::MERGED)
         );
         let busy = Giant::split(HUGES, 1).changed(by(-2, -1, 1)).unwrap();
         assert_eq!(Giant::unpack(busy.pack()), busy);
         assert_eq!(busy.changed(by(2, 0, 0)).unwrap().state, GiantState::Split);
-        assert_eq!(busy.changed(by(2, 0, -1)), Some(Giant::WHOLE));
+        assert_eq!(busy.changed(by(2, 0, -1)), Some(Giant::MERGED));
         assert_eq!(Giant::split(0, 0).changed(by(-1, 0, 0)), None);
         assert_eq!(Giant::WHOLE.changed(by(-1, 0, 0)), None);
     }
