@@ -3,7 +3,7 @@
 
 use crate::failure::Failure;
 use crate::file;
-use crate::output::{HEADING, NOTE, Output};
+use crate::output::{FAINT, HEADING, NOTE, Output};
 use crate::text::{self, Align, bytes, count, plural};
 use clap::Args;
 use firstlight::addr::PAGE_BYTES;
@@ -35,6 +35,9 @@ Examples:
   firstlight layout boot.log --as linux-6.12         as that Linux does
   firstlight layout boot.log --as linux-6.1 --json   for programs";
 
+/// Remarks a person is shown before the layout itself.
+const MOST_NOTES: usize = 8;
+
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     let content = file::read(&options.log)?;
@@ -44,9 +47,10 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     if input.map.is_empty() {
         return Err(file::no_map(&name, &content));
     }
-    input
-        .notices
-        .extend(log.problems.iter().map(ToString::to_string));
+    for problem in &log.problems {
+        input.notices.push(problem);
+    }
+    input.notices.more_by(log.more_problems);
     if let Some(cpus) = options.cpus {
         input.cpu_count = cpus;
     }
@@ -65,8 +69,12 @@ fn report(answer: &LayoutAnswer, name: &str) -> String {
         bytes(present * PAGE_BYTES),
         answer.max_pfn,
     );
-    for notice in &answer.notices {
+    let (shown, hidden) = text::fold(&answer.notices, MOST_NOTES);
+    for notice in shown {
         let _ = writeln!(page, "  {NOTE}note:{NOTE:#} {notice}");
+    }
+    if hidden > 0 {
+        let _ = writeln!(page, "  {FAINT}... and {hidden} more (--json){FAINT:#}");
     }
     let ranges = answer.node_ranges_pfn.iter().map(|(node, start, end)| {
         vec![

@@ -51,6 +51,17 @@ pub(crate) fn plural(number: u64, word: &str) -> String {
     )
 }
 
+/// The first `most` lines and how many there are besides; a single one besides
+/// takes no more room than saying so, and is shown.
+pub(crate) fn fold<T>(lines: &[T], most: usize) -> (&[T], usize) {
+    let shown = if lines.len() > most.saturating_add(1) {
+        most
+    } else {
+        lines.len()
+    };
+    (&lines[..shown], lines.len() - shown)
+}
+
 /// How a column is set.
 #[derive(Clone, Copy)]
 pub(crate) enum Align {

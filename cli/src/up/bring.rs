@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::text::bytes;
 use firstlight::addr::{PAGE_BYTES, PhysRange};
 use firstlight::cmdline::CommandLine;
-use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
+use firstlight::early::{Allocation, EarlyMemory, EarlyRegion};
 use firstlight::firmware::acpi::{Slit, Srat};
 use firstlight::layout::{LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
 use firstlight::map::{MemoryKind, MemoryMap, Region, ScratchEntry};
@@ -17,13 +17,12 @@ use firstlight::topology::{
 };
 use firstlight_host::clock::Clock;
 use firstlight_host::metadata::MetadataSpace;
+use firstlight_lab::notices::Notices;
 use std::collections::HashMap;
-use std::fmt::Display;
 
-/// Corrections kept as text; a hostile map could make millions.
-const MOST_CORRECTIONS: usize = 1000;
-/// Most nodes whose distances are kept: their number is squared.
-const MOST_DISTANT_NODES: usize = 4096;
+/// Most nodes whose distances are kept and told: their number is squared. Linux has
+/// no more nodes than this.
+pub(super) const MOST_DISTANT_NODES: usize = 1024;
 /// Most nodes the engine can number.
 const MOST_NODES: usize = 1 << 16;
 /// Slots for what is reserved while a machine comes up, besides a few a node.
@@ -63,30 +62,6 @@ impl Phases {
     }
 }
 
-/// What was put right, as text.
-#[derive(Default)]
-pub(super) struct Corrections {
-    list: Vec<String>,
-    more: u64,
-}
-
-impl Corrections {
-    pub(super) fn push(&mut self, correction: &dyn Display) {
-        if self.list.len() < MOST_CORRECTIONS {
-            self.list.push(correction.to_string());
-        } else {
-            self.more += 1;
-        }
-    }
-
-    pub(super) fn into_list(mut self) -> Vec<String> {
-        if self.more > 0 {
-            self.list.push(format!("and {} more", self.more));
-        }
-        self.list
-    }
-}
-
 /// Storage for the map.
 pub(super) struct MapStorage {
     scratch: Vec<ScratchEntry>,
@@ -122,11 +97,11 @@ fn map_lines(described: &Described) -> impl Iterator<Item = CommandLine<'_>> {
 pub(super) fn map<'s>(
     described: &Described,
     storage: &'s mut MapStorage,
-    corrections: &mut Corrections,
+    corrections: &mut Notices,
 ) -> Result<MemoryMap<'s>, Failure> {
     let refused = |error| Failure::machine("memory map", error);
     let entries = described.map.iter().copied();
-    let mut report = |correction| corrections.push(&correction);
+    let mut report = |correction| corrections.push(correction);
     let mut map = MemoryMap::build(
         entries,
         &mut storage.scratch,
@@ -135,7 +110,7 @@ pub(super) fn map<'s>(
     )
     .map_err(refused)?;
     for line in map_lines(described) {
-        line.change_map(&mut map, &mut |notice| corrections.push(&notice))
+        line.change_map(&mut map, &mut |notice| corrections.push(notice))
             .map_err(refused)?;
     }
     if map.memory().next().is_some() {
@@ -159,13 +134,13 @@ pub(super) fn map<'s>(
 }
 
 /// What the command lines say of zones.
-pub(super) fn policy(described: &Described, corrections: &mut Corrections) -> LayoutPolicy {
+pub(super) fn policy(described: &Described, corrections: &mut Notices) -> LayoutPolicy {
     let lines = described
         .command_lines
         .iter()
         .map(|line| CommandLine::new(line.as_bytes()));
     lines.fold(LayoutPolicy::DEFAULT, |policy, line| {
-        line.layout_policy(policy, &mut |bad| corrections.push(&bad))
+        line.layout_policy(policy, &mut |bad| corrections.push(bad))
     })
 }
 
@@ -225,43 +200,25 @@ pub(super) struct Ready<'s> {
     pub(super) topology: Topology<'s>,
 }
 
-/// From a map to early memory: whatever is memory is added, and the first page
-/// is kept, so that address zero is never handed out.
-fn early<'s>(
-    map: &MemoryMap<'_>,
-    memory: &'s mut [EarlyRegion],
-    reserved: &'s mut [EarlyRegion],
-    trail: &'s mut [Allocation],
-) -> Result<EarlyMemory<'s>, Failure> {
-    let mut early = EarlyMemory::new(memory, reserved, trail);
-    let refused = |error| Failure::machine("early memory", error);
-    for region in map.memory() {
-        let flags = if region.attributes.more_reliable {
-            EarlyFlags::MIRROR
-        } else {
-            EarlyFlags::NONE
-        };
-        early.add(region.range, flags).map_err(refused)?;
-    }
-    let first_page = PhysRange::with_size(0, PAGE_BYTES).unwrap_or_default();
-    early.reserve(first_page, "address zero").map_err(refused)?;
-    Ok(early)
-}
-
 /// From a map and what is said of nodes to memory that knows its nodes.
 pub(super) fn ready<'s>(
     map: &MemoryMap<'_>,
     described: &Described,
     storage: &'s mut Storage,
-    corrections: &mut Corrections,
+    corrections: &mut Notices,
     phases: &mut Phases,
 ) -> Result<Ready<'s>, Failure> {
-    let mut early = early(
+    let refused = |error| Failure::machine("early memory", error);
+    let mut early = EarlyMemory::from_map(
         map,
         &mut storage.memory,
         &mut storage.reserved,
         &mut storage.trail,
-    )?;
+    )
+    .map_err(refused)?;
+    // So that address zero is never handed out.
+    let first_page = PhysRange::with_size(0, PAGE_BYTES).unwrap_or_default();
+    early.reserve(first_page, "address zero").map_err(refused)?;
     phases.end("early memory");
     let refused = |error| Failure::machine("topology", error);
     let mut topology = match &described.affinity {
@@ -275,7 +232,7 @@ pub(super) fn ready<'s>(
                 ranges: &mut storage.ranges,
             };
             let builder = fill(TopologyBuilder::new(lent), affinity, corrections)?;
-            builder.finish(&mut |notice| corrections.push(&notice))
+            builder.finish(&mut |notice| corrections.push(notice))
         }
     };
     set_distances(
@@ -286,7 +243,7 @@ pub(super) fn ready<'s>(
     )?;
     topology
         .apply(&mut early, Trust::Mend, &mut |notice| {
-            corrections.push(&notice)
+            corrections.push(notice)
         })
         .map_err(refused)?;
     phases.end("topology");
@@ -297,14 +254,17 @@ pub(super) fn ready<'s>(
 fn fill<'s>(
     mut builder: TopologyBuilder<'s>,
     affinity: &Affinity,
-    corrections: &mut Corrections,
+    corrections: &mut Notices,
 ) -> Result<TopologyBuilder<'s>, Failure> {
     let refused = |error| Failure::machine("topology", error);
-    let mut report = |notice| corrections.push(&notice);
     match affinity {
         Affinity::Nothing => {}
         Affinity::Table(table) => {
             let srat = Srat::parse(table).map_err(|error| Failure::machine("SRAT", error))?;
+            if let Some(fault) = srat.checksum_fault() {
+                corrections.push(fault);
+            }
+            let mut report = |notice| corrections.push(notice);
             builder
                 .add_srat(srat.entries(), &mut report)
                 .map_err(refused)?;
@@ -323,6 +283,7 @@ fn fill<'s>(
                 })?;
                 builder.pin(NodeId(id), *domain).map_err(refused)?;
             }
+            let mut report = |notice| corrections.push(notice);
             builder
                 .add_srat(entries.iter().copied().map(Ok), &mut report)
                 .map_err(refused)?;
@@ -336,11 +297,11 @@ fn set_distances<'s>(
     topology: &mut Topology<'s>,
     distances: &Distances,
     storage: &'s mut Vec<u8>,
-    corrections: &mut Corrections,
+    corrections: &mut Notices,
 ) -> Result<(), Failure> {
     let nodes = topology.nodes().len();
     if nodes > MOST_DISTANT_NODES {
-        corrections.push(&format!(
+        corrections.push(format_args!(
             "{nodes} nodes: distances left out, all other nodes are as far"
         ));
         return Ok(());
@@ -349,9 +310,18 @@ fn set_distances<'s>(
     match distances {
         Distances::Nothing => Ok(()),
         Distances::Table(table) => {
+            let slit = match Slit::parse(table) {
+                Ok(slit) => slit,
+                Err(error) => {
+                    corrections.push(format_args!("SLIT not used: {error}"));
+                    return Ok(());
+                }
+            };
+            if let Some(fault) = slit.checksum_fault() {
+                corrections.push(fault);
+            }
             *storage = vec![0; nodes * nodes];
-            let slit = Slit::parse(table).map_err(|error| Failure::machine("SLIT", error))?;
-            let mut report = |notice| corrections.push(&notice);
+            let mut report = |notice| corrections.push(notice);
             topology
                 .set_slit(&slit, storage, &mut report)
                 .map_err(refused)

@@ -14,7 +14,7 @@ mod source;
 
 use crate::failure::Failure;
 use crate::output::Output;
-use bring::{Corrections, MapStorage, Phases, Ready, Slots, Storage};
+use bring::{MOST_DISTANT_NODES, MapStorage, Phases, Ready, Slots, Storage};
 use clap::Args;
 use firstlight::addr::Order;
 use firstlight::frames::{BuildError, Frames, Request};
@@ -24,6 +24,7 @@ use firstlight::node::ZoneKind;
 use firstlight_host::clock::Clock;
 use firstlight_host::metadata::MetadataSpace;
 use firstlight_host::threads;
+use firstlight_lab::notices::Notices;
 use record::{Exercise, Machine, Memory, Milestones, Phase, Record};
 use source::Described;
 use std::path::PathBuf;
@@ -84,7 +85,7 @@ pub(crate) fn run(options: &Options, clock: Clock, output: &mut Output) -> Resul
 /// Walks the path of memory and puts the result to work.
 fn bring_up(described: Described, clock: Clock) -> Result<Record, Failure> {
     let mut phases = Phases::new(clock);
-    let mut corrections = Corrections::default();
+    let mut corrections = Notices::default();
     phases.end("description read");
     let mut map_storage = MapStorage::new(&described);
     let map = bring::map(&described, &mut map_storage, &mut corrections)?;
@@ -169,7 +170,7 @@ fn collect(
     frames: &Frames<'_>,
     map: &MemoryMap<'_>,
     described: Described,
-    corrections: Corrections,
+    corrections: Notices,
     measured: Measured,
 ) -> Record {
     let layout = frames.layout();
@@ -181,6 +182,12 @@ fn collect(
         more_reliable: region.attributes.more_reliable,
         special_purpose: region.attributes.special_purpose,
     });
+    let near = layout.nodes();
+    let near = if near.len() > MOST_DISTANT_NODES {
+        &[]
+    } else {
+        near
+    };
     let nodes = layout.nodes().iter().map(|node| record::Node {
         node: node.id.0,
         domain: node.domain,
@@ -188,8 +195,7 @@ fn collect(
         start_frame: node.span.start().get(),
         end_frame: node.span.end().get(),
         present_frames: node.present_frames,
-        distances: layout
-            .nodes()
+        distances: near
             .iter()
             .map(|to| layout.distance(node.id, to.id))
             .collect(),

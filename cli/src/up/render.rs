@@ -8,29 +8,9 @@ use std::fmt::Write;
 
 const PAGE_BYTES: u64 = firstlight::addr::PAGE_BYTES;
 
-/// How many lines of a kind are shown before the rest is folded.
-#[derive(Clone, Copy)]
-struct Fold {
-    most: usize,
-}
-
-impl Fold {
-    /// The first lines, and how many more there are.
-    fn cut<T>(self, lines: &[T]) -> (&[T], usize) {
-        let shown = if lines.len() > self.most + 1 {
-            self.most
-        } else {
-            lines.len()
-        };
-        (&lines[..shown], lines.len() - shown)
-    }
-}
-
 /// Everything, or with `full` off what fits a screen.
 pub(super) fn report(record: &Record, full: bool) -> String {
-    let fold = |most| Fold {
-        most: if full { usize::MAX - 1 } else { most },
-    };
+    let fold = |most| if full { usize::MAX } else { most };
     let mut page = Page {
         text: String::new(),
     };
@@ -108,15 +88,15 @@ fn heading(page: &mut Page, record: &Record) {
     }
 }
 
-fn remarks(page: &mut Page, word: &str, style: Style, remarks: &[String], fold: Fold) {
-    let (shown, hidden) = fold.cut(remarks);
+fn remarks(page: &mut Page, word: &str, style: Style, remarks: &[String], most: usize) {
+    let (shown, hidden) = text::fold(remarks, most);
     for remark in shown {
         page.line(format!("  {style}{word}:{style:#} {remark}"));
     }
     page.more(hidden);
 }
 
-fn regions(page: &mut Page, regions: &[Region], fold: Fold) {
+fn regions(page: &mut Page, regions: &[Region], most: usize) {
     let memory = regions
         .iter()
         .filter(|region| region.kind == "usable")
@@ -128,7 +108,7 @@ fn regions(page: &mut Page, regions: &[Region], fold: Fold) {
             plural(regions.len() as u64, "region")
         ),
     );
-    let (shown, hidden) = fold.cut(regions);
+    let (shown, hidden) = text::fold(regions, most);
     let row = |region: &Region| {
         let mut kind = region.kind.to_owned();
         for (is, words) in [
@@ -150,9 +130,9 @@ fn regions(page: &mut Page, regions: &[Region], fold: Fold) {
     page.more(hidden);
 }
 
-fn nodes(page: &mut Page, nodes: &[Node], fold: Fold) {
+fn nodes(page: &mut Page, nodes: &[Node], most: usize) {
     page.section("Nodes", "");
-    let (shown, hidden) = fold.cut(nodes);
+    let (shown, hidden) = text::fold(nodes, most);
     let mut rows = vec![
         ["node", "domain", "CPUs", "memory", "frames", "distances"]
             .map(String::from)
@@ -189,9 +169,9 @@ fn nodes(page: &mut Page, nodes: &[Node], fold: Fold) {
     page.more(hidden);
 }
 
-fn zones(page: &mut Page, record: &Record, fold: Fold) {
+fn zones(page: &mut Page, record: &Record, most: usize) {
     page.section("Zones", "");
-    let (shown, hidden) = fold.cut(&record.zones);
+    let (shown, hidden) = text::fold(&record.zones, most);
     let mut rows = vec![
         ["node", "zone", "from frame", "spanned", "present"]
             .map(String::from)

@@ -75,7 +75,8 @@ impl FromStr for Shape {
             );
             let seen = crate::text::bytes(memory_bytes);
             return Err(ShapeError(format!(
-                "memory is {seen} on {nodes} nodes, expected at least {least} a node and at most {most} in all"
+                "memory is {seen} on {}, expected at least {least} a node and at most {most} in all",
+                crate::text::plural(nodes, "node")
             )));
         }
         let narrow = |number: u64| {

@@ -4,9 +4,10 @@
 use super::record::Source;
 use super::shape::Shape;
 use crate::failure::Failure;
-use crate::file::read;
+use crate::file::{self, read};
 use crate::text::plural;
-use firstlight::firmware::acpi::{Madt, Slit, Srat, SratEntry};
+use firstlight::addr::PHYS_END;
+use firstlight::firmware::acpi::{Madt, Srat, SratEntry};
 use firstlight::map::{MapEntry, MemoryKind};
 use firstlight_host::topology::{Machine, SystemNode};
 use firstlight_lab::log::{self, KernelLog, MemorySource};
@@ -61,11 +62,11 @@ pub(super) fn this_machine() -> Result<Described, Failure> {
     let mut notes = machine.notes;
     let map: Vec<MapEntry> = machine.map.iter().filter_map(|row| row.entry()).collect();
     if map.len() < machine.map.len() {
-        let backwards = plural(
-            (machine.map.len() - map.len()) as u64,
-            "entry that ends before it starts",
-        );
-        notes.push(format!("{}: left out {backwards}", machine.map_source));
+        let backwards = plural((machine.map.len() - map.len()) as u64, "row");
+        notes.push(format!(
+            "{}: left out {backwards}, which ended before the start",
+            machine.map_source
+        ));
     }
     let map_from = format!(
         "{} ({})",
@@ -73,7 +74,8 @@ pub(super) fn this_machine() -> Result<Described, Failure> {
         plural(map.len() as u64, "row")
     );
     let cpus = machine.cpus.len() as u64;
-    let (nodes_from, affinity) = match machine.srat {
+    let srat = machine.srat.filter(|srat| usable_srat(srat, &mut notes));
+    let (nodes_from, affinity) = match srat {
         Some(srat) => ("ACPI SRAT".to_owned(), Affinity::Table(srat)),
         None if machine.nodes.is_empty() => ("nobody says: one node".to_owned(), Affinity::Nothing),
         None => {
@@ -111,7 +113,10 @@ fn system_rows(nodes: &[SystemNode], notes: &mut Vec<String>) -> Affinity {
         entries.extend(node.cpus.iter().map(|cpu| cpu_row(*cpu, node.id)));
         let span = |(start, last): &(u64, u64)| memory_row(node.id, *start, *last, false, false);
         // A single node needs no borders: all memory is its.
-        entries.extend(node.ranges.iter().filter(|_| nodes.len() > 1).map(span));
+        match nodes {
+            [_] => entries.push(span(&(0, PHYS_END - 1))),
+            _ => entries.extend(node.ranges.iter().map(span)),
+        }
     }
     if nodes.len() > 1 && nodes.iter().all(|node| node.ranges.is_empty()) {
         let problem = "the kernel has no memory blocks, so where nodes begin and end is not known";
@@ -200,11 +205,32 @@ pub(super) fn described(path: &Path) -> Result<Described, Failure> {
     }
     let content = read(path)?;
     let name = path.display().to_string();
-    if content.starts_with(b"SRAT") {
+    if signature(&content) == Some(*b"SRAT") {
         let slit = beside(path).map(|path| read(&path)).transpose()?;
         return from_tables("table", name, content, slit);
     }
     from_log("log", name, &content)
+}
+
+/// The four letters a raw ACPI table begins with, and its length after them. A log
+/// may begin with "SRAT:" too; but no table needs the highest byte of its length,
+/// and no text has a zero there.
+fn signature(content: &[u8]) -> Option<[u8; 4]> {
+    match content {
+        [s, i, g, n, _, _, _, 0, ..] => Some([*s, *i, *g, *n]),
+        _ => None,
+    }
+}
+
+/// Whether the table can be read at all; if not, a note says why.
+fn usable_srat(table: &[u8], notes: &mut Vec<String>) -> bool {
+    match Srat::parse(table) {
+        Ok(_) => true,
+        Err(error) => {
+            notes.push(format!("SRAT not used: {error}"));
+            false
+        }
+    }
 }
 
 /// The file of a directory that has the SLIT of the machine whose SRAT is `srat`.
@@ -224,17 +250,18 @@ fn directory(path: &Path) -> Result<Described, Failure> {
         if !file.is_file() {
             continue;
         }
-        let mut signature = [0; 4];
-        let opened = fs::File::open(&file).and_then(|mut opened| opened.read_exact(&mut signature));
+        let mut start = Vec::new();
+        let opened = fs::File::open(&file);
+        let opened = opened.and_then(|opened| opened.take(8).read_to_end(&mut start));
         let ending = file
             .extension()
             .and_then(|ending| ending.to_str())
             .unwrap_or_default();
-        match &signature {
+        match signature(&start).as_ref() {
             _ if opened.is_err() => {}
-            b"SRAT" => tables.push(file),
-            b"SLIT" => slits.push(file),
-            b"APIC" => madts.push(file),
+            Some(b"SRAT") => tables.push(file),
+            Some(b"SLIT") => slits.push(file),
+            Some(b"APIC") => madts.push(file),
             _ if ["log", "txt", "dmesg"].contains(&ending)
                 || file.file_name().is_some_and(|name| name == "dmesg") =>
             {
@@ -250,18 +277,9 @@ fn directory(path: &Path) -> Result<Described, Failure> {
     let name = path.display().to_string();
     let slit = slit.map(|slit| read(&slit)).transpose()?;
     let mut machine = match (log, srat) {
-        (Some(log), srat) => {
-            let mut machine = from_log("directory", name, &read(&log)?)?;
-            if let Some(srat) = srat {
-                machine.source.nodes = format!("SRAT ({})", srat.display());
-                machine.affinity = Affinity::Table(read(&srat)?);
-            }
-            if let Some(slit) = slit {
-                machine.distances = Distances::Table(slit);
-            }
-            machine
-        }
-        (None, Some(srat)) => from_tables("directory", name, read(&srat)?, slit)?,
+        (Some(log), None) => from_log("directory", name, &read(&log)?)?,
+        (Some(log), Some(srat)) => log_and_srat(name, &read(&log)?, &srat)?,
+        (None, Some(srat)) => from_tables("directory", name, read(&srat)?, None)?,
         (None, None) => {
             let looked =
                 "a kernel log (*.log, *.txt, dmesg) or a raw ACPI table with the signature SRAT";
@@ -270,10 +288,40 @@ fn directory(path: &Path) -> Result<Described, Failure> {
             )));
         }
     };
+    if let Some(slit) = slit {
+        machine.distances = Distances::Table(slit);
+    }
     if let Some(madt) = madt {
         machine.cpus = madt_cpus(&read(&madt)?, &mut machine.notes).unwrap_or(machine.cpus);
     }
     Ok(machine)
+}
+
+/// A log and the raw SRAT of its machine. What the table says of nodes goes before
+/// what the log quotes of it, and stands in for the map if the log shows none.
+fn log_and_srat(name: String, log: &[u8], srat: &Path) -> Result<Described, Failure> {
+    let table = read(srat)?;
+    let nodes = format!("SRAT ({})", srat.display());
+    match from_log("directory", name.clone(), log) {
+        Ok(mut machine) => {
+            machine.source.nodes = nodes;
+            machine.affinity = Affinity::Table(table);
+            Ok(machine)
+        }
+        Err(_) => {
+            let mut machine = from_tables("directory", name, table, None)?;
+            let log = log::read(log);
+            machine.source.nodes = nodes;
+            machine.cpus = log_cpus(&log);
+            machine.command_lines = vec![log.command_line.unwrap_or_default()];
+            Ok(machine)
+        }
+    }
+}
+
+/// CPUs that came up, or may come up; 0 if the log counts none.
+fn log_cpus(log: &KernelLog) -> u64 {
+    u64::from(log.cpus.brought_up.or(log.cpus.allowed).unwrap_or(0))
 }
 
 /// The one file of a kind, if there is one.
@@ -286,10 +334,11 @@ fn only(folder: &Path, kind: &str, mut files: Vec<PathBuf>) -> Result<Option<Pat
             .take(4)
             .collect();
         let count = files.len();
-        let names = names.join(", ");
+        let more = if names.len() < count { ", ..." } else { "" };
+        let names = names.join(", ") + more;
         let folder = folder.display();
         return Err(Failure::Machine(format!(
-            "{folder} has {count} files of the kind {kind} ({names}, ...), expected one machine; name one of them instead"
+            "{folder} has {count} files of the kind {kind} ({names}), expected one machine; name one of them instead"
         )));
     }
     Ok(files.pop())
@@ -338,10 +387,6 @@ fn from_tables(
             map.push(MapEntry::new(base, bytes, kind));
         }
     }
-    if let Some(slit) = &slit {
-        // Checked again where it is used; here only so that it can be named.
-        Slit::parse(slit).map_err(|error| Failure::machine("SLIT", error))?;
-    }
     let rows = plural(map.len() as u64, "row");
     let source = Source {
         kind,
@@ -370,7 +415,7 @@ fn from_log(kind: &'static str, name: String, content: &[u8]) -> Result<Describe
     let log = log::read(content);
     let (map_source, map) = log.map_entries();
     if map_source == MemorySource::Nothing {
-        return Err(crate::file::no_map(&name, content));
+        return Err(file::no_map(&name, content));
     }
     let mut notes = Vec::new();
     if map_source != MemorySource::Firmware {
@@ -378,11 +423,9 @@ fn from_log(kind: &'static str, name: String, content: &[u8]) -> Result<Describe
     }
     let (shown, more) = log.problems.split_at(log.problems.len().min(MOST_PROBLEMS));
     notes.extend(shown.iter().map(ToString::to_string));
-    if !more.is_empty() {
-        notes.push(format!(
-            "and {} more like these",
-            plural(more.len() as u64, "line")
-        ));
+    let more = more.len() as u64 + log.more_problems;
+    if more > 0 {
+        notes.push(format!("and {} more like these", plural(more, "line")));
     }
     let (nodes, affinity) = log_affinity(&log);
     let source = Source {
@@ -392,13 +435,13 @@ fn from_log(kind: &'static str, name: String, content: &[u8]) -> Result<Describe
         nodes: nodes.into(),
         command_line: String::new(),
     };
-    let cpus = log.cpus.brought_up.or(log.cpus.allowed).unwrap_or(0);
+    let cpus = log_cpus(&log);
     Ok(Described {
         source,
         map,
         affinity,
         distances: Distances::Nothing,
-        cpus: u64::from(cpus),
+        cpus,
         settled: usize::from(map_source != MemorySource::Firmware),
         command_lines: vec![log.command_line.unwrap_or_default()],
         notes,

@@ -136,12 +136,16 @@ fn give_away(
     early: &mut EarlyMemory<'_>,
     report: &mut dyn FnMut(TopologyNotice),
 ) -> Result<(), TopologyError> {
+    let mut from = 0;
     loop {
         let memory = early.memory();
         let homeless = |region: &EarlyRegion| region.node.is_none();
-        let Some(at) = memory.iter().position(homeless) else {
+        let left = memory.get(from..).unwrap_or_default();
+        let Some(at) = left.iter().position(homeless).map(|at| from + at) else {
             return Ok(());
         };
+        // All below has a node, and the run may melt into the region before it.
+        from = at.saturating_sub(1);
         let (before, rest) = memory.split_at_checked(at).unwrap_or_default();
         let len = rest
             .iter()

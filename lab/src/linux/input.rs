@@ -1,8 +1,11 @@
 //! What a layout is computed from: [`LayoutInput`].
 
+use std::collections::BTreeMap;
+
 use firstlight::map::MapEntry;
 
 use crate::log::{KernelLog, MemorySource};
+use crate::notices::Notices;
 
 /// Memory of a node, as firmware tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,9 +25,7 @@ pub struct NodeMemory {
 /// CPUs of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeCpus {
-    /// The node's number.
-    pub node: u16,
-    /// Its proximity domain.
+    /// The node's proximity domain.
     pub domain: u32,
     /// How many.
     pub cpus: u32,
@@ -39,14 +40,14 @@ pub struct LayoutInput {
     pub map_is_changed: bool,
     /// Which memory is on which node; empty on a machine without nodes.
     pub memory: Vec<NodeMemory>,
-    /// How many CPUs are on which node; empty when nobody said.
-    pub cpus: Vec<NodeCpus>,
+    /// How many CPUs are on which node, by its number; empty when nobody said.
+    pub cpus: BTreeMap<u16, NodeCpus>,
     /// The kernel's command line.
     pub command_line: String,
     /// CPUs in all, for a machine that does not say on which node they are.
     pub cpu_count: u32,
     /// What could not be taken from where this comes from.
-    pub notices: Vec<String>,
+    pub notices: Notices,
 }
 
 impl LayoutInput {
@@ -63,7 +64,9 @@ impl LayoutInput {
             ..Self::default()
         };
         if source != MemorySource::Firmware {
-            input.notices.push(format!("memory is taken from {source}"));
+            input
+                .notices
+                .push(format_args!("memory is taken from {source}"));
         }
         for row in &log.srat_memory {
             input.add_memory(
@@ -104,18 +107,15 @@ impl LayoutInput {
         let Ok(number) = u16::try_from(node) else {
             return self.refuse(node);
         };
-        match self.cpus.iter_mut().find(|row| row.node == number) {
-            Some(row) => row.cpus = row.cpus.saturating_add(1),
-            None => self.cpus.push(NodeCpus {
-                node: number,
-                domain,
-                cpus: 1,
-            }),
-        }
+        let row = self
+            .cpus
+            .entry(number)
+            .or_insert(NodeCpus { domain, cpus: 0 });
+        row.cpus = row.cpus.saturating_add(1);
     }
 
     fn refuse(&mut self, node: u32) {
-        self.notices.push(format!(
+        self.notices.push(format_args!(
             "node {node} left out: node numbers end at {}",
             u16::MAX
         ));

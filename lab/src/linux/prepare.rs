@@ -12,6 +12,7 @@ use firstlight::topology::{
 };
 
 use super::{Flavour, LayoutFailure, LayoutInput};
+use crate::notices::Notices;
 
 /// What an x86 kernel keeps of its command line. Every change of the map costs a
 /// pass over it, so a log must not be able to ask for any number.
@@ -40,7 +41,7 @@ pub fn with_layout<R>(
     let mut notices = input.notices.clone();
     let text = input.command_line.as_bytes();
     if text.len() > COMMAND_LINE_BYTES {
-        notices.push(format!(
+        notices.push(format_args!(
             "the command line is cut at {COMMAND_LINE_BYTES} bytes, as a kernel cuts it"
         ));
     }
@@ -78,7 +79,7 @@ pub fn with_layout<R>(
     };
     let mut topology = topology(input, line, flavour, storage, &mut notices)?;
     topology.apply(&mut early, trust(flavour), &mut |notice| {
-        notices.push(notice.to_string())
+        notices.push(notice)
     })?;
 
     let mut nodes = vec![Node::EMPTY; topology.nodes().len()];
@@ -93,17 +94,17 @@ pub fn with_layout<R>(
     Ok(then(Prepared {
         layout,
         max_frame,
-        notices,
+        notices: notices.into_list(),
     }))
 }
 
-fn policy(line: &CommandLine<'_>, flavour: Flavour, notices: &mut Vec<String>) -> LayoutPolicy {
+fn policy(line: &CommandLine<'_>, flavour: Flavour, notices: &mut Notices) -> LayoutPolicy {
     // Linux before 6.6 obeys kernelcore=mirror where nothing is mirrored.
     let base = LayoutPolicy {
         mirror_must_exist: flavour != Flavour::Linux6_1,
         ..LayoutPolicy::DEFAULT
     };
-    line.layout_policy(base, &mut |bad| notices.push(bad.to_string()))
+    line.layout_policy(base, &mut |bad| notices.push(bad))
 }
 
 /// Linux gives all nodes up for 1 MiB of memory on none of them.
@@ -119,7 +120,7 @@ fn trust(flavour: Flavour) -> Trust {
 /// Nodes up to the highest number that is named; at least one.
 fn node_count(input: &LayoutInput) -> usize {
     let memory = input.memory.iter().map(|row| row.node);
-    let highest = memory.chain(input.cpus.iter().map(|row| row.node)).max();
+    let highest = memory.chain(input.cpus.keys().copied()).max();
     highest.map_or(1, |node| usize::from(node) + 1)
 }
 
@@ -129,12 +130,12 @@ fn memory_map<'s>(
     line: CommandLine<'_>,
     flavour: Flavour,
     (scratch, regions): (&mut [ScratchEntry], &'s mut [Region]),
-    notices: &mut Vec<String>,
+    notices: &mut Notices,
 ) -> Result<MemoryMap<'s>, LayoutFailure> {
-    let mut note = |correction| notices.push(format!("{correction}"));
+    let mut note = |correction| notices.push(correction);
     let mut map = MemoryMap::build(input.map.iter().copied(), scratch, regions, &mut note)?;
     if !input.map_is_changed {
-        line.change_map(&mut map, &mut |notice| notices.push(notice.to_string()))?;
+        line.change_map(&mut map, &mut |notice| notices.push(notice))?;
     }
     if flavour.is_linux() {
         // Firmware may write to its first page, whatever it says.
@@ -156,30 +157,31 @@ fn topology<'s>(
     line: CommandLine<'_>,
     flavour: Flavour,
     storage: TopologyStorage<'s>,
-    notices: &mut Vec<String>,
+    notices: &mut Notices,
 ) -> Result<Topology<'s>, LayoutFailure> {
     let ignored = |value: Option<&[u8]>| matches!(value, Some(b"off" | b"noacpi"));
     let numa_off = line
         .words()
         .any(|word| word.is("numa") && ignored(word.value));
     if input.memory.is_empty() || (flavour.is_linux() && numa_off) {
-        let cpus: u32 = input.cpus.iter().map(|row| row.cpus).sum();
+        let counts = input.cpus.values().map(|row| row.cpus);
+        let cpus = counts.fold(0, u32::saturating_add);
         return Ok(Topology::single(storage.nodes, cpus.max(input.cpu_count))?);
     }
     let mut builder = TopologyBuilder::new(storage);
-    for row in &input.cpus {
-        builder.pin(NodeId(row.node), row.domain)?;
-        builder.add_cpus(NodeId(row.node), row.cpus);
+    for (node, row) in &input.cpus {
+        builder.pin(NodeId(*node), row.domain)?;
+        builder.add_cpus(NodeId(*node), row.cpus);
     }
     for row in &input.memory {
         builder.pin(NodeId(row.node), row.domain)?;
         match PhysRange::new(row.start, row.last.saturating_add(1)) {
             Some(range) => builder.add_memory(NodeId(row.node), range, row.hotplug)?,
-            None => notices.push(format!(
+            None => notices.push(format_args!(
                 "node {}: range {:#x}-{:#x} ends before it starts; left out",
                 row.node, row.start, row.last
             )),
         }
     }
-    Ok(builder.finish(&mut |notice| notices.push(notice.to_string())))
+    Ok(builder.finish(&mut |notice| notices.push(notice)))
 }

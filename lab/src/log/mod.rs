@@ -88,9 +88,15 @@ pub struct KernelLog {
     pub acpi_tables: Vec<AcpiTable>,
     /// CPUs.
     pub cpus: CpuCounts,
-    /// What could not be taken as it stands.
+    /// What could not be taken as it stands: the first [`MOST_PROBLEMS`].
     pub problems: Vec<LogProblem>,
+    /// Problems besides these, counted only.
+    pub more_problems: u64,
 }
+
+/// Most problems of a log that are kept: what is wrong with a log must not need
+/// more memory than the log.
+pub const MOST_PROBLEMS: usize = 10_000;
 
 /// How many CPUs a log speaks of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,9 +152,11 @@ pub fn read(text: &[u8]) -> KernelLog {
         if !message(&line, &mut section, &mut log) {
             recover(line, &mut section, &mut log);
         }
+        log.bound_problems();
         true
     });
     log.problems.append(&mut problems);
+    log.bound_problems();
     log
 }
 
@@ -290,6 +298,12 @@ fn acpi_table(scan: &mut Scan<'_>, line: usize, log: &mut KernelLog) -> bool {
 }
 
 impl KernelLog {
+    fn bound_problems(&mut self) {
+        let more = self.problems.len().saturating_sub(MOST_PROBLEMS);
+        self.problems.truncate(MOST_PROBLEMS);
+        self.more_problems += more as u64;
+    }
+
     /// Remarks on addresses no machine has; the row stays, the engine decides what to make of it.
     fn note_absurd(&mut self, span: Span, line: &Line) {
         if span.is_absurd() {
