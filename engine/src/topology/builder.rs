@@ -5,6 +5,7 @@ use crate::firmware::acpi::{AcpiError, SratEntry};
 use crate::node::NodeId;
 use crate::store::{Full, Store};
 
+use super::domains::Domains;
 use super::{NodeInfo, Topology, TopologyError, TopologyNotice, TopologyPart, TopologyRange};
 
 /// What a caller lends to a [`TopologyBuilder`].
@@ -25,6 +26,7 @@ pub struct TopologyStorage<'s> {
 pub struct TopologyBuilder<'s> {
     pub(super) nodes: Store<'s, NodeInfo>,
     pub(super) ranges: Store<'s, TopologyRange>,
+    domains: Domains,
     /// The node last looked up: rows come in runs of one domain.
     last: usize,
 }
@@ -35,6 +37,7 @@ impl<'s> TopologyBuilder<'s> {
         Self {
             nodes: Store::new(storage.nodes),
             ranges: Store::new(storage.ranges),
+            domains: Domains::default(),
             last: 0,
         }
     }
@@ -46,16 +49,16 @@ impl<'s> TopologyBuilder<'s> {
     pub fn node_of(&mut self, domain: u32) -> Result<NodeId, TopologyError> {
         let is_it = |node: &NodeInfo| node.domain == Some(domain);
         if !self.nodes.get(self.last).is_some_and(is_it) {
-            self.last = match self.nodes.iter().position(is_it) {
+            self.last = match self.domains.find(&self.nodes, domain) {
                 Some(at) => at,
                 None => {
-                    self.push_node(Some(domain))?;
-                    self.nodes.len() - 1
+                    let node = self.push_node()?;
+                    self.domains.name(&mut self.nodes, node, domain);
+                    usize::from(node.0)
                 }
             };
         }
-        // Never more than 2^16 nodes are pushed.
-        Ok(NodeId(u16::try_from(self.last).unwrap_or(u16::MAX)))
+        Ok(number(self.last))
     }
 
     /// Says that node `node` is domain `domain`, for rows whose node numbers are
@@ -76,31 +79,30 @@ impl<'s> TopologyBuilder<'s> {
             });
         }
         while self.nodes.len() <= at {
-            self.push_node(None)?;
+            self.push_node()?;
         }
-        if let Some(info) = self.nodes.get_mut(at) {
-            info.domain = Some(domain);
-        }
+        self.domains.name(&mut self.nodes, node, domain);
         Ok(())
     }
 
-    fn push_node(&mut self, domain: Option<u32>) -> Result<(), TopologyError> {
+    fn push_node(&mut self) -> Result<NodeId, TopologyError> {
+        let at = self.nodes.len();
         let most = usize::from(u16::MAX) + 1;
         let pushed = if self.nodes.len() < most {
-            self.nodes.push(NodeInfo {
-                domain,
-                ..NodeInfo::EMPTY
-            })
+            self.nodes.push(NodeInfo::EMPTY)
         } else {
             Err(Full {
                 capacity: most,
                 needed: most + 1,
             })
         };
-        pushed.map_err(|full| TopologyError::Full {
-            part: TopologyPart::Nodes,
-            full,
-        })
+        match pushed {
+            Ok(()) => Ok(number(at)),
+            Err(full) => Err(TopologyError::Full {
+                part: TopologyPart::Nodes,
+                full,
+            }),
+        }
     }
 
     /// Counts `count` CPUs on `node`.
@@ -213,7 +215,7 @@ impl<'s> TopologyBuilder<'s> {
     pub fn finish(mut self, report: &mut dyn FnMut(TopologyNotice)) -> Topology<'s> {
         if self.nodes.is_empty() {
             // Nobody named a node: then there is one, if there is a slot for it.
-            let _ = self.push_node(None);
+            let _ = self.push_node();
         }
         let ranges = self.ranges.into_slice();
         for row in ranges.iter_mut() {
@@ -224,11 +226,17 @@ impl<'s> TopologyBuilder<'s> {
         let ranges = ranges.get_mut(..kept).unwrap_or_default();
         Topology {
             nodes: self.nodes.into_slice(),
+            domains: self.domains,
             ranges,
             distances: &[],
             contested,
         }
     }
+}
+
+/// The number of the node at `at`: never more than 2^16 are pushed.
+fn number(at: usize) -> NodeId {
+    NodeId(u16::try_from(at).unwrap_or(u16::MAX))
 }
 
 /// The bytes of a firmware row that physical addresses reach, if any.

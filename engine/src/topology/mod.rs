@@ -14,6 +14,7 @@
 mod apply;
 mod builder;
 mod distances;
+mod domains;
 mod notice;
 mod tree;
 
@@ -24,6 +25,7 @@ pub use notice::{OneNodeReason, TopologyError, TopologyNotice, TopologyPart};
 use crate::addr::{PhysAddr, PhysRange};
 use crate::node::NodeId;
 use crate::store::Full;
+use domains::Domains;
 
 /// Distance of a node to itself, in SLIT units.
 pub const LOCAL_DISTANCE: u8 = 10;
@@ -39,6 +41,8 @@ pub struct NodeInfo {
     pub cpus: u32,
     /// Holds memory that was reserved when the topology was applied.
     holds_reserved: bool,
+    /// Of the index in [`domains`], the entry kept in this slot.
+    ranked: u16,
 }
 
 impl NodeInfo {
@@ -47,6 +51,7 @@ impl NodeInfo {
         domain: None,
         cpus: 0,
         holds_reserved: false,
+        ranked: 0,
     };
 }
 
@@ -95,6 +100,7 @@ impl TopologyRange {
 #[derive(Debug)]
 pub struct Topology<'s> {
     nodes: &'s mut [NodeInfo],
+    domains: Domains,
     ranges: &'s mut [TopologyRange],
     /// Row by row, a square of the number of nodes; empty when nobody said.
     distances: &'s [u8],
@@ -118,13 +124,15 @@ impl<'s> Topology<'s> {
                 full,
             });
         };
-        nodes.fill(NodeInfo {
+        let node = NodeInfo {
             domain: Some(0),
             cpus,
             ..NodeInfo::EMPTY
-        });
+        };
+        nodes.fill(node);
         Ok(Self {
             nodes,
+            domains: Domains::of_one(node),
             ranges: &mut [],
             distances: &[],
             contested: false,
@@ -143,10 +151,7 @@ impl<'s> Topology<'s> {
 
     /// The node that is proximity domain `domain`.
     pub fn node_of(&self, domain: u32) -> Option<NodeId> {
-        let at = self
-            .nodes
-            .iter()
-            .position(|node| node.domain == Some(domain))?;
+        let at = self.domains.find(self.nodes, domain)?;
         u16::try_from(at).ok().map(NodeId)
     }
 
@@ -185,11 +190,13 @@ impl<'s> Topology<'s> {
         let nodes = core::mem::take(&mut self.nodes);
         let domain = nodes.first().and_then(|node| node.domain);
         self.nodes = nodes.get_mut(..1).unwrap_or_default();
-        self.nodes.fill(NodeInfo {
+        let node = NodeInfo {
             domain,
             cpus,
-            holds_reserved: false,
-        });
+            ..NodeInfo::EMPTY
+        };
+        self.nodes.fill(node);
+        self.domains = Domains::of_one(node);
         self.ranges = &mut [];
         self.distances = &[];
     }
