@@ -101,3 +101,21 @@ fn wrong_input_has_its_exit_code() {
     let (code, _, _) = told(&["layout", "/nowhere/boot.log"]);
     assert_eq!(code, 3);
 }
+
+#[test]
+fn however_much_is_wrong_the_layout_is_still_to_be_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("boot.log");
+    let usable = "BIOS-e820: [mem 0x0000000000100000-0x000000003fffffff] usable\n";
+    let log = usable.to_owned() + &"BIOS-e820: [mem 0x2-0x1]\n".repeat(20_000);
+    std::fs::write(&file, log).unwrap();
+    let path = file.to_str().unwrap();
+    let (code, report, _) = told(&["layout", path]);
+    assert_eq!(code, 0);
+    assert!(report.lines().count() < 40, "{report}");
+    assert!(report.contains("more (--json)") && report.contains("Zones"));
+    let notices = document(&["layout", "--json", path])["notices"].clone();
+    let notices = notices.as_array().unwrap();
+    assert_eq!(notices.len(), 1001);
+    assert_eq!(notices[1000], "and 19000 more");
+}

@@ -221,6 +221,78 @@ fn a_directory_holds_a_log_and_tables_of_one_machine() {
     let (code, _, stderr) = told(&["up", "--machine", acpi.to_str().unwrap()]);
     assert_eq!(code, 1);
     assert!(stderr.contains("expected one machine"), "{stderr}");
+    assert!(stderr.contains("X8DTT.srat.bin, ...)"), "{stderr}");
+}
+
+#[test]
+fn a_log_without_a_map_leaves_it_to_the_tables_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let acpi = testdata("machines/acpi");
+    std::fs::copy(acpi.join("X8DTT.srat.bin"), folder.path().join("srat.bin")).unwrap();
+    let log = "Command line: quiet mem=16G\nsmp: Brought up 2 nodes, 8 CPUs\n";
+    std::fs::write(folder.path().join("boot.log"), log).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let record = document(&["up", "--json", "--machine", path]);
+    check(&record);
+    assert_eq!(number(&record, "/machine/nodes"), 2);
+    assert_eq!(number(&record, "/machine/cpus"), 8);
+    assert_eq!(record["source"]["command_line"], "quiet mem=16G");
+    assert!(number(&record, "/machine/memory_bytes") <= 16 << 30);
+
+    // A second log: both are named, and nothing that is not there.
+    std::fs::write(folder.path().join("other.log"), log).unwrap();
+    let (code, _, stderr) = told(&["up", "--machine", path]);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("(boot.log, other.log)"), "{stderr}");
+}
+
+#[test]
+fn faults_of_tables_are_said_and_distances_are_not_worth_the_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let acpi = testdata("machines/acpi");
+    let mut srat = std::fs::read(acpi.join("X8DTT.srat.bin")).unwrap();
+    srat[9] ^= 1;
+    std::fs::write(folder.path().join("srat.bin"), srat).unwrap();
+    let slit = std::fs::read(acpi.join("X8DTT.slit.bin")).unwrap();
+    std::fs::write(folder.path().join("slit.bin"), &slit[..slit.len() - 1]).unwrap();
+    let record = document(&["up", "--json", "--machine", folder.path().to_str().unwrap()]);
+    check(&record);
+    let said = record["corrections"].to_string();
+    assert!(said.contains("SRAT: bytes add up to 0x01"), "{said}");
+    assert!(said.contains("SLIT not used"), "{said}");
+    assert_eq!(record["nodes"][0]["distances"][1], 20);
+}
+
+#[test]
+fn a_log_that_begins_with_an_affinity_row_is_no_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = "SRAT: Node 0 PXM 0 0-80000000\nSRAT: Node 1 PXM 1 100000000-180000000\n";
+    let file = folder.path().join("boot.log");
+    std::fs::write(&file, log).unwrap();
+    for path in [&*file, folder.path()] {
+        let record = document(&["up", "--json", "--machine", path.to_str().unwrap()]);
+        check(&record);
+        assert_eq!(number(&record, "/machine/nodes"), 2);
+        assert_eq!(number(&record, "/machine/memory_bytes"), 4 << 30);
+    }
+}
+
+#[test]
+fn distances_of_very_many_nodes_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("boot.log");
+    let map = "BIOS-e820: [mem 0x0000000000000000-0x000000003fffffff] usable\n\
+               SRAT: Node 0 PXM 0 [mem 0x0-0x3fffffff]\n";
+    let log = |last: u32| format!("{map}SRAT: PXM {last} -> APIC 0x0 -> Node {last}\n");
+    for (last, told) in [(1023, 1024), (1024, 0)] {
+        std::fs::write(&file, log(last)).unwrap();
+        let record = document(&["up", "--json", "--machine", file.to_str().unwrap()]);
+        check(&record);
+        let distances = record["nodes"][0]["distances"].as_array().unwrap();
+        assert_eq!(distances.len(), told);
+        let said = record["corrections"].to_string();
+        assert_eq!(said.contains("distances left out"), told == 0, "{said}");
+    }
 }
 
 #[test]

@@ -631,3 +631,34 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn every_run_that_no_node_claims_finds_one() {
+    // Pieces 0, 1, 2, ... of a page each; pieces 3, 4 and 5 touch. Nodes claim 2, 5 and 9.
+    let piece = |at: u64| {
+        let start = at * 0x10_0000;
+        (
+            start,
+            if (3..5).contains(&at) {
+                start + 0x10_0000
+            } else {
+                start + 0x1000
+            },
+        )
+    };
+    let pieces: Vec<_> = (0..12).map(piece).collect();
+    let claim = |node, at| {
+        let (start, end) = piece(at);
+        memory(node, start, end)
+    };
+    let rows = [claim(0, 2), claim(1, 5), claim(0, 9)];
+    let applied = apply(rows.into_iter().map(Ok), &pieces, &[], Trust::Mend);
+    let nodes: Vec<_> = (0..12)
+        .map(|at| {
+            let (start, end) = piece(at);
+            let holds = |piece: &&(u64, u64, u16)| piece.0 <= start && end <= piece.1;
+            applied.pieces.iter().find(holds).unwrap().2
+        })
+        .collect();
+    assert_eq!(nodes, [0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0]);
+}

@@ -4,7 +4,7 @@
 mod common;
 
 use firstlight::map::MemoryKind;
-use firstlight_lab::log::{E820Kind, MemblockAction, MemorySource, Span, read};
+use firstlight_lab::log::{E820Kind, MOST_PROBLEMS, MemblockAction, MemorySource, Span, read};
 use proptest::prelude::*;
 
 #[test]
@@ -239,4 +239,12 @@ proptest! {
         let log = read(text.as_bytes());
         prop_assert_eq!(log.e820.len() + log.problems.len() > 0, true, "{}", text);
     }
+}
+
+#[test]
+fn problems_are_bounded_and_the_rest_is_counted() {
+    let rows = MOST_PROBLEMS + 5;
+    let log = read("BIOS-e820: [mem 0x2-0x1]\n".repeat(rows).as_bytes());
+    assert_eq!((log.problems.len(), log.more_problems), (MOST_PROBLEMS, 5));
+    assert_eq!(log.problems[MOST_PROBLEMS - 1].line, MOST_PROBLEMS);
 }

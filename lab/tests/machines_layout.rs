@@ -124,7 +124,7 @@ fn sixteen_nodes_of_768_gib() {
 fn eight_nodes_far_apart_cost_what_eight_ranges_cost() {
     let input = input("05");
     assert_eq!(
-        input.notices,
+        input.notices.clone().into_list(),
         ["memory is taken from the memory affinity rows; the log has no firmware map"]
     );
     with_layout(&input, Flavour::Firstlight, |prepared| {

@@ -313,6 +313,7 @@ fn log_and_srat(name: String, log: &[u8], srat: &Path) -> Result<Described, Fail
             let log = log::read(log);
             machine.source.nodes = nodes;
             machine.cpus = log_cpus(&log);
+            note_problems(&log, &mut machine.notes);
             machine.command_lines = vec![log.command_line.unwrap_or_default()];
             Ok(machine)
         }
@@ -348,10 +349,22 @@ fn only(folder: &Path, kind: &str, mut files: Vec<PathBuf>) -> Result<Option<Pat
 fn madt_cpus(table: &[u8], notes: &mut Vec<String>) -> Option<u64> {
     match Madt::parse(table) {
         Ok(madt) => {
-            let enabled = madt
-                .cpus()
-                .filter(|cpu| cpu.as_ref().is_ok_and(|cpu| cpu.enabled));
-            Some(enabled.count() as u64)
+            let (mut enabled, mut faults) = (0, 0);
+            for cpu in madt.cpus() {
+                match cpu {
+                    Ok(cpu) => enabled += u64::from(cpu.enabled),
+                    Err(error) => {
+                        if faults == 0 {
+                            notes.push(format!("MADT: {error}"));
+                        }
+                        faults += 1;
+                    }
+                }
+            }
+            if faults > 1 {
+                notes.push(format!("MADT: and {} more like this", faults - 1));
+            }
+            Some(enabled)
         }
         Err(error) => {
             notes.push(format!("MADT not used: {error}"));
@@ -421,12 +434,7 @@ fn from_log(kind: &'static str, name: String, content: &[u8]) -> Result<Describe
     if map_source != MemorySource::Firmware {
         notes.push(format!("memory map: {map_source}"));
     }
-    let (shown, more) = log.problems.split_at(log.problems.len().min(MOST_PROBLEMS));
-    notes.extend(shown.iter().map(ToString::to_string));
-    let more = more.len() as u64 + log.more_problems;
-    if more > 0 {
-        notes.push(format!("and {} more like these", plural(more, "line")));
-    }
+    note_problems(&log, &mut notes);
     let (nodes, affinity) = log_affinity(&log);
     let source = Source {
         kind,
@@ -446,6 +454,16 @@ fn from_log(kind: &'static str, name: String, content: &[u8]) -> Result<Describe
         command_lines: vec![log.command_line.unwrap_or_default()],
         notes,
     })
+}
+
+/// Quotes the first lines of a log that could not be understood.
+fn note_problems(log: &KernelLog, notes: &mut Vec<String>) {
+    let (shown, more) = log.problems.split_at(log.problems.len().min(MOST_PROBLEMS));
+    notes.extend(shown.iter().map(ToString::to_string));
+    let more = more.len() as u64 + log.more_problems;
+    if more > 0 {
+        notes.push(format!("and {} more like these", plural(more, "line")));
+    }
 }
 
 /// Nodes from the log's SRAT rows, or else from its node ranges.
@@ -487,4 +505,25 @@ fn log_affinity(log: &KernelLog) -> (&'static str, Affinity) {
         pins.push((row.node, row.node));
     }
     ("early memory node ranges", Affinity::Rows { entries, pins })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_node_has_all_memory_whatever_its_number() {
+        let node = SystemNode {
+            id: 3,
+            cpus: vec![0, 1],
+            ..SystemNode::default()
+        };
+        let mut notes = Vec::new();
+        let Affinity::Rows { entries, pins } = system_rows(&[node], &mut notes) else {
+            panic!("rows");
+        };
+        assert_eq!(pins, [(3, 3)]);
+        assert!(entries.contains(&memory_row(3, 0, PHYS_END - 1, false, false)));
+        assert!(notes.is_empty());
+    }
 }
