@@ -82,7 +82,12 @@ impl Domains {
             (node.and_then(|node| node.domain), slot.ranked)
         };
         let key = (Some(key.0), key.1);
-        self.ranks(nodes).partition_point(|slot| key_of(slot) < key)
+        let ranks = self.ranks(nodes);
+        // Most tables name their domains in ascending order.
+        if ranks.last().is_none_or(|slot| key_of(slot) < key) {
+            return ranks.len();
+        }
+        ranks.partition_point(|slot| key_of(slot) < key)
     }
 }
 
