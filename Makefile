@@ -53,6 +53,8 @@ miri: setup ## the engine's tests under Miri
 	@scripts/setup.sh toolchain nightly miri rust-src
 	@PROPTEST_CASES=4 MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" \
 	    cargo +nightly miri test -p firstlight --lib --quiet --target-dir target/miri
+	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
+	    --test frames_machine --quiet --target-dir target/miri -- misuse requests_stay a_given
 
 loom: setup ## the concurrent parts under every interleaving
 	@RUSTFLAGS="--cfg loom -C debug-assertions" cargo test --release -p firstlight --lib --quiet --target-dir target/loom loom

@@ -8,7 +8,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use firstlight::addr::PhysRange;
@@ -52,14 +51,10 @@ unsafe impl Platform for Uninitialised {
         self.mapped
             .borrow_mut()
             .insert(range.start().get(), range.bytes());
-        let words = usize::try_from(range.bytes()).ok()? / 4096;
-        #[derive(Clone)]
-        #[repr(align(4096))]
-        struct Page(#[expect(dead_code, reason = "only its size matters")] MaybeUninit<[u8; 4096]>);
-        let mut pages: Vec<Page> = Vec::with_capacity(words);
-        let start = NonNull::new(pages.as_mut_ptr()).map(NonNull::cast);
-        std::mem::forget(pages);
-        start
+        let bytes = usize::try_from(range.bytes()).ok()?;
+        let bytes = std::alloc::Layout::from_size_align(bytes, 4096).ok()?;
+        // SAFETY: the engine never asks for nothing.
+        NonNull::new(unsafe { std::alloc::alloc(bytes) })
     }
 }
 
