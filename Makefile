@@ -23,17 +23,18 @@ help: ## this list
 setup: ## install what a build needs and nothing else
 	@scripts/setup.sh
 
-run: setup ## bring up this machine's memory map: firstlight up
+run: setup ## bring up this machine's memory map: firstlight up; ARGS="..." adds arguments
+	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes a minute or two" >&2
 	@cargo build --release --quiet -p firstlight-cli
 	@cargo run --release --quiet -p firstlight-cli -- up $(ARGS)
 
-test: setup ## all tests, documentation examples among them
+test: setup ## all tests, documentation examples among them (minutes)
 	@cargo test --workspace
 
-bench: setup ## measure beside the rivals
+bench: setup ## time the engine beside other allocators (minutes, 10 GiB of memory)
 	@cargo bench --quiet -p firstlight-bench --bench bring_up
 
-counts: setup ## count instructions and guard them; UPDATE=1 commits to new counts
+counts: setup ## count instructions, fail where they grew by 2 %; UPDATE=1 accepts the new counts
 	@command -v valgrind >/dev/null || scripts/setup.sh debian valgrind
 	@scripts/setup.sh target $(COUNTED)
 	@cargo run --quiet --profile counts --target $(COUNTED) -p firstlight-bench --bin counts -- $(if $(UPDATE),update)
@@ -49,17 +50,17 @@ msrv: setup ## all crates with the oldest Rust that is promised
 	@scripts/setup.sh toolchain $(MSRV)
 	@cargo +$(MSRV) check --workspace --all-targets --quiet --target-dir target/msrv
 
-miri: setup ## the engine's tests under Miri
+miri: setup ## the engine's tests under Miri, which sees undefined behaviour (many minutes)
 	@scripts/setup.sh toolchain nightly miri rust-src
 	@PROPTEST_CASES=4 MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" \
 	    cargo +nightly miri test -p firstlight --lib --quiet --target-dir target/miri
 	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
 	    --test frames_machine --quiet --target-dir target/miri -- misuse requests_stay a_given
 
-loom: setup ## the concurrent parts under every interleaving
+loom: setup ## the allocator's concurrency under the model checker loom (minutes)
 	@RUSTFLAGS="--cfg loom -C debug-assertions" cargo test --release -p firstlight --lib --quiet --target-dir target/loom loom
 
-fuzz: setup ## every fuzz target, SECONDS=60 each
+fuzz: setup ## all fuzz targets; SECONDS=60 is for each
 	@scripts/setup.sh toolchain nightly rust-src
 	@scripts/setup.sh tool cargo-fuzz
 	@fuzz/run.sh $(SECONDS)

@@ -33,7 +33,9 @@ const EXAMPLES: &str = "\
 Examples:
   firstlight layout boot.log                         as a kernel on this engine would
   firstlight layout boot.log --as linux-6.12         as that Linux does
-  firstlight layout boot.log --as linux-6.1 --json   for programs";
+  firstlight layout boot.log --as linux-6.1 --json   for programs
+
+Exit codes: see firstlight --help";
 
 /// Remarks a person is shown before the layout itself.
 const MOST_NOTES: usize = 8;

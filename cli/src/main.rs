@@ -35,7 +35,7 @@ enum Command {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  the machine cannot be brought up: its description makes no sense
+  1  the machine cannot be brought up: its description makes no sense, or shows no usable memory
   2  wrong usage
   3  a file cannot be read, or the output cannot be written
   4  the engine failed its own checks: please report it";

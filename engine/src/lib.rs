@@ -5,10 +5,25 @@
 //! firmware tables -> MemoryMap -> EarlyMemory -> Layout -> Frames
 //! ```
 //!
-//! Each arrow consumes its left side, so what is not ready cannot be named.
-//! There is no heap and no operating system underneath: capacities are the
-//! caller's, and a store that is too small is an error that says how large it
-//! must be.
+//! `Layout` consumes `EarlyMemory` and `Frames` consumes `Layout`, so what is
+//! not ready cannot be named. There is no heap and no operating system
+//! underneath: capacities are the caller's, and a store that is too small is an
+//! error that says how large it must be.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`firmware`] | parsers of firmware tables: bytes to entries |
+//! | [`map`] | [`map::MemoryMap`]: what firmware said, made sorted and disjoint |
+//! | [`cmdline`] | the words of a kernel command line that concern memory |
+//! | [`early`] | [`early::EarlyMemory`]: reserve and allocate before there is an allocator |
+//! | [`topology`] | [`topology::Topology`]: which memory and how many CPUs belong to which node |
+//! | [`layout`] | [`layout::Layout`]: nodes, zones, extents, holes |
+//! | [`frames`] | [`frames::Frames`]: the frame allocator, callable from any CPU |
+//! | [`platform`] | [`platform::Platform`]: the one thing a kernel implements |
+//! | [`addr`], [`node`], [`store`] | addresses and frames, nodes and zones, lists over lent memory |
+//!
+//! The way from an e820 table to an allocator, as a kernel walks it, is in
+//! `docs/kernel.md` of the repository; a short one is at [`frames::Frames`].
 #![cfg_attr(not(loom), no_std)]
 
 pub mod addr;

@@ -1,6 +1,6 @@
-//! The boot lab; begun here with the reader of kernel logs, [`log`], and a model
-//! of what kernels make of a machine's memory, [`linux`]; what either remarks is
-//! kept within bounds by [`notices`].
+//! What kernels say and do: a reader of their logs, [`log`], and a model of what
+//! Linux makes of a machine's memory, [`linux`]. What either remarks is kept
+//! within bounds by [`notices`].
 
 pub mod linux;
 pub mod log;

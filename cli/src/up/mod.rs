@@ -40,7 +40,7 @@ pub(crate) struct Options {
     /// A kernel log, a raw ACPI SRAT, or a directory with a log and raw ACPI tables
     #[arg(long, value_name = "FILE|DIR", conflicts_with = "shape")]
     machine: Option<PathBuf>,
-    /// A made-up machine: memory=SIZE, and nodes=N and cpus=N unless there is one
+    /// A made-up machine: memory=SIZE[,nodes=N][,cpus=N]; else 1 node, 1 CPU a node
     #[arg(long, value_name = "SHAPE", value_parser = named_shape)]
     shape: Option<(shape::Shape, String)>,
     /// Kernel command line words to apply: mem= memmap= kernelcore= movablecore= movable_node
@@ -48,6 +48,7 @@ pub(crate) struct Options {
         long,
         value_name = "WORDS",
         default_value = "",
+        hide_default_value = true,
         allow_hyphen_values = true
     )]
     append: String,
@@ -63,7 +64,9 @@ Examples:
   firstlight up --machine tables/                    raw ACPI tables, with or without a log
   firstlight up --shape memory=4T,nodes=8,cpus=64    one that nobody has at hand
   firstlight up --append \"kernelcore=25% mem=16G\"    as if booted with these words
-  firstlight up --json | jq .milestones              for programs";
+  firstlight up --json | jq .milestones              for programs
+
+Exit codes: see firstlight --help";
 
 fn named_shape(text: &str) -> Result<(shape::Shape, String), shape::ShapeError> {
     Ok((text.parse()?, text.to_owned()))

@@ -1,5 +1,6 @@
 //! Tables in memory nobody has written yet, and the carving of them out of a
-//! node's metadata. The only unsafe code of the allocator.
+//! node's metadata. All unsafe code of the allocator but the block in
+//! [`super::build`] that hands such memory over.
 //!
 //! A [`Table`] hands out references to single elements, never to the whole
 //! array, because most of it stays unwritten: an element is read only after
