@@ -103,7 +103,13 @@ fn report(answer: &LayoutAnswer, name: &str) -> String {
     section(
         &mut page,
         "Zones",
-        &["node", "zone", "from frame", "spanned", "present"],
+        &[
+            "node",
+            "zone",
+            "from frame",
+            "frames spanned",
+            "frames present",
+        ],
         zones,
     );
     let movable = answer

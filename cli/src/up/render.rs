@@ -138,6 +138,7 @@ fn nodes(page: &mut Page, nodes: &[Node], most: usize) {
             .map(String::from)
             .to_vec(),
     ];
+    let counted = nodes.iter().any(|node| node.cpus > 0);
     for node in shown {
         let (near, far) = node.distances.split_at(node.distances.len().min(12));
         let mut distances: Vec<String> = near.iter().map(u8::to_string).collect();
@@ -149,7 +150,11 @@ fn nodes(page: &mut Page, nodes: &[Node], most: usize) {
         rows.push(vec![
             node.node.to_string(),
             node.domain.to_string(),
-            count(node.cpus),
+            if counted {
+                count(node.cpus)
+            } else {
+                "?".into()
+            },
             bytes(node.present_frames * PAGE_BYTES),
             frames,
             distances.join(" "),
