@@ -2,11 +2,11 @@
 //! it comes from, and the first writing of it.
 
 use super::Frames;
-use super::directory::{Directory, Heads, NONE, Place};
+use super::directory::{Directory, Heads};
 use super::error::BuildError;
+use super::place::Place;
 use super::row::Row;
 use super::segment::Segment;
-use super::start::{Ahead, start};
 use super::table::Carver;
 use crate::addr::{FrameRange, Order, PAGE_BYTES, PhysRange};
 use crate::early::{EarlyFlags, EarlyRequest};
@@ -112,24 +112,24 @@ struct NodeTables<'m> {
 }
 
 /// Lays out one segment's tables in its node's metadata.
-fn place<'m>(extent: Extent, nodes: &mut [NodeTables<'m>]) -> Option<Place<'m>> {
+fn place<'m>(
+    extent: Extent,
+    nodes: &mut [NodeTables<'m>],
+    withheld: &'m [FrameRange],
+) -> Option<Place<'m>> {
     let tables = nodes.get_mut(usize::from(extent.node.0))?.carver.as_mut()?;
     let giants = usize::try_from(Segment::giants_for(extent.frames)).ok()?;
     let huges = usize::try_from(Segment::huges_for(extent.frames)).ok()?;
     let (giants, words) = (tables.table(giants)?, tables.table(huges)?);
     let segment = Segment::new(extent.frames, giants, words, tables.table(huges)?);
-    Some(Place {
-        segment,
-        node: extent.node,
-        zone: extent.zone,
-        next: NONE,
-    })
+    Some(Place::new(segment, extent.node, extent.zone, withheld))
 }
 
 impl<'m> Frames<'m> {
-    /// Lays the allocator's tables into early memory, node by node, and hands
-    /// all frames that are not reserved over to it. The cost follows the
-    /// number of ranges, nodes and giant frames; no frame is looked at.
+    /// Takes room for the allocator's tables from early memory, node by node,
+    /// and hands all frames that are not reserved over to it. The cost follows
+    /// the number of ranges and nodes; tables are written when a segment is
+    /// first asked for memory.
     ///
     /// # Errors
     /// [`BuildError`]: no memory at all, no room for the tables, or tables out
@@ -138,62 +138,35 @@ impl<'m> Frames<'m> {
         let mut metadata = Metadata::default();
         let first = layout.extents().next().ok_or(BuildError::NoMemory)?.node;
         let segments = layout.extents().count();
-        let nodes = layout
-            .extents()
-            .map(|extent| extent.node)
-            .chain(layout.nodes().iter().map(|n| n.id));
-        let nodes = nodes.map(|node| usize::from(node.0) + 1).max().unwrap_or(0);
+        let with_memory = layout.extents().map(|extent| extent.node);
+        let named = layout.nodes().iter().map(|node| node.id);
+        let highest = with_memory.chain(named).max().unwrap_or_default();
+        let nodes = usize::from(highest.0) + 1;
+        // Room for the tables of each node and for this list is withheld as well.
+        let most_withheld = withheld(&layout).count() + nodes + 1;
 
-        let bytes = directory_bytes(segments as u64, nodes as u64);
         let too_large = BuildError::TooLarge { segments, nodes };
-        let bytes = bytes.ok_or(too_large)?;
+        let bytes = directory_bytes(segments, nodes, most_withheld).ok_or(too_large)?;
         let mut directory = carver(&mut layout, platform, first, bytes, &mut metadata)?;
         metadata.written_bytes += bytes;
 
-        let tables = directory.slice(nodes, |_| {
-            Some(NodeTables {
-                bytes: 0,
-                carver: None,
-            })
-        });
+        let tables = take_tables(&mut layout, platform, &mut directory, nodes, &mut metadata)?;
         let tables = tables.ok_or(too_large)?;
-        for extent in layout.extents() {
-            let sum = &mut tables[usize::from(extent.node.0)].bytes;
-            let bytes = table_bytes(extent.frames);
-            *sum = bytes
-                .and_then(|bytes| sum.checked_add(bytes))
-                .ok_or(too_large)?;
-        }
-        for (id, tables) in (0..=u16::MAX)
-            .zip(tables.iter_mut())
-            .filter(|(_, tables)| tables.bytes > 0)
-        {
-            let bytes = tables.bytes;
-            tables.carver = Some(carver(
-                &mut layout,
-                platform,
-                NodeId(id),
-                bytes,
-                &mut metadata,
-            )?);
-        }
+        let mut ranges = withheld(&layout);
+        let list = directory.slice(withheld(&layout).count(), |_| ranges.next());
+        let list: &'m [FrameRange] = list.ok_or(too_large)?;
         let mut extents = layout.extents();
-        let places = directory
-            .slice(segments, |_| {
-                extents.next().and_then(|extent| place(extent, tables))
-            })
-            .ok_or(too_large)?;
-        let heads = directory
-            .slice(nodes, |_| Some(Heads::default()))
-            .ok_or(too_large)?;
+        let next = |_| {
+            extents
+                .next()
+                .and_then(|extent| place(extent, tables, list))
+        };
+        let places = directory.slice(segments, next).ok_or(too_large)?;
+        let heads = directory.slice(nodes, |_| Some(Heads::default()));
+        let heads = heads.ok_or(too_large)?;
+        drop((extents, ranges));
 
-        let mut reserved = Ahead::new(withheld(&layout));
-        for place in places.iter() {
-            let started = start(&place.segment, &mut reserved);
-            metadata.written_bytes += started.written_bytes;
-            metadata.managed_frames += started.free_frames;
-        }
-        drop((extents, reserved));
+        metadata.managed_frames = places.iter().map(Place::managed_frames).sum();
         Ok(Self {
             directory: Directory::new(places, heads),
             layout,
@@ -202,8 +175,41 @@ impl<'m> Frames<'m> {
     }
 }
 
-/// Frames that are not to be handed out, by ascending start: what is reserved,
-/// and memory that must not be touched (yet).
+/// Takes room for the tables of each node; `None` if they exceed all bounds.
+fn take_tables<'m, P: Platform>(
+    layout: &mut Layout<'_>,
+    platform: &'m P,
+    directory: &mut Carver<'m>,
+    nodes: usize,
+    metadata: &mut Metadata,
+) -> Result<Option<&'m mut [NodeTables<'m>]>, BuildError> {
+    let unknown = |_| {
+        Some(NodeTables {
+            bytes: 0,
+            carver: None,
+        })
+    };
+    let Some(tables) = directory.slice(nodes, unknown) else {
+        return Ok(None);
+    };
+    for extent in layout.extents() {
+        let sum = &mut tables[usize::from(extent.node.0)].bytes;
+        match table_bytes(extent.frames).and_then(|bytes| sum.checked_add(bytes)) {
+            Some(bytes) => *sum = bytes,
+            None => return Ok(None),
+        }
+    }
+    for (id, tables) in (0..=u16::MAX).zip(tables.iter_mut()) {
+        if tables.bytes > 0 {
+            let carver = carver(layout, platform, NodeId(id), tables.bytes, metadata)?;
+            tables.carver = Some(carver);
+        }
+    }
+    Ok(Some(tables))
+}
+
+/// Frames that are not to be handed out, ascending and disjoint: what is
+/// reserved, and memory that must not be touched (yet).
 fn withheld<'a>(layout: &'a Layout<'_>) -> impl Iterator<Item = FrameRange> + 'a {
     let untouchable = EarlyFlags::NOMAP
         | EarlyFlags::DRIVER_MANAGED
@@ -216,16 +222,27 @@ fn withheld<'a>(layout: &'a Layout<'_>) -> impl Iterator<Item = FrameRange> + 'a
         .map(|region| region.range.outer_frames())
         .filter(|frames| !frames.is_empty())
         .peekable();
-    core::iter::from_fn(move || match (reserved.peek(), flagged.peek()) {
+    let mut both = core::iter::from_fn(move || match (reserved.peek(), flagged.peek()) {
         (Some(one), Some(other)) if one.start() <= other.start() => reserved.next(),
         (_, Some(_)) => flagged.next(),
         _ => reserved.next(),
     })
+    .peekable();
+    core::iter::from_fn(move || {
+        let mut joined = both.next()?;
+        while let Some(next) = both.next_if(|next| next.start() <= joined.end()) {
+            let end = next.end().max(joined.end());
+            joined = FrameRange::new(joined.start().get(), end.get())?;
+        }
+        Some(joined)
+    })
 }
 
-/// Bytes of the lists of segments and nodes.
-fn directory_bytes(segments: u64, nodes: u64) -> Option<u64> {
+/// Bytes of the lists of segments, nodes and withheld ranges.
+fn directory_bytes(segments: usize, nodes: usize, withheld: usize) -> Option<u64> {
+    let [segments, nodes, withheld] = [segments, nodes, withheld].map(|len| len as u64);
     Carver::bytes_for::<Place<'_>>(segments)?
         .checked_add(Carver::bytes_for::<Heads>(nodes)?)?
-        .checked_add(Carver::bytes_for::<NodeTables<'_>>(nodes)?)
+        .checked_add(Carver::bytes_for::<NodeTables<'_>>(nodes)?)?
+        .checked_add(Carver::bytes_for::<FrameRange>(withheld)?)
 }

@@ -6,23 +6,11 @@
 
 use super::allocate::Search;
 use super::geometry::Block;
+use super::place::{NONE, Place};
 use super::segment::Segment;
 use crate::addr::Frame;
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::pause;
-
-/// Ends a chain.
-pub(crate) const NONE: u32 = u32::MAX;
-
-/// A segment and where it belongs.
-#[derive(Debug)]
-pub(crate) struct Place<'m> {
-    pub(crate) segment: Segment<'m>,
-    pub(crate) node: NodeId,
-    pub(crate) zone: ZoneKind,
-    /// Next segment of the same node and zone.
-    pub(crate) next: u32,
-}
 
 /// First segment of each zone of a node.
 pub(crate) type Heads = [u32; ZoneKind::ALL.len()];
@@ -61,13 +49,9 @@ impl<'m> Directory<'m> {
     pub(crate) fn segment_at(&self, frame: Frame) -> Option<&Segment<'m>> {
         let after = self
             .places
-            .partition_point(|place| place.segment.frames.start() <= frame);
+            .partition_point(|place| place.frames().start() <= frame);
         let place = self.places.get(after.checked_sub(1)?)?;
-        place
-            .segment
-            .frames
-            .contains(frame)
-            .then_some(&place.segment)
+        place.frames().contains(frame).then(|| place.segment())
     }
 
     /// The segments of a node and zone, ascending.
@@ -85,7 +69,7 @@ impl<'m> Directory<'m> {
     pub(crate) fn allocate_on(&self, node: NodeId, highest: ZoneKind, order: u8) -> Search {
         let mut nothing = Search::Nothing;
         for place in self.places_on(node, highest) {
-            match place.segment.allocate(order) {
+            match place.segment().allocate(order) {
                 Search::Nothing => {}
                 Search::Busy => nothing = Search::Busy,
                 found @ Search::Found(_) => return found,
@@ -121,7 +105,7 @@ impl<'m> Directory<'m> {
             }
             let places = nodes.clone().flat_map(|node| self.places_on(node, highest));
             let now = places.fold(0, |sum: u64, place| {
-                sum.rotate_left(1) ^ place.segment.fingerprint()
+                sum.rotate_left(1) ^ place.segment().fingerprint()
             });
             if before == Some(now) {
                 return None;

@@ -267,6 +267,24 @@ fn parts_of_an_allocated_giant_freed_at_once() {
     });
 }
 
+#[test]
+fn two_start_the_same_segment() {
+    model(|| {
+        let extents = [(frames(0, END), 0, ZoneKind::Normal)];
+        let directory: &'static Directory<'static> = Box::leak(Box::new(directory(
+            &extents,
+            &[frames(1, 2), frames(128, END)],
+        )));
+        let place = &directory.places[0];
+        let take = || directory.allocate(core::iter::once(NodeId(0)), ZoneKind::Normal, 0);
+        let (mine, other) = both(take, take);
+        assert!(mine.is_some() && other.is_some() && mine != other);
+        assert_eq!(place.managed_frames(), 127);
+        assert_eq!(place.segment().statistics().free_frames, 125);
+        place.segment().validate().unwrap();
+    });
+}
+
 // ---- Content goes with the frame -------------------------------------------
 
 #[test]
@@ -442,8 +460,8 @@ fn a_page_that_wanders_from_one_giant_to_another_is_not_missed() {
         let extents = [(frames(0, 2 * END), 0, ZoneKind::Normal)];
         let reserved = [frames(0, END), frames(END + 1, 2 * END)];
         let directory: &'static Directory<'static> =
-            Box::leak(Box::new(directory(&extents, &reserved).0));
-        let segment = &directory.places[0].segment;
+            Box::leak(Box::new(directory(&extents, &reserved)));
+        let segment = directory.places[0].segment();
         let (got, ()) = both(
             || directory.allocate(core::iter::once(NodeId(0)), ZoneKind::Normal, 0),
             || {

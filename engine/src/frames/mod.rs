@@ -13,6 +13,7 @@
 //! | `segment` | one run of frames with its tables, and the lock-free protocol |
 //! | `allocate`, `claim`, `free` | what is done with a segment |
 //! | `start` | first writing of a segment's tables |
+//! | `place` | a segment with its node and zone, started when first asked |
 //! | `directory`, `fallback` | nodes, zones and the order they are asked in |
 //! | `build` | metadata sizes, and from a [`Layout`] to [`Frames`] |
 //!
@@ -29,6 +30,7 @@ mod error;
 mod fallback;
 mod free;
 mod geometry;
+mod place;
 mod request;
 mod row;
 mod segment;
@@ -59,6 +61,7 @@ use crate::node::{NodeId, ZoneKind};
 use allocate::Search;
 use directory::Directory;
 use geometry::Block;
+use place::Place;
 use segment::Segment;
 
 /// All frames of a machine, to allocate and free from any CPU.
@@ -171,12 +174,12 @@ impl<'m> Frames<'m> {
 
     /// What is free on the whole machine.
     pub fn statistics(&self) -> Statistics {
-        sum(self.directory.places.iter().map(|place| &place.segment))
+        sum(self.directory.places.iter().map(Place::segment))
     }
 
     /// What is free in one zone of one node; all zero where there is none.
     pub fn zone_statistics(&self, node: NodeId, zone: ZoneKind) -> Statistics {
-        sum(self.directory.chain(node, zone).map(|place| &place.segment))
+        sum(self.directory.chain(node, zone).map(Place::segment))
     }
 
     /// Recounts everything that is kept at two levels. Meant for tests and
@@ -188,7 +191,7 @@ impl<'m> Frames<'m> {
         self.directory
             .places
             .iter()
-            .try_for_each(|place| place.segment.validate())
+            .try_for_each(|place| place.segment().validate())
     }
 
     /// Nodes in the order in which they are asked for memory `from` wants.
@@ -197,9 +200,14 @@ impl<'m> Frames<'m> {
         fallback::by_distance(from, nodes, |a, b| self.layout.distance(a, b))
     }
 
-    /// What the allocator's own tables cost.
+    /// What the allocator's own tables cost up to now.
     pub fn metadata(&self) -> Metadata {
-        self.metadata
+        let started = self.directory.places.iter().map(Place::written_bytes);
+        let written_bytes = self.metadata.written_bytes + started.sum::<u64>();
+        Metadata {
+            written_bytes,
+            ..self.metadata
+        }
     }
 
     /// The layout the allocator was built from.

@@ -9,6 +9,7 @@ extern crate std;
 use super::allocate::Search;
 use super::directory::Directory;
 use super::geometry::Block;
+use super::place::Place;
 use super::testkit::{directory, frames};
 use crate::addr::{Frame, FrameRange};
 use crate::node::{NodeId, ZoneKind};
@@ -285,8 +286,8 @@ impl Run {
     fn check(&self) {
         let mut free = 0;
         for place in self.directory.places {
-            place.segment.validate().unwrap();
-            free += place.segment.statistics().free_frames;
+            place.segment().validate().unwrap();
+            free += place.segment().statistics().free_frames;
         }
         assert_eq!(free, self.model.free);
     }
@@ -294,9 +295,10 @@ impl Run {
 
 fn run(steps: &[Step]) {
     let (extents, reserved) = if cfg!(miri) { sliver() } else { machine() };
-    let (directory, started) = directory(&extents, &reserved);
+    let directory = directory(&extents, &reserved);
     let model = Model::new(&extents, &reserved);
-    assert_eq!(started.free_frames, model.free);
+    let managed: u64 = directory.places.iter().map(Place::managed_frames).sum();
+    assert_eq!(managed, model.free);
     let mut run = Run {
         directory,
         model,
@@ -311,7 +313,7 @@ fn run(steps: &[Step]) {
         run.directory
             .places
             .iter()
-            .map(|p| p.segment.statistics().free_giants)
+            .map(|p| p.segment().statistics().free_giants)
             .sum()
     };
     for block in core::mem::take(&mut run.held) {
@@ -347,8 +349,8 @@ proptest! {
 
 #[test]
 fn a_giant_split_to_pages_comes_back_whole() {
-    let (directory, _) = directory(&[(frames(0, GIB), 0, ZoneKind::Normal)], &[]);
-    let segment = &directory.places[0].segment;
+    let directory = directory(&[(frames(0, GIB), 0, ZoneKind::Normal)], &[]);
+    let segment = directory.places[0].segment();
     let whole = segment.statistics();
     assert_eq!((whole.free_giants, whole.free_huges), (1, 512));
     let pages: Vec<_> = (0..if cfg!(miri) { 3 } else { 1200 })
@@ -367,8 +369,8 @@ fn a_giant_split_to_pages_comes_back_whole() {
 
 #[test]
 fn parts_of_a_large_block_free_one_by_one() {
-    let (directory, _) = directory(&[(frames(0, GIB), 0, ZoneKind::Normal)], &[]);
-    let segment = &directory.places[0].segment;
+    let directory = directory(&[(frames(0, GIB), 0, ZoneKind::Normal)], &[]);
+    let segment = directory.places[0].segment();
     assert_eq!(segment.allocate(18), Search::Found(Frame::new(0)));
     let free = |frame, order| {
         segment.free(Block {
@@ -389,8 +391,8 @@ fn parts_of_a_large_block_free_one_by_one() {
 
 #[test]
 fn pages_allocated_one_by_one_free_as_a_block() {
-    let (directory, _) = directory(&[(frames(0, 1024), 0, ZoneKind::Dma)], &[]);
-    let segment = &directory.places[0].segment;
+    let directory = directory(&[(frames(0, 1024), 0, ZoneKind::Dma)], &[]);
+    let segment = directory.places[0].segment();
     for _ in 0..1024 {
         assert!(matches!(segment.allocate(0), Search::Found(_)));
     }
@@ -408,23 +410,32 @@ fn pages_allocated_one_by_one_free_as_a_block() {
 
 #[test]
 fn start_writes_only_where_something_begins_or_ends() {
-    let (_, started) = directory(&[(frames(0, 64 * GIB), 0, ZoneKind::Normal)], &[]);
-    assert_eq!(started.written_bytes, 64 * 8);
+    let written = |reserved: &[FrameRange]| {
+        let directory = directory(&[(frames(0, 64 * GIB), 0, ZoneKind::Normal)], reserved);
+        let place = &directory.places[0];
+        assert_eq!(place.written_bytes(), 0, "nobody asked yet");
+        let reserved: u64 = reserved.iter().map(|range| range.count()).sum();
+        assert_eq!(place.managed_frames(), 64 * GIB - reserved);
+        assert_eq!(
+            place.segment().statistics().free_frames,
+            64 * GIB - reserved
+        );
+        place.written_bytes()
+    };
+    assert_eq!(written(&[]), 64 * 8);
     // A reserved range that begins and ends inside one huge frame: one table, one bitmap.
-    let reserved = [frames(5 * GIB + 7, 5 * GIB + 9)];
-    let (_, started) = directory(&[(frames(0, 64 * GIB), 0, ZoneKind::Normal)], &reserved);
-    assert_eq!(started.written_bytes, 64 * 8 + 512 * 4 + 64);
-    assert_eq!(started.free_frames, 64 * GIB - 2);
+    assert_eq!(
+        written(&[frames(5 * GIB + 7, 5 * GIB + 9)]),
+        64 * 8 + 512 * 4 + 64
+    );
     // Whole giant frames reserved cost nothing more.
-    let reserved = [frames(GIB, 3 * GIB)];
-    let (_, started) = directory(&[(frames(0, 64 * GIB), 0, ZoneKind::Normal)], &reserved);
-    assert_eq!(started.written_bytes, 64 * 8);
+    assert_eq!(written(&[frames(GIB, 3 * GIB)]), 64 * 8);
 }
 
 #[test]
 fn threads_never_hold_the_same_frame() {
     let end = if cfg!(miri) { 2600 } else { 2 * GIB + 77 };
-    let (directory, started) = directory(
+    let directory = directory(
         &[(frames(3, end), 0, ZoneKind::Normal)],
         &[frames(700, 900), frames(end - 9, end - 8)],
     );
@@ -442,13 +453,13 @@ fn threads_never_hold_the_same_frame() {
     directory
         .places
         .iter()
-        .for_each(|place| place.segment.validate().unwrap());
+        .for_each(|place| place.segment().validate().unwrap());
     let free: u64 = directory
         .places
         .iter()
-        .map(|p| p.segment.statistics().free_frames)
+        .map(|p| p.segment().statistics().free_frames)
         .sum();
-    assert_eq!(free, started.free_frames);
+    assert_eq!(free, directory.places[0].managed_frames());
 }
 
 /// Allocates and frees at random; every frame held is marked with the thread.

@@ -15,22 +15,6 @@ use super::segment::Segment;
 use super::word::{Giant, Huge};
 use crate::addr::{Frame, FrameRange};
 
-/// What starting a segment wrote and found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Started {
-    /// Bytes of tables written.
-    pub(crate) written_bytes: u64,
-    /// Frames that can be allocated.
-    pub(crate) free_frames: u64,
-}
-
-impl Started {
-    fn add(&mut self, written_bytes: u64, free_frames: u64) {
-        self.written_bytes += written_bytes;
-        self.free_frames += free_frames;
-    }
-}
-
 /// Ranges by ascending start that are looked at once, each for as long as it
 /// reaches into what is being written.
 #[derive(Debug)]
@@ -78,14 +62,31 @@ impl<I: Iterator<Item = FrameRange>> Ahead<I> {
     }
 }
 
-/// Writes the tables of `segment`. `reserved` yields ranges in ascending order,
+/// How many of `frames` are not reserved.
+pub(crate) fn free_frames<I: Iterator<Item = FrameRange>>(
+    frames: FrameRange,
+    reserved: &mut Ahead<I>,
+) -> u64 {
+    let mut free = frames.count();
+    let mut left = frames;
+    loop {
+        let overlap = reserved.overlap(left);
+        if overlap.is_empty() {
+            return free;
+        }
+        free -= overlap.count();
+        left = FrameRange::new(overlap.end().get(), frames.end().get()).unwrap_or_default();
+    }
+}
+
+/// Writes the tables of `segment` and says how many bytes that took. `reserved` yields ranges in ascending order,
 /// those before the segment may still be in it; what reaches beyond the
 /// segment stays in it.
 pub(crate) fn start<I: Iterator<Item = FrameRange>>(
     segment: &Segment<'_>,
     reserved: &mut Ahead<I>,
-) -> Started {
-    let mut started = Started::default();
+) -> u64 {
+    let mut written_bytes = 0;
     let mut giant = 0;
     while giant < segment.giant_count() {
         let inside = segment.giant_frames(giant).intersect(segment.frames);
@@ -95,7 +96,7 @@ pub(crate) fn start<I: Iterator<Item = FrameRange>>(
             if run > 0 {
                 let next = giant + run as usize;
                 segment.publish_giants(giant..next, Giant::WHOLE);
-                started.add(run * size_of::<u64>() as u64, run * GIANT_FRAMES);
+                written_bytes += run * size_of::<u64>() as u64;
                 giant = next;
                 continue;
             }
@@ -103,13 +104,13 @@ pub(crate) fn start<I: Iterator<Item = FrameRange>>(
         let word = if whole && reserved.overlap(inside) == inside {
             Giant::ALLOCATED
         } else {
-            start_mixed(segment, giant, reserved, &mut started)
+            start_mixed(segment, giant, reserved, &mut written_bytes)
         };
         segment.publish_giant(giant, word);
-        started.add(size_of::<u64>() as u64, 0);
+        written_bytes += size_of::<u64>() as u64;
         giant += 1;
     }
-    started
+    written_bytes
 }
 
 /// Writes the level below a giant frame that is neither all free nor all reserved.
@@ -117,7 +118,7 @@ fn start_mixed<I: Iterator<Item = FrameRange>>(
     segment: &Segment<'_>,
     giant: usize,
     reserved: &mut Ahead<I>,
-    started: &mut Started,
+    written_bytes: &mut u64,
 ) -> Giant {
     let (mut free, mut partial) = (0, 0);
     let end = segment.giant_frames(giant).intersect(segment.frames).end();
@@ -131,7 +132,7 @@ fn start_mixed<I: Iterator<Item = FrameRange>>(
             if run > 0 {
                 let next = huge + run as usize;
                 segment.publish_huges(huge..next, Huge::FREE);
-                started.add(run * size_of::<u32>() as u64, run * u64::from(HUGE_FRAMES));
+                *written_bytes += run * size_of::<u32>() as u64;
                 free += run as u32;
                 huge = next;
                 continue;
@@ -141,11 +142,11 @@ fn start_mixed<I: Iterator<Item = FrameRange>>(
             Huge::ALLOCATED
         } else {
             let count = start_row(segment, huge, reserved);
-            started.add(size_of_row(), u64::from(count));
+            *written_bytes += size_of_row();
             Huge::split(count)
         };
         segment.publish_huge(huge, word);
-        started.add(size_of::<u32>() as u64, 0);
+        *written_bytes += size_of::<u32>() as u64;
         partial += u32::from(word.is_partial());
         huge += 1;
     }

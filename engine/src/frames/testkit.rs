@@ -3,9 +3,11 @@
 
 extern crate std;
 
-use super::directory::{Directory, NONE, Place};
+use super::directory::Directory;
+use super::place::{NONE, Place};
 use super::segment::Segment;
-use super::start::{Ahead, Started, start};
+#[cfg(loom)]
+use super::start::{Ahead, start};
 use crate::addr::FrameRange;
 use crate::node::{NodeId, ZoneKind};
 use std::boxed::Box;
@@ -63,35 +65,23 @@ pub(crate) fn segment(frames: FrameRange, reserved: &[FrameRange]) -> Segment<'s
     segment
 }
 
-/// A directory over `extents` (ascending), and what starting it came to.
+/// A directory over `extents` (ascending), nothing of it started.
 pub(crate) fn directory(
     extents: &[(FrameRange, u16, ZoneKind)],
     reserved: &[FrameRange],
-) -> (Directory<'static>, Started) {
-    let mut places: Vec<_> = extents
+) -> Directory<'static> {
+    let reserved: &'static [FrameRange] = Box::leak(reserved.to_vec().into_boxed_slice());
+    let places: Vec<_> = extents
         .iter()
-        .map(|&(frames, node, zone)| Place {
-            segment: blank_segment(frames),
-            node: NodeId(node),
-            zone,
-            next: NONE,
+        .map(|&(frames, node, zone)| {
+            Place::new(blank_segment(frames), NodeId(node), zone, reserved)
         })
         .collect();
-    let mut reserved = Ahead::new(reserved.iter().copied());
-    let mut sum = Started::default();
-    for place in &mut places {
-        let started = start(&place.segment, &mut reserved);
-        sum.written_bytes += started.written_bytes;
-        sum.free_frames += started.free_frames;
-    }
     let nodes = extents
         .iter()
         .map(|extent| usize::from(extent.1) + 1)
         .max()
         .unwrap_or(0);
     let heads = Box::leak(std::vec![[NONE; 4]; nodes].into_boxed_slice());
-    (
-        Directory::new(Box::leak(places.into_boxed_slice()), heads),
-        sum,
-    )
+    Directory::new(Box::leak(places.into_boxed_slice()), heads)
 }
