@@ -238,6 +238,11 @@ fn a_sparse_machine_pays_for_its_memory_not_for_its_span() {
         (node, range(start, start + 32 * GIB))
     });
     let frames = Machine::new(&rows.collect::<Vec<_>>()).frames();
+    // Counting starts every segment.
+    assert_eq!(
+        frames.statistics().free_frames,
+        frames.metadata().managed_frames
+    );
     let metadata = frames.metadata();
     let pages = 512 * GIB / 4096;
     assert!(metadata.reserved_bytes * 10 <= pages * 3, "{metadata:?}");

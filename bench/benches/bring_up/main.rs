@@ -52,6 +52,7 @@ fn contestants(machine: &Machine) -> Vec<Box<dyn Contestant>> {
             Box::new(Bitmap16T::default())
         },
         Box::new(BuddySlab::default()),
+        Box::new(Firstlight::every_node()),
         Box::new(Memset::<64>::default()),
         Box::new(Memset::<8>::default()),
     ]

@@ -10,8 +10,20 @@ use crate::contest::{Contestant, Game, Live, Sample, play};
 /// The engine, its metadata in reserved address space.
 #[derive(Default)]
 pub(crate) struct Firstlight {
+    /// Also asks every node for a page, so that all of them have started.
+    every_node: bool,
     space: Option<MetadataSpace>,
     metadata: Metadata,
+}
+
+impl Firstlight {
+    /// The same, measured until every node has given a page.
+    pub(crate) fn every_node() -> Self {
+        Self {
+            every_node: true,
+            ..Self::default()
+        }
+    }
 }
 
 impl Live for Frames<'_> {
@@ -27,7 +39,11 @@ impl Live for Frames<'_> {
 
 impl Contestant for Firstlight {
     fn name(&self) -> &'static str {
-        "**firstlight**"
+        if self.every_node {
+            "**firstlight**, a page from every node"
+        } else {
+            "**firstlight**"
+        }
     }
 
     fn refresh(&mut self, machine: &Machine) {
@@ -40,9 +56,16 @@ impl Contestant for Firstlight {
         let space = self.space.as_mut().expect("address space");
         space.reset();
         let space = &*space;
-        let metadata = &mut self.metadata;
+        let (metadata, every_node) = (&mut self.metadata, self.every_node);
         play(game.task, || {
             let frames = Frames::build(layout, space).expect("room for tables");
+            if every_node {
+                for node in frames.layout().nodes() {
+                    let page = Request::new(Order::PAGE).on(node.id).exactly();
+                    let page = frames.allocate(page).expect("a page on each node");
+                    frames.free(page, Order::PAGE).expect("it was allocated");
+                }
+            }
             *metadata = frames.metadata();
             frames
         })

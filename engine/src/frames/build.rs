@@ -20,7 +20,8 @@ use crate::sync::{AtomicU32, AtomicU64};
 pub struct Metadata {
     /// Bytes taken from early memory for tables.
     pub reserved_bytes: u64,
-    /// Bytes of them written before the first allocation.
+    /// Bytes of them written so far before any block was split: the lists of
+    /// segments and nodes, and the tables of every segment that was asked for memory.
     pub written_bytes: u64,
     /// Frames that can be allocated or are: present ones that were not reserved at start.
     pub managed_frames: u64,

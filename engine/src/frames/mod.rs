@@ -2,7 +2,8 @@
 //!
 //! Three levels, as in the page table: giant frames of 1 GiB, huge frames of
 //! 2 MiB, pages of 4 KiB. One rule makes it start in microseconds: *a level is
-//! written when its parent is first split*. Below that:
+//! written when its parent is first split*, and a segment's first level when
+//! the segment is first asked. Below that:
 //!
 //! | file | what it is |
 //! |---|---|
@@ -172,7 +173,7 @@ impl<'m> Frames<'m> {
             .map(|segment| segment.is_allocated(frame))
     }
 
-    /// What is free on the whole machine.
+    /// What is free on the whole machine. Starts every segment that nobody has asked yet.
     pub fn statistics(&self) -> Statistics {
         sum(self.directory.places.iter().map(Place::segment))
     }
