@@ -78,6 +78,13 @@ fn report(answer: &LayoutAnswer, name: &str) -> String {
     if hidden > 0 {
         let _ = writeln!(page, "  {FAINT}... and {hidden} more (--json){FAINT:#}");
     }
+    memory(&mut page, answer);
+    early(&mut page, answer);
+    page
+}
+
+/// Where memory lies: node ranges, zones, Movable.
+fn memory(page: &mut String, answer: &LayoutAnswer) {
     let ranges = answer.node_ranges_pfn.iter().map(|(node, start, end)| {
         vec![
             node.to_string(),
@@ -85,12 +92,7 @@ fn report(answer: &LayoutAnswer, name: &str) -> String {
             bytes((end - start) * PAGE_BYTES),
         ]
     });
-    section(
-        &mut page,
-        "Node ranges",
-        &["node", "frames", "size"],
-        ranges,
-    );
+    section(page, "Node ranges", &["node", "frames", "size"], ranges);
     let zones = answer.zones.iter().map(|zone| {
         vec![
             zone.node.to_string(),
@@ -101,7 +103,7 @@ fn report(answer: &LayoutAnswer, name: &str) -> String {
         ]
     });
     section(
-        &mut page,
+        page,
         "Zones",
         &[
             "node",
@@ -116,17 +118,16 @@ fn report(answer: &LayoutAnswer, name: &str) -> String {
         .movable_start
         .iter()
         .map(|(node, start)| vec![node.to_string(), start.clone()]);
-    section(
-        &mut page,
-        "Movable zone starts",
-        &["node", "address"],
-        movable,
-    );
+    section(page, "Movable zone starts", &["node", "address"], movable);
+}
+
+/// What is not there, and what is described early.
+fn early(page: &mut String, answer: &LayoutAnswer) {
     let holes = answer.unavailable.iter().map(|(node, zone, frames)| {
         vec![node.to_string(), (*zone).into(), plural(*frames, "frame")]
     });
     section(
-        &mut page,
+        page,
         "Holes in sections with memory",
         &["node", "zone", "size"],
         holes,
@@ -137,12 +138,11 @@ fn report(answer: &LayoutAnswer, name: &str) -> String {
         vec![node.to_string(), count(*frames), deferred]
     });
     section(
-        &mut page,
+        page,
         "Descriptors before the other CPUs run",
         &["node", "frames", "deferred"],
         eager,
     );
-    page
 }
 
 /// A heading and its table; nothing when there are no rows.
