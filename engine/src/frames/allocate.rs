@@ -123,7 +123,7 @@ impl Segment<'_> {
             }
         }
         // Fewer than counted: one is being split, filled, emptied or merged just now.
-        if seen_partial < word.partial || word.busy > 0 {
+        if seen_partial < word.partial || word.busy > 0 || self.giant(giant).busy > 0 {
             nothing = Search::Busy;
         }
         if word.free == 0 {
@@ -141,6 +141,24 @@ impl Segment<'_> {
 
     /// A block from a split huge frame.
     fn allocate_in_huge(&self, giant: GiantIndex, huge: HugeIndex, order: u8) -> Search {
+        // One page that is promised is found; several may have to go back, and
+        // so are asked for only if they are seen side by side.
+        if order == 0 {
+            return self.allocate_promised(giant, huge, order);
+        }
+        if !self.row(huge).has_run(order) {
+            return Search::Nothing;
+        }
+        if self.change_giant(giant, Change::by(0, 0, 1)).is_err() {
+            return Search::Busy;
+        }
+        let found = self.allocate_promised(giant, huge, order);
+        self.settle_giant(giant, Change::by(0, 0, -1));
+        found
+    }
+
+    /// Promises itself the pages of a block, then finds them.
+    fn allocate_promised(&self, giant: GiantIndex, huge: HugeIndex, order: u8) -> Search {
         let Ok(promise) = self.promise_pages(huge, 1 << order) else {
             return Search::Busy;
         };

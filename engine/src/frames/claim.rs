@@ -86,15 +86,20 @@ impl Segment<'_> {
             }
             HugeState::Split => {
                 let (row, at) = (self.row(huge), block.page_in_huge());
-                // A bit is set only while its page is allocated, whatever the huge
-                // frame has become since: its row is all clear when it merges.
+                // A bit is set only while its page is allocated (or, for a moment, while
+                // a block of several words is tried), whatever the huge frame has
+                // become since: its row is all clear when it merges.
                 if row.any_set(at, block.order) {
                     return Some(Err(WrongState));
                 }
+                if self.change_giant(giant, Change::by(0, 0, 1)).is_err() {
+                    return AGAIN;
+                }
                 let Ok(promise) = self.promise_pages(huge, block.frames() as u32) else {
+                    self.settle_giant(giant, Change::by(0, 0, -1));
                     return AGAIN;
                 };
-                match row.claim(at, block.order) {
+                let look = match row.claim(at, block.order) {
                     Ok(()) => {
                         self.keep_promise(giant, promise);
                         Some(Ok(()))
@@ -103,7 +108,9 @@ impl Segment<'_> {
                         self.give_back(giant, huge, promise, conflict.released);
                         AGAIN
                     }
-                }
+                };
+                self.settle_giant(giant, Change::by(0, 0, -1));
+                look
             }
         }
     }

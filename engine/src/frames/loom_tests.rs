@@ -429,6 +429,41 @@ fn a_large_request_that_fails_hides_no_page() {
 }
 
 #[test]
+fn a_claim_that_fails_hides_no_page_from_the_second_request() {
+    model(|| {
+        let extents = [(frames(0, END), 0, ZoneKind::Normal)];
+        let directory: &'static Directory<'static> =
+            Box::leak(Box::new(directory(&extents, &[frames(2, END)])));
+        let segment = directory.places[0].segment();
+        let take = || directory.allocate(core::iter::once(NodeId(0)), ZoneKind::Normal, 0);
+        let (claimed, (one, two)) = both(
+            || segment.claim(block(0, 0)).is_ok(),
+            move || (take(), take()),
+        );
+        assert!(one.is_some());
+        assert!(claimed != two.is_some());
+    });
+}
+
+#[test]
+fn a_large_request_that_fails_hides_no_smaller_block() {
+    model(|| {
+        // 10 pages are free, four of them side by side, no eight.
+        let mut reserved: Vec<_> = (0..6).map(|at| frames(2 * at + 4, 2 * at + 5)).collect();
+        reserved.push(frames(16, END));
+        let extents = [(frames(0, END), 0, ZoneKind::Normal)];
+        let directory: &'static Directory<'static> =
+            Box::leak(Box::new(directory(&extents, &reserved)));
+        let take = |order| directory.allocate(core::iter::once(NodeId(0)), ZoneKind::Normal, order);
+        let (large, (two, page)) = both(
+            move || take(3),
+            move || (take(2).is_some(), take(0).is_some()),
+        );
+        assert!(large.is_none() && two && page);
+    });
+}
+
+#[test]
 fn a_large_block_that_finds_no_room_hides_no_huge_frame() {
     model(|| {
         let machine = Machine::new(&[frames(0, 128), frames(384, END)]);
@@ -606,6 +641,25 @@ fn a_free_frame_freed_beside_a_claim_that_fails() {
             assert!(freed == 0 || pair, "a free frame was freed");
             let taken = 256 * u64::from(pair) + 128 * u64::from(one) - freed;
             assert_eq!(machine.free_frames(), 384 - taken);
+        });
+    }
+}
+
+#[test]
+fn freed_twice_and_given_out_in_between_leaves_the_counts_whole() {
+    for (order, reserved) in [(HUGE_ORDER, END), (0, 128)] {
+        model(move || {
+            let machine = Machine::new(&[frames(reserved, END)]);
+            let wanted = block(0, order);
+            machine.segment.claim(wanted).unwrap();
+            both(
+                move || machine.segment.free(wanted).is_ok(),
+                move || {
+                    let _ = machine.segment.free(wanted);
+                    machine.segment.claim(wanted).is_ok()
+                },
+            );
+            machine.segment.validate().unwrap();
         });
     }
 }

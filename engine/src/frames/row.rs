@@ -91,6 +91,17 @@ impl Row {
         }
     }
 
+    /// Whether an aligned block of 2^`order` clear pages is seen.
+    pub(crate) fn has_run(&self, order: u8) -> bool {
+        if order > 6 {
+            return (0..HUGE_FRAMES)
+                .step_by(1 << order)
+                .any(|at| !self.any_set(at, order));
+        }
+        let mut words = self.0.iter().map(|word| word.load(Ordering::Relaxed));
+        words.any(|word| find_run(word, order).is_some())
+    }
+
     /// Takes any aligned block of 2^`order` pages, if one is seen.
     pub(crate) fn claim_any(&self, order: u8) -> Result<u32, Conflict> {
         let mut released = 0;

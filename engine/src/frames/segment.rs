@@ -226,9 +226,18 @@ impl<'m> Segment<'m> {
     }
 
     /// Changes the counts for something the caller owns below, which keeps the
-    /// giant frame split.
+    /// giant frame split. (Only after a frame was freed twice and given out again
+    /// in between can it be splitting, for the moment.)
     pub(super) fn settle_giant(&self, giant: GiantIndex, by: Change) {
-        let changed = self.change_giant(giant, by);
+        let mut changed = self.change_giant(giant, by);
+        while let Err(Giant {
+            state: GiantState::Splitting,
+            ..
+        }) = changed
+        {
+            pause();
+            changed = self.change_giant(giant, by);
+        }
         assert!(
             changed.is_ok(),
             "giant frame {giant}: {changed:?} can't change {by:?}"
@@ -284,9 +293,20 @@ impl<'m> Segment<'m> {
 
     /// Raises the count of a split huge frame and merges it if those were the
     /// last. `raised` times the caller has counted it as partial already.
+    ///
+    /// The huge frame is split as long as nobody frees what is not his. If it is
+    /// not, the pages were freed twice and belong to whatever it is now.
     fn raise_pages(&self, giant: GiantIndex, huge: HugeIndex, count: u32, mut raised: i32) {
-        let mut old = self.huge(huge);
+        let mut old = self.settled_huge(huge);
         let new = loop {
+            if old.state != HugeState::Split {
+                // Believe it only if it is the latest value.
+                if self.swap_huge(huge, old, old) {
+                    return self.settle_giant(giant, Change::by(0, -raised, 0));
+                }
+                old = self.settled_huge(huge);
+                continue;
+            }
             // `partial` is raised before the count and lowered after it.
             if old.free == 0 && raised == 0 {
                 self.settle_giant(giant, Change::by(0, 1, 0));
@@ -296,7 +316,7 @@ impl<'m> Segment<'m> {
             if self.swap_huge(huge, old, new) {
                 break new;
             }
-            old = self.huge(huge);
+            old = self.settled_huge(huge);
         };
         let merged = new == Huge::FREE;
         let should_be = i32::from(!merged) - i32::from(old.free > 0);

@@ -102,6 +102,7 @@ impl Segment<'_> {
             u64::from(partial),
             u64::from(word.partial),
         )?;
+        check(frames, "no call is in flight", 0, u64::from(word.busy))?;
         check(
             frames,
             "a giant frame that is all free is whole",
