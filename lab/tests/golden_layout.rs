@@ -107,6 +107,11 @@ fn differences(boot: &Golden, input: &LayoutInput) -> Vec<String> {
     lines
 }
 
+fn assert_none(differences: &[String]) {
+    let (count, lines) = (differences.len(), differences.join("\n"));
+    assert!(differences.is_empty(), "{count} differences:\n{lines}");
+}
+
 #[test]
 fn every_recorded_boot_is_laid_out_as_its_kernel_did() {
     let boots = golden();
@@ -115,12 +120,7 @@ fn every_recorded_boot_is_laid_out_as_its_kernel_did() {
         .iter()
         .flat_map(|boot| differences(boot, &recorded(boot)))
         .collect();
-    assert!(
-        lines.is_empty(),
-        "{} differences:\n{}",
-        lines.len(),
-        lines.join("\n")
-    );
+    assert_none(&lines);
 }
 
 #[test]
@@ -130,12 +130,7 @@ fn the_logs_of_the_boots_give_the_same() {
         let log = firstlight_lab::log::read(&common::log(&boot.name));
         lines.extend(differences(&boot, &LayoutInput::from_log(&log)));
     }
-    assert!(
-        lines.is_empty(),
-        "{} differences:\n{}",
-        lines.len(),
-        lines.join("\n")
-    );
+    assert_none(&lines);
 }
 
 #[test]

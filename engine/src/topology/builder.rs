@@ -133,6 +133,20 @@ impl<'s> TopologyBuilder<'s> {
         })
     }
 
+    /// Whether there are slots for `rows` more ranges; the error says how many are
+    /// needed for all.
+    pub(super) fn room_for(&self, rows: usize) -> Result<(), TopologyError> {
+        let capacity = self.ranges.capacity();
+        let needed = self.ranges.len() + rows;
+        if needed <= capacity {
+            return Ok(());
+        }
+        Err(TopologyError::Full {
+            part: TopologyPart::Ranges,
+            full: Full { capacity, needed },
+        })
+    }
+
     /// Reads an SRAT in place: one pass for its CPUs, one for its memory.
     ///
     /// ```
@@ -179,17 +193,7 @@ impl<'s> TopologyBuilder<'s> {
                 Err(error) => report(TopologyNotice::Srat { error }),
             }
         }
-        let needed = self.ranges.len() + rows;
-        if needed > self.ranges.capacity() {
-            let full = Full {
-                capacity: self.ranges.capacity(),
-                needed,
-            };
-            return Err(TopologyError::Full {
-                part: TopologyPart::Ranges,
-                full,
-            });
-        }
+        self.room_for(rows)?;
         for entry in entries {
             if let Ok(SratEntry::Memory {
                 domain,

@@ -2,10 +2,9 @@
 
 use crate::firmware::fdt::Fdt;
 use crate::node::NodeId;
-use crate::store::Full;
 
 use super::builder::checked;
-use super::{TopologyBuilder, TopologyError, TopologyNotice, TopologyPart};
+use super::{TopologyBuilder, TopologyError, TopologyNotice};
 
 impl TopologyBuilder<'_> {
     /// Reads the `numa-node-id` of CPUs and memory in a device tree: nodes are
@@ -40,17 +39,7 @@ impl TopologyBuilder<'_> {
             .flatten()
             .filter(|row| row.node.is_some())
             .count();
-        let needed = self.ranges.len() + rows;
-        if needed > self.ranges.capacity() {
-            let full = Full {
-                capacity: self.ranges.capacity(),
-                needed,
-            };
-            return Err(TopologyError::Full {
-                part: TopologyPart::Ranges,
-                full,
-            });
-        }
+        self.room_for(rows)?;
         for row in tree.memory() {
             let row = match row {
                 Ok(row) => row,
