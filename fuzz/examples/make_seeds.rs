@@ -12,6 +12,9 @@ use std::{fs, io, path::Path};
 
 use acpi_tables::{cpu, entry, madt, madt_x2apic, memory, sealed, slit, srat, x2apic};
 
+const PC: &[u8] = include_bytes!("../../testdata/machines/acpi/QEMU_pc.facp.bin");
+const Q35: &[u8] = include_bytes!("../../testdata/machines/acpi/QEMU_q35.facp.bin");
+
 fn e820_row(start: u64, bytes: u64, number: u32) -> Vec<u8> {
     [
         &start.to_le_bytes()[..],
@@ -202,6 +205,9 @@ fn main() -> io::Result<()> {
             ("odd", slit(3, &[10, 5, 255, 20, 11, 20, 255, 21, 10])),
         ],
     )?;
+
+    let wide = [Q35, &[0; 32]].concat();
+    write("fadt", &[("pc", PC.to_vec()), ("wide", wide)])?;
 
     let row = |kind: u8, only: u8, what: u8, start: u32, bytes: u32| {
         [

@@ -38,7 +38,12 @@ fuzz_target!(|data: &[u8]| {
     assert!(faults <= 3);
     let entries = tables.iter().count();
     assert!(entries <= image.len() / 4);
-    for wanted in [Signature::MADT, Signature::SRAT, Signature::SLIT] {
+    for wanted in [
+        Signature::MADT,
+        Signature::SRAT,
+        Signature::SLIT,
+        Signature::FADT,
+    ] {
         let mut faults = 0usize;
         let found = tables.find(wanted, &mut |_| faults += 1);
         assert!(faults <= 2 * entries + 1);

@@ -13,7 +13,7 @@
 //! | [`efi`] | the EFI memory map | map entries |
 //! | [`pvh`] | the PVH start info of a virtual machine | map entries, modules, command line |
 //! | [`fdt`] | the flattened device tree | memory, reservations, CPUs, distances |
-//! | [`acpi`] | RSDP, RSDT/XSDT, MADT, SRAT, SLIT | CPUs, memory and their domains |
+//! | [`acpi`] | RSDP, RSDT/XSDT, MADT, SRAT, SLIT, FADT | CPUs, memory and their domains; a timer |
 //!
 //! What comes out feeds [`crate::map`] and [`crate::topology`].
 #![deny(unsafe_code)]

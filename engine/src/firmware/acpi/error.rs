@@ -14,6 +14,8 @@ impl Signature {
     pub const SRAT: Self = Self(*b"SRAT");
     /// System locality information table: distances.
     pub const SLIT: Self = Self(*b"SLIT");
+    /// Fixed ACPI description table: the power management timer.
+    pub const FADT: Self = Self(*b"FACP");
     /// Root table with 32-bit pointers.
     pub const RSDT: Self = Self(*b"RSDT");
     /// Root table with 64-bit pointers.

@@ -1,9 +1,9 @@
-//! ACPI tables that say where CPUs and memory are: RSDP, RSDT/XSDT, MADT,
-//! SRAT, SLIT.
+//! ACPI tables that say where CPUs and memory are, and where there is a timer:
+//! RSDP, RSDT/XSDT, MADT, SRAT, SLIT, FADT.
 //!
 //! [`Rsdp::parse`] finds the root, [`Tables::open`] walks it and
-//! [`Tables::find`] picks a table by name; [`Madt`], [`Srat`] and [`Slit`] read
-//! one each, in place: no list of CPUs or memory is ever kept, an iterator goes
+//! [`Tables::find`] picks a table by name; [`Madt`], [`Srat`], [`Slit`] and [`Fadt`]
+//! read one each, in place: no list of CPUs or memory is ever kept, an iterator goes
 //! over the table's own bytes.
 //!
 //! Two classes of wrong: an [`AcpiError`] means that what was asked for cannot
@@ -14,6 +14,7 @@
 //! Formats: ACPI specification, chapter 5.2.
 
 mod error;
+mod fadt;
 mod madt;
 mod rsdp;
 mod slit;
@@ -22,6 +23,7 @@ mod table;
 mod walk;
 
 pub use error::{AcpiError, Fault, Signature};
+pub use fadt::{Fadt, PM_TIMER_HZ, PmTimer};
 pub use madt::{Madt, MadtCpu, MadtCpus};
 pub use rsdp::Rsdp;
 pub use slit::{Slit, SlitFault};
