@@ -20,6 +20,7 @@
 //! | [`layout`] | [`layout::Layout`]: nodes, zones, extents, holes |
 //! | [`frames`] | [`frames::Frames`]: the frame allocator, callable from any CPU |
 //! | [`platform`] | [`platform::Platform`]: the one thing a kernel implements |
+//! | [`clock`], [`events`] | what a tick is worth; what happened when, in ticks |
 //! | [`addr`], [`node`], [`store`] | addresses and frames, nodes and zones, lists over lent memory |
 //!
 //! The way from an e820 table to an allocator, as a kernel walks it, is in
@@ -27,8 +28,10 @@
 #![cfg_attr(not(loom), no_std)]
 
 pub mod addr;
+pub mod clock;
 pub mod cmdline;
 pub mod early;
+pub mod events;
 pub mod firmware;
 pub mod frames;
 pub mod layout;

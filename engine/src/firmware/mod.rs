@@ -15,7 +15,7 @@
 //! | [`fdt`] | the flattened device tree | memory, reservations, CPUs, distances |
 //! | [`acpi`] | RSDP, RSDT/XSDT, MADT, SRAT, SLIT, FADT | CPUs, memory and their domains; a timer |
 //!
-//! What comes out feeds [`crate::map`] and [`crate::topology`].
+//! What comes out feeds [`crate::map`], [`crate::topology`] and [`crate::clock`].
 #![deny(unsafe_code)]
 
 pub mod acpi;
