@@ -8,10 +8,10 @@ use super::place::Place;
 use super::row::Row;
 use super::segment::Segment;
 use super::table::Carver;
-use crate::addr::{FrameRange, Order, PAGE_BYTES, PhysRange};
-use crate::early::{EarlyFlags, EarlyRequest};
-use crate::layout::{Extent, Layout, Zone};
-use crate::node::{NodeId, ZoneKind};
+use crate::addr::FrameRange;
+use crate::early::EarlyFlags;
+use crate::layout::{Extent, Layout, NoRoom};
+use crate::node::NodeId;
 use crate::platform::Platform;
 use crate::sync::{AtomicU32, AtomicU64};
 
@@ -35,55 +35,6 @@ fn table_bytes(frames: FrameRange) -> Option<u64> {
         .checked_add(Carver::bytes_for::<Row>(huges)?)
 }
 
-/// Takes `bytes` for the tables of `node` from early memory. Best on the node
-/// itself and below Movable zones, which are to stay free of what can't move;
-/// then outside all Movable zones; then anywhere. Where it is much, best as
-/// whole huge frames: they cost no bitmap and leave no rest.
-fn take(layout: &mut Layout<'_>, node: NodeId, bytes: u64) -> Result<PhysRange, BuildError> {
-    let movable = |zone: &&Zone| zone.kind == ZoneKind::Movable;
-    let own = layout
-        .zones()
-        .iter()
-        .filter(movable)
-        .find(|zone| zone.node == node);
-    let own = own.map(|zone| zone.span.start().addr());
-    let lowest = layout
-        .zones()
-        .iter()
-        .filter(movable)
-        .map(|zone| zone.span.start().addr())
-        .min();
-    let request = EarlyRequest::new(bytes, PAGE_BYTES, "frame allocator tables").on(node);
-    let places = [(true, own), (false, lowest), (true, None), (false, None)];
-    let aligns = [Order::HUGE.bytes(), PAGE_BYTES];
-    let mut refused = None;
-    for (exact_node, max) in places {
-        for align in aligns
-            .into_iter()
-            .filter(|&align| bytes >= align || align == PAGE_BYTES)
-        {
-            let bytes = bytes.next_multiple_of(align);
-            match layout.early_mut().allocate(&EarlyRequest {
-                bytes,
-                align,
-                exact_node,
-                max,
-                ..request
-            }) {
-                Ok(range) => return Ok(range),
-                Err(cause) => {
-                    refused = Some(BuildError::NoRoom {
-                        needed_bytes: bytes,
-                        node,
-                        cause,
-                    })
-                }
-            }
-        }
-    }
-    Err(refused.unwrap_or(BuildError::NoMemory))
-}
-
 /// Takes memory for tables and makes it reachable.
 fn carver<'m, P: Platform>(
     layout: &mut Layout<'_>,
@@ -92,7 +43,18 @@ fn carver<'m, P: Platform>(
     bytes: u64,
     metadata: &mut Metadata,
 ) -> Result<Carver<'m>, BuildError> {
-    let range = take(layout, node, bytes)?;
+    let range = layout
+        .take_room(node, bytes, "frame allocator tables")
+        .map_err(
+            |NoRoom {
+                 needed_bytes,
+                 cause,
+             }| BuildError::NoRoom {
+                needed_bytes,
+                node,
+                cause,
+            },
+        )?;
     let not_mapped = BuildError::NotMapped {
         start: range.start(),
         bytes: range.bytes(),

@@ -16,6 +16,7 @@
 //! | `extents` | [`Extent`]s: contiguous frames of one node and zone |
 //! | `holes` | holes, and which of their frames have descriptors all the same |
 //! | `sections` | runs of 128 MiB sections that hold memory |
+//! | `room` | where tables go |
 #![deny(unsafe_code)]
 
 mod build;
@@ -25,6 +26,7 @@ mod extents;
 mod holes;
 mod movable;
 mod policy;
+mod room;
 mod sections;
 mod zones;
 
@@ -34,6 +36,7 @@ pub use extents::{Extent, Extents};
 pub use holes::{Holes, Unavailable, UnavailableRanges};
 pub use movable::MovableOutcome;
 pub use policy::{CoreSize, LayoutPolicy, MOVABLE_ALIGN_FRAMES, SECTION_FRAMES, SECTION_SHIFT};
+pub(crate) use room::NoRoom;
 pub use sections::{SectionRun, SectionRuns};
 
 use crate::addr::{Frame, FrameRange};
