@@ -25,8 +25,3 @@ pub mod topology;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
-
-/// The example of docs/kernel.md, likewise.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/kernel.md")]
-pub struct Kernel;

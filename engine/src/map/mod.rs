@@ -43,7 +43,7 @@ use rewrite::{Change, Rewriter};
 ///     MapEntry::new(0, 0x9_fc00, MemoryKind::Usable), // ends inside a page
 ///     MapEntry::new(0x20_0000, 0x1000, MemoryKind::Reserved), // inside the first
 /// ];
-/// let mut scratch = [ScratchEntry::default(); 3];
+/// let mut scratch = [ScratchEntry::EMPTY; 3];
 /// let mut regions = [Region::default(); 8];
 /// let mut corrections = 0;
 /// let map = MemoryMap::build(entries.into_iter(), &mut scratch, &mut regions, &mut |_: Correction| {

@@ -19,6 +19,17 @@ pub struct ScratchEntry {
     source: u32,
 }
 
+impl ScratchEntry {
+    /// What storage is filled with before it is lent.
+    pub const EMPTY: Self = Self {
+        start: 0,
+        end: 0,
+        kind: MemoryKind::Reserved,
+        attributes: Attributes::NONE,
+        source: 0,
+    };
+}
+
 /// Copies the entries that have bytes below the end of physical memory into
 /// `scratch`, reports what is wrong with each, and sorts them.
 pub(super) fn collect<'a>(
