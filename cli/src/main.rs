@@ -8,6 +8,7 @@ mod failure;
 mod file;
 mod layout;
 mod output;
+mod report;
 mod text;
 mod up;
 

@@ -1,7 +1,8 @@
 //! What kernels say and do: a reader of their logs, [`log`], and a model of what
 //! Linux makes of a machine's memory, [`linux`]. What either remarks is kept
-//! within bounds by [`notices`].
+//! within bounds by [`notices`]. What came of one run is its [`record`].
 
 pub mod linux;
 pub mod log;
 pub mod notices;
+pub mod record;

@@ -1,7 +1,6 @@
 //! The path of memory, walked once: map, early memory, topology, layout,
 //! frames, with a stamp after each step.
 
-use super::record::Phase;
 use super::source::{Affinity, Described, Distances};
 use crate::failure::Failure;
 use crate::text::bytes;
@@ -18,6 +17,7 @@ use firstlight::topology::{
 use firstlight_host::clock::Clock;
 use firstlight_host::metadata::MetadataSpace;
 use firstlight_lab::notices::Notices;
+use firstlight_lab::record::Phase;
 use std::collections::HashMap;
 
 /// Most nodes whose distances are kept and told: their number is squared. Linux has
@@ -49,7 +49,7 @@ impl Phases {
     pub(super) fn end(&mut self, name: &'static str) -> u64 {
         let end_ns = self.clock.now_ns();
         self.list.push(Phase {
-            name,
+            name: name.into(),
             start_ns: self.since_ns,
             end_ns,
         });

@@ -1,13 +1,13 @@
 //! Real threads put the memory to work, and everything is checked: no frame
 //! twice, none outside memory, none lost.
 
-use super::record::Exercise;
 use crate::failure::Failure;
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight_host::clock::Clock;
 use firstlight_host::threads;
+use firstlight_lab::record::Exercise;
 
 /// Blocks each thread takes on each node: order and how many.
 const SHARES: [(u8, u32); 4] = [(0, 64), (3, 16), (9, 8), (18, 1)];

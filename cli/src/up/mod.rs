@@ -2,12 +2,11 @@
 //! of the memory itself is touched.
 //!
 //! [`source`] says what the machine is, [`bring`] walks the path of memory,
-//! [`exercise`] puts the result to work, [`record`] is what came of it and
-//! [`render`] shows that to a person.
+//! [`exercise`] puts the result to work, and [`render`] shows the
+//! [record](firstlight_lab::record) of it to a person.
 
 mod bring;
 mod exercise;
-mod record;
 mod render;
 mod shape;
 mod source;
@@ -25,7 +24,7 @@ use firstlight_host::clock::Clock;
 use firstlight_host::metadata::MetadataSpace;
 use firstlight_host::threads;
 use firstlight_lab::notices::Notices;
-use record::{Exercise, Machine, Memory, Milestones, Phase, Record};
+use firstlight_lab::record::{self, Exercise, Machine, Memory, Milestones, Phase, Record};
 use source::Described;
 use std::path::PathBuf;
 
@@ -118,9 +117,10 @@ fn bring_up(described: Described, clock: Clock) -> Result<Record, Failure> {
     let first = frames.allocate(request);
     let first_frame_ns = phases.end("first frame");
     let milestones = Milestones {
-        layout_ns,
-        first_frame_ns,
-        all_allocatable_ns: first_frame_ns,
+        layout_ns: Some(layout_ns),
+        first_frame_ns: Some(first_frame_ns),
+        all_allocatable_ns: Some(first_frame_ns),
+        ..Milestones::default()
     };
 
     let memory = memory(&frames, &space);
@@ -160,11 +160,11 @@ fn memory(frames: &Frames<'_>, space: &MetadataSpace) -> Memory {
     let metadata = frames.metadata();
     let present_frames = frames.layout().present_frames();
     Memory {
-        present_frames,
-        managed_frames: metadata.managed_frames,
-        reserved_frames: present_frames - metadata.managed_frames,
-        metadata_written_bytes: metadata.written_bytes,
-        metadata_reserved_bytes: metadata.reserved_bytes,
+        present_frames: Some(present_frames),
+        managed_frames: Some(metadata.managed_frames),
+        reserved_frames: Some(present_frames - metadata.managed_frames),
+        metadata_written_bytes: Some(metadata.written_bytes),
+        metadata_reserved_bytes: Some(metadata.reserved_bytes),
         metadata_resident_bytes: space.reservation().resident_bytes().ok(),
     }
 }
@@ -181,7 +181,7 @@ fn collect(
     let regions = map.regions().iter().map(|region| record::Region {
         start: region.range.start().get(),
         end: region.range.end().get(),
-        kind: region.kind.name(),
+        kind: region.kind.name().into(),
         more_reliable: region.attributes.more_reliable,
         special_purpose: region.attributes.special_purpose,
     });
@@ -193,8 +193,8 @@ fn collect(
     };
     let nodes = layout.nodes().iter().map(|node| record::Node {
         node: node.id.0,
-        domain: node.domain,
-        cpus: u64::from(node.cpus),
+        domain: Some(node.domain),
+        cpus: Some(u64::from(node.cpus)),
         start_frame: node.span.start().get(),
         end_frame: node.span.end().get(),
         present_frames: node.present_frames,
@@ -205,23 +205,21 @@ fn collect(
     });
     let zones = layout.zones().iter().map(|zone| record::Zone {
         node: zone.node.0,
-        zone: zone.kind.name(),
+        zone: zone.kind.name().into(),
         start_frame: zone.span.start().get(),
         spanned_frames: zone.span.count(),
         present_frames: zone.present_frames,
     });
     Record {
-        schema: record::SCHEMA,
-        kind: "up",
-        clock: "wall",
         machine: Machine {
-            memory_bytes: layout.present_frames() * firstlight::addr::PAGE_BYTES,
-            nodes: layout.nodes().len() as u64,
-            cpus: if described.cpus > 0 {
+            memory_bytes: Some(layout.present_frames() * firstlight::addr::PAGE_BYTES),
+            nodes: Some(layout.nodes().len() as u64),
+            cpus: Some(if described.cpus > 0 {
                 described.cpus
             } else {
                 counted
-            },
+            }),
+            asked: None,
         },
         milestones: measured.milestones,
         phases: measured.phases,
@@ -232,6 +230,7 @@ fn collect(
         corrections: corrections.into_list(),
         notes: described.notes,
         source: described.source,
-        exercise: measured.exercise,
+        exercise: Some(measured.exercise),
+        ..Record::new("up", "wall")
     }
 }

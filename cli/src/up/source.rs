@@ -1,7 +1,6 @@
 //! Where a machine comes from: this one, a kernel log, a directory of ACPI
 //! tables, or a shape. All become a [`Described`] machine, still unchecked.
 
-use super::record::Source;
 use super::shape::Shape;
 use crate::failure::Failure;
 use crate::file::{self, read};
@@ -11,6 +10,7 @@ use firstlight::firmware::acpi::{Madt, Srat, SratEntry};
 use firstlight::map::{MapEntry, MemoryKind};
 use firstlight_host::topology::{Machine, SystemNode};
 use firstlight_lab::log::{self, KernelLog, MemorySource};
+use firstlight_lab::record::Source;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -88,11 +88,12 @@ pub(super) fn this_machine() -> Result<Described, Failure> {
         None => system_distances(&machine.nodes),
     };
     let source = Source {
-        kind: "this-machine",
+        kind: "this-machine".into(),
         name: String::new(),
         map: map_from,
         nodes: nodes_from,
         command_line: String::new(),
+        kernel: None,
     };
     Ok(Described {
         source,
@@ -177,11 +178,12 @@ pub(super) fn shape(shape: &Shape, text: &str) -> Described {
         }),
     );
     let source = Source {
-        kind: "shape",
+        kind: "shape".into(),
         name: text.into(),
         map: "made up, with the holes of a PC".into(),
         nodes: "made up, all the same size".into(),
         command_line: String::new(),
+        kernel: None,
     };
     Described {
         source,
@@ -402,11 +404,12 @@ fn from_tables(
     }
     let rows = plural(map.len() as u64, "row");
     let source = Source {
-        kind,
+        kind: kind.into(),
         name,
         map: format!("SRAT ({rows} of memory)"),
         nodes: "SRAT".into(),
         command_line: String::new(),
+        kernel: None,
     };
     Ok(Described {
         source,
@@ -437,11 +440,12 @@ fn from_log(kind: &'static str, name: String, content: &[u8]) -> Result<Describe
     note_problems(&log, &mut notes);
     let (nodes, affinity) = log_affinity(&log);
     let source = Source {
-        kind,
+        kind: kind.into(),
         name,
         map: format!("{map_source} ({})", plural(map.len() as u64, "row")),
         nodes: nodes.into(),
         command_line: String::new(),
+        kernel: None,
     };
     let cpus = log_cpus(&log);
     Ok(Described {

@@ -1,0 +1,7 @@
+//! What the reports of `up` and `boot` have in common: the [`Page`] they are
+//! written on, and the sections that show a machine's memory ([`memory`]).
+
+pub(crate) mod memory;
+mod page;
+
+pub(crate) use page::Page;

@@ -1,0 +1,248 @@
+//! The record of one run: what `--json` prints and every report is made from.
+//!
+//! Schema `firstlight.run/1`, the same for a machine brought up in a process
+//! (`kind` "up") and for one that was booted ("boot"). Frames are 4 KiB; `start`
+//! and `end` of ranges are half open; times are nanoseconds since the process or
+//! the virtual machine began. What nobody told is `None`, printed as `null`, and
+//! never 0.
+//!
+//! What a boot owes to the host it ran on lies in [`Host`] alone. All the rest is
+//! the guest's, and on the clock "instructions" it is the same from run to run.
+
+mod guest;
+mod host;
+
+use serde::Serialize;
+use std::borrow::Cow;
+
+pub use guest::{Asked, Bench, Kernel, Selftest};
+pub use host::{Host, Marker};
+
+/// Name and version of the record's form.
+pub const SCHEMA: &str = "firstlight.run/1";
+
+/// A word that is either ours or a guest's.
+pub type Word = Cow<'static, str>;
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Record {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// `up` or `boot`.
+    pub kind: &'static str,
+    /// Which clock the times are from: `wall` or `instructions`.
+    pub clock: &'static str,
+    /// Where the machine's description came from.
+    pub source: Source,
+    /// Its size.
+    pub machine: Machine,
+    /// When what was ready.
+    pub milestones: Milestones,
+    /// What was done one after the other.
+    pub phases: Vec<Phase>,
+    /// Frames and what they cost.
+    pub memory: Memory,
+    /// The memory map.
+    pub regions: Vec<Region>,
+    /// Nodes, ascending.
+    pub nodes: Vec<Node>,
+    /// Zones, by node.
+    pub zones: Vec<Zone>,
+    /// What firmware said wrongly and what was made of it.
+    pub corrections: Vec<String>,
+    /// What could not be read and what was used instead.
+    pub notes: Vec<String>,
+    /// What real threads did with the memory; of `up` only.
+    pub exercise: Option<Exercise>,
+    /// What the guest's check of its allocator came to, if it made one.
+    pub selftest: Option<Selftest>,
+    /// What the guest measured, if it measured.
+    pub bench: Vec<Bench>,
+    /// The guest's events as it told them.
+    pub events: Vec<serde_json::Value>,
+    /// The guest's log, line by line.
+    pub log: Vec<String>,
+    /// Host and virtual machine monitor; of `boot` only.
+    pub host: Option<Host>,
+}
+
+impl Record {
+    /// A record in which nothing has been told yet.
+    ///
+    /// ```
+    /// use firstlight_lab::record::Record;
+    /// let record = Record::new("boot", "instructions");
+    /// assert_eq!(record.milestones.entry_ns, None);
+    /// ```
+    #[must_use]
+    pub fn new(kind: &'static str, clock: &'static str) -> Self {
+        Self {
+            schema: SCHEMA,
+            kind,
+            clock,
+            source: Source::default(),
+            machine: Machine::default(),
+            milestones: Milestones::default(),
+            phases: Vec::new(),
+            memory: Memory::default(),
+            regions: Vec::new(),
+            nodes: Vec::new(),
+            zones: Vec::new(),
+            corrections: Vec::new(),
+            notes: Vec::new(),
+            exercise: None,
+            selftest: None,
+            bench: Vec::new(),
+            events: Vec::new(),
+            log: Vec::new(),
+            host: None,
+        }
+    }
+}
+
+/// Where the machine's description came from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Source {
+    /// `this-machine`, `log`, `directory`, `table` or `shape` of `up`;
+    /// `image` or `linux` of `boot`.
+    pub kind: Word,
+    /// File, directory or shape; empty for this machine and for our own image.
+    pub name: String,
+    /// What the memory map was read from.
+    pub map: String,
+    /// What the nodes were read from.
+    pub nodes: String,
+    /// The command line that was applied.
+    pub command_line: String,
+    /// The kernel that ran; of `boot` only.
+    pub kernel: Option<Kernel>,
+}
+
+/// How large the machine is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Machine {
+    /// Memory that can be handed out, in whole pages.
+    pub memory_bytes: Option<u64>,
+    /// Nodes, those without memory among them.
+    pub nodes: Option<u64>,
+    /// CPUs; 0 if `up` could not count them.
+    pub cpus: Option<u64>,
+    /// The machine that was asked for; of `boot` only.
+    pub asked: Option<Asked>,
+}
+
+/// When what was ready.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Milestones {
+    /// The kernel began: until here it was firmware and loader.
+    pub entry_ns: Option<u64>,
+    /// Nodes and zones were known.
+    pub layout_ns: Option<u64>,
+    /// The first frame was handed out.
+    pub first_frame_ns: Option<u64>,
+    /// Any frame of the machine could be handed out.
+    pub all_allocatable_ns: Option<u64>,
+    /// All CPUs ran.
+    pub cpus_started_ns: Option<u64>,
+}
+
+/// A step and when it was done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Phase {
+    /// What was done.
+    pub name: Word,
+    /// When it began.
+    pub start_ns: u64,
+    /// When it had ended.
+    pub end_ns: u64,
+}
+
+/// Frames and what they cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Memory {
+    /// Frames of memory, reserved ones among them.
+    pub present_frames: Option<u64>,
+    /// Frames the allocator may hand out.
+    pub managed_frames: Option<u64>,
+    /// Frames that were taken before the allocator began.
+    pub reserved_frames: Option<u64>,
+    /// Metadata written when all memory was allocatable.
+    pub metadata_written_bytes: Option<u64>,
+    /// Address space set aside for metadata.
+    pub metadata_reserved_bytes: Option<u64>,
+    /// Metadata in memory when all memory was allocatable, counted by the
+    /// operating system.
+    pub metadata_resident_bytes: Option<u64>,
+}
+
+/// A row of the memory map.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Region {
+    /// First byte.
+    pub start: u64,
+    /// First byte after it.
+    pub end: u64,
+    /// What it is.
+    pub kind: Word,
+    /// Mirrored memory.
+    pub more_reliable: bool,
+    /// Set aside for a device's driver.
+    pub special_purpose: bool,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Node {
+    /// Its number.
+    pub node: u16,
+    /// Firmware's number for it.
+    pub domain: Option<u32>,
+    /// Its CPUs.
+    pub cpus: Option<u64>,
+    /// First frame it spans.
+    pub start_frame: u64,
+    /// First frame after it.
+    pub end_frame: u64,
+    /// Frames of memory.
+    pub present_frames: u64,
+    /// To each node, in ascending order; empty on a machine of more than 1,024
+    /// nodes, where all others are as far, and where nobody told.
+    pub distances: Vec<u8>,
+}
+
+/// A zone of a node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Zone {
+    /// Its node.
+    pub node: u16,
+    /// Its name as kernels print it.
+    pub zone: Word,
+    /// First frame it spans.
+    pub start_frame: u64,
+    /// Frames it spans, holes included.
+    pub spanned_frames: u64,
+    /// Frames of memory.
+    pub present_frames: u64,
+}
+
+/// What real threads did with the memory.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Exercise {
+    /// How many threads.
+    pub threads: u64,
+    /// Threads that could not be kept on their CPU.
+    pub unpinned_threads: u64,
+    /// Blocks allocated.
+    pub allocations: u64,
+    /// Blocks freed.
+    pub frees: u64,
+    /// Requests for which no memory was left; small machines have few.
+    pub refusals: u64,
+    /// Frames handed out when all memory was taken at once.
+    pub drained_frames: u64,
+    /// Blocks that took.
+    pub drained_blocks: u64,
+    /// How long allocating and freeing took.
+    pub duration_ns: u64,
+}

@@ -1,0 +1,70 @@
+//! What a boot owes to the host it ran on: [`Host`].
+
+use super::Word;
+use serde::Serialize;
+
+/// Host and virtual machine monitor. Nothing here is the same from run to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Host {
+    /// What ran the guest's instructions: `kvm` or `tcg`.
+    pub accelerator: Word,
+    /// Why that one.
+    pub accelerator_reason: String,
+    /// What QEMU calls itself, if it said.
+    pub qemu_version: Option<String>,
+    /// The command to repeat the boot by hand; it prints the guest's log.
+    pub command: Vec<String>,
+    /// Boots until this one, it included.
+    pub attempts: u64,
+    /// Why there was more than one.
+    pub retried_because: Option<String>,
+    /// QEMU's exit status; `None` if a signal ended it.
+    pub exit_status: Option<i32>,
+    /// From the start of QEMU to its end.
+    pub wall_ns: u64,
+    /// From the start of QEMU to the first byte of the guest's log, firmware's included.
+    pub first_output_ns: Option<u64>,
+    /// Bytes the guest wrote to port 0x80 and when the host saw them.
+    pub markers: Vec<Marker>,
+}
+
+/// A byte on port 0x80.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Marker {
+    /// The byte.
+    pub code: u8,
+    /// What our image means by it.
+    pub name: Option<&'static str>,
+    /// From the start of QEMU until the host saw it.
+    pub wall_ns: u64,
+}
+
+impl Marker {
+    /// What our image means by a byte on port 0x80.
+    ///
+    /// ```
+    /// use firstlight_lab::record::Marker;
+    /// assert_eq!(Marker::name_of(0x25), Some("all allocatable"));
+    /// assert_eq!(Marker::name_of(0xff), None);
+    /// ```
+    #[must_use]
+    pub fn name_of(code: u8) -> Option<&'static str> {
+        Some(match code {
+            0x10 => "entry",
+            0x11 => "long mode",
+            0x20 => "memory map",
+            0x21 => "memory mapped",
+            0x22 => "topology",
+            0x23 => "layout",
+            0x24 => "frame allocator",
+            0x25 => "all allocatable",
+            0x30 => "clock known",
+            0x31 => "CPUs started",
+            0x40 => "mode begins",
+            0x41 => "mode ends",
+            0xf0 => "fault",
+            0xf1 => "panic",
+            _ => return None,
+        })
+    }
+}
