@@ -129,6 +129,7 @@ fn tables(frames: &Frames<'_>) -> Vec<PhysRange> {
 fn every_frame_of_the_machine_once_and_no_other() {
     let (memory, frames) = machine(Some(&srat()));
     let tables = tables(&frames);
+    assert_eq!(tables.len(), 3, "the lists, and one for each node");
     let mut expected: HashSet<Frame> = (0..LIMIT / 4096)
         .map(Frame::new)
         .filter(|&frame| is_free_at_start(frame))

@@ -112,6 +112,10 @@ impl Sample {
 /// the PIT, 2.3 s for a power management timer of 24 bits. The longer between
 /// the first and the last, the more exact the frequency.
 ///
+/// A virtual machine that is stopped between two samples for the whole range or
+/// longer (55 ms for the PIT) loses counts, and nothing here can tell: where that
+/// may be, measure more than once and compare.
+///
 /// ```
 /// use firstlight::clock::{Calibration, ClockError, Reference, Sample};
 /// use firstlight::firmware::acpi::PmTimer;
