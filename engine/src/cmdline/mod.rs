@@ -45,6 +45,11 @@ impl<'a> CommandLine<'a> {
         }
     }
 
+    /// All of it, as it was given.
+    pub const fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
     /// Its words, up to a lone `--`.
     pub const fn words(&self) -> Words<'a> {
         Words { rest: self.text }

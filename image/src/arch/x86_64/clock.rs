@@ -1,0 +1,143 @@
+//! How fast the time stamp counter ticks: asked of the hypervisor, then of the
+//! processor, then measured beside a counter of known rate.
+
+use firstlight::clock::{Calibration, ClockError, Frequency, Reference, Sample};
+use firstlight::firmware::acpi::PmTimer;
+use raw_cpuid::CpuId;
+use x86_64::instructions::port::Port;
+use x86_64::registers::model_specific::Msr;
+
+use super::ticks;
+
+/// How long a measurement takes.
+const MEASURE_NS: u64 = 20_000_000;
+/// Readings a sample is the best of.
+const TRIES: u32 = 4;
+/// A reference that has not moved after so many readings stands still.
+const PATIENCE: u32 = 10_000_000;
+/// KVM's time structure is switched on by writing its address here.
+const KVM_SYSTEM_TIME_MSR: u32 = 0x4b56_4d01;
+
+const PIT_CHANNEL_0: u16 = 0x40;
+const PIT_COMMAND: u16 = 0x43;
+
+/// Finds the frequency, and says by what. `pm_timer` is what firmware's tables name.
+///
+/// # Errors
+/// The last reference's, when none is any good.
+pub(crate) fn frequency(
+    pm_timer: Option<PmTimer>,
+) -> Result<(Frequency, &'static str), ClockError> {
+    if let Some(told) = from_cpuid() {
+        return Ok((told, "cpuid"));
+    }
+    if let Some(told) = from_kvm() {
+        return Ok((told, "kvmclock"));
+    }
+    if let Some(timer) = pm_timer {
+        let mut port = Port::<u32>::new(timer.port);
+        // SAFETY: firmware names it; reading any port but a device's data has no effect,
+        // and the worst a wrong name gives is a measurement that is refused.
+        let measured = measure(Reference::pm_timer(timer), || unsafe { port.read() });
+        if let Ok(measured) = measured {
+            return Ok((measured, "pm timer"));
+        }
+    }
+    start_pit();
+    measure(Reference::PIT, read_pit).map(|measured| (measured, "pit"))
+}
+
+/// What hypervisors tell in leaf 0x40000010, and processors in 0x15.
+fn from_cpuid() -> Option<Frequency> {
+    let cpuid = CpuId::new();
+    let hypervisor = cpuid.get_hypervisor_info();
+    if let Some(khz) = hypervisor.and_then(|info| info.tsc_frequency()) {
+        return Frequency::from_khz(khz).ok();
+    }
+    let hz = cpuid.get_tsc_info().and_then(|info| info.tsc_frequency())?;
+    Frequency::plausible(hz).ok()
+}
+
+/// KVM's time structure; the processor's version of it is all that is read.
+#[repr(C, align(32))]
+struct KvmTime {
+    version: u32,
+    pad: u32,
+    ticks: u64,
+    system_ns: u64,
+    multiplier: u32,
+    shift: i8,
+    flags: u8,
+    pad2: [u8; 2],
+}
+
+fn from_kvm() -> Option<Frequency> {
+    let cpuid = CpuId::new();
+    let hypervisor = cpuid.get_hypervisor_info()?;
+    let is_kvm = hypervisor.identify() == raw_cpuid::Hypervisor::KVM;
+    // The second generation of its clock: bit 3 of the features.
+    let features = raw_cpuid::cpuid!(0x4000_0001).eax;
+    if !is_kvm || features & 1 << 3 == 0 {
+        return None;
+    }
+    static mut TIME: KvmTime = KvmTime {
+        version: 0,
+        pad: 0,
+        ticks: 0,
+        system_ns: 0,
+        multiplier: 0,
+        shift: 0,
+        flags: 0,
+        pad2: [0; 2],
+    };
+    let mut clock = Msr::new(KVM_SYSTEM_TIME_MSR);
+    // SAFETY: KVM says that the register is there; it writes the structure while
+    // bit 0 is set, and it is read as memory that changes, on this CPU alone.
+    unsafe {
+        clock.write(&raw const TIME as u64 | 1);
+        let multiplier = (&raw const TIME.multiplier).read_volatile();
+        let shift = (&raw const TIME.shift).read_volatile();
+        clock.write(0);
+        Frequency::from_pvclock(multiplier, shift).ok()
+    }
+}
+
+/// Counts ticks beside `reference` for a while.
+fn measure(
+    reference: Reference,
+    mut counter: impl FnMut() -> u32,
+) -> Result<Frequency, ClockError> {
+    let first = Sample::tightest(TRIES, ticks, &mut counter);
+    let mut calibration = Calibration::new(reference, first);
+    for _ in 0..PATIENCE {
+        if calibration.elapsed_ns() >= MEASURE_NS {
+            break;
+        }
+        calibration.add(Sample {
+            ticks: ticks(),
+            counter: counter(),
+        })?;
+    }
+    calibration.add(Sample::tightest(TRIES, ticks, &mut counter))?;
+    calibration.frequency()
+}
+
+/// Lets channel 0 count down from 65,536 again and again.
+fn start_pit() {
+    // SAFETY: nobody else uses the timer, and its interrupt is not let through.
+    unsafe {
+        Port::<u8>::new(PIT_COMMAND).write(0b0011_0100);
+        Port::<u8>::new(PIT_CHANNEL_0).write(0);
+        Port::<u8>::new(PIT_CHANNEL_0).write(0);
+    }
+}
+
+fn read_pit() -> u32 {
+    let mut data = Port::<u8>::new(PIT_CHANNEL_0);
+    // SAFETY: as in `start_pit`; the count is latched, then read, low byte first.
+    unsafe {
+        Port::<u8>::new(PIT_COMMAND).write(0);
+        let low = data.read();
+        u32::from(u16::from_le_bytes([low, data.read()]))
+    }
+}

@@ -1,0 +1,79 @@
+//! Physical memory at equal virtual addresses: [`DirectMap`].
+
+use core::ptr::NonNull;
+
+use firstlight::addr::{PhysAddr, PhysRange};
+use firstlight::firmware::PhysRead;
+use firstlight::platform::Platform;
+
+use super::paging::{self, Access, Mapper};
+
+/// Interrupt controllers: reading there has effects.
+const DEVICES: PhysRange = match PhysRange::new(0xfec0_0000, 0xff00_0000) {
+    Some(range) => range,
+    None => PhysRange::EMPTY,
+};
+
+/// All memory, mapped where it is: at first the lowest 4 GiB, the rest after
+/// [`DirectMap::map`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DirectMap(());
+
+impl DirectMap {
+    /// # Safety
+    /// What is in use (the image, firmware's tables, the loader's lists) is
+    /// reserved before memory is allocated, and one `Frames` is built on it.
+    pub(crate) const unsafe fn new() -> Self {
+        Self(())
+    }
+
+    /// First address that can't be mapped on this processor.
+    pub(crate) fn limit() -> PhysAddr {
+        PhysAddr::new(paging::limit())
+    }
+
+    /// Page tables are taken from below this address.
+    pub(crate) const TABLES_BELOW: PhysAddr = PhysAddr::new(paging::BOOT_END);
+
+    /// Adds `ranges` to the map; `table` gives pages for page tables. Only the
+    /// first CPU calls this, before the others start.
+    ///
+    /// # Errors
+    /// Those of `table`.
+    pub(crate) fn add<E>(
+        &self,
+        ranges: impl Iterator<Item = PhysRange>,
+        mut table: impl FnMut() -> Result<PhysRange, E>,
+    ) -> Result<(), E> {
+        let mut mapper = Mapper::new();
+        let mut table = || table().map(|page| page.start().get());
+        for range in ranges {
+            mapper.map(range, &mut table)?;
+        }
+        Ok(())
+    }
+}
+
+impl PhysRead<'static> for DirectMap {
+    /// Firmware's tables and the loader's lists, wherever a hostile pointer says
+    /// they are: only mapped memory, no devices, not the image itself.
+    fn read(&self, range: PhysRange) -> Option<&'static [u8]> {
+        let bytes = usize::try_from(range.bytes()).ok()?;
+        let forbidden = range.overlaps(DEVICES) || range.overlaps(paging::image_range());
+        if forbidden || !paging::allows(range, Access::Read) {
+            return None;
+        }
+        // SAFETY: mapped, and reserved by who reads it before any memory is
+        // allocated, so that nobody writes there.
+        Some(unsafe { core::slice::from_raw_parts(range.start().get() as *const u8, bytes) })
+    }
+}
+
+// SAFETY: mapped memory is readable and writable on every CPU by the same page
+// tables; `new`'s caller promised that what the engine takes is free, once.
+unsafe impl Platform for DirectMap {
+    fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
+        NonNull::new(range.start().get() as *mut u8)
+            .filter(|_| paging::allows(range, Access::Write))
+    }
+}

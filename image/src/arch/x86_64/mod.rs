@@ -1,0 +1,85 @@
+//! x86-64: from PVH's 32-bit entry to Rust in long mode, and what the image
+//! needs of the processor after that.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `entry.s` | the first instructions, first page tables, the other CPUs' way up |
+//! | `traps.s`, `traps` | exceptions: print and leave; the interrupt that wakes a CPU |
+//! | `segments` | GDT, TSS and IDT of each CPU |
+//! | `paging` | protection of the image, a direct map of all memory |
+//! | `direct` | physical memory as slices and pointers |
+//! | `apic` | the local interrupt controller: who am I, start and wake others |
+//! | `cpus` | every CPU's area, starting, mailboxes |
+//! | `clock` | how fast the TSC ticks |
+//! | `serial`, `port` | serial ports, markers, the way out |
+
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "usize has 64 bits on this architecture"
+)]
+
+use core::arch::global_asm;
+
+mod apic;
+pub(crate) mod clock;
+pub(crate) mod cpus;
+mod direct;
+mod paging;
+mod port;
+mod segments;
+pub(crate) mod serial;
+mod traps;
+
+pub(crate) use direct::DirectMap;
+pub(crate) use paging::{image_range, protect};
+pub(crate) use port::{exit, marker};
+pub(crate) use traps::{install as install_traps, provoke};
+
+global_asm!(include_str!("entry.s"));
+global_asm!(include_str!("traps.s"));
+
+/// What the first instructions found.
+#[derive(Clone, Copy)]
+pub(crate) struct Handover {
+    /// Physical address of PVH's start info.
+    pub(crate) start_info: u64,
+    /// The time stamp counter at the first instruction; it starts with the machine.
+    pub(crate) entry_ticks: u64,
+}
+
+/// Called by `entry.s` on the first CPU, on its stack, in long mode.
+#[unsafe(no_mangle)]
+extern "C" fn first_cpu_main(start_info: u64, entry_ticks: u64) -> ! {
+    crate::main(Handover {
+        start_info,
+        entry_ticks,
+    })
+}
+
+/// The time stamp counter.
+pub(crate) fn ticks() -> u64 {
+    // SAFETY: every processor with long mode has it, and user mode does not exist here.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Tells the processor, and the host under it, that this is a waiting loop.
+pub(crate) fn relax() {
+    core::hint::spin_loop();
+}
+
+/// Stops this CPU for good.
+pub(crate) fn halt() -> ! {
+    loop {
+        ::x86_64::instructions::interrupts::disable();
+        ::x86_64::instructions::hlt();
+    }
+}
+
+/// The one who uses `place`, a static, from now on.
+///
+/// # Safety
+/// Nobody else uses it while the reference is in use.
+unsafe fn sole<T>(place: *mut T) -> &'static mut T {
+    // SAFETY: a static lives for good; the rest is the caller's promise.
+    unsafe { &mut *place }
+}

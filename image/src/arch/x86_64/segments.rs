@@ -1,0 +1,122 @@
+//! Segments, task state and interrupt table: what a CPU needs to take a fault.
+
+use core::ptr::addr_of;
+
+use x86_64::VirtAddr;
+use x86_64::instructions::tables::{lidt, load_tss};
+use x86_64::registers::segmentation::{CS, DS, ES, SS, Segment};
+use x86_64::structures::DescriptorTablePointer;
+use x86_64::structures::gdt::{Descriptor, GlobalDescriptorTable};
+use x86_64::structures::tss::TaskStateSegment;
+
+/// Interrupt that wakes a halted CPU.
+pub(super) const WAKE_VECTOR: u8 = 0xf0;
+/// Interrupt of the local APIC that means nothing.
+pub(super) const SPURIOUS_VECTOR: u8 = 0xff;
+/// Entries in `exception_entries`, [`ENTRY_BYTES`] each.
+const EXCEPTIONS: usize = 32;
+const ENTRY_BYTES: u64 = 16;
+/// Vectors with a stack of their own: NMI, double fault, page fault and machine
+/// check may come while the stack is no good.
+const OWN_STACK: [usize; 4] = [2, 8, 14, 18];
+const FAULT_STACK_BYTES: usize = 8192;
+/// The 64-bit code segment: first in the table.
+const CODE: u128 = 0x8;
+
+unsafe extern "C" {
+    static exception_entries: u8;
+    static wake_entry: u8;
+    static spurious_entry: u8;
+}
+
+/// The interrupt table, the same on all CPUs.
+static mut GATES: [u128; 256] = [0; 256];
+
+/// An interrupt gate to `handler`; `stack` 1 is the fault stack, 0 goes on with the current one.
+const fn gate(handler: u64, stack: u128) -> u128 {
+    const PRESENT_INTERRUPT_GATE: u128 = 0x8e00;
+    let handler = handler as u128;
+    (handler & 0xffff)
+        | CODE << 16
+        | stack << 32
+        | PRESENT_INTERRUPT_GATE << 32
+        | (handler >> 16 & 0xffff) << 48
+        | (handler >> 32) << 64
+}
+
+/// Fills the interrupt table.
+///
+/// # Safety
+/// Called once, on the first CPU, before the others start.
+pub(super) unsafe fn fill_gates() {
+    let entries = addr_of!(exception_entries) as u64;
+    // SAFETY: nobody else reads or writes the table yet (the caller's promise).
+    let gates = unsafe { super::sole(&raw mut GATES) };
+    let addresses = (entries..).step_by(ENTRY_BYTES as usize);
+    for (vector, (slot, address)) in gates.iter_mut().zip(addresses).take(EXCEPTIONS).enumerate() {
+        *slot = gate(address, u128::from(OWN_STACK.contains(&vector)));
+    }
+    gates[usize::from(WAKE_VECTOR)] = gate(addr_of!(wake_entry) as u64, 0);
+    gates[usize::from(SPURIOUS_VECTOR)] = gate(addr_of!(spurious_entry) as u64, 0);
+}
+
+/// Makes exception `vector` undeliverable, for tests.
+///
+/// # Safety
+/// No CPU may change the table at the same time.
+pub(super) unsafe fn drop_gate(vector: u8) {
+    // SAFETY: one write, by the caller's promise alone; processors read whole entries.
+    unsafe {
+        (&raw mut GATES)
+            .cast::<u128>()
+            .add(vector.into())
+            .write_volatile(0)
+    }
+}
+
+/// What one CPU needs besides. It stays where it is for good.
+#[repr(C, align(16))]
+pub(super) struct Segments {
+    fault_stack: [u8; FAULT_STACK_BYTES],
+    gdt: GlobalDescriptorTable,
+    tss: TaskStateSegment,
+}
+
+impl Segments {
+    pub(super) const fn new() -> Self {
+        Self {
+            fault_stack: [0; FAULT_STACK_BYTES],
+            gdt: GlobalDescriptorTable::new(),
+            tss: TaskStateSegment::new(),
+        }
+    }
+
+    /// Makes the CPU that runs this use it. [`fill_gates`] has been called.
+    pub(super) fn load(&'static mut self) {
+        let Self {
+            fault_stack,
+            gdt,
+            tss,
+        } = self;
+        let stack_end = VirtAddr::from_ptr(fault_stack.as_ptr_range().end);
+        tss.interrupt_stack_table[0] = stack_end;
+        let code = gdt.append(Descriptor::kernel_code_segment());
+        let data = gdt.append(Descriptor::kernel_data_segment());
+        let task = gdt.append(Descriptor::tss_segment(tss));
+        gdt.load();
+        let idt = DescriptorTablePointer {
+            limit: 256 * 16 - 1,
+            base: VirtAddr::new(addr_of!(GATES) as u64),
+        };
+        // SAFETY: the selectors are of the table just loaded, flat as before; the
+        // interrupt table is filled and static.
+        unsafe {
+            CS::set_reg(code);
+            SS::set_reg(data);
+            DS::set_reg(data);
+            ES::set_reg(data);
+            load_tss(task);
+            lidt(&idt);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What faults do: print what happened, then leave with an exit code of their own.
+
+use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use x86_64::registers::control::Cr2;
+
+use super::segments::{self, Segments};
+use super::{apic, cpus, marker};
+
+/// The first CPU's segments; the others have theirs in their areas.
+static mut FIRST: Segments = Segments::new();
+
+/// A fault while one is being told ends at once.
+static TELLING: AtomicBool = AtomicBool::new(false);
+
+/// What `traps.s` pushes, lowest address first.
+#[repr(C)]
+struct Registers {
+    r15: u64,
+    r14: u64,
+    r13: u64,
+    r12: u64,
+    r11: u64,
+    r10: u64,
+    r9: u64,
+    r8: u64,
+    rbp: u64,
+    rdi: u64,
+    rsi: u64,
+    rdx: u64,
+    rcx: u64,
+    rbx: u64,
+    rax: u64,
+    vector: u64,
+    error_code: u64,
+    rip: u64,
+    cs: u64,
+    rflags: u64,
+    rsp: u64,
+    ss: u64,
+}
+
+/// Names of exceptions 0 to 21, as the processor's manual has them.
+const NAMES: [&str; 22] = [
+    "divide error",
+    "debug exception",
+    "non-maskable interrupt",
+    "breakpoint",
+    "overflow",
+    "bound range exceeded",
+    "invalid opcode",
+    "device not available",
+    "double fault",
+    "coprocessor segment overrun",
+    "invalid TSS",
+    "segment not present",
+    "stack-segment fault",
+    "general protection fault",
+    "page fault",
+    "reserved",
+    "floating-point error",
+    "alignment check",
+    "machine check",
+    "SIMD floating-point exception",
+    "virtualization exception",
+    "control protection exception",
+];
+
+/// From now on faults are told.
+///
+/// # Safety
+/// Called once, on the first CPU, before the others start.
+pub(crate) unsafe fn install() {
+    // SAFETY: once, and nobody else uses either (the caller's promise).
+    unsafe {
+        segments::fill_gates();
+        super::sole(&raw mut FIRST).load();
+    }
+}
+
+/// One line a fact, for the log.
+impl fmt::Display for Registers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = usize::try_from(self.vector)
+            .ok()
+            .and_then(|at| NAMES.get(at));
+        let name = name.unwrap_or(&"exception");
+        write!(
+            f,
+            "{name} (vector {}, error code {:#x}) at {:#x}",
+            self.vector, self.error_code, self.rip
+        )?;
+        if self.vector == 14 {
+            let access = match (self.error_code & 16 != 0, self.error_code & 2 != 0) {
+                (true, _) => "executing",
+                (_, true) => "writing",
+                _ => "reading",
+            };
+            let reason = match self.error_code & 1 {
+                0 => "not mapped",
+                _ => "not allowed there",
+            };
+            write!(f, ": {access} {:#x}, {reason}", Cr2::read_raw())?;
+        }
+        Ok(())
+    }
+}
+
+/// Every exception ends here.
+#[unsafe(no_mangle)]
+extern "C" fn exception_main(registers: &Registers) -> ! {
+    marker(crate::FAULT_MARKER);
+    if TELLING.swap(true, Ordering::AcqRel) {
+        super::exit(firstlight_image::outcome::Outcome::Fault);
+    }
+    let cpu = cpus::current();
+    let r = registers;
+    crate::end::fault(
+        format_args!("CPU {cpu}: {registers}"),
+        &[
+            format_args!(
+                "rax {:016x} rbx {:016x} rcx {:016x} rdx {:016x}",
+                r.rax, r.rbx, r.rcx, r.rdx
+            ),
+            format_args!(
+                "rsi {:016x} rdi {:016x} rbp {:016x} rsp {:016x}",
+                r.rsi, r.rdi, r.rbp, r.rsp
+            ),
+            format_args!(
+                "r8  {:016x} r9  {:016x} r10 {:016x} r11 {:016x}",
+                r.r8, r.r9, r.r10, r.r11
+            ),
+            format_args!(
+                "r12 {:016x} r13 {:016x} r14 {:016x} r15 {:016x}",
+                r.r12, r.r13, r.r14, r.r15
+            ),
+            format_args!("cs {:#x} ss {:#x} rflags {:#x}", r.cs, r.ss, r.rflags),
+        ],
+    )
+}
+
+/// The interrupt that ends a halt: there is nothing to do but say that it came.
+#[unsafe(no_mangle)]
+extern "C" fn wake_main() {
+    apic::acknowledge();
+}
+
+/// Causes a fault, for tests.
+pub(crate) fn provoke(fault: firstlight_image::words::Test) {
+    use firstlight_image::words::Test;
+    match fault {
+        Test::PageFault => {
+            // Nobody may write to address zero.
+            // SAFETY: none; that is the point. The handler does not return.
+            unsafe { core::arch::asm!("mov byte ptr [{}], 1", in(reg) 0_u64, options(nostack)) }
+        }
+        Test::DoubleFault => {
+            // A page fault that can't be delivered becomes a double fault.
+            // SAFETY: none; that is the point. The handler does not return.
+            unsafe {
+                segments::drop_gate(14);
+                core::arch::asm!("mov byte ptr [{}], 1", in(reg) 0_u64, options(nostack));
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,82 @@
+# Entries of exceptions 0..31 and of the two interrupts that are used. Every
+# exception ends in `exception_main`, which does not return.
+
+    .section .text
+    .code64
+
+# 16 bytes each, so that the table of addresses is arithmetic. The processor
+# pushes an error code for some; the others push a zero in its place.
+    .balign 16
+    .global exception_entries
+exception_entries:
+    .set vector, 0
+    .rept 32
+    .balign 16
+    .if (vector == 8) || ((vector >= 10) && (vector <= 14)) || (vector == 17) || (vector == 21) || (vector == 29) || (vector == 30)
+    .else
+    push 0
+    .endif
+    push vector
+    jmp exception_common
+    .set vector, vector + 1
+    .endr
+
+exception_common:
+    push rax
+    push rbx
+    push rcx
+    push rdx
+    push rsi
+    push rdi
+    push rbp
+    push r8
+    push r9
+    push r10
+    push r11
+    push r12
+    push r13
+    push r14
+    push r15
+    cld
+    mov rdi, rsp
+    and rsp, -16
+    call exception_main
+    ud2
+
+# Wakes a CPU from `hlt`; what it is to do, it finds in its mailbox.
+    .balign 16
+    .global wake_entry
+wake_entry:
+    push rax
+    push rcx
+    push rdx
+    push rsi
+    push rdi
+    push r8
+    push r9
+    push r10
+    push r11
+    cld
+    mov rdi, rsp
+    push rbp
+    mov rbp, rsp
+    and rsp, -16
+    call wake_main
+    mov rsp, rbp
+    pop rbp
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rdi
+    pop rsi
+    pop rdx
+    pop rcx
+    pop rax
+    iretq
+
+# A spurious interrupt of the local APIC needs no acknowledgement.
+    .balign 16
+    .global spurious_entry
+spurious_entry:
+    iretq

@@ -1,0 +1,255 @@
+//! From what the loader left to a frame allocator over all memory, with a stamp
+//! after each step. This is what a kernel does; everything else is the image's own.
+
+use core::fmt;
+
+use firstlight::addr::{Order, PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
+use firstlight::cmdline::CommandLine;
+use firstlight::early::{EarlyError, EarlyMemory, EarlyRequest};
+use firstlight::events::Events;
+use firstlight::firmware::acpi::{Madt, Rsdp, Srat};
+use firstlight::firmware::pvh::PvhError;
+use firstlight::frames::{AllocError, BuildError, Frames, Metadata, Request};
+use firstlight::layout::{Layout, LayoutError, LayoutPolicy};
+use firstlight::map::{MapError, MemoryKind, MemoryMap, Region, ScratchEntry};
+use firstlight::node::ZoneKind;
+use firstlight::topology::{Topology, TopologyBuilder, TopologyError, TopologyStorage, Trust};
+use firstlight_image::record::Printable;
+use firstlight_image::words::{Test, Words};
+use spin::Once;
+
+use crate::arch::{DirectMap, Handover, image_range, marker, ticks};
+use crate::console::{correction, note};
+use crate::firmware::{self, Acpi, Loader};
+use crate::storage::{self, Parts};
+
+/// All memory, mapped.
+static DIRECT: Once<DirectMap> = Once::new();
+
+/// First address that a starting CPU cannot reach.
+const REAL_MODE_END: u64 = 1 << 20;
+
+/// A machine whose memory is up.
+pub(crate) struct Machine {
+    pub(crate) words: Words,
+    pub(crate) command_line: CommandLine<'static>,
+    pub(crate) map: MemoryMap<'static>,
+    pub(crate) acpi: Acpi,
+    /// A page below 1 MiB where other CPUs begin; none if there is no memory there.
+    pub(crate) trampoline: Option<PhysRange>,
+    pub(crate) frames: Frames<'static>,
+    /// What the allocator had cost when all memory could be allocated.
+    pub(crate) ready: Metadata,
+}
+
+/// Why a machine cannot be brought up.
+pub(crate) enum Stop {
+    Loader(PvhError),
+    Map(MapError),
+    NoMemory { mapped_bytes: u64 },
+    Early(EarlyError),
+    Topology(TopologyError),
+    Layout(LayoutError),
+    Frames(BuildError),
+    FirstFrame(AllocError),
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Loader(error) => error.fmt(f),
+            Self::Map(error) => write!(f, "memory map: {error}"),
+            Self::NoMemory { mapped_bytes } => write!(
+                f,
+                "memory map: no usable memory, expected some; {mapped_bytes} bytes are of other kinds"
+            ),
+            Self::Early(error) => write!(f, "early memory: {error}"),
+            Self::Topology(error) => write!(f, "topology: {error}"),
+            Self::Layout(error) => write!(f, "layout: {error}"),
+            Self::Frames(error) => write!(f, "frame allocator: {error}"),
+            Self::FirstFrame(error) => write!(f, "first frame: {error}"),
+        }
+    }
+}
+
+/// The steps, in their order.
+pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Machine, Stop> {
+    let Parts {
+        scratch,
+        map,
+        memory,
+        reserved,
+        trail,
+        topology,
+        distances,
+        layout,
+    } = storage::lend();
+    let mut step = |name, code| {
+        let now = ticks();
+        events.end(name, now);
+        marker(code);
+        now
+    };
+    // SAFETY: what is in use is reserved in `reserve`, below, before any memory
+    // is allocated, and one `Frames` is built, at the end.
+    let platform = DIRECT.call_once(|| unsafe { DirectMap::new() });
+    let direct = *platform;
+
+    let mut loader = Loader::read(direct, handover.start_info).map_err(Stop::Loader)?;
+    let words = Words::read(loader.command_line, &mut |word| {
+        note(format_args!(
+            "command line: nobody knows \"{}\"",
+            Printable(word.name)
+        ));
+    });
+    if words.test == Some(Test::NoMap) {
+        loader.info.memory_map = None;
+    }
+    let map = memory_map(direct, &loader, scratch, map)?;
+    step("memory map", 0x20);
+
+    let mut early = EarlyMemory::from_map(&map, memory, reserved, trail).map_err(Stop::Early)?;
+    let root = firmware::root(direct, &loader);
+    let trampoline = reserve(direct, &loader, root.as_ref(), &mut early).map_err(Stop::Early)?;
+    map_memory(direct, &map, &mut early).map_err(Stop::Early)?;
+    // Once more, for tables above what was mapped before.
+    firmware::reserve(direct, root.as_ref(), &mut early).map_err(Stop::Early)?;
+    step("page tables", 0x21);
+
+    let acpi = firmware::tables(direct, root.as_ref());
+    let mut topology = nodes(&acpi, topology, distances).map_err(Stop::Topology)?;
+    topology
+        .apply(&mut early, Trust::Mend, &mut |notice| correction(notice))
+        .map_err(Stop::Topology)?;
+    step("topology", 0x22);
+
+    let policy = loader
+        .command_line
+        .layout_policy(LayoutPolicy::DEFAULT, &mut |bad| correction(bad));
+    early.set_movable_node(policy.movable_node);
+    let layout = Layout::build(early, topology, &policy, layout).map_err(Stop::Layout)?;
+    let layout_ticks = step("layout", 0x23);
+
+    let frames = Frames::build(layout, platform).map_err(Stop::Frames)?;
+    step("frame allocator", 0x24);
+    let request = Request::new(Order::PAGE).zone(ZoneKind::Movable);
+    let first = frames.allocate(request).map_err(Stop::FirstFrame)?;
+    let ready_ticks = step("first frame", 0x25);
+    events.milestone("layout", layout_ticks);
+    events.milestone("first_frame", ready_ticks);
+    events.milestone("all_allocatable", ready_ticks);
+
+    let ready = frames.metadata();
+    // It was allocated a moment ago.
+    let _ = frames.free(first, Order::PAGE);
+    Ok(Machine {
+        words,
+        command_line: loader.command_line,
+        map,
+        acpi,
+        trampoline,
+        frames,
+        ready,
+    })
+}
+
+/// The loader's map, and what the command line changes of it.
+fn memory_map(
+    direct: DirectMap,
+    loader: &Loader,
+    scratch: &mut [ScratchEntry],
+    regions: &'static mut [Region],
+) -> Result<MemoryMap<'static>, Stop> {
+    let entries = loader.info.map_entries(&direct).map_err(Stop::Loader)?;
+    let mut map = MemoryMap::build(entries, scratch, regions, &mut |wrong| correction(wrong))
+        .map_err(Stop::Map)?;
+    loader
+        .command_line
+        .change_map(&mut map, &mut |bad| correction(bad))
+        .map_err(Stop::Map)?;
+    if map.memory().next().is_some() {
+        return Ok(map);
+    }
+    let mapped_bytes = MemoryKind::ALL
+        .into_iter()
+        .map(|kind| map.bytes_of(kind))
+        .sum();
+    Err(Stop::NoMemory { mapped_bytes })
+}
+
+/// Reserves everything in use, and takes a page for starting CPUs.
+fn reserve(
+    direct: DirectMap,
+    loader: &Loader,
+    root: Option<&Rsdp>,
+    early: &mut EarlyMemory<'_>,
+) -> Result<Option<PhysRange>, EarlyError> {
+    early.reserve(firmware::first_page(), "address zero")?;
+    early.reserve(image_range(), "image")?;
+    loader.reserve(direct, early)?;
+    firmware::reserve(direct, root, early)?;
+    let page = EarlyRequest {
+        max: Some(PhysAddr::new(REAL_MODE_END)),
+        ..EarlyRequest::new(PAGE_BYTES, PAGE_BYTES, "other CPUs' first page")
+    };
+    match early.allocate(&page) {
+        Ok(page) => Ok(Some(page)),
+        Err(EarlyError::NoRoom { .. }) => {
+            note("no memory below 1 MiB: other CPUs cannot be started");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Maps all memory and firmware's tables; what the processor cannot reach is left out.
+fn map_memory(
+    direct: DirectMap,
+    map: &MemoryMap<'_>,
+    early: &mut EarlyMemory<'_>,
+) -> Result<(), EarlyError> {
+    let limit = DirectMap::limit().get();
+    let beyond = PhysRange::new(limit, PHYS_END).unwrap_or_default();
+    if early.end().get() > limit {
+        correction(format_args!(
+            "memory from {limit:#x} on is beyond this processor's addresses, left out"
+        ));
+        early.remove(beyond)?;
+    }
+    let reached = PhysRange::new(0, limit).unwrap_or_default();
+    let acpi = |region: &&Region| {
+        matches!(
+            region.kind,
+            MemoryKind::AcpiReclaimable | MemoryKind::AcpiNvs
+        )
+    };
+    let wanted = map.memory().chain(map.regions().iter().filter(acpi));
+    let table = EarlyRequest {
+        max: Some(DirectMap::TABLES_BELOW),
+        ..EarlyRequest::new(PAGE_BYTES, PAGE_BYTES, "page tables")
+    };
+    direct.add(wanted.map(|region| region.range.intersect(reached)), || {
+        early.allocate(&table)
+    })
+}
+
+/// Nodes and distances by firmware's tables; one node where they say nothing of use.
+fn nodes(
+    acpi: &Acpi,
+    storage: TopologyStorage<'static>,
+    distances: &'static mut [u8],
+) -> Result<Topology<'static>, TopologyError> {
+    let enabled = |madt: &Madt<'_>| madt.cpus().flatten().filter(|cpu| cpu.enabled).count();
+    let cpus = acpi.madt.as_ref().map_or(1, enabled);
+    let usable = |srat: &&Srat<'_>| srat.entries().flatten().next().is_some();
+    let Some(srat) = acpi.srat.as_ref().filter(usable) else {
+        return Topology::single(storage.nodes, u32::try_from(cpus).unwrap_or(u32::MAX));
+    };
+    let mut builder = TopologyBuilder::new(storage);
+    builder.add_srat(srat.entries(), &mut |notice| correction(notice))?;
+    let mut topology = builder.finish(&mut |notice| correction(notice));
+    if let Some(slit) = &acpi.slit {
+        topology.set_slit(slit, distances, &mut |notice| correction(notice))?;
+    }
+    Ok(topology)
+}

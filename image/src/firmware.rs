@@ -1,0 +1,200 @@
+//! What the loader and firmware left in memory: start info, memory map, command
+//! line, ACPI tables. All of it is read in place, so all of it is reserved.
+
+use firstlight::addr::{PAGE_BYTES, PhysAddr, PhysRange};
+use firstlight::clock::Frequency;
+use firstlight::cmdline::CommandLine;
+use firstlight::early::{EarlyError, EarlyMemory};
+use firstlight::firmware::PhysRead;
+use firstlight::firmware::acpi::{
+    Fadt, HEADER_BYTES, Madt, PmTimer, Rsdp, Signature, Slit, Srat, Tables,
+};
+use firstlight::firmware::pvh::{PvhError, StartInfo, V1_BYTES};
+
+use crate::arch::{DirectMap, clock};
+use crate::bring_up::Machine;
+use crate::console::{correction, note};
+
+/// Where a PC's firmware leaves the root pointer if the loader does not say.
+const BIOS_AREA: (u64, u64) = (0xe_0000, 0x10_0000);
+/// The root pointer is at a multiple of this.
+const RSDP_ALIGN: usize = 16;
+
+/// The loader's hand-over.
+pub(crate) struct Loader {
+    pub(crate) info: StartInfo,
+    at: u64,
+    pub(crate) command_line: CommandLine<'static>,
+}
+
+impl Loader {
+    /// Reads the start info at `at`.
+    ///
+    /// # Errors
+    /// [`PvhError`] if there is none. A command line that cannot be read is told and left out.
+    pub(crate) fn read(memory: DirectMap, at: u64) -> Result<Self, PvhError> {
+        let info = StartInfo::read(&memory, PhysAddr::new(at))?;
+        let text = info.command_line(&memory).unwrap_or_else(|error| {
+            correction(error);
+            None
+        });
+        Ok(Self {
+            info,
+            at,
+            command_line: CommandLine::new(text.unwrap_or_default()),
+        })
+    }
+
+    /// Reserves what it wrote: the start info, the memory map, the command line, the modules.
+    pub(crate) fn reserve(
+        &self,
+        memory: DirectMap,
+        early: &mut EarlyMemory<'_>,
+    ) -> Result<(), EarlyError> {
+        let mut reserve = |start: u64, bytes: u64, owner| match PhysRange::with_size(start, bytes) {
+            Some(range) => early.reserve(range, owner),
+            None => Ok(()),
+        };
+        let address = |at: Option<PhysAddr>| at.unwrap_or_default().get();
+        reserve(self.at, V1_BYTES as u64, "start info")?;
+        let map_bytes = u64::from(self.info.memory_map_entries) * 24;
+        reserve(
+            address(self.info.memory_map),
+            map_bytes,
+            "loader's memory map",
+        )?;
+        let line_bytes = self
+            .info
+            .command_line(&memory)
+            .ok()
+            .flatten()
+            .map_or(0, |text| text.len() + 1);
+        reserve(
+            address(self.info.command_line),
+            line_bytes as u64,
+            "command line",
+        )?;
+        let modules = self.info.modules(&memory);
+        reserve(
+            self.info.module_list.get(),
+            u64::from(self.info.modules) * 32,
+            "module list",
+        )?;
+        match modules {
+            Ok(modules) => modules
+                .into_iter()
+                .try_for_each(|module| reserve(module.start, module.bytes, "module")),
+            Err(error) => {
+                correction(error);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What ACPI says, as far as it can be read.
+#[derive(Default)]
+pub(crate) struct Acpi {
+    pub(crate) madt: Option<Madt<'static>>,
+    pub(crate) srat: Option<Srat<'static>>,
+    pub(crate) slit: Option<Slit<'static>>,
+    pub(crate) pm_timer: Option<PmTimer>,
+}
+
+/// The root of ACPI's tables; none on a machine without.
+pub(crate) fn root(memory: DirectMap, loader: &Loader) -> Option<Rsdp> {
+    let at = |start: u64| {
+        let whole = PhysRange::with_size(start, Rsdp::BYTES as u64)?;
+        memory.read(whole).map(Rsdp::parse)
+    };
+    let told = loader.info.rsdp.map(PhysAddr::get);
+    if let Some(address) = told {
+        match at(address) {
+            Some(Ok(rsdp)) => return Some(rsdp),
+            Some(Err(error)) => correction(error),
+            None => correction(format_args!(
+                "RSDP: at {address:#x} there is no memory to read"
+            )),
+        }
+    }
+    let (start, end) = BIOS_AREA;
+    let starts = (start..end).step_by(RSDP_ALIGN);
+    starts.filter_map(at).find_map(Result::ok)
+}
+
+/// Reserves the tables that can be read; they may lie in usable memory.
+pub(crate) fn reserve(
+    memory: DirectMap,
+    root: Option<&Rsdp>,
+    early: &mut EarlyMemory<'_>,
+) -> Result<(), EarlyError> {
+    let Some(tables) = root.and_then(|root| Tables::open(memory, root, &mut |_| {}).ok()) else {
+        return Ok(());
+    };
+    let mut reserve = |start: u64| {
+        let header =
+            PhysRange::with_size(start, HEADER_BYTES as u64).and_then(|range| memory.read(range));
+        let bytes = header
+            .and_then(|header| header.get(4..8)?.try_into().ok())
+            .map_or(0, u32::from_le_bytes);
+        match PhysRange::with_size(start, bytes.into()) {
+            Some(range) => early.reserve(range, "ACPI table"),
+            None => Ok(()),
+        }
+    };
+    let roots = root
+        .into_iter()
+        .flat_map(|root| [root.xsdt, root.rsdt.map(u64::from)])
+        .flatten();
+    roots.into_iter().try_for_each(&mut reserve)?;
+    tables
+        .iter()
+        .flatten()
+        .try_for_each(|(address, _)| reserve(address.get()))
+}
+
+/// Reads the tables that matter here. Whatever is wrong is told and left out.
+pub(crate) fn tables(memory: DirectMap, root: Option<&Rsdp>) -> Acpi {
+    let Some(root) = root else {
+        note("no ACPI: one CPU, one node");
+        return Acpi::default();
+    };
+    let tables = match Tables::open(memory, root, &mut |fault| correction(fault)) {
+        Ok(tables) => tables,
+        Err(error) => {
+            correction(error);
+            return Acpi::default();
+        }
+    };
+    let find = |signature| {
+        tables
+            .find(signature, &mut |fault| correction(fault))
+            .map(|table| table.bytes())
+    };
+    fn told<T>(parsed: Result<T, impl core::fmt::Display>) -> Option<T> {
+        parsed.inspect_err(|error| correction(error)).ok()
+    }
+    Acpi {
+        madt: find(Signature::MADT).and_then(|bytes| told(Madt::parse(bytes))),
+        srat: find(Signature::SRAT).and_then(|bytes| told(Srat::parse(bytes))),
+        slit: find(Signature::SLIT).and_then(|bytes| told(Slit::parse(bytes))),
+        pm_timer: find(Signature::FADT)
+            .and_then(|bytes| told(Fadt::parse(bytes)))
+            .and_then(|fadt| fadt.pm_timer()),
+    }
+}
+
+/// How fast ticks come, and who says so.
+pub(crate) fn frequency(machine: &Machine) -> Option<(Frequency, &'static str)> {
+    if let Some(told) = machine.words.frequency {
+        return Some((told, "command line"));
+    }
+    clock::frequency(machine.acpi.pm_timer)
+        .inspect_err(|error| note(format_args!("times stay in ticks: {error}")))
+        .ok()
+}
+
+/// The first page, which nobody gets: a null pointer stays one.
+pub(crate) fn first_page() -> PhysRange {
+    PhysRange::with_size(0, PAGE_BYTES).unwrap_or_default()
+}

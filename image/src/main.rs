@@ -1,0 +1,112 @@
+//! The engine on a machine without an operating system: a PVH image that brings
+//! up all memory, says how long that took, puts the memory to work, and leaves.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `main` | the way up, in order |
+//! | `arch/` | what knows the processor |
+//! | `bring_up` | firmware's tables to [`firstlight::frames::Frames`], a stamp after each step |
+//! | `firmware` | the loader's and firmware's tables: read, checked, reserved |
+//! | `storage` | the memory the image lends the engine |
+//! | `console` | the log, kept in memory until there is time for a serial port |
+//! | `report` | what came of it, as lines and as events |
+//! | `processors` | the other CPUs, each with an area on its own node |
+//! | `modes/` | what is done with the memory then |
+//! | `end` | the ways a run ends |
+//!
+//! What needs no machine is in the library beside it (`lib.rs`).
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+#[cfg(target_os = "none")]
+mod arch;
+#[cfg(target_os = "none")]
+mod bring_up;
+#[cfg(target_os = "none")]
+mod console;
+#[cfg(target_os = "none")]
+mod end;
+#[cfg(target_os = "none")]
+mod firmware;
+#[cfg(target_os = "none")]
+mod modes;
+#[cfg(target_os = "none")]
+mod processors;
+#[cfg(target_os = "none")]
+mod report;
+#[cfg(target_os = "none")]
+mod storage;
+
+#[cfg(target_os = "none")]
+use {
+    arch::{Handover, marker, ticks},
+    firstlight::events::Events,
+    firstlight_image::words::Test,
+    processors::Processors,
+};
+
+/// The machine, once its memory is up.
+#[cfg(target_os = "none")]
+static MACHINE: spin::Once<bring_up::Machine> = spin::Once::new();
+
+/// What the host sees on the marker port at a fault.
+#[cfg(target_os = "none")]
+pub(crate) const FAULT_MARKER: u8 = 0xf0;
+
+/// The way up. Called once, on the first CPU.
+#[cfg(target_os = "none")]
+fn main(handover: Handover) -> ! {
+    let mut events = Events::new(storage::event_slots(), 0);
+    events.end("firmware and loader", handover.entry_ticks);
+    events.milestone("entry", handover.entry_ticks);
+    console::install(handover.entry_ticks);
+    // SAFETY: this is the first CPU, the others have not started, and this is done once.
+    unsafe {
+        arch::protect();
+        arch::install_traps();
+    }
+    events.end("processor", ticks());
+
+    // Until all memory can be allocated, nothing else happens.
+    let machine = match bring_up::bring_up(handover, &mut events) {
+        Ok(machine) => machine,
+        Err(stop) => end::machine(&stop),
+    };
+
+    // Everything else needs it for good.
+    let machine = MACHINE.call_once(|| machine);
+    let clock = firmware::frequency(machine);
+    if let Some((frequency, _)) = clock {
+        console::set_clock(frequency);
+    }
+    marker(0x30);
+    events.end("clock", ticks());
+    match machine.words.test {
+        Some(Test::Panic) => panic!("asked for by the command line"),
+        Some(Test::Hang) => arch::halt(),
+        Some(fault @ (Test::PageFault | Test::DoubleFault)) => arch::provoke(fault),
+        _ => {}
+    }
+    let mut processors = Processors::start(machine, clock.map(|clock| clock.0));
+    if let Some(ticks) = processors.all_started_ticks() {
+        events.milestone("cpus_started", ticks);
+    }
+    marker(0x31);
+    events.end("other CPUs", ticks());
+
+    report::report(machine, clock, &processors, &events);
+    console::show();
+    if machine.words.test == Some(Test::Rubbish) {
+        console::rubbish();
+    }
+    let outcome = modes::run(machine, &mut processors);
+    end::end(outcome)
+}
+
+/// For tests of the library on a host; there is nothing to run there.
+#[cfg(not(target_os = "none"))]
+fn main() {
+    eprintln!(
+        "this is the bare-metal image: build it with --target x86_64-unknown-none, boot it with `firstlight boot`"
+    );
+    std::process::exit(2);
+}

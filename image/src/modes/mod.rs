@@ -1,0 +1,26 @@
+//! What is done with the memory once it is up: nothing more (`bring-up`), the
+//! self-test, a bench. A new mode is a file here and a word in `words.rs`.
+
+mod bench_alloc;
+mod random;
+mod self_test;
+
+use firstlight_image::outcome::Outcome;
+use firstlight_image::words::Mode;
+
+use crate::arch::marker;
+use crate::bring_up::Machine;
+use crate::processors::Processors;
+
+/// Does what the command line asks for.
+pub(crate) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
+    processors.late();
+    marker(0x40);
+    let outcome = match machine.words.mode {
+        Mode::BringUp => Outcome::Ok,
+        Mode::SelfTest => self_test::run(&machine.frames, processors),
+        Mode::BenchAlloc => bench_alloc::run(&machine.frames, processors),
+    };
+    marker(0x41);
+    outcome
+}

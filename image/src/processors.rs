@@ -1,0 +1,161 @@
+//! The other CPUs: which there are by the MADT, on which node by the SRAT, each
+//! with an area on its own node, started all at once.
+
+use firstlight::addr::{Frame, PhysRange};
+use firstlight::clock::Frequency;
+use firstlight::firmware::acpi::{MadtCpu, SratEntry};
+use firstlight::frames::Request;
+use firstlight::node::NodeId;
+use firstlight_image::words::Test;
+
+use crate::arch::cpus::{self, AREA_ORDER, Cpus};
+use crate::bring_up::Machine;
+use crate::console::note;
+
+/// How long the first CPU waits for the others.
+const WAIT_NS: u64 = 500_000_000;
+/// How long before a test gives up on the CPU that it held back.
+const LATE_WAIT_NS: u64 = 10_000_000_000;
+
+/// All CPUs, the first one among them.
+pub(crate) struct Processors {
+    /// None where there is no way to start others.
+    cpus: Option<Cpus>,
+    /// CPUs the firmware lists as usable.
+    pub(crate) listed: usize,
+    /// The one that a test holds back, and the clock to wait by.
+    held_back: Option<(usize, Frequency)>,
+}
+
+impl Processors {
+    /// Starts all CPUs; without a clock none, because their start takes waiting.
+    pub(crate) fn start(machine: &Machine, clock: Option<Frequency>) -> Self {
+        let mut this = Self {
+            cpus: None,
+            listed: 1,
+            held_back: None,
+        };
+        let own = cpus::own_id();
+        let listed = || {
+            let madt = machine.acpi.madt.iter();
+            madt.flat_map(|madt| madt.cpus().flatten())
+                .filter(move |cpu| cpu.enabled && cpu.apic_id != own)
+        };
+        this.listed += listed().count();
+        if this.listed == 1 {
+            return this;
+        }
+        let (Some(page), Some(clock)) = (machine.trampoline, clock) else {
+            note(
+                "only the first CPU runs: there is no page below 1 MiB or no clock to start others with",
+            );
+            return this;
+        };
+        // SAFETY: early memory gave the page to nobody else.
+        let mut cpus = unsafe { Cpus::new(page) };
+        let added = listed()
+            .filter_map(|cpu| add(&mut cpus, machine, cpu))
+            .count();
+        let held_back = usize::from(machine.words.test == Some(Test::LateCpu) && added > 0);
+        cpus.start(1..added + 1 - held_back, clock, WAIT_NS);
+        for number in cpus.missing() {
+            note(format_args!(
+                "CPU {number} has not come yet; it joins when it comes"
+            ));
+        }
+        this.held_back = (held_back == 1).then_some((added, clock));
+        this.cpus = Some(cpus);
+        this
+    }
+
+    /// CPUs that have come so far.
+    pub(crate) fn started(&self) -> usize {
+        self.cpus.as_ref().map_or(1, Cpus::joined)
+    }
+
+    /// When the last CPU came, if all have.
+    pub(crate) fn all_started_ticks(&self) -> Option<u64> {
+        if self.started() < self.listed {
+            return None;
+        }
+        self.cpus
+            .as_ref()
+            .map_or_else(|| Some(crate::arch::ticks()), Cpus::last_joined_ticks)
+    }
+
+    /// Runs `work` on at most `most` of the CPUs that have come; how many did.
+    pub(crate) fn run(&mut self, most: usize, work: &(dyn Fn(usize) + Sync)) -> usize {
+        match &mut self.cpus {
+            Some(cpus) => cpus.run(most, work),
+            None => {
+                work(0);
+                1
+            }
+        }
+    }
+
+    /// Starts the CPU that a test held back, and says who came late.
+    pub(crate) fn late(&mut self) {
+        let Some(cpus) = &mut self.cpus else { return };
+        let before = cpus.joined();
+        if let Some((number, clock)) = self.held_back.take() {
+            cpus.start(number..number + 1, clock, LATE_WAIT_NS);
+        }
+        let late = cpus.joined() - before;
+        if late > 0 {
+            let with = cpus.run(usize::MAX, &|_| {});
+            note(format_args!(
+                "{late} CPU joined late; work now runs on {with}"
+            ));
+        }
+    }
+}
+
+/// Gives a CPU its area, best on its own node.
+fn add(cpus: &mut Cpus, machine: &Machine, cpu: MadtCpu) -> Option<usize> {
+    let id = cpu.apic_id;
+    if !cpus.can_reach(id) {
+        note(format_args!(
+            "CPU with APIC id {id} left alone: only x2APIC reaches it"
+        ));
+        return None;
+    }
+    let node = node_of(machine, id).unwrap_or_default();
+    let request = Request::new(AREA_ORDER).on(node);
+    let area = match machine.frames.allocate(request) {
+        Ok(frame) => area(frame),
+        Err(error) => {
+            note(format_args!("CPU with APIC id {id} left alone: {error}"));
+            return None;
+        }
+    };
+    // SAFETY: the frames were just allocated, and are never freed once in use.
+    let number = unsafe { cpus.add(id, area) };
+    if number.is_none() {
+        let _ = machine.frames.free(area.start().frame(), AREA_ORDER);
+        note(format_args!(
+            "CPU with APIC id {id} left alone: at most {} are started",
+            cpus::MOST
+        ));
+    }
+    number
+}
+
+fn area(frame: Frame) -> PhysRange {
+    PhysRange::with_size(frame.addr().get(), AREA_ORDER.bytes()).unwrap_or_default()
+}
+
+/// The node of a CPU, by the SRAT.
+fn node_of(machine: &Machine, apic_id: u32) -> Option<NodeId> {
+    let mut entries = machine.acpi.srat.as_ref()?.entries().flatten();
+    let domain = entries.find_map(|entry| match entry {
+        SratEntry::Cpu {
+            apic_id: id,
+            domain,
+            enabled: true,
+            ..
+        } if id == apic_id => Some(domain),
+        _ => None,
+    });
+    machine.frames.layout().topology().node_of(domain?)
+}
