@@ -206,13 +206,6 @@ pub struct Region {
 }
 
 impl Region {
-    /// What storage is filled with before it is lent.
-    pub const EMPTY: Self = Self {
-        range: PhysRange::EMPTY,
-        kind: MemoryKind::Reserved,
-        attributes: Attributes::NONE,
-        source: 0,
-    };
     /// The source of a region that firmware did not list: a command line did.
     pub const OVERRIDE: u32 = u32::MAX;
 

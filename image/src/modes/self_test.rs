@@ -21,8 +21,8 @@ use crate::processors::Processors;
 
 /// Blocks a CPU holds at once under stress.
 const HELD: u16 = 64;
-/// Blocks each CPU takes or gives back under stress.
-const STEPS: u32 = 20_000;
+/// Blocks that all CPUs together take or give back under stress, at least.
+const STEPS: usize = 80_000;
 /// Failures told one by one.
 const TOLD: u64 = 10;
 /// Largest order whose pages are all tagged; of larger blocks one page in each 2 MiB is.
@@ -168,11 +168,11 @@ impl Worker<'_> {
     }
 
     /// Blocks of small orders, taken and given back at random.
-    fn stress(&mut self) {
+    fn stress(&mut self, steps: usize) {
         let mut random = Random::new(self.cpu as u64);
         let mut held = [None; HELD as usize];
         let nodes = u16::try_from(self.frames.layout().nodes().len()).unwrap_or(u16::MAX);
-        for _ in 0..STEPS {
+        for _ in 0..steps {
             let slot = &mut held[usize::from(random.below(HELD))];
             match slot.take() {
                 Some(block) => self.give(block),
@@ -241,8 +241,9 @@ pub(super) fn run(frames: &Frames<'static>, processors: &mut Processors) -> Outc
     };
     let cpus = processors.run(usize::MAX, &|cpu| worker(cpu).every_order());
     info!("self-test: {cpus} CPUs took blocks of every order on every node");
-    processors.run(usize::MAX, &|cpu| worker(cpu).stress());
-    info!("self-test: {cpus} CPUs did {STEPS} steps each under stress");
+    let steps = STEPS.div_ceil(cpus);
+    processors.run(usize::MAX, &|cpu| worker(cpu).stress(steps));
+    info!("self-test: {cpus} CPUs did {steps} steps each under stress");
 
     let free = frames.statistics().free_frames;
     if free != free_before {

@@ -95,9 +95,12 @@ pub(super) fn acknowledge() {
 /// Sends one interrupt command to the CPU with `id`.
 fn send(id: u32, command: u32) {
     if X2APIC.load(Ordering::Relaxed) {
-        // SAFETY: as in `write`. The register is 64 bits in this mode.
+        // In this mode the write is ordered with nothing: what the other CPU is
+        // woken for must be visible before.
+        // SAFETY: fences; and as in `write`. The register has 64 bits in this mode.
         unsafe {
-            Msr::new(X2APIC_MSR + (COMMAND >> 4)).write(u64::from(id) << 32 | u64::from(command))
+            core::arch::asm!("mfence", "lfence", options(nostack, preserves_flags));
+            Msr::new(X2APIC_MSR + (COMMAND >> 4)).write(u64::from(id) << 32 | u64::from(command));
         }
         return;
     }

@@ -152,7 +152,7 @@ impl Cpus {
         let missing = || wanted().filter(|area| area.joined.load(Ordering::Acquire) == 0);
         let wait = |ns: u64| {
             let begin = ticks();
-            while ticks() - begin < hz.ticks(ns) && missing().next().is_some() {
+            while ticks().saturating_sub(begin) < hz.ticks(ns) && missing().next().is_some() {
                 relax();
             }
         };

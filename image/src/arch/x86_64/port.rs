@@ -1,12 +1,16 @@
 //! Ports the host watches: markers and the way out.
 
 use firstlight_image::outcome::Outcome;
+use raw_cpuid::CpuId;
 use x86_64::instructions::port::Port;
 
 /// Where firmware shows its progress on two digits; free for us, visible to the host.
 const MARKER_PORT: u16 = 0x80;
 /// QEMU's `isa-debug-exit`.
 const EXIT_PORT: u16 = 0xf4;
+/// The keyboard controller, of which one command resets the machine.
+const KEYBOARD_PORT: u16 = 0x64;
+const KEYBOARD_RESET: u8 = 0xfe;
 
 /// Shows `code` to the host.
 pub(crate) fn marker(code: u8) {
@@ -14,9 +18,18 @@ pub(crate) fn marker(code: u8) {
     unsafe { Port::new(MARKER_PORT).write(code) }
 }
 
-/// Ends the machine. Where nobody listens on the port, the CPU stops for good.
+/// Ends the machine. Where nobody listens on the port: a reset, by which
+/// Firecracker and Cloud Hypervisor end; on a real machine, the CPU stops.
 pub(crate) fn exit(outcome: Outcome) -> ! {
-    // SAFETY: the port is the exit device's, or nobody's.
-    unsafe { Port::new(EXIT_PORT).write(u32::from(outcome.code())) }
+    // SAFETY: the ports are the exit device's and the keyboard controller's, or nobody's.
+    unsafe {
+        Port::new(EXIT_PORT).write(u32::from(outcome.code()));
+        if CpuId::new()
+            .get_feature_info()
+            .is_some_and(|info| info.has_hypervisor())
+        {
+            Port::new(KEYBOARD_PORT).write(KEYBOARD_RESET);
+        }
+    }
     super::halt()
 }
