@@ -15,7 +15,7 @@ BARE := x86_64-unknown-none
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench counts check msrv miri loom fuzz clean setup
+.PHONY: help image run test bench counts check msrv miri loom fuzz clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -27,6 +27,10 @@ run: setup ## bring up this machine's memory map: firstlight up; ARGS="..." adds
 	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes a minute or two" >&2
 	@cargo build --release --quiet -p firstlight-cli
 	@cargo run --release --quiet -p firstlight-cli -- up $(ARGS)
+
+image: setup ## build the bare-metal image: target/$(BARE)/release/firstlight-image
+	@scripts/setup.sh target $(BARE)
+	@cargo build --release --quiet -p firstlight-image --target $(BARE)
 
 test: setup ## all tests, documentation examples among them (minutes)
 	@cargo test --workspace
@@ -44,11 +48,13 @@ check: setup ## format, lints, documentation, the engine without an operating sy
 	@cargo clippy --workspace --all-targets --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	@scripts/setup.sh target $(BARE)
-	@cargo check --quiet -p firstlight --target $(BARE)
+	@cargo clippy --release --quiet -p firstlight -p firstlight-image --target $(BARE) -- -D warnings
 
 msrv: setup ## all crates with the oldest Rust that is promised
 	@scripts/setup.sh toolchain $(MSRV)
+	@rustup target list --installed --toolchain $(MSRV) | grep -qx $(BARE) || rustup target add --toolchain $(MSRV) $(BARE) >&2
 	@cargo +$(MSRV) check --workspace --all-targets --quiet --target-dir target/msrv
+	@cargo +$(MSRV) check -p firstlight-image --target $(BARE) --quiet --target-dir target/msrv
 
 miri: setup ## the engine's tests under Miri, which sees undefined behaviour (many minutes)
 	@scripts/setup.sh toolchain nightly miri rust-src
