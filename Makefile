@@ -33,6 +33,7 @@ image: setup ## build the bare-metal image: target/$(BARE)/release/firstlight-im
 	@cargo build --release --quiet -p firstlight-image --target $(BARE)
 
 test: setup ## all tests, documentation examples among them (minutes)
+	@scripts/setup.sh target $(BARE)
 	@cargo test --workspace
 
 bench: setup ## time the engine beside other allocators (minutes, 10 GiB of memory)
