@@ -1,0 +1,11 @@
+//! Pre-zeroed memory lent to virtual machine monitors, on stock Linux.
+//!
+//! A monitor that is to touch all memory of its guest before it starts waits
+//! until the kernel has zeroed it. A daemon that keeps memory zeroed beforehand
+//! and lends it as open files takes that wait away:
+//!
+//! - [`protocol`] is what daemon and borrowers say to each other.
+
+#![deny(unsafe_code)]
+
+pub mod protocol;

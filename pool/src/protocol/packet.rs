@@ -1,0 +1,143 @@
+//! Messages over a socket: one datagram each, bounded, with its descriptors.
+//!
+//! What arrives is complete or an error: a datagram that was cut, or that came
+//! with more descriptors than expected, is never handed on. Descriptors are
+//! received with close-on-exec, and closed where the message is refused.
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use std::error::Error;
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Most descriptors with one message.
+pub const MOST_DESCRIPTORS: usize = 4;
+
+/// What came in.
+#[derive(Debug)]
+pub struct Packet {
+    /// The message.
+    pub message: Vec<u8>,
+    /// The descriptors that came with it, in order.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// Why nothing came in.
+#[derive(Debug)]
+pub enum PacketError {
+    /// The other end is gone, or sent an empty datagram, which looks the same.
+    Closed,
+    /// A datagram longer than `most` bytes; the rest of it is lost.
+    TooLong {
+        /// The limit.
+        most: usize,
+    },
+    /// More descriptors than expected; all are closed.
+    Descriptors {
+        /// The limit.
+        most: usize,
+    },
+    /// The socket's own error; `WouldBlock` where there is nothing yet.
+    Io(io::Error),
+}
+
+impl fmt::Display for PacketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the other end hung up"),
+            Self::TooLong { most } => write!(f, "a message of more than {most} bytes"),
+            Self::Descriptors { most } => {
+                write!(f, "a message with more than {most} descriptors")
+            }
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for PacketError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Sends one message with its descriptors.
+///
+/// # Errors
+/// The socket's error; `InvalidInput` for an empty message or more than
+/// [`MOST_DESCRIPTORS`] descriptors.
+pub fn send(socket: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    if message.is_empty() || descriptors.len() > MOST_DESCRIPTORS {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let sent = rustix::io::retry_on_intr(|| {
+        let parts = [IoSlice::new(message)];
+        rustix::net::sendmsg(&socket, &parts, &mut control, SendFlags::NOSIGNAL)
+    })?;
+    if sent == message.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
+    }
+}
+
+/// Receives one message of at most `most_bytes` with at most `most_descriptors`.
+///
+/// # Errors
+/// See [`PacketError`]; after anything but `Io` with `WouldBlock` the
+/// connection should be closed.
+pub fn receive(
+    socket: impl AsFd,
+    most_bytes: usize,
+    most_descriptors: usize,
+) -> Result<Packet, PacketError> {
+    let mut message = vec![0; most_bytes];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        let mut parts = [IoSliceMut::new(&mut message)];
+        match rustix::net::recvmsg(&socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            Err(Errno::CONNRESET) => return Err(PacketError::Closed),
+            Err(error) => return Err(PacketError::Io(error.into())),
+            Ok(received) => break received,
+        }
+    };
+    // Collected before anything is refused, so that refusing closes them.
+    let descriptors: Vec<OwnedFd> = control
+        .drain()
+        .filter_map(|part| match part {
+            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    if received.flags.contains(ReturnFlags::TRUNC) {
+        return Err(PacketError::TooLong { most: most_bytes });
+    }
+    if received.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() > most_descriptors {
+        return Err(PacketError::Descriptors {
+            most: most_descriptors,
+        });
+    }
+    if received.bytes == 0 {
+        return Err(PacketError::Closed);
+    }
+    message.truncate(received.bytes);
+    Ok(Packet {
+        message,
+        descriptors,
+    })
+}

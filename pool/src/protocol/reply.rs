@@ -1,0 +1,277 @@
+//! What the daemon answers.
+
+use super::body::{bounded, fields, object, shown};
+use super::{
+    LeaseId, MOST_REPLY_BYTES, MOST_STATUS_ROWS, MessageError, PageSize, RefusalCode, VERSION,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One answer. On the wire `op` repeats what was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// To `take`; the two descriptors come with it.
+    Take(Lease),
+    /// To `give`: the lease has ended.
+    Give,
+    /// To `status`.
+    Status(Status),
+    /// To `resize`.
+    Resize(Resized),
+    /// To `drain`.
+    Drain(Drained),
+    /// It was not done.
+    Refused(Refusal),
+}
+
+/// Memory lent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Its name, for `give`.
+    pub lease: LeaseId,
+    /// Bytes of the file: at least as many as asked for.
+    pub bytes: u64,
+    /// What backs it.
+    pub page: PageSize,
+    /// The node it lies on; `None` where it was not bound.
+    pub node: Option<u32>,
+    /// What the address of a mapping must be a multiple of.
+    pub align_bytes: u64,
+    /// Bytes that were zeroed only now, while the borrower waited.
+    pub topped_up_bytes: u64,
+}
+
+/// What the daemon holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Process id of the daemon.
+    pub daemon_pid: u32,
+    /// Milliseconds since it began to serve.
+    pub uptime_ms: u64,
+    /// Whether it lends no more.
+    pub draining: bool,
+    /// One row for each pool: a page size, a node, a size of slab.
+    pub pools: Vec<PoolRow>,
+    /// Pools after the last row.
+    pub more_pools: u32,
+    /// One row for each lease the asker may see.
+    pub leases: Vec<LeaseRow>,
+    /// Leases after the last row.
+    pub more_leases: u32,
+    /// What happened since it began to serve.
+    pub counters: Counters,
+}
+
+/// One pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolRow {
+    /// Its pages.
+    pub page: PageSize,
+    /// Its node; `None` where it is bound to none.
+    pub node: Option<u32>,
+    /// Bytes of a slab.
+    pub size_class_bytes: u64,
+    /// Slabs it is to keep.
+    pub wanted_slabs: u32,
+    /// Slabs to be had now.
+    pub clean_slabs: u32,
+    /// Slabs being zeroed, or waiting for it.
+    pub filling_slabs: u32,
+    /// Slabs lent.
+    pub lent_slabs: u32,
+    /// Bytes zeroed and not lent, those of slabs being filled among them.
+    pub clean_bytes: u64,
+    /// Bytes given back by borrowers that are not yet punched.
+    pub dirty_bytes: u64,
+    /// Bytes lent.
+    pub lent_bytes: u64,
+    /// Why it does not grow, in words; `None` while all is well.
+    #[serde(default)]
+    pub trouble: Option<String>,
+}
+
+/// One lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseRow {
+    /// Its name.
+    pub lease: LeaseId,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// What backs it.
+    pub page: PageSize,
+    /// The node it lies on; `None` where it was not bound.
+    pub node: Option<u32>,
+    /// The process that asked for it, which need not be the one that holds it.
+    pub pid: u32,
+    /// Whose it is.
+    pub uid: u32,
+    /// Milliseconds since it was lent.
+    pub age_ms: u64,
+}
+
+/// What happened since the daemon began to serve.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// `take` answered with memory.
+    pub takes: u64,
+    /// Of these, the ones that had to wait for some zeroing.
+    pub top_ups: u64,
+    /// `take` refused because nothing fitted was ready.
+    pub starved: u64,
+    /// Requests refused for quota or permission.
+    pub denied: u64,
+    /// Leases that ended.
+    pub returns: u64,
+    /// Bytes zeroed.
+    pub zeroed_bytes: u64,
+    /// Time spent on it, summed over workers.
+    pub zeroing_ns: u64,
+    /// How long `take` took inside the daemon; `None` before the first.
+    #[serde(default)]
+    pub take_times: Option<TakeTimes>,
+}
+
+/// How long `take` took inside the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakeTimes {
+    /// Half were at most as slow.
+    pub p50_ns: u64,
+    /// 99 of 100 were at most as slow.
+    pub p99_ns: u64,
+    /// The slowest.
+    pub max_ns: u64,
+}
+
+/// A pool with its new size.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resized {
+    /// Slabs it is to keep.
+    pub slabs: u32,
+    /// Slabs it was to keep.
+    pub before_slabs: u32,
+}
+
+/// The daemon lends no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drained {
+    /// Bytes that go back to the kernel.
+    pub released_bytes: u64,
+    /// Slabs still lent; the daemon ends when they are back.
+    pub lent_slabs: u32,
+}
+
+/// It was not done, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// For programs.
+    pub code: RefusalCode,
+    /// For people.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A refusal.
+    pub fn new(code: RefusalCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+impl Reply {
+    /// The message.
+    ///
+    /// # Errors
+    /// More rows or text than a message may hold.
+    pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
+        match self {
+            Self::Take(lease) => done("take", lease),
+            Self::Give => done("give", &Nothing {}),
+            Self::Status(status) => {
+                rows(status)?;
+                done("status", status)
+            }
+            Self::Resize(resized) => done("resize", resized),
+            Self::Drain(drained) => done("drain", drained),
+            Self::Refused(refusal) => message(None, refusal),
+        }
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn decode(message: &[u8]) -> Result<Self, MessageError> {
+        let mut object = object(message, MOST_REPLY_BYTES)?;
+        match object.remove("ok") {
+            Some(Value::Bool(true)) => {}
+            Some(Value::Bool(false)) => return Ok(Self::Refused(fields("refusal", object)?)),
+            seen => {
+                let seen = shown(&seen.unwrap_or(Value::Null));
+                return Err(MessageError::Field {
+                    message: "reply",
+                    text: format!("`ok` is {seen}, expected true or false"),
+                });
+            }
+        }
+        let operation = object.remove("op").unwrap_or(Value::Null);
+        Ok(match operation.as_str() {
+            Some("take") => Self::Take(fields("take", object)?),
+            Some("give") => Self::Give,
+            Some("status") => {
+                let status = fields("status", object)?;
+                rows(&status)?;
+                Self::Status(status)
+            }
+            Some("resize") => Self::Resize(fields("resize", object)?),
+            Some("drain") => Self::Drain(fields("drain", object)?),
+            _ => return Err(MessageError::Operation(shown(&operation))),
+        })
+    }
+}
+
+fn rows(status: &Status) -> Result<(), MessageError> {
+    for (name, rows) in [
+        ("pools", status.pools.len()),
+        ("leases", status.leases.len()),
+    ] {
+        if rows > MOST_STATUS_ROWS {
+            return Err(MessageError::Field {
+                message: "status",
+                text: format!("`{name}` has {rows} rows, expected at most {MOST_STATUS_ROWS}"),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A reply without fields.
+#[derive(Serialize)]
+struct Nothing {}
+
+fn done(operation: &'static str, fields: &impl Serialize) -> Result<Vec<u8>, MessageError> {
+    message(Some(operation), fields)
+}
+
+fn message(
+    operation: Option<&'static str>,
+    fields: &impl Serialize,
+) -> Result<Vec<u8>, MessageError> {
+    #[derive(Serialize)]
+    struct Message<'f, F> {
+        v: u64,
+        ok: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        op: Option<&'static str>,
+        #[serde(flatten)]
+        fields: &'f F,
+    }
+    let message = Message {
+        v: VERSION,
+        ok: operation.is_some(),
+        op: operation,
+        fields,
+    };
+    bounded(&message, operation.unwrap_or("refusal"), MOST_REPLY_BYTES)
+}

@@ -1,0 +1,166 @@
+//! What a borrower asks for.
+
+use super::body::{bounded, fields, object, shown};
+use super::{LeaseId, MOST_NUMBER, MOST_REQUEST_BYTES, MessageError, PageSize, VERSION};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One request.
+///
+/// ```
+/// use firstlight_pool::protocol::{Request, Take};
+/// let take = Request::Take(Take { bytes: 8 << 30, node: Some(1), page: None, max_topup_ms: 50 });
+/// let message = take.encode()?;
+/// assert_eq!(Request::decode(&message)?, take);
+/// # Ok::<(), firstlight_pool::protocol::MessageError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Lend me memory.
+    Take(Take),
+    /// I am done with a lease, whoever still holds its lifeline.
+    Give(Give),
+    /// What do you hold?
+    Status(StatusQuery),
+    /// Keep more or fewer slabs of a size.
+    Resize(Resize),
+    /// Lend no more, give what is not lent back to the kernel.
+    Drain,
+}
+
+/// `take`: memory of at least `bytes`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Take {
+    /// Bytes needed; the slab has as many or more.
+    pub bytes: u64,
+    /// From this node; from any when `None`.
+    #[serde(default)]
+    pub node: Option<u32>,
+    /// Of this page size; of any when `None`.
+    #[serde(default)]
+    pub page: Option<PageSize>,
+    /// Time the daemon may spend on filling what a smaller slab lacks.
+    #[serde(default)]
+    pub max_topup_ms: u32,
+}
+
+/// `give`: ends a lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Give {
+    /// The lease.
+    pub lease: LeaseId,
+}
+
+/// `status`: rows from the given ones on, so that long lists come in parts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatusQuery {
+    /// Rows of pools to pass over.
+    #[serde(default)]
+    pub skip_pools: u32,
+    /// Rows of leases to pass over.
+    #[serde(default)]
+    pub skip_leases: u32,
+}
+
+/// `resize`: how many slabs of a size to keep.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resize {
+    /// Which pool: its pages.
+    pub page: PageSize,
+    /// Which pool: its node, `None` where it is bound to none.
+    #[serde(default)]
+    pub node: Option<u32>,
+    /// Which pool: bytes of a slab.
+    pub size_class_bytes: u64,
+    /// Slabs to keep, lent ones among them.
+    pub slabs: u32,
+}
+
+impl Request {
+    /// The word of its `op`.
+    #[must_use]
+    pub const fn operation(&self) -> &'static str {
+        match self {
+            Self::Take(_) => "take",
+            Self::Give(_) => "give",
+            Self::Status(_) => "status",
+            Self::Resize(_) => "resize",
+            Self::Drain => "drain",
+        }
+    }
+
+    /// The message.
+    ///
+    /// # Errors
+    /// A number beyond [`MOST_NUMBER`].
+    pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
+        self.check()?;
+        let operation = self.operation();
+        match self {
+            Self::Take(take) => message(operation, take),
+            Self::Give(give) => message(operation, give),
+            Self::Status(query) => message(operation, query),
+            Self::Resize(resize) => message(operation, resize),
+            Self::Drain => message(operation, &Nothing {}),
+        }
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words for whoever sent it.
+    pub fn decode(message: &[u8]) -> Result<Self, MessageError> {
+        let mut object = object(message, MOST_REQUEST_BYTES)?;
+        let operation = object.remove("op").unwrap_or(Value::Null);
+        let request = match operation.as_str() {
+            Some("take") => Self::Take(fields("take", object)?),
+            Some("give") => Self::Give(fields("give", object)?),
+            Some("status") => Self::Status(fields("status", object)?),
+            Some("resize") => Self::Resize(fields("resize", object)?),
+            Some("drain") => fields::<Nothing>("drain", object).map(|_| Self::Drain)?,
+            _ => return Err(MessageError::Operation(shown(&operation))),
+        };
+        request.check()?;
+        Ok(request)
+    }
+
+    fn check(&self) -> Result<(), MessageError> {
+        let (name, bytes) = match self {
+            Self::Take(take) => ("bytes", take.bytes),
+            Self::Resize(resize) => ("size_class_bytes", resize.size_class_bytes),
+            _ => return Ok(()),
+        };
+        if (1..=MOST_NUMBER).contains(&bytes) {
+            return Ok(());
+        }
+        Err(MessageError::Field {
+            message: self.operation(),
+            text: format!("`{name}` is {bytes}, expected 1 to {MOST_NUMBER}"),
+        })
+    }
+}
+
+/// A request without fields.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+fn message(operation: &'static str, fields: &impl Serialize) -> Result<Vec<u8>, MessageError> {
+    #[derive(Serialize)]
+    struct Message<'f, F> {
+        v: u64,
+        op: &'static str,
+        #[serde(flatten)]
+        fields: &'f F,
+    }
+    let message = Message {
+        v: VERSION,
+        op: operation,
+        fields,
+    };
+    bounded(&message, operation, MOST_REQUEST_BYTES)
+}

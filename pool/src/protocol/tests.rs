@@ -1,0 +1,246 @@
+//! Messages survive the way there, and only messages do.
+
+use super::packet::{self, PacketError};
+use super::*;
+use proptest::prelude::*;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+fn refused(message: &str) -> String {
+    Request::decode(message.as_bytes())
+        .expect_err(message)
+        .to_string()
+}
+
+#[test]
+fn a_take_is_what_the_documentation_shows() {
+    let take = Take {
+        bytes: 8 << 30,
+        node: Some(1),
+        page: Some(PageSize::Huge),
+        max_topup_ms: 50,
+    };
+    let message = Request::Take(take.clone()).encode().expect("small");
+    assert_eq!(
+        String::from_utf8(message).expect("JSON"),
+        r#"{"v":1,"op":"take","bytes":8589934592,"node":1,"page":"2M","max_topup_ms":50}"#
+    );
+    let short = br#"{"op":"take","bytes":1,"v":1,"node":null}"#;
+    let expected = Take {
+        bytes: 1,
+        node: None,
+        page: None,
+        max_topup_ms: 0,
+    };
+    assert_eq!(Request::decode(short), Ok(Request::Take(expected)));
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_said() {
+    let table = [
+        ("", "expected one JSON object"),
+        ("[]", "expected one JSON object"),
+        (r#"{"v":1,"op":"drain"} {}"#, "expected one JSON object"),
+        (r#"{"op":"drain"}"#, "\"v\" is missing, version 1"),
+        (r#"{"v":2,"op":"drain"}"#, "\"v\" is 2, version 1"),
+        (r#"{"v":"1","op":"drain"}"#, "\"v\" is \"1\""),
+        (r#"{"v":1}"#, "\"op\" is missing, expected take, give"),
+        (r#"{"v":1,"op":"lend"}"#, "\"op\" is \"lend\""),
+        (
+            r#"{"v":1,"op":"drain","now":true}"#,
+            "drain: unknown field `now`",
+        ),
+        (r#"{"v":1,"op":"take"}"#, "take: missing field `bytes`"),
+        (
+            r#"{"v":1,"op":"take","bytes":0}"#,
+            "`bytes` is 0, expected 1 to",
+        ),
+        (
+            r#"{"v":1,"op":"take","bytes":-1}"#,
+            "take: invalid value: integer `-1`",
+        ),
+        (
+            r#"{"v":1,"op":"take","bytes":9007199254740992}"#,
+            "expected 1 to 9007199254740991",
+        ),
+        (
+            r#"{"v":1,"op":"take","bytes":1,"page":"4K"}"#,
+            "unknown variant `4K`",
+        ),
+        (
+            r#"{"v":1,"op":"take","bytes":1,"node":4294967296}"#,
+            "take: invalid value",
+        ),
+        (
+            r#"{"v":1,"op":"give","lease":"a/b"}"#,
+            "give: no lease has this name",
+        ),
+        (
+            r#"{"v":1,"op":"give","lease":""}"#,
+            "give: no lease has this name",
+        ),
+    ];
+    for (message, expected) in table {
+        let seen = refused(message);
+        assert!(seen.contains(expected), "{message}: {seen}");
+    }
+    let long = format!(r#"{{"v":1,"op":"{}"}}"#, "x".repeat(MOST_REQUEST_BYTES));
+    assert!(refused(&long).contains("at most 4096 are allowed"));
+    let nested = "[".repeat(MOST_REQUEST_BYTES);
+    assert!(refused(&nested).contains("expected one JSON object"));
+    let shown = refused(&format!(r#"{{"v":1,"op":"{}"}}"#, "é".repeat(500)));
+    assert!(shown.chars().count() < 150, "{shown}");
+}
+
+#[test]
+fn replies_of_a_later_daemon_are_read() {
+    let later = br#"{"v":1,"ok":false,"code":"too-warm","message":"later","since":3}"#;
+    let refusal = Refusal::new(RefusalCode::Unknown, "later");
+    assert_eq!(Reply::decode(later), Ok(Reply::Refused(refusal)));
+    for wrong in [
+        r#"{"v":1,"op":"give"}"#,
+        r#"{"v":1,"ok":1,"op":"give"}"#,
+        r#"{"v":1,"ok":true,"op":"gave"}"#,
+        r#"{"v":1,"ok":false}"#,
+        r#"{"v":1,"ok":true,"op":"take","lease":"1"}"#,
+    ] {
+        assert!(Reply::decode(wrong.as_bytes()).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_status_has_a_bounded_number_of_rows() {
+    let row = LeaseRow {
+        lease: LeaseId::new("x".repeat(LeaseId::MOST_BYTES)).expect("a name"),
+        bytes: MOST_NUMBER,
+        page: PageSize::Transparent,
+        node: Some(u32::MAX),
+        pid: u32::MAX,
+        uid: u32::MAX,
+        age_ms: MOST_NUMBER,
+    };
+    let mut status = Status {
+        leases: vec![row.clone(); MOST_STATUS_ROWS],
+        ..Status::default()
+    };
+    let full = Reply::Status(status.clone());
+    let message = full.encode().expect("as many rows as allowed fit");
+    assert_eq!(Reply::decode(&message), Ok(full));
+    status.leases.push(row);
+    let error = Reply::Status(status).encode().expect_err("one too many");
+    assert!(error.to_string().contains("201 rows, expected at most 200"));
+}
+
+fn page() -> impl Strategy<Value = PageSize> {
+    prop::sample::select(&PageSize::ALL[..])
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let node = || prop::option::of(any::<u32>());
+    prop_oneof![
+        (
+            1..=MOST_NUMBER,
+            node(),
+            prop::option::of(page()),
+            any::<u32>()
+        )
+            .prop_map(|(bytes, node, page, max_topup_ms)| Request::Take(Take {
+                bytes,
+                node,
+                page,
+                max_topup_ms,
+            })),
+        "[A-Za-z0-9._-]{1,64}".prop_map(|name| Request::Give(Give {
+            lease: LeaseId::new(name).expect("a name")
+        })),
+        any::<(u32, u32)>().prop_map(|(skip_pools, skip_leases)| Request::Status(StatusQuery {
+            skip_pools,
+            skip_leases,
+        })),
+        (page(), node(), 1..=MOST_NUMBER, any::<u32>()).prop_map(
+            |(page, node, size_class_bytes, slabs)| Request::Resize(Resize {
+                page,
+                node,
+                size_class_bytes,
+                slabs,
+            })
+        ),
+        Just(Request::Drain),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn requests_survive_the_way_there(request in request()) {
+        let message = request.encode().expect("in range");
+        prop_assert!(message.len() <= MOST_REQUEST_BYTES);
+        prop_assert_eq!(Request::decode(&message), Ok(request));
+    }
+
+    #[test]
+    fn broken_requests_are_no_panic(request in request(), at in any::<usize>(), byte in any::<u8>()) {
+        let mut message = request.encode().expect("in range");
+        let at = at % message.len();
+        message[at] = byte;
+        let _ = Request::decode(&message);
+        let _ = Reply::decode(&message);
+        message.truncate(at);
+        prop_assert!(Request::decode(&message).is_err());
+    }
+}
+
+fn pair() -> (OwnedFd, OwnedFd) {
+    socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .expect("a pair of sockets")
+}
+
+#[test]
+fn descriptors_arrive_in_order_and_open() {
+    let (ours, theirs) = pair();
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    let (other, _) = pair();
+    packet::send(&ours, b"two", &[writer.as_fd(), other.as_fd()]).expect("room in the socket");
+    drop(writer);
+    let packet = packet::receive(&theirs, 8, TAKE_DESCRIPTORS).expect("a packet");
+    assert_eq!(packet.message, b"two");
+    let mut descriptors = packet.descriptors.into_iter();
+    let mut first = File::from(descriptors.next().expect("the first"));
+    first.write_all(b"x").expect("the pipe is open");
+    drop(first);
+    let mut seen = String::new();
+    reader.read_to_string(&mut seen).expect("the end");
+    assert_eq!(seen, "x");
+    assert_eq!(descriptors.count(), 1);
+}
+
+#[test]
+fn what_is_too_much_is_refused_and_closed() {
+    let (ours, theirs) = pair();
+    packet::send(&ours, &[b'x'; 9], &[]).expect("room");
+    let error = packet::receive(&theirs, 8, 0).expect_err("cut");
+    assert!(matches!(error, PacketError::TooLong { most: 8 }), "{error}");
+
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    packet::send(&ours, b"x", &[writer.as_fd()]).expect("room");
+    drop(writer);
+    let error = packet::receive(&theirs, 8, 0).expect_err("a descriptor too many");
+    assert!(
+        matches!(error, PacketError::Descriptors { most: 0 }),
+        "{error}"
+    );
+    assert_eq!(reader.read(&mut [0]).expect("the end"), 0);
+
+    let many = [ours.as_fd(); packet::MOST_DESCRIPTORS + 1];
+    packet::send(&ours, b"x", &many).expect_err("more than is ever sent");
+    packet::send(&ours, b"", &[]).expect_err("looks like the end");
+    drop(ours);
+    let error = packet::receive(&theirs, 8, 0).expect_err("the end");
+    assert!(matches!(error, PacketError::Closed), "{error}");
+}
