@@ -19,6 +19,7 @@
 //! | [`topology`] | [`topology::Topology`]: which memory and how many CPUs belong to which node |
 //! | [`layout`] | [`layout::Layout`]: nodes, zones, extents, holes |
 //! | [`frames`] | [`frames::Frames`]: the frame allocator, callable from any CPU |
+//! | [`memmap`] | [`memmap::Memmap`]: a descriptor for every frame, written when needed |
 //! | [`parallel`] | jobs over frame ranges, done by many CPUs |
 //! | [`platform`] | [`platform::Platform`]: the one thing a kernel implements |
 //! | [`clock`], [`events`] | what a tick is worth; what happened when, in ticks |
@@ -37,6 +38,7 @@ pub mod firmware;
 pub mod frames;
 pub mod layout;
 pub mod map;
+pub mod memmap;
 pub mod node;
 pub mod parallel;
 pub mod platform;

@@ -37,7 +37,7 @@ mod row;
 mod segment;
 mod start;
 mod statistics;
-mod table;
+pub(crate) mod table;
 mod validate;
 mod word;
 

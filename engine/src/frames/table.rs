@@ -123,6 +123,18 @@ impl<'m> Carver<'m> {
         Some(first.cast())
     }
 
+    /// `bytes` bytes, none of them written, that start `phase` bytes after a
+    /// multiple of `step`, a power of two; `None` if the block is used up.
+    pub(crate) fn room(&mut self, bytes: usize, step: usize, phase: usize) -> Option<NonNull<u8>> {
+        let pad = phase.wrapping_sub(self.next.addr().get()) & (step - 1);
+        let taken = bytes.checked_add(pad)?;
+        self.left_bytes = self.left_bytes.checked_sub(taken)?;
+        // SAFETY: `taken`, and so `pad`, were still left in the block.
+        let (first, next) = unsafe { (self.next.add(pad), self.next.add(taken)) };
+        self.next = next;
+        Some(first)
+    }
+
     /// A table of `len` elements, none of them written; `None` if the block is used up.
     pub(crate) fn table<T: Word>(&mut self, len: usize) -> Option<Table<'m, T>> {
         Some(Table {

@@ -40,6 +40,8 @@ pub(crate) struct Uninitialised {
     pub(crate) mapped: RefCell<BTreeMap<u64, u64>>,
     /// Refuses to map.
     pub(crate) broken: bool,
+    /// Zeroes what it maps, and says so.
+    pub(crate) zeroed: bool,
 }
 
 // SAFETY: every range gets memory of its own, leaked and aligned like the range.
@@ -54,7 +56,17 @@ unsafe impl Platform for Uninitialised {
         let bytes = usize::try_from(range.bytes()).ok()?;
         let bytes = std::alloc::Layout::from_size_align(bytes, 4096).ok()?;
         // SAFETY: the engine never asks for nothing.
-        NonNull::new(unsafe { std::alloc::alloc(bytes) })
+        NonNull::new(unsafe {
+            if self.zeroed {
+                std::alloc::alloc_zeroed(bytes)
+            } else {
+                std::alloc::alloc(bytes)
+            }
+        })
+    }
+
+    fn is_zero(&self, _range: PhysRange) -> bool {
+        self.zeroed
     }
 }
 

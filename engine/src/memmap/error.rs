@@ -1,0 +1,129 @@
+//! What is refused when room for descriptors is taken: [`MemmapError`].
+#![deny(unsafe_code)]
+
+use core::fmt;
+
+use super::SectionPlace;
+use crate::addr::{FrameRange, PhysAddr};
+use crate::early::EarlyError;
+use crate::node::NodeId;
+
+/// Descriptors cannot be had as asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemmapError {
+    /// There is no memory to describe.
+    NoMemory,
+    /// Zero bytes are no valid descriptor, and the type has no other first content.
+    NoTemplate {
+        /// The type.
+        descriptor: &'static str,
+        /// A place it has no template for.
+        place: SectionPlace,
+    },
+    /// Early memory had no room.
+    NoRoom {
+        /// Bytes that were needed in one piece.
+        needed_bytes: u64,
+        /// The node they describe.
+        node: NodeId,
+        /// What early memory answered.
+        cause: EarlyError,
+    },
+    /// The descriptors would not fit into the address space.
+    TooLarge {
+        /// Frames to be described.
+        frames: u64,
+    },
+    /// The platform gave no pointer for the room that was taken.
+    NotMapped {
+        /// Its first byte.
+        start: PhysAddr,
+        /// Its length.
+        bytes: u64,
+    },
+    /// Lent memory is too small.
+    Lent {
+        /// What it is for.
+        purpose: &'static str,
+        /// Bytes lent.
+        bytes: usize,
+        /// Bytes needed.
+        needed_bytes: u64,
+    },
+    /// Ranges are empty, overlap, or do not ascend.
+    Unordered {
+        /// The first that does not come after the one before.
+        frames: FrameRange,
+    },
+    /// Memory that is to hold its own descriptors is too small for them.
+    TooSmall {
+        /// The memory.
+        frames: FrameRange,
+        /// Frames its descriptors take.
+        needed_frames: u64,
+    },
+}
+
+impl fmt::Display for MemmapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoMemory => write!(f, "no usable memory: there is nothing to describe"),
+            Self::NoTemplate {
+                descriptor,
+                place:
+                    SectionPlace {
+                        node,
+                        zone,
+                        section,
+                    },
+            } => write!(
+                f,
+                "{descriptor} is not valid as zero bytes and has no template for section {section} of {node}, zone {zone}: give it one, or make zero valid"
+            ),
+            Self::NoRoom {
+                needed_bytes,
+                node,
+                cause,
+            } => write!(
+                f,
+                "no room for the {needed_bytes} bytes of descriptors of {node}: {cause}"
+            ),
+            Self::TooLarge { frames } => write!(
+                f,
+                "the descriptors of {frames} frames exceed the address space"
+            ),
+            Self::NotMapped { start, bytes } => write!(
+                f,
+                "the platform can't reach the {bytes} bytes of descriptors at {start}"
+            ),
+            Self::Lent {
+                purpose,
+                bytes,
+                needed_bytes,
+            } => write!(
+                f,
+                "{bytes} bytes were lent for {purpose}: {needed_bytes} are needed"
+            ),
+            Self::Unordered { frames } => write!(
+                f,
+                "{frames} to be described: expected ranges that are not empty, ascend and do not overlap"
+            ),
+            Self::TooSmall {
+                frames,
+                needed_frames,
+            } => write!(
+                f,
+                "{frames} can't hold their own descriptors, which take {needed_frames} frames"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for MemmapError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::NoRoom { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! All interleavings of two CPUs that want a section, and of a third that looks on: the first
+//! writes it, once, and nobody reads it before it is written. The content is a
+//! watched cell, so a missing Acquire or Release is a reported race.
+
+extern crate std;
+
+use super::states::{SectionState, States};
+use crate::sync::AtomicU64;
+use loom::cell::UnsafeCell;
+use loom::thread;
+use std::boxed::Box;
+
+/// Two sections of one word, and what is written for them.
+struct Machine {
+    states: States<'static>,
+    content: [UnsafeCell<u32>; 2],
+}
+
+// SAFETY: a cell is written by who makes its section ready and read after; loom checks that.
+unsafe impl Sync for Machine {}
+
+impl Machine {
+    fn new() -> &'static Self {
+        let words = Box::leak(Box::new([AtomicU64::new(0)]));
+        Box::leak(Box::new(Self {
+            states: States::new(words),
+            content: [UnsafeCell::new(0), UnsafeCell::new(0)],
+        }))
+    }
+
+    fn write(&self, section: usize) {
+        // SAFETY: only the writer of the section comes here; loom would report another one.
+        self.content[section].with_mut(|count| unsafe { *count += 1 });
+    }
+
+    fn read(&self, section: usize) {
+        // SAFETY: only after the section is ready; loom would report a writer.
+        self.content[section].with(|count| assert_eq!(unsafe { *count }, 1));
+    }
+
+    /// A CPU that touches a section.
+    fn touch(&self, section: usize) -> bool {
+        let wrote = self.states.make_ready(section, || self.write(section));
+        self.read(section);
+        wrote
+    }
+}
+
+#[test]
+fn loom_a_worker_and_a_first_touch_write_a_section_once() {
+    loom::model(|| {
+        let machine = Machine::new();
+        let worker = thread::spawn(|| machine.touch(0));
+        let wrote = machine.touch(0);
+        assert!(wrote != worker.join().unwrap());
+        assert_eq!(machine.states.get(0), SectionState::Ready);
+    });
+}
+
+#[test]
+fn loom_who_looks_at_two_that_race_sees_all_or_nothing() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(|| {
+        let machine = Machine::new();
+        let threads = [(); 2].map(|()| thread::spawn(|| machine.touch(0)));
+        if machine.states.is_ready(0) {
+            machine.read(0);
+        }
+        let wrote = threads.map(|thread| thread.join().unwrap());
+        assert!(wrote[0] != wrote[1]);
+    });
+}
+
+#[test]
+fn loom_sections_of_one_word_do_not_disturb_each_other() {
+    loom::model(|| {
+        let machine = Machine::new();
+        let other = thread::spawn(|| machine.touch(1));
+        assert!(machine.touch(0));
+        // Who only looks sees all of it or says so.
+        if machine.states.is_ready(1) {
+            machine.read(1);
+        }
+        assert!(other.join().unwrap());
+        assert_eq!(machine.states.count_ready(), 2);
+    });
+}
+
+#[test]
+fn loom_a_writer_that_dies_hands_over_what_it_wrote() {
+    loom::model(|| {
+        let machine = Machine::new();
+        let dies = thread::spawn(|| {
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                machine.states.make_ready(0, || {
+                    // SAFETY: as in `write`; half of it, so to speak.
+                    machine.content[0].with_mut(|count| unsafe { *count = 7 });
+                    std::panic::resume_unwind(Box::new(()));
+                })
+            }));
+            outcome.is_ok()
+        });
+        machine.states.make_ready(0, || {
+            // SAFETY: as in `write`; what a dead writer left is overwritten.
+            machine.content[0].with_mut(|count| unsafe { *count = 1 });
+        });
+        machine.read(0);
+        dies.join().unwrap();
+    });
+}

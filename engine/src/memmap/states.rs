@@ -1,0 +1,169 @@
+//! The state of each section of a bank: untouched, being written, ready.
+//!
+//! Two bits a section, 32 sections (4 GiB of memory) a word, so that a bank of
+//! terabytes costs a page to set up. A section is written by whoever first
+//! raises its bit, exactly once; others wait. Who dies while writing, by
+//! unwinding, leaves the section untouched for the next.
+#![deny(unsafe_code)]
+
+use core::fmt;
+
+use crate::sync::{AtomicU64, Ordering, pause};
+
+/// Sections a word says something about.
+const PER_WORD: usize = 32;
+/// Somebody writes, or has written.
+const CLAIMED: u64 = 1;
+/// Written. Released after the content.
+const READY: u64 = 2;
+
+/// How far the descriptors of a section are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SectionState {
+    /// Nobody has written them.
+    Untouched,
+    /// A CPU is writing them.
+    BeingWritten,
+    /// They can be used.
+    Ready,
+}
+
+impl fmt::Display for SectionState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Untouched => "untouched",
+            Self::BeingWritten => "being written",
+            Self::Ready => "ready",
+        })
+    }
+}
+
+/// The states of a row of sections.
+#[derive(Debug)]
+pub(crate) struct States<'m> {
+    words: &'m [AtomicU64],
+}
+
+/// Puts a section back to untouched unless it became ready.
+struct Claim<'a> {
+    word: &'a AtomicU64,
+    shift: usize,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        // Release: what was written half comes before what the next one writes.
+        self.word
+            .fetch_and(!(CLAIMED << self.shift), Ordering::Release);
+    }
+}
+
+impl<'m> States<'m> {
+    /// Words for `sections` sections.
+    pub(crate) const fn words_for(sections: usize) -> usize {
+        sections.div_ceil(PER_WORD)
+    }
+
+    /// States in `words`, all zero: all untouched.
+    pub(crate) fn new(words: &'m [AtomicU64]) -> Self {
+        Self { words }
+    }
+
+    /// The word and the shift of a section.
+    #[inline]
+    fn at(&self, section: usize) -> (&'m AtomicU64, usize) {
+        (
+            &self.words[section / PER_WORD],
+            section % PER_WORD * (64 / PER_WORD),
+        )
+    }
+
+    /// Whether what the section's writer wrote may be read.
+    #[inline]
+    pub(crate) fn is_ready(&self, section: usize) -> bool {
+        let (word, shift) = self.at(section);
+        // Acquire: pairs with the Release in `make_ready`.
+        word.load(Ordering::Acquire) >> shift & READY != 0
+    }
+
+    /// The state just now.
+    pub(crate) fn get(&self, section: usize) -> SectionState {
+        let (word, shift) = self.at(section);
+        match word.load(Ordering::Acquire) >> shift & (CLAIMED | READY) {
+            0 => SectionState::Untouched,
+            CLAIMED => SectionState::BeingWritten,
+            _ => SectionState::Ready,
+        }
+    }
+
+    /// Returns once the section is ready; runs `write` if this CPU is the one
+    /// to make it so, and says whether it was.
+    pub(crate) fn make_ready(&self, section: usize, write: impl FnOnce()) -> bool {
+        let (word, shift) = self.at(section);
+        loop {
+            match self.get(section) {
+                SectionState::Ready => return false,
+                SectionState::BeingWritten => pause(),
+                SectionState::Untouched => {
+                    // Acquire: pairs with the Release of a claim that was given up.
+                    let before = word.fetch_or(CLAIMED << shift, Ordering::Acquire);
+                    if before >> shift & CLAIMED == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+        let claim = Claim { word, shift };
+        write();
+        core::mem::forget(claim);
+        word.fetch_or(READY << shift, Ordering::Release);
+        true
+    }
+
+    /// How many sections are ready.
+    pub(crate) fn count_ready(&self) -> u64 {
+        // The upper bit of each pair.
+        const MASK: u64 = READY * (u64::MAX / 3);
+        let ready = |word: &AtomicU64| (word.load(Ordering::Relaxed) & MASK).count_ones();
+        self.words.iter().map(|word| u64::from(ready(word))).sum()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn a_section_is_written_once_and_its_neighbours_not_at_all() {
+        let words: Vec<_> = (0..3).map(|_| AtomicU64::new(0)).collect();
+        let states = States::new(&words);
+        for section in [0, 31, 32, 95] {
+            assert_eq!(states.get(section), SectionState::Untouched);
+            assert!(states.make_ready(section, || {
+                assert_eq!(states.get(section), SectionState::BeingWritten);
+            }));
+            assert!(!states.make_ready(section, || panic!("written twice")));
+            assert!(states.is_ready(section));
+        }
+        for section in [1, 30, 33, 94] {
+            assert_eq!(states.get(section), SectionState::Untouched);
+        }
+        assert_eq!(states.count_ready(), 4);
+        assert_eq!(States::words_for(65), 3);
+    }
+
+    #[test]
+    fn who_dies_while_writing_leaves_it_to_the_next() {
+        let words = [AtomicU64::new(0)];
+        let states = States::new(&words);
+        let dead = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            states.make_ready(7, || panic!("a writer dies for this test"));
+        }));
+        assert!(dead.is_err());
+        assert_eq!(states.get(7), SectionState::Untouched);
+        assert!(states.make_ready(7, || {}));
+    }
+}
