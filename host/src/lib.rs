@@ -12,14 +12,31 @@
 //! - [`threads`] runs work on threads pinned to CPUs;
 //! - [`clock`] counts nanoseconds since the process began.
 //!
-//! Unsafe code lives in [`reserve`], [`metadata`] and [`threads`] only: system
-//! calls that the standard library does not offer, and the memory they give.
+//! What lends memory that is zeroed beforehand stands on:
+//!
+//! - [`hugepages`], [`memory_file`], [`mapping`]: huge pages, files made of
+//!   them, and such files in this process' address space;
+//! - [`zero`]: stores that go past the caches;
+//! - [`pacing`], [`pressure`], [`background`]: work that is in nobody's way;
+//! - [`peer`]: who is at the other end of a Unix socket.
+//!
+//! Unsafe code lives in [`reserve`], [`metadata`], [`threads`], [`memory_file`],
+//! [`mapping`], [`background`], [`peer`] and `zero/x86.rs` only: system calls
+//! that the standard library does not offer, and the memory they give.
 
+pub mod background;
 pub mod clock;
+pub mod hugepages;
+pub mod mapping;
+pub mod memory_file;
 pub mod metadata;
+pub mod pacing;
+pub mod peer;
+pub mod pressure;
 pub mod reserve;
 pub mod threads;
 pub mod topology;
+pub mod zero;
 
 /// The example of the README, so that it stays true.
 #[cfg(doctest)]

@@ -1,0 +1,79 @@
+//! A thread that is out of everybody's way, and takes memory from one node.
+//!
+//! Both settings are of the calling thread only.
+
+use std::io;
+
+/// Runs from now on only where a CPU has nothing else to do (`SCHED_IDLE`).
+///
+/// # Errors
+/// The operating system's refusal.
+pub fn run_when_idle() -> io::Result<()> {
+    let parameter = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameter is a valid structure the kernel only reads; thread 0
+    // names the caller.
+    let answer = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameter) };
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Bits in one word of the kernel's node mask.
+const WORD_BITS: usize = libc::c_ulong::BITS as usize;
+/// The kernel's largest node number and one.
+const MOST_NODES: usize = 1 << 10;
+
+/// Memory this thread makes the kernel take comes from `node` only, or from
+/// anywhere again (`None`).
+///
+/// # Errors
+/// `InvalidInput` for a node that cannot exist; the operating system's refusal
+/// of one that has no memory, or may not be used.
+pub fn take_memory_from(node: Option<u32>) -> io::Result<()> {
+    let mut mask = [0 as libc::c_ulong; MOST_NODES / WORD_BITS];
+    let mode = match node {
+        None => libc::MPOL_DEFAULT,
+        Some(node) => {
+            let node = usize::try_from(node).unwrap_or(usize::MAX);
+            let word = mask
+                .get_mut(node / WORD_BITS)
+                .ok_or(io::ErrorKind::InvalidInput)?;
+            *word = 1 << (node % WORD_BITS);
+            libc::MPOL_BIND
+        }
+    };
+    let (pointer, bits) = match node {
+        None => (std::ptr::null(), 0),
+        // The kernel reads one bit less than it is told.
+        Some(_) => (mask.as_ptr(), MOST_NODES + 1),
+    };
+    // SAFETY: the kernel reads `bits - 1` bits of the mask, which has as many.
+    let answer = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, pointer, bits) };
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_can_step_back_and_bind_itself() {
+        std::thread::spawn(|| {
+            run_when_idle().unwrap();
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let policy = stat.rsplit(')').next().unwrap().split_whitespace().nth(38);
+            assert_eq!(policy, Some("5"), "SCHED_IDLE is policy 5: {stat}");
+            take_memory_from(None).unwrap();
+            take_memory_from(Some(1023)).unwrap_err();
+            take_memory_from(Some(u32::MAX)).unwrap_err();
+        })
+        .join()
+        .unwrap();
+    }
+}
