@@ -19,7 +19,8 @@ const ENTRY_BYTES: u64 = 16;
 /// Vectors with a stack of their own: NMI, double fault, page fault and machine
 /// check may come while the stack is no good.
 const OWN_STACK: [usize; 4] = [2, 8, 14, 18];
-const FAULT_STACK_BYTES: usize = 8192;
+/// Telling of a fault takes two buffers of several KiB, and there is no guard below.
+const FAULT_STACK_BYTES: usize = 16384;
 /// The 64-bit code segment: first in the table.
 const CODE: u128 = 0x8;
 
