@@ -7,7 +7,7 @@ use firstlight::clock::Frequency;
 use firstlight_image::record::{Cut, LINE_BYTES, Lines};
 use firstlight_image::wire::{self, EVENT_BYTES, Event};
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use spin::Mutex;
+use spin::{Mutex, MutexGuard};
 
 use crate::arch::serial::Port;
 use crate::arch::{relax, ticks};
@@ -16,7 +16,7 @@ use crate::arch::{relax, ticks};
 const PATIENCE: u32 = 1_000_000;
 
 /// What is kept and where it goes.
-struct Console {
+pub(crate) struct Console {
     lines: Lines<{ 256 << 10 }>,
     corrections: Lines<{ 8 << 10 }>,
     notes: Lines<{ 8 << 10 }>,
@@ -117,36 +117,23 @@ pub(crate) fn show() {
 
 /// The corrections and notes kept so far, as events.
 pub(crate) fn remarks() {
-    let mut console = CONSOLE.lock();
-    let Console {
-        corrections,
-        notes,
-        ports,
-        ..
-    } = &mut *console;
-    let ports = ports.get_or_insert_with(Ports::open);
-    corrections.take(|_, text| ports.event(&Event::Correction { text }));
-    notes.take(|_, text| ports.event(&Event::Note { text }));
-    for (what, lost) in [("corrections", corrections.lost()), ("notes", notes.lost())] {
-        if lost > 0 {
-            let mut bytes = [0; 64];
-            let text = Cut::text(&mut bytes, format_args!("and {lost} more {what}"));
-            ports.event(&Event::Note { text });
-        }
-    }
+    CONSOLE.lock().remarks();
 }
 
-/// For the last words of a CPU that may have died with the lock in its hand.
-pub(crate) fn seize() {
-    for _ in 0..PATIENCE {
-        if CONSOLE.try_lock().is_some() {
-            return;
+/// The console for good, for the last words of a CPU: another may have died with
+/// the lock in its hand, and nobody may come between the lines.
+pub(crate) fn seize() -> &'static mut Console {
+    loop {
+        for _ in 0..PATIENCE {
+            if let Some(console) = CONSOLE.try_lock() {
+                return MutexGuard::leak(console);
+            }
+            relax();
         }
-        relax();
+        // SAFETY: the machine is about to end; what another CPU was writing is no
+        // longer of use, and a line torn in two harms nobody.
+        unsafe { CONSOLE.force_unlock() }
     }
-    // SAFETY: the machine is about to end; what another CPU was writing is no
-    // longer of use, and a line torn in two harms nobody.
-    unsafe { CONSOLE.force_unlock() }
 }
 
 /// Writes nonsense, for tests.
@@ -161,7 +148,7 @@ pub(crate) fn rubbish() {
 }
 
 impl Console {
-    fn line(&mut self, ticks: u64, text: fmt::Arguments<'_>) {
+    pub(crate) fn line(&mut self, ticks: u64, text: fmt::Arguments<'_>) {
         match &mut self.ports {
             Some(ports) if self.live => {
                 let mut bytes = [0; LINE_BYTES];
@@ -171,11 +158,30 @@ impl Console {
         }
     }
 
-    fn event(&mut self, event: &Event<'_>) {
+    pub(crate) fn event(&mut self, event: &Event<'_>) {
         self.ports.get_or_insert_with(Ports::open).event(event);
     }
 
-    fn show(&mut self) {
+    pub(crate) fn remarks(&mut self) {
+        let Self {
+            corrections,
+            notes,
+            ports,
+            ..
+        } = self;
+        let ports = ports.get_or_insert_with(Ports::open);
+        corrections.take(|_, text| ports.event(&Event::Correction { text }));
+        notes.take(|_, text| ports.event(&Event::Note { text }));
+        for (what, lost) in [("corrections", corrections.lost()), ("notes", notes.lost())] {
+            if lost > 0 {
+                let mut bytes = [0; 64];
+                let text = Cut::text(&mut bytes, format_args!("and {lost} more {what}"));
+                ports.event(&Event::Note { text });
+            }
+        }
+    }
+
+    pub(crate) fn show(&mut self) {
         let ports = self.ports.get_or_insert_with(Ports::open);
         let frequency = self.frequency;
         self.lines
@@ -217,6 +223,8 @@ impl Ports {
         port.send(b"\r\n");
     }
 
+    // Its buffer is there once, not in every caller: fault stacks are small.
+    #[inline(never)]
     fn event(&mut self, event: &Event<'_>) {
         let mut bytes = [0; EVENT_BYTES];
         let too_long = &b"{\"event\":\"note\",\"text\":\"an event did not fit its buffer\"}\n"[..];

@@ -3,6 +3,8 @@
 
 use core::fmt;
 use core::panic::PanicInfo;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use firstlight_image::outcome::Outcome;
 use firstlight_image::record::{Cut, LINE_BYTES};
@@ -10,7 +12,7 @@ use firstlight_image::wire::Event;
 
 use crate::arch::{self, marker, ticks};
 use crate::bring_up::Stop;
-use crate::console;
+use crate::console::{self, Console};
 
 const PANIC_MARKER: u8 = 0xf1;
 
@@ -25,42 +27,75 @@ pub(crate) fn end(outcome: Outcome) -> ! {
 
 /// The machine cannot be brought up.
 pub(crate) fn machine(stop: &Stop) -> ! {
-    let outcome = Outcome::Machine;
+    let console = tell_alone(Outcome::Machine);
+    let text = format_args!("this machine cannot be brought up: {stop}");
+    last_words(console, Outcome::Machine, text, &[])
+}
+
+/// The processor reported a fault, with `details` a line each. `console` is that
+/// of [`tell_alone`].
+pub(crate) fn fault(
+    console: &mut Console,
+    text: fmt::Arguments<'_>,
+    details: &[fmt::Arguments<'_>],
+) -> ! {
     last_words(
-        format_args!("this machine cannot be brought up: {stop}"),
-        &[],
-    );
-    end(outcome)
+        console,
+        Outcome::Fault,
+        format_args!("fault: {text}"),
+        details,
+    )
 }
 
-/// The processor reported a fault, with `details` a line each.
-pub(crate) fn fault(text: fmt::Arguments<'_>, details: &[fmt::Arguments<'_>]) -> ! {
-    console::seize();
-    last_words(format_args!("fault: {text}"), details);
-    end(Outcome::Fault)
+/// One more than the APIC id of the CPU that tells why the machine ends; 0 while none does.
+static TELLER: AtomicU64 = AtomicU64::new(0);
+
+/// Of the CPUs that die, the first one tells; the others stop. One that dies
+/// again while it tells leaves at once.
+pub(crate) fn tell_alone(outcome: Outcome) -> &'static mut Console {
+    // Asked of the processor: a dying CPU's own memory may be what is wrong.
+    let own = u64::from(arch::cpus::own_id()) + 1;
+    match TELLER.compare_exchange(0, own, AcqRel, Acquire) {
+        Ok(_) => console::seize(),
+        Err(teller) if teller == own => arch::exit(outcome),
+        Err(_) => arch::halt(),
+    }
 }
 
-fn last_words(text: fmt::Arguments<'_>, details: &[fmt::Arguments<'_>]) {
-    console::show();
-    console::remarks();
-    console::line_at(ticks(), text);
+fn last_words(
+    console: &mut Console,
+    outcome: Outcome,
+    text: fmt::Arguments<'_>,
+    details: &[fmt::Arguments<'_>],
+) -> ! {
+    console.show();
+    console.remarks();
+    console.line(ticks(), text);
     for detail in details {
-        console::line_at(ticks(), *detail);
+        console.line(ticks(), *detail);
     }
     let mut bytes = [0; LINE_BYTES];
-    console::event(&Event::Note {
+    console.event(&Event::Note {
         text: Cut::text(&mut bytes, text),
     });
+    console.line(ticks(), format_args!("end: {}", outcome.name()));
+    console.event(&Event::End {
+        outcome: outcome.name(),
+    });
+    arch::exit(outcome)
 }
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     marker(PANIC_MARKER);
-    console::seize();
-    let (message, place) = (info.message(), info.location());
-    match place {
-        Some(place) => last_words(format_args!("panic at {place}: {message}"), &[]),
-        None => last_words(format_args!("panic: {message}"), &[]),
+    let outcome = Outcome::Panic;
+    let console = tell_alone(outcome);
+    let message = info.message();
+    match info.location() {
+        Some(place) => {
+            let text = format_args!("panic at {place}: {message}");
+            last_words(console, outcome, text, &[])
+        }
+        None => last_words(console, outcome, format_args!("panic: {message}"), &[]),
     }
-    end(Outcome::Panic)
 }

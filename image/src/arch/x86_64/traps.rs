@@ -1,8 +1,8 @@
 //! What faults do: print what happened, then leave with an exit code of their own.
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, Ordering};
 
+use firstlight_image::outcome::Outcome;
 use x86_64::registers::control::Cr2;
 
 use super::segments::{self, Segments};
@@ -10,9 +10,6 @@ use super::{apic, cpus, marker};
 
 /// The first CPU's segments; the others have theirs in their areas.
 static mut FIRST: Segments = Segments::new();
-
-/// A fault while one is being told ends at once.
-static TELLING: AtomicBool = AtomicBool::new(false);
 
 /// What `traps.s` pushes, lowest address first.
 #[repr(C)]
@@ -111,12 +108,12 @@ impl fmt::Display for Registers {
 #[unsafe(no_mangle)]
 extern "C" fn exception_main(registers: &Registers) -> ! {
     marker(crate::FAULT_MARKER);
-    if TELLING.swap(true, Ordering::AcqRel) {
-        super::exit(firstlight_image::outcome::Outcome::Fault);
-    }
+    // First of all: what follows may fault again.
+    let console = crate::end::tell_alone(Outcome::Fault);
     let cpu = cpus::current();
     let r = registers;
     crate::end::fault(
+        console,
         format_args!("CPU {cpu}: {registers}"),
         &[
             format_args!(
