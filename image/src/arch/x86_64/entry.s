@@ -34,9 +34,8 @@ enter_long_mode:
     mov ds, eax
     mov es, eax
     mov ss, eax
-    xor eax, eax
-    mov fs, eax
-    mov gs, eax
+    mov fs, eax                     # not null: that leaves the old base on some processors,
+    mov gs, eax                     # and gs at zero is how the first CPU knows itself
     # Is there a long mode, and can pages be without execution?
     mov eax, 0x80000001
     cpuid
