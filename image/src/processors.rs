@@ -10,7 +10,7 @@ use firstlight_image::words::Test;
 
 use crate::arch::cpus::{self, AREA_ORDER, Cpus};
 use crate::bring_up::Machine;
-use crate::console::note;
+use crate::console::{correction, note};
 
 /// How long the first CPU waits for the others.
 const WAIT_NS: u64 = 500_000_000;
@@ -53,9 +53,19 @@ impl Processors {
         };
         // SAFETY: early memory gave the page to nobody else.
         let mut cpus = unsafe { Cpus::new(page) };
-        let added = listed()
-            .filter_map(|cpu| add(&mut cpus, machine, cpu))
-            .count();
+        let mut added = 0;
+        for cpu in listed() {
+            // Started twice, it would be reset while it works.
+            if cpus.has(cpu.apic_id) {
+                correction(format_args!(
+                    "MADT: CPU with APIC id {} listed twice, counted once",
+                    cpu.apic_id
+                ));
+                this.listed -= 1;
+            } else {
+                added += usize::from(add(&mut cpus, machine, cpu).is_some());
+            }
+        }
         let held_back = usize::from(machine.words.test == Some(Test::LateCpu) && added > 0);
         cpus.start(1..added + 1 - held_back, clock, WAIT_NS);
         for number in cpus.missing() {
@@ -116,7 +126,7 @@ fn add(cpus: &mut Cpus, machine: &Machine, cpu: MadtCpu) -> Option<usize> {
     let id = cpu.apic_id;
     if !cpus.can_reach(id) {
         note(format_args!(
-            "CPU with APIC id {id} left alone: only x2APIC reaches it"
+            "CPU with APIC id {id} left alone: the interrupt controller cannot address it"
         ));
         return None;
     }

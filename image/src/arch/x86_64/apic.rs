@@ -112,9 +112,14 @@ fn send(id: u32, command: u32) {
     }
 }
 
-/// Whether this controller can send to the CPU with `id`.
+/// Whether this controller can send to the CPU with `id`. The last id means all
+/// CPUs, this one too: an INIT to it would be the end.
 pub(super) fn can_reach(id: u32) -> bool {
-    id < 0xff || X2APIC.load(Ordering::Relaxed)
+    let everybody = match X2APIC.load(Ordering::Relaxed) {
+        true => u32::MAX,
+        false => 0xff,
+    };
+    id < everybody
 }
 
 /// Resets the CPU with `id`; it then waits for [`startup`].

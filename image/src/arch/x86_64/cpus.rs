@@ -4,6 +4,7 @@
 //! Nobody waits for a CPU that is late: it joins when it comes, and gets the
 //! work that is given out after that.
 
+use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -42,7 +43,8 @@ struct Area {
     joined_ticks: AtomicU64,
     /// Work for it, or null. Release by who gives, Acquire by the CPU.
     mailbox: AtomicPtr<Job<'static>>,
-    segments: Segments,
+    /// Used by this CPU alone, also while others look at the fields above.
+    segments: UnsafeCell<Segments>,
 }
 
 const _: () = assert!(core::mem::offset_of!(Area, stack_end) == 8);
@@ -111,6 +113,11 @@ impl Cpus {
         apic::can_reach(apic_id)
     }
 
+    /// Whether a CPU with this id was added.
+    pub(crate) fn has(&self, apic_id: u32) -> bool {
+        Self::areas().any(|area| area.apic_id == apic_id)
+    }
+
     /// Prepares a CPU; `area` is its memory, of order [`AREA_ORDER`]. None if there is no slot left.
     ///
     /// # Safety
@@ -128,7 +135,7 @@ impl Cpus {
                 number: at + 1,
                 joined_ticks: AtomicU64::new(0),
                 mailbox: AtomicPtr::new(null_mut()),
-                segments: Segments::new(),
+                segments: UnsafeCell::new(Segments::new()),
             });
         }
         slot.store(place, Ordering::Release);
@@ -232,7 +239,7 @@ fn sleep_until(done: impl Fn() -> bool) {
 extern "C" fn other_cpu_main(area: *mut Area) -> ! {
     GsBase::write(VirtAddr::from_ptr(area));
     // SAFETY: nobody but this CPU ever uses its segments.
-    unsafe { super::sole(&raw mut (*area).segments).load() };
+    unsafe { super::sole(UnsafeCell::raw_get(&raw const (*area).segments)).load() };
     apic::enable();
     // SAFETY: it was written by `add` and stays.
     let area = unsafe { &*area };
