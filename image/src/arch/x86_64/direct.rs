@@ -59,13 +59,14 @@ impl PhysRead<'static> for DirectMap {
     /// they are: only mapped memory, no devices, not the image itself.
     fn read(&self, range: PhysRange) -> Option<&'static [u8]> {
         let bytes = usize::try_from(range.bytes()).ok()?;
+        let start = NonNull::new(range.start().get() as *mut u8)?;
         let forbidden = range.overlaps(DEVICES) || range.overlaps(paging::image_range());
         if forbidden || !paging::allows(range, Access::Read) {
             return None;
         }
-        // SAFETY: mapped, and reserved by who reads it before any memory is
+        // SAFETY: not null, mapped, and reserved by who reads it before any memory is
         // allocated, so that nobody writes there.
-        Some(unsafe { core::slice::from_raw_parts(range.start().get() as *const u8, bytes) })
+        Some(unsafe { core::slice::from_raw_parts(start.as_ptr(), bytes) })
     }
 }
 

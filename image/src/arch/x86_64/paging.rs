@@ -21,6 +21,8 @@ pub(super) const BOOT_END: u64 = 4 << 30;
 const SIZE_4K: u64 = 1 << 12;
 const SIZE_2M: u64 = 1 << 21;
 const SIZE_1G: u64 = 1 << 30;
+/// Where the half of virtual addresses ends that equal physical ones.
+const VIRTUAL_END: u64 = 1 << 47;
 /// What one top-level entry covers.
 const SIZE_512G: u64 = 1 << 39;
 
@@ -56,7 +58,7 @@ pub(super) fn limit() -> u64 {
     let bits = CpuId::new()
         .get_processor_capacity_feature_info()
         .map_or(36, |info| info.physical_address_bits());
-    1 << bits.clamp(32, 47)
+    (1 << bits.clamp(32, 63)).min(VIRTUAL_END)
 }
 
 /// Gives the image's pages their protection: code can't be written, data can't
@@ -234,7 +236,8 @@ pub(super) enum Access {
 /// Whether every byte of `range` is mapped for `access`.
 pub(super) fn allows(range: PhysRange, access: Access) -> bool {
     let (mut at, end) = (range.start().get(), range.end().get());
-    if end > limit() {
+    // Above, an index into the tables would mean another address.
+    if end > VIRTUAL_END {
         return false;
     }
     while at < end {
