@@ -185,6 +185,7 @@ fn reserve(
     early: &mut EarlyMemory<'_>,
 ) -> Result<Option<PhysRange>, EarlyError> {
     early.reserve(firmware::first_page(), "address zero")?;
+    early.reserve(firmware::HOLE, "video memory and ROM")?;
     early.reserve(image_range(), "image")?;
     loader.reserve(direct, early)?;
     firmware::reserve(direct, root, early)?;

@@ -7,7 +7,7 @@ use firstlight::cmdline::CommandLine;
 use firstlight::early::{EarlyError, EarlyMemory};
 use firstlight::firmware::PhysRead;
 use firstlight::firmware::acpi::{
-    Fadt, HEADER_BYTES, Madt, PmTimer, Rsdp, Signature, Slit, Srat, Tables,
+    AcpiError, Fadt, Fault, HEADER_BYTES, Madt, PmTimer, Rsdp, Signature, Slit, Srat, Tables,
 };
 use firstlight::firmware::pvh::{PvhError, StartInfo, V1_BYTES};
 
@@ -17,6 +17,12 @@ use crate::console::{correction, note};
 
 /// Where a PC's firmware leaves the root pointer if the loader does not say.
 const BIOS_AREA: (u64, u64) = (0xe_0000, 0x10_0000);
+/// Video memory and ROM on every PC, also where a map calls it usable: what is
+/// written there is lost.
+pub(crate) const HOLE: PhysRange = match PhysRange::new(0xa_0000, 0x10_0000) {
+    Some(range) => range,
+    None => PhysRange::EMPTY,
+};
 /// The root pointer is at a multiple of this.
 const RSDP_ALIGN: usize = 16;
 
@@ -74,21 +80,21 @@ impl Loader {
             line_bytes as u64,
             "command line",
         )?;
-        let modules = self.info.modules(&memory);
+        let modules = match self.info.modules(&memory) {
+            Ok(modules) => modules,
+            Err(error) => {
+                correction(error);
+                return Ok(());
+            }
+        };
         reserve(
             self.info.module_list.get(),
             u64::from(self.info.modules) * 32,
             "module list",
         )?;
-        match modules {
-            Ok(modules) => modules
-                .into_iter()
-                .try_for_each(|module| reserve(module.start, module.bytes, "module")),
-            Err(error) => {
-                correction(error);
-                Ok(())
-            }
-        }
+        modules
+            .into_iter()
+            .try_for_each(|module| reserve(module.start, module.bytes, "module"))
     }
 }
 
@@ -122,7 +128,16 @@ pub(crate) fn root(memory: DirectMap, loader: &Loader) -> Option<Rsdp> {
     starts.filter_map(at).find_map(Result::ok)
 }
 
-/// Reserves the tables that can be read; they may lie in usable memory.
+/// Tables that are read here.
+const READ: [Signature; 4] = [
+    Signature::MADT,
+    Signature::SRAT,
+    Signature::SLIT,
+    Signature::FADT,
+];
+
+/// Reserves the tables that [`tables`] will read; they may lie in usable memory.
+/// Others are nobody's here, and what their headers say is not believed.
 pub(crate) fn reserve(
     memory: DirectMap,
     root: Option<&Rsdp>,
@@ -131,26 +146,43 @@ pub(crate) fn reserve(
     let Some(tables) = root.and_then(|root| Tables::open(memory, root, &mut |_| {}).ok()) else {
         return Ok(());
     };
-    let mut reserve = |start: u64| {
-        let header =
-            PhysRange::with_size(start, HEADER_BYTES as u64).and_then(|range| memory.read(range));
-        let bytes = header
-            .and_then(|header| header.get(4..8)?.try_into().ok())
-            .map_or(0, u32::from_le_bytes);
-        match PhysRange::with_size(start, bytes.into()) {
-            Some(range) => early.reserve(range, "ACPI table"),
-            None => Ok(()),
-        }
+    let root_table = |(address, signature): (u64, Signature)| {
+        let header = memory.read(PhysRange::with_size(address, HEADER_BYTES as u64)?)?;
+        let bytes = header.get(4..8)?.try_into().map(u32::from_le_bytes).ok()?;
+        let whole = PhysRange::with_size(address, bytes.into())?;
+        header
+            .starts_with(&signature.0)
+            .then(|| memory.read(whole))?
     };
-    let roots = root
+    let roots = root.into_iter().flat_map(|root| {
+        let rsdt = root
+            .rsdt
+            .map(|address| (u64::from(address), Signature::RSDT));
+        [root.xsdt.map(|address| (address, Signature::XSDT)), rsdt]
+    });
+    let found = READ
         .into_iter()
-        .flat_map(|root| [root.xsdt, root.rsdt.map(u64::from)])
-        .flatten();
-    roots.into_iter().try_for_each(&mut reserve)?;
-    tables
-        .iter()
+        .filter_map(|signature| tables.find(signature, &mut |_| {}));
+    roots
         .flatten()
-        .try_for_each(|(address, _)| reserve(address.get()))
+        .filter_map(root_table)
+        .chain(found.map(|table| table.bytes()))
+        .try_for_each(|bytes| {
+            let range = PhysRange::with_size(bytes.as_ptr().addr() as u64, bytes.len() as u64);
+            early.reserve(range.unwrap_or_default(), "ACPI table")
+        })
+}
+
+/// Whether a pointer of the root table is at fault, not a table.
+fn is_of_root(fault: &Fault) -> bool {
+    match fault {
+        Fault::NullPointer { .. } | Fault::Cycle { .. } => true,
+        Fault::Unreadable {
+            error: AcpiError::Unreadable { table, .. },
+            ..
+        } => *table == Signature::default(),
+        _ => false,
+    }
 }
 
 /// Reads the tables that matter here. Whatever is wrong is told and left out.
@@ -166,10 +198,18 @@ pub(crate) fn tables(memory: DirectMap, root: Option<&Rsdp>) -> Acpi {
             return Acpi::default();
         }
     };
+    for fault in tables.iter().filter_map(Result::err) {
+        correction(fault);
+    }
     let find = |signature| {
-        tables
-            .find(signature, &mut |fault| correction(fault))
-            .map(|table| table.bytes())
+        // Every search meets the root's bad pointers again; they were told above.
+        let mut report = |fault| {
+            if !is_of_root(&fault) {
+                correction(fault);
+            }
+        };
+        let table = tables.find(signature, &mut report);
+        table.map(|table| table.bytes())
     };
     fn told<T>(parsed: Result<T, impl core::fmt::Display>) -> Option<T> {
         parsed.inspect_err(|error| correction(error)).ok()
