@@ -13,8 +13,10 @@ use super::ticks;
 const MEASURE_NS: u64 = 20_000_000;
 /// Readings a sample is the best of.
 const TRIES: u32 = 4;
-/// A reference that has not moved after so many readings stands still.
-const PATIENCE: u32 = 10_000_000;
+/// A reference that has not done its part by then stands still: so many ticks the
+/// fastest plausible counter (20 GHz) takes for the measurement. Readings cost
+/// anything from nanoseconds to microseconds, so they are not what is counted.
+const PATIENCE_TICKS: u64 = MEASURE_NS * 20;
 /// KVM's time structure is switched on by writing its address here.
 const KVM_SYSTEM_TIME_MSR: u32 = 0x4b56_4d01;
 
@@ -109,12 +111,11 @@ fn measure(
 ) -> Result<Frequency, ClockError> {
     let first = Sample::tightest(TRIES, ticks, &mut counter);
     let mut calibration = Calibration::new(reference, first);
-    for _ in 0..PATIENCE {
-        if calibration.elapsed_ns() >= MEASURE_NS {
-            break;
-        }
+    let mut now = first.ticks;
+    while calibration.elapsed_ns() < MEASURE_NS && now - first.ticks < PATIENCE_TICKS {
+        now = ticks();
         calibration.add(Sample {
-            ticks: ticks(),
+            ticks: now,
             counter: counter(),
         })?;
     }
