@@ -75,6 +75,8 @@ impl<const BYTES: usize> Lines<BYTES> {
             .filter(|(key, _)| Some(*key) > last)
             .min_by_key(|(key, _)| *key)
         {
+            // Not in `iter`: that would look at all the text once for every line.
+            let text = core::str::from_utf8(text).unwrap_or("(a line that is no text)");
             show(key.0, text);
             last = Some(key);
         }
@@ -82,7 +84,7 @@ impl<const BYTES: usize> Lines<BYTES> {
     }
 
     /// Each line with its ticks and its place.
-    fn iter(&self) -> impl Iterator<Item = ((u64, usize), &str)> {
+    fn iter(&self) -> impl Iterator<Item = ((u64, usize), &[u8])> {
         let mut at = 0;
         core::iter::from_fn(move || {
             let place = at;
@@ -90,8 +92,7 @@ impl<const BYTES: usize> Lines<BYTES> {
             let [stamp @ .., l0, l1] = *head;
             let len = usize::from(u16::from_le_bytes([l0, l1]));
             at += HEAD + len;
-            let text = core::str::from_utf8(rest.get(..len)?).unwrap_or("(a line that is no text)");
-            Some(((u64::from_le_bytes(stamp), place), text))
+            Some(((u64::from_le_bytes(stamp), place), rest.get(..len)?))
         })
     }
 
