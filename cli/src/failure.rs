@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     Io(String),
     /// The engine's own checks failed.
     Check(String),
+    /// The pool of memory for virtual machines.
+    Pool(String),
     /// Whoever read our output has seen enough; not a failure.
     Closed,
 }
@@ -25,12 +27,18 @@ impl Failure {
             Self::Machine(_) => 1,
             Self::Io(_) => 3,
             Self::Check(_) => 4,
+            Self::Pool(_) => 5,
         }
     }
 
     /// A file or directory that could not be read.
     pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Self {
         Self::Io(format!("cannot read {}: {error}", path.display()))
+    }
+
+    /// What the pool's daemon, or the way there, refused.
+    pub(crate) fn pool(error: impl fmt::Display) -> Self {
+        Self::Pool(error.to_string())
     }
 
     /// What the engine refused, and at which step.
@@ -42,7 +50,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Machine(text) | Self::Io(text) | Self::Check(text) => f.write_str(text),
+            Self::Machine(text) | Self::Io(text) | Self::Check(text) | Self::Pool(text) => {
+                f.write_str(text)
+            }
             Self::Closed => f.write_str("the reader of the output went away"),
         }
     }

@@ -8,6 +8,7 @@ mod failure;
 mod file;
 mod layout;
 mod output;
+mod pool;
 mod report;
 mod text;
 mod up;
@@ -31,6 +32,7 @@ struct Arguments {
 enum Command {
     Up(up::Options),
     Layout(layout::Options),
+    Pool(pool::Options),
 }
 
 const EXIT_CODES: &str = "\
@@ -39,7 +41,8 @@ Exit codes:
   1  the machine cannot be brought up: its description makes no sense, or shows no usable memory
   2  wrong usage
   3  a file cannot be read, or the output cannot be written
-  4  the engine failed its own checks: please report it";
+  4  the engine failed its own checks: please report it
+  5  the pool: no daemon answers, it refuses, or it cannot do what was asked";
 
 fn main() -> ExitCode {
     // First, so that milestones count from the start of the process.
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
     let result = match &arguments.command {
         Command::Up(options) => up::run(options, clock, &mut output),
         Command::Layout(options) => layout::run(options, &mut output),
+        Command::Pool(options) => pool::run(options, &mut output),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,8 +4,10 @@
 //! until the kernel has zeroed it. A daemon that keeps memory zeroed beforehand
 //! and lends it as open files takes that wait away:
 //!
-//! - [`protocol`] is what daemon and borrowers say to each other.
+//! - [`protocol`] is what daemon and borrowers say to each other;
+//! - [`client`] is a borrower's side of it.
 
 #![deny(unsafe_code)]
 
+pub mod client;
 pub mod protocol;

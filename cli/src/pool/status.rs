@@ -1,0 +1,237 @@
+//! `firstlight pool status`: what the daemon holds, once or again and again.
+
+use super::Daemon;
+use crate::failure::Failure;
+use crate::output::{FAINT, HEADING, NOTE, Output};
+use crate::text::{self, Align, bytes, count, microseconds, plural};
+use clap::Args;
+use firstlight_pool::protocol::{LeaseRow, PoolRow, Status};
+use serde::Serialize;
+use std::fmt::Write;
+use std::thread;
+use std::time::Duration;
+
+/// Show what the daemon holds: clean, being filled, lent, and to whom
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Options {
+    #[command(flatten)]
+    daemon: Daemon,
+    /// Show it again every SECONDS, until interrupted
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    watch: Option<u32>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  firstlight pool status             a table
+  firstlight pool status --watch     the same, every second
+  firstlight pool status --json      for programs
+
+Exit codes: see firstlight --help";
+
+/// Leases a person is shown.
+const MOST_LEASES: usize = 20;
+
+#[derive(Serialize)]
+struct Document<'s> {
+    schema: &'static str,
+    #[serde(flatten)]
+    status: &'s Status,
+}
+
+/// Runs the subcommand.
+pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+    let mut client = options.daemon.connect()?;
+    loop {
+        let status = client.status().map_err(Failure::pool)?;
+        let document = Document {
+            schema: "firstlight.pool-status/1",
+            status: &status,
+        };
+        output.print(&document, |document| report(document.status))?;
+        let Some(seconds) = options.watch else {
+            return Ok(());
+        };
+        thread::sleep(Duration::from_secs(seconds.into()));
+    }
+}
+
+fn report(status: &Status) -> String {
+    let mut page = String::new();
+    let clean_bytes: u64 = status.pools.iter().map(|pool| pool.clean_bytes).sum();
+    let lent_bytes: u64 = status.pools.iter().map(|pool| pool.lent_bytes).sum();
+    let _ = writeln!(
+        page,
+        "{HEADING}firstlight pool: {} clean, {} lent, up {}{HEADING:#}",
+        bytes(clean_bytes),
+        bytes(lent_bytes),
+        duration(status.uptime_ms),
+    );
+    if status.draining {
+        let _ = writeln!(page, "  {NOTE}note:{NOTE:#} draining: nothing more is lent");
+    }
+    for pool in &status.pools {
+        if let Some(trouble) = &pool.trouble {
+            let name = format!("{} pages, {}", pool.page, place(pool.node));
+            let _ = writeln!(page, "  {NOTE}note:{NOTE:#} {name}: {}", printable(trouble));
+        }
+    }
+    pools(&mut page, &status.pools);
+    leases(&mut page, &status.leases);
+    counters(&mut page, status);
+    page
+}
+
+fn pools(page: &mut String, pools: &[PoolRow]) {
+    let columns = [
+        "pages",
+        "node",
+        "slab",
+        "wanted",
+        "clean",
+        "filling",
+        "lent",
+        "clean bytes",
+        "dirty bytes",
+        "lent bytes",
+    ];
+    let rows = pools.iter().map(|pool| {
+        vec![
+            pool.page.to_string(),
+            pool.node.map_or("any".into(), |node| node.to_string()),
+            bytes(pool.size_class_bytes),
+            count(pool.wanted_slabs.into()),
+            count(pool.clean_slabs.into()),
+            count(pool.filling_slabs.into()),
+            count(pool.lent_slabs.into()),
+            bytes(pool.clean_bytes),
+            bytes(pool.dirty_bytes),
+            bytes(pool.lent_bytes),
+        ]
+    });
+    table(page, "Pools", &columns, rows);
+}
+
+fn leases(page: &mut String, leases: &[LeaseRow]) {
+    let (shown, hidden) = text::fold(leases, MOST_LEASES);
+    let rows = shown.iter().map(|lease| {
+        vec![
+            lease.lease.to_string(),
+            bytes(lease.bytes),
+            lease.page.to_string(),
+            lease.node.map_or("any".into(), |node| node.to_string()),
+            lease.pid.to_string(),
+            lease.uid.to_string(),
+            duration(lease.age_ms),
+        ]
+    });
+    let columns = [
+        "lease",
+        "size",
+        "pages",
+        "node",
+        "taken by pid",
+        "uid",
+        "for",
+    ];
+    table(page, "Leases", &columns, rows);
+    if hidden > 0 {
+        let _ = writeln!(page, "  {FAINT}... and {hidden} more (--json){FAINT:#}");
+    }
+}
+
+fn counters(page: &mut String, status: &Status) {
+    let seen = &status.counters;
+    let _ = writeln!(page, "\n{HEADING}Since it began{HEADING:#}");
+    let _ = writeln!(
+        page,
+        "  {} lent ({} after a top-up), {} ended; {} refused as empty, {} as not allowed",
+        plural(seen.takes, "lease"),
+        count(seen.top_ups),
+        count(seen.returns),
+        count(seen.starved),
+        count(seen.denied),
+    );
+    if let Some(times) = seen.take_times {
+        let _ = writeln!(
+            page,
+            "  a take takes {} us (half), {} us (99 of 100), {} us (slowest)",
+            microseconds(times.p50_ns),
+            microseconds(times.p99_ns),
+            microseconds(times.max_ns),
+        );
+    }
+    let _ = writeln!(
+        page,
+        "  {} zeroed in {}",
+        bytes(seen.zeroed_bytes),
+        duration(seen.zeroing_ns / 1_000_000),
+    );
+}
+
+fn place(node: Option<u32>) -> String {
+    node.map_or("any node".into(), |node| format!("node {node}"))
+}
+
+/// Words of the daemon without what would move the cursor.
+fn printable(text: &str) -> String {
+    let plain = |character: char| {
+        if character.is_control() {
+            ' '
+        } else {
+            character
+        }
+    };
+    text.chars().map(plain).collect()
+}
+
+/// `850 ms`, `12.3 s`, `4 min 5 s`, `3 h 7 min`.
+fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0 => format!("{ms} ms"),
+        1..60 => format!("{seconds}.{} s", ms % 1000 / 100),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", count(seconds / 3600), seconds % 3600 / 60),
+    }
+}
+
+/// A heading and its table; nothing when there are no rows.
+fn table(page: &mut String, name: &str, columns: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    let mut cells = vec![columns.iter().map(|column| (*column).to_owned()).collect()];
+    cells.extend(rows);
+    if cells.len() == 1 {
+        return;
+    }
+    let _ = writeln!(page, "\n{HEADING}{name}{HEADING:#}");
+    for line in text::table(&vec![Align::Right; columns.len()], &cells) {
+        let _ = writeln!(page, "{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_keep_two_units_at_most() {
+        let table = [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (12_345, "12.3 s"),
+            (59_999, "59.9 s"),
+            (245_000, "4 min 5 s"),
+            (11_220_000, "3 h 7 min"),
+        ];
+        for (ms, text) in table {
+            assert_eq!(duration(ms), text);
+        }
+    }
+
+    #[test]
+    fn words_of_the_daemon_move_no_cursor() {
+        assert_eq!(printable("a\x1b[2Jb\n"), "a [2Jb ");
+    }
+}

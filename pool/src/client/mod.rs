@@ -1,0 +1,221 @@
+//! A borrower's side of the protocol: one method for each request.
+//!
+//! A [`Client`] is one connection. [`Client::take`] hands out a [`Borrowed`]:
+//! the memory and its lifeline, both close-on-exec until the borrower decides
+//! who shall inherit them. What the daemon says is checked like anything from
+//! outside: a file smaller than promised is an error here, not a crash later.
+
+mod error;
+
+pub use error::ClientError;
+
+use crate::protocol::{
+    DEFAULT_SOCKET, Drained, Give, Lease, LeaseId, MOST_REPLY_BYTES, Reply, Request, Resize,
+    Resized, Status, StatusQuery, TAKE_DESCRIPTORS, Take, packet,
+};
+use rustix::fs::fstat;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::env;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The variable that names the daemon's socket.
+pub const SOCKET_VARIABLE: &str = "FIRSTLIGHT_POOL";
+
+/// How long an answer may take, what the daemon may spend on zeroing not counted.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Rows of a status that are asked for in all; a daemon has fewer.
+const MOST_ROWS: usize = 1 << 20;
+
+/// Where the daemon listens: what `FIRSTLIGHT_POOL` says, or the usual place.
+#[must_use]
+pub fn default_socket() -> PathBuf {
+    env::var_os(SOCKET_VARIABLE)
+        .filter(|name| !name.is_empty())
+        .map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from)
+}
+
+/// Memory on loan.
+#[derive(Debug)]
+pub struct Borrowed {
+    /// What the daemon says about it.
+    pub lease: Lease,
+    /// The file: to be mapped shared, or named `/proc/self/fd/N`.
+    pub memory: OwnedFd,
+    /// The lease ends when all copies of this are closed.
+    pub lifeline: OwnedFd,
+}
+
+/// A connection to the daemon.
+///
+/// ```no_run
+/// use firstlight_pool::client::{Client, default_socket};
+/// use firstlight_pool::protocol::Take;
+///
+/// let mut pool = Client::connect(&default_socket())?;
+/// let take = Take { bytes: 8 << 30, node: None, page: None, max_topup_ms: 0 };
+/// let borrowed = pool.take(take)?;
+/// assert!(borrowed.lease.bytes >= 8 << 30);
+/// # Ok::<(), firstlight_pool::client::ClientError>(())
+/// ```
+#[derive(Debug)]
+pub struct Client {
+    socket: OwnedFd,
+}
+
+impl Client {
+    /// Connects to the daemon that listens on `socket`.
+    ///
+    /// # Errors
+    /// [`ClientError::NoDaemon`] where none does.
+    pub fn connect(socket: &Path) -> Result<Self, ClientError> {
+        let no_daemon = |error: rustix::io::Errno| ClientError::NoDaemon {
+            socket: socket.into(),
+            error: error.into(),
+        };
+        let address = SocketAddrUnix::new(socket).map_err(no_daemon)?;
+        let end = socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(no_daemon)?;
+        connect(&end, &address).map_err(no_daemon)?;
+        Ok(Self::new(end))
+    }
+
+    /// Speaks over a connected socket.
+    #[must_use]
+    pub fn new(socket: OwnedFd) -> Self {
+        Self { socket }
+    }
+
+    /// Borrows memory.
+    ///
+    /// # Errors
+    /// The daemon's refusal, or what is wrong with its answer.
+    pub fn take(&mut self, take: Take) -> Result<Borrowed, ClientError> {
+        let asked_bytes = take.bytes;
+        let patience = PATIENCE + Duration::from_millis(take.max_topup_ms.into());
+        let (reply, descriptors) = self.ask(&Request::Take(take), TAKE_DESCRIPTORS, patience)?;
+        let Reply::Take(lease) = reply else {
+            return Err(ClientError::unexpected("take", &reply));
+        };
+        let [memory, lifeline]: [OwnedFd; TAKE_DESCRIPTORS] =
+            descriptors.try_into().map_err(|came: Vec<_>| {
+                ClientError::Answer(format!(
+                    "lease {} came with {} descriptors, expected the memory and the lifeline",
+                    lease.lease,
+                    came.len()
+                ))
+            })?;
+        let file = fstat(&memory).map_err(|error| ClientError::Io(error.into()))?;
+        let file_bytes = u64::try_from(file.st_size).unwrap_or(0);
+        if lease.bytes < asked_bytes || file_bytes < lease.bytes {
+            return Err(ClientError::Answer(format!(
+                "lease {} of {} bytes is a file of {file_bytes} bytes, {asked_bytes} were asked for",
+                lease.lease, lease.bytes
+            )));
+        }
+        Ok(Borrowed {
+            lease,
+            memory,
+            lifeline,
+        })
+    }
+
+    /// Ends a lease.
+    ///
+    /// # Errors
+    /// The daemon's refusal, or what is wrong with its answer.
+    pub fn give(&mut self, lease: LeaseId) -> Result<(), ClientError> {
+        match self.plain(&Request::Give(Give { lease }))? {
+            Reply::Give => Ok(()),
+            other => Err(ClientError::unexpected("give", &other)),
+        }
+    }
+
+    /// All the daemon tells, however many answers that takes.
+    ///
+    /// # Errors
+    /// The daemon's refusal, or what is wrong with its answer.
+    pub fn status(&mut self) -> Result<Status, ClientError> {
+        let mut whole = self.status_part(0, 0)?;
+        while whole.more_pools > 0 || whole.more_leases > 0 {
+            let part = self.status_part(whole.pools.len(), whole.leases.len())?;
+            let came = part.pools.len() + part.leases.len();
+            whole.pools.extend(part.pools);
+            whole.leases.extend(part.leases);
+            whole.more_pools = part.more_pools;
+            whole.more_leases = part.more_leases;
+            if came == 0 || whole.pools.len() + whole.leases.len() > MOST_ROWS {
+                return Err(ClientError::Answer(format!(
+                    "a status without end: {} pools and {} leases, and still more",
+                    whole.pools.len(),
+                    whole.leases.len()
+                )));
+            }
+        }
+        Ok(whole)
+    }
+
+    fn status_part(&mut self, pools: usize, leases: usize) -> Result<Status, ClientError> {
+        let query = StatusQuery {
+            skip_pools: u32::try_from(pools).unwrap_or(u32::MAX),
+            skip_leases: u32::try_from(leases).unwrap_or(u32::MAX),
+        };
+        match self.plain(&Request::Status(query))? {
+            Reply::Status(status) => Ok(status),
+            other => Err(ClientError::unexpected("status", &other)),
+        }
+    }
+
+    /// Changes how many slabs a pool is to keep.
+    ///
+    /// # Errors
+    /// The daemon's refusal, or what is wrong with its answer.
+    pub fn resize(&mut self, resize: Resize) -> Result<Resized, ClientError> {
+        match self.plain(&Request::Resize(resize))? {
+            Reply::Resize(resized) => Ok(resized),
+            other => Err(ClientError::unexpected("resize", &other)),
+        }
+    }
+
+    /// Asks the daemon to lend no more and to give back what is not lent.
+    ///
+    /// # Errors
+    /// The daemon's refusal, or what is wrong with its answer.
+    pub fn drain(&mut self) -> Result<Drained, ClientError> {
+        match self.plain(&Request::Drain)? {
+            Reply::Drain(drained) => Ok(drained),
+            other => Err(ClientError::unexpected("drain", &other)),
+        }
+    }
+
+    fn plain(&mut self, request: &Request) -> Result<Reply, ClientError> {
+        Ok(self.ask(request, 0, PATIENCE)?.0)
+    }
+
+    fn ask(
+        &mut self,
+        request: &Request,
+        most_descriptors: usize,
+        patience: Duration,
+    ) -> Result<(Reply, Vec<OwnedFd>), ClientError> {
+        let message = request.encode()?;
+        for direction in [Timeout::Send, Timeout::Recv] {
+            set_socket_timeout(&self.socket, direction, Some(patience))
+                .map_err(|error| ClientError::Io(error.into()))?;
+        }
+        packet::send(&self.socket, &message, &[]).map_err(ClientError::from_send)?;
+        let packet = packet::receive(&self.socket, MOST_REPLY_BYTES, most_descriptors)?;
+        match Reply::decode(&packet.message)? {
+            Reply::Refused(refusal) => Err(ClientError::Refused(refusal)),
+            reply => Ok((reply, packet.descriptors)),
+        }
+    }
+}
