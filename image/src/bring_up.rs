@@ -186,6 +186,7 @@ fn reserve(
 ) -> Result<Option<PhysRange>, EarlyError> {
     early.reserve(firmware::first_page(), "address zero")?;
     early.reserve(firmware::HOLE, "video memory and ROM")?;
+    early.reserve(DirectMap::DEVICES, "interrupt controllers")?;
     early.reserve(image_range(), "image")?;
     loader.reserve(direct, early)?;
     firmware::reserve(direct, root, early)?;

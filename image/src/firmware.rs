@@ -146,31 +146,28 @@ pub(crate) fn reserve(
     let Some(tables) = root.and_then(|root| Tables::open(memory, root, &mut |_| {}).ok()) else {
         return Ok(());
     };
-    let root_table = |(address, signature): (u64, Signature)| {
+    let whole = |(address, signature): (u64, Signature)| {
         let header = memory.read(PhysRange::with_size(address, HEADER_BYTES as u64)?)?;
         let bytes = header.get(4..8)?.try_into().map(u32::from_le_bytes).ok()?;
-        let whole = PhysRange::with_size(address, bytes.into())?;
-        header
-            .starts_with(&signature.0)
-            .then(|| memory.read(whole))?
+        let range = PhysRange::with_size(address, bytes.into())?;
+        let known = header.starts_with(&signature.0) && memory.read(range).is_some();
+        known.then_some(range)
     };
     let roots = root.into_iter().flat_map(|root| {
-        let rsdt = root
-            .rsdt
-            .map(|address| (u64::from(address), Signature::RSDT));
+        let rsdt = root.rsdt.map(|address| (address.into(), Signature::RSDT));
         [root.xsdt.map(|address| (address, Signature::XSDT)), rsdt]
     });
-    let found = READ
-        .into_iter()
-        .filter_map(|signature| tables.find(signature, &mut |_| {}));
+    let read = READ.into_iter().filter_map(|wanted| {
+        let named = tables.iter().flatten().filter(|(_, name)| *name == wanted);
+        named
+            .map(|(address, name)| (address.get(), name))
+            .find_map(whole)
+    });
     roots
         .flatten()
-        .filter_map(root_table)
-        .chain(found.map(|table| table.bytes()))
-        .try_for_each(|bytes| {
-            let range = PhysRange::with_size(bytes.as_ptr().addr() as u64, bytes.len() as u64);
-            early.reserve(range.unwrap_or_default(), "ACPI table")
-        })
+        .filter_map(whole)
+        .chain(read)
+        .try_for_each(|range| early.reserve(range, "ACPI table"))
 }
 
 /// Whether a pointer of the root table is at fault, not a table.

@@ -8,11 +8,9 @@ use firstlight::platform::Platform;
 
 use super::paging::{self, Access, Mapper};
 
-/// Interrupt controllers: reading there has effects.
-const DEVICES: PhysRange = match PhysRange::new(0xfec0_0000, 0xff00_0000) {
-    Some(range) => range,
-    None => PhysRange::EMPTY,
-};
+/// No table or list is longer; a header that says so is not believed. The MADT
+/// of 100,000 CPUs has 1.6 MB.
+const LONGEST_BYTES: usize = 16 << 20;
 
 /// All memory, mapped where it is: at first the lowest 4 GiB, the rest after
 /// [`DirectMap::map`].
@@ -32,6 +30,12 @@ impl DirectMap {
         PhysAddr::new(paging::limit())
     }
 
+    /// Interrupt controllers: reading there has effects, and no map makes them memory.
+    pub(crate) const DEVICES: PhysRange = match PhysRange::new(0xfec0_0000, 0xff00_0000) {
+        Some(range) => range,
+        None => PhysRange::EMPTY,
+    };
+
     /// Page tables are taken from below this address.
     pub(crate) const TABLES_BELOW: PhysAddr = PhysAddr::new(paging::BOOT_END);
 
@@ -47,7 +51,8 @@ impl DirectMap {
     ) -> Result<(), E> {
         let mut mapper = Mapper::new();
         let mut table = || table().map(|page| page.start().get());
-        for range in ranges {
+        // An empty one, rounded outwards, would be a page.
+        for range in ranges.filter(|range| !range.is_empty()) {
             mapper.map(range, &mut table)?;
         }
         Ok(())
@@ -60,7 +65,10 @@ impl PhysRead<'static> for DirectMap {
     fn read(&self, range: PhysRange) -> Option<&'static [u8]> {
         let bytes = usize::try_from(range.bytes()).ok()?;
         let start = NonNull::new(range.start().get() as *mut u8)?;
-        let forbidden = range.overlaps(DEVICES) || range.overlaps(paging::image_range());
+        if bytes > LONGEST_BYTES {
+            return None;
+        }
+        let forbidden = range.overlaps(Self::DEVICES) || range.overlaps(paging::image_range());
         if forbidden || !paging::allows(range, Access::Read) {
             return None;
         }
