@@ -94,8 +94,9 @@ impl fmt::Display for Registers {
                 (_, true) => "writing",
                 _ => "reading",
             };
-            let reason = match self.error_code & 1 {
-                0 => "not mapped",
+            let reason = match (self.error_code & 8 != 0, self.error_code & 1) {
+                (true, _) => "reserved bits set in a page table",
+                (_, 0) => "not mapped",
                 _ => "not allowed there",
             };
             write!(f, ": {access} {:#x}, {reason}", Cr2::read_raw())?;
