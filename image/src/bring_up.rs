@@ -12,14 +12,16 @@ use firstlight::firmware::pvh::PvhError;
 use firstlight::frames::{AllocError, BuildError, Frames, Metadata, Request};
 use firstlight::layout::{Layout, LayoutError, LayoutPolicy};
 use firstlight::map::{MapError, MemoryKind, MemoryMap, Region, ScratchEntry};
+use firstlight::memmap::{MemmapError, Mode};
 use firstlight::node::ZoneKind;
 use firstlight::topology::{Topology, TopologyBuilder, TopologyError, TopologyStorage, Trust};
 use firstlight_image::record::Printable;
-use firstlight_image::words::{Test, Words};
-use spin::Once;
+use firstlight_image::words::{self, Test, Words};
+use spin::{Mutex, Once};
 
 use crate::arch::{DirectMap, Handover, image_range, marker, ticks};
 use crate::console::{correction, note};
+use crate::descriptors::Descriptors;
 use crate::firmware::{self, Acpi, Loader};
 use crate::storage::{self, Parts};
 
@@ -38,6 +40,8 @@ pub(crate) struct Machine {
     /// A page below 1 MiB where other CPUs begin; none if there is no memory there.
     pub(crate) trampoline: Option<PhysRange>,
     pub(crate) frames: Frames<'static>,
+    /// Page descriptors, where the command line asks for them, and when they are written.
+    pub(crate) descriptors: Option<(Mode, Mutex<Descriptors>)>,
     /// What the allocator had cost when all memory could be allocated.
     pub(crate) ready: Metadata,
 }
@@ -50,6 +54,7 @@ pub(crate) enum Stop {
     Early(EarlyError),
     Topology(TopologyError),
     Layout(LayoutError),
+    Descriptors(MemmapError),
     Frames(BuildError),
     FirstFrame(AllocError),
 }
@@ -66,6 +71,7 @@ impl fmt::Display for Stop {
             Self::Early(error) => write!(f, "early memory: {error}"),
             Self::Topology(error) => write!(f, "topology: {error}"),
             Self::Layout(error) => write!(f, "layout: {error}"),
+            Self::Descriptors(error) => write!(f, "page descriptors: {error}"),
             Self::Frames(error) => write!(f, "frame allocator: {error}"),
             Self::FirstFrame(error) => write!(f, "first frame: {error}"),
         }
@@ -127,8 +133,13 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
         .command_line
         .layout_policy(LayoutPolicy::DEFAULT, &mut |bad| correction(bad));
     early.set_movable_node(policy.movable_node);
-    let layout = Layout::build(early, topology, &policy, layout).map_err(Stop::Layout)?;
+    let mut layout = Layout::build(early, topology, &policy, layout).map_err(Stop::Layout)?;
     let layout_ticks = step("layout", 0x23);
+
+    let descriptors = descriptors(words, &mut layout, platform).map_err(Stop::Descriptors)?;
+    if descriptors.is_some() {
+        step("descriptors", 0x26);
+    }
 
     let frames = Frames::build(layout, platform).map_err(Stop::Frames)?;
     step("frame allocator", 0x24);
@@ -140,6 +151,12 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     events.milestone("all_allocatable", ready_ticks);
 
     let ready = frames.metadata();
+    if let Some((_, descriptors)) = &descriptors {
+        // The first touch of a section writes its descriptors, if nobody has.
+        let frame = descriptors.lock().allocate(&frames, request);
+        events.end("first described frame", ticks());
+        let _ = frame.map(|frame| frames.free(frame, Order::PAGE));
+    }
     // It was allocated a moment ago.
     let _ = frames.free(first, Order::PAGE);
     Ok(Machine {
@@ -149,6 +166,7 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
         acpi,
         trampoline,
         frames,
+        descriptors,
         ready,
     })
 }
@@ -233,6 +251,24 @@ fn map_memory(
     direct.add(wanted.map(|region| region.range.intersect(reached)), || {
         early.allocate(&table)
     })
+}
+
+/// Room for page descriptors, where the command line asks for them; those are
+/// written that its mode wants before boot goes on.
+fn descriptors(
+    words: Words,
+    layout: &mut Layout<'_>,
+    platform: &'static DirectMap,
+) -> Result<Option<(Mode, Mutex<Descriptors>)>, MemmapError> {
+    let sweep = words.mode == words::Mode::Sweep;
+    let Some(mode) = words.descriptors.or(sweep.then_some(Mode::Lazy)) else {
+        return Ok(None);
+    };
+    let descriptors = Descriptors::reserve(layout, platform, words.descriptor_bytes, sweep)?;
+    if let Some(part) = mode.before_boot() {
+        descriptors.describe(part);
+    }
+    Ok(Some((mode, Mutex::new(descriptors))))
 }
 
 /// Nodes and distances by firmware's tables; one node where they say nothing of use.

@@ -10,6 +10,7 @@
 //! | `storage` | the memory the image lends the engine |
 //! | `console` | the log, kept in memory until there is time for a serial port |
 //! | `report` | what came of it, as lines and as events |
+//! | `descriptors` | a descriptor for each page frame, where the command line asks for them |
 //! | `processors` | the other CPUs, each with an area on its own node |
 //! | `modes/` | what is done with the memory then |
 //! | `end` | the ways a run ends |
@@ -23,6 +24,8 @@ mod arch;
 mod bring_up;
 #[cfg(target_os = "none")]
 mod console;
+#[cfg(target_os = "none")]
+mod descriptors;
 #[cfg(target_os = "none")]
 mod end;
 #[cfg(target_os = "none")]
@@ -92,6 +95,11 @@ fn main(handover: Handover) -> ! {
     }
     marker(0x31);
     events.end("other CPUs", ticks());
+    if descriptors::finish(machine, &mut processors) {
+        let now = ticks();
+        events.end("deferred descriptors", now);
+        events.milestone("all_described", now);
+    }
 
     report::report(machine, clock, &processors, &events);
     console::show();

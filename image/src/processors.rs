@@ -6,7 +6,9 @@ use firstlight::clock::Frequency;
 use firstlight::firmware::acpi::{MadtCpu, SratEntry};
 use firstlight::frames::Request;
 use firstlight::node::NodeId;
+use firstlight::parallel::{Crew, Seat};
 use firstlight_image::words::Test;
+use spin::Mutex;
 
 use crate::arch::cpus::{self, AREA_ORDER, Cpus};
 use crate::bring_up::Machine;
@@ -25,6 +27,10 @@ pub(crate) struct Processors {
     pub(crate) listed: usize,
     /// The one that a test holds back, and the clock to wait by.
     held_back: Option<(usize, Frequency)>,
+    /// CPUs besides the first that can be given work once they have come.
+    added: usize,
+    /// By number.
+    nodes: [NodeId; cpus::MOST],
 }
 
 impl Processors {
@@ -34,8 +40,11 @@ impl Processors {
             cpus: None,
             listed: 1,
             held_back: None,
+            added: 0,
+            nodes: [NodeId::default(); cpus::MOST],
         };
         let own = cpus::own_id();
+        this.nodes[0] = node_of(machine, own).unwrap_or_default();
         let listed = || {
             let madt = machine.acpi.madt.iter();
             madt.flat_map(|madt| madt.cpus().flatten())
@@ -53,7 +62,6 @@ impl Processors {
         };
         // SAFETY: early memory gave the page to nobody else.
         let mut cpus = unsafe { Cpus::new(page) };
-        let mut added = 0;
         for cpu in listed() {
             // Started twice, it would be reset while it works.
             if cpus.has(cpu.apic_id) {
@@ -63,9 +71,14 @@ impl Processors {
                 ));
                 this.listed -= 1;
             } else {
-                added += usize::from(add(&mut cpus, machine, cpu).is_some());
+                let node = node_of(machine, cpu.apic_id).unwrap_or_default();
+                if let Some(number) = add(&mut cpus, machine, cpu, node) {
+                    this.nodes[number] = node;
+                    this.added = number;
+                }
             }
         }
+        let added = this.added;
         let held_back = usize::from(machine.words.test == Some(Test::LateCpu) && added > 0);
         cpus.start(1..added + 1 - held_back, clock, WAIT_NS);
         for number in cpus.missing() {
@@ -93,15 +106,35 @@ impl Processors {
             .map_or_else(|| Some(crate::arch::ticks()), Cpus::last_joined_ticks)
     }
 
-    /// Runs `work` on at most `most` of the CPUs that have come; how many did.
-    pub(crate) fn run(&mut self, most: usize, work: &(dyn Fn(usize) + Sync)) -> usize {
+    /// Runs `work` on those CPUs that have come and are `wanted`; how many did.
+    pub(crate) fn run(
+        &mut self,
+        wanted: &dyn Fn(usize) -> bool,
+        work: &(dyn Fn(usize) + Sync),
+    ) -> usize {
         match &mut self.cpus {
-            Some(cpus) => cpus.run(most, work),
+            Some(cpus) => cpus.run(wanted, work),
             None => {
                 work(0);
                 1
             }
         }
+    }
+
+    /// Runs `work` on all CPUs that have come; how many did.
+    pub(crate) fn run_all(&mut self, work: &(dyn Fn(usize) + Sync)) -> usize {
+        self.run(&|_| true, work)
+    }
+
+    /// The node of each CPU that has come, by its number.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (usize, NodeId)> {
+        let come = |number: &usize| {
+            let others = self.cpus.as_ref();
+            *number == 0 || others.is_some_and(|cpus| cpus.has_joined(*number))
+        };
+        (0..=self.added)
+            .filter(come)
+            .map(|number| (number, self.nodes[number]))
     }
 
     /// Starts the CPU that a test held back, and says who came late.
@@ -113,7 +146,7 @@ impl Processors {
         }
         let late = cpus.joined() - before;
         if late > 0 {
-            let with = cpus.run(usize::MAX, &|_| {});
+            let with = cpus.run(&|_| true, &|_| {});
             note(format_args!(
                 "{late} CPU joined late; work now runs on {with}"
             ));
@@ -122,7 +155,7 @@ impl Processors {
 }
 
 /// Gives a CPU its area, best on its own node.
-fn add(cpus: &mut Cpus, machine: &Machine, cpu: MadtCpu) -> Option<usize> {
+fn add(cpus: &mut Cpus, machine: &Machine, cpu: MadtCpu, node: NodeId) -> Option<usize> {
     let id = cpu.apic_id;
     if !cpus.can_reach(id) {
         note(format_args!(
@@ -130,7 +163,6 @@ fn add(cpus: &mut Cpus, machine: &Machine, cpu: MadtCpu) -> Option<usize> {
         ));
         return None;
     }
-    let node = node_of(machine, id).unwrap_or_default();
     let request = Request::new(AREA_ORDER).on(node);
     let area = match machine.frames.allocate(request) {
         Ok(frame) => area(frame),
@@ -168,4 +200,42 @@ fn node_of(machine: &Machine, apic_id: u32) -> Option<NodeId> {
         _ => None,
     });
     machine.frames.layout().topology().node_of(domain?)
+}
+
+/// All CPUs as a crew for the engine's jobs.
+pub(crate) struct Team<'p>(Mutex<&'p mut Processors>);
+
+impl<'p> Team<'p> {
+    /// Everybody who has come, while nobody else gives them work.
+    pub(crate) fn new(processors: &'p mut Processors) -> Self {
+        Self(Mutex::new(processors))
+    }
+}
+
+impl Crew for Team<'_> {
+    /// A seat gets a CPU of its node, as long as there is one, else any.
+    fn run(&self, seats: &[Seat], work: &(dyn Fn(usize) + Sync)) {
+        const NONE: u16 = u16::MAX;
+        let mut processors = self.0.lock();
+        // Seat by CPU number; more seats than CPUs are left to the caller.
+        let mut seat_of = [NONE; cpus::MOST];
+        for at_home in [true, false] {
+            let taken = seat_of;
+            for (index, seat) in (0..NONE).zip(seats) {
+                if taken.contains(&index) {
+                    continue;
+                }
+                let free = |&(cpu, node): &(usize, NodeId)| {
+                    seat_of[cpu] == NONE && (node == seat.node() || !at_home)
+                };
+                let cpu = processors.nodes().find(free);
+                if let Some((cpu, _)) = cpu {
+                    seat_of[cpu] = index;
+                }
+            }
+        }
+        processors.run(&|cpu| seat_of[cpu] != NONE, &|cpu| {
+            work(usize::from(seat_of[cpu]));
+        });
+    }
 }

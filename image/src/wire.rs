@@ -106,6 +106,32 @@ pub enum Event<'a> {
         operations: u64,
         ticks: u64,
     },
+    /// How far descriptors are, and whether those that are ready hold what they should.
+    Descriptors {
+        mode: &'a str,
+        writer: &'a str,
+        descriptor_bytes: u64,
+        sections: u64,
+        ready_sections: u64,
+        touched_sections: u64,
+        worked_sections: u64,
+        written_bytes: u64,
+        reserved_bytes: u64,
+        checked_frames: u64,
+        wrong_frames: u64,
+    },
+    /// One writing of descriptors: of one node, or of all at once.
+    Sweep {
+        node: Option<u16>,
+        part: &'a str,
+        chunking: &'a str,
+        descriptor_bytes: u64,
+        threads: u64,
+        cpus: u64,
+        pages: u64,
+        bytes_written: u64,
+        ticks: u64,
+    },
     /// The last one.
     End { outcome: &'a str },
 }

@@ -6,6 +6,7 @@
 
 use firstlight::clock::Frequency;
 use firstlight::cmdline::{CommandLine, Word, parse_number};
+use firstlight::memmap;
 
 /// What to do once memory is up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -17,6 +18,23 @@ pub enum Mode {
     SelfTest,
     /// Time the allocator.
     BenchAlloc,
+    /// Time the writing of descriptors, with one CPU a node and with more.
+    Sweep,
+}
+
+/// Most entries in a list of thread counts.
+pub const MOST_THREADS: usize = 16;
+
+/// How many bytes a descriptor has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DescriptorBytes {
+    /// 8 bytes.
+    Eight,
+    /// 16 bytes.
+    Sixteen,
+    /// 64 bytes, the size of Linux's.
+    #[default]
+    SixtyFour,
 }
 
 /// Something to go wrong on purpose.
@@ -71,6 +89,14 @@ pub struct Words {
     pub test: Option<Test>,
     /// How fast the ticks come, where somebody knows.
     pub frequency: Option<Frequency>,
+    /// When descriptors are written; none are kept without it.
+    pub descriptors: Option<memmap::Mode>,
+    /// How large they are.
+    pub descriptor_bytes: DescriptorBytes,
+    /// Threads a node for a sweep; zeros at the end mean nothing.
+    pub threads: [u32; MOST_THREADS],
+    /// How often a sweep measures each; at least once.
+    pub runs: u32,
 }
 
 /// Words the engine reads.
@@ -94,6 +120,30 @@ impl Words {
         match (word.name, word.value) {
             (b"selftest", None) => self.mode = Mode::SelfTest,
             (b"bench", Some(b"alloc")) => self.mode = Mode::BenchAlloc,
+            (b"sweep", None) => self.mode = Mode::Sweep,
+            (b"descriptors", Some(value)) => {
+                let mode = memmap::Mode::ALL
+                    .into_iter()
+                    .find(|mode| mode.name().as_bytes() == value);
+                self.descriptors = mode.or(self.descriptors);
+                return mode.is_some();
+            }
+            (b"descriptor_bytes", Some(value)) => {
+                self.descriptor_bytes = match value {
+                    b"8" => DescriptorBytes::Eight,
+                    b"16" => DescriptorBytes::Sixteen,
+                    b"64" => DescriptorBytes::SixtyFour,
+                    _ => return false,
+                };
+            }
+            (b"threads", Some(value)) => match threads(value) {
+                Some(threads) => self.threads = threads,
+                None => return false,
+            },
+            (b"runs", Some(value)) => match number(value) {
+                Some(runs) if runs > 0 => self.runs = runs,
+                _ => return false,
+            },
             (b"tsc_hz", Some(value)) => {
                 let hz = parse_number(value).ok().filter(|(_, rest)| rest.is_empty());
                 let told = hz.and_then(|(hz, _)| Frequency::plausible(hz).ok());
@@ -109,6 +159,22 @@ impl Words {
         }
         true
     }
+}
+
+/// A whole word that is a number.
+fn number(text: &[u8]) -> Option<u32> {
+    let (number, rest) = parse_number(text).ok()?;
+    u32::try_from(number).ok().filter(|_| rest.is_empty())
+}
+
+/// A list of numbers between commas, none of them 0.
+fn threads(text: &[u8]) -> Option<[u32; MOST_THREADS]> {
+    let mut list = [0; MOST_THREADS];
+    let mut slots = list.iter_mut();
+    for item in text.split(|&byte| byte == b',') {
+        *slots.next()? = number(item).filter(|&count| count > 0)?;
+    }
+    Some(list)
 }
 
 #[cfg(test)]
@@ -134,6 +200,13 @@ mod tests {
         assert_eq!(words.test, Some(Test::LateCpu));
         assert_eq!(words.frequency, Frequency::new(1_000_000_000));
         assert_eq!(unknown, [""; 0]);
+        let (words, unknown) =
+            read("sweep threads=1,2,64 runs=3 descriptors=early descriptor_bytes=8");
+        assert_eq!((words.mode, words.runs), (Mode::Sweep, 3));
+        assert_eq!(words.threads[..4], [1, 2, 64, 0]);
+        assert_eq!(words.descriptors, Some(memmap::Mode::Early));
+        assert_eq!(words.descriptor_bytes, DescriptorBytes::Eight);
+        assert_eq!(unknown, [""; 0]);
         for (name, test) in Test::NAMES {
             let line = std::format!("test={}", String::from_utf8_lossy(name));
             assert_eq!(read(&line).0.test, Some(test));
@@ -142,13 +215,26 @@ mod tests {
 
     #[test]
     fn nonsense_is_told_and_changes_nothing() {
-        let (words, unknown) =
-            read("selftest=yes bench=disk test=all test tsc_hz=1 tsc_hz=12x quiet");
+        let (words, unknown) = read(
+            "selftest=yes bench=disk test=all test tsc_hz=1 tsc_hz=12x descriptors=some \
+                 descriptor_bytes=9 threads=1,,2 threads=0 runs=0 quiet",
+        );
         assert_eq!(words, Words::default());
         assert_eq!(
             unknown,
             [
-                "selftest", "bench", "test", "test", "tsc_hz", "tsc_hz", "quiet"
+                "selftest",
+                "bench",
+                "test",
+                "test",
+                "tsc_hz",
+                "tsc_hz",
+                "descriptors",
+                "descriptor_bytes",
+                "threads",
+                "threads",
+                "runs",
+                "quiet"
             ]
         );
     }

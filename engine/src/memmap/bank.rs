@@ -166,6 +166,20 @@ impl<'m, T: Descriptor> Bank<'m, T> {
         part.count() * size_of::<T>() as u64
     }
 
+    /// Fills all descriptors with `filler`, and forgets that they were written.
+    ///
+    /// # Safety
+    /// No reference to a descriptor is in use, and no call is in flight.
+    pub(super) unsafe fn spoil(&self, filler: u64, policy: &MemmapPolicy) {
+        self.states.clear();
+        let frames = self.extent.frames;
+        #[expect(clippy::cast_possible_truncation, reason = "descriptors are in memory")]
+        let words = frames.count() as usize * (size_of::<T>() / 8);
+        let first = self.at(frames.start()).as_ptr().cast();
+        // SAFETY: the bank's own memory, which nobody looks at (the caller's promise).
+        unsafe { policy.writer.fill_raw(first, words, &[filler; 8]) };
+    }
+
     /// Where the descriptor of `frame`, one of the extent's, lies.
     #[inline]
     fn at(&self, frame: Frame) -> NonNull<T> {

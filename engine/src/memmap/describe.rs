@@ -10,6 +10,7 @@
 use super::{Descriptor, Made, Memmap};
 use crate::addr::{Frame, FrameRange};
 use crate::layout::SECTION_FRAMES;
+use crate::node::NodeId;
 use crate::parallel::{self, Crew, Job, JobError, Report, Seat, Share};
 
 /// When descriptors are written.
@@ -143,6 +144,22 @@ impl<T: Descriptor> Memmap<'_, T> {
         seats: &mut [Seat],
         crew: &C,
     ) -> Result<Report, JobError> {
+        self.describe_nodes(part, |_| true, job, shares, seats, crew)
+    }
+
+    /// The same for some of the nodes only.
+    ///
+    /// # Errors
+    /// As [`Self::describe_with`].
+    pub fn describe_nodes<C: Crew + ?Sized>(
+        &self,
+        part: Part,
+        wanted: impl Fn(NodeId) -> bool,
+        job: &Job,
+        shares: &mut [Share],
+        seats: &mut [Seat],
+        crew: &C,
+    ) -> Result<Report, JobError> {
         let lent = shares.len();
         let shares = shares
             .get_mut(..self.banks.len())
@@ -152,7 +169,13 @@ impl<T: Descriptor> Memmap<'_, T> {
             })?;
         let ranges = self.banks.iter().zip(self.ranges(part));
         for (share, (bank, frames)) in shares.iter_mut().zip(ranges) {
-            *share = Share::new(bank.extent.node, frames);
+            let node = bank.extent.node;
+            let frames = if wanted(node) {
+                frames
+            } else {
+                FrameRange::EMPTY
+            };
+            *share = Share::new(node, frames);
         }
         parallel::run(job, shares, seats, crew, &|chunk| {
             self.make_range_ready(chunk);

@@ -266,6 +266,27 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         }
     }
 
+    /// Spoils all descriptors, so that they can be written, and checked, again:
+    /// their memory holds `filler`, and all sections are untouched. For
+    /// measurements, which is why [`MemmapPolicy::always_write`] must be set.
+    ///
+    /// # Safety
+    /// No reference to a descriptor is in use.
+    ///
+    /// # Panics
+    /// Without [`MemmapPolicy::always_write`].
+    pub unsafe fn spoil(&mut self, filler: u64) {
+        assert!(
+            self.policy.always_write,
+            "what is known to be zero would not be written again"
+        );
+        for bank in self.banks {
+            // SAFETY: the caller's promise; `&mut self` keeps other calls out.
+            unsafe { bank.spoil(filler, &self.policy) };
+        }
+        self.tally = Tally::default();
+    }
+
     /// The bank whose extent `frame` is in.
     #[inline]
     fn bank(&self, frame: Frame) -> Option<&'m Bank<'m, T>> {

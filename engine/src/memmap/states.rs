@@ -120,6 +120,13 @@ impl<'m> States<'m> {
         true
     }
 
+    /// Makes all sections untouched; nobody is writing one.
+    pub(crate) fn clear(&self) {
+        self.words
+            .iter()
+            .for_each(|word| word.store(0, Ordering::Release));
+    }
+
     /// How many sections are ready.
     pub(crate) fn count_ready(&self) -> u64 {
         // The upper bit of each pair.

@@ -13,6 +13,7 @@
 //! | `clock` | how many ticks a second has |
 //! | `serial` | the ports for the log and the events |
 //! | `cpus` | starting the others, and giving them work |
+//! | `writer` | the fastest way to fill memory |
 
 mod x86_64;
 

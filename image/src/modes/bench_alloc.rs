@@ -67,7 +67,7 @@ pub(super) fn run(frames: &Frames<'static>, processors: &mut Processors) -> Outc
             let mut cpus = 1;
             loop {
                 let (slowest, operations) = (AtomicU64::new(0), AtomicU64::new(0));
-                let threads = processors.run(cpus, &|_| {
+                let threads = processors.run(&|cpu| cpu < cpus, &|_| {
                     let begin = ticks();
                     let done = work(frames, order);
                     slowest.fetch_max(ticks() - begin, Relaxed);

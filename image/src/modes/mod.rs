@@ -1,9 +1,10 @@
 //! What is done with the memory once it is up: nothing more (`bring-up`), the
-//! self-test, a bench. A new mode is a file here and a word in `words.rs`.
+//! self-test, a bench, a sweep. A new mode is a file here and a word in `words.rs`.
 
 mod bench_alloc;
 mod random;
 mod self_test;
+mod sweep;
 
 use firstlight_image::outcome::Outcome;
 use firstlight_image::words::Mode;
@@ -20,7 +21,21 @@ pub(crate) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
         Mode::BringUp => Outcome::Ok,
         Mode::SelfTest => self_test::run(&machine.frames, processors),
         Mode::BenchAlloc => bench_alloc::run(&machine.frames, processors),
+        Mode::Sweep => sweep::run(machine, processors),
     };
     marker(0x41);
-    outcome
+    // A sweep has checked its own.
+    let fresh = machine.words.mode == Mode::Sweep || descriptors_are_fresh(machine);
+    match outcome {
+        Outcome::Ok if !fresh => Outcome::CheckFailed,
+        other => other,
+    }
+}
+
+/// Whether page descriptors that are ready hold what they should; tells of them.
+fn descriptors_are_fresh(machine: &Machine) -> bool {
+    machine.descriptors.iter().all(|(mode, descriptors)| {
+        let descriptors = descriptors.lock();
+        descriptors.report(*mode, machine.frames.layout())
+    })
 }

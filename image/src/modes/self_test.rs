@@ -239,10 +239,10 @@ pub(super) fn run(frames: &Frames<'static>, processors: &mut Processors) -> Outc
         cpu,
         serial: 0,
     };
-    let cpus = processors.run(usize::MAX, &|cpu| worker(cpu).every_order());
+    let cpus = processors.run_all(&|cpu| worker(cpu).every_order());
     info!("self-test: {cpus} CPUs took blocks of every order on every node");
     let steps = STEPS.div_ceil(cpus);
-    processors.run(usize::MAX, &|cpu| worker(cpu).stress(steps));
+    processors.run_all(&|cpu| worker(cpu).stress(steps));
     info!("self-test: {cpus} CPUs did {steps} steps each under stress");
 
     let free = frames.statistics().free_frames;

@@ -15,7 +15,7 @@ use x86_64::instructions::interrupts;
 use x86_64::registers::model_specific::GsBase;
 
 use super::segments::{Segments, WAKE_VECTOR};
-use super::{apic, relax, ticks};
+use super::{apic, relax, ticks, vector};
 
 /// Most CPUs, the first one among them.
 pub(crate) const MOST: usize = 1024;
@@ -179,6 +179,12 @@ impl Cpus {
             .count()
     }
 
+    /// Whether the CPU with this number has come.
+    pub(crate) fn has_joined(&self, number: usize) -> bool {
+        let area = Self::areas().find(|area| area.number as usize == number);
+        area.is_some_and(|area| area.joined.load(Ordering::Acquire) == 1)
+    }
+
     /// Numbers of those that have not.
     pub(crate) fn missing(&self) -> impl Iterator<Item = usize> {
         Self::areas()
@@ -194,9 +200,13 @@ impl Cpus {
             .max()
     }
 
-    /// Runs `work` with the number of the CPU on the first CPU and on those of
-    /// the first `most` that have come; returns when all are done, with their number.
-    pub(crate) fn run(&mut self, most: usize, work: &(dyn Fn(usize) + Sync)) -> usize {
+    /// Runs `work` with the number of the CPU on those CPUs that have come and
+    /// are `wanted`; returns when all are done, with their number.
+    pub(crate) fn run(
+        &mut self,
+        wanted: &dyn Fn(usize) -> bool,
+        work: &(dyn Fn(usize) + Sync),
+    ) -> usize {
         let job = Job {
             work,
             left: AtomicUsize::new(0),
@@ -205,17 +215,20 @@ impl Cpus {
         // SAFETY: only the lifetime changes; nobody holds the job after this
         // function returns, because it waits until `left` is zero.
         let shared = (&raw const job).cast::<Job<'static>>().cast_mut();
-        let mut helpers = 0;
+        let mut count = 0;
         let ready = Self::areas().filter(|area| area.joined.load(Ordering::Acquire) == 1);
-        for area in ready.take(most.saturating_sub(1)) {
-            helpers += 1;
+        for area in ready.filter(|area| wanted(area.number as usize)) {
+            count += 1;
             job.left.fetch_add(1, Ordering::Relaxed);
             area.mailbox.store(shared, Ordering::Release);
             apic::interrupt(area.apic_id, WAKE_VECTOR);
         }
-        work(0);
+        if wanted(0) {
+            count += 1;
+            work(0);
+        }
         sleep_until(|| job.left.load(Ordering::Acquire) == 0);
-        helpers + 1
+        count
     }
 }
 
@@ -241,6 +254,7 @@ extern "C" fn other_cpu_main(area: *mut Area) -> ! {
     // SAFETY: nobody but this CPU ever uses its segments.
     unsafe { super::sole(UnsafeCell::raw_get(&raw const (*area).segments)).load() };
     apic::enable();
+    vector::enable();
     // SAFETY: it was written by `add` and stays.
     let area = unsafe { &*area };
     area.joined_ticks.store(ticks(), Ordering::Relaxed);

@@ -11,6 +11,7 @@
 //! | `apic` | the local interrupt controller: who am I, start and wake others |
 //! | `cpus` | every CPU's area, starting, mailboxes |
 //! | `clock` | how fast the TSC ticks |
+//! | `vector` | vector registers, for filling memory alone |
 //! | `serial`, `port` | serial ports, markers, the way out |
 
 #![expect(
@@ -29,11 +30,13 @@ mod port;
 mod segments;
 pub(crate) mod serial;
 mod traps;
+mod vector;
 
 pub(crate) use direct::DirectMap;
 pub(crate) use paging::{image_range, protect};
 pub(crate) use port::{exit, marker};
 pub(crate) use traps::{install as install_traps, provoke};
+pub(crate) use vector::writer;
 
 global_asm!(include_str!("entry.s"));
 global_asm!(include_str!("traps.s"));

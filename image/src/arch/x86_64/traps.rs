@@ -74,6 +74,7 @@ pub(crate) unsafe fn install() {
         segments::fill_gates();
         super::sole(&raw mut FIRST).load();
     }
+    super::vector::enable();
 }
 
 /// One line a fact, for the log.
