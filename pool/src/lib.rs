@@ -5,9 +5,11 @@
 //! and lends it as open files takes that wait away:
 //!
 //! - [`protocol`] is what daemon and borrowers say to each other;
-//! - [`client`] is a borrower's side of it.
+//! - [`client`] is a borrower's side of it;
+//! - [`launch`] starts a monitor on what was borrowed.
 
 #![deny(unsafe_code)]
 
 pub mod client;
+pub mod launch;
 pub mod protocol;

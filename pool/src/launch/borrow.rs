@@ -1,0 +1,46 @@
+//! Borrowing for a whole guest: all of its nodes, or nothing.
+
+use super::size::Need;
+use crate::client::{Borrowed, Client, ClientError};
+use crate::protocol::{PageSize, Take};
+
+/// What a borrower does not leave to the daemon.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BorrowOptions {
+    /// Only this page size.
+    pub page: Option<PageSize>,
+    /// Time the daemon may spend on zeroing what it lacks, for each node.
+    pub max_topup_ms: u32,
+}
+
+/// Borrows a file for each of `needs`. If one cannot be had, those already
+/// borrowed are given back.
+///
+/// # Errors
+/// The daemon's refusal, or what went wrong on the way.
+pub fn borrow(
+    client: &mut Client,
+    needs: &[Need],
+    options: BorrowOptions,
+) -> Result<Vec<Borrowed>, ClientError> {
+    let mut borrowed: Vec<Borrowed> = Vec::with_capacity(needs.len());
+    for need in needs {
+        let take = Take {
+            bytes: need.bytes,
+            node: need.node,
+            page: options.page,
+            max_topup_ms: options.max_topup_ms,
+        };
+        match client.take(take) {
+            Ok(one) => borrowed.push(one),
+            Err(error) => {
+                for one in borrowed {
+                    // The lifeline ends the lease as well; this is sooner.
+                    let _ = client.give(one.lease.lease.clone());
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(borrowed)
+}

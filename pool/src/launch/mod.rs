@@ -1,0 +1,167 @@
+//! Starting a virtual machine monitor on memory of the pool.
+//!
+//! A [`Plan`] is made from a command line alone: how much memory the guest
+//! needs, and what the command line becomes with files of the pool, or without.
+//! [`borrow()`] gets the files, [`Start`] hands them and their lifelines to the
+//! monitor, which takes the place of the process that started it. A lease so
+//! ends with the monitor and whatever it forked, not with its launcher.
+
+mod borrow;
+mod error;
+mod places;
+mod qemu;
+mod size;
+mod start;
+
+pub use borrow::{BorrowOptions, borrow};
+pub use error::PlanError;
+pub use size::Need;
+pub use start::Start;
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// A file for a guest node, as a command line names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backing {
+    /// Its name, `/proc/self/fd/N`.
+    pub path: String,
+    /// What its mapping must be aligned to, where its file system does not say.
+    pub align_bytes: Option<u64>,
+}
+
+/// What to start when there is no pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ordinary {
+    /// These arguments; the monitor finds its own memory.
+    Arguments(Vec<OsString>),
+    /// The arguments of [`Plan::with_memory`], with files that are not filled.
+    EmptyFiles,
+}
+
+/// A command line, and how it is started with and without the pool.
+#[derive(Debug)]
+pub struct Plan {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Qemu(qemu::QemuPlan),
+    Places(places::PlacesPlan),
+    Inject {
+        arguments: Vec<OsString>,
+        needs: Vec<Need>,
+    },
+}
+
+impl Plan {
+    /// Plans `program` with `arguments` on `asked` memory, one [`Need`] a guest
+    /// node; with none, the command line says how much. `is_file` tells whether
+    /// a path names a file that exists.
+    ///
+    /// ```
+    /// use firstlight_pool::launch::{Backing, Plan};
+    /// let arguments = ["-m", "8G"].map(Into::into);
+    /// let plan = Plan::new("qemu-system-x86_64".as_ref(), &arguments, &[], &|_| false)?;
+    /// assert_eq!(plan.needs()[0].bytes, 8 << 30);
+    /// let file = Backing { path: "/proc/self/fd/3".into(), align_bytes: None };
+    /// assert_eq!(plan.with_memory(&[file]).join(" ".as_ref()),
+    ///     "-m 8G -object memory-backend-file,id=firstlight0,size=8589934592,\
+    ///      mem-path=/proc/self/fd/3,share=on,prealloc=on \
+    ///      -machine memory-backend=firstlight0");
+    /// # Ok::<(), firstlight_pool::launch::PlanError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What stands in the way, and what to change.
+    pub fn new(
+        program: &OsStr,
+        arguments: &[OsString],
+        asked: &[Need],
+        is_file: &dyn Fn(&Path) -> bool,
+    ) -> Result<Self, PlanError> {
+        let kind = if places::any(arguments) {
+            Kind::Places(places::PlacesPlan::new(arguments, asked)?)
+        } else if is_qemu(program) {
+            Kind::Qemu(qemu::QemuPlan::new(arguments, asked, is_file)?)
+        } else {
+            return Err(PlanError::Monitor {
+                program: program.to_string_lossy().into_owned(),
+            });
+        };
+        Ok(Self { kind })
+    }
+
+    /// Plans a command line that stays as it is: what its monitor makes with
+    /// `memfd_create` is served from the pool.
+    ///
+    /// # Errors
+    /// What stands in the way, and what to change.
+    pub fn injected(
+        program: &OsStr,
+        arguments: &[OsString],
+        asked: &[Need],
+    ) -> Result<Self, PlanError> {
+        let needs = if is_qemu(program) {
+            qemu::injected(arguments, asked)?
+        } else if asked.is_empty() {
+            return Err(PlanError::NoSize);
+        } else {
+            asked.to_vec()
+        };
+        Ok(Self {
+            kind: Kind::Inject {
+                arguments: arguments.to_vec(),
+                needs,
+            },
+        })
+    }
+
+    /// Memory to be borrowed, one for each guest node.
+    #[must_use]
+    pub fn needs(&self) -> &[Need] {
+        match &self.kind {
+            Kind::Qemu(plan) => &plan.needs,
+            Kind::Places(plan) => &plan.needs,
+            Kind::Inject { needs, .. } => needs,
+        }
+    }
+
+    /// What changes in a way its author may want to know.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        match &self.kind {
+            Kind::Qemu(plan) => &plan.notes,
+            Kind::Places(_) | Kind::Inject { .. } => &[],
+        }
+    }
+
+    /// The arguments with memory of the pool, one file for each need.
+    #[must_use]
+    pub fn with_memory(&self, files: &[Backing]) -> Vec<OsString> {
+        match &self.kind {
+            Kind::Qemu(plan) => plan.with_memory(files),
+            Kind::Places(plan) => plan.with_memory(files),
+            Kind::Inject { arguments, .. } => arguments.clone(),
+        }
+    }
+
+    /// The start without the pool.
+    #[must_use]
+    pub fn ordinary(&self) -> Ordinary {
+        match &self.kind {
+            Kind::Qemu(plan) => Ordinary::Arguments(plan.ordinary()),
+            Kind::Places(_) => Ordinary::EmptyFiles,
+            Kind::Inject { arguments, .. } => Ordinary::Arguments(arguments.clone()),
+        }
+    }
+}
+
+/// Whether a program is QEMU, by its name.
+fn is_qemu(program: &OsStr) -> bool {
+    let name = Path::new(program).file_name().and_then(OsStr::to_str);
+    name.is_some_and(|name| {
+        name.starts_with("qemu-system-") || ["qemu", "qemu-kvm", "kvm"].contains(&name)
+    })
+}

@@ -1,0 +1,155 @@
+//! What a QEMU command line says about its guest's memory.
+
+use super::options::{self, Given};
+use super::properties::Properties;
+use crate::launch::error::PlanError;
+use crate::launch::size::{self, MIB};
+use std::ffi::OsString;
+
+/// An argument with properties.
+#[derive(Debug)]
+pub(super) struct Listed {
+    /// Which argument.
+    pub(super) at: usize,
+    /// What it says.
+    pub(super) properties: Properties,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Setup {
+    /// The size after `-m`.
+    pub(super) ram_bytes: Option<u64>,
+    /// Each `-object memory-backend-...`.
+    pub(super) backends: Vec<Listed>,
+    /// The backend `-machine memory-backend=` names.
+    pub(super) machine_backend: Option<String>,
+    /// Each `-numa node`.
+    pub(super) nodes: Vec<Listed>,
+    /// Each `-mem-path`, by argument.
+    pub(super) mem_paths: Vec<usize>,
+    /// Each `-mem-prealloc`, by argument.
+    pub(super) mem_preallocs: Vec<usize>,
+}
+
+impl Setup {
+    /// Reads a command line, its program not included.
+    pub(super) fn read(arguments: &[OsString]) -> Result<Self, PlanError> {
+        let mut setup = Self::default();
+        for option in options::read(arguments) {
+            setup.add(&option)?;
+        }
+        Ok(setup)
+    }
+
+    fn add(&mut self, option: &Given<'_>) -> Result<(), PlanError> {
+        match (option.name, option.value) {
+            ("mem-prealloc", _) => self.mem_preallocs.push(option.at),
+            ("mem-path", Some(_)) => self.mem_paths.push(option.at),
+            ("m", Some(value)) => {
+                let list = read(option, value, "size")?;
+                if let Some(bytes) = list.size("size", MIB) {
+                    self.ram_bytes = Some(bytes.map_err(|why| unreadable(option, value, why))?);
+                }
+            }
+            ("machine" | "M", Some(value)) => {
+                let backend = read(option, value, "type")?.get("memory-backend");
+                self.machine_backend = backend.or(self.machine_backend.take());
+            }
+            ("object", Some(value)) => {
+                let listed = Listed {
+                    at: option.at + 1,
+                    properties: read(option, value, "qom-type")?,
+                };
+                if listed.kind().starts_with("memory-backend-") {
+                    self.backends.push(listed);
+                }
+            }
+            ("numa", Some(value)) => {
+                let listed = Listed {
+                    at: option.at + 1,
+                    properties: read(option, value, "type")?,
+                };
+                if listed.properties.get("type").as_deref() == Some("node") {
+                    self.nodes.push(listed);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The backends the guest's memory is made of, by guest node.
+    pub(super) fn guest_backends(&self) -> Result<Vec<&Listed>, PlanError> {
+        let mut ids: Vec<String> = Vec::new();
+        ids.extend(
+            self.nodes
+                .iter()
+                .filter_map(|node| node.properties.get("memdev")),
+        );
+        ids.extend(self.machine_backend.clone());
+        let find = |id: String| {
+            let mut backends = self.backends.iter();
+            let found = backends.find(|backend| backend.id() == id);
+            found.ok_or_else(|| PlanError::Backend {
+                id,
+                reason: "no -object of the command line has this id".into(),
+            })
+        };
+        ids.into_iter().map(find).collect()
+    }
+}
+
+impl Listed {
+    /// The type of an object.
+    pub(super) fn kind(&self) -> String {
+        self.properties.get("qom-type").unwrap_or_default()
+    }
+
+    /// Its identifier.
+    pub(super) fn id(&self) -> String {
+        self.properties.get("id").unwrap_or_default()
+    }
+
+    /// Bytes of a backend.
+    pub(super) fn bytes(&self) -> Result<u64, PlanError> {
+        let trouble = |reason: String| PlanError::Backend {
+            id: self.id(),
+            reason,
+        };
+        let size = self.properties.size("size", 1);
+        size.unwrap_or_else(|| Err("it has no size".into()))
+            .map_err(trouble)
+    }
+
+    /// The one node of the host it is bound to, if it is one.
+    pub(super) fn host_node(&self) -> Option<u32> {
+        let nodes = self.properties.get("host-nodes")?;
+        let nodes = nodes.trim_matches(['[', ']']);
+        nodes.parse().ok()
+    }
+
+    /// The memory of a node without a backend.
+    pub(super) fn node_bytes(&self) -> Option<Result<u64, PlanError>> {
+        let text = self.properties.get("mem")?;
+        Some(
+            size::parse(&text, MIB).map_err(|reason| PlanError::Unreadable {
+                option: "-numa node,mem".into(),
+                text,
+                reason,
+            }),
+        )
+    }
+}
+
+fn read(option: &Given<'_>, value: &str, implied: &str) -> Result<Properties, PlanError> {
+    Properties::read(value, implied).map_err(|reason| unreadable(option, value, reason))
+}
+
+fn unreadable(option: &Given<'_>, value: &str, reason: String) -> PlanError {
+    PlanError::Unreadable {
+        option: format!("-{}", option.name),
+        text: value.into(),
+        reason,
+    }
+}

@@ -1,0 +1,297 @@
+//! Command lines before and after.
+
+use super::*;
+use crate::launch::{Ordinary, Plan};
+use std::ffi::OsStr;
+
+fn words(text: &str) -> Vec<OsString> {
+    text.split_whitespace().map(OsString::from).collect()
+}
+
+fn files(count: usize) -> Vec<Backing> {
+    (0..count)
+        .map(|at| Backing {
+            path: format!("/proc/self/fd/{}", 3 + 2 * at),
+            align_bytes: None,
+        })
+        .collect()
+}
+
+fn joined(arguments: &[OsString]) -> String {
+    let text = arguments.join(OsStr::new(" "));
+    text.into_string().expect("text")
+}
+
+fn plan(line: &str, memory: &[&str]) -> Result<Plan, PlanError> {
+    let memory: Vec<Need> = memory
+        .iter()
+        .map(|text| text.parse().expect("a need"))
+        .collect();
+    let is_file = |path: &Path| path == Path::new("/var/saved");
+    Plan::new(
+        OsStr::new("/usr/bin/qemu-system-x86_64"),
+        &words(line),
+        &memory,
+        &is_file,
+    )
+}
+
+/// A command line, `--memory`; what comes out with the pool, and without.
+struct Case(
+    &'static str,
+    &'static [&'static str],
+    &'static str,
+    &'static str,
+);
+
+const FILE: &str = "share=on,prealloc=on";
+
+const CASES: [Case; 10] = [
+    Case(
+        "-M q35 disk.img",
+        &["8G"],
+        "-M q35 disk.img -m 8192M -object memory-backend-file,id=firstlight0,size=8589934592,\
+         mem-path=/proc/self/fd/3,FILE -machine memory-backend=firstlight0",
+        "-M q35 disk.img -m 8192M",
+    ),
+    Case(
+        "-m size=1G,slots=2,maxmem=4G -mem-path /dev/hugepages -mem-prealloc -S",
+        &["1G@0"],
+        "-m size=1G,slots=2,maxmem=4G -S -object memory-backend-file,id=firstlight0,\
+         size=1073741824,mem-path=/proc/self/fd/3,FILE -machine memory-backend=firstlight0",
+        "-m size=1G,slots=2,maxmem=4G -mem-path /dev/hugepages -mem-prealloc -S",
+    ),
+    Case(
+        "-m 129 -append -m",
+        &[],
+        "-m 129 -append -m -object memory-backend-file,id=firstlight0,size=135266304,\
+         mem-path=/proc/self/fd/3,FILE -machine memory-backend=firstlight0",
+        "-m 129 -append -m",
+    ),
+    Case(
+        "-object memory-backend-ram,id=ram,size=2G,prealloc=on,prealloc-threads=4,share=off \
+         -machine q35,memory-backend=ram -object memory-backend-ram,id=other,size=1G",
+        &[],
+        "-object memory-backend-file,id=ram,size=2G,prealloc-threads=4,mem-path=/proc/self/fd/3,\
+         FILE -machine q35,memory-backend=ram -object memory-backend-ram,id=other,size=1G -m 2048M",
+        "-object memory-backend-ram,id=ram,size=2G,prealloc=on,prealloc-threads=4,share=off \
+         -machine q35,memory-backend=ram -object memory-backend-ram,id=other,size=1G -m 2048M",
+    ),
+    Case(
+        r#"-m 1G -object {"qom-type":"memory-backend-memfd","id":"pc.ram","hugetlb":true,"size":1073741824} -machine pc,memory-backend=pc.ram"#,
+        &["1G"],
+        r#"-m 1G -object {"id":"pc.ram","mem-path":"/proc/self/fd/3","prealloc":true,"qom-type":"memory-backend-file","share":true,"size":1073741824} -machine pc,memory-backend=pc.ram"#,
+        r#"-m 1G -object {"qom-type":"memory-backend-memfd","id":"pc.ram","hugetlb":true,"size":1073741824} -machine pc,memory-backend=pc.ram"#,
+    ),
+    Case(
+        "-m 3G -object memory-backend-file,id=a,size=1G,mem-path=/dev/hugepages,host-nodes=1,policy=bind \
+         -object memory-backend-ram,id=b,size=2G -numa node,memdev=b -numa node,memdev=a -numa node,cpus=3",
+        &[],
+        "-m 3G -object memory-backend-file,id=a,size=1G,mem-path=/proc/self/fd/5,FILE \
+         -object memory-backend-file,id=b,size=2G,mem-path=/proc/self/fd/3,FILE \
+         -numa node,memdev=b -numa node,memdev=a -numa node,cpus=3",
+        "-m 3G -object memory-backend-file,id=a,size=1G,mem-path=/dev/hugepages,host-nodes=1,policy=bind \
+         -object memory-backend-ram,id=b,size=2G -numa node,memdev=b -numa node,memdev=a -numa node,cpus=3",
+    ),
+    Case(
+        "-smp 2",
+        &["1G", "2G@1"],
+        "-smp 2 -m 3072M -object memory-backend-file,id=firstlight0,size=1073741824,mem-path=/proc/self/fd/3,FILE \
+         -object memory-backend-file,id=firstlight1,size=2147483648,mem-path=/proc/self/fd/5,FILE \
+         -numa node,nodeid=0,memdev=firstlight0 -numa node,nodeid=1,memdev=firstlight1",
+        "-smp 2 -m 3072M -object memory-backend-ram,id=firstlight0,size=1073741824 \
+         -object memory-backend-ram,id=firstlight1,size=2147483648,host-nodes=1,policy=preferred \
+         -numa node,nodeid=0,memdev=firstlight0 -numa node,nodeid=1,memdev=firstlight1",
+    ),
+    Case(
+        "-numa node,cpus=0 -numa node,cpus=1 -numa dist,src=0,dst=1,val=20",
+        &["1G", "1G"],
+        "-numa node,cpus=0,memdev=firstlight0 -numa node,cpus=1,memdev=firstlight1 -numa dist,src=0,dst=1,val=20 \
+         -m 2048M -object memory-backend-file,id=firstlight0,size=1073741824,mem-path=/proc/self/fd/3,FILE \
+         -object memory-backend-file,id=firstlight1,size=1073741824,mem-path=/proc/self/fd/5,FILE",
+        "-numa node,cpus=0,memdev=firstlight0 -numa node,cpus=1,memdev=firstlight1 -numa dist,src=0,dst=1,val=20 \
+         -m 2048M -object memory-backend-ram,id=firstlight0,size=1073741824 \
+         -object memory-backend-ram,id=firstlight1,size=1073741824",
+    ),
+    Case(
+        "-m 1536 -M pc-i440fx-5.0 -numa node,mem=512 -numa node,mem=1G,nodeid=1",
+        &[],
+        "-m 1536 -M pc-i440fx-5.0 -numa node,memdev=firstlight0 -numa node,nodeid=1,memdev=firstlight1 \
+         -object memory-backend-file,id=firstlight0,size=536870912,mem-path=/proc/self/fd/3,FILE \
+         -object memory-backend-file,id=firstlight1,size=1073741824,mem-path=/proc/self/fd/5,FILE",
+        "-m 1536 -M pc-i440fx-5.0 -numa node,mem=512 -numa node,mem=1G,nodeid=1",
+    ),
+    Case(
+        "-m 4M -object rng-random,id=r -object memory-backend-file,id=nv,size=1M,mem-path=/var/saved,readonly=on",
+        &[],
+        "-m 4M -object rng-random,id=r -object memory-backend-file,id=nv,size=1M,mem-path=/var/saved,readonly=on \
+         -object memory-backend-file,id=firstlight0,size=4194304,mem-path=/proc/self/fd/3,FILE \
+         -machine memory-backend=firstlight0",
+        "-m 4M -object rng-random,id=r -object memory-backend-file,id=nv,size=1M,mem-path=/var/saved,readonly=on",
+    ),
+];
+
+#[test]
+fn command_lines_become_what_qemu_wants() {
+    for Case(line, memory, with, without) in CASES {
+        let plan = plan(line, memory).expect(line);
+        let seen = joined(&plan.with_memory(&files(plan.needs().len())));
+        let expected = joined(&words(&with.replace("FILE", FILE)));
+        assert_eq!(seen, expected, "{line}");
+        let Ordinary::Arguments(seen) = plan.ordinary() else {
+            panic!("{line}: QEMU finds its own memory");
+        };
+        assert_eq!(joined(&seen), joined(&words(without)), "{line}");
+    }
+}
+
+#[test]
+fn needs_come_from_either_side() {
+    let line = "-object memory-backend-ram,id=a,size=1G,host-nodes=1,policy=bind \
+                -machine memory-backend=a";
+    let need = |bytes, node| [Need { bytes, node }];
+    assert_eq!(
+        plan(line, &[]).expect("known").needs(),
+        need(1 << 30, Some(1))
+    );
+    assert_eq!(
+        plan(line, &["1G@0"]).expect("the same").needs(),
+        need(1 << 30, Some(0))
+    );
+    assert_eq!(
+        plan("-m 64", &[]).expect("-m").needs(),
+        need(64 << 20, None)
+    );
+    assert_eq!(
+        plan("", &["1G@3"]).expect("--memory").needs(),
+        need(1 << 30, Some(3))
+    );
+}
+
+#[test]
+fn what_would_copy_is_said() {
+    let line =
+        "-m 1G -object memory-backend-memfd,id=a,size=1G,share=off -machine memory-backend=a";
+    let notes = plan(line, &[]).expect("replaced").notes().join("\n");
+    assert!(notes.contains("share=off of a becomes share=on"), "{notes}");
+    let notes = plan("-m 1G -mem-path /dev/shm", &[])
+        .expect("left out")
+        .notes()
+        .join("\n");
+    assert!(notes.contains("-mem-path is left out"), "{notes}");
+    assert!(
+        plan("-m 1G", &[])
+            .expect("nothing to say")
+            .notes()
+            .is_empty()
+    );
+}
+
+#[test]
+fn transparent_pages_are_aligned() {
+    let file = Backing {
+        path: "/proc/self/fd/9".into(),
+        align_bytes: Some(2 << 20),
+    };
+    let seen = joined(&plan("-m 1G", &[]).expect("-m").with_memory(&[file]));
+    assert!(
+        seen.contains("prealloc=on,align=2097152 -machine"),
+        "{seen}"
+    );
+}
+
+#[test]
+fn what_stands_in_the_way_is_said() {
+    let table: [(&str, &[&str], &str); 14] = [
+        ("-M q35", &[], "how much memory? give --memory"),
+        (
+            "-m 4G",
+            &["8G"],
+            "-m says 4 GiB, --memory says 8 GiB: make them the same",
+        ),
+        ("-m 4G", &["2G", "1G"], "-m says 4 GiB, --memory says 3 GiB"),
+        ("-m 4X", &[], "-m 4X: \"4X\" is no size"),
+        (
+            "-m 1G -machine memory-backend=x",
+            &[],
+            "backend x: no -object of the command line",
+        ),
+        (
+            "-object memory-backend-ram,id=x -machine memory-backend=x",
+            &[],
+            "backend x: it has no size",
+        ),
+        (
+            "-object memory-backend-ram,id=x,size=1G -machine memory-backend=x",
+            &["2G"],
+            "memory backend x says 1 GiB, --memory says 2 GiB",
+        ),
+        (
+            "-object memory-backend-ram,id=x,size=1G -machine memory-backend=x",
+            &["1G", "1G"],
+            "the guest has 1 nodes with memory, --memory was given 2 times",
+        ),
+        (
+            "-numa node -numa node",
+            &[],
+            "the guest has 2 nodes and nothing says how much",
+        ),
+        (
+            "-numa node -numa node",
+            &["1G"],
+            "the guest has 2 nodes with memory",
+        ),
+        (
+            "-numa node,mem=1G",
+            &["2G"],
+            "the 1. -numa node,mem says 1 GiB, --memory says 2 GiB",
+        ),
+        (
+            "-object memory-backend-file,id=x,size=1G,mem-path=/var/saved -machine memory-backend=x",
+            &[],
+            "backend x: its file /var/saved would not be used",
+        ),
+        (
+            "-object memory-backend-epc,id=x,size=1G -machine memory-backend=x",
+            &[],
+            "backend x: a memory-backend-epc cannot be lent",
+        ),
+        (
+            "-object {\"qom-type\" -m 1G",
+            &[],
+            "-object {\"qom-type\": EOF",
+        ),
+    ];
+    for (line, memory, expected) in table {
+        let error = plan(line, memory).expect_err(line).to_string();
+        assert!(error.contains(expected), "{line}: {error}");
+    }
+    let program = OsStr::new("cloud-hypervisor");
+    let error = Plan::new(program, &[], &[], &|_| false).expect_err("unknown");
+    assert!(error.to_string().contains("write {memory}"), "{error}");
+}
+
+#[test]
+fn injection_leaves_the_command_line_alone() {
+    let program = OsStr::new("qemu-system-x86_64");
+    let line = "-m 1G -object memory-backend-memfd,id=a,size=1G -machine memory-backend=a";
+    let plan = Plan::injected(program, &words(line), &[]).expect("a memfd");
+    assert_eq!(plan.needs()[0].bytes, 1 << 30);
+    assert_eq!(plan.with_memory(&[]), words(line));
+    for (line, expected) in [
+        ("-m 1G", "no memory-backend-memfd; without --inject"),
+        (
+            "-object memory-backend-ram,id=a,size=1G -machine memory-backend=a",
+            "memory-backend-ram a is no memory-backend-memfd",
+        ),
+        (
+            "-object memory-backend-memfd,id=a,size=1G,share=off -machine memory-backend=a",
+            "share=off of a would copy",
+        ),
+    ] {
+        let error = Plan::injected(program, &words(line), &[])
+            .expect_err(line)
+            .to_string();
+        assert!(error.contains(expected), "{line}: {error}");
+    }
+}
