@@ -63,6 +63,24 @@ impl Output {
         Ok(())
     }
 
+    /// As [`Output::print`], on standard error and in one line of JSON: for what
+    /// is said before standard output belongs to somebody else.
+    pub(crate) fn say<R: Serialize>(
+        &mut self,
+        record: &R,
+        report: impl FnOnce(&R) -> String,
+    ) -> Result<(), Failure> {
+        let text = if self.json {
+            line(record)?
+        } else {
+            report(record)
+        };
+        let mut stream = AutoStream::new(io::stderr(), self.color).lock();
+        stream.write_all(text.as_bytes())?;
+        stream.flush()?;
+        Ok(())
+    }
+
     fn write(&self, text: &str) -> io::Result<()> {
         let stdout = io::stdout();
         if self.json {
@@ -101,9 +119,18 @@ impl Output {
     }
 }
 
-fn document<R: Serialize>(record: &R) -> Result<String, Failure> {
-    let mut text = serde_json::to_string_pretty(record)
-        .map_err(|error| Failure::Check(format!("the record is no JSON: {error}")))?;
+fn line<R: Serialize>(record: &R) -> Result<String, Failure> {
+    let mut text = serde_json::to_string(record).map_err(no_json)?;
     text.push('\n');
     Ok(text)
+}
+
+fn document<R: Serialize>(record: &R) -> Result<String, Failure> {
+    let mut text = serde_json::to_string_pretty(record).map_err(no_json)?;
+    text.push('\n');
+    Ok(text)
+}
+
+fn no_json(error: serde_json::Error) -> Failure {
+    Failure::Check(format!("the record is no JSON: {error}"))
 }

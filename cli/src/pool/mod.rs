@@ -1,5 +1,6 @@
 //! `firstlight pool`: memory that is zero before a virtual machine asks for it.
 
+mod run;
 mod status;
 
 use crate::failure::Failure;
@@ -17,6 +18,7 @@ pub(crate) struct Options {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(run::Options),
     Status(status::Options),
 }
 
@@ -29,15 +31,19 @@ struct Daemon {
 }
 
 impl Daemon {
+    fn socket(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(default_socket)
+    }
+
     fn connect(&self) -> Result<Client, Failure> {
-        let socket = self.socket.clone().unwrap_or_else(default_socket);
-        Client::connect(&socket).map_err(Failure::pool)
+        Client::connect(&self.socket()).map_err(Failure::pool)
     }
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     match &options.command {
+        Command::Run(options) => run::run(options, output),
         Command::Status(options) => status::run(options, output),
     }
 }

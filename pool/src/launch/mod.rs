@@ -16,7 +16,7 @@ mod start;
 pub use borrow::{BorrowOptions, borrow};
 pub use error::PlanError;
 pub use size::Need;
-pub use start::Start;
+pub use start::{Start, program_path};
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

@@ -5,10 +5,13 @@ use crate::client::Borrowed;
 use crate::protocol::PageSize;
 use rustix::fs::MemfdFlags;
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 /// A monitor about to be started, and what it is to inherit.
@@ -98,6 +101,21 @@ impl Start {
         command.args(&self.arguments);
         Ok(command)
     }
+}
+
+/// Where `program` lies, as it will be looked for; `None` where it does not.
+#[must_use]
+pub fn program_path(program: &OsStr) -> Option<PathBuf> {
+    let runs = |path: &Path| {
+        let known = path.metadata();
+        known.is_ok_and(|known| known.is_file() && known.permissions().mode() & 0o111 != 0)
+    };
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Some(PathBuf::from(program)).filter(|path| runs(path));
+    }
+    let folders = env::var_os("PATH")?;
+    let mut paths = env::split_paths(&folders).map(|folder| folder.join(program));
+    paths.find(|path| runs(path))
 }
 
 /// A descriptor stays open in what is started from now on.

@@ -1,0 +1,140 @@
+//! A daemon for tests: it speaks the real protocol, lends real memory files and
+//! keeps nothing ready. Each take is one new file.
+
+#![allow(
+    clippy::allow_attributes,
+    dead_code,
+    reason = "each test file uses some of these"
+)]
+
+use firstlight_host::memory_file;
+use firstlight_pool::protocol::{
+    Lease, LeaseId, MOST_REQUEST_BYTES, PageSize, Refusal, RefusalCode, Reply, Request, Take,
+    packet,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+const HUGE: u64 = 2 << 20;
+
+/// A file lent, and the end of the pipe that tells when nobody has it any more.
+pub(crate) struct Lent {
+    pub(crate) take: Take,
+    pub(crate) file: OwnedFd,
+    lifeline: OwnedFd,
+}
+
+impl Lent {
+    /// Whether the lease has ended, after at most `seconds`.
+    pub(crate) fn ended_within(&self, seconds: i64) -> bool {
+        let mut polled = [PollFd::new(&self.lifeline, PollFlags::IN)];
+        let timeout = Timespec {
+            tv_sec: seconds,
+            tv_nsec: 0,
+        };
+        poll(&mut polled, Some(&timeout)).expect("it can be waited for");
+        polled[0].revents().contains(PollFlags::HUP)
+    }
+
+    /// Bytes that somebody has touched, or that were there from the beginning.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        memory_file::held_bytes(&self.file).expect("the file is ours")
+    }
+}
+
+/// The daemon.
+pub(crate) struct StandIn {
+    folder: tempfile::TempDir,
+    lent: Arc<Mutex<Vec<Lent>>>,
+}
+
+impl StandIn {
+    /// Lends files of this kind until `slabs` are lent, each `extra` bytes
+    /// larger than asked for.
+    pub(crate) fn new(page: PageSize, slabs: usize, extra: u64) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let daemon = Self {
+            folder,
+            lent: Arc::default(),
+        };
+        let address = SocketAddrUnix::new(daemon.socket()).expect("a short name");
+        let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let socket = socket_with(kind.0, kind.1, SocketFlags::CLOEXEC, None).expect("a socket");
+        bind(&socket, &address).expect("a free name");
+        listen(&socket, 8).expect("it listens");
+        let lent = Arc::clone(&daemon.lent);
+        thread::spawn(move || {
+            while let Ok(connection) = accept_with(&socket, SocketFlags::CLOEXEC) {
+                while let Ok(packet) = packet::receive(&connection, MOST_REQUEST_BYTES, 0) {
+                    let request = Request::decode(&packet.message).expect("a request");
+                    answer(&connection, request, &lent, (page, slabs, extra));
+                }
+            }
+        });
+        daemon
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("pool.sock")
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// All that was lent, in order.
+    pub(crate) fn lent(&self) -> Vec<Lent> {
+        std::mem::take(&mut self.lent.lock().expect("no panic while locked"))
+    }
+}
+
+fn answer(
+    connection: &OwnedFd,
+    request: Request,
+    lent: &Mutex<Vec<Lent>>,
+    (page, slabs, extra): (PageSize, usize, u64),
+) {
+    let mut lent = lent.lock().expect("no panic while locked");
+    let take = match request {
+        Request::Take(take) if lent.len() < slabs => take,
+        Request::Give(_) => {
+            let message = Reply::Give.encode().expect("small");
+            return packet::send(connection, &message, &[]).expect("the borrower listens");
+        }
+        _ => {
+            let refusal = Refusal::new(RefusalCode::Empty, "nothing is ready");
+            let message = Reply::Refused(refusal).encode().expect("small");
+            return packet::send(connection, &message, &[]).expect("the borrower listens");
+        }
+    };
+    let bytes = take.bytes.next_multiple_of(HUGE) + extra;
+    let huge = (page == PageSize::Huge).then_some(HUGE);
+    let file = memory_file::unnamed(c"slab", huge).expect("a file");
+    memory_file::set_length(&file, bytes).expect("a size");
+    if huge.is_some() {
+        memory_file::allocate(&file, 0, bytes).expect("huge pages were set aside");
+    }
+    let (lifeline, theirs) = std::io::pipe().expect("a pipe");
+    let lease = Lease {
+        lease: LeaseId::new(format!("test-{}", lent.len())).expect("a name"),
+        bytes,
+        page,
+        node: take.node,
+        align_bytes: HUGE,
+        topped_up_bytes: 0,
+    };
+    let message = Reply::Take(lease).encode().expect("small");
+    let memory = memory_file::reopen(&file).expect("/proc is there");
+    packet::send(connection, &message, &[memory.as_fd(), theirs.as_fd()]).expect("they listen");
+    lent.push(Lent {
+        take,
+        file,
+        lifeline: lifeline.into(),
+    });
+}
