@@ -55,6 +55,17 @@ impl<I: Iterator<Item = FrameRange>> Ahead<I> {
         self.next.start().min(end).get().saturating_sub(frame.get()) / unit
     }
 
+    /// How many whole units of `unit` frames, from `frame` on and before
+    /// `end`, are reserved by one range.
+    #[inline]
+    fn reserved_units(&mut self, frame: Frame, end: Frame, unit: u64) -> u64 {
+        self.skip_to(frame);
+        if self.next.start() > frame {
+            return 0;
+        }
+        self.next.end().min(end).get().saturating_sub(frame.get()) / unit
+    }
+
     /// What `frames` shares with the first range that reaches into it.
     fn overlap(&mut self, frames: FrameRange) -> FrameRange {
         self.skip_to(frames.start());
@@ -100,12 +111,16 @@ pub(crate) fn start<I: Iterator<Item = FrameRange>>(
                 giant = next;
                 continue;
             }
+            let run = reserved.reserved_units(inside.start(), segment.frames.end(), GIANT_FRAMES);
+            if run > 0 {
+                let next = giant + run as usize;
+                segment.publish_giants(giant..next, Giant::ALLOCATED);
+                written_bytes += run * size_of::<u64>() as u64;
+                giant = next;
+                continue;
+            }
         }
-        let word = if whole && reserved.overlap(inside) == inside {
-            Giant::ALLOCATED
-        } else {
-            start_mixed(segment, giant, reserved, &mut written_bytes)
-        };
+        let word = start_mixed(segment, giant, reserved, &mut written_bytes);
         segment.publish_giant(giant, word);
         written_bytes += size_of::<u64>() as u64;
         giant += 1;
@@ -137,14 +152,17 @@ fn start_mixed<I: Iterator<Item = FrameRange>>(
                 huge = next;
                 continue;
             }
+            let run = reserved.reserved_units(all.start(), end, u64::from(HUGE_FRAMES));
+            if run > 0 {
+                let next = huge + run as usize;
+                segment.publish_huges(huge..next, Huge::ALLOCATED);
+                *written_bytes += run * size_of::<u32>() as u64;
+                huge = next;
+                continue;
+            }
         }
-        let word = if reserved.overlap(inside) == all {
-            Huge::ALLOCATED
-        } else {
-            let count = start_row(segment, huge, reserved);
-            *written_bytes += size_of_row();
-            Huge::split(count)
-        };
+        let word = Huge::split(start_row(segment, huge, reserved));
+        *written_bytes += size_of_row();
         segment.publish_huge(huge, word);
         *written_bytes += size_of::<u32>() as u64;
         partial += u32::from(word.is_partial());
