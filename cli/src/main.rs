@@ -10,6 +10,7 @@ mod layout;
 mod output;
 mod pool;
 mod report;
+mod sweep;
 mod text;
 mod up;
 
@@ -33,6 +34,7 @@ enum Command {
     Up(up::Options),
     Layout(layout::Options),
     Pool(pool::Options),
+    Sweep(sweep::Options),
 }
 
 const EXIT_CODES: &str = "\
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Up(options) => up::run(options, clock, &mut output),
         Command::Layout(options) => layout::run(options, &mut output),
         Command::Pool(options) => pool::run(options, &mut output),
+        Command::Sweep(options) => sweep::run(options, &mut output),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

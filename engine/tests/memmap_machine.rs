@@ -149,9 +149,9 @@ fn reserve<T: Descriptor>(layout: &mut Layout<'_>) -> Memmap<'static, T> {
 fn machine() -> Machine {
     if cfg!(miri) {
         return Machine::new(&[
-            (0, range(0x1000, 0x9f000)),
-            (0, range(2 * MIB, 3 * MIB)),
-            (1, range(GIB, GIB + MIB)),
+            (0, range(0x1000, 0x9000)),
+            (0, range(2 * MIB, 2 * MIB + 0x1_0000)),
+            (1, range(GIB, GIB + 0x1_0000)),
         ]);
     }
     Machine::new(&[

@@ -9,7 +9,9 @@
 //! - [`reserve`] backs the engine's metadata with reserved address space, and
 //!   asks the operating system how much of it is resident;
 //! - [`metadata`] is the engine's platform: it lends that address space;
-//! - [`threads`] runs work on threads pinned to CPUs;
+//! - [`threads`] runs work on threads pinned to CPUs, [`crew`] the engine's jobs;
+//! - [`writer`] chooses the engine's widest stores, [`rivals`] are what they are
+//!   measured against, [`sweep`] measures both;
 //! - [`clock`] counts nanoseconds since the process began.
 //!
 //! What lends memory that is zeroed beforehand stands on:
@@ -21,11 +23,14 @@
 //! - [`peer`]: who is at the other end of a Unix socket.
 //!
 //! Unsafe code lives in [`reserve`], [`metadata`], [`threads`], [`memory_file`],
-//! [`mapping`], [`background`], [`peer`] and `zero/x86.rs` only: system calls
-//! that the standard library does not offer, and the memory they give.
+//! [`mapping`], [`background`], [`peer`], [`writer`], [`rivals`] and
+//! `zero/x86.rs` only: system calls that the standard library does not offer,
+//! the memory they give, and instructions that not every processor has; and
+//! where [`sweep`] says what its descriptors are.
 
 pub mod background;
 pub mod clock;
+pub mod crew;
 pub mod hugepages;
 pub mod mapping;
 pub mod memory_file;
@@ -34,8 +39,11 @@ pub mod pacing;
 pub mod peer;
 pub mod pressure;
 pub mod reserve;
+pub mod rivals;
+pub mod sweep;
 pub mod threads;
 pub mod topology;
+pub mod writer;
 pub mod zero;
 
 /// The example of the README, so that it stays true.

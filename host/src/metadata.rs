@@ -31,6 +31,8 @@ pub struct MetadataSpace {
     space: Reservation,
     /// Bytes handed out from the start; only grows while anything is lent out.
     used: AtomicUsize,
+    /// Nothing was ever written, but by who was given it.
+    is_zero: bool,
 }
 
 impl MetadataSpace {
@@ -42,7 +44,18 @@ impl MetadataSpace {
         Ok(Self {
             space: Reservation::new(bytes)?,
             used: AtomicUsize::new(0),
+            is_zero: true,
         })
+    }
+
+    /// Room in `space`, which may hold anything.
+    #[must_use]
+    pub fn over(space: Reservation) -> Self {
+        Self {
+            space,
+            used: AtomicUsize::new(0),
+            is_zero: false,
+        }
     }
 
     /// The address space, to ask how much of it is resident.
@@ -54,6 +67,7 @@ impl MetadataSpace {
     /// The bytes themselves, for who wants to see what was written; nothing is
     /// lent out while this borrow lasts.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        self.is_zero = false;
         self.space.as_mut_slice()
     }
 
@@ -61,12 +75,14 @@ impl MetadataSpace {
     /// pages. What was written stays.
     pub fn reset(&mut self) {
         *self.used.get_mut() = 0;
+        self.is_zero = false;
     }
 }
 
 // SAFETY: every call hands out bytes that no earlier call did (`used` only
 // grows while the space is borrowed), inside a readable and writable private mapping that lives as long as
-// `self`; nothing else in this type gives access to them but through `&mut self`.
+// `self`; nothing else in this type gives access to them but through `&mut self`,
+// after which nothing is said to be zero any more.
 unsafe impl Platform for MetadataSpace {
     fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
         let bytes = usize::try_from(range.bytes())
@@ -82,5 +98,9 @@ unsafe impl Platform for MetadataSpace {
             .ok()?;
         // SAFETY: start is below the length of the mapping.
         Some(unsafe { self.space.base().add(start) })
+    }
+
+    fn is_zero(&self, _range: PhysRange) -> bool {
+        self.is_zero
     }
 }

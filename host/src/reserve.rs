@@ -26,7 +26,13 @@ const MINCORE_WINDOW_BYTES: usize = 256 << 20;
 pub struct Reservation {
     base: NonNull<u8>,
     bytes: usize,
+    /// The whole mapping: `base` may lie further in.
+    mapped: NonNull<u8>,
+    mapped_bytes: usize,
 }
+
+/// Bytes of a huge page.
+const HUGE_BYTES: usize = 2 << 20;
 
 // SAFETY: the mapping belongs to this value alone and is valid from any
 // thread of the process; access to its bytes goes through `&self` / `&mut self`.
@@ -45,30 +51,42 @@ impl Reservation {
         let bytes = bytes
             .max(1)
             .checked_next_multiple_of(page)
-            .filter(|bytes| isize::try_from(*bytes).is_ok())
             .ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice
-        // touches no existing mapping.
-        let base = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let space = Self { base, bytes };
+        let mapped = map(bytes)?;
         // SAFETY: the range is exactly the mapping made above; the advice
         // changes no content. A kernel without huge pages refuses it, which is
         // as good.
-        let _ = unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE) };
-        Ok(space)
+        let _ = unsafe { libc::madvise(mapped.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE) };
+        Ok(Self {
+            base: mapped,
+            bytes,
+            mapped,
+            mapped_bytes: bytes,
+        })
+    }
+
+    /// The same on huge pages where the kernel has some, from a border of them
+    /// on: memory to measure with, as a kernel's own map would hold it.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn huge(bytes: usize) -> io::Result<Self> {
+        let bytes = bytes.max(1).checked_next_multiple_of(HUGE_BYTES);
+        let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
+        let mapped_bytes = bytes.checked_add(HUGE_BYTES);
+        let mapped_bytes = mapped_bytes.ok_or(io::ErrorKind::InvalidInput)?;
+        let mapped = map(mapped_bytes)?;
+        let skip = mapped.align_offset(HUGE_BYTES);
+        // SAFETY: less than a huge page into a mapping that is longer by one.
+        let base = unsafe { mapped.add(skip) };
+        // SAFETY: inside the mapping; the advice changes no content, and may be refused.
+        let _ = unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        Ok(Self {
+            base,
+            bytes,
+            mapped,
+            mapped_bytes,
+        })
     }
 
     /// Length in bytes, a multiple of [`page_bytes`].
@@ -134,8 +152,31 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         // SAFETY: the range is exactly the mapping this value owns, and no
         // borrow of it outlives the value.
-        let _ = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        let _ = unsafe { libc::munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
     }
+}
+
+/// A private mapping of `bytes` bytes, a multiple of the page size.
+fn map(bytes: usize) -> io::Result<NonNull<u8>> {
+    if isize::try_from(bytes).is_err() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: an anonymous mapping at an address of the kernel's choice
+    // touches no existing mapping.
+    let base = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory.into())
 }
 
 /// The operating system's page size in bytes.
@@ -165,6 +206,15 @@ mod tests {
         }
         assert_eq!(space.resident_bytes().unwrap(), 4 * page as u64);
         assert_eq!(space.as_mut_slice()[7 * page + 11], 0xa5);
+    }
+
+    #[test]
+    fn huge_begins_on_a_border() {
+        let mut space = Reservation::huge(3 << 20).unwrap();
+        assert_eq!(space.bytes(), 4 << 20);
+        assert!(space.base().addr().get().is_multiple_of(HUGE_BYTES));
+        space.as_mut_slice()[(4 << 20) - 1] = 1;
+        assert!(Reservation::huge(usize::MAX).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@
 mod bring;
 mod exercise;
 mod render;
-mod shape;
+pub(crate) mod shape;
 mod source;
 
 use crate::failure::Failure;

@@ -1,0 +1,53 @@
+//! `firstlight sweep`: how long descriptors take with one thread, two, and so
+//! on. [`host`] measures on this machine; the record and its table are the
+//! [lab's](firstlight_lab::sweep).
+
+mod host;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::up::shape::{Shape, ShapeError};
+use clap::Args;
+
+/// Write descriptors for every page with 1, 2, ... threads and show the speed-up
+///
+/// A made-up machine's descriptors are really written, into memory of this
+/// process that is mapped already, every one of them checked. The ways this
+/// machine can fill memory are measured in the same rounds.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// The machine to describe: memory=SIZE[,nodes=N]
+    #[arg(long, value_name = "SHAPE", default_value = "memory=64G", value_parser = shape)]
+    shape: Shape,
+    /// Bytes of a descriptor: 8, 16, 32 or 64
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    descriptor_bytes: u32,
+    /// Numbers of threads, as 1,2,4; else 1 and its doubles up to all CPUs
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    threads: Vec<u32>,
+    /// Rounds
+    #[arg(long, value_name = "N", default_value_t = 11)]
+    runs: u32,
+    /// Cut the work as Linux's padata does
+    #[arg(long)]
+    padata: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  firstlight sweep                                       64 GiB, 64 bytes a page
+  firstlight sweep --descriptor-bytes 8 --threads 1,2
+  firstlight sweep --shape memory=16G,nodes=2 --runs 21 --json
+
+Exit codes: see firstlight --help";
+
+fn shape(text: &str) -> Result<Shape, ShapeError> {
+    text.parse()
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+    let record = host::sweep(options)?;
+    output.print(&record, |record| record.table())
+}

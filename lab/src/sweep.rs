@@ -1,0 +1,334 @@
+//! A sweep over numbers of threads: its record, and the table of it.
+//!
+//! The record (schema `firstlight.sweep/1`) holds a row for each number of
+//! threads, part and node; the table has the form in which such sweeps are
+//! published: percent of the CPUs, speed-up over the first row, milliseconds
+//! with their standard deviation, for the deferred part and for the whole.
+
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// The name of the form of [`Record`].
+pub const SCHEMA: &str = "firstlight.sweep/1";
+
+/// A sweep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// `wall`, or `instructions`: one instruction is one nanosecond.
+    pub clock: String,
+    /// The measurements, by node, part and number of threads.
+    pub rows: Vec<Row>,
+}
+
+/// Where descriptors were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Where {
+    /// On this machine, by threads of a process.
+    Host,
+    /// In a virtual machine, by its CPUs.
+    Guest,
+}
+
+/// Which descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SweptPart {
+    /// Those left to the workers.
+    Deferred,
+    /// From a layout until all are written: room, early part, deferred part.
+    Whole,
+}
+
+/// Milliseconds of all rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Milliseconds {
+    /// The middle one, or the mean of both.
+    pub median: f64,
+    /// The fastest.
+    pub min: f64,
+    /// The slowest.
+    pub max: f64,
+    /// Standard deviation of the sample; 0 for one round.
+    pub stdev: f64,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Where.
+    #[serde(rename = "where")]
+    pub place: Where,
+    /// The node; `None`: all.
+    pub node: Option<u16>,
+    /// Which descriptors.
+    pub part: SweptPart,
+    /// Bytes of each.
+    pub descriptor_bytes: u32,
+    /// Threads that wrote.
+    pub threads: u32,
+    /// They are so many hundredths of the CPUs there.
+    pub percent_of_cpus: f64,
+    /// Frames described.
+    pub pages: u64,
+    /// Bytes of descriptors.
+    pub bytes_written: u64,
+    /// How long it took.
+    pub ms: Milliseconds,
+    /// Less time than the first row of this node and part, in hundredths of
+    /// that; medians.
+    pub speedup_percent: f64,
+    /// On the instruction clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions_per_page: Option<f64>,
+    /// The fastest fill of this machine over ours, both at their fastest; on a host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fraction_of_best_memset: Option<f64>,
+    /// Which fill that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_memset: Option<String>,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures to print")]
+fn ms_of(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+impl Milliseconds {
+    /// Of rounds in nanoseconds; `None` if there are none.
+    ///
+    /// ```
+    /// use firstlight_lab::sweep::Milliseconds;
+    /// let ms = Milliseconds::of(&[3_000_000, 1_000_000, 2_000_000]).unwrap();
+    /// assert_eq!((ms.median, ms.min, ms.max, ms.stdev), (2.0, 1.0, 3.0, 1.0));
+    /// assert!(Milliseconds::of(&[]).is_none());
+    /// ```
+    #[must_use]
+    pub fn of(rounds_ns: &[u64]) -> Option<Self> {
+        let mut ns = rounds_ns.to_vec();
+        ns.sort_unstable();
+        let (min, max) = (ms_of(*ns.first()?), ms_of(*ns.last()?));
+        let middle = ns.get((ns.len() - 1) / 2..=ns.len() / 2)?;
+        let mean = |ns: &[u64]| {
+            let count = u32::try_from(ns.len()).map_or(f64::INFINITY, f64::from);
+            ns.iter().copied().map(ms_of).sum::<f64>() / count
+        };
+        let median = mean(middle);
+        let center = mean(&ns);
+        let squares = ns.iter().map(|ns| (ms_of(*ns) - center).powi(2));
+        let others = u32::try_from(ns.len() - 1).map_or(f64::INFINITY, f64::from);
+        let stdev = if others > 0.0 {
+            (squares.sum::<f64>() / others).sqrt()
+        } else {
+            0.0
+        };
+        Some(Self {
+            median,
+            min,
+            max,
+            stdev,
+        })
+    }
+}
+
+impl Record {
+    /// A record of `rows`, whose speed-ups it fills in.
+    #[must_use]
+    pub fn new(clock: &str, mut rows: Vec<Row>) -> Self {
+        let first: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                let alike = rows.iter().find(|other| other.series() == row.series());
+                alike.map_or(row.ms.median, |first| first.ms.median)
+            })
+            .collect();
+        for (row, first) in rows.iter_mut().zip(first) {
+            row.speedup_percent = if first > 0.0 {
+                (first - row.ms.median) / first * 100.0
+            } else {
+                0.0
+            };
+        }
+        Self {
+            schema: SCHEMA.into(),
+            clock: clock.into(),
+            rows,
+        }
+    }
+
+    /// The table, for a person: one block a place and size, one line a node
+    /// and number of threads.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        let mut seen: Vec<(Where, u32)> = Vec::new();
+        for row in &self.rows {
+            let block = (row.place, row.descriptor_bytes);
+            if seen.contains(&block) {
+                continue;
+            }
+            seen.push(block);
+            let rows = self.rows.iter();
+            let rows = rows.filter(|row| (row.place, row.descriptor_bytes) == block);
+            write_block(&mut text, &rows.collect::<Vec<_>>());
+        }
+        text
+    }
+}
+
+impl Row {
+    /// What rows are compared within.
+    fn series(&self) -> (Where, Option<u16>, SweptPart, u32) {
+        (self.place, self.node, self.part, self.descriptor_bytes)
+    }
+}
+
+/// `91.2 %  157.0 (0.0)`, in the columns of the table.
+fn cell(row: Option<&Row>, is_first: bool) -> String {
+    let Some(row) = row else {
+        return " ".repeat(27);
+    };
+    let speedup = if is_first {
+        String::new()
+    } else {
+        format!("{:.1} %", row.speedup_percent)
+    };
+    let time = format!("{:.3} ({:.3})", row.ms.median, row.ms.stdev);
+    format!("{speedup:>8} {time:>18}")
+}
+
+/// One size of descriptors at one place.
+fn write_block(text: &mut String, rows: &[&Row]) {
+    let Some(first) = rows.first() else {
+        return;
+    };
+    let place = match first.place {
+        Where::Host => "on this host",
+        Where::Guest => "in a guest",
+    };
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "Descriptors of {} bytes {place}: speed-up, median ms (stdev)\n",
+        first.descriptor_bytes
+    );
+    let _ = writeln!(
+        text,
+        "{:<8} {:<16} {:>27}  {:>27}  {:>14}  {:>14}",
+        "node", "CPUs (threads)", "whole", "deferred", "GB/s deferred", "of best fill"
+    );
+    let mut lines: Vec<(Option<u16>, u32)> = Vec::new();
+    for row in rows {
+        if !lines.contains(&(row.node, row.threads)) {
+            lines.push((row.node, row.threads));
+        }
+    }
+    for &(node, threads) in &lines {
+        let of = |part| {
+            let alike = |row: &&&Row| row.node == node && row.part == part;
+            let mut alike = rows.iter().filter(alike);
+            let is_first = alike
+                .clone()
+                .next()
+                .is_some_and(|row| row.threads == threads);
+            (alike.find(|row| row.threads == threads).copied(), is_first)
+        };
+        let (whole, deferred) = (of(SweptPart::Whole), of(SweptPart::Deferred));
+        let percent = deferred
+            .0
+            .or(whole.0)
+            .map_or(0.0, |row| row.percent_of_cpus);
+        let name = node.map_or("all".into(), |node| node.to_string());
+        #[expect(clippy::cast_precision_loss, reason = "figures to print")]
+        let speed = deferred
+            .0
+            .filter(|row| row.ms.median > 0.0)
+            .map_or(String::new(), |row| {
+                format!("{:.1}", row.bytes_written as f64 / row.ms.median / 1e6)
+            });
+        let fraction = deferred.0.and_then(|row| row.fraction_of_best_memset);
+        let fraction = fraction.map_or(String::new(), |fraction| format!("{fraction:.2}"));
+        let _ = writeln!(
+            text,
+            "{name:<8} {:<16} {}  {}  {speed:>14}  {fraction:>14}",
+            format!("{percent:.0} % ({threads})"),
+            cell(whole.0, whole.1),
+            cell(deferred.0, deferred.1),
+        );
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(node: Option<u16>, part: SweptPart, threads: u32, ms: f64) -> Row {
+        Row {
+            place: Where::Host,
+            node,
+            part,
+            descriptor_bytes: 64,
+            threads,
+            percent_of_cpus: f64::from(threads) * 50.0,
+            pages: 1000,
+            bytes_written: 64_000,
+            ms: Milliseconds {
+                median: ms,
+                min: ms,
+                max: ms,
+                stdev: 0.5,
+            },
+            speedup_percent: 0.0,
+            instructions_per_page: None,
+            fraction_of_best_memset: (part == SweptPart::Deferred).then_some(0.95),
+            best_memset: None,
+        }
+    }
+
+    #[test]
+    fn speed_up_is_over_the_first_row_of_the_same_part_and_node() {
+        let record = Record::new(
+            "wall",
+            vec![
+                row(Some(0), SweptPart::Deferred, 1, 100.0),
+                row(Some(0), SweptPart::Deferred, 2, 8.8),
+                row(None, SweptPart::Whole, 1, 200.0),
+                row(None, SweptPart::Whole, 2, 250.0),
+            ],
+        );
+        let speedups = record.rows.iter().map(|row| row.speedup_percent.round());
+        assert_eq!(speedups.collect::<Vec<_>>(), [0.0, 91.0, 0.0, -25.0]);
+        let table = record.table();
+        let lines: Vec<_> = table.lines().collect();
+        assert_eq!(lines.len(), 3 + 4 + 1, "{table}");
+        assert!(lines[4].starts_with("0 ") && lines[4].contains("100 % (2)"));
+        assert!(lines[4].contains("91.2 %") && lines[4].contains("8.800 (0.500)"));
+        assert!(lines[4].ends_with("0.95"));
+        assert!(lines[6].starts_with("all") && lines[6].contains("-25.0 %"));
+    }
+
+    #[test]
+    fn the_record_is_what_it_says() {
+        let record = Record::new("wall", vec![row(None, SweptPart::Whole, 3, 1.0)]);
+        let json = serde_json::to_value(&record).expect("numbers and strings");
+        assert_eq!(json["schema"], SCHEMA);
+        let row = &json["rows"][0];
+        assert_eq!(
+            (&row["where"], &row["part"]),
+            (&"host".into(), &"whole".into())
+        );
+        assert!(row["node"].is_null() && row.get("instructions_per_page").is_none());
+        let back: Record = serde_json::from_value(json).expect("its own form");
+        assert_eq!(back, record);
+    }
+
+    #[test]
+    fn an_even_number_of_rounds_has_the_mean_of_two() {
+        let ms = Milliseconds::of(&[4_000_000, 1_000_000]).expect("two rounds");
+        assert_eq!((ms.median, ms.min, ms.max), (2.5, 1.0, 4.0));
+        assert_eq!(Milliseconds::of(&[7]).map(|ms| ms.stdev), Some(0.0));
+    }
+}
