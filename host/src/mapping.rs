@@ -28,6 +28,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 pub struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
+    /// Bytes in whole pages of the file: a part of a huge page cannot be unmapped.
+    span_bytes: usize,
 }
 
 // SAFETY: the mapping belongs to this value alone and is valid from any thread.
@@ -39,13 +41,17 @@ impl Mapping {
     /// # Errors
     /// The operating system's refusal.
     pub fn new(file: impl AsFd, start: u64, bytes: usize) -> io::Result<Self> {
+        let page = usize::try_from(rustix::fs::fstat(&file)?.st_blksize).unwrap_or(1);
+        let span_bytes = bytes
+            .checked_next_multiple_of(page.max(1))
+            .ok_or(io::ErrorKind::InvalidInput)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a mapping at an address of the kernel's choice touches no
         // existing one.
         let base = unsafe {
             rustix::mm::mmap(
                 ptr::null_mut(),
-                bytes,
+                span_bytes,
                 access,
                 MapFlags::SHARED,
                 file,
@@ -53,7 +59,11 @@ impl Mapping {
             )
         }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, bytes })
+        Ok(Self {
+            base,
+            bytes,
+            span_bytes,
+        })
     }
 
     /// Bytes mapped.
@@ -131,7 +141,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the range is exactly the mapping this value owns.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.span_bytes) };
     }
 }
 
@@ -154,6 +164,23 @@ mod tests {
         one.zero();
         assert_eq!(one.first_nonzero(), None);
         assert_eq!(other.first_nonzero(), None);
+    }
+
+    #[test]
+    fn a_part_of_a_huge_page_is_unmapped_with_its_page() {
+        let Ok(_borrowed) = crate::hugepages::Borrowed::new(2 << 20, 1) else {
+            eprintln!("skipped: no huge pages here");
+            return;
+        };
+        let file = memory_file::unnamed(c"test", Some(2 << 20)).unwrap();
+        memory_file::set_length(&file, 2 << 20).unwrap();
+        let opened = memory_file::reopen(&file).unwrap();
+        let mapping = Mapping::new(&opened, 0, 4096).unwrap();
+        let other = memory_file::reopen(&file).unwrap();
+        drop(opened);
+        assert!(!memory_file::held_by_nobody_else(&other).unwrap());
+        drop(mapping);
+        assert!(memory_file::held_by_nobody_else(&other).unwrap());
     }
 
     #[test]

@@ -6,10 +6,16 @@
 //!
 //! - [`protocol`] is what daemon and borrowers say to each other;
 //! - [`client`] is a borrower's side of it;
-//! - [`launch`] starts a monitor on what was borrowed.
+//! - [`config`] is what the operator wants;
+//! - [`store`] has the slabs, and the marks on them that outlive the daemon;
+//! - [`fill`] does what takes time: filling, emptying;
+//! - [`lease`] knows what is out, to whom, and when it is back.
 
 #![deny(unsafe_code)]
 
 pub mod client;
-pub mod launch;
+pub mod config;
+pub mod fill;
+pub mod lease;
 pub mod protocol;
+pub mod store;

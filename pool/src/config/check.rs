@@ -1,0 +1,201 @@
+//! What no single value shows: sizes that are no multiple of their pages, two
+//! classes that are one, quotas that name nobody or several.
+
+use super::{Class, Config, Quota, Size};
+use crate::protocol::MOST_NUMBER;
+use std::net::SocketAddr;
+use std::ops::Range;
+use toml::Spanned;
+
+/// What is wrong, and at which bytes of the file.
+pub(super) struct Wrong {
+    pub(super) span: Option<Range<usize>>,
+    pub(super) text: String,
+}
+
+fn wrong<T>(at: &Spanned<T>, text: impl Into<String>) -> Wrong {
+    Wrong {
+        span: Some(at.span()),
+        text: text.into(),
+    }
+}
+
+pub(super) fn check(config: &Config) -> Result<(), Wrong> {
+    for (index, class) in config.class.iter().enumerate() {
+        size(class)?;
+        let twin = |other: &Class| {
+            other.page == class.page
+                && other.node == class.node
+                && other.size.as_ref() == class.size.as_ref()
+        };
+        if config.class.iter().take(index).any(twin) {
+            let text = "a class with this page, node and size is already there";
+            return Err(wrong(&class.size, text));
+        }
+    }
+    for quota in &config.quota {
+        one_subject(quota)?;
+    }
+    batch(&config.fill.batch)?;
+    if let Some(address) = &config.metrics {
+        loopback(address)?;
+    }
+    if config.page && config.metrics.is_none() {
+        return Err(Wrong {
+            span: None,
+            text: "`page` is served beside the metrics: `metrics` needs an address".into(),
+        });
+    }
+    Ok(())
+}
+
+fn size(class: &Class) -> Result<(), Wrong> {
+    let (bytes, page) = (class.size.as_ref().bytes(), class.page.0);
+    if bytes == 0 || bytes > MOST_NUMBER || !bytes.is_multiple_of(page.bytes()) {
+        let text = format!(
+            "`size` is {}, expected a multiple of the page size {page}",
+            class.size.as_ref()
+        );
+        return Err(wrong(&class.size, text));
+    }
+    Ok(())
+}
+
+fn batch(batch: &Spanned<Size>) -> Result<(), Wrong> {
+    let most = Size::new(1 << 30);
+    if (1..=most.bytes()).contains(&batch.as_ref().bytes()) {
+        return Ok(());
+    }
+    let text = format!("`batch` is {}, expected 1 to {most}", batch.as_ref());
+    Err(wrong(batch, text))
+}
+
+fn one_subject(quota: &Quota) -> Result<(), Wrong> {
+    let named = [
+        quota.uid.is_some(),
+        quota.group.is_some(),
+        quota.cgroup.is_some(),
+    ];
+    if named.iter().filter(|named| **named).count() != 1 {
+        let text = "a quota names one of `uid`, `group` and `cgroup`";
+        return Err(wrong(&quota.bytes, text));
+    }
+    match &quota.cgroup {
+        Some(path) if !path.as_ref().starts_with('/') || path.as_ref() == "/" => {
+            let text = "`cgroup` is a path such as \"/machine.slice\"";
+            Err(wrong(path, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn loopback(address: &Spanned<String>) -> Result<(), Wrong> {
+    let parsed: Result<SocketAddr, _> = address.as_ref().parse();
+    match parsed {
+        Ok(parsed) if parsed.ip().is_loopback() => Ok(()),
+        _ => {
+            let text = format!(
+                "`metrics` is {:?}, expected a loopback address and port such as \"127.0.0.1:9464\"",
+                address.as_ref()
+            );
+            Err(wrong(address, text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::*;
+    use std::path::Path;
+
+    fn parse(text: &str) -> Result<Config, ConfigError> {
+        Config::parse(Path::new("pool.toml"), text)
+    }
+
+    #[test]
+    fn the_shipped_example_is_valid() {
+        let config = parse(include_str!("../../example.toml")).unwrap();
+        assert!(!config.class.is_empty());
+    }
+
+    #[test]
+    fn an_empty_file_is_a_daemon_without_slabs() {
+        assert_eq!(parse("").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn what_is_wrong_is_shown_with_its_line() {
+        let class = "[[class]]\nslabs = 1\n";
+        for (text, message, line) in [
+            ("sockt = \"a\"", "unknown field `sockt`", 1),
+            ("\n\nsocket = 7", "invalid type: integer `7`", 3),
+            ("socket = ", "", 1),
+            ("[fill]\nrate = \"fast\"", "\"fast\" is no size", 2),
+            ("[fill]\nbatch = 0", "`batch` is 0", 2),
+            (
+                "[fill]\npause_at_pressure = 300",
+                "invalid value: integer `300`",
+                2,
+            ),
+            (
+                "[limits]\nconnections = -1",
+                "invalid value: integer `-1`",
+                2,
+            ),
+            ("metrics = \"0.0.0.0:80\"", "expected a loopback address", 1),
+            ("metrics = \"localhost\"", "expected a loopback address", 1),
+            ("[[class]]\nsize = \"1G\"", "missing field `slabs`", 1),
+            (
+                "[[class]]\nslabs = 1\nsize = \"3M\"",
+                "expected a multiple of the page size 2M",
+                3,
+            ),
+            (
+                "[[class]]\nslabs = 1\nsize = \"0\"",
+                "expected a multiple",
+                3,
+            ),
+            (
+                "[[class]]\nslabs=1\nsize=\"512M\"\npage=\"1G\"",
+                "page size 1G",
+                3,
+            ),
+            (
+                "[[class]]\nslabs=1\nsize=\"2M\"\npage=\"4K\"",
+                "unknown variant `4K`",
+                4,
+            ),
+            (
+                "[[class]]\nslabs=1\nsize=\"2M\"\nsource=\"disk\"",
+                "unknown variant `disk`",
+                4,
+            ),
+            ("[[quota]]\nbytes = \"1G\"", "names one of", 2),
+            (
+                "[[quota]]\nbytes = \"1G\"\nuid = 1\ngroup = \"kvm\"",
+                "names one of",
+                2,
+            ),
+            (
+                "[[quota]]\nbytes = \"1G\"\ncgroup = \"machine\"",
+                "is a path",
+                3,
+            ),
+        ] {
+            let shown = parse(text).unwrap_err().to_string();
+            assert!(shown.contains(message), "{text}: {shown}");
+            let place = format!("pool.toml, line {line}: ");
+            assert!(shown.starts_with(&place), "{text}: {shown}");
+        }
+        let twice = format!("{class}size = \"2M\"\n{class}size = \"2M\"\n");
+        let shown = parse(&twice).unwrap_err().to_string();
+        assert!(shown.contains("already there"), "{shown}");
+        assert!(shown.contains("\n  6 | size = \"2M\""), "{shown}");
+        assert!(
+            parse("page = true")
+                .unwrap_err()
+                .to_string()
+                .contains("`metrics`")
+        );
+    }
+}

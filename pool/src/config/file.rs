@@ -1,0 +1,164 @@
+//! The shape of the configuration file, and what holds where it says nothing.
+
+use super::Size;
+use crate::protocol::{DEFAULT_SOCKET, PageSize};
+use serde::Deserialize;
+use std::path::PathBuf;
+use toml::Spanned;
+
+/// The whole file.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Where borrowers connect.
+    pub socket: PathBuf,
+    /// The daemon's own folder: its lock and its mounts.
+    pub directory: PathBuf,
+    /// Whether clean slabs in named files stay when the daemon is stopped.
+    pub keep_on_stop: bool,
+    /// Who may borrow.
+    pub access: Access,
+    /// How fast memory is zeroed.
+    pub fill: Fill,
+    /// What one borrower may cost.
+    pub limits: Limits,
+    /// Where metrics are served, a loopback address and port; nowhere when absent.
+    pub metrics: Option<Spanned<String>>,
+    /// Whether a page for browsers is served beside the metrics.
+    pub page: bool,
+    /// The pools.
+    pub class: Vec<Class>,
+    /// What others than the owner's group may hold.
+    pub quota: Vec<Quota>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            socket: DEFAULT_SOCKET.into(),
+            directory: "/run/firstlight/pool".into(),
+            keep_on_stop: false,
+            access: Access::default(),
+            fill: Fill::default(),
+            limits: Limits::default(),
+            metrics: None,
+            page: false,
+            class: Vec::new(),
+            quota: Vec::new(),
+        }
+    }
+}
+
+/// Who may borrow besides root and the daemon's own user.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Access {
+    /// Members of this group; name or number.
+    pub group: Option<Spanned<String>>,
+    /// What each member may hold; no limit when absent.
+    pub quota: Option<Size>,
+}
+
+/// How fast memory is zeroed.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Fill {
+    /// Bytes a second, over all nodes; 0 is as fast as it goes.
+    pub rate: Size,
+    /// Bytes the kernel is asked for at once.
+    pub batch: Spanned<Size>,
+    /// Percent of the last ten seconds somebody waited for memory, from which
+    /// on filling pauses; 0 never pauses.
+    pub pause_at_pressure: u8,
+}
+
+impl Default for Fill {
+    fn default() -> Self {
+        Self {
+            rate: Size::new(2 << 30),
+            batch: Spanned::new(0..0, Size::new(32 << 20)),
+            pause_at_pressure: 10,
+        }
+    }
+}
+
+/// What one borrower may cost.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections at the same time.
+    pub connections: u32,
+    /// Of these, by one user.
+    pub connections_per_user: u32,
+    /// Seconds a borrower may leave a reply unread.
+    pub unread_s: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            connections_per_user: 256,
+            unread_s: 10,
+        }
+    }
+}
+
+/// A page size, by its word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Page(pub PageSize);
+
+/// Slabs of one size, on one node, of one page size.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Class {
+    /// What backs them: `2M`, `1G`, `thp`.
+    #[serde(default = "two_megabytes")]
+    pub page: Page,
+    /// Bytes of a slab.
+    pub size: Spanned<Size>,
+    /// How many to keep, lent ones among them.
+    pub slabs: u32,
+    /// The node they lie on; any when absent.
+    #[serde(default)]
+    pub node: Option<u32>,
+    /// Where their files come from.
+    #[serde(default)]
+    pub source: Source,
+    /// Whether borrowers trust each other: a slab that comes back may then be
+    /// zeroed in place and lent again.
+    #[serde(default)]
+    pub trusted: bool,
+}
+
+const fn two_megabytes() -> Page {
+    Page(PageSize::Huge)
+}
+
+/// Where the files of slabs come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// A mount where the daemon may make one, files without a name where not.
+    #[default]
+    Auto,
+    /// A mount of the daemon's own: clean slabs outlive a killed daemon.
+    Mount,
+    /// Files without a name, sealed before they are lent.
+    Memfd,
+}
+
+/// What a user, a group or a cgroup may hold.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quota {
+    /// This user, by number.
+    pub uid: Option<u32>,
+    /// Members of this group together; name or number.
+    pub group: Option<Spanned<String>>,
+    /// Processes of this cgroup and those below it together.
+    pub cgroup: Option<Spanned<String>>,
+    /// Bytes at the same time, those a former borrower can still reach counted in.
+    pub bytes: Spanned<Size>,
+}

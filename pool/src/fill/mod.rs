@@ -1,0 +1,132 @@
+//! Work that takes time: filling, topping up, emptying, zeroing in place.
+//!
+//! A [`Worker`] is a thread with a queue. Workers that fill in the background
+//! stay out of everybody's way (`SCHED_IDLE`), take memory from one node, keep
+//! to a rate that all of them share, and pause while somebody waits for memory.
+//! The worker for what a borrower waits for does none of this.
+//!
+//! Zeros come from the kernel (`work.rs`), batch by batch, so that a worker can
+//! be told to stop and nothing else waits long for a file's lock.
+
+mod pace;
+mod work;
+
+pub use pace::Pace;
+pub use work::{Batches, Work};
+
+use firstlight_host::background;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::Instant;
+
+/// One piece of work on one file.
+#[derive(Debug)]
+pub struct Job<T> {
+    /// Comes back with the result.
+    pub ticket: T,
+    /// The file.
+    pub file: Arc<OwnedFd>,
+    /// What to do with it.
+    pub work: Work,
+    /// Set when it need not be finished.
+    pub cancel: Arc<AtomicBool>,
+    /// Bytes done so far.
+    pub done_bytes: Arc<AtomicU64>,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub struct Done<T> {
+    /// The job's.
+    pub ticket: T,
+    /// Bytes the kernel zeroed.
+    pub zeroed_bytes: u64,
+    /// Time spent on them, waiting left out.
+    pub zeroing_ns: u64,
+    /// Whether all of it was done.
+    pub result: io::Result<()>,
+}
+
+/// How a worker behaves.
+#[derive(Debug, Clone, Default)]
+pub struct Manner {
+    /// Runs only where a CPU has nothing else to do, at this pace.
+    pub background: Option<Arc<Pace>>,
+    /// Takes memory from this node only.
+    pub node: Option<u32>,
+    /// Bytes asked of the kernel at once.
+    pub batch_bytes: u64,
+}
+
+/// A thread that works through a queue until the queue is dropped.
+#[derive(Debug)]
+pub struct Worker<T> {
+    queue: Sender<Job<T>>,
+}
+
+impl<T: Send + 'static> Worker<T> {
+    /// Starts one; `report` is called on its thread after each job.
+    ///
+    /// # Errors
+    /// The operating system's refusal of a thread.
+    pub fn start(
+        name: &str,
+        manner: Manner,
+        report: impl Fn(Done<T>) + Send + 'static,
+    ) -> io::Result<Self> {
+        let (queue, jobs) = mpsc::channel();
+        thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || serve(&jobs, &manner, &report))?;
+        Ok(Self { queue })
+    }
+
+    /// Appends a job.
+    ///
+    /// # Errors
+    /// The job itself, where the worker is no more.
+    pub fn send(&self, job: Job<T>) -> Result<(), Job<T>> {
+        self.queue.send(job).map_err(|refused| refused.0)
+    }
+}
+
+fn serve<T>(jobs: &Receiver<Job<T>>, manner: &Manner, report: &impl Fn(Done<T>)) {
+    if manner.background.is_some() {
+        // Refused where a container forbids it: then it is an ordinary thread
+        // that keeps to its rate.
+        let _ = background::run_when_idle();
+    }
+    let bound = background::take_memory_from(manner.node);
+    for job in jobs {
+        let mut batches = Batches::new(manner, &job.cancel, &job.done_bytes);
+        let result = match &bound {
+            Err(error) if manner.node.is_some() => Err(io::Error::other(format!(
+                "cannot take memory from node {}: {error}",
+                manner.node.unwrap_or_default()
+            ))),
+            _ => job.work.run(&job.file, &mut batches),
+        };
+        let (zeroed_bytes, zeroing_ns) = batches.spent();
+        // The file is let go of first: whoever hears of the end may look
+        // whether anybody else holds it.
+        drop(job.file);
+        report(Done {
+            ticket: job.ticket,
+            zeroed_bytes,
+            zeroing_ns,
+            result,
+        });
+    }
+}
+
+/// Whether the moment has passed.
+fn is_over(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Workers on real memory files; none of them needs privileges.
+
+use super::*;
+use crate::protocol::PageSize;
+use firstlight_host::mapping::Mapping;
+use firstlight_host::memory_file;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const BYTES: u64 = 8 << 20;
+/// What is asked for at once: a huge page.
+const BATCH_BYTES: u64 = 2 << 20;
+
+fn file() -> Arc<OwnedFd> {
+    let file = memory_file::unnamed(c"test", None).unwrap();
+    memory_file::set_length(&file, BYTES).unwrap();
+    Arc::new(file)
+}
+
+fn job(file: &Arc<OwnedFd>, work: Work) -> Job<u32> {
+    Job {
+        ticket: 7,
+        file: Arc::clone(file),
+        work,
+        cancel: Arc::default(),
+        done_bytes: Arc::default(),
+    }
+}
+
+const FILL: Work = Work::Fill {
+    page: PageSize::Transparent,
+    start: 0,
+    end: BYTES,
+    deadline: None,
+};
+
+fn manner(pace: Option<Pace>) -> Manner {
+    Manner {
+        background: pace.map(Arc::new),
+        node: None,
+        batch_bytes: 1 << 20,
+    }
+}
+
+/// Lets a worker do the job and waits for its end.
+fn run(manner: Manner, job: Job<u32>) -> Done<u32> {
+    let (tell, told) = mpsc::channel();
+    let worker = Worker::start("test", manner, move |done| tell.send(done).unwrap()).unwrap();
+    worker.send(job).unwrap();
+    told.recv().unwrap()
+}
+
+fn no_pressure(rate: Option<u64>) -> Pace {
+    Pace::new(rate, BATCH_BYTES, None, "/proc/pressure/memory")
+}
+
+#[test]
+fn filled_from_end_to_end_with_zeros() {
+    let file = file();
+    let job = job(&file, FILL);
+    let progress = Arc::clone(&job.done_bytes);
+    let done = run(manner(Some(no_pressure(None))), job);
+    done.result.unwrap();
+    assert_eq!((done.ticket, done.zeroed_bytes), (7, BYTES));
+    assert_eq!(progress.load(Ordering::Relaxed), BYTES);
+    assert_eq!(memory_file::held_bytes(&file).unwrap(), BYTES);
+    assert!(done.zeroing_ns > 0);
+}
+
+#[test]
+fn only_the_missing_part_is_filled_and_no_byte_of_the_rest_changes() {
+    let file = file();
+    let length = usize::try_from(BYTES).unwrap();
+    let mut mapping = Mapping::new(&file, 0, length).unwrap();
+    mapping.write(12_345, b"kept");
+    let before = memory_file::held_bytes(&file).unwrap();
+    let work = Work::Fill {
+        page: PageSize::Transparent,
+        start: 3 << 20, // in the middle of a batch
+        end: (5 << 20) + 4096,
+        deadline: None,
+    };
+    let done = run(manner(None), job(&file, work));
+    done.result.unwrap();
+    assert_eq!(done.zeroed_bytes, (2 << 20) + 4096);
+    assert_eq!(mapping.first_nonzero(), Some(12_345));
+    let after = memory_file::held_bytes(&file).unwrap();
+    assert!(
+        after - before >= done.zeroed_bytes && after < BYTES,
+        "{before} {after}"
+    );
+}
+
+#[test]
+fn what_is_not_wanted_any_more_stops() {
+    let file = file();
+    let stopped = job(&file, FILL);
+    stopped.cancel.store(true, Ordering::Relaxed);
+    let done = run(manner(Some(no_pressure(None))), stopped);
+    assert_eq!(done.result.unwrap_err().kind(), io::ErrorKind::Interrupted);
+    assert_eq!(memory_file::held_bytes(&file).unwrap(), 0);
+}
+
+#[test]
+fn a_deadline_that_has_passed_ends_it() {
+    let file = file();
+    let work = Work::Fill {
+        page: PageSize::Transparent,
+        start: 0,
+        end: BYTES,
+        deadline: Some(Instant::now()),
+    };
+    let done = run(manner(None), job(&file, work));
+    assert_eq!(done.result.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    assert_eq!(done.zeroed_bytes, 0);
+}
+
+#[test]
+fn at_a_rate_of_nothing_only_the_first_burst_is_filled() {
+    let file = file();
+    let slow = job(&file, FILL);
+    let (cancel, progress) = (Arc::clone(&slow.cancel), Arc::clone(&slow.done_bytes));
+    let (tell, told) = mpsc::channel();
+    let manner = manner(Some(no_pressure(Some(0))));
+    let worker = Worker::start("test", manner, move |done| tell.send(done).unwrap()).unwrap();
+    worker.send(slow).unwrap();
+    while progress.load(Ordering::Relaxed) == 0 {
+        thread::yield_now();
+    }
+    cancel.store(true, Ordering::Relaxed);
+    let done = told.recv().unwrap();
+    assert_eq!(done.zeroed_bytes, BATCH_BYTES);
+}
+
+#[test]
+fn pressure_pauses_until_it_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let figures = folder.path().join("memory");
+    let says = |percent: &str| {
+        std::fs::write(
+            &figures,
+            format!("some avg10={percent} avg60=0 avg300=0 total=0\n"),
+        )
+    };
+    says("10.00").unwrap();
+    let pace = Arc::new(Pace::new(None, 1 << 20, Some(10.0), &figures));
+    let manner = Manner {
+        background: Some(Arc::clone(&pace)),
+        ..manner(None)
+    };
+    let file = file();
+    let (tell, told) = mpsc::channel();
+    let worker = Worker::start("test", manner, move |done| tell.send(done).unwrap()).unwrap();
+    worker.send(job(&file, FILL)).unwrap();
+    while !pace.is_paused() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(memory_file::held_bytes(&file).unwrap(), 0);
+    says("9.99").unwrap();
+    told.recv().unwrap().result.unwrap();
+    assert!(!pace.is_paused());
+    assert_eq!(memory_file::held_bytes(&file).unwrap(), BYTES);
+}
+
+#[test]
+fn emptied_files_hold_nothing_and_zeroed_ones_are_zero() {
+    let file = file();
+    let length = usize::try_from(BYTES).unwrap();
+    let mut mapping = Mapping::new(&file, 0, length).unwrap();
+    mapping.write(5, b"secret");
+    mapping.write(length - 6, b"secret");
+    let done = run(manner(None), job(&file, Work::ZeroInPlace { bytes: BYTES }));
+    done.result.unwrap();
+    assert_eq!(mapping.first_nonzero(), None);
+    assert_eq!(memory_file::held_bytes(&file).unwrap(), BYTES);
+    run(manner(None), job(&file, Work::Empty)).result.unwrap();
+    assert_eq!(memory_file::held_bytes(&file).unwrap(), 0);
+}
+
+#[test]
+fn a_node_that_is_not_there_is_told() {
+    let manner = Manner {
+        node: Some(1023),
+        ..manner(None)
+    };
+    let error = run(manner, job(&file(), FILL)).result.unwrap_err();
+    assert!(error.to_string().contains("node 1023"), "{error}");
+}

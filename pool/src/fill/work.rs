@@ -1,0 +1,178 @@
+//! What is done to a file, batch by batch.
+
+use super::{Manner, is_over};
+use crate::protocol::PageSize;
+use firstlight_host::mapping::Mapping;
+use firstlight_host::memory_file;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+/// A kind of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Let the kernel put zeroed pages wherever `start..end` has none.
+    Fill {
+        /// What backs the file.
+        page: PageSize,
+        /// First byte.
+        start: u64,
+        /// Behind the last byte.
+        end: u64,
+        /// Give up then.
+        deadline: Option<Instant>,
+    },
+    /// Give all pages back to the kernel, also those that are mapped.
+    Empty,
+    /// Zero all `bytes` with our own stores, then read all of it: only for a
+    /// file that nobody else holds.
+    ZeroInPlace {
+        /// Bytes of the file.
+        bytes: u64,
+    },
+}
+
+impl Work {
+    pub(super) fn run(self, file: &OwnedFd, batches: &mut Batches<'_>) -> io::Result<()> {
+        match self {
+            Self::Fill {
+                page,
+                start,
+                end,
+                deadline,
+            } => {
+                batches.batch_bytes = batches.batch_bytes.max(page.bytes());
+                batches.each(start, end, deadline, |at, bytes| {
+                    fill(file, page, at, bytes)
+                })
+            }
+            Self::Empty => memory_file::set_length(file, 0),
+            Self::ZeroInPlace { bytes } => {
+                batches.each(0, bytes, None, |at, bytes| zero(file, at, bytes))?;
+                batches.look(bytes, |at, bytes| verify(file, at, bytes))
+            }
+        }
+    }
+}
+
+fn fill(file: &OwnedFd, page: PageSize, at: u64, bytes: u64) -> io::Result<()> {
+    match page {
+        PageSize::Huge | PageSize::Giant => memory_file::allocate(file, at, bytes),
+        // Allocated pages of tmpfs are zeroed only when they are touched.
+        PageSize::Transparent => memory_file::populate(file, at, length(bytes)?),
+    }
+}
+
+fn zero(file: &OwnedFd, at: u64, bytes: u64) -> io::Result<()> {
+    let mut mapping = Mapping::new(file, at, length(bytes)?)?;
+    // A page that was given back meanwhile comes back zeroed, or as an error here.
+    mapping.populate()?;
+    mapping.zero();
+    Ok(())
+}
+
+fn verify(file: &OwnedFd, at: u64, bytes: u64) -> io::Result<()> {
+    let mapping = Mapping::new(file, at, length(bytes)?)?;
+    match mapping.first_nonzero() {
+        None => Ok(()),
+        Some(offset) => Err(io::Error::other(format!(
+            "byte {} is not zero after zeroing",
+            at.saturating_add(offset as u64)
+        ))),
+    }
+}
+
+fn length(bytes: u64) -> io::Result<usize> {
+    usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// The steps of a job, and what they cost.
+#[derive(Debug)]
+pub struct Batches<'j> {
+    manner: &'j Manner,
+    cancel: &'j AtomicBool,
+    done_bytes: &'j AtomicU64,
+    batch_bytes: u64,
+    zeroed_bytes: u64,
+    zeroing_ns: u64,
+}
+
+impl<'j> Batches<'j> {
+    pub(super) fn new(
+        manner: &'j Manner,
+        cancel: &'j AtomicBool,
+        done_bytes: &'j AtomicU64,
+    ) -> Self {
+        Self {
+            manner,
+            cancel,
+            done_bytes,
+            batch_bytes: manner.batch_bytes.max(1 << 20),
+            zeroed_bytes: 0,
+            zeroing_ns: 0,
+        }
+    }
+
+    /// Bytes zeroed, and the time that took.
+    pub(super) fn spent(&self) -> (u64, u64) {
+        (self.zeroed_bytes, self.zeroing_ns)
+    }
+
+    /// Goes from `start` to `end` in batches, at the worker's pace.
+    fn each(
+        &mut self,
+        start: u64,
+        end: u64,
+        deadline: Option<Instant>,
+        step: impl Fn(u64, u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.go(start, end, deadline, |batches, at, bytes| {
+            let begin = Instant::now();
+            step(at, bytes)?;
+            let spent_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            batches.zeroing_ns = batches.zeroing_ns.saturating_add(spent_ns);
+            batches.zeroed_bytes += bytes;
+            batches.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+            Ok(())
+        })
+    }
+
+    /// The same for work that zeroes nothing.
+    fn look(&mut self, end: u64, step: impl Fn(u64, u64) -> io::Result<()>) -> io::Result<()> {
+        self.go(0, end, None, |_, at, bytes| step(at, bytes))
+    }
+
+    fn go(
+        &mut self,
+        start: u64,
+        end: u64,
+        deadline: Option<Instant>,
+        mut step: impl FnMut(&mut Self, u64, u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let batch_bytes = self.batch_bytes;
+        let mut at = start;
+        while at < end {
+            // To the next multiple, so that pages are never asked for by halves.
+            let next = (at - at % batch_bytes).saturating_add(batch_bytes);
+            let bytes = next.min(end) - at;
+            let stop = || self.cancel.load(Ordering::Relaxed);
+            let go_on = match &self.manner.background {
+                Some(pace) => pace.wait(bytes, stop),
+                None => !stop(),
+            };
+            if !go_on {
+                return Err(io::Error::new(
+                    io::ErrorKind::Interrupted,
+                    "not wanted any more",
+                ));
+            }
+            if is_over(deadline) {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "out of time"));
+            }
+            step(self, at, bytes)?;
+            at += bytes;
+        }
+        Ok(())
+    }
+}

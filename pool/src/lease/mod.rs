@@ -1,0 +1,162 @@
+//! Leases: memory that is out, to whom, and when it is back.
+//!
+//! A lease lives until the last writing end of its lifeline is closed, or it is
+//! given back. What its borrower can still reach after that is a [`Former`]: it
+//! stays charged, and is emptied again and again, until nobody else has it open.
+//!
+//! - [`quota`]: who may borrow, and how much;
+//! - `lifeline.rs`: the pipe.
+
+mod former;
+mod lifeline;
+pub mod quota;
+
+pub use former::{Former, Formers, Swept};
+pub use lifeline::Lifeline;
+
+use crate::protocol::{LeaseId, LeaseRow};
+use crate::store::Key;
+use crate::store::slab::Slab;
+use quota::Charge;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// A lease's number, unique in the life of a daemon.
+pub type Serial = u64;
+
+/// Memory that is out.
+#[derive(Debug)]
+pub struct Lease {
+    /// The slab.
+    pub slab: Slab,
+    /// The class it came from.
+    pub key: Key,
+    /// What it is charged as.
+    pub charge: Charge,
+    /// The user it was lent to.
+    pub uid: u32,
+    /// The process that asked.
+    pub pid: u32,
+    /// The reading end.
+    pub lifeline: Lifeline,
+    /// Since when.
+    pub since: Instant,
+}
+
+/// All leases.
+#[derive(Debug)]
+pub struct Leases {
+    /// What the names of this daemon's leases begin with.
+    prefix: u32,
+    next: Serial,
+    live: BTreeMap<Serial, Lease>,
+}
+
+impl Leases {
+    /// None yet; their names begin with `prefix`, so that a name from an earlier
+    /// daemon means nothing to this one.
+    #[must_use]
+    pub fn new(prefix: u32) -> Self {
+        Self {
+            prefix,
+            next: 1,
+            live: BTreeMap::new(),
+        }
+    }
+
+    /// The number of the next lease.
+    pub fn new_serial(&mut self) -> Serial {
+        let serial = self.next;
+        self.next += 1;
+        serial
+    }
+
+    /// The name of a lease.
+    ///
+    /// # Errors
+    /// Never, as long as a number is a name.
+    pub fn id(&self, serial: Serial) -> Result<LeaseId, String> {
+        LeaseId::new(format!("{:08x}-{serial}", self.prefix))
+    }
+
+    /// The number behind a name, if it is one of ours.
+    #[must_use]
+    pub fn serial(&self, id: &LeaseId) -> Option<Serial> {
+        let (prefix, serial) = id.as_str().split_once('-')?;
+        let serial: Serial = serial.parse().ok()?;
+        // Compared as a whole, so that a lease has one name only.
+        (format!("{:08x}", self.prefix) == prefix && self.id(serial).ok()? == *id).then_some(serial)
+    }
+
+    /// Begins a lease.
+    pub fn insert(&mut self, serial: Serial, lease: Lease) {
+        self.live.insert(serial, lease);
+    }
+
+    /// A lease.
+    #[must_use]
+    pub fn get(&self, serial: Serial) -> Option<&Lease> {
+        self.live.get(&serial)
+    }
+
+    /// Ends a lease: it is the caller's to take the memory back.
+    pub fn end(&mut self, serial: Serial) -> Option<Lease> {
+        self.live.remove(&serial)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (Serial, &Lease)> {
+        self.live.iter().map(|(serial, lease)| (*serial, lease))
+    }
+
+    /// A row for each lease of `uid`, or of everybody.
+    #[must_use]
+    pub fn rows(&self, uid: Option<u32>, now: Instant) -> Vec<LeaseRow> {
+        let seen = |lease: &&Lease| uid.is_none_or(|uid| lease.uid == uid);
+        let row = |(serial, lease): (Serial, &Lease)| {
+            let age = now.saturating_duration_since(lease.since);
+            Some(LeaseRow {
+                lease: self.id(serial).ok()?,
+                bytes: lease.slab.bytes(),
+                page: lease.key.page,
+                node: lease.key.node,
+                pid: lease.pid,
+                uid: lease.uid,
+                age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+            })
+        };
+        let mine = self.iter().filter(|(_, lease)| seen(lease));
+        mine.filter_map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_has_one_name_and_only_this_daemon_knows_it() {
+        let mut leases = Leases::new(0xabc);
+        let serial = leases.new_serial();
+        let id = leases.id(serial).unwrap();
+        assert_eq!(id.as_str(), "00000abc-1");
+        assert_eq!(leases.serial(&id), Some(1));
+        assert_eq!(leases.new_serial(), 2);
+        for name in ["00000abd-1", "00000abc-01", "abc-1", "00000abc-", "1"] {
+            let other = LeaseId::new(name).unwrap();
+            assert_eq!(leases.serial(&other), None, "{name}");
+        }
+    }
+}

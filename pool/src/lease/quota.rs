@@ -1,0 +1,321 @@
+//! Who may borrow, and how much: pure decisions over what a peer is.
+//!
+//! Nobody may, except root, the daemon's own user, members of the owner's group,
+//! and whoever a quota names. All limits that apply to a borrower hold at the
+//! same time; each is an [`Account`] that is charged when memory leaves, and
+//! credited only when nobody can reach it any more.
+
+use crate::config::Config;
+use firstlight_host::peer::{self, Peer};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What a charge is booked on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Account {
+    /// A user that a quota names.
+    Uid(u32),
+    /// Members of a group that a quota names, together.
+    Group(u32),
+    /// Processes of a cgroup that a quota names, together.
+    Cgroup(String),
+    /// A member of the owner's group, each on their own.
+    Member(u32),
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uid(uid) | Self::Member(uid) => write!(f, "user {uid}"),
+            Self::Group(gid) => write!(f, "group {gid}"),
+            Self::Cgroup(path) => write!(f, "cgroup {path}"),
+        }
+    }
+}
+
+/// A limit in force for a borrower.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Limit {
+    account: Account,
+    most_bytes: u64,
+}
+
+/// What the configuration allows.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    owner_uid: u32,
+    group: Option<u32>,
+    member_bytes: Option<u64>,
+    limits: Vec<Limit>,
+}
+
+/// What a borrower is to the daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// Root or the daemon's own user: may also resize and drain.
+    Owner,
+    /// May borrow within limits, perhaps none.
+    Borrower,
+    /// May nothing.
+    Stranger,
+}
+
+impl Rules {
+    /// The rules of `config`, for a daemon that runs as `owner_uid`.
+    ///
+    /// # Errors
+    /// A group this machine does not know.
+    pub fn new(config: &Config, owner_uid: u32) -> Result<Self, String> {
+        let access = &config.access;
+        let mut limits = Vec::new();
+        for quota in &config.quota {
+            let account = match (&quota.uid, &quota.group, &quota.cgroup) {
+                (Some(uid), _, _) => Account::Uid(*uid),
+                (_, Some(group), _) => Account::Group(group_number(group.as_ref())?),
+                (_, _, Some(path)) => Account::Cgroup(path.as_ref().clone()),
+                _ => continue,
+            };
+            limits.push(Limit {
+                account,
+                most_bytes: quota.bytes.as_ref().bytes(),
+            });
+        }
+        let group = access.group.as_ref();
+        Ok(Self {
+            owner_uid,
+            group: group.map(|name| group_number(name.as_ref())).transpose()?,
+            member_bytes: access.quota.map(|size| size.bytes()),
+            limits,
+        })
+    }
+
+    /// The owner's group.
+    #[must_use]
+    pub fn group(&self) -> Option<u32> {
+        self.group
+    }
+
+    /// Whether others than the owner's group may borrow at all.
+    #[must_use]
+    pub fn has_others(&self) -> bool {
+        !self.limits.is_empty()
+    }
+
+    /// What `peer` is.
+    #[must_use]
+    pub fn standing(&self, peer: &Peer) -> Standing {
+        if peer.uid == 0 || peer.uid == self.owner_uid {
+            Standing::Owner
+        } else if self.is_member(peer) || self.named(peer).next().is_some() {
+            Standing::Borrower
+        } else {
+            Standing::Stranger
+        }
+    }
+
+    fn is_member(&self, peer: &Peer) -> bool {
+        self.group.is_some_and(|group| peer.in_group(group))
+    }
+
+    fn named<'r>(&'r self, peer: &'r Peer) -> impl Iterator<Item = &'r Limit> {
+        self.limits.iter().filter(|limit| match &limit.account {
+            Account::Uid(uid) => peer.uid == *uid,
+            Account::Group(gid) => peer.in_group(*gid),
+            Account::Cgroup(path) => peer
+                .cgroup
+                .as_deref()
+                .is_some_and(|own| is_within(own, path)),
+            Account::Member(_) => false,
+        })
+    }
+
+    /// All limits that apply to `peer`.
+    fn limits(&self, peer: &Peer) -> Vec<Limit> {
+        let mut limits: Vec<_> = self.named(peer).cloned().collect();
+        if let Some(most_bytes) = self.member_bytes
+            && self.is_member(peer)
+            && self.standing(peer) == Standing::Borrower
+        {
+            limits.push(Limit {
+                account: Account::Member(peer.uid),
+                most_bytes,
+            });
+        }
+        limits
+    }
+}
+
+/// Whether `own` is the cgroup `path` or lies below it.
+fn is_within(own: &str, path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    own.strip_prefix(path)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn group_number(name: &str) -> Result<u32, String> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    match peer::group_id(name) {
+        Ok(Some(number)) => Ok(number),
+        Ok(None) => Err(format!("this machine has no group {name:?}")),
+        Err(error) => Err(format!("cannot look up group {name:?}: {error}")),
+    }
+}
+
+/// What is charged to whom.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    used_bytes: BTreeMap<Account, u64>,
+}
+
+/// A charge, to be credited once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Charge {
+    accounts: Vec<Account>,
+    bytes: u64,
+}
+
+impl Ledger {
+    /// Charges `bytes` to every account of `peer`, or to none.
+    ///
+    /// # Errors
+    /// The first limit it would exceed, in words.
+    pub fn charge(&mut self, rules: &Rules, peer: &Peer, bytes: u64) -> Result<Charge, String> {
+        let limits = rules.limits(peer);
+        for limit in &limits {
+            let used = self.used(&limit.account);
+            if used.saturating_add(bytes) > limit.most_bytes {
+                return Err(format!(
+                    "{} may hold {} bytes and can reach {used}; {bytes} more are too many",
+                    limit.account, limit.most_bytes
+                ));
+            }
+        }
+        let accounts: Vec<_> = limits.into_iter().map(|limit| limit.account).collect();
+        for account in &accounts {
+            let used = self.used_bytes.entry(account.clone()).or_default();
+            *used = used.saturating_add(bytes);
+        }
+        Ok(Charge { accounts, bytes })
+    }
+
+    /// Takes a charge back.
+    pub fn credit(&mut self, charge: Charge) {
+        for account in charge.accounts {
+            if let Some(used) = self.used_bytes.get_mut(&account) {
+                *used = used.saturating_sub(charge.bytes);
+                if *used == 0 {
+                    self.used_bytes.remove(&account);
+                }
+            }
+        }
+    }
+
+    /// What is charged to an account.
+    #[must_use]
+    pub fn used(&self, account: &Account) -> u64 {
+        self.used_bytes.get(account).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn rules(text: &str) -> Rules {
+        Rules::new(&Config::parse(Path::new("test"), text).unwrap(), 900).unwrap()
+    }
+
+    fn peer(uid: u32, gid: u32, groups: &[u32], cgroup: Option<&str>) -> Peer {
+        Peer {
+            pid: 1,
+            uid,
+            gid,
+            groups: groups.to_vec(),
+            cgroup: cgroup.map(str::to_owned),
+        }
+    }
+
+    const RULES: &str = "
+        access = { group = \"500\", quota = \"4G\" }
+        [[quota]]
+        uid = 1000
+        bytes = \"8G\"
+        [[quota]]
+        group = \"600\"
+        bytes = \"6G\"
+        [[quota]]
+        cgroup = \"/machine.slice\"
+        bytes = \"2G\"
+    ";
+
+    #[test]
+    fn nobody_may_unless_something_says_so() {
+        let rules = rules(RULES);
+        for (peer, standing) in [
+            (peer(0, 0, &[], None), Standing::Owner),
+            (peer(900, 1, &[], None), Standing::Owner),
+            (peer(1, 500, &[], None), Standing::Borrower),
+            (peer(1, 2, &[3, 500], None), Standing::Borrower),
+            (peer(1000, 2, &[], None), Standing::Borrower),
+            (peer(1, 600, &[], None), Standing::Borrower),
+            (peer(1, 2, &[], Some("/machine.slice")), Standing::Borrower),
+            (
+                peer(1, 2, &[], Some("/machine.slice/a/b")),
+                Standing::Borrower,
+            ),
+            (peer(1, 2, &[], Some("/machine.slices")), Standing::Stranger),
+            (peer(1, 2, &[], Some("/")), Standing::Stranger),
+            (peer(1, 2, &[3], None), Standing::Stranger),
+        ] {
+            assert_eq!(rules.standing(&peer), standing, "{peer:?}");
+        }
+        let nobody = self::rules("");
+        assert_eq!(nobody.standing(&peer(1, 0, &[], None)), Standing::Stranger);
+    }
+
+    #[test]
+    fn every_limit_that_applies_holds_and_a_refusal_charges_nothing() {
+        const G: u64 = 1 << 30;
+        let rules = rules(RULES);
+        let mut ledger = Ledger::default();
+        let both = peer(1000, 600, &[], None);
+        let other = peer(1, 600, &[], None);
+        let first = ledger.charge(&rules, &both, 5 * G).unwrap();
+        // 8 G for the user, but 6 G for the group.
+        let refused = ledger.charge(&rules, &both, 2 * G).unwrap_err();
+        assert!(refused.starts_with("group 600 may hold"), "{refused}");
+        assert_eq!(ledger.used(&Account::Uid(1000)), 5 * G);
+        ledger.charge(&rules, &other, 2 * G).unwrap_err();
+        let second = ledger.charge(&rules, &other, G).unwrap();
+        ledger.credit(first);
+        ledger.charge(&rules, &other, 5 * G).unwrap();
+        ledger.credit(second);
+        assert_eq!(ledger.used(&Account::Group(600)), 5 * G);
+        assert_eq!(ledger.used(&Account::Uid(1000)), 0);
+    }
+
+    #[test]
+    fn members_each_on_their_own_the_owner_without_limit() {
+        let rules = rules(RULES);
+        let mut ledger = Ledger::default();
+        let (one, two) = (peer(1, 500, &[], None), peer(2, 500, &[], None));
+        ledger.charge(&rules, &one, 4 << 30).unwrap();
+        ledger.charge(&rules, &one, 1).unwrap_err();
+        ledger.charge(&rules, &two, 4 << 30).unwrap();
+        ledger
+            .charge(&rules, &peer(0, 500, &[], None), u64::MAX)
+            .unwrap();
+        // Together with what is there, more than can be counted: refused, not wrapped.
+        ledger.charge(&rules, &two, u64::MAX).unwrap_err();
+    }
+
+    #[test]
+    fn a_group_nobody_knows_is_an_error() {
+        let config = Config::parse(Path::new("test"), "access = { group = \"no such\" }").unwrap();
+        let error = Rules::new(&config, 0).unwrap_err();
+        assert!(error.contains("no group \"no such\""), "{error}");
+    }
+}

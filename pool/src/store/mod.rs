@@ -1,0 +1,436 @@
+//! The store: which slabs there are, and what each may become.
+//!
+//! ```text
+//!            begin          filled          lend           lease ends
+//!  (nothing) -----> filling ------> clean -------> lent ---------------> dirty
+//!                      |              |                                    | emptied
+//!                      +---> gone <---+  shrink, drain, trouble    gone <--+--> clean
+//!                                                                       (trusted only)
+//! ```
+//!
+//! The store decides and keeps count; it never waits. What takes time (filling,
+//! emptying, zeroing in place) is handed out as work ([`crate::fill`]) and comes
+//! back as a call. Invariants S1 to S8 and the test of each: `docs/pool-safety.md`.
+//!
+//! - [`slab`]: one file and the mark on it;
+//! - [`mount`], `sources.rs`: where files come from;
+//! - [`recover`]: what is clean after a crash;
+//! - [`choose`]: which slab a borrower gets.
+
+pub mod choose;
+mod class;
+mod error;
+pub mod mount;
+pub mod recover;
+pub mod slab;
+mod sources;
+#[cfg(test)]
+mod tests;
+
+pub use class::{Key, Spec};
+pub use error::StoreError;
+
+use crate::protocol::{PageSize, PoolRow};
+use choose::{Candidate, Choice, NsPerGib, Want};
+use class::{Class, Filling};
+use firstlight_host::{hugepages, memory_file};
+use slab::{Slab, SlabId};
+use sources::Sources;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a class that could not be filled is left alone.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// A slab to be filled by a worker.
+#[derive(Debug)]
+pub struct FillOrder {
+    /// Which.
+    pub id: SlabId,
+    /// Its class.
+    pub key: Key,
+    /// Its file.
+    pub file: Arc<OwnedFd>,
+    /// Set when it is no longer wanted.
+    pub cancel: Arc<AtomicBool>,
+    /// Where the worker says how far it is.
+    pub done_bytes: Arc<AtomicU64>,
+}
+
+/// What there was when the daemon started.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Clean slabs kept.
+    pub kept: u32,
+    /// Files emptied, and why.
+    pub emptied: Vec<(String, &'static str)>,
+    /// What the operator should know.
+    pub notes: Vec<String>,
+}
+
+/// All slabs.
+#[derive(Debug)]
+pub struct Store {
+    sources: Sources,
+    classes: Vec<Class>,
+    next_id: u64,
+    one_node: bool,
+    draining: bool,
+}
+
+impl Store {
+    /// Takes the folder over, and in it whatever is known to be clean.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn open(directory: &Path, specs: &[Spec]) -> Result<(Self, Found), StoreError> {
+        let mut store = Self {
+            sources: Sources::open(directory)?,
+            classes: Vec::new(),
+            next_id: 0,
+            one_node: !hugepages::node_exists(Path::new(hugepages::SYS), 1),
+            draining: false,
+        };
+        let mut found = Found::default();
+        for spec in specs {
+            let mut spec = *spec;
+            found.notes.extend(store.sources.prepare(&mut spec)?);
+            store.classes.push(Class::new(spec));
+        }
+        found.notes.sort();
+        found.notes.dedup();
+        store.sources.adopt_leftovers()?;
+        for recovered in store.sources.recover()? {
+            found.emptied.extend(recovered.emptied);
+            for (key, slab) in recovered.clean {
+                store.take_over(key, slab, &mut found);
+            }
+        }
+        Ok((store, found))
+    }
+
+    /// A clean slab from before, if it is wanted.
+    fn take_over(&mut self, key: Key, slab: Slab, found: &mut Found) {
+        self.next_id = self.next_id.max(slab.id().0.saturating_add(1));
+        let class = self.classes.iter_mut().find(|class| class.spec.key == key);
+        match class {
+            Some(class) if class.present() < class.wanted() => {
+                class.clean.push(slab);
+                found.kept += 1;
+            }
+            _ => {
+                let name = slab.id().to_string();
+                if slab.discard().is_ok() {
+                    found.emptied.push((name, "not wanted any more"));
+                }
+            }
+        }
+    }
+
+    /// A clean file without a name that a service manager kept, if it is what
+    /// it should be: never lent, complete, and held by nobody else.
+    pub fn adopt(&mut self, key: Key, file: OwnedFd) -> bool {
+        let id = self.new_id();
+        let Some(class) = self.classes.iter_mut().find(|class| class.spec.key == key) else {
+            return false;
+        };
+        let slab = Slab::memfd(id, key.page, key.bytes, file);
+        let known_clean = || -> io::Result<bool> {
+            Ok(!memory_file::is_sealed(&slab)?
+                && slab.length()? == key.bytes
+                && slab.held_bytes()? == key.bytes
+                && rustix::fs::fstatfs(&slab)
+                    .is_ok_and(|stat| u64::try_from(stat.f_bsize) == Ok(block_bytes(key.page)))
+                && slab.is_ours_alone()?)
+        };
+        let wanted = class.present() < class.wanted();
+        if wanted && known_clean().unwrap_or(false) {
+            class.clean.push(slab);
+            return true;
+        }
+        // Whatever it is, it is none of ours any more.
+        let _ = slab.discard();
+        false
+    }
+
+    fn new_id(&mut self) -> SlabId {
+        let id = SlabId(self.next_id);
+        self.next_id += 1;
+        id
+    }
+
+    /// Begins one more slab on one of `nodes`, where one is wanted and there is
+    /// room; the class that has least of what it wants comes first.
+    pub fn begin_fill(&mut self, node: Option<u32>, now: Instant) -> Option<FillOrder> {
+        if self.draining {
+            return None;
+        }
+        let index = self.neediest(node, now)?;
+        let id = self.new_id();
+        let class = self.classes.get_mut(index)?;
+        let lack = room(&class.spec.key)
+            .err()
+            .filter(|_| class.dirty_bytes == 0);
+        let created = match lack {
+            Some(text) => Err(io::Error::other(text)),
+            None => self.sources.create(&class.spec, id),
+        };
+        match created {
+            Ok(slab) => {
+                let order = FillOrder {
+                    id,
+                    key: class.spec.key,
+                    file: slab.file(),
+                    cancel: Arc::default(),
+                    done_bytes: Arc::default(),
+                };
+                class.filling.push(Filling {
+                    slab,
+                    cancel: Arc::clone(&order.cancel),
+                    done_bytes: Arc::clone(&order.done_bytes),
+                });
+                Some(order)
+            }
+            Err(error) => {
+                class.trouble = Some(error.to_string());
+                class.retry_at = Some(now + RETRY_AFTER);
+                None
+            }
+        }
+    }
+
+    fn neediest(&self, node: Option<u32>, now: Instant) -> Option<usize> {
+        let lacking = self.classes.iter().enumerate().filter(|(_, class)| {
+            class.spec.key.node == node
+                && class.present() < class.wanted()
+                && class.retry_at.is_none_or(|at| at <= now)
+        });
+        // The share that is there, in 2^-16 of what is wanted.
+        let share = |class: &Class| (class.present() << 16) / class.wanted().max(1);
+        lacking
+            .min_by_key(|(index, class)| (share(class), *index))
+            .map(|(index, _)| index)
+    }
+
+    /// Nodes that have classes; `None` for classes bound to none.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<Option<u32>> {
+        let mut nodes: Vec<_> = self.classes.iter().map(|c| c.spec.key.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// A worker is done with a slab: `Ok` where all of it is filled. Says
+    /// whether it is clean now; a file without a name comes along, for whoever
+    /// keeps those over a restart.
+    pub fn filled(&mut self, id: SlabId, result: io::Result<()>, now: Instant) -> Option<&Slab> {
+        let draining = self.draining;
+        let class = self.class_filling(id)?;
+        let at = class.filling.iter().position(|f| f.slab.id() == id)?;
+        let filling = class.filling.swap_remove(at);
+        let wanted = !draining && !filling.cancel.load(Ordering::Relaxed);
+        match result.and_then(|()| filling.slab.mark_clean()) {
+            Ok(()) if wanted => {
+                class.trouble = None;
+                class.retry_at = None;
+                class.clean.push(filling.slab);
+                return class.clean.last();
+            }
+            Ok(()) => {}
+            Err(error) if wanted => {
+                class.trouble = Some(format!("filling stopped: {error}"));
+                class.retry_at = Some(now + RETRY_AFTER);
+            }
+            Err(_) => {}
+        }
+        if let Err(error) = filling.slab.discard() {
+            class.trouble = Some(format!("cannot give back a slab: {error}"));
+        }
+        None
+    }
+
+    fn class_filling(&mut self, id: SlabId) -> Option<&mut Class> {
+        let has = |class: &&mut Class| class.filling.iter().any(|f| f.slab.id() == id);
+        self.classes.iter_mut().find(has)
+    }
+
+    /// Takes a slab out for `want`, growing it where that is the choice: then it
+    /// has no pages from `Some(start)` on yet. It is counted as lent from here
+    /// on, whatever happens; [`Slab::lend`] must follow before it leaves.
+    pub fn take(&mut self, want: &Want, speed: NsPerGib) -> Option<(Key, Slab, Option<u64>)> {
+        if self.draining {
+            return None;
+        }
+        let candidate = |class: &Class| Candidate {
+            key: class.spec.key,
+            ready: !class.clean.is_empty(),
+            grows: !class.spec.trusted,
+        };
+        let candidates: Vec<_> = self.classes.iter().map(candidate).collect();
+        let (index, grow) = match choose::choose(&candidates, want, self.one_node, speed)? {
+            Choice::Whole(index) => (index, None),
+            Choice::Grow(index, bytes) => (index, Some(bytes)),
+        };
+        let class = self.classes.get_mut(index)?;
+        let mut slab = class.clean.pop()?;
+        let start = slab.bytes();
+        if let Some(bytes) = grow
+            && let Err(error) = slab.grow(bytes)
+        {
+            class.trouble = Some(format!("cannot enlarge a slab: {error}"));
+            let _ = slab.discard();
+            return None;
+        }
+        class.lent.push((slab.id(), slab.bytes()));
+        Some((class.spec.key, slab, grow.map(|_| start)))
+    }
+
+    /// A lent slab is back: it is dirty until [`Store::cleaned`]. Says whether
+    /// it may be zeroed in place.
+    pub fn came_back(&mut self, id: SlabId) -> bool {
+        let has = |class: &&mut Class| class.lent.iter().any(|(lent, _)| *lent == id);
+        let Some(class) = self.classes.iter_mut().find(has) else {
+            return false;
+        };
+        if let Some(at) = class.lent.iter().position(|(lent, _)| *lent == id) {
+            class.dirty_bytes += class.lent.swap_remove(at).1;
+        }
+        class.spec.trusted && !self.draining && class.present() < class.wanted()
+    }
+
+    /// A dirty slab of class `key` is dirty no more: its bytes went back to the
+    /// kernel, or `slab` is clean again.
+    pub fn cleaned(&mut self, key: &Key, bytes: u64, slab: Option<Slab>) {
+        let draining = self.draining;
+        let class = self.classes.iter_mut().find(|class| class.spec.key == *key);
+        let Some(class) = class else { return };
+        class.dirty_bytes = class.dirty_bytes.saturating_sub(bytes);
+        class.retry_at = None;
+        if let Some(slab) = slab {
+            if draining || class.present() >= class.wanted() {
+                let _ = slab.discard();
+            } else {
+                class.clean.push(slab);
+            }
+        }
+    }
+
+    /// Keeps `wanted` slabs of a class from now on; one that is not there yet
+    /// is made. Returns how many were wanted before, and the slabs to give back.
+    ///
+    /// # Errors
+    /// A class that cannot be had on this machine.
+    pub fn resize(&mut self, key: Key, wanted: u32) -> Result<(u32, Vec<Slab>), StoreError> {
+        if !self.classes.iter().any(|class| class.spec.key == key) {
+            let mut spec = Spec {
+                key,
+                wanted: 0,
+                source: crate::config::Source::Auto,
+                trusted: false,
+            };
+            self.sources.prepare(&mut spec)?;
+            self.classes.push(Class::new(spec));
+        }
+        let class = self.classes.iter_mut().find(|class| class.spec.key == key);
+        let Some(class) = class else {
+            return Ok((0, Vec::new()));
+        };
+        let before = std::mem::replace(&mut class.spec.wanted, wanted);
+        class.retry_at = None;
+        class.trouble = None;
+        let mut excess = class.present().saturating_sub(class.wanted());
+        for filling in class.filling.iter().rev().take(excess) {
+            filling.cancel.store(true, Ordering::Relaxed);
+            excess -= 1;
+        }
+        let keep = class.clean.len().saturating_sub(excess);
+        Ok((before, class.clean.split_off(keep)))
+    }
+
+    /// From now on nothing is filled or lent; returns what is clean.
+    pub fn drain(&mut self) -> Vec<Slab> {
+        self.draining = true;
+        let mut clean = Vec::new();
+        for class in &mut self.classes {
+            for filling in &class.filling {
+                filling.cancel.store(true, Ordering::Relaxed);
+            }
+            clean.append(&mut class.clean);
+        }
+        clean
+    }
+
+    /// Whether [`Store::drain`] was called.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// Slabs that are lent.
+    #[must_use]
+    pub fn lent_slabs(&self) -> usize {
+        self.classes.iter().map(|class| class.lent.len()).sum()
+    }
+
+    /// A row for each class.
+    #[must_use]
+    pub fn rows(&self) -> Vec<PoolRow> {
+        self.classes.iter().map(Class::row).collect()
+    }
+
+    /// Bytes in the mounts that are in none of the files counted here: pinned
+    /// by former borrowers, or drawn through mappings of their own.
+    #[must_use]
+    pub fn stray_bytes(&self, known_bytes: u64) -> u64 {
+        let used = |mount: &Arc<mount::Mount>| mount.used_bytes().ok().flatten();
+        let used: u64 = self.sources.mounts().filter_map(used).sum();
+        used.saturating_sub(known_bytes)
+    }
+
+    /// Takes the mounts away. Slabs that somebody holds live on.
+    pub fn unmount(&self) {
+        for mount in self.sources.mounts() {
+            let _ = mount.unmount();
+        }
+    }
+}
+
+/// What `statfs` calls a block of a file with such pages.
+fn block_bytes(page: PageSize) -> u64 {
+    match page {
+        PageSize::Transparent => firstlight::addr::PAGE_BYTES,
+        reserved => reserved.bytes(),
+    }
+}
+
+/// Whether the kernel has free huge pages for a slab; else what to do.
+fn room(key: &Key) -> Result<(), String> {
+    if key.page == PageSize::Transparent {
+        return Ok(());
+    }
+    let sys = Path::new(hugepages::SYS);
+    let counts = hugepages::counts(sys, key.page.bytes(), key.node);
+    let Ok(Some(counts)) = counts else {
+        return Ok(());
+    };
+    let free = counts.free_pages.saturating_sub(counts.promised_pages);
+    let needed = key.bytes / key.page.bytes();
+    if free >= needed {
+        return Ok(());
+    }
+    let place = match key.node {
+        Some(node) => format!("/sys/devices/system/node/node{node}/hugepages"),
+        None => "/sys/kernel/mm/hugepages".into(),
+    };
+    Err(format!(
+        "a slab needs {needed} huge pages of {}, {free} of {} are free; set more aside in {place}/hugepages-{}kB/nr_hugepages",
+        key.page,
+        counts.total_pages,
+        key.page.bytes() >> 10
+    ))
+}

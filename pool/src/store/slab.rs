@@ -1,0 +1,227 @@
+//! A slab: one file of zeroed memory, and the mark on it that never comes off.
+//!
+//! A slab that was lent must never be lent again, whatever becomes of the
+//! daemon. So the mark is on the inode, and it is set before a descriptor
+//! leaves ([`Slab::lend`]):
+//!
+//! - a file of a mount changes its mode and loses its name: nothing can give an
+//!   inode without a name one again, and a daemon that starts sees names only;
+//! - a file without a name is sealed, which nobody can undo, and against growth,
+//!   so that who keeps a descriptor cannot make it larger by asking for it.
+//!
+//! [`super::recover`] is the other side: what counts as clean after a crash.
+
+use super::mount::Mount;
+use crate::protocol::PageSize;
+use firstlight_host::memory_file;
+use rustix::fs::Mode;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// Modes of a slab's inode in a mount.
+pub(super) mod mode {
+    /// Being filled: worthless after a crash.
+    pub(in super::super) const FILLING: u32 = 0o200;
+    /// Filled by the kernel, never lent.
+    pub(in super::super) const CLEAN: u32 = 0o600;
+    /// Lent, or about to be. Whoever holds a descriptor may open it again by the
+    /// descriptor's name, as virtual machine monitors do; nobody else can.
+    pub(in super::super) const LENT: u32 = 0o666;
+}
+
+/// A slab's number, unique in the life of a daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlabId(pub u64);
+
+impl fmt::Display for SlabId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "slab {}", self.0)
+    }
+}
+
+/// Where a slab's file is found again.
+#[derive(Debug, Clone)]
+enum Home {
+    /// Under this name in this mount.
+    Named(Arc<Mount>, String),
+    /// In a mount, without a name any more.
+    Unnamed,
+    /// It never had a name.
+    Memfd,
+}
+
+/// One file of memory.
+#[derive(Debug)]
+pub struct Slab {
+    id: SlabId,
+    page: PageSize,
+    bytes: u64,
+    file: Arc<OwnedFd>,
+    home: Home,
+}
+
+impl Slab {
+    /// A file under a name in a mount.
+    pub(super) fn named(
+        id: SlabId,
+        page: PageSize,
+        bytes: u64,
+        file: OwnedFd,
+        at: (Arc<Mount>, String),
+    ) -> Self {
+        Self {
+            id,
+            page,
+            bytes,
+            file: Arc::new(file),
+            home: Home::Named(at.0, at.1),
+        }
+    }
+
+    /// A file without a name.
+    pub(super) fn memfd(id: SlabId, page: PageSize, bytes: u64, file: OwnedFd) -> Self {
+        Self {
+            id,
+            page,
+            bytes,
+            file: Arc::new(file),
+            home: Home::Memfd,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> SlabId {
+        self.id
+    }
+
+    /// What backs it.
+    #[must_use]
+    pub fn page(&self) -> PageSize {
+        self.page
+    }
+
+    /// Bytes of the file.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The file, for whoever fills or empties it meanwhile.
+    #[must_use]
+    pub fn file(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.file)
+    }
+
+    /// Whether it is a file without a name that was never lent: one that a
+    /// service manager can keep over a restart.
+    #[must_use]
+    pub fn is_memfd(&self) -> bool {
+        matches!(self.home, Home::Memfd)
+    }
+
+    /// Says on the inode that the kernel has filled it.
+    pub(super) fn mark_clean(&self) -> io::Result<()> {
+        match self.home {
+            Home::Named(..) => self.chmod(mode::CLEAN),
+            Home::Unnamed | Home::Memfd => Ok(()),
+        }
+    }
+
+    /// Makes the file longer; the new part has no pages yet.
+    pub(super) fn grow(&mut self, bytes: u64) -> io::Result<()> {
+        if let Home::Named(..) = self.home {
+            // Not whole until the new part is filled.
+            self.chmod(mode::FILLING)?;
+        }
+        memory_file::set_length(&self.file, bytes)?;
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Marks the inode as lent, for good, and opens the descriptor that may
+    /// then leave. After an error the slab must not be used for anything.
+    ///
+    /// # Errors
+    /// The operating system's refusal.
+    pub fn lend(&mut self) -> io::Result<OwnedFd> {
+        match &self.home {
+            Home::Named(mount, name) => {
+                self.chmod(mode::LENT)?;
+                mount.remove(name)?;
+                self.home = Home::Unnamed;
+            }
+            Home::Memfd => {
+                if !memory_file::is_sealed(&self.file)? {
+                    memory_file::seal_against_growth(&self.file)?;
+                }
+            }
+            Home::Unnamed => {}
+        }
+        memory_file::reopen(&self.file)
+    }
+
+    /// Whether nobody but the daemon can reach the file any more, by descriptor
+    /// or by mapping.
+    ///
+    /// # Errors
+    /// The operating system's refusal.
+    pub fn is_ours_alone(&self) -> io::Result<bool> {
+        match self.home {
+            Home::Named(..) | Home::Unnamed => memory_file::held_by_nobody_else(&self.file),
+            // The first descriptor of such a file does not count as an opening.
+            Home::Memfd => memory_file::held_by_nobody_else(memory_file::reopen(&self.file)?),
+        }
+    }
+
+    /// Bytes of pages in the file now.
+    ///
+    /// # Errors
+    /// The operating system's refusal.
+    pub fn held_bytes(&self) -> io::Result<u64> {
+        memory_file::held_bytes(&self.file)
+    }
+
+    /// Length of the file now: who keeps a mapping of hugetlbfs can make it grow.
+    ///
+    /// # Errors
+    /// The operating system's refusal.
+    pub fn length(&self) -> io::Result<u64> {
+        let length = rustix::fs::fstat(&self.file)?.st_size;
+        Ok(u64::try_from(length).unwrap_or(0))
+    }
+
+    /// Takes all pages away, also those that are mapped.
+    ///
+    /// # Errors
+    /// The operating system's refusal.
+    pub fn empty(&self) -> io::Result<()> {
+        memory_file::set_length(&self.file, 0)
+    }
+
+    /// Gives the memory back to the kernel and forgets the file.
+    ///
+    /// # Errors
+    /// The operating system's refusal to empty it; the name is gone all the same.
+    pub fn discard(self) -> io::Result<()> {
+        if let Home::Named(mount, name) = &self.home {
+            mount.remove(name)?;
+        }
+        memory_file::set_length(&self.file, 0)
+    }
+
+    /// Leaves the file where it is, for the next daemon.
+    pub fn leave(self) {}
+
+    fn chmod(&self, mode: u32) -> io::Result<()> {
+        Ok(rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode))?)
+    }
+}
+
+impl AsFd for Slab {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}

@@ -1,0 +1,307 @@
+//! The store on real memory files: without privileges where `memfd` is enough,
+//! on a real mount of reserved huge pages where the machine allows it.
+
+use super::slab::mode;
+use super::*;
+use crate::config::Source;
+use firstlight_host::hugepages::Borrowed;
+use firstlight_host::mapping::Mapping;
+use rustix::fs::{FallocateFlags, Mode};
+
+const SLAB_BYTES: u64 = 4 << 20;
+
+fn spec(page: PageSize, source: Source, wanted: u32) -> Spec {
+    let key = Key {
+        page,
+        node: None,
+        bytes: SLAB_BYTES,
+    };
+    Spec {
+        key,
+        wanted,
+        source,
+        trusted: false,
+    }
+}
+
+fn want(bytes: u64) -> Want {
+    Want {
+        bytes,
+        node: None,
+        page: None,
+        top_up: Duration::ZERO,
+    }
+}
+
+/// Fills what the store orders, until it orders no more; how many it was.
+fn fill_all(store: &mut Store) -> u32 {
+    let mut filled = 0;
+    while let Some(order) = store.begin_fill(None, Instant::now()) {
+        let bytes = usize::try_from(order.key.bytes).unwrap();
+        Mapping::new(&order.file, 0, bytes)
+            .unwrap()
+            .populate()
+            .unwrap();
+        let id = order.id;
+        drop(order);
+        assert!(store.filled(id, Ok(()), Instant::now()).is_some());
+        filled += 1;
+    }
+    filled
+}
+
+/// A store of unnamed files that needs no privileges.
+fn small(wanted: u32) -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = spec(PageSize::Transparent, Source::Memfd, wanted);
+    let (store, found) = Store::open(folder.path(), &[spec]).unwrap();
+    assert_eq!(found.kept, 0);
+    (folder, store)
+}
+
+/// Reserved huge pages for `slabs`, or a line that says why not.
+fn huge_pages(slabs: u64) -> Option<Borrowed> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root may mount huge pages");
+        return None;
+    }
+    Borrowed::new(2 << 20, slabs * 2)
+        .inspect_err(|error| eprintln!("skipped: no huge pages: {error}"))
+        .ok()
+}
+
+fn free_pages() -> u64 {
+    let sys = Path::new(hugepages::SYS);
+    hugepages::counts(sys, 2 << 20, None)
+        .unwrap()
+        .unwrap()
+        .free_pages
+}
+
+/// The kind of files a test runs on.
+fn mounted(folder: &Path, wanted: u32) -> (Store, Found) {
+    Store::open(folder, &[spec(PageSize::Huge, Source::Mount, wanted)]).unwrap()
+}
+
+#[test]
+fn no_slab_is_lent_twice_and_none_before_it_is_filled() {
+    let (_folder, mut store) = small(3);
+    assert!(store.take(&want(1), 0).is_none());
+    let order = store.begin_fill(None, Instant::now()).unwrap();
+    assert!(store.take(&want(1), 0).is_none(), "being filled");
+    assert!(store.filled(order.id, Ok(()), Instant::now()).is_some());
+    assert_eq!(fill_all(&mut store), 2);
+    let mut seen = Vec::new();
+    while let Some((_, slab, grown)) = store.take(&want(1), 0) {
+        assert!(grown.is_none() && !seen.contains(&slab.id()));
+        seen.push(slab.id());
+    }
+    assert_eq!(seen.len(), 3);
+    assert_eq!(store.lent_slabs(), 3);
+    assert!(
+        store.begin_fill(None, Instant::now()).is_none(),
+        "lent ones count"
+    );
+    assert!(!store.came_back(seen[0]));
+    assert!(!store.came_back(seen[0]), "it can come back once only");
+    assert_eq!(store.rows()[0].dirty_bytes, SLAB_BYTES);
+    store.cleaned(
+        &spec(PageSize::Transparent, Source::Memfd, 0).key,
+        SLAB_BYTES,
+        None,
+    );
+    assert_eq!(store.rows()[0].dirty_bytes, 0);
+    assert_eq!(fill_all(&mut store), 1);
+}
+
+#[test]
+fn the_mark_on_an_unnamed_file_cannot_be_taken_off() {
+    let (_folder, mut store) = small(2);
+    fill_all(&mut store);
+    let (key, mut slab, _) = store.take(&want(1), 0).unwrap();
+    let theirs = slab.lend().unwrap();
+    assert!(memory_file::is_sealed(&theirs).unwrap());
+    assert!(memory_file::set_length(&theirs, SLAB_BYTES * 2).is_err());
+    // A daemon that is handed the very file does not take it for a clean one.
+    store.came_back(slab.id());
+    drop(theirs);
+    assert!(slab.is_ours_alone().unwrap());
+    let file = slab.file().try_clone().unwrap();
+    drop(slab);
+    assert!(!store.adopt(key, file));
+}
+
+#[test]
+fn a_clean_file_kept_over_a_restart_is_adopted_if_it_is_whole_and_nobodys() {
+    let (_folder, mut store) = small(2);
+    let key = spec(PageSize::Transparent, Source::Memfd, 0).key;
+    let make = |bytes| {
+        let file = memory_file::unnamed(c"test", None).unwrap();
+        memory_file::set_length(&file, bytes).unwrap();
+        memory_file::populate(&file, 0, usize::try_from(bytes).unwrap()).unwrap();
+        file
+    };
+    assert!(!store.adopt(key, make(SLAB_BYTES / 2)), "too short");
+    let holed = make(SLAB_BYTES);
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&holed, flags, 0, 4096).unwrap();
+    assert!(!store.adopt(key, holed), "lacks a page");
+    let held = make(SLAB_BYTES);
+    let other = memory_file::reopen(&held).unwrap();
+    assert!(!store.adopt(key, held), "held by somebody");
+    assert_eq!(memory_file::held_bytes(&other).unwrap(), 0, "and emptied");
+    assert!(store.adopt(key, make(SLAB_BYTES)));
+    assert!(store.adopt(key, make(SLAB_BYTES)));
+    assert!(!store.adopt(key, make(SLAB_BYTES)), "two are wanted");
+    assert_eq!(store.rows()[0].clean_slabs, 2);
+}
+
+#[test]
+fn growing_and_shrinking_at_run_time() {
+    let (_folder, mut store) = small(1);
+    fill_all(&mut store);
+    let key = spec(PageSize::Transparent, Source::Memfd, 0).key;
+    let (before, excess) = store.resize(key, 3).unwrap();
+    assert_eq!((before, excess.len()), (1, 0));
+    assert_eq!(fill_all(&mut store), 2);
+    let order = {
+        store.resize(key, 4).unwrap();
+        store.begin_fill(None, Instant::now()).unwrap()
+    };
+    let (before, excess) = store.resize(key, 1).unwrap();
+    assert_eq!((before, excess.len()), (4, 2));
+    assert!(
+        order.cancel.load(Ordering::Relaxed),
+        "nobody wants it any more"
+    );
+    assert!(store.filled(order.id, Ok(()), Instant::now()).is_none());
+    assert_eq!(store.rows()[0].clean_slabs, 1);
+    let other = Key {
+        bytes: 2 << 20,
+        ..key
+    };
+    store.resize(other, 1).unwrap();
+    assert_eq!(store.rows().len(), 2);
+    assert_eq!(store.drain().len(), 1);
+    assert!(store.take(&want(1), 0).is_none());
+    assert!(store.begin_fill(None, Instant::now()).is_none());
+}
+
+#[test]
+fn what_cannot_be_filled_is_told_and_tried_again_later() {
+    let (_folder, mut store) = small(1);
+    let now = Instant::now();
+    let order = store.begin_fill(None, now).unwrap();
+    let full = io::Error::from(io::ErrorKind::StorageFull);
+    assert!(store.filled(order.id, Err(full), now).is_none());
+    assert!(
+        store.rows()[0]
+            .trouble
+            .as_deref()
+            .unwrap()
+            .starts_with("filling stopped")
+    );
+    assert!(store.begin_fill(None, now).is_none());
+    assert!(store.begin_fill(None, now + RETRY_AFTER).is_some());
+}
+
+#[test]
+fn one_daemon_a_folder_and_only_nodes_that_exist() {
+    let (folder, _store) = small(0);
+    let error = Store::open(folder.path(), &[]).unwrap_err();
+    assert!(matches!(error, StoreError::Taken(_)), "{error}");
+    let mut spec = spec(PageSize::Transparent, Source::Memfd, 1);
+    spec.key.node = Some(1000);
+    let other = tempfile::tempdir().unwrap();
+    let error = Store::open(other.path(), &[spec]).unwrap_err();
+    assert!(error.to_string().contains("no node 1000"), "{error}");
+}
+
+#[test]
+fn after_a_crash_only_what_is_known_clean_is_kept() {
+    let Some(_pages) = huge_pages(6) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let free = free_pages();
+    let (mut store, _) = mounted(folder.path(), 6);
+    assert_eq!(fill_all(&mut store), 6);
+    assert_eq!(free - free_pages(), 12);
+    let (key, mut lent, _) = store.take(&want(1), 0).unwrap();
+    let theirs = lent.lend().unwrap();
+    let mut guest = Mapping::new(&theirs, 0, 4096).unwrap();
+    guest.write(0, b"guest");
+    // A daemon killed between mark and lending, one while it filled, one whose
+    // file lost a page, and something that is no slab at all.
+    let (_, marked, _) = store.take(&want(1), 0).unwrap();
+    let modes = [mode::LENT, mode::FILLING];
+    for (slab, mode) in [&marked, &store.classes[0].clean[0]].into_iter().zip(modes) {
+        rustix::fs::fchmod(slab, Mode::from_raw_mode(mode)).unwrap();
+    }
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&store.classes[0].clean[1], flags, 2 << 20, 2 << 20).unwrap();
+    std::fs::write(folder.path().join("2M/rubbish"), "").unwrap();
+    drop((store, marked, lent));
+
+    let (mut store, found) = mounted(folder.path(), 6);
+    let mut why: Vec<_> = found.emptied.iter().map(|(_, why)| *why).collect();
+    why.sort_unstable();
+    assert_eq!(found.kept, 2);
+    assert_eq!(
+        why,
+        [
+            "lacks pages",
+            "no name of a slab",
+            "was being filled",
+            "was being lent"
+        ]
+    );
+    // What runs goes on, and holds its pages; all others are clean or free.
+    let mut seen = [0; 5];
+    guest.read(0, &mut seen);
+    assert_eq!(&seen, b"guest");
+    assert_eq!(free - free_pages(), 3 * 2);
+    drop((guest, theirs));
+    assert_eq!(
+        free - free_pages(),
+        2 * 2,
+        "the kernel itself takes it back"
+    );
+    assert_eq!(
+        fill_all(&mut store),
+        4,
+        "the number of a kept slab is not used again"
+    );
+    // Wanted no more: what is too much is given back at once.
+    drop(store);
+    let (store, found) = mounted(folder.path(), 1);
+    assert_eq!((found.kept, found.emptied.len()), (1, 5));
+    assert_eq!(free - free_pages(), 2);
+    for slab in { store }.drain() {
+        slab.discard().unwrap();
+    }
+    assert_eq!(key.bytes, SLAB_BYTES);
+    let (store, found) = mounted(folder.path(), 0);
+    assert_eq!((found.kept, found.emptied.len()), (0, 0));
+    store.unmount();
+    assert_eq!(free_pages(), free);
+}
+
+#[test]
+fn a_file_of_a_mount_loses_its_name_before_it_leaves() {
+    let Some(_pages) = huge_pages(1) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (mut store, _) = mounted(folder.path(), 1);
+    fill_all(&mut store);
+    let (_, mut slab, _) = store.take(&want(1), 0).unwrap();
+    let theirs = slab.lend().unwrap();
+    let stat = rustix::fs::fstat(&theirs).unwrap();
+    assert_eq!((stat.st_nlink, stat.st_mode & 0o777), (0, mode::LENT));
+    assert_eq!(
+        std::fs::read_dir(folder.path().join("2M")).unwrap().count(),
+        0
+    );
+    assert!(!slab.is_ours_alone().unwrap());
+    drop(theirs);
+    assert!(slab.is_ours_alone().unwrap());
+    slab.discard().unwrap();
+    store.unmount();
+}
