@@ -6,6 +6,7 @@
 //!
 //! - [`protocol`] is what daemon and borrowers say to each other;
 //! - [`client`] is a borrower's side of it;
+//! - [`launch`] starts a monitor on what was borrowed;
 //! - [`config`] is what the operator wants;
 //! - [`store`] has the slabs, and the marks on them that outlive the daemon;
 //! - [`fill`] does what takes time: filling, emptying;
@@ -16,6 +17,7 @@
 pub mod client;
 pub mod config;
 pub mod fill;
+pub mod launch;
 pub mod lease;
 pub mod protocol;
 pub mod store;
