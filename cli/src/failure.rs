@@ -1,6 +1,7 @@
-//! What can go wrong, and the exit code for it. Wrong usage, 2, is left to the
-//! parser of arguments.
+//! What can go wrong, and the exit code for it. What the parser of arguments
+//! refuses is told by itself, with exit code 2 as well.
 
+use firstlight_lab::boot::{BootError, shell_words};
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -16,6 +17,8 @@ pub(crate) enum Failure {
     Check(String),
     /// The pool of memory for virtual machines.
     Pool(String),
+    /// A machine that was to be booted.
+    Boot(BootError),
     /// Whoever read our output has seen enough; not a failure.
     Closed,
 }
@@ -24,10 +27,18 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Closed => 0,
-            Self::Machine(_) => 1,
+            Self::Machine(_) | Self::Boot(BootError::Machine(_)) => 1,
+            Self::Boot(BootError::Refused(_)) => 2,
             Self::Io(_) => 3,
-            Self::Check(_) => 4,
+            Self::Check(_) | Self::Boot(BootError::CheckFailed(_)) => 4,
             Self::Pool(_) => 5,
+            Self::Boot(BootError::Guest(_)) => 6,
+            // As a shell tells it of a program that a signal ended.
+            Self::Boot(BootError::Interrupted(signal)) => {
+                u8::try_from(signal.saturating_add(128)).unwrap_or(u8::MAX)
+            }
+            // Files, QEMU, the host.
+            Self::Boot(_) => 3,
         }
     }
 
@@ -45,6 +56,50 @@ impl Failure {
     pub(crate) fn machine(step: &str, error: impl fmt::Display) -> Self {
         Self::Machine(format!("{step}: {error}"))
     }
+
+    /// The last lines of the guest's log, where it was the guest.
+    pub(crate) fn guest_log(&self) -> &[String] {
+        match self {
+            Self::Boot(error) => error.fault().map_or(&[], |fault| &fault.tail),
+            _ => &[],
+        }
+    }
+
+    /// What QEMU itself complained about.
+    pub(crate) fn complaints(&self) -> &[String] {
+        match self {
+            Self::Boot(error) => error.fault().map_or(&[], |fault| &fault.complaints),
+            _ => &[],
+        }
+    }
+
+    /// The command that repeats what failed.
+    pub(crate) fn command(&self) -> &[String] {
+        match self {
+            Self::Boot(BootError::QemuRefused { command, .. }) => command,
+            Self::Boot(error) => error.fault().map_or(&[], |fault| &fault.command),
+            _ => &[],
+        }
+    }
+
+    /// What a person wants to know besides the message, line by line.
+    pub(crate) fn particulars(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (head, list) in [
+            ("the last lines of its log:", self.guest_log()),
+            ("QEMU says:", self.complaints()),
+        ] {
+            if !list.is_empty() {
+                lines.push(head.to_owned());
+                lines.extend(list.iter().map(|line| format!("  {line}")));
+            }
+        }
+        if !self.command().is_empty() {
+            lines.push("to repeat it by hand:".into());
+            lines.push(format!("  {}", shell_words(self.command())));
+        }
+        lines
+    }
 }
 
 impl fmt::Display for Failure {
@@ -53,6 +108,7 @@ impl fmt::Display for Failure {
             Self::Machine(text) | Self::Io(text) | Self::Check(text) | Self::Pool(text) => {
                 f.write_str(text)
             }
+            Self::Boot(error) => write!(f, "{error}"),
             Self::Closed => f.write_str("the reader of the output went away"),
         }
     }

@@ -4,12 +4,14 @@
 //! and hands back a record; [`output`] prints it, [`failure`] maps what went
 //! wrong to the exit codes `--help` documents.
 
+mod boot;
 mod failure;
 mod file;
 mod layout;
 mod output;
 mod pool;
 mod report;
+mod size;
 mod sweep;
 mod text;
 mod up;
@@ -32,6 +34,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Up(up::Options),
+    Boot(boot::Options),
     Layout(layout::Options),
     Pool(pool::Options),
     Sweep(sweep::Options),
@@ -42,9 +45,11 @@ Exit codes:
   0  done
   1  the machine cannot be brought up: its description makes no sense, or shows no usable memory
   2  wrong usage
-  3  a file cannot be read, or the output cannot be written
+  3  a file cannot be read, the output cannot be written, or QEMU does not run the machine
   4  the engine failed its own checks: please report it
-  5  the pool: no daemon answers, it refuses, or it cannot do what was asked";
+  5  the pool: no daemon answers, it refuses, or it cannot do what was asked
+  6  the guest hung, died, met a processor fault or printed rubbish
+  130  stopped by Ctrl-C";
 
 fn main() -> ExitCode {
     // First, so that milestones count from the start of the process.
@@ -53,6 +58,7 @@ fn main() -> ExitCode {
     let mut output = output::Output::new(&arguments.output);
     let result = match &arguments.command {
         Command::Up(options) => up::run(options, clock, &mut output),
+        Command::Boot(options) => boot::run(options, &mut output),
         Command::Layout(options) => layout::run(options, &mut output),
         Command::Pool(options) => pool::run(options, &mut output),
         Command::Sweep(options) => sweep::run(options, &mut output),

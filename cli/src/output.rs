@@ -100,11 +100,20 @@ impl Output {
             schema: &'static str,
             exit_code: u8,
             message: &'f str,
+            #[serde(skip_serializing_if = "<[String]>::is_empty")]
+            log: &'f [String],
+            #[serde(skip_serializing_if = "<[String]>::is_empty")]
+            complaints: &'f [String],
+            #[serde(skip_serializing_if = "<[String]>::is_empty")]
+            command: &'f [String],
         }
         let message = failure.to_string();
         // Nowhere is left to report that these cannot be written.
         let mut stream = AutoStream::new(io::stderr(), self.color).lock();
         let _ = writeln!(stream, "{BAD}error:{BAD:#} {message}");
+        for line in failure.particulars() {
+            let _ = writeln!(stream, "  {line}");
+        }
         if self.json {
             let exit_code = failure.exit_code();
             let schema = "firstlight.error/1";
@@ -112,6 +121,9 @@ impl Output {
                 schema,
                 exit_code,
                 message: &message,
+                log: failure.guest_log(),
+                complaints: failure.complaints(),
+                command: failure.command(),
             }) {
                 let _ = self.write(&text);
             }

@@ -42,6 +42,12 @@ pub(crate) fn microseconds(ns: u64) -> String {
     format!("{}.{}", count(tenths / 10), tenths % 10)
 }
 
+/// Nanoseconds as milliseconds, `1,234.568`.
+pub(crate) fn milliseconds(ns: u64) -> String {
+    let us = ns.saturating_add(500) / 1000;
+    format!("{}.{:03}", count(us / 1000), us % 1000)
+}
+
 /// `1 node`, `2 nodes`.
 pub(crate) fn plural(number: u64, word: &str) -> String {
     format!(

@@ -1,8 +1,9 @@
 //! What kernels say and do: a reader of their logs, [`log`], and a model of what
 //! Linux makes of a machine's memory, [`linux`]. What either remarks is kept
-//! within bounds by [`notices`]. What came of one run is its [`record`],
-//! of a sweep over numbers of threads its [`sweep`].
+//! within bounds by [`notices`]. [`boot`] starts a machine; what came of one run
+//! is its [`record`], of a sweep over numbers of threads its [`sweep`].
 
+pub mod boot;
 pub mod linux;
 pub mod log;
 pub mod notices;

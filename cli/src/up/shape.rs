@@ -5,6 +5,7 @@
 //! option memory below 1 MiB, and devices from 3 GiB to 4 GiB. Memory is dealt
 //! out evenly, node by node, on section borders; so are CPUs.
 
+use crate::size;
 use firstlight::map::{MapEntry, MemoryKind};
 use std::fmt;
 use std::str::FromStr;
@@ -53,7 +54,7 @@ impl FromStr for Shape {
                 return Err(ShapeError(format!("saw {word:?}, expected key=value")));
             };
             let (slot, number) = match key {
-                "memory" => (&mut memory, size(value)?),
+                "memory" => (&mut memory, bytes(value)?),
                 "nodes" => (&mut nodes, within(key, value, MOST_NODES)?),
                 "cpus" => (&mut cpus, within(key, value, MOST_CPUS)?),
                 _ => {
@@ -90,51 +91,19 @@ impl FromStr for Shape {
     }
 }
 
-/// A whole number of bytes such as `1536G` or `4TiB`, a multiple of 4 KiB.
-fn size(text: &str) -> Result<u64, ShapeError> {
-    let bad = || {
+/// Bytes such as `1536G`, a multiple of 4 KiB.
+fn bytes(text: &str) -> Result<u64, ShapeError> {
+    let whole = size::parse(text).filter(|bytes| bytes % firstlight::addr::PAGE_BYTES == 0);
+    whole.ok_or_else(|| {
         ShapeError(format!(
             "memory is {text:?}, expected a whole number of K, M, G, T or P in multiples of 4K"
         ))
-    };
-    let digits = text.trim_end_matches(|end: char| !end.is_ascii_digit());
-    let unit = text.get(digits.len()..).unwrap_or_default();
-    let shift = match unit
-        .strip_suffix("iB")
-        .unwrap_or(unit)
-        .to_ascii_uppercase()
-        .as_str()
-    {
-        "" if !unit.is_empty() => return Err(bad()),
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        "P" => 50,
-        _ => return Err(bad()),
-    };
-    let number = decimal(digits).ok_or_else(bad)?;
-    let bytes = number.checked_mul(1 << shift).ok_or_else(bad)?;
-    if bytes % firstlight::addr::PAGE_BYTES == 0 {
-        Ok(bytes)
-    } else {
-        Err(bad())
-    }
+    })
 }
 
 fn within(key: &str, value: &str, most: u64) -> Result<u64, ShapeError> {
-    let number = decimal(value).filter(|number| (1..=most).contains(number));
+    let number = size::decimal(value).filter(|number| (1..=most).contains(number));
     number.ok_or_else(|| ShapeError(format!("{key} is {value:?}, expected 1 to {most}")))
-}
-
-fn decimal(text: &str) -> Option<u64> {
-    // `parse` would take a sign.
-    if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        text.parse().ok()
-    } else {
-        None
-    }
 }
 
 impl Shape {

@@ -13,13 +13,29 @@ const MESSAGE_BYTES: usize = 4096;
 
 /// One message of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub struct Line {
     /// Line number in the log, from 1.
-    pub(super) number: usize,
+    pub number: usize,
     /// Time since the kernel's clock began.
-    pub(super) stamp_ns: Option<u64>,
+    pub stamp_ns: Option<u64>,
     /// The message, without leading white space.
-    pub(super) text: String,
+    pub text: String,
+}
+
+/// All messages of `log`, whatever they speak of.
+///
+/// ```
+/// let lines = firstlight_lab::log::lines(b"firmware\n[    0.500] one\r\n[    0.700] two\n");
+/// assert_eq!(lines[0].stamp_ns, None);
+/// assert_eq!((lines[2].stamp_ns, lines[2].text.as_str()), (Some(700_000_000), "two"));
+/// ```
+pub fn lines(log: &[u8]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    messages(log, &mut Vec::new(), |line, _| {
+        lines.push(line);
+        true
+    });
+    lines
 }
 
 /// Calls `each` with every message of `log`, in order, until it says stop.
@@ -95,6 +111,13 @@ fn clean(raw: &[u8]) -> String {
         }
     }
     String::from_utf8_lossy(&kept).into_owned()
+}
+
+/// What may be shown on a terminal: no escape sequence, no control character.
+pub(crate) fn clean_text(raw: &[u8]) -> String {
+    let text = clean(raw);
+    text.replace('\t', " ")
+        .replace(|c: char| c.is_control(), "")
 }
 
 /// Calls `each` with the messages of a line and their stamps, until it says stop; text in

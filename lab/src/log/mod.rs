@@ -29,6 +29,8 @@ mod srat;
 pub use deferred::DeferredRow;
 pub use e820::{E820Change, E820Kind, E820Row};
 pub use layout::{MovableStart, NodeRow, NodeSpan, PagesOf, Unavailable, ZonePages, ZoneRow};
+pub(crate) use line::clean_text;
+pub use line::{Line, lines};
 pub use memblock::{MemblockAction, MemblockDump, MemblockEvent, MemblockRequest, MemblockRow};
 pub use problem::LogProblem;
 pub use rows::Span;
@@ -36,7 +38,6 @@ pub use source::MemorySource;
 pub use srat::{NodeOverlap, SratCpu, SratRow};
 
 use layout::Section;
-use line::Line;
 use rows::Scan;
 
 /// What a kernel said of its machine while it booted. Rows stand in the order of their lines.

@@ -1,0 +1,241 @@
+//! The report of a boot, for a person.
+
+use crate::output::{FAINT, GOOD, HEADING, NOTE};
+use crate::report::{Page, memory};
+use crate::text::{self, Align, bytes, count, milliseconds, plural};
+use firstlight_lab::record::{Bench, Host, Marker, Phase, Record};
+
+/// Columns of the longest bar.
+const BAR: u64 = 40;
+
+/// Everything, or with `full` off what fits a screen.
+pub(super) fn report(record: &Record, full: bool) -> String {
+    let fold = |most| if full { usize::MAX } else { most };
+    let mut page = Page::default();
+    heading(&mut page, record);
+    memory::remarks(&mut page, "note", NOTE, &record.notes, fold(8));
+    if !record.regions.is_empty() {
+        memory::regions(&mut page, &record.regions, fold(14));
+    }
+    memory::remarks(&mut page, "corrected", NOTE, &record.corrections, fold(6));
+    if !record.nodes.is_empty() {
+        memory::nodes(&mut page, &record.nodes, fold(10));
+    }
+    if !record.zones.is_empty() {
+        memory::zones(&mut page, &record.zones, fold(12));
+    }
+    time_line(&mut page, record);
+    phases(&mut page, &record.phases);
+    memory::metadata(&mut page, &record.memory);
+    selftest(&mut page, record);
+    bench(&mut page, &record.bench);
+    if let Some(host) = record.host.as_ref().filter(|_| full) {
+        markers(&mut page, &host.markers);
+    }
+    page.text
+}
+
+fn heading(page: &mut Page, record: &Record) {
+    let mut name = match &*record.source.kind {
+        "image" => "our image".to_owned(),
+        _ => record.source.name.clone(),
+    };
+    let kernel = record.source.kernel.as_ref();
+    if let Some(release) = kernel.and_then(|kernel| kernel.release.as_ref()) {
+        name.push_str(&format!(" ({release})"));
+    }
+    let mut size = Vec::new();
+    if let Some(asked) = &record.machine.asked {
+        size.push(bytes(asked.memory_bytes));
+        size.push(plural(asked.nodes, "node"));
+        size.push(format!("{} on {}", plural(asked.cpus, "CPU"), asked.board));
+    }
+    let title = format!("firstlight boot: {name}, {}", size.join(", "));
+    page.styled(HEADING, &title);
+    if let Some(host) = &record.host {
+        runs_on(page, host);
+    }
+    page.line(format!(
+        "  clock    {}",
+        match record.clock {
+            "instructions" => "instructions, each 1 ns: the same from run to run",
+            _ => "wall",
+        }
+    ));
+    if !record.source.command_line.is_empty() {
+        page.line(format!("  words    {}", record.source.command_line));
+    }
+}
+
+fn runs_on(page: &mut Page, host: &Host) {
+    let qemu = host.qemu_version.as_deref().unwrap_or("of no version");
+    let reason = &host.accelerator_reason;
+    page.line(format!(
+        "  runs on  {}, QEMU {qemu}: {reason}",
+        host.accelerator
+    ));
+    if let Some(why) = &host.retried_because {
+        page.line(format!(
+            "  {NOTE}note:{NOTE:#} boot {}: {why}",
+            host.attempts
+        ));
+    }
+}
+
+/// Whose clock it is, in words.
+fn aside(record: &Record) -> &'static str {
+    match (&*record.source.kind, record.clock) {
+        ("linux", _) => "milliseconds by the kernel's own clock",
+        (_, "instructions") => "million instructions since the machine was started",
+        _ => "milliseconds since the machine was started",
+    }
+}
+
+fn time_line(page: &mut Page, record: &Record) {
+    let milestones = &record.milestones;
+    let mut known: Vec<(u64, &str)> = [
+        (milestones.entry_ns, "the kernel begins"),
+        (milestones.layout_ns, "nodes and zones known"),
+        (milestones.first_frame_ns, "first frame handed out"),
+        (milestones.all_allocatable_ns, "all memory allocatable"),
+        (milestones.cpus_started_ns, "all CPUs run"),
+    ]
+    .into_iter()
+    .filter_map(|(ns, name)| Some((ns?, name)))
+    .collect();
+    if known.is_empty() {
+        return;
+    }
+    known.sort_by_key(|(ns, _)| *ns);
+    page.section("Time line", aside(record));
+    let mut before = None;
+    let mut rows = Vec::new();
+    for (ns, name) in &known {
+        let gap = before.map_or(String::new(), |before| {
+            format!("{} after that", milliseconds(ns - before))
+        });
+        rows.push(vec![milliseconds(*ns), (*name).to_owned(), gap]);
+        before = Some(*ns);
+    }
+    let lines = text::table(&[Align::Right, Align::Left, Align::Left], &rows);
+    for (line, (_, name)) in lines.iter().zip(&known) {
+        if *name == "all memory allocatable" {
+            page.styled(GOOD, line);
+        } else {
+            page.line(line);
+        }
+    }
+}
+
+fn phases(page: &mut Page, phases: &[Phase]) {
+    if phases.is_empty() {
+        return;
+    }
+    let took = |phase: &Phase| phase.end_ns.saturating_sub(phase.start_ns);
+    let all: u64 = phases.iter().map(took).fold(0, u64::saturating_add);
+    let longest = phases.iter().map(took).max().unwrap_or(0).max(1);
+    page.section("Phases", "milliseconds");
+    let mut rows = vec![
+        ["phase", "from", "took", "share", ""]
+            .map(String::from)
+            .to_vec(),
+    ];
+    for phase in phases {
+        let took = took(phase);
+        let share =
+            |of: u64, parts: u64| u128::from(took) * u128::from(parts) / u128::from(of.max(1));
+        let tenths = share(all, 1000);
+        let bar = usize::try_from(share(longest, BAR)).unwrap_or(0);
+        rows.push(vec![
+            phase.name.to_string(),
+            milliseconds(phase.start_ns),
+            milliseconds(took),
+            format!("{}.{} %", tenths / 10, tenths % 10),
+            "#".repeat(bar),
+        ]);
+    }
+    page.table(
+        &[
+            Align::Left,
+            Align::Right,
+            Align::Right,
+            Align::Right,
+            Align::Left,
+        ],
+        &rows,
+    );
+}
+
+fn selftest(page: &mut Page, record: &Record) {
+    let Some(selftest) = &record.selftest else {
+        return;
+    };
+    page.section("Put to work", "");
+    page.line(format!(
+        "  {} allocated {} and freed {} blocks",
+        plural(selftest.cpus, "CPU"),
+        count(selftest.allocated_blocks),
+        count(selftest.freed_blocks),
+    ));
+    page.line(format!(
+        "  then all memory at once: {} frames",
+        count(selftest.all_frames)
+    ));
+    if selftest.failures == 0 {
+        page.styled(GOOD, "  no check failed");
+    }
+}
+
+fn bench(page: &mut Page, bench: &[Bench]) {
+    if bench.is_empty() {
+        return;
+    }
+    page.section("Bench", "nanoseconds an operation on each CPU");
+    let mut rows = vec![
+        ["workload", "order", "CPUs", "operations", "ns"]
+            .map(String::from)
+            .to_vec(),
+    ];
+    rows.extend(bench.iter().map(|row| {
+        let each = row.duration_ns.map_or("?".into(), |ns| {
+            let operations = u128::from(row.operations.max(1));
+            let tenths = u128::from(ns) * 10 * u128::from(row.threads.max(1)) / operations;
+            format!("{}.{}", tenths / 10, tenths % 10)
+        });
+        vec![
+            row.workload.clone(),
+            row.order.to_string(),
+            row.threads.to_string(),
+            count(row.operations),
+            each,
+        ]
+    }));
+    page.table(
+        &[
+            Align::Left,
+            Align::Right,
+            Align::Right,
+            Align::Right,
+            Align::Right,
+        ],
+        &rows,
+    );
+}
+
+fn markers(page: &mut Page, markers: &[Marker]) {
+    if markers.is_empty() {
+        return;
+    }
+    page.section(
+        "Markers",
+        "milliseconds since QEMU was started, on the host",
+    );
+    for marker in markers {
+        page.line(format!(
+            "  {:>10}  {:#04x} {FAINT}{}{FAINT:#}",
+            milliseconds(marker.wall_ns),
+            marker.code,
+            marker.name.unwrap_or_default(),
+        ));
+    }
+}

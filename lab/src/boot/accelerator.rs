@@ -1,0 +1,139 @@
+//! What runs the guest: KVM only where it has shown that it does, [`choose`].
+//!
+//! There are machines whose `/dev/kvm` opens and whose guests never get anywhere,
+//! as a rule virtual ones. So a guest of eleven bytes is started first.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+
+use super::command::Launch;
+use super::error::BootError;
+use super::guest::{How, Limits, listen};
+use super::machine::{Accelerator, Board, Clock, Machine, System};
+use super::probe;
+use super::watch::{Unwatched, Watch};
+use crate::log::clean_text;
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wish {
+    /// KVM if it works, else TCG.
+    #[default]
+    Auto,
+    /// This one and no other.
+    This(Accelerator),
+}
+
+/// What runs the guest, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What.
+    pub accelerator: Accelerator,
+    /// Why, in words.
+    pub reason: String,
+}
+
+impl Choice {
+    fn new(accelerator: Accelerator, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self {
+            accelerator,
+            reason,
+        }
+    }
+}
+
+/// Chooses for a machine with this clock.
+///
+/// # Errors
+/// [`BootError`] if QEMU cannot be started, or somebody asks to stop.
+pub(super) fn choose(
+    wish: Wish,
+    clock: Clock,
+    qemu: &Path,
+    stop: &AtomicUsize,
+    watch: &mut dyn Watch,
+) -> Result<Choice, BootError> {
+    if let Wish::This(accelerator) = wish {
+        return Ok(Choice::new(accelerator, "it was asked for"));
+    }
+    if clock == Clock::Instructions {
+        let why = "the instruction clock is the emulator's";
+        return Ok(Choice::new(Accelerator::Tcg, why));
+    }
+    let device = OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    if let Err(error) = device {
+        let why = format!("/dev/kvm cannot be opened: {error}");
+        return Ok(Choice::new(Accelerator::Tcg, why));
+    }
+    watch.stage("trying KVM");
+    try_kvm(qemu, stop)
+}
+
+/// Starts a guest that does nothing but end.
+fn try_kvm(qemu: &Path, stop: &AtomicUsize) -> Result<Choice, BootError> {
+    let host = |error| BootError::Host {
+        what: "make the guest that tries KVM",
+        error,
+    };
+    let (file, path) = guest_file().map_err(host)?;
+    let machine = Machine {
+        board: Board::Q35,
+        memory_mib: 16,
+        ..Machine::default()
+    };
+    let launch = Launch {
+        machine: &machine,
+        accelerator: Accelerator::Kvm,
+        system: System::Image,
+        kernel: &path,
+        initrd: None,
+        append: "",
+        extra: &[],
+    };
+    let limits = Limits {
+        silence: probe::PATIENCE,
+        total: Some(probe::PATIENCE),
+        until: None,
+        stop,
+    };
+    let heard = listen(qemu, &launch, vec![file], &limits, &mut Unwatched)?;
+    let seconds = probe::PATIENCE.as_secs();
+    Ok(match heard.how {
+        How::Interrupted(signal) => return Err(BootError::Interrupted(signal)),
+        How::Exited if heard.status.code() == Some(probe::STATUS) => Choice::new(
+            Accelerator::Kvm,
+            format!("a guest ran under KVM after {} ms", heard.wall.as_millis()),
+        ),
+        How::Exited => Choice::new(
+            Accelerator::Tcg,
+            format!("QEMU has no KVM here: {}", first_line(&heard.complaints)),
+        ),
+        _ => Choice::new(
+            Accelerator::Tcg,
+            format!(
+                "/dev/kvm opens, but a guest did not get to its first instruction in {seconds} s"
+            ),
+        ),
+    })
+}
+
+/// The guest as a file that has no name and goes with its descriptor.
+fn guest_file() -> io::Result<(OwnedFd, PathBuf)> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    let file = rustix::fs::memfd_create("firstlight-probe", flags)?;
+    let mut file = std::fs::File::from(file);
+    file.write_all(&probe::image())?;
+    let path = PathBuf::from(format!("/dev/fd/{}", file.as_raw_fd()));
+    Ok((file.into(), path))
+}
+
+/// What QEMU complained about first.
+pub(super) fn first_line(complaints: &[u8]) -> String {
+    let mut lines = complaints.split(|byte| *byte == b'\n');
+    let line = lines.find(|line| !line.trim_ascii().is_empty());
+    line.map_or("it does not say why".into(), clean_text)
+}

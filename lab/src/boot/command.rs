@@ -1,0 +1,228 @@
+//! QEMU's arguments for a machine and what boots on it: [`Launch`]. Pure: the
+//! same request always gives the same list.
+//!
+//! The human log leaves on the first serial port, events on the second, markers
+//! on port 0x80; where they go on the host is the caller's choice, [`Ports`]: to
+//! pipes for a run, to the terminal for a person who repeats it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use super::machine::{Accelerator, Board, Clock, Machine, System};
+
+/// Where the guest's output goes: a QEMU character device each, without its name
+/// (`stdio`, `null`, `file,path=...`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// First serial port.
+    pub log: String,
+    /// Second serial port, of our image.
+    pub events: String,
+    /// Port 0x80, of our image.
+    pub markers: String,
+}
+
+impl Ports {
+    /// For a person: the log on the terminal, the rest nowhere.
+    #[must_use]
+    pub fn terminal() -> Self {
+        Self {
+            log: "stdio".into(),
+            events: "null".into(),
+            markers: "null".into(),
+        }
+    }
+}
+
+/// What boots on which machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'l> {
+    /// The machine.
+    pub machine: &'l Machine,
+    /// What runs it.
+    pub accelerator: Accelerator,
+    /// What boots.
+    pub system: System,
+    /// Its file.
+    pub kernel: &'l Path,
+    /// Its initial file system.
+    pub initrd: Option<&'l Path>,
+    /// Words of its command line, besides those it needs.
+    pub append: &'l str,
+    /// Further arguments for QEMU, last.
+    pub extra: &'l [String],
+}
+
+/// What every Linux is told: to talk on the serial line, to leave no line out, and
+/// to end at once when it panics.
+const LINUX_WORDS: &str = "console=ttyS0 ignore_loglevel panic=-1";
+/// One tick of the instruction clock is one nanosecond.
+const INSTRUCTION_HZ: u64 = 1_000_000_000;
+/// A day to begin at, so that no run differs by its date.
+const CLOCK_BASE: &str = "base=2026-01-01T00:00:00,clock=vm";
+
+impl Launch<'_> {
+    /// The guest's command line.
+    #[must_use]
+    pub fn command_line(&self) -> String {
+        let counted = self.machine.clock == Clock::Instructions;
+        let mut words = Vec::new();
+        match self.system {
+            System::Linux => words.push(LINUX_WORDS.to_owned()),
+            System::Image if counted => words.push(format!("tsc_hz={INSTRUCTION_HZ}")),
+            System::Image => {}
+        }
+        words.push(self.append.trim().to_owned());
+        words.retain(|word| !word.is_empty());
+        words.join(" ")
+    }
+
+    /// QEMU's arguments.
+    #[must_use]
+    pub fn arguments(&self, ports: &Ports) -> Vec<OsString> {
+        let mut list = List::default();
+        self.board(&mut list);
+        self.processor(&mut list);
+        self.memory(&mut list);
+        // Nothing that was not asked for: no display, no network, no disk, no
+        // monitor that would read the terminal, no second run after the first.
+        for option in ["-display none", "-monitor none", "-nodefaults"] {
+            list.words(option);
+        }
+        list.words("-no-user-config -no-reboot");
+        self.ports(&mut list, ports);
+        list.pair("-kernel", self.kernel);
+        if let Some(initrd) = self.initrd {
+            list.pair("-initrd", initrd);
+        }
+        let words = self.command_line();
+        if !words.is_empty() {
+            list.pair("-append", words);
+        }
+        list.0.extend(self.extra.iter().map(OsString::from));
+        list.0
+    }
+
+    fn board(&self, list: &mut List) {
+        let mut board = self.machine.board.name().to_owned();
+        // Without a table of nodes, memory is the board's own.
+        if self.machine.nodes == 1 {
+            board.push_str(",memory-backend=memory0");
+        }
+        let emulated = self.accelerator == Accelerator::Tcg;
+        if self.machine.board == Board::Microvm && self.system == System::Linux && emulated {
+            // With ACPI this board has no timer that a Linux without a
+            // paravirtual clock could measure its own clocks by, and it stops.
+            board.push_str(",acpi=off");
+        }
+        list.pair("-machine", board);
+    }
+
+    fn processor(&self, list: &mut List) {
+        let (accelerator, processor) = match (self.accelerator, self.machine.clock) {
+            (Accelerator::Kvm, _) => ("kvm", "host"),
+            (Accelerator::Tcg, Clock::Wall) => ("tcg", "max"),
+            (Accelerator::Tcg, Clock::Instructions) => ("tcg,thread=single", "max"),
+        };
+        list.pair("-accel", accelerator);
+        list.pair("-cpu", processor);
+        let cpus = self.machine.cpus;
+        // A package never spans nodes: one for each CPU where there are nodes.
+        list.pair(
+            "-smp",
+            if self.machine.nodes > 1 {
+                format!("{cpus},sockets={cpus},cores=1,threads=1")
+            } else {
+                cpus.to_string()
+            },
+        );
+        if self.machine.clock == Clock::Instructions {
+            list.pair("-icount", "shift=0,sleep=off");
+            list.pair("-rtc", CLOCK_BASE);
+            // What the guest takes for random is the same every time, too.
+            list.pair("-seed", "1");
+        }
+    }
+
+    fn memory(&self, list: &mut List) {
+        let machine = self.machine;
+        list.pair("-m", format!("{}M", machine.memory_mib));
+        for (node, mib) in (0..).zip(machine.node_mib()) {
+            // Address space only: the guest may be larger than the host.
+            let backend = format!("memory-backend-ram,id=memory{node},size={mib}M,reserve=off");
+            list.pair("-object", backend);
+            if machine.nodes == 1 {
+                continue;
+            }
+            let cpus = machine.node_cpus(node);
+            let cpus = match cpus.len() {
+                0 => String::new(),
+                1 => format!(",cpus={}", cpus.start),
+                _ => format!(",cpus={}-{}", cpus.start, cpus.end - 1),
+            };
+            list.pair(
+                "-numa",
+                format!("node,nodeid={node},memdev=memory{node}{cpus}"),
+            );
+        }
+    }
+
+    fn ports(&self, list: &mut List, ports: &Ports) {
+        list.backend("log", &ports.log);
+        list.pair("-serial", "chardev:log");
+        if self.system == System::Image {
+            list.backend("events", &ports.events);
+            // Named in full: a microvm has one port only, until it is told.
+            let second = "isa-serial,chardev=events,index=1,iobase=0x2f8,irq=3";
+            list.pair("-device", second);
+            list.backend("markers", &ports.markers);
+            list.pair("-device", "isa-debugcon,chardev=markers,iobase=0x80");
+            list.pair("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04");
+        }
+    }
+}
+
+/// Arguments so far.
+#[derive(Default)]
+struct List(Vec<OsString>);
+
+impl List {
+    fn words(&mut self, words: &str) {
+        self.0.extend(words.split(' ').map(OsString::from));
+    }
+
+    /// A character device: `kind,rest` becomes `kind,id=...,rest`.
+    fn backend(&mut self, id: &str, device: &str) {
+        let (kind, rest) = device.split_once(',').unwrap_or((device, ""));
+        let comma = if rest.is_empty() { "" } else { "," };
+        self.pair("-chardev", format!("{kind},id={id}{comma}{rest}"));
+    }
+
+    fn pair(&mut self, option: &str, value: impl AsRef<OsStr>) {
+        self.0.push(option.into());
+        self.0.push(value.as_ref().to_owned());
+    }
+}
+
+/// Arguments as a shell takes them: quoted where that is needed.
+///
+/// ```
+/// use firstlight_lab::boot::shell_words;
+/// let words = ["qemu", "-append", "panic=-1 it's"].map(String::from);
+/// assert_eq!(shell_words(&words), r#"qemu -append 'panic=-1 it'\''s'"#);
+/// ```
+#[must_use]
+pub fn shell_words(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=,./:+@%".contains(c);
+    let quoted: Vec<String> = words
+        .iter()
+        .map(|word| {
+            if !word.is_empty() && word.chars().all(plain) {
+                word.clone()
+            } else {
+                format!("'{}'", word.replace('\'', r"'\''"))
+            }
+        })
+        .collect();
+    quoted.join(" ")
+}

@@ -1,0 +1,332 @@
+//! QEMU as a process: started, listened to, ended. [`listen`] returns when it is
+//! gone, whatever the guest did, and leaves nothing behind.
+//!
+//! Each of the guest's ports is a pipe with a thread that reads it and stamps what
+//! comes. Pipes are made as large as an ordinary user may: a guest must not be
+//! slowed down by us, and on the instruction clock it would notice.
+
+use std::io::{self, PipeReader, PipeWriter, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use super::command::{Launch, Ports};
+use super::error::BootError;
+use super::spawn::spawn;
+use super::watch::{Lines, Watch};
+
+/// Most bytes of a port that are kept; a guest that says more is stopped.
+pub(super) const MOST_PORT_BYTES: usize = 16 << 20;
+/// How long a pipe is read at most after QEMU has gone.
+const LAST_BYTES: Duration = Duration::from_secs(1);
+/// How often somebody looks whether QEMU has gone and whether to stop.
+const TICK: Duration = Duration::from_millis(20);
+/// Bytes a pipe holds, if the system lets it.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// How long a guest may take, and what ends it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits<'l> {
+    /// Without a byte from it for so long, it hangs.
+    pub(super) silence: Duration,
+    /// In all, if that is limited.
+    pub(super) total: Option<Duration>,
+    /// End it once its log has a line with this text.
+    pub(super) until: Option<&'l str>,
+    /// The number of a signal, once somebody asks to stop; 0 until then.
+    pub(super) stop: &'l AtomicUsize,
+}
+
+/// How a guest came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// By itself.
+    Exited,
+    /// It was silent or took too long.
+    Hung(Duration),
+    /// It said too much.
+    Flooded(usize),
+    /// It said what was waited for.
+    Until,
+    /// Somebody asked to stop.
+    Interrupted(i32),
+}
+
+/// What was heard of a guest.
+#[derive(Debug)]
+pub(super) struct Heard {
+    /// How it ended.
+    pub(super) how: How,
+    /// QEMU's own end.
+    pub(super) status: ExitStatus,
+    /// All of the first port.
+    pub(super) log: Vec<u8>,
+    /// All of the second port.
+    pub(super) events: Vec<u8>,
+    /// Bytes on port 0x80, and when they came.
+    pub(super) markers: Vec<(u8, Duration)>,
+    /// What QEMU itself said.
+    pub(super) complaints: Vec<u8>,
+    /// When the first byte of the log came.
+    pub(super) first_output: Option<Duration>,
+    /// From the start to the end.
+    pub(super) wall: Duration,
+}
+
+/// Where bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Port {
+    Log,
+    Events,
+    Markers,
+    Complaints,
+}
+
+/// Bytes, and when they came.
+struct Chunk {
+    port: Port,
+    at: Instant,
+    bytes: Vec<u8>,
+}
+
+/// Runs `launch` with the QEMU `program` to its end. `files` stay open in QEMU
+/// under the numbers they have here.
+///
+/// # Errors
+/// [`BootError::NoQemu`] or [`BootError::Host`]; what the guest did is no error here.
+pub(super) fn listen(
+    program: &Path,
+    launch: &Launch<'_>,
+    files: Vec<OwnedFd>,
+    limits: &Limits<'_>,
+    watch: &mut dyn Watch,
+) -> Result<Heard, BootError> {
+    let host = |what| move |error| BootError::Host { what, error };
+    let mut pipes = Vec::new();
+    let mut inherited = files;
+    let mut path = |port| -> io::Result<String> {
+        let (reader, writer) = wide_pipe()?;
+        let number = writer.as_raw_fd();
+        pipes.push((port, reader));
+        inherited.push(writer.into());
+        Ok(format!("file,path=/dev/fd/{number}"))
+    };
+    let ports = Ports {
+        log: path(Port::Log).map_err(host("make a pipe"))?,
+        events: path(Port::Events).map_err(host("make a pipe"))?,
+        markers: path(Port::Markers).map_err(host("make a pipe"))?,
+    };
+    let (reader, writer) = io::pipe().map_err(host("make a pipe"))?;
+    pipes.push((Port::Complaints, reader));
+    let mut command = Command::new(program);
+    command
+        .args(launch.arguments(&ports))
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone().map_err(host("make a pipe"))?)
+        .stderr(writer);
+    let start = Instant::now();
+    let child = spawn(command, inherited).map_err(|error| BootError::NoQemu {
+        program: program.to_owned(),
+        error,
+    })?;
+    let guest = Guest { child };
+    let (sender, chunks) = sync_channel(1024);
+    for (port, pipe) in pipes {
+        let sender = sender.clone();
+        thread::Builder::new()
+            .spawn(move || read_port(port, pipe, &sender))
+            .map_err(host("start a thread"))?;
+    }
+    drop(sender);
+    let mut ear = Ear::new(start, watch);
+    let how = ear.follow(&guest, &chunks, limits);
+    let status = guest.end().map_err(host("wait for QEMU"))?;
+    let wall = start.elapsed();
+    ear.rest(&chunks);
+    Ok(Heard {
+        how,
+        status,
+        log: ear.log,
+        events: ear.events,
+        markers: ear.markers,
+        complaints: ear.complaints,
+        first_output: ear.first_output,
+        wall,
+    })
+}
+
+fn wide_pipe() -> io::Result<(PipeReader, PipeWriter)> {
+    let (reader, writer) = io::pipe()?;
+    // An ordinary size does, too.
+    let _ = rustix::pipe::fcntl_setpipe_size(&writer, PIPE_BYTES);
+    Ok((reader, writer))
+}
+
+/// Hands on what comes until there is nothing more or nobody listens.
+fn read_port(port: Port, mut pipe: PipeReader, chunks: &SyncSender<Chunk>) {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let count = match pipe.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return,
+        };
+        let at = Instant::now();
+        let bytes = buffer.get(..count).unwrap_or_default().to_vec();
+        if chunks.send(Chunk { port, at, bytes }).is_err() {
+            return;
+        }
+    }
+}
+
+/// A QEMU that is running; ended when it goes out of sight.
+struct Guest {
+    child: Child,
+}
+
+impl Guest {
+    /// Whether it has ended by itself. It is not reaped, so that its number stays its own.
+    fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let seen = waitid(WaitId::Pid(Pid::from_child(&self.child)), options);
+        // An error means that there is nobody to wait for.
+        !matches!(seen, Ok(None))
+    }
+
+    /// Ends it, and whatever it started, and reaps it.
+    fn end(mut self) -> io::Result<ExitStatus> {
+        self.kill();
+        self.child.wait()
+    }
+
+    fn kill(&mut self) {
+        // It is not reaped yet, so the group is still its own.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            self.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// What has been heard so far.
+struct Ear<'e> {
+    start: Instant,
+    latest: Instant,
+    watch: &'e mut dyn Watch,
+    lines: Lines,
+    log: Vec<u8>,
+    events: Vec<u8>,
+    markers: Vec<(u8, Duration)>,
+    complaints: Vec<u8>,
+    first_output: Option<Duration>,
+    until_seen: bool,
+}
+
+impl<'e> Ear<'e> {
+    fn new(start: Instant, watch: &'e mut dyn Watch) -> Self {
+        Self {
+            start,
+            latest: start,
+            watch,
+            lines: Lines::default(),
+            log: Vec::new(),
+            events: Vec::new(),
+            markers: Vec::new(),
+            complaints: Vec::new(),
+            first_output: None,
+            until_seen: false,
+        }
+    }
+
+    /// Listens until there is a reason to stop.
+    fn follow(&mut self, guest: &Guest, chunks: &Receiver<Chunk>, limits: &Limits<'_>) -> How {
+        loop {
+            match chunks.recv_timeout(TICK) {
+                Ok(chunk) => self.take(&chunk, limits.until),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => thread::sleep(TICK),
+            }
+            self.watch.tick();
+            let signal = limits.stop.load(Ordering::Relaxed);
+            let said = self.log.len().max(self.events.len());
+            let silent = self.latest.elapsed();
+            if signal != 0 {
+                return How::Interrupted(i32::try_from(signal).unwrap_or(i32::MAX));
+            } else if self.until_seen {
+                return How::Until;
+            } else if said > MOST_PORT_BYTES {
+                return How::Flooded(said);
+            } else if guest.has_ended() {
+                return How::Exited;
+            } else if silent > limits.silence {
+                return How::Hung(silent);
+            } else if limits.total.is_some_and(|most| self.start.elapsed() > most) {
+                return How::Hung(self.start.elapsed());
+            }
+        }
+    }
+
+    /// What was still on its way when the guest ended.
+    fn rest(&mut self, chunks: &Receiver<Chunk>) {
+        let end = Instant::now() + LAST_BYTES;
+        while let Ok(chunk) = chunks.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            self.take(&chunk, None);
+        }
+        let Self { lines, watch, .. } = self;
+        lines.finish(|line| watch.line(line));
+    }
+
+    fn take(&mut self, chunk: &Chunk, until: Option<&str>) {
+        self.latest = self.latest.max(chunk.at);
+        let at = chunk.at.duration_since(self.start);
+        match chunk.port {
+            // The guest is about to be stopped for it.
+            Port::Log if self.log.len() > MOST_PORT_BYTES => {}
+            Port::Log => {
+                self.first_output.get_or_insert(at);
+                self.log.extend_from_slice(&chunk.bytes);
+                let Self {
+                    lines,
+                    watch,
+                    until_seen,
+                    ..
+                } = self;
+                lines.push(&chunk.bytes, |line| {
+                    *until_seen |= until.is_some_and(|text| line.contains(text));
+                    watch.line(line);
+                });
+            }
+            Port::Events => keep(&mut self.events, &chunk.bytes),
+            Port::Complaints => keep(&mut self.complaints, &chunk.bytes),
+            Port::Markers if self.markers.len() < MOST_MARKERS => {
+                self.markers
+                    .extend(chunk.bytes.iter().map(|byte| (*byte, at)));
+                self.markers.truncate(MOST_MARKERS);
+            }
+            Port::Markers => {}
+        }
+    }
+}
+
+/// Most markers kept; our image writes a dozen.
+const MOST_MARKERS: usize = 1024;
+
+/// Appends, with a bound a little above what stops the guest.
+fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
+    if kept.len() <= MOST_PORT_BYTES {
+        kept.extend_from_slice(bytes);
+    }
+}

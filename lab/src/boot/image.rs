@@ -1,0 +1,120 @@
+//! Where our image is: [`find`].
+//!
+//! In this order: the file that `FIRSTLIGHT_IMAGE` names, `firstlight-image`
+//! beside the running program, or built from the source tree this program was
+//! built from, if that is still there.
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::error::BootError;
+use super::watch::Watch;
+
+/// Its package and its file.
+const NAME: &str = "firstlight-image";
+const TARGET: &str = "x86_64-unknown-none";
+/// Names it where it is somewhere else.
+const VARIABLE: &str = "FIRSTLIGHT_IMAGE";
+/// Lines of a failed build that are quoted.
+const QUOTED_LINES: usize = 12;
+
+/// The image's file, built if need be.
+///
+/// # Errors
+/// [`BootError::NoImage`], which says where it was looked for.
+pub(super) fn find(watch: &mut dyn Watch) -> Result<PathBuf, BootError> {
+    if let Some(named) = env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
+        let path = PathBuf::from(named);
+        return if path.is_file() {
+            Ok(path)
+        } else {
+            let path = path.display();
+            Err(BootError::NoImage(format!(
+                "{VARIABLE} names {path}, which is no file"
+            )))
+        };
+    }
+    let beside = env::current_exe()
+        .ok()
+        .map(|program| program.with_file_name(NAME));
+    if let Some(path) = beside.as_ref().filter(|path| path.is_file()) {
+        return Ok(path.clone());
+    }
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    if tree.join("image/Cargo.toml").is_file() {
+        watch.stage("building the image");
+        return build(&tree);
+    }
+    let looked = beside.map_or(String::new(), |path| {
+        format!("looked for {}; ", path.display())
+    });
+    Err(BootError::NoImage(format!(
+        "{looked}the source tree this program was built from is gone; put {NAME} there or name it in {VARIABLE}"
+    )))
+}
+
+/// Builds the image in `tree` and asks cargo where it put it.
+fn build(tree: &Path) -> Result<PathBuf, BootError> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let output = Command::new(&cargo)
+        .current_dir(tree)
+        .args(["build", "--release", "--package", NAME, "--target", TARGET])
+        .args(["--message-format", "json-render-diagnostics"])
+        .stdin(Stdio::null())
+        .output();
+    let output = output.map_err(|error| {
+        let hint = if error.kind() == io::ErrorKind::NotFound {
+            "; the image is built by cargo: https://rustup.rs"
+        } else {
+            ""
+        };
+        BootError::NoImage(format!("cannot start cargo: {error}{hint}"))
+    })?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<&str> = words.lines().collect();
+        let tail = lines.get(lines.len().saturating_sub(QUOTED_LINES)..);
+        let tail = tail.unwrap_or_default().join("\n  ");
+        return Err(BootError::NoImage(format!(
+            "it does not build (rustup target add {TARGET} installs what it needs):\n  {tail}"
+        )));
+    }
+    executable(&output.stdout)
+        .ok_or_else(|| BootError::NoImage("cargo built it and did not say where it is".into()))
+}
+
+/// The program that cargo's messages name.
+fn executable(messages: &[u8]) -> Option<PathBuf> {
+    let messages = messages.split(|byte| *byte == b'\n');
+    let mut named = messages.filter_map(|message| {
+        let message: Value = serde_json::from_slice(message).ok()?;
+        let ours = message.pointer("/target/name")?.as_str()? == NAME;
+        let path = message.get("executable")?.as_str()?;
+        ours.then(|| PathBuf::from(path))
+    });
+    named.next_back()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_the_one_cargo_names() {
+        let messages = br#"
+{"reason":"compiler-artifact","target":{"name":"firstlight"},"executable":null}
+no json
+{"reason":"compiler-artifact","target":{"name":"other"},"executable":"/a/other"}
+{"reason":"compiler-artifact","target":{"name":"firstlight-image"},"executable":"/a/firstlight-image"}
+{"reason":"build-finished","success":true}
+"#;
+        let path = executable(messages);
+        assert_eq!(path, Some(PathBuf::from("/a/firstlight-image")));
+        assert_eq!(executable(b"{}\n[]\n"), None);
+    }
+}

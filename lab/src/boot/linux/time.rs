@@ -1,0 +1,228 @@
+//! Milestones and phases of a Linux, by the stamps on its lines.
+//!
+//! Its clock runs late: until the kernel knows how fast the TSC is, stamps are
+//! 0.000000 or, on some machines, ticks of a timer that are forgotten when the
+//! TSC takes over. Neither is a time; both are left out.
+//!
+//! | phase | begins with the line |
+//! |---|---|
+//! | memory map | `Linux version` |
+//! | memmap early | `Zone ranges:` |
+//! | hash tables | the one before `Dentry cache hash table entries`, which is printed when it is done |
+//! | free to allocator | `mem auto-init` |
+//! | SMP | `smp: Bringing up secondary CPUs` |
+//! | deferred memmap | `smp: Brought up`, if a node reports deferred pages after it |
+//! | memory blocks | `x86/mm: Memory block size`, up to the line after it |
+//! | drivers | the line after that |
+//! | root file system | the first that misses or mounts it |
+//! | services | `Run ... as init process` |
+//! | kernel | what is between them |
+
+use crate::log::Line;
+use crate::record::{Milestones, Phase, Record};
+
+/// A step back of the clock by less is one CPU's against another's.
+const SKEW_NS: u64 = 1_000_000;
+
+/// A line and when it was printed.
+#[derive(Clone, Copy)]
+struct Timed<'l> {
+    /// The clock at this line; at its first value until it runs.
+    ns: u64,
+    /// The line's own stamp said so.
+    told: bool,
+    text: &'l str,
+}
+
+/// Puts milestones and phases into `record`.
+pub(super) fn tell(lines: &[Line], record: &mut Record) {
+    let lines = timed(lines);
+    record.milestones = milestones(&lines);
+    record.phases = phases(&lines);
+    record.notes.push(match lines.iter().find(|line| line.told) {
+        Some(first) => format!(
+            "times are by the kernel's own clock, which began to run at \"{}\": firmware and what came before are not in them",
+            first.text
+        ),
+        None => "no line of the log has a time".into(),
+    });
+}
+
+/// Lines with the clock beside them, from where it runs on, never going back.
+fn timed(lines: &[Line]) -> Vec<Timed<'_>> {
+    let alone = lines
+        .iter()
+        .position(|line| line.text.starts_with(SMP))
+        .unwrap_or(lines.len());
+    let (mut start, mut latest) = (0, 0);
+    for (at, line) in lines.iter().enumerate().take(alone) {
+        let Some(ns) = line.stamp_ns else { continue };
+        if ns.saturating_add(SKEW_NS) < latest {
+            start = at;
+        }
+        latest = ns;
+    }
+    let told = |at: usize, line: &Line| line.stamp_ns.filter(|ns| *ns > 0 && at >= start);
+    let mut clock = lines
+        .iter()
+        .enumerate()
+        .find_map(|(at, line)| told(at, line))
+        .unwrap_or(0);
+    let timed = lines.iter().enumerate().map(|(at, line)| {
+        let stamp = told(at, line);
+        clock = clock.max(stamp.unwrap_or(0));
+        Timed {
+            ns: clock,
+            told: stamp.is_some(),
+            text: &line.text,
+        }
+    });
+    timed.collect()
+}
+
+const SMP: &str = "smp: Bringing up secondary CPUs";
+
+fn is_deferred(text: &str) -> bool {
+    text.starts_with("node ") && text.contains(" initialised")
+}
+
+fn are_all_up(text: &str) -> bool {
+    text.starts_with("smp: Brought up") || text.starts_with("x86: Booted up")
+}
+
+fn milestones(lines: &[Timed<'_>]) -> Milestones {
+    let stamp = |line: &Timed<'_>| line.told.then_some(line.ns);
+    let first = |is: fn(&str) -> bool| lines.iter().find(|line| is(line.text)).and_then(stamp);
+    // The first that takes frames from the page allocator and says so.
+    let first_frame_ns = first(|text| text.starts_with("SLUB: "));
+    let all_allocatable_ns = match lines.iter().rfind(|line| is_deferred(line.text)) {
+        Some(line) => stamp(line),
+        // Where nothing is put off, all is there as soon as anything is.
+        None => first_frame_ns,
+    };
+    Milestones {
+        entry_ns: None,
+        layout_ns: first(|text| text.starts_with("Early memory node ranges")),
+        first_frame_ns,
+        all_allocatable_ns,
+        cpus_started_ns: first(are_all_up),
+    }
+}
+
+/// Which line's stamp a phase begins at.
+#[derive(Clone, Copy)]
+enum Edge {
+    /// That of the first line that is one.
+    First,
+    /// That of the line before the first: the line reports what is done.
+    Before,
+    /// That of the line after the first.
+    After,
+    /// That of the last that is one.
+    Last,
+}
+
+/// A phase, and which line it begins with.
+type Boundary = (&'static str, Edge, fn(&str) -> bool);
+
+/// Each counts once, in whatever order a kernel comes to them.
+const BOUNDARIES: [Boundary; 14] = [
+    ("memory map", Edge::First, |text| {
+        text.starts_with("Linux version ")
+    }),
+    ("memmap early", Edge::First, |text| {
+        text.starts_with("Zone ranges:") || text.starts_with("Zone PFN ranges:")
+    }),
+    (KERNEL, Edge::First, ends_memmap),
+    ("hash tables", Edge::Before, |text| {
+        text.starts_with("Dentry cache hash table entries")
+    }),
+    (KERNEL, Edge::First, |text| {
+        text.starts_with("Inode-cache hash table entries")
+    }),
+    ("free to allocator", Edge::First, |text| {
+        text.starts_with("mem auto-init")
+    }),
+    (KERNEL, Edge::First, |text| text.starts_with("SLUB: ")),
+    ("SMP", Edge::First, |text| text.starts_with(SMP)),
+    (DEFERRED, Edge::First, are_all_up),
+    (KERNEL, Edge::Last, is_deferred),
+    ("memory blocks", Edge::First, is_block_size),
+    ("drivers", Edge::After, is_block_size),
+    ("root file system", Edge::First, |text| {
+        [
+            "/dev/root: Can't",
+            "VFS: Cannot open root",
+            "VFS: Mounted root",
+        ]
+        .iter()
+        .any(|start| text.starts_with(start))
+    }),
+    ("services", Edge::First, |text| {
+        text.starts_with("Run ") && text.ends_with(" as init process")
+    }),
+];
+
+/// What Linux looks for once it has described its first memory.
+fn ends_memmap(text: &str) -> bool {
+    [
+        "ACPI: PM-Timer",
+        "ACPI: LAPIC",
+        "IOAPIC[",
+        "smpboot: Allow",
+        "CPU topo:",
+    ]
+    .iter()
+    .any(|start| text.starts_with(start))
+}
+
+fn is_block_size(text: &str) -> bool {
+    text.starts_with("x86/mm: Memory block size")
+}
+
+const KERNEL: &str = "kernel";
+const DEFERRED: &str = "deferred memmap";
+
+/// Phases in order, one after the other without a gap.
+fn phases(lines: &[Timed<'_>]) -> Vec<Phase> {
+    let Some(last) = lines.iter().rfind(|line| line.told) else {
+        return Vec::new();
+    };
+    let defers = lines.iter().any(|line| is_deferred(line.text));
+    let mut edges = Vec::new();
+    for (name, edge, is) in BOUNDARIES {
+        let found = match edge {
+            Edge::Last => lines.iter().rposition(|line| is(line.text)),
+            _ => lines.iter().position(|line| is(line.text)),
+        };
+        let Some(at) = found else { continue };
+        let at = match edge {
+            Edge::First | Edge::Last => at,
+            Edge::Before => at.saturating_sub(1),
+            Edge::After => at + 1,
+        };
+        let nothing = name == DEFERRED && !defers;
+        edges.push((at, if nothing { KERNEL } else { name }));
+    }
+    edges.sort_by_key(|edge| edge.0);
+    let mut phases: Vec<Phase> = Vec::new();
+    for (at, name) in edges {
+        let ns = lines.get(at).map_or(last.ns, |line| line.ns);
+        if let Some(running) = phases.last_mut() {
+            running.end_ns = ns;
+            if running.name == name {
+                continue;
+            }
+        }
+        phases.push(Phase {
+            name: name.into(),
+            start_ns: ns,
+            end_ns: ns,
+        });
+    }
+    if let Some(running) = phases.last_mut() {
+        running.end_ns = last.ns;
+    }
+    phases.retain(|phase| phase.end_ns > phase.start_ns);
+    phases
+}

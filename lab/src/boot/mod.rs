@@ -1,0 +1,38 @@
+//! Boots a machine under QEMU and tells what came of it: [`run`] makes a
+//! [`Record`](crate::record::Record) of a [`Request`].
+//!
+//! | file | concept |
+//! |---|---|
+//! | `machine` | what is asked for: [`Machine`], and what is refused of it |
+//! | `command` | QEMU's arguments, [`Launch`] |
+//! | `accelerator`, `probe` | KVM or TCG, and the guest that tries |
+//! | `guest`, `spawn` | QEMU as a process that never stays behind |
+//! | `watch` | who looks on meanwhile, [`Watch`] |
+//! | `image` | where our image is |
+//! | `events`, `tell`, `verdict` | what our image says, as a record, and whether it went well |
+//! | [`linux`] | the same for a Linux, from its log |
+//! | `run` | one boot from request to record |
+//! | `error` | [`BootError`], [`Refusal`] |
+
+mod accelerator;
+mod command;
+mod error;
+pub mod events;
+mod guest;
+mod image;
+pub mod linux;
+mod machine;
+mod probe;
+mod run;
+mod spawn;
+mod tell;
+mod verdict;
+mod watch;
+
+pub use accelerator::{Choice, Wish};
+pub use command::{Launch, Ports, shell_words};
+pub use error::{BootError, Fault, Misdeed, Refusal};
+pub use guest::How;
+pub use machine::{Accelerator, Board, Clock, MOST_CPUS, MOST_NODES, Machine, System};
+pub use run::{Request, run};
+pub use watch::{Unwatched, Watch};
