@@ -20,6 +20,7 @@
 //! | [`layout`] | [`layout::Layout`]: nodes, zones, extents, holes |
 //! | [`frames`] | [`frames::Frames`]: the frame allocator, callable from any CPU |
 //! | [`memmap`] | [`memmap::Memmap`]: a descriptor for every frame, written when needed |
+//! | [`acceptance`] | unaccepted memory of confidential guests, brought online chunk by chunk |
 //! | [`parallel`] | jobs over frame ranges, done by many CPUs |
 //! | [`platform`] | [`platform::Platform`]: the one thing a kernel implements |
 //! | [`clock`], [`events`] | what a tick is worth; what happened when, in ticks |
@@ -29,6 +30,7 @@
 //! `docs/kernel.md` of the repository; a short one is at [`frames::Frames`].
 #![cfg_attr(not(loom), no_std)]
 
+pub mod acceptance;
 pub mod addr;
 pub mod clock;
 pub mod cmdline;

@@ -1,5 +1,6 @@
 //! What a kernel provides so that the engine can run on it: [`Platform`].
 
+use core::fmt;
 use core::ptr::NonNull;
 
 use crate::addr::PhysRange;
@@ -29,4 +30,44 @@ pub unsafe trait Platform {
     fn is_zero(&self, _range: PhysRange) -> bool {
         false
     }
+
+    /// Accepts `range`, memory of a confidential guest that nobody has touched
+    /// yet, and leaves all of it zero; see [`Acceptance`]. Called once for a
+    /// byte, from any CPU, before it is handed out; at most 2 MiB at a time.
+    ///
+    /// A platform that knows no such memory refuses, as this one does: what
+    /// firmware calls unaccepted stays withheld then.
+    ///
+    /// # Errors
+    /// [`NotAccepted`]: the range stays withheld for good.
+    ///
+    /// [`Acceptance`]: crate::acceptance::Acceptance
+    fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
+        Err(NotAccepted { range, code: 0 })
+    }
 }
+
+/// Memory could not be accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAccepted {
+    /// The memory.
+    pub range: PhysRange,
+    /// What the hypervisor answered; 0: the platform accepts nothing.
+    pub code: u64,
+}
+
+impl fmt::Display for NotAccepted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { range, code } = self;
+        if *code == 0 {
+            write!(
+                f,
+                "{range} is unaccepted memory, which this platform can't accept"
+            )
+        } else {
+            write!(f, "{range} was not accepted: the answer was {code:#x}")
+        }
+    }
+}
+
+impl core::error::Error for NotAccepted {}

@@ -50,3 +50,8 @@ pub mod zero;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
+
+/// The examples of docs/kernel.md compile; the first also runs, in `tests/kernel_guide.rs`.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/kernel.md")]
+pub struct Kernel;

@@ -1,0 +1,258 @@
+//! Unaccepted memory comes online when it is needed, once, and nothing of it
+//! is touched or handed out before.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop on what it did not expect"
+)]
+
+mod kit;
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use firstlight::acceptance::{Acceptance, Pending};
+use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
+use firstlight::early::EarlyFlags;
+use firstlight::frames::{AllocError, Frames, Request};
+use firstlight::memmap::{Memmap, MemmapPolicy, PageDescriptor, SectionState};
+use firstlight::node::NodeId;
+use firstlight::platform::{NotAccepted, Platform};
+use kit::{GIB, MIB, Machine, Uninitialised, range};
+
+/// A guest of 128 MiB accepted memory, and more on two nodes that is not.
+fn guest() -> Machine {
+    let mut machine = Machine::new(&[
+        (0, range(MIB, 128 * MIB)),
+        (0, range(128 * MIB, 192 * MIB + 0x5000)),
+        (1, range(192 * MIB + 0x5000, 256 * MIB)),
+    ]);
+    machine.memory[1].2 = EarlyFlags::UNACCEPTED;
+    machine.memory[2].2 = EarlyFlags::UNACCEPTED;
+    // The loader put something into memory it did not accept for us.
+    machine
+        .reserved
+        .push(range(140 * MIB + 0x1000, 140 * MIB + 0x4000));
+    machine
+}
+
+/// Counts how often each frame was accepted.
+struct Guest {
+    times: Vec<AtomicU8>,
+    calls: AtomicU64,
+    /// Refuses chunks that contain this frame.
+    bad: Option<Frame>,
+}
+
+impl Guest {
+    fn new(bad: Option<Frame>) -> Self {
+        Self {
+            times: (0..GIB >> 12).map(|_| AtomicU8::new(0)).collect(),
+            calls: AtomicU64::new(0),
+            bad,
+        }
+    }
+
+    fn times(&self, number: u64) -> u8 {
+        self.times[usize::try_from(number).unwrap()].load(Ordering::Relaxed)
+    }
+}
+
+// SAFETY: `map` refuses everything: tables lie with another platform.
+unsafe impl Platform for Guest {
+    fn map(&self, _: PhysRange) -> Option<NonNull<u8>> {
+        None
+    }
+
+    fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        assert!(range.bytes() <= 2 * MIB && !range.is_empty());
+        let frames = range.inner_frames();
+        assert_eq!(frames.bytes(), range);
+        if self.bad.is_some_and(|bad| frames.contains(bad)) {
+            return Err(NotAccepted { range, code: 0xbad });
+        }
+        for number in frames.start().get()..frames.end().get() {
+            let times = &self.times[usize::try_from(number).unwrap()];
+            assert_eq!(times.fetch_add(1, Ordering::Relaxed), 0, "accepted twice");
+        }
+        Ok(())
+    }
+}
+
+fn tables() -> &'static Uninitialised {
+    Box::leak(Box::new(Uninitialised::default()))
+}
+
+fn slots(count: usize) -> &'static mut [Pending] {
+    Box::leak((0..count).map(|_| Pending::default()).collect())
+}
+
+/// Frames, and what is pending of them.
+fn bring_up(machine: &Machine) -> (Frames<'static>, &'static [Pending]) {
+    let layout = machine.layout();
+    let pending = Pending::list(&layout, slots(8)).unwrap();
+    (Frames::build(layout, tables()).unwrap(), pending)
+}
+
+fn unaccepted(number: u64) -> bool {
+    (128 * MIB..256 * MIB).contains(&(number << 12))
+}
+
+fn reserved(number: u64) -> bool {
+    (140 * MIB + 0x1000..140 * MIB + 0x4000).contains(&(number << 12))
+}
+
+#[test]
+fn what_is_pending_is_unaccepted_and_not_reserved() {
+    let layout = guest().layout();
+    let full = Pending::list(&layout, slots(2)).unwrap_err();
+    assert_eq!((full.capacity, full.needed), (2, 3));
+    let pending = Pending::list(&layout, slots(3)).unwrap();
+    let frames: u64 = pending.iter().map(|own| own.frames().count()).sum();
+    assert_eq!(frames, ((128 * MIB) >> 12) - 3);
+    let nodes: Vec<_> = pending.iter().map(|own| own.node().0).collect();
+    assert_eq!(nodes, [0, 0, 1]);
+    let none = Machine::new(&[(0, range(MIB, 64 * MIB))]).layout();
+    assert!(Pending::list(&none, &mut []).unwrap().is_empty());
+    let mut nomap = guest();
+    nomap.memory[2].2 = EarlyFlags::UNACCEPTED.with(EarlyFlags::NOMAP);
+    assert_eq!(Pending::list(&nomap.layout(), slots(8)).unwrap().len(), 2);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "allocates every frame")]
+fn memory_comes_online_when_nothing_else_is_left() {
+    let (frames, pending) = bring_up(&guest());
+    let platform = Guest::new(None);
+    let acceptance = Acceptance::new(&platform, pending, &|_| {});
+    let before = frames.statistics().free_frames;
+    let mut count = 0u64;
+    let mut seen = vec![false; usize::try_from(GIB >> 12).unwrap()];
+    while let Ok(frame) = acceptance.allocate(&frames, Request::new(Order::PAGE)) {
+        let number = frame.get();
+        // Nothing is accepted while there is something else.
+        if count < before {
+            assert_eq!(platform.calls.load(Ordering::Relaxed), 0);
+            assert!(!unaccepted(number));
+        } else {
+            assert_eq!(
+                platform.times(number),
+                1,
+                "handed out before it was accepted"
+            );
+            // And no more than is needed.
+            let accepted = acceptance.accepted().online_frames;
+            assert!(accepted <= count - before + 512);
+        }
+        let seen = &mut seen[usize::try_from(number).unwrap()];
+        assert!(!core::mem::replace(seen, true), "{frame} twice");
+        count += 1;
+    }
+    let accepted = acceptance.accepted();
+    assert_eq!(accepted.online_frames, accepted.total_frames);
+    assert_eq!(count, before + accepted.total_frames);
+    for number in 0..GIB >> 12 {
+        let expected = u8::from(unaccepted(number) && !reserved(number));
+        assert_eq!(platform.times(number), expected, "frame {number:#x}");
+    }
+    frames.validate().unwrap();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "allocates every frame")]
+fn workers_and_allocations_accept_each_frame_once() {
+    let mut layout = guest().layout();
+    let memmap =
+        Memmap::<PageDescriptor>::reserve(&mut layout, tables(), MemmapPolicy::default()).unwrap();
+    let pending = Pending::list(&layout, slots(8)).unwrap();
+    let frames = Frames::build(layout, tables()).unwrap();
+    let platform = Guest::new(None);
+    let describe = |chunk: FrameRange| memmap.make_range_ready(chunk);
+    let acceptance = Acceptance::new(&platform, pending, &describe);
+    let before = frames.statistics().free_frames;
+    let taken: u64 = std::thread::scope(|scope| {
+        scope.spawn(|| acceptance.accept_all(&frames, NodeId(1)));
+        let threads = [0, 1].map(|node| {
+            let (frames, platform, acceptance, memmap) = (&frames, &platform, &acceptance, &memmap);
+            scope.spawn(move || {
+                let request = Request::new(Order::PAGE).on(NodeId(node));
+                let mut taken = 0;
+                while let Ok(frame) = acceptance.allocate(frames, request) {
+                    if unaccepted(frame.get()) {
+                        assert_eq!(platform.times(frame.get()), 1);
+                        assert_eq!(memmap.state(frame), Some(SectionState::Ready));
+                    }
+                    taken += 1;
+                }
+                taken
+            })
+        });
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
+    });
+    // Nobody was told that there is none while there was some.
+    assert_eq!(taken, before + acceptance.accepted().total_frames);
+    assert_eq!(frames.statistics().free_frames, 0);
+}
+
+#[test]
+fn a_request_accepts_only_what_it_may_have() {
+    let (frames, pending) = bring_up(&guest());
+    let platform = Guest::new(None);
+    let acceptance = Acceptance::new(&platform, pending, &|_| {});
+    let request = Request::new(Order::HUGE).on(NodeId(1)).exactly();
+    let frame = acceptance.allocate(&frames, request).unwrap();
+    assert!(frame.addr().get() > 192 * MIB);
+    // The first chunk is what is left of one; the second is whole.
+    assert_eq!(platform.calls.load(Ordering::Relaxed), 2);
+    let wrong = acceptance.allocate(&frames, Request::new(Order::PAGE).on(NodeId(9)));
+    assert!(matches!(wrong, Err(AllocError::NoSuchNode { .. })));
+    let giant = acceptance.allocate(&frames, Request::new(Order::GIANT));
+    assert!(matches!(giant, Err(AllocError::OutOfMemory(_))));
+    let accepted = acceptance.accepted();
+    assert_eq!(accepted.online_frames, accepted.total_frames);
+}
+
+#[test]
+fn what_is_refused_stays_withheld() {
+    let bad = Frame::new((150 * MIB) >> 12);
+    let (frames, pending) = bring_up(&guest());
+    let platform = Guest::new(Some(bad));
+    let acceptance = Acceptance::new(&platform, pending, &|_| {});
+    acceptance.accept_all(&frames, NodeId(0));
+    let accepted = acceptance.accepted();
+    assert_eq!(accepted.refused_frames, 512);
+    assert_eq!(accepted.online_frames + 512, accepted.total_frames);
+    assert_eq!(frames.is_allocated(bad), Some(true));
+    assert_eq!(
+        frames.is_allocated(Frame::new(bad.get() + 512)),
+        Some(false)
+    );
+}
+
+#[test]
+fn a_platform_that_accepts_nothing_leaves_all_withheld() {
+    let (frames, pending) = bring_up(&guest());
+    let before = frames.statistics();
+    /// With the engine's default.
+    struct Plain;
+    // SAFETY: refuses everything.
+    unsafe impl Platform for Plain {
+        fn map(&self, _: PhysRange) -> Option<NonNull<u8>> {
+            None
+        }
+    }
+    let acceptance = Acceptance::new(&Plain, pending, &|_| {});
+    let request = Request::new(Order::GIANT);
+    assert_eq!(
+        acceptance.allocate(&frames, request),
+        Err(AllocError::OutOfMemory(request))
+    );
+    let accepted = acceptance.accepted();
+    assert_eq!(accepted.refused_frames, accepted.total_frames);
+    assert_eq!(frames.statistics(), before);
+    let error = Plain.accept(range(0, 4096)).unwrap_err();
+    assert!(error.to_string().contains("can't accept"), "{error}");
+}
