@@ -190,3 +190,83 @@ fn a_lease_ends_with_a_daemonized_monitor_not_with_its_launcher() {
     assert!(killed.expect("kill is there").success());
     assert!(lent[0].ended_within(30), "nobody has it any more");
 }
+
+/// Whether calls can be watched here; run in a process of its own, because a
+/// filter stays.
+fn injection_works(daemon: &StandIn) -> bool {
+    let socket = daemon.socket();
+    let socket = socket.to_str().expect("a plain name");
+    let arguments = ["pool", "run", "--inject", "--require", "--socket", socket];
+    let mut command = common::command(&arguments);
+    let output = command.args(["--memory", "2M", "--", "true"]).output();
+    let output = output.expect("the command runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        eprintln!("skipped: {told}");
+    }
+    output.status.success()
+}
+
+#[test]
+fn a_memfd_of_an_unmodified_command_line_is_served() {
+    let daemon = StandIn::new(PageSize::Transparent, 9, 0);
+    if !qemu_is_here() || !injection_works(&daemon) {
+        return;
+    }
+    let Some(image) = image() else { return };
+    daemon.lent();
+    let memory = "-object memory-backend-memfd,id=a,size=96M -object memory-backend-memfd,id=x,size=2M \
+                  -object memory-backend-memfd,id=b,size=64M,prealloc=on \
+                  -m 160M -smp 2 -numa node,memdev=a -numa node,memdev=b";
+    let qemu = format!("{memory} {SELF_TEST} {image}");
+    let status = command(&daemon, "--inject", &qemu).status();
+    assert_eq!(status.expect("it ran").code(), PASSED);
+    let lent = daemon.lent();
+    let asked: Vec<u64> = lent.iter().map(|one| one.take.bytes).collect();
+    assert_eq!(
+        asked,
+        [96 * MIB, 64 * MIB],
+        "the third is not the guest's memory"
+    );
+    for one in &lent {
+        assert!(one.ended_within(30), "the lease ends with QEMU");
+    }
+    assert_eq!(lent[1].held_bytes(), 64 * MIB, "QEMU touched all of it");
+    let mut start = vec![0; 1 << 20];
+    rustix::io::pread(&lent[0].file, &mut start, MIB).expect("it can be read");
+    assert!(
+        start.iter().any(|byte| *byte != 0),
+        "the guest wrote to this file"
+    );
+}
+
+#[test]
+fn a_larger_slab_is_injected_whole_and_daemonizing_is_no_hindrance() {
+    let daemon = StandIn::new(PageSize::Transparent, 9, 32 * MIB);
+    if !qemu_is_here() || !injection_works(&daemon) {
+        return;
+    }
+    daemon.lent();
+    let pid_file = daemon.folder().join("pid");
+    let name = pid_file.to_str().expect("a plain name");
+    let qemu = format!(
+        "-object memory-backend-memfd,id=a,size=64M,prealloc=on -machine memory-backend=a \
+         -S -daemonize -pidfile {name}"
+    );
+    let status = command(&daemon, "--inject", &qemu)
+        .status()
+        .expect("it ran");
+    assert!(status.success());
+    let lent = daemon.lent();
+    assert!(
+        !lent[0].ended_within(1),
+        "the daemonized monitor has the memory"
+    );
+    assert_eq!(lent[0].held_bytes(), 64 * MIB);
+    let length = rustix::fs::fstat(&lent[0].file).expect("ours").st_size;
+    assert_eq!(length, 96 << 20, "the file keeps its size");
+    let pid = fs::read_to_string(&pid_file).expect("QEMU wrote its number");
+    let killed = Command::new("kill").args(["-KILL", pid.trim()]).status();
+    assert!(killed.expect("kill is there").success());
+    assert!(lent[0].ended_within(30), "nobody has it any more");
+}

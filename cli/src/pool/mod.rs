@@ -1,5 +1,6 @@
 //! `firstlight pool`: memory that is zero before a virtual machine asks for it.
 
+mod injector;
 mod run;
 mod status;
 
@@ -18,6 +19,8 @@ pub(crate) struct Options {
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(hide = true)]
+    Injector,
     Run(run::Options),
     Status(status::Options),
 }
@@ -43,6 +46,7 @@ impl Daemon {
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     match &options.command {
+        Command::Injector => injector::run(),
         Command::Run(options) => run::run(options, output),
         Command::Status(options) => status::run(options, output),
     }

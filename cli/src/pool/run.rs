@@ -4,13 +4,14 @@
 //! signals are the monitor's. What there is to say goes to standard error
 //! before that, because standard output is the guest's.
 
-use super::Daemon;
+use super::{Daemon, injector};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::text::bytes;
 use clap::Args;
 use firstlight_host::hugepages::{SYS, node_exists};
 use firstlight_pool::client::{Borrowed, Client, ClientError};
+use firstlight_pool::launch::inject::HandOverError;
 use firstlight_pool::launch::{
     Backing, BorrowOptions, Need, Ordinary, Plan, Start, borrow, program_path,
 };
@@ -106,17 +107,23 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     let begin = Instant::now();
     let borrowed = options.take(plan.needs());
     let take_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let (start, reason, leases) = match borrowed {
+    let mut leases = Vec::new();
+    let on_pool = match borrowed {
+        Err(error) => Err(Obstacle::from(error)),
         Ok(borrowed) => {
-            let leases: Vec<Lease> = borrowed.iter().map(|one| one.lease.clone()).collect();
-            (on_pool(program, &plan, borrowed), None, leases)
+            leases.extend(borrowed.iter().map(|one| one.lease.clone()));
+            on_pool(program, &plan, borrowed).map_err(Obstacle::from)
         }
-        Err(error) if options.require => return Err(Failure::pool(error)),
-        Err(error) => (
-            ordinary(program, &plan)?,
-            Some(error.to_string()),
-            Vec::new(),
-        ),
+    };
+    let (start, reason) = match on_pool {
+        Ok(start) => (start, None),
+        Err(obstacle) if obstacle.is_final || options.require => {
+            return Err(Failure::Pool(obstacle.text));
+        }
+        Err(obstacle) => {
+            leases.clear();
+            (ordinary(program, &plan)?, Some(obstacle.text))
+        }
     };
     let record = Record {
         schema: "firstlight.pool-run/1",
@@ -133,6 +140,31 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     Err(Failure::Pool(format!("cannot start {program}: {error}")))
 }
 
+/// Why a monitor is not started on memory of the pool.
+struct Obstacle {
+    text: String,
+    /// Whether it cannot be started without the pool either.
+    is_final: bool,
+}
+
+impl From<ClientError> for Obstacle {
+    fn from(error: ClientError) -> Self {
+        Self {
+            text: error.to_string(),
+            is_final: false,
+        }
+    }
+}
+
+impl From<HandOverError> for Obstacle {
+    fn from(error: HandOverError) -> Self {
+        Self {
+            text: error.to_string(),
+            is_final: error.watched,
+        }
+    }
+}
+
 impl Options {
     fn take(&self, needs: &[Need]) -> Result<Vec<Borrowed>, ClientError> {
         let mut client = Client::connect(&self.daemon.socket())?;
@@ -145,12 +177,18 @@ impl Options {
 }
 
 /// The monitor on files of the pool, which it inherits with their lifelines.
-fn on_pool(program: &OsStr, plan: &Plan, borrowed: Vec<Borrowed>) -> Start {
+fn on_pool(program: &OsStr, plan: &Plan, borrowed: Vec<Borrowed>) -> Result<Start, HandOverError> {
+    if plan.is_injected() {
+        let lifelines = injector::start(plan.needs(), borrowed)?;
+        let start = Start::new(program, plan.with_memory(&[]));
+        return Ok(lifelines.into_iter().fold(start, Start::with));
+    }
     let files: Vec<Backing> = borrowed.iter().map(Start::backing).collect();
     let start = Start::new(program, plan.with_memory(&files));
-    borrowed.into_iter().fold(start, |start, one| {
+    let each = borrowed.into_iter();
+    Ok(each.fold(start, |start, one| {
         start.with(one.memory).with(one.lifeline)
-    })
+    }))
 }
 
 /// The monitor without the pool.

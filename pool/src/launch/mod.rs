@@ -8,6 +8,7 @@
 
 mod borrow;
 mod error;
+pub mod inject;
 mod places;
 mod qemu;
 mod size;
@@ -116,6 +117,13 @@ impl Plan {
                 needs,
             },
         })
+    }
+
+    /// Whether the command line stays as it is: the files are handed over
+    /// ([`inject::hand_over`]) instead of named.
+    #[must_use]
+    pub fn is_injected(&self) -> bool {
+        matches!(self.kind, Kind::Inject { .. })
     }
 
     /// Memory to be borrowed, one for each guest node.

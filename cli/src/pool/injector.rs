@@ -1,0 +1,46 @@
+//! The process beside a monitor that was started with `--inject`.
+//!
+//! It answers the monitor's calls, so it lives as long as the monitor: no
+//! terminal, no signal from one, nobody waiting for its output may end it. It is
+//! this command again, with one end of a pair of sockets as standard input.
+
+use crate::failure::Failure;
+use firstlight_pool::client::Borrowed;
+use firstlight_pool::launch::Need;
+use firstlight_pool::launch::inject::{self, HandOverError};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+/// Starts it, hands it the files, and returns the lifelines: what is to become
+/// the monitor has no other part of the memory.
+pub(super) fn start(
+    needs: &[Need],
+    borrowed: Vec<Borrowed>,
+) -> Result<Vec<OwnedFd>, HandOverError> {
+    let harmless = |error| HandOverError {
+        watched: false,
+        error,
+    };
+    let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let (ours, theirs) = socketpair(kind.0, kind.1, SocketFlags::CLOEXEC, None)
+        .map_err(|error| harmless(error.into()))?;
+    Command::new(std::env::current_exe().map_err(harmless)?)
+        .args(["pool", "injector"])
+        .current_dir("/")
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(harmless)?;
+    inject::hand_over(&ours, needs, borrowed)
+}
+
+/// Runs the process.
+pub(super) fn run() -> Result<(), Failure> {
+    inject::serve(io::stdin().as_fd())
+        .map_err(|error| Failure::Pool(format!("beside the monitor: {error}")))
+}
