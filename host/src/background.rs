@@ -9,7 +9,8 @@ use std::io;
 /// # Errors
 /// The operating system's refusal.
 pub fn run_when_idle() -> io::Result<()> {
-    let parameter = libc::sched_param { sched_priority: 0 };
+    // SAFETY: integers, for which zero is valid; there are more of them with some C libraries.
+    let parameter: libc::sched_param = unsafe { std::mem::zeroed() };
     // SAFETY: the parameter is a valid structure the kernel only reads; thread 0
     // names the caller.
     let answer = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameter) };

@@ -3,12 +3,14 @@
 
 use std::error::Error;
 use std::hint::black_box;
+use std::sync::atomic::AtomicU64;
 
-use firstlight::addr::Order;
+use firstlight::addr::{Frame, Order};
 use firstlight::firmware::acpi::{Madt, Srat};
 use firstlight::firmware::e820;
 use firstlight::frames::{Frames, Request};
 use firstlight::map::{MemoryMap, Region, ScratchEntry};
+use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor};
 use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage};
 use firstlight_bench::machine::{GIB, Machine};
 use firstlight_bench::tables;
@@ -55,7 +57,28 @@ pub(crate) const ALL: &[Path] = &[
     }),
     path("claim_page", || with_frames(claim)),
     path("read_4096_cpus", read_cpus),
+    path("memmap_4t_8_nodes", || memmap(4096, 8)),
+    path("first_touch_64_bytes", || {
+        with_memmap::<PageDescriptor>(first_touch)
+    }),
+    path("first_touch_8_bytes", || with_memmap::<Eight>(first_touch)),
+    path("descriptors_1000", || {
+        with_memmap::<PageDescriptor>(ready_descriptors)
+    }),
 ];
+
+/// A descriptor of 8 bytes, zero at first.
+struct Eight(#[expect(dead_code, reason = "only written")] AtomicU64);
+// SAFETY: an atomic integer.
+unsafe impl Descriptor for Eight {
+    const ZERO_IS_VALID: bool = true;
+}
+
+/// Written also where it is zero already.
+const WRITTEN: fn() -> MemmapPolicy = || MemmapPolicy {
+    always_write: true,
+    ..MemmapPolicy::default()
+};
 
 /// Runs `work` once, counted, and hands out what it made.
 fn counted<T>(work: impl FnOnce() -> T) -> Result<T, Box<dyn Error>> {
@@ -107,6 +130,54 @@ fn with_frames(path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
     path(&frames)
 }
 
+/// Room for descriptors of 8 bytes is taken, nothing written.
+fn memmap(gib: u64, nodes: u16) -> Outcome {
+    let machine = Machine::pc(gib * GIB, nodes);
+    let space = MetadataSpace::new(descriptor_bytes(&machine, 8)?)?;
+    let mut storage = machine.storage();
+    let mut layout = machine.layout(&mut storage)?;
+    counted(|| Memmap::<Eight>::reserve(&mut layout, &space, WRITTEN()))??;
+    Ok(())
+}
+
+/// Descriptors of `each` bytes, and a huge page for each bank.
+fn descriptor_bytes(machine: &Machine, each: u64) -> Result<usize, Box<dyn Error>> {
+    let pieces = 4 * machine.memory.len() as u64 + 4;
+    Ok(usize::try_from(
+        machine.frames() * each + pieces * (4 << 20),
+    )?)
+}
+
+/// Goes on with a machine of 64 GiB that has room for descriptors.
+fn with_memmap<T: Descriptor>(path: impl FnOnce(&Memmap<'_, T>) -> Outcome) -> Outcome {
+    let machine = Machine::pc(64 * GIB, 1);
+    let space = MetadataSpace::new(descriptor_bytes(&machine, size_of::<T>() as u64)?)?;
+    let mut storage = machine.storage();
+    let mut layout = machine.layout(&mut storage)?;
+    path(&Memmap::reserve(&mut layout, &space, WRITTEN())?)
+}
+
+/// The first touch of a section of 32,768 frames writes it.
+fn first_touch<T: Descriptor>(memmap: &Memmap<'_, T>) -> Outcome {
+    let frame = Frame::new((32 << 18) + 12_345);
+    let found = counted(|| memmap.of(black_box(frame)).is_some())?;
+    assert!(found && memmap.progress().touched_sections == 1);
+    Ok(())
+}
+
+/// Descriptors that are ready.
+fn ready_descriptors<T: Descriptor>(memmap: &Memmap<'_, T>) -> Outcome {
+    let first = 32 << 18;
+    memmap.of(Frame::new(first));
+    let found = counted(|| {
+        let frames = first..first + 1000;
+        let found = frames.filter(|number| memmap.of(Frame::new(black_box(*number))).is_some());
+        found.count()
+    })?;
+    assert_eq!(found, 1000);
+    Ok(())
+}
+
 fn take(frames: &Frames<'_>, order: Order) -> Outcome {
     counted(|| frames.allocate(Request::new(order)))??;
     Ok(())
@@ -137,7 +208,7 @@ fn held(frames: &Frames<'_>) -> Outcome {
 }
 
 fn claim(frames: &Frames<'_>) -> Outcome {
-    let frame = firstlight::addr::Frame::new((32 << 18) + 12_345);
+    let frame = Frame::new((32 << 18) + 12_345);
     counted(|| frames.claim(black_box(frame), Order::PAGE))??;
     Ok(())
 }
