@@ -21,10 +21,11 @@
 //! - [`zero`]: stores that go past the caches;
 //! - [`pacing`], [`pressure`], [`background`]: work that is in nobody's way;
 //! - [`peer`]: who is at the other end of a Unix socket;
-//! - [`seccomp`]: calls of another process that wait for an answer.
+//! - [`seccomp`]: calls of another process that wait for an answer;
+//! - [`service`]: what the service manager hands over and wants to hear.
 //!
 //! Unsafe code lives in [`reserve`], [`metadata`], [`threads`], [`memory_file`],
-//! [`mapping`], [`background`], [`peer`], [`seccomp`], [`writer`], [`rivals`] and
+//! [`mapping`], [`background`], [`peer`], [`seccomp`], [`service`], [`writer`], [`rivals`] and
 //! `zero/x86.rs` only: system calls that the standard library does not offer,
 //! the memory they give, and instructions that not every processor has; and
 //! where [`sweep`] says what its descriptors are.
@@ -42,6 +43,7 @@ pub mod pressure;
 pub mod reserve;
 pub mod rivals;
 pub mod seccomp;
+pub mod service;
 pub mod sweep;
 pub mod threads;
 pub mod topology;

@@ -10,7 +10,8 @@
 //! - [`config`] is what the operator wants;
 //! - [`store`] has the slabs, and the marks on them that outlive the daemon;
 //! - [`fill`] does what takes time: filling, emptying;
-//! - [`lease`] knows what is out, to whom, and when it is back.
+//! - [`lease`] knows what is out, to whom, and when it is back;
+//! - [`server`] is the daemon that puts them together.
 
 #![deny(unsafe_code)]
 
@@ -20,4 +21,5 @@ pub mod fill;
 pub mod launch;
 pub mod lease;
 pub mod protocol;
+pub mod server;
 pub mod store;

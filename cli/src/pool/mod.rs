@@ -2,6 +2,7 @@
 
 mod injector;
 mod run;
+mod serve;
 mod status;
 
 use crate::failure::Failure;
@@ -22,6 +23,7 @@ enum Command {
     #[command(hide = true)]
     Injector,
     Run(run::Options),
+    Serve(serve::Options),
     Status(status::Options),
 }
 
@@ -48,6 +50,7 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     match &options.command {
         Command::Injector => injector::run(),
         Command::Run(options) => run::run(options, output),
+        Command::Serve(options) => serve::run(options),
         Command::Status(options) => status::run(options, output),
     }
 }

@@ -133,11 +133,12 @@ impl Store {
 
     /// A clean file without a name that a service manager kept, if it is what
     /// it should be: never lent, complete, and held by nobody else.
-    pub fn adopt(&mut self, key: Key, file: OwnedFd) -> bool {
+    pub fn adopt(&mut self, key: Key, file: OwnedFd) -> Option<&Slab> {
         let id = self.new_id();
-        let Some(class) = self.classes.iter_mut().find(|class| class.spec.key == key) else {
-            return false;
-        };
+        let class = self
+            .classes
+            .iter_mut()
+            .find(|class| class.spec.key == key)?;
         let slab = Slab::memfd(id, key.page, key.bytes, file);
         let known_clean = || -> io::Result<bool> {
             Ok(!memory_file::is_sealed(&slab)?
@@ -150,11 +151,11 @@ impl Store {
         let wanted = class.present() < class.wanted();
         if wanted && known_clean().unwrap_or(false) {
             class.clean.push(slab);
-            return true;
+            return class.clean.last();
         }
         // Whatever it is, it is none of ours any more.
         let _ = slab.discard();
-        false
+        None
     }
 
     fn new_id(&mut self) -> SlabId {
@@ -290,6 +291,15 @@ impl Store {
         Some((class.spec.key, slab, grow.map(|_| start)))
     }
 
+    /// A slab that [`Store::take`] gave out and that nobody touched is clean as before.
+    pub fn put_back(&mut self, key: &Key, slab: Slab) {
+        let class = self.classes.iter_mut().find(|class| class.spec.key == *key);
+        if let Some(class) = class {
+            class.lent.retain(|(lent, _)| *lent != slab.id());
+            class.clean.push(slab);
+        }
+    }
+
     /// A lent slab is back: it is dirty until [`Store::cleaned`]. Says whether
     /// it may be zeroed in place.
     pub fn came_back(&mut self, id: SlabId) -> bool {
@@ -375,6 +385,12 @@ impl Store {
     #[must_use]
     pub fn lent_slabs(&self) -> usize {
         self.classes.iter().map(|class| class.lent.len()).sum()
+    }
+
+    /// The names of all classes.
+    #[must_use]
+    pub fn keys(&self) -> Vec<Key> {
+        self.classes.iter().map(|class| class.spec.key).collect()
     }
 
     /// A row for each class.

@@ -128,7 +128,7 @@ fn the_mark_on_an_unnamed_file_cannot_be_taken_off() {
     assert!(slab.is_ours_alone().unwrap());
     let file = slab.file().try_clone().unwrap();
     drop(slab);
-    assert!(!store.adopt(key, file));
+    assert!(store.adopt(key, file).is_none());
 }
 
 #[test]
@@ -141,18 +141,24 @@ fn a_clean_file_kept_over_a_restart_is_adopted_if_it_is_whole_and_nobodys() {
         memory_file::populate(&file, 0, usize::try_from(bytes).unwrap()).unwrap();
         file
     };
-    assert!(!store.adopt(key, make(SLAB_BYTES / 2)), "too short");
+    assert!(
+        store.adopt(key, make(SLAB_BYTES / 2)).is_none(),
+        "too short"
+    );
     let holed = make(SLAB_BYTES);
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(&holed, flags, 0, 4096).unwrap();
-    assert!(!store.adopt(key, holed), "lacks a page");
+    assert!(store.adopt(key, holed).is_none(), "lacks a page");
     let held = make(SLAB_BYTES);
     let other = memory_file::reopen(&held).unwrap();
-    assert!(!store.adopt(key, held), "held by somebody");
+    assert!(store.adopt(key, held).is_none(), "held by somebody");
     assert_eq!(memory_file::held_bytes(&other).unwrap(), 0, "and emptied");
-    assert!(store.adopt(key, make(SLAB_BYTES)));
-    assert!(store.adopt(key, make(SLAB_BYTES)));
-    assert!(!store.adopt(key, make(SLAB_BYTES)), "two are wanted");
+    assert!(store.adopt(key, make(SLAB_BYTES)).is_some());
+    assert!(store.adopt(key, make(SLAB_BYTES)).is_some());
+    assert!(
+        store.adopt(key, make(SLAB_BYTES)).is_none(),
+        "two are wanted"
+    );
     assert_eq!(store.rows()[0].clean_slabs, 2);
 }
 

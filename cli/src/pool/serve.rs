@@ -1,0 +1,22 @@
+//! `firstlight pool serve`: the daemon.
+
+use crate::failure::Failure;
+use clap::Args;
+use firstlight_pool::config::Config;
+use firstlight_pool::server;
+use std::path::PathBuf;
+
+/// Keep memory zeroed beforehand and lend it, until a signal or a drain ends it
+#[derive(Args)]
+pub(crate) struct Options {
+    /// What to keep and for whom, in TOML; pool/example.toml explains every word
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let config = Config::read(&options.config).map_err(Failure::pool)?;
+    let mut say = |line: &str| eprintln!("firstlight pool: {line}");
+    server::serve(&config, &mut say).map_err(Failure::pool)
+}

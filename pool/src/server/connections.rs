@@ -1,0 +1,204 @@
+//! Connections of borrowers: bounded in number, in what is kept for each, and
+//! in how long a reply may stay unread.
+//!
+//! A connection with a reply that could not be sent yet, or with a request that
+//! is being worked on, is not read from: at most one message is ever kept for it.
+
+use super::broker::Answer;
+use super::events::{Events, Source};
+use crate::config::Limits;
+use crate::lease::Serial;
+use crate::protocol::packet::{self, Packet, PacketError};
+use crate::protocol::{MOST_REQUEST_BYTES, Refusal, RefusalCode, Reply};
+use firstlight_host::peer::Peer;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// A connection's number, never used twice.
+pub(super) type ConnectionId = u64;
+
+/// A reply that waits for room.
+#[derive(Debug)]
+struct Unsent {
+    message: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+    serial: Option<Serial>,
+    since: Instant,
+}
+
+/// A borrower that is connected.
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: OwnedFd,
+    pub(super) peer: Peer,
+    unsent: Option<Unsent>,
+    /// Whether its answer is being worked on.
+    working: bool,
+    /// Whether it is waited for requests.
+    reading: bool,
+}
+
+/// What came of an attempt to send.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// It is on its way, or will be.
+    Yes,
+    /// The connection is no use any more; this lease did not get through.
+    No(Option<Serial>),
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Connections {
+    limits: Limits,
+    next: ConnectionId,
+    open: BTreeMap<ConnectionId, Connection>,
+    by_user: BTreeMap<u32, u32>,
+}
+
+impl Connections {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            limits: limits.clone(),
+            next: 0,
+            open: BTreeMap::new(),
+            by_user: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Takes a new connection in, or says why not and hangs up.
+    pub(super) fn add(&mut self, socket: OwnedFd, peer: Peer, events: &Events) -> io::Result<()> {
+        let by_user = self.by_user.get(&peer.uid).copied().unwrap_or(0);
+        let all = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
+        if all >= self.limits.connections || by_user >= self.limits.connections_per_user {
+            let refusal = Refusal::new(RefusalCode::Busy, "too many connections");
+            if let Ok(message) = Reply::Refused(refusal).encode() {
+                let _ = packet::send(&socket, &message, &[]);
+            }
+            return Ok(());
+        }
+        let id = self.next;
+        self.next += 1;
+        events.add(Source::Connection(id), &socket, true)?;
+        self.by_user.insert(peer.uid, by_user + 1);
+        let connection = Connection {
+            socket,
+            peer,
+            unsent: None,
+            working: false,
+            reading: true,
+        };
+        self.open.insert(id, connection);
+        Ok(())
+    }
+
+    /// The next message of a connection, if it may be read from now.
+    pub(super) fn receive(&self, id: ConnectionId) -> Option<Result<Packet, PacketError>> {
+        let connection = self.open.get(&id)?;
+        if connection.unsent.is_some() || connection.working {
+            return None;
+        }
+        // A request comes with no descriptors; one that does is refused.
+        Some(packet::receive(&connection.socket, MOST_REQUEST_BYTES, 0))
+    }
+
+    pub(super) fn peer(&self, id: ConnectionId) -> Option<&Peer> {
+        self.open.get(&id).map(|connection| &connection.peer)
+    }
+
+    /// Sends an answer, or keeps it until there is room.
+    pub(super) fn answer(&mut self, id: ConnectionId, answer: Answer, events: &Events) -> Sent {
+        let serial = match &answer {
+            Answer::Lend { serial, .. } => Some(*serial),
+            _ => None,
+        };
+        let Some(connection) = self.open.get_mut(&id) else {
+            return Sent::No(serial);
+        };
+        connection.working = matches!(answer, Answer::Later);
+        let (reply, descriptors) = match answer {
+            Answer::Later => {
+                connection.reading = false;
+                let _ = events.change(Source::Connection(id), &connection.socket, false, false);
+                return Sent::Yes;
+            }
+            Answer::Reply(reply) => (reply, Vec::new()),
+            Answer::Lend {
+                reply,
+                memory,
+                lifeline,
+                ..
+            } => (reply, vec![memory, lifeline]),
+        };
+        let Ok(message) = reply.encode() else {
+            return Sent::No(serial);
+        };
+        connection.unsent = Some(Unsent {
+            message,
+            descriptors,
+            serial,
+            since: Instant::now(),
+        });
+        self.flush(id, events)
+    }
+
+    /// Tries to send what is kept.
+    pub(super) fn flush(&mut self, id: ConnectionId, events: &Events) -> Sent {
+        let Some(connection) = self.open.get_mut(&id) else {
+            return Sent::No(None);
+        };
+        let Some(unsent) = connection.unsent.take() else {
+            return Sent::Yes;
+        };
+        let descriptors: Vec<BorrowedFd<'_>> = unsent.descriptors.iter().map(AsFd::as_fd).collect();
+        let sent = packet::send(&connection.socket, &unsent.message, &descriptors);
+        let (source, socket) = (Source::Connection(id), &connection.socket);
+        match sent {
+            Ok(()) => {
+                if !connection.reading {
+                    connection.reading = true;
+                    let _ = events.change(source, socket, true, false);
+                }
+                Sent::Yes
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                connection.reading = false;
+                let _ = events.change(source, socket, false, true);
+                connection.unsent = Some(unsent);
+                Sent::Yes
+            }
+            Err(_) => Sent::No(unsent.serial),
+        }
+    }
+
+    /// Hangs up; the lease whose reply was still kept, if there was one.
+    pub(super) fn close(&mut self, id: ConnectionId) -> Option<Serial> {
+        let connection = self.open.remove(&id)?;
+        if let Some(count) = self.by_user.get_mut(&connection.peer.uid) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.by_user.remove(&connection.peer.uid);
+            }
+        }
+        connection.unsent.and_then(|unsent| unsent.serial)
+    }
+
+    /// Connections that left a reply unread for too long.
+    pub(super) fn stuck(&self, now: Instant) -> Vec<ConnectionId> {
+        let most = Duration::from_secs(self.limits.unread_s.into());
+        let stuck = |connection: &Connection| {
+            let unsent = connection.unsent.as_ref();
+            unsent.is_some_and(|unsent| now.saturating_duration_since(unsent.since) > most)
+        };
+        let open = self.open.iter();
+        open.filter(|(_, connection)| stuck(connection))
+            .map(|(id, _)| *id)
+            .collect()
+    }
+}

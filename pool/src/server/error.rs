@@ -1,0 +1,69 @@
+//! What keeps the daemon from serving.
+
+use crate::store::StoreError;
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+/// Why the daemon does not serve.
+#[derive(Debug)]
+pub enum ServeError {
+    /// What the configuration names is not there.
+    Config(String),
+    /// The slabs.
+    Store(StoreError),
+    /// A socket.
+    Socket {
+        /// What was tried.
+        what: String,
+        /// The operating system's words.
+        error: io::Error,
+    },
+    /// Anything else of the operating system.
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The operating system's words.
+        error: io::Error,
+    },
+}
+
+impl ServeError {
+    pub(super) fn socket(what: impl Into<String>, error: impl Into<io::Error>) -> Self {
+        Self::Socket {
+            what: what.into(),
+            error: error.into(),
+        }
+    }
+
+    pub(super) fn system(what: &'static str, error: io::Error) -> Self {
+        Self::System { what, error }
+    }
+}
+
+impl From<StoreError> for ServeError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(text) => f.write_str(text),
+            Self::Store(error) => error.fmt(f),
+            Self::Socket { what, error } => write!(f, "cannot {what}: {error}"),
+            Self::System { what, error } => write!(f, "cannot {what}: {error}"),
+        }
+    }
+}
+
+impl Error for ServeError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Config(_) => None,
+            Self::Store(error) => Some(error),
+            Self::Socket { error, .. } | Self::System { error, .. } => Some(error),
+        }
+    }
+}

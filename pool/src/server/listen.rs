@@ -1,0 +1,110 @@
+//! The socket borrowers connect to: received from the service manager, or made.
+
+use super::ServeError;
+use crate::lease::quota::Rules;
+use rustix::fs::{Gid, Mode};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// A listening socket, and the name to remove at the end if we made it.
+#[derive(Debug)]
+pub(super) struct Listener {
+    socket: OwnedFd,
+    made: Option<PathBuf>,
+}
+
+impl Listener {
+    /// One that the service manager opened.
+    pub(super) fn received(socket: OwnedFd) -> Result<Self, ServeError> {
+        let failed =
+            |error: rustix::io::Errno| ServeError::socket("use the socket received", error);
+        let kind = sockopt::socket_type(&socket).map_err(failed)?;
+        let listens = sockopt::socket_acceptconn(&socket).map_err(failed)?;
+        let unix = sockopt::socket_domain(&socket).map_err(failed)? == AddressFamily::UNIX;
+        if kind != SocketType::SEQPACKET || !listens || !unix {
+            let text = "it is none of Unix SOCK_SEQPACKET that listens (ListenSequentialPacket=)";
+            let error = io::Error::new(io::ErrorKind::InvalidInput, text);
+            return Err(ServeError::socket("use the socket received", error));
+        }
+        set_nonblocking(&socket).map_err(failed)?;
+        Ok(Self { socket, made: None })
+    }
+
+    /// One at `path`, in place of one nobody listens at any more.
+    pub(super) fn make(path: &Path, rules: &Rules) -> Result<Self, ServeError> {
+        let what = || format!("listen at {}", path.display());
+        let failed = |error: rustix::io::Errno| ServeError::socket(what(), error);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(|error| ServeError::socket(what(), error))?;
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let new =
+            || rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let socket = new().map_err(failed)?;
+        let address = SocketAddrUnix::new(path).map_err(failed)?;
+        if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
+            let probe = new().map_err(failed)?;
+            if rustix::net::connect(&probe, &address).is_ok() {
+                let text = "somebody listens there already";
+                let error = io::Error::new(io::ErrorKind::AddrInUse, text);
+                return Err(ServeError::socket(what(), error));
+            }
+            fs::remove_file(path).map_err(|error| ServeError::socket(what(), error))?;
+        }
+        rustix::net::bind(&socket, &address).map_err(failed)?;
+        // Who may connect; who may borrow is decided for each connection. Set
+        // before anybody can: nothing listens yet.
+        if let Some(group) = rules.group() {
+            let group = Some(Gid::from_raw(group));
+            rustix::fs::chown(path, None, group).map_err(failed)?;
+        }
+        let mode = if rules.has_others() { 0o666 } else { 0o660 };
+        rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(failed)?;
+        rustix::net::listen(&socket, BACKLOG).map_err(failed)?;
+        let made = Some(path.to_owned());
+        Ok(Self { socket, made })
+    }
+
+    /// A connection that waits; `None` where there is none.
+    pub(super) fn accept(&self) -> io::Result<Option<OwnedFd>> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match rustix::net::accept_with(&self.socket, flags) {
+            Ok(socket) => Ok(Some(socket)),
+            Err(error) => {
+                let error = io::Error::from(error);
+                match error.kind() {
+                    io::ErrorKind::WouldBlock
+                    | io::ErrorKind::Interrupted
+                    | io::ErrorKind::ConnectionAborted => Ok(None),
+                    _ => Err(error),
+                }
+            }
+        }
+    }
+}
+
+fn set_nonblocking(socket: &OwnedFd) -> rustix::io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(socket)?;
+    rustix::fs::fcntl_setfl(socket, flags | rustix::fs::OFlags::NONBLOCK)
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.made {
+            let _ = fs::remove_file(path);
+        }
+    }
+}

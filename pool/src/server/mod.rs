@@ -1,0 +1,419 @@
+//! The daemon: sockets, signals, the service manager, and one loop over them.
+//!
+//! One thread does everything that is quick (requests, leases, quotas); workers
+//! do the rest and wake it. Nothing a borrower does can stop the loop: messages
+//! are bounded, replies that are not read are kept one at a time and not for
+//! long, connections are counted by user.
+//!
+//! - `broker.rs`: what each request means;
+//! - `connections.rs`, `events.rs`, `listen.rs`: sockets;
+//! - `workers.rs`: what takes time;
+//! - `keeper.rs`: the service manager keeps clean files over a restart;
+//! - `metrics.rs`, `times.rs`, `web.rs`: what is to be seen from outside.
+
+mod broker;
+mod connections;
+mod error;
+mod events;
+mod keeper;
+mod listen;
+mod metrics;
+mod times;
+mod web;
+mod workers;
+
+pub use error::ServeError;
+
+use crate::config::Config;
+use crate::lease::Serial;
+use crate::lease::quota::{Rules, Standing};
+use crate::protocol::packet::PacketError;
+use crate::protocol::{RefusalCode, Request, StatusQuery};
+use crate::store::{Spec, Store};
+use broker::{Answer, Broker};
+use connections::{ConnectionId, Connections, Sent};
+use events::{Event, Events, Source};
+use firstlight_host::peer::Peer;
+use firstlight_host::service::{self, NotifyState};
+use keeper::Keeper;
+use listen::Listener;
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use web::{Body, Page, Web};
+use workers::Workers;
+
+/// How often former slabs are looked at and stuck connections are closed.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Messages of one borrower that are handled before others get their turn.
+const MESSAGES_A_TURN: usize = 8;
+
+/// Connections that are accepted before others get their turn.
+const ACCEPTS_A_TURN: usize = 64;
+
+/// Serves until a signal ends it or it was drained.
+///
+/// `say` gets a line for the operator now and then.
+///
+/// # Errors
+/// What keeps it from starting or going on; see [`ServeError`].
+pub fn serve(config: &Config, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+    let mut server = Server::start(config, say)?;
+    let result = server.run(say);
+    server.stop(config.keep_on_stop, say);
+    result
+}
+
+struct Server {
+    broker: Broker,
+    connections: Connections,
+    events: Events,
+    listener: Listener,
+    web: Option<Web>,
+    page: bool,
+    signals: UnixStream,
+    /// How often the service manager wants a sign of life.
+    watchdog: Option<Duration>,
+}
+
+impl Server {
+    fn start(config: &Config, say: &mut dyn FnMut(&str)) -> Result<Self, ServeError> {
+        let signals = signals().map_err(|error| ServeError::system("handle signals", error))?;
+        let owner = rustix::process::geteuid().as_raw();
+        let rules = Rules::new(config, owner).map_err(ServeError::Config)?;
+        let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
+        let (mut store, found) = Store::open(&config.directory, &specs)?;
+        for note in &found.notes {
+            say(note);
+        }
+        if found.kept > 0 || !found.emptied.is_empty() {
+            let emptied = found.emptied.len();
+            say(&format!(
+                "from before: {} slabs kept, {emptied} emptied",
+                found.kept
+            ));
+        }
+        let keeper = Keeper::new();
+        let listener = adopt(&mut store, keeper, say)?;
+        let listener = match listener {
+            Some(socket) => Listener::received(socket)?,
+            None => Listener::make(&config.socket, &rules)?,
+        };
+        let workers =
+            Workers::new(&config.fill).map_err(|error| ServeError::system("wake itself", error))?;
+        let web = config
+            .metrics
+            .as_ref()
+            .map(|address| serve_web(address.as_ref()))
+            .transpose()?;
+        if let Some(address) = web.as_ref().and_then(|web| web.address().ok()) {
+            say(&format!("metrics at http://{address}/metrics"));
+        }
+        let server = Self {
+            broker: Broker::new(store, rules, workers, keeper),
+            connections: Connections::new(&config.limits),
+            events: Events::new().map_err(|error| ServeError::system("wait", error))?,
+            listener,
+            web,
+            page: config.page,
+            signals,
+            watchdog: service::watchdog(),
+        };
+        server
+            .wait_for_all()
+            .map_err(|error| ServeError::system("wait", error))?;
+        Ok(server)
+    }
+
+    fn wait_for_all(&self) -> io::Result<()> {
+        self.events.add(Source::Listener, &self.listener, true)?;
+        self.events
+            .add(Source::Workers, self.broker.workers.wake(), true)?;
+        self.events.add(Source::Signals, &self.signals, true)?;
+        if let Some(web) = &self.web {
+            self.events.add(Source::WebListener, web.listener(), true)?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+        self.broker.begin_fills();
+        say("ready");
+        tell(&[NotifyState::Ready]);
+        // Twice within the time the manager waits.
+        let tick = self.watchdog.map_or(TICK, |most| (most / 2).min(TICK));
+        let mut ticked = Instant::now();
+        while !self.broker.is_drained() {
+            let wait = tick.saturating_sub(ticked.elapsed());
+            let events = self
+                .events
+                .wait(wait)
+                .map_err(|error| ServeError::system("wait", error))?;
+            for event in events {
+                if self.happened(event) {
+                    return Ok(());
+                }
+            }
+            if ticked.elapsed() >= tick {
+                ticked = Instant::now();
+                self.tick();
+            }
+        }
+        say("drained");
+        Ok(())
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if self.watchdog.is_some() {
+            tell(&[NotifyState::Watchdog]);
+        }
+        self.broker.tick();
+        for id in self.connections.stuck(now) {
+            self.close(id);
+        }
+        if let Some(web) = &mut self.web {
+            web.tick(now);
+        }
+    }
+
+    /// Says whether the daemon is to end.
+    fn happened(&mut self, event: Event) -> bool {
+        match event.source {
+            Source::Signals => return self.signals.read(&mut [0; 16]).is_ok(),
+            Source::Listener => self.accept(),
+            Source::Workers => self.work_done(),
+            Source::Connection(id) => self.borrower(id, event),
+            Source::Lifeline(serial) => self.lifeline(serial),
+            Source::WebListener => {
+                if let Some(web) = &mut self.web {
+                    web.accept(&self.events);
+                }
+            }
+            Source::Web(id) => self.browser(id),
+        }
+        false
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTS_A_TURN {
+            match self.listener.accept() {
+                Ok(Some(socket)) => {
+                    // Who cannot be named is nobody.
+                    if let Ok(peer) = Peer::of(&socket) {
+                        let _ = self.connections.add(socket, peer, &self.events);
+                    }
+                }
+                Ok(None) => return,
+                Err(_) => {
+                    // Out of descriptors, most likely: whoever waits goes on waiting.
+                    std::thread::sleep(Duration::from_millis(1));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn borrower(&mut self, id: ConnectionId, event: Event) {
+        if event.writable && !self.flush(id) {
+            return;
+        }
+        for _ in 0..MESSAGES_A_TURN {
+            match self.connections.receive(id) {
+                // A reply comes first, and whoever hangs up before gets none.
+                None if event.hung_up => return self.close(id),
+                None => return,
+                Some(Err(PacketError::Io(error))) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return;
+                }
+                Some(Ok(packet)) => {
+                    let answer = self.answer(id, &packet.message);
+                    if !self.send(id, answer) {
+                        return;
+                    }
+                }
+                Some(Err(
+                    error @ (PacketError::TooLong { .. } | PacketError::Descriptors { .. }),
+                )) => {
+                    let answer = Answer::refuse(RefusalCode::BadRequest, error.to_string());
+                    self.send(id, answer);
+                    return self.close(id);
+                }
+                Some(Err(_)) => return self.close(id),
+            }
+        }
+    }
+
+    fn answer(&mut self, id: ConnectionId, message: &[u8]) -> Answer {
+        let Some(peer) = self.connections.peer(id) else {
+            return Answer::Later;
+        };
+        match Request::decode(message) {
+            Ok(request) => self.broker.handle(id, peer, request),
+            // Strangers learn nothing about messages either.
+            Err(_) if self.broker.standing(peer) == Standing::Stranger => {
+                Answer::refuse(RefusalCode::Denied, "you may not borrow here")
+            }
+            Err(error) => Answer::refuse(RefusalCode::BadRequest, error.to_string()),
+        }
+    }
+
+    /// Sends an answer; says whether the connection is still there.
+    fn send(&mut self, id: ConnectionId, answer: Answer) -> bool {
+        if let Answer::Lend { serial, .. } = &answer
+            && let Some(lease) = self.broker.leases.get(*serial)
+        {
+            // Before the other end leaves, so that its end is never missed.
+            let source = Source::Lifeline(*serial);
+            if self.events.add(source, &lease.lifeline, false).is_err() {
+                self.broker.end_lease(*serial);
+                let refusal = Answer::refuse(RefusalCode::Internal, "out of descriptors");
+                return self.send(id, refusal);
+            }
+        }
+        let sent = self.connections.answer(id, answer, &self.events);
+        self.settle(id, sent)
+    }
+
+    fn flush(&mut self, id: ConnectionId) -> bool {
+        let sent = self.connections.flush(id, &self.events);
+        self.settle(id, sent)
+    }
+
+    fn settle(&mut self, id: ConnectionId, sent: Sent) -> bool {
+        let Sent::No(serial) = sent else { return true };
+        if let Some(serial) = serial {
+            self.broker.end_lease(serial);
+        }
+        self.close(id);
+        false
+    }
+
+    fn close(&mut self, id: ConnectionId) {
+        if let Some(serial) = self.connections.close(id) {
+            self.broker.end_lease(serial);
+        }
+    }
+
+    fn lifeline(&mut self, serial: Serial) {
+        let lease = self.broker.leases.get(serial);
+        if lease.is_some_and(|lease| lease.lifeline.is_cut().unwrap_or(true)) {
+            self.broker.end_lease(serial);
+        }
+    }
+
+    fn work_done(&mut self) {
+        for done in self.broker.workers.done() {
+            if let Some((id, answer)) = self.broker.work_done(done) {
+                self.send(id, answer);
+            }
+        }
+        self.broker.begin_fills();
+    }
+
+    fn browser(&mut self, id: u64) {
+        let Some(web) = &mut self.web else { return };
+        let (broker, connections) = (&self.broker, self.connections.len());
+        let page = self.page;
+        web.serve(id, &self.events, |wanted| {
+            make(wanted, broker, connections, page)
+        });
+    }
+
+    /// Gives back what is not lent, or leaves it for the next daemon.
+    fn stop(self, keep: bool, say: &mut dyn FnMut(&str)) {
+        tell(&[NotifyState::Stopping]);
+        let lent = self.broker.store.lent_slabs();
+        if lent > 0 {
+            say(&format!("{lent} slabs stay with their borrowers"));
+        }
+        self.broker.stop(keep);
+    }
+}
+
+fn serve_web(address: &str) -> Result<Web, ServeError> {
+    let failed = |error: io::Error| ServeError::socket(format!("listen at {address}"), error);
+    let parsed: SocketAddr = address
+        .parse()
+        .map_err(|_| failed(io::ErrorKind::InvalidInput.into()))?;
+    Web::listen(parsed).map_err(failed)
+}
+
+/// A page for a browser.
+fn make(wanted: Page, broker: &Broker, connections: usize, page: bool) -> Option<Body> {
+    match wanted {
+        Page::Metrics => {
+            let text = broker.metrics(connections);
+            Some(("text/plain; version=0.0.4; charset=utf-8", text))
+        }
+        Page::Status => {
+            let status = broker.status(None, StatusQuery::default());
+            let text = serde_json::to_string(&status).ok()?;
+            Some(("application/json", text))
+        }
+        Page::People => {
+            page.then(|| ("text/html; charset=utf-8", include_str!("page.html").into()))
+        }
+    }
+}
+
+/// What the service manager handed over: clean slabs go to the store, a socket
+/// is returned.
+fn adopt(
+    store: &mut Store,
+    keeper: Keeper,
+    say: &mut dyn FnMut(&str),
+) -> Result<Option<OwnedFd>, ServeError> {
+    let failed = |error| ServeError::system("read LISTEN_FDS", error);
+    let mut socket = None;
+    let (mut kept, mut emptied) = (0, 0);
+    for (name, file) in service::received().map_err(failed)? {
+        if !keeper::is_slab(&name) {
+            socket.get_or_insert(file);
+            continue;
+        }
+        // Under its old name it is none of ours any more; a new one follows.
+        let _ = service::keep_no_more(&name);
+        let class = rustix::fs::fstat(&file).ok().and_then(|stat| {
+            let bytes = u64::try_from(stat.st_size).ok()?;
+            let block = rustix::fs::fstatfs(&file).ok()?.f_bsize;
+            keeper::class_of(&store.keys(), bytes, u64::try_from(block).ok()?)
+        });
+        match class.and_then(|key| store.adopt(key, file)) {
+            Some(slab) => {
+                keeper.keep(slab);
+                kept += 1;
+            }
+            None => emptied += 1,
+        }
+    }
+    if kept + emptied > 0 {
+        say(&format!(
+            "from the service manager: {kept} slabs kept, {emptied} let go"
+        ));
+    }
+    Ok(socket)
+}
+
+/// A socket that is readable after a signal to end. SIGIO, which a former
+/// borrower could provoke, is taken and means nothing.
+fn signals() -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
+    }
+    let nothing = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGIO, nothing)?;
+    Ok(ours)
+}
+
+/// A manager that does not listen any more changes nothing here.
+fn tell(states: &[NotifyState<'_>]) {
+    let _ = service::tell(states);
+}

@@ -1,0 +1,175 @@
+//! The workers of a daemon: for each node one that fills in the background and
+//! one for what a borrower waits for, and one that takes memory back.
+//!
+//! What is being worked on travels with the job as its [`Ticket`], so that
+//! nothing is held twice and nothing is looked up when it comes back.
+
+use super::connections::ConnectionId;
+use crate::config::Fill;
+use crate::fill::{Done, Job, Manner, Pace, Worker};
+use crate::lease::quota::Charge;
+use crate::protocol::Take;
+use crate::store::Key;
+use crate::store::slab::{Slab, SlabId};
+use firstlight_host::peer::Peer;
+use firstlight_host::pressure;
+use rustix::event::EventfdFlags;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Instant;
+
+/// A borrower that waits while its slab is made longer.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) connection: ConnectionId,
+    pub(super) peer: Peer,
+    pub(super) take: Take,
+    pub(super) key: Key,
+    pub(super) slab: Slab,
+    pub(super) charge: Charge,
+    pub(super) since: Instant,
+    pub(super) topped_up_bytes: u64,
+}
+
+/// A slab on its way back.
+#[derive(Debug)]
+pub(super) struct Returning {
+    pub(super) key: Key,
+    pub(super) slab: Slab,
+    pub(super) charge: Charge,
+}
+
+/// What is being worked on.
+#[derive(Debug)]
+pub(super) enum Ticket {
+    /// A slab is being filled.
+    Fill(Option<u32>, SlabId),
+    /// A borrower waits.
+    TopUp(Box<Waiting>),
+    /// A slab of a borrower is being emptied.
+    Empty(Box<Returning>),
+    /// A slab of a trusted borrower is being zeroed in place.
+    ZeroInPlace(Box<Returning>),
+    /// A clean slab goes back to the kernel.
+    Discard(Slab),
+}
+
+/// Whether somebody waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Background,
+    Prompt,
+}
+
+/// All workers.
+#[derive(Debug)]
+pub(super) struct Workers {
+    pace: Arc<Pace>,
+    batch_bytes: u64,
+    started: BTreeMap<(Kind, Option<u32>), Worker<Ticket>>,
+    report: Sender<Done<Ticket>>,
+    reports: Receiver<Done<Ticket>>,
+    wake: Arc<OwnedFd>,
+    /// Nodes whose background worker has something to fill.
+    filling: BTreeSet<Option<u32>>,
+}
+
+impl Workers {
+    pub(super) fn new(fill: &Fill) -> io::Result<Self> {
+        let rate = fill.rate.bytes();
+        let batch_bytes = fill.batch.as_ref().bytes();
+        let pause_at = (fill.pause_at_pressure > 0).then(|| f64::from(fill.pause_at_pressure));
+        let pace = Pace::new(
+            (rate > 0).then_some(rate),
+            batch_bytes,
+            pause_at,
+            pressure::MEMORY,
+        );
+        let (report, reports) = mpsc::channel();
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Self {
+            pace: Arc::new(pace),
+            batch_bytes,
+            started: BTreeMap::new(),
+            report,
+            reports,
+            wake: Arc::new(rustix::event::eventfd(0, flags)?),
+            filling: BTreeSet::new(),
+        })
+    }
+
+    /// Readable when something is done.
+    pub(super) fn wake(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Whether filling is paused because somebody waits for memory.
+    pub(super) fn is_paused(&self) -> bool {
+        self.pace.is_paused()
+    }
+
+    /// Whether the node's background worker fills nothing.
+    pub(super) fn is_free(&self, node: Option<u32>) -> bool {
+        !self.filling.contains(&node)
+    }
+
+    /// Everything done since it was last asked.
+    pub(super) fn done(&mut self) -> Vec<Done<Ticket>> {
+        let mut count = [0; 8];
+        // Read before the queue is: what comes in between wakes again.
+        let _ = rustix::io::read(&self.wake, &mut count);
+        let done: Vec<_> = self.reports.try_iter().collect();
+        for done in &done {
+            if let Ticket::Fill(node, _) = done.ticket {
+                self.filling.remove(&node);
+            }
+        }
+        done
+    }
+
+    /// Work that may take its time.
+    pub(super) fn later(&mut self, node: Option<u32>, job: Job<Ticket>) -> io::Result<()> {
+        if matches!(job.ticket, Ticket::Fill(..)) {
+            self.filling.insert(node);
+        }
+        self.send(Kind::Background, node, job)
+    }
+
+    /// Work somebody waits for.
+    pub(super) fn promptly(&mut self, node: Option<u32>, job: Job<Ticket>) -> io::Result<()> {
+        self.send(Kind::Prompt, node, job)
+    }
+
+    fn send(&mut self, kind: Kind, node: Option<u32>, job: Job<Ticket>) -> io::Result<()> {
+        if !self.started.contains_key(&(kind, node)) {
+            let worker = self.start(kind, node)?;
+            self.started.insert((kind, node), worker);
+        }
+        let gone = || io::Error::other("a worker ended");
+        let worker = self.started.get(&(kind, node)).ok_or_else(gone)?;
+        worker.send(job).map_err(|_| gone())
+    }
+
+    fn start(&self, kind: Kind, node: Option<u32>) -> io::Result<Worker<Ticket>> {
+        let place = node.map_or("any".into(), |node| node.to_string());
+        let (name, background) = match kind {
+            Kind::Background => (format!("fill-{place}"), Some(Arc::clone(&self.pace))),
+            Kind::Prompt => (format!("prompt-{place}"), None),
+        };
+        let manner = Manner {
+            background,
+            node,
+            batch_bytes: self.batch_bytes,
+        };
+        let (report, wake) = (self.report.clone(), Arc::clone(&self.wake));
+        Worker::start(&name, manner, move |done| {
+            // Without a receiver the daemon is on its way out.
+            if report.send(done).is_ok() {
+                let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
+            }
+        })
+    }
+}
