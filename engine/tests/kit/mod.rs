@@ -93,10 +93,12 @@ impl Machine {
 
     pub(crate) fn layout(&self) -> Layout<'static> {
         let slots = 4 * (self.memory.len() + self.reserved.len()) + 64;
+        // Miri is slow to make what few tests need.
+        let spare = if cfg!(miri) { 32 } else { 2048 };
         let mut early = EarlyMemory::new(
             lend(EarlyRegion::EMPTY, slots),
-            lend(EarlyRegion::EMPTY, slots + 2048),
-            lend(Allocation::EMPTY, 4096),
+            lend(EarlyRegion::EMPTY, slots + spare),
+            lend(Allocation::EMPTY, 2 * spare),
         );
         let nodes = self
             .memory
