@@ -7,6 +7,8 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 # Arguments of `make run`, for example: make run ARGS="--shape memory=4T,nodes=8"
 ARGS ?=
+# The machine that `make run` boots.
+BOOT ?= --memory 64G --nodes 2 --cpus 4
 # Seconds for each target of `make fuzz`.
 SECONDS ?= 60
 MSRV := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1.0/p' Cargo.toml)
@@ -15,25 +17,32 @@ BARE := x86_64-unknown-none
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test bench counts check msrv miri loom fuzz clean setup
+.PHONY: help image run test bench counts boot-counts check msrv miri loom fuzz clean setup
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup: ## install what a build needs and nothing else
 	@scripts/setup.sh
 
-run: setup ## bring up this machine's memory map: firstlight up; ARGS="..." adds arguments
+run: setup ## bring up this machine's memory map, then boot a machine; ARGS="..." and BOOT="..." change them
 	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes a minute or two" >&2
 	@cargo build --release --quiet -p firstlight-cli
 	@cargo run --release --quiet -p firstlight-cli -- up $(ARGS)
+	@echo
+	@if scripts/setup.sh qemu && scripts/setup.sh target $(BARE); then \
+	    cargo run --release --quiet -p firstlight-cli -- boot $(BOOT); \
+	else \
+	    echo "firstlight: without QEMU and the target $(BARE) no machine is booted; what is above is this machine's own" >&2; \
+	fi
 
-image: setup ## build the bare-metal image: target/$(BARE)/release/firstlight-image
+image: setup ## build the bare-metal image, docs/image.md
 	@scripts/setup.sh target $(BARE)
 	@cargo build --release --quiet -p firstlight-image --target $(BARE)
 
 test: setup ## all tests, documentation examples among them (minutes)
 	@scripts/setup.sh target $(BARE)
+	@scripts/setup.sh qemu || echo "firstlight: tests that need QEMU say that they are skipped" >&2
 	@cargo test --workspace
 
 bench: setup ## time the engine beside other allocators (minutes, 10 GiB of memory)
@@ -43,6 +52,10 @@ counts: setup ## count instructions, fail where they grew by 2 %; UPDATE=1 accep
 	@command -v valgrind >/dev/null || scripts/setup.sh debian valgrind
 	@scripts/setup.sh target $(COUNTED)
 	@cargo run --quiet --profile counts --target $(COUNTED) -p firstlight-bench --bin counts -- $(if $(UPDATE),update)
+
+boot-counts: setup ## count the instructions of the image's boots; UPDATE=1 accepts the new counts
+	@scripts/setup.sh target $(BARE)
+	@$(if $(UPDATE),FIRSTLIGHT_UPDATE_BOOT_COUNTS=1) cargo test --quiet -p firstlight-lab --test boot_counts -- --nocapture
 
 check: setup ## format, lints, documentation, the engine without an operating system
 	@cargo fmt --all --check

@@ -6,6 +6,7 @@
 #   scripts/setup.sh toolchain NAME [COMPONENT...]   and another toolchain
 #   scripts/setup.sh tool CRATE [BINARY] and a cargo-installed tool
 #   scripts/setup.sh debian PACKAGE...   and Debian packages
+#   scripts/setup.sh qemu                and QEMU, Debian's or whichever there is
 #
 # Says nothing and changes nothing when all is there. Debian packages are
 # installed by apt when root; otherwise one line says what to install.
@@ -77,6 +78,9 @@ toolchain)
     ;;
 tool)
     command -v "${3:-$2}" >/dev/null || cargo install --locked --quiet "$2" >&2
+    ;;
+qemu)
+    command -v qemu-system-x86_64 >/dev/null || debian qemu-system-x86
     ;;
 debian)
     shift

@@ -1,0 +1,100 @@
+//! How many instructions the image takes until all memory can be allocated, on
+//! the instruction clock, where that is the same from run to run: not 1 % more
+//! than `boot_counts.txt` has, and never more than was promised. A boot that got
+//! shorter is told; `make boot-counts` writes the file anew.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
+
+use firstlight_lab::boot::{self, Accelerator, Clock, Machine, Request, Unwatched, Wish};
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::AtomicUsize;
+
+/// Set to write the counts instead of comparing them.
+const UPDATE: &str = "FIRSTLIGHT_UPDATE_BOOT_COUNTS";
+/// Instructions from the kernel's entry until 512 GiB on 4 nodes can be allocated.
+const MOST: u64 = 300_000;
+/// What 512 GiB may cost more than 16 GiB: a tenth, or this.
+const MORE: u64 = 10_000;
+
+/// Name, GiB, nodes, CPUs, command line.
+const BOOTS: [(&str, u64, u32, u32, &str); 5] = [
+    ("16g_1_node", 16, 1, 1, ""),
+    ("16g_4_nodes", 16, 4, 4, ""),
+    ("512g_4_nodes", 512, 4, 4, ""),
+    ("16g_4_nodes_lazy_descriptors", 16, 4, 4, "descriptors=lazy"),
+    ("4g_eager_descriptors", 4, 1, 1, "descriptors=eager"),
+];
+
+fn file() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/boot_counts.txt")
+}
+
+/// Instructions from entry until all memory can be allocated.
+fn count(memory_gib: u64, nodes: u32, cpus: u32, append: &str) -> u64 {
+    let request = Request {
+        machine: Machine {
+            memory_mib: memory_gib << 10,
+            nodes,
+            cpus,
+            clock: Clock::Instructions,
+            ..Machine::default()
+        },
+        wish: Wish::This(Accelerator::Tcg),
+        append: append.into(),
+        ..Request::default()
+    };
+    let record = boot::run(&request, &AtomicUsize::new(0), &mut Unwatched).unwrap();
+    record.milestones.all_allocatable_ns.unwrap() - record.milestones.entry_ns.unwrap()
+}
+
+#[test]
+fn a_boot_takes_no_more_instructions_than_it_did() {
+    if Command::new("qemu-system-x86_64")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        eprintln!("SKIPPED: qemu-system-x86_64 is not installed (Debian: qemu-system-x86)");
+        return;
+    }
+    let mut text = String::from(
+        "# Instructions from the image's entry until all memory can be allocated.\n\
+         # 1 % more fails; written by: make boot-counts UPDATE=1\n",
+    );
+    let counts = BOOTS.map(|(name, gib, nodes, cpus, append)| {
+        let count = count(gib, nodes, cpus, append);
+        writeln!(text, "{name} {count}").unwrap();
+        (name, count)
+    });
+    let of = |wanted| counts.iter().find(|(name, _)| *name == wanted).unwrap().1;
+    let (small, large) = (of("16g_4_nodes"), of("512g_4_nodes"));
+    assert!(
+        large <= MOST,
+        "{large} instructions for 512 GiB, at most {MOST} are promised"
+    );
+    assert!(
+        large <= small + (small / 10).max(MORE),
+        "512 GiB take {large} instructions, 16 GiB {small}: the time must not follow the memory"
+    );
+    if std::env::var_os(UPDATE).is_some() {
+        std::fs::write(file(), text).unwrap();
+        return;
+    }
+    let golden = std::fs::read_to_string(file()).unwrap();
+    let lines = golden.lines().filter(|line| !line.starts_with('#'));
+    let golden: Vec<(&str, u64)> = lines
+        .map(|line| line.split_once(' ').unwrap())
+        .map(|(name, count)| (name, count.parse().unwrap()))
+        .collect();
+    for (name, count) in counts {
+        let (_, before) = golden.iter().find(|(known, _)| *known == name).unwrap();
+        println!("{name}: {count} instructions, {before} before");
+        assert!(
+            count * 100 <= before * 101,
+            "{name}: {count} instructions, {before} before: the boot got longer"
+        );
+    }
+    assert_eq!(golden.len(), BOOTS.len(), "a count that nobody takes");
+}
