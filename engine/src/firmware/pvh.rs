@@ -41,7 +41,7 @@ pub enum PvhError {
         /// Bytes there must be.
         needed_bytes: usize,
     },
-    /// Version 0 has no memory map.
+    /// It is of version 0, or names no memory map.
     NoMemoryMap,
     /// What a pointer names could not be read.
     Unreadable {
@@ -77,7 +77,9 @@ impl fmt::Display for PvhError {
                     "start info of {seen_bytes} bytes, at least {needed_bytes} expected"
                 )
             }
-            Self::NoMemoryMap => f.write_str("start info of version 0 has no memory map"),
+            Self::NoMemoryMap => {
+                f.write_str("start info has no memory map: it is of version 0, or names none")
+            }
             Self::Unreadable {
                 what,
                 address,

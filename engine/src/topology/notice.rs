@@ -154,13 +154,9 @@ impl fmt::Display for TopologyNotice {
                 f,
                 "{node}: {range} cannot be unplugged, the node already holds reserved memory"
             ),
-            Self::Slit { fault, used: true } => write!(f, "SLIT: {fault}; used as it is"),
+            Self::Slit { fault, used: true } => write!(f, "{fault}; used as it is"),
             Self::Slit { fault, used: false } => {
-                write!(
-                    f,
-                    "SLIT: {fault}; distances left at {}",
-                    super::REMOTE_DISTANCE
-                )
+                write!(f, "{fault}; distances left at {}", super::REMOTE_DISTANCE)
             }
         }
     }
