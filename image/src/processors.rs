@@ -45,6 +45,10 @@ impl Processors {
         };
         let own = cpus::own_id();
         this.nodes[0] = node_of(machine, own).unwrap_or_default();
+        let madt = machine.acpi.madt.iter();
+        for error in madt.flat_map(|madt| madt.cpus()).filter_map(Result::err) {
+            correction(format_args!("MADT entry left out: {error}"));
+        }
         let listed = || {
             let madt = machine.acpi.madt.iter();
             madt.flat_map(|madt| madt.cpus().flatten())
