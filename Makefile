@@ -11,13 +11,16 @@ ARGS ?=
 BOOT ?= --memory 64G --nodes 2 --cpus 4
 # Seconds for each target of `make fuzz`.
 SECONDS ?= 60
+# Boots of `make guests`, and what their damages are made from.
+CASES ?= 500
+SEED ?= $(shell date +%s)
 MSRV := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1.0/p' Cargo.toml)
 BARE := x86_64-unknown-none
 # No C library of the machine, so no code chosen by its processor.
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test bench counts boot-counts check msrv miri loom fuzz clean setup
+.PHONY: help image run test bench counts boot-counts check msrv miri loom fuzz guests clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -86,6 +89,11 @@ fuzz: setup ## all fuzz targets; SECONDS=60 is for each
 	@scripts/setup.sh toolchain nightly rust-src
 	@scripts/setup.sh tool cargo-fuzz
 	@fuzz/run.sh $(SECONDS)
+
+guests: setup ## boot the image in QEMU with damaged hand-overs; CASES=500, another SEED each time
+	@scripts/setup.sh target $(BARE)
+	@seed=$(SEED); echo "SEED=$$seed repeats these boots" >&2; \
+	    PROPTEST_CASES=$(CASES) PROPTEST_RNG_SEED=$$seed cargo test --quiet -p firstlight-lab --test image_hand_over whatever
 
 clean: ## remove what was built
 	@cargo clean

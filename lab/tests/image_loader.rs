@@ -4,12 +4,14 @@
 //! is less forgiving than this one finds nothing to refuse either.
 #![expect(clippy::unwrap_used, reason = "a test, where what cannot be must fail")]
 
+#[path = "common/image.rs"]
+mod image;
+
+use image::image;
 use linux_loader::loader::elf::{Elf, PvhBootCapability};
 use linux_loader::loader::{KernelLoader, KernelLoaderResult};
 use std::io::Cursor;
 use std::ops::Range;
-use std::path::PathBuf;
-use std::process::Command;
 use std::sync::LazyLock;
 use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
 
@@ -26,24 +28,7 @@ const EXECUTE: u32 = 1;
 const WRITE: u32 = 2;
 
 /// The file, built like the one people boot.
-static IMAGE: LazyLock<Vec<u8>> = LazyLock::new(|| std::fs::read(built()).unwrap());
-
-fn built() -> PathBuf {
-    let build = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--quiet", "-p", "firstlight-image"])
-        .args(["--target", "x86_64-unknown-none", "--message-format=json"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    let told = String::from_utf8_lossy(&build.stderr);
-    assert!(build.status.success(), "the image does not build: {told}");
-    let messages = String::from_utf8(build.stdout).unwrap();
-    let executable = messages.lines().rev().find_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        Some(message["executable"].as_str()?.into())
-    });
-    executable.unwrap()
-}
+static IMAGE: LazyLock<Vec<u8>> = LazyLock::new(|| std::fs::read(image()).unwrap());
 
 /// A row of the program header.
 #[derive(Clone, Debug)]
