@@ -4,6 +4,7 @@
 //! and hands back a record; [`output`] prints it, [`failure`] maps what went
 //! wrong to the exit codes `--help` documents.
 
+mod bench;
 mod boot;
 mod failure;
 mod file;
@@ -33,6 +34,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Bench(bench::Options),
     Up(up::Options),
     Boot(boot::Options),
     Layout(layout::Options),
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let mut output = output::Output::new(&arguments.output);
     let result = match &arguments.command {
+        Command::Bench(options) => bench::run(options, &mut output),
         Command::Up(options) => up::run(options, clock, &mut output),
         Command::Boot(options) => boot::run(options, &mut output),
         Command::Layout(options) => layout::run(options, &mut output),

@@ -120,6 +120,19 @@ fn logs() -> io::Result<()> {
     Ok(())
 }
 
+/// The messages of the protocol's description: JSON objects, some over several
+/// lines.
+fn messages(documentation: &str) -> Vec<Vec<u8>> {
+    let blocks = documentation.split("```json\n").skip(1);
+    let blocks = blocks.filter_map(|rest| rest.split("```").next());
+    let objects = blocks.flat_map(|block| block.split("\n{"));
+    let whole = |object: &str| match object.strip_prefix('{') {
+        Some(_) => object.to_owned(),
+        None => format!("{{{object}"),
+    };
+    objects.map(|object| whole(object).into_bytes()).collect()
+}
+
 fn main() -> io::Result<()> {
     let pc = [
         (0, 0x9_fc00, 1),
@@ -270,6 +283,10 @@ fn main() -> io::Result<()> {
     ];
     for (index, line) in lines.into_iter().enumerate() {
         write("cmdline", &[(&format!("line{index}"), line.to_vec())])?;
+    }
+    let documentation = include_str!("../../docs/pool-protocol.md");
+    for (index, message) in messages(documentation).into_iter().enumerate() {
+        write("pool_protocol", &[(&format!("message{index}"), message)])?;
     }
     logs()
 }

@@ -1,5 +1,11 @@
 //! Real monitors and a real guest for tests, or a visible line why not.
 
+#![allow(
+    clippy::allow_attributes,
+    dead_code,
+    reason = "each test file uses some of these"
+)]
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -244,3 +244,55 @@ fn what_is_too_much_is_refused_and_closed() {
     let error = packet::receive(&theirs, 8, 0).expect_err("the end");
     assert!(matches!(error, PacketError::Closed), "{error}");
 }
+
+/// Every message that `docs/pool-protocol.md` shows.
+fn documented() -> Vec<String> {
+    let text = include_str!("../../../docs/pool-protocol.md");
+    let blocks = text.split("```json\n").skip(1);
+    let lines = blocks.flat_map(|block| block.split("```").next().unwrap_or("").lines());
+    let mut messages: Vec<String> = Vec::new();
+    for line in lines {
+        match messages.last_mut().filter(|_| !line.starts_with('{')) {
+            Some(message) => message.push_str(line),
+            None => messages.push(line.into()),
+        }
+    }
+    messages
+}
+
+#[test]
+fn the_documentation_shows_messages() {
+    let seen: Vec<bool> = documented()
+        .iter()
+        .map(|message| {
+            let bytes = message.as_bytes();
+            if message.contains("\"ok\":") {
+                let reply =
+                    Reply::decode(bytes).unwrap_or_else(|error| panic!("{message}: {error}"));
+                let again = reply.encode().expect("small");
+                let parsed = |bytes: &[u8]| -> serde_json::Value {
+                    serde_json::from_slice(bytes).expect("JSON")
+                };
+                assert_eq!(
+                    parsed(&again),
+                    parsed(bytes),
+                    "no field is left out: {message}"
+                );
+                true
+            } else {
+                Request::decode(bytes).unwrap_or_else(|error| panic!("{message}: {error}"));
+                false
+            }
+        })
+        .collect();
+    assert_eq!(
+        seen.iter().filter(|reply| !**reply).count(),
+        5,
+        "each request once"
+    );
+    assert_eq!(
+        seen.iter().filter(|reply| **reply).count(),
+        6,
+        "each reply, and a refusal"
+    );
+}

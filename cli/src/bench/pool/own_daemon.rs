@@ -1,0 +1,198 @@
+//! A daemon of our own: empty until it is asked for one slab, empty again after.
+
+use super::failed;
+use crate::failure::Failure;
+use firstlight_pool::client::Client;
+use firstlight_pool::launch::Need;
+use firstlight_pool::protocol::{PageSize, PoolRow, Resize};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longest time to wait for the daemon: it zeroes a slab well within.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks at it.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The daemon, ended when dropped.
+#[derive(Debug)]
+pub(super) struct OwnDaemon {
+    child: Child,
+    client: Client,
+    page: PageSize,
+    log: PathBuf,
+}
+
+impl OwnDaemon {
+    /// Starts it in `folder`, with an empty pool for each of `sizes`.
+    pub(super) fn start(folder: &Path, page: PageSize, sizes: &[Need]) -> Result<Self, Failure> {
+        let socket = folder.join("pool.sock");
+        let config = folder.join("pool.toml");
+        let log = folder.join("daemon.log");
+        let text = config_text(folder, page, sizes);
+        fs::write(&config, text).map_err(failed("the daemon's configuration"))?;
+        let errors = File::create(&log).map_err(failed("the daemon's log"))?;
+        let program = std::env::current_exe().map_err(failed("this program"))?;
+        let mut child = Command::new(program)
+            .args(["pool", "serve", "--config"])
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(errors)
+            .spawn()
+            .map_err(failed("the daemon"))?;
+        let begin = Instant::now();
+        let client = loop {
+            match Client::connect(&socket) {
+                Ok(client) => break client,
+                Err(error) if ended(&mut child) || begin.elapsed() > PATIENCE => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    return Err(Failure::Pool(format!(
+                        "the daemon did not start: {error}: {}",
+                        said(&log)
+                    )));
+                }
+                Err(_) => thread::sleep(PAUSE),
+            }
+        };
+        Ok(Self {
+            child,
+            client,
+            page,
+            log,
+        })
+    }
+
+    pub(super) fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    /// Waits until one slab of `bytes` is clean.
+    pub(super) fn fill(&mut self, bytes: u64) -> Result<(), Failure> {
+        self.resize(bytes, 1)?;
+        self.wait(bytes, "a clean slab", |pool| pool.clean_slabs == 1)
+    }
+
+    /// Waits until the pool of `bytes` holds no memory at all.
+    pub(super) fn empty(&mut self, bytes: u64) -> Result<(), Failure> {
+        self.resize(bytes, 0)?;
+        self.wait(bytes, "an empty pool", |pool| {
+            let slabs = pool.clean_slabs + pool.filling_slabs + pool.lent_slabs;
+            slabs == 0 && pool.clean_bytes + pool.dirty_bytes + pool.lent_bytes == 0
+        })
+    }
+
+    fn resize(&mut self, bytes: u64, slabs: u32) -> Result<(), Failure> {
+        let resize = Resize {
+            page: self.page,
+            node: None,
+            size_class_bytes: bytes,
+            slabs,
+        };
+        self.client.resize(resize).map_err(Failure::pool)?;
+        Ok(())
+    }
+
+    fn wait(
+        &mut self,
+        bytes: u64,
+        what: &str,
+        is_so: impl Fn(&PoolRow) -> bool,
+    ) -> Result<(), Failure> {
+        let begin = Instant::now();
+        loop {
+            let status = self.client.status().map_err(Failure::pool)?;
+            let mut pools = status.pools.iter();
+            let pool = pools.find(|pool| pool.size_class_bytes == bytes);
+            if pool.is_some_and(&is_so) {
+                return Ok(());
+            }
+            if begin.elapsed() > PATIENCE {
+                let trouble = pool.and_then(|pool| pool.trouble.clone());
+                return Err(Failure::Pool(format!(
+                    "{what} did not come: {}; {}",
+                    trouble.unwrap_or_else(|| "the daemon does not say why".into()),
+                    said(&self.log)
+                )));
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Ends it, and waits until it has given everything back.
+    pub(super) fn stop(mut self) -> Result<(), Failure> {
+        self.end();
+        let begin = Instant::now();
+        while !ended(&mut self.child) {
+            if begin.elapsed() > PATIENCE {
+                return Err(Failure::Pool(format!(
+                    "the daemon does not end: {}",
+                    said(&self.log)
+                )));
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    fn end(&self) {
+        if let Ok(pid) = i32::try_from(self.child.id())
+            && let Some(pid) = Pid::from_raw(pid)
+        {
+            // A child that has ended is not an error: it is still ours to wait for.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+}
+
+impl Drop for OwnDaemon {
+    fn drop(&mut self) {
+        if ended(&mut self.child) {
+            return;
+        }
+        self.end();
+        let begin = Instant::now();
+        while !ended(&mut self.child) && begin.elapsed() < Duration::from_secs(10) {
+            thread::sleep(PAUSE);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ended(child: &mut Child) -> bool {
+    !matches!(child.try_wait(), Ok(None))
+}
+
+/// What the daemon wrote, its last lines.
+fn said(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let from = lines.len().saturating_sub(5);
+    lines.get(from..).unwrap_or_default().join("; ")
+}
+
+/// As fast as it goes, and from files without a name: nothing can stay behind.
+fn config_text(folder: &Path, page: PageSize, sizes: &[Need]) -> String {
+    let socket = folder.join("pool.sock");
+    let directory = folder.join("pool");
+    let mut text = format!(
+        "socket = {socket:?}\ndirectory = {directory:?}\n\
+         [fill]\nrate = \"0\"\npause_at_pressure = 0\n"
+    );
+    let sizes: BTreeSet<u64> = sizes.iter().map(|size| size.bytes).collect();
+    for bytes in sizes {
+        let _ = write!(
+            text,
+            "[[class]]\npage = \"{page}\"\nsize = \"{}M\"\nslabs = 0\nsource = \"memfd\"\n",
+            bytes >> 20
+        );
+    }
+    text
+}

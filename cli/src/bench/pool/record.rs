@@ -1,0 +1,234 @@
+//! What came of it: schema `firstlight.bench-pool/1`, and a table for people.
+
+use super::guest::Timed;
+use crate::output::{GOOD, HEADING};
+use crate::text::{self, Align, bytes};
+use firstlight_pool::protocol::PageSize;
+use serde::Serialize;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Where the memory comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Variant {
+    /// The kernel zeroes it while QEMU waits.
+    Prealloc,
+    /// The pool.
+    Pool,
+}
+
+/// One start.
+#[derive(Debug)]
+pub(super) struct Run {
+    variant: Variant,
+    timed: Timed,
+    take: Option<Duration>,
+}
+
+impl Run {
+    pub(super) fn new(variant: Variant, timed: Timed, take: Option<Duration>) -> Self {
+        Self {
+            variant,
+            timed,
+            take,
+        }
+    }
+}
+
+/// Several times of the same.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Spread {
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Spread {
+    /// In milliseconds; `None` of none.
+    fn of(times: impl Iterator<Item = Duration>) -> Option<Self> {
+        let mut ms: Vec<f64> = times.map(|time| time.as_secs_f64() * 1e3).collect();
+        ms.sort_by(f64::total_cmp);
+        let middle = (ms.get((ms.len().max(1) - 1) / 2)?, ms.get(ms.len() / 2)?);
+        Some(Self {
+            median: micro((middle.0 + middle.1) / 2.0),
+            min: micro(*ms.first()?),
+            max: micro(*ms.last()?),
+        })
+    }
+}
+
+/// Milliseconds to the microsecond: the clock knows no more of a process.
+fn micro(ms: f64) -> f64 {
+    (ms * 1e3).round() / 1e3
+}
+
+/// All starts of one size and variant.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    size_bytes: u64,
+    variant: Variant,
+    /// From the start of QEMU, for the pool from asking for the memory.
+    spawn_to_qmp_ms: Spread,
+    /// To the guest's first instruction.
+    spawn_to_guest_ms: Spread,
+    /// The part of it that asking the pool took.
+    take_ms: Option<Spread>,
+    runs: usize,
+}
+
+impl Row {
+    /// The row of `variant`; `None` if it never ran.
+    pub(super) fn of(size_bytes: u64, variant: Variant, runs: &[Run]) -> Option<Self> {
+        let mine = || runs.iter().filter(|run| run.variant == variant);
+        Some(Self {
+            size_bytes,
+            variant,
+            spawn_to_qmp_ms: Spread::of(mine().map(|run| run.timed.to_qmp))?,
+            spawn_to_guest_ms: Spread::of(mine().map(|run| run.timed.to_guest))?,
+            take_ms: Spread::of(mine().filter_map(|run| run.take)),
+            runs: mine().count(),
+        })
+    }
+}
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub(super) struct Record {
+    schema: &'static str,
+    clock: &'static str,
+    page: PageSize,
+    rows: Vec<Row>,
+    /// Milliseconds to QMP that each GiB adds, from the smallest to the largest
+    /// size; prealloc and pool.
+    prealloc_slope_ms_per_gib: Option<f64>,
+    pool_slope_ms_per_gib: Option<f64>,
+}
+
+impl Record {
+    pub(super) fn new(page: PageSize, rows: Vec<Row>) -> Self {
+        Self {
+            schema: "firstlight.bench-pool/1",
+            clock: "wall",
+            page,
+            prealloc_slope_ms_per_gib: slope(&rows, Variant::Prealloc),
+            pool_slope_ms_per_gib: slope(&rows, Variant::Pool),
+            rows,
+        }
+    }
+
+    /// For people: each size's variants in one line.
+    pub(super) fn table(&self) -> String {
+        let mut page = format!(
+            "{HEADING}firstlight bench pool: QEMU on {} pages, milliseconds, median (min-max){HEADING:#}\n",
+            self.page
+        );
+        let columns = [
+            "guest",
+            "to QMP: prealloc",
+            "pool",
+            "faster",
+            "to first instruction: prealloc",
+            "pool",
+            "of it take",
+        ];
+        let mut cells = vec![columns.map(String::from).to_vec()];
+        for pair in self.rows.chunks_exact(2) {
+            let [fresh, pool] = pair else { continue };
+            let faster = fresh.spawn_to_qmp_ms.median / pool.spawn_to_qmp_ms.median;
+            cells.push(vec![
+                bytes(fresh.size_bytes),
+                shown(fresh.spawn_to_qmp_ms),
+                shown(pool.spawn_to_qmp_ms),
+                format!("{faster:.1} x"),
+                shown(fresh.spawn_to_guest_ms),
+                shown(pool.spawn_to_guest_ms),
+                pool.take_ms
+                    .map_or_else(String::new, |take| format!("{:.3}", take.median)),
+            ]);
+        }
+        for line in text::table(&[Align::Right; 7], &cells) {
+            let _ = writeln!(page, "{line}");
+        }
+        if let (Some(fresh), Some(pool)) =
+            (self.prealloc_slope_ms_per_gib, self.pool_slope_ms_per_gib)
+        {
+            let _ = writeln!(
+                page,
+                "\nEach GiB more: {fresh:.2} ms with prealloc, {GOOD}{pool:.2} ms{GOOD:#} from the pool"
+            );
+        }
+        page
+    }
+}
+
+/// What a GiB adds, from the smallest to the largest size.
+fn slope(rows: &[Row], variant: Variant) -> Option<f64> {
+    let mine = || rows.iter().filter(|row| row.variant == variant);
+    let small = mine().min_by_key(|row| row.size_bytes)?;
+    let large = mine().max_by_key(|row| row.size_bytes)?;
+    let mib = (large.size_bytes - small.size_bytes) >> 20;
+    let gib = f64::from(u32::try_from(mib).ok().filter(|mib| *mib > 0)?) / 1024.0;
+    let ms = large.spawn_to_qmp_ms.median - small.spawn_to_qmp_ms.median;
+    Some(micro(ms / gib))
+}
+
+fn shown(spread: Spread) -> String {
+    format!("{:.1} ({:.1}-{:.1})", spread.median, spread.min, spread.max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(variant: Variant, ms: u64) -> Run {
+        let timed = Timed {
+            to_qmp: Duration::from_millis(ms),
+            to_guest: Duration::from_millis(ms + 5),
+        };
+        let take = (variant == Variant::Pool).then(|| Duration::from_micros(30));
+        Run::new(variant, timed, take)
+    }
+
+    #[test]
+    fn rows_have_the_fields_of_the_schema() {
+        let both = |fresh: [u64; 4], pool: [u64; 3]| {
+            let fresh = fresh.map(|ms| run(Variant::Prealloc, ms));
+            let pool = pool.map(|ms| run(Variant::Pool, ms));
+            fresh.into_iter().chain(pool).collect::<Vec<_>>()
+        };
+        let (small, large) = (
+            both([100, 90, 120, 110], [20, 19, 25]),
+            both([510; 4], [22; 3]),
+        );
+        let mut rows = Vec::new();
+        for (gib, runs) in [(1, &small), (5, &large)] {
+            rows.extend(Row::of(gib << 30, Variant::Prealloc, runs));
+            rows.extend(Row::of(gib << 30, Variant::Pool, runs));
+        }
+        let record = Record::new(PageSize::Huge, rows);
+        let seen = serde_json::to_value(&record).expect("JSON");
+        assert_eq!(seen["schema"], "firstlight.bench-pool/1");
+        let expected = serde_json::json!({
+            "size_bytes": 1 << 30, "variant": "prealloc", "runs": 4, "take_ms": null,
+            "spawn_to_qmp_ms": {"median": 105.0, "min": 90.0, "max": 120.0},
+            "spawn_to_guest_ms": {"median": 110.0, "min": 95.0, "max": 125.0},
+        });
+        assert_eq!(seen["rows"][0], expected);
+        assert_eq!(seen["rows"][1]["spawn_to_qmp_ms"]["median"], 20.0);
+        assert_eq!(seen["rows"][1]["take_ms"]["median"], 0.03);
+        assert_eq!(seen["prealloc_slope_ms_per_gib"], 101.25);
+        assert_eq!(seen["pool_slope_ms_per_gib"], 0.5);
+        let table = record.table();
+        assert!(
+            table.contains("1 GiB  105.0 (90.0-120.0)  20.0 (19.0-25.0)   5.2 x"),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn nothing_has_no_row() {
+        assert!(Row::of(1, Variant::Pool, &[run(Variant::Prealloc, 1)]).is_none());
+        assert!(slope(&[], Variant::Pool).is_none());
+    }
+}

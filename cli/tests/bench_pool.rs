@@ -1,0 +1,120 @@
+//! `firstlight bench pool`: the document has its rows, everything is given back,
+//! and what is missing is said. No figure is looked at: a busy machine has any.
+
+mod common;
+#[path = "common/guest.rs"]
+mod guest;
+
+use firstlight_host::hugepages::{self, SYS};
+use guest::qemu_is_here;
+use serde_json::Value;
+use std::path::Path;
+
+const HUGE: u64 = 2 << 20;
+
+fn check(document: &Value, page: &str) {
+    assert_eq!(document["schema"], "firstlight.bench-pool/1");
+    assert_eq!(document["page"], page);
+    let rows = document["rows"].as_array().expect("rows");
+    let seen: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["size_bytes"].as_u64(),
+                row["variant"].as_str(),
+                row["runs"].as_u64(),
+            )
+        })
+        .collect();
+    let expected = [32_u64 << 20, 64 << 20].into_iter().flat_map(|bytes| {
+        ["prealloc", "pool"].map(|variant| (Some(bytes), Some(variant), Some(2)))
+    });
+    assert_eq!(seen, expected.collect::<Vec<_>>());
+    for row in rows {
+        for field in ["spawn_to_qmp_ms", "spawn_to_guest_ms"] {
+            let number = |name: &str| row[field][name].as_f64().expect("a number");
+            let (min, median, max) = (number("min"), number("median"), number("max"));
+            assert!(0.0 < min && min <= median && median <= max, "{row}");
+        }
+        assert_eq!(
+            row["take_ms"].is_null(),
+            row["variant"] == "prealloc",
+            "{row}"
+        );
+    }
+}
+
+const SIZES: [&str; 7] = [
+    "bench", "pool", "--sizes", "32M,64M", "--runs", "2", "--json",
+];
+
+#[test]
+fn huge_pages_are_set_aside_and_given_back() {
+    if !qemu_is_here() {
+        return;
+    }
+    // Nobody else has raised the number while the lock is ours.
+    let total = || {
+        let _lock = hugepages::Borrowed::new(HUGE, 0)?;
+        Ok(hugepages::counts(Path::new(SYS), HUGE, None)?.map(|seen| seen.total_pages))
+    };
+    let before: std::io::Result<_> = total();
+    if let Err(error) = before
+        .as_ref()
+        .and(hugepages::Borrowed::new(HUGE, 32).as_ref())
+    {
+        return eprintln!("skipped: no huge pages: {error}");
+    }
+    check(&common::document(&SIZES), "2M");
+    assert_eq!(
+        total().expect("it worked before"),
+        before.expect("it worked")
+    );
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("it is there");
+    assert!(!mounts.contains("firstlight-bench"), "{mounts}");
+}
+
+#[test]
+fn transparent_pages_need_nothing_set_aside() {
+    if qemu_is_here() {
+        let arguments = [&SIZES[..], &["--page", "thp"]].concat();
+        check(&common::document(&arguments), "thp");
+    }
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let table: [(&[&str], i32, &str); 4] = [
+        (
+            &["--qemu", "/nonexistent/qemu"],
+            5,
+            "error: /nonexistent/qemu is not installed",
+        ),
+        (
+            &["--sizes", "3M"],
+            5,
+            "error: --sizes 3 MiB: expected a multiple of 2097152 bytes",
+        ),
+        (&["--sizes", "3"], 2, "\"3\" has no unit"),
+        (&["--runs", "0"], 2, "0 is not in 1..=1000"),
+    ];
+    for (arguments, code, expected) in table {
+        let all = [&["bench", "pool"], arguments].concat();
+        let (seen, stdout, stderr) = common::told(&all);
+        assert_eq!((seen, stdout.as_str()), (code, ""), "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
+    }
+}
+
+#[test]
+fn a_monitor_that_does_not_start_is_quoted() {
+    let all = [
+        "bench", "pool", "--page", "thp", "--sizes", "2M", "--qemu", "false",
+    ];
+    let (code, _, stderr) = common::told(&all);
+    assert_eq!(code, 5);
+    assert!(
+        stderr.starts_with("error: false did not start: no greeting"),
+        "{stderr}"
+    );
+}
