@@ -3,9 +3,10 @@
 
 use core::fmt;
 
+use firstlight::acceptance::Pending;
 use firstlight::addr::{Order, PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
 use firstlight::cmdline::CommandLine;
-use firstlight::early::{EarlyError, EarlyMemory, EarlyRequest};
+use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRequest};
 use firstlight::events::Events;
 use firstlight::firmware::acpi::{Madt, Rsdp, Srat};
 use firstlight::firmware::pvh::PvhError;
@@ -17,16 +18,21 @@ use firstlight::node::ZoneKind;
 use firstlight::topology::{Topology, TopologyBuilder, TopologyError, TopologyStorage, Trust};
 use firstlight_image::record::Printable;
 use firstlight_image::words::{self, Test, Words};
-use spin::{Mutex, Once};
+use spin::{Once, RwLock};
 
 use crate::arch::{DirectMap, Handover, image_range, marker, ticks};
 use crate::console::{correction, note};
-use crate::descriptors::Descriptors;
+use crate::descriptors::{self, Descriptors};
 use crate::firmware::{self, Acpi, Loader};
 use crate::storage::{self, Parts};
 
 /// All memory, mapped.
 static DIRECT: Once<DirectMap> = Once::new();
+
+/// The platform, once memory is up.
+pub(crate) fn platform() -> &'static DirectMap {
+    DIRECT.wait()
+}
 
 /// First address that a starting CPU cannot reach.
 const REAL_MODE_END: u64 = 1 << 20;
@@ -41,7 +47,9 @@ pub(crate) struct Machine {
     pub(crate) trampoline: Option<PhysRange>,
     pub(crate) frames: Frames<'static>,
     /// Page descriptors, where the command line asks for them, and when they are written.
-    pub(crate) descriptors: Option<(Mode, Mutex<Descriptors>)>,
+    pub(crate) descriptors: Option<(Mode, RwLock<Descriptors>)>,
+    /// Memory that must be accepted before it is touched.
+    pub(crate) pending: &'static [Pending],
     /// What the allocator had cost when all memory could be allocated.
     pub(crate) ready: Metadata,
 }
@@ -117,7 +125,7 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     let mut early = EarlyMemory::from_map(&map, memory, reserved, trail).map_err(Stop::Early)?;
     let root = firmware::root(direct, &loader);
     let trampoline = reserve(direct, &loader, root.as_ref(), &mut early).map_err(Stop::Early)?;
-    map_memory(direct, &map, &mut early).map_err(Stop::Early)?;
+    map_memory(direct, &map, words.accept_ticks, &mut early).map_err(Stop::Early)?;
     // Once more, for tables above what was mapped before.
     firmware::reserve(direct, root.as_ref(), &mut early).map_err(Stop::Early)?;
     step("page tables", 0x21);
@@ -136,11 +144,12 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     let mut layout = Layout::build(early, topology, &policy, layout).map_err(Stop::Layout)?;
     let layout_ticks = step("layout", 0x23);
 
-    let descriptors = descriptors(words, &mut layout, platform).map_err(Stop::Descriptors)?;
+    let descriptors = page_descriptors(words, &mut layout, platform).map_err(Stop::Descriptors)?;
     if descriptors.is_some() {
         step("descriptors", 0x26);
     }
 
+    let pending = pending(&mut layout).map_err(Stop::Early)?;
     let frames = Frames::build(layout, platform).map_err(Stop::Frames)?;
     step("frame allocator", 0x24);
     let request = Request::new(Order::PAGE).zone(ZoneKind::Movable);
@@ -153,7 +162,7 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     let ready = frames.metadata();
     if let Some((_, descriptors)) = &descriptors {
         // The first touch of a section writes its descriptors, if nobody has.
-        let frame = descriptors.lock().allocate(&frames, request);
+        let frame = descriptors.read().allocate(&frames, request);
         events.end("first described frame", ticks());
         let _ = frame.map(|frame| frames.free(frame, Order::PAGE));
     }
@@ -167,6 +176,7 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
         trampoline,
         frames,
         descriptors,
+        pending,
         ready,
     })
 }
@@ -226,6 +236,7 @@ fn reserve(
 fn map_memory(
     direct: DirectMap,
     map: &MemoryMap<'_>,
+    accept_ticks: Option<u32>,
     early: &mut EarlyMemory<'_>,
 ) -> Result<(), EarlyError> {
     let limit = DirectMap::limit().get();
@@ -236,7 +247,16 @@ fn map_memory(
         ));
         early.remove(beyond)?;
     }
-    let reached = PhysRange::new(0, limit).unwrap_or_default();
+    let border = DirectMap::TABLES_BELOW.get();
+    let visible_end = if accept_ticks.is_some() {
+        border
+    } else {
+        limit
+    };
+    let part = |start, end| {
+        let part = PhysRange::new(start, end).unwrap_or_default();
+        move |region: &Region| region.range.intersect(part)
+    };
     let acpi = |region: &&Region| {
         matches!(
             region.kind,
@@ -248,18 +268,39 @@ fn map_memory(
         max: Some(DirectMap::TABLES_BELOW),
         ..EarlyRequest::new(PAGE_BYTES, PAGE_BYTES, "page tables")
     };
-    direct.add(wanted.map(|region| region.range.intersect(reached)), || {
-        early.allocate(&table)
-    })
+    direct.add(wanted.map(part(0, visible_end)), || early.allocate(&table))?;
+    let Some(ticks_per_page) = accept_ticks else {
+        return Ok(());
+    };
+    let hidden = PhysRange::new(border, limit).unwrap_or_default();
+    early.set_flags(hidden, EarlyFlags::UNACCEPTED)?;
+    let ranges = map.memory().map(part(border, limit));
+    direct.add_unaccepted(ranges, ticks_per_page, || early.allocate(&table))
+}
+
+/// The memory that must be accepted, listed in memory of its own.
+fn pending(layout: &mut Layout<'_>) -> Result<&'static [Pending], EarlyError> {
+    // The list is as long as the layout wants it; a longer one is asked for once.
+    let needed = match Pending::list(layout, &mut []) {
+        Ok(_) => return Ok(&[]),
+        Err(full) => full.needed,
+    };
+    let bytes = (needed * size_of::<Pending>()) as u64;
+    let request = EarlyRequest::new(bytes, PAGE_BYTES, "list of unaccepted memory");
+    let room = layout.early_mut().allocate(&request)?;
+    // SAFETY: early memory gave it to nobody else; it is mapped, like all
+    // memory that has been accepted.
+    let slots = unsafe { descriptors::list_at(room, needed, |_| Pending::default()) };
+    Ok(Pending::list(layout, slots).unwrap_or_default())
 }
 
 /// Room for page descriptors, where the command line asks for them; those are
 /// written that its mode wants before boot goes on.
-fn descriptors(
+fn page_descriptors(
     words: Words,
     layout: &mut Layout<'_>,
     platform: &'static DirectMap,
-) -> Result<Option<(Mode, Mutex<Descriptors>)>, MemmapError> {
+) -> Result<Option<(Mode, RwLock<Descriptors>)>, MemmapError> {
     let sweep = words.mode == words::Mode::Sweep;
     let Some(mode) = words.descriptors.or(sweep.then_some(Mode::Lazy)) else {
         return Ok(None);
@@ -268,7 +309,7 @@ fn descriptors(
     if let Some(part) = mode.before_boot() {
         descriptors.describe(part);
     }
-    Ok(Some((mode, Mutex::new(descriptors))))
+    Ok(Some((mode, RwLock::new(descriptors))))
 }
 
 /// Nodes and distances by firmware's tables; one node where they say nothing of use.

@@ -4,7 +4,7 @@
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use firstlight::addr::{Frame, Order, PAGE_BYTES};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
 use firstlight::frames::{Frames, Request};
 use firstlight::layout::Layout;
 use firstlight::memmap::{
@@ -142,6 +142,11 @@ impl Descriptors {
         each!(self, memmap => memmap.describe_nodes(part, wanted, job, shares, seats, crew))
     }
 
+    /// Makes the descriptors of `frames` ready.
+    pub(crate) fn make_range_ready(&self, frames: FrameRange) {
+        each!(self, memmap => memmap.make_range_ready(frames));
+    }
+
     /// Shares that takes.
     pub(crate) fn shares_needed(&self) -> usize {
         each!(self, memmap => memmap.shares_needed())
@@ -231,7 +236,7 @@ pub(crate) fn finish(machine: &Machine, processors: &mut Processors) -> bool {
     let Some(part) = mode.behind_boot().filter(|_| !sweep) else {
         return false;
     };
-    let descriptors = descriptors.lock();
+    let descriptors = descriptors.read();
     let frames = &machine.frames;
     let cpus = processors.started();
     let mut nodes = processors.nodes();
@@ -267,7 +272,7 @@ pub(crate) fn shares(
     descriptors: &Descriptors,
 ) -> Option<&'static mut [Share]> {
     list(frames, descriptors.shares_needed(), |_| {
-        Share::new(NodeId::default(), firstlight::addr::FrameRange::EMPTY)
+        Share::new(NodeId::default(), FrameRange::EMPTY)
     })
 }
 
@@ -284,14 +289,28 @@ pub(crate) fn list<T>(
         .ok()
         .and_then(Order::new)?;
     let frame = frames.allocate(Request::new(order)).ok()?;
-    let first = frame.addr().get() as *mut MaybeUninit<T>;
-    // SAFETY: mapped memory for so many, aligned to a page, which the allocator
-    // gave to nobody else and never will; its content may be anything.
-    let room = unsafe { core::slice::from_raw_parts_mut(first, len) };
-    let values = (0..len).map(make);
-    for (slot, value) in room.iter_mut().zip(values) {
+    let room = PhysRange::with_size(frame.addr().get(), order.bytes())?;
+    // SAFETY: mapped memory which the allocator gave to nobody else and never will.
+    Some(unsafe { list_at(room, len, make) })
+}
+
+/// A list in `room`, for good; as long as the room is, if that is less.
+///
+/// # Safety
+/// The room is mapped, begins on a page, and is nobody else's, now and later.
+pub(crate) unsafe fn list_at<T>(
+    room: PhysRange,
+    len: usize,
+    make: impl FnMut(usize) -> T,
+) -> &'static mut [T] {
+    let fits = usize::try_from(room.bytes()).unwrap_or_default() / size_of::<T>();
+    let len = len.min(fits);
+    let first = room.start().get() as *mut MaybeUninit<T>;
+    // SAFETY: the caller's promise; the content may be anything.
+    let slots = unsafe { core::slice::from_raw_parts_mut(first, len) };
+    for (slot, value) in slots.iter_mut().zip((0..len).map(make)) {
         slot.write(value);
     }
     // SAFETY: each was just written; the same layout.
-    Some(unsafe { &mut *(core::ptr::from_mut(room) as *mut [T]) })
+    unsafe { &mut *(core::ptr::from_mut(slots) as *mut [T]) }
 }

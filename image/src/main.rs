@@ -86,7 +86,9 @@ fn main(handover: Handover) -> ! {
     match machine.words.test {
         Some(Test::Panic) => panic!("asked for by the command line"),
         Some(Test::Hang) => arch::halt(),
-        Some(fault @ (Test::PageFault | Test::DoubleFault)) => arch::provoke(fault),
+        Some(fault @ (Test::PageFault | Test::DoubleFault | Test::EarlyTouch)) => {
+            arch::provoke(fault);
+        }
         _ => {}
     }
     let mut processors = Processors::start(machine, clock.map(|clock| clock.0));

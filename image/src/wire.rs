@@ -120,6 +120,15 @@ pub enum Event<'a> {
         checked_frames: u64,
         wrong_frames: u64,
     },
+    /// What became of memory that had to be accepted.
+    Acceptance {
+        total_frames: u64,
+        online_frames: u64,
+        refused_frames: u64,
+        lazy_frames: u64,
+        ticks: u64,
+        failures: u64,
+    },
     /// One writing of descriptors: of one node, or of all at once.
     Sweep {
         node: Option<u16>,

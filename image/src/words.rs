@@ -44,6 +44,8 @@ pub enum Test {
     PageFault,
     /// Do so while the page fault handler cannot be reached.
     DoubleFault,
+    /// Touch memory that has not been accepted; with `accept=` only.
+    EarlyTouch,
     /// Panic.
     Panic,
     /// Behave as if the loader had brought no memory map.
@@ -57,9 +59,10 @@ pub enum Test {
 }
 
 impl Test {
-    const NAMES: [(&'static [u8], Self); 7] = [
+    const NAMES: [(&'static [u8], Self); 8] = [
         (b"page-fault", Self::PageFault),
         (b"double-fault", Self::DoubleFault),
+        (b"early-touch", Self::EarlyTouch),
         (b"panic", Self::Panic),
         (b"no-map", Self::NoMap),
         (b"late-cpu", Self::LateCpu),
@@ -97,6 +100,9 @@ pub struct Words {
     pub threads: [u32; MOST_THREADS],
     /// How often a sweep measures each; at least once.
     pub runs: u32,
+    /// Ticks that accepting a page takes, where memory above 4 GiB is to behave
+    /// as that of a confidential machine.
+    pub accept_ticks: Option<u32>,
 }
 
 /// Words the engine reads.
@@ -142,6 +148,10 @@ impl Words {
             },
             (b"runs", Some(value)) => match number(value) {
                 Some(runs) if runs > 0 => self.runs = runs,
+                _ => return false,
+            },
+            (b"accept", Some(value)) => match number(value) {
+                Some(ticks) if ticks > 0 => self.accept_ticks = Some(ticks),
                 _ => return false,
             },
             (b"tsc_hz", Some(value)) => {
@@ -201,8 +211,9 @@ mod tests {
         assert_eq!(words.frequency, Frequency::new(1_000_000_000));
         assert_eq!(unknown, [""; 0]);
         let (words, unknown) =
-            read("sweep threads=1,2,64 runs=3 descriptors=early descriptor_bytes=8");
+            read("sweep threads=1,2,64 runs=3 descriptors=early descriptor_bytes=8 accept=7");
         assert_eq!((words.mode, words.runs), (Mode::Sweep, 3));
+        assert_eq!(words.accept_ticks, Some(7));
         assert_eq!(words.threads[..4], [1, 2, 64, 0]);
         assert_eq!(words.descriptors, Some(memmap::Mode::Early));
         assert_eq!(words.descriptor_bytes, DescriptorBytes::Eight);
@@ -217,7 +228,7 @@ mod tests {
     fn nonsense_is_told_and_changes_nothing() {
         let (words, unknown) = read(
             "selftest=yes bench=disk test=all test tsc_hz=1 tsc_hz=12x descriptors=some \
-                 descriptor_bytes=9 threads=1,,2 threads=0 runs=0 quiet",
+                 descriptor_bytes=9 threads=1,,2 threads=0 runs=0 accept=0 quiet",
         );
         assert_eq!(words, Words::default());
         assert_eq!(
@@ -234,6 +245,7 @@ mod tests {
                 "threads",
                 "threads",
                 "runs",
+                "accept",
                 "quiet"
             ]
         );

@@ -1,6 +1,7 @@
 //! What is done with the memory once it is up: nothing more (`bring-up`), the
 //! self-test, a bench, a sweep. A new mode is a file here and a word in `words.rs`.
 
+mod acceptance;
 mod bench_alloc;
 mod random;
 mod self_test;
@@ -17,7 +18,9 @@ use crate::processors::Processors;
 pub(crate) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     processors.late();
     marker(0x40);
+    let accepted = acceptance::run(machine, processors);
     let outcome = match machine.words.mode {
+        _ if accepted != Outcome::Ok => accepted,
         Mode::BringUp => Outcome::Ok,
         Mode::SelfTest => self_test::run(&machine.frames, processors),
         Mode::BenchAlloc => bench_alloc::run(&machine.frames, processors),
@@ -35,7 +38,7 @@ pub(crate) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
 /// Whether page descriptors that are ready hold what they should; tells of them.
 fn descriptors_are_fresh(machine: &Machine) -> bool {
     machine.descriptors.iter().all(|(mode, descriptors)| {
-        let descriptors = descriptors.lock();
+        let descriptors = descriptors.read();
         descriptors.report(*mode, machine.frames.layout())
     })
 }

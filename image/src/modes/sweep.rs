@@ -33,7 +33,7 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     let Some((mode, descriptors)) = &machine.descriptors else {
         return Outcome::CheckFailed;
     };
-    let mut descriptors = descriptors.lock();
+    let mut descriptors = descriptors.write();
     let layout = machine.frames.layout();
     let nodes = layout.nodes().iter().filter(|node| node.has_memory());
     let count = nodes.clone().count();

@@ -1,12 +1,17 @@
 //! Physical memory at equal virtual addresses: [`DirectMap`].
 
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use firstlight::addr::{PhysAddr, PhysRange};
+use firstlight::addr::{PAGE_BYTES, PhysAddr, PhysRange};
 use firstlight::firmware::PhysRead;
-use firstlight::platform::Platform;
+use firstlight::platform::{NotAccepted, Platform};
 
 use super::paging::{self, Access, Mapper};
+use super::{relax, ticks, writer};
+
+/// What accepting a page costs where it is simulated; 0: it is not.
+static ACCEPT_TICKS: AtomicU32 = AtomicU32::new(0);
 
 /// No table or list is longer; a header that says so is not believed. The MADT
 /// of 100,000 CPUs has 1.6 MB.
@@ -47,9 +52,32 @@ impl DirectMap {
     pub(crate) fn add<E>(
         &self,
         ranges: impl Iterator<Item = PhysRange>,
+        table: impl FnMut() -> Result<PhysRange, E>,
+    ) -> Result<(), E> {
+        self.add_by(Mapper::new(), ranges, table)
+    }
+
+    /// Adds `ranges` as memory that a confidential machine would have to accept
+    /// at `ticks_per_page`: whoever touches it before faults.
+    ///
+    /// # Errors
+    /// Those of `table`.
+    pub(crate) fn add_unaccepted<E>(
+        &self,
+        ranges: impl Iterator<Item = PhysRange>,
+        ticks_per_page: u32,
+        table: impl FnMut() -> Result<PhysRange, E>,
+    ) -> Result<(), E> {
+        ACCEPT_TICKS.store(ticks_per_page, Ordering::Relaxed);
+        self.add_by(Mapper::hidden(), ranges, table)
+    }
+
+    fn add_by<E>(
+        &self,
+        mut mapper: Mapper,
+        ranges: impl Iterator<Item = PhysRange>,
         mut table: impl FnMut() -> Result<PhysRange, E>,
     ) -> Result<(), E> {
-        let mut mapper = Mapper::new();
         let mut table = || table().map(|page| page.start().get());
         // An empty one, rounded outwards, would be a page.
         for range in ranges.filter(|range| !range.is_empty()) {
@@ -84,5 +112,25 @@ unsafe impl Platform for DirectMap {
     fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
         NonNull::new(range.start().get() as *mut u8)
             .filter(|_| paging::allows(range, Access::Write))
+    }
+
+    /// Simulated, where the command line asks for it; refused else.
+    fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
+        let ticks_per_page = ACCEPT_TICKS.load(Ordering::Relaxed);
+        if ticks_per_page == 0 || range.start() < Self::TABLES_BELOW {
+            return Err(NotAccepted { range, code: 0 });
+        }
+        let begin = ticks();
+        paging::reveal(range);
+        let bytes = usize::try_from(range.bytes()).map_err(|_| NotAccepted { range, code: 0 })?;
+        let first = range.start().get() as *mut u64;
+        // SAFETY: visible now, and nobody has it before this call returns.
+        let memory = unsafe { core::slice::from_raw_parts_mut(first, bytes / 8) };
+        writer().fill(memory, &[0; 8]);
+        let cost = u64::from(ticks_per_page) * (range.bytes() / PAGE_BYTES);
+        while ticks().saturating_sub(begin) < cost {
+            relax();
+        }
+        Ok(())
     }
 }

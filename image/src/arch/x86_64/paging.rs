@@ -3,6 +3,7 @@
 //! adds the rest of memory: pages of 1 GiB where the processor has them.
 
 use core::ptr::addr_of;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use firstlight::addr::PhysRange;
 use raw_cpuid::CpuId;
@@ -142,6 +143,14 @@ impl Mapper {
         }
     }
 
+    /// A mapper whose pages are not there until [`reveal`] is called, 2 MiB each.
+    pub(super) fn hidden() -> Self {
+        Self {
+            largest: SIZE_2M,
+            flags: Self::new().flags & !PRESENT,
+        }
+    }
+
     /// Maps `range`, rounded outwards to 2 MiB, where it is; what lies below 4 GiB is
     /// mapped already. `table` gives a page for a table, at a mapped address.
     pub(super) fn map<E>(
@@ -202,6 +211,30 @@ impl Mapper {
             address += size;
         }
         address
+    }
+}
+
+/// Makes hidden pages that hold some of `range` visible; from any CPU. Nothing
+/// has to be flushed: processors do not remember that a page was not there.
+pub(super) fn reveal(range: PhysRange) {
+    let first = range.start().get() & !(SIZE_2M - 1);
+    for at in (first..range.end().get()).step_by(SIZE_2M as usize) {
+        let mut table = &raw const boot_pml4;
+        for size in [SIZE_512G, SIZE_1G] {
+            // SAFETY: these levels were made by `Mapper` before other CPUs
+            // started, and have not changed since.
+            let entry = unsafe { (*table).0[index(at, size)] };
+            if entry & PRESENT == 0 || entry & LARGE != 0 {
+                return;
+            }
+            table = (entry & ADDRESS) as *const Table;
+        }
+        // SAFETY: a whole entry of a mapped table, which from now on is only
+        // changed here, atomically.
+        let entry = unsafe { &*table.cast::<AtomicU64>().add(index(at, SIZE_2M)) };
+        if entry.load(Ordering::Relaxed) & LARGE != 0 {
+            entry.fetch_or(PRESENT, Ordering::AcqRel);
+        }
     }
 }
 

@@ -154,6 +154,13 @@ pub(crate) fn provoke(fault: firstlight_image::words::Test) {
             // SAFETY: none; that is the point. The handler does not return.
             unsafe { core::arch::asm!("mov byte ptr [{}], 1", in(reg) 0_u64, options(nostack)) }
         }
+        Test::EarlyTouch => {
+            let unaccepted = super::DirectMap::TABLES_BELOW.get();
+            // SAFETY: as above, where that memory was hidden; else it is memory.
+            unsafe {
+                core::arch::asm!("mov al, byte ptr [{}]", in(reg) unaccepted, out("al") _, options(nostack))
+            }
+        }
         Test::DoubleFault => {
             // A page fault that can't be delivered becomes a double fault.
             // SAFETY: none; that is the point. The handler does not return.

@@ -4,6 +4,7 @@
 use firstlight::memmap::Writer;
 use firstlight::memmap::writer::x86_64::{avx2, avx512, words};
 use raw_cpuid::CpuId;
+use spin::Once;
 use x86_64::registers::control::{Cr4, Cr4Flags};
 use x86_64::registers::xcontrol::{XCr0, XCr0Flags};
 
@@ -42,6 +43,11 @@ pub(super) fn enable() {
 
 /// The widest stores past the caches that this processor has.
 pub(crate) fn writer() -> Writer {
+    static CHOICE: Once<Writer> = Once::new();
+    *CHOICE.call_once(choose)
+}
+
+fn choose() -> Writer {
     match features() {
         // SAFETY: the processor has it, and `enable` runs on every CPU before its first work.
         (true, true) => unsafe { avx512() },

@@ -1,0 +1,151 @@
+//! `accept=TICKS`: memory above 4 GiB behaves as that of a confidential machine.
+//! It is not there until it is accepted, so that whoever touches it before
+//! faults, and accepting a page takes so many ticks. Some of it comes online
+//! when an allocation finds nothing else, the rest by all CPUs at once while
+//! they allocate; all of it must come as zeros, and be there in the end.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use firstlight::acceptance::Acceptance;
+use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::frames::Request;
+use firstlight::node::{NodeId, ZoneKind};
+use firstlight_image::outcome::Outcome;
+use firstlight_image::wire::Event;
+use log::{error, info};
+
+use crate::arch::{DirectMap, ticks};
+use crate::bring_up::{Machine, platform};
+use crate::console::event;
+use crate::processors::Processors;
+
+/// Huge frames that are asked for one after the other, more than there are below 4 GiB.
+const LAZY_BLOCKS: u64 = 16;
+
+/// Runs it, where the command line asks for it.
+pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
+    if machine.words.accept_ticks.is_none() {
+        return Outcome::Ok;
+    }
+    let describe = |chunk: FrameRange| {
+        if let Some((_, descriptors)) = &machine.descriptors {
+            descriptors.read().make_range_ready(chunk);
+        }
+    };
+    let acceptance = Acceptance::new(platform(), machine.pending, &describe);
+    let failures = AtomicU64::new(0);
+    let begin = ticks();
+    let lazy_frames = lazily(machine, &acceptance, &failures);
+    let next_cpu = AtomicU64::new(0);
+    processors.run_all(&|_| {
+        let number = next_cpu.fetch_add(1, Relaxed);
+        let node = nth_node(machine, number);
+        if number % 2 == 1 {
+            // Others allocate what comes online meanwhile.
+            take_and_check(machine, &acceptance, &failures, node);
+        }
+        acceptance.accept_all(&machine.frames, node);
+    });
+    let ticks = ticks() - begin;
+    let accepted = acceptance.accepted();
+    if accepted.online_frames != accepted.total_frames {
+        failures.fetch_add(1, Relaxed);
+        error!("acceptance: {accepted:?}, expected all online");
+    }
+    let failures = failures.into_inner();
+    info!(
+        "acceptance: {} frames online, {lazy_frames} of them when asked for, {ticks} ticks; {failures} failures",
+        accepted.online_frames
+    );
+    event(&Event::Acceptance {
+        total_frames: accepted.total_frames,
+        online_frames: accepted.online_frames,
+        refused_frames: accepted.refused_frames,
+        lazy_frames,
+        ticks,
+        failures,
+    });
+    if failures == 0 {
+        Outcome::Ok
+    } else {
+        Outcome::CheckFailed
+    }
+}
+
+/// The node of the CPU that comes `number`th; any will do.
+fn nth_node(machine: &Machine, number: u64) -> NodeId {
+    let nodes = machine.frames.layout().nodes();
+    let at = usize::try_from(number).unwrap_or_default() % nodes.len().max(1);
+    nodes.get(at).map_or_else(NodeId::default, |node| node.id)
+}
+
+/// Takes all memory that needs no acceptance, and then a little more.
+fn lazily(machine: &Machine, acceptance: &Acceptance<'_, DirectMap>, failures: &AtomicU64) -> u64 {
+    let frames = &machine.frames;
+    let request = Request::new(Order::HUGE).zone(ZoneKind::Movable);
+    // The blocks taken, as a list in themselves: the first word names the one before.
+    let mut last = None::<Frame>;
+    let hold = |frame: Frame, last: &mut Option<Frame>| {
+        let before = last.map_or(u64::MAX, Frame::get);
+        // SAFETY: mapped memory that the allocator gave to this CPU.
+        unsafe { (frame.addr().get() as *mut u64).write_volatile(before) }
+        *last = Some(frame);
+    };
+    while let Ok(frame) = frames.allocate(request) {
+        hold(frame, &mut last);
+    }
+    let before = acceptance.accepted().online_frames;
+    for _ in 0..LAZY_BLOCKS {
+        let Ok(frame) = acceptance.allocate(frames, request) else {
+            break;
+        };
+        check_zero(frame, Order::HUGE, failures);
+        hold(frame, &mut last);
+    }
+    let lazy = acceptance.accepted().online_frames - before;
+    while let Some(frame) = last {
+        // SAFETY: as above, the same word.
+        let before = unsafe { (frame.addr().get() as *const u64).read_volatile() };
+        if frames.free(frame, Order::HUGE).is_err() {
+            failures.fetch_add(1, Relaxed);
+            error!("acceptance: {frame} could not be given back");
+            break;
+        }
+        last = (before != u64::MAX).then(|| Frame::new(before));
+    }
+    lazy
+}
+
+/// Takes pages while memory comes online.
+fn take_and_check(
+    machine: &Machine,
+    acceptance: &Acceptance<'_, DirectMap>,
+    failures: &AtomicU64,
+    node: NodeId,
+) {
+    let request = Request::new(Order::HUGE).on(node).zone(ZoneKind::Movable);
+    for _ in 0..LAZY_BLOCKS {
+        let Ok(frame) = acceptance.allocate(&machine.frames, request) else {
+            break;
+        };
+        let first = frame.addr().get() as *mut u64;
+        // SAFETY: mapped memory that the allocator gave to this CPU; were it not
+        // accepted, this would fault.
+        unsafe { first.write_volatile(first.read_volatile() ^ 1) }
+        if machine.frames.free(frame, Order::HUGE).is_err() {
+            failures.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Whether a block that was just accepted is zero.
+fn check_zero(frame: Frame, order: Order, failures: &AtomicU64) {
+    let first = frame.addr().get() as *const u64;
+    let words = usize::try_from(order.bytes() / 8).unwrap_or_default();
+    // SAFETY: mapped memory that the allocator gave to this CPU.
+    let zero = (0..words).all(|at| unsafe { first.add(at).read_volatile() } == 0);
+    if !zero {
+        failures.fetch_add(1, Relaxed);
+        error!("acceptance: {frame} is not zero");
+    }
+}
