@@ -21,7 +21,7 @@ failed=0
 for target in "$@"; do
     case $target in
         # Large enough for the largest real input of its kind, no larger.
-        kernel_log) max_len=16384 extra=../testdata/machines ;;
+        kernel_log | boot_linux) max_len=16384 extra=../testdata/machines ;;
         srat | slit | madt | fadt | acpi_tables) max_len=6144 extra=../testdata/machines/acpi ;;
         cmdline) max_len=512 extra= ;;
         *) max_len=4096 extra= ;;

@@ -185,3 +185,21 @@ fn a_death_in_text_patching_is_told_from_others() {
         assert_eq!(verdict::patched_to_death(&lines), None, "{}", boot.name);
     }
 }
+
+/// A hostile log may name as many nodes as it has lines; what is made of them takes
+/// a time that follows the lines, or this test would not end.
+#[test]
+fn many_nodes_cost_what_their_lines_cost() {
+    use std::fmt::Write;
+    let mut log = String::from("Early memory node ranges\n");
+    for node in 0..50_000u64 {
+        let (start, last) = (node << 12, (node << 12) + 0xfff);
+        let _ = writeln!(log, "  node {node}: [mem {start:#018x}-{last:#018x}]");
+        let _ = writeln!(log, "SRAT: PXM {node} -> APIC 0x{node:x} -> Node {node}");
+        let _ = writeln!(log, "  Normal   [mem {start:#018x}-{last:#018x}]");
+    }
+    let record = record(log.as_bytes());
+    assert_eq!(record.nodes.len(), 50_000);
+    assert!(record.nodes.iter().all(|node| node.cpus == Some(1)));
+    assert_eq!(record.zones.len(), 1);
+}

@@ -275,6 +275,18 @@ fn a_linux_ends_well_without_a_root_file_system() {
 }
 
 #[test]
+fn a_linux_that_stays_in_its_panic_is_ended() {
+    let halted =
+        "echo '---[ end Kernel panic - not syncing: VFS: Unable to mount root fs ]---' >> $log";
+    let fake = FakeQemu::new(&format!("{ROOTLESS}\n{halted}\nexec sleep 1000"));
+    let record = run(&linux(&fake)).unwrap();
+    assert_eq!(record.log.len(), 2);
+    for process in fake.processes(1) {
+        gone(process);
+    }
+}
+
+#[test]
 fn a_linux_that_is_reset_without_a_word_died() {
     let fake = FakeQemu::new("echo '[    0.500] booting' > $log\nexit 0");
     let fault = fault(&fake, &linux(&fake), 1);

@@ -97,7 +97,7 @@ fn try_kvm(qemu: &Path, stop: &AtomicUsize) -> Result<Choice, BootError> {
     let limits = Limits {
         silence: probe::PATIENCE,
         total: Some(probe::PATIENCE),
-        until: None,
+        until: &[],
         stop,
     };
     let heard = listen(qemu, &launch, vec![file], &limits, &mut Unwatched)?;
@@ -136,4 +136,60 @@ pub(super) fn first_line(complaints: &[u8]) -> String {
     let mut lines = complaints.split(|byte| *byte == b'\n');
     let line = lines.find(|line| !line.trim_ascii().is_empty());
     line.map_or("it does not say why".into(), clean_text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// The guest that tries KVM has to work where there is none, or nobody could say
+    /// that its silence is KVM's fault.
+    #[test]
+    fn the_guest_that_tries_runs_under_emulation() {
+        let (file, path) = guest_file().unwrap();
+        let machine = Machine {
+            memory_mib: 16,
+            ..Machine::default()
+        };
+        let launch = Launch {
+            machine: &machine,
+            accelerator: Accelerator::Tcg,
+            system: System::Image,
+            kernel: &path,
+            initrd: None,
+            append: "",
+            extra: &[],
+        };
+        let limits = Limits {
+            silence: Duration::from_secs(60),
+            total: None,
+            until: &[],
+            stop: &AtomicUsize::new(0),
+        };
+        let qemu = Path::new("qemu-system-x86_64");
+        let heard = match listen(qemu, &launch, vec![file], &limits, &mut Unwatched) {
+            Ok(heard) => heard,
+            Err(error) => {
+                assert!(matches!(error, BootError::NoQemu { .. }), "{error}");
+                let _ = writeln!(io::stderr(), "skipped: {error}");
+                return;
+            }
+        };
+        let words = first_line(&heard.complaints);
+        assert_eq!(heard.how, How::Exited, "{words}");
+        assert_eq!(heard.status.code(), Some(probe::STATUS), "{words}");
+    }
+
+    #[test]
+    fn the_clock_and_the_wish_decide_before_anything_is_tried() {
+        let nowhere = Path::new("/nonexistent");
+        let stop = AtomicUsize::new(0);
+        let choose = |wish, clock| choose(wish, clock, nowhere, &stop, &mut Unwatched);
+        let asked = choose(Wish::This(Accelerator::Kvm), Clock::Wall).unwrap();
+        assert_eq!(asked.accelerator, Accelerator::Kvm);
+        let counted = choose(Wish::Auto, Clock::Instructions).unwrap();
+        assert_eq!(counted.accelerator, Accelerator::Tcg);
+        assert!(counted.reason.contains("instruction clock"));
+    }
 }

@@ -68,7 +68,13 @@ impl Launch<'_> {
         let counted = self.machine.clock == Clock::Instructions;
         let mut words = Vec::new();
         match self.system {
-            System::Linux => words.push(LINUX_WORDS.to_owned()),
+            System::Linux => {
+                words.push(LINUX_WORDS.to_owned());
+                if self.machine.board == Board::Microvm {
+                    // It has no keyboard controller to ask for a restart.
+                    words.push("reboot=t".to_owned());
+                }
+            }
             System::Image if counted => words.push(format!("tsc_hz={INSTRUCTION_HZ}")),
             System::Image => {}
         }
@@ -225,4 +231,93 @@ pub fn shell_words(words: &[String]) -> String {
         })
         .collect();
     quoted.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(launch: &Launch<'_>) -> String {
+        let ports = Ports {
+            log: "file,path=/dev/fd/3".into(),
+            events: "null".into(),
+            markers: "null".into(),
+        };
+        let words = launch.arguments(&ports);
+        let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
+        words.join(" ")
+    }
+
+    fn launch<'l>(machine: &'l Machine, system: System, extra: &'l [String]) -> Launch<'l> {
+        Launch {
+            machine,
+            accelerator: Accelerator::Tcg,
+            system,
+            kernel: Path::new("/a kernel"),
+            initrd: None,
+            append: " one two ",
+            extra,
+        }
+    }
+
+    #[test]
+    fn the_whole_list_for_our_image() {
+        let machine = Machine {
+            memory_mib: 4099,
+            nodes: 2,
+            cpus: 5,
+            clock: Clock::Instructions,
+            ..Machine::default()
+        };
+        assert_eq!(
+            list(&launch(&machine, System::Image, &["-x".into()])),
+            "-machine q35 -accel tcg,thread=single -cpu max -smp 5,sockets=5,cores=1,threads=1 \
+             -icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm -seed 1 -m 4099M \
+             -object memory-backend-ram,id=memory0,size=2049M,reserve=off \
+             -numa node,nodeid=0,memdev=memory0,cpus=0-2 \
+             -object memory-backend-ram,id=memory1,size=2050M,reserve=off \
+             -numa node,nodeid=1,memdev=memory1,cpus=3-4 \
+             -display none -monitor none -nodefaults -no-user-config -no-reboot \
+             -chardev file,id=log,path=/dev/fd/3 -serial chardev:log \
+             -chardev null,id=events \
+             -device isa-serial,chardev=events,index=1,iobase=0x2f8,irq=3 \
+             -chardev null,id=markers -device isa-debugcon,chardev=markers,iobase=0x80 \
+             -device isa-debug-exit,iobase=0xf4,iosize=0x04 \
+             -kernel /a kernel -append tsc_hz=1000000000 one two -x"
+        );
+    }
+
+    #[test]
+    fn the_whole_list_for_a_linux() {
+        let machine = Machine {
+            board: Board::Microvm,
+            cpus: 2,
+            ..Machine::default()
+        };
+        let mut launch = launch(&machine, System::Linux, &[]);
+        launch.initrd = Some(Path::new("initrd"));
+        let under_tcg = list(&launch);
+        assert_eq!(
+            under_tcg,
+            "-machine microvm,memory-backend=memory0,acpi=off -accel tcg -cpu max -smp 2 -m 4096M \
+             -object memory-backend-ram,id=memory0,size=4096M,reserve=off \
+             -display none -monitor none -nodefaults -no-user-config -no-reboot \
+             -chardev file,id=log,path=/dev/fd/3 -serial chardev:log \
+             -kernel /a kernel -initrd initrd \
+             -append console=ttyS0 ignore_loglevel panic=-1 reboot=t one two"
+        );
+        launch.accelerator = Accelerator::Kvm;
+        let under_kvm = under_tcg
+            .replace(",acpi=off", "")
+            .replace("-accel tcg -cpu max", "-accel kvm -cpu host");
+        assert_eq!(list(&launch), under_kvm);
+    }
+
+    #[test]
+    fn nothing_to_say_is_no_argument() {
+        let machine = Machine::default();
+        let mut launch = launch(&machine, System::Image, &[]);
+        launch.append = " ";
+        assert!(!list(&launch).contains("-append"));
+    }
 }

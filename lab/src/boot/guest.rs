@@ -37,8 +37,8 @@ pub(super) struct Limits<'l> {
     pub(super) silence: Duration,
     /// In all, if that is limited.
     pub(super) total: Option<Duration>,
-    /// End it once its log has a line with this text.
-    pub(super) until: Option<&'l str>,
+    /// End it once its log has a line with one of these texts.
+    pub(super) until: &'l [&'l str],
     /// The number of a signal, once somebody asks to stop; 0 until then.
     pub(super) stop: &'l AtomicUsize,
 }
@@ -283,13 +283,13 @@ impl<'e> Ear<'e> {
     fn rest(&mut self, chunks: &Receiver<Chunk>) {
         let end = Instant::now() + LAST_BYTES;
         while let Ok(chunk) = chunks.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            self.take(&chunk, None);
+            self.take(&chunk, &[]);
         }
         let Self { lines, watch, .. } = self;
         lines.finish(|line| watch.line(line));
     }
 
-    fn take(&mut self, chunk: &Chunk, until: Option<&str>) {
+    fn take(&mut self, chunk: &Chunk, until: &[&str]) {
         self.latest = self.latest.max(chunk.at);
         let at = chunk.at.duration_since(self.start);
         match chunk.port {
@@ -305,7 +305,7 @@ impl<'e> Ear<'e> {
                     ..
                 } = self;
                 lines.push(&chunk.bytes, |line| {
-                    *until_seen |= until.is_some_and(|text| line.contains(text));
+                    *until_seen |= until.iter().any(|text| line.contains(text));
                     watch.line(line);
                 });
             }

@@ -11,11 +11,12 @@
 //! | `image` | where our image is |
 //! | `events`, `tell`, `verdict` | what our image says, as a record, and whether it went well |
 //! | [`linux`] | the same for a Linux, from its log |
-//! | `run` | one boot from request to record |
+//! | `request`, `run`, `compose` | one boot from request to record |
 //! | `error` | [`BootError`], [`Refusal`] |
 
 mod accelerator;
 mod command;
+mod compose;
 mod error;
 pub mod events;
 mod guest;
@@ -23,6 +24,7 @@ mod image;
 pub mod linux;
 mod machine;
 mod probe;
+mod request;
 mod run;
 mod spawn;
 mod tell;
@@ -34,5 +36,7 @@ pub use command::{Launch, Ports, shell_words};
 pub use error::{BootError, Fault, Misdeed, Refusal};
 pub use guest::How;
 pub use machine::{Accelerator, Board, Clock, MOST_CPUS, MOST_NODES, Machine, System};
-pub use run::{Request, run};
+pub use request::Request;
+pub use run::run;
+pub use tell::tell;
 pub use watch::{Unwatched, Watch};

@@ -4,75 +4,25 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use super::accelerator::{self, Choice, Wish, first_line};
-use super::command::{Launch, Ports};
+use super::accelerator::{self, first_line};
+use super::command::Launch;
+use super::compose::{self, Circumstances};
 use super::error::{BootError, Fault, Misdeed};
 use super::events::Events;
 use super::guest::{Heard, How, Limits, listen};
-use super::machine::{Accelerator, Machine, System};
+use super::machine::{Accelerator, System};
+use super::request::Request;
 use super::verdict::{self, Failing};
 use super::watch::Watch;
-use super::{image, linux, tell};
+use super::{image, linux};
 use crate::log::{self, clean_text};
-use crate::record::{Asked, Host, Kernel, Marker, Record};
+use crate::record::Record;
 
 /// Lines of a log that are quoted when its guest went wrong.
 const TAIL_LINES: usize = 20;
 /// Boots of a Linux that QEMU let die, at most.
 const MOST_ATTEMPTS: u64 = 2;
-
-/// What is to be booted, and how.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The machine.
-    pub machine: Machine,
-    /// What runs it.
-    pub wish: Wish,
-    /// A Linux kernel; without one it is our image.
-    pub kernel: Option<PathBuf>,
-    /// The file of our image, where it is not to be looked for.
-    pub image: Option<PathBuf>,
-    /// Linux's initial file system.
-    pub initrd: Option<PathBuf>,
-    /// Words for the guest's command line.
-    pub append: String,
-    /// Further arguments for QEMU.
-    pub extra: Vec<String>,
-    /// QEMU, where it is not to be looked for.
-    pub qemu: Option<PathBuf>,
-    /// A guest that is silent for so long hangs.
-    pub silence: Duration,
-    /// A guest whose log has this text has done what it should.
-    pub until: Option<String>,
-}
-
-impl Default for Request {
-    fn default() -> Self {
-        Self {
-            machine: Machine::default(),
-            wish: Wish::default(),
-            kernel: None,
-            image: None,
-            initrd: None,
-            append: String::new(),
-            extra: Vec::new(),
-            qemu: None,
-            silence: Duration::from_secs(120),
-            until: None,
-        }
-    }
-}
-
-impl Request {
-    fn system(&self) -> System {
-        match self.kernel {
-            Some(_) => System::Linux,
-            None => System::Image,
-        }
-    }
-}
 
 /// Boots what `request` says and tells what came of it. While it runs, `watch`
 /// looks on; as soon as `stop` holds the number of a signal, all is ended.
@@ -96,7 +46,7 @@ pub fn run(
     let kernel = match (&request.kernel, &request.image) {
         (Some(kernel), _) => readable("kernel", kernel)?,
         (None, Some(image)) => readable("image", image)?,
-        (None, None) => image::find(watch)?,
+        (None, None) => image::find(watch).map_err(|error| interrupted(stop).unwrap_or(error))?,
     };
     if let Some(initrd) = &request.initrd {
         readable("initial file system", initrd)?;
@@ -120,7 +70,23 @@ pub fn run(
         retried_because: None,
     };
     let (heard, events) = boot.until_good(stop, watch)?;
-    Ok(boot.record(&heard, &events, choice, version))
+    let around = Circumstances {
+        request,
+        launch: &boot.launch,
+        qemu: boot.qemu,
+        qemu_version: version,
+        choice,
+        attempts: boot.attempts,
+        retried_because: boot.retried_because.clone(),
+    };
+    Ok(compose::record(&heard, &events, around))
+}
+
+/// That somebody asked to stop, if somebody did.
+fn interrupted(stop: &AtomicUsize) -> Option<BootError> {
+    let signal = stop.load(Ordering::Relaxed);
+    let number = i32::try_from(signal).unwrap_or(i32::MAX);
+    (signal != 0).then_some(BootError::Interrupted(number))
 }
 
 /// What QEMU calls itself: the number in `QEMU emulator version 7.2.22 (...)`.
@@ -173,10 +139,14 @@ impl Boot<'_> {
         stop: &AtomicUsize,
         watch: &mut dyn Watch,
     ) -> Result<(Heard, Events), BootError> {
+        let mut until: Vec<&str> = self.request.until.as_deref().into_iter().collect();
+        if self.launch.system == System::Linux {
+            until.push(linux::verdict::HALTED);
+        }
         let limits = Limits {
             silence: self.request.silence,
             total: None,
-            until: self.request.until.as_deref(),
+            until: &until,
             stop,
         };
         loop {
@@ -186,10 +156,8 @@ impl Boot<'_> {
             } else {
                 "booting again"
             });
-            let signal = stop.load(Ordering::Relaxed);
-            if signal != 0 {
-                let signal = i32::try_from(signal).unwrap_or(i32::MAX);
-                return Err(BootError::Interrupted(signal));
+            if let Some(interrupted) = interrupted(stop) {
+                return Err(interrupted);
             }
             let heard = listen(self.qemu, &self.launch, Vec::new(), &limits, watch)?;
             if let How::Interrupted(signal) = heard.how {
@@ -234,7 +202,7 @@ impl Boot<'_> {
 
     /// All there is to know about a boot that went wrong.
     fn error(&self, heard: &Heard, failing: Failing) -> BootError {
-        let command = self.command();
+        let command = compose::command(self.qemu, &self.launch);
         let silent = heard.log.is_empty() && heard.events.is_empty() && heard.markers.is_empty();
         let refused = heard.how == How::Exited && silent && !heard.complaints.is_empty();
         if refused && heard.status.code() == Some(1) {
@@ -256,91 +224,6 @@ impl Boot<'_> {
             attempts: self.attempts,
         }))
     }
-
-    /// The command to repeat the boot by hand.
-    fn command(&self) -> Vec<String> {
-        let arguments = self.launch.arguments(&Ports::terminal());
-        let mut command = vec![self.qemu.display().to_string()];
-        command.extend(
-            arguments
-                .iter()
-                .map(|word| word.to_string_lossy().into_owned()),
-        );
-        command
-    }
-
-    fn record(
-        &self,
-        heard: &Heard,
-        events: &Events,
-        choice: Choice,
-        qemu_version: Option<String>,
-    ) -> Record {
-        let machine = self.launch.machine;
-        let mut record = Record::new("boot", machine.clock.name());
-        let path = |path: &Path| path.display().to_string();
-        let linux = self.launch.system == System::Linux;
-        let kind = if linux { "linux" } else { "image" };
-        record.source.kind = kind.into();
-        record.source.name = self.request.kernel.as_deref().map_or(String::new(), path);
-        record.source.command_line = self.launch.command_line();
-        let file = self
-            .request
-            .kernel
-            .as_deref()
-            .or(self.request.image.as_deref());
-        record.source.kernel = Some(Kernel {
-            kind: kind.into(),
-            release: None,
-            file: file.map(path),
-            initrd: self.request.initrd.as_deref().map(path),
-        });
-        record.machine.asked = Some(Asked {
-            board: machine.board.name().into(),
-            memory_bytes: machine.memory_mib.saturating_mul(1 << 20),
-            nodes: machine.nodes.into(),
-            cpus: machine.cpus.into(),
-        });
-        if linux {
-            linux::tell(&heard.log, &mut record);
-        } else {
-            record.source.map = "the memory map the image was started with".into();
-            record.source.nodes = "what firmware told the image".into();
-            tell::tell(events, &mut record);
-        }
-        let lines = heard.log.split(|byte| *byte == b'\n');
-        let text = lines.map(|line| String::from_utf8_lossy(line.trim_ascii_end()).into_owned());
-        record.log = text.collect();
-        if record.log.last().is_some_and(String::is_empty) {
-            record.log.pop();
-        }
-        record.host = Some(self.host(heard, choice, qemu_version));
-        record
-    }
-
-    fn host(&self, heard: &Heard, choice: Choice, qemu_version: Option<String>) -> Host {
-        let markers = heard.markers.iter().map(|(code, at)| Marker {
-            code: *code,
-            name: Marker::name_of(*code),
-            wall_ns: nanoseconds(*at),
-        });
-        Host {
-            accelerator: choice.accelerator.name().into(),
-            accelerator_reason: choice.reason,
-            qemu_version,
-            command: self.command(),
-            attempts: self.attempts,
-            retried_because: self.retried_because.clone(),
-            exit_status: heard.status.code(),
-            wall_ns: nanoseconds(heard.wall),
-            first_output_ns: heard.first_output.map(nanoseconds),
-            markers: markers.collect(),
-        }
-    }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The last lines that say something, without control characters.

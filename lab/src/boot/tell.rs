@@ -7,7 +7,7 @@ use super::events::{Event, Events};
 use crate::record::{self, Record};
 
 /// Fills `record` with what `events` say. What they do not say stays `None`.
-pub(super) fn tell(events: &Events, record: &mut Record) {
+pub fn tell(events: &Events, record: &mut Record) {
     let hz = events.list.iter().find_map(|event| match event {
         Event::Clock { hz, .. } if *hz > 0 => Some(*hz),
         _ => None,

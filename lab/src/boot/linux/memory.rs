@@ -98,25 +98,39 @@ fn meet(one: Frames, other: Frames) -> Option<Frames> {
     (start < end).then_some((start, end))
 }
 
+/// What firmware's rows say of a node.
+#[derive(Clone, Copy, Default)]
+struct Described {
+    domain: Option<u32>,
+    cpus: u64,
+}
+
+fn described(log: &KernelLog) -> BTreeMap<u32, Described> {
+    let mut nodes: BTreeMap<u32, Described> = BTreeMap::new();
+    for row in &log.srat_memory {
+        let node = nodes.entry(row.node).or_default();
+        node.domain.get_or_insert(row.domain);
+    }
+    for cpu in &log.srat_cpus {
+        let node = nodes.entry(cpu.node).or_default();
+        node.domain.get_or_insert(cpu.domain);
+        node.cpus += 1;
+    }
+    nodes
+}
+
 fn nodes(log: &KernelLog, ranges: &BTreeMap<u16, Vec<Frames>>) -> Vec<Node> {
+    let described = described(log);
     let alone = ranges.len() == 1;
     let rows = ranges.iter().map(|(node, ranges)| {
-        let number = u32::from(*node);
-        let cpus = log
-            .srat_cpus
-            .iter()
-            .filter(|cpu| cpu.node == number)
-            .count() as u64;
-        let of_memory = log.srat_memory.iter().find(|row| row.node == number);
-        let of_cpu = log.srat_cpus.iter().find(|cpu| cpu.node == number);
+        let said = described.get(&u32::from(*node)).copied();
+        let said = said.unwrap_or_default();
         let (start_frame, end_frame) = span(ranges);
         Node {
             node: *node,
-            domain: of_memory
-                .map(|row| row.domain)
-                .or(of_cpu.map(|cpu| cpu.domain)),
+            domain: said.domain,
             cpus: if !log.srat_cpus.is_empty() {
-                Some(cpus)
+                Some(said.cpus)
             } else if alone {
                 log.cpus.brought_up.map(u64::from)
             } else {
@@ -132,39 +146,52 @@ fn nodes(log: &KernelLog, ranges: &BTreeMap<u16, Vec<Frames>>) -> Vec<Node> {
     rows.collect()
 }
 
-fn zones(log: &KernelLog, ranges: &BTreeMap<u16, Vec<Frames>>) -> Vec<Zone> {
-    let mut zones = Vec::new();
-    for (node, ranges) in ranges {
-        let movable = log
-            .movable_starts
-            .iter()
-            .find(|row| row.node == u32::from(*node))
-            .map(|row| row.start / PAGE_BYTES);
-        let whole = span(ranges);
-        let mut add = |name: &str, bounds: Frames| {
-            let Some((start, end)) = meet(whole, bounds) else {
-                return;
-            };
-            let present = ranges.iter().filter_map(|range| meet(*range, (start, end)));
-            let present_frames = count(present);
-            if present_frames > 0 {
-                zones.push(Zone {
-                    node: *node,
-                    zone: name.to_owned().into(),
-                    start_frame: start,
-                    spanned_frames: end - start,
-                    present_frames,
-                });
-            }
-        };
-        for row in &log.zones {
-            let Some(bounds) = row.span else { continue };
-            let (start, end) = frames(bounds);
-            add(&row.zone, (start, end.min(movable.unwrap_or(end))));
-        }
-        if let Some(start) = movable {
-            add("Movable", (start, u64::MAX));
+/// Bounds of the zones, each once, whatever the log says.
+fn zone_bounds(log: &KernelLog) -> Vec<(&str, Frames)> {
+    let mut bounds: Vec<(&str, Frames)> = Vec::new();
+    for row in &log.zones {
+        let known = bounds.iter().any(|(name, _)| *name == row.zone);
+        if let (Some(span), false) = (row.span, known) {
+            bounds.push((&row.zone, frames(span)));
         }
     }
+    bounds
+}
+
+fn zones(log: &KernelLog, ranges: &BTreeMap<u16, Vec<Frames>>) -> Vec<Zone> {
+    let bounds = zone_bounds(log);
+    let movable: BTreeMap<u32, u64> = log
+        .movable_starts
+        .iter()
+        .map(|row| (row.node, row.start / PAGE_BYTES))
+        .collect();
+    let mut zones = Vec::new();
+    for (node, ranges) in ranges {
+        let movable = movable.get(&u32::from(*node)).copied();
+        let below = bounds.iter().map(|(name, (start, end))| {
+            let end = movable.map_or(*end, |movable| movable.min(*end));
+            (*name, (*start, end))
+        });
+        let above = movable.map(|start| ("Movable", (start, u64::MAX)));
+        zones.extend(
+            below
+                .chain(above)
+                .filter_map(|(name, bounds)| zone(*node, ranges, name, bounds)),
+        );
+    }
     zones
+}
+
+/// The part of a node within `bounds`, if it has memory.
+fn zone(node: u16, ranges: &[Frames], name: &str, bounds: Frames) -> Option<Zone> {
+    let (start, end) = meet(span(ranges), bounds)?;
+    let present = ranges.iter().filter_map(|range| meet(*range, (start, end)));
+    let present_frames = count(present);
+    (present_frames > 0).then(|| Zone {
+        node,
+        zone: name.to_owned().into(),
+        start_frame: start,
+        spanned_frames: end - start,
+        present_frames,
+    })
 }

@@ -10,6 +10,8 @@ use crate::log::Line;
 /// What a Linux without an initial file system ends with, once memory is up.
 const NO_ROOT: &str = "Unable to mount root fs";
 const PANIC: &str = "Kernel panic - not syncing";
+/// The last line of a kernel that panicked and was told not to restart.
+pub(in super::super) const HALTED: &str = "---[ end Kernel panic";
 /// Lines behind the head of an oops that still belong to it.
 const OOPS_LINES: usize = 80;
 

@@ -1,0 +1,113 @@
+//! A boot that went well, as a record: what was asked for, what the guest said, and
+//! apart from it what the host did.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::accelerator::Choice;
+use super::command::{Launch, Ports};
+use super::events::Events;
+use super::guest::Heard;
+use super::machine::System;
+use super::request::Request;
+use super::{linux, tell};
+use crate::record::{Asked, Host, Kernel, Marker, Record};
+
+/// What a record is made from besides what was heard.
+#[derive(Debug)]
+pub(super) struct Circumstances<'c> {
+    pub(super) request: &'c Request,
+    pub(super) launch: &'c Launch<'c>,
+    pub(super) qemu: &'c Path,
+    pub(super) qemu_version: Option<String>,
+    pub(super) choice: Choice,
+    pub(super) attempts: u64,
+    pub(super) retried_because: Option<String>,
+}
+
+/// The command to repeat a boot by hand: the log comes to the terminal.
+pub(super) fn command(qemu: &Path, launch: &Launch<'_>) -> Vec<String> {
+    let arguments = launch.arguments(&Ports::terminal());
+    let words = arguments
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned());
+    [qemu.display().to_string()]
+        .into_iter()
+        .chain(words)
+        .collect()
+}
+
+/// All that came of a boot.
+pub(super) fn record(heard: &Heard, events: &Events, around: Circumstances<'_>) -> Record {
+    let (request, launch) = (around.request, around.launch);
+    let machine = launch.machine;
+    let mut record = Record::new("boot", machine.clock.name());
+    let path = |path: &Path| path.display().to_string();
+    let kind = match launch.system {
+        System::Linux => "linux",
+        System::Image => "image",
+    };
+    record.source.kind = kind.into();
+    record.source.name = request.kernel.as_deref().map_or(String::new(), path);
+    record.source.command_line = launch.command_line();
+    let file = request.kernel.as_deref().or(request.image.as_deref());
+    record.source.kernel = Some(Kernel {
+        kind: kind.into(),
+        release: None,
+        file: file.map(path),
+        initrd: request.initrd.as_deref().map(path),
+    });
+    record.machine.asked = Some(Asked {
+        board: machine.board.name().into(),
+        memory_bytes: machine.memory_mib.saturating_mul(1 << 20),
+        nodes: machine.nodes.into(),
+        cpus: machine.cpus.into(),
+    });
+    match launch.system {
+        System::Linux => linux::tell(&heard.log, &mut record),
+        System::Image => {
+            record.source.map = "the memory map the image was started with".into();
+            record.source.nodes = "what firmware told the image".into();
+            tell::tell(events, &mut record);
+        }
+    }
+    record.log = lines(&heard.log);
+    record.host = Some(host(heard, around));
+    record
+}
+
+/// The log as it came, but for line ends and what is no UTF-8.
+fn lines(log: &[u8]) -> Vec<String> {
+    let lines = log.split(|byte| *byte == b'\n');
+    let mut lines: Vec<String> = lines
+        .map(|line| String::from_utf8_lossy(line.trim_ascii_end()).into_owned())
+        .collect();
+    if lines.last().is_some_and(String::is_empty) {
+        lines.pop();
+    }
+    lines
+}
+
+fn host(heard: &Heard, around: Circumstances<'_>) -> Host {
+    let markers = heard.markers.iter().map(|(code, at)| Marker {
+        code: *code,
+        name: Marker::name_of(*code),
+        wall_ns: nanoseconds(*at),
+    });
+    Host {
+        accelerator: around.choice.accelerator.name().into(),
+        accelerator_reason: around.choice.reason,
+        qemu_version: around.qemu_version,
+        command: command(around.qemu, around.launch),
+        attempts: around.attempts,
+        retried_because: around.retried_because,
+        exit_status: heard.status.code(),
+        wall_ns: nanoseconds(heard.wall),
+        first_output_ns: heard.first_output.map(nanoseconds),
+        markers: markers.collect(),
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

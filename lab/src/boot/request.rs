@@ -1,0 +1,58 @@
+//! What is asked of [`run`](super::run): [`Request`].
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::accelerator::Wish;
+use super::machine::{Machine, System};
+
+/// What is to be booted, and how.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The machine.
+    pub machine: Machine,
+    /// What runs it.
+    pub wish: Wish,
+    /// A Linux kernel; without one it is our image.
+    pub kernel: Option<PathBuf>,
+    /// The file of our image, where it is not to be looked for.
+    pub image: Option<PathBuf>,
+    /// Linux's initial file system.
+    pub initrd: Option<PathBuf>,
+    /// Words for the guest's command line.
+    pub append: String,
+    /// Further arguments for QEMU.
+    pub extra: Vec<String>,
+    /// QEMU, where it is not to be looked for.
+    pub qemu: Option<PathBuf>,
+    /// A guest that is silent for so long hangs.
+    pub silence: Duration,
+    /// A guest whose log has this text has done what it should.
+    pub until: Option<String>,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self {
+            machine: Machine::default(),
+            wish: Wish::default(),
+            kernel: None,
+            image: None,
+            initrd: None,
+            append: String::new(),
+            extra: Vec::new(),
+            qemu: None,
+            silence: Duration::from_secs(120),
+            until: None,
+        }
+    }
+}
+
+impl Request {
+    pub(super) fn system(&self) -> System {
+        match self.kernel {
+            Some(_) => System::Linux,
+            None => System::Image,
+        }
+    }
+}
