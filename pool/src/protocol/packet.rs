@@ -106,10 +106,14 @@ pub fn receive(
     let mut message = vec![0; most_bytes];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
+    // A peer that hung up with our words unread leaves an error in front of its
+    // own last words, such as why it hung up.
+    let mut reset = false;
     let received = loop {
         let mut parts = [IoSliceMut::new(&mut message)];
         match rustix::net::recvmsg(&socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
             Err(Errno::INTR) => {}
+            Err(Errno::CONNRESET) if !reset => reset = true,
             Err(Errno::CONNRESET) => return Err(PacketError::Closed),
             Err(error) => return Err(PacketError::Io(error.into())),
             Ok(received) => break received,

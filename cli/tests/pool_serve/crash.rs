@@ -1,0 +1,144 @@
+//! The daemon is killed at random moments: no slab is lent twice, nobody's
+//! memory is touched, no huge page is lost.
+
+use super::kit::{Daemon, Random, free_pages, huge_pages, mapped, rounds, take, until};
+use firstlight_host::mapping::Mapping;
+use firstlight_pool::client::{Borrowed, Client};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// Memory a borrower holds: nobody else may have the same, or change it.
+struct Held {
+    inode: (u64, u64),
+    memory: Mapping,
+    mark: [u8; 8],
+    _borrowed: Borrowed,
+}
+
+impl Held {
+    /// Takes a slab, looks at all of it, and marks it.
+    fn take(socket: &Path, mark: u64) -> Option<Self> {
+        let mut pool = Client::connect(socket).ok()?;
+        let borrowed = pool.take(take(1)).ok()?;
+        let stat = rustix::fs::fstat(&borrowed.memory).unwrap();
+        let mut memory = mapped(&borrowed.memory, borrowed.lease.bytes);
+        assert_eq!(memory.first_nonzero(), None, "lent with somebody's bytes");
+        let mark = mark.to_ne_bytes();
+        memory.write(0, &mark);
+        memory.write(memory.bytes() - 8, &mark);
+        Some(Self {
+            inode: (stat.st_dev, stat.st_ino),
+            memory,
+            mark,
+            _borrowed: borrowed,
+        })
+    }
+
+    fn is_untouched(&self) -> bool {
+        let (mut first, mut last) = ([0; 8], [0; 8]);
+        self.memory.read(0, &mut first);
+        self.memory.read(self.memory.bytes() - 8, &mut last);
+        first == self.mark && last == self.mark
+    }
+}
+
+/// Takes and lets go, in a thread of its own, until told to stop.
+fn borrow_on(
+    socket: PathBuf,
+    stop: Arc<AtomicBool>,
+    all: Arc<Mutex<Vec<Held>>>,
+) -> thread::JoinHandle<u64> {
+    thread::spawn(move || {
+        let mut taken = 0;
+        while !stop.load(Ordering::Relaxed) {
+            match Held::take(&socket, taken + 1) {
+                Some(held) => {
+                    taken += 1;
+                    let mut all = all.lock().unwrap();
+                    let twice = all.iter().any(|other| other.inode == held.inode);
+                    assert!(!twice, "lent twice: {:?}", held.inode);
+                    all.push(held);
+                    if all.len() > 3 {
+                        let gone = all.remove(0);
+                        assert!(gone.is_untouched(), "somebody changed what was lent");
+                    }
+                }
+                None => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        taken
+    })
+}
+
+fn crash(source: &str, kills: u32) {
+    let Some(_pages) = huge_pages(24) else { return };
+    let free = free_pages();
+    let mut random = Random::new();
+    let mut daemon = Daemon::start(&format!(
+        "fill = {{ rate = \"0\", batch = \"2M\" }}\n[[class]]\nsize = \"4M\"\nslabs = 3\nsource = \"{source}\"\n\
+         [[class]]\nsize = \"2M\"\nslabs = 3\nsource = \"{source}\"\n"
+    ));
+    let stop = Arc::new(AtomicBool::new(false));
+    let all: Arc<Mutex<Vec<Held>>> = Arc::default();
+    let borrower = borrow_on(daemon.socket(), Arc::clone(&stop), Arc::clone(&all));
+    for _ in 0..kills {
+        // From before it listens to well into lending.
+        let most_us = if random.below(3) == 0 { 5_000 } else { 80_000 };
+        let after = Duration::from_micros(random.below(most_us));
+        thread::sleep(after);
+        daemon.kill();
+        assert!(!borrower.is_finished(), "the borrower saw what must not be");
+        daemon.start_again();
+    }
+    daemon.until_it_answers();
+    stop.store(true, Ordering::Relaxed);
+    let taken = borrower.join().expect("the borrower saw what must not be");
+    assert!(taken > 0, "nothing was ever lent");
+    eprintln!("{source}: {kills} kills, {taken} slabs lent");
+    {
+        let mut all = all.lock().unwrap();
+        assert!(all.iter().all(Held::is_untouched));
+        all.clear();
+    }
+    // Everything is either clean or free again; at the end, all is free.
+    daemon.until_clean(3);
+    let pools = daemon.status().pools;
+    until("the other pool is full too", || {
+        daemon.status().pools[1].clean_slabs == 3
+    });
+    assert_eq!(pools.len(), 2);
+    until("no huge page is lost", || free - free_pages() == 3 * 2 + 3);
+    assert_eq!(daemon.stop(), 0);
+    until("all huge pages are back", || free_pages() == free);
+}
+
+#[test]
+fn killed_at_random_moments_with_slabs_in_a_mount() {
+    crash("mount", rounds("FIRSTLIGHT_CRASHES", 30) / 2);
+}
+
+#[test]
+fn killed_at_random_moments_with_slabs_without_a_name() {
+    crash("memfd", rounds("FIRSTLIGHT_CRASHES", 30) / 2);
+}
+
+#[test]
+fn who_borrowed_goes_on_when_the_daemon_is_killed() {
+    let Some(_pages) = huge_pages(4) else { return };
+    let free = free_pages();
+    let mut daemon = Daemon::start("[[class]]\nsize = \"2M\"\nslabs = 2\n");
+    daemon.until_clean(1);
+    let held = Held::take(&daemon.socket(), 7).unwrap();
+    daemon.kill();
+    daemon.start_again();
+    daemon.until_it_answers();
+    daemon.until_clean(2);
+    assert!(held.is_untouched());
+    // Three are in use: two of the new daemon, and the one that is still lent.
+    assert_eq!(free - free_pages(), 3);
+    drop(held);
+    until("the kernel took it back", || free - free_pages() == 2);
+}

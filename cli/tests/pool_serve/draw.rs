@@ -1,0 +1,54 @@
+//! After its lease a borrower draws nothing more from the pool, whatever it kept.
+
+use super::kit::{Daemon, M, free_pages, huge_pages, mapped, take_soon, until};
+use firstlight_host::mapping::Mapping;
+use firstlight_host::memory_file;
+
+fn draw(source: &str) {
+    let Some(_pages) = huge_pages(12) else { return };
+    let mut daemon = Daemon::start(&format!(
+        "fill = {{ rate = \"0\" }}\n[[class]]\nsize = \"4M\"\nslabs = 2\nsource = \"{source}\"\n"
+    ));
+    daemon.until_clean(2);
+    let free = free_pages();
+    let borrowed = take_soon(&daemon, 4 * M);
+    let mapping = mapped(&borrowed.memory, 4 * M);
+    let kept = borrowed.memory.try_clone().unwrap();
+    daemon.connect().give(borrowed.lease.lease.clone()).unwrap();
+    drop(borrowed);
+    daemon.until_clean(2);
+    until("the slab was emptied", || free_pages() == free);
+
+    // The stock is out of reach, and the mapping it kept leads nowhere.
+    assert!(
+        mapping.populate().is_err(),
+        "pages drawn through a kept mapping"
+    );
+    if source == "memfd" {
+        assert!(memory_file::set_length(&kept, 4 * M).is_err());
+        assert!(memory_file::allocate(&kept, 0, 4 * M).is_err());
+    }
+    // What the kernel lets nobody prevent is taken away again and again, and
+    // does not come out of what is ready for others.
+    for _ in 0..3 {
+        let _ = memory_file::set_length(&kept, 4 * M);
+        if let Ok(mapping) = Mapping::new(&kept, 0, 4 << 20) {
+            let _ = mapping.populate();
+        }
+        assert_eq!(daemon.status().pools[0].clean_slabs, 2);
+        until("it was taken away again", || free_pages() == free);
+        assert!(mapping.populate().is_err(), "it came back");
+    }
+    drop((mapping, kept));
+    assert_eq!(daemon.stop(), 0);
+}
+
+#[test]
+fn nothing_is_drawn_through_a_file_of_a_mount() {
+    draw("mount");
+}
+
+#[test]
+fn nothing_is_drawn_through_a_file_without_a_name() {
+    draw("memfd");
+}

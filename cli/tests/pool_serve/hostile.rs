@@ -1,0 +1,160 @@
+//! Borrowers who do not keep to the protocol: answered or dropped, and nobody
+//! else notices.
+
+use super::kit::{Daemon, take, until};
+use firstlight_pool::client::Client;
+use firstlight_pool::protocol::{
+    MOST_REPLY_BYTES, RefusalCode, Reply, Request, StatusQuery, packet,
+};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+const POOL: &str = "
+    fill = { rate = \"0\" }
+    limits = { connections = 400, connections_per_user = 300, unread_s = 1 }
+    [[class]]
+    page = \"thp\"
+    source = \"memfd\"
+    size = \"2M\"
+    slabs = 2
+";
+
+fn connect(socket: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    let end = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    rustix::net::connect(&end, &SocketAddrUnix::new(socket)?)?;
+    Ok(end)
+}
+
+fn refusal(socket: &OwnedFd) -> RefusalCode {
+    let packet = packet::receive(socket, MOST_REPLY_BYTES, 2).unwrap();
+    match Reply::decode(&packet.message).unwrap() {
+        Reply::Refused(refusal) => refusal.code,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is_served(daemon: &Daemon) {
+    daemon.until_clean(1);
+    let mut pool = daemon.connect();
+    let borrowed = pool.take(take(1)).unwrap();
+    pool.give(borrowed.lease.lease).unwrap();
+}
+
+#[test]
+fn rubbish_is_answered_and_the_connection_lives() {
+    let daemon = Daemon::start(POOL);
+    let rude = connect(&daemon.socket()).unwrap();
+    let whole = br#"{"v":1,"op":"take","bytes":1}"#;
+    let halves = (1..whole.len()).map(|length| whole[..length].to_vec());
+    let others = [
+        vec![0; 4096],
+        vec![b'['; 4096],
+        b"{\"v\":1,\"op\":\"take\",\"bytes\":-1}".to_vec(),
+        b"{\"v\":1,\"op\":\"take\",\"bytes\":1e300}".to_vec(),
+        b"{\"v\":2,\"op\":\"take\",\"bytes\":1}".to_vec(),
+        b"{\"v\":1,\"op\":\"take\",\"bytes\":1,\"root\":true}".to_vec(),
+        b"{\"v\":1,\"op\":\"resize\",\"page\":\"2M\",\"size_class_bytes\":3,\"slabs\":1}".to_vec(),
+        b"{\"v\":1,\"op\":\"resize\",\"page\":\"2M\",\"size_class_bytes\":2097152,\"slabs\":4294967295}".to_vec(),
+        b"\xff\xfe".to_vec(),
+    ];
+    for message in halves.chain(others) {
+        packet::send(&rude, &message, &[]).unwrap();
+        assert_eq!(
+            refusal(&rude),
+            RefusalCode::BadRequest,
+            "{:?}",
+            String::from_utf8_lossy(&message)
+        );
+    }
+    packet::send(&rude, br#"{"v":1,"op":"give","lease":"0-1"}"#, &[]).unwrap();
+    assert_eq!(refusal(&rude), RefusalCode::UnknownLease);
+    is_served(&daemon);
+}
+
+#[test]
+fn too_much_at_once_ends_the_connection() {
+    let daemon = Daemon::start(POOL);
+    for (message, descriptors) in [
+        (vec![b' '; 5000], 0),
+        (b"{}".to_vec(), 1),
+        (b"{}".to_vec(), 4),
+    ] {
+        let rude = connect(&daemon.socket()).unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let files = vec![file.as_fd(); descriptors];
+        packet::send(&rude, &message, &files).unwrap();
+        assert_eq!(refusal(&rude), RefusalCode::BadRequest);
+        assert!(packet::receive(&rude, 100, 0).is_err(), "hung up");
+    }
+    is_served(&daemon);
+    // None of the files stayed open over there.
+    let open = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap();
+    assert!(open.count() < 40);
+}
+
+#[test]
+fn a_thousand_connections_are_limited_and_cost_nobody_else() {
+    let daemon = Daemon::start(POOL);
+    daemon.until_clean(1);
+    let mut open = Vec::new();
+    let mut busy = 0;
+    while open.len() + busy < 1000 {
+        let Ok(end) = connect(&daemon.socket()) else {
+            break;
+        };
+        packet::send(&end, br#"{"v":1,"op":"status"}"#, &[]).ok();
+        let answer = packet::receive(&end, MOST_REPLY_BYTES, 0).unwrap();
+        match Reply::decode(&answer.message).unwrap() {
+            Reply::Refused(refusal) => {
+                assert_eq!(refusal.code, RefusalCode::Busy);
+                busy += 1;
+            }
+            _ => open.push(end),
+        }
+    }
+    assert!(
+        open.len() >= 299 && open.len() <= 300,
+        "{} open, {busy} refused",
+        open.len()
+    );
+    assert_eq!(open.len() + busy, 1000);
+    drop(open);
+    until("there is room again", || {
+        Client::connect(&daemon.socket()).unwrap().status().is_ok()
+    });
+    is_served(&daemon);
+}
+
+#[test]
+fn who_does_not_read_is_not_read_from_and_dropped() {
+    let daemon = Daemon::start(POOL);
+    let lazy = connect(&daemon.socket()).unwrap();
+    rustix::io::ioctl_fionbio(&lazy, true).unwrap();
+    let ask = Request::Status(StatusQuery::default()).encode().unwrap();
+    // Until the daemon's answers fill one way, and our questions the other.
+    until("both ways are full", || {
+        packet::send(&lazy, &ask, &[]).is_err()
+    });
+    is_served(&daemon);
+    until(
+        "it is hung up on",
+        || matches!(packet::send(&lazy, &ask, &[]), Err(error) if error.kind() != std::io::ErrorKind::WouldBlock),
+    );
+    is_served(&daemon);
+}
+
+#[test]
+fn memory_whose_reply_nobody_reads_comes_back() {
+    let daemon = Daemon::start(POOL);
+    daemon.until_clean(2);
+    let gone = connect(&daemon.socket()).unwrap();
+    let ask = Request::Take(take(1)).encode().unwrap();
+    packet::send(&gone, &ask, &[]).unwrap();
+    packet::send(&gone, &ask, &[]).unwrap();
+    until("both are lent", || daemon.status().counters.takes == 2);
+    drop(gone);
+    until("both are back", || daemon.status().counters.returns == 2);
+    daemon.until_clean(2);
+}

@@ -1,0 +1,251 @@
+//! A daemon of one's own, borrowers, and huge pages borrowed for the test.
+
+use firstlight_host::hugepages::{self, Borrowed};
+use firstlight_host::mapping::Mapping;
+use firstlight_pool::client::{self, Client, ClientError};
+use firstlight_pool::protocol::{Status, Take};
+use std::cell::Cell;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+pub(crate) const M: u64 = 1 << 20;
+
+/// How long anything may take that is expected to come, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for something that must come.
+pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !come() {
+        assert!(begin.elapsed() < PATIENCE, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A number of rounds from the environment, for long runs.
+pub(crate) fn rounds(variable: &str, otherwise: u32) -> u32 {
+    let set = std::env::var(variable).ok();
+    set.map_or(otherwise, |text| text.parse().expect("a number of rounds"))
+}
+
+/// Huge pages for a test, or a line that says why it is skipped.
+pub(crate) fn huge_pages(pages: u64) -> Option<Borrowed> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root may set huge pages aside");
+        return None;
+    }
+    Borrowed::new(2 * M, pages)
+        .inspect_err(|error| eprintln!("skipped: no huge pages: {error}"))
+        .ok()
+}
+
+/// Huge pages in nobody's hands.
+pub(crate) fn free_pages() -> u64 {
+    let counts = hugepages::counts(Path::new(hugepages::SYS), 2 * M, None);
+    counts.unwrap().unwrap().free_pages
+}
+
+/// A daemon in a folder of its own, ended with the value.
+pub(crate) struct Daemon {
+    folder: TempDir,
+    child: Child,
+    /// Set before the daemon is started: variables it gets.
+    variables: Vec<(String, String)>,
+}
+
+impl Daemon {
+    /// Starts one; `config` says what besides the places.
+    pub(crate) fn start(config: &str) -> Self {
+        Self::with_variables(config, &[])
+    }
+
+    pub(crate) fn with_variables(config: &str, variables: &[(&str, &str)]) -> Self {
+        let folder = tempfile::Builder::new().prefix("pool").tempdir().unwrap();
+        write_config(folder.path(), config);
+        let variables: Vec<_> = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let child = spawn(folder.path(), &variables);
+        let daemon = Self {
+            folder,
+            child,
+            variables,
+        };
+        daemon.until_it_answers();
+        daemon
+    }
+
+    pub(crate) fn until_it_answers(&self) {
+        until("the daemon answers", || {
+            Client::connect(&self.socket()).is_ok_and(|mut pool| pool.status().is_ok())
+        });
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("pool.sock")
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(&self.socket()).unwrap()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL, at once.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Another daemon in the same folder, which may not be ready yet.
+    pub(crate) fn start_again(&mut self) {
+        self.child = spawn(self.folder.path(), &self.variables);
+    }
+
+    /// SIGTERM; its exit code.
+    pub(crate) fn stop(&mut self) -> i32 {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap().code().unwrap()
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) fn wait(&mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap()
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.connect().status().unwrap()
+    }
+
+    /// Waits until its first pool has so many clean slabs.
+    pub(crate) fn until_clean(&self, slabs: u32) {
+        let last = Cell::new(None);
+        until("clean slabs", || {
+            let status = self.status();
+            let clean = status.pools[0].clean_slabs >= slabs;
+            last.set(Some(status));
+            clean
+        });
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        for page in ["2M", "1G", "thp"] {
+            let _ = rustix::mount::unmount(
+                self.folder.path().join("own").join(page),
+                rustix::mount::UnmountFlags::DETACH,
+            );
+        }
+    }
+}
+
+pub(crate) fn write_config(folder: &Path, config: &str) {
+    let places = format!(
+        "socket = {:?}\ndirectory = {:?}\n",
+        folder.join("pool.sock"),
+        folder.join("own")
+    );
+    std::fs::write(folder.join("pool.toml"), places + config).unwrap();
+}
+
+/// The daemon's command.
+pub(crate) fn serve(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firstlight"));
+    command
+        .args(["pool", "serve", "--config"])
+        .arg(folder.join("pool.toml"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    for name in ["NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "WATCHDOG_USEC"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn spawn(folder: &Path, variables: &[(String, String)]) -> Child {
+    let variables = variables.iter().map(|(name, value)| (name, value));
+    serve(folder).envs(variables).spawn().unwrap()
+}
+
+/// Exit code and what it said, of a daemon that cannot start.
+pub(crate) fn fails(config: &str) -> (i32, String) {
+    let folder = tempfile::tempdir().unwrap();
+    write_config(folder.path(), config);
+    let mut child = serve(folder.path()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    (child.wait().unwrap().code().unwrap(), said)
+}
+
+pub(crate) fn take(bytes: u64) -> Take {
+    Take {
+        bytes,
+        node: None,
+        page: None,
+        max_topup_ms: 0,
+    }
+}
+
+/// Takes `bytes` as soon as there are any.
+pub(crate) fn take_soon(daemon: &Daemon, bytes: u64) -> client::Borrowed {
+    let mut taken = None;
+    until("memory", || {
+        match Client::connect(&daemon.socket()).map(|mut pool| pool.take(take(bytes))) {
+            Ok(Ok(borrowed)) => taken = Some(borrowed),
+            Ok(Err(ClientError::Refused(_))) | Err(_) => {}
+            Ok(Err(error)) => eprintln!("took nothing: {error}"),
+        }
+        taken.is_some()
+    });
+    taken.unwrap()
+}
+
+/// All of a file, mapped.
+pub(crate) fn mapped(memory: impl AsFd, bytes: u64) -> Mapping {
+    Mapping::new(memory, 0, usize::try_from(bytes).unwrap()).unwrap()
+}
+
+/// Random numbers that a seed repeats: xorshift.
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// A seed from the environment, else from the clock; it is printed.
+    pub(crate) fn new() -> Self {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let seed = std::env::var("FIRSTLIGHT_SEED").map_or_else(
+            |_| u64::from(now.unwrap().subsec_nanos()) | 1,
+            |text| text.parse().unwrap(),
+        );
+        eprintln!("FIRSTLIGHT_SEED={seed}");
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}

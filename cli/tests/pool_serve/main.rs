@@ -1,0 +1,20 @@
+//! The daemon as a process, with real borrowers, real huge pages where the
+//! machine lets us have them, and everything done to it that a hostile
+//! neighbour or a bad day may do.
+//!
+//! Long runs: `make pool-soak`, which sets the numbers of rounds.
+
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test that cannot run has failed"
+)]
+
+mod crash;
+mod draw;
+mod hostile;
+mod kit;
+mod poison;
+mod serve;
+mod service;
+mod tenant;

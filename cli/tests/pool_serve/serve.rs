@@ -1,0 +1,306 @@
+//! What the daemon does for borrowers who behave.
+
+use super::kit::{Daemon, M, fails, free_pages, huge_pages, mapped, take, take_soon, until};
+use firstlight_pool::client::ClientError;
+use firstlight_pool::protocol::{PageSize, RefusalCode, Resize, Take};
+
+const SMALL: &str = "
+    fill = { rate = \"0\" }
+    [[class]]
+    page = \"thp\"
+    source = \"memfd\"
+    size = \"4M\"
+    slabs = 2
+";
+
+fn refused<T>(result: Result<T, ClientError>) -> RefusalCode {
+    match result {
+        Err(ClientError::Refused(refusal)) => refusal.code,
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it was not refused"),
+    }
+}
+
+#[test]
+fn lends_takes_back_and_fills_again() {
+    let daemon = Daemon::start(SMALL);
+    daemon.until_clean(2);
+    let mut pool = daemon.connect();
+    let borrowed = pool.take(take(3 * M)).unwrap();
+    assert_eq!(
+        (borrowed.lease.bytes, borrowed.lease.topped_up_bytes),
+        (4 * M, 0)
+    );
+    let mut memory = mapped(&borrowed.memory, 4 * M);
+    assert_eq!(memory.first_nonzero(), None);
+    memory.write(7, b"mine");
+    let row = daemon.status().pools[0].clone();
+    assert_eq!(
+        (row.lent_slabs, row.clean_slabs, row.wanted_slabs),
+        (1, 1, 2)
+    );
+    let status = daemon.status();
+    assert_eq!(status.leases[0].pid, std::process::id());
+    drop(memory);
+    // The lease outlives the connection, and ends with its lifeline.
+    drop(pool);
+    assert_eq!(daemon.status().leases.len(), 1);
+    drop(borrowed.lifeline);
+    until("the lease ends", || daemon.status().leases.is_empty());
+    drop(borrowed.memory);
+    daemon.until_clean(2);
+    assert_eq!(daemon.status().counters.returns, 1);
+}
+
+#[test]
+fn a_lease_ends_by_giving_it_back_once() {
+    let daemon = Daemon::start(SMALL);
+    daemon.until_clean(1);
+    let mut pool = daemon.connect();
+    let borrowed = pool.take(take(1)).unwrap();
+    let id = borrowed.lease.lease.clone();
+    pool.give(id.clone()).unwrap();
+    assert_eq!(refused(pool.give(id)), RefusalCode::UnknownLease);
+    until("a slab is back", || {
+        daemon.status().pools[0].lent_slabs == 0
+    });
+}
+
+#[test]
+fn what_is_not_there_is_refused_or_topped_up() {
+    let daemon = Daemon::start(SMALL);
+    daemon.until_clean(2);
+    let mut pool = daemon.connect();
+    assert_eq!(refused(pool.take(take(6 * M))), RefusalCode::Empty);
+    let patient = Take {
+        max_topup_ms: 20_000,
+        ..take(5 * M)
+    };
+    let borrowed = pool.take(patient).unwrap();
+    assert_eq!(
+        (borrowed.lease.bytes, borrowed.lease.topped_up_bytes),
+        (6 * M, 2 * M)
+    );
+    let memory = mapped(&borrowed.memory, 6 * M);
+    assert_eq!(memory.first_nonzero(), None);
+    assert_eq!(daemon.status().counters.top_ups, 1);
+    for wrong in [
+        Take {
+            node: Some(999),
+            ..take(1)
+        },
+        Take {
+            page: Some(PageSize::Giant),
+            ..take(1)
+        },
+    ] {
+        assert_eq!(refused(pool.take(wrong)), RefusalCode::Empty);
+    }
+}
+
+#[test]
+fn grows_shrinks_and_drains_at_run_time() {
+    let mut daemon = Daemon::start(SMALL);
+    let mut pool = daemon.connect();
+    let resize = |slabs| Resize {
+        page: PageSize::Transparent,
+        node: None,
+        size_class_bytes: 4 * M,
+        slabs,
+    };
+    assert_eq!(pool.resize(resize(5)).unwrap().before_slabs, 2);
+    daemon.until_clean(5);
+    pool.resize(resize(1)).unwrap();
+    assert_eq!(daemon.status().pools[0].clean_slabs, 1);
+    let borrowed = pool.take(take(1)).unwrap();
+    assert_eq!(pool.drain().unwrap().lent_slabs, 1);
+    assert_eq!(refused(pool.take(take(1))), RefusalCode::Draining);
+    drop(borrowed);
+    assert_eq!(daemon.wait(), 0, "it ends when the last lease is back");
+}
+
+#[test]
+fn a_quota_counts_what_is_lent_and_strangers_get_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can be somebody else");
+        return;
+    }
+    let quota = format!("{SMALL}\n[[quota]]\nuid = 65533\nbytes = \"4M\"\n");
+    let daemon = Daemon::start(&quota);
+    daemon.until_clean(2);
+    std::os::unix::fs::chown(daemon.path(), Some(65533), None).unwrap();
+    let ask = |uid: u32| {
+        let script = "import json,os,socket,sys
+p = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[2]))
+p.connect(sys.argv[1])
+for _ in range(2):
+    p.send(json.dumps({'v': 1, 'op': 'take', 'bytes': 1}).encode())
+    print(json.loads(socket.recv_fds(p, 131072, 2)[0]).get('code', 'ok'))
+p.send(json.dumps({'v': 1, 'op': 'drain'}).encode())
+print(json.loads(p.recv(4096))['code'])";
+        let output = std::process::Command::new("python3")
+            .args(["-c", script])
+            .arg(daemon.socket())
+            .arg(uid.to_string())
+            .output();
+        match output {
+            Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
+            Err(error) => {
+                eprintln!("skipped: no Python to be somebody else: {error}");
+                None
+            }
+        }
+    };
+    let Some(said) = ask(65533) else { return };
+    assert_eq!(said, "ok\nquota\ndenied\n");
+    // Its process is gone, and with it all it held.
+    until("it is back", || daemon.status().pools[0].lent_slabs == 0);
+    std::fs::set_permissions(
+        daemon.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    assert_eq!(ask(65532).unwrap(), "denied\ndenied\ndenied\n");
+}
+
+#[test]
+fn metrics_and_pages_are_served_on_loopback() {
+    use std::io::{Read, Write};
+    let daemon = Daemon::start(&format!("metrics = \"127.0.0.1:0\"\npage = true\n{SMALL}"));
+    daemon.until_clean(2);
+    let port = listening_port(daemon.pid());
+    let get = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"
+        )
+        .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let metrics = get("/metrics");
+    assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
+    let line = "firstlight_pool_clean_slabs{page=\"thp\",node=\"any\",size_bytes=\"4194304\"} 2";
+    assert!(metrics.contains(line), "{metrics}");
+    assert!(get("/").contains("<title>firstlight pool</title>"));
+    assert!(get("/status.json").contains("\"clean_slabs\":2"));
+    assert!(get("/other").starts_with("HTTP/1.1 404"));
+}
+
+/// The TCP port a process listens at, as the kernel tells it.
+fn listening_port(pid: u32) -> u16 {
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap();
+    let mine: Vec<_> = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
+        .map(|link| link.to_string_lossy().into_owned())
+        .collect();
+    for line in table.lines().skip(1) {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        if fields[3] == "0A" && mine.contains(&format!("socket:[{}]", fields[9])) {
+            return u16::from_str_radix(fields[1].rsplit(':').next().unwrap(), 16).unwrap();
+        }
+    }
+    panic!("it listens nowhere: {table}");
+}
+
+#[test]
+fn what_keeps_it_from_starting_is_one_message() {
+    let class = "[[class]]\nslabs = 1\nsize = \"4M\"\n";
+    for (config, said) in [
+        ("slab = 1", "line 3: unknown field `slab`"),
+        (
+            &*format!("{class}node = 999\n"),
+            "this machine has no node 999",
+        ),
+        (
+            "access = { group = \"no such group\" }",
+            "this machine has no group \"no such group\"",
+        ),
+        (
+            "metrics = \"127.0.0.1:1\"\n[limits]\nunread_s = -1",
+            "invalid value",
+        ),
+    ] {
+        let (code, text) = fails(config);
+        assert_eq!(code, 5, "{config}: {text}");
+        assert!(text.contains(said), "{config}: {text}");
+    }
+    let first = Daemon::start(SMALL);
+    let config = std::fs::read_to_string(first.path().join("pool.toml")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("pool.toml"), config).unwrap();
+    let output = super::kit::serve(folder.path())
+        .stderr(std::process::Stdio::piped())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(5));
+    assert!(text.contains("belongs to another daemon"), "{text}");
+}
+
+#[test]
+fn too_few_huge_pages_are_told_and_everything_goes_back_at_the_end() {
+    let Some(_pages) = huge_pages(4) else { return };
+    let free = free_pages();
+    let wants = free / 2 + 2;
+    let mut daemon = Daemon::start(&format!(
+        "fill = {{ rate = \"0\" }}\n[[class]]\nsize = \"4M\"\nslabs = {wants}\n"
+    ));
+    until("it says what it lacks", || {
+        let status = daemon.status();
+        let trouble = status.pools[0].trouble.as_deref().unwrap_or_default();
+        trouble.contains("a slab needs 2 huge pages of 2M") && trouble.contains("nr_hugepages")
+    });
+    let borrowed = take_soon(&daemon, 4 * M);
+    assert_eq!(mapped(&borrowed.memory, 4 * M).first_nonzero(), None);
+    assert_eq!(daemon.stop(), 0);
+    // Who borrowed goes on, and gives back by ending.
+    assert_eq!(free - free_pages(), 2);
+    drop(borrowed);
+    assert_eq!(free_pages(), free);
+}
+
+#[test]
+fn clean_slabs_stay_for_the_next_daemon_if_that_is_wanted() {
+    let Some(_pages) = huge_pages(6) else { return };
+    let free = free_pages();
+    let config =
+        "keep_on_stop = true\nfill = { rate = \"0\" }\n[[class]]\nsize = \"4M\"\nslabs = 3\n";
+    let mut daemon = Daemon::start(config);
+    daemon.until_clean(3);
+    assert_eq!(daemon.stop(), 0);
+    assert_eq!(free - free_pages(), 6);
+    super::kit::write_config(daemon.path(), &config.replace("rate = \"0\"", "rate = 1"));
+    daemon.start_again();
+    daemon.until_it_answers();
+    let status = daemon.status();
+    assert_eq!(
+        (status.pools[0].clean_slabs, status.counters.zeroed_bytes),
+        (3, 0)
+    );
+}
+
+#[test]
+fn trusted_slabs_are_zeroed_in_place_and_lent_again() {
+    let Some(_pages) = huge_pages(2) else { return };
+    let config = "fill = { rate = \"0\" }\n[[class]]\nsize = \"4M\"\nslabs = 1\ntrusted = true\n";
+    let daemon = Daemon::start(config);
+    let mut inodes = Vec::new();
+    for _ in 0..3 {
+        let borrowed = take_soon(&daemon, 4 * M);
+        inodes.push(rustix::fs::fstat(&borrowed.memory).unwrap().st_ino);
+        let mut memory = mapped(&borrowed.memory, 4 * M);
+        assert_eq!(memory.first_nonzero(), None);
+        memory.write(1_000_000, b"mine");
+    }
+    assert!(inodes.iter().all(|inode| *inode == inodes[0]), "{inodes:?}");
+    // One that is still held somewhere is not.
+    let kept = take_soon(&daemon, 4 * M);
+    daemon.connect().give(kept.lease.lease.clone()).unwrap();
+    let next = take_soon(&daemon, 4 * M);
+    assert_ne!(rustix::fs::fstat(&next.memory).unwrap().st_ino, inodes[0]);
+}
