@@ -178,7 +178,8 @@ fn said(log: &Path) -> String {
     lines.get(from..).unwrap_or_default().join("; ")
 }
 
-/// As fast as it goes, and from files without a name: nothing can stay behind.
+/// As fast as it goes; reserved pages in files without a name, of which nothing
+/// can stay behind. Transparent ones are to be had on a mount for certain only.
 fn config_text(folder: &Path, page: PageSize, sizes: &[Need]) -> String {
     let socket = folder.join("pool.sock");
     let directory = folder.join("pool");
@@ -186,11 +187,15 @@ fn config_text(folder: &Path, page: PageSize, sizes: &[Need]) -> String {
         "socket = {socket:?}\ndirectory = {directory:?}\n\
          [fill]\nrate = \"0\"\npause_at_pressure = 0\n"
     );
+    let source = match page {
+        PageSize::Transparent => "auto",
+        PageSize::Huge | PageSize::Giant => "memfd",
+    };
     let sizes: BTreeSet<u64> = sizes.iter().map(|size| size.bytes).collect();
     for bytes in sizes {
         let _ = write!(
             text,
-            "[[class]]\npage = \"{page}\"\nsize = \"{}M\"\nslabs = 0\nsource = \"memfd\"\n",
+            "[[class]]\npage = \"{page}\"\nsize = \"{}M\"\nslabs = 0\nsource = \"{source}\"\n",
             bytes >> 20
         );
     }
