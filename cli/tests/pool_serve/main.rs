@@ -2,7 +2,7 @@
 //! machine lets us have them, and everything done to it that a hostile
 //! neighbour or a bad day may do.
 //!
-//! Long runs: `make pool-soak`, which sets the numbers of rounds.
+//! Long runs: `make soak`, which sets the numbers of rounds.
 
 #![expect(
     clippy::expect_used,

@@ -12,6 +12,8 @@
 //! - `metrics.rs`, `times.rs`, `web.rs`: what is to be seen from outside.
 
 mod broker;
+#[cfg(test)]
+mod broker_tests;
 mod connections;
 mod error;
 mod events;

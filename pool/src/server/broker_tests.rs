@@ -1,0 +1,136 @@
+//! The broker without sockets: peers are made up, memory and workers are real.
+
+use super::broker::{Answer, Broker};
+use super::keeper::Keeper;
+use super::workers::Workers;
+use crate::config::Config;
+use crate::lease::Serial;
+use crate::lease::quota::Rules;
+use crate::protocol::{RefusalCode, Reply, Request, Take};
+use crate::store::{Spec, Store};
+use firstlight_host::peer::Peer;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const CONFIG: &str = "
+    fill = { rate = \"0\" }
+    [[class]]
+    page = \"thp\"
+    source = \"memfd\"
+    size = \"2M\"
+    slabs = 3
+    [[quota]]
+    uid = 1000
+    bytes = \"4M\"
+";
+
+fn broker() -> (tempfile::TempDir, Broker) {
+    let config = Config::parse(Path::new("test"), CONFIG).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
+    let (store, _) = Store::open(folder.path(), &specs).unwrap();
+    let rules = Rules::new(&config, u32::MAX).unwrap();
+    let workers = Workers::new(&config.fill).unwrap();
+    let mut broker = Broker::new(store, rules, workers, Keeper::new());
+    until(&mut broker, |broker| clean(broker) == 3);
+    (folder, broker)
+}
+
+fn clean(broker: &Broker) -> u32 {
+    broker.store.rows()[0].clean_slabs
+}
+
+/// Lets workers work until something has come.
+fn until(broker: &mut Broker, come: impl Fn(&Broker) -> bool) {
+    let begin = Instant::now();
+    while !come(broker) {
+        assert!(begin.elapsed() < Duration::from_secs(60), "waited in vain");
+        broker.begin_fills();
+        for done in broker.workers.done() {
+            assert!(broker.work_done(done).is_none());
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn peer(uid: u32) -> Peer {
+    Peer {
+        pid: 1,
+        uid,
+        gid: uid,
+        groups: Vec::new(),
+        cgroup: None,
+    }
+}
+
+fn ask(broker: &mut Broker, uid: u32) -> Result<(Serial, OwnedFd), RefusalCode> {
+    let take = Take {
+        bytes: 1,
+        node: None,
+        page: None,
+        max_topup_ms: 0,
+    };
+    match broker.handle(0, &peer(uid), Request::Take(take)) {
+        Answer::Lend { serial, memory, .. } => Ok((serial, memory)),
+        Answer::Reply(Reply::Refused(refusal)) => Err(refusal.code),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_kept_stays_charged() {
+    let (_folder, mut broker) = broker();
+    let (first, memory) = ask(&mut broker, 1000).unwrap();
+    let (second, _) = ask(&mut broker, 1000).unwrap();
+    assert_eq!(ask(&mut broker, 1000).unwrap_err(), RefusalCode::Quota);
+    assert_eq!(ask(&mut broker, 1001).unwrap_err(), RefusalCode::Denied);
+    // The lease ends, the descriptor is kept: its bytes still count.
+    broker.end_lease(first);
+    until(&mut broker, |broker| !broker.formers.is_empty());
+    broker.tick();
+    assert_eq!(ask(&mut broker, 1000).unwrap_err(), RefusalCode::Quota);
+    drop(memory);
+    broker.tick();
+    assert!(broker.formers.is_empty());
+    assert!(ask(&mut broker, 1000).is_ok());
+    // Nothing is kept of the other: it is credited as soon as it is emptied.
+    broker.end_lease(second);
+    until(&mut broker, |broker| {
+        broker.store.rows()[0].dirty_bytes == 0
+    });
+    assert!(ask(&mut broker, 1000).is_ok());
+}
+
+#[test]
+fn a_quota_counts_the_slab_that_is_lent_and_not_what_was_asked() {
+    let (_folder, mut broker) = broker();
+    let kept: Vec<_> = (0..2).map(|_| ask(&mut broker, 1000).unwrap()).collect();
+    assert_eq!(ask(&mut broker, 1000).unwrap_err(), RefusalCode::Quota);
+    // A refused borrower took nothing from the others.
+    assert_eq!(clean(&broker), 1);
+    assert!(ask(&mut broker, 0).is_ok());
+    assert_eq!(ask(&mut broker, 0).unwrap_err(), RefusalCode::Empty);
+    drop(kept);
+}
+
+#[test]
+fn only_the_owner_may_end_the_lease_of_another() {
+    let (_folder, mut broker) = broker();
+    let (serial, _memory) = ask(&mut broker, 1000).unwrap();
+    let lease = broker.leases.id(serial).unwrap();
+    let mut give = |uid| {
+        let request = Request::Give(crate::protocol::Give {
+            lease: lease.clone(),
+        });
+        match broker.handle(0, &peer(uid), request) {
+            Answer::Reply(Reply::Refused(refusal)) => Err(refusal.code),
+            Answer::Reply(Reply::Give) => Ok(()),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(give(1001), Err(RefusalCode::Denied));
+    assert_eq!(give(0), Ok(()));
+    assert_eq!(give(1000), Err(RefusalCode::UnknownLease));
+}
