@@ -171,3 +171,43 @@ fn a_daemonized_guest_keeps_its_lease() {
         pool["lent_slabs"] == 0 && pool["clean_slabs"] == 2
     });
 }
+
+#[test]
+fn a_daemon_shrinks_grows_and_ends_by_request() {
+    let Some(mut daemon) = Daemon::start() else {
+        return;
+    };
+    let socket = daemon.socket();
+    let socket = socket.to_str().expect("a plain name");
+    let resize = |slabs: &str| {
+        let arguments = [
+            "pool", "resize", "--socket", socket, "--size", "128M", "--slabs", slabs,
+        ];
+        common::told(&arguments)
+    };
+    let (code, stdout, stderr) = resize("1");
+    assert_eq!(
+        (code, stdout.as_str()),
+        (0, "128 MiB: 1 slab to keep, 2 before\n"),
+        "{stderr}"
+    );
+    daemon.wait("one is left", |pool| pool["clean_bytes"] == 128 << 20);
+    assert_eq!(resize("2").0, 0);
+    daemon.wait("both are back", |pool| pool["clean_slabs"] == 2);
+    let arguments = [
+        "pool", "resize", "--socket", socket, "--size", "3M", "--slabs", "1",
+    ];
+    let (code, _, stderr) = common::told(&arguments);
+    assert_eq!(code, 5, "no multiple of a page");
+    assert!(
+        stderr.starts_with("error: the pool refuses (bad-request)"),
+        "{stderr}"
+    );
+
+    let drained = common::document(&["pool", "drain", "--json", "--socket", socket]);
+    assert_eq!(drained["schema"], "firstlight.pool-drain/1");
+    assert_eq!(drained["released_bytes"], 256 << 20);
+    assert_eq!(drained["lent_slabs"], 0);
+    let ended = daemon.child.wait().expect("it is ours");
+    assert!(ended.success(), "{ended}");
+}

@@ -1,5 +1,6 @@
 //! `firstlight pool`: memory that is zero before a virtual machine asks for it.
 
+mod change;
 mod injector;
 mod run;
 mod serve;
@@ -20,8 +21,10 @@ pub(crate) struct Options {
 
 #[derive(Subcommand)]
 enum Command {
+    Drain(change::DrainOptions),
     #[command(hide = true)]
     Injector,
+    Resize(change::ResizeOptions),
     Run(run::Options),
     Serve(serve::Options),
     Status(status::Options),
@@ -48,6 +51,8 @@ impl Daemon {
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     match &options.command {
+        Command::Drain(options) => change::drain(options, output),
+        Command::Resize(options) => change::resize(options, output),
         Command::Injector => injector::run(),
         Command::Run(options) => run::run(options, output),
         Command::Serve(options) => serve::run(options),
