@@ -70,11 +70,19 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// Arguments of a guest of `bytes`, which stay the same whatever its memory.
+    /// Arguments of a guest of `bytes` that says when it runs; they stay the same
+    /// whatever its memory.
     pub(super) fn arguments(&self, bytes: u64) -> Vec<OsString> {
-        let size = format!("{}M", bytes >> 20);
         let port = format!("socket,id=port,path={}", self.file("port").display());
-        let rom = self.file("rom");
+        let mut arguments = self.silent_arguments(bytes);
+        let words = ["-chardev", &port, "-device", "isa-debugcon,chardev=port"];
+        arguments.extend(words.map(OsString::from));
+        arguments
+    }
+
+    /// The same of a guest that only its monitor speaks for.
+    pub(super) fn silent_arguments(&self, bytes: u64) -> Vec<OsString> {
+        let size = format!("{}M", bytes >> 20);
         let words = [
             "-nodefaults",
             "-no-user-config",
@@ -86,26 +94,51 @@ impl Bench {
             &size,
             "-qmp",
             "stdio",
-            "-chardev",
-            &port,
-            "-device",
-            "isa-debugcon,chardev=port",
             "-bios",
         ];
         let words = words.into_iter().map(OsString::from);
-        words.chain([rom.into_os_string()]).collect()
+        words.chain([self.file("rom").into_os_string()]).collect()
+    }
+
+    /// Starts guests one after the other without waiting for any, then waits for
+    /// the greetings of all: how long that took since `begin`.
+    pub(super) fn time_all(
+        &self,
+        starts: impl Iterator<Item = Result<Start, Failure>>,
+        begin: Instant,
+    ) -> Result<Duration, Failure> {
+        let log = self.file("stderr");
+        let trouble = |error| self.trouble(&log, error);
+        let mut children = Vec::new();
+        for start in starts {
+            let errors = File::create(&log).map_err(trouble)?;
+            let child = start?.spawn(|command| {
+                let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+                streams.stderr(errors);
+            });
+            children.push(Running::new(child.map_err(trouble)?));
+        }
+        let mut last = begin;
+        for child in &mut children {
+            last = last.max(child.greeting().map_err(trouble)?);
+        }
+        for child in children {
+            child.quit().map_err(trouble)?;
+        }
+        Ok(last.duration_since(begin))
+    }
+
+    fn trouble(&self, log: &Path, error: io::Error) -> Failure {
+        let said = fs::read_to_string(log).unwrap_or_default();
+        let (qemu, said) = (shown(&self.qemu), said.trim());
+        Failure::Pool(format!("{qemu} did not start: {error}: {said}"))
     }
 
     /// Starts the guest, waits for both, and ends it.
     pub(super) fn time(&self, start: Start, begin: Instant) -> Result<Timed, Failure> {
         let log = self.file("stderr");
         let timed = self.try_time(start, begin, &log);
-        timed.map_err(|error| {
-            let said = fs::read_to_string(&log).unwrap_or_default();
-            let said = said.trim();
-            let qemu = shown(&self.qemu);
-            Failure::Pool(format!("{qemu} did not start: {error}: {said}"))
-        })
+        timed.map_err(|error| self.trouble(&log, error))
     }
 
     fn try_time(&self, start: Start, begin: Instant, log: &Path) -> io::Result<Timed> {
@@ -116,7 +149,11 @@ impl Bench {
                 let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped());
                 streams.stderr(errors);
             });
-            let greeted = running.and_then(Running::greeting);
+            let greeted = running.and_then(|child| {
+                let mut running = Running::new(child);
+                let greeted = running.greeting()?;
+                Ok((running, greeted))
+            });
             if greeted.is_err() {
                 // Nobody else will connect, and the other thread waits for it.
                 drop(UnixStream::connect(self.file("port")));
@@ -148,15 +185,18 @@ struct Running {
 }
 
 impl Running {
+    fn new(child: Child) -> Self {
+        Self { child }
+    }
+
     /// Waits until it greets; when that was.
-    fn greeting(child: Child) -> io::Result<(Self, Instant)> {
-        let mut running = Self { child };
-        let output = running.child.stdout.take().ok_or(io::ErrorKind::Other)?;
+    fn greeting(&mut self) -> io::Result<Instant> {
+        let output = self.child.stdout.take().ok_or(io::ErrorKind::Other)?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
         let greeted = Instant::now();
         if line.starts_with("{\"QMP\"") {
-            Ok((running, greeted))
+            Ok(greeted)
         } else {
             Err(io::Error::other("no greeting from QMP"))
         }

@@ -15,14 +15,15 @@ use clap::Args;
 use firstlight_host::hugepages;
 use firstlight_pool::launch::{Backing, BorrowOptions, Need, Plan, Start, borrow, program_path};
 use firstlight_pool::protocol::PageSize;
-use guest::{Bench, Timed};
+use guest::Bench;
 use own_daemon::OwnDaemon;
-use record::{Record, Row, Run, Variant};
+use record::{AtOnce, Record, Run, TakeRoundTrip, Variant};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How much faster a virtual machine starts on memory of the pool
 ///
@@ -39,6 +40,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
+    /// Guests of a further round, which together have the largest size: all at once; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 6,
+          value_parser = clap::value_parser!(u32).range(0..=64))]
+    at_once: u32,
     /// Pages: 2M, 1G, or thp where none are set aside
     #[arg(long, value_name = "SIZE", default_value_t = PageSize::Huge)]
     page: PageSize,
@@ -80,15 +85,14 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         PageSize::Transparent => None,
         page => Some(set_aside(page, largest)?),
     };
-    let rows = measure(options, &stop);
+    let record = measure(options, largest, &stop);
     drop(pages);
     if stop.load(Ordering::Relaxed) {
         return Err(Failure::Pool(
             "interrupted; everything was given back".into(),
         ));
     }
-    let record = Record::new(options.page, rows?);
-    output.print(&record, Record::table)
+    output.print(&record?, Record::table)
 }
 
 fn set_aside(page: PageSize, bytes: u64) -> Result<hugepages::Borrowed, Failure> {
@@ -101,60 +105,150 @@ fn set_aside(page: PageSize, bytes: u64) -> Result<hugepages::Borrowed, Failure>
     })
 }
 
-fn measure(options: &Options, stop: &AtomicBool) -> Result<Vec<Row>, Failure> {
+/// Largest number of takes whose round trip is measured.
+const MOST_TAKES: u64 = 200;
+
+/// All rounds; fewer where `stop` is set meanwhile.
+fn measure(options: &Options, largest: u64, stop: &AtomicBool) -> Result<Record, Failure> {
+    let page = options.page;
     let bench = Bench::new(&options.qemu).map_err(failed("the guest"))?;
-    let mut daemon = OwnDaemon::start(bench.folder(), options.page, &options.sizes)?;
+    let mut sizes: BTreeSet<u64> = options.sizes.iter().map(|size| size.bytes).collect();
+    let part = largest.checked_div(options.at_once.into()).unwrap_or(0);
+    let part = part / page.bytes() * page.bytes();
+    sizes.extend([part, page.bytes()].into_iter().filter(|bytes| *bytes > 0));
+    let mut daemon = OwnDaemon::start(bench.folder(), page, &sizes)?;
     // The first start of all reads QEMU from the disk.
-    fresh(&bench, options.page, options.page.bytes().max(64 << 20))?;
-    let mut rows = Vec::new();
+    fresh(&bench, page, page.bytes().max(64 << 20).min(largest))?;
+    let mut record = Record::new(page);
     for size in &options.sizes {
         let mut runs: Vec<Run> = Vec::new();
         for _ in 0..options.runs {
             if stop.load(Ordering::Relaxed) {
-                return Ok(rows);
+                return Ok(record);
             }
-            runs.push(fresh(&bench, options.page, size.bytes)?);
-            daemon.fill(size.bytes)?;
-            runs.push(pooled(&bench, &mut daemon, size)?);
+            runs.push(fresh(&bench, page, size.bytes)?);
+            daemon.fill(size.bytes, 1)?;
+            runs.push(pooled(&bench, &mut daemon, size.bytes)?);
             daemon.empty(size.bytes)?;
         }
-        for variant in [Variant::Prealloc, Variant::Pool] {
-            rows.extend(Row::of(size.bytes, variant, &runs));
-        }
+        record.add(size.bytes, &runs);
     }
+    if part > 0 {
+        let guests = Crowd {
+            guests: options.at_once,
+            bytes: part,
+        };
+        let times = guests.times(&bench, &mut daemon, page, options.runs, stop)?;
+        record.at_once = AtOnce::of(guests.guests, part, &times);
+    }
+    let takes = u32::try_from((largest / page.bytes()).min(MOST_TAKES)).unwrap_or(0);
+    daemon.fill(page.bytes(), takes)?;
+    record.take_round_trip = TakeRoundTrip::of(round_trips(&mut daemon, page, takes)?);
     daemon.stop()?;
-    Ok(rows)
+    Ok(record)
 }
 
-/// A start on memory that the kernel zeroes meanwhile.
-fn fresh(bench: &Bench, page: PageSize, bytes: u64) -> Result<Run, Failure> {
+/// How long each of `takes` small takes takes, with its memory in hand.
+fn round_trips(
+    daemon: &mut OwnDaemon,
+    page: PageSize,
+    takes: u32,
+) -> Result<Vec<Duration>, Failure> {
+    let mut times = Vec::new();
+    let need = [Need {
+        bytes: page.bytes(),
+        node: None,
+    }];
+    for _ in 0..takes {
+        let begin = Instant::now();
+        let borrowed = borrow(daemon.client(), &need, BorrowOptions::default());
+        times.push(begin.elapsed());
+        drop(borrowed.map_err(Failure::pool)?);
+    }
+    Ok(times)
+}
+
+/// Guests that are started at once.
+#[derive(Debug, Clone, Copy)]
+struct Crowd {
+    guests: u32,
+    /// Of each.
+    bytes: u64,
+}
+
+impl Crowd {
+    /// Until the last of them greets: on fresh memory and on the pool's, in turn.
+    fn times(
+        self,
+        bench: &Bench,
+        daemon: &mut OwnDaemon,
+        page: PageSize,
+        runs: u32,
+        stop: &AtomicBool,
+    ) -> Result<Vec<(Duration, Duration)>, Failure> {
+        let mut times = Vec::new();
+        for _ in 0..runs {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let arguments = || bench.silent_arguments(self.bytes);
+            let starts =
+                (0..self.guests).map(|_| Ok(fresh_start(bench, page, self.bytes, arguments())));
+            let fresh = bench.time_all(starts, Instant::now())?;
+            daemon.fill(self.bytes, self.guests)?;
+            let begin = Instant::now();
+            let starts = (0..self.guests).map(|_| pooled_start(bench, daemon, arguments()));
+            let pooled = bench.time_all(starts, begin)?;
+            daemon.empty(self.bytes)?;
+            times.push((fresh, pooled));
+        }
+        Ok(times)
+    }
+}
+
+/// A guest on memory that the kernel zeroes meanwhile.
+fn fresh_start(bench: &Bench, page: PageSize, bytes: u64, mut arguments: Vec<OsString>) -> Start {
     let pages = match page {
         PageSize::Huge => "memory-backend-memfd,hugetlb=on,hugetlbsize=2M,",
         PageSize::Giant => "memory-backend-memfd,hugetlb=on,hugetlbsize=1G,",
         PageSize::Transparent => "memory-backend-memfd,",
     };
-    let mut arguments = bench.arguments(bytes);
     arguments.extend(["-machine", "memory-backend=fresh", "-object"].map(OsString::from));
     arguments.push(format!("{pages}id=fresh,size={bytes},share=on,prealloc=on").into());
-    let begin = Instant::now();
-    let timed = bench.time(Start::new(bench.qemu(), arguments), begin)?;
+    Start::new(bench.qemu(), arguments)
+}
+
+/// The same, timed.
+fn fresh(bench: &Bench, page: PageSize, bytes: u64) -> Result<Run, Failure> {
+    let start = fresh_start(bench, page, bytes, bench.arguments(bytes));
+    let timed = bench.time(start, Instant::now())?;
     Ok(Run::new(Variant::Prealloc, timed, None))
 }
 
-/// A start on memory of the pool; taking it is part of the time.
-fn pooled(bench: &Bench, daemon: &mut OwnDaemon, size: &Need) -> Result<Run, Failure> {
-    let arguments = bench.arguments(size.bytes);
+/// A guest on memory of the pool, which is taken here.
+fn pooled_start(
+    bench: &Bench,
+    daemon: &mut OwnDaemon,
+    arguments: Vec<OsString>,
+) -> Result<Start, Failure> {
     let plan = Plan::new(bench.qemu(), &arguments, &[], &|_| false).map_err(Failure::pool)?;
-    let begin = Instant::now();
     let borrowed = borrow(daemon.client(), plan.needs(), BorrowOptions::default());
     let borrowed = borrowed.map_err(Failure::pool)?;
-    let take = begin.elapsed();
     let files: Vec<Backing> = borrowed.iter().map(Start::backing).collect();
     let start = Start::new(bench.qemu(), plan.with_memory(&files));
-    let start = borrowed.into_iter().fold(start, |start, one| {
+    let each = borrowed.into_iter();
+    Ok(each.fold(start, |start, one| {
         start.with(one.memory).with(one.lifeline)
-    });
-    let timed: Timed = bench.time(start, begin)?;
+    }))
+}
+
+/// The same, timed; taking the memory is part of the time.
+fn pooled(bench: &Bench, daemon: &mut OwnDaemon, bytes: u64) -> Result<Run, Failure> {
+    let arguments = bench.arguments(bytes);
+    let begin = Instant::now();
+    let start = pooled_start(bench, daemon, arguments)?;
+    let take = begin.elapsed();
+    let timed = bench.time(start, begin)?;
     Ok(Run::new(Variant::Pool, timed, Some(take)))
 }
 

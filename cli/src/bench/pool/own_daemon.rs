@@ -3,7 +3,6 @@
 use super::failed;
 use crate::failure::Failure;
 use firstlight_pool::client::Client;
-use firstlight_pool::launch::Need;
 use firstlight_pool::protocol::{PageSize, PoolRow, Resize};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
@@ -30,7 +29,11 @@ pub(super) struct OwnDaemon {
 
 impl OwnDaemon {
     /// Starts it in `folder`, with an empty pool for each of `sizes`.
-    pub(super) fn start(folder: &Path, page: PageSize, sizes: &[Need]) -> Result<Self, Failure> {
+    pub(super) fn start(
+        folder: &Path,
+        page: PageSize,
+        sizes: &BTreeSet<u64>,
+    ) -> Result<Self, Failure> {
         let socket = folder.join("pool.sock");
         let config = folder.join("pool.toml");
         let log = folder.join("daemon.log");
@@ -73,10 +76,10 @@ impl OwnDaemon {
         &mut self.client
     }
 
-    /// Waits until one slab of `bytes` is clean.
-    pub(super) fn fill(&mut self, bytes: u64) -> Result<(), Failure> {
-        self.resize(bytes, 1)?;
-        self.wait(bytes, "a clean slab", |pool| pool.clean_slabs == 1)
+    /// Waits until so many slabs of `bytes` are clean.
+    pub(super) fn fill(&mut self, bytes: u64, slabs: u32) -> Result<(), Failure> {
+        self.resize(bytes, slabs)?;
+        self.wait(bytes, "clean slabs", |pool| pool.clean_slabs == slabs)
     }
 
     /// Waits until the pool of `bytes` holds no memory at all.
@@ -180,7 +183,7 @@ fn said(log: &Path) -> String {
 
 /// As fast as it goes; reserved pages in files without a name, of which nothing
 /// can stay behind. Transparent ones are to be had on a mount for certain only.
-fn config_text(folder: &Path, page: PageSize, sizes: &[Need]) -> String {
+fn config_text(folder: &Path, page: PageSize, sizes: &BTreeSet<u64>) -> String {
     let socket = folder.join("pool.sock");
     let directory = folder.join("pool");
     let mut text = format!(
@@ -191,7 +194,6 @@ fn config_text(folder: &Path, page: PageSize, sizes: &[Need]) -> String {
         PageSize::Transparent => "auto",
         PageSize::Huge | PageSize::Giant => "memfd",
     };
-    let sizes: BTreeSet<u64> = sizes.iter().map(|size| size.bytes).collect();
     for bytes in sizes {
         let _ = write!(
             text,

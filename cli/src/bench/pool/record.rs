@@ -92,6 +92,58 @@ impl Row {
     }
 }
 
+/// Several guests started at once: until the last greets.
+#[derive(Debug, Serialize)]
+pub(super) struct AtOnce {
+    guests: u32,
+    /// Of each guest.
+    size_bytes: u64,
+    prealloc_ms: Spread,
+    pool_ms: Spread,
+    runs: usize,
+}
+
+impl AtOnce {
+    /// Of pairs of fresh and pool; `None` of none.
+    pub(super) fn of(guests: u32, size_bytes: u64, times: &[(Duration, Duration)]) -> Option<Self> {
+        Some(Self {
+            guests,
+            size_bytes,
+            prealloc_ms: Spread::of(times.iter().map(|(fresh, _)| *fresh))?,
+            pool_ms: Spread::of(times.iter().map(|(_, pool)| *pool))?,
+            runs: times.len(),
+        })
+    }
+}
+
+/// Asking the pool and having the memory in hand, as the borrower sees it.
+#[derive(Debug, Serialize)]
+pub(super) struct TakeRoundTrip {
+    p50_us: f64,
+    p99_us: f64,
+    max_us: f64,
+    takes: usize,
+}
+
+impl TakeRoundTrip {
+    /// `None` of none.
+    pub(super) fn of(mut times: Vec<Duration>) -> Option<Self> {
+        times.sort();
+        let takes = times.len();
+        // The smallest time that so many in a hundred do not exceed.
+        let at = |percent: usize| {
+            let rank = (takes * percent).div_ceil(100).max(1);
+            Some(micro(times.get(rank - 1)?.as_secs_f64() * 1e6))
+        };
+        Some(Self {
+            p50_us: at(50)?,
+            p99_us: at(99)?,
+            max_us: at(100)?,
+            takes,
+        })
+    }
+}
+
 /// The document.
 #[derive(Debug, Serialize)]
 pub(super) struct Record {
@@ -103,18 +155,32 @@ pub(super) struct Record {
     /// size; prealloc and pool.
     prealloc_slope_ms_per_gib: Option<f64>,
     pool_slope_ms_per_gib: Option<f64>,
+    pub(super) at_once: Option<AtOnce>,
+    pub(super) take_round_trip: Option<TakeRoundTrip>,
 }
 
 impl Record {
-    pub(super) fn new(page: PageSize, rows: Vec<Row>) -> Self {
+    /// Without any rows.
+    pub(super) fn new(page: PageSize) -> Self {
         Self {
             schema: "firstlight.bench-pool/1",
             clock: "wall",
             page,
-            prealloc_slope_ms_per_gib: slope(&rows, Variant::Prealloc),
-            pool_slope_ms_per_gib: slope(&rows, Variant::Pool),
-            rows,
+            rows: Vec::new(),
+            prealloc_slope_ms_per_gib: None,
+            pool_slope_ms_per_gib: None,
+            at_once: None,
+            take_round_trip: None,
         }
+    }
+
+    /// Adds what came of one size.
+    pub(super) fn add(&mut self, size_bytes: u64, runs: &[Run]) {
+        for variant in [Variant::Prealloc, Variant::Pool] {
+            self.rows.extend(Row::of(size_bytes, variant, runs));
+        }
+        self.prealloc_slope_ms_per_gib = slope(&self.rows, Variant::Prealloc);
+        self.pool_slope_ms_per_gib = slope(&self.rows, Variant::Pool);
     }
 
     /// For people: each size's variants in one line.
@@ -156,6 +222,24 @@ impl Record {
             let _ = writeln!(
                 page,
                 "\nEach GiB more: {fresh:.2} ms with prealloc, {GOOD}{pool:.2} ms{GOOD:#} from the pool"
+            );
+        }
+        if let Some(crowd) = &self.at_once {
+            let _ = writeln!(
+                page,
+                "{} guests of {} at once, until the last greets: {} ms with prealloc, \
+                 {GOOD}{} ms{GOOD:#} from the pool",
+                crowd.guests,
+                bytes(crowd.size_bytes),
+                shown(crowd.prealloc_ms),
+                shown(crowd.pool_ms),
+            );
+        }
+        if let Some(trip) = &self.take_round_trip {
+            let _ = writeln!(
+                page,
+                "A take and back: {:.1} us (half), {:.1} us (99 of 100), {:.1} us (slowest of {})",
+                trip.p50_us, trip.p99_us, trip.max_us, trip.takes,
             );
         }
         page
@@ -201,12 +285,12 @@ mod tests {
             both([100, 90, 120, 110], [20, 19, 25]),
             both([510; 4], [22; 3]),
         );
-        let mut rows = Vec::new();
-        for (gib, runs) in [(1, &small), (5, &large)] {
-            rows.extend(Row::of(gib << 30, Variant::Prealloc, runs));
-            rows.extend(Row::of(gib << 30, Variant::Pool, runs));
-        }
-        let record = Record::new(PageSize::Huge, rows);
+        let mut record = Record::new(PageSize::Huge);
+        record.add(1 << 30, &small);
+        record.add(5 << 30, &large);
+        let ms = Duration::from_millis;
+        record.at_once = AtOnce::of(6, 1 << 30, &[(ms(300), ms(60)), (ms(100), ms(40))]);
+        record.take_round_trip = TakeRoundTrip::of((1..=200).map(Duration::from_micros).collect());
         let seen = serde_json::to_value(&record).expect("JSON");
         assert_eq!(seen["schema"], "firstlight.bench-pool/1");
         let expected = serde_json::json!({
@@ -219,9 +303,14 @@ mod tests {
         assert_eq!(seen["rows"][1]["take_ms"]["median"], 0.03);
         assert_eq!(seen["prealloc_slope_ms_per_gib"], 101.25);
         assert_eq!(seen["pool_slope_ms_per_gib"], 0.5);
+        assert_eq!(seen["at_once"]["prealloc_ms"]["median"], 200.0);
+        assert_eq!(seen["at_once"]["pool_ms"]["max"], 60.0);
+        let trip =
+            serde_json::json!({"p50_us": 100.0, "p99_us": 198.0, "max_us": 200.0, "takes": 200});
+        assert_eq!(seen["take_round_trip"], trip);
         let table = record.table();
         assert!(
-            table.contains("1 GiB  105.0 (90.0-120.0)  20.0 (19.0-25.0)   5.2 x"),
+            table.contains("1 GiB   105.0 (90.0-120.0)  20.0 (19.0-25.0)   5.2 x"),
             "{table}"
         );
     }
@@ -230,5 +319,7 @@ mod tests {
     fn nothing_has_no_row() {
         assert!(Row::of(1, Variant::Pool, &[run(Variant::Prealloc, 1)]).is_none());
         assert!(slope(&[], Variant::Pool).is_none());
+        assert!(AtOnce::of(6, 1, &[]).is_none());
+        assert!(TakeRoundTrip::of(Vec::new()).is_none());
     }
 }
