@@ -1,6 +1,7 @@
 //! After its lease a borrower draws nothing more from the pool, whatever it kept.
 
 use super::kit::{Daemon, M, free_pages, huge_pages, mapped, take_soon, until};
+use super::tenant::{Tenant, Way};
 use firstlight_host::mapping::Mapping;
 use firstlight_host::memory_file;
 
@@ -51,4 +52,28 @@ fn nothing_is_drawn_through_a_file_of_a_mount() {
 #[test]
 fn nothing_is_drawn_through_a_file_without_a_name() {
     draw("memfd");
+}
+
+/// A user nobody is.
+const STRANGER: u32 = 65_533;
+
+#[test]
+fn what_a_former_borrower_has_pinned_stays_charged_to_it() {
+    let Some(_pages) = huge_pages(12) else { return };
+    let daemon = Daemon::start(&format!(
+        "fill = {{ rate = \"0\" }}\n[[class]]\nsize = \"4M\"\nslabs = 2\nsource = \"mount\"\n\
+         [[quota]]\nuid = {STRANGER}\nbytes = \"4M\"\n"
+    ));
+    std::os::unix::fs::chown(daemon.path(), Some(STRANGER), None).unwrap();
+    daemon.until_clean(2);
+    let borrow = |way| Tenant::start_as(&daemon.socket(), way, true, Some(STRANGER));
+    let pinned = borrow(Way::Pin).expect("it may borrow once");
+    until("its lease has ended", || daemon.status().leases.is_empty());
+    daemon.until_clean(2);
+    // Two looks at what is kept later it still counts.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    assert!(borrow(Way::Exit).is_none(), "its pin is free of charge");
+    assert!(daemon.status().counters.denied > 0);
+    drop(pinned);
+    until("it may borrow again", || borrow(Way::Exit).is_some());
 }

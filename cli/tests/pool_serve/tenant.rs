@@ -59,7 +59,14 @@ impl Tenant {
     /// daemon that it is done. `None` where it died on the way, as with a daemon
     /// that was killed.
     pub(crate) fn start(socket: &Path, way: Way, give: bool) -> Option<Self> {
+        Self::start_as(socket, way, give, None)
+    }
+
+    /// The same as another user, if root starts it.
+    pub(crate) fn start_as(socket: &Path, way: Way, give: bool, uid: Option<u32>) -> Option<Self> {
+        let uid = uid.map_or(String::new(), |uid| uid.to_string());
         let mut child = Command::new(std::env::current_exe().unwrap())
+            .env("FIRSTLIGHT_TENANT_UID", uid)
             .args(["tenant::play", "--exact", "--nocapture"])
             .env("FIRSTLIGHT_TENANT", format!("{way:?}"))
             .env("FIRSTLIGHT_TENANT_GIVES", if give { "1" } else { "0" })
@@ -104,6 +111,10 @@ fn play() {
         .find(|known| format!("{known:?}") == way)
         .unwrap();
     let socket = PathBuf::from(std::env::var_os("FIRSTLIGHT_POOL").unwrap());
+    if let Ok(uid) = std::env::var("FIRSTLIGHT_TENANT_UID").unwrap().parse() {
+        // SAFETY: it changes who this process is, and no memory.
+        assert_eq!(unsafe { libc::setuid(uid) }, 0);
+    }
     let gives = std::env::var("FIRSTLIGHT_TENANT_GIVES").unwrap() == "1";
     let mut pool = Client::connect(&socket).unwrap();
     let Ok(borrowed) = pool.take(take(BYTES)) else {

@@ -6,6 +6,10 @@
 //! kernel cannot be told to refuse that. So such a slab stays charged to its
 //! borrower and is emptied again whenever it holds pages, until nobody else has
 //! it open; then it is forgotten and its charge is credited.
+//!
+//! Pages that were pinned when the slab was emptied are in no file any more, but
+//! a mount still counts them: as long as it counts as many as its former slabs
+//! account for, these stay charged too.
 
 use super::quota::Charge;
 use crate::store::Key;
@@ -20,6 +24,16 @@ pub struct Former {
     pub key: Key,
     /// Still charged.
     pub charge: Charge,
+    /// Bytes that did not go back to the kernel when it was emptied.
+    pub pinned_bytes: u64,
+}
+
+impl Former {
+    /// Whether nobody can reach anything of it any more. A slab of which the
+    /// kernel says nothing counts as held.
+    fn is_free(&self) -> bool {
+        self.pinned_bytes == 0 && self.slab.is_ours_alone().unwrap_or(false)
+    }
 }
 
 /// All of them.
@@ -39,17 +53,23 @@ impl Formers {
     /// Adds one that was emptied; hands it back where nobody else has it open.
     #[must_use]
     pub fn add(&mut self, former: Former) -> Option<Former> {
-        // A slab nobody can say anything about is treated as held.
-        if former.slab.is_ours_alone().unwrap_or(false) {
+        if former.is_free() {
             return Some(former);
         }
         self.0.push(former);
         None
     }
 
-    /// Looks at all of them.
-    pub fn sweep(&mut self) -> Swept {
+    /// Looks at all of them. `stray_bytes` is what the mounts count besides the
+    /// daemon's files: pins that account for more are gone, the oldest first.
+    pub fn sweep(&mut self, stray_bytes: u64) -> Swept {
         let mut swept = Swept::default();
+        let mut too_much = self.pinned_bytes().saturating_sub(stray_bytes);
+        for former in &mut self.0 {
+            let gone = former.pinned_bytes.min(too_much);
+            former.pinned_bytes -= gone;
+            too_much -= gone;
+        }
         for former in std::mem::take(&mut self.0) {
             let grown = former.slab.length().is_ok_and(|bytes| bytes > 0);
             if grown && former.slab.empty().is_ok() {
@@ -57,13 +77,19 @@ impl Formers {
             }
             // Asked after it was emptied: nobody can have filled it in between
             // and be gone.
-            if former.slab.is_ours_alone().unwrap_or(false) {
+            if former.is_free() {
                 swept.free.push(former);
             } else {
                 self.0.push(former);
             }
         }
         swept
+    }
+
+    /// Bytes that former borrowers have pinned.
+    #[must_use]
+    pub fn pinned_bytes(&self) -> u64 {
+        self.0.iter().map(|former| former.pinned_bytes).sum()
     }
 
     /// How many there are.

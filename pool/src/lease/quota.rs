@@ -176,6 +176,14 @@ pub struct Charge {
     bytes: u64,
 }
 
+impl Charge {
+    /// Whether it is booked on nobody: the owner has no limits.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.accounts.is_empty()
+    }
+}
+
 impl Ledger {
     /// Charges `bytes` to every account of `peer`, or to none.
     ///

@@ -20,6 +20,7 @@ use crate::store::choose::{NsPerGib, Want};
 use crate::store::slab::Slab;
 use crate::store::{Key, Store};
 use firstlight_host::peer::Peer;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -69,6 +70,10 @@ pub(super) struct Broker {
     begin: Instant,
     /// Slabs being emptied; the daemon does not end before they are.
     returning: usize,
+    /// Slabs of borrowers with a limit, to be emptied one after the other.
+    to_empty: VecDeque<Box<Returning>>,
+    /// What the mounts counted as stray before the one that is being emptied.
+    stray_before: Option<u64>,
 }
 
 impl Broker {
@@ -90,6 +95,8 @@ impl Broker {
             times: Times::new(),
             begin: Instant::now(),
             returning: 0,
+            to_empty: VecDeque::new(),
+            stray_before: None,
         }
     }
 
@@ -314,7 +321,26 @@ impl Broker {
         }
     }
 
+    /// Has a slab emptied. Where it is to be seen what stays pinned of it, it is
+    /// the only such one at the time.
     fn empty(&mut self, returning: Box<Returning>) {
+        if returning.charge.is_free() || !returning.slab.is_counted() {
+            return self.empty_now(returning);
+        }
+        self.to_empty.push_back(returning);
+        self.empty_next();
+    }
+
+    fn empty_next(&mut self) {
+        if self.stray_before.is_none()
+            && let Some(returning) = self.to_empty.pop_front()
+        {
+            self.stray_before = Some(self.store.stray_bytes());
+            self.empty_now(returning);
+        }
+    }
+
+    fn empty_now(&mut self, returning: Box<Returning>) {
         let file = returning.slab.file();
         let job = Job {
             ticket: Ticket::Empty(returning),
@@ -399,10 +425,22 @@ impl Broker {
     fn emptied(&mut self, returning: Returning) {
         let Returning { key, slab, charge } = returning;
         let bytes = slab.bytes();
+        let mut pinned_bytes = 0;
+        if !charge.is_free() && slab.is_counted() {
+            let before = self.stray_before.take().unwrap_or(0);
+            pinned_bytes = self.store.stray_bytes().saturating_sub(before).min(bytes);
+        }
         self.store.cleaned(&key, bytes, None);
-        if let Some(free) = self.formers.add(Former { slab, key, charge }) {
+        let former = Former {
+            slab,
+            key,
+            charge,
+            pinned_bytes,
+        };
+        if let Some(free) = self.formers.add(former) {
             self.forget(free);
         }
+        self.empty_next();
     }
 
     fn zeroed_in_place(&mut self, returning: Box<Returning>, result: io::Result<()>) {
@@ -424,8 +462,11 @@ impl Broker {
 
     /// What is done from time to time: former slabs looked at, fills begun.
     pub(super) fn tick(&mut self) {
-        for former in self.formers.sweep().free {
-            self.forget(former);
+        if !self.formers.is_empty() {
+            let stray_bytes = self.store.stray_bytes();
+            for former in self.formers.sweep(stray_bytes).free {
+                self.forget(former);
+            }
         }
         self.begin_fills();
     }
@@ -499,7 +540,8 @@ impl Broker {
 
     /// Whether it was drained and everything is back.
     pub(super) fn is_drained(&self) -> bool {
-        self.store.is_draining() && self.store.lent_slabs() == 0 && self.returning == 0
+        let returning = self.returning + self.to_empty.len();
+        self.store.is_draining() && self.store.lent_slabs() == 0 && returning == 0
     }
 
     /// What the pool holds, as far as `uid` may see it; everything for `None`.
@@ -521,9 +563,9 @@ impl Broker {
     }
 
     /// All figures, for Prometheus.
-    pub(super) fn metrics(&self, connections: usize) -> String {
+    pub(super) fn metrics(&mut self, connections: usize) -> String {
         let rows = self.rows();
-        let known = |row: &PoolRow| row.clean_bytes + row.dirty_bytes + row.lent_bytes;
+        let stray_bytes = self.store.stray_bytes();
         metrics::text(&metrics::Snapshot {
             rows: &rows,
             counters: &self.counters,
@@ -532,7 +574,8 @@ impl Broker {
             leases: self.leases.len(),
             formers: self.formers.len(),
             former_bytes: self.formers.bytes(),
-            stray_bytes: self.store.stray_bytes(rows.iter().map(known).sum()),
+            pinned_bytes: self.formers.pinned_bytes(),
+            stray_bytes,
             paused: self.workers.is_paused(),
         })
     }

@@ -14,6 +14,7 @@ pub(super) struct Snapshot<'s> {
     pub(super) leases: usize,
     pub(super) formers: usize,
     pub(super) former_bytes: u64,
+    pub(super) pinned_bytes: u64,
     pub(super) stray_bytes: u64,
     pub(super) paused: bool,
 }
@@ -90,9 +91,15 @@ pub(super) fn text(seen: &Snapshot<'_>) -> String {
         &seen.former_bytes,
     );
     one(
+        "firstlight_pool_pinned_bytes",
+        "gauge",
+        "Bytes of slabs taken back that did not go back to the kernel.",
+        &seen.pinned_bytes,
+    );
+    one(
         "firstlight_pool_stray_bytes",
         "gauge",
-        "Bytes in the mounts that are in no file, pinned by former borrowers; a batch being filled shows here too.",
+        "Bytes in the mounts that are in no file; a page that is just being filled shows here too.",
         &seen.stray_bytes,
     );
     one(
@@ -224,6 +231,7 @@ mod tests {
             leases: 0,
             formers: 0,
             former_bytes: 0,
+            pinned_bytes: 0,
             stray_bytes: 0,
             paused: false,
         });

@@ -320,7 +320,7 @@ impl Server {
 
     fn browser(&mut self, id: u64) {
         let Some(web) = &mut self.web else { return };
-        let (broker, connections) = (&self.broker, self.connections.len());
+        let (broker, connections) = (&mut self.broker, self.connections.len());
         let page = self.page;
         web.serve(id, &self.events, |wanted| {
             make(wanted, broker, connections, page)
@@ -347,7 +347,7 @@ fn serve_web(address: &str) -> Result<Web, ServeError> {
 }
 
 /// A page for a browser.
-fn make(wanted: Page, broker: &Broker, connections: usize, page: bool) -> Option<Body> {
+fn make(wanted: Page, broker: &mut Broker, connections: usize, page: bool) -> Option<Body> {
     match wanted {
         Page::Metrics => {
             let text = broker.metrics(connections);

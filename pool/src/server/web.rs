@@ -88,7 +88,12 @@ impl Web {
     }
 
     /// Something can be read from or written to a browser; `make` makes pages.
-    pub(super) fn serve(&mut self, id: u64, events: &Events, make: impl Fn(Page) -> Option<Body>) {
+    pub(super) fn serve(
+        &mut self,
+        id: u64,
+        events: &Events,
+        make: impl FnMut(Page) -> Option<Body>,
+    ) {
         let Some(browser) = self.browsers.get_mut(&id) else {
             return;
         };
@@ -115,7 +120,7 @@ impl Web {
 }
 
 impl Browser {
-    fn read(&mut self, make: impl Fn(Page) -> Option<Body>) -> io::Result<()> {
+    fn read(&mut self, mut make: impl FnMut(Page) -> Option<Body>) -> io::Result<()> {
         let mut part = [0; 2048];
         while self.answer.is_none() {
             match self.stream.read(&mut part) {

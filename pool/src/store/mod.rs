@@ -39,8 +39,8 @@ use sources::Sources;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How long a class that could not be filled is left alone.
@@ -80,6 +80,8 @@ pub struct Store {
     next_id: u64,
     one_node: bool,
     draining: bool,
+    /// Every file in a mount, whoever has its slab now.
+    files: Vec<Weak<OwnedFd>>,
 }
 
 impl Store {
@@ -94,6 +96,7 @@ impl Store {
             next_id: 0,
             one_node: !hugepages::node_exists(Path::new(hugepages::SYS), 1),
             draining: false,
+            files: Vec::new(),
         };
         let mut found = Found::default();
         for spec in specs {
@@ -116,6 +119,7 @@ impl Store {
     /// A clean slab from before, if it is wanted.
     fn take_over(&mut self, key: Key, slab: Slab, found: &mut Found) {
         self.next_id = self.next_id.max(slab.id().0.saturating_add(1));
+        remember(&mut self.files, &slab);
         let class = self.classes.iter_mut().find(|class| class.spec.key == key);
         match class {
             Some(class) if class.present() < class.wanted() => {
@@ -189,6 +193,7 @@ impl Store {
                     cancel: Arc::default(),
                     done_bytes: Arc::default(),
                 };
+                remember(&mut self.files, &slab);
                 class.filling.push(Filling {
                     slab,
                     cancel: Arc::clone(&order.cancel),
@@ -399,13 +404,18 @@ impl Store {
         self.classes.iter().map(Class::row).collect()
     }
 
-    /// Bytes in the mounts that are in none of the files counted here: pinned
-    /// by former borrowers, or drawn through mappings of their own.
+    /// Bytes in the mounts that are in none of the daemon's files: pinned by
+    /// former borrowers, or drawn into private copies. A page a worker is just
+    /// being given shows here too.
     #[must_use]
-    pub fn stray_bytes(&self, known_bytes: u64) -> u64 {
+    pub fn stray_bytes(&mut self) -> u64 {
+        // Used first: what is filled in between is known, not stray.
         let used = |mount: &Arc<mount::Mount>| mount.used_bytes().ok().flatten();
         let used: u64 = self.sources.mounts().filter_map(used).sum();
-        used.saturating_sub(known_bytes)
+        self.files.retain(|file| file.strong_count() > 0);
+        let held = |file: &Weak<OwnedFd>| memory_file::held_bytes(file.upgrade()?).ok();
+        let known: u64 = self.files.iter().filter_map(held).sum();
+        used.saturating_sub(known)
     }
 
     /// Takes the mounts away. Slabs that somebody holds live on.
@@ -413,6 +423,13 @@ impl Store {
         for mount in self.sources.mounts() {
             let _ = mount.unmount();
         }
+    }
+}
+
+/// From here on the slab's pages are known to be the daemon's.
+fn remember(files: &mut Vec<Weak<OwnedFd>>, slab: &Slab) {
+    if slab.is_counted() {
+        files.push(Arc::downgrade(&slab.file()));
     }
 }
 

@@ -163,6 +163,12 @@ impl Slab {
         memory_file::reopen(&self.file)
     }
 
+    /// Whether it lies in a mount, where the kernel counts pages that are in use.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        !self.is_memfd()
+    }
+
     /// Whether nobody but the daemon can reach the file any more, by descriptor
     /// or by mapping.
     ///
