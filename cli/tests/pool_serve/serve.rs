@@ -190,6 +190,37 @@ fn metrics_and_pages_are_served_on_loopback() {
     assert!(get("/other").starts_with("HTTP/1.1 404"));
 }
 
+#[test]
+fn the_page_shows_a_browser_what_is_clean_and_what_is_lent() {
+    let daemon = Daemon::start(&format!("metrics = \"127.0.0.1:0\"\npage = true\n{SMALL}"));
+    daemon.until_clean(2);
+    let borrowed = daemon.connect().take(take(1)).unwrap();
+    let port = listening_port(daemon.pid());
+    let profile = tempfile::tempdir().unwrap();
+    let browse = |browser: &str| {
+        std::process::Command::new(browser)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+            .arg("--virtual-time-budget=4000")
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(format!("http://127.0.0.1:{port}/"))
+            .output()
+    };
+    let browsers = ["chromium", "chromium-browser", "google-chrome"];
+    let Some(output) = browsers.iter().find_map(|name| browse(name).ok()) else {
+        eprintln!("skipped: none of {browsers:?} is installed");
+        return;
+    };
+    let page = String::from_utf8_lossy(&output.stdout);
+    for shown in [
+        "<td>4 MiB of thp</td><td>2</td><td>1</td><td>0</td><td>1</td>",
+        &format!("<td>{}</td><td>4 MiB</td>", borrowed.lease.lease),
+        "title=\"lent 4 MiB\" style=\"width: 50%;\"",
+        "<td>taken</td><td>1</td>",
+    ] {
+        assert!(page.contains(shown), "{shown}\n{page}");
+    }
+}
+
 /// The TCP port a process listens at, as the kernel tells it.
 fn listening_port(pid: u32) -> u16 {
     let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap();

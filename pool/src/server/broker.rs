@@ -6,15 +6,14 @@
 
 use super::connections::ConnectionId;
 use super::keeper::Keeper;
-use super::metrics;
 use super::times::Times;
 use super::workers::{Returning, Ticket, Waiting, Workers};
 use crate::fill::{Done, Job, Work};
 use crate::lease::quota::{Charge, Ledger, Rules, Standing};
-use crate::lease::{Former, Formers, Lease, Leases, Lifeline, Serial};
+use crate::lease::{Formers, Lease, Leases, Lifeline, Serial};
 use crate::protocol::{
-    Counters, Drained, Give, Lease as LeaseReply, MOST_STATUS_ROWS, PoolRow, Refusal, RefusalCode,
-    Reply, Request, Resize, Resized, Status, StatusQuery, Take,
+    Counters, Drained, Give, Lease as LeaseReply, Refusal, RefusalCode, Reply, Request, Resize,
+    Resized, Take,
 };
 use crate::store::choose::{NsPerGib, Want};
 use crate::store::slab::Slab;
@@ -24,7 +23,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// What a GiB of zeroing is assumed to take before any was measured.
@@ -62,18 +60,18 @@ pub(super) struct Broker {
     pub(super) leases: Leases,
     pub(super) formers: Formers,
     pub(super) workers: Workers,
-    keeper: Keeper,
+    pub(super) keeper: Keeper,
     rules: Rules,
-    ledger: Ledger,
+    pub(super) ledger: Ledger,
     pub(super) counters: Counters,
     pub(super) times: Times,
-    begin: Instant,
+    pub(super) begin: Instant,
     /// Slabs being emptied; the daemon does not end before they are.
-    returning: usize,
+    pub(super) returning: usize,
     /// Slabs of borrowers with a limit, to be emptied one after the other.
-    to_empty: VecDeque<Box<Returning>>,
+    pub(super) to_empty: VecDeque<Box<Returning>>,
     /// What the mounts counted as stray before the one that is being emptied.
-    stray_before: Option<u64>,
+    pub(super) stray_before: Option<u64>,
 }
 
 impl Broker {
@@ -283,99 +281,6 @@ impl Broker {
         Answer::Reply(Reply::Give)
     }
 
-    /// A lease is over: its memory is taken away, whoever still holds it.
-    pub(super) fn end_lease(&mut self, serial: Serial) {
-        if let Some(lease) = self.leases.end(serial) {
-            self.counters.returns += 1;
-            self.take_back(lease.key, lease.slab, lease.charge, true);
-        }
-    }
-
-    fn take_back(&mut self, key: Key, slab: Slab, charge: Charge, was_lent: bool) {
-        let in_place = self.store.came_back(slab.id())
-            && was_lent
-            && slab.bytes() == key.bytes
-            && slab.length().is_ok_and(|bytes| bytes == key.bytes)
-            && slab.is_ours_alone().unwrap_or(false);
-        let returning = Box::new(Returning { key, slab, charge });
-        if in_place {
-            self.zero_in_place(returning);
-        } else {
-            self.empty(returning);
-        }
-    }
-
-    fn zero_in_place(&mut self, returning: Box<Returning>) {
-        let (file, node) = (returning.slab.file(), returning.key.node);
-        let bytes = returning.key.bytes;
-        let job = Job {
-            ticket: Ticket::ZeroInPlace(returning),
-            file,
-            work: Work::ZeroInPlace { bytes },
-            cancel: Arc::default(),
-            done_bytes: Arc::default(),
-        };
-        self.returning += 1;
-        if self.workers.later(node, job).is_err() {
-            self.returning -= 1;
-        }
-    }
-
-    /// Has a slab emptied. Where it is to be seen what stays pinned of it, it is
-    /// the only such one at the time.
-    fn empty(&mut self, returning: Box<Returning>) {
-        if returning.charge.is_free() || !returning.slab.is_counted() {
-            return self.empty_now(returning);
-        }
-        self.to_empty.push_back(returning);
-        self.empty_next();
-    }
-
-    fn empty_next(&mut self) {
-        if self.stray_before.is_none()
-            && let Some(returning) = self.to_empty.pop_front()
-        {
-            self.stray_before = Some(self.store.stray_bytes());
-            self.empty_now(returning);
-        }
-    }
-
-    fn empty_now(&mut self, returning: Box<Returning>) {
-        let file = returning.slab.file();
-        let job = Job {
-            ticket: Ticket::Empty(returning),
-            file,
-            work: Work::Empty,
-            cancel: Arc::default(),
-            done_bytes: Arc::default(),
-        };
-        self.returning += 1;
-        // Any node's worker can do it: nothing is allocated.
-        if self.workers.promptly(None, job).is_err() {
-            self.returning -= 1;
-        }
-    }
-
-    fn discard(&mut self, slabs: Vec<Slab>) -> u64 {
-        let mut bytes = 0;
-        for slab in slabs {
-            self.keeper.forget(&slab);
-            bytes += slab.bytes();
-            let job = Job {
-                file: slab.file(),
-                ticket: Ticket::Discard(slab),
-                work: Work::Empty,
-                cancel: Arc::default(),
-                done_bytes: Arc::new(AtomicU64::new(0)),
-            };
-            self.returning += 1;
-            if self.workers.promptly(None, job).is_err() {
-                self.returning -= 1;
-            }
-        }
-        bytes
-    }
-
     /// A worker is done. Whoever waited for it gets an answer.
     pub(super) fn work_done(&mut self, done: Done<Ticket>) -> Option<(ConnectionId, Answer)> {
         self.counters.zeroed_bytes += done.zeroed_bytes;
@@ -420,44 +325,6 @@ impl Broker {
             return Answer::refuse(RefusalCode::Empty, text);
         }
         self.lend(waiting)
-    }
-
-    fn emptied(&mut self, returning: Returning) {
-        let Returning { key, slab, charge } = returning;
-        let bytes = slab.bytes();
-        let mut pinned_bytes = 0;
-        if !charge.is_free() && slab.is_counted() {
-            let before = self.stray_before.take().unwrap_or(0);
-            pinned_bytes = self.store.stray_bytes().saturating_sub(before).min(bytes);
-        }
-        self.store.cleaned(&key, bytes, None);
-        let former = Former {
-            slab,
-            key,
-            charge,
-            pinned_bytes,
-        };
-        if let Some(free) = self.formers.add(former) {
-            self.forget(free);
-        }
-        self.empty_next();
-    }
-
-    fn zeroed_in_place(&mut self, returning: Box<Returning>, result: io::Result<()>) {
-        // Nobody may have come to hold it meanwhile either.
-        if result.is_err() || !returning.slab.is_ours_alone().unwrap_or(false) {
-            self.empty(returning);
-            return;
-        }
-        let Returning { key, slab, charge } = *returning;
-        self.ledger.credit(charge);
-        self.store.cleaned(&key, key.bytes, Some(slab));
-    }
-
-    /// Nobody can reach it any more.
-    fn forget(&mut self, former: Former) {
-        self.ledger.credit(former.charge);
-        let _ = former.slab.discard();
     }
 
     /// What is done from time to time: former slabs looked at, fills begun.
@@ -544,42 +411,6 @@ impl Broker {
         self.store.is_draining() && self.store.lent_slabs() == 0 && returning == 0
     }
 
-    /// What the pool holds, as far as `uid` may see it; everything for `None`.
-    pub(super) fn status(&self, uid: Option<u32>, query: StatusQuery) -> Status {
-        let (pools, more_pools) = part(self.rows(), query.skip_pools);
-        let (leases, more_leases) = part(self.leases.rows(uid, Instant::now()), query.skip_leases);
-        let mut counters = self.counters.clone();
-        counters.take_times = self.times.summary();
-        Status {
-            daemon_pid: std::process::id(),
-            uptime_ms: u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX),
-            draining: self.store.is_draining(),
-            pools,
-            more_pools,
-            leases,
-            more_leases,
-            counters,
-        }
-    }
-
-    /// All figures, for Prometheus.
-    pub(super) fn metrics(&mut self, connections: usize) -> String {
-        let rows = self.rows();
-        let stray_bytes = self.store.stray_bytes();
-        metrics::text(&metrics::Snapshot {
-            rows: &rows,
-            counters: &self.counters,
-            times: &self.times,
-            connections,
-            leases: self.leases.len(),
-            formers: self.formers.len(),
-            former_bytes: self.formers.bytes(),
-            pinned_bytes: self.formers.pinned_bytes(),
-            stray_bytes,
-            paused: self.workers.is_paused(),
-        })
-    }
-
     /// Ends: what is clean goes back to the kernel, or stays for the next
     /// daemon. What is lent stays with its borrowers either way.
     pub(super) fn stop(mut self, keep: bool) {
@@ -595,16 +426,6 @@ impl Broker {
         if !keep {
             self.store.unmount();
         }
-    }
-
-    fn rows(&self) -> Vec<PoolRow> {
-        let mut rows = self.store.rows();
-        for row in &mut rows {
-            if row.trouble.is_none() && row.filling_slabs > 0 && self.workers.is_paused() {
-                row.trouble = Some("paused: somebody waits for memory".into());
-            }
-        }
-        rows
     }
 
     /// What a GiB of zeroing takes, as measured so far.
@@ -629,13 +450,4 @@ fn empty(take: &Take) -> String {
         .page
         .map_or(String::new(), |page| format!(" of {page} pages"));
     format!("no slab of {} bytes{pages} is ready{place}", take.bytes)
-}
-
-/// Rows from `skip` on, as many as go into one reply, and how many follow.
-fn part<T>(rows: Vec<T>, skip: u32) -> (Vec<T>, u32) {
-    let skip = usize::try_from(skip).unwrap_or(usize::MAX);
-    let left = rows.len().saturating_sub(skip);
-    let part: Vec<T> = rows.into_iter().skip(skip).take(MOST_STATUS_ROWS).collect();
-    let more = u32::try_from(left - part.len()).unwrap_or(u32::MAX);
-    (part, more)
 }

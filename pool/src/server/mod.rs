@@ -5,7 +5,8 @@
 //! are bounded, replies that are not read are kept one at a time and not for
 //! long, connections are counted by user.
 //!
-//! - `broker.rs`: what each request means;
+//! - `broker.rs`, `returns.rs`, `view.rs`: what each request means, the way back
+//!   of what was lent, what is to be seen of both;
 //! - `connections.rs`, `events.rs`, `listen.rs`: sockets;
 //! - `workers.rs`: what takes time;
 //! - `keeper.rs`: the service manager keeps clean files over a restart;
@@ -20,7 +21,9 @@ mod events;
 mod keeper;
 mod listen;
 mod metrics;
+mod returns;
 mod times;
+mod view;
 mod web;
 mod workers;
 

@@ -1,0 +1,148 @@
+//! The way back: from the end of a lease until nobody can reach its memory.
+//!
+//! Emptied at once, by a worker; then a former slab while somebody still has it
+//! open or pins its pages, and charged as long. In a trusted class a slab that
+//! nobody else holds is zeroed in place instead.
+
+use super::broker::Broker;
+use super::workers::{Returning, Ticket};
+use crate::fill::{Job, Work};
+use crate::lease::quota::Charge;
+use crate::lease::{Former, Serial};
+use crate::store::Key;
+use crate::store::slab::Slab;
+use std::io;
+use std::sync::Arc;
+
+impl Broker {
+    /// A lease is over: its memory is taken away, whoever still holds it.
+    pub(super) fn end_lease(&mut self, serial: Serial) {
+        if let Some(lease) = self.leases.end(serial) {
+            self.counters.returns += 1;
+            self.take_back(lease.key, lease.slab, lease.charge, true);
+        }
+    }
+
+    pub(super) fn take_back(&mut self, key: Key, slab: Slab, charge: Charge, was_lent: bool) {
+        let in_place = self.store.came_back(slab.id())
+            && was_lent
+            && slab.bytes() == key.bytes
+            && slab.length().is_ok_and(|bytes| bytes == key.bytes)
+            && slab.is_ours_alone().unwrap_or(false);
+        let returning = Box::new(Returning { key, slab, charge });
+        if in_place {
+            self.zero_in_place(returning);
+        } else {
+            self.empty(returning);
+        }
+    }
+
+    fn zero_in_place(&mut self, returning: Box<Returning>) {
+        let (file, node) = (returning.slab.file(), returning.key.node);
+        let bytes = returning.key.bytes;
+        let job = Job {
+            ticket: Ticket::ZeroInPlace(returning),
+            file,
+            work: Work::ZeroInPlace { bytes },
+            cancel: Arc::default(),
+            done_bytes: Arc::default(),
+        };
+        self.returning += 1;
+        if self.workers.later(node, job).is_err() {
+            self.returning -= 1;
+        }
+    }
+
+    /// Has a slab emptied. Where it is to be seen what stays pinned of it, it is
+    /// the only such one at the time.
+    pub(super) fn empty(&mut self, returning: Box<Returning>) {
+        if returning.charge.is_free() || !returning.slab.is_counted() {
+            return self.empty_now(returning);
+        }
+        self.to_empty.push_back(returning);
+        self.empty_next();
+    }
+
+    fn empty_next(&mut self) {
+        if self.stray_before.is_none()
+            && let Some(returning) = self.to_empty.pop_front()
+        {
+            self.stray_before = Some(self.store.stray_bytes());
+            self.empty_now(returning);
+        }
+    }
+
+    fn empty_now(&mut self, returning: Box<Returning>) {
+        let file = returning.slab.file();
+        let job = Job {
+            ticket: Ticket::Empty(returning),
+            file,
+            work: Work::Empty,
+            cancel: Arc::default(),
+            done_bytes: Arc::default(),
+        };
+        self.returning += 1;
+        // Any node's worker can do it: nothing is allocated.
+        if self.workers.promptly(None, job).is_err() {
+            self.returning -= 1;
+        }
+    }
+
+    pub(super) fn discard(&mut self, slabs: Vec<Slab>) -> u64 {
+        let mut bytes = 0;
+        for slab in slabs {
+            self.keeper.forget(&slab);
+            bytes += slab.bytes();
+            let job = Job {
+                file: slab.file(),
+                ticket: Ticket::Discard(slab),
+                work: Work::Empty,
+                cancel: Arc::default(),
+                done_bytes: Arc::default(),
+            };
+            self.returning += 1;
+            if self.workers.promptly(None, job).is_err() {
+                self.returning -= 1;
+            }
+        }
+        bytes
+    }
+
+    pub(super) fn emptied(&mut self, returning: Returning) {
+        let Returning { key, slab, charge } = returning;
+        let bytes = slab.bytes();
+        let mut pinned_bytes = 0;
+        if !charge.is_free() && slab.is_counted() {
+            let before = self.stray_before.take().unwrap_or(0);
+            pinned_bytes = self.store.stray_bytes().saturating_sub(before).min(bytes);
+        }
+        self.store.cleaned(&key, bytes, None);
+        let former = Former {
+            slab,
+            key,
+            charge,
+            pinned_bytes,
+        };
+        if let Some(free) = self.formers.add(former) {
+            self.forget(free);
+        }
+        self.empty_next();
+    }
+
+    pub(super) fn zeroed_in_place(&mut self, returning: Box<Returning>, result: io::Result<()>) {
+        // Nobody may have come to hold it meanwhile either.
+        if result.is_err() || !returning.slab.is_ours_alone().unwrap_or(false) {
+            self.empty(returning);
+            return;
+        }
+        let Returning { key, slab, charge } = *returning;
+        self.ledger.credit(charge);
+        self.store.cleaned(&key, key.bytes, Some(slab));
+    }
+
+    /// Nobody can reach it any more.
+    pub(super) fn forget(&mut self, former: Former) {
+        self.ledger.credit(former.charge);
+        let _ = former.slab.discard();
+    }
+}

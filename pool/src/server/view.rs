@@ -1,0 +1,63 @@
+//! What is to be seen of a broker: a status for borrowers, figures for Prometheus.
+
+use super::broker::Broker;
+use super::metrics;
+use crate::protocol::{MOST_STATUS_ROWS, PoolRow, Status, StatusQuery};
+use std::time::Instant;
+
+impl Broker {
+    /// What the pool holds, as far as `uid` may see it; everything for `None`.
+    pub(super) fn status(&self, uid: Option<u32>, query: StatusQuery) -> Status {
+        let (pools, more_pools) = part(self.rows(), query.skip_pools);
+        let (leases, more_leases) = part(self.leases.rows(uid, Instant::now()), query.skip_leases);
+        let mut counters = self.counters.clone();
+        counters.take_times = self.times.summary();
+        Status {
+            daemon_pid: std::process::id(),
+            uptime_ms: u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX),
+            draining: self.store.is_draining(),
+            pools,
+            more_pools,
+            leases,
+            more_leases,
+            counters,
+        }
+    }
+
+    /// All figures, for Prometheus.
+    pub(super) fn metrics(&mut self, connections: usize) -> String {
+        let rows = self.rows();
+        let stray_bytes = self.store.stray_bytes();
+        metrics::text(&metrics::Snapshot {
+            rows: &rows,
+            counters: &self.counters,
+            times: &self.times,
+            connections,
+            leases: self.leases.len(),
+            formers: self.formers.len(),
+            former_bytes: self.formers.bytes(),
+            pinned_bytes: self.formers.pinned_bytes(),
+            stray_bytes,
+            paused: self.workers.is_paused(),
+        })
+    }
+
+    fn rows(&self) -> Vec<PoolRow> {
+        let mut rows = self.store.rows();
+        for row in &mut rows {
+            if row.trouble.is_none() && row.filling_slabs > 0 && self.workers.is_paused() {
+                row.trouble = Some("paused: somebody waits for memory".into());
+            }
+        }
+        rows
+    }
+}
+
+/// Rows from `skip` on, as many as go into one reply, and how many follow.
+fn part<T>(rows: Vec<T>, skip: u32) -> (Vec<T>, u32) {
+    let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+    let left = rows.len().saturating_sub(skip);
+    let part: Vec<T> = rows.into_iter().skip(skip).take(MOST_STATUS_ROWS).collect();
+    let more = u32::try_from(left - part.len()).unwrap_or(u32::MAX);
+    (part, more)
+}
