@@ -20,7 +20,7 @@ BARE := x86_64-unknown-none
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test soak bench counts boot-counts check msrv miri loom fuzz guests clean setup
+.PHONY: help image run test soak bench counts boot-counts check msrv miri loom fuzz guests linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -97,6 +97,9 @@ guests: setup ## boot the image in QEMU with damaged hand-overs; CASES=500, anot
 	@scripts/setup.sh target $(BARE)
 	@seed=$(SEED); echo "SEED=$$seed repeats these boots" >&2; \
 	    PROPTEST_CASES=$(CASES) PROPTEST_RNG_SEED=$$seed cargo test --quiet -p firstlight-lab --test image_hand_over whatever
+
+linux: ## fetch and unpack Debian's 6.1 and 6.12 kernels to compare with; FRESH=1 looks for newer ones
+	@FRESH=$(FRESH) scripts/linux.sh
 
 clean: ## remove what was built
 	@cargo clean

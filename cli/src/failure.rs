@@ -9,6 +9,8 @@ use std::path::Path;
 /// Why a subcommand did not finish.
 #[derive(Debug)]
 pub(crate) enum Failure {
+    /// Options that do not go together.
+    Usage(String),
     /// The machine's description makes no sense, or cannot be brought up.
     Machine(String),
     /// A file that cannot be read, output that cannot be written.
@@ -28,7 +30,7 @@ impl Failure {
         match self {
             Self::Closed => 0,
             Self::Machine(_) | Self::Boot(BootError::Machine(_)) => 1,
-            Self::Boot(BootError::Refused(_)) => 2,
+            Self::Usage(_) | Self::Boot(BootError::Refused(_)) => 2,
             Self::Io(_) => 3,
             Self::Check(_) | Self::Boot(BootError::CheckFailed(_)) => 4,
             Self::Pool(_) => 5,
@@ -105,9 +107,11 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Machine(text) | Self::Io(text) | Self::Check(text) | Self::Pool(text) => {
-                f.write_str(text)
-            }
+            Self::Usage(text)
+            | Self::Machine(text)
+            | Self::Io(text)
+            | Self::Check(text)
+            | Self::Pool(text) => f.write_str(text),
             Self::Boot(error) => write!(f, "{error}"),
             Self::Closed => f.write_str("the reader of the output went away"),
         }

@@ -1,6 +1,14 @@
 //! `firstlight sweep` as it is called.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
+#[path = "common/guest.rs"]
+mod guest;
+
+use guest::{image, qemu_is_here};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -71,4 +79,86 @@ fn nonsense_is_refused_with_a_reason() {
     }
     let output = sweep(&["--shape", "memory=nothing"]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// A guest with 2 CPUs on 2 nodes, counted in instructions; `None` where no guest can run.
+fn guest_sweep(more: &[&str]) -> Option<Output> {
+    let image = image().filter(|_| qemu_is_here())?;
+    let machine = ["--memory", "1G", "--nodes", "2", "--cpus", "2"];
+    let clock = ["--clock", "instructions", "--image", image];
+    Some(sweep(&[&machine[..], &clock, more].concat()))
+}
+
+#[test]
+fn a_guest_has_a_row_for_each_node_part_and_number_of_threads() {
+    for bytes in [8, 64] {
+        let size = bytes.to_string();
+        let more = ["--descriptor-bytes", &size, "--threads", "1,2", "--json"];
+        let Some(output) = guest_sweep(&more) else {
+            return;
+        };
+        assert!(output.status.success(), "{output:?}");
+        let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(record["schema"], "firstlight.sweep/1");
+        assert_eq!(record["clock"], "instructions");
+        let rows = record["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 2 * 3 * 2);
+        for row in rows {
+            assert_eq!(row["where"], "guest");
+            assert_eq!(row["descriptor_bytes"], bytes);
+            let (pages, ms) = (row["pages"].as_u64().unwrap(), &row["ms"]["median"]);
+            assert_eq!(row["bytes_written"], pages * bytes);
+            // One instruction is one nanosecond.
+            let each = ms.as_f64().unwrap() * 1e6 / pages as f64;
+            let told = row["instructions_per_page"].as_f64().unwrap();
+            assert!((each - told).abs() < 0.01, "{row}");
+            // Fewer would mean that nothing was written.
+            assert!(told > 0.1 && told < 30.0, "{row}");
+            assert!(row["fraction_of_best_memset"].is_null());
+            assert_eq!(row["percent_of_cpus"].as_f64().unwrap() % 100.0, 0.0);
+        }
+        // Both nodes together are all of them.
+        let pages = |node: Value, part: &str| {
+            let mut rows = rows.iter();
+            let row = rows.find(|row| row["node"] == node && row["part"] == part);
+            row.unwrap()["pages"].as_u64().unwrap()
+        };
+        for part in ["whole", "deferred"] {
+            let all = pages(Value::Null, part);
+            assert_eq!(pages(0.into(), part) + pages(1.into(), part), all);
+        }
+    }
+}
+
+#[test]
+fn the_table_of_a_guest_counts_instructions() {
+    let Some(output) = guest_sweep(&["--threads", "1,2"]) else {
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in ["64 bytes in a guest", "a page, whole", "take turns", "all "] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+}
+
+#[test]
+fn a_guest_that_makes_no_sense_is_wrong_usage() {
+    for (arguments, part) in [
+        (&["--cpus", "2"][..], "need --memory"),
+        (&["--memory", "1G", "--shape", "memory=1G"], "--shape"),
+        (&["--memory", "1G", "--padata"], "--padata"),
+        (&["--memory", "1G", "--threads", "0"], "at least 1"),
+        (&["--memory", "1G", "--runs", "0"], "at least 1"),
+        (
+            &["--memory", "1G", "--descriptor-bytes", "32"],
+            "[8, 16, 64]",
+        ),
+        (&["--memory", "1000000G"], "smaller guest"),
+    ] {
+        let output = sweep(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
 }

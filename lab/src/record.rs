@@ -15,7 +15,7 @@ mod host;
 use serde::Serialize;
 use std::borrow::Cow;
 
-pub use guest::{Asked, Bench, Kernel, Selftest};
+pub use guest::{Asked, Bench, Descriptors, Kernel, Selftest, Swept};
 pub use host::{Host, Marker};
 
 /// Name and version of the record's form.
@@ -59,6 +59,10 @@ pub struct Record {
     pub selftest: Option<Selftest>,
     /// What the guest measured, if it measured.
     pub bench: Vec<Bench>,
+    /// How far the guest's page descriptors are, if it keeps any.
+    pub descriptors: Option<Descriptors>,
+    /// What a sweep over numbers of threads measured, in order.
+    pub sweep: Vec<Swept>,
     /// The guest's events as it told them.
     pub events: Vec<serde_json::Value>,
     /// The guest's log, line by line.
@@ -94,6 +98,8 @@ impl Record {
             exercise: None,
             selftest: None,
             bench: Vec::new(),
+            descriptors: None,
+            sweep: Vec::new(),
             events: Vec::new(),
             log: Vec::new(),
             host: None,
@@ -145,6 +151,8 @@ pub struct Milestones {
     pub all_allocatable_ns: Option<u64>,
     /// All CPUs ran.
     pub cpus_started_ns: Option<u64>,
+    /// Every frame had its descriptor, where they were written behind the boot.
+    pub all_described_ns: Option<u64>,
 }
 
 /// A step and when it was done.

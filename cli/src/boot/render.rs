@@ -99,6 +99,7 @@ fn time_line(page: &mut Page, record: &Record) {
         (milestones.first_frame_ns, "first frame handed out"),
         (milestones.all_allocatable_ns, "all memory allocatable"),
         (milestones.cpus_started_ns, "all CPUs run"),
+        (milestones.all_described_ns, "every page has its descriptor"),
     ]
     .into_iter()
     .filter_map(|(ns, name)| Some((ns?, name)))

@@ -7,6 +7,9 @@ use firstlight_host::sweep::{Machine, Series, SweepError};
 use firstlight_host::{sweep, threads};
 use firstlight_lab::sweep::{Milliseconds, Record, Row, SweptPart, Where};
 
+/// Rounds, where nobody says how many.
+const RUNS: u32 = 11;
+
 /// Measures, and makes a record of it.
 pub(super) fn sweep(options: &Options) -> Result<Record, Failure> {
     let cpus = threads::allowed_cpus().map_or(1, |cpus| cpus.len().max(1));
@@ -18,7 +21,7 @@ pub(super) fn sweep(options: &Options) -> Result<Record, Failure> {
         } else {
             options.threads.clone()
         },
-        runs: options.runs,
+        runs: options.runs.unwrap_or(RUNS),
         chunking: if options.padata {
             Chunking::Padata
         } else {

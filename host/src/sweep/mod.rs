@@ -132,8 +132,9 @@ pub fn sweep(machine: &Machine, options: &Options) -> Result<Vec<Series>, SweepE
     })
 }
 
-/// What the operating system says it could give.
-fn available_bytes() -> Option<u64> {
+/// What the operating system says it could give; `None` if it says nothing.
+#[must_use]
+pub fn available_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
         .lines()

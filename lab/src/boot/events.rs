@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::log::clean_text;
-use crate::record::Selftest;
+use crate::record::{Descriptors, Selftest};
 
 /// Stands before an event on a port that is not its own.
 pub const MARK: &str = "@firstlight ";
@@ -152,6 +152,30 @@ pub enum Event {
         /// Operations in all.
         operations: u64,
         /// How long they took.
+        ticks: u64,
+    },
+    /// How far descriptors are.
+    Descriptors(Descriptors),
+    /// One writing of descriptors.
+    Sweep {
+        /// The node; `None`: all at once.
+        #[serde(default)]
+        node: Option<u16>,
+        /// `deferred` or `whole`.
+        part: String,
+        /// How the work was cut.
+        chunking: String,
+        /// Bytes of a descriptor.
+        descriptor_bytes: u64,
+        /// Threads a node.
+        threads: u64,
+        /// CPUs there.
+        cpus: u64,
+        /// Frames described.
+        pages: u64,
+        /// Bytes of descriptors.
+        bytes_written: u64,
+        /// How long it took.
         ticks: u64,
     },
     /// The last.

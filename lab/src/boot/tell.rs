@@ -99,6 +99,28 @@ fn place(event: &Event, time: Time, record: &mut Record) {
             operations: *operations,
             duration_ns: time.ns(*ticks),
         }),
+        Event::Descriptors(descriptors) => record.descriptors = Some(descriptors.clone()),
+        Event::Sweep {
+            node,
+            part,
+            chunking,
+            descriptor_bytes,
+            threads,
+            cpus,
+            pages,
+            bytes_written,
+            ticks,
+        } => record.sweep.push(record::Swept {
+            node: *node,
+            part: part.clone(),
+            chunking: chunking.clone(),
+            descriptor_bytes: *descriptor_bytes,
+            threads: *threads,
+            cpus: *cpus,
+            pages: *pages,
+            bytes_written: *bytes_written,
+            duration_ns: time.ns(*ticks),
+        }),
         Event::Clock { .. } | Event::End { .. } | Event::Unknown => {}
     }
 }
@@ -111,6 +133,7 @@ fn milestone(name: &str, ns: Option<u64>, record: &mut Record) {
         "first_frame" => &mut milestones.first_frame_ns,
         "all_allocatable" => &mut milestones.all_allocatable_ns,
         "cpus_started" => &mut milestones.cpus_started_ns,
+        "all_described" => &mut milestones.all_described_ns,
         // Of a later image; it is among the raw events.
         _ => return,
     };

@@ -1,5 +1,5 @@
 //! What only a booted guest has to tell: [`Asked`], [`Kernel`], [`Selftest`],
-//! [`Bench`].
+//! [`Bench`], [`Descriptors`], [`Swept`].
 
 use super::Word;
 use serde::{Deserialize, Serialize};
@@ -57,5 +57,55 @@ pub struct Bench {
     /// Operations in all.
     pub operations: u64,
     /// How long they took; `None` if the frequency of the guest's clock is not known.
+    pub duration_ns: Option<u64>,
+}
+
+/// How far the guest's page descriptors are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Descriptors {
+    /// When they are written: `lazy`, `early` or `eager`.
+    pub mode: String,
+    /// What writes them.
+    pub writer: String,
+    /// Bytes of each.
+    pub descriptor_bytes: u64,
+    /// Sections that have any.
+    pub sections: u64,
+    /// Sections whose descriptors are ready.
+    pub ready_sections: u64,
+    /// Of these, written by a first touch.
+    pub touched_sections: u64,
+    /// Of these, written by workers.
+    pub worked_sections: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Bytes they have room in.
+    pub reserved_bytes: u64,
+    /// Frames whose descriptors were looked at.
+    pub checked_frames: u64,
+    /// Of these, those that did not hold what they should.
+    pub wrong_frames: u64,
+}
+
+/// One writing of descriptors in a sweep.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Swept {
+    /// The node; `None`: all at once.
+    pub node: Option<u16>,
+    /// `deferred` or `whole`.
+    pub part: String,
+    /// How the work was cut: as Linux's `padata` does, or `stealing`.
+    pub chunking: String,
+    /// Bytes of a descriptor.
+    pub descriptor_bytes: u64,
+    /// Threads a node.
+    pub threads: u64,
+    /// CPUs there.
+    pub cpus: u64,
+    /// Frames described.
+    pub pages: u64,
+    /// Bytes of descriptors.
+    pub bytes_written: u64,
+    /// How long it took; `None` if the frequency of the guest's clock is not known.
     pub duration_ns: Option<u64>,
 }

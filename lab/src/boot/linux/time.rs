@@ -106,6 +106,8 @@ fn milestones(lines: &[Timed<'_>]) -> Milestones {
         first_frame_ns,
         all_allocatable_ns,
         cpus_started_ns: first(are_all_up),
+        // It hands out nothing that it has not described.
+        all_described_ns: all_allocatable_ns,
     }
 }
 

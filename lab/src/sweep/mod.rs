@@ -4,9 +4,16 @@
 //! threads, part and node; the table has the form in which such sweeps are
 //! published: percent of the CPUs, speed-up over the first row, milliseconds
 //! with their standard deviation, for the deferred part and for the whole.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `table` | the record for a person |
+//! | [`guest`] | a sweep in a virtual machine: the words that ask for it, the record of what came |
+
+pub mod guest;
+mod table;
 
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 
 /// The name of the form of [`Record`].
 pub const SCHEMA: &str = "firstlight.sweep/1";
@@ -67,7 +74,7 @@ pub struct Row {
     pub part: SweptPart,
     /// Bytes of each.
     pub descriptor_bytes: u32,
-    /// Threads that wrote.
+    /// Threads that wrote, on all nodes together.
     pub threads: u32,
     /// They are so many hundredths of the CPUs there.
     pub percent_of_cpus: f64,
@@ -80,14 +87,14 @@ pub struct Row {
     /// Less time than the first row of this node and part, in hundredths of
     /// that; medians.
     pub speedup_percent: f64,
-    /// On the instruction clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// On the instruction clock: of the fastest round.
+    #[serde(default)]
     pub instructions_per_page: Option<f64>,
     /// The fastest fill of this machine over ours, both at their fastest; on a host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub fraction_of_best_memset: Option<f64>,
     /// Which fill that was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub best_memset: Option<String>,
 }
 
@@ -157,25 +164,6 @@ impl Record {
             rows,
         }
     }
-
-    /// The table, for a person: one block a place and size, one line a node
-    /// and number of threads.
-    #[must_use]
-    pub fn table(&self) -> String {
-        let mut text = String::new();
-        let mut seen: Vec<(Where, u32)> = Vec::new();
-        for row in &self.rows {
-            let block = (row.place, row.descriptor_bytes);
-            if seen.contains(&block) {
-                continue;
-            }
-            seen.push(block);
-            let rows = self.rows.iter();
-            let rows = rows.filter(|row| (row.place, row.descriptor_bytes) == block);
-            write_block(&mut text, &rows.collect::<Vec<_>>());
-        }
-        text
-    }
 }
 
 impl Row {
@@ -183,82 +171,6 @@ impl Row {
     fn series(&self) -> (Where, Option<u16>, SweptPart, u32) {
         (self.place, self.node, self.part, self.descriptor_bytes)
     }
-}
-
-/// `91.2 %  157.0 (0.0)`, in the columns of the table.
-fn cell(row: Option<&Row>, is_first: bool) -> String {
-    let Some(row) = row else {
-        return " ".repeat(27);
-    };
-    let speedup = if is_first {
-        String::new()
-    } else {
-        format!("{:.1} %", row.speedup_percent)
-    };
-    let time = format!("{:.3} ({:.3})", row.ms.median, row.ms.stdev);
-    format!("{speedup:>8} {time:>18}")
-}
-
-/// One size of descriptors at one place.
-fn write_block(text: &mut String, rows: &[&Row]) {
-    let Some(first) = rows.first() else {
-        return;
-    };
-    let place = match first.place {
-        Where::Host => "on this host",
-        Where::Guest => "in a guest",
-    };
-    // Writing to a string does not fail.
-    let _ = writeln!(
-        text,
-        "Descriptors of {} bytes {place}: speed-up, median ms (stdev)\n",
-        first.descriptor_bytes
-    );
-    let _ = writeln!(
-        text,
-        "{:<8} {:<16} {:>27}  {:>27}  {:>14}  {:>14}",
-        "node", "CPUs (threads)", "whole", "deferred", "GB/s deferred", "of best fill"
-    );
-    let mut lines: Vec<(Option<u16>, u32)> = Vec::new();
-    for row in rows {
-        if !lines.contains(&(row.node, row.threads)) {
-            lines.push((row.node, row.threads));
-        }
-    }
-    for &(node, threads) in &lines {
-        let of = |part| {
-            let alike = |row: &&&Row| row.node == node && row.part == part;
-            let mut alike = rows.iter().filter(alike);
-            let is_first = alike
-                .clone()
-                .next()
-                .is_some_and(|row| row.threads == threads);
-            (alike.find(|row| row.threads == threads).copied(), is_first)
-        };
-        let (whole, deferred) = (of(SweptPart::Whole), of(SweptPart::Deferred));
-        let percent = deferred
-            .0
-            .or(whole.0)
-            .map_or(0.0, |row| row.percent_of_cpus);
-        let name = node.map_or("all".into(), |node| node.to_string());
-        #[expect(clippy::cast_precision_loss, reason = "figures to print")]
-        let speed = deferred
-            .0
-            .filter(|row| row.ms.median > 0.0)
-            .map_or(String::new(), |row| {
-                format!("{:.1}", row.bytes_written as f64 / row.ms.median / 1e6)
-            });
-        let fraction = deferred.0.and_then(|row| row.fraction_of_best_memset);
-        let fraction = fraction.map_or(String::new(), |fraction| format!("{fraction:.2}"));
-        let _ = writeln!(
-            text,
-            "{name:<8} {:<16} {}  {}  {speed:>14}  {fraction:>14}",
-            format!("{percent:.0} % ({threads})"),
-            cell(whole.0, whole.1),
-            cell(deferred.0, deferred.1),
-        );
-    }
-    text.push('\n');
 }
 
 #[cfg(test)]
@@ -320,7 +232,7 @@ mod tests {
             (&row["where"], &row["part"]),
             (&"host".into(), &"whole".into())
         );
-        assert!(row["node"].is_null() && row.get("instructions_per_page").is_none());
+        assert!(row["node"].is_null() && row["instructions_per_page"].is_null());
         let back: Record = serde_json::from_value(json).expect("its own form");
         assert_eq!(back, record);
     }

@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Fetches Debian's cloud kernels to compare with, and unpacks them; installs nothing.
+#
+#   scripts/linux.sh          6.1 and 6.12 under target/linux/
+#
+# Leaves target/linux/6.1/vmlinuz and target/linux/6.12/vmlinuz, links that stay
+# the same when a kernel gets newer. apt works in a folder of its own there, so it
+# needs no root and the system's own sources stay as they are. What is there
+# already is not fetched again; FRESH=1 looks for newer ones.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail() {
+    echo "firstlight: $*" >&2
+    exit 1
+}
+
+folder=$(realpath -m "${CARGO_TARGET_DIR:-target}")/linux
+keys=/usr/share/keyrings/debian-archive-keyring.gpg
+mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+security=${DEBIAN_SECURITY_MIRROR:-http://deb.debian.org/debian-security}
+
+# Version, and where its meta package may be, the newest first.
+kernels=(
+    "6.1 bookworm:linux-image-cloud-amd64"
+    "6.12 bookworm:linux-image-6.12-cloud-amd64 trixie:linux-image-cloud-amd64 backports:linux-image-cloud-amd64"
+)
+
+# apt with nothing of the system's but its proxy settings.
+ours() {
+    local suite=$1 program=$2
+    shift 2
+    "$program" -qq \
+        -o Dir::Etc::SourceList="$folder/apt/$suite.list" -o Dir::Etc::SourceParts=/dev/null \
+        -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
+        -o Dir::State="$folder/apt/$suite" -o Dir::State::Status=/dev/null \
+        -o Dir::Cache="$folder/apt/$suite/cache" \
+        -o APT::Architecture=amd64 -o APT::Architectures::=amd64 \
+        -o APT::Sandbox::User="$(id -un)" -o Acquire::Languages=none "$@"
+}
+
+# Asks a suite what it has, once.
+look() {
+    local suite=$1
+    [ ! -e "$folder/apt/$suite.asked" ] || return 0
+    mkdir -p "$folder/apt/$suite/lists/partial" "$folder/apt/$suite/cache/archives/partial"
+    local source="deb [signed-by=$keys]"
+    case $suite in
+    backports) echo "$source $mirror bookworm-backports main" ;;
+    *)
+        echo "$source $mirror $suite main"
+        echo "$source $security $suite-security main"
+        ;;
+    esac >"$folder/apt/$suite.list"
+    echo "firstlight: asking $mirror for $suite" >&2
+    ours "$suite" apt-get update >&2 || return 1
+    # apt calls it a warning if nobody answered.
+    compgen -G "$folder/apt/$suite/lists/*Packages*" >/dev/null || return 1
+    touch "$folder/apt/$suite.asked"
+}
+
+# The image that a suite's meta package stands for, if it is of this version.
+image() {
+    local suite=$1 meta=$2 version=$3
+    ours "$suite" apt-cache depends "$meta" 2>/dev/null |
+        sed -n "s/^ *Depends: \(linux-image-${version//./\\.}\.[^ ]*\)$/\1/p" | head -n 1
+}
+
+# Finds, fetches and unpacks one kernel.
+kernel() {
+    local version=$1 place package packages
+    shift
+    for place in "$@"; do
+        look "${place%%:*}" || continue
+        package=$(image "${place%%:*}" "${place#*:}" "$version")
+        [ -n "$package" ] || continue
+        packages=$folder/packages
+        mkdir -p "$packages"
+        if ! compgen -G "$packages/${package}_*.deb" >/dev/null; then
+            echo "firstlight: fetching $package" >&2
+            (cd "$packages" && ours "${place%%:*}" apt-get download "$package" >&2) || continue
+        fi
+        unpack "$version" "$(compgen -G "$packages/${package}_*.deb" | tail -n 1)"
+        return
+    done
+    return 1
+}
+
+# Unpacks a package beside the old one and then takes its place.
+unpack() {
+    local version=$1 package=$2 image
+    rm -rf "$folder/$version.new"
+    dpkg -x "$package" "$folder/$version.new"
+    image=$(cd "$folder/$version.new" && compgen -G "boot/vmlinuz-*" | head -n 1)
+    [ -n "$image" ] || fail "$package has no boot/vmlinuz-*"
+    ln -s "$image" "$folder/$version.new/vmlinuz"
+    rm -rf "${folder:?}/$version"
+    mv "$folder/$version.new" "$folder/$version"
+    echo "$folder/$version/vmlinuz: $(basename "$image")"
+}
+
+missing=()
+for line in "${kernels[@]}"; do
+    version=${line%% *}
+    [ -z "${FRESH:-}" ] && [ -r "$folder/$version/vmlinuz" ] || missing+=("$line")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+for program in apt-get apt-cache dpkg; do
+    command -v "$program" >/dev/null ||
+        fail "$program is missing: kernels to compare with are Debian's packages, fetched with Debian's tools;" \
+            "any other goes to firstlight by --kernel FILE"
+done
+[ -r "$keys" ] || fail "$keys is missing (Debian, Ubuntu: the package debian-archive-keyring): without it nobody knows whether a kernel is Debian's"
+[ -z "${FRESH:-}" ] || rm -f "$folder"/apt/*.asked
+
+failed=0
+for line in "${missing[@]}"; do
+    # Words on purpose: the version, then places.
+    # shellcheck disable=SC2086
+    kernel $line || {
+        echo "firstlight: no Linux ${line%% *} to be had: $mirror does not answer, or has none" \
+            "(DEBIAN_MIRROR names another; a kernel of your own goes to firstlight by --kernel FILE)" >&2
+        failed=1
+    }
+done
+exit $failed
