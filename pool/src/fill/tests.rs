@@ -34,6 +34,11 @@ const FILL: Work = Work::Fill {
     deadline: None,
 };
 
+const IN_PLACE: Work = Work::ZeroInPlace {
+    bytes: BYTES,
+    memfd: true,
+};
+
 fn manner(pace: Option<Pace>) -> Manner {
     Manner {
         background: pace.map(Arc::new),
@@ -169,12 +174,27 @@ fn emptied_files_hold_nothing_and_zeroed_ones_are_zero() {
     let mut mapping = Mapping::new(&file, 0, length).unwrap();
     mapping.write(5, b"secret");
     mapping.write(length - 6, b"secret");
-    let done = run(manner(None), job(&file, Work::ZeroInPlace { bytes: BYTES }));
+    let done = run(manner(None), job(&file, IN_PLACE));
     done.result.unwrap();
     assert_eq!(mapping.first_nonzero(), None);
     assert_eq!(memory_file::held_bytes(&file).unwrap(), BYTES);
     run(manner(None), job(&file, Work::Empty)).result.unwrap();
     assert_eq!(memory_file::held_bytes(&file).unwrap(), 0);
+}
+
+#[test]
+fn what_somebody_holds_is_not_zeroed_in_place_until_they_let_go() {
+    let file = file();
+    let theirs = memory_file::reopen(&file).unwrap();
+    let mut mapping = Mapping::new(&file, 0, 4096).unwrap();
+    mapping.write(0, b"theirs");
+    run(manner(None), job(&file, IN_PLACE)).result.unwrap_err();
+    assert_eq!(mapping.first_nonzero(), Some(0));
+    drop(theirs);
+    run(manner(None), job(&file, IN_PLACE)).result.unwrap();
+    assert_eq!(mapping.first_nonzero(), None);
+    memory_file::set_length(&file, BYTES / 2).unwrap();
+    run(manner(None), job(&file, IN_PLACE)).result.unwrap_err();
 }
 
 #[test]

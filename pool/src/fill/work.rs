@@ -7,7 +7,8 @@ use firstlight_host::memory_file;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +26,13 @@ pub enum Work {
     },
     /// Give all pages back to the kernel, also those that are mapped.
     Empty,
-    /// Zero all `bytes` with our own stores, then read all of it: only for a
-    /// file that nobody else holds.
+    /// Zero all `bytes` with our own stores, then read all of it: once nobody
+    /// else holds the file, and not at all where somebody goes on to.
     ZeroInPlace {
         /// Bytes of the file.
         bytes: u64,
+        /// Whether it never had a name: then our own descriptor is no opening.
+        memfd: bool,
     },
 }
 
@@ -48,7 +51,11 @@ impl Work {
                 })
             }
             Self::Empty => memory_file::set_length(file, 0),
-            Self::ZeroInPlace { bytes } => {
+            Self::ZeroInPlace { bytes, memfd } => {
+                until_alone(file, memfd)?;
+                if u64::try_from(rustix::fs::fstat(file)?.st_size) != Ok(bytes) {
+                    return Err(io::Error::other("its length was changed"));
+                }
                 batches.each(0, bytes, None, |at, bytes| zero(file, at, bytes))?;
                 batches.look(bytes, |at, bytes| verify(file, at, bytes))
             }
@@ -62,6 +69,24 @@ fn fill(file: &OwnedFd, page: PageSize, at: u64, bytes: u64) -> io::Result<()> {
         // Allocated pages of tmpfs are zeroed only when they are touched.
         PageSize::Transparent => memory_file::populate(file, at, length(bytes)?),
     }
+}
+
+/// A process that ends closes its files one after the other, perhaps the
+/// lifeline before the memory: what is still held at first may be free soon.
+fn until_alone(file: &OwnedFd, memfd: bool) -> io::Result<()> {
+    const STEPS: u32 = 100;
+    for _ in 0..STEPS {
+        let alone = if memfd {
+            memory_file::held_by_nobody_else(memory_file::reopen(file)?)?
+        } else {
+            memory_file::held_by_nobody_else(file)?
+        };
+        if alone {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Err(io::Error::other("somebody else holds it"))
 }
 
 fn zero(file: &OwnedFd, at: u64, bytes: u64) -> io::Result<()> {

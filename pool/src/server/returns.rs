@@ -24,11 +24,7 @@ impl Broker {
     }
 
     pub(super) fn take_back(&mut self, key: Key, slab: Slab, charge: Charge, was_lent: bool) {
-        let in_place = self.store.came_back(slab.id())
-            && was_lent
-            && slab.bytes() == key.bytes
-            && slab.length().is_ok_and(|bytes| bytes == key.bytes)
-            && slab.is_ours_alone().unwrap_or(false);
+        let in_place = self.store.came_back(slab.id()) && was_lent && slab.bytes() == key.bytes;
         let returning = Box::new(Returning { key, slab, charge });
         if in_place {
             self.zero_in_place(returning);
@@ -39,11 +35,11 @@ impl Broker {
 
     fn zero_in_place(&mut self, returning: Box<Returning>) {
         let (file, node) = (returning.slab.file(), returning.key.node);
-        let bytes = returning.key.bytes;
+        let (bytes, memfd) = (returning.key.bytes, returning.slab.is_memfd());
         let job = Job {
             ticket: Ticket::ZeroInPlace(returning),
             file,
-            work: Work::ZeroInPlace { bytes },
+            work: Work::ZeroInPlace { bytes, memfd },
             cancel: Arc::default(),
             done_bytes: Arc::default(),
         };
