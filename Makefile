@@ -20,7 +20,7 @@ BARE := x86_64-unknown-none
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test soak bench counts boot-counts check msrv miri loom fuzz guests linux clean setup
+.PHONY: help image run test soak deb bench counts boot-counts check msrv miri loom fuzz guests linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -50,6 +50,10 @@ test: setup ## all tests, documentation examples among them (minutes)
 
 soak: setup ## the pool's daemon killed 220 times and poisoned in 1,100 rounds (root, huge pages; minutes)
 	@FIRSTLIGHT_POISON_ROUNDS=1100 FIRSTLIGHT_CRASHES=220 cargo test -p firstlight-cli --test pool_serve -- poison crash --nocapture
+
+deb: setup ## a Debian package of the command and the pool's service, in target/debian
+	@command -v objdump >/dev/null || scripts/setup.sh debian binutils
+	@packaging/debian/build.sh
 
 bench: setup ## time the engine beside other allocators (minutes, 10 GiB of memory)
 	@cargo bench --quiet -p firstlight-bench --bench bring_up
