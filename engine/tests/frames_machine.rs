@@ -327,7 +327,8 @@ fn frames_move_between_threads() {
     let frames = two_nodes().frames();
     let free = frames.statistics();
     std::thread::scope(|scope| {
-        let (send, receive) = std::sync::mpsc::channel();
+        // Bounded: on a busy machine the receiver falls behind, and memory must not run out.
+        let (send, receive) = std::sync::mpsc::sync_channel(16);
         for node in [0, 1] {
             let (frames, send) = (&frames, send.clone());
             scope.spawn(move || {
@@ -336,7 +337,6 @@ fn frames_move_between_threads() {
                     let request = Request::new(order).on(NodeId(node));
                     send.send((frames.allocate(request).unwrap(), order))
                         .unwrap();
-                    // Bounded: the receiver gives everything back.
                 }
             });
         }
