@@ -42,6 +42,7 @@ use firstlight_host::peer::Peer;
 use firstlight_host::service::{self, NotifyState};
 use keeper::Keeper;
 use listen::Listener;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -89,6 +90,7 @@ struct Server {
 impl Server {
     fn start(config: &Config, say: &mut dyn FnMut(&str)) -> Result<Self, ServeError> {
         let signals = signals().map_err(|error| ServeError::system("handle signals", error))?;
+        allow_descriptors();
         let owner = rustix::process::geteuid().as_raw();
         let rules = Rules::new(config, owner).map_err(ServeError::Config)?;
         let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
@@ -416,6 +418,17 @@ fn signals() -> io::Result<UnixStream> {
     let nothing = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGIO, nothing)?;
     Ok(ours)
+}
+
+/// Every lease and every connection is a descriptor: as many as may be had.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    // Refused, there are as many as before.
+    let _ = setrlimit(Resource::Nofile, raised);
 }
 
 /// A manager that does not listen any more changes nothing here.
