@@ -288,5 +288,17 @@ fn main() -> io::Result<()> {
     for (index, message) in messages(documentation).into_iter().enumerate() {
         write("pool_protocol", &[(&format!("message{index}"), message)])?;
     }
+    let launches = [
+        "8G\n-M\nq35\ndisk.img",
+        "\n-m\nsize=1G,slots=2,maxmem=4G\n-mem-path\n/dev/hugepages\n-mem-prealloc",
+        "\n-object\nmemory-backend-ram,id=a,size=1G,host-nodes=1,share=off\n-machine\nq35,memory-backend=a",
+        "1G 1G@1\n-numa\nnode,cpus=0\n-numa\nnode,cpus=1",
+        "\n-m\n1536\n-numa\nnode,mem=512\n-numa\nnode,mem=1G,nodeid=1",
+        "1G\n-object\n{\"qom-type\":\"memory-backend-memfd\",\"id\":\"r\",\"size\":1073741824}\n-machine\nmemory-backend=r",
+        "1G 2G\n-x\n{memory}\n{memory1}",
+    ];
+    for (index, launch) in launches.into_iter().enumerate() {
+        write("pool_launch", &[(&format!("line{index}"), launch.into())])?;
+    }
     logs()
 }

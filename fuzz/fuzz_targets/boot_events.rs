@@ -8,7 +8,10 @@ use firstlight_lab::record::Record;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let at = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
+    let at = data
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(data.len());
     let (port, log) = data.split_at(at);
     let events = Events::read(port, log);
     assert_eq!(events.list.len(), events.raw.len());
@@ -19,9 +22,24 @@ fuzz_target!(|data: &[u8]| {
     }
     let mut record = Record::new("boot", "wall");
     boot::tell(&events, &mut record);
-    assert!(record.phases.iter().all(|phase| phase.start_ns <= phase.end_ns));
-    assert!(record.regions.iter().all(|region| region.start <= region.end));
-    assert!(record.nodes.iter().all(|node| node.start_frame <= node.end_frame));
+    assert!(
+        record
+            .phases
+            .iter()
+            .all(|phase| phase.start_ns <= phase.end_ns)
+    );
+    assert!(
+        record
+            .regions
+            .iter()
+            .all(|region| region.start <= region.end)
+    );
+    assert!(
+        record
+            .nodes
+            .iter()
+            .all(|node| node.start_frame <= node.end_frame)
+    );
     let texts = record.notes.iter().chain(&record.corrections);
     assert!(!texts.flat_map(|text| text.chars()).any(char::is_control));
 });

@@ -13,7 +13,12 @@ fuzz_target!(|data: &[u8]| {
     for pair in record.phases.windows(2) {
         assert_eq!(pair[0].end_ns, pair[1].start_ns);
     }
-    assert!(record.phases.iter().all(|phase| 0 < phase.start_ns && phase.start_ns < phase.end_ns));
+    assert!(
+        record
+            .phases
+            .iter()
+            .all(|phase| 0 < phase.start_ns && phase.start_ns < phase.end_ns)
+    );
     let milestones = &record.milestones;
     let times = [
         milestones.layout_ns,

@@ -84,6 +84,8 @@ impl Client {
             None,
         )
         .map_err(no_daemon)?;
+        // A daemon that no longer accepts must not keep a monitor from starting.
+        set_socket_timeout(&end, Timeout::Send, Some(PATIENCE)).map_err(no_daemon)?;
         connect(&end, &address).map_err(no_daemon)?;
         Ok(Self::new(end))
     }
