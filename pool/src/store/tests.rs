@@ -10,6 +10,28 @@ use rustix::fs::{FallocateFlags, Mode};
 
 const SLAB_BYTES: u64 = 4 << 20;
 
+/// A folder that takes what was mounted in it along when it goes.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        for page in PageSize::ALL {
+            let path = self.path().join(page.word());
+            let _ = rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+}
+
 fn spec(page: PageSize, source: Source, wanted: u32) -> Spec {
     let key = Key {
         page,
@@ -51,8 +73,8 @@ fn fill_all(store: &mut Store) -> u32 {
 }
 
 /// A store of unnamed files that needs no privileges.
-fn small(wanted: u32) -> (tempfile::TempDir, Store) {
-    let folder = tempfile::tempdir().unwrap();
+fn small(wanted: u32) -> (Folder, Store) {
+    let folder = Folder::new();
     let spec = spec(PageSize::Transparent, Source::Memfd, wanted);
     let (store, found) = Store::open(folder.path(), &[spec]).unwrap();
     assert_eq!(found.kept, 0);
@@ -218,7 +240,7 @@ fn one_daemon_a_folder_and_only_nodes_that_exist() {
     assert!(matches!(error, StoreError::Taken(_)), "{error}");
     let mut spec = spec(PageSize::Transparent, Source::Memfd, 1);
     spec.key.node = Some(1000);
-    let other = tempfile::tempdir().unwrap();
+    let other = Folder::new();
     let error = Store::open(other.path(), &[spec]).unwrap_err();
     assert!(error.to_string().contains("no node 1000"), "{error}");
 }
@@ -226,7 +248,7 @@ fn one_daemon_a_folder_and_only_nodes_that_exist() {
 #[test]
 fn after_a_crash_only_what_is_known_clean_is_kept() {
     let Some(_pages) = huge_pages(6) else { return };
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let free = free_pages();
     let (mut store, _) = mounted(folder.path(), 6);
     assert_eq!(fill_all(&mut store), 6);
@@ -294,7 +316,7 @@ fn after_a_crash_only_what_is_known_clean_is_kept() {
 #[test]
 fn a_file_of_a_mount_loses_its_name_before_it_leaves() {
     let Some(_pages) = huge_pages(1) else { return };
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let (mut store, _) = mounted(folder.path(), 1);
     fill_all(&mut store);
     let (_, mut slab, _) = store.take(&want(1), 0).unwrap();
