@@ -143,8 +143,11 @@ fn phases(page: &mut Page, phases: &[Phase]) {
     ];
     for phase in phases {
         let took = took(phase);
-        let share =
-            |of: u64, parts: u64| u128::from(took) * u128::from(parts) / u128::from(of.max(1));
+        // Rounded to the nearest part.
+        let share = |of: u64, parts: u64| {
+            let of = u128::from(of.max(1));
+            (u128::from(took) * u128::from(parts) + of / 2) / of
+        };
         let tenths = share(all, 1000);
         let bar = usize::try_from(share(longest, BAR)).unwrap_or(0);
         rows.push(vec![

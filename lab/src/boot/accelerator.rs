@@ -139,9 +139,53 @@ pub(super) fn first_line(complaints: &[u8]) -> String {
 }
 
 #[cfg(test)]
+#[path = "../../tests/fake_qemu/mod.rs"]
+mod fake_qemu;
+
+#[cfg(test)]
 mod tests {
+    use super::fake_qemu::{FakeQemu, runs, wait_for};
     use super::*;
     use std::time::Duration;
+
+    fn tried(body: &str) -> (FakeQemu, Result<Choice, BootError>) {
+        let fake = FakeQemu::new(body);
+        let choice = try_kvm(&fake.program(), &AtomicUsize::new(0));
+        (fake, choice)
+    }
+
+    #[test]
+    fn kvm_is_taken_where_a_guest_shows_that_it_works() {
+        // What is started as a kernel is the guest of eleven bytes, and under KVM.
+        let body = "case \"$*\" in *'-accel kvm '*) ;; *) exit 9 ;; esac
+for word in \"$@\"; do case $last in -kernel) head -c 4 $word | grep -q ELF || exit 8 ;; esac; last=$word; done
+exit 85";
+        let choice = tried(body).1.unwrap();
+        assert_eq!(choice.accelerator, Accelerator::Kvm, "{}", choice.reason);
+    }
+
+    #[test]
+    fn a_guest_that_does_not_get_there_is_ended_and_kvm_is_not_taken() {
+        let (fake, choice) = tried("exec sleep 1000");
+        let choice = choice.unwrap();
+        assert_eq!(choice.accelerator, Accelerator::Tcg);
+        assert!(choice.reason.contains("2 s"), "{}", choice.reason);
+        for process in fake.processes(1) {
+            wait_for(|| (!runs(process)).then_some(()));
+        }
+    }
+
+    #[test]
+    fn a_qemu_without_kvm_says_so_itself() {
+        for (body, words) in [
+            ("echo 'no KVM in here' >&2; exit 1", "no KVM in here"),
+            ("exit 0", "does not say why"),
+        ] {
+            let choice = tried(body).1.unwrap();
+            assert_eq!(choice.accelerator, Accelerator::Tcg);
+            assert!(choice.reason.contains(words), "{}", choice.reason);
+        }
+    }
 
     /// The guest that tries KVM has to work where there is none, or nobody could say
     /// that its silence is KVM's fault.
