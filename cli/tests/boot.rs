@@ -277,3 +277,35 @@ fn qemu_is_told_what_was_asked() {
         "{arguments}"
     );
 }
+
+/// Numbers that are too large are shown as they are, or as the largest there is.
+#[test]
+fn huge_numbers_of_a_guest_do_no_harm() {
+    let largest = u64::MAX;
+    let body = format!(
+        r#"cat > $events <<'X'
+{{"event":"clock","hz":1,"source":"x"}}
+{{"event":"milestone","name":"entry","ticks":{largest}}}
+{{"event":"bench","workload":"p","order":255,"threads":{largest},"operations":0,"ticks":18000000000}}
+{{"event":"memory","present_frames":{largest},"managed_frames":{largest},"reserved_frames":{largest},"metadata_written_bytes":{largest},"metadata_reserved_bytes":{largest}}}
+{{"event":"machine","memory_bytes":{largest},"nodes":{largest},"cpus":1,"cpus_started":{largest}}}
+{{"event":"end","outcome":"ok"}}
+X
+exit 85"#
+    );
+    let (code, _, stderr) = boot(&FakeQemu::new(&body), &[]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    // A log that names the same memory over and over.
+    let body = r#"{
+    echo '[    0.000000] Early memory node ranges'
+    for row in 1 2 3 4 5 6 7 8; do
+        echo '[    0.000000]   node   0: [mem 0x0000000000000000-0x000fffffffffffff]'
+        echo '[    0.000000]   node   1: [mem 0x0000000000000000-0x000fffffffffffff]'
+    done
+    echo '[    0.500] Kernel panic - not syncing: VFS: Unable to mount root fs'
+} > $log"#;
+    let fake = FakeQemu::new(body);
+    let kernel = fake.kernel().display().to_string();
+    let (code, _, stderr) = boot(&fake, &["--kernel", &kernel]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+}

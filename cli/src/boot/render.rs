@@ -203,7 +203,8 @@ fn bench(page: &mut Page, bench: &[Bench]) {
     rows.extend(bench.iter().map(|row| {
         let each = row.duration_ns.map_or("?".into(), |ns| {
             let operations = u128::from(row.operations.max(1));
-            let tenths = u128::from(ns) * 10 * u128::from(row.threads.max(1)) / operations;
+            let tenths =
+                (u128::from(ns) * 10).saturating_mul(row.threads.max(1).into()) / operations;
             format!("{}.{}", tenths / 10, tenths % 10)
         });
         vec![

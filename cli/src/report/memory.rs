@@ -45,11 +45,16 @@ pub(crate) fn regions(page: &mut Page, regions: &[Region], most: usize) {
             region.start,
             region.end.saturating_sub(1)
         );
-        vec![range, bytes(region.end - region.start), kind]
+        vec![range, bytes(region.end.saturating_sub(region.start)), kind]
     };
     let rows: Vec<_> = shown.iter().map(row).collect();
     page.table(&[Align::Left, Align::Right, Align::Left], &rows);
     page.more(hidden);
+}
+
+/// So many frames, as bytes. A guest's log may name more than there can be.
+fn frames(count: u64) -> String {
+    bytes(count.saturating_mul(PAGE_BYTES))
 }
 
 /// Nodes: CPUs, memory, distances.
@@ -69,7 +74,7 @@ pub(crate) fn nodes(page: &mut Page, nodes: &[Node], most: usize) {
         let (near, far) = node.distances.split_at(node.distances.len().min(12));
         let mut distances: Vec<String> = near.iter().map(u8::to_string).collect();
         distances.extend((!far.is_empty()).then(|| "...".into()));
-        let frames = match node.present_frames {
+        let span = match node.present_frames {
             0 => "no memory".into(),
             _ => format!("{:#x}..{:#x}", node.start_frame, node.end_frame),
         };
@@ -78,8 +83,8 @@ pub(crate) fn nodes(page: &mut Page, nodes: &[Node], most: usize) {
             node.domain
                 .map_or_else(unknown, |domain| domain.to_string()),
             node.cpus.filter(|_| counted).map_or_else(unknown, count),
-            bytes(node.present_frames * PAGE_BYTES),
-            frames,
+            frames(node.present_frames),
+            span,
             distances.join(" "),
         ]);
     }
@@ -111,8 +116,8 @@ pub(crate) fn zones(page: &mut Page, zones: &[Zone], most: usize) {
             zone.node.to_string(),
             zone.zone.to_string(),
             format!("{:#x}", zone.start_frame),
-            bytes(zone.spanned_frames * PAGE_BYTES),
-            bytes(zone.present_frames * PAGE_BYTES),
+            frames(zone.spanned_frames),
+            frames(zone.present_frames),
         ]
     }));
     page.table(

@@ -31,7 +31,9 @@ pub(super) fn tell(log: &KernelLog, record: &mut Record) {
     record.nodes = nodes(log, &ranges);
     record.zones = zones(log, &ranges);
     if !ranges.is_empty() {
-        let present = record.nodes.iter().map(|node| node.present_frames).sum();
+        // A hostile log may name the same memory any number of times.
+        let nodes = record.nodes.iter().map(|node| node.present_frames);
+        let present = nodes.fold(0, u64::saturating_add);
         record.memory.present_frames = Some(present);
         record.machine.memory_bytes = present.checked_mul(PAGE_BYTES);
         record.machine.nodes = Some(record.nodes.len() as u64);
