@@ -235,6 +235,88 @@ fn a_guest_that_does_not_stop_talking_is_stopped() {
     let fault = fault(&fake, &request(&fake), 1);
     assert!(matches!(fault.misdeed, Misdeed::Flooded(_)), "{fault:?}");
     assert_eq!(fault.tail.len(), 20);
+    for port in ["$markers", "&2"] {
+        let fake = FakeQemu::new(&format!("exec yes > {port}").replace("> &", ">&"));
+        let fault = self::fault(&fake, &request(&fake), 1);
+        let flooded = matches!(fault.misdeed, Misdeed::Flooded(_));
+        assert!(flooded, "{port}: {:?}", fault.misdeed);
+    }
+}
+
+#[test]
+fn an_event_that_our_end_cuts_off_is_no_rubbish() {
+    let fake = FakeQemu::new("printf '{\"event\":\"st' > $events\nexec sleep 1000");
+    let request = Request {
+        silence: Duration::from_millis(500),
+        ..request(&fake)
+    };
+    let fault = fault(&fake, &request, 1);
+    assert!(matches!(fault.misdeed, Misdeed::Hung(_)), "{fault:?}");
+}
+
+#[test]
+fn an_image_that_counts_failures_is_not_well() {
+    let body = good_image().replace(r#""failures":0"#, r#""failures":7"#);
+    let fake = FakeQemu::new(&body);
+    let fault = fault(&fake, &request(&fake), 1);
+    let Misdeed::Contradicted(text) = &fault.misdeed else {
+        panic!("{fault:?}");
+    };
+    assert!(text.contains("7 failures"), "{text}");
+}
+
+/// Asked for its version, it says nothing and stays.
+#[test]
+fn a_qemu_that_does_not_answer_can_be_stopped() {
+    let fake = FakeQemu::new("");
+    let program = fake.program();
+    fs::write(
+        &program,
+        "#!/bin/sh\necho $$ > $(dirname $0)/pids\nexec sleep 1000\n",
+    )
+    .unwrap();
+    let stop = AtomicUsize::new(0);
+    /// Asks to stop once the program runs.
+    struct Asks<'a>(&'a AtomicUsize, &'a FakeQemu);
+    impl Watch for Asks<'_> {
+        fn tick(&mut self) {
+            let told = fs::read_to_string(self.1.file("pids")).unwrap_or_default();
+            if told.ends_with('\n') {
+                self.0.store(15, Ordering::Relaxed);
+            }
+        }
+    }
+    let error = boot::run(&request(&fake), &stop, &mut Asks(&stop, &fake)).unwrap_err();
+    assert!(matches!(error, BootError::Interrupted(15)), "{error:?}");
+    for process in fake.processes(1) {
+        gone(process);
+    }
+}
+
+#[test]
+fn a_program_that_is_no_qemu_is_not_taken_for_a_guest() {
+    let fake = FakeQemu::new("");
+    let request = Request {
+        qemu: Some("true".into()),
+        ..request(&fake)
+    };
+    let error = run(&request).unwrap_err();
+    assert!(matches!(error, BootError::NoQemu { .. }), "{error:?}");
+}
+
+/// To open a pipe is to wait for whoever writes it, and no signal ends that.
+#[test]
+fn a_kernel_that_is_a_pipe_is_refused() {
+    let fake = FakeQemu::new("");
+    let pipe = fake.file("pipe");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+    let request = Request {
+        kernel: Some(pipe),
+        ..linux(&fake)
+    };
+    let error = run(&request).unwrap_err();
+    assert!(error.to_string().contains("no regular file"), "{error}");
 }
 
 #[test]
@@ -311,11 +393,30 @@ fn a_word_that_is_waited_for_ends_the_guest() {
     }
 }
 
+/// A prompt has no end of line.
+#[test]
+fn a_prompt_that_is_waited_for_ends_the_guest() {
+    let fake = FakeQemu::new("printf 'debian login: ' > $log\nexec sleep 1000");
+    let request = Request {
+        initrd: Some(fake.kernel()),
+        until: Some("login:".into()),
+        ..linux(&fake)
+    };
+    assert_eq!(run(&request).unwrap().log, ["debian login:"]);
+    // One that goes at once has said it as well.
+    let fake = FakeQemu::new("echo 'debian login: ' > $log");
+    let request = Request {
+        qemu: Some(fake.program()),
+        ..request
+    };
+    assert_eq!(run(&request).unwrap().log, ["debian login:"]);
+}
+
 #[test]
 fn a_linux_that_died_of_qemu_is_booted_once_more() {
     let body =
         format!("[ -e $here/again ] && {{ {ROOTLESS}; exit 0; }}\ntouch $here/again\n{PATCHED}");
-    let record = run(&linux(&FakeQemu::new(&body))).unwrap();
+    let record = run(&several(linux(&FakeQemu::new(&body)))).unwrap();
     let host = record.host.unwrap();
     assert_eq!(host.attempts, 2);
     assert!(host.retried_because.unwrap().contains("int3"));
@@ -323,7 +424,7 @@ fn a_linux_that_died_of_qemu_is_booted_once_more() {
     assert_eq!(record.log.len(), 1);
 
     let fake = FakeQemu::new(PATCHED);
-    let fault = fault(&fake, &linux(&fake), 2);
+    let fault = fault(&fake, &several(linux(&fake)), 2);
     assert_eq!(fault.attempts, 2);
     assert!(fault.to_string().contains("boot 2"), "{fault}");
 
@@ -331,10 +432,24 @@ fn a_linux_that_died_of_qemu_is_booted_once_more() {
     let fake = FakeQemu::new(PATCHED);
     let request = Request {
         wish: Wish::This(Accelerator::Kvm),
-        ..linux(&fake)
+        ..several(linux(&fake))
     };
     let error = run(&request).unwrap_err();
     assert_eq!(error.fault().unwrap().attempts, 1);
+
+    // Nor is it where no other CPU could have met the half of an instruction.
+    let fake = FakeQemu::new(PATCHED);
+    let error = run(&linux(&fake)).unwrap_err();
+    assert_eq!(error.fault().unwrap().attempts, 1);
+}
+
+/// With several CPUs, without which nobody meets the half of an instruction.
+fn several(request: Request) -> Request {
+    let machine = boot::Machine {
+        cpus: 2,
+        ..request.machine
+    };
+    Request { machine, ..request }
 }
 
 #[test]

@@ -312,6 +312,15 @@ impl Events {
         }
     }
 
+    /// Checks that failed, as its self-tests count them.
+    pub(super) fn failures(&self) -> u64 {
+        let failures = self.list.iter().map(|event| match event {
+            Event::Selftest(selftest) => selftest.failures,
+            _ => 0,
+        });
+        failures.fold(0, u64::saturating_add)
+    }
+
     fn line(&mut self, number: usize, line: &[u8]) {
         let line = line.trim_ascii();
         if line.is_empty() || self.rubbish.is_some() {

@@ -21,12 +21,13 @@ use super::error::BootError;
 use super::spawn::spawn;
 use super::watch::{Lines, Watch};
 
-/// Most bytes of a port that are kept; a guest that says more is stopped.
-pub(super) const MOST_PORT_BYTES: usize = 16 << 20;
+/// Most bytes of a guest that are kept; one that says more, on all ports together, is
+/// stopped.
+pub(super) const MOST_BYTES: usize = 16 << 20;
 /// How long a pipe is read at most after QEMU has gone.
 const LAST_BYTES: Duration = Duration::from_secs(1);
 /// How often somebody looks whether QEMU has gone and whether to stop.
-const TICK: Duration = Duration::from_millis(20);
+pub(super) const TICK: Duration = Duration::from_millis(20);
 /// Bytes a pipe holds, if the system lets it.
 const PIPE_BYTES: usize = 1 << 20;
 
@@ -145,10 +146,14 @@ pub(super) fn listen(
     }
     drop(sender);
     let mut ear = Ear::new(start, watch);
-    let how = ear.follow(&guest, &chunks, limits);
+    let mut how = ear.follow(&guest, &chunks, limits);
     let status = guest.end().map_err(host("wait for QEMU"))?;
     let wall = start.elapsed();
-    ear.rest(&chunks);
+    ear.rest(&chunks, limits.until);
+    if how == How::Exited && ear.until_seen {
+        // It said so and went before anybody read it.
+        how = How::Until;
+    }
     Ok(Heard {
         how,
         status,
@@ -187,13 +192,13 @@ fn read_port(port: Port, mut pipe: PipeReader, chunks: &SyncSender<Chunk>) {
 }
 
 /// A QEMU that is running; ended when it goes out of sight.
-struct Guest {
-    child: Child,
+pub(super) struct Guest {
+    pub(super) child: Child,
 }
 
 impl Guest {
     /// Whether it has ended by itself. It is not reaped, so that its number stays its own.
-    fn has_ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let seen = waitid(WaitId::Pid(Pid::from_child(&self.child)), options);
         // An error means that there is nobody to wait for.
@@ -201,7 +206,7 @@ impl Guest {
     }
 
     /// Ends it, and whatever it started, and reaps it.
-    fn end(mut self) -> io::Result<ExitStatus> {
+    pub(super) fn end(mut self) -> io::Result<ExitStatus> {
         self.kill();
         self.child.wait()
     }
@@ -233,6 +238,7 @@ struct Ear<'e> {
     complaints: Vec<u8>,
     first_output: Option<Duration>,
     until_seen: bool,
+    said_bytes: usize,
 }
 
 impl<'e> Ear<'e> {
@@ -248,6 +254,7 @@ impl<'e> Ear<'e> {
             complaints: Vec::new(),
             first_output: None,
             until_seen: false,
+            said_bytes: 0,
         }
     }
 
@@ -256,19 +263,18 @@ impl<'e> Ear<'e> {
         loop {
             match chunks.recv_timeout(TICK) {
                 Ok(chunk) => self.take(&chunk, limits.until),
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => self.pause(limits.until),
                 Err(RecvTimeoutError::Disconnected) => thread::sleep(TICK),
             }
             self.watch.tick();
             let signal = limits.stop.load(Ordering::Relaxed);
-            let said = self.log.len().max(self.events.len());
             let silent = self.latest.elapsed();
             if signal != 0 {
                 return How::Interrupted(i32::try_from(signal).unwrap_or(i32::MAX));
             } else if self.until_seen {
                 return How::Until;
-            } else if said > MOST_PORT_BYTES {
-                return How::Flooded(said);
+            } else if self.said_bytes > MOST_BYTES {
+                return How::Flooded(self.said_bytes);
             } else if guest.has_ended() {
                 return How::Exited;
             } else if silent > limits.silence {
@@ -279,22 +285,30 @@ impl<'e> Ear<'e> {
         }
     }
 
+    /// Nothing comes for a while: a prompt has no end of line, and counts as it is.
+    fn pause(&mut self, until: &[&str]) {
+        let begun = self.lines.begun();
+        self.until_seen |= until.iter().any(|text| begun.contains(text));
+    }
+
     /// What was still on its way when the guest ended.
-    fn rest(&mut self, chunks: &Receiver<Chunk>) {
+    fn rest(&mut self, chunks: &Receiver<Chunk>, until: &[&str]) {
         let end = Instant::now() + LAST_BYTES;
         while let Ok(chunk) = chunks.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            self.take(&chunk, &[]);
+            self.take(&chunk, until);
         }
+        self.pause(until);
         let Self { lines, watch, .. } = self;
         lines.finish(|line| watch.line(line));
     }
 
     fn take(&mut self, chunk: &Chunk, until: &[&str]) {
         self.latest = self.latest.max(chunk.at);
+        self.said_bytes = self.said_bytes.saturating_add(chunk.bytes.len());
         let at = chunk.at.duration_since(self.start);
         match chunk.port {
             // The guest is about to be stopped for it.
-            Port::Log if self.log.len() > MOST_PORT_BYTES => {}
+            Port::Log if self.log.len() > MOST_BYTES => {}
             Port::Log => {
                 self.first_output.get_or_insert(at);
                 self.log.extend_from_slice(&chunk.bytes);
@@ -326,7 +340,7 @@ const MOST_MARKERS: usize = 1024;
 
 /// Appends, with a bound a little above what stops the guest.
 fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
-    if kept.len() <= MOST_PORT_BYTES {
+    if kept.len() <= MOST_BYTES {
         kept.extend_from_slice(bytes);
     }
 }

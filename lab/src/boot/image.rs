@@ -8,10 +8,12 @@ use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::sync::atomic::AtomicUsize;
 
 use serde_json::Value;
 
+use super::ask::ask;
 use super::error::BootError;
 use super::watch::Watch;
 
@@ -27,7 +29,7 @@ const QUOTED_LINES: usize = 12;
 ///
 /// # Errors
 /// [`BootError::NoImage`], which says where it was looked for.
-pub(super) fn find(watch: &mut dyn Watch) -> Result<PathBuf, BootError> {
+pub(super) fn find(stop: &AtomicUsize, watch: &mut dyn Watch) -> Result<PathBuf, BootError> {
     if let Some(named) = env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
         let path = PathBuf::from(named);
         return if path.is_file() {
@@ -48,7 +50,7 @@ pub(super) fn find(watch: &mut dyn Watch) -> Result<PathBuf, BootError> {
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     if tree.join("image/Cargo.toml").is_file() {
         watch.stage("building the image");
-        return build(&tree);
+        return build(&tree, stop, watch);
     }
     let looked = beside.map_or(String::new(), |path| {
         format!("looked for {}; ", path.display())
@@ -59,15 +61,14 @@ pub(super) fn find(watch: &mut dyn Watch) -> Result<PathBuf, BootError> {
 }
 
 /// Builds the image in `tree` and asks cargo where it put it.
-fn build(tree: &Path) -> Result<PathBuf, BootError> {
+fn build(tree: &Path, stop: &AtomicUsize, watch: &mut dyn Watch) -> Result<PathBuf, BootError> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let output = Command::new(&cargo)
+    let mut command = Command::new(&cargo);
+    command
         .current_dir(tree)
         .args(["build", "--release", "--package", NAME, "--target", TARGET])
-        .args(["--message-format", "json-render-diagnostics"])
-        .stdin(Stdio::null())
-        .output();
-    let output = output.map_err(|error| {
+        .args(["--message-format", "json-render-diagnostics"]);
+    let output = ask(command, stop, watch).map_err(|error| {
         let hint = if error.kind() == io::ErrorKind::NotFound {
             "; the image is built by cargo: https://rustup.rs"
         } else {

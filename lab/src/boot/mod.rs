@@ -7,6 +7,7 @@
 //! | `command` | QEMU's arguments, [`Launch`] |
 //! | `accelerator`, `probe` | KVM or TCG, and the guest that tries |
 //! | `guest`, `spawn` | QEMU as a process that never stays behind |
+//! | `ask` | other programs, that do not stay behind either |
 //! | `watch` | who looks on meanwhile, [`Watch`] |
 //! | `image` | where our image is |
 //! | `events`, `tell`, `verdict` | what our image says, as a record, and whether it went well |
@@ -15,6 +16,7 @@
 //! | `error` | [`BootError`], [`Refusal`] |
 
 mod accelerator;
+mod ask;
 mod command;
 mod compose;
 mod error;

@@ -1,11 +1,13 @@
 //! One boot from request to record: [`run`].
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::accelerator::{self, first_line};
+use super::ask::ask;
 use super::command::Launch;
 use super::compose::{self, Circumstances};
 use super::error::{BootError, Fault, Misdeed};
@@ -42,11 +44,14 @@ pub fn run(
         .qemu
         .clone()
         .unwrap_or_else(|| PathBuf::from("qemu-system-x86_64"));
-    let version = version(&qemu)?;
+    let version =
+        version(&qemu, stop, watch).map_err(|error| interrupted(stop).unwrap_or(error))?;
     let kernel = match (&request.kernel, &request.image) {
         (Some(kernel), _) => readable("kernel", kernel)?,
         (None, Some(image)) => readable("image", image)?,
-        (None, None) => image::find(watch).map_err(|error| interrupted(stop).unwrap_or(error))?,
+        (None, None) => {
+            image::find(stop, watch).map_err(|error| interrupted(stop).unwrap_or(error))?
+        }
     };
     if let Some(initrd) = &request.initrd {
         readable("initial file system", initrd)?;
@@ -74,7 +79,7 @@ pub fn run(
         request,
         launch: &boot.launch,
         qemu: boot.qemu,
-        qemu_version: version,
+        qemu_version: Some(version),
         choice,
         attempts: boot.attempts,
         retried_because: boot.retried_because.clone(),
@@ -90,30 +95,34 @@ fn interrupted(stop: &AtomicUsize) -> Option<BootError> {
 }
 
 /// What QEMU calls itself: the number in `QEMU emulator version 7.2.22 (...)`.
-fn version(qemu: &Path) -> Result<Option<String>, BootError> {
-    let output = Command::new(qemu)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| BootError::NoQemu {
-            program: qemu.to_owned(),
-            error,
-        })?;
-    let text = clean_text(&output.stdout);
-    let mut words = text.split_whitespace();
-    Ok(words
-        .find(|word| *word == "version")
-        .and_then(|_| words.next())
-        .map(str::to_owned))
+fn version(qemu: &Path, stop: &AtomicUsize, watch: &mut dyn Watch) -> Result<String, BootError> {
+    let mut command = Command::new(qemu);
+    command.arg("--version");
+    let answer = ask(command, stop, watch).and_then(|answer| {
+        let text = clean_text(&answer.stdout);
+        let mut words = text
+            .strip_prefix("QEMU ")
+            .unwrap_or_default()
+            .split_whitespace()
+            .skip_while(|word| *word != "version");
+        let version = words.nth(1).map(str::to_owned);
+        version.ok_or_else(|| io::Error::other("it does not tell its version as QEMU does"))
+    });
+    answer.map_err(|error| BootError::NoQemu {
+        program: qemu.to_owned(),
+        error,
+    })
 }
 
 /// The same path, if it is a file that can be read.
 fn readable(what: &'static str, path: &Path) -> Result<PathBuf, BootError> {
-    let opened = File::open(path).and_then(|file| {
-        if file.metadata()?.is_dir() {
-            return Err(std::io::ErrorKind::IsADirectory.into());
+    // Asked before it is opened: to open a pipe is to wait for whoever writes it.
+    let opened = fs::metadata(path).and_then(|metadata| {
+        if metadata.is_file() {
+            File::open(path).map(drop)
+        } else {
+            Err(io::Error::other("it is no regular file"))
         }
-        Ok(())
     });
     opened.map_err(|error| BootError::Unreadable {
         what,
@@ -167,16 +176,20 @@ impl Boot<'_> {
             let readable = !matches!(heard.how, How::Flooded(_));
             let log = heard.log.as_slice();
             let log = if readable { log } else { &[] };
+            let exited = heard.how == How::Exited;
+            let whole = |bytes| if exited { bytes } else { whole_lines(bytes) };
             let lines = log::lines(log);
             let events = match self.launch.system {
-                System::Image => Events::read(&heard.events, log),
+                System::Image => Events::read(whole(&heard.events), whole(log)),
                 System::Linux => Events::default(),
             };
             let Err(failing) = self.judge(&heard, &events, &lines) else {
                 return Ok((heard, events));
             };
             let emulated = self.launch.accelerator == Accelerator::Tcg;
-            if self.launch.system == System::Linux && emulated && self.attempts < MOST_ATTEMPTS {
+            // Only another CPU can meet an instruction that is half replaced.
+            let may_be_qemu = emulated && self.launch.machine.cpus > 1;
+            if self.launch.system == System::Linux && may_be_qemu && self.attempts < MOST_ATTEMPTS {
                 self.retried_because = linux::verdict::patched_to_death(&lines);
                 if self.retried_because.is_some() {
                     continue;
@@ -224,6 +237,13 @@ impl Boot<'_> {
             attempts: self.attempts,
         }))
     }
+}
+
+/// Without a last line that has no end: of a guest that was ended while it spoke, that
+/// is not the guest's fault.
+fn whole_lines(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|byte| *byte == b'\n');
+    bytes.get(..end.unwrap_or(0)).unwrap_or_default()
 }
 
 /// The last lines that say something, without control characters.

@@ -48,7 +48,12 @@ pub(super) fn judge(heard: &Heard, events: &Events, last_line: &str) -> Result<(
             "its exit status says {:?}, and it sent no event that it ends",
             written.name()
         )),
-        (Outcome::Ok, Some(_)) => Ok(()),
+        (Outcome::Ok, Some(_)) => match events.failures() {
+            0 => Ok(()),
+            failures => contradiction(&format!(
+                "its self-test counts {failures} failures, and its last event says \"ok\""
+            )),
+        },
         (Outcome::CheckFailed, Some(_)) => Err(Failing::Check(Misdeed::Panicked(words()))),
         (_, Some(_)) => Err(Failing::Machine(Misdeed::Panicked(words()))),
     }

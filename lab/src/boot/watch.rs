@@ -44,6 +44,11 @@ impl Lines {
         }
     }
 
+    /// The line that has begun and not ended, without control characters.
+    pub(super) fn begun(&self) -> String {
+        clean_text(&self.begun)
+    }
+
     /// Calls `each` with what is left of a line, if anything is.
     pub(super) fn finish(&mut self, mut each: impl FnMut(&str)) {
         let text = clean_text(&self.begun);
