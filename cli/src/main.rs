@@ -6,6 +6,7 @@
 
 mod bench;
 mod boot;
+mod compare;
 mod failure;
 mod file;
 mod layout;
@@ -37,6 +38,7 @@ enum Command {
     Bench(bench::Options),
     Up(up::Options),
     Boot(boot::Options),
+    Compare(compare::Options),
     Layout(layout::Options),
     Pool(pool::Options),
     Sweep(sweep::Options),
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(options, &mut output),
         Command::Up(options) => up::run(options, clock, &mut output),
         Command::Boot(options) => boot::run(options, &mut output),
+        Command::Compare(options) => compare::run(options, &mut output),
         Command::Layout(options) => layout::run(options, &mut output),
         Command::Pool(options) => pool::run(options, &mut output),
         Command::Sweep(options) => sweep::run(options, &mut output),

@@ -1,9 +1,11 @@
 //! What kernels say and do: a reader of their logs, [`log`], and a model of what
 //! Linux makes of a machine's memory, [`linux`]. What either remarks is kept
 //! within bounds by [`notices`]. [`boot`] starts a machine; what came of one run
-//! is its [`record`], of a sweep over numbers of threads its [`sweep`].
+//! is its [`record`], of a sweep over numbers of threads its [`sweep`];
+//! [`compare`] puts two runs beside each other.
 
 pub mod boot;
+pub mod compare;
 pub mod linux;
 pub mod log;
 pub mod notices;

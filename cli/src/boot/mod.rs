@@ -10,7 +10,7 @@ mod render;
 
 use crate::failure::Failure;
 use crate::output::Output;
-use clap::Args;
+use clap::{Args, Command, FromArgMatches};
 use firstlight_lab::boot::{self, Request};
 use firstlight_lab::record::Record;
 pub(crate) use guest::Guest;
@@ -61,6 +61,19 @@ Examples:
 Exit codes: see firstlight --help";
 
 impl Options {
+    /// The options in a list of words, as on a command line of their own.
+    pub(crate) fn of_words(words: Vec<String>) -> Result<Self, clap::Error> {
+        let command = Command::new("boot")
+            .no_binary_name(true)
+            .disable_help_flag(true);
+        let matches = Self::augment_args(command).try_get_matches_from(words)?;
+        Self::from_arg_matches(&matches)
+    }
+
+    pub(crate) fn prints_log(&self) -> bool {
+        self.guest.log
+    }
+
     pub(crate) fn request(&self) -> Request {
         Request {
             kernel: self.kernel.clone(),

@@ -79,7 +79,11 @@ impl Sweep<'_> {
         let words = &self.machine.words;
         let here = |at: NodeId| node.is_none_or(|only| only == at);
         let cpus = self.processors.nodes().filter(|(_, at)| here(*at)).count();
-        let most = u32::try_from(cpus).unwrap_or(u32::MAX).max(1);
+        let nodes = self.machine.frames.layout().nodes().iter();
+        let nodes = nodes.filter(|node| node.has_memory() && here(node.id));
+        // Threads are counted a node.
+        let most = cpus.div_ceil(nodes.count().max(1)).max(1);
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
         let asked = words.threads.into_iter().filter(|&threads| threads > 0);
         let none = asked.clone().next().is_none();
         let doubling = DOUBLING

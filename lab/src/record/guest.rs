@@ -5,7 +5,7 @@ use super::Word;
 use serde::{Deserialize, Serialize};
 
 /// The machine that was asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// QEMU's name of the board: `q35`, `pc` or `microvm`.
     pub board: Word,

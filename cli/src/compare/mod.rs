@@ -1,0 +1,52 @@
+//! `firstlight compare`: two set-ups booted in turns, or read from records, beside
+//! each other. The comparison is the [lab's](firstlight_lab::compare); here are the
+//! options, the [turns](side) and the [report](render).
+
+mod render;
+mod side;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use clap::Args;
+use firstlight_lab::compare::compare;
+use side::{Contestant, Runs};
+
+/// Boot two set-ups in turns and show their milestones and phases beside each other
+///
+/// A and B are each a quoted list of options of `boot`, or a file with what
+/// `boot --json` printed. Each figure has its median, its MAD (the median distance
+/// from it) and its range; the ratio is B over A.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// Options of boot in quotes, or a record file
+    #[arg(value_name = "A", allow_hyphen_values = true)]
+    a: String,
+    /// What it is compared with: B over A is the ratio
+    #[arg(value_name = "B", allow_hyphen_values = true)]
+    b: String,
+    /// Boots of each; else 5, and 1 on the instruction clock
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: Option<u32>,
+}
+
+const EXAMPLES: &str = "\
+Examples (make linux fetches the kernels):
+  firstlight compare \"--memory 16G --append descriptors=lazy\" \"--memory 16G --append descriptors=eager\"
+  firstlight compare \"--memory 16G --clock instructions --append descriptors=early\" \\
+                     \"--memory 16G --clock instructions --kernel target/linux/6.12/vmlinuz\"
+  firstlight boot --memory 16G --json > before.json; firstlight compare before.json \"--memory 16G\"
+
+Exit codes: see firstlight --help";
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+    let contestants = [
+        Contestant::new("A", &options.a)?,
+        Contestant::new("B", &options.b)?,
+    ];
+    let [a, b] = Runs::make(contestants, options.runs)?;
+    let comparison = compare((&options.a, &a), (&options.b, &b))
+        .map_err(|error| Failure::Usage(error.to_string()))?;
+    output.print(&comparison, render::report)
+}

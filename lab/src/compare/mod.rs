@@ -1,0 +1,282 @@
+//! Two set-ups beside each other: [`compare`] makes a [`Comparison`] (schema
+//! `firstlight.compare/1`) of the run records of both.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `told` | a run record as anybody may hand it over, [`Told`], and why not |
+//! | `measures` | the spans and moments of a run that are compared |
+//! | `spread` | median, MAD and range of some runs, [`Spread`] |
+//! | `words` | what a system does in the compared span |
+//!
+//! A system's times count from its entry; those of a Linux by its own clock, which
+//! starts late, so that its moments are lower bounds. Its phases are not.
+
+mod measures;
+mod spread;
+mod told;
+mod words;
+
+use serde::Serialize;
+
+pub use measures::Kind;
+pub use spread::Spread;
+pub use told::{NoRecord, Told};
+
+use crate::record::{Asked, Word};
+use measures::{Measure, measures};
+
+/// Name and version of the form of [`Comparison`].
+pub const SCHEMA: &str = "firstlight.compare/1";
+
+/// Two set-ups beside each other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// `wall`, or `instructions`: one instruction is one nanosecond.
+    pub clock: String,
+    /// What to know before the figures are read.
+    pub notes: Vec<String>,
+    /// A, then B.
+    pub sides: [Side; 2],
+    /// What was measured.
+    pub rows: Vec<Row>,
+}
+
+/// One set-up.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Side {
+    /// What was given: options or a file.
+    pub given: String,
+    /// `image` or `linux`.
+    pub system: Word,
+    /// What the kernel calls itself.
+    pub release: Option<String>,
+    /// The guest's command line.
+    pub command_line: String,
+    /// The machine.
+    pub machine: Option<Asked>,
+    /// What ran it.
+    pub accelerator: Option<String>,
+    /// Frames of memory, so that a figure can be told for each.
+    pub pages: Option<u64>,
+    /// Runs there are figures of.
+    pub runs: usize,
+    /// What it does in the compared span, in words.
+    pub does: Vec<String>,
+}
+
+/// One figure of both.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// What kind of figure.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// Of A; `None` if A does not tell it.
+    pub a: Option<Spread>,
+    /// Of B.
+    pub b: Option<Spread>,
+    /// Median of B over median of A.
+    pub ratio: Option<f64>,
+}
+
+/// Runs that cannot stand beside each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unlike {
+    /// A side without a run.
+    NoRun,
+    /// Times of different clocks.
+    Clocks(String, String),
+}
+
+impl std::fmt::Display for Unlike {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoRun => write!(f, "a side without a run; expected at least 1"),
+            Self::Clocks(a, b) => write!(
+                f,
+                "one run's clock is {a:?}, another's {b:?}: expected the same (--clock) on both sides"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Unlike {}
+
+/// What was given for a side, and its runs.
+pub type Given<'r> = (&'r str, &'r [Told]);
+
+/// Puts A and B beside each other.
+///
+/// # Errors
+/// [`Unlike`].
+pub fn compare(a: Given<'_>, b: Given<'_>) -> Result<Comparison, Unlike> {
+    let (Some(first), Some(other)) = (a.1.first(), b.1.first()) else {
+        return Err(Unlike::NoRun);
+    };
+    let all = || a.1.iter().chain(b.1);
+    if let Some(strange) = all().find(|run| run.clock != first.clock) {
+        return Err(Unlike::Clocks(first.clock.clone(), strange.clock.clone()));
+    }
+    let of = |runs: &[Told]| runs.iter().map(measures).collect::<Vec<_>>();
+    Ok(Comparison {
+        schema: SCHEMA,
+        clock: first.clock.clone(),
+        notes: notes(first, other, a.1.len().max(b.1.len())),
+        sides: [side(a, first), side(b, other)],
+        rows: rows(&of(a.1), &of(b.1)),
+    })
+}
+
+fn side((given, runs): Given<'_>, first: &Told) -> Side {
+    Side {
+        given: given.to_owned(),
+        system: first.source.kind.clone(),
+        release: first.release().map(str::to_owned),
+        command_line: first.source.command_line.clone(),
+        machine: first.machine.asked.clone(),
+        accelerator: first.host.as_ref().map(|host| host.accelerator.clone()),
+        pages: first.memory.present_frames,
+        runs: runs.len(),
+        does: words::does(first),
+    }
+}
+
+fn notes(a: &Told, b: &Told, runs: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    if a.clock == "instructions" {
+        notes.push("instructions are the same from run to run: one run each is enough".into());
+    } else if runs < 2 {
+        notes.push("one run on the wall clock says little: --runs asks for more".into());
+    }
+    if a.machine.asked != b.machine.asked {
+        notes.push("the machines are not the same".into());
+    }
+    if [a, b].iter().any(|side| side.source.kind == "linux") {
+        notes.push(
+            "a Linux counts by its own clock, which starts late: its moments are lower bounds"
+                .into(),
+        );
+    }
+    notes
+}
+
+/// Figures in the order in which A tells them, then what only B tells.
+fn rows(a: &[Vec<Measure>], b: &[Vec<Measure>]) -> Vec<Row> {
+    let mut keys: Vec<(Kind, String)> = Vec::new();
+    for measure in a.iter().chain(b).flatten() {
+        let key = (measure.kind, measure.name.clone());
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys.sort_by_key(|(kind, _)| *kind);
+    let spread = |runs: &[Vec<Measure>], key: &(Kind, String)| {
+        let alike = |measure: &&Measure| (measure.kind, &measure.name) == (key.0, &key.1);
+        let figures = runs.iter().flatten().filter(alike);
+        Spread::of(&figures.map(|measure| measure.ns).collect::<Vec<_>>())
+    };
+    let row = |key: (Kind, String)| {
+        let (a, b) = (spread(a, &key), spread(b, &key));
+        let ratio = match (&a, &b) {
+            (Some(a), Some(b)) if a.median_ns > 0.0 => Some(b.median_ns / a.median_ns),
+            _ => None,
+        };
+        Row {
+            kind: key.0,
+            name: key.1,
+            a,
+            b,
+            ratio,
+        }
+    };
+    keys.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn image(clock: &str, words: &str, all_ns: u64) -> Told {
+        Told::of(json!({
+            "schema": "firstlight.run/1", "kind": "boot", "clock": clock,
+            "source": {"kind": "image", "command_line": words, "kernel": {"release": "0.1.0"}},
+            "machine": {"asked": {"board": "q35", "memory_bytes": 1 << 30, "nodes": 1, "cpus": 1}},
+            "milestones": {"entry_ns": 1000, "all_allocatable_ns": all_ns, "cpus_started_ns": null},
+            "phases": [
+                {"name": "descriptors", "start_ns": 1100, "end_ns": 1300},
+                {"name": "clock", "start_ns": 1300, "end_ns": 1310},
+                {"name": "clock", "start_ns": 1320, "end_ns": 1340},
+            ],
+            "memory": {"present_frames": 100},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn figures_stand_beside_each_other() {
+        let a = [
+            image("wall", "", 2000),
+            image("wall", "", 4000),
+            image("wall", "", 3000),
+        ];
+        let b = [image("wall", "descriptors=eager", 6000)];
+        let comparison = compare(("--memory 1G", &a), ("b.json", &b)).unwrap();
+        let all = comparison
+            .rows
+            .iter()
+            .find(|row| row.name == "all memory allocatable");
+        let all = all.unwrap();
+        assert_eq!(all.kind, Kind::Milestone);
+        let spread = all.a.as_ref().unwrap();
+        // From the entry on.
+        assert_eq!(
+            (spread.runs, spread.median_ns, spread.mad_ns),
+            (3, 2000.0, 1000.0)
+        );
+        assert_eq!((spread.min_ns, spread.max_ns), (1000, 3000));
+        assert_eq!(all.ratio, Some(2.5));
+        let clock = comparison
+            .rows
+            .iter()
+            .find(|row| row.name == "clock")
+            .unwrap();
+        assert_eq!(clock.a.as_ref().unwrap().median_ns, 30.0);
+        assert!(!comparison.rows.iter().any(|row| row.name == "all CPUs run"));
+        assert_eq!(
+            (comparison.sides[1].runs, comparison.sides[1].pages),
+            (1, Some(100))
+        );
+        let json = serde_json::to_value(&comparison).unwrap();
+        assert_eq!(json["schema"], SCHEMA);
+        assert_eq!(json["rows"][0]["kind"], "descriptors");
+    }
+
+    #[test]
+    fn different_clocks_are_refused() {
+        let (a, b) = ([image("wall", "", 2000)], [image("instructions", "", 2000)]);
+        let refused = compare(("", &a), ("", &b)).unwrap_err();
+        assert!(refused.to_string().contains("--clock"), "{refused}");
+        assert_eq!(compare(("", &a), ("", &[])), Err(Unlike::NoRun));
+    }
+
+    #[test]
+    fn what_to_know_is_noted() {
+        let notes = |a: &[Told], b: &[Told]| compare(("", a), ("", b)).unwrap().notes.join("; ");
+        let counted = [image("instructions", "", 2000)];
+        assert!(notes(&counted, &counted).contains("one run each is enough"));
+        let once = [image("wall", "", 2000)];
+        assert!(notes(&once, &once).contains("says little"));
+        let mut larger = image("wall", "", 2000);
+        larger.machine.asked.as_mut().unwrap().memory_bytes += 1;
+        let mut linux = image("wall", "", 2000);
+        linux.source.kind = "linux".into();
+        let text = notes(&[larger.clone(), larger], &[linux.clone(), linux]);
+        assert!(
+            text.contains("not the same") && text.contains("lower bounds"),
+            "{text}"
+        );
+    }
+}
