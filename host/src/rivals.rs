@@ -59,7 +59,7 @@ unsafe fn memset(first: *mut u8, bytes: usize) {
 mod x86_64 {
     use super::{BYTE, Rival, memset};
     use std::arch::asm;
-    use std::arch::x86_64::{__m256i, _mm_sfence, _mm256_set1_epi8, _mm256_stream_si256};
+    use std::arch::x86_64::{__m256i, _mm256_set1_epi8, _mm256_stream_si256};
 
     pub(super) fn add(rivals: &mut Vec<Rival>) {
         let mut add = |name, fill| rivals.push(Rival { name, fill });
@@ -107,7 +107,9 @@ mod x86_64 {
                 // SAFETY: unit `at` lies inside and is aligned.
                 unsafe { _mm256_stream_si256(first.add(at), value) };
             }
-            _mm_sfence();
+            // SAFETY: orders stores, nothing else; every x86-64 has it. Not the intrinsic,
+            // which is unsafe in older compilers only.
+            unsafe { core::arch::asm!("sfence", options(nostack, preserves_flags)) }
         }
         // SAFETY: as the caller promised; in the list only where AVX2 was detected.
         unsafe {

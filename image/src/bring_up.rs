@@ -6,7 +6,7 @@ use core::fmt;
 use firstlight::acceptance::Pending;
 use firstlight::addr::{Order, PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
 use firstlight::cmdline::CommandLine;
-use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRequest};
+use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRegion, EarlyRequest};
 use firstlight::events::Events;
 use firstlight::firmware::acpi::{Madt, Rsdp, Srat};
 use firstlight::firmware::pvh::PvhError;
@@ -280,7 +280,11 @@ fn map_memory(
 
 /// The memory that must be accepted, listed in memory of its own.
 fn pending(layout: &mut Layout<'_>) -> Result<&'static [Pending], EarlyError> {
-    // The list is as long as the layout wants it; a longer one is asked for once.
+    let unaccepted = |region: &EarlyRegion| region.flags.contains(EarlyFlags::UNACCEPTED);
+    if !layout.early().memory().iter().any(unaccepted) {
+        return Ok(&[]);
+    }
+    // As long as the layout wants it.
     let needed = match Pending::list(layout, &mut []) {
         Ok(_) => return Ok(&[]),
         Err(full) => full.needed,
