@@ -326,6 +326,8 @@ fn nodes(
     let cpus = acpi.madt.as_ref().map_or(1, enabled);
     let usable = |srat: &&Srat<'_>| srat.entries().flatten().next().is_some();
     let Some(srat) = acpi.srat.as_ref().filter(usable) else {
+        let unread = acpi.srat.iter().flat_map(|srat| srat.entries());
+        unread.filter_map(Result::err).for_each(correction);
         return Topology::single(storage.nodes, u32::try_from(cpus).unwrap_or(u32::MAX));
     };
     let mut builder = TopologyBuilder::new(storage);

@@ -6,7 +6,8 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicUsize;
@@ -44,7 +45,7 @@ pub(super) fn find(stop: &AtomicUsize, watch: &mut dyn Watch) -> Result<PathBuf,
     let beside = env::current_exe()
         .ok()
         .map(|program| program.with_file_name(NAME));
-    if let Some(path) = beside.as_ref().filter(|path| path.is_file()) {
+    if let Some(path) = beside.as_ref().filter(|path| is_bare(path)) {
         return Ok(path.clone());
     }
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -58,6 +59,15 @@ pub(super) fn find(stop: &AtomicUsize, watch: &mut dyn Watch) -> Result<PathBuf,
     Err(BootError::NoImage(format!(
         "{looked}the source tree this program was built from is gone; put {NAME} there or name it in {VARIABLE}"
     )))
+}
+
+/// Whether `path` is a program linked at fixed addresses, as the image is. Cargo
+/// also builds its package for the host, for tests, and calls that the same.
+fn is_bare(path: &Path) -> bool {
+    const EXECUTABLE: [u8; 2] = 2u16.to_le_bytes();
+    let mut head = [0; 18];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    path.is_file() && read.is_ok() && head.starts_with(b"\x7fELF") && head.ends_with(&EXECUTABLE)
 }
 
 /// Builds the image in `tree` and asks cargo where it put it.
@@ -104,6 +114,19 @@ fn executable(messages: &[u8]) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_of_the_host_is_no_image() {
+        // A test is one: linked to lie anywhere.
+        assert!(!is_bare(&env::current_exe().unwrap()));
+        assert!(!is_bare(Path::new("/")));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(NAME);
+        std::fs::write(&path, b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0more").unwrap();
+        assert!(is_bare(&path));
+        std::fs::write(&path, b"\x7fELF").unwrap();
+        assert!(!is_bare(&path));
+    }
 
     #[test]
     fn the_program_is_the_one_cargo_names() {
