@@ -49,7 +49,7 @@ fn linux(told: &Told) -> [String; 2] {
         .iter()
         .any(|phase| phase.name == "deferred memmap");
     let later = if defers {
-        "one thread a node writes the rest and frees page after page to the allocator, before init starts (deferred memmap)"
+        "each node's workers (one; since 5.8 one for each of its CPUs) write the rest and free page after page to the allocator, before init starts (deferred memmap)"
     } else {
         "nothing is left for later"
     };
@@ -95,7 +95,7 @@ mod tests {
             ),
             ("image", Some("eager"), "layout", "8 bytes for every page"),
             ("image", Some("later"), "layout", "not known"),
-            ("linux", None, "deferred memmap", "one thread a node"),
+            ("linux", None, "deferred memmap", "each node's workers"),
             ("linux", None, "kernel", "64 bytes for every page"),
         ] {
             let text = told(kind, mode, phase);
