@@ -10,7 +10,7 @@ mod kit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PHYS_END, PhysRange};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{Frames, Request};
 use firstlight::layout::{Extent, Layout, SECTION_FRAMES};
@@ -690,11 +690,20 @@ fn lent_memory_and_ranges_are_checked() {
         let frames = bad[1].frames;
         assert_eq!(bytes_for(&bad), Err(MemmapError::Unordered { frames }));
     }
-    let huge = [extent(0, u64::MAX)];
-    assert!(matches!(
-        bytes_for(&huge),
-        Err(MemmapError::TooLarge { .. })
-    ));
+    // The last frame with an address, and what lies beyond.
+    let end = PHYS_END / PAGE_BYTES;
+    assert!(bytes_for(&[extent(end - 1, end)]).is_ok());
+    for beyond in [
+        extent(end - 1, end + 1),
+        extent(u64::MAX - 1, u64::MAX),
+        extent(0, u64::MAX),
+    ] {
+        let frames = beyond.frames;
+        assert_eq!(
+            bytes_for(&[beyond]),
+            Err(MemmapError::NoSuchMemory { frames })
+        );
+    }
     let extents = [extent(100, 200)];
     let (directory_bytes, bytes) = bytes_for(&extents).unwrap();
     let lend = |bytes: u64| {

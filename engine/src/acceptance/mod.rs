@@ -103,6 +103,10 @@ impl<'a, P: Platform + Sync> Acceptance<'a, P> {
     /// Takes a block from `frames`; where there is none, accepts memory the
     /// request may have, a chunk at a time, until there is one.
     ///
+    /// Waits for chunks other calls have in hand, so neither `describe`, nor the
+    /// platform's `accept`, nor an interrupt handler that may have interrupted
+    /// a call on its own CPU may call it.
+    ///
     /// # Errors
     /// [`AllocError`], once nothing is left to accept.
     pub fn allocate(&self, frames: &Frames<'_>, request: Request) -> Result<Frame, AllocError> {

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use super::SectionPlace;
-use crate::addr::{FrameRange, PhysAddr};
+use crate::addr::{FrameRange, PHYS_END, PhysAddr};
 use crate::early::EarlyError;
 use crate::node::NodeId;
 
@@ -53,6 +53,11 @@ pub enum MemmapError {
     /// Ranges are empty, overlap, or do not ascend.
     Unordered {
         /// The first that does not come after the one before.
+        frames: FrameRange,
+    },
+    /// A range ends where no physical address is.
+    NoSuchMemory {
+        /// The range.
         frames: FrameRange,
     },
     /// Memory that is to hold its own descriptors is too small for them.
@@ -107,6 +112,11 @@ impl fmt::Display for MemmapError {
             Self::Unordered { frames } => write!(
                 f,
                 "{frames} to be described: expected ranges that are not empty, ascend and do not overlap"
+            ),
+            Self::NoSuchMemory { frames } => write!(
+                f,
+                "{frames} to be described: expected memory below {}, where physical addresses end",
+                PhysAddr::new(PHYS_END)
             ),
             Self::TooSmall {
                 frames,

@@ -177,7 +177,9 @@ impl core::error::Error for DescribedError {}
 impl<'m, T: Descriptor> Memmap<'m, T> {
     /// The descriptor of `frame`, ready; `None` if there is no memory.
     ///
-    /// The first touch of a section writes it, or waits for who does.
+    /// The first touch of a section writes it, or waits for who does. So an
+    /// interrupt handler that may have interrupted one on its own CPU asks
+    /// [`Self::peek`], which never waits.
     #[inline]
     pub fn of(&self, frame: Frame) -> Option<&'m T> {
         let bank = self.bank(frame)?;

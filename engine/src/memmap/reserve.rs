@@ -9,7 +9,7 @@ use super::descriptor::{self, Descriptor, bytes_for, divides_line, first_content
 use super::states::States;
 use super::writer::LINE_BYTES;
 use super::{Memmap, MemmapError, MemmapPolicy, Tally};
-use crate::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
+use crate::addr::{Frame, FrameRange, Order, PAGE_BYTES, PHYS_END, PhysRange};
 use crate::frames::table::Carver;
 use crate::layout::{Extent, Layout, NoRoom};
 use crate::node::NodeId;
@@ -19,6 +19,8 @@ use crate::sync::AtomicU64;
 /// From so many bytes on, descriptors lie as their frames do modulo 2 MiB, so
 /// that those of a section can be mapped, and given back, as whole huge frames.
 const HUGE_FROM_BYTES: u64 = 64 << 20;
+/// No memory ends after this frame.
+const LAST_END: Frame = Frame::new(PHYS_END / PAGE_BYTES);
 /// From so many bytes on, modulo a page.
 const PAGE_FROM_BYTES: u64 = 64 << 10;
 
@@ -128,6 +130,9 @@ fn count<T: Descriptor>(
             return Err(MemmapError::Unordered { frames: range });
         }
         end = range.end();
+        if end > LAST_END {
+            return Err(MemmapError::NoSuchMemory { frames: range });
+        }
         first_content::<T>(place_of(&extent, range.start()))?;
         frames = frames.saturating_add(range.count());
         let sum = words_for(range).and_then(|more| words.checked_add(more));

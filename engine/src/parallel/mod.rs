@@ -41,7 +41,8 @@ use queue::Queue;
 pub trait Crew {
     /// Runs `work(index)` for each of `seats`, all at the same time, each on a
     /// CPU of that seat's node if there is one, and returns when every thread
-    /// has returned or died. A crew may run fewer threads than asked, none
+    /// has returned or died: unwound, out of `work`. What they wrote is seen by
+    /// who called. A crew may run fewer threads than asked, none
     /// even: what nobody did, the caller of [`run`] does.
     fn run(&self, seats: &[Seat], work: &(dyn Fn(usize) + Sync));
 }
@@ -76,8 +77,7 @@ pub struct Report {
 
 /// Does `work` once for every chunk of `shares` on the CPUs of `crew`.
 ///
-/// With one seat, or where every share has a single chunk for a single thread,
-/// this is a direct call on the calling CPU.
+/// With one seat this is a direct call on the calling CPU.
 ///
 /// ```
 /// use firstlight::addr::FrameRange;

@@ -158,8 +158,13 @@ impl<'a> Queue<'a> {
         if share.seats > 0 {
             return share.node == seat.node && seat.rank < share.plan.threads;
         }
-        // Nobody's: one thread is borrowed, another one for each node.
-        usize::from(share.node.0) % self.seats.len() == index
+        // Nobody's: one thread is borrowed, another one for each node, and none
+        // that the job has no use for.
+        let working = (0..)
+            .zip(self.seats)
+            .filter(|(_, seat)| !self.is_spare(seat));
+        let nth = usize::from(share.node.0) % working.clone().count().max(1);
+        working.map(|(index, _)| index).nth(nth) == Some(index)
     }
 
     /// What the thread in seat `index` does.

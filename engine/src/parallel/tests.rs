@@ -177,6 +177,10 @@ fn a_node_without_cpus_borrows() {
         let (done, report) = chunks(&job, &nodes, &[0, 0], &Threads, &alive);
         assert_eq!(done.len(), expected, "{chunking:?}");
         assert_eq!(report.left_chunks + report.redone_chunks, 0, "{chunking:?}");
+        // The second seat would be node 1's, but may not work.
+        let (done, report) = chunks(&job.threads_per_node(1), &nodes, &[0, 0], &Threads, &alive);
+        assert_eq!(report.left_chunks + report.redone_chunks, 0, "{chunking:?}");
+        assert_covered(&nodes, &done);
     }
 }
 
