@@ -28,8 +28,12 @@ pub(crate) fn end(outcome: Outcome) -> ! {
 /// The machine cannot be brought up.
 pub(crate) fn machine(stop: &Stop) -> ! {
     let console = tell_alone(Outcome::Machine);
-    let text = format_args!("this machine cannot be brought up: {stop}");
-    last_words(console, Outcome::Machine, text, &[])
+    last_words(
+        console,
+        Outcome::Machine,
+        format_args!("this machine cannot be brought up: {stop}"),
+        &[],
+    )
 }
 
 /// The processor reported a fault, with `details` a line each. `console` is that
@@ -92,10 +96,12 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     let console = tell_alone(outcome);
     let message = info.message();
     match info.location() {
-        Some(place) => {
-            let text = format_args!("panic at {place}: {message}");
-            last_words(console, outcome, text, &[])
-        }
+        Some(place) => last_words(
+            console,
+            outcome,
+            format_args!("panic at {place}: {message}"),
+            &[],
+        ),
         None => last_words(console, outcome, format_args!("panic: {message}"), &[]),
     }
 }
