@@ -13,6 +13,9 @@
 
 mod pending;
 
+#[cfg(all(test, loom))]
+mod loom_tests;
+
 pub use pending::Pending;
 
 use core::fmt;
@@ -156,30 +159,43 @@ impl<'a, P: Platform + Sync> Acceptance<'a, P> {
                 }
             }
         }
-        // Acquire: pairs with the end of a flight.
-        if self.in_flight.load(Ordering::Acquire) > 0 {
+        if self.is_under_way() {
             More::UnderWay
         } else {
             More::Nothing
         }
     }
 
-    /// Takes the next chunk of what is `wanted` and brings it online; whether there was one.
+    /// Brings the next chunk of what is `wanted` online; whether there was one.
     fn next(&self, frames: &Frames<'_>, wanted: impl Fn(&Pending) -> bool) -> bool {
+        let Some((chunk, _flight)) = self.take(wanted) else {
+            return false;
+        };
+        self.bring_online(frames, chunk);
+        true
+    }
+
+    /// Whether a chunk is not through yet; only asked by who found none to take.
+    fn is_under_way(&self) -> bool {
+        // Acquire: pairs with the end of a flight.
+        self.in_flight.load(Ordering::Acquire) > 0
+    }
+
+    /// Takes the next chunk of what is `wanted`, in flight until the other is dropped.
+    fn take(&self, wanted: impl Fn(&Pending) -> bool) -> Option<(FrameRange, Flight<'_>)> {
         for pending in self.pending.iter().filter(|own| wanted(own)) {
             if pending.is_through() {
                 continue;
             }
             // Counted before it is taken: who finds nothing to take sees it in flight.
             self.in_flight.fetch_add(1, Ordering::Relaxed);
-            let _flight = Flight(&self.in_flight);
+            let flight = Flight(&self.in_flight);
             // Acquire and Release there: who finds it taken finds it counted.
             if let Some(chunk) = pending.take() {
-                self.bring_online(frames, chunk);
-                return true;
+                return Some((chunk, flight));
             }
         }
-        false
+        None
     }
 
     /// One pass over a chunk.

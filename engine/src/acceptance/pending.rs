@@ -35,7 +35,7 @@ impl Default for Pending {
 }
 
 impl Pending {
-    fn new(extent: Extent) -> Self {
+    pub(super) fn new(extent: Extent) -> Self {
         Self {
             extent,
             taken: AtomicU64::new(0),
