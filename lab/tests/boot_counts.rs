@@ -5,10 +5,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
+#[path = "common/qemu.rs"]
+mod qemu;
+
 use firstlight_lab::boot::{self, Accelerator, Clock, Machine, Request, Unwatched, Wish};
+use qemu::qemu_is_here;
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 
 /// Set to write the counts instead of comparing them.
@@ -51,12 +54,7 @@ fn count(memory_gib: u64, nodes: u32, cpus: u32, append: &str) -> u64 {
 
 #[test]
 fn a_boot_takes_no_more_instructions_than_it_did() {
-    if Command::new("qemu-system-x86_64")
-        .arg("--version")
-        .output()
-        .is_err()
-    {
-        eprintln!("SKIPPED: qemu-system-x86_64 is not installed (Debian: qemu-system-x86)");
+    if !qemu_is_here() {
         return;
     }
     let mut text = String::from(

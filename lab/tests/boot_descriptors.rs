@@ -4,31 +4,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
+#[path = "common/qemu.rs"]
+mod qemu;
+
 use firstlight_lab::boot::{self, Accelerator, Clock, Machine, Misdeed, Request, Unwatched, Wish};
 use firstlight_lab::record::Record;
+use qemu::qemu_is_here;
 use serde_json::Value;
-use std::io::Write;
-use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 
 /// Instructions the first allocation from an untouched section may take more.
 const MOST_FIRST_TOUCH: u64 = 150_000;
-
-/// Whether QEMU is here; where it is not, that is said where everybody sees it.
-fn qemu_is_here() -> bool {
-    let here = Command::new("qemu-system-x86_64")
-        .arg("--version")
-        .output()
-        .is_ok();
-    if !here {
-        // Not by a macro: what those say is hidden when a test passes.
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: qemu-system-x86_64 is not installed"
-        );
-    }
-    here
-}
 
 fn request(memory_gib: u64, cpus: u32, clock: Clock, append: &str) -> Request {
     Request {

@@ -4,30 +4,21 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
+#[path = "common/qemu.rs"]
+mod qemu;
+
 use firstlight_lab::boot::{
     self, Accelerator, Board, BootError, Clock, Machine, Misdeed, Request, Unwatched, Wish,
 };
 use firstlight_lab::record::{Node, Record};
+use qemu::qemu_is_here;
 use serde_json::Value;
-use std::io::Write;
-use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-const QEMU: &str = "qemu-system-x86_64";
 const PAGE_BYTES: u64 = 4096;
 /// What firmware keeps for itself, and the hole below 1 MiB.
 const FIRMWARE_BYTES: u64 = 2 << 20;
-
-/// Whether QEMU is here; where it is not, that is said where everybody sees it.
-fn qemu_is_here() -> bool {
-    let here = Command::new(QEMU).arg("--version").output().is_ok();
-    if !here {
-        // Not by a macro: what those say is hidden when a test passes.
-        let _ = writeln!(std::io::stderr(), "skipped: {QEMU} is not installed");
-    }
-    here
-}
 
 fn request(machine: Machine, append: &str) -> Request {
     Request {

@@ -6,18 +6,21 @@
 mod hand_over;
 #[path = "common/image.rs"]
 mod image;
+#[path = "common/qemu.rs"]
+mod qemu;
 
 use firstlight_lab::boot::events::Outcome::{self, Fault, Machine, Ok, Panic};
 use firstlight_lab::boot::{Board, Machine as Shape};
 use hand_over::acpi::{cpu_of, local_apic, madt, memory_of, of_length, slit, srat, x2apic};
-use hand_over::qemu::{self, Boot};
+use hand_over::qemu::Boot;
 use hand_over::random::hand_overs;
 use hand_over::{ACPI, DEVICE, HandOver, IMAGE, MAP, MIB, NVS, RESERVED, USABLE};
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
+use qemu::qemu_is_here;
 
 /// Boots each, which has to end with `outcome` and to say all the words.
 fn all<const CASES: usize>(cases: [(HandOver, Outcome, &[&str]); CASES]) {
-    if !qemu::is_here() {
+    if !qemu_is_here() {
         return;
     }
     for (hand_over, outcome, lines) in cases {
@@ -391,7 +394,7 @@ fn shape(memory_mib: u64, cpus: u32) -> Shape {
 
 #[test]
 fn a_fault_is_told_in_the_log_and_as_an_event() {
-    if !qemu::is_here() {
+    if !qemu_is_here() {
         return;
     }
     let small = shape(200, 1);
@@ -415,7 +418,7 @@ fn a_fault_is_told_in_the_log_and_as_an_event() {
 
 #[test]
 fn odd_machines_come_up() {
-    if !qemu::is_here() {
+    if !qemu_is_here() {
         return;
     }
     let microvm = Shape {
@@ -440,7 +443,7 @@ fn odd_machines_come_up() {
 /// The checks above can fail.
 #[test]
 fn rubbish_is_no_clear_end() {
-    if !qemu::is_here() {
+    if !qemu_is_here() {
         return;
     }
     let boot = plain(&shape(64, 1), "test=rubbish", "");
@@ -450,7 +453,7 @@ fn rubbish_is_no_clear_end() {
 /// `PROPTEST_CASES` makes it longer, `PROPTEST_RNG_SEED` different.
 #[test]
 fn whatever_is_damaged_the_end_is_clear() {
-    if !qemu::is_here() {
+    if !qemu_is_here() {
         return;
     }
     let mut config = Config {

@@ -1,30 +1,19 @@
 //! A boot in real QEMU, emulated: started, heard to its end, and killed if that
 //! does not come.
 
+use crate::qemu::QEMU;
 use firstlight_lab::boot::events::{Event, Events, Outcome};
 use firstlight_lab::boot::{Accelerator, Launch, Machine, Ports, System};
-use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Condvar, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const QEMU: &str = "qemu-system-x86_64";
 /// No boot here takes longer, however slow the host.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// Boots at the same time, at most.
 const AT_ONCE: usize = 2;
-
-/// Whether QEMU is here; where it is not, that is said where everybody sees it.
-pub(crate) fn is_here() -> bool {
-    let here = Command::new(QEMU).arg("--version").output().is_ok();
-    if !here {
-        // Not by a macro: what those say is hidden when a test passes.
-        let _ = writeln!(std::io::stderr(), "skipped: {QEMU} is not installed");
-    }
-    here
-}
 
 /// What a boot came to.
 #[derive(Debug)]
