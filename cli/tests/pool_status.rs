@@ -36,6 +36,8 @@ fn status() -> Status {
             clean_bytes: 16 << 30,
             dirty_bytes: 0,
             lent_bytes: 8 << 30,
+            hole_bytes: 3 << 30,
+            refilled_bytes: 1 << 30,
             trouble: Some("too few\x1b[2J pages".into()),
         }],
         leases: vec![LeaseRow {
@@ -92,6 +94,7 @@ fn a_status_is_a_table_or_a_document() {
         "firstlight pool: 16 GiB clean, 8 GiB lent, up 1 min 1 s",
         "note: 2M pages, node 1: too few [2J pages",
         "     2M     1  8 GiB       4      2        1     1       16 GiB",
+        "       0 B       8 GiB  3 GiB     1 GiB",
         "   17-3  8 GiB     2M     1          4711  64055  900 ms",
         "a take takes 21.0 us (half), 40.0 us (99 of 100), 41.0 us (slowest)",
         "24 GiB zeroed in 2.0 s",

@@ -9,11 +9,31 @@ use std::io;
 /// # Errors
 /// The operating system's refusal.
 pub fn run_when_idle() -> io::Result<()> {
+    schedule(libc::SCHED_IDLE)
+}
+
+/// Runs from now on as other threads do.
+///
+/// # Errors
+/// The operating system's refusal: who is out of the way may come back only with
+/// `CAP_SYS_NICE`, or where `RLIMIT_NICE` allows for it.
+pub fn run_as_usual() -> io::Result<()> {
+    schedule(libc::SCHED_OTHER)
+}
+
+/// Whether a thread of this process that got out of the way may come back.
+#[must_use]
+pub fn may_come_back() -> bool {
+    let try_it = || run_when_idle().and_then(|()| run_as_usual()).is_ok();
+    std::thread::spawn(try_it).join().unwrap_or(false)
+}
+
+fn schedule(policy: libc::c_int) -> io::Result<()> {
     // SAFETY: integers, for which zero is valid; there are more of them with some C libraries.
     let parameter: libc::sched_param = unsafe { std::mem::zeroed() };
     // SAFETY: the parameter is a valid structure the kernel only reads; thread 0
     // names the caller.
-    let answer = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameter) };
+    let answer = unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) };
     if answer == 0 {
         Ok(())
     } else {
@@ -70,6 +90,7 @@ mod tests {
             let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
             let policy = stat.rsplit(')').next().unwrap().split_whitespace().nth(38);
             assert_eq!(policy, Some("5"), "SCHED_IDLE is policy 5: {stat}");
+            assert_eq!(run_as_usual().is_ok(), may_come_back());
             take_memory_from(None).unwrap();
             take_memory_from(Some(1023)).unwrap_err();
             take_memory_from(Some(u32::MAX)).unwrap_err();

@@ -78,6 +78,12 @@ impl Mapping {
     /// # Errors
     /// The operating system's refusal, for example of memory.
     pub fn populate(&self) -> io::Result<()> {
+        // Where the kernel makes huge pages only for those who ask, this asks;
+        // refused, they are small, or huge anyway.
+        // SAFETY: the range is exactly this mapping, and the advice changes no byte of it.
+        let _ = unsafe {
+            rustix::mm::madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxHugepage)
+        };
         // SAFETY: the range is exactly this mapping, and populating changes no byte of it.
         unsafe {
             rustix::mm::madvise(

@@ -101,6 +101,40 @@ pub fn allocate(file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
     })?)
 }
 
+/// The same without ever making the file longer, whoever made it shorter
+/// meanwhile. A page that somebody touches at the same moment is zeroed once,
+/// by whoever comes first; a byte that is there never changes.
+///
+/// # Errors
+/// As [`allocate`].
+pub fn refill(file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
+    Ok(rustix::io::retry_on_intr(|| {
+        rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, start, bytes)
+    })?)
+}
+
+/// Gives a range of pages back, as a monitor does with what its guest reports
+/// to be free: whoever touches it next gets zeros.
+///
+/// # Errors
+/// The operating system's refusal.
+pub fn punch(file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(rustix::io::retry_on_intr(|| {
+        rustix::fs::fallocate(&file, flags, start, bytes)
+    })?)
+}
+
+/// Whether some of the range has no page: of tmpfs only, since hugetlbfs says
+/// of all of a file that it is there.
+///
+/// # Errors
+/// The operating system's refusal.
+pub fn has_hole(file: impl AsFd, start: u64, bytes: u64) -> io::Result<bool> {
+    let hole = rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(start))?;
+    Ok(hole < start.saturating_add(bytes))
+}
+
 /// The same by touching: tmpfs zeroes a page when it is first written, not when
 /// it is allocated.
 ///
@@ -163,6 +197,49 @@ mod tests {
         let file = small();
         populate(&file, 4096, 8192).unwrap();
         assert_eq!(held_bytes(&file).unwrap(), 8192);
+        set_length(&file, 0).unwrap();
+        assert_eq!(held_bytes(&file).unwrap(), 0);
+    }
+
+    #[test]
+    fn holes_are_seen_and_filled_and_the_length_stays() {
+        let file = small();
+        assert!(has_hole(&file, 0, 1 << 20).unwrap());
+        populate(&file, 0, 1 << 20).unwrap();
+        assert!(!has_hole(&file, 0, 1 << 20).unwrap());
+        punch(&file, 8192, 4096).unwrap();
+        assert!(has_hole(&file, 0, 1 << 20).unwrap());
+        assert!(!has_hole(&file, 0, 8192).unwrap());
+        assert!(!has_hole(&file, 12_288, 4096).unwrap());
+        refill(&file, 8192, 4096).unwrap();
+        assert_eq!(held_bytes(&file).unwrap(), 1 << 20);
+        refill(&file, 1 << 20, 4096).unwrap();
+        assert_eq!(rustix::fs::fstat(&file).unwrap().st_size, 1 << 20);
+        // What lies behind the end leaves with the rest.
+        set_length(&file, 0).unwrap();
+        assert_eq!(held_bytes(&file).unwrap(), 0);
+    }
+
+    /// Why nothing else is asked where the holes of huge pages are.
+    #[test]
+    fn of_huge_pages_only_their_number_is_told() {
+        let Ok(_borrowed) = crate::hugepages::Borrowed::new(2 << 20, 2) else {
+            eprintln!("skipped: no huge pages here");
+            return;
+        };
+        let file = unnamed(c"test", Some(2 << 20)).unwrap();
+        set_length(&file, 4 << 20).unwrap();
+        allocate(&file, 0, 4 << 20).unwrap();
+        punch(&file, 2 << 20, 2 << 20).unwrap();
+        assert_eq!(held_bytes(&file).unwrap(), 2 << 20);
+        assert!(!has_hole(&file, 0, 4 << 20).unwrap(), "hugetlbfs tells now");
+        refill(&file, 0, 2 << 20).unwrap();
+        assert_eq!(held_bytes(&file).unwrap(), 2 << 20, "it was there");
+        refill(&file, 2 << 20, 2 << 20).unwrap();
+        assert_eq!(held_bytes(&file).unwrap(), 4 << 20);
+        // Also behind the end, and that is taken away again.
+        set_length(&file, 0).unwrap();
+        refill(&file, 0, 2 << 20).unwrap();
         set_length(&file, 0).unwrap();
         assert_eq!(held_bytes(&file).unwrap(), 0);
     }

@@ -96,6 +96,8 @@ fn pools(page: &mut String, pools: &[PoolRow]) {
         "clean bytes",
         "dirty bytes",
         "lent bytes",
+        "holes",
+        "refilled",
     ];
     let rows = pools.iter().map(|pool| {
         vec![
@@ -109,6 +111,8 @@ fn pools(page: &mut String, pools: &[PoolRow]) {
             bytes(pool.clean_bytes),
             bytes(pool.dirty_bytes),
             bytes(pool.lent_bytes),
+            bytes(pool.hole_bytes),
+            bytes(pool.refilled_bytes),
         ]
     });
     table(page, "Pools", &columns, rows);

@@ -15,6 +15,7 @@ mod draw;
 mod hostile;
 mod kit;
 mod poison;
+mod refill;
 mod serve;
 mod service;
 mod tenant;

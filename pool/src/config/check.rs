@@ -23,6 +23,7 @@ fn wrong<T>(at: &Spanned<T>, text: impl Into<String>) -> Wrong {
 pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     for (index, class) in config.class.iter().enumerate() {
         size(class)?;
+        refill(class)?;
         let twin = |other: &Class| {
             other.page == class.page
                 && other.node == class.node
@@ -59,6 +60,22 @@ fn size(class: &Class) -> Result<(), Wrong> {
         return Err(wrong(&class.size, text));
     }
     Ok(())
+}
+
+fn refill(class: &Class) -> Result<(), Wrong> {
+    let page = class.page.0;
+    let Some(refill) = &class.refill else {
+        return Ok(());
+    };
+    let (bytes, most) = (refill.as_ref().bytes(), class.size.as_ref());
+    if bytes == 0 || (page.bytes()..=most.bytes()).contains(&bytes) {
+        return Ok(());
+    }
+    let text = format!(
+        "`refill` is {}, expected 0, or {page} (a page) to {most} (a slab)",
+        refill.as_ref()
+    );
+    Err(wrong(refill, text))
 }
 
 fn batch(batch: &Spanned<Size>) -> Result<(), Wrong> {
@@ -169,6 +186,21 @@ mod tests {
                 "[[class]]\nslabs=1\nsize=\"2M\"\nsource=\"disk\"",
                 "unknown variant `disk`",
                 4,
+            ),
+            (
+                "[[class]]\nslabs=1\nsize=\"4M\"\nrefill=\"1M\"",
+                "`refill` is 1M, expected 0, or 2M (a page) to 4M (a slab)",
+                4,
+            ),
+            (
+                "[[class]]\nslabs=1\nsize=\"4M\"\nrefill=\"6M\"",
+                "`refill` is 6M",
+                4,
+            ),
+            (
+                "[fill]\nrefill_after_s = -1",
+                "invalid value: integer `-1`",
+                2,
             ),
             ("[[quota]]\nbytes = \"1G\"", "names one of", 2),
             (

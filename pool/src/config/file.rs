@@ -70,6 +70,11 @@ pub struct Fill {
     /// Percent of the last ten seconds somebody waited for memory, from which
     /// on filling pauses; 0 never pauses.
     pub pause_at_pressure: u8,
+    /// Bytes a second that are put back where guests gave memory back, over all
+    /// nodes and beside `rate`; 0 is as fast as it goes.
+    pub refill_rate: Size,
+    /// Seconds that memory was given back for before some is put back.
+    pub refill_after_s: u32,
 }
 
 impl Default for Fill {
@@ -78,6 +83,8 @@ impl Default for Fill {
             rate: Size::new(2 << 30),
             batch: Spanned::new(0..0, Size::new(32 << 20)),
             pause_at_pressure: 10,
+            refill_rate: Size::new(256 << 20),
+            refill_after_s: 10,
         }
     }
 }
@@ -130,6 +137,10 @@ pub struct Class {
     /// zeroed in place and lent again.
     #[serde(default)]
     pub trusted: bool,
+    /// Of what a guest gives back while it runs, how much to keep ready for it;
+    /// nothing when absent.
+    #[serde(default)]
+    pub refill: Option<Spanned<Size>>,
 }
 
 const fn two_megabytes() -> Page {

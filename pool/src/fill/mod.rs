@@ -1,4 +1,5 @@
-//! Work that takes time: filling, topping up, emptying, zeroing in place.
+//! Work that takes time: filling, topping up, emptying, zeroing in place, and
+//! putting back what guests gave back (`refill.rs`).
 //!
 //! A [`Worker`] is a thread with a queue. Workers that fill in the background
 //! stay out of everybody's way (`SCHED_IDLE`), take memory from one node, keep
@@ -9,9 +10,11 @@
 //! be told to stop and nothing else waits long for a file's lock.
 
 mod pace;
+mod refill;
 mod work;
 
 pub use pace::Pace;
+pub use refill::{Refill, Tenure};
 pub use work::{Batches, Work};
 
 use firstlight_host::background;
@@ -36,6 +39,23 @@ pub struct Job<T> {
     pub cancel: Arc<AtomicBool>,
     /// Bytes done so far.
     pub done_bytes: Arc<AtomicU64>,
+    /// A lease that is over: what was under way for it comes to its end first.
+    pub after: Option<Arc<Tenure>>,
+}
+
+impl<T> Job<T> {
+    /// Work that is to be done in any case, from the beginning.
+    #[must_use]
+    pub fn new(ticket: T, file: Arc<OwnedFd>, work: Work) -> Self {
+        Self {
+            ticket,
+            file,
+            work,
+            cancel: Arc::default(),
+            done_bytes: Arc::default(),
+            after: None,
+        }
+    }
 }
 
 /// What became of it.
@@ -47,6 +67,8 @@ pub struct Done<T> {
     pub zeroed_bytes: u64,
     /// Time spent on them, waiting left out.
     pub zeroing_ns: u64,
+    /// Of a [`Refill`], the pages that were holes.
+    pub refilled_pages: Vec<u64>,
     /// Whether all of it was done.
     pub result: io::Result<()>,
 }
@@ -56,6 +78,9 @@ pub struct Done<T> {
 pub struct Manner {
     /// Runs only where a CPU has nothing else to do, at this pace.
     pub background: Option<Arc<Pace>>,
+    /// Works on memory that others use meanwhile: it waits for a CPU that has
+    /// nothing else to do, but not in the middle of a page.
+    pub shared: bool,
     /// Takes memory from this node only.
     pub node: Option<u32>,
     /// Bytes asked of the kernel at once.
@@ -95,14 +120,18 @@ impl<T: Send + 'static> Worker<T> {
 }
 
 fn serve<T>(jobs: &Receiver<Job<T>>, manner: &Manner, report: &impl Fn(Done<T>)) {
-    if manner.background.is_some() {
-        // Refused where a container forbids it: then it is an ordinary thread
-        // that keeps to its rate.
-        let _ = background::run_when_idle();
-    }
+    // Refused where a container forbids it: then it is an ordinary thread that
+    // keeps to its rate. So is one that could not come back for a page.
+    let is_idle = manner.background.is_some()
+        && (!manner.shared || background::may_come_back())
+        && background::run_when_idle().is_ok();
     let bound = background::take_memory_from(manner.node);
     for job in jobs {
         let mut batches = Batches::new(manner, &job.cancel, &job.done_bytes);
+        batches.is_idle = is_idle;
+        if let Some(tenure) = &job.after {
+            tenure.settle();
+        }
         let result = match &bound {
             Err(error) if manner.node.is_some() => Err(io::Error::other(format!(
                 "cannot take memory from node {}: {error}",
@@ -111,6 +140,7 @@ fn serve<T>(jobs: &Receiver<Job<T>>, manner: &Manner, report: &impl Fn(Done<T>))
             _ => job.work.run(&job.file, &mut batches),
         };
         let (zeroed_bytes, zeroing_ns) = batches.spent();
+        let refilled_pages = batches.take_refilled();
         // The file is let go of first: whoever hears of the end may look
         // whether anybody else holds it.
         drop(job.file);
@@ -118,6 +148,7 @@ fn serve<T>(jobs: &Receiver<Job<T>>, manner: &Manner, report: &impl Fn(Done<T>))
             ticket: job.ticket,
             zeroed_bytes,
             zeroing_ns,
+            refilled_pages,
             result,
         });
     }
@@ -128,5 +159,7 @@ fn is_over(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
 
+#[cfg(test)]
+mod refill_tests;
 #[cfg(test)]
 mod tests;

@@ -18,13 +18,7 @@ fn file() -> Arc<OwnedFd> {
 }
 
 fn job(file: &Arc<OwnedFd>, work: Work) -> Job<u32> {
-    Job {
-        ticket: 7,
-        file: Arc::clone(file),
-        work,
-        cancel: Arc::default(),
-        done_bytes: Arc::default(),
-    }
+    Job::new(7, Arc::clone(file), work)
 }
 
 const FILL: Work = Work::Fill {
@@ -42,6 +36,7 @@ const IN_PLACE: Work = Work::ZeroInPlace {
 fn manner(pace: Option<Pace>) -> Manner {
     Manner {
         background: pace.map(Arc::new),
+        shared: false,
         node: None,
         batch_bytes: 1 << 20,
     }

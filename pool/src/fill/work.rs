@@ -1,6 +1,6 @@
 //! What is done to a file, batch by batch.
 
-use super::{Manner, is_over};
+use super::{Manner, Refill, is_over};
 use crate::protocol::PageSize;
 use firstlight_host::mapping::Mapping;
 use firstlight_host::memory_file;
@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A kind of work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Work {
     /// Let the kernel put zeroed pages wherever `start..end` has none.
     Fill {
@@ -34,6 +34,8 @@ pub enum Work {
         /// Whether it never had a name: then our own descriptor is no opening.
         memfd: bool,
     },
+    /// Put pages back where a guest that runs gave some back.
+    Refill(Refill),
 }
 
 impl Work {
@@ -59,6 +61,7 @@ impl Work {
                 batches.each(0, bytes, None, |at, bytes| zero(file, at, bytes))?;
                 batches.look(bytes, |at, bytes| verify(file, at, bytes))
             }
+            Self::Refill(refill) => refill.run(file, batches),
         }
     }
 }
@@ -108,7 +111,7 @@ fn verify(file: &OwnedFd, at: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
-fn length(bytes: u64) -> io::Result<usize> {
+pub(super) fn length(bytes: u64) -> io::Result<usize> {
     usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
@@ -121,6 +124,11 @@ pub struct Batches<'j> {
     batch_bytes: u64,
     zeroed_bytes: u64,
     zeroing_ns: u64,
+    /// Whether the worker runs only where a CPU has nothing else to do.
+    pub(super) is_idle: bool,
+    refilled_pages: Vec<u64>,
+    /// Bytes the pace has allowed for that were not needed yet.
+    paid_bytes: u64,
 }
 
 impl<'j> Batches<'j> {
@@ -136,7 +144,70 @@ impl<'j> Batches<'j> {
             batch_bytes: manner.batch_bytes.max(1 << 20),
             zeroed_bytes: 0,
             zeroing_ns: 0,
+            is_idle: false,
+            refilled_pages: Vec::new(),
+            paid_bytes: 0,
         }
+    }
+
+    /// Whether the worker must come back for what others wait for.
+    pub(super) fn out_of_the_way(&self) -> bool {
+        self.is_idle && self.manner.shared
+    }
+
+    /// Waits until `bytes` may be zeroed; what was paid for and not needed is
+    /// still good.
+    pub(super) fn pay(&mut self, bytes: u64) -> io::Result<()> {
+        if self.paid_bytes < bytes {
+            self.wait(bytes)?;
+            self.paid_bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// Does something that zeroes `bytes`, paid for, or finds it need not.
+    pub(super) fn timed(
+        &mut self,
+        bytes: u64,
+        step: impl FnOnce() -> io::Result<bool>,
+    ) -> io::Result<bool> {
+        let begin = Instant::now();
+        let zeroed = step()?;
+        if zeroed {
+            self.spend(bytes, begin);
+            self.paid_bytes = 0;
+        }
+        Ok(zeroed)
+    }
+
+    /// A page was a hole and is none any more.
+    pub(super) fn refilled(&mut self, page: u64) {
+        self.refilled_pages.push(page);
+    }
+
+    pub(super) fn take_refilled(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.refilled_pages)
+    }
+
+    fn spend(&mut self, bytes: u64, since: Instant) {
+        let spent_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.zeroing_ns = self.zeroing_ns.saturating_add(spent_ns);
+        self.zeroed_bytes += bytes;
+        self.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Waits for the pace, unless it is not wanted any more.
+    fn wait(&self, bytes: u64) -> io::Result<()> {
+        let stop = || self.cancel.load(Ordering::Relaxed);
+        let go_on = match &self.manner.background {
+            Some(pace) => pace.wait(bytes, stop),
+            None => !stop(),
+        };
+        if go_on {
+            return Ok(());
+        }
+        let text = "not wanted any more";
+        Err(io::Error::new(io::ErrorKind::Interrupted, text))
     }
 
     /// Bytes zeroed, and the time that took.
@@ -155,10 +226,7 @@ impl<'j> Batches<'j> {
         self.go(start, end, deadline, |batches, at, bytes| {
             let begin = Instant::now();
             step(at, bytes)?;
-            let spent_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            batches.zeroing_ns = batches.zeroing_ns.saturating_add(spent_ns);
-            batches.zeroed_bytes += bytes;
-            batches.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+            batches.spend(bytes, begin);
             Ok(())
         })
     }
@@ -181,17 +249,7 @@ impl<'j> Batches<'j> {
             // To the next multiple, so that pages are never asked for by halves.
             let next = (at - at % batch_bytes).saturating_add(batch_bytes);
             let bytes = next.min(end) - at;
-            let stop = || self.cancel.load(Ordering::Relaxed);
-            let go_on = match &self.manner.background {
-                Some(pace) => pace.wait(bytes, stop),
-                None => !stop(),
-            };
-            if !go_on {
-                return Err(io::Error::new(
-                    io::ErrorKind::Interrupted,
-                    "not wanted any more",
-                ));
-            }
+            self.wait(bytes)?;
             if is_over(deadline) {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "out of time"));
             }

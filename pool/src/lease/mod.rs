@@ -5,14 +5,17 @@
 //! stays charged, and is emptied again and again, until nobody else has it open.
 //!
 //! - [`quota`]: who may borrow, and how much;
-//! - `lifeline.rs`: the pipe.
+//! - `lifeline.rs`: the pipe;
+//! - `reserve.rs`: how much of what a guest gives back is kept ready for it.
 
 mod former;
 mod lifeline;
 pub mod quota;
+mod reserve;
 
 pub use former::{Former, Formers, Swept};
 pub use lifeline::Lifeline;
+pub use reserve::{Due, Reserve};
 
 use crate::protocol::{LeaseId, LeaseRow};
 use crate::store::Key;

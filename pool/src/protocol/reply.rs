@@ -85,6 +85,12 @@ pub struct PoolRow {
     pub dirty_bytes: u64,
     /// Bytes lent.
     pub lent_bytes: u64,
+    /// Bytes of these that guests gave back and that hold no memory now.
+    #[serde(default)]
+    pub hole_bytes: u64,
+    /// Bytes put back into such holes since the daemon began to serve.
+    #[serde(default)]
+    pub refilled_bytes: u64,
     /// Why it does not grow, in words; `None` while all is well.
     #[serde(default)]
     pub trouble: Option<String>,

@@ -6,6 +6,7 @@
 
 use super::connections::ConnectionId;
 use super::keeper::Keeper;
+use super::refills::Refills;
 use super::times::Times;
 use super::workers::{Returning, Ticket, Waiting, Workers};
 use crate::fill::{Done, Job, Work};
@@ -22,7 +23,6 @@ use firstlight_host::peer::Peer;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What a GiB of zeroing is assumed to take before any was measured.
@@ -61,6 +61,7 @@ pub(super) struct Broker {
     pub(super) formers: Formers,
     pub(super) workers: Workers,
     pub(super) keeper: Keeper,
+    pub(super) refills: Refills,
     rules: Rules,
     pub(super) ledger: Ledger,
     pub(super) counters: Counters,
@@ -75,7 +76,13 @@ pub(super) struct Broker {
 }
 
 impl Broker {
-    pub(super) fn new(store: Store, rules: Rules, workers: Workers, keeper: Keeper) -> Self {
+    pub(super) fn new(
+        store: Store,
+        rules: Rules,
+        workers: Workers,
+        keeper: Keeper,
+        refills: Refills,
+    ) -> Self {
         let begin = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap_or_default();
@@ -87,6 +94,7 @@ impl Broker {
             formers: Formers::default(),
             workers,
             keeper,
+            refills,
             rules,
             ledger: Ledger::default(),
             counters: Counters::default(),
@@ -186,7 +194,7 @@ impl Broker {
         if slab.bytes() == key.bytes {
             self.store.put_back(&key, slab);
         } else {
-            self.take_back(key, slab, Charge::default(), false);
+            self.take_back(key, slab, Charge::default(), None);
         }
     }
 
@@ -195,18 +203,14 @@ impl Broker {
         let budget = Duration::from_millis(waiting.take.max_topup_ms.into());
         waiting.topped_up_bytes = end - start;
         let node = waiting.key.node;
-        let job = Job {
-            file: waiting.slab.file(),
-            work: Work::Fill {
-                page: waiting.key.page,
-                start,
-                end,
-                deadline: Some(waiting.since + budget),
-            },
-            ticket: Ticket::TopUp(Box::new(waiting)),
-            cancel: Arc::default(),
-            done_bytes: Arc::default(),
+        let work = Work::Fill {
+            page: waiting.key.page,
+            start,
+            end,
+            deadline: Some(waiting.since + budget),
         };
+        let file = waiting.slab.file();
+        let job = Job::new(Ticket::TopUp(Box::new(waiting)), file, work);
         match self.workers.promptly(node, job) {
             Ok(()) => Answer::Later,
             Err(error) => Answer::refuse(RefusalCode::Internal, error.to_string()),
@@ -234,7 +238,7 @@ impl Broker {
         let (memory, ours, theirs, lease) = match parts {
             Ok(parts) => parts,
             Err(error) => {
-                self.take_back(key, slab, charge, false);
+                self.take_back(key, slab, charge, None);
                 return Answer::refuse(RefusalCode::Internal, error.to_string());
             }
         };
@@ -255,6 +259,8 @@ impl Broker {
             lifeline: ours,
             since: Instant::now(),
         };
+        let budget_bytes = self.store.refill_bytes(&key);
+        self.refills.begin(serial, &lease, budget_bytes);
         self.leases.insert(serial, lease);
         self.counters.takes += 1;
         self.counters.top_ups += u64::from(topped_up_bytes > 0);
@@ -311,6 +317,10 @@ impl Broker {
                 let _ = slab.discard();
                 None
             }
+            Ticket::Refill(_, serial) => {
+                self.refilled(serial, &done.refilled_pages, done.result);
+                None
+            }
         }
     }
 
@@ -321,7 +331,7 @@ impl Broker {
             let Waiting {
                 key, slab, charge, ..
             } = waiting;
-            self.take_back(key, slab, charge, false);
+            self.take_back(key, slab, charge, None);
             return Answer::refuse(RefusalCode::Empty, text);
         }
         self.lend(waiting)
@@ -335,6 +345,7 @@ impl Broker {
                 self.forget(former);
             }
         }
+        self.look_for_holes();
         self.begin_fills();
     }
 
@@ -348,22 +359,22 @@ impl Broker {
                 continue;
             };
             let id = order.id;
+            let work = Work::Fill {
+                page: order.key.page,
+                start: 0,
+                end: order.key.bytes,
+                deadline: None,
+            };
             let job = Job {
-                ticket: Ticket::Fill(node, id),
-                file: order.file,
-                work: Work::Fill {
-                    page: order.key.page,
-                    start: 0,
-                    end: order.key.bytes,
-                    deadline: None,
-                },
                 cancel: order.cancel,
                 done_bytes: order.done_bytes,
+                ..Job::new(Ticket::Fill(node, id), order.file, work)
             };
             if let Err(error) = self.workers.later(node, job) {
                 self.store.filled(id, Err(error), Instant::now());
             }
         }
+        self.begin_refills();
     }
 
     fn resize(&mut self, resize: &Resize) -> Answer {

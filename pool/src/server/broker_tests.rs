@@ -2,6 +2,7 @@
 
 use super::broker::{Answer, Broker};
 use super::keeper::Keeper;
+use super::refills::Refills;
 use super::workers::Workers;
 use crate::config::Config;
 use crate::lease::Serial;
@@ -33,7 +34,13 @@ fn broker() -> (tempfile::TempDir, Broker) {
     let (store, _) = Store::open(folder.path(), &specs).unwrap();
     let rules = Rules::new(&config, u32::MAX).unwrap();
     let workers = Workers::new(&config.fill).unwrap();
-    let mut broker = Broker::new(store, rules, workers, Keeper::new());
+    let mut broker = Broker::new(
+        store,
+        rules,
+        workers,
+        Keeper::new(),
+        Refills::new(Duration::ZERO),
+    );
     until(&mut broker, |broker| clean(broker) == 3);
     (folder, broker)
 }
@@ -47,7 +54,7 @@ fn until(broker: &mut Broker, come: impl Fn(&Broker) -> bool) {
     let begin = Instant::now();
     while !come(broker) {
         assert!(begin.elapsed() < Duration::from_secs(60), "waited in vain");
-        broker.begin_fills();
+        broker.tick();
         for done in broker.workers.done() {
             assert!(broker.work_done(done).is_none());
         }
@@ -89,16 +96,19 @@ fn what_is_kept_stays_charged() {
     // The lease ends, the descriptor is kept: its bytes still count.
     broker.end_lease(first);
     until(&mut broker, |broker| !broker.formers.is_empty());
-    broker.tick();
-    assert_eq!(ask(&mut broker, 1000).unwrap_err(), RefusalCode::Quota);
+    for _ in 0..3 {
+        broker.tick();
+        assert_eq!(ask(&mut broker, 1000).unwrap_err(), RefusalCode::Quota);
+    }
     drop(memory);
-    broker.tick();
-    assert!(broker.formers.is_empty());
+    // A process that another test starts at this moment holds every descriptor
+    // until it has become another program: then it counts that long.
+    until(&mut broker, |broker| broker.formers.is_empty());
     assert!(ask(&mut broker, 1000).is_ok());
-    // Nothing is kept of the other: it is credited as soon as it is emptied.
+    // Nothing is kept of the other: it is credited once it is emptied.
     broker.end_lease(second);
     until(&mut broker, |broker| {
-        broker.store.rows()[0].dirty_bytes == 0
+        broker.store.rows()[0].dirty_bytes == 0 && broker.formers.is_empty()
     });
     assert!(ask(&mut broker, 1000).is_ok());
 }

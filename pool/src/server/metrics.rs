@@ -120,7 +120,7 @@ fn head(out: &mut String, name: &str, kind: &str, help: &str) {
 type Column = (&'static str, &'static str, fn(&PoolRow) -> u64);
 
 fn pools(out: &mut String, rows: &[PoolRow]) {
-    let columns: [Column; 7] = [
+    let columns: [Column; 8] = [
         ("firstlight_pool_wanted_slabs", "Slabs to keep.", |row| {
             row.wanted_slabs.into()
         }),
@@ -150,9 +150,20 @@ fn pools(out: &mut String, rows: &[PoolRow]) {
         ("firstlight_pool_lent_bytes", "Bytes lent.", |row| {
             row.lent_bytes
         }),
+        (
+            "firstlight_pool_hole_bytes",
+            "Bytes of these that guests gave back and that hold no memory.",
+            |row| row.hole_bytes,
+        ),
     ];
-    for (name, help, value) in columns {
-        head(out, name, "gauge", help);
+    let refilled: Column = (
+        "firstlight_pool_refilled_bytes_total",
+        "Bytes put back where guests had given them back.",
+        |row| row.refilled_bytes,
+    );
+    let gauges = columns.into_iter().map(|column| (column, "gauge"));
+    for ((name, help, value), kind) in gauges.chain([(refilled, "counter")]) {
+        head(out, name, kind, help);
         for row in rows {
             // Words and numbers only: nothing in a label needs escaping.
             let node = row.node.map_or("any".into(), |node| node.to_string());
@@ -215,6 +226,8 @@ mod tests {
             clean_bytes: 25 << 30,
             dirty_bytes: 0,
             lent_bytes: 0,
+            hole_bytes: 3 << 20,
+            refilled_bytes: 5 << 20,
             trouble: None,
         };
         let mut times = Times::new();
@@ -242,6 +255,9 @@ mod tests {
         }
         for line in [
             "firstlight_pool_clean_slabs{page=\"2M\",node=\"1\",size_bytes=\"8589934592\"} 3",
+            "firstlight_pool_hole_bytes{page=\"2M\",node=\"1\",size_bytes=\"8589934592\"} 3145728",
+            "firstlight_pool_refilled_bytes_total{page=\"2M\",node=\"1\",size_bytes=\"8589934592\"} 5242880",
+            "# TYPE firstlight_pool_refilled_bytes_total counter",
             "firstlight_pool_zeroing_seconds_total 1.5",
             "firstlight_pool_take_seconds_bucket{le=\"0.00002\"} 1",
             "firstlight_pool_take_seconds_bucket{le=\"+Inf\"} 2",

@@ -8,7 +8,7 @@
 //! - `broker.rs`, `returns.rs`, `view.rs`: what each request means, the way back
 //!   of what was lent, what is to be seen of both;
 //! - `connections.rs`, `events.rs`, `listen.rs`: sockets;
-//! - `workers.rs`: what takes time;
+//! - `workers.rs`: what takes time; `refills.rs`: what guests gave back;
 //! - `keeper.rs`: the service manager keeps clean files over a restart;
 //! - `metrics.rs`, `times.rs`, `web.rs`: what is to be seen from outside.
 
@@ -21,6 +21,7 @@ mod events;
 mod keeper;
 mod listen;
 mod metrics;
+mod refills;
 mod returns;
 mod times;
 mod view;
@@ -42,6 +43,7 @@ use firstlight_host::peer::Peer;
 use firstlight_host::service::{self, NotifyState};
 use keeper::Keeper;
 use listen::Listener;
+use refills::Refills;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -122,7 +124,13 @@ impl Server {
             say(&format!("metrics at http://{address}/metrics"));
         }
         let server = Self {
-            broker: Broker::new(store, rules, workers, keeper),
+            broker: Broker::new(
+                store,
+                rules,
+                workers,
+                keeper,
+                Refills::new(Duration::from_secs(config.fill.refill_after_s.into())),
+            ),
             connections: Connections::new(&config.limits),
             events: Events::new().map_err(|error| ServeError::system("wait", error))?,
             listener,

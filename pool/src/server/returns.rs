@@ -6,7 +6,7 @@
 
 use super::broker::Broker;
 use super::workers::{Returning, Ticket};
-use crate::fill::{Job, Work};
+use crate::fill::{Job, Tenure, Work};
 use crate::lease::quota::Charge;
 use crate::lease::{Former, Serial};
 use crate::store::Key;
@@ -19,13 +19,28 @@ impl Broker {
     pub(super) fn end_lease(&mut self, serial: Serial) {
         if let Some(lease) = self.leases.end(serial) {
             self.counters.returns += 1;
-            self.take_back(lease.key, lease.slab, lease.charge, true);
+            // Before the slab is emptied: nothing is put back any more.
+            let tenure = self.refills.end(serial);
+            self.take_back(lease.key, lease.slab, lease.charge, tenure);
         }
     }
 
-    pub(super) fn take_back(&mut self, key: Key, slab: Slab, charge: Charge, was_lent: bool) {
+    /// Has what was taken out emptied; with the `tenure` of its lease, if it was lent.
+    pub(super) fn take_back(
+        &mut self,
+        key: Key,
+        slab: Slab,
+        charge: Charge,
+        tenure: Option<Arc<Tenure>>,
+    ) {
+        let was_lent = tenure.is_some();
         let in_place = self.store.came_back(slab.id()) && was_lent && slab.bytes() == key.bytes;
-        let returning = Box::new(Returning { key, slab, charge });
+        let returning = Box::new(Returning {
+            key,
+            slab,
+            charge,
+            tenure,
+        });
         if in_place {
             self.zero_in_place(returning);
         } else {
@@ -36,12 +51,11 @@ impl Broker {
     fn zero_in_place(&mut self, returning: Box<Returning>) {
         let (file, node) = (returning.slab.file(), returning.key.node);
         let (bytes, memfd) = (returning.key.bytes, returning.slab.is_memfd());
+        let after = returning.tenure.clone();
+        let work = Work::ZeroInPlace { bytes, memfd };
         let job = Job {
-            ticket: Ticket::ZeroInPlace(returning),
-            file,
-            work: Work::ZeroInPlace { bytes, memfd },
-            cancel: Arc::default(),
-            done_bytes: Arc::default(),
+            after,
+            ..Job::new(Ticket::ZeroInPlace(returning), file, work)
         };
         self.returning += 1;
         if self.workers.later(node, job).is_err() {
@@ -70,12 +84,10 @@ impl Broker {
 
     fn empty_now(&mut self, returning: Box<Returning>) {
         let file = returning.slab.file();
+        let after = returning.tenure.clone();
         let job = Job {
-            ticket: Ticket::Empty(returning),
-            file,
-            work: Work::Empty,
-            cancel: Arc::default(),
-            done_bytes: Arc::default(),
+            after,
+            ..Job::new(Ticket::Empty(returning), file, Work::Empty)
         };
         self.returning += 1;
         // Any node's worker can do it: nothing is allocated.
@@ -89,13 +101,8 @@ impl Broker {
         for slab in slabs {
             self.keeper.forget(&slab);
             bytes += slab.bytes();
-            let job = Job {
-                file: slab.file(),
-                ticket: Ticket::Discard(slab),
-                work: Work::Empty,
-                cancel: Arc::default(),
-                done_bytes: Arc::default(),
-            };
+            let file = slab.file();
+            let job = Job::new(Ticket::Discard(slab), file, Work::Empty);
             self.returning += 1;
             if self.workers.promptly(None, job).is_err() {
                 self.returning -= 1;
@@ -105,7 +112,9 @@ impl Broker {
     }
 
     pub(super) fn emptied(&mut self, returning: Returning) {
-        let Returning { key, slab, charge } = returning;
+        let Returning {
+            key, slab, charge, ..
+        } = returning;
         let bytes = slab.bytes();
         let mut pinned_bytes = 0;
         if !charge.is_free() && slab.is_counted() {
@@ -131,7 +140,9 @@ impl Broker {
             self.empty(returning);
             return;
         }
-        let Returning { key, slab, charge } = *returning;
+        let Returning {
+            key, slab, charge, ..
+        } = *returning;
         self.ledger.credit(charge);
         self.store.cleaned(&key, key.bytes, Some(slab));
     }

@@ -45,6 +45,7 @@ impl Broker {
     fn rows(&self) -> Vec<PoolRow> {
         let mut rows = self.store.rows();
         for row in &mut rows {
+            self.refills.complete(row);
             if row.trouble.is_none() && row.filling_slabs > 0 && self.workers.is_paused() {
                 row.trouble = Some("paused: somebody waits for memory".into());
             }

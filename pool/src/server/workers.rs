@@ -1,12 +1,14 @@
-//! The workers of a daemon: for each node one that fills in the background and
-//! one for what a borrower waits for, and one that takes memory back.
+//! The workers of a daemon: for each node one that fills in the background, one
+//! that puts back what guests gave back, and one for what a borrower waits for;
+//! and one that takes memory back.
 //!
 //! What is being worked on travels with the job as its [`Ticket`], so that
 //! nothing is held twice and nothing is looked up when it comes back.
 
 use super::connections::ConnectionId;
 use crate::config::Fill;
-use crate::fill::{Done, Job, Manner, Pace, Worker};
+use crate::fill::{Done, Job, Manner, Pace, Tenure, Worker};
+use crate::lease::Serial;
 use crate::lease::quota::Charge;
 use crate::protocol::Take;
 use crate::store::Key;
@@ -40,6 +42,8 @@ pub(super) struct Returning {
     pub(super) key: Key,
     pub(super) slab: Slab,
     pub(super) charge: Charge,
+    /// Of the lease it had, if it was lent.
+    pub(super) tenure: Option<Arc<Tenure>>,
 }
 
 /// What is being worked on.
@@ -55,12 +59,15 @@ pub(super) enum Ticket {
     ZeroInPlace(Box<Returning>),
     /// A clean slab goes back to the kernel.
     Discard(Slab),
+    /// Pages are put back into the slab of a lease.
+    Refill(Option<u32>, Serial),
 }
 
 /// Whether somebody waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Background,
+    Refill,
     Prompt,
 }
 
@@ -68,6 +75,7 @@ enum Kind {
 #[derive(Debug)]
 pub(super) struct Workers {
     pace: Arc<Pace>,
+    refill_pace: Arc<Pace>,
     batch_bytes: u64,
     started: BTreeMap<(Kind, Option<u32>), Worker<Ticket>>,
     report: Sender<Done<Ticket>>,
@@ -75,29 +83,31 @@ pub(super) struct Workers {
     wake: Arc<OwnedFd>,
     /// Nodes whose background worker has something to fill.
     filling: BTreeSet<Option<u32>>,
+    /// Nodes whose refilling worker has something to do.
+    refilling: BTreeSet<Option<u32>>,
 }
 
 impl Workers {
     pub(super) fn new(fill: &Fill) -> io::Result<Self> {
-        let rate = fill.rate.bytes();
         let batch_bytes = fill.batch.as_ref().bytes();
         let pause_at = (fill.pause_at_pressure > 0).then(|| f64::from(fill.pause_at_pressure));
-        let pace = Pace::new(
-            (rate > 0).then_some(rate),
-            batch_bytes,
-            pause_at,
-            pressure::MEMORY,
-        );
+        let pace = |rate: u64, burst_bytes| {
+            let rate = (rate > 0).then_some(rate);
+            Arc::new(Pace::new(rate, burst_bytes, pause_at, pressure::MEMORY))
+        };
         let (report, reports) = mpsc::channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Self {
-            pace: Arc::new(pace),
+            pace: pace(fill.rate.bytes(), batch_bytes),
+            // Page by page: a burst would be in the guest's way.
+            refill_pace: pace(fill.refill_rate.bytes(), 1),
             batch_bytes,
             started: BTreeMap::new(),
             report,
             reports,
             wake: Arc::new(rustix::event::eventfd(0, flags)?),
             filling: BTreeSet::new(),
+            refilling: BTreeSet::new(),
         })
     }
 
@@ -109,6 +119,11 @@ impl Workers {
     /// Whether filling is paused because somebody waits for memory.
     pub(super) fn is_paused(&self) -> bool {
         self.pace.is_paused()
+    }
+
+    /// Whether the node's refilling worker does nothing.
+    pub(super) fn may_refill(&self, node: Option<u32>) -> bool {
+        !self.refilling.contains(&node)
     }
 
     /// Whether the node's background worker fills nothing.
@@ -123,9 +138,11 @@ impl Workers {
         let _ = rustix::io::read(&self.wake, &mut count);
         let done: Vec<_> = self.reports.try_iter().collect();
         for done in &done {
-            if let Ticket::Fill(node, _) = done.ticket {
-                self.filling.remove(&node);
-            }
+            match done.ticket {
+                Ticket::Fill(node, _) => self.filling.remove(&node),
+                Ticket::Refill(node, _) => self.refilling.remove(&node),
+                _ => false,
+            };
         }
         done
     }
@@ -136,6 +153,13 @@ impl Workers {
             self.filling.insert(node);
         }
         self.send(Kind::Background, node, job)
+    }
+
+    /// Pages to put back.
+    pub(super) fn refill(&mut self, node: Option<u32>, job: Job<Ticket>) -> io::Result<()> {
+        self.send(Kind::Refill, node, job)?;
+        self.refilling.insert(node);
+        Ok(())
     }
 
     /// Work somebody waits for.
@@ -157,10 +181,15 @@ impl Workers {
         let place = node.map_or("any".into(), |node| node.to_string());
         let (name, background) = match kind {
             Kind::Background => (format!("fill-{place}"), Some(Arc::clone(&self.pace))),
+            Kind::Refill => {
+                let pace = Arc::clone(&self.refill_pace);
+                (format!("refill-{place}"), Some(pace))
+            }
             Kind::Prompt => (format!("prompt-{place}"), None),
         };
         let manner = Manner {
             background,
+            shared: kind == Kind::Refill,
             node,
             batch_bytes: self.batch_bytes,
         };

@@ -29,6 +29,8 @@ pub struct Spec {
     pub source: config::Source,
     /// Whether slabs may be zeroed in place and lent again.
     pub trusted: bool,
+    /// Of what a guest gives back, how much to keep ready for it.
+    pub refill_bytes: u64,
 }
 
 impl From<&config::Class> for Spec {
@@ -42,6 +44,10 @@ impl From<&config::Class> for Spec {
             wanted: class.slabs,
             source: class.source,
             trusted: class.trusted,
+            refill_bytes: class
+                .refill
+                .as_ref()
+                .map_or(0, |refill| refill.as_ref().bytes()),
         }
     }
 }
@@ -110,6 +116,8 @@ impl Class {
             clean_bytes: whole + self.filling.iter().map(part).sum::<u64>(),
             dirty_bytes: self.dirty_bytes,
             lent_bytes: self.lent.iter().map(|(_, bytes)| bytes).sum(),
+            hole_bytes: 0,
+            refilled_bytes: 0,
             trouble: self.trouble.clone(),
         }
     }

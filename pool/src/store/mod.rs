@@ -347,6 +347,7 @@ impl Store {
                 wanted: 0,
                 source: crate::config::Source::Auto,
                 trusted: false,
+                refill_bytes: 0,
             };
             self.sources.prepare(&mut spec)?;
             self.classes.push(Class::new(spec));
@@ -396,6 +397,14 @@ impl Store {
     #[must_use]
     pub fn keys(&self) -> Vec<Key> {
         self.classes.iter().map(|class| class.spec.key).collect()
+    }
+
+    /// Of what a guest on a slab of this class gives back, how much is to be
+    /// kept ready for it.
+    #[must_use]
+    pub fn refill_bytes(&self, key: &Key) -> u64 {
+        let class = self.classes.iter().find(|class| class.spec.key == *key);
+        class.map_or(0, |class| class.spec.refill_bytes)
     }
 
     /// A row for each class.

@@ -43,6 +43,7 @@ fn spec(page: PageSize, source: Source, wanted: u32) -> Spec {
         wanted,
         source,
         trusted: false,
+        refill_bytes: 0,
     }
 }
 

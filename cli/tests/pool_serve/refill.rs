@@ -1,0 +1,204 @@
+//! What a guest gives back while it runs, and how much the daemon puts back. The
+//! test plays the monitor, which punches what its guest reports to be free.
+
+use super::kit::{Daemon, M, free_pages, huge_pages, mapped, take_soon, until};
+use firstlight_host::mapping::Mapping;
+use firstlight_host::memory_file;
+use firstlight_pool::protocol::PoolRow;
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Pages of a slab.
+const PAGES: u64 = 8;
+
+fn config(class: &str) -> String {
+    format!(
+        "fill = {{ rate = \"0\", pause_at_pressure = 0, refill_rate = \"0\", refill_after_s = 0 }}\n\
+         [[class]]\nsize = \"16M\"\nslabs = 1\n{class}\n"
+    )
+}
+
+fn row(daemon: &Daemon) -> PoolRow {
+    daemon.status().pools[0].clone()
+}
+
+fn give_back(memory: impl AsFd, pages: &[u64]) {
+    for page in pages {
+        memory_file::punch(memory.as_fd(), page * 2 * M, 2 * M).unwrap();
+    }
+}
+
+/// Time for the daemon to do what it should not.
+fn several_looks() {
+    thread::sleep(Duration::from_millis(2500));
+}
+
+fn write(guest: &mut Mapping, pages: impl IntoIterator<Item = u64>) {
+    for page in pages {
+        guest.write(usize::try_from(page * 2 * M).unwrap() + 77, b"mine");
+    }
+}
+
+fn puts_back(source: &str) {
+    let Some(_pages) = huge_pages(PAGES + 2) else {
+        return;
+    };
+    let mut daemon = Daemon::start(&config(&format!("refill = \"4M\"\nsource = \"{source}\"")));
+    daemon.until_clean(1);
+    let borrowed = take_soon(&daemon, 16 * M);
+    let mut guest = mapped(&borrowed.memory, 16 * M);
+    write(&mut guest, 0..PAGES);
+    let free = free_pages();
+
+    give_back(&borrowed.memory, &[1, 2, 4, 5]);
+    until("two of four pages are back", || {
+        let row = row(&daemon);
+        (row.hole_bytes, row.refilled_bytes) == (4 * M, 4 * M)
+    });
+    several_looks();
+    assert_eq!(row(&daemon).refilled_bytes, 4 * M, "no more than it may");
+    assert_eq!(free_pages(), free + 2, "the host has the others");
+
+    // Its guest has them at once, zeroed, and the rest is as it was.
+    assert_eq!(guest.first_nonzero(), Some(77));
+    write(&mut guest, [1, 2]);
+    assert_eq!(free_pages(), free + 2, "no page of the kernel's");
+
+    // Used and given back, they are the first to be put back.
+    give_back(&borrowed.memory, &[2]);
+    until("it is put back again", || {
+        row(&daemon).refilled_bytes == 6 * M
+    });
+    assert_eq!(row(&daemon).hole_bytes, 4 * M);
+
+    // When the guest takes what is missing, what it gives back then is put back.
+    write(&mut guest, [4, 5]);
+    until("nothing is missing", || row(&daemon).hole_bytes == 0);
+    give_back(&borrowed.memory, &[6, 7]);
+    until("others are put back", || {
+        row(&daemon).refilled_bytes == 10 * M
+    });
+
+    // The lease ends, and all of it goes back, whoever maps it.
+    give_back(&borrowed.memory, &[0, 3]);
+    let kept = borrowed.memory.try_clone().unwrap();
+    daemon.connect().give(borrowed.lease.lease.clone()).unwrap();
+    drop(borrowed);
+    daemon.until_clean(1);
+    several_looks();
+    assert_eq!(memory_file::held_bytes(&kept).unwrap(), 0);
+    assert_eq!(row(&daemon).hole_bytes, 0);
+    drop((guest, kept));
+    assert_eq!(daemon.stop(), 0);
+    assert_eq!(free_pages(), free + PAGES);
+}
+
+#[test]
+fn pages_are_put_back_into_a_file_of_a_mount() {
+    puts_back("mount");
+}
+
+#[test]
+fn pages_are_put_back_into_a_file_without_a_name() {
+    puts_back("memfd");
+}
+
+#[test]
+fn where_it_is_not_wanted_or_too_early_nothing_is_put_back() {
+    let Some(_pages) = huge_pages(PAGES) else {
+        return;
+    };
+    let off = config("");
+    let later = config("refill = \"4M\"").replace("after_s = 0", "after_s = 3600");
+    for config in [off, later] {
+        let daemon = Daemon::start(&config);
+        daemon.until_clean(1);
+        let borrowed = take_soon(&daemon, 16 * M);
+        give_back(&borrowed.memory, &[0, 7]);
+        until("it is seen", || row(&daemon).hole_bytes == 4 * M);
+        several_looks();
+        assert_eq!(row(&daemon).refilled_bytes, 0);
+        assert_eq!(row(&daemon).hole_bytes, 4 * M);
+    }
+}
+
+#[test]
+fn want_of_huge_pages_is_told() {
+    let Some(_pages) = huge_pages(PAGES) else {
+        return;
+    };
+    let daemon = Daemon::start(&config("refill = \"4M\""));
+    daemon.until_clean(1);
+    let borrowed = take_soon(&daemon, 16 * M);
+    // Whatever is free, and what the guest gives back, somebody else takes.
+    let other = memory_file::unnamed(c"other", Some(2 * M)).unwrap();
+    let wanted = (free_pages() + 1) * 2 * M;
+    memory_file::set_length(&other, wanted).unwrap();
+    give_back(&borrowed.memory, &[3]);
+    let mut taken = false;
+    until("it says what it lacks", || {
+        // The daemon may come first: then the guest gives that one back too.
+        taken = taken || memory_file::allocate(&other, 0, wanted).is_ok();
+        if !taken {
+            give_back(&borrowed.memory, &[3]);
+            return false;
+        }
+        let trouble = row(&daemon).trouble.unwrap_or_default();
+        trouble.contains("nothing is put back for guests")
+    });
+    drop(other);
+    until("it is put back then", || row(&daemon).hole_bytes == 0);
+    assert_eq!(row(&daemon).trouble, None);
+}
+
+/// What a page costs its guest when it comes back to it, printed and not
+/// asserted: `FIRSTLIGHT_REFAULT_PAGES=512` and `--nocapture` for a GiB.
+#[test]
+fn what_was_put_back_takes_no_page_of_the_kernels() {
+    let pages = u64::from(super::kit::rounds("FIRSTLIGHT_REFAULT_PAGES", 16));
+    let Some(_pages) = huge_pages(pages) else {
+        return;
+    };
+    let size = pages * 2 * M;
+    for (refill, drawn) in [("0", pages), (&*size.to_string(), 0)] {
+        let config = config(&format!("refill = {refill}")).replace("16M", &size.to_string());
+        let mut daemon = Daemon::start(&config);
+        daemon.until_clean(1);
+        let borrowed = take_soon(&daemon, size);
+        let mut guest = mapped(&borrowed.memory, size);
+        guest.populate().unwrap();
+        let all: Vec<u64> = (0..pages).collect();
+        give_back(&borrowed.memory, &all);
+        let is_ready = |row: PoolRow| (row.hole_bytes, row.refilled_bytes) == (0, size);
+        until("it is as it should be", || {
+            let row = row(&daemon);
+            if drawn > 0 {
+                row.hole_bytes == size
+            } else {
+                is_ready(row)
+            }
+        });
+        let free = free_pages();
+        let mut touches_ns: Vec<_> = all
+            .iter()
+            .map(|page| {
+                let begin = Instant::now();
+                write(&mut guest, [*page]);
+                begin.elapsed().as_nanos()
+            })
+            .collect();
+        assert_eq!(free - free_pages(), drawn);
+        touches_ns.sort_unstable();
+        let at = |percent: usize| touches_ns[(touches_ns.len() - 1) * percent / 100];
+        eprintln!(
+            "refill = {refill}: {pages} pages touched in {} us; a page {} ns (half), {} ns (99 of 100), {} ns (slowest)",
+            touches_ns.iter().sum::<u128>() / 1000,
+            at(50),
+            at(99),
+            at(100)
+        );
+        drop((guest, borrowed));
+        assert_eq!(daemon.stop(), 0);
+    }
+}

@@ -1,0 +1,151 @@
+//! Putting pages back where a guest gave some back, while it runs.
+//!
+//! The kernel zeroes a page where the file has none and leaves the others as they
+//! are, whatever the guest does at that moment. Three things are different from
+//! filling what is nobody's yet:
+//!
+//! - the guest, its monitor, and whoever ends the lease wait for the same locks:
+//!   so it goes page by page, and no page is begun and then left lying because a
+//!   CPU has better things to do;
+//! - the lease may end at any moment, and nothing is put back after that:
+//!   [`Tenure`] keeps the two apart;
+//! - hugetlbfs tells how many pages a file has, not where (`mincore` answers for
+//!   pages this process has mapped, `SEEK_HOLE` sees none): so each page is
+//!   asked for, and the count says whether it was a hole.
+
+use super::Batches;
+use crate::protocol::PageSize;
+use firstlight_host::{background, memory_file};
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A lease as seen by a worker that puts pages back: still on, or over.
+///
+/// ```
+/// use firstlight_pool::fill::Tenure;
+/// let tenure = Tenure::default();
+/// assert_eq!(tenure.during(|| 7), Some(7));
+/// tenure.end();
+/// assert_eq!(tenure.during(|| 7), None);
+/// tenure.settle();
+/// ```
+#[derive(Debug, Default)]
+pub struct Tenure {
+    ended: Arc<AtomicBool>,
+    step: Mutex<()>,
+}
+
+impl Tenure {
+    /// The lease is over. Waits for nothing: a step may still be under way.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// Waits for a step that is under way. After [`Tenure::end`] and this there
+    /// never is one again.
+    pub fn settle(&self) {
+        drop(self.step.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Does `step` if the lease is still on; whoever settles waits for it.
+    pub fn during<T>(&self, step: impl FnOnce() -> T) -> Option<T> {
+        let _settled = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        (!self.ended.load(Ordering::Acquire)).then(step)
+    }
+
+    /// Set once the lease is over.
+    pub(crate) fn ended(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.ended)
+    }
+}
+
+/// What to put back into one slab.
+#[derive(Debug, Clone)]
+pub struct Refill {
+    /// What backs it.
+    pub page: PageSize,
+    /// Bytes of the slab.
+    pub bytes: u64,
+    /// Pages of the guest's reserve: what was given back of it is put back first.
+    pub reserve: Vec<u64>,
+    /// The page from which on others are looked for.
+    pub first_page: u64,
+    /// Pages to put back at most.
+    pub most_pages: u64,
+    /// Of these, the ones that are not of the reserve yet.
+    pub new_pages: u64,
+    /// The lease.
+    pub tenure: Arc<Tenure>,
+}
+
+impl Refill {
+    pub(super) fn run(&self, file: &OwnedFd, batches: &mut Batches<'_>) -> io::Result<()> {
+        let pages = self.bytes / self.page.bytes();
+        let reserve: HashSet<u64> = self.reserve.iter().copied().collect();
+        let mut left = self.most_pages;
+        for page in &self.reserve {
+            if left == 0 {
+                return Ok(());
+            }
+            left -= u64::from(self.step(file, *page, batches)?);
+        }
+        left = left.min(self.new_pages);
+        let others = (0..pages).map(|step| (self.first_page + step) % pages);
+        for page in others.filter(|page| !reserve.contains(page)) {
+            if left == 0 {
+                break;
+            }
+            left -= u64::from(self.step(file, page, batches)?);
+        }
+        Ok(())
+    }
+
+    /// Says whether there was a hole.
+    fn step(&self, file: &OwnedFd, page: u64, batches: &mut Batches<'_>) -> io::Result<bool> {
+        let bytes = self.page.bytes();
+        batches.pay(bytes)?;
+        let over = || io::Error::new(io::ErrorKind::Interrupted, "the lease is over");
+        let comes_back = batches.out_of_the_way();
+        let filled = batches.timed(bytes, || {
+            if comes_back {
+                // Refused, it takes its time.
+                let _ = background::run_as_usual();
+            }
+            let filled = self
+                .tenure
+                .during(|| put_back(file, self.page, page * bytes));
+            if comes_back {
+                let _ = background::run_when_idle();
+            }
+            filled.ok_or_else(over)?
+        })?;
+        if filled {
+            batches.refilled(page);
+        }
+        Ok(filled)
+    }
+}
+
+/// Says whether the file has more or fewer pages now: one that the guest takes
+/// or gives back at the very same moment may be mistaken for this one.
+fn put_back(file: &OwnedFd, page: PageSize, at: u64) -> io::Result<bool> {
+    let stat = rustix::fs::fstat(file)?;
+    let bytes = page.bytes();
+    if u64::try_from(stat.st_size).is_ok_and(|length| length < at + bytes) {
+        return Err(io::Error::other("its borrower made it shorter"));
+    }
+    match page {
+        PageSize::Huge | PageSize::Giant => memory_file::refill(file, at, bytes)?,
+        PageSize::Transparent => {
+            // Touching a page that is there is not for nothing here.
+            if !memory_file::has_hole(file, at, bytes)? {
+                return Ok(false);
+            }
+            memory_file::populate(file, at, super::work::length(bytes)?)?;
+        }
+    }
+    Ok(rustix::fs::fstat(file)?.st_blocks != stat.st_blocks)
+}

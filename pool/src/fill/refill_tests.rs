@@ -1,0 +1,282 @@
+//! Pages put back into real memory files while somebody uses them.
+
+use super::*;
+use crate::protocol::PageSize;
+use firstlight_host::hugepages::{self, Borrowed};
+use firstlight_host::mapping::Mapping;
+use firstlight_host::memory_file;
+use std::path::Path;
+
+const PAGE: u64 = 2 << 20;
+const PAGES: u64 = 8;
+const BYTES: u64 = PAGES * PAGE;
+
+/// A whole slab, on huge pages set aside where it says so.
+fn slab(page: PageSize) -> Arc<OwnedFd> {
+    let huge = (page == PageSize::Huge).then_some(PAGE);
+    let file = memory_file::unnamed(c"test", huge).unwrap();
+    memory_file::set_length(&file, BYTES).unwrap();
+    match page {
+        PageSize::Huge => memory_file::allocate(&file, 0, BYTES).unwrap(),
+        _ => memory_file::populate(&file, 0, usize::try_from(BYTES).unwrap()).unwrap(),
+    }
+    Arc::new(file)
+}
+
+fn huge_pages(pages: u64) -> Option<Borrowed> {
+    Borrowed::new(PAGE, pages)
+        .inspect_err(|error| eprintln!("skipped: no huge pages: {error}"))
+        .ok()
+}
+
+fn free_pages() -> u64 {
+    let counts = hugepages::counts(Path::new(hugepages::SYS), PAGE, None);
+    counts.unwrap().unwrap().free_pages
+}
+
+fn mapped(file: &OwnedFd) -> Mapping {
+    Mapping::new(file, 0, usize::try_from(BYTES).unwrap()).unwrap()
+}
+
+/// As a monitor does for a guest that says it does not use them.
+fn give_back(file: &OwnedFd, pages: &[u64]) {
+    for page in pages {
+        memory_file::punch(file, page * PAGE, PAGE).unwrap();
+    }
+}
+
+fn missing(file: &OwnedFd) -> u64 {
+    (BYTES - memory_file::held_bytes(file).unwrap()) / PAGE
+}
+
+fn all(page: PageSize, tenure: &Arc<Tenure>) -> Refill {
+    Refill {
+        page,
+        bytes: BYTES,
+        reserve: Vec::new(),
+        first_page: 0,
+        most_pages: PAGES,
+        new_pages: PAGES,
+        tenure: Arc::clone(tenure),
+    }
+}
+
+fn manner() -> Manner {
+    Manner {
+        background: Some(Arc::new(Pace::new(None, 1, None, "/proc/pressure/memory"))),
+        shared: true,
+        ..Manner::default()
+    }
+}
+
+fn run(file: &Arc<OwnedFd>, refill: Refill) -> Done<()> {
+    let (tell, told) = mpsc::channel();
+    let tell = move |done| tell.send(done).unwrap();
+    let worker = Worker::start("test", manner(), tell).unwrap();
+    let job = Job {
+        cancel: refill.tenure.ended(),
+        ..Job::new((), Arc::clone(file), Work::Refill(refill))
+    };
+    worker.send(job).unwrap();
+    told.recv().unwrap()
+}
+
+fn puts_back(page: PageSize) {
+    let file = slab(page);
+    let mut guest = mapped(&file);
+    let at = |page: u64| usize::try_from(page * PAGE).unwrap() + 12_345;
+    for page in 0..PAGES {
+        guest.write(at(page), b"mine");
+    }
+    give_back(&file, &[1, 4, 6, 7]);
+    assert_eq!(missing(&file), 4);
+    let tenure = Arc::default();
+    let some = Refill {
+        reserve: vec![0, 6],
+        first_page: 4,
+        most_pages: 3,
+        new_pages: 1,
+        ..all(page, &tenure)
+    };
+    // Of the reserve what is missing, then one other, from where it was left off.
+    let done = run(&file, some.clone());
+    done.result.unwrap();
+    assert_eq!(
+        (done.refilled_pages, done.zeroed_bytes),
+        (vec![6, 4], 2 * PAGE)
+    );
+    assert_eq!(missing(&file), 2);
+    let done = run(&file, all(page, &tenure));
+    done.result.unwrap();
+    assert_eq!(done.refilled_pages, [1, 7]);
+    let done = run(&file, all(page, &tenure));
+    done.result.unwrap();
+    assert_eq!((done.refilled_pages, done.zeroed_bytes), (vec![], 0));
+    // What it had is there, what it gave back is zero.
+    let mut seen = [0; 4];
+    for page in 0..PAGES {
+        guest.read(at(page), &mut seen);
+        let given = [1, 4, 6, 7].contains(&page);
+        assert_eq!(&seen, if given { &[0; 4] } else { b"mine" }, "page {page}");
+    }
+    let most = Refill {
+        reserve: vec![1, 4, 6, 7],
+        most_pages: 3,
+        new_pages: 0,
+        ..all(page, &tenure)
+    };
+    give_back(&file, &[0, 1, 4, 6, 7]);
+    assert_eq!(run(&file, most.clone()).refilled_pages, [1, 4, 6]);
+    assert_eq!(run(&file, most.clone()).refilled_pages, [7]);
+    assert_eq!(
+        run(&file, most).refilled_pages,
+        [0; 0],
+        "not of the reserve"
+    );
+    // And nothing after the lease, nor where the file is not what it was.
+    memory_file::set_length(&file, PAGE).unwrap();
+    let error = run(&file, all(page, &tenure)).result.unwrap_err();
+    assert!(error.to_string().contains("shorter"), "{error}");
+    assert_eq!(memory_file::held_bytes(&file).unwrap(), PAGE);
+    tenure.end();
+    let done = run(&file, all(page, &tenure));
+    assert_eq!(done.result.unwrap_err().kind(), io::ErrorKind::Interrupted);
+}
+
+#[test]
+fn holes_get_zeroed_pages_and_nothing_else_changes() {
+    puts_back(PageSize::Transparent);
+}
+
+#[test]
+fn holes_of_huge_pages_get_zeroed_pages_and_nothing_else_changes() {
+    let Some(_pages) = huge_pages(PAGES) else {
+        return;
+    };
+    puts_back(PageSize::Huge);
+}
+
+#[test]
+fn what_was_put_back_costs_its_guest_no_page_of_the_kernels() {
+    let Some(_pages) = huge_pages(PAGES) else {
+        return;
+    };
+    let file = slab(PageSize::Huge);
+    let mut guest = mapped(&file);
+    guest.populate().unwrap();
+    let free = free_pages();
+    give_back(&file, &[2, 3, 5]);
+    assert_eq!(free_pages(), free + 3, "the host has them");
+    let done = run(&file, all(PageSize::Huge, &Arc::default()));
+    assert_eq!(done.refilled_pages, [2, 3, 5]);
+    assert_eq!(free_pages(), free);
+    for page in [2, 3, 5] {
+        guest.write(usize::try_from(page * PAGE).unwrap(), b"again");
+    }
+    assert_eq!(free_pages(), free);
+    assert_eq!(missing(&file), 0);
+}
+
+#[test]
+fn without_pages_it_says_so_and_keeps_what_it_has_done() {
+    let Some(_pages) = huge_pages(PAGES) else {
+        return;
+    };
+    let file = slab(PageSize::Huge);
+    give_back(&file, &[2, 3, 5]);
+    // Somebody else takes all but one.
+    let other = memory_file::unnamed(c"other", Some(PAGE)).unwrap();
+    let taken = (free_pages() - 1) * PAGE;
+    memory_file::set_length(&other, taken).unwrap();
+    memory_file::allocate(&other, 0, taken).unwrap();
+    let done = run(&file, all(PageSize::Huge, &Arc::default()));
+    assert_eq!(done.refilled_pages, [2]);
+    assert_eq!(done.result.unwrap_err().kind(), io::ErrorKind::StorageFull);
+}
+
+/// The end of a lease, in the middle of everything, some hundred times: whoever
+/// settles and empties has the last word.
+fn ends(page: PageSize, rounds: u32) {
+    for round in 0..rounds {
+        let file = slab(page);
+        give_back(&file, &[0, 1, 2, 3, 4, 5, 6, 7]);
+        let tenure: Arc<Tenure> = Arc::default();
+        let (refill, worker_file) = (all(page, &tenure), Arc::clone(&file));
+        let (tell, told) = mpsc::channel();
+        let report = move |done: Done<()>| tell.send(done.refilled_pages.len()).unwrap();
+        let worker = Worker::start("test", manner(), report).unwrap();
+        let job = Job {
+            cancel: tenure.ended(),
+            ..Job::new((), worker_file, Work::Refill(refill))
+        };
+        worker.send(job).unwrap();
+        let wait_for = u64::from(round) % (PAGES + 1);
+        while missing(&file) > PAGES - wait_for {
+            std::hint::spin_loop();
+        }
+        tenure.end();
+        let (tell_emptied, emptied) = mpsc::channel();
+        let report = move |done: Done<()>| tell_emptied.send(done.result).unwrap();
+        let prompt = Worker::start("test", Manner::default(), report).unwrap();
+        let empty = Job {
+            after: Some(tenure),
+            ..Job::new((), Arc::clone(&file), Work::Empty)
+        };
+        prompt.send(empty).unwrap();
+        emptied.recv().unwrap().unwrap();
+        assert_eq!(memory_file::held_bytes(&file).unwrap(), 0, "at once");
+        told.recv().unwrap();
+        assert_eq!(memory_file::held_bytes(&file).unwrap(), 0, "and for good");
+    }
+}
+
+#[test]
+fn nothing_is_put_back_after_the_lease() {
+    ends(PageSize::Transparent, 100);
+    let Some(_pages) = huge_pages(PAGES) else {
+        return;
+    };
+    ends(PageSize::Huge, 200);
+}
+
+/// A guest that gives back, takes, and gives back again while pages are put
+/// back: every byte it wrote stays, every byte it gave back is zero.
+#[test]
+fn a_guest_that_uses_its_memory_meanwhile_notices_nothing() {
+    let Some(_pages) = huge_pages(PAGES) else {
+        return;
+    };
+    let file = slab(PageSize::Huge);
+    let tenure: Arc<Tenure> = Arc::default();
+    let (refill, worker_file) = (all(PageSize::Huge, &tenure), Arc::clone(&file));
+    let worker = thread::spawn(move || {
+        let mut turns = 0;
+        while run(&worker_file, refill.clone()).result.is_ok() {
+            turns += 1;
+        }
+        turns
+    });
+    let mut guest = mapped(&file);
+    let mut seen = [1; 8];
+    for round in 0..2000u64 {
+        let page = round * 5 % PAGES;
+        let at = usize::try_from(page * PAGE).unwrap();
+        let middle = at + (1 << 20);
+        memory_file::punch(&file, page * PAGE, PAGE).unwrap();
+        if round % 3 == 0 {
+            thread::yield_now();
+        }
+        guest.read(middle, &mut seen);
+        assert_eq!(u64::from_le_bytes(seen), 0, "round {round}");
+        guest.write(middle, &round.to_le_bytes());
+        // Those written in the last rounds are as they were left.
+        for back in 0..PAGES.min(round + 1) {
+            let earlier = round - back;
+            let at = usize::try_from(earlier * 5 % PAGES * PAGE).unwrap() + (1 << 20);
+            guest.read(at, &mut seen);
+            assert_eq!(u64::from_le_bytes(seen), earlier, "round {round}");
+        }
+    }
+    tenure.end();
+    assert!(worker.join().unwrap() > 0, "it put pages back meanwhile");
+}

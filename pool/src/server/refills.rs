@@ -1,0 +1,198 @@
+//! What guests gave back while they run, and how much of it is put back.
+//!
+//! Once a second each lent slab is asked how many pages it has. What is missing
+//! was given back by its guest. Where the class says so, a worker puts a part of
+//! it back, one lease after the other, a little at a time; [`Reserve`] has the
+//! rule, [`crate::fill::Refill`] the work.
+
+use super::broker::Broker;
+use super::workers::Ticket;
+use crate::fill::{Job, Refill, Tenure, Work};
+use crate::lease::{Due, Lease, Reserve, Serial};
+use crate::protocol::PoolRow;
+use crate::store::Key;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How much is put back of one lease before others have their turn.
+const TURN_BYTES: u64 = 64 << 20;
+
+/// How long a lease rests after a turn that put nothing back, or failed, most
+/// likely for want of memory; not so long if its guest gives more back.
+const REST: Duration = Duration::from_secs(10);
+
+/// A lease that a worker may put pages back into.
+#[derive(Debug)]
+struct Refilled {
+    key: Key,
+    reserve: Reserve,
+    tenure: Arc<Tenure>,
+    /// A worker is at it.
+    under_way: bool,
+}
+
+/// All leases, and what was done.
+#[derive(Debug)]
+pub(super) struct Refills {
+    after: Duration,
+    leases: BTreeMap<Serial, Refilled>,
+    /// Whose turn was last on each node.
+    last: BTreeMap<Option<u32>, Serial>,
+    /// Bytes put back since the beginning, by class.
+    refilled_bytes: BTreeMap<Key, u64>,
+    /// Why the last attempt in a class failed; none where it did not.
+    trouble: BTreeMap<Key, String>,
+}
+
+impl Refills {
+    /// What is put back was missing for as long as `after`.
+    pub(super) fn new(after: Duration) -> Self {
+        Self {
+            after,
+            leases: BTreeMap::new(),
+            last: BTreeMap::new(),
+            refilled_bytes: BTreeMap::new(),
+            trouble: BTreeMap::new(),
+        }
+    }
+
+    /// A lease begins; up to `budget_bytes` of what is given back are kept ready.
+    pub(super) fn begin(&mut self, serial: Serial, lease: &Lease, budget_bytes: u64) {
+        let refilled = Refilled {
+            key: lease.key,
+            reserve: Reserve::new(budget_bytes, lease.key.page.bytes(), self.after),
+            tenure: Arc::default(),
+            under_way: false,
+        };
+        self.leases.insert(serial, refilled);
+    }
+
+    /// A lease is over: whoever settles its tenure knows that nothing is put
+    /// back any more.
+    pub(super) fn end(&mut self, serial: Serial) -> Option<Arc<Tenure>> {
+        let refilled = self.leases.remove(&serial)?;
+        refilled.tenure.end();
+        Some(refilled.tenure)
+    }
+
+    /// Completes the row of a class.
+    pub(super) fn complete(&self, row: &mut PoolRow) {
+        let key = Key {
+            page: row.page,
+            node: row.node,
+            bytes: row.size_class_bytes,
+        };
+        let of_class = self.leases.values().filter(|lease| lease.key == key);
+        row.hole_bytes = of_class.map(|lease| lease.reserve.missing_bytes()).sum();
+        row.refilled_bytes = self.refilled_bytes.get(&key).copied().unwrap_or(0);
+        if row.trouble.is_none() {
+            row.trouble = self.trouble.get(&key).cloned();
+        }
+    }
+
+    /// The next lease on `node` that something is due for, after the one that
+    /// had its turn last.
+    fn next(&self, node: Option<u32>, now: Instant) -> Option<(Serial, Due)> {
+        let due = |(serial, lease): (&Serial, &Refilled)| {
+            let mine = lease.key.node == node && !lease.under_way;
+            Some((*serial, lease.reserve.due(now).filter(|_| mine)?))
+        };
+        let last = self.last.get(&node).copied().unwrap_or(0);
+        let behind = (Bound::Excluded(last), Bound::Unbounded);
+        let mut behind = self.leases.range(behind).filter_map(due);
+        behind
+            .next()
+            .or_else(|| self.leases.range(..=last).find_map(due))
+    }
+}
+
+impl Broker {
+    /// Asks each lent slab how much of it is missing.
+    pub(super) fn look_for_holes(&mut self) {
+        let now = Instant::now();
+        for (serial, lease) in self.leases.iter() {
+            let Some(refilled) = self.refills.leases.get_mut(&serial) else {
+                continue;
+            };
+            // While a worker is at it nobody can say who filled what.
+            if !refilled.under_way
+                && let Ok(held_bytes) = lease.slab.held_bytes()
+            {
+                let missing_bytes = lease.slab.bytes().saturating_sub(held_bytes);
+                refilled.reserve.look(missing_bytes, now);
+            }
+        }
+    }
+
+    /// Gives every worker that is idle a lease to put pages back into.
+    pub(super) fn begin_refills(&mut self) {
+        for node in self.store.nodes() {
+            if !self.workers.may_refill(node) {
+                continue;
+            }
+            let Some((serial, due)) = self.refills.next(node, Instant::now()) else {
+                continue;
+            };
+            self.refills.last.insert(node, serial);
+            if let Err(error) = self.begin_refill(node, serial, due) {
+                self.refilled(serial, &[], Err(error));
+            }
+        }
+    }
+
+    fn begin_refill(&mut self, node: Option<u32>, serial: Serial, due: Due) -> io::Result<()> {
+        let gone = || io::Error::other("the lease is over");
+        let lease = self.leases.get(serial).ok_or_else(gone)?;
+        let refilled = self.refills.leases.get_mut(&serial).ok_or_else(gone)?;
+        let page = lease.key.page;
+        let turn_pages = (TURN_BYTES / page.bytes()).max(1);
+        let refill = Refill {
+            page,
+            bytes: lease.slab.bytes(),
+            reserve: due.reserve,
+            first_page: due.first_page,
+            most_pages: due.most_pages.min(turn_pages),
+            new_pages: due.new_pages,
+            tenure: Arc::clone(&refilled.tenure),
+        };
+        let job = Job {
+            cancel: refilled.tenure.ended(),
+            ..Job::new(
+                Ticket::Refill(node, serial),
+                lease.slab.file(),
+                Work::Refill(refill),
+            )
+        };
+        refilled.under_way = true;
+        self.workers.refill(node, job)
+    }
+
+    /// A worker has put pages back.
+    pub(super) fn refilled(&mut self, serial: Serial, pages: &[u64], result: io::Result<()>) {
+        // A lease that is over has none to count for.
+        let Some(lease) = self.refills.leases.get_mut(&serial) else {
+            return;
+        };
+        lease.under_way = false;
+        lease.reserve.put_back(pages);
+        let bytes = pages.len() as u64 * lease.key.page.bytes();
+        *self.refills.refilled_bytes.entry(lease.key).or_default() += bytes;
+        let now = Instant::now();
+        match result {
+            Ok(()) => {
+                self.refills.trouble.remove(&lease.key);
+                if pages.is_empty() {
+                    lease.reserve.rest(now + REST);
+                }
+            }
+            Err(error) => {
+                let text = format!("nothing is put back for guests: {error}");
+                self.refills.trouble.insert(lease.key, text);
+                lease.reserve.rest(now + REST);
+            }
+        }
+    }
+}
