@@ -7,8 +7,9 @@ use super::workers::Workers;
 use crate::config::Config;
 use crate::lease::Serial;
 use crate::lease::quota::Rules;
-use crate::protocol::{RefusalCode, Reply, Request, Take};
+use crate::protocol::{RefusalCode, Reply, Request, StatusQuery, Take};
 use crate::store::{Spec, Store};
+use firstlight_host::memory_file;
 use firstlight_host::peer::Peer;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -28,7 +29,11 @@ const CONFIG: &str = "
 ";
 
 fn broker() -> (tempfile::TempDir, Broker) {
-    let config = Config::parse(Path::new("test"), CONFIG).unwrap();
+    broker_of(CONFIG)
+}
+
+fn broker_of(config: &str) -> (tempfile::TempDir, Broker) {
+    let config = Config::parse(Path::new("test"), config).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
     let (store, _) = Store::open(folder.path(), &specs).unwrap();
@@ -103,12 +108,15 @@ fn what_is_kept_stays_charged() {
     drop(memory);
     // A process that another test starts at this moment holds every descriptor
     // until it has become another program: then it counts that long.
-    until(&mut broker, |broker| broker.formers.is_empty());
+    until(&mut broker, |broker| {
+        broker.formers.is_empty() && clean(broker) > 0
+    });
     assert!(ask(&mut broker, 1000).is_ok());
     // Nothing is kept of the other: it is credited once it is emptied.
     broker.end_lease(second);
     until(&mut broker, |broker| {
-        broker.store.rows()[0].dirty_bytes == 0 && broker.formers.is_empty()
+        let is_emptied = broker.store.rows()[0].dirty_bytes == 0;
+        is_emptied && broker.formers.is_empty() && clean(broker) > 0
     });
     assert!(ask(&mut broker, 1000).is_ok());
 }
@@ -143,4 +151,27 @@ fn only_the_owner_may_end_the_lease_of_another() {
     assert_eq!(give(1001), Err(RefusalCode::Denied));
     assert_eq!(give(0), Ok(()));
     assert_eq!(give(1000), Err(RefusalCode::UnknownLease));
+}
+
+#[test]
+fn the_end_of_a_lease_ends_what_is_put_back_into_it() {
+    // At this rate a page takes weeks.
+    let slow = CONFIG.replace("rate = \"0\"", "rate = \"0\", refill_rate = \"1\"");
+    let slow = slow.replace("slabs = 3", "slabs = 3\nrefill = \"2M\"");
+    let (_folder, mut broker) = broker_of(&slow);
+    let (serial, memory) = ask(&mut broker, 1000).unwrap();
+    let (_other, _its_memory) = ask(&mut broker, 1000).unwrap();
+    memory_file::punch(&memory, 0, 2 << 20).unwrap();
+    until(&mut broker, |broker| !broker.workers.may_refill(None));
+    assert_eq!(
+        broker.status(None, StatusQuery::default()).pools[0].hole_bytes,
+        2 << 20
+    );
+    broker.end_lease(serial);
+    until(&mut broker, |broker| {
+        broker.workers.may_refill(None) && !broker.formers.is_empty()
+    });
+    assert_eq!(memory_file::held_bytes(&memory).unwrap(), 0);
+    let row = broker.status(None, StatusQuery::default()).pools.remove(0);
+    assert_eq!((row.hole_bytes, row.refilled_bytes), (0, 0));
 }
