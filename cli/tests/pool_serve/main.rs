@@ -12,6 +12,7 @@
 
 mod crash;
 mod draw;
+mod guest;
 mod hostile;
 mod kit;
 mod poison;

@@ -1,6 +1,7 @@
 //! What a guest gives back while it runs, and how much the daemon puts back. The
 //! test plays the monitor, which punches what its guest reports to be free.
 
+use super::guest::{Guest, Parts};
 use super::kit::{Daemon, M, free_pages, huge_pages, mapped, take_soon, until};
 use firstlight_host::mapping::Mapping;
 use firstlight_host::memory_file;
@@ -201,4 +202,36 @@ fn what_was_put_back_takes_no_page_of_the_kernels() {
         drop((guest, borrowed));
         assert_eq!(daemon.stop(), 0);
     }
+}
+
+/// Three times a real guest takes most of its memory and gives it back, while
+/// pages are put back: it never finds a byte that is not its own.
+#[test]
+fn a_real_guest_gives_back_and_finds_its_reserve_put_back() {
+    let Some(parts) = Parts::find() else { return };
+    let Some(_pages) = huge_pages(256) else {
+        return;
+    };
+    let free = free_pages();
+    let config = config("refill = \"64M\"").replace("16M", "512M");
+    let mut daemon = Daemon::start(&config);
+    daemon.until_clean(1);
+    let mut guest = Guest::start(&parts, &daemon, "512M");
+    for round in 1..=3 {
+        until("it has given back, and has some of it again", || {
+            let row = row(&daemon);
+            row.hole_bytes > 128 * M && row.refilled_bytes >= round * 32 * M
+        });
+        guest.tell("take 320", "took 320 with 0 wrong");
+        guest.tell("check", "kept with 0 wrong");
+        guest.tell("leave", "left");
+    }
+    until("the host has most of it", || {
+        row(&daemon).hole_bytes > 128 * M
+    });
+    guest.tell("check", "kept with 0 wrong");
+    guest.end();
+    until("the lease ends", || daemon.status().leases.is_empty());
+    assert_eq!(daemon.stop(), 0);
+    assert_eq!(free_pages(), free);
 }

@@ -29,6 +29,8 @@ const REST: Duration = Duration::from_secs(10);
 struct Refilled {
     key: Key,
     reserve: Reserve,
+    /// Bytes of the slab that are missing, as last seen.
+    missing_bytes: u64,
     tenure: Arc<Tenure>,
     /// A worker is at it.
     under_way: bool,
@@ -64,6 +66,7 @@ impl Refills {
         let refilled = Refilled {
             key: lease.key,
             reserve: Reserve::new(budget_bytes, lease.key.page.bytes(), self.after),
+            missing_bytes: 0,
             tenure: Arc::default(),
             under_way: false,
         };
@@ -86,7 +89,7 @@ impl Refills {
             bytes: row.size_class_bytes,
         };
         let of_class = self.leases.values().filter(|lease| lease.key == key);
-        row.hole_bytes = of_class.map(|lease| lease.reserve.missing_bytes()).sum();
+        row.hole_bytes = of_class.map(|lease| lease.missing_bytes).sum();
         row.refilled_bytes = self.refilled_bytes.get(&key).copied().unwrap_or(0);
         if row.trouble.is_none() {
             row.trouble = self.trouble.get(&key).cloned();
@@ -117,12 +120,13 @@ impl Broker {
             let Some(refilled) = self.refills.leases.get_mut(&serial) else {
                 continue;
             };
+            let Ok(held_bytes) = lease.slab.held_bytes() else {
+                continue;
+            };
+            refilled.missing_bytes = lease.slab.bytes().saturating_sub(held_bytes);
             // While a worker is at it nobody can say who filled what.
-            if !refilled.under_way
-                && let Ok(held_bytes) = lease.slab.held_bytes()
-            {
-                let missing_bytes = lease.slab.bytes().saturating_sub(held_bytes);
-                refilled.reserve.look(missing_bytes, now);
+            if !refilled.under_way {
+                refilled.reserve.look(refilled.missing_bytes, now);
             }
         }
     }
@@ -178,6 +182,7 @@ impl Broker {
         };
         lease.under_way = false;
         lease.reserve.put_back(pages);
+        lease.missing_bytes = lease.reserve.missing_bytes();
         let bytes = pages.len() as u64 * lease.key.page.bytes();
         *self.refills.refilled_bytes.entry(lease.key).or_default() += bytes;
         let now = Instant::now();
