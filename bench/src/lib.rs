@@ -8,5 +8,7 @@
 //! counts instructions and guards them; `tests/metadata.rs` bounds what is
 //! written and reserved before the first allocation.
 
+pub mod alloc;
 pub mod machine;
+pub mod rivals;
 pub mod tables;

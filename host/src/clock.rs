@@ -4,6 +4,7 @@
 //! milestones of microseconds. [`Clock::start`] is therefore called as the
 //! first statement of `main`; what the loader does before that is not counted.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::time::Instant;
 
 /// A monotonic clock (`CLOCK_MONOTONIC`) with its zero at [`Clock::start`].
@@ -32,4 +33,21 @@ impl Clock {
     pub fn now_ns(&self) -> u64 {
         u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
+}
+
+/// Nanoseconds of a CPU that the calling thread has had (`CLOCK_THREAD_CPUTIME_ID`):
+/// while others had its CPU, this clock stands.
+///
+/// ```
+/// let first = firstlight_host::clock::thread_cpu_ns();
+/// std::thread::sleep(std::time::Duration::from_millis(20));
+/// let slept = firstlight_host::clock::thread_cpu_ns() - first;
+/// assert!(slept < 20_000_000);
+/// ```
+#[must_use]
+pub fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let ns = u64::try_from(time.tv_nsec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(ns)
 }

@@ -12,7 +12,8 @@
 //! - [`threads`] runs work on threads pinned to CPUs, [`crew`] the engine's jobs;
 //! - [`writer`] chooses the engine's widest stores, [`rivals`] are what they are
 //!   measured against, [`sweep`] measures both;
-//! - [`clock`] counts nanoseconds since the process began.
+//! - [`clock`] counts nanoseconds since the process began, and those that a thread had
+//!   a CPU; [`heap`] says what the process has on its heap.
 //!
 //! What lends memory that is zeroed beforehand stands on:
 //!
@@ -25,7 +26,7 @@
 //! - [`service`]: what the service manager hands over and wants to hear.
 //!
 //! Unsafe code lives in [`reserve`], [`metadata`], [`threads`], [`memory_file`],
-//! [`mapping`], [`background`], [`peer`], [`seccomp`], [`service`], [`writer`], [`rivals`] and
+//! [`mapping`], [`background`], [`peer`], [`seccomp`], [`service`], [`writer`], [`rivals`], [`heap`] and
 //! `zero/x86.rs` only: system calls that the standard library does not offer,
 //! the memory they give, and instructions that not every processor has; and
 //! where [`sweep`] says what its descriptors are.
@@ -33,6 +34,7 @@
 pub mod background;
 pub mod clock;
 pub mod crew;
+pub mod heap;
 pub mod hugepages;
 pub mod mapping;
 pub mod memory_file;

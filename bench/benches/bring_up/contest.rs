@@ -3,8 +3,9 @@
 
 use std::time::Instant;
 
-use firstlight::addr::{FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight_bench::machine::Machine;
+use firstlight_workloads::Cpu;
 
 /// Rounds for a contestant whose first run took no longer than [`SLOW_NS`].
 const ROUNDS: usize = 21;
@@ -60,13 +61,6 @@ pub(crate) trait Contestant {
     fn written(&self) -> String;
 }
 
-/// An allocator with memory in it.
-pub(crate) trait Live {
-    /// First frame of a block, aligned to its size if it can be.
-    fn take(&mut self, order: Order) -> Option<u64>;
-    fn give(&mut self, frame: u64, order: Order);
-}
-
 /// Nanoseconds `work` took.
 pub(crate) fn time<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let start = Instant::now();
@@ -75,11 +69,11 @@ pub(crate) fn time<T>(work: impl FnOnce() -> T) -> (f64, T) {
 }
 
 /// Does `task` with what `up` brings up.
-pub(crate) fn play<L: Live>(task: Task, up: impl FnOnce() -> L) -> Sample {
+pub(crate) fn play<L: Cpu>(task: Task, up: impl FnOnce() -> L) -> Sample {
     let (up_ns, mut live) = time(up);
     let task_ns = match task {
         Task::First => [Order::PAGE, Order::HUGE, Order::GIANT].map(|order| {
-            let (ns, block) = time(|| live.take(order));
+            let (ns, block) = time(|| live.allocate(order));
             block.map(|_| ns)
         }),
         Task::Steady => [
@@ -92,13 +86,13 @@ pub(crate) fn play<L: Live>(task: Task, up: impl FnOnce() -> L) -> Sample {
 }
 
 /// Nanoseconds a block allocated and freed at once.
-fn pairs<L: Live>(live: &mut L, order: Order, count: u32) -> Option<f64> {
-    let first = live.take(order)?;
-    live.give(first, order);
+fn pairs<L: Cpu>(live: &mut L, order: Order, count: u32) -> Option<f64> {
+    let first = live.allocate(order)?;
+    live.free(first, order);
     let (ns, _) = time(|| {
         for _ in 0..count {
-            if let Some(frame) = live.take(order) {
-                live.give(std::hint::black_box(frame), order);
+            if let Some(frame) = live.allocate(order) {
+                live.free(std::hint::black_box(frame), order);
             }
         }
     });
@@ -106,7 +100,7 @@ fn pairs<L: Live>(live: &mut L, order: Order, count: u32) -> Option<f64> {
 }
 
 /// Nanoseconds a page of 4,096 that are allocated, then freed in random order.
-fn held<L: Live>(live: &mut L) -> Option<f64> {
+fn held<L: Cpu>(live: &mut L) -> Option<f64> {
     const COUNT: u16 = 4096;
     let mut order: Vec<u16> = (0..COUNT).collect();
     // A multiplicative generator is random enough to break every run.
@@ -116,13 +110,13 @@ fn held<L: Live>(live: &mut L) -> Option<f64> {
         let other = (state >> 33) as usize % (last + 1);
         order.swap(last, other);
     }
-    let mut frames = vec![0; order.len()];
+    let mut frames = vec![Frame::new(0); order.len()];
     let (ns, all) = time(|| {
         for slot in &mut frames {
-            *slot = live.take(Order::PAGE)?;
+            *slot = live.allocate(Order::PAGE)?;
         }
         for &at in &order {
-            live.give(frames[usize::from(at)], Order::PAGE);
+            live.free(frames[usize::from(at)], Order::PAGE);
         }
         Some(())
     });

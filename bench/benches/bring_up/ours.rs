@@ -4,8 +4,9 @@ use firstlight::addr::{Frame, Order};
 use firstlight::frames::{Frames, Metadata, Request};
 use firstlight_bench::machine::Machine;
 use firstlight_host::metadata::MetadataSpace;
+use firstlight_workloads::Cpu;
 
-use crate::contest::{Contestant, Game, Live, Sample, play};
+use crate::contest::{Contestant, Game, Sample, play};
 
 /// The engine, its metadata in reserved address space.
 #[derive(Default)]
@@ -26,14 +27,16 @@ impl Firstlight {
     }
 }
 
-impl Live for Frames<'_> {
-    fn take(&mut self, order: Order) -> Option<u64> {
-        self.allocate(Request::new(order)).ok().map(Frame::get)
+/// All frames, which the workloads borrow where others have them to themselves.
+struct Up<'m>(Frames<'m>);
+
+impl Cpu for Up<'_> {
+    fn allocate(&mut self, order: Order) -> Option<Frame> {
+        self.0.allocate(Request::new(order)).ok()
     }
 
-    fn give(&mut self, frame: u64, order: Order) {
-        let freed = self.free(Frame::new(frame), order);
-        debug_assert!(freed.is_ok());
+    fn free(&mut self, frame: Frame, order: Order) -> bool {
+        self.0.free(frame, order).is_ok()
     }
 }
 
@@ -67,7 +70,7 @@ impl Contestant for Firstlight {
                 }
             }
             *metadata = frames.metadata();
-            frames
+            Up(frames)
         })
     }
 

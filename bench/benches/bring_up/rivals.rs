@@ -1,23 +1,20 @@
 //! Allocators from the Rust registry as contestants, and the floor of every
 //! allocator that begins with a descriptor for each page: a memset.
 //!
-//! Each gets the ranges that are free in the machine's layout, as it wants
-//! them; finding them is not timed.
+//! Each gets the ranges that are free in the machine's layout; finding them is
+//! not timed. How each is asked is `firstlight_bench::rivals`.
 
 use std::marker::PhantomData;
-use std::slice;
 
-use bitmap_allocator::{BitAlloc, BitAlloc256M, BitAllocCascade16};
-use buddy_slab_allocator::{BuddyAllocator, SlabPoolTrait};
-use buddy_system_allocator::FrameAllocator;
-use firstlight::addr::{Order, PAGE_BYTES};
+use firstlight::addr::{Frame, Order};
 use firstlight_bench::machine::{GIB, Machine};
+use firstlight_bench::rivals;
 use firstlight_host::reserve::Reservation;
-use free_list::{FreeList, PageLayout, PageRange};
+use firstlight_workloads::Cpu;
 
-use crate::contest::{Contestant, Game, Live, Sample, play};
+use crate::contest::{Contestant, Game, Sample, play};
 
-const PAGE: usize = PAGE_BYTES as usize;
+const PAGE: usize = firstlight::addr::PAGE_BYTES as usize;
 
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).expect("64-bit addresses")
@@ -31,20 +28,8 @@ fn resident(space: Option<&Reservation>) -> String {
     })
 }
 
-// ---- buddy_system_allocator ---------------------------------------------
-
-/// A tree set of free blocks for each order, on the heap.
+/// `buddy_system_allocator`.
 pub(crate) struct BuddySystem;
-
-impl Live for FrameAllocator<33> {
-    fn take(&mut self, order: Order) -> Option<u64> {
-        self.alloc(size(order.frames())).map(|frame| frame as u64)
-    }
-
-    fn give(&mut self, frame: u64, order: Order) {
-        self.dealloc(size(frame), size(order.frames()));
-    }
-}
 
 impl Contestant for BuddySystem {
     fn name(&self) -> &'static str {
@@ -54,13 +39,7 @@ impl Contestant for BuddySystem {
     fn refresh(&mut self, _: &Machine) {}
 
     fn run(&mut self, game: &Game<'_>) -> Sample {
-        play(game.task, || {
-            let mut frames = FrameAllocator::<33>::new();
-            for range in game.free {
-                frames.add_frame(size(range.start().get()), size(range.end().get()));
-            }
-            frames
-        })
+        play(game.task, || rivals::BuddySystem::new(game.free))
     }
 
     fn written(&self) -> String {
@@ -68,26 +47,8 @@ impl Contestant for BuddySystem {
     }
 }
 
-// ---- free-list -------------------------------------------------------------
-
-/// A sorted list of free ranges.
+/// `free-list`.
 pub(crate) struct Ranges;
-
-impl Live for FreeList<16> {
-    fn take(&mut self, order: Order) -> Option<u64> {
-        let bytes = size(order.bytes());
-        let layout = PageLayout::from_size_align(bytes, bytes).ok()?;
-        let range = self.allocate(layout).ok()?;
-        Some((range.start() / PAGE) as u64)
-    }
-
-    fn give(&mut self, frame: u64, order: Order) {
-        let range = PageRange::from_start_len(size(frame) * PAGE, size(order.bytes()));
-        // SAFETY: nothing lives in these addresses; they are only counted.
-        let freed = range.map(|range| unsafe { self.deallocate(range) });
-        debug_assert!(matches!(freed, Ok(Ok(()))));
-    }
-}
 
 impl Contestant for Ranges {
     fn name(&self) -> &'static str {
@@ -97,17 +58,7 @@ impl Contestant for Ranges {
     fn refresh(&mut self, _: &Machine) {}
 
     fn run(&mut self, game: &Game<'_>) -> Sample {
-        play(game.task, || {
-            let mut list = FreeList::<16>::new();
-            for range in game.free {
-                let bytes = range.bytes();
-                let range = PageRange::new(size(bytes.start().get()), size(bytes.end().get()));
-                let range = range.expect("whole pages");
-                // SAFETY: nothing lives in these addresses; they are only counted.
-                unsafe { list.deallocate(range) }.expect("ranges are disjoint");
-            }
-            list
-        })
+        play(game.task, || rivals::Ranges::new(game.free))
     }
 
     fn written(&self) -> String {
@@ -115,18 +66,14 @@ impl Contestant for Ranges {
     }
 }
 
-// ---- bitmap-allocator ------------------------------------------------------
-
-/// A tree of 16-bit words over a bit for each page, of type `B`.
+/// `bitmap-allocator` of type `B`.
 pub(crate) struct Bitmap<B> {
     space: Option<Reservation>,
     bits: PhantomData<B>,
 }
 
-/// The largest size the crate names: 2^28 pages, 1 TiB.
-pub(crate) type Bitmap1T = Bitmap<BitAlloc256M>;
-/// One level more, which can be named outside: 16 TiB.
-pub(crate) type Bitmap16T = Bitmap<BitAllocCascade16<BitAlloc256M>>;
+pub(crate) type Bitmap1T = Bitmap<rivals::Bitmap1T>;
+pub(crate) type Bitmap16T = Bitmap<rivals::Bitmap16T>;
 
 impl<B> Default for Bitmap<B> {
     fn default() -> Self {
@@ -137,46 +84,13 @@ impl<B> Default for Bitmap<B> {
     }
 }
 
-struct Bits<'a, B>(&'a mut B);
-
-impl<B: BitAlloc> Live for Bits<'_, B> {
-    fn take(&mut self, order: Order) -> Option<u64> {
-        let found = if order == Order::PAGE {
-            self.0.alloc()
-        } else {
-            let order_log2 = usize::from(order.get());
-            self.0
-                .alloc_contiguous(None, size(order.frames()), order_log2)
-        };
-        found.map(|frame| frame as u64)
-    }
-
-    fn give(&mut self, frame: u64, order: Order) {
-        if order == Order::PAGE {
-            self.0.dealloc(size(frame));
-        } else {
-            self.0.dealloc_contiguous(size(frame), size(order.frames()));
-        }
-    }
-}
-
-/// Types all of whose bits may be zero, and are then empty bitmaps.
-///
-/// # Safety
-/// The type must be made of integers only.
-pub(crate) unsafe trait ZeroIsEmpty: BitAlloc {}
-// SAFETY: arrays of structures of one u16 each.
-unsafe impl ZeroIsEmpty for BitAlloc256M {}
-// SAFETY: as above.
-unsafe impl ZeroIsEmpty for BitAllocCascade16<BitAlloc256M> {}
-
-impl<B: ZeroIsEmpty> Contestant for Bitmap<B> {
+impl<B: rivals::ZeroIsEmpty> Contestant for Bitmap<B> {
     fn name(&self) -> &'static str {
         "bitmap-allocator"
     }
 
     fn excuse(&self, machine: &Machine) -> Option<String> {
-        let most = B::CAP as u64 * PAGE_BYTES;
+        let most = B::CAP as u64 * PAGE as u64;
         (machine.end_bytes() > most).then(|| {
             let bytes = size_of::<B>() as u64 * machine.end_bytes().div_ceil(most);
             format!(
@@ -192,16 +106,9 @@ impl<B: ZeroIsEmpty> Contestant for Bitmap<B> {
     }
 
     fn run(&mut self, game: &Game<'_>) -> Sample {
-        let space = self.space.as_ref().expect("address space");
-        let bits = space.base().cast::<B>();
-        // SAFETY: the reservation is page-aligned, as large as B, zero where
-        // nobody wrote, and borrowed by this call alone.
-        let bits = unsafe { &mut *bits.as_ptr() };
+        let space = self.space.as_mut().expect("address space");
         play(game.task, || {
-            for range in game.free {
-                bits.insert(size(range.start().get())..size(range.end().get()));
-            }
-            Bits(bits)
+            rivals::Bitmap::<B>::new(space, game.free).expect("excused otherwise")
         })
     }
 
@@ -210,9 +117,7 @@ impl<B: ZeroIsEmpty> Contestant for Bitmap<B> {
     }
 }
 
-// ---- buddy-slab-allocator --------------------------------------------------
-
-/// 12 bytes a page at the start of each range, and free lists through them.
+/// `buddy-slab-allocator`.
 #[derive(Default)]
 pub(crate) struct BuddySlab {
     space: Option<Reservation>,
@@ -220,31 +125,6 @@ pub(crate) struct BuddySlab {
 
 /// Descriptors of larger machines would take 12 GiB and more.
 const BUDDY_SLAB_MOST_BYTES: u64 = 1024 * GIB;
-
-struct Platform;
-
-#[ax_crate_interface::impl_interface]
-impl buddy_slab_allocator::interface::BuddySlabIf for Platform {
-    fn virt_to_phys(vaddr: usize) -> usize {
-        vaddr
-    }
-
-    fn slab_pool() -> &'static dyn SlabPoolTrait {
-        unreachable!("no slab is asked for")
-    }
-}
-
-impl Live for BuddyAllocator {
-    fn take(&mut self, order: Order) -> Option<u64> {
-        // It can't align to more than a page: a range begins with descriptors.
-        let block = self.alloc_pages(size(order.frames()), PAGE);
-        block.ok().map(|address| (address / PAGE) as u64)
-    }
-
-    fn give(&mut self, frame: u64, order: Order) {
-        self.dealloc_pages(size(frame) * PAGE, size(order.frames()));
-    }
-}
 
 impl Contestant for BuddySlab {
     fn name(&self) -> &'static str {
@@ -267,22 +147,8 @@ impl Contestant for BuddySlab {
 
     fn run(&mut self, game: &Game<'_>) -> Sample {
         let space = self.space.as_mut().expect("address space");
-        let base = space.base();
         play(game.task, || {
-            let mut buddy = BuddyAllocator::new();
-            for range in game.free {
-                let bytes = range.bytes();
-                // SAFETY: the reservation ends where the machine's memory does;
-                // ranges are disjoint, so this is the only slice over these bytes.
-                let region = unsafe {
-                    let start = base.add(size(bytes.start().get()));
-                    slice::from_raw_parts_mut(start.as_ptr(), size(bytes.bytes()))
-                };
-                // A range too small for its own descriptors is lost.
-                // SAFETY: the region is writable, stays, and overlaps no other.
-                let _ = unsafe { buddy.add_region(region) };
-            }
-            buddy
+            rivals::BuddySlab::new(space, game.free).expect("address space for all memory")
         })
     }
 
@@ -290,8 +156,6 @@ impl Contestant for BuddySlab {
         resident(self.space.as_ref())
     }
 }
-
-// ---- memset ------------------------------------------------------------------
 
 /// Writing `BYTES` for each page: the least an allocator does that begins with
 /// a descriptor for each. It allocates nothing.
@@ -302,12 +166,14 @@ pub(crate) struct Memset<const BYTES: usize> {
 
 struct Nothing;
 
-impl Live for Nothing {
-    fn take(&mut self, _: Order) -> Option<u64> {
+impl Cpu for Nothing {
+    fn allocate(&mut self, _: Order) -> Option<Frame> {
         None
     }
 
-    fn give(&mut self, _: u64, _: Order) {}
+    fn free(&mut self, _: Frame, _: Order) -> bool {
+        false
+    }
 }
 
 /// Bytes of memory that could be used now.

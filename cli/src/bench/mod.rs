@@ -1,12 +1,13 @@
-//! `firstlight bench`: what waiting for memory costs, beside its rival.
+//! `firstlight bench`: what we cost, beside rivals.
 
+mod alloc;
 mod pool;
 
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, Subcommand};
 
-/// Measure on this machine, beside a rival in the same run
+/// Measure on this machine, beside rivals in the same run
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -15,12 +16,14 @@ pub(crate) struct Options {
 
 #[derive(Subcommand)]
 enum Command {
+    Alloc(alloc::Options),
     Pool(pool::Options),
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     match &options.command {
+        Command::Alloc(options) => alloc::run(options, output),
         Command::Pool(options) => pool::run(options, output),
     }
 }

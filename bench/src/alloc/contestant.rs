@@ -1,0 +1,233 @@
+//! Who takes part: [`Contestant`]. Each is made afresh from the free ranges of the
+//! [`Ground`] for each turn, and shown to a [`Visitor`].
+
+use super::ground::Ground;
+use super::task::{Task, UnknownName, Workload};
+use crate::rivals::{Bitmap, Bitmap1T, BuddyLeaves, BuddySlab, BuddySystem, Ranges};
+use firstlight::addr::{Frame, Order};
+use firstlight::frames::Frames;
+use firstlight_host::heap;
+use firstlight_host::metadata::MetadataSpace;
+use firstlight_host::reserve::Reservation;
+use firstlight_workloads::Allocator;
+use firstlight_workloads::lists::{Lifo, SpinLifo, Stack, own};
+use firstlight_workloads::locked::Locked;
+use std::error::Error;
+use std::fmt;
+use std::str::FromStr;
+
+/// An allocator that takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contestant {
+    /// Ours.
+    Firstlight,
+    /// The floor: a list for each thread.
+    Lifo,
+    /// The yardstick: one list behind a spin lock.
+    SpinLifo,
+    /// The crate `buddy_system_allocator`.
+    BuddySystem,
+    /// The crate `bitmap-allocator`.
+    Bitmap,
+    /// The crate `buddy-slab-allocator`.
+    BuddySlab,
+    /// The crate `free-list`.
+    FreeList,
+    /// The crate `buddy-alloc`.
+    BuddyAlloc,
+}
+
+/// What looks at an allocator.
+pub trait Visitor {
+    /// Does its work; `touched` counts the bytes that the allocator has written to.
+    ///
+    /// # Errors
+    /// Whatever the host refuses.
+    fn visit<A: Allocator>(
+        &mut self,
+        allocator: &A,
+        touched: &dyn Fn() -> u64,
+    ) -> Result<(), Box<dyn Error>>;
+}
+
+/// What the lists are made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Need {
+    /// Order of the blocks in a list that knows one only.
+    pub order: Order,
+    /// Threads.
+    pub threads: usize,
+}
+
+impl Contestant {
+    /// All of them, in the order of tables.
+    pub const ALL: [Self; 8] = [
+        Self::Firstlight,
+        Self::SpinLifo,
+        Self::Lifo,
+        Self::BuddySystem,
+        Self::Bitmap,
+        Self::BuddySlab,
+        Self::FreeList,
+        Self::BuddyAlloc,
+    ];
+
+    /// As it is written in records and options: of a crate its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Firstlight => "firstlight",
+            Self::Lifo => "lifo",
+            Self::SpinLifo => "spin-lifo",
+            Self::BuddySystem => "buddy_system_allocator",
+            Self::Bitmap => "bitmap-allocator",
+            Self::BuddySlab => "buddy-slab-allocator",
+            Self::FreeList => "free-list",
+            Self::BuddyAlloc => "buddy-alloc",
+        }
+    }
+
+    /// Whether it is a crate of somebody else's, and no list of ours.
+    #[must_use]
+    pub const fn is_rival(self) -> bool {
+        !matches!(self, Self::Firstlight | Self::Lifo | Self::SpinLifo)
+    }
+
+    /// What a reader of its figures should know.
+    #[must_use]
+    pub const fn note(self) -> Option<&'static str> {
+        match self {
+            Self::Firstlight | Self::SpinLifo => None,
+            Self::Lifo => Some("a list for each thread, nothing shared or checked: the floor"),
+            Self::BuddySystem => Some("behind a spin lock; its heap is counted where a round ends"),
+            Self::Bitmap => Some("behind a spin lock; ends at 1 TiB"),
+            Self::BuddySlab => Some("behind a spin lock; blocks are aligned to a page only"),
+            Self::FreeList => {
+                Some("behind a spin lock; its list is in order, searched from the front")
+            }
+            Self::BuddyAlloc => Some(
+                "behind a spin lock; keeps its lists in free pages, for which 16 bytes stand here",
+            ),
+        }
+    }
+
+    /// Why it cannot do this, if it cannot.
+    #[must_use]
+    pub fn excuse(self, task: &Task) -> Option<&'static str> {
+        match (self, task.workload) {
+            (Self::Lifo | Self::SpinLifo, Workload::Mixed | Workload::Fragmentation) => {
+                Some("a list neither splits nor merges blocks")
+            }
+            (Self::Lifo, Workload::CrossCpu) if task.threads > 1 => {
+                Some("a list for each thread takes nothing back from another")
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes the allocator over `ground` and shows it to `visitor`.
+    ///
+    /// # Errors
+    /// What the host or the engine refuses, or the visitor.
+    pub fn show<V: Visitor>(
+        self,
+        ground: &Ground,
+        need: Need,
+        visitor: &mut V,
+    ) -> Result<(), Box<dyn Error>> {
+        let free = &ground.free;
+        match self {
+            Self::Firstlight => firstlight(ground, visitor),
+            Self::Lifo => {
+                let mut blocks: Vec<Frame> = ground.blocks(need.order).collect();
+                let bytes = size_of_val(blocks.as_slice()) as u64;
+                let share = blocks.len().div_ceil(need.threads.max(1)).max(1);
+                let lists: Vec<_> = blocks
+                    .chunks_mut(share)
+                    .map(|part| {
+                        let len = part.len();
+                        own(Stack::new(part, len))
+                    })
+                    .collect();
+                visitor.visit(&Lifo::new(&lists), &|| bytes)
+            }
+            Self::SpinLifo => {
+                let mut blocks: Vec<Frame> = ground.blocks(need.order).collect();
+                // The last is handed out first: let that be the lowest.
+                blocks.reverse();
+                let (len, bytes) = (blocks.len(), size_of_val(blocks.as_slice()) as u64);
+                visitor.visit(&SpinLifo::new(Stack::new(&mut blocks, len)), &|| bytes)
+            }
+            Self::BuddySystem => {
+                let heap = Heap::begin();
+                let buddy = Locked::new(BuddySystem::new(free));
+                visitor.visit(&buddy, &|| heap.grown() + size_of_val(&buddy) as u64)
+            }
+            Self::FreeList => {
+                let heap = Heap::begin();
+                let ranges = Locked::new(Ranges::new(free));
+                visitor.visit(&ranges, &|| heap.grown() + size_of_val(&ranges) as u64)
+            }
+            Self::Bitmap => {
+                let mut space = Reservation::new(size_of::<Bitmap1T>())?;
+                let bits = Bitmap::<Bitmap1T>::new(&mut space, free);
+                let bits = Locked::new(bits.ok_or("the machine is larger than 1 TiB")?);
+                visitor.visit(&bits, &|| bits.lock().touched_bytes())
+            }
+            Self::BuddySlab => {
+                let mut space = Reservation::new(ground.end_bytes())?;
+                let buddy = BuddySlab::new(&mut space, free);
+                let buddy = Locked::new(buddy.ok_or("memory ends beyond the machine")?);
+                visitor.visit(&buddy, &|| buddy.lock().touched_bytes())
+            }
+            Self::BuddyAlloc => {
+                let mut space = Reservation::new(BuddyLeaves::space_bytes(ground.frames))?;
+                let buddy = BuddyLeaves::new(&mut space, free);
+                let buddy = Locked::new(buddy.ok_or("no room for its lists")?);
+                visitor.visit(&buddy, &|| buddy.lock().touched_bytes())
+            }
+        }
+    }
+}
+
+/// What the heap has grown by.
+struct Heap(Option<u64>);
+
+impl Heap {
+    fn begin() -> Self {
+        Self(heap::in_use_bytes())
+    }
+
+    /// 0 where the C library does not tell.
+    fn grown(&self) -> u64 {
+        let now = heap::in_use_bytes().zip(self.0);
+        now.map_or(0, |(now, before)| now.saturating_sub(before))
+    }
+}
+
+/// The engine, its metadata in address space that nobody has touched.
+fn firstlight<V: Visitor>(ground: &Ground, visitor: &mut V) -> Result<(), Box<dyn Error>> {
+    let mut storage = ground.machine.storage();
+    let layout = ground.machine.layout(&mut storage)?;
+    let space = MetadataSpace::new(ground.machine.metadata_bytes())?;
+    let frames = Frames::build(layout, &space)?;
+    visitor.visit(&frames, &|| {
+        space.reservation().resident_bytes().unwrap_or_default()
+    })
+}
+
+impl fmt::Display for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Contestant {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|contestant| contestant.name() == text)
+            .ok_or_else(|| UnknownName::new(text, Self::ALL.iter().map(|known| known.name())))
+    }
+}

@@ -1,0 +1,135 @@
+//! Threads that begin together, each on its CPU and timed by its own clock: [`Crew`].
+
+use firstlight_host::clock::thread_cpu_ns;
+use firstlight_host::threads::on_cpus;
+use firstlight_workloads::pace::Pace;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a thread waits for the others; one may have failed to start.
+const MOST_WAIT: Duration = Duration::from_millis(500);
+/// What a portion of work should take, so that looks at the clock are not seen.
+const PORTION_NS: u64 = 20_000;
+
+/// Until when a cell may work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    start: Instant,
+    ns: u64,
+}
+
+impl Limit {
+    /// `ns` from now.
+    pub(super) fn new(ns: u64) -> Self {
+        let start = Instant::now();
+        Self { start, ns }
+    }
+
+    /// Nanoseconds since the beginning.
+    pub(super) fn elapsed_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether it is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.elapsed_ns() >= self.ns
+    }
+
+    /// What is left, or a part of it.
+    pub(super) fn part(&self, of: u64) -> Self {
+        let elapsed = self.elapsed_ns();
+        let ns = elapsed + self.ns.saturating_sub(elapsed) / of.max(1);
+        Self { ns, ..*self }
+    }
+
+    /// Work in portions, until the limit.
+    pub(super) fn pace(&self) -> Pace<impl Fn() -> u64 + use<>> {
+        let this = *self;
+        Pace::new(move || this.elapsed_ns(), self.ns, PORTION_NS)
+    }
+}
+
+/// What one thread did between two looks at its clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Operations.
+    pub(super) operations: usize,
+    /// Of the thread's own CPU time.
+    pub(super) cpu_ns: u64,
+}
+
+impl Part {
+    /// Times `work`, which says how many operations it did.
+    #[inline]
+    pub(super) fn of(work: impl FnOnce() -> usize) -> Self {
+        let before = thread_cpu_ns();
+        let operations = work();
+        let cpu_ns = thread_cpu_ns().saturating_sub(before);
+        Self { operations, cpu_ns }
+    }
+
+    /// What several threads did together.
+    pub(super) fn sum(parts: impl Iterator<Item = Self>) -> Self {
+        parts.fold(Self::default(), |sum, part| Self {
+            operations: sum.operations + part.operations,
+            cpu_ns: sum.cpu_ns + part.cpu_ns,
+        })
+    }
+
+    /// Nanoseconds an operation; `None` of none.
+    pub(super) fn ns_per_operation(&self) -> Option<f64> {
+        #[expect(clippy::cast_precision_loss, reason = "a figure to print")]
+        let ns = self.cpu_ns as f64 / self.operations as f64;
+        ns.is_finite().then_some(ns)
+    }
+}
+
+/// Threads that have come.
+#[derive(Debug)]
+pub(super) struct Gate {
+    expected: usize,
+    come: AtomicUsize,
+}
+
+impl Gate {
+    /// Waits until all have come, or somebody evidently will not.
+    pub(super) fn pass(&self) {
+        self.come.fetch_add(1, Ordering::AcqRel);
+        let since = Instant::now();
+        while self.come.load(Ordering::Acquire) < self.expected && since.elapsed() < MOST_WAIT {
+            thread::yield_now();
+        }
+    }
+}
+
+/// Threads, the one with index `i` on CPU `i` of a list, round and round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crew<'c> {
+    /// CPUs of this machine; not none.
+    pub(super) cpus: &'c [u32],
+    /// How many threads.
+    pub(super) threads: usize,
+}
+
+impl Crew<'_> {
+    /// Runs `work(index, gate)` on all threads at once; each passes the gate once
+    /// when it is ready.
+    ///
+    /// # Errors
+    /// A thread that cannot be started.
+    pub(super) fn run<T: Send>(
+        &self,
+        work: impl Fn(usize, &Gate) -> T + Sync,
+    ) -> io::Result<Vec<T>> {
+        let cpus = self.cpus.iter().copied().cycle();
+        let cpus: Vec<u32> = cpus.take(self.threads).collect();
+        let gate = Gate {
+            expected: cpus.len(),
+            come: AtomicUsize::new(0),
+        };
+        let outcomes = on_cpus(&cpus, |index, _| work(index, &gate))?;
+        Ok(outcomes.into_iter().map(|outcome| outcome.value).collect())
+    }
+}

@@ -1,0 +1,183 @@
+//! What long-lived blocks leave of huge and giant frames: [`Lifetimes`].
+//!
+//! Memory fills to 60 percent with blocks of orders 0 to 3. Seven of ten could be
+//! moved, and are told so to who cares; of the others every fifteenth stays to the
+//! end. Then as many blocks again come and go at random. At the end all that is
+//! short-lived, and all that could be moved out of the way, is freed, and what is
+//! left is asked for in huge and in giant frames.
+
+use super::contestant::{Contestant, Visitor};
+use super::crew::Limit;
+use super::ground::Ground;
+use super::record::Fragmentation;
+use firstlight::addr::{Frame, Order};
+use firstlight_workloads::random::Random;
+use firstlight_workloads::{Allocator, Cpu, Mobility};
+use std::error::Error;
+
+/// Percent of memory that is filled.
+const FILLED_PERCENT: u64 = 60;
+/// Of so many blocks that cannot be moved one stays.
+const ONE_STAYS_OF: usize = 15;
+/// Of a hundred blocks, how many are of order 0, 1, 2 and 3.
+const ORDERS: [usize; 4] = [70, 15, 10, 5];
+
+/// Blocks that come and go.
+pub(super) struct Lifetimes {
+    limit: Limit,
+    target_frames: u64,
+    random: Random,
+    short: Vec<(Frame, Order)>,
+    long: Vec<(Frame, Order)>,
+    held_frames: u64,
+    cut_short: bool,
+    found: [u64; 2],
+    at_start: [u64; 2],
+}
+
+/// Frames of all of `blocks`.
+fn frames(blocks: &[(Frame, Order)]) -> u64 {
+    blocks.iter().map(|(_, order)| order.frames()).sum()
+}
+
+impl Lifetimes {
+    pub(super) fn new(ground: &Ground, budget_ns: u64) -> Self {
+        Self {
+            limit: Limit::new(budget_ns),
+            target_frames: ground.frames * FILLED_PERCENT / 100,
+            random: Random::new(21),
+            short: Vec::new(),
+            long: Vec::new(),
+            held_frames: 0,
+            cut_short: false,
+            found: [0; 2],
+            at_start: [0; 2],
+        }
+    }
+
+    /// What came of it.
+    pub(super) fn row(&self, contestant: Contestant) -> Fragmentation {
+        let long = frames(&self.long);
+        let best = |[huge, giant]: [u64; 2]| {
+            let least = |blocks: u64, order: Order| {
+                let frames = (blocks * order.frames()).saturating_sub(long);
+                frames / order.frames()
+            };
+            [least(huge, Order::HUGE), least(giant, Order::GIANT)]
+        };
+        let [huge_at_best, giant_at_best] = best(self.at_start);
+        Fragmentation {
+            contestant: contestant.name(),
+            long_lived_frames: long,
+            huge_frames: self.found[0],
+            huge_at_best,
+            giant_frames: self.found[1],
+            giant_at_best,
+            cut_short: self.cut_short,
+        }
+    }
+
+    fn order(&mut self) -> Order {
+        let mut left = self.random.below(100);
+        for (order, percent) in (0..).zip(ORDERS) {
+            if left < percent {
+                return Order::new(order).unwrap_or(Order::PAGE);
+            }
+            left -= percent;
+        }
+        Order::PAGE
+    }
+
+    /// One more block; whether there was one.
+    fn come<C: Cpu>(&mut self, cpu: &mut C) -> bool {
+        let order = self.order();
+        let mobility = if self.random.below(10) < 7 {
+            Mobility::Movable
+        } else {
+            Mobility::Unmovable
+        };
+        let stays = mobility == Mobility::Unmovable && self.random.below(ONE_STAYS_OF) == 0;
+        let Some(frame) = cpu.allocate_for(order, mobility) else {
+            return false;
+        };
+        self.held_frames += order.frames();
+        let list = if stays {
+            &mut self.long
+        } else {
+            &mut self.short
+        };
+        list.push((frame, order));
+        true
+    }
+
+    /// A short-lived block goes.
+    fn go<C: Cpu>(&mut self, cpu: &mut C) {
+        if self.short.is_empty() {
+            return;
+        }
+        let at = self.random.below(self.short.len());
+        let (frame, order) = self.short.swap_remove(at);
+        self.held_frames -= order.frames();
+        cpu.free(frame, order);
+    }
+
+    /// Fills memory, lets blocks come and go, frees all but those that stay.
+    fn live<C: Cpu>(&mut self, cpu: &mut C) {
+        let pace = self.limit.pace();
+        let most = usize::try_from(self.target_frames).unwrap_or(usize::MAX);
+        let mut full = false;
+        pace.run(most, |some| {
+            let len = some.len();
+            let done = some.take_while(|_| {
+                full = self.held_frames >= self.target_frames || !self.come(cpu);
+                !full
+            });
+            done.count().min(len)
+        });
+        let again = self.short.len();
+        let done = pace.run(again, |some| {
+            for _ in some.clone() {
+                self.go(cpu);
+                while self.held_frames < self.target_frames && self.come(cpu) {}
+            }
+            some.len()
+        });
+        self.cut_short = !full || done < again;
+        let short = std::mem::take(&mut self.short);
+        // Without this the rest means nothing, so it has no limit but its own.
+        let pace = Limit::new(1_000_000_000).pace();
+        let freed = pace.run(short.len(), |some| {
+            let blocks = short.get(some.clone()).unwrap_or_default();
+            for (frame, order) in blocks {
+                cpu.free(*frame, *order);
+            }
+            some.len()
+        });
+        self.cut_short |= freed < short.len();
+        cpu.drain();
+    }
+}
+
+/// How many blocks of `order` there are: takes them all and gives them back.
+fn count<C: Cpu>(cpu: &mut C, order: Order) -> u64 {
+    let taken: Vec<Frame> = std::iter::from_fn(|| cpu.allocate(order)).collect();
+    for frame in &taken {
+        cpu.free(*frame, order);
+    }
+    cpu.drain();
+    taken.len() as u64
+}
+
+impl Visitor for Lifetimes {
+    fn visit<A: Allocator>(
+        &mut self,
+        allocator: &A,
+        _touched: &dyn Fn() -> u64,
+    ) -> Result<(), Box<dyn Error>> {
+        let mut cpu = allocator.cpu(0).ok_or("no way in for the first CPU")?;
+        self.at_start = [Order::HUGE, Order::GIANT].map(|order| count(&mut cpu, order));
+        self.live(&mut cpu);
+        self.found = [Order::HUGE, Order::GIANT].map(|order| count(&mut cpu, order));
+        Ok(())
+    }
+}

@@ -1,0 +1,271 @@
+//! Allocators beside each other: [`run`], what `firstlight bench alloc` does.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `task` | what is measured |
+//! | `ground` | the machine, and what of it is free |
+//! | `contestant` | who takes part, and what each cannot do |
+//! | `crew` | pinned threads that begin together, and their clocks |
+//! | `turn` | the rounds of one contestant, over the loops of `firstlight-workloads` |
+//! | `cell` | one contestant's figures of one task |
+//! | `fragmentation`, `answers` | what is no loop: what is left, what is refused |
+//! | `record` | the document |
+//!
+//! For each task all contestants have their turns one after the other, three
+//! times, each time made afresh; the least of all rounds is the figure that the
+//! neighbours of a shared host disturb least.
+
+mod answers;
+mod cell;
+mod contestant;
+mod crew;
+mod fragmentation;
+mod ground;
+mod record;
+mod task;
+mod turn;
+
+pub use contestant::{Contestant, Need, Visitor};
+pub use ground::Ground;
+pub use record::{
+    Absent, Answers, Fragmentation, Fullness, Note, Record, Refusal, Row, SCHEMA, Spread,
+};
+pub use task::{Task, UnknownName, Workload};
+
+use cell::{Cell, TURNS};
+use crew::{Crew, Limit};
+use firstlight::addr::Order;
+use firstlight_host::threads::allowed_cpus;
+use std::error::Error;
+use turn::{Buffers, Idle, Turn};
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Numbers of threads, none of them 0; empty for 1 and 2, as far as there are CPUs.
+    pub threads: Vec<usize>,
+    /// Who takes part, in the order of rows.
+    pub contestants: Vec<Contestant>,
+    /// What is measured, in the order of rows.
+    pub workloads: Vec<Workload>,
+    /// Memory of the machine.
+    pub memory_bytes: u64,
+    /// Most that a cell may take, its preparation included.
+    pub cell_ms: u64,
+}
+
+/// What a run works with.
+struct Bench<'b> {
+    options: &'b Options,
+    cpus: Vec<u32>,
+    ground: Ground,
+    buffers: Buffers,
+    record: Record,
+}
+
+/// Measures; `progress` hears what is going on.
+///
+/// # Errors
+/// A machine that cannot be brought up, threads or memory that cannot be had.
+pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Record, Box<dyn Error>> {
+    let cpus = allowed_cpus()?;
+    let threads: Vec<usize> = match options.threads.as_slice() {
+        [] => vec![1, 2]
+            .into_iter()
+            .filter(|threads| *threads <= cpus.len())
+            .collect(),
+        asked => asked.to_vec(),
+    };
+    let ground = Ground::new(options.memory_bytes)?;
+    let most = threads.iter().copied().max().unwrap_or(1);
+    let blocks = usize::try_from(ground.frames)?;
+    let contestants = options.contestants.iter();
+    let notes = contestants.filter_map(|contestant| {
+        let text = contestant.note()?;
+        let contestant = contestant.name();
+        Some(Note { contestant, text })
+    });
+    let mut bench = Bench {
+        options,
+        buffers: Buffers::new(blocks, most),
+        record: Record {
+            schema: SCHEMA,
+            clock: "thread-cpu",
+            cpus: cpus.len(),
+            memory_bytes: options.memory_bytes,
+            frames: ground.frames,
+            cell_ms: options.cell_ms,
+            rows: Vec::new(),
+            absent: Vec::new(),
+            fragmentation: Vec::new(),
+            answers: None,
+            notes: notes.collect(),
+        },
+        cpus,
+        ground,
+    };
+    for workload in &options.workloads {
+        for task in threads
+            .iter()
+            .flat_map(|threads| Task::of(*workload, *threads))
+        {
+            bench.task(task, progress)?;
+        }
+        match workload {
+            Workload::Fragmentation => bench.fragmentation(progress)?,
+            Workload::Answers => bench.answers(progress)?,
+            _ => {}
+        }
+    }
+    Ok(bench.record)
+}
+
+impl Bench<'_> {
+    fn budget_ns(&self) -> u64 {
+        self.options.cell_ms.saturating_mul(1_000_000)
+    }
+
+    /// All turns of all contestants.
+    fn task(&mut self, task: Task, progress: &mut dyn FnMut(&str)) -> Result<(), Box<dyn Error>> {
+        let ring = if task.workload == Workload::CrossCpu {
+            self.ring(task)?
+        } else {
+            None
+        };
+        let mut cells = Vec::new();
+        for contestant in &self.options.contestants {
+            match contestant.excuse(&task) {
+                Some(reason) => self.record.absent.push(absent(*contestant, task, reason)),
+                None => cells.push(Cell::new(*contestant, task)),
+            }
+        }
+        for _ in 0..TURNS {
+            for cell in &mut cells {
+                let Some(ns) = cell.next_turn_ns(self.budget_ns()) else {
+                    continue;
+                };
+                progress(&format!("{task}: {}", cell.contestant));
+                self.turn(cell, ns)?;
+            }
+        }
+        for cell in &cells {
+            match Row::of(cell, self.ground.frames, ring) {
+                Some(row) => self.record.rows.push(row),
+                None => self.record.absent.push(absent(
+                    cell.contestant,
+                    task,
+                    "nothing was done before the time was up",
+                )),
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, cell: &mut Cell, ns: u64) -> Result<(), Box<dyn Error>> {
+        let (contestant, task) = (cell.contestant, cell.task);
+        let need = Need {
+            order: task.order,
+            threads: task.threads,
+        };
+        let limit = Limit::new(ns);
+        let mut turn = Turn {
+            cell,
+            blocks: self.ground.block_count(task.order),
+            buffers: &mut self.buffers,
+            crew: Crew {
+                cpus: &self.cpus,
+                threads: task.threads,
+            },
+            limit,
+        };
+        contestant.show(&self.ground, need, &mut turn)?;
+        cell.spend(limit.elapsed_ns());
+        Ok(())
+    }
+
+    /// What the ring of `cross-cpu` costs by itself, at least.
+    fn ring(&mut self, task: Task) -> Result<Option<f64>, Box<dyn Error>> {
+        let mut cell = Cell::new(Contestant::Lifo, task);
+        for _ in 0..TURNS {
+            let mut turn = Turn {
+                cell: &mut cell,
+                blocks: 0,
+                buffers: &mut self.buffers,
+                crew: Crew {
+                    cpus: &self.cpus,
+                    threads: task.threads,
+                },
+                limit: Limit::new(self.options.cell_ms.saturating_mul(1_000_000) / 10),
+            };
+            turn.visit(&Idle, &|| 0)?;
+        }
+        let rounds = cell.rounds.iter().map(|round| round.ns);
+        Ok(Spread::of(rounds).map(|spread| spread.min))
+    }
+
+    fn fragmentation(&mut self, progress: &mut dyn FnMut(&str)) -> Result<(), Box<dyn Error>> {
+        let task = Task {
+            workload: Workload::Fragmentation,
+            order: Order::HUGE,
+            threads: 1,
+            free_per_mille: 0,
+        };
+        for contestant in &self.options.contestants {
+            if let Some(reason) = contestant.excuse(&task) {
+                self.record.absent.push(absent(*contestant, task, reason));
+                continue;
+            }
+            progress(&format!("fragmentation: {contestant}"));
+            let mut lifetimes = fragmentation::Lifetimes::new(&self.ground, self.budget_ns());
+            let need = Need {
+                order: task.order,
+                threads: 1,
+            };
+            contestant.show(&self.ground, need, &mut lifetimes)?;
+            self.record.fragmentation.push(lifetimes.row(*contestant));
+        }
+        Ok(())
+    }
+
+    fn answers(&mut self, progress: &mut dyn FnMut(&str)) -> Result<(), Box<dyn Error>> {
+        if !self.options.contestants.contains(&Contestant::Firstlight) {
+            return Ok(());
+        }
+        progress("answers: what must be refused");
+        let mut answers = answers::answers()?;
+        progress("answers: full memory beside empty");
+        let [empty, full_99, full_99_9] = [990, 10, 1].map(|free_per_mille| Task {
+            workload: Workload::NearFull,
+            order: Order::PAGE,
+            threads: 1,
+            free_per_mille,
+        });
+        let mut least = |task| -> Result<Option<f64>, Box<dyn Error>> {
+            let mut cell = Cell::new(Contestant::Firstlight, task);
+            self.turn(&mut cell, self.budget_ns())?;
+            let rounds = cell.rounds.iter().map(|round| round.ns);
+            Ok(Spread::of(rounds).map(|spread| spread.min))
+        };
+        if let (Some(empty_ns), Some(full_99_ns), Some(full_99_9_ns)) =
+            (least(empty)?, least(full_99)?, least(full_99_9)?)
+        {
+            answers.fullness = Some(Fullness {
+                empty_ns,
+                full_99_ns,
+                full_99_9_ns,
+            });
+        }
+        self.record.answers = Some(answers);
+        Ok(())
+    }
+}
+
+fn absent(contestant: Contestant, task: Task, reason: &'static str) -> Absent {
+    Absent {
+        contestant: contestant.name(),
+        workload: task.workload.name(),
+        order: task.order.get(),
+        threads: task.threads,
+        reason,
+    }
+}

@@ -1,0 +1,243 @@
+//! What came of it: [`Record`], schema `firstlight.bench-alloc/1`.
+//!
+//! An operation is a block allocated and a block freed; of `random-free` a block
+//! freed. Nanoseconds are CPU time of the threads, all of them together, by the
+//! operations of all.
+
+use super::cell::{Cell, Round};
+use super::task::{Task, Workload};
+use serde::Serialize;
+
+/// Name and version of the record's form.
+pub const SCHEMA: &str = "firstlight.bench-alloc/1";
+
+/// The document.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Record {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Which clock the times are from: each thread's CPU time.
+    pub clock: &'static str,
+    /// CPUs of this host that may be used.
+    pub cpus: usize,
+    /// Memory of the made-up machine.
+    pub memory_bytes: u64,
+    /// Frames of it that are free at the start.
+    pub frames: u64,
+    /// Most that a cell may take.
+    pub cell_ms: u64,
+    /// One for each contestant, workload, order and number of threads.
+    pub rows: Vec<Row>,
+    /// Cells that a contestant has no row for.
+    pub absent: Vec<Absent>,
+    /// What long-lived blocks leave of huge and giant frames.
+    pub fragmentation: Vec<Fragmentation>,
+    /// Single requests at their worst.
+    pub answers: Option<Answers>,
+    /// What to know about contestants.
+    pub notes: Vec<Note>,
+}
+
+/// Several figures of the same.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// Half of them are not above.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+}
+
+impl Spread {
+    /// `None` of none.
+    ///
+    /// ```
+    /// use firstlight_bench::alloc::Spread;
+    /// let spread = Spread::of([4.0, 1.0, 2.0].into_iter()).unwrap();
+    /// assert_eq!((spread.median, spread.min, spread.max), (2.0, 1.0, 4.0));
+    /// assert_eq!(Spread::of(std::iter::empty()), None);
+    /// ```
+    #[must_use]
+    pub fn of(figures: impl Iterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = figures.collect();
+        sorted.sort_by(f64::total_cmp);
+        let middle = (
+            sorted.get((sorted.len().max(1) - 1) / 2)?,
+            sorted.get(sorted.len() / 2)?,
+        );
+        Some(Self {
+            median: hundredths((middle.0 + middle.1) / 2.0),
+            min: hundredths(*sorted.first()?),
+            max: hundredths(*sorted.last()?),
+        })
+    }
+}
+
+/// The clocks know no more.
+fn hundredths(ns: f64) -> f64 {
+    (ns * 100.0).round() / 100.0
+}
+
+/// One cell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// `firstlight`, `lifo`, `spin-lifo`, or the name of a crate.
+    pub contestant: &'static str,
+    /// What was done.
+    pub workload: &'static str,
+    /// Order of the blocks; of `mixed` the largest.
+    pub order: u8,
+    /// Threads that did it at the same time.
+    pub threads: usize,
+    /// How full memory was, in percent; of `near-full` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_percent: Option<f64>,
+    /// An operation.
+    pub ns_per_op: Spread,
+    /// Of `bulk`: a block allocated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocate_ns: Option<Spread>,
+    /// Of `bulk`: a block freed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub free_ns: Option<Spread>,
+    /// Of `bulk`: an operation over tables that nobody had touched before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cold_ns_per_op: Option<Spread>,
+    /// Of `cross-cpu`: what an operation costs without any allocator; part of `ns_per_op`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ring_ns_per_op: Option<f64>,
+    /// Rounds that the figures are of.
+    pub rounds: usize,
+    /// The time was up before all was done: the figures are of what was done.
+    pub cut_short: bool,
+    /// What the cell took, its preparation included.
+    pub cell_ms: u64,
+    /// Requests that were refused for want of memory.
+    pub refused: u64,
+    /// What the contestant had written to, at most.
+    pub metadata_bytes_per_frame: f64,
+}
+
+impl Row {
+    /// The row of a cell; `None` if nothing was measured.
+    pub(super) fn of(cell: &Cell, frames: u64, ring_ns_per_op: Option<f64>) -> Option<Self> {
+        let Task {
+            workload,
+            order,
+            threads,
+            free_per_mille,
+        } = cell.task;
+        let rounds = if cell.rounds.is_empty() {
+            &cell.cold
+        } else {
+            &cell.rounds
+        };
+        let spread =
+            |figure: fn(&Round) -> Option<f64>| Spread::of(rounds.iter().filter_map(figure));
+        let full = workload == Workload::NearFull;
+        #[expect(clippy::cast_precision_loss, reason = "a ratio to print")]
+        let metadata = cell.touched_bytes as f64 / frames.max(1) as f64;
+        Some(Self {
+            contestant: cell.contestant.name(),
+            workload: workload.name(),
+            order: order.get(),
+            threads,
+            full_percent: full.then(|| f64::from(1000 - free_per_mille) / 10.0),
+            ns_per_op: spread(|round| Some(round.ns))?,
+            allocate_ns: spread(|round| round.halves.map(|halves| halves.0)),
+            free_ns: spread(|round| round.halves.map(|halves| halves.1)),
+            cold_ns_per_op: Spread::of(cell.cold.iter().map(|round| round.ns)),
+            ring_ns_per_op,
+            rounds: rounds.len(),
+            cut_short: cell.is_cut_short(),
+            cell_ms: cell.spent_ns / 1_000_000,
+            refused: cell.refused,
+            metadata_bytes_per_frame: (metadata * 1e4).round() / 1e4,
+        })
+    }
+}
+
+/// A cell that has no row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Absent {
+    /// Who.
+    pub contestant: &'static str,
+    /// What.
+    pub workload: &'static str,
+    /// Of which order.
+    pub order: u8,
+    /// By how many threads.
+    pub threads: usize,
+    /// Why not.
+    pub reason: &'static str,
+}
+
+/// What long-lived blocks leave.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fragmentation {
+    /// `firstlight`, or the name of a crate.
+    pub contestant: &'static str,
+    /// Frames that are still held at the end, none of which can be moved.
+    pub long_lived_frames: u64,
+    /// Huge frames (order 9) that can still be allocated.
+    pub huge_frames: u64,
+    /// As many as there could be at best, were all that is held in one place.
+    pub huge_at_best: u64,
+    /// The same of giant frames (order 18).
+    pub giant_frames: u64,
+    /// As many as there could be at best.
+    pub giant_at_best: u64,
+    /// The time was up before all blocks had come and gone.
+    pub cut_short: bool,
+}
+
+/// Single requests of firstlight at their worst, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answers {
+    /// Every other page of so much memory is held: requests that must fail.
+    pub checkerboard_bytes: u64,
+    /// Of orders 1 to 8.
+    pub checkerboard: Vec<Refusal>,
+    /// All of so much memory is held.
+    pub full_bytes: u64,
+    /// Of orders 0, 9 and 18.
+    pub full: Vec<Refusal>,
+    /// Blocks freed and allocated while memory is 1, 99 and 99.9 percent full.
+    pub fullness: Option<Fullness>,
+}
+
+/// A request that must fail.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Refusal {
+    /// Its order.
+    pub order: u8,
+    /// The first one.
+    pub first_ns: f64,
+    /// Each of many more.
+    pub repeated_ns: f64,
+    /// The first one, by the size of the machine.
+    pub first_ns_per_tib: f64,
+    /// Whether it was refused, as it should.
+    pub refused: bool,
+}
+
+/// An operation of `near-full`, the least of all rounds, by how full memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Fullness {
+    /// 1 percent.
+    pub empty_ns: f64,
+    /// 99 percent.
+    pub full_99_ns: f64,
+    /// 99.9 percent.
+    pub full_99_9_ns: f64,
+}
+
+/// Something to know about a contestant.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Note {
+    /// Who.
+    pub contestant: &'static str,
+    /// What.
+    pub text: &'static str,
+}

@@ -1,0 +1,383 @@
+//! One turn of one contestant: its rounds of the task, on the threads of the crew.
+//!
+//! What is timed is each thread's CPU time in the loops of
+//! [`firstlight_workloads`]; a round's figure is the CPU time of all threads by
+//! their operations.
+
+use super::cell::Cell;
+use super::contestant::Visitor;
+use super::crew::{Crew, Limit, Part};
+use super::task::{Task, Workload};
+use firstlight::addr::{Frame, Order};
+use firstlight_workloads::Allocator;
+use firstlight_workloads::random::Random;
+use firstlight_workloads::ring::{Ring, alternate};
+use firstlight_workloads::work::{Churn, Mixed, empty, fill, pairs};
+use std::cell::Cell as Count;
+use std::error::Error;
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Operations of one thread in one round.
+const PAIRS: usize = 400_000;
+const BULK: usize = 1 << 18;
+const CROSS: usize = 100_000;
+const MIXED: usize = 100_000;
+const CHURN: usize = 100_000;
+/// Blocks that one thread of `mixed` holds at most.
+const LIVE: usize = 1024;
+/// Frames on their way from one thread to another.
+const ROOM: usize = 1024;
+/// How often a thread looks at the ring before it lets others have the CPU.
+const PATIENCE: u32 = 256;
+
+/// Memory to measure with, touched before anything is timed.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    frames: Vec<Frame>,
+    live: Vec<Option<(Frame, Order)>>,
+    ring: Vec<AtomicU64>,
+}
+
+impl Buffers {
+    /// For `blocks` blocks held by at most so many threads.
+    pub(super) fn new(blocks: usize, threads: usize) -> Self {
+        let held = (Frame::new(1), Order::PAGE);
+        let mut this = Self {
+            frames: vec![Frame::new(1); blocks],
+            live: vec![Some(held); LIVE * threads],
+            ring: (0..ROOM * threads.div_ceil(2))
+                .map(|_| AtomicU64::new(1))
+                .collect(),
+        };
+        this.live.fill(None);
+        this
+    }
+}
+
+/// A turn.
+pub(super) struct Turn<'t> {
+    pub(super) cell: &'t mut Cell,
+    pub(super) buffers: &'t mut Buffers,
+    pub(super) crew: Crew<'t>,
+    pub(super) limit: Limit,
+    /// Blocks that the machine has of the task's order.
+    pub(super) blocks: usize,
+}
+
+impl Visitor for Turn<'_> {
+    fn visit<A: Allocator>(
+        &mut self,
+        allocator: &A,
+        touched: &dyn Fn() -> u64,
+    ) -> Result<(), Box<dyn Error>> {
+        match self.cell.task.workload {
+            Workload::Pair => self.pairs(allocator)?,
+            Workload::Bulk => self.bulk(allocator)?,
+            Workload::RandomFree => self.random_free(allocator, touched)?,
+            Workload::CrossCpu => self.cross_cpu(allocator)?,
+            Workload::Mixed => self.mixed(allocator)?,
+            Workload::NearFull => self.near_full(allocator)?,
+            Workload::Fragmentation | Workload::Answers => {}
+        }
+        self.cell.touched_bytes = self.cell.touched_bytes.max(touched());
+        Ok(())
+    }
+}
+
+/// Slices of equal length, one for each thread; what is left over is nobody's.
+fn shares<T>(list: &mut [T], threads: usize) -> Vec<Mutex<&mut [T]>> {
+    let share = (list.len() / threads.max(1)).max(1);
+    list.chunks_exact_mut(share)
+        .take(threads)
+        .map(Mutex::new)
+        .collect()
+}
+
+/// A thread's own, which nobody else asks for.
+fn own<'l, T>(list: &'l [Mutex<T>], index: usize) -> Option<MutexGuard<'l, T>> {
+    let mutex = list.get(index)?;
+    Some(mutex.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl Turn<'_> {
+    fn task(&self) -> Task {
+        self.cell.task
+    }
+
+    /// One round: each thread gets ready, passes the gate, and is timed.
+    fn round<A: Allocator>(
+        &self,
+        allocator: &A,
+        ready: impl Fn(usize, &mut A::Cpu<'_>) + Sync,
+        timed: impl Fn(usize, &mut A::Cpu<'_>) -> usize + Sync,
+    ) -> Result<Part, Box<dyn Error>> {
+        let parts = self.crew.run(|index, gate| {
+            let cpu = allocator.cpu(index);
+            let Some(mut cpu) = cpu else {
+                gate.pass();
+                return Part::default();
+            };
+            ready(index, &mut cpu);
+            gate.pass();
+            Part::of(|| timed(index, &mut cpu))
+        })?;
+        Ok(Part::sum(parts.into_iter()))
+    }
+
+    fn pairs<A: Allocator>(&mut self, allocator: &A) -> Result<(), Box<dyn Error>> {
+        let (Task { order, threads, .. }, limit) = (self.task(), self.limit);
+        for _ in 0..3 {
+            let part = self.round(
+                allocator,
+                |_, cpu| {
+                    limit
+                        .part(4)
+                        .pace()
+                        .run(1_000, |some| pairs(cpu, order, some.len()));
+                },
+                |_, cpu| {
+                    limit
+                        .pace()
+                        .run(PAIRS, |some| pairs(cpu, order, some.len()))
+                },
+            )?;
+            if !self.cell.add(part, PAIRS * threads) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn bulk<A: Allocator>(&mut self, allocator: &A) -> Result<(), Box<dyn Error>> {
+        let (Task { order, threads, .. }, limit) = (self.task(), self.limit);
+        // A machine of all sizes has so many, whatever a contestant keeps for itself.
+        let each = BULK.min(self.blocks / threads * 7 / 8);
+        let mut frames = std::mem::take(&mut self.buffers.frames);
+        let total = (each * threads).min(frames.len());
+        for round in 0..4 {
+            let shares = shares(&mut frames[..total], threads);
+            let half = limit.part(2);
+            let parts = self.crew.run(|index, gate| {
+                let cpu = allocator.cpu(index).zip(own(&shares, index));
+                let Some((mut cpu, mut slots)) = cpu else {
+                    gate.pass();
+                    return (Part::default(), Part::default());
+                };
+                gate.pass();
+                let len = slots.len();
+                let filled = Part::of(|| {
+                    half.pace()
+                        .run(len, |some| fill(&mut cpu, order, &mut slots[some]))
+                });
+                let freed = Part::of(|| {
+                    let all = filled.operations;
+                    limit
+                        .pace()
+                        .run(all, |some| empty(&mut cpu, order, &slots[some]))
+                });
+                (filled, freed)
+            })?;
+            let filled = Part::sum(parts.iter().map(|part| part.0));
+            let freed = Part::sum(parts.iter().map(|part| part.1));
+            if !self
+                .cell
+                .add_bulk(filled, freed, each * threads, round == 0)
+            {
+                break;
+            }
+        }
+        self.buffers.frames = frames;
+        Ok(())
+    }
+
+    /// Allocates all of memory, shared out over the threads, and shuffles it; how
+    /// many blocks that are.
+    fn take_all<A: Allocator>(&mut self, allocator: &A) -> usize {
+        let (Task { order, threads, .. }, limit) = (self.task(), self.limit.part(2));
+        let share = self.blocks.div_ceil(threads);
+        let mut taken = 0;
+        for index in 0..threads {
+            let end = (taken + share).min(self.buffers.frames.len());
+            let slots = &mut self.buffers.frames[taken..end];
+            if let Some(mut cpu) = allocator.cpu(index) {
+                let pace = limit.pace();
+                taken += pace.run(slots.len(), |some| fill(&mut cpu, order, &mut slots[some]));
+            }
+        }
+        if limit.is_over() {
+            self.cell.cut();
+        }
+        Random::new(1).shuffle(&mut self.buffers.frames[..taken]);
+        taken
+    }
+
+    fn random_free<A: Allocator>(
+        &mut self,
+        allocator: &A,
+        touched: &dyn Fn() -> u64,
+    ) -> Result<(), Box<dyn Error>> {
+        let taken = self.take_all(allocator);
+        let (Task { order, threads, .. }, limit) = (self.task(), self.limit);
+        let mut frames = std::mem::take(&mut self.buffers.frames);
+        let mut whole = Part::default();
+        // In two halves: in between, the most is fragmented.
+        for half in frames[..taken].chunks_mut((taken / 2).max(1)).take(2) {
+            let shares = shares(half, threads);
+            let part = self.round(
+                allocator,
+                |_, _| {},
+                |index, cpu| {
+                    let frames = own(&shares, index);
+                    let frames: &[Frame] = frames.as_ref().map_or(&[], |frames| frames);
+                    limit
+                        .pace()
+                        .run(frames.len(), |some| empty(cpu, order, &frames[some]))
+                },
+            )?;
+            whole = Part::sum([whole, part].into_iter());
+            self.cell.touched_bytes = self.cell.touched_bytes.max(touched());
+        }
+        self.buffers.frames = frames;
+        // Where halves and shares do not come out even, some are left.
+        self.cell.add(whole, taken.saturating_sub(2 * threads + 1));
+        Ok(())
+    }
+
+    fn near_full<A: Allocator>(&mut self, allocator: &A) -> Result<(), Box<dyn Error>> {
+        let taken = self.take_all(allocator);
+        let (task, limit) = (self.task(), self.limit);
+        let order = task.order;
+        let mut frames = std::mem::take(&mut self.buffers.frames);
+        let free = taken * usize::from(task.free_per_mille) / 1000;
+        let (give, held) = frames[..taken].split_at_mut(free);
+        if let Some(mut cpu) = allocator.cpu(0) {
+            let pace = limit.part(2).pace();
+            let given = pace.run(free, |some| empty(&mut cpu, order, &give[some]));
+            if given < free {
+                self.cell.cut();
+            }
+        }
+        let churns: Vec<_> = shares(held, task.threads).into_iter().zip(7..).collect();
+        let churns: Vec<_> = churns
+            .into_iter()
+            .filter_map(|(share, seed)| share.into_inner().ok().map(|held| Churn::new(held, seed)))
+            .map(Mutex::new)
+            .collect();
+        for _ in 0..2 {
+            let part = self.round(
+                allocator,
+                |_, _| {},
+                |index, cpu| {
+                    let mut churn = own(&churns, index);
+                    limit.pace().run(CHURN, |some: Range<usize>| {
+                        let churn = churn.as_deref_mut();
+                        churn.map_or(0, |churn| churn.run(cpu, order, some.len()))
+                    })
+                },
+            )?;
+            if !self.cell.add(part, CHURN * task.threads) {
+                break;
+            }
+        }
+        let refused = churns
+            .into_iter()
+            .filter_map(|churn| churn.into_inner().ok());
+        self.cell.refused += refused.map(|churn| churn.refused()).sum::<u64>();
+        self.buffers.frames = frames;
+        Ok(())
+    }
+
+    fn mixed<A: Allocator>(&mut self, allocator: &A) -> Result<(), Box<dyn Error>> {
+        let (threads, limit) = (self.task().threads, self.limit);
+        let mut live = std::mem::take(&mut self.buffers.live);
+        live.fill(None);
+        let mixes: Vec<_> = live
+            .chunks_exact_mut(LIVE)
+            .zip(11..)
+            .map(|(slots, seed)| Mutex::new(Mixed::new(slots, seed)))
+            .collect();
+        let run = |index, cpu: &mut A::Cpu<'_>, count, limit: Limit| {
+            let mut mix = own(&mixes, index);
+            limit.pace().run(count, |some: Range<usize>| {
+                let mix = mix.as_deref_mut();
+                mix.map_or(0, |mix| mix.run(cpu, some.len()))
+            })
+        };
+        for _ in 0..2 {
+            let part = self.round(
+                allocator,
+                |index, cpu| {
+                    run(index, cpu, 4 * LIVE, limit.part(4));
+                },
+                |index, cpu| run(index, cpu, MIXED, limit),
+            )?;
+            if !self.cell.add(part, MIXED * threads) {
+                break;
+            }
+        }
+        let refused = mixes.into_iter().filter_map(|mix| mix.into_inner().ok());
+        self.cell.refused += refused.map(|mix| mix.refused()).sum::<u64>();
+        self.buffers.live = live;
+        Ok(())
+    }
+
+    fn cross_cpu<A: Allocator>(&mut self, allocator: &A) -> Result<(), Box<dyn Error>> {
+        let (Task { order, threads, .. }, limit) = (self.task(), self.limit);
+        for _ in 0..2 {
+            let rings: Vec<_> = self
+                .buffers
+                .ring
+                .chunks_exact(ROOM)
+                .map(Ring::new)
+                .collect();
+            let part = self.round(
+                allocator,
+                |_, _| {},
+                |index, cpu| {
+                    let Some(ring) = rings.get(index / 2) else {
+                        return 0;
+                    };
+                    let pace = limit.pace();
+                    let looks = Count::new(0u32);
+                    let wait = || {
+                        std::hint::spin_loop();
+                        looks.set(looks.get() + 1);
+                        if looks.get().is_multiple_of(PATIENCE) {
+                            std::thread::yield_now();
+                        }
+                    };
+                    if index % 2 == 1 {
+                        ring.consumer().consume(cpu, order, &wait);
+                        // The producer counts them.
+                        0
+                    } else if index + 1 == threads {
+                        pace.run(CROSS, |some| alternate(ring, cpu, order, some.len()))
+                    } else {
+                        let mut into = ring.producer();
+                        let done =
+                            pace.run(CROSS, |some| into.produce(cpu, order, some.len(), &wait));
+                        into.end(&wait);
+                        done
+                    }
+                },
+            )?;
+            if !self.cell.add(part, CROSS * threads.div_ceil(2)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the ring itself costs, with as many threads.
+pub(super) struct Idle;
+
+impl Allocator for Idle {
+    type Cpu<'a> = firstlight_workloads::ring::Nothing;
+
+    fn cpu(&self, _index: usize) -> Option<Self::Cpu<'_>> {
+        Some(Self::Cpu::default())
+    }
+}

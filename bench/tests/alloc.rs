@@ -1,0 +1,270 @@
+//! The bench of allocators: every contestant is an allocator, none is faked.
+
+use firstlight::addr::{Frame, Order};
+use firstlight_bench::alloc::{Contestant, Ground, Need, Options, Task, Visitor, Workload, run};
+use firstlight_workloads::work::{Churn, Mixed, empty, fill, pairs};
+use firstlight_workloads::{Allocator, Cpu};
+use proptest::prelude::*;
+use std::collections::HashSet;
+use std::error::Error;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// Frames that somebody holds.
+#[derive(Default)]
+struct Held(Mutex<HashSet<u64>>);
+
+impl Held {
+    /// Panics where one is held already, or is not held, as `taken` expects.
+    fn change(&self, start: Frame, order: Order, taken: bool) {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for frame in start.get()..start.get() + order.frames() {
+            let changed = if taken {
+                held.insert(frame)
+            } else {
+                held.remove(&frame)
+            };
+            let what = if taken {
+                "handed out twice"
+            } else {
+                "not held"
+            };
+            assert!(changed, "frame {frame:#x} of {order} is {what}");
+        }
+    }
+}
+
+/// A way in that is watched.
+struct Watched<'h, C>(C, &'h Held);
+
+impl<C: Cpu> Cpu for Watched<'_, C> {
+    fn allocate(&mut self, order: Order) -> Option<Frame> {
+        let frame = self.0.allocate(order)?;
+        self.1.change(frame, order, true);
+        Some(frame)
+    }
+
+    fn free(&mut self, frame: Frame, order: Order) -> bool {
+        // Before anybody else can have it.
+        self.1.change(frame, order, false);
+        assert!(
+            self.0.free(frame, order),
+            "{frame} of {order} was not taken back"
+        );
+        true
+    }
+}
+
+/// One step of one CPU: allocates, or frees the block at an index.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Allocate(u8),
+    Free(prop::sample::Index),
+}
+
+fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
+    let allocate = (0..=9u8).prop_map(Step::Allocate);
+    let free = any::<prop::sample::Index>().prop_map(Step::Free);
+    let step = prop_oneof![3 => allocate, 2 => free];
+    prop::collection::vec((0..2usize, step), 1..200)
+}
+
+/// Two CPUs take turns.
+struct Steps<'s> {
+    steps: &'s [(usize, Step)],
+    one_order: bool,
+}
+
+impl Visitor for Steps<'_> {
+    fn visit<A: Allocator>(
+        &mut self,
+        allocator: &A,
+        _touched: &dyn Fn() -> u64,
+    ) -> Result<(), Box<dyn Error>> {
+        let held = Held::default();
+        let mut blocks: Vec<(usize, Frame, Order)> = Vec::new();
+        for (index, step) in self.steps {
+            let way = |index| {
+                let cpu = allocator.cpu(index).ok_or("no such CPU")?;
+                Ok::<_, Box<dyn Error>>(Watched(cpu, &held))
+            };
+            match step {
+                Step::Allocate(order) => {
+                    let order = if self.one_order { 0 } else { *order };
+                    let order = Order::new(order).ok_or("no such order")?;
+                    let frame = way(*index)?.allocate(order);
+                    blocks.extend(frame.map(|frame| (*index, frame, order)));
+                }
+                Step::Free(at) if !blocks.is_empty() => {
+                    let (owner, frame, order) = blocks.swap_remove(at.index(blocks.len()));
+                    // A list for each thread has no room for what others gave away.
+                    let index = if self.one_order { owner } else { *index };
+                    way(index)?.free(frame, order);
+                }
+                Step::Free(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether it knows blocks of one order only.
+fn is_list(contestant: Contestant) -> bool {
+    contestant
+        .excuse(&Task::of(Workload::Mixed, 1)[0])
+        .is_some()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn no_frame_is_handed_out_twice(steps in steps()) {
+        let ground = Ground::new(128 << 20).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        for contestant in Contestant::ALL {
+            let one_order = is_list(contestant);
+            let mut steps = Steps { steps: &steps, one_order };
+            let need = Need { order: Order::PAGE, threads: 2 };
+            contestant
+                .show(&ground, need, &mut steps)
+                .map_err(|error| TestCaseError::fail(format!("{contestant}: {error}")))?;
+        }
+    }
+}
+
+/// The loops of the bench themselves, by two threads at once.
+struct Loops {
+    order: Order,
+    mixed: bool,
+    /// Blocks that each thread held at once.
+    filled: Vec<usize>,
+}
+
+impl Visitor for Loops {
+    fn visit<A: Allocator>(
+        &mut self,
+        allocator: &A,
+        _touched: &dyn Fn() -> u64,
+    ) -> Result<(), Box<dyn Error>> {
+        let (held, order, mixed) = (Held::default(), self.order, self.mixed);
+        let work = |index: usize| {
+            let mut cpu = Watched(allocator.cpu(index)?, &held);
+            // Every frame of a block is watched.
+            let few = if order == Order::PAGE { 1 } else { 40 };
+            assert_eq!(pairs(&mut cpu, order, 400 / few), 400 / few);
+            let mut slots = vec![Frame::new(0); 2_000];
+            let filled = fill(&mut cpu, order, &mut slots);
+            let slots = &mut slots[..filled];
+            Churn::new(slots, 3).run(&mut cpu, order, 4_000 / few);
+            let kept: Vec<Frame> = slots
+                .iter()
+                .copied()
+                .filter(|frame| frame.get() != u64::MAX)
+                .collect();
+            assert_eq!(empty(&mut cpu, order, &kept), kept.len());
+            if mixed {
+                let mut live = vec![None; 100];
+                let mut mix = Mixed::new(&mut live, 5);
+                mix.run(&mut cpu, 500);
+                mix.end(&mut cpu);
+            }
+            Some(filled)
+        };
+        self.filled = thread::scope(|scope| {
+            let threads = [0, 1].map(|index| scope.spawn(move || work(index)));
+            let joined = threads
+                .into_iter()
+                .filter_map(|thread| match thread.join() {
+                    Ok(filled) => filled,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                });
+            joined.collect()
+        });
+        assert!(held.0.into_inner().is_ok_and(|held| held.is_empty()));
+        Ok(())
+    }
+}
+
+#[test]
+fn the_loops_hold_what_they_are_given() -> Result<(), Box<dyn Error>> {
+    let ground = Ground::new(128 << 20)?;
+    for contestant in Contestant::ALL {
+        for order in [Order::PAGE, Order::HUGE] {
+            let mut loops = Loops {
+                order,
+                mixed: !is_list(contestant),
+                filled: Vec::new(),
+            };
+            contestant.show(&ground, Need { order, threads: 2 }, &mut loops)?;
+            assert_eq!(loops.filled.len(), 2, "{contestant}");
+            assert!(
+                loops.filled.iter().all(|filled| *filled > 0),
+                "{contestant}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_cell_has_a_row_or_a_reason() -> Result<(), Box<dyn Error>> {
+    let workloads: Vec<Workload> = Workload::ALL[..7].to_vec();
+    let options = Options {
+        threads: vec![1, 2],
+        contestants: Contestant::ALL.to_vec(),
+        workloads: workloads.clone(),
+        memory_bytes: 256 << 20,
+        cell_ms: 2,
+    };
+    let mut said = 0;
+    let record = run(&options, &mut |_| said += 1)?;
+    assert!(said > 100, "{said} steps told");
+    for workload in workloads {
+        for task in [1, 2]
+            .into_iter()
+            .flat_map(|threads| Task::of(workload, threads))
+        {
+            for contestant in Contestant::ALL {
+                let full = (workload == Workload::NearFull)
+                    .then(|| f64::from(1000 - task.free_per_mille) / 10.0);
+                let rows = record.rows.iter().filter(|row| {
+                    (row.contestant, row.workload) == (contestant.name(), workload.name())
+                        && (row.order, row.threads) == (task.order.get(), task.threads)
+                        && row.full_percent == full
+                });
+                let absent = record.absent.iter().filter(|absent| {
+                    (absent.contestant, absent.workload) == (contestant.name(), workload.name())
+                        && (absent.order, absent.threads) == (task.order.get(), task.threads)
+                });
+                let (rows, absent) = (rows.count(), absent.count());
+                assert!(rows == 1 || absent > 0, "{contestant}, {task}: {rows} rows");
+            }
+        }
+    }
+    for row in &record.rows {
+        let spread = row.ns_per_op;
+        assert!(
+            0.0 < spread.min && spread.min <= spread.median && spread.median <= spread.max,
+            "{row:?}"
+        );
+        assert!(
+            row.metadata_bytes_per_frame >= 0.0 && row.rounds > 0,
+            "{row:?}"
+        );
+        assert_eq!(row.ring_ns_per_op.is_some(), row.workload == "cross-cpu");
+        assert_eq!(row.full_percent.is_some(), row.workload == "near-full");
+    }
+    // Nobody does a million pairs in 2 ms.
+    let pairs: Vec<_> = record
+        .rows
+        .iter()
+        .filter(|row| row.workload == "pair")
+        .collect();
+    assert!(!pairs.is_empty() && pairs.iter().all(|row| row.cut_short));
+    // Lists of blocks cannot be fragmented; all others tell what they left.
+    assert_eq!(record.fragmentation.len(), 6);
+    for row in &record.fragmentation {
+        assert!(row.huge_frames <= row.huge_at_best, "{row:?}");
+    }
+    Ok(())
+}

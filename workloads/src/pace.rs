@@ -1,0 +1,66 @@
+//! A number of operations, or as many as there is time for: [`Pace`].
+
+use core::ops::Range;
+
+/// Operations between two looks at the clock, at first.
+const LEAST: usize = 16;
+/// And at most: a fast allocator should not notice the looks.
+const MOST: usize = 1 << 14;
+
+/// A time limit that is looked at between portions of work.
+///
+/// A portion grows while it takes little time and shrinks when it takes much, so
+/// that neither the clock is seen in the figure nor the limit much exceeded.
+#[derive(Clone, Debug)]
+pub struct Pace<C> {
+    clock: C,
+    end: u64,
+    portion_time: u64,
+}
+
+impl<C: Fn() -> u64> Pace<C> {
+    /// Until `clock` says `end`; a portion should take about `portion_time`.
+    pub fn new(clock: C, end: u64, portion_time: u64) -> Self {
+        Self {
+            clock,
+            end,
+            portion_time,
+        }
+    }
+
+    /// Hands `0..total` to `work` in portions, and says how many were done. `work`
+    /// says how many of a portion it did; fewer than all, and that was the last.
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    /// use firstlight_workloads::pace::Pace;
+    /// let now = Cell::new(0);
+    /// let tick = || { now.set(now.get() + 10); now.get() };
+    /// let pace = Pace::new(tick, 35, 10);
+    /// assert_eq!(pace.run(1000, |portion| portion.len()), 16 * 3);
+    /// assert_eq!(pace.run(5, |portion| portion.len()), 5);
+    /// assert_eq!(pace.run(5, |_| 2), 2);
+    /// ```
+    #[inline]
+    pub fn run(&self, total: usize, mut work: impl FnMut(Range<usize>) -> usize) -> usize {
+        let (mut at, mut portion) = (0, LEAST);
+        let mut before = (self.clock)();
+        while at < total {
+            let wanted = portion.min(total - at);
+            let done = work(at..at + wanted);
+            at += done;
+            let now = (self.clock)();
+            if done < wanted || now >= self.end {
+                break;
+            }
+            let took = now.saturating_sub(before);
+            if took < self.portion_time {
+                portion = (portion * 2).min(MOST);
+            } else if took > 2 * self.portion_time {
+                portion = (portion / 2).max(LEAST);
+            }
+            before = now;
+        }
+        at
+    }
+}

@@ -1,0 +1,294 @@
+//! From the CPU that allocates to the one that frees: [`Ring`], bounded, with one
+//! producer and one consumer, each of which looks at the other's counter only
+//! when by its last look there is nothing left to do.
+
+use crate::Cpu;
+use crate::lists::Line;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use firstlight::addr::{Frame, Order};
+
+/// Says that nothing more comes.
+const END: u64 = u64::MAX;
+/// How often a producer asks again when memory is out: the consumer may free some.
+const TRIES: usize = 1 << 16;
+
+/// A bounded queue of frames, in memory that is lent.
+#[derive(Debug)]
+pub struct Ring<'s> {
+    slots: &'s [AtomicU64],
+    /// Frames ever put in; written by the producer, Release after the slot.
+    put: Line<AtomicUsize>,
+    /// Frames ever taken out; written by the consumer, Release after the slot.
+    taken: Line<AtomicUsize>,
+}
+
+impl<'s> Ring<'s> {
+    /// Holds as many frames as there are slots, rounded down to a power of two.
+    #[must_use]
+    pub fn new(slots: &'s [AtomicU64]) -> Self {
+        let room = slots.len().checked_ilog2().map_or(0, |log| 1 << log);
+        Self {
+            slots: slots.get(..room).unwrap_or_default(),
+            put: Line(AtomicUsize::new(0)),
+            taken: Line(AtomicUsize::new(0)),
+        }
+    }
+
+    /// The end to put in; there must be one at a time.
+    #[must_use]
+    pub fn producer(&self) -> Producer<'_> {
+        Producer {
+            ring: self,
+            put: self.put.0.load(Ordering::Relaxed),
+            taken: self.taken.0.load(Ordering::Acquire),
+        }
+    }
+
+    /// The end to take out; there must be one at a time.
+    #[must_use]
+    pub fn consumer(&self) -> Consumer<'_> {
+        Consumer {
+            ring: self,
+            taken: self.taken.0.load(Ordering::Relaxed),
+            put: self.put.0.load(Ordering::Acquire),
+        }
+    }
+
+    #[inline]
+    fn slot(&self, at: usize) -> Option<&AtomicU64> {
+        // A power of two: no division.
+        self.slots.get(at & self.slots.len().wrapping_sub(1))
+    }
+}
+
+/// The end of a [`Ring`] where frames go in.
+#[derive(Debug)]
+pub struct Producer<'r> {
+    ring: &'r Ring<'r>,
+    put: usize,
+    taken: usize,
+}
+
+impl Producer<'_> {
+    #[inline]
+    fn put(&mut self, word: u64) -> bool {
+        let room = self.ring.slots.len();
+        if self.put - self.taken == room {
+            self.taken = self.ring.taken.0.load(Ordering::Acquire);
+            if self.put - self.taken == room {
+                return false;
+            }
+        }
+        let Some(slot) = self.ring.slot(self.put) else {
+            return false;
+        };
+        slot.store(word, Ordering::Relaxed);
+        self.put += 1;
+        self.ring.put.0.store(self.put, Ordering::Release);
+        true
+    }
+
+    /// Allocates up to `count` blocks and puts them in, calling `wait` while there
+    /// is no room or no memory; how many were allocated.
+    #[inline]
+    pub fn produce<C: Cpu>(
+        &mut self,
+        cpu: &mut C,
+        order: Order,
+        count: usize,
+        wait: &impl Fn(),
+    ) -> usize {
+        for done in 0..count {
+            let mut asked = (0..TRIES).map(|again| {
+                if again > 0 {
+                    wait();
+                }
+                cpu.allocate(order)
+            });
+            let Some(frame) = asked.find_map(|frame| frame) else {
+                return done;
+            };
+            while !self.put(frame.get()) {
+                wait();
+            }
+        }
+        count
+    }
+
+    /// Tells the consumer that nothing more comes.
+    pub fn end(&mut self, wait: &impl Fn()) {
+        while !self.put(END) {
+            wait();
+        }
+    }
+}
+
+/// The end of a [`Ring`] where frames come out.
+#[derive(Debug)]
+pub struct Consumer<'r> {
+    ring: &'r Ring<'r>,
+    taken: usize,
+    put: usize,
+}
+
+impl Consumer<'_> {
+    #[inline]
+    fn take(&mut self) -> Option<u64> {
+        if self.taken == self.put {
+            self.put = self.ring.put.0.load(Ordering::Acquire);
+            if self.taken == self.put {
+                return None;
+            }
+        }
+        let word = self.ring.slot(self.taken)?.load(Ordering::Relaxed);
+        self.taken += 1;
+        self.ring.taken.0.store(self.taken, Ordering::Release);
+        Some(word)
+    }
+
+    /// Takes blocks out and frees them until the producer says that it was all,
+    /// calling `wait` while there are none; how many were freed.
+    #[inline]
+    pub fn consume<C: Cpu>(&mut self, cpu: &mut C, order: Order, wait: &impl Fn()) -> usize {
+        let mut freed = 0;
+        loop {
+            match self.take() {
+                None => wait(),
+                Some(END) => return freed,
+                Some(number) => freed += usize::from(cpu.free(Frame::new(number), order)),
+            }
+        }
+    }
+
+    /// Frees what is there now; how many.
+    #[inline]
+    fn consume_all<C: Cpu>(&mut self, cpu: &mut C, order: Order) -> usize {
+        let mut freed = 0;
+        while let Some(number) = self.take() {
+            freed += usize::from(cpu.free(Frame::new(number), order));
+        }
+        freed
+    }
+}
+
+/// Both ends on one CPU: fills the ring, empties it, and so on, for `count` blocks.
+#[inline]
+pub fn alternate<C: Cpu>(ring: &Ring<'_>, cpu: &mut C, order: Order, count: usize) -> usize {
+    let (mut into, mut out) = (ring.producer(), ring.consumer());
+    let mut done = 0;
+    while done < count {
+        let portion = (count - done).min(ring.slots.len());
+        for _ in 0..portion {
+            let Some(frame) = cpu.allocate(order) else {
+                break;
+            };
+            into.put(frame.get());
+        }
+        let freed = out.consume_all(cpu, order);
+        done += freed;
+        // What was refused may be there once all is freed; nothing at all is the end.
+        if freed == 0 {
+            break;
+        }
+    }
+    done
+}
+
+/// Gives numbers and takes anything: what the ring itself costs.
+#[derive(Debug, Default)]
+pub struct Nothing(u64);
+
+impl Cpu for Nothing {
+    #[inline]
+    fn allocate(&mut self, _order: Order) -> Option<Frame> {
+        self.0 += 1;
+        Some(Frame::new(self.0))
+    }
+
+    #[inline]
+    fn free(&mut self, frame: Frame, _order: Order) -> bool {
+        core::hint::black_box(frame).get() != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+    use std::vec::Vec;
+
+    /// Notes what it frees.
+    #[derive(Default)]
+    struct Noted(Nothing, Vec<u64>);
+
+    impl Cpu for Noted {
+        fn allocate(&mut self, order: Order) -> Option<Frame> {
+            self.0.allocate(order)
+        }
+
+        fn free(&mut self, frame: Frame, _order: Order) -> bool {
+            self.1.push(frame.get());
+            true
+        }
+    }
+
+    fn slots(len: usize) -> Vec<AtomicU64> {
+        (0..len).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    #[test]
+    fn all_come_out_in_order() {
+        for len in [1, 2, 7, 64] {
+            let slots = slots(len);
+            let ring = Ring::new(&slots);
+            let mut noted = Noted::default();
+            let wait = thread::yield_now;
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut into = ring.producer();
+                    for portion in [300, 0, 200] {
+                        let mut cpu = Nothing(if portion == 200 { 300 } else { 0 });
+                        assert_eq!(into.produce(&mut cpu, Order::PAGE, portion, &wait), portion);
+                    }
+                    into.end(&wait);
+                });
+                assert_eq!(ring.consumer().consume(&mut noted, Order::PAGE, &wait), 500);
+            });
+            assert!(noted.1.into_iter().eq(1..=500), "{len} slots");
+        }
+    }
+
+    #[test]
+    fn memory_that_is_out_comes_back() {
+        /// Has so many blocks left.
+        struct Few(usize);
+        impl Cpu for Few {
+            fn allocate(&mut self, _order: Order) -> Option<Frame> {
+                self.0 = self.0.checked_sub(1)?;
+                Some(Frame::new(1))
+            }
+
+            fn free(&mut self, _frame: Frame, _order: Order) -> bool {
+                self.0 += 1;
+                true
+            }
+        }
+        let slots = slots(8);
+        let ring = Ring::new(&slots);
+        assert_eq!(alternate(&ring, &mut Few(3), Order::PAGE, 20), 20);
+        assert_eq!(alternate(&ring, &mut Few(0), Order::PAGE, 20), 0);
+        let mut into = ring.producer();
+        assert_eq!(into.produce(&mut Few(5), Order::PAGE, 8, &|| {}), 5);
+    }
+
+    #[test]
+    fn one_cpu_alternates() {
+        let slots = slots(8);
+        let mut noted = Noted::default();
+        assert_eq!(
+            alternate(&Ring::new(&slots), &mut noted, Order::PAGE, 21),
+            21
+        );
+        assert!(noted.1.into_iter().eq(1..=21));
+    }
+}
