@@ -210,7 +210,7 @@ fn a_request_accepts_only_what_it_may_have() {
     let wrong = acceptance.allocate(&frames, Request::new(Order::PAGE).on(NodeId(9)));
     assert!(matches!(wrong, Err(AllocError::NoSuchNode { .. })));
     let giant = acceptance.allocate(&frames, Request::new(Order::GIANT));
-    assert!(matches!(giant, Err(AllocError::OutOfMemory(_))));
+    assert!(matches!(giant, Err(AllocError::OutOfMemory { .. })));
     let accepted = acceptance.accepted();
     assert_eq!(accepted.online_frames, accepted.total_frames);
 }
@@ -248,7 +248,10 @@ fn a_platform_that_accepts_nothing_leaves_all_withheld() {
     let request = Request::new(Order::GIANT);
     assert_eq!(
         acceptance.allocate(&frames, request),
-        Err(AllocError::OutOfMemory(request))
+        Err(AllocError::OutOfMemory {
+            request,
+            held_by_cpus: 0
+        })
     );
     let accepted = acceptance.accepted();
     assert_eq!(accepted.refused_frames, accepted.total_frames);

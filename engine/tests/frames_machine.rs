@@ -44,7 +44,10 @@ fn requests_stay_on_their_node_and_in_their_zone() {
     let low = page().on(NodeId(1)).zone(ZoneKind::Dma32);
     assert_eq!(
         frames.allocate(low.exactly()),
-        Err(AllocError::OutOfMemory(low.exactly()))
+        Err(AllocError::OutOfMemory {
+            request: low.exactly(),
+            held_by_cpus: 0
+        })
     );
     assert!(at(low) < 4 * GIB);
     frames.validate().unwrap();
@@ -441,6 +444,12 @@ fn a_machine_of_many_nodes_says_out_of_memory() {
         .collect();
     let frames = Machine::new(&rows).frames();
     let huge = Request::new(Order::HUGE).on(NodeId(300));
-    assert_eq!(frames.allocate(huge), Err(AllocError::OutOfMemory(huge)));
+    assert_eq!(
+        frames.allocate(huge),
+        Err(AllocError::OutOfMemory {
+            request: huge,
+            held_by_cpus: 0
+        })
+    );
     assert_eq!(frames.fallback(NodeId(300)).count(), 512);
 }

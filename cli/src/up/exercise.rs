@@ -32,7 +32,7 @@ impl Work {
                 self.allocations += 1;
                 Ok(true)
             }
-            Err(AllocError::OutOfMemory(_)) => {
+            Err(AllocError::OutOfMemory { .. }) => {
                 self.refusals += 1;
                 Ok(false)
             }

@@ -117,7 +117,7 @@ impl<'a, P: Platform + Sync> Acceptance<'a, P> {
             let error = match frames.allocate(request) {
                 Ok(frame) => return Ok(frame),
                 Err(error @ AllocError::NoSuchNode { .. }) => return Err(error),
-                Err(error @ AllocError::OutOfMemory(_)) => error,
+                Err(error @ AllocError::OutOfMemory { .. }) => error,
             };
             match self.more_for(frames, request) {
                 More::Tried => {}

@@ -134,6 +134,7 @@ impl<'m> Frames<'m> {
             directory: Directory::new(places, heads),
             layout,
             metadata,
+            cpus: super::Cpus::NONE,
         })
     }
 }

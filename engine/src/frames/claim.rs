@@ -6,12 +6,16 @@
 )]
 
 use super::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
-use super::segment::{GiantIndex, Segment, WrongState};
+use super::request::Mobility;
+use super::segment::{GiantIndex, Pages, Segment, WrongState};
 use super::word::{Change, GiantState, Huge, HugeState};
 use crate::sync::pause;
 
 /// A look at a block, when it is not yet clear whether it can be had.
 type Look = Option<Result<(), WrongState>>;
+
+/// Who claims a given block does not say whether it can be moved.
+const UNKNOWN: Mobility = Mobility::Unmovable;
 
 /// Somebody is at it: look again.
 const AGAIN: Look = None;
@@ -30,7 +34,9 @@ impl Segment<'_> {
                 GiantState::Whole if block.order == GIANT_ORDER => self
                     .swap_giant(giant, word, word.turned(GiantState::Allocated))
                     .then_some(Ok(())),
-                GiantState::Whole => self.split_giant(giant, word, block).then_some(Ok(())),
+                GiantState::Whole => self
+                    .split_giant(giant, word, block, UNKNOWN)
+                    .then_some(Ok(())),
                 GiantState::Split if block.order < HUGE_ORDER => self.look_at_pages(giant, block),
                 GiantState::Split => self.look_at_huges(giant, block),
             };
@@ -53,12 +59,15 @@ impl Segment<'_> {
             return Some(Err(WrongState));
         }
         let count = block.huges() as i32;
-        if self.change_giant(giant, Change::by(-count, 0, 1)).is_err() {
+        if self
+            .change_giant(giant, Change::free(-count).and_busy(1))
+            .is_err()
+        {
             return AGAIN;
         }
-        let claimed = self.claim_huges(block);
+        let claimed = self.claim_huges(block, UNKNOWN);
         let back = if claimed.is_ok() { 0 } else { count };
-        self.settle_giant(giant, Change::by(back, 0, -1));
+        self.settle_giant(giant, Change::free(back).and_busy(-1));
         claimed.is_ok().then_some(Ok(()))
     }
 
@@ -69,17 +78,20 @@ impl Segment<'_> {
             HugeState::Allocated => Some(Err(WrongState)),
             HugeState::Splitting => AGAIN,
             HugeState::Free => {
-                if self.change_giant(giant, Change::by(-1, 1, 1)).is_err() {
+                if self
+                    .change_giant(giant, Change::split(UNKNOWN).and_busy(1))
+                    .is_err()
+                {
                     return AGAIN;
                 }
                 let mine = self.swap_huge(huge, Huge::FREE, Huge::SPLITTING);
                 if mine {
-                    self.split_huge(huge, block, true);
+                    self.split_huge(huge, UNKNOWN, Pages::of(block, true));
                 }
                 let back = if mine {
-                    Change::by(0, 0, -1)
+                    Change::busy(-1)
                 } else {
-                    Change::by(1, -1, -1)
+                    Change::free(1).and_partial(UNKNOWN, -1).and_busy(-1)
                 };
                 self.settle_giant(giant, back);
                 mine.then_some(Ok(()))
@@ -92,11 +104,11 @@ impl Segment<'_> {
                 if row.any_set(at, block.order) {
                     return Some(Err(WrongState));
                 }
-                if self.change_giant(giant, Change::by(0, 0, 1)).is_err() {
+                if self.change_giant(giant, Change::busy(1)).is_err() {
                     return AGAIN;
                 }
                 let Ok(promise) = self.promise_pages(huge, block.frames() as u32) else {
-                    self.settle_giant(giant, Change::by(0, 0, -1));
+                    self.settle_giant(giant, Change::busy(-1));
                     return AGAIN;
                 };
                 let look = match row.claim(at, block.order) {
@@ -109,7 +121,7 @@ impl Segment<'_> {
                         AGAIN
                     }
                 };
-                self.settle_giant(giant, Change::by(0, 0, -1));
+                self.settle_giant(giant, Change::busy(-1));
                 look
             }
         }

@@ -4,7 +4,7 @@
 //! that order; `heads` holds the first of each chain. Everything lies in
 //! metadata memory, sized by the number of segments and nodes.
 
-use super::allocate::Search;
+use super::allocate::{Search, Seen, Want};
 use super::geometry::Block;
 use super::place::{NONE, Place};
 use super::segment::Segment;
@@ -47,11 +47,16 @@ impl<'m> Directory<'m> {
 
     /// The segment `frame` lies in.
     pub(crate) fn segment_at(&self, frame: Frame) -> Option<&Segment<'m>> {
+        self.place_at(frame).map(Place::segment)
+    }
+
+    /// The segment `frame` lies in, with its node and zone.
+    pub(crate) fn place_at(&self, frame: Frame) -> Option<&Place<'m>> {
         let after = self
             .places
             .partition_point(|place| place.frames().start() <= frame);
         let place = self.places.get(after.checked_sub(1)?)?;
-        place.frames().contains(frame).then(|| place.segment())
+        place.frames().contains(frame).then_some(place)
     }
 
     /// The segments of a node and zone, ascending.
@@ -64,62 +69,73 @@ impl<'m> Directory<'m> {
         core::iter::successors(place(head), move |at| place(at.next))
     }
 
-    /// Takes a block of `order` on `node`, from its `highest` zone down.
-    #[inline]
-    pub(crate) fn allocate_on(&self, node: NodeId, highest: ZoneKind, order: u8) -> Search {
-        let mut nothing = Search::Nothing;
-        for place in self.places_on(node, highest) {
-            match place.segment().allocate(order) {
-                Search::Nothing => {}
-                Search::Busy => nothing = Search::Busy,
-                found @ Search::Found(_) => return found,
-            }
+    /// Takes a block on `node`, from its `highest` zone down; from huge frames of the
+    /// other mobility only where there is nothing else.
+    pub(crate) fn allocate_on(
+        &self,
+        node: NodeId,
+        highest: ZoneKind,
+        want: Want,
+        seen: &mut Seen,
+    ) -> Search {
+        seen.mixed = false;
+        let places = || self.places_on(node, highest).map(Place::segment);
+        let search = first(places(), |segment| segment.allocate(want, seen));
+        if search == Search::Nothing && seen.mixed {
+            return first(places(), |segment| segment.allocate_mixed(want));
         }
-        nothing
+        search
     }
 
-    /// Takes a block of `order` from the first of `nodes` that has one.
+    /// Takes a block from the first of `nodes` that has one.
     ///
-    /// Before it says that there is none, it has looked at all of them between
-    /// two readings of the giant words that agree: a block that wandered from
-    /// where it was not yet looked at to where it had been is not missed.
+    /// Before it says that there is none, it has looked at all of them twice, and
+    /// the giant words agreed: between the two all of them said so at the same
+    /// moment. A block that wandered from where it was not yet looked at to where
+    /// it had been is not missed.
     pub(crate) fn allocate(
         &self,
         nodes: impl Iterator<Item = NodeId> + Clone,
         highest: ZoneKind,
-        order: u8,
+        want: Want,
     ) -> Option<Frame> {
         let mut before = None;
         loop {
-            let mut nothing = Search::Nothing;
-            for node in nodes.clone() {
-                match self.allocate_on(node, highest, order) {
-                    Search::Nothing => {}
-                    Search::Busy => nothing = Search::Busy,
-                    Search::Found(frame) => return Some(frame),
-                }
+            let mut seen = Seen::default();
+            match first(nodes.clone(), |node| {
+                self.allocate_on(node, highest, want, &mut seen)
+            }) {
+                Search::Found(frame) => return Some(frame),
+                Search::Busy => pause(),
+                Search::Nothing if before == Some(seen.words) => return None,
+                Search::Nothing => before = Some(seen.words),
             }
-            if nothing == Search::Busy {
-                pause();
-                continue;
-            }
-            let places = nodes.clone().flat_map(|node| self.places_on(node, highest));
-            let now = places.fold(0, |sum: u64, place| {
-                sum.rotate_left(1) ^ place.segment().fingerprint()
-            });
-            if before == Some(now) {
-                return None;
-            }
-            before = Some(now);
         }
     }
 
     /// The segments of `node`, from its `highest` zone down.
-    fn places_on(&self, node: NodeId, highest: ZoneKind) -> impl Iterator<Item = &Place<'m>> {
+    pub(super) fn places_on(
+        &self,
+        node: NodeId,
+        highest: ZoneKind,
+    ) -> impl Iterator<Item = &Place<'m>> {
         let zones = ZoneKind::ALL
             .into_iter()
             .rev()
             .filter(move |&zone| zone <= highest);
         zones.flat_map(move |zone| self.chain(node, zone))
     }
+}
+
+/// The first block found in `places`; else whether one of them was busy.
+fn first<P>(places: impl Iterator<Item = P>, mut search: impl FnMut(P) -> Search) -> Search {
+    let mut nothing = Search::Nothing;
+    for place in places {
+        match search(place) {
+            Search::Nothing => {}
+            Search::Busy => nothing = Search::Busy,
+            found @ Search::Found(_) => return found,
+        }
+    }
+    nothing
 }

@@ -11,7 +11,13 @@ use crate::node::NodeId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocError {
     /// No node, zone or fallback had such a block.
-    OutOfMemory(Request),
+    OutOfMemory {
+        /// What was asked for.
+        request: Request,
+        /// Frames that lie in the magazines of other CPUs which were asked for them and
+        /// have not given them back yet; some of them might do.
+        held_by_cpus: u64,
+    },
     /// There is no such node.
     NoSuchNode {
         /// The node asked for.
@@ -24,14 +30,24 @@ pub enum AllocError {
 impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OutOfMemory(request) => {
+            Self::OutOfMemory {
+                request,
+                held_by_cpus,
+            } => {
                 write!(f, "out of memory: no free block of {}", request.order())?;
                 match request.node() {
                     Some(node) if request.is_exact() => write!(f, " on {node} itself")?,
                     Some(node) => write!(f, " on {node} or any other")?,
                     None => write!(f, " on any node")?,
                 }
-                write!(f, " in zone {} or below", request.highest_zone())
+                write!(f, " in zone {} or below", request.highest_zone())?;
+                match held_by_cpus {
+                    0 => Ok(()),
+                    held => write!(
+                        f,
+                        "; {held} frames lie in magazines of CPUs that have not answered yet: try again"
+                    ),
+                }
             }
             Self::NoSuchNode { node, nodes } => {
                 write!(
@@ -72,6 +88,14 @@ pub enum BlockError {
         /// Its order.
         order: Order,
     },
+    /// Found free when the CPU's magazine gave it back: it had been freed twice. What the
+    /// call was made for was done nevertheless.
+    FreedTwice {
+        /// First frame of the block that was freed twice; not that of the call.
+        frame: Frame,
+        /// Its order.
+        order: Order,
+    },
     /// Claimed, but some of it is allocated, reserved or promised to another CPU.
     InUse {
         /// First frame of the block.
@@ -96,6 +120,10 @@ impl fmt::Display for BlockError {
                 f,
                 "{frame} with {order} freed, but it is not all allocated: freed twice, or with the wrong order?"
             ),
+            Self::FreedTwice { frame, order } => write!(
+                f,
+                "{frame} with {order} was freed twice: found free when a magazine gave it back"
+            ),
             Self::InUse { frame, order } => {
                 write!(f, "{frame} with {order} claimed, but it is not all free")
             }
@@ -104,6 +132,45 @@ impl fmt::Display for BlockError {
 }
 
 impl core::error::Error for BlockError {}
+
+/// A CPU can't have magazines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuError {
+    /// There is no such slot.
+    NoSuchCpu {
+        /// The one asked for.
+        cpu: usize,
+        /// How many were lent, numbered from 0.
+        cpus: usize,
+    },
+    /// Another [`Cpu`](super::Cpu) has the slot.
+    Taken,
+    /// There is no such node.
+    NoSuchNode {
+        /// The node asked for.
+        node: NodeId,
+        /// How many there are, numbered from 0.
+        nodes: usize,
+    },
+}
+
+impl fmt::Display for CpuError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchCpu { cpu, cpus } => write!(
+                f,
+                "CPU {cpu} asked for, but slots for {cpus} CPUs were lent, numbered from 0"
+            ),
+            Self::Taken => write!(f, "the CPU's slot is taken: its magazines exist already"),
+            Self::NoSuchNode { node, nodes } => write!(
+                f,
+                "{node} asked for, but there are {nodes} nodes, numbered from 0"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for CpuError {}
 
 /// The allocator could not be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

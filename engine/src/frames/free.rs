@@ -1,9 +1,10 @@
 //! Giving blocks back: [`Segment::free`].
 
 use super::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
+use super::request::Mobility;
 use super::row::Conflict;
-use super::segment::{GiantIndex, HugeIndex, Segment, WrongState};
-use super::word::{Change, GiantState, Huge, HugeState};
+use super::segment::{GiantIndex, HugeIndex, Pages, Segment, WrongState};
+use super::word::{Change, GiantState, Huge, HugeState, LARGEST_RUN};
 use crate::sync::pause;
 
 impl Segment<'_> {
@@ -22,7 +23,7 @@ impl Segment<'_> {
                     }
                 }
                 GiantState::Allocated => {
-                    if self.split_giant(giant, word, block) {
+                    if self.split_giant(giant, word, block, Mobility::Unmovable) {
                         return Ok(());
                     }
                 }
@@ -39,7 +40,8 @@ impl Segment<'_> {
     /// Gives back pages of a split giant frame; `None` to look again.
     fn free_pages(&self, giant: GiantIndex, block: Block) -> Option<Result<(), WrongState>> {
         let huge = self.huge_of(block.start);
-        match self.huge(huge).state {
+        let word = self.huge(huge);
+        match word.state {
             HugeState::Free => Some(Err(WrongState)),
             HugeState::Splitting => {
                 pause();
@@ -47,12 +49,13 @@ impl Segment<'_> {
             }
             HugeState::Allocated => {
                 // Partial before anything of it is free.
-                self.change_giant(giant, Change::by(0, 1, 0)).ok()?;
-                if !self.swap_huge(huge, Huge::ALLOCATED, Huge::SPLITTING) {
-                    self.settle_giant(giant, Change::by(0, -1, 0));
+                let mobility = word.mobility;
+                (self.change_giant(giant, Change::partial(mobility, 1))).ok()?;
+                if !self.swap_huge(huge, word, Huge::SPLITTING) {
+                    self.settle_giant(giant, Change::partial(mobility, -1));
                     return None;
                 }
-                self.split_huge(huge, block, false);
+                self.split_huge(huge, mobility, Pages::of(block, false));
                 Some(Ok(()))
             }
             HugeState::Split => Some(self.release(giant, huge, block.page_in_huge(), block.order)),
@@ -68,14 +71,14 @@ impl Segment<'_> {
         order: u8,
     ) -> Result<(), WrongState> {
         let released = self.row(huge).release(at, order);
-        let pages = match released {
-            Ok(()) => 1 << order,
-            Err(Conflict { released }) => released,
+        let (pages, run) = match released {
+            Ok(run) => (1 << order, run),
+            Err(Conflict { released }) => (released, LARGEST_RUN),
         };
         if pages > 0 {
-            self.return_pages(giant, huge, pages);
+            self.return_pages(giant, huge, pages, run);
         }
-        released.map_err(|_| WrongState)
+        released.map(drop).map_err(|_| WrongState)
     }
 
     /// Gives back whole huge frames of a split giant frame.
@@ -87,7 +90,8 @@ impl Segment<'_> {
         let mut freed = 0;
         // Stops early only if another CPU frees the same frames at this moment.
         let done = self.huges_of(block).try_for_each(|huge| {
-            if self.swap_huge(huge, Huge::ALLOCATED, Huge::FREE) {
+            let word = self.huge(huge);
+            if word.state == HugeState::Allocated && self.swap_huge(huge, word, Huge::FREE) {
                 freed += 1;
                 Ok(())
             } else if self.is_all_allocated(huge) {
@@ -98,19 +102,14 @@ impl Segment<'_> {
             }
         });
         if freed > 0 {
-            self.settle_giant(giant, Change::by(freed, 0, 0));
+            self.settle_giant(giant, Change::free(freed));
         }
         done
     }
 
     /// Whether every page of the huge frame is allocated and none promised.
     fn is_all_allocated(&self, huge: HugeIndex) -> bool {
-        match self.settled_huge(huge) {
-            Huge {
-                state: HugeState::Allocated,
-                ..
-            } => true,
-            word => word == Huge::FULL && self.row(huge).count_free() == 0,
-        }
+        let word = self.settled_huge(huge);
+        word.state == HugeState::Allocated || word.is_full() && self.row(huge).count_free() == 0
     }
 }

@@ -13,7 +13,7 @@ use super::directory::Directory;
 use super::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
 use super::row::Row;
 use super::segment::Segment;
-use super::testkit::{directory, frames, segment};
+use super::testkit::{directory, frames, segment, want};
 use crate::addr::{Frame, FrameRange};
 use crate::node::{NodeId, ZoneKind};
 use loom::cell::UnsafeCell;
@@ -52,7 +52,7 @@ impl Machine {
 
     fn allocate(&self, order: u8) -> Option<Block> {
         loop {
-            match self.segment.allocate(order) {
+            match self.segment.take(order) {
                 Search::Found(start) => {
                     let block = Block { start, order };
                     self.touch(block);
@@ -85,7 +85,7 @@ impl Machine {
         let free = self.segment.statistics();
         // Nobody else is here: no search may find the machine busy.
         for order in [GIANT_ORDER, HUGE_ORDER + 1, HUGE_ORDER, 0] {
-            match self.segment.allocate(order) {
+            match self.segment.take(order) {
                 Search::Found(start) => self.segment.free(Block { start, order }).unwrap(),
                 Search::Nothing => {}
                 Search::Busy => panic!("busy for ever"),
@@ -276,7 +276,7 @@ fn two_start_the_same_segment() {
             &[frames(1, 2), frames(128, END)],
         )));
         let place = &directory.places[0];
-        let take = || directory.allocate(core::iter::once(NodeId(0)), ZoneKind::Normal, 0);
+        let take = || directory.allocate(core::iter::once(NodeId(0)), ZoneKind::Normal, want(0));
         let (mine, other) = both(take, take);
         assert!(mine.is_some() && other.is_some() && mine != other);
         assert_eq!(place.managed_frames(), 127);
@@ -389,7 +389,7 @@ fn two_take_the_last_huge_frames() {
             || machine.allocate(HUGE_ORDER),
         );
         assert!(mine.is_some() && other.is_some() && mine != other);
-        assert_eq!(machine.segment.allocate(0), Search::Nothing);
+        assert_eq!(machine.segment.take(0), Search::Nothing);
         assert_eq!(machine.free_frames(), 0);
     });
 }
@@ -435,7 +435,7 @@ fn a_claim_that_fails_hides_no_page_from_the_second_request() {
         let directory: &'static Directory<'static> =
             Box::leak(Box::new(directory(&extents, &[frames(2, END)])));
         let segment = directory.places[0].segment();
-        let take = || directory.allocate(core::iter::once(NodeId(0)), ZoneKind::Normal, 0);
+        let take = || directory.allocate(core::iter::once(NodeId(0)), ZoneKind::Normal, want(0));
         let (claimed, (one, two)) = both(
             || segment.claim(block(0, 0)).is_ok(),
             move || (take(), take()),
@@ -454,7 +454,8 @@ fn a_large_request_that_fails_hides_no_smaller_block() {
         let extents = [(frames(0, END), 0, ZoneKind::Normal)];
         let directory: &'static Directory<'static> =
             Box::leak(Box::new(directory(&extents, &reserved)));
-        let take = |order| directory.allocate(core::iter::once(NodeId(0)), ZoneKind::Normal, order);
+        let take =
+            |order| directory.allocate(core::iter::once(NodeId(0)), ZoneKind::Normal, want(order));
         let (large, (two, page)) = both(
             move || take(3),
             move || (take(2).is_some(), take(0).is_some()),
@@ -498,7 +499,7 @@ fn a_page_that_wanders_from_one_giant_to_another_is_not_missed() {
             Box::leak(Box::new(directory(&extents, &reserved)));
         let segment = directory.places[0].segment();
         let (got, ()) = both(
-            || directory.allocate(core::iter::once(NodeId(0)), ZoneKind::Normal, 0),
+            || directory.allocate(core::iter::once(NodeId(0)), ZoneKind::Normal, want(0)),
             || {
                 // First one is free here, then one there: at every moment there is one.
                 segment.free(block(0, GIANT_ORDER)).unwrap();

@@ -12,7 +12,8 @@
 //! | `row` | the bitmap of a huge frame |
 //! | `table` | tables in memory nobody has written (the unsafe part) |
 //! | `segment` | one run of frames with its tables, and the lock-free protocol |
-//! | `allocate`, `claim`, `free` | what is done with a segment |
+//! | `allocate`, `claim`, `free`, `bulk` | what is done with a segment |
+//! | `cpu`, `magazine`, `slot` | one CPU's own frames in front of all that |
 //! | `start` | first writing of a segment's tables |
 //! | `place` | a segment with its node and zone, started when first asked |
 //! | `directory`, `fallback` | nodes, zones and the order they are asked in |
@@ -25,16 +26,20 @@
 
 mod allocate;
 mod build;
+mod bulk;
 mod claim;
+mod cpu;
 mod directory;
 mod error;
 mod fallback;
 mod free;
 mod geometry;
+mod magazine;
 mod place;
 mod request;
 mod row;
 mod segment;
+mod slot;
 mod start;
 mod statistics;
 pub(crate) mod table;
@@ -51,15 +56,19 @@ mod model_tests;
 mod testkit;
 
 pub use build::Metadata;
-pub use error::{AllocError, BlockError, BuildError};
-pub use request::Request;
+pub use cpu::Cpu;
+pub use error::{AllocError, BlockError, BuildError, CpuError};
+pub use request::{Mobility, Request};
+pub use slot::{AskCpus, Asked, CpuSlot, NobodyAsked};
 pub use statistics::Statistics;
 pub use validate::Violation;
+
+use core::fmt;
 
 use crate::addr::{Frame, Order};
 use crate::layout::Layout;
 use crate::node::{NodeId, ZoneKind};
-use allocate::Search;
+use allocate::Want;
 use directory::Directory;
 use geometry::Block;
 use place::Place;
@@ -110,32 +119,120 @@ pub struct Frames<'m> {
     layout: Layout<'m>,
     directory: Directory<'m>,
     metadata: Metadata,
+    cpus: Cpus<'m>,
+}
+
+/// The CPUs that may have magazines, and how to reach them.
+#[derive(Clone, Copy)]
+struct Cpus<'m> {
+    slots: &'m [CpuSlot],
+    asker: &'m dyn AskCpus,
+}
+
+impl Cpus<'_> {
+    const NONE: Self = Self {
+        slots: &[],
+        asker: &NobodyAsked,
+    };
+}
+
+impl fmt::Debug for Cpus<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.slots).finish()
+    }
 }
 
 impl<'m> Frames<'m> {
+    /// Lets as many CPUs as there are `slots` have magazines, see [`Frames::cpu`]. `asker`
+    /// reaches them when memory runs out; [`NobodyAsked`] leaves it to them to notice.
+    ///
+    /// Metadata grows by a cache line a CPU, and by what a [`Cpu`] takes where it is kept.
+    #[must_use]
+    pub fn with_cpus(self, slots: &'m [CpuSlot], asker: &'m dyn AskCpus) -> Self {
+        Self {
+            cpus: Cpus { slots, asker },
+            ..self
+        }
+    }
+
+    /// The magazines of CPU number `cpu`, which is on `node`.
+    ///
+    /// # Errors
+    /// [`CpuError`]: no such slot or node, or the slot is taken.
+    pub fn cpu(&self, cpu: usize, node: NodeId) -> Result<Cpu<'_, 'm>, CpuError> {
+        let cpus = self.cpus.slots.len();
+        let slot = self.cpus.slots.get(cpu);
+        let slot = slot.ok_or(CpuError::NoSuchCpu { cpu, cpus })?;
+        let nodes = self.directory.heads.len();
+        if usize::from(node.0) >= nodes {
+            return Err(CpuError::NoSuchNode { node, nodes });
+        }
+        Cpu::new(self, slot, node, cpus)
+    }
+
     /// Takes a block as near to the preferred node as there is one.
     ///
     /// # Errors
     /// [`AllocError::OutOfMemory`] when no allowed node and zone has a block of
     /// this order; [`AllocError::NoSuchNode`].
     pub fn allocate(&self, request: Request) -> Result<Frame, AllocError> {
+        self.allocate_after(request, || false)
+    }
+
+    /// As [`Frames::allocate`]. When there is nothing, `give_back` comes first, which says
+    /// whether it freed something, then the other CPUs are asked.
+    fn allocate_after(
+        &self,
+        request: Request,
+        give_back: impl FnOnce() -> bool,
+    ) -> Result<Frame, AllocError> {
         let nodes = self.directory.heads.len();
         let first = request.node().unwrap_or_default();
         if usize::from(first.0) >= nodes {
             return Err(AllocError::NoSuchNode { node: first, nodes });
         }
-        let (highest, order) = (request.highest_zone(), request.order().get());
-        if let Search::Found(frame) = self.directory.allocate_on(first, highest, order) {
+        let found = || {
+            let want = Want {
+                order: request.order().get(),
+                mobility: request.mobility(),
+            };
+            let highest = request.highest_zone();
+            if request.is_exact() {
+                let only = core::iter::once(first);
+                self.directory.allocate(only, highest, want)
+            } else {
+                (self.directory).allocate(self.fallback(first), highest, want)
+            }
+        };
+        if let Some(frame) = found() {
             return Ok(frame);
         }
-        let found = if request.is_exact() {
-            self.directory
-                .allocate(core::iter::once(first), highest, order)
-        } else {
-            self.directory
-                .allocate(self.fallback(first), highest, order)
-        };
-        found.ok_or(AllocError::OutOfMemory(request))
+        if give_back()
+            && let Some(frame) = found()
+        {
+            return Ok(frame);
+        }
+        let mut held_by_cpus = 0;
+        if let Some(asked) = Asked::all(self.cpus.slots) {
+            self.cpus.asker.ask(&asked);
+            held_by_cpus = asked.owed_frames();
+            if let Some(frame) = found() {
+                return Ok(frame);
+            }
+        }
+        Err(AllocError::OutOfMemory {
+            request,
+            held_by_cpus,
+        })
+    }
+
+    /// The node nearest to `node` that has memory for everybody; any memory if none has.
+    fn home_of(&self, node: NodeId) -> Option<NodeId> {
+        let has =
+            |zone| move |&node: &NodeId| self.directory.places_on(node, zone).next().is_some();
+        let mut nodes = self.fallback(node);
+        let normal = nodes.clone().find(has(ZoneKind::Normal));
+        normal.or_else(|| nodes.find(has(ZoneKind::Movable)))
     }
 
     /// Gives back a block. It may be any aligned part of a block that was

@@ -10,7 +10,7 @@ use super::allocate::Search;
 use super::directory::Directory;
 use super::geometry::Block;
 use super::place::Place;
-use super::testkit::{directory, frames};
+use super::testkit::{directory, frames, want};
 use crate::addr::{Frame, FrameRange};
 use crate::node::{NodeId, ZoneKind};
 use core::iter::once;
@@ -209,7 +209,10 @@ impl Run {
         match *step {
             Step::Allocate { node, zone, order } => {
                 let highest = ZoneKind::ALL[zone];
-                match self.directory.allocate(once(NodeId(node)), highest, order) {
+                match self
+                    .directory
+                    .allocate(once(NodeId(node)), highest, want(order))
+                {
                     Some(start) => {
                         let block = Block { start, order };
                         assert_eq!(start.get() % block.frames(), 0);
@@ -354,7 +357,7 @@ fn a_giant_split_to_pages_comes_back_whole() {
     let whole = segment.statistics();
     assert_eq!((whole.free_giants, whole.free_huges), (1, 512));
     let pages: Vec<_> = (0..if cfg!(miri) { 3 } else { 1200 })
-        .map(|_| match segment.allocate(0) {
+        .map(|_| match segment.take(0) {
             Search::Found(frame) => frame,
             other => panic!("{other:?}"),
         })
@@ -371,7 +374,7 @@ fn a_giant_split_to_pages_comes_back_whole() {
 fn parts_of_a_large_block_free_one_by_one() {
     let directory = directory(&[(frames(0, GIB), 0, ZoneKind::Normal)], &[]);
     let segment = directory.places[0].segment();
-    assert_eq!(segment.allocate(18), Search::Found(Frame::new(0)));
+    assert_eq!(segment.take(18), Search::Found(Frame::new(0)));
     let free = |frame, order| {
         segment.free(Block {
             start: Frame::new(frame),
@@ -394,9 +397,9 @@ fn pages_allocated_one_by_one_free_as_a_block() {
     let directory = directory(&[(frames(0, 1024), 0, ZoneKind::Dma)], &[]);
     let segment = directory.places[0].segment();
     for _ in 0..1024 {
-        assert!(matches!(segment.allocate(0), Search::Found(_)));
+        assert!(matches!(segment.take(0), Search::Found(_)));
     }
-    assert_eq!(segment.allocate(0), Search::Nothing);
+    assert_eq!(segment.take(0), Search::Nothing);
     segment
         .free(Block {
             start: Frame::new(512),
@@ -404,8 +407,8 @@ fn pages_allocated_one_by_one_free_as_a_block() {
         })
         .unwrap();
     segment.validate().unwrap();
-    assert_eq!(segment.allocate(9), Search::Found(Frame::new(512)));
-    assert_eq!(segment.allocate(9), Search::Nothing);
+    assert_eq!(segment.take(9), Search::Found(Frame::new(512)));
+    assert_eq!(segment.take(9), Search::Nothing);
 }
 
 #[test]
@@ -491,7 +494,8 @@ fn churn(
         let order = [0, 0, 0, 1, 3, 6, 7, 8, 9, 9, 10, 12, 17, 18];
         let order = order[usize::try_from(random(order.len() as u64)).unwrap()];
         if random(2) == 0 {
-            if let Some(start) = directory.allocate(once(NodeId(0)), ZoneKind::Normal, order) {
+            if let Some(start) = directory.allocate(once(NodeId(0)), ZoneKind::Normal, want(order))
+            {
                 let block = Block { start, order };
                 mark(block, 0, thread);
                 held.push(block);

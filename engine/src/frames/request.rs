@@ -3,6 +3,33 @@
 use crate::addr::Order;
 use crate::node::{NodeId, ZoneKind};
 
+/// Whether the content of a block can be moved elsewhere.
+///
+/// One unmovable page keeps its huge frame from ever being whole again. So the
+/// allocator keeps the two apart: they share a huge frame only when there is no
+/// other choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mobility {
+    /// It stays where it is until it is freed: what a kernel points at.
+    #[default]
+    Unmovable = 0,
+    /// It can be copied to another place: what only page tables point at.
+    Movable = 1,
+}
+
+impl Mobility {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Unmovable, Self::Movable];
+
+    /// The other one.
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Unmovable => Self::Movable,
+            Self::Movable => Self::Unmovable,
+        }
+    }
+}
+
 /// A request for one block.
 ///
 /// ```
@@ -19,6 +46,7 @@ pub struct Request {
     node: Option<NodeId>,
     zone: ZoneKind,
     exact: bool,
+    mobility: Mobility,
 }
 
 impl Request {
@@ -29,6 +57,7 @@ impl Request {
             node: None,
             zone: ZoneKind::Normal,
             exact: false,
+            mobility: Mobility::Unmovable,
         }
     }
 
@@ -48,6 +77,19 @@ impl Request {
     pub const fn zone(mut self, zone: ZoneKind) -> Self {
         self.zone = zone;
         self
+    }
+
+    /// What is kept there can be moved; any zone will do, Movable first.
+    /// [`Request::zone`] may follow, to allow fewer zones.
+    pub const fn movable(mut self) -> Self {
+        self.mobility = Mobility::Movable;
+        self.zone = ZoneKind::Movable;
+        self
+    }
+
+    /// Whether what is kept there can be moved.
+    pub const fn mobility(&self) -> Mobility {
+        self.mobility
     }
 
     /// Size of the block.

@@ -6,6 +6,7 @@
 //! operation; larger ones take whole words and undo on conflict.
 
 use super::geometry::{HUGE_FRAMES, ROW_WORDS};
+use super::word::LARGEST_RUN;
 use crate::sync::{AtomicU64, Ordering};
 
 /// One bit a page of a huge frame, in ascending order.
@@ -40,6 +41,19 @@ const fn mask(at: u32, count: u32) -> u64 {
     (!0 >> (64 - count)) << at
 }
 
+/// The lowest `count` of the bits set in `word`.
+fn lowest(word: u64, count: u32) -> u64 {
+    if word.count_ones() <= count {
+        return word;
+    }
+    let (mut left, mut taken) = (word, 0);
+    for _ in 0..count {
+        taken |= left & left.wrapping_neg();
+        left &= left - 1;
+    }
+    taken
+}
+
 /// First aligned run of 2^`order` clear bits in `word`.
 fn find_run(word: u64, order: u8) -> Option<u32> {
     let mut clear = !word;
@@ -50,6 +64,42 @@ fn find_run(word: u64, order: u8) -> Option<u32> {
     }
     clear &= STARTS[usize::from(order)];
     (clear != 0).then(|| clear.trailing_zeros())
+}
+
+/// No less than the order of the largest block of clear bits that holds page `at`
+/// of a word, which starts a clear block of `order`. A clear word may be part of
+/// any larger block.
+fn run_around(word: u64, at: u32, order: u8) -> u8 {
+    let wider = |order: u8| {
+        let pages = 2 << order;
+        word & mask(at & !(pages - 1), pages) == 0
+    };
+    let mut run = order;
+    while run < 6 {
+        if !wider(run) {
+            return run;
+        }
+        run += 1;
+    }
+    LARGEST_RUN
+}
+
+/// No less than the order of the largest block of clear bits in a word; `None` if all are set.
+fn largest_run(word: u64) -> Option<u8> {
+    if word == 0 {
+        return Some(LARGEST_RUN);
+    }
+    let mut clear = !word;
+    let mut largest = None;
+    for (order, starts) in (0u8..6).zip(STARTS) {
+        clear &= starts;
+        if clear == 0 {
+            break;
+        }
+        largest = Some(order);
+        clear &= clear >> (1 << order);
+    }
+    largest
 }
 
 impl Row {
@@ -110,7 +160,7 @@ impl Row {
                 match self.claim_words(at, order) {
                     Ok(()) if released == 0 => return Ok(at),
                     // Too few promises are left for all of it.
-                    Ok(()) => self.release(at, order)?,
+                    Ok(()) => drop(self.release(at, order)?),
                     Err(conflict) => released += conflict.released,
                 }
             }
@@ -149,8 +199,9 @@ impl Row {
             .map_err(|_| Conflict { released: 0 })
     }
 
-    /// Gives back the pages from `at` on, which must all be set.
-    pub(crate) fn release(&self, at: u32, order: u8) -> Result<(), Conflict> {
+    /// Gives back the pages from `at` on, which must all be set. Says how large a
+    /// block they are now part of, at most.
+    pub(crate) fn release(&self, at: u32, order: u8) -> Result<u8, Conflict> {
         if order <= 6 {
             let bits = mask(at % 64, 1 << order);
             return self
@@ -158,7 +209,7 @@ impl Row {
                 .fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
                     (word & bits == bits).then_some(word & !bits)
                 })
-                .map(drop)
+                .map(|old| run_around(old & !bits, at % 64, order))
                 .map_err(|_| Conflict { released: 0 });
         }
         // Look first, so that an error leaves everything as it was.
@@ -173,7 +224,33 @@ impl Row {
                 });
             }
         }
-        Ok(())
+        Ok(LARGEST_RUN)
+    }
+
+    /// Takes as many pages of word `index` as are free and wanted, `most` at most.
+    /// The bits it got are the caller's.
+    pub(crate) fn claim_some(&self, index: usize, most: u32) -> u64 {
+        let word = &self.0[index];
+        let free = !word.load(Ordering::Relaxed);
+        let wanted = lowest(free, most);
+        if wanted == 0 {
+            return 0;
+        }
+        // Acquire: as in `claim_any`.
+        wanted & !word.fetch_or(wanted, Ordering::Acquire)
+    }
+
+    /// Gives back those pages of word `index` whose bits are set in `bits`. Says which
+    /// of them were allocated, and how large a block there may be now.
+    pub(crate) fn release_some(&self, index: usize, bits: u64) -> (u64, u8) {
+        let old = self.0[index].fetch_and(!bits, Ordering::Release);
+        (old & bits, largest_run(old & !bits).unwrap_or(0))
+    }
+
+    /// No less than the order of the largest block that is free.
+    pub(crate) fn largest_run(&self) -> u8 {
+        let words = self.0.iter().map(|word| word.load(Ordering::Relaxed));
+        words.filter_map(largest_run).max().unwrap_or(0)
     }
 
     /// Number of free pages.
@@ -195,10 +272,12 @@ impl Row {
     }
 
     /// Whether page `at` is allocated.
+    #[inline]
     pub(crate) fn is_set(&self, at: u32) -> bool {
         self.word(at).load(Ordering::Relaxed) >> (at % 64) & 1 != 0
     }
 
+    #[inline]
     fn word(&self, page: u32) -> &AtomicU64 {
         &self.0[(page / 64) as usize]
     }
@@ -248,10 +327,32 @@ mod tests {
     #[test]
     fn release_of_anything_free_changes_nothing() {
         let row = Row::new(!0);
-        assert_eq!(row.release(64, 6), Ok(()));
+        assert_eq!(row.release(64, 6), Ok(LARGEST_RUN));
         assert_eq!(row.release(0, 8), Err(Conflict { released: 0 }));
         assert_eq!(row.release(64, 0), Err(Conflict { released: 0 }));
         assert_eq!(row.count_free(), 64);
+    }
+
+    #[test]
+    fn release_says_how_large_a_block_came_to_be() {
+        let row = Row::new(!0);
+        assert_eq!(row.release(2, 0), Ok(0));
+        assert_eq!(row.release(1, 0), Ok(0)); // side by side, but not aligned
+        assert_eq!(row.release(3, 0), Ok(1));
+        assert_eq!(row.release(0, 0), Ok(2));
+        assert_eq!(row.release(32, 5), Ok(5));
+        assert_eq!(row.release_some(0, 0xfff0), (0xfff0, 5));
+        assert_eq!(row.release_some(0, 0x1_0008), (0x1_0000, 5));
+        assert_eq!(row.largest_run(), 5);
+        assert_eq!(row.release_some(0, 0xfffe_0000).1, LARGEST_RUN);
+    }
+
+    #[test]
+    fn takes_what_is_there() {
+        let row = Row::new(!0b1011_0100);
+        assert_eq!(row.claim_some(0, 2), 0b0001_0100);
+        assert_eq!(row.claim_some(0, 64), 0b1010_0000);
+        assert_eq!(row.claim_some(0, 64), 0);
     }
 
     #[test]

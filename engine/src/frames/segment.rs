@@ -32,11 +32,12 @@ use core::ops::Range;
 use super::geometry::{
     Block, GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, HUGES, unit, units,
 };
+use super::request::Mobility;
 use super::row::Row;
 use super::table::Table;
-use super::word::{Change, Giant, GiantState, Huge, HugeState};
+use super::word::{Change, Giant, GiantState, Huge, HugeState, LARGEST_RUN};
 use crate::addr::{Frame, FrameRange};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, pause};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, fence_after_rmw, pause};
 
 /// Frames of one node and zone with their tables.
 #[derive(Debug)]
@@ -46,8 +47,8 @@ pub(crate) struct Segment<'m> {
     giants: Table<'m, AtomicU64>,
     huges: Table<'m, AtomicU32>,
     rows: Table<'m, Row>,
-    /// Huge frame that last served a request: where the next search begins.
-    pub(super) hint: AtomicU32,
+    /// Huge frame that last served a request of each mobility: where the next search begins.
+    pub(super) near: [AtomicU32; 2],
 }
 
 /// A block was not in the state an operation needs.
@@ -64,8 +65,33 @@ pub(super) type HugeIndex = usize;
 #[must_use = "a promise is kept or given back"]
 pub(super) struct Promise {
     count: u32,
-    /// It was all there was, and `partial` still counts the huge frame.
-    emptied: bool,
+    /// It was all there was, and `partial` still counts the huge frame as one of these.
+    emptied: Option<Mobility>,
+}
+
+/// Pages of a huge frame that is split for them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pages {
+    pub(super) at: u32,
+    pub(super) count: u32,
+    /// They are taken and the rest is free, or the other way round.
+    pub(super) taken: bool,
+}
+
+impl Pages {
+    pub(super) const fn of(block: Block, taken: bool) -> Self {
+        Self {
+            at: block.page_in_huge(),
+            count: block.frames() as u32,
+            taken,
+        }
+    }
+}
+
+impl Promise {
+    pub(super) const fn count(&self) -> u32 {
+        self.count
+    }
 }
 
 impl<'m> Segment<'m> {
@@ -94,7 +120,11 @@ impl<'m> Segment<'m> {
             giants,
             huges,
             rows,
-            hint: AtomicU32::new(0),
+            // From both ends, so that they meet as late as possible.
+            near: [
+                AtomicU32::new(0),
+                AtomicU32::new(Self::huges_for(frames).saturating_sub(1) as u32),
+            ],
         }
     }
 
@@ -121,10 +151,12 @@ impl<'m> Segment<'m> {
         )
     }
 
+    #[inline]
     pub(super) fn giant_of(&self, frame: Frame) -> GiantIndex {
         ((frame.get() >> GIANT_ORDER) - (self.frames.start().get() >> GIANT_ORDER)) as usize
     }
 
+    #[inline]
     pub(super) fn huge_of(&self, frame: Frame) -> HugeIndex {
         ((frame.get() >> HUGE_ORDER) - (self.frames.start().get() >> HUGE_ORDER)) as usize
     }
@@ -151,7 +183,13 @@ impl<'m> Segment<'m> {
 
     #[inline]
     pub(crate) fn giant(&self, giant: GiantIndex) -> Giant {
-        Giant::unpack(self.giants.at(giant).load(Ordering::Acquire))
+        Giant::unpack(self.giant_bits(giant))
+    }
+
+    /// The bits of a giant frame's word.
+    #[inline]
+    pub(super) fn giant_bits(&self, giant: GiantIndex) -> u64 {
+        self.giants.at(giant).load(Ordering::Acquire)
     }
 
     #[inline]
@@ -159,19 +197,9 @@ impl<'m> Segment<'m> {
         Huge::unpack(self.huges.at(huge).load(Ordering::Acquire))
     }
 
+    #[inline]
     pub(crate) fn row(&self, huge: HugeIndex) -> &Row {
         self.rows.at(huge)
-    }
-
-    /// One number made of all giant words: another number means that something
-    /// became free or was used up meanwhile.
-    pub(crate) fn fingerprint(&self) -> u64 {
-        self.giants
-            .each(0..self.giants.len())
-            .fold(0, |sum: u64, word| {
-                (sum.rotate_left(5) ^ word.load(Ordering::Acquire))
-                    .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            })
     }
 
     pub(crate) fn publish_giant(&self, giant: GiantIndex, word: Giant) {
@@ -254,18 +282,37 @@ impl<'m> Segment<'m> {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |bits| {
                 Huge::unpack(bits).promised(count).map(Huge::pack)
             })
-            .map(|old| Promise {
-                count,
-                emptied: Huge::unpack(old).free == count,
+            .map(|old| {
+                let old = Huge::unpack(old);
+                Promise {
+                    count,
+                    emptied: (old.free == count).then_some(old.mobility),
+                }
             })
             .map_err(Huge::unpack)
+    }
+
+    /// Takes as many pages off the count of a huge frame as it has, `most` at most.
+    pub(super) fn promise_up_to(&self, huge: HugeIndex, most: u32) -> Option<Promise> {
+        let count = |word: Huge| word.free.min(most);
+        let old = (self.huges.at(huge)).fetch_update(Ordering::AcqRel, Ordering::Acquire, |bits| {
+            let word = Huge::unpack(bits);
+            (count(word) > 0)
+                .then(|| word.promised(count(word)).map(Huge::pack))
+                .flatten()
+        });
+        let old = Huge::unpack(old.ok()?);
+        Some(Promise {
+            count: count(old),
+            emptied: (old.free == count(old)).then_some(old.mobility),
+        })
     }
 
     /// The promised pages were found. Only now, because up to here they might
     /// have had to go back: others must not take the huge frame for used up.
     pub(super) fn keep_promise(&self, giant: GiantIndex, promise: Promise) {
-        if promise.emptied {
-            self.settle_giant(giant, Change::by(0, -1, 0));
+        if let Some(mobility) = promise.emptied {
+            self.settle_giant(giant, Change::partial(mobility, -1));
         }
     }
 
@@ -280,39 +327,56 @@ impl<'m> Segment<'m> {
     ) {
         let Promise { count, emptied } = promise;
         if count > released {
-            self.raise_pages(giant, huge, count - released, i32::from(emptied));
+            // The blocks there were are there again: their bound was lowered with the count.
+            self.raise_pages(giant, huge, count - released, LARGEST_RUN, emptied);
         } else {
             self.keep_promise(giant, promise);
         }
     }
 
-    /// Raises the count of a split huge frame by pages whose bits are clear again.
-    pub(super) fn return_pages(&self, giant: GiantIndex, huge: HugeIndex, count: u32) {
-        self.raise_pages(giant, huge, count, 0);
+    /// Raises the count of a split huge frame by pages whose bits are clear again,
+    /// and which are now part of blocks of order `run` at most.
+    pub(super) fn return_pages(&self, giant: GiantIndex, huge: HugeIndex, count: u32, run: u8) {
+        self.raise_pages(giant, huge, count, run, None);
     }
 
     /// Raises the count of a split huge frame and merges it if those were the
-    /// last. `raised` times the caller has counted it as partial already.
+    /// last. `raised` if the caller has counted it as partial already.
     ///
     /// The huge frame is split as long as nobody frees what is not his. If it is
     /// not, the pages were freed twice and belong to whatever it is now.
-    fn raise_pages(&self, giant: GiantIndex, huge: HugeIndex, count: u32, mut raised: i32) {
+    fn raise_pages(
+        &self,
+        giant: GiantIndex,
+        huge: HugeIndex,
+        count: u32,
+        run: u8,
+        mut raised: Option<Mobility>,
+    ) {
+        let lower = |raised: Option<Mobility>| {
+            if let Some(mobility) = raised {
+                self.settle_giant(giant, Change::partial(mobility, -1));
+            }
+        };
         let mut old = self.settled_huge(huge);
         let new = loop {
             if old.state != HugeState::Split {
                 // Believe it only if it is the latest value.
                 if self.swap_huge(huge, old, old) {
-                    return self.settle_giant(giant, Change::by(0, -raised, 0));
+                    return lower(raised);
                 }
                 old = self.settled_huge(huge);
                 continue;
             }
-            // `partial` is raised before the count and lowered after it.
-            if old.free == 0 && raised == 0 {
-                self.settle_giant(giant, Change::by(0, 1, 0));
-                raised = 1;
+            if raised.is_some_and(|mobility| mobility != old.mobility) {
+                lower(raised.take());
             }
-            let new = old.freed(count);
+            // `partial` is raised before the count and lowered after it.
+            if old.free == 0 && raised.is_none() {
+                self.settle_giant(giant, Change::partial(old.mobility, 1));
+                raised = Some(old.mobility);
+            }
+            let new = old.freed(count, run);
             if self.swap_huge(huge, old, new) {
                 break new;
             }
@@ -320,33 +384,121 @@ impl<'m> Segment<'m> {
         };
         let merged = new == Huge::FREE;
         let should_be = i32::from(!merged) - i32::from(old.free > 0);
-        if merged || should_be != raised {
-            self.settle_giant(giant, Change::by(i32::from(merged), should_be - raised, 0));
+        let is = i32::from(raised.is_some());
+        if merged || should_be != is {
+            let by = Change::free(i32::from(merged)).and_partial(old.mobility, should_be - is);
+            self.settle_giant(giant, by);
         }
+        if !merged && new.run > 0 {
+            fence_after_rmw();
+            self.raise_giant_run(giant, new.mobility, new.run);
+        }
+    }
+
+    // ---- Bounds on the blocks of pages -------------------------------------
+    //
+    // To lower a bound: lower it first, then look, then raise it to what is there.
+    // What is freed from the first step on raises it by itself. Whoever lowers is
+    // counted in `busy` meanwhile, so that nobody believes a bound that is too low.
+
+    /// After pages became free below: their blocks may be of order `run`. A fence
+    /// must lie between the change of the huge word and this.
+    fn raise_giant_run(&self, giant: GiantIndex, mobility: Mobility, run: u8) {
+        let index = mobility as usize;
+        if self.giant(giant).run[index] < run {
+            let mut least = [0; 2];
+            least[index] = run;
+            self.change_giant_run(giant, |word| word.with_run_from(least));
+        }
+    }
+
+    fn change_giant_run(&self, giant: GiantIndex, change: impl Fn(Giant) -> Giant) {
+        let update = |bits| {
+            let word = Giant::unpack(bits);
+            (word.state == GiantState::Split).then(|| change(word).pack())
+        };
+        // An error means that it is one block, which has no bound.
+        let _ = (self.giants.at(giant)).fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
+    }
+
+    /// Finds out how large a block a split huge frame has. The caller is counted in `busy`.
+    pub(super) fn measure_run(&self, huge: HugeIndex) {
+        let change = |change: &dyn Fn(Huge) -> Huge| {
+            let update = |bits| {
+                let word = Huge::unpack(bits);
+                word.is_partial().then(|| change(word).pack())
+            };
+            let _ = (self.huges.at(huge)).fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
+        };
+        change(&|word| word.with_run(0));
+        let run = self.row(huge).largest_run();
+        change(&|word| word.with_run(word.run.max(run)));
+    }
+
+    /// Finds out how large a block the split huge frames of `giant` have. The caller
+    /// is counted in `busy`.
+    pub(super) fn measure_giant_run(&self, giant: GiantIndex) {
+        self.change_giant_run(giant, |word| Giant {
+            run: [0; 2],
+            ..word
+        });
+        fence_after_rmw();
+        let (mut run, mut seen) = ([0; 2], [0; 2]);
+        for huge in self.huges_in(giant) {
+            let word = self.huge(huge);
+            if word.is_partial() {
+                let index = word.mobility as usize;
+                run[index] = word.run.max(run[index]);
+                seen[index] += 1;
+            }
+        }
+        self.change_giant_run(giant, |word| {
+            // Fewer than counted: one is being split just now.
+            let bound = |index: usize| {
+                if seen[index] < word.partial[index] {
+                    LARGEST_RUN
+                } else {
+                    run[index]
+                }
+            };
+            word.with_run_from([bound(0), bound(1)])
+        });
     }
 
     // ---- Splitting -------------------------------------------------------
 
     /// Opens a huge frame the caller owns (`Splitting`) and that is counted as
-    /// partial: `block` in it becomes `taken` or free, the rest the opposite.
-    pub(super) fn split_huge(&self, huge: HugeIndex, block: Block, taken: bool) {
-        let count = block.frames() as u32;
-        self.row(huge).fill(!taken, block.page_in_huge(), count);
+    /// partial: `count` pages from `at` on become `taken` or free, the rest the opposite.
+    pub(super) fn split_huge(&self, huge: HugeIndex, mobility: Mobility, pages: Pages) {
+        let Pages { at, count, taken } = pages;
+        self.row(huge).fill(!taken, at, count);
         let free = if taken { HUGE_FRAMES - count } else { count };
-        self.publish_huge(huge, Huge::split(free));
+        let word = Huge::split(mobility, free);
+        self.publish_huge(huge, word);
+        if word.run > 0 {
+            fence(Ordering::SeqCst);
+            let giant = self.giant_of(self.huge_frames(huge).start());
+            self.raise_giant_run(giant, mobility, word.run);
+        }
     }
 
     /// Opens giant frame `giant`, found `from`, so that all of it stays as it
     /// is but `block`, which changes sides. `false` if another CPU was faster.
-    pub(super) fn split_giant(&self, giant: GiantIndex, from: Giant, block: Block) -> bool {
+    pub(super) fn split_giant(
+        &self,
+        giant: GiantIndex,
+        from: Giant,
+        block: Block,
+        mobility: Mobility,
+    ) -> bool {
         if !self.swap_giant(giant, from, Giant::SPLITTING) {
             return false;
         }
         let taken = from.state == GiantState::Whole;
         let (rest, inside) = if taken {
-            (Huge::FREE, Huge::ALLOCATED)
+            (Huge::FREE, Huge::allocated(mobility))
         } else {
-            (Huge::ALLOCATED, Huge::FREE)
+            (Huge::allocated(mobility), Huge::FREE)
         };
         let huge = self.huge_of(block.start);
         let changed = huge..huge + block.huges().max(1) as usize;
@@ -362,11 +514,16 @@ impl<'m> Segment<'m> {
             } else {
                 block.huges()
             };
-            self.publish_giant(giant, Giant::split(free, 0));
+            self.publish_giant(giant, Giant::split(free, [0; 2]));
         } else {
             self.publish_huge(huge, Huge::SPLITTING);
-            self.publish_giant(giant, Giant::split(if taken { HUGES - 1 } else { 0 }, 1));
-            self.split_huge(huge, block, taken);
+            let mut partial = [0; 2];
+            partial[mobility as usize] = 1;
+            self.publish_giant(
+                giant,
+                Giant::split(if taken { HUGES - 1 } else { 0 }, partial),
+            );
+            self.split_huge(huge, mobility, Pages::of(block, taken));
         }
         true
     }
@@ -382,6 +539,35 @@ impl<'m> Segment<'m> {
             }
             pause();
         }
+    }
+
+    /// What the huge frame of `page` was taken for, if the page lies in the segment and is
+    /// allocated below a split giant frame. `None` does not say that it is free.
+    #[inline]
+    pub(super) fn allocated_page(&self, page: Frame) -> Option<Mobility> {
+        let huge = self.huge_below_split(page)?;
+        let bits = self.huges.at(huge).load(Ordering::Acquire);
+        let at = (page.get() % u64::from(HUGE_FRAMES)) as u32;
+        (Huge::is_allocated_in(bits) || Huge::is_split_in(bits) && self.row(huge).is_set(at))
+            .then(|| Huge::mobility_in(bits))
+    }
+
+    /// What a huge frame was taken for, if it lies in the segment and is allocated as one
+    /// below a split giant frame. `None` does not say that it is free.
+    #[inline]
+    pub(super) fn allocated_huge(&self, start: Frame) -> Option<Mobility> {
+        let bits = (self.huges.at(self.huge_below_split(start)?)).load(Ordering::Acquire);
+        Huge::is_allocated_in(bits).then(|| Huge::mobility_in(bits))
+    }
+
+    /// The huge frame of a frame that lies in the segment, below a split giant frame.
+    #[inline]
+    fn huge_below_split(&self, frame: Frame) -> Option<HugeIndex> {
+        if !self.frames.contains(frame) {
+            return None;
+        }
+        let bits = self.giant_bits(self.giant_of(frame));
+        Giant::is_split_in(bits).then(|| self.huge_of(frame))
     }
 
     /// Whether `frame`, inside the segment, is allocated (or was never free).

@@ -11,6 +11,7 @@
 )]
 
 use super::geometry::{GIANT_FRAMES, HUGE_FRAMES, HUGES};
+use super::request::Mobility;
 use super::segment::Segment;
 use super::word::{Giant, Huge};
 use crate::addr::{Frame, FrameRange};
@@ -155,13 +156,14 @@ fn start_mixed<I: Iterator<Item = FrameRange>>(
             let run = reserved.reserved_units(all.start(), end, u64::from(HUGE_FRAMES));
             if run > 0 {
                 let next = huge + run as usize;
-                segment.publish_huges(huge..next, Huge::ALLOCATED);
+                segment.publish_huges(huge..next, Huge::allocated(Mobility::Unmovable));
                 *written_bytes += run * size_of::<u32>() as u64;
                 huge = next;
                 continue;
             }
         }
-        let word = Huge::split(start_row(segment, huge, reserved));
+        // What is reserved stays where it is.
+        let word = Huge::split(Mobility::Unmovable, start_row(segment, huge, reserved));
         *written_bytes += size_of_row();
         segment.publish_huge(huge, word);
         *written_bytes += size_of::<u32>() as u64;
@@ -169,7 +171,7 @@ fn start_mixed<I: Iterator<Item = FrameRange>>(
         huge += 1;
     }
     debug_assert!(free <= HUGES);
-    Giant::split(free, partial)
+    Giant::split(free, [partial, 0])
 }
 
 /// Writes the bitmap of a huge frame and says how many of its pages are free.

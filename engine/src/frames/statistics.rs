@@ -46,7 +46,7 @@ impl Segment<'_> {
                 GiantState::Split => {
                     sum.free_huges += u64::from(word.free);
                     sum.free_frames += u64::from(word.free) * u64::from(HUGE_FRAMES);
-                    if word.partial > 0 {
+                    if word.partial != [0; 2] {
                         sum += self.partial_statistics(giant);
                     }
                 }

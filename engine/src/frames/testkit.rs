@@ -3,8 +3,10 @@
 
 extern crate std;
 
+use super::allocate::{Search, Seen, Want};
 use super::directory::Directory;
 use super::place::{NONE, Place};
+use super::request::Mobility;
 use super::segment::Segment;
 #[cfg(loom)]
 use super::start::{Ahead, start};
@@ -63,6 +65,21 @@ pub(crate) fn segment(frames: FrameRange, reserved: &[FrameRange]) -> Segment<'s
     let segment = blank_segment(frames);
     start(&segment, &mut Ahead::new(reserved.iter().copied()));
     segment
+}
+
+/// An unmovable block.
+pub(crate) fn want(order: u8) -> Want {
+    Want {
+        order,
+        mobility: Mobility::Unmovable,
+    }
+}
+
+impl Segment<'_> {
+    /// Any unmovable block.
+    pub(crate) fn take(&self, order: u8) -> Search {
+        self.allocate(want(order), &mut Seen::default())
+    }
 }
 
 /// A directory over `extents` (ascending), nothing of it started.

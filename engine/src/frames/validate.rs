@@ -82,12 +82,23 @@ impl Segment<'_> {
     }
 
     fn validate_split(&self, giant: usize, word: Giant) -> Result<(), Violation> {
-        let (mut free, mut partial) = (0u32, 0u32);
+        let (mut free, mut partial) = (0u32, [0u32; 2]);
         for huge in self.huges_in(giant) {
             let seen = self.huge(huge);
             self.validate_huge(huge, seen)?;
             free += u32::from(seen == Huge::FREE);
-            partial += u32::from(seen.is_partial());
+            if seen.is_partial() {
+                let index = seen.mobility as usize;
+                partial[index] += 1;
+                let bound = u64::from(word.run[index]);
+                let rule = "no larger block of pages than the giant frame says";
+                check(
+                    self.huge_frames(huge),
+                    rule,
+                    bound,
+                    bound.max(seen.run.into()),
+                )?;
+            }
         }
         let frames = self.giant_frames(giant);
         check(
@@ -96,12 +107,14 @@ impl Segment<'_> {
             u64::from(free),
             u64::from(word.free),
         )?;
-        check(
-            frames,
-            "partly free huge frames",
-            u64::from(partial),
-            u64::from(word.partial),
-        )?;
+        for (counted, kept) in partial.into_iter().zip(word.partial) {
+            check(
+                frames,
+                "partly free huge frames",
+                counted.into(),
+                kept.into(),
+            )?;
+        }
         check(frames, "no call is in flight", 0, u64::from(word.busy))?;
         check(
             frames,
@@ -132,6 +145,9 @@ impl Segment<'_> {
                     clear,
                     u64::from(seen.free),
                 )?;
+                let larger = row.has_run(seen.run + 1);
+                let rule = "no larger block of pages than the huge frame says";
+                check(frames, rule, 0, u64::from(seen.free > 0 && larger))?;
                 check(
                     frames,
                     "all free is one block",

@@ -7,7 +7,11 @@
     reason = "positions and counts inside one giant frame, or indices into tables that exist"
 )]
 
-use super::geometry::{HUGE_FRAMES, HUGES};
+use super::geometry::{HUGE_FRAMES, HUGE_ORDER, HUGES};
+use super::request::Mobility;
+
+/// Order of the largest block inside a huge frame that is split.
+pub(crate) const LARGEST_RUN: u8 = HUGE_ORDER - 1;
 
 /// What a giant frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +29,12 @@ pub(crate) enum GiantState {
 /// State of a giant frame and what is free below it.
 ///
 /// `free` counts the huge frames that are free as a whole and not yet promised
-/// to anyone: whoever lowers it owns as many, wherever they lie. `partial` is
-/// never less than the number of huge frames with some pages free. `busy`
-/// counts calls that hold promises they may have to give back, so that nobody
-/// takes what they hold for used up.
+/// to anyone: whoever lowers it owns as many, wherever they lie. `partial` is,
+/// for each mobility, never less than the number of huge frames with some pages
+/// free, and `run` never less than the order of the largest block of free pages in
+/// one of them, but for the moment in which a call counted in `busy` lowers it.
+/// `busy` counts calls that hold promises they may have to give back, or are
+/// finding out the truth of `run`, so that nobody takes what they hide for used up.
 ///
 /// In a giant frame that is one block, `free` says whether the level below was
 /// ever written: then it still says that all is free, and need not be again.
@@ -36,25 +42,57 @@ pub(crate) enum GiantState {
 pub(crate) struct Giant {
     pub(crate) state: GiantState,
     pub(crate) free: u32,
-    pub(crate) partial: u32,
+    pub(crate) partial: [u32; 2],
     pub(crate) busy: u32,
+    pub(crate) run: [u8; 2],
 }
 
 /// By how much the counts of a split giant frame change in one step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
-    pub(crate) free: i32,
-    pub(crate) partial: i32,
-    pub(crate) busy: i32,
+    free: i32,
+    partial: [i32; 2],
+    busy: i32,
+    /// `run` is this at least.
+    run: [u8; 2],
 }
 
 impl Change {
-    pub(crate) const fn by(free: i32, partial: i32, busy: i32) -> Self {
+    /// More or fewer free huge frames.
+    pub(crate) const fn free(count: i32) -> Self {
         Self {
-            free,
-            partial,
-            busy,
+            free: count,
+            partial: [0; 2],
+            busy: 0,
+            run: [0; 2],
         }
+    }
+
+    /// A free huge frame is going to be split for pages of this mobility.
+    pub(crate) const fn split(mobility: Mobility) -> Self {
+        let mut split = Self::free(-1).and_partial(mobility, 1);
+        split.run[mobility as usize] = LARGEST_RUN;
+        split
+    }
+
+    /// One more call, or one less, that may give something back.
+    pub(crate) const fn busy(count: i32) -> Self {
+        Self::free(0).and_busy(count)
+    }
+
+    /// More or fewer huge frames of this mobility with some pages free.
+    pub(crate) const fn partial(mobility: Mobility, count: i32) -> Self {
+        Self::free(0).and_partial(mobility, count)
+    }
+
+    pub(crate) const fn and_partial(mut self, mobility: Mobility, count: i32) -> Self {
+        self.partial[mobility as usize] += count;
+        self
+    }
+
+    pub(crate) const fn and_busy(mut self, count: i32) -> Self {
+        self.busy += count;
+        self
     }
 }
 
@@ -74,18 +112,32 @@ impl Giant {
         Self {
             state,
             free: 0,
-            partial: 0,
+            partial: [0; 2],
             busy: 0,
+            run: [0; 2],
         }
     }
 
-    pub(crate) const fn split(free: u32, partial: u32) -> Self {
+    /// Open, with `partial` huge frames of each mobility that may hold a block of any order.
+    pub(crate) const fn split(free: u32, partial: [u32; 2]) -> Self {
         Self {
-            state: GiantState::Split,
             free,
             partial,
-            busy: 0,
+            run: [LARGEST_RUN; 2],
+            ..Self::block(GiantState::Split)
         }
+        .without_empty_runs()
+    }
+
+    /// Where no pages are free they form no block.
+    const fn without_empty_runs(mut self) -> Self {
+        if self.partial[0] == 0 {
+            self.run[0] = 0;
+        }
+        if self.partial[1] == 0 {
+            self.run[1] = 0;
+        }
+        self
     }
 
     /// The same block, taken or given back as a whole.
@@ -98,6 +150,12 @@ impl Giant {
         self.free == HUGES
     }
 
+    /// Whether a block of `order`, below a huge frame, may be found in a huge frame
+    /// that is split for this mobility.
+    pub(crate) const fn may_have_run(self, order: u8, mobility: Mobility) -> bool {
+        self.partial[mobility as usize] > 0 && self.run[mobility as usize] >= order
+    }
+
     /// The bits kept in memory. Zero is none of them: it marks memory nobody wrote.
     pub(crate) const fn pack(self) -> u64 {
         let state = match self.state {
@@ -106,9 +164,30 @@ impl Giant {
             GiantState::Split => 3,
             GiantState::Allocated => 4,
         };
-        state | (self.free as u64) << 8 | (self.partial as u64) << 24 | (self.busy as u64) << 40
+        let [unmovable, movable] = self.partial;
+        state
+            | (self.free as u64) << 8
+            | (unmovable as u64) << 18
+            | (movable as u64) << 28
+            | (self.run[0] as u64) << 38
+            | (self.run[1] as u64) << 42
+            | (self.busy as u64) << 46
     }
 
+    /// Whether the bits are those of a giant frame that has nothing for anybody, and of
+    /// which no call in flight may give something back.
+    #[inline]
+    pub(crate) const fn is_used_up_in(bits: u64) -> bool {
+        bits == Self::split(0, [0; 2]).pack() || bits & 0xff == 4
+    }
+
+    /// Whether the bits are those of a split giant frame.
+    #[inline]
+    pub(crate) const fn is_split_in(bits: u64) -> bool {
+        bits & 0xff == 3
+    }
+
+    #[inline]
     pub(crate) const fn unpack(bits: u64) -> Self {
         let state = match bits & 0xff {
             1 => GiantState::Whole,
@@ -118,9 +197,10 @@ impl Giant {
         };
         Self {
             state,
-            free: (bits >> 8) as u32 & 0xffff,
-            partial: (bits >> 24) as u32 & 0xffff,
-            busy: (bits >> 40) as u32 & 0xffff,
+            free: (bits >> 8) as u32 & 0x3ff,
+            partial: [(bits >> 18) as u32 & 0x3ff, (bits >> 28) as u32 & 0x3ff],
+            run: [(bits >> 38) as u8 & 0xf, (bits >> 42) as u8 & 0xf],
+            busy: (bits >> 46) as u32,
         }
     }
 
@@ -129,7 +209,7 @@ impl Giant {
     /// `partial` and `busy` must be 0 too: a CPU that still has to lower one
     /// would otherwise lower the count of a word that no longer has it.
     const fn merged(self) -> Self {
-        if self.free == HUGES && self.partial == 0 && self.busy == 0 {
+        if self.free == HUGES && self.partial[0] + self.partial[1] == 0 && self.busy == 0 {
             Self::MERGED
         } else {
             self
@@ -143,20 +223,34 @@ impl Giant {
             return None;
         }
         let free = self.free.checked_add_signed(by.free);
-        let partial = self.partial.checked_add_signed(by.partial);
+        let unmovable = self.partial[0].checked_add_signed(by.partial[0]);
+        let movable = self.partial[1].checked_add_signed(by.partial[1]);
         let busy = self.busy.checked_add_signed(by.busy);
-        match (free, partial, busy) {
-            (Some(free), Some(partial), Some(busy)) if free <= HUGES => Some(
-                Self {
-                    state: GiantState::Split,
+        match (free, unmovable, movable, busy) {
+            (Some(free), Some(unmovable), Some(movable), Some(busy))
+                if free <= HUGES && unmovable <= HUGES && movable <= HUGES =>
+            {
+                let changed = Self {
                     free,
-                    partial,
+                    partial: [unmovable, movable],
                     busy,
-                }
-                .merged(),
-            ),
+                    ..self
+                };
+                Some(changed.with_run_from(by.run).without_empty_runs().merged())
+            }
             _ => None,
         }
+    }
+
+    /// With at least these bounds on the blocks of pages.
+    pub(crate) const fn with_run_from(mut self, run: [u8; 2]) -> Self {
+        if self.run[0] < run[0] {
+            self.run[0] = run[0];
+        }
+        if self.run[1] < run[1] {
+            self.run[1] = run[1];
+        }
+        self
     }
 }
 
@@ -173,39 +267,70 @@ pub(crate) enum HugeState {
     Allocated,
 }
 
-/// State of a huge frame; `free` counts pages that are free and not promised.
+/// State of a huge frame.
+///
+/// `free` counts pages that are free and not promised. `run` is never less than the
+/// order of the largest block of them, but for the moment in which a call that is
+/// counted in the giant frame's `busy` lowers it. `mobility` is what the frame was
+/// taken or split for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Huge {
     pub(crate) state: HugeState,
+    pub(crate) mobility: Mobility,
     pub(crate) free: u32,
+    pub(crate) run: u8,
 }
 
 impl Huge {
-    pub(crate) const FREE: Self = Self {
-        state: HugeState::Free,
-        free: 0,
-    };
-    pub(crate) const SPLITTING: Self = Self {
-        state: HugeState::Splitting,
-        free: 0,
-    };
-    pub(crate) const ALLOCATED: Self = Self {
-        state: HugeState::Allocated,
-        free: 0,
-    };
-    /// Every page allocated one by one.
-    pub(crate) const FULL: Self = Self::split(0);
+    pub(crate) const FREE: Self = Self::block(HugeState::Free, Mobility::Unmovable);
+    pub(crate) const SPLITTING: Self = Self::block(HugeState::Splitting, Mobility::Unmovable);
 
-    pub(crate) const fn split(free: u32) -> Self {
+    const fn block(state: HugeState, mobility: Mobility) -> Self {
         Self {
-            state: HugeState::Split,
-            free,
+            state,
+            mobility,
+            free: 0,
+            run: 0,
         }
+    }
+
+    /// Allocated as one block.
+    pub(crate) const fn allocated(mobility: Mobility) -> Self {
+        Self::block(HugeState::Allocated, mobility)
+    }
+
+    /// Open, with `free` pages that may form a block of any order.
+    pub(crate) const fn split(mobility: Mobility, free: u32) -> Self {
+        Self {
+            free,
+            ..Self::block(HugeState::Split, mobility)
+        }
+        .with_run(LARGEST_RUN)
     }
 
     /// Whether some, but not all, of the pages are free.
     pub(crate) const fn is_partial(self) -> bool {
         matches!(self.state, HugeState::Split) && self.free > 0
+    }
+
+    /// Whether every page is allocated one by one.
+    pub(crate) const fn is_full(self) -> bool {
+        matches!(self.state, HugeState::Split) && self.free == 0
+    }
+
+    /// Whether a block of `order`, below a huge frame, may be found.
+    pub(crate) const fn may_have_run(self, order: u8) -> bool {
+        self.is_partial() && self.run >= order
+    }
+
+    /// With this bound on the blocks of pages, or the one that follows from their number.
+    pub(crate) const fn with_run(self, run: u8) -> Self {
+        let most = match self.free.checked_ilog2() {
+            Some(order) => order as u8,
+            None => 0,
+        };
+        let run = if run < most { run } else { most };
+        Self { run, ..self }
     }
 
     /// The bits kept in memory; never zero.
@@ -216,11 +341,33 @@ impl Huge {
             HugeState::Split => 3,
             HugeState::Allocated => 4,
         };
-        state | self.free << 8
+        state | (self.mobility as u32) << 3 | (self.run as u32) << 4 | self.free << 8
+    }
+
+    /// Whether the bits are those of a huge frame that is allocated as one.
+    #[inline]
+    pub(crate) const fn is_allocated_in(bits: u32) -> bool {
+        bits & 7 == 4
+    }
+
+    /// Whether the bits are those of a split huge frame.
+    #[inline]
+    pub(crate) const fn is_split_in(bits: u32) -> bool {
+        bits & 7 == 3
+    }
+
+    /// What the huge frame with these bits was taken or split for.
+    #[inline]
+    pub(crate) const fn mobility_in(bits: u32) -> Mobility {
+        if bits & 8 == 0 {
+            Mobility::Unmovable
+        } else {
+            Mobility::Movable
+        }
     }
 
     pub(crate) const fn unpack(bits: u32) -> Self {
-        let state = match bits & 0xff {
+        let state = match bits & 7 {
             1 => HugeState::Free,
             2 => HugeState::Splitting,
             3 => HugeState::Split,
@@ -228,24 +375,31 @@ impl Huge {
         };
         Self {
             state,
-            free: bits >> 8 & 0xffff,
+            mobility: Self::mobility_in(bits),
+            run: (bits >> 4) as u8 & 0xf,
+            free: bits >> 8 & 0x3ff,
         }
     }
 
-    /// With `count` more pages free: free as a whole once all are.
-    pub(crate) const fn freed(self, count: u32) -> Self {
+    /// With `count` more pages free, which form or are next to a block of order
+    /// `run` at most: free as a whole once all are.
+    pub(crate) const fn freed(self, count: u32, run: u8) -> Self {
         let free = self.free + count;
         if free == HUGE_FRAMES {
-            Self::FREE
-        } else {
-            Self::split(free)
+            return Self::FREE;
         }
+        let most = if self.free > 0 && self.run > run {
+            self.run
+        } else {
+            run
+        };
+        Self { free, ..self }.with_run(most)
     }
 
     /// With `count` pages promised; `None` where there are not so many.
     pub(crate) const fn promised(self, count: u32) -> Option<Self> {
         match (self.state, self.free.checked_sub(count)) {
-            (HugeState::Split, Some(free)) => Some(Self::split(free)),
+            (HugeState::Split, Some(free)) => Some(Self { free, ..self }.with_run(self.run)),
             _ => None,
         }
     }
@@ -254,6 +408,7 @@ impl Huge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Mobility::{Movable, Unmovable};
 
     #[test]
     fn words_survive_packing() {
@@ -261,7 +416,7 @@ mod tests {
             Giant::WHOLE,
             Giant::SPLITTING,
             Giant::ALLOCATED,
-            Giant::split(HUGES, 3),
+            Giant::split(HUGES, [3, HUGES]),
         ] {
             assert_eq!(Giant::unpack(giant.pack()), giant);
             assert_ne!(giant.pack(), 0);
@@ -269,8 +424,9 @@ mod tests {
         for huge in [
             Huge::FREE,
             Huge::SPLITTING,
-            Huge::ALLOCATED,
-            Huge::split(HUGE_FRAMES - 1),
+            Huge::allocated(Unmovable),
+            Huge::allocated(Movable),
+            Huge::split(Movable, HUGE_FRAMES - 1),
         ] {
             assert_eq!(Huge::unpack(huge.pack()), huge);
             assert_ne!(huge.pack(), 0);
@@ -279,24 +435,39 @@ mod tests {
 
     #[test]
     fn a_giant_merges_only_when_nothing_is_left_below() {
-        let by = Change::by;
+        let free = Change::free;
         assert_eq!(
-            Giant::split(HUGES - 1, 0).changed(by(1, 0, 0)),
+            Giant::split(HUGES - 1, [0; 2]).changed(free(1)),
             Some(Giant::MERGED)
         );
         assert_eq!(
-            Giant::split(HUGES - 1, 1).changed(by(1, 0, 0)),
-            Some(Giant::split(HUGES, 1))
+            Giant::split(HUGES - 1, [0, 1]).changed(free(1)),
+            Some(Giant::split(HUGES, [0, 1]))
         );
         assert_eq!(
-            Giant::split(HUGES, 1).changed(by(0, -1, 0)),
+            Giant::split(HUGES, [0, 1]).changed(Change::partial(Movable, -1)),
             Some(Giant::MERGED)
         );
-        let busy = Giant::split(HUGES, 1).changed(by(-2, -1, 1)).unwrap();
+        let taken = free(-2).and_partial(Unmovable, -1).and_busy(1);
+        let busy = Giant::split(HUGES, [1, 0]).changed(taken).unwrap();
         assert_eq!(Giant::unpack(busy.pack()), busy);
-        assert_eq!(busy.changed(by(2, 0, 0)).unwrap().state, GiantState::Split);
-        assert_eq!(busy.changed(by(2, 0, -1)), Some(Giant::MERGED));
-        assert_eq!(Giant::split(0, 0).changed(by(-1, 0, 0)), None);
-        assert_eq!(Giant::WHOLE.changed(by(-1, 0, 0)), None);
+        assert_eq!(busy.changed(free(2)).unwrap().state, GiantState::Split);
+        assert_eq!(busy.changed(free(2).and_busy(-1)), Some(Giant::MERGED));
+        assert_eq!(Giant::split(0, [0; 2]).changed(free(-1)), None);
+        assert_eq!(Giant::WHOLE.changed(free(-1)), None);
+    }
+
+    #[test]
+    fn the_bound_on_blocks_follows_what_is_free() {
+        let full = Huge::split(Unmovable, 0);
+        let checkerboard = full.freed(1, 0).freed(1, 0);
+        assert!(checkerboard.may_have_run(0) && !checkerboard.may_have_run(1));
+        assert!(checkerboard.freed(1, 1).may_have_run(1));
+        // A bound that was there stays, as far as there are pages.
+        let large = full.freed(64, 6).freed(1, 0);
+        assert_eq!(large.run, 6);
+        assert_eq!(large.promised(50).unwrap().run, 3);
+        // What was used up starts anew.
+        assert_eq!(large.promised(65).unwrap().freed(2, 0).run, 0);
     }
 }

@@ -111,7 +111,7 @@ impl Worker<'_> {
                 self.counts.allocated.fetch_add(1, Relaxed);
                 Some(held)
             }
-            Err(AllocError::OutOfMemory(_)) => None,
+            Err(AllocError::OutOfMemory { .. }) => None,
             Err(other) => {
                 self.counts.fail(format_args!("CPU {}: {other}", self.cpu));
                 None

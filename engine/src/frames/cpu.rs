@@ -1,0 +1,448 @@
+//! One CPU's own frames in front of the shared levels: [`Cpu`].
+//!
+//! *What a CPU freed last it hands out first, without asking anybody.* For each
+//! mobility a CPU has a magazine of pages, one of huge frames, and an area: a huge
+//! frame it took as a whole and cuts pages from. All of it counts as allocated in the
+//! shared levels, so these need to know nothing of CPUs. Full magazines give back
+//! their older half, empty ones are refilled by half, in few atomic operations.
+//!
+//! Magazines hold only frames of the CPU's home: the nearest node with memory,
+//! and there the highest zone that fits the mobility. Everything else goes straight to
+//! the shared levels, as do all other orders.
+
+use super::Frames;
+use super::bulk::Basket;
+use super::error::{AllocError, BlockError, CpuError};
+use super::geometry::{HUGE_FRAMES, HUGE_ORDER, unit};
+use super::magazine::{Area, Magazine};
+use super::place::Place;
+use super::request::{Mobility, Request};
+use super::segment::Segment;
+use super::slot::CpuSlot;
+use crate::addr::{Frame, Order};
+use crate::node::{NodeId, ZoneKind};
+use crate::sync::{AtomicU32, Ordering};
+
+/// Pages in a magazine, at most.
+const PAGES: usize = 128;
+/// Huge frames in a magazine, at most.
+const HUGES: usize = 16;
+/// A CPU's magazines hold at most one in so many frames of its share of its home.
+const SHARE: u64 = 16;
+
+/// What a CPU keeps of one mobility.
+#[derive(Debug)]
+struct Stock {
+    pages: Magazine<PAGES>,
+    huges: Magazine<HUGES>,
+    area: Area,
+    /// Where the CPU's own pages and huge frames came from last, in the segment at hand.
+    near_page: AtomicU32,
+    near_huge: AtomicU32,
+    zone: ZoneKind,
+    /// Bit `z` is set if a request for zone `z` and below wants this zone first.
+    serves: u8,
+}
+
+/// A CPU's way to allocate and free: as [`Frames::allocate`] and [`Frames::free`], but
+/// pages and huge frames mostly cost no atomic operation.
+///
+/// It belongs to one CPU (thread) at a time and takes `&mut self`: a kernel keeps it in
+/// per-CPU data and uses it with interrupts or preemption off. Dropping it gives back all
+/// it holds.
+///
+/// ```
+/// # use firstlight::addr::Order;
+/// # use firstlight::frames::{BlockError, Frames, Request};
+/// fn pages_and_huge_pages(frames: &Frames<'_>) -> Result<(), Box<dyn std::error::Error>> {
+///     let mut cpu = frames.cpu(0, Default::default())?;
+///     let page = cpu.allocate(Request::new(Order::PAGE))?;
+///     let cache = cpu.allocate(Request::new(Order::HUGE).movable())?;
+///     cpu.free(page, Order::PAGE)?;
+///     cpu.free(cache, Order::HUGE)?;
+///     cpu.drain()?; // before the CPU goes idle for long, or offline
+///     Ok(())
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Cpu<'f, 'm> {
+    frames: &'f Frames<'m>,
+    slot: &'f CpuSlot,
+    /// Where the last frame that went into a magazine lies.
+    segment: &'f Segment<'m>,
+    zone: ZoneKind,
+    stocks: [Stock; 2],
+    home: NodeId,
+    held: u32,
+    /// A frame that was found to be freed twice, until a call that may fail tells.
+    freed_twice: Option<BlockError>,
+    /// There is memory enough that a huge frame may be kept to cut pages from.
+    has_areas: bool,
+}
+
+impl<'f, 'm> Cpu<'f, 'm> {
+    pub(super) fn new(
+        frames: &'f Frames<'m>,
+        slot: &'f CpuSlot,
+        node: NodeId,
+        cpus: usize,
+    ) -> Result<Self, CpuError> {
+        let directory = &frames.directory;
+        // `build` refuses a machine without memory.
+        let nodes = directory.heads.len();
+        let none = CpuError::NoSuchNode { node, nodes };
+        let home = frames.home_of(node).ok_or(none)?;
+        let zone_of = |highest| directory.places_on(home, highest).next();
+        let normal = zone_of(ZoneKind::Normal).or(zone_of(ZoneKind::Movable));
+        let (Some(place), Some(movable)) = (normal, zone_of(ZoneKind::Movable)) else {
+            return Err(none);
+        };
+        let share = |zone| {
+            let chain = directory.chain(home, zone);
+            let frames: u64 = chain.map(|place| place.frames().count()).sum();
+            frames / cpus.max(1) as u64 / SHARE
+        };
+        if !slot.take() {
+            return Err(CpuError::Taken);
+        }
+        let stock = |zone: ZoneKind| {
+            let share = share(zone);
+            let most = |unit: u64| usize::try_from(share / unit).unwrap_or(usize::MAX);
+            let first = |highest: &ZoneKind| zone_of(*highest).map(|place| place.zone);
+            let serves = |highest: &ZoneKind| first(highest) == Some(zone);
+            let served = ZoneKind::ALL.into_iter().filter(serves);
+            Stock {
+                pages: Magazine::new(most(1)),
+                huges: Magazine::new(most(u64::from(HUGE_FRAMES))),
+                area: Area::default(),
+                near_page: AtomicU32::new(0),
+                near_huge: AtomicU32::new(0),
+                zone,
+                serves: served.fold(0, |bits, zone| bits | 1 << zone as u8),
+            }
+        };
+        let smallest = share(place.zone).min(share(movable.zone));
+        Ok(Self {
+            frames,
+            slot,
+            segment: place.segment(),
+            zone: place.zone,
+            stocks: [stock(place.zone), stock(movable.zone)],
+            home,
+            held: 0,
+            freed_twice: None,
+            has_areas: smallest > 2 * u64::from(HUGE_FRAMES),
+        })
+    }
+
+    /// Takes a block, as [`Frames::allocate`] does; without a preferred node, as near to
+    /// this CPU as there is one.
+    ///
+    /// # Errors
+    /// As [`Frames::allocate`]. Before it fails this CPU gave back all it held, and the
+    /// others were asked to.
+    #[inline]
+    pub fn allocate(&mut self, request: Request) -> Result<Frame, AllocError> {
+        if self.slot.is_asked() {
+            self.answer();
+        }
+        let order = request.order();
+        if self.serves(&request) {
+            let stock = &mut self.stocks[request.mobility() as usize];
+            if order == Order::PAGE {
+                if let Some(page) = stock.pages.pop().or_else(|| stock.area.pop()) {
+                    self.hold(-1);
+                    return Ok(page);
+                }
+            } else if order.get() == HUGE_ORDER
+                && let Some(huge) = stock.huges.pop()
+            {
+                self.hold(-(HUGE_FRAMES as i32));
+                return Ok(huge);
+            }
+        }
+        self.allocate_shared(request)
+    }
+
+    /// Gives back a block, as [`Frames::free`] does.
+    ///
+    /// A frame that is free in the shared levels is refused at once. One that lies in a
+    /// magazine was allocated as far as these can tell; that it was freed twice is seen
+    /// at the latest when a magazine gives it back.
+    ///
+    /// # Errors
+    /// As [`Frames::free`], and [`BlockError::FreedTwice`].
+    #[inline]
+    pub fn free(&mut self, frame: Frame, order: Order) -> Result<(), BlockError> {
+        if self.slot.is_asked() {
+            self.answer();
+        }
+        if order == Order::PAGE {
+            let found = self.segment.allocated_page(frame);
+            if let Some(mobility) = found.or_else(|| self.come_to(frame)?.allocated_page(frame))
+                && let Some(stock) = self.stock_of(mobility)
+            {
+                if !stock.pages.push(frame) {
+                    return self.spill_pages(mobility, frame);
+                }
+                self.hold(1);
+                return Ok(());
+            }
+        } else if order.get() == HUGE_ORDER && frame.is_aligned(order) {
+            let found = self.segment.allocated_huge(frame);
+            if let Some(mobility) = found.or_else(|| self.come_to(frame)?.allocated_huge(frame))
+                && let Some(stock) = self.stock_of(mobility)
+            {
+                if !stock.huges.push(frame) {
+                    return self.spill_huges(mobility, frame);
+                }
+                self.hold(HUGE_FRAMES as i32);
+                return Ok(());
+            }
+        }
+        self.frames.free(frame, order)
+    }
+
+    /// Gives back all that the magazines hold. For a CPU that goes idle or offline.
+    ///
+    /// # Errors
+    /// [`BlockError::FreedTwice`] for the first frame that was, now or in an earlier call
+    /// that could not tell; all others are given back.
+    pub fn drain(&mut self) -> Result<(), BlockError> {
+        self.give_all();
+        self.tell()
+    }
+
+    /// Gives back all that the magazines hold if another CPU has asked for it. Every other
+    /// call does this too; for an interrupt handler, an idle loop.
+    pub fn poll(&mut self) {
+        if self.slot.is_asked() {
+            self.answer();
+        }
+    }
+
+    /// Frames in this CPU's magazines.
+    pub fn held_frames(&self) -> u64 {
+        self.held.into()
+    }
+
+    /// The node its magazines are filled from.
+    pub fn home(&self) -> NodeId {
+        self.home
+    }
+
+    // ---- What is rare ----------------------------------------------------
+
+    /// Whether the magazines may serve a request.
+    #[inline]
+    fn serves(&self, request: &Request) -> bool {
+        let zone = 1 << request.highest_zone() as u8;
+        self.stocks[request.mobility() as usize].serves & zone != 0
+            && request.node().is_none_or(|node| node == self.home)
+    }
+
+    /// The stock that a frame of this mobility from the place at hand belongs to.
+    #[inline]
+    fn stock_of(&mut self, mobility: Mobility) -> Option<&mut Stock> {
+        let zone = self.zone;
+        Some(&mut self.stocks[mobility as usize]).filter(|stock| stock.zone == zone)
+    }
+
+    #[inline]
+    fn hold(&mut self, more: i32) {
+        self.held = self.held.wrapping_add_signed(more);
+        self.slot.set_held(self.held);
+    }
+
+    /// The segment a frame lies in, if it is another one and at home.
+    #[cold]
+    fn come_to(&mut self, frame: Frame) -> Option<&'f Segment<'m>> {
+        let place = self.frames.directory.place_at(frame)?;
+        if place.node != self.home || place.frames().contains(self.segment.frames.start()) {
+            return None;
+        }
+        (self.segment, self.zone) = (place.segment(), place.zone);
+        Some(self.segment)
+    }
+
+    #[cold]
+    fn answer(&mut self) {
+        self.give_all();
+    }
+
+    fn give_all(&mut self) {
+        let directory = &self.frames.directory;
+        let (pages, huges) = (Order::PAGE, Order::HUGE);
+        let near = self.segment;
+        let found = &mut self.freed_twice;
+        for stock in &mut self.stocks {
+            while stock.pages.len() > 0 {
+                let give = |old: &[Frame]| directory.give_pages(old, near, &mut note(found, pages));
+                stock.pages.take_oldest(give);
+            }
+            while stock.huges.len() > 0 {
+                let give = |old: &[Frame]| directory.give_huges(old, near, &mut note(found, huges));
+                stock.huges.take_oldest(give);
+            }
+            directory.give_area(stock.area.take(), near, &mut note(found, pages));
+        }
+        self.held = 0;
+        self.slot.answer(0);
+    }
+
+    /// What was found to be freed twice, once.
+    fn tell(&mut self) -> Result<(), BlockError> {
+        self.freed_twice.take().map_or(Ok(()), Err)
+    }
+
+    /// A full magazine gives back its older half and takes one page more.
+    #[cold]
+    fn spill_pages(&mut self, mobility: Mobility, page: Frame) -> Result<(), BlockError> {
+        let directory = &self.frames.directory;
+        let (found, near) = (&mut self.freed_twice, self.segment);
+        let magazine = &mut self.stocks[mobility as usize].pages;
+        let before = magazine.len();
+        magazine.take_oldest(|old| directory.give_pages(old, near, &mut note(found, Order::PAGE)));
+        if !magazine.push(page) {
+            directory.give_pages(&[page], near, &mut note(found, Order::PAGE));
+        }
+        let after = magazine.len();
+        self.hold(after - before);
+        self.tell()
+    }
+
+    /// A full magazine gives back its older half and takes one huge frame more.
+    #[cold]
+    fn spill_huges(&mut self, mobility: Mobility, huge: Frame) -> Result<(), BlockError> {
+        let directory = &self.frames.directory;
+        let (found, near) = (&mut self.freed_twice, self.segment);
+        let magazine = &mut self.stocks[mobility as usize].huges;
+        let before = magazine.len();
+        magazine.take_oldest(|old| directory.give_huges(old, near, &mut note(found, Order::HUGE)));
+        if !magazine.push(huge) {
+            directory.give_huges(&[huge], near, &mut note(found, Order::HUGE));
+        }
+        let after = magazine.len();
+        self.hold((after - before) * HUGE_FRAMES as i32);
+        self.tell()
+    }
+
+    #[cold]
+    fn allocate_shared(&mut self, request: Request) -> Result<Frame, AllocError> {
+        let order = request.order();
+        if self.serves(&request) {
+            let found = if order == Order::PAGE {
+                self.refill_pages(request.mobility())
+            } else if order.get() == HUGE_ORDER {
+                self.refill_huges(request.mobility())
+            } else {
+                None
+            };
+            if let Some(frame) = found {
+                return Ok(frame);
+            }
+        }
+        let near_home = match request.node() {
+            None => request.on(self.home),
+            Some(_) => request,
+        };
+        let frame = self.frames.allocate_after(near_home, || {
+            let held = self.held > 0;
+            self.give_all();
+            held
+        })?;
+        // It was out of reach for the magazines; next time they look there.
+        if self.segment.frames.contains(frame) {
+            let stock = &mut self.stocks[request.mobility() as usize];
+            let near = if order == Order::PAGE {
+                &stock.near_page
+            } else {
+                &stock.near_huge
+            };
+            let huge = u32::try_from(self.segment.huge_of(frame)).unwrap_or(0);
+            near.store(huge, Ordering::Relaxed);
+        }
+        Ok(frame)
+    }
+
+    /// Fills the magazine of pages, or takes an area, and takes one.
+    fn refill_pages(&mut self, mobility: Mobility) -> Option<Frame> {
+        let directory = &self.frames.directory;
+        let stock = &mut self.stocks[mobility as usize];
+        let places = || directory.chain(self.home, stock.zone).map(Place::segment);
+        let near = &stock.near_page;
+        stock.pages.refill(|room| {
+            let mut basket = Basket::new(room);
+            for segment in places() {
+                segment.take_pages(mobility, near, &mut basket);
+                if basket.count() > 0 {
+                    break;
+                }
+            }
+            basket.count()
+        });
+        let mut taken = stock.pages.len();
+        if taken == 0 && self.has_areas {
+            // A huge frame of its own.
+            let huge = match stock.huges.pop() {
+                Some(huge) => {
+                    self.held -= HUGE_FRAMES;
+                    Some(huge)
+                }
+                None => {
+                    let mut one = [Frame::new(0)];
+                    let mut basket = Basket::new(&mut one);
+                    let near = &stock.near_huge;
+                    places()
+                        .any(|segment| {
+                            segment.take_huges(mobility, near, &mut basket);
+                            basket.count() > 0
+                        })
+                        .then_some(one[0])
+                }
+            };
+            if let Some(huge) = huge {
+                stock.area = Area::new(unit(huge.get() >> HUGE_ORDER, HUGE_ORDER));
+                taken = HUGE_FRAMES as i32;
+            }
+        }
+        let page = stock.pages.pop().or_else(|| stock.area.pop());
+        self.hold(taken - i32::from(page.is_some()));
+        page
+    }
+
+    /// Fills the magazine of huge frames and takes one.
+    fn refill_huges(&mut self, mobility: Mobility) -> Option<Frame> {
+        let directory = &self.frames.directory;
+        let stock = &mut self.stocks[mobility as usize];
+        let near = &stock.near_huge;
+        stock.huges.refill(|room| {
+            let mut basket = Basket::new(room);
+            for place in directory.chain(self.home, stock.zone) {
+                place.segment().take_huges(mobility, near, &mut basket);
+                if basket.count() > 0 {
+                    break;
+                }
+            }
+            basket.count()
+        });
+        let huge = stock.huges.pop()?;
+        let left = stock.huges.len();
+        self.hold(left * HUGE_FRAMES as i32);
+        Some(huge)
+    }
+}
+
+impl Drop for Cpu<'_, '_> {
+    fn drop(&mut self) {
+        self.give_all();
+        self.slot.leave();
+    }
+}
+
+/// Keeps the first frame it is told of.
+fn note(found: &mut Option<BlockError>, order: Order) -> impl FnMut(Frame) {
+    move |frame| {
+        found.get_or_insert(BlockError::FreedTwice { frame, order });
+    }
+}

@@ -1,0 +1,129 @@
+//! What other CPUs may know of a CPU's magazines, and ask: [`CpuSlot`].
+//!
+//! The magazines themselves are plain memory of their owner. All that is shared is
+//! how much they hold and a wish to have it back, which the owner sees at its next call.
+
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
+
+/// One CPU's entry in the list that [`Frames::with_cpus`](super::Frames::with_cpus) takes.
+///
+/// A cache line of its own, written by its CPU with plain stores.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct CpuSlot {
+    /// Frames in the magazines.
+    held: AtomicU32,
+    /// Somebody wants them back.
+    asked: AtomicBool,
+    taken: AtomicBool,
+}
+
+impl CpuSlot {
+    /// A slot nobody has.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self {
+            held: AtomicU32::new(0),
+            asked: AtomicBool::new(false),
+            taken: AtomicBool::new(false),
+        }
+    }
+
+    /// Makes the slot the caller's; `false` if somebody has it.
+    pub(super) fn take(&self) -> bool {
+        // Acquire: what its last owner left comes before.
+        !self.taken.swap(true, Ordering::Acquire)
+    }
+
+    /// Gives it back, empty.
+    pub(super) fn leave(&self) {
+        self.answer(0);
+        self.taken.store(false, Ordering::Release);
+    }
+
+    /// Whether somebody wants the frames back.
+    #[inline]
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Frames held now. Only the owner calls it.
+    #[inline]
+    pub(super) fn set_held(&self, frames: u32) {
+        self.held.store(frames, Ordering::Relaxed);
+    }
+
+    /// What was held is given back, up to `left`.
+    pub(super) fn answer(&self, left: u32) {
+        self.held.store(left, Ordering::Relaxed);
+        // Release: who sees the answer finds what was given back.
+        self.asked.store(false, Ordering::Release);
+    }
+
+    /// Asks for what is held, if anything is.
+    pub(super) fn ask(&self) -> bool {
+        let holds = self.held.load(Ordering::Relaxed) > 0;
+        if holds {
+            self.asked.store(true, Ordering::Release);
+        }
+        holds
+    }
+
+    /// Frames held by a CPU that was asked for them and has not answered.
+    pub(super) fn owed(&self) -> u32 {
+        // Acquire: pairs with `answer`.
+        if self.asked.load(Ordering::Acquire) {
+            self.held.load(Ordering::Relaxed)
+        } else {
+            0
+        }
+    }
+}
+
+/// The CPUs that were asked for what their magazines hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    slots: &'a [CpuSlot],
+}
+
+impl<'a> Asked<'a> {
+    /// Asks all who hold something.
+    pub(super) fn all(slots: &'a [CpuSlot]) -> Option<Self> {
+        let asked = slots.iter().filter(|slot| slot.ask()).count();
+        (asked > 0).then_some(Self { slots })
+    }
+
+    /// Frames in magazines of CPUs that have not answered yet.
+    pub fn owed_frames(&self) -> u64 {
+        self.slots.iter().map(|slot| u64::from(slot.owed())).sum()
+    }
+
+    /// The indices of those CPUs.
+    pub fn cpus(&self) -> impl Iterator<Item = usize> {
+        let owing = self.slots.iter().enumerate();
+        owing
+            .filter(|(_, slot)| slot.owed() > 0)
+            .map(|(cpu, _)| cpu)
+    }
+}
+
+/// How other CPUs learn that their magazines are wanted back.
+///
+/// A CPU sees the wish at its next call by itself. A kernel interrupts those that
+/// [`Asked::cpus`] names, lets them call [`Cpu::poll`](super::Cpu::poll) (at once, or when
+/// the call they are in the middle of returns), and comes back when they have.
+pub trait AskCpus: Sync {
+    /// Reaches the CPUs that were asked. Returns when all have answered, or when it makes
+    /// no sense to wait any longer: the request fails then and says how much they hold.
+    ///
+    /// Called by an allocation that found nothing, on the CPU that needs the memory.
+    fn ask(&self, asked: &Asked<'_>);
+}
+
+/// Does nothing: who asks finds what idle CPUs hold only once they call again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NobodyAsked;
+
+impl AskCpus for NobodyAsked {
+    fn ask(&self, _: &Asked<'_>) {}
+}

@@ -1,0 +1,352 @@
+//! CPUs with magazines on whole machines.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop on what it did not expect"
+)]
+
+mod kit;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use firstlight::addr::{Frame, Order};
+use firstlight::frames::{
+    AllocError, AskCpus, Asked, BlockError, Cpu, CpuError, CpuSlot, Frames, NobodyAsked, Request,
+};
+use firstlight::node::{NodeId, ZoneKind};
+use kit::{GIB, MIB, Machine, range};
+
+fn small() -> Machine {
+    Machine::new(&[
+        (0, range(0x1000, 0x9f000)),
+        (0, range(MIB, 64 * MIB + 0x3000)),
+        (1, range(65 * MIB, 130 * MIB)),
+    ])
+}
+
+fn large() -> Machine {
+    Machine::new(&[
+        (0, range(MIB, 3 * GIB)),
+        (0, range(4 * GIB, 7 * GIB)),
+        (1, range(7 * GIB, 11 * GIB)),
+    ])
+}
+
+/// Frames with `cpus` slots that live as long as the test.
+fn with_cpus(machine: &Machine, cpus: usize) -> Frames<'static> {
+    let slots: Vec<_> = (0..cpus).map(|_| CpuSlot::new()).collect();
+    machine.frames().with_cpus(slots.leak(), &NobodyAsked)
+}
+
+fn page() -> Request {
+    Request::new(Order::PAGE)
+}
+
+fn huge() -> Request {
+    Request::new(Order::HUGE)
+}
+
+#[test]
+fn all_of_memory_goes_through_two_cpus_and_back() {
+    for machine in [small(), large()] {
+        let frames = with_cpus(&machine, 2);
+        let free = frames.statistics();
+        let mut cpus = [0, 1].map(|cpu| {
+            frames
+                .cpu(cpu, NodeId(u16::try_from(cpu).unwrap()))
+                .unwrap()
+        });
+        assert_eq!((cpus[0].home(), cpus[1].home()), (NodeId(0), NodeId(1)));
+        let order = if free.free_giants > 0 {
+            Order::HUGE
+        } else {
+            Order::PAGE
+        };
+        let mut seen = BTreeSet::new();
+        for step in 0.. {
+            let cpu: &mut Cpu<'_, '_> = &mut cpus[step % 2];
+            match cpu.allocate(Request::new(order)) {
+                Ok(frame) => assert!(seen.insert(frame), "{frame} twice"),
+                Err(AllocError::OutOfMemory { held_by_cpus, .. }) => {
+                    // Only what the other one keeps is left.
+                    let other = &mut cpus[(step + 1) % 2];
+                    assert_eq!(held_by_cpus, other.held_frames());
+                    if held_by_cpus == 0 {
+                        break;
+                    }
+                    other.poll();
+                    assert_eq!(other.held_frames(), 0);
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let all = if order == Order::PAGE {
+            free.free_frames
+        } else {
+            free.free_huges
+        };
+        assert_eq!(seen.len() as u64, all);
+        for (step, frame) in seen.into_iter().enumerate() {
+            cpus[step % 2].free(frame, order).unwrap();
+        }
+        drop(cpus);
+        frames.validate().unwrap();
+        assert_eq!(frames.statistics(), free);
+    }
+}
+
+#[test]
+fn what_was_freed_last_comes_first() {
+    let frames = with_cpus(&large(), 1);
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    for request in [page(), page().movable(), huge(), huge().movable()] {
+        let [one, other] = [0, 1].map(|_| cpu.allocate(request).unwrap());
+        cpu.free(one, request.order()).unwrap();
+        cpu.free(other, request.order()).unwrap();
+        assert_eq!(cpu.allocate(request), Ok(other));
+        assert_eq!(cpu.allocate(request), Ok(one));
+    }
+}
+
+#[test]
+fn a_frame_free_in_the_shared_levels_is_refused_at_once() {
+    let frames = with_cpus(&large(), 1);
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    for order in [Order::PAGE, Order::HUGE, Order::GIANT] {
+        let frame = frames.allocate(Request::new(order)).unwrap();
+        frames.free(frame, order).unwrap();
+        let refused = Err(BlockError::NotAllocated { frame, order });
+        assert_eq!(cpu.free(frame, order), refused);
+    }
+    let never = Frame::new(1);
+    let outside = BlockError::OutsideMemory {
+        frame: never,
+        order: Order::PAGE,
+    };
+    assert_eq!(cpu.free(never, Order::PAGE), Err(outside));
+    let odd = Frame::new(4 * GIB / 4096 + 1);
+    assert!(matches!(
+        cpu.free(odd, Order::HUGE),
+        Err(BlockError::Misaligned { .. })
+    ));
+}
+
+#[test]
+fn a_frame_freed_twice_into_magazines_is_named_when_they_drain() {
+    for order in [Order::PAGE, Order::HUGE] {
+        let frames = with_cpus(&large(), 2);
+        let free = frames.statistics();
+        let mut one = frames.cpu(0, NodeId(0)).unwrap();
+        let mut other = frames.cpu(1, NodeId(0)).unwrap();
+        let frame = one.allocate(Request::new(order)).unwrap();
+        let named = Err(BlockError::FreedTwice { frame, order });
+        // Twice into one magazine.
+        one.free(frame, order).unwrap();
+        one.free(frame, order).unwrap();
+        assert_eq!(one.drain(), named);
+        assert_eq!(one.drain(), Ok(()));
+        // Once into each of two.
+        let frame = one.allocate(Request::new(order)).unwrap();
+        let named = Err(BlockError::FreedTwice { frame, order });
+        one.free(frame, order).unwrap();
+        other.free(frame, order).unwrap();
+        assert_eq!(one.drain(), Ok(()));
+        assert_eq!(other.drain(), named);
+        drop((one, other));
+        frames.validate().unwrap();
+        assert_eq!(frames.statistics(), free);
+    }
+}
+
+#[test]
+fn a_full_magazine_names_what_was_freed_twice_and_does_its_work() {
+    let frames = with_cpus(&large(), 1);
+    let free = frames.statistics();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    let pages: Vec<_> = (0..200).map(|_| cpu.allocate(page()).unwrap()).collect();
+    cpu.free(pages[0], Order::PAGE).unwrap();
+    let found: Vec<_> = pages
+        .iter()
+        .filter_map(|&page| cpu.free(page, Order::PAGE).err())
+        .collect();
+    let frame = pages[0];
+    let order = Order::PAGE;
+    assert_eq!(found, [BlockError::FreedTwice { frame, order }]);
+    cpu.drain().unwrap();
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics(), free);
+}
+
+#[test]
+fn movable_and_unmovable_pages_share_no_huge_frame_while_there_is_a_choice() {
+    let frames = with_cpus(&large(), 1);
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    let mut kinds = [BTreeSet::new(), BTreeSet::new()];
+    let mut held = Vec::new();
+    for step in 0..20_000 {
+        let movable = step % 3 == 0;
+        let request = if movable { page().movable() } else { page() };
+        // One in four past the magazines.
+        let frame = if step % 4 == 0 {
+            frames.allocate(request).unwrap()
+        } else {
+            cpu.allocate(request).unwrap()
+        };
+        kinds[usize::from(movable)].insert(frame.get() / 512);
+        held.push(frame);
+        if step % 5 == 4 {
+            let frame = held.swap_remove(step * 7 % held.len());
+            cpu.free(frame, Order::PAGE).unwrap();
+        }
+    }
+    assert!(kinds[0].is_disjoint(&kinds[1]));
+    assert!(kinds[0].len() < 40 && kinds[1].len() < 30, "packed");
+}
+
+#[test]
+fn the_other_mobility_helps_out_when_nothing_else_is_left() {
+    let frames = with_cpus(&small(), 1);
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    let mut count = 0;
+    while cpu.allocate(page().on(NodeId(0)).exactly()).is_ok() {
+        count += 1;
+    }
+    let kept = frames.statistics().free_frames;
+    assert!(count > 0 && frames.allocate(page().on(NodeId(0)).exactly()).is_err());
+    // All of node 0 was unmovable; one page of it freed serves a movable request.
+    let node_1 = frames.allocate(page().on(NodeId(1)).exactly()).unwrap();
+    assert_eq!(frames.statistics().free_frames, kept - 1);
+    let frame = Frame::new(MIB / 4096 + 3);
+    frames.free(frame, Order::PAGE).unwrap();
+    let movable = page().movable().on(NodeId(0)).exactly();
+    assert_eq!(cpu.allocate(movable), Ok(frame));
+    frames.free(node_1, Order::PAGE).unwrap();
+    drop(cpu);
+    frames.validate().unwrap();
+}
+
+#[test]
+fn requests_magazines_cannot_serve_go_past_them() {
+    let frames = with_cpus(&large(), 1);
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    let normal = cpu.allocate(page()).unwrap();
+    assert!(normal.addr().get() >= 4 * GIB, "the highest zone first");
+    let low = cpu.allocate(page().zone(ZoneKind::Dma32)).unwrap();
+    assert!(low.addr().get() < 4 * GIB);
+    let far = cpu.allocate(page().on(NodeId(1))).unwrap();
+    assert!(far.addr().get() >= 7 * GIB);
+    let held = cpu.held_frames();
+    // What is not of its home does not stay.
+    cpu.free(low, Order::PAGE).unwrap();
+    cpu.free(far, Order::PAGE).unwrap();
+    assert_eq!(cpu.held_frames(), held);
+    assert_eq!(frames.is_allocated(low), Some(false));
+    cpu.free(normal, Order::PAGE).unwrap();
+    assert_eq!(cpu.held_frames(), held + 1);
+}
+
+#[test]
+fn a_slot_serves_one_cpu_at_a_time() {
+    let frames = with_cpus(&large(), 1);
+    let cpu = frames.cpu(0, NodeId(0)).unwrap();
+    assert_eq!(frames.cpu(0, NodeId(0)).unwrap_err(), CpuError::Taken);
+    drop(cpu);
+    drop(frames.cpu(0, NodeId(0)).unwrap());
+    let (cpu, cpus) = (1, 1);
+    assert_eq!(
+        frames.cpu(1, NodeId(0)).unwrap_err(),
+        CpuError::NoSuchCpu { cpu, cpus }
+    );
+    let (node, nodes) = (NodeId(2), 2);
+    assert_eq!(
+        frames.cpu(0, node).unwrap_err(),
+        CpuError::NoSuchNode { node, nodes }
+    );
+    drop(frames.cpu(0, NodeId(1)).unwrap());
+}
+
+/// Waits until all have answered.
+struct Wait;
+
+impl AskCpus for Wait {
+    fn ask(&self, asked: &Asked<'_>) {
+        while asked.owed_frames() > 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn threads_share_a_small_machine_and_lose_nothing() {
+    let threads = 4;
+    let machine = small();
+    let slots: Vec<_> = (0..threads).map(|_| CpuSlot::new()).collect();
+    let frames = machine.frames().with_cpus(slots.leak(), &Wait);
+    let free = frames.statistics();
+    let owners: Vec<_> = (0..130 * MIB / 4096).map(|_| AtomicU32::new(0)).collect();
+    let rounds = if cfg!(miri) { 40 } else { 60_000 };
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (frames, owners) = (&frames, &owners);
+            scope.spawn(move || churn(frames, owners, thread, rounds));
+        }
+    });
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics(), free);
+}
+
+/// Allocates and frees at random, up to the last page.
+fn churn(frames: &Frames<'_>, owners: &[AtomicU32], thread: usize, rounds: u32) {
+    let node = NodeId(u16::from(thread % 2 == 1));
+    let mut cpu = frames.cpu(thread, node).unwrap();
+    let name = u32::try_from(thread).unwrap() + 1;
+    let mark = |frame: Frame, order: Order, from, to| {
+        for frame in frame.get()..frame.get() + order.frames() {
+            let old = owners[usize::try_from(frame).unwrap()].swap(to, Relaxed);
+            assert_eq!(old, from, "{frame} has two owners");
+        }
+    };
+    let mut seed = (thread as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut random = move |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        usize::try_from(seed % below as u64).unwrap()
+    };
+    let mut held: Vec<(Frame, Order)> = Vec::new();
+    for _ in 0..rounds {
+        // More is taken than given, until there is no more.
+        if random(9) < 5 {
+            let order = Order::new([0, 0, 0, 0, 0, 0, 2, 4, 9, 9][random(10)]).unwrap();
+            let request = Request::new(order);
+            let request = if random(2) == 0 {
+                request
+            } else {
+                request.movable()
+            };
+            match cpu.allocate(request) {
+                Ok(frame) => {
+                    mark(frame, order, 0, name);
+                    held.push((frame, order));
+                }
+                Err(_) => {
+                    for (frame, order) in held.drain(held.len() / 2..) {
+                        mark(frame, order, name, 0);
+                        cpu.free(frame, order).unwrap();
+                    }
+                }
+            }
+        } else if !held.is_empty() {
+            let (frame, order) = held.swap_remove(random(held.len()));
+            mark(frame, order, name, 0);
+            cpu.free(frame, order).unwrap();
+        }
+        if random(1000) == 0 {
+            cpu.drain().unwrap();
+        }
+    }
+    for (frame, order) in held {
+        mark(frame, order, name, 0);
+        cpu.free(frame, order).unwrap();
+    }
+}
