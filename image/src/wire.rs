@@ -100,6 +100,7 @@ pub enum Event<'a> {
     },
     /// One measurement of a bench.
     Bench {
+        contestant: &'a str,
         workload: &'a str,
         order: u8,
         threads: u64,

@@ -196,7 +196,7 @@ fn bench(page: &mut Page, bench: &[Bench]) {
     }
     page.section("Bench", "nanoseconds an operation on each CPU");
     let mut rows = vec![
-        ["workload", "order", "CPUs", "operations", "ns"]
+        ["workload", "by", "order", "CPUs", "operations", "ns"]
             .map(String::from)
             .to_vec(),
     ];
@@ -209,6 +209,7 @@ fn bench(page: &mut Page, bench: &[Bench]) {
         });
         vec![
             row.workload.clone(),
+            row.contestant.clone().unwrap_or_default(),
             row.order.to_string(),
             row.threads.to_string(),
             count(row.operations),
@@ -217,6 +218,7 @@ fn bench(page: &mut Page, bench: &[Bench]) {
     }));
     page.table(
         &[
+            Align::Left,
             Align::Left,
             Align::Right,
             Align::Right,

@@ -143,6 +143,9 @@ pub enum Event {
     Selftest(Selftest),
     /// What was measured.
     Bench {
+        /// The allocator; older images measure their own alone and do not say.
+        #[serde(default)]
+        contestant: Option<String>,
         /// Name of the workload.
         workload: String,
         /// Order of its blocks.

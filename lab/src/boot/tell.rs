@@ -87,12 +87,14 @@ fn place(event: &Event, time: Time, record: &mut Record) {
         Event::Note { text } => record.notes.push(text.clone()),
         Event::Selftest(selftest) => record.selftest = Some(selftest.clone()),
         Event::Bench {
+            contestant,
             workload,
             order,
             threads,
             operations,
             ticks,
         } => record.bench.push(record::Bench {
+            contestant: contestant.clone(),
             workload: workload.clone(),
             order: *order,
             threads: *threads,

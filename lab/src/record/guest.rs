@@ -48,6 +48,8 @@ pub struct Selftest {
 /// One workload the guest measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Bench {
+    /// The allocator that did it; `None` if the guest did not say.
+    pub contestant: Option<String>,
     /// Its name.
     pub workload: String,
     /// Order of the blocks: 2^order frames.

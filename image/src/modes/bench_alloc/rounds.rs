@@ -1,0 +1,396 @@
+//! The workloads of `bench=alloc` on the machine's CPUs: [`Rounds`].
+//!
+//! Each CPU gets ready, waits for the others, and counts the ticks of its own loop;
+//! told are those of the slowest, of the fastest of three rounds.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use firstlight::addr::{Frame, Order};
+use firstlight_image::wire::Event;
+use firstlight_workloads::random::Random;
+use firstlight_workloads::ring::{Ring, alternate};
+use firstlight_workloads::work::{Churn, Mixed, empty, fill, pairs};
+use firstlight_workloads::{Allocator, Cpu};
+use log::info;
+use spin::Mutex;
+
+use crate::arch::cpus::MOST;
+use crate::arch::{relax, ticks};
+use crate::console::event;
+use crate::processors::Processors;
+
+/// Operations that one CPU does for one figure.
+const OPERATIONS: usize = 10_000;
+/// Rounds of each figure.
+const ROUNDS: usize = 3;
+/// Blocks that one CPU holds at most in `mixed`.
+pub(super) const LIVE: usize = 256;
+/// Blocks on their way from one CPU to another.
+pub(super) const ROOM: usize = 256;
+/// Of so many blocks one is free in `near-full`.
+const ONE_FREE_OF: usize = 100;
+/// Stands for no block.
+pub(super) const NONE: Frame = Frame::new(u64::MAX);
+/// Of the orders that kernels ask for most.
+const ORDERS: [Order; 2] = [Order::PAGE, Order::HUGE];
+
+/// What the loops hold.
+pub(super) struct Held {
+    /// Blocks of one order.
+    pub(super) blocks: &'static mut [Frame],
+    /// The rest of memory.
+    pub(super) rest: &'static mut [(Frame, Order)],
+    /// Blocks of `mixed`.
+    pub(super) live: &'static mut [Option<(Frame, Order)>],
+    /// One for two CPUs.
+    pub(super) rings: &'static [Ring<'static>],
+}
+
+/// CPUs and what they work with.
+pub(super) struct Rounds<'p> {
+    processors: &'p mut Processors,
+    held: Held,
+    /// CPUs that take part in the figure that is measured.
+    threads: usize,
+}
+
+/// What CPUs did at once.
+#[derive(Clone, Copy)]
+struct Done {
+    operations: u64,
+    ticks: u64,
+}
+
+impl Done {
+    /// The faster of the two; none that did nothing.
+    fn faster(best: Option<Self>, other: Self) -> Option<Self> {
+        let slower = best.is_some_and(|best| best.ticks <= other.ticks);
+        if other.operations == 0 || slower {
+            best
+        } else {
+            Some(other)
+        }
+    }
+}
+
+impl<'p> Rounds<'p> {
+    pub(super) fn new(processors: &'p mut Processors, held: Held) -> Self {
+        Self {
+            processors,
+            held,
+            threads: 1,
+        }
+    }
+
+    /// CPUs that there are.
+    pub(super) fn cpus(&self) -> usize {
+        self.processors.started()
+    }
+
+    /// All workloads with 1, 2, 4, ... CPUs, and with all.
+    pub(super) fn all<A: Allocator>(&mut self, contestant: &'static str, allocator: &A) {
+        let all = self.cpus();
+        self.threads = 1;
+        loop {
+            for order in ORDERS {
+                let done = self.pairs(allocator, order);
+                self.tell(contestant, "pair", order, done);
+                let done = self.bulk(allocator, order);
+                self.tell(contestant, "bulk", order, done);
+                let done = self.random_free(allocator, order);
+                self.tell(contestant, "random-free", order, done);
+                // A list for each CPU takes nothing back from another.
+                if contestant != "lifo" || self.threads == 1 {
+                    let done = self.cross_cpu(allocator, order);
+                    self.tell(contestant, "cross-cpu", order, done);
+                }
+            }
+            // A list neither splits nor merges.
+            if contestant == "firstlight" {
+                let done = self.mixed(allocator);
+                self.tell(contestant, "mixed", Order::HUGE, done);
+            }
+            let done = self.near_full(allocator);
+            self.tell(contestant, "near-full", Order::PAGE, done);
+            if self.threads >= all {
+                return;
+            }
+            self.threads = (self.threads * 2).min(all);
+        }
+    }
+
+    fn tell(&self, contestant: &str, workload: &str, order: Order, done: Option<Done>) {
+        let (threads, order) = (self.threads, order.get());
+        let Some(Done { operations, ticks }) = done else {
+            info!("bench: {contestant}, {workload} of order {order} on {threads} CPUs: no memory");
+            return;
+        };
+        let each = ticks * threads as u64 / operations.max(1);
+        info!(
+            "bench: {contestant}, {workload} of order {order} on {threads} CPUs: {each} ticks of a CPU"
+        );
+        event(&Event::Bench {
+            contestant,
+            workload,
+            order,
+            threads: threads as u64,
+            operations,
+            ticks,
+        });
+    }
+
+    /// One round on the CPUs that take part; `work` gets their index.
+    fn round<A: Allocator>(
+        processors: &mut Processors,
+        threads: usize,
+        allocator: &A,
+        ready: impl Fn(usize, &mut A::Cpu<'_>) + Sync,
+        timed: impl Fn(usize, &mut A::Cpu<'_>) -> usize + Sync,
+    ) -> Done {
+        // CPUs may come late: their numbers need not follow each other.
+        let mut index_of = [u16::MAX; MOST];
+        let mut come = 0;
+        for ((cpu, _), index) in processors.nodes().take(threads).zip(0..) {
+            index_of[cpu] = index;
+            come += 1;
+        }
+        let waiting = AtomicUsize::new(0);
+        let (slowest, operations) = (AtomicU64::new(0), AtomicU64::new(0));
+        processors.run(&|cpu| index_of[cpu] != u16::MAX, &|cpu| {
+            let index = usize::from(index_of[cpu]);
+            let mut own = allocator.cpu(index);
+            if let Some(own) = &mut own {
+                ready(index, own);
+            }
+            waiting.fetch_add(1, Relaxed);
+            while waiting.load(Relaxed) < come {
+                relax();
+            }
+            if let Some(own) = &mut own {
+                let begin = ticks();
+                let done = timed(index, own);
+                slowest.fetch_max(ticks() - begin, Relaxed);
+                operations.fetch_add(done as u64, Relaxed);
+            }
+        });
+        Done {
+            operations: operations.into_inner(),
+            ticks: slowest.into_inner(),
+        }
+    }
+
+    fn pairs<A: Allocator>(&mut self, allocator: &A, order: Order) -> Option<Done> {
+        let mut best = None;
+        for _ in 0..ROUNDS {
+            let done = Self::round(
+                self.processors,
+                self.threads,
+                allocator,
+                |_, cpu| {
+                    pairs(cpu, order, 100);
+                },
+                |_, cpu| pairs(cpu, order, OPERATIONS),
+            );
+            best = Done::faster(best, done);
+        }
+        best
+    }
+
+    fn bulk<A: Allocator>(&mut self, allocator: &A, order: Order) -> Option<Done> {
+        let threads = self.threads;
+        let share = share(self.held.blocks.len(), threads);
+        let mut best = None;
+        for _ in 0..ROUNDS {
+            let shares = Shares::new(self.held.blocks.chunks_exact_mut(share));
+            let done = Self::round(
+                self.processors,
+                threads,
+                allocator,
+                |_, _| {},
+                |_, cpu| {
+                    let slots = shares.next().unwrap_or_default();
+                    let filled = fill(cpu, order, slots);
+                    empty(cpu, order, slots.get(..filled).unwrap_or_default())
+                },
+            );
+            best = Done::faster(best, done);
+        }
+        best
+    }
+
+    /// Fills the list, each CPU a part, and shuffles the whole; how many blocks it has.
+    fn take<A: Allocator>(&mut self, allocator: &A, order: Order) -> usize {
+        let share = share(self.held.blocks.len(), self.threads);
+        self.held.blocks.fill(NONE);
+        let shares = Shares::new(self.held.blocks.chunks_exact_mut(share));
+        Self::round(
+            self.processors,
+            self.threads,
+            allocator,
+            |_, _| {},
+            |_, cpu| fill(cpu, order, shares.next().unwrap_or_default()),
+        );
+        // Where memory was out, there are gaps.
+        let mut taken = 0;
+        for at in 0..self.held.blocks.len() {
+            if self.held.blocks[at] != NONE {
+                self.held.blocks.swap(taken, at);
+                taken += 1;
+            }
+        }
+        Random::new(1).shuffle(&mut self.held.blocks[..taken]);
+        taken
+    }
+
+    fn random_free<A: Allocator>(&mut self, allocator: &A, order: Order) -> Option<Done> {
+        let mut best = None;
+        for _ in 0..ROUNDS {
+            let taken = self.take(allocator, order);
+            // The first parts are larger by one, until all is shared out.
+            let share = taken.div_ceil(self.threads).max(1);
+            let shares = Shares::new(self.held.blocks[..taken].chunks_mut(share));
+            let done = Self::round(
+                self.processors,
+                self.threads,
+                allocator,
+                |_, _| {},
+                |_, cpu| empty(cpu, order, shares.next().unwrap_or_default()),
+            );
+            best = Done::faster(best, done);
+        }
+        best
+    }
+
+    fn cross_cpu<A: Allocator>(&mut self, allocator: &A, order: Order) -> Option<Done> {
+        let (threads, rings) = (self.threads, self.held.rings);
+        let mut best = None;
+        for _ in 0..ROUNDS {
+            let done = Self::round(
+                self.processors,
+                threads,
+                allocator,
+                |_, _| {},
+                |index, cpu| {
+                    let Some(ring) = rings.get(index / 2) else {
+                        return 0;
+                    };
+                    if index % 2 == 1 {
+                        ring.consumer().consume(cpu, order, &relax);
+                        // The producer counts them.
+                        0
+                    } else if index + 1 == threads {
+                        alternate(ring, cpu, order, OPERATIONS)
+                    } else {
+                        let mut into = ring.producer();
+                        let done = into.produce(cpu, order, OPERATIONS, &relax);
+                        into.end(&relax);
+                        done
+                    }
+                },
+            );
+            best = Done::faster(best, done);
+        }
+        best
+    }
+
+    fn mixed<A: Allocator>(&mut self, allocator: &A) -> Option<Done> {
+        let mut best = None;
+        for seed in 1..=ROUNDS as u64 {
+            let shares = Shares::new(self.held.live.chunks_exact_mut(LIVE));
+            let done = Self::round(
+                self.processors,
+                self.threads,
+                allocator,
+                |_, _| {},
+                |_, cpu| {
+                    let mut mixed = Mixed::new(shares.next().unwrap_or_default(), seed);
+                    let done = mixed.run(cpu, OPERATIONS);
+                    mixed.end(cpu);
+                    done
+                },
+            );
+            best = Done::faster(best, done);
+        }
+        best
+    }
+
+    /// All of memory is held but one in a hundred of the list's pages.
+    fn near_full<A: Allocator>(&mut self, allocator: &A) -> Option<Done> {
+        let order = Order::PAGE;
+        let taken = self.take(allocator, order);
+        let rest = match allocator.cpu(0) {
+            Some(mut cpu) => {
+                let rest = hoard(&mut cpu, self.held.rest);
+                empty(&mut cpu, order, &self.held.blocks[..taken / ONE_FREE_OF]);
+                rest
+            }
+            None => 0,
+        };
+        let held = &mut self.held.blocks[taken / ONE_FREE_OF..taken];
+        let share = share(held.len(), self.threads);
+        let mut best = None;
+        for seed in 1..=ROUNDS as u64 {
+            let shares = Shares::new(held.chunks_exact_mut(share));
+            let done = Self::round(
+                self.processors,
+                self.threads,
+                allocator,
+                |_, _| {},
+                |_, cpu| match shares.next() {
+                    Some(held) => Churn::new(held, seed).run(cpu, order, OPERATIONS),
+                    None => 0,
+                },
+            );
+            best = Done::faster(best, done);
+        }
+        if let Some(mut cpu) = allocator.cpu(0) {
+            for frame in held.iter().filter(|frame| **frame != NONE) {
+                cpu.free(*frame, order);
+            }
+            for (frame, order) in self.held.rest.iter().take(rest) {
+                cpu.free(*frame, *order);
+            }
+        }
+        best
+    }
+}
+
+/// A part of `len` for each of `threads`.
+fn share(len: usize, threads: usize) -> usize {
+    (len / threads).max(1)
+}
+
+/// Takes what is left of memory, the largest blocks first, as far as `list` has
+/// room; how many blocks that are.
+fn hoard<C: Cpu>(cpu: &mut C, list: &mut [(Frame, Order)]) -> usize {
+    let mut orders = (0..=Order::GIANT.get()).rev().filter_map(Order::new);
+    let mut order = orders.next();
+    let mut taken = 0;
+    for slot in list {
+        let block = loop {
+            let Some(wanted) = order else {
+                return taken;
+            };
+            match cpu.allocate(wanted) {
+                Some(frame) => break (frame, wanted),
+                None => order = orders.next(),
+            }
+        };
+        *slot = block;
+        taken += 1;
+    }
+    taken
+}
+
+/// Parts of a list, one for each CPU that asks.
+struct Shares<I>(Mutex<I>);
+
+impl<I: Iterator> Shares<I> {
+    fn new(parts: I) -> Self {
+        Self(Mutex::new(parts))
+    }
+
+    fn next(&self) -> Option<I::Item> {
+        self.0.lock().next()
+    }
+}
