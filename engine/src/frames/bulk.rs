@@ -193,7 +193,9 @@ impl Segment<'_> {
         self.allocated_huge(start)?;
         let (giant, huge) = (self.giant_of(start), self.huge_of(start));
         let word = self.huge(huge);
-        let mine = word.state == HugeState::Allocated && self.swap_huge(huge, word, Huge::FREE);
+        let mine = word.state == HugeState::Allocated
+            && !word.isolated
+            && self.swap_huge(huge, word, Huge::FREE);
         mine.then_some(giant)
     }
 

@@ -49,11 +49,15 @@ impl Segment<'_> {
 
     /// Whole huge frames of a split giant frame.
     fn look_at_huges(&self, giant: GiantIndex, block: Block) -> Look {
-        let in_use = |huge| match self.huge(huge).state {
-            HugeState::Allocated => true,
-            // All clear: a call in flight is about to give its pages back.
-            HugeState::Split => self.row(huge).any_set(0, HUGE_ORDER),
-            HugeState::Free | HugeState::Splitting => false,
+        let in_use = |huge| {
+            let word = self.huge(huge);
+            match word.state {
+                _ if word.isolated => true,
+                HugeState::Allocated => true,
+                // All clear: a call in flight is about to give its pages back.
+                HugeState::Split => self.row(huge).any_set(0, HUGE_ORDER),
+                HugeState::Free | HugeState::Splitting => false,
+            }
         };
         if self.huges_of(block).any(in_use) {
             return Some(Err(WrongState));
@@ -74,7 +78,9 @@ impl Segment<'_> {
     /// Pages of a split giant frame.
     fn look_at_pages(&self, giant: GiantIndex, block: Block) -> Look {
         let huge = self.huge_of(block.start);
-        match self.huge(huge).state {
+        let word = self.huge(huge);
+        match word.state {
+            _ if word.isolated => Some(Err(WrongState)),
             HugeState::Allocated => Some(Err(WrongState)),
             HugeState::Splitting => AGAIN,
             HugeState::Free => {

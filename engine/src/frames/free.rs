@@ -48,8 +48,16 @@ impl Segment<'_> {
                 None
             }
             HugeState::Allocated => {
-                // Partial before anything of it is free.
                 let mobility = word.mobility;
+                if word.isolated {
+                    if !self.swap_huge(huge, word, Huge::SPLITTING) {
+                        return None;
+                    }
+                    let word = self.write_row(huge, mobility, Pages::of(block, false));
+                    self.publish_huge(huge, word.with_isolated(true));
+                    return Some(Ok(()));
+                }
+                // Partial before anything of it is free.
                 (self.change_giant(giant, Change::partial(mobility, 1))).ok()?;
                 if !self.swap_huge(huge, word, Huge::SPLITTING) {
                     self.settle_giant(giant, Change::partial(mobility, -1));
@@ -90,16 +98,22 @@ impl Segment<'_> {
         let mut freed = 0;
         // Stops early only if another CPU frees the same frames at this moment.
         let done = self.huges_of(block).try_for_each(|huge| {
-            let word = self.huge(huge);
-            if word.state == HugeState::Allocated && self.swap_huge(huge, word, Huge::FREE) {
-                freed += 1;
-                Ok(())
-            } else if self.is_all_allocated(huge) {
-                // Allocated page by page, so given back page by page.
-                self.release(giant, huge, 0, HUGE_ORDER)
-            } else {
-                Err(WrongState)
+            loop {
+                let word = self.settled_huge(huge);
+                if word.state != HugeState::Allocated {
+                    break;
+                }
+                // It may be about to be isolated: then once more.
+                if self.swap_huge(huge, word, Huge::FREE.with_isolated(word.isolated)) {
+                    freed += i32::from(!word.isolated);
+                    return Ok(());
+                }
             }
+            if !self.is_all_allocated(huge) {
+                return Err(WrongState);
+            }
+            // Allocated page by page, so given back page by page.
+            self.release(giant, huge, 0, HUGE_ORDER)
         });
         if freed > 0 {
             self.settle_giant(giant, Change::free(freed));

@@ -22,8 +22,8 @@ use std::boxed::Box;
 use std::vec::Vec;
 
 /// A segment and the content of the first page of each of its 64-page words.
-struct Machine {
-    segment: Segment<'static>,
+pub(super) struct Machine {
+    pub(super) segment: Segment<'static>,
     content: Vec<UnsafeCell<u32>>,
 }
 
@@ -33,7 +33,7 @@ unsafe impl Sync for Machine {}
 const END: u64 = 1 << GIANT_ORDER;
 
 impl Machine {
-    fn new(reserved: &[FrameRange]) -> &'static Self {
+    pub(super) fn new(reserved: &[FrameRange]) -> &'static Self {
         Box::leak(Box::new(Self {
             segment: segment(frames(0, END), reserved),
             content: (0..END / 64).map(|_| UnsafeCell::new(0)).collect(),
@@ -41,7 +41,7 @@ impl Machine {
     }
 
     /// What an owner does: write to the frames.
-    fn touch(&self, block: Block) {
+    pub(super) fn touch(&self, block: Block) {
         let range = block.range();
         let first = range.start().get().next_multiple_of(64);
         for page in (first..range.end().get()).step_by(64) {
@@ -50,7 +50,7 @@ impl Machine {
         }
     }
 
-    fn allocate(&self, order: u8) -> Option<Block> {
+    pub(super) fn allocate(&self, order: u8) -> Option<Block> {
         loop {
             match self.segment.take(order) {
                 Search::Found(start) => {
@@ -64,7 +64,7 @@ impl Machine {
         }
     }
 
-    fn claim(&self, block: Block) -> bool {
+    pub(super) fn claim(&self, block: Block) -> bool {
         let claimed = self.segment.claim(block).is_ok();
         if claimed {
             self.touch(block);
@@ -72,7 +72,7 @@ impl Machine {
         claimed
     }
 
-    fn free(&self, block: Block) {
+    pub(super) fn free(&self, block: Block) {
         self.touch(block);
         self.segment
             .free(block)
@@ -80,7 +80,7 @@ impl Machine {
     }
 
     /// Free frames, once everybody is done.
-    fn free_frames(&self) -> u64 {
+    pub(super) fn free_frames(&self) -> u64 {
         self.segment.validate().unwrap();
         let free = self.segment.statistics();
         // Nobody else is here: no search may find the machine busy.
@@ -95,12 +95,12 @@ impl Machine {
         free.free_frames
     }
 
-    fn free_giants(&self) -> u64 {
+    pub(super) fn free_giants(&self) -> u64 {
         self.segment.statistics().free_giants
     }
 }
 
-fn block(start: u64, order: u8) -> Block {
+pub(super) fn block(start: u64, order: u8) -> Block {
     Block {
         start: Frame::new(start),
         order,
@@ -109,7 +109,7 @@ fn block(start: u64, order: u8) -> Block {
 
 /// Every interleaving of two CPUs that one is interrupted in at most so often
 /// where it could have gone on: `FIRSTLIGHT_LOOM_PREEMPTIONS`, else 4.
-fn model(test: impl Fn() + Sync + Send + 'static) {
+pub(super) fn model(test: impl Fn() + Sync + Send + 'static) {
     let asked = std::env::var("FIRSTLIGHT_LOOM_PREEMPTIONS").ok();
     check(
         asked.and_then(|bound| bound.parse().ok()).unwrap_or(4),
@@ -118,7 +118,7 @@ fn model(test: impl Fn() + Sync + Send + 'static) {
 }
 
 /// The same for three CPUs, at most 3 times.
-fn model_of_three(test: impl Fn() + Sync + Send + 'static) {
+pub(super) fn model_of_three(test: impl Fn() + Sync + Send + 'static) {
     check(3, test);
 }
 
@@ -130,7 +130,7 @@ fn check(preemption_bound: usize, test: impl Fn() + Sync + Send + 'static) {
 }
 
 /// Runs two CPUs, neither of them before the other.
-fn both<A: 'static, B: 'static>(
+pub(super) fn both<A: 'static, B: 'static>(
     one: impl FnOnce() -> A + 'static,
     other: impl FnOnce() -> B + 'static,
 ) -> (A, B) {

@@ -34,6 +34,7 @@ mod error;
 mod fallback;
 mod free;
 mod geometry;
+mod isolate;
 mod magazine;
 mod place;
 mod request;
@@ -48,6 +49,9 @@ mod word;
 
 #[cfg(test)]
 #[cfg(loom)]
+mod loom_isolate_tests;
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
@@ -58,6 +62,7 @@ mod testkit;
 pub use build::Metadata;
 pub use cpu::Cpu;
 pub use error::{AllocError, BlockError, BuildError, CpuError};
+pub use isolate::{IsolateError, Isolation};
 pub use request::{Mobility, Request};
 pub use slot::{AskCpus, Asked, CpuSlot, NobodyAsked};
 pub use statistics::Statistics;

@@ -368,11 +368,11 @@ impl<'m> Segment<'m> {
                 old = self.settled_huge(huge);
                 continue;
             }
-            if raised.is_some_and(|mobility| mobility != old.mobility) {
+            if old.isolated || raised.is_some_and(|mobility| mobility != old.mobility) {
                 lower(raised.take());
             }
             // `partial` is raised before the count and lowered after it.
-            if old.free == 0 && raised.is_none() {
+            if old.free == 0 && raised.is_none() && !old.isolated {
                 self.settle_giant(giant, Change::partial(old.mobility, 1));
                 raised = Some(old.mobility);
             }
@@ -382,6 +382,9 @@ impl<'m> Segment<'m> {
             }
             old = self.settled_huge(huge);
         };
+        if old.isolated {
+            return;
+        }
         let merged = new == Huge::FREE;
         let should_be = i32::from(!merged) - i32::from(old.free > 0);
         let is = i32::from(raised.is_some());
@@ -403,7 +406,7 @@ impl<'m> Segment<'m> {
 
     /// After pages became free below: their blocks may be of order `run`. A fence
     /// must lie between the change of the huge word and this.
-    fn raise_giant_run(&self, giant: GiantIndex, mobility: Mobility, run: u8) {
+    pub(super) fn raise_giant_run(&self, giant: GiantIndex, mobility: Mobility, run: u8) {
         let index = mobility as usize;
         if self.giant(giant).run[index] < run {
             let mut least = [0; 2];
@@ -470,16 +473,21 @@ impl<'m> Segment<'m> {
     /// Opens a huge frame the caller owns (`Splitting`) and that is counted as
     /// partial: `count` pages from `at` on become `taken` or free, the rest the opposite.
     pub(super) fn split_huge(&self, huge: HugeIndex, mobility: Mobility, pages: Pages) {
-        let Pages { at, count, taken } = pages;
-        self.row(huge).fill(!taken, at, count);
-        let free = if taken { HUGE_FRAMES - count } else { count };
-        let word = Huge::split(mobility, free);
+        let word = self.write_row(huge, mobility, pages);
         self.publish_huge(huge, word);
         if word.run > 0 {
             fence(Ordering::SeqCst);
             let giant = self.giant_of(self.huge_frames(huge).start());
             self.raise_giant_run(giant, mobility, word.run);
         }
+    }
+
+    /// Writes the bitmap of a huge frame the caller owns, and says what its word is then.
+    pub(super) fn write_row(&self, huge: HugeIndex, mobility: Mobility, pages: Pages) -> Huge {
+        let Pages { at, count, taken } = pages;
+        self.row(huge).fill(!taken, at, count);
+        let free = if taken { HUGE_FRAMES - count } else { count };
+        Huge::split(mobility, free)
     }
 
     /// Opens giant frame `giant`, found `from`, so that all of it stays as it

@@ -5,7 +5,7 @@ use core::ops::AddAssign;
 
 use super::geometry::{GIANT_FRAMES, HUGE_FRAMES, HUGES};
 use super::segment::Segment;
-use super::word::{GiantState, HugeState};
+use super::word::GiantState;
 
 /// What is free, by the largest block it forms. Exact whenever no call is in
 /// flight; costs one look at each giant frame's word and, where pages of it
@@ -60,7 +60,7 @@ impl Segment<'_> {
         let mut sum = Statistics::default();
         for huge in self.huges_in(giant) {
             let word = self.huge(huge);
-            if word.state == HugeState::Split && word.free > 0 {
+            if word.is_partial() {
                 sum.partial_huges += 1;
                 sum.free_frames += u64::from(word.free);
             }

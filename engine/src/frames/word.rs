@@ -272,13 +272,15 @@ pub(crate) enum HugeState {
 /// `free` counts pages that are free and not promised. `run` is never less than the
 /// order of the largest block of them, but for the moment in which a call that is
 /// counted in the giant frame's `busy` lowers it. `mobility` is what the frame was
-/// taken or split for.
+/// taken or split for. While it is `isolated` nothing of it can be taken, and the giant
+/// frame's counts leave it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Huge {
     pub(crate) state: HugeState,
     pub(crate) mobility: Mobility,
     pub(crate) free: u32,
     pub(crate) run: u8,
+    pub(crate) isolated: bool,
 }
 
 impl Huge {
@@ -291,7 +293,13 @@ impl Huge {
             mobility,
             free: 0,
             run: 0,
+            isolated: false,
         }
+    }
+
+    /// The same, isolated or not.
+    pub(crate) const fn with_isolated(self, isolated: bool) -> Self {
+        Self { isolated, ..self }
     }
 
     /// Allocated as one block.
@@ -308,9 +316,9 @@ impl Huge {
         .with_run(LARGEST_RUN)
     }
 
-    /// Whether some, but not all, of the pages are free.
+    /// Whether some, but not all, of the pages are free and can be taken.
     pub(crate) const fn is_partial(self) -> bool {
-        matches!(self.state, HugeState::Split) && self.free > 0
+        matches!(self.state, HugeState::Split) && self.free > 0 && !self.isolated
     }
 
     /// Whether every page is allocated one by one.
@@ -341,19 +349,25 @@ impl Huge {
             HugeState::Split => 3,
             HugeState::Allocated => 4,
         };
-        state | (self.mobility as u32) << 3 | (self.run as u32) << 4 | self.free << 8
+        state
+            | (self.mobility as u32) << 3
+            | (self.run as u32) << 4
+            | self.free << 8
+            | (self.isolated as u32) << Self::ISOLATED_BIT
     }
 
-    /// Whether the bits are those of a huge frame that is allocated as one.
+    const ISOLATED_BIT: u32 = 18;
+
+    /// Whether the bits are those of a huge frame that is allocated as one, not isolated.
     #[inline]
     pub(crate) const fn is_allocated_in(bits: u32) -> bool {
-        bits & 7 == 4
+        bits & (7 | 1 << Self::ISOLATED_BIT) == 4
     }
 
-    /// Whether the bits are those of a split huge frame.
+    /// Whether the bits are those of a split huge frame, not isolated.
     #[inline]
     pub(crate) const fn is_split_in(bits: u32) -> bool {
-        bits & 7 == 3
+        bits & (7 | 1 << Self::ISOLATED_BIT) == 3
     }
 
     /// What the huge frame with these bits was taken or split for.
@@ -378,6 +392,7 @@ impl Huge {
             mobility: Self::mobility_in(bits),
             run: (bits >> 4) as u8 & 0xf,
             free: bits >> 8 & 0x3ff,
+            isolated: bits >> Self::ISOLATED_BIT & 1 != 0,
         }
     }
 
@@ -386,7 +401,7 @@ impl Huge {
     pub(crate) const fn freed(self, count: u32, run: u8) -> Self {
         let free = self.free + count;
         if free == HUGE_FRAMES {
-            return Self::FREE;
+            return Self::FREE.with_isolated(self.isolated);
         }
         let most = if self.free > 0 && self.run > run {
             self.run
@@ -399,7 +414,9 @@ impl Huge {
     /// With `count` pages promised; `None` where there are not so many.
     pub(crate) const fn promised(self, count: u32) -> Option<Self> {
         match (self.state, self.free.checked_sub(count)) {
-            (HugeState::Split, Some(free)) => Some(Self { free, ..self }.with_run(self.run)),
+            (HugeState::Split, Some(free)) if !self.isolated => {
+                Some(Self { free, ..self }.with_run(self.run))
+            }
             _ => None,
         }
     }
@@ -427,6 +444,7 @@ mod tests {
             Huge::allocated(Unmovable),
             Huge::allocated(Movable),
             Huge::split(Movable, HUGE_FRAMES - 1),
+            Huge::split(Unmovable, 5).with_isolated(true),
         ] {
             assert_eq!(Huge::unpack(huge.pack()), huge);
             assert_ne!(huge.pack(), 0);

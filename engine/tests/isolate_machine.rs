@@ -1,0 +1,206 @@
+//! Ranges taken out of use on whole machines.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop on what it did not expect"
+)]
+
+mod kit;
+
+use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::frames::{BlockError, CpuSlot, Frames, IsolateError, NobodyAsked, Request};
+use firstlight::node::NodeId;
+use kit::{GIB, MIB, Machine, range};
+
+fn machine() -> Machine {
+    Machine::new(&[
+        (0, range(MIB, 3 * GIB)),
+        (0, range(4 * GIB, 7 * GIB)),
+        (1, range(7 * GIB, 7 * GIB + 64 * MIB + 0x5000)),
+    ])
+}
+
+fn with_cpu(machine: &Machine) -> Frames<'static> {
+    let slot: &'static _ = Box::leak(Box::new([CpuSlot::new()]));
+    machine.frames().with_cpus(slot, &NobodyAsked)
+}
+
+fn frames(start: u64, end: u64) -> FrameRange {
+    FrameRange::new(start / 4096, end / 4096).unwrap()
+}
+
+fn page() -> Request {
+    Request::new(Order::PAGE)
+}
+
+#[test]
+fn nothing_is_allocated_from_an_isolated_range_until_it_is_released() {
+    let all = with_cpu(&machine());
+    let free = all.statistics();
+    // Beyond a giant frame, from the middle of one to the middle of another.
+    let away = frames(4 * GIB + 512 * MIB, 6 * GIB + 256 * MIB);
+    let isolation = all.isolate(away).unwrap();
+    assert_eq!(isolation.first_in_use(), None);
+    assert_eq!(
+        all.statistics().free_frames,
+        free.free_frames - away.count()
+    );
+    all.validate().unwrap();
+    let mut cpu = all.cpu(0, NodeId(0)).unwrap();
+    let mut held = Vec::new();
+    for order in [
+        Order::GIANT,
+        Order::HUGE,
+        Order::new(3).unwrap(),
+        Order::PAGE,
+    ] {
+        while let Ok(frame) = cpu.allocate(Request::new(order)) {
+            assert!(!away.contains(frame), "{frame} is isolated");
+            held.push((frame, order));
+        }
+    }
+    assert_eq!(all.statistics().free_frames, 0);
+    assert!(all.claim(away.start(), Order::PAGE).is_err());
+    assert!(all.claim(away.start(), Order::HUGE).is_err());
+    drop(isolation);
+    assert_eq!(all.statistics().free_frames, away.count());
+    all.validate().unwrap();
+    held.into_iter()
+        .for_each(|(frame, order)| cpu.free(frame, order).unwrap());
+    drop(cpu);
+    all.validate().unwrap();
+    assert_eq!(all.statistics(), free);
+}
+
+#[test]
+fn what_is_freed_into_an_isolated_range_stays_there() {
+    let all = with_cpu(&machine());
+    let free = all.statistics();
+    let away = frames(4 * GIB, 7 * GIB);
+    // The allocator's own tables.
+    let reserved = all.isolate(away).unwrap().frames_in_use();
+    let mut cpu = all.cpu(0, NodeId(0)).unwrap();
+    let giant = all.allocate(Request::new(Order::GIANT)).unwrap();
+    let three = Order::new(3).unwrap();
+    let held: Vec<_> = [Order::PAGE, three, Order::HUGE, Order::PAGE, Order::HUGE]
+        .into_iter()
+        .map(|order| (cpu.allocate(Request::new(order)).unwrap(), order))
+        .collect();
+    cpu.drain().unwrap();
+    let isolation = all.isolate(away).unwrap();
+    let in_use: u64 = held.iter().map(|(_, order)| order.frames()).sum();
+    assert_eq!(
+        isolation.frames_in_use(),
+        reserved + in_use + Order::GIANT.frames()
+    );
+    all.validate().unwrap();
+    // In parts, in whole, by magazines that must not keep it.
+    all.free(giant, Order::HUGE).unwrap();
+    let second = Frame::new(giant.get() + 512);
+    assert_eq!(
+        isolation.first_in_use().map(|f| f.get() / 512),
+        Some(second.get() / 512)
+    );
+    all.free(second, Order::PAGE).unwrap();
+    assert_eq!(
+        all.free(second, Order::PAGE),
+        Err(BlockError::NotAllocated {
+            frame: second,
+            order: Order::PAGE
+        })
+    );
+    for page in 513..1024 {
+        cpu.free(Frame::new(giant.get() + page), Order::PAGE)
+            .unwrap();
+    }
+    for huge in 2..512 {
+        cpu.free(Frame::new(giant.get() + huge * 512), Order::HUGE)
+            .unwrap();
+    }
+    for (frame, order) in held {
+        cpu.free(frame, order).unwrap();
+    }
+    assert_eq!(
+        (cpu.held_frames(), isolation.frames_in_use()),
+        (0, reserved)
+    );
+    all.validate().unwrap();
+    drop(isolation);
+    all.validate().unwrap();
+    assert_eq!(all.statistics(), free);
+    // Without the tables it is taken, and is allocated as any other block.
+    let isolation = all.isolate(frames(4 * GIB, 6 * GIB)).unwrap();
+    let taken = isolation.take().unwrap();
+    assert_eq!(taken, frames(4 * GIB, 6 * GIB));
+    all.validate().unwrap();
+    assert_eq!(
+        all.statistics().free_frames,
+        free.free_frames - taken.count()
+    );
+    assert_eq!(all.is_allocated(taken.start()), Some(true));
+    for giant in 4..6 {
+        all.free(Frame::new(giant * GIB / 4096), Order::GIANT)
+            .unwrap();
+    }
+    drop(cpu);
+    all.validate().unwrap();
+    assert_eq!(all.statistics(), free);
+}
+
+#[test]
+fn a_range_in_use_is_not_taken_and_comes_back() {
+    let all = with_cpu(&machine());
+    let low = frames(MIB, 3 * GIB);
+    let isolation = all.isolate(low).unwrap();
+    assert_eq!(isolation.first_in_use(), None);
+    drop(isolation);
+    let page = all
+        .allocate(page().zone(firstlight::node::ZoneKind::Dma32))
+        .unwrap();
+    let free = all.statistics();
+    let isolation = all.isolate(low).unwrap();
+    assert_eq!(isolation.first_in_use(), Some(page));
+    assert_eq!(isolation.take(), Err(IsolateError::InUse { frame: page }));
+    assert_eq!(all.statistics(), free);
+    all.validate().unwrap();
+}
+
+#[test]
+fn ends_of_memory_may_be_odd_other_borders_not() {
+    let all = with_cpu(&machine());
+    let first = frames(MIB, 2 * MIB);
+    let isolation = all.isolate(first).unwrap();
+    assert_eq!(isolation.frames_in_use(), 0);
+    all.validate().unwrap();
+    let taken = isolation.take().unwrap();
+    all.validate().unwrap();
+    for frame in 0..5 {
+        let frame = Frame::new(taken.start().get() + frame);
+        assert_eq!(all.is_allocated(frame), Some(true));
+        all.free(frame, Order::PAGE).unwrap();
+    }
+    all.validate().unwrap();
+    let odd = frames(4 * GIB, 4 * GIB + 0x3000);
+    assert_eq!(
+        all.isolate(odd).unwrap_err(),
+        IsolateError::Misaligned { range: odd }
+    );
+    let hole = frames(3 * GIB, 4 * GIB);
+    assert_eq!(
+        all.isolate(hole).unwrap_err(),
+        IsolateError::NoMemory { range: hole }
+    );
+    // Over a hole, and over somebody else's isolation.
+    let free = all.statistics();
+    let across = frames(2 * GIB, 5 * GIB);
+    let first = all
+        .isolate(frames(4 * GIB + 2 * MIB, 4 * GIB + 4 * MIB))
+        .unwrap();
+    let frame = first.range().start();
+    let both = all.isolate(across).unwrap_err();
+    assert_eq!(both, IsolateError::Isolated { frame });
+    drop(first);
+    assert_eq!(all.statistics(), free);
+    drop(all.isolate(across).unwrap());
+    assert_eq!(all.statistics(), free);
+    all.validate().unwrap();
+}
