@@ -135,6 +135,7 @@ impl<'m> Frames<'m> {
             layout,
             metadata,
             cpus: super::Cpus::NONE,
+            marks: super::Marks::NONE,
         })
     }
 }

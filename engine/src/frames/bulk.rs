@@ -251,7 +251,7 @@ impl<'m> Directory<'m> {
         &self,
         frames: &[Frame],
         near: &Segment<'m>,
-        bad: &mut impl FnMut(Frame),
+        bad: &mut dyn FnMut(Frame),
     ) {
         let mut left = frames;
         while let Some(&first) = left.first() {
@@ -285,7 +285,7 @@ impl<'m> Directory<'m> {
         &self,
         frames: &[Frame],
         near: &Segment<'m>,
-        bad: &mut impl FnMut(Frame),
+        bad: &mut dyn FnMut(Frame),
     ) {
         for frames in frames.chunks(GIVEN) {
             let mut freed = [(0, 0); GIVEN];
@@ -321,7 +321,7 @@ impl<'m> Directory<'m> {
         &self,
         pages: FrameRange,
         near: &Segment<'m>,
-        bad: &mut impl FnMut(Frame),
+        bad: &mut dyn FnMut(Frame),
     ) {
         if pages.count() == u64::from(HUGE_FRAMES) {
             return self.give_huges(&[pages.start()], near, bad);

@@ -271,20 +271,26 @@ impl<'f, 'm> Cpu<'f, 'm> {
     }
 
     fn give_all(&mut self) {
-        let directory = &self.frames.directory;
-        let (pages, huges) = (Order::PAGE, Order::HUGE);
-        let near = self.segment;
-        let found = &mut self.freed_twice;
+        let (frames, near) = (self.frames, self.segment);
+        let directory = &frames.directory;
         for stock in &mut self.stocks {
+            let mut pages = Given::new(&mut self.freed_twice, Order::PAGE);
             while stock.pages.len() > 0 {
-                let give = |old: &[Frame]| directory.give_pages(old, near, &mut note(found, pages));
+                let give =
+                    |old: &[Frame]| pages.give(old, |bad| directory.give_pages(old, near, bad));
                 stock.pages.take_oldest(give);
             }
+            let area = stock.area.take();
+            pages.count += area.count().cast_signed();
+            directory.give_area(area, near, &mut |bad| pages.refuse(bad));
+            frames.count_zone(self.home, stock.zone, pages.count);
+            let mut huges = Given::new(&mut self.freed_twice, Order::HUGE);
             while stock.huges.len() > 0 {
-                let give = |old: &[Frame]| directory.give_huges(old, near, &mut note(found, huges));
+                let give =
+                    |old: &[Frame]| huges.give(old, |bad| directory.give_huges(old, near, bad));
                 stock.huges.take_oldest(give);
             }
-            directory.give_area(stock.area.take(), near, &mut note(found, pages));
+            frames.count_zone(self.home, stock.zone, huges.count);
         }
         self.held = 0;
         self.slot.answer(0);
@@ -298,32 +304,40 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// A full magazine gives back its older half and takes one page more.
     #[cold]
     fn spill_pages(&mut self, mobility: Mobility, page: Frame) -> Result<(), BlockError> {
-        let directory = &self.frames.directory;
-        let (found, near) = (&mut self.freed_twice, self.segment);
-        let magazine = &mut self.stocks[mobility as usize].pages;
+        let (frames, near) = (self.frames, self.segment);
+        let mut given = Given::new(&mut self.freed_twice, Order::PAGE);
+        let stock = &mut self.stocks[mobility as usize];
+        let magazine = &mut stock.pages;
         let before = magazine.len();
-        magazine.take_oldest(|old| directory.give_pages(old, near, &mut note(found, Order::PAGE)));
+        let mut give =
+            |old: &[Frame]| given.give(old, |bad| frames.directory.give_pages(old, near, bad));
+        magazine.take_oldest(&mut give);
         if !magazine.push(page) {
-            directory.give_pages(&[page], near, &mut note(found, Order::PAGE));
+            give(&[page]);
         }
-        let after = magazine.len();
-        self.hold(after - before);
+        let more = magazine.len() - before;
+        frames.count_zone(self.home, stock.zone, given.count);
+        self.hold(more);
         self.tell()
     }
 
     /// A full magazine gives back its older half and takes one huge frame more.
     #[cold]
     fn spill_huges(&mut self, mobility: Mobility, huge: Frame) -> Result<(), BlockError> {
-        let directory = &self.frames.directory;
-        let (found, near) = (&mut self.freed_twice, self.segment);
-        let magazine = &mut self.stocks[mobility as usize].huges;
+        let (frames, near) = (self.frames, self.segment);
+        let mut given = Given::new(&mut self.freed_twice, Order::HUGE);
+        let stock = &mut self.stocks[mobility as usize];
+        let magazine = &mut stock.huges;
         let before = magazine.len();
-        magazine.take_oldest(|old| directory.give_huges(old, near, &mut note(found, Order::HUGE)));
+        let mut give =
+            |old: &[Frame]| given.give(old, |bad| frames.directory.give_huges(old, near, bad));
+        magazine.take_oldest(&mut give);
         if !magazine.push(huge) {
-            directory.give_huges(&[huge], near, &mut note(found, Order::HUGE));
+            give(&[huge]);
         }
-        let after = magazine.len();
-        self.hold((after - before) * HUGE_FRAMES as i32);
+        let more = magazine.len() - before;
+        frames.count_zone(self.home, stock.zone, given.count);
+        self.hold(more * HUGE_FRAMES as i32);
         self.tell()
     }
 
@@ -382,11 +396,13 @@ impl<'f, 'm> Cpu<'f, 'm> {
             basket.count()
         });
         let mut taken = stock.pages.len();
+        let mut from_magazine = false;
         if taken == 0 && self.has_areas {
             // A huge frame of its own.
             let huge = match stock.huges.pop() {
                 Some(huge) => {
                     self.held -= HUGE_FRAMES;
+                    from_magazine = true;
                     Some(huge)
                 }
                 None => {
@@ -407,6 +423,9 @@ impl<'f, 'm> Cpu<'f, 'm> {
             }
         }
         let page = stock.pages.pop().or_else(|| stock.area.pop());
+        if !from_magazine {
+            (self.frames).count_zone(self.home, stock.zone, -i64::from(taken));
+        }
         self.hold(taken - i32::from(page.is_some()));
         page
     }
@@ -428,6 +447,8 @@ impl<'f, 'm> Cpu<'f, 'm> {
         });
         let huge = stock.huges.pop()?;
         let left = stock.huges.len();
+        let taken = i64::from(left + 1) * i64::from(HUGE_FRAMES);
+        (self.frames).count_zone(self.home, stock.zone, -taken);
         self.hold(left * HUGE_FRAMES as i32);
         Some(huge)
     }
@@ -440,9 +461,33 @@ impl Drop for Cpu<'_, '_> {
     }
 }
 
-/// Keeps the first frame it is told of.
-fn note(found: &mut Option<BlockError>, order: Order) -> impl FnMut(Frame) {
-    move |frame| {
-        found.get_or_insert(BlockError::FreedTwice { frame, order });
+/// What magazines give back: how many frames became free, and the first that was free
+/// before.
+#[derive(Debug)]
+struct Given<'a> {
+    freed_twice: &'a mut Option<BlockError>,
+    order: Order,
+    count: i64,
+}
+
+impl<'a> Given<'a> {
+    fn new(freed_twice: &'a mut Option<BlockError>, order: Order) -> Self {
+        Self {
+            freed_twice,
+            order,
+            count: 0,
+        }
+    }
+
+    /// Gives `blocks` back by `give`, which says which of them were free.
+    fn give(&mut self, blocks: &[Frame], give: impl FnOnce(&mut dyn FnMut(Frame))) {
+        self.count += blocks.len().cast_signed() as i64 * self.order.frames().cast_signed();
+        give(&mut |frame| self.refuse(frame));
+    }
+
+    fn refuse(&mut self, frame: Frame) {
+        let order = self.order;
+        self.count -= order.frames().cast_signed();
+        (self.freed_twice).get_or_insert(BlockError::FreedTwice { frame, order });
     }
 }

@@ -41,8 +41,13 @@ impl<'m> Directory<'m> {
 
     /// The segment that covers all of `block`.
     pub(crate) fn segment_of(&self, block: Block) -> Option<&Segment<'m>> {
-        let segment = self.segment_at(block.start)?;
-        segment.frames.covers(block.range()).then_some(segment)
+        self.place_of(block).map(Place::segment)
+    }
+
+    /// The same, with its node and zone.
+    pub(crate) fn place_of(&self, block: Block) -> Option<&Place<'m>> {
+        let place = self.place_at(block.start)?;
+        place.frames().covers(block.range()).then_some(place)
     }
 
     /// The segment `frame` lies in.

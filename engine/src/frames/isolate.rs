@@ -186,6 +186,12 @@ impl Isolation<'_, '_> {
         for (segment, huges) in self.frames.huges_in(self.range) {
             huges.for_each(|huge| segment.take_isolated(huge));
         }
+        for place in self.frames.directory.places {
+            let taken = place.frames().intersect(self.range);
+            if !taken.is_empty() {
+                self.frames.count(place, -taken.count().cast_signed());
+            }
+        }
         Ok(core::mem::take(&mut self.range))
     }
 }

@@ -13,6 +13,8 @@
 //! | `table` | tables in memory nobody has written (the unsafe part) |
 //! | `segment` | one run of frames with its tables, and the lock-free protocol |
 //! | `allocate`, `claim`, `free`, `bulk` | what is done with a segment |
+//! | `isolate` | a range of which nothing can be taken |
+//! | `water_marks` | events when a zone's free memory crosses a mark |
 //! | `cpu`, `magazine`, `slot` | one CPU's own frames in front of all that |
 //! | `start` | first writing of a segment's tables |
 //! | `place` | a segment with its node and zone, started when first asked |
@@ -45,6 +47,7 @@ mod start;
 mod statistics;
 pub(crate) mod table;
 mod validate;
+mod water_marks;
 mod word;
 
 #[cfg(test)]
@@ -67,6 +70,7 @@ pub use request::{Mobility, Request};
 pub use slot::{AskCpus, Asked, CpuSlot, NobodyAsked};
 pub use statistics::Statistics;
 pub use validate::Violation;
+pub use water_marks::{Crossing, WatchMarks, WaterMark, WaterMarks, ZoneMarks};
 
 use core::fmt;
 
@@ -78,6 +82,7 @@ use directory::Directory;
 use geometry::Block;
 use place::Place;
 use segment::Segment;
+use water_marks::Marks;
 
 /// All frames of a machine, to allocate and free from any CPU.
 ///
@@ -125,6 +130,7 @@ pub struct Frames<'m> {
     directory: Directory<'m>,
     metadata: Metadata,
     cpus: Cpus<'m>,
+    marks: Marks<'m>,
 }
 
 /// The CPUs that may have magazines, and how to reach them.
@@ -196,7 +202,7 @@ impl<'m> Frames<'m> {
         if usize::from(first.0) >= nodes {
             return Err(AllocError::NoSuchNode { node: first, nodes });
         }
-        let found = || {
+        let search = || {
             let want = Want {
                 order: request.order().get(),
                 mobility: request.mobility(),
@@ -208,6 +214,15 @@ impl<'m> Frames<'m> {
             } else {
                 (self.directory).allocate(self.fallback(first), highest, want)
             }
+        };
+        let found = || {
+            let frame = search()?;
+            if !self.marks.is_empty()
+                && let Some(place) = self.directory.place_at(frame)
+            {
+                self.count(place, -request.order().frames().cast_signed());
+            }
+            Some(frame)
         };
         if let Some(frame) = found() {
             return Ok(frame);
@@ -249,10 +264,10 @@ impl<'m> Frames<'m> {
     /// [`BlockError::Misaligned`], [`BlockError::OutsideMemory`],
     /// [`BlockError::NotAllocated`]; nothing is changed then.
     pub fn free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        let (segment, block) = self.find(frame, order)?;
-        segment
-            .free(block)
-            .map_err(|_| BlockError::NotAllocated { frame, order })
+        let (place, block) = self.find(frame, order)?;
+        (place.segment().free(block)).map_err(|_| BlockError::NotAllocated { frame, order })?;
+        self.count(place, order.frames().cast_signed());
+        Ok(())
     }
 
     /// Takes exactly the block that starts at `frame`.
@@ -262,10 +277,10 @@ impl<'m> Frames<'m> {
     /// [`BlockError::InUse`] when some of it is allocated or reserved; nothing is
     /// changed then.
     pub fn claim(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        let (segment, block) = self.find(frame, order)?;
-        segment
-            .claim(block)
-            .map_err(|_| BlockError::InUse { frame, order })
+        let (place, block) = self.find(frame, order)?;
+        (place.segment().claim(block)).map_err(|_| BlockError::InUse { frame, order })?;
+        self.count(place, -order.frames().cast_signed());
+        Ok(())
     }
 
     /// Whether `frame` is allocated or reserved; `None` if it is not memory.
@@ -318,7 +333,7 @@ impl<'m> Frames<'m> {
         &self.layout
     }
 
-    fn find(&self, frame: Frame, order: Order) -> Result<(&Segment<'m>, Block), BlockError> {
+    fn find(&self, frame: Frame, order: Order) -> Result<(&Place<'m>, Block), BlockError> {
         if !frame.is_aligned(order) {
             return Err(BlockError::Misaligned { frame, order });
         }
@@ -326,9 +341,9 @@ impl<'m> Frames<'m> {
             start: frame,
             order: order.get(),
         };
-        let segment = self.directory.segment_of(block);
-        segment
-            .map(|segment| (segment, block))
+        let place = self.directory.place_of(block);
+        place
+            .map(|place| (place, block))
             .ok_or(BlockError::OutsideMemory { frame, order })
     }
 }

@@ -1,0 +1,184 @@
+//! An event when a zone's free memory crosses a water mark: [`ZoneMarks`].
+//!
+//! Only zones with marks are counted: one addition a call that reaches the shared levels,
+//! so one for a whole refill of a magazine. Every crossing is reported once, by the call that
+//! crossed: additions to one counter have an order.
+
+use core::fmt;
+
+use super::Frames;
+use super::place::Place;
+use crate::node::{NodeId, ZoneKind};
+use crate::sync::{AtomicU64, Ordering};
+
+/// The water marks of a zone, in frames; ascending, as a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaterMarks {
+    /// Below it only what cannot wait should be served.
+    pub min: u64,
+    /// Below it somebody should start to free memory.
+    pub low: u64,
+    /// From here on that may stop.
+    pub high: u64,
+}
+
+/// One of the three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WaterMark {
+    /// [`WaterMarks::min`].
+    Min,
+    /// [`WaterMarks::low`].
+    Low,
+    /// [`WaterMarks::high`].
+    High,
+}
+
+impl fmt::Display for WaterMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Min => "min",
+            Self::Low => "low",
+            Self::High => "high",
+        })
+    }
+}
+
+/// A water mark was crossed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crossing {
+    /// The zone's node.
+    pub node: NodeId,
+    /// The zone.
+    pub zone: ZoneKind,
+    /// Which mark.
+    pub mark: WaterMark,
+    /// Fewer frames than the mark are free now; else as many or more.
+    pub below: bool,
+    /// Frames free right after.
+    pub free_frames: u64,
+}
+
+/// Who wants to know of crossings.
+pub trait WatchMarks: Sync {
+    /// Called by the call that crossed the mark, on its CPU, when its work is done. It must
+    /// not allocate or free: it wakes up somebody who does.
+    fn crossed(&self, crossing: Crossing);
+}
+
+/// A zone, its marks, and how much of it is free. Lent to [`Frames::with_water_marks`].
+///
+/// What lies in magazines is not free. What is isolated is, until it is taken.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct ZoneMarks {
+    node: NodeId,
+    zone: ZoneKind,
+    marks: WaterMarks,
+    free_frames: AtomicU64,
+}
+
+impl ZoneMarks {
+    /// The marks of a zone.
+    pub fn new(node: NodeId, zone: ZoneKind, marks: WaterMarks) -> Self {
+        Self {
+            node,
+            zone,
+            marks,
+            free_frames: AtomicU64::new(0),
+        }
+    }
+
+    /// Frames that are free, magazines left out: exact while no call is in flight, as long
+    /// as nobody frees what is not his.
+    pub fn free_frames(&self) -> u64 {
+        self.free_frames.load(Ordering::Relaxed)
+    }
+
+    /// Adds `more` frames, or takes some off, and tells which marks that crossed.
+    fn change(&self, more: i64, watcher: &dyn WatchMarks) {
+        let old = self
+            .free_frames
+            .fetch_add(more.cast_unsigned(), Ordering::Relaxed);
+        let new = old.wrapping_add_signed(more);
+        let WaterMarks { min, low, high } = self.marks;
+        for (mark, at) in [
+            (WaterMark::Min, min),
+            (WaterMark::Low, low),
+            (WaterMark::High, high),
+        ] {
+            if (old < at) != (new < at) {
+                watcher.crossed(Crossing {
+                    node: self.node,
+                    zone: self.zone,
+                    mark,
+                    below: new < at,
+                    free_frames: new,
+                });
+            }
+        }
+    }
+}
+
+/// The zones that have marks, and who watches them.
+#[derive(Clone, Copy)]
+pub(super) struct Marks<'m> {
+    zones: &'m [ZoneMarks],
+    watcher: &'m dyn WatchMarks,
+}
+
+impl fmt::Debug for Marks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.zones).finish()
+    }
+}
+
+struct Nobody;
+
+impl WatchMarks for Nobody {
+    fn crossed(&self, _: Crossing) {}
+}
+
+impl Marks<'_> {
+    pub(super) const NONE: Self = Self {
+        zones: &[],
+        watcher: &Nobody,
+    };
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.zones.is_empty()
+    }
+}
+
+impl<'m> Frames<'m> {
+    /// Counts the free frames of the zones of `zones`, and tells `watcher` when they cross
+    /// a mark. Of two entries for one zone the first counts.
+    ///
+    /// Starts the segments of these zones. Not once CPUs have magazines.
+    #[must_use]
+    pub fn with_water_marks(self, zones: &'m [ZoneMarks], watcher: &'m dyn WatchMarks) -> Self {
+        for marks in zones {
+            let free = self.zone_statistics(marks.node, marks.zone).free_frames;
+            marks.free_frames.store(free, Ordering::Relaxed);
+        }
+        Self {
+            marks: Marks { zones, watcher },
+            ..self
+        }
+    }
+
+    /// Frames of `place` became free, or fewer are.
+    #[inline]
+    pub(super) fn count(&self, place: &Place<'m>, more: i64) {
+        if !self.marks.is_empty() {
+            self.count_zone(place.node, place.zone, more);
+        }
+    }
+
+    /// The same, by zone.
+    pub(super) fn count_zone(&self, node: NodeId, zone: ZoneKind, more: i64) {
+        let mut zones = self.marks.zones.iter();
+        if let Some(marks) = zones.find(|marks| marks.node == node && marks.zone == zone) {
+            marks.change(more, self.marks.watcher);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Water marks of zones on whole machines.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop on what it did not expect"
+)]
+
+mod kit;
+
+use std::sync::Mutex;
+
+use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::frames::{
+    CpuSlot, Crossing, Frames, NobodyAsked, Request, WatchMarks, WaterMark, WaterMarks, ZoneMarks,
+};
+use firstlight::node::{NodeId, ZoneKind};
+use kit::{GIB, MIB, Machine, range};
+
+#[derive(Default)]
+struct Log(Mutex<Vec<Crossing>>);
+
+impl WatchMarks for Log {
+    fn crossed(&self, crossing: Crossing) {
+        self.0.lock().unwrap().push(crossing);
+    }
+}
+
+const NORMAL: (NodeId, ZoneKind) = (NodeId(0), ZoneKind::Normal);
+const MARKS: WaterMarks = WaterMarks {
+    min: 1000,
+    low: 2000,
+    high: 3000,
+};
+
+/// Zone Normal of node 0 is watched, the rest is not.
+fn watched(cpus: usize) -> (Frames<'static>, &'static ZoneMarks, &'static Log) {
+    let machine = Machine::new(&[
+        (0, range(MIB, 64 * MIB)),
+        (0, range(4 * GIB, 4 * GIB + 512 * MIB)),
+        (1, range(5 * GIB, 5 * GIB + 512 * MIB)),
+    ]);
+    let slots: Vec<_> = (0..cpus).map(|_| CpuSlot::new()).collect();
+    let zones: &'static _ = Box::leak(Box::new([ZoneMarks::new(NORMAL.0, NORMAL.1, MARKS)]));
+    let log: &'static Log = Box::leak(Box::default());
+    let frames = machine.frames().with_water_marks(zones, log);
+    let frames = frames.with_cpus(slots.leak(), &NobodyAsked);
+    let [zone] = zones;
+    (frames, zone, log)
+}
+
+fn exact(frames: &Frames<'_>) -> u64 {
+    frames.zone_statistics(NORMAL.0, NORMAL.1).free_frames
+}
+
+#[test]
+fn every_crossing_is_told_once() {
+    let (frames, zone, log) = watched(0);
+    let free = exact(&frames);
+    assert_eq!(zone.free_frames(), free);
+    let page = Request::new(Order::PAGE).on(NodeId(0)).exactly();
+    let mut held: Vec<_> = (0..free).map(|_| frames.allocate(page).unwrap()).collect();
+    assert_eq!(zone.free_frames(), 0);
+    // From here on it comes from a zone nobody watches.
+    held.push(frames.allocate(page).unwrap());
+    for frame in held {
+        frames.free(frame, Order::PAGE).unwrap();
+    }
+    assert_eq!(zone.free_frames(), free);
+    let told = log.0.lock().unwrap().clone();
+    let crossing = |mark, below, free_frames| Crossing {
+        node: NORMAL.0,
+        zone: NORMAL.1,
+        mark,
+        below,
+        free_frames,
+    };
+    use WaterMark::{High, Low, Min};
+    assert_eq!(
+        told,
+        [
+            crossing(High, true, 2999),
+            crossing(Low, true, 1999),
+            crossing(Min, true, 999),
+            crossing(Min, false, 1000),
+            crossing(Low, false, 2000),
+            crossing(High, false, 3000),
+        ]
+    );
+}
+
+#[test]
+fn the_count_is_exact_whichever_way_frames_go() {
+    let (frames, zone, _) = watched(2);
+    let agree = |what: &str| assert_eq!(zone.free_frames(), exact(&frames), "{what}");
+    let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0)).unwrap());
+    let mut held = Vec::new();
+    for step in 0..3000 {
+        let order = Order::new([0, 0, 0, 3, 9][step % 5]).unwrap();
+        let request = Request::new(order);
+        let request = if step % 2 == 0 { request } else { request.movable() };
+        let cpu = &mut cpus[step % 3 % 2];
+        if let Ok(frame) = cpu.allocate(request) {
+            held.push((frame, order));
+        }
+        agree("allocated");
+        if step % 3 == 2 && !held.is_empty() {
+            let (frame, order) = held.swap_remove(step * 31 % held.len());
+            cpu.free(frame, order).unwrap();
+            agree("freed");
+        }
+        if step % 100 == 99 {
+            cpu.drain().unwrap();
+            agree("drained");
+        }
+    }
+    for (step, (frame, order)) in held.into_iter().enumerate() {
+        cpus[step % 2].free(frame, order).unwrap();
+    }
+    // Two pages and a huge frame freed twice: what is refused is not counted.
+    for order in [Order::PAGE, Order::HUGE] {
+        let frame = cpus[0].allocate(Request::new(order)).unwrap();
+        cpus[0].free(frame, order).unwrap();
+        cpus[0].free(frame, order).unwrap();
+        assert!(cpus[0].drain().is_err());
+        agree("freed twice");
+    }
+    drop(cpus);
+    agree("at the end");
+    let block = (Frame::new(4 * GIB / 4096 + 512), Order::HUGE);
+    frames.claim(block.0, block.1).unwrap();
+    agree("claimed");
+    frames.free(block.0, block.1).unwrap();
+    let away = FrameRange::new(block.0.get(), block.0.get() + 1024).unwrap();
+    let before = zone.free_frames();
+    frames.isolate(away).unwrap().take().unwrap();
+    assert_eq!(zone.free_frames(), before - 1024);
+    agree("taken");
+}
+
+#[test]
+fn crossings_by_several_cpus_alternate() {
+    let (frames, zone, log) = watched(4);
+    let free = exact(&frames);
+    let rounds = if cfg!(miri) { 2 } else { 60 };
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let frames = &frames;
+            scope.spawn(move || {
+                let mut cpu = frames.cpu(thread, NodeId(0)).unwrap();
+                let page = Request::new(Order::PAGE).on(NodeId(0)).exactly();
+                for _ in 0..rounds {
+                    let count = if cfg!(miri) { 100 } else { free / 4 };
+                    let held: Vec<_> = (0..count).map_while(|_| cpu.allocate(page).ok()).collect();
+                    for frame in held {
+                        cpu.free(frame, Order::PAGE).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(zone.free_frames(), free);
+    let told = log.0.lock().unwrap();
+    for mark in [WaterMark::Min, WaterMark::Low, WaterMark::High] {
+        let of_mark = told.iter().filter(|crossing| crossing.mark == mark);
+        let below = of_mark.clone().filter(|crossing| crossing.below).count();
+        assert_eq!(of_mark.count(), 2 * below, "as often below as above");
+    }
+    frames.validate().unwrap();
+}
