@@ -453,3 +453,49 @@ fn a_machine_of_many_nodes_says_out_of_memory() {
     );
     assert_eq!(frames.fallback(NodeId(300)).count(), 512);
 }
+
+#[test]
+fn bulk_takes_what_single_requests_would_and_gives_all_back() {
+    let frames = two_nodes().frames();
+    let free = frames.statistics();
+    for (request, count) in [
+        (page(), 100_000),
+        (page().movable().on(NodeId(1)).exactly(), 70_001),
+        (Request::new(Order::HUGE), 700),
+        (Request::new(order(4)), 99),
+        (page().zone(ZoneKind::Dma).exactly(), 77),
+    ] {
+        let mut blocks = vec![Frame::new(0); count];
+        assert_eq!(frames.allocate_bulk(request, &mut blocks), Ok(count));
+        let taken = count as u64 * request.order().frames();
+        assert_eq!(frames.statistics().free_frames, free.free_frames - taken);
+        for &block in &blocks {
+            assert!(block.is_aligned(request.order()));
+            assert_eq!(frames.is_allocated(block), Some(true));
+        }
+        frames.validate().unwrap();
+        // One is freed twice; the others come back all the same.
+        frames.free(blocks[7], request.order()).unwrap();
+        let refused = Err(BlockError::NotAllocated {
+            frame: blocks[7],
+            order: request.order(),
+        });
+        assert_eq!(frames.free_bulk(&blocks, request.order()), refused);
+        frames.validate().unwrap();
+        assert_eq!(frames.statistics(), free);
+    }
+    // All there is, and no more.
+    let on_one = page().on(NodeId(1)).exactly();
+    let all = usize::try_from(4 * GIB / 4096).unwrap();
+    let mut blocks = vec![Frame::new(0); all + 5];
+    let count = frames.allocate_bulk(on_one, &mut blocks).unwrap();
+    assert!(count < all && frames.allocate(on_one).is_err());
+    let distinct: std::collections::BTreeSet<_> = blocks[..count].iter().collect();
+    assert_eq!(distinct.len(), count);
+    blocks[..count].reverse();
+    frames.free_bulk(&blocks[..count], Order::PAGE).unwrap();
+    assert_eq!(frames.statistics(), free);
+    let nowhere = page().on(NodeId(9));
+    assert!(frames.allocate_bulk(nowhere, &mut blocks).is_err());
+    frames.validate().unwrap();
+}

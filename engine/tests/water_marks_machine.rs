@@ -96,7 +96,11 @@ fn the_count_is_exact_whichever_way_frames_go() {
     for step in 0..3000 {
         let order = Order::new([0, 0, 0, 3, 9][step % 5]).unwrap();
         let request = Request::new(order);
-        let request = if step % 2 == 0 { request } else { request.movable() };
+        let request = if step % 2 == 0 {
+            request
+        } else {
+            request.movable()
+        };
         let cpu = &mut cpus[step % 3 % 2];
         if let Ok(frame) = cpu.allocate(request) {
             held.push((frame, order));

@@ -10,12 +10,15 @@
     reason = "positions and counts inside one giant frame, or indices into tables that exist"
 )]
 
+use super::Frames;
 use super::directory::Directory;
+use super::error::{AllocError, BlockError};
 use super::geometry::{Block, HUGE_FRAMES, HUGE_ORDER, ROW_WORDS};
-use super::request::Mobility;
+use super::place::Place;
+use super::request::{Mobility, Request};
 use super::segment::{GiantIndex, HugeIndex, Segment};
 use super::word::{Change, Giant, GiantState, Huge, HugeState};
-use crate::addr::{Frame, FrameRange};
+use crate::addr::{Frame, FrameRange, Order};
 use crate::sync::{AtomicU32, Ordering, pause};
 
 /// How many giant frames to pass in search of pages or huge frames.
@@ -232,6 +235,98 @@ impl Segment<'_> {
             }
         }
         0
+    }
+}
+
+impl<'m> Frames<'m> {
+    /// Takes blocks for all places of `blocks`, as [`Frames::allocate`] would one by one but
+    /// up to 64 pages at a time, and says how many there were: the first so many places
+    /// hold them. Fewer only when memory ran out.
+    ///
+    /// # Errors
+    /// [`AllocError::NoSuchNode`].
+    ///
+    /// ```
+    /// # use firstlight::addr::{Frame, Order};
+    /// # use firstlight::frames::{AllocError, Frames, Request};
+    /// fn ring_buffer(frames: &Frames<'_>) -> Result<Option<[Frame; 256]>, AllocError> {
+    ///     let mut pages = [Frame::new(0); 256];
+    ///     let count = frames.allocate_bulk(Request::new(Order::PAGE), &mut pages)?;
+    ///     if count < pages.len() {
+    ///         let _ = frames.free_bulk(&pages[..count], Order::PAGE);
+    ///         return Ok(None);
+    ///     }
+    ///     Ok(Some(pages))
+    /// }
+    /// ```
+    pub fn allocate_bulk(
+        &self,
+        request: Request,
+        blocks: &mut [Frame],
+    ) -> Result<usize, AllocError> {
+        let (order, mobility) = (request.order(), request.mobility());
+        let mut basket = Basket::new(blocks);
+        while basket.room() > 0 {
+            // One by the rules of `allocate`; it says where the next ones are.
+            let frame = match self.allocate(request) {
+                Ok(frame) => frame,
+                Err(AllocError::OutOfMemory { .. }) => break,
+                Err(error) => return Err(error),
+            };
+            basket.put(frame);
+            let Some(place) = self.directory.place_at(frame) else {
+                continue;
+            };
+            let (segment, before) = (place.segment(), basket.count());
+            let near = AtomicU32::new(segment.huge_of(frame) as u32);
+            if order == Order::PAGE {
+                segment.take_pages(mobility, &near, &mut basket);
+            } else if order == Order::HUGE {
+                segment.take_huges(mobility, &near, &mut basket);
+            }
+            let taken = (basket.count() - before) as u64 * order.frames();
+            self.count(place, -taken.cast_signed());
+        }
+        Ok(basket.count())
+    }
+
+    /// Gives back blocks of one order, neighbours together.
+    ///
+    /// # Errors
+    /// That of the first block that could not be given back, as from [`Frames::free`]. All
+    /// others are.
+    pub fn free_bulk(&self, blocks: &[Frame], order: Order) -> Result<(), BlockError> {
+        let mut refused = Ok(());
+        for blocks in
+            blocks.chunk_by(|one, other| order == Order::PAGE && one.get() / 64 == other.get() / 64)
+        {
+            let free = match blocks {
+                [block] => self.free(*block, order),
+                [first, ..] => self.free_pages(*first, blocks),
+                [] => Ok(()),
+            };
+            refused = refused.and(free);
+        }
+        refused
+    }
+
+    /// Gives back pages of one word of a bitmap.
+    fn free_pages(&self, first: Frame, pages: &[Frame]) -> Result<(), BlockError> {
+        let order = Order::PAGE;
+        let inside = |place: &&Place<'m>| pages.iter().all(|&page| place.frames().contains(page));
+        let Some(place) = self.directory.place_at(first).filter(inside) else {
+            // They lie on both sides of a border.
+            let one = |all: Result<(), _>, &page| all.and(self.free(page, order));
+            return pages.iter().fold(Ok(()), one);
+        };
+        let mut refused = Ok(());
+        let mut freed = pages.len() as i64;
+        (self.directory).give_pages(pages, place.segment(), &mut |frame| {
+            freed -= 1;
+            refused = refused.and(Err(BlockError::NotAllocated { frame, order }));
+        });
+        self.count(place, freed);
+        refused
     }
 }
 
