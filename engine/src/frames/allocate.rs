@@ -13,7 +13,8 @@ use core::ops::Range;
 
 use super::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
 use super::request::Mobility;
-use super::segment::{GiantIndex, HugeIndex, Pages, Segment, WrongState};
+use super::segment::{GiantIndex, HugeIndex, Segment, WrongState};
+use super::split::Pages;
 use super::word::{Change, Giant, GiantState, Huge};
 use crate::addr::Frame;
 use crate::sync::{Ordering, pause};

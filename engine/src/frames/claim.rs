@@ -7,7 +7,8 @@
 
 use super::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
 use super::request::Mobility;
-use super::segment::{GiantIndex, Pages, Segment, WrongState};
+use super::segment::{GiantIndex, Segment, WrongState};
+use super::split::Pages;
 use super::word::{Change, GiantState, Huge, HugeState};
 use crate::sync::pause;
 

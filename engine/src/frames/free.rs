@@ -3,7 +3,8 @@
 use super::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
 use super::request::Mobility;
 use super::row::Conflict;
-use super::segment::{GiantIndex, HugeIndex, Pages, Segment, WrongState};
+use super::segment::{GiantIndex, HugeIndex, Segment, WrongState};
+use super::split::Pages;
 use super::word::{Change, GiantState, Huge, HugeState, LARGEST_RUN};
 use crate::sync::pause;
 

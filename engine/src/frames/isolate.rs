@@ -10,8 +10,9 @@ use core::fmt;
 
 use super::geometry::{HUGE_FRAMES, HUGES};
 use super::request::Mobility;
-use super::segment::{GiantIndex, HugeIndex, Pages, Segment};
+use super::segment::{GiantIndex, HugeIndex, Segment};
 use super::slot::Asked;
+use super::split::Pages;
 use super::word::{Change, Giant, GiantState, Huge, HugeState};
 use super::{Frames, Place};
 use crate::addr::{Frame, FrameRange};

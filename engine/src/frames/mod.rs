@@ -12,6 +12,7 @@
 //! | `row` | the bitmap of a huge frame |
 //! | `table` | tables in memory nobody has written (the unsafe part) |
 //! | `segment` | one run of frames with its tables, and the lock-free protocol |
+//! | `split`, `promise`, `bound` | opening a level; counts and who may rely on them; where it is no use to look |
 //! | `allocate`, `claim`, `free`, `bulk` | what is done with a segment |
 //! | `isolate` | a range of which nothing can be taken |
 //! | `water_marks` | events when a zone's free memory crosses a mark |
@@ -27,6 +28,7 @@
 //! may have interrupted a call on its own CPU.
 
 mod allocate;
+mod bound;
 mod build;
 mod bulk;
 mod claim;
@@ -39,10 +41,12 @@ mod geometry;
 mod isolate;
 mod magazine;
 mod place;
+mod promise;
 mod request;
 mod row;
 mod segment;
 mod slot;
+mod split;
 mod start;
 mod statistics;
 pub(crate) mod table;

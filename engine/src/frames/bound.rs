@@ -1,0 +1,79 @@
+//! Bounds on the blocks of free pages, by which a request of order 1 to 8 sees where it is
+//! no use to look.
+//!
+//! A huge frame's word and its giant frame's say an order that no block of pages
+//! exceeds. What is freed raises them. To lower one: lower it first, then look, then
+//! raise it to what is there; what is freed from the first step on raises it by itself.
+//! Whoever lowers is counted in `busy` meanwhile, so that nobody believes a bound that is
+//! too low for the moment.
+
+use super::request::Mobility;
+use super::segment::{GiantIndex, HugeIndex, Segment};
+use super::word::{Giant, GiantState, Huge, LARGEST_RUN};
+use crate::sync::{Ordering, fence_after_rmw};
+
+impl Segment<'_> {
+    /// After pages became free below: their blocks may be of order `run`. A fence
+    /// must lie between the change of the huge word and this.
+    pub(super) fn raise_giant_run(&self, giant: GiantIndex, mobility: Mobility, run: u8) {
+        let index = mobility as usize;
+        if self.giant(giant).run[index] < run {
+            let mut least = [0; 2];
+            least[index] = run;
+            self.change_giant_run(giant, |word| word.with_run_from(least));
+        }
+    }
+
+    fn change_giant_run(&self, giant: GiantIndex, change: impl Fn(Giant) -> Giant) {
+        let update = |bits| {
+            let word = Giant::unpack(bits);
+            (word.state == GiantState::Split).then(|| change(word).pack())
+        };
+        // An error means that it is one block, which has no bound.
+        let _ = (self.giants.at(giant)).fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
+    }
+
+    /// Finds out how large a block a split huge frame has. The caller is counted in `busy`.
+    pub(super) fn measure_run(&self, huge: HugeIndex) {
+        let change = |change: &dyn Fn(Huge) -> Huge| {
+            let update = |bits| {
+                let word = Huge::unpack(bits);
+                word.is_partial().then(|| change(word).pack())
+            };
+            let _ = (self.huges.at(huge)).fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
+        };
+        change(&|word| word.with_run(0));
+        let run = self.row(huge).largest_run();
+        change(&|word| word.with_run(word.run.max(run)));
+    }
+
+    /// Finds out how large a block the split huge frames of `giant` have. The caller
+    /// is counted in `busy`.
+    pub(super) fn measure_giant_run(&self, giant: GiantIndex) {
+        self.change_giant_run(giant, |word| Giant {
+            run: [0; 2],
+            ..word
+        });
+        fence_after_rmw();
+        let (mut run, mut seen) = ([0; 2], [0; 2]);
+        for huge in self.huges_in(giant) {
+            let word = self.huge(huge);
+            if word.is_partial() {
+                let index = word.mobility as usize;
+                run[index] = word.run.max(run[index]);
+                seen[index] += 1;
+            }
+        }
+        self.change_giant_run(giant, |word| {
+            // Fewer than counted: one is being split just now.
+            let bound = |index: usize| {
+                if seen[index] < word.partial[index] {
+                    LARGEST_RUN
+                } else {
+                    run[index]
+                }
+            };
+            word.with_run_from([bound(0), bound(1)])
+        });
+    }
+}
