@@ -26,6 +26,11 @@ impl Segment<'_> {
     /// only if some of it was seen allocated; what is merely promised to a call
     /// in flight is waited for.
     pub(crate) fn claim(&self, block: Block) -> Result<(), WrongState> {
+        self.claim_for(block, UNKNOWN)
+    }
+
+    /// As [`Segment::claim`], for content of this mobility.
+    pub(crate) fn claim_for(&self, block: Block, mobility: Mobility) -> Result<(), WrongState> {
         let giant = self.giant_of(block.start);
         loop {
             let word = self.giant(giant);
@@ -36,10 +41,12 @@ impl Segment<'_> {
                     .swap_giant(giant, word, word.turned(GiantState::Allocated))
                     .then_some(Ok(())),
                 GiantState::Whole => self
-                    .split_giant(giant, word, block, UNKNOWN)
+                    .split_giant(giant, word, block, mobility)
                     .then_some(Ok(())),
-                GiantState::Split if block.order < HUGE_ORDER => self.look_at_pages(giant, block),
-                GiantState::Split => self.look_at_huges(giant, block),
+                GiantState::Split if block.order < HUGE_ORDER => {
+                    self.look_at_pages(giant, block, mobility)
+                }
+                GiantState::Split => self.look_at_huges(giant, block, mobility),
             };
             match look {
                 Some(answer) => return answer,
@@ -49,7 +56,7 @@ impl Segment<'_> {
     }
 
     /// Whole huge frames of a split giant frame.
-    fn look_at_huges(&self, giant: GiantIndex, block: Block) -> Look {
+    fn look_at_huges(&self, giant: GiantIndex, block: Block, mobility: Mobility) -> Look {
         let in_use = |huge| {
             let word = self.huge(huge);
             match word.state {
@@ -70,14 +77,14 @@ impl Segment<'_> {
         {
             return AGAIN;
         }
-        let claimed = self.claim_huges(block, UNKNOWN);
+        let claimed = self.claim_huges(block, mobility);
         let back = if claimed.is_ok() { 0 } else { count };
         self.settle_giant(giant, Change::free(back).and_busy(-1));
         claimed.is_ok().then_some(Ok(()))
     }
 
     /// Pages of a split giant frame.
-    fn look_at_pages(&self, giant: GiantIndex, block: Block) -> Look {
+    fn look_at_pages(&self, giant: GiantIndex, block: Block, mobility: Mobility) -> Look {
         let huge = self.huge_of(block.start);
         let word = self.huge(huge);
         match word.state {
@@ -86,19 +93,19 @@ impl Segment<'_> {
             HugeState::Splitting => AGAIN,
             HugeState::Free => {
                 if self
-                    .change_giant(giant, Change::split(UNKNOWN).and_busy(1))
+                    .change_giant(giant, Change::split(mobility).and_busy(1))
                     .is_err()
                 {
                     return AGAIN;
                 }
                 let mine = self.swap_huge(huge, Huge::FREE, Huge::SPLITTING);
                 if mine {
-                    self.split_huge(huge, UNKNOWN, Pages::of(block, true));
+                    self.split_huge(huge, mobility, Pages::of(block, true));
                 }
                 let back = if mine {
                     Change::busy(-1)
                 } else {
-                    Change::free(1).and_partial(UNKNOWN, -1).and_busy(-1)
+                    Change::free(1).and_partial(mobility, -1).and_busy(-1)
                 };
                 self.settle_giant(giant, back);
                 mine.then_some(Ok(()))

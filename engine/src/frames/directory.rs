@@ -7,6 +7,7 @@
 use super::allocate::{Search, Seen, Want};
 use super::geometry::Block;
 use super::place::{NONE, Place};
+use super::range::RangeCalls;
 use super::segment::Segment;
 use crate::addr::Frame;
 use crate::node::{NodeId, ZoneKind};
@@ -22,6 +23,8 @@ pub(crate) struct Directory<'m> {
     pub(crate) places: &'m [Place<'m>],
     /// By node.
     pub(crate) heads: &'m [Heads],
+    /// Who is taking a range just now.
+    pub(crate) range_calls: RangeCalls,
 }
 
 impl<'m> Directory<'m> {
@@ -36,7 +39,12 @@ impl<'m> Directory<'m> {
             let head = &mut heads[usize::from(place.node.0)][place.zone as usize];
             place.next = core::mem::replace(head, index);
         }
-        Self { places, heads }
+        let range_calls = RangeCalls::new();
+        Self {
+            places,
+            heads,
+            range_calls,
+        }
     }
 
     /// The segment that covers all of `block`.

@@ -19,6 +19,8 @@
 //! | `cpu`, `magazine`, `slot` | one CPU's own frames in front of all that |
 //! | `start` | first writing of a segment's tables |
 //! | `place` | a segment with its node and zone, started when first asked |
+//! | `look`, `range`, `contiguous` | given ranges, and any number of frames in a row |
+//! | `owned` | a block that gives itself back |
 //! | `directory`, `fallback` | nodes, zones and the order they are asked in |
 //! | `build` | metadata sizes, and from a [`Layout`] to [`Frames`] |
 //!
@@ -32,6 +34,7 @@ mod bound;
 mod build;
 mod bulk;
 mod claim;
+mod contiguous;
 mod cpu;
 mod directory;
 mod error;
@@ -39,9 +42,13 @@ mod fallback;
 mod free;
 mod geometry;
 mod isolate;
+mod look;
 mod magazine;
+mod owned;
 mod place;
 mod promise;
+mod range;
+mod range_error;
 mod request;
 mod row;
 mod segment;
@@ -59,10 +66,19 @@ mod word;
 mod loom_isolate_tests;
 #[cfg(test)]
 #[cfg(loom)]
+mod loom_range_tests;
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod model_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod range_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod range_thread_tests;
 #[cfg(test)]
 mod testkit;
 
@@ -70,6 +86,8 @@ pub use build::Metadata;
 pub use cpu::Cpu;
 pub use error::{AllocError, BlockError, BuildError, CpuError};
 pub use isolate::{IsolateError, Isolation};
+pub use owned::{GiveBack, Owned};
+pub use range_error::{ContiguousError, RangeError};
 pub use request::{Mobility, Request};
 pub use slot::{AskCpus, Asked, CpuSlot, NobodyAsked};
 pub use statistics::Statistics;

@@ -277,6 +277,11 @@ impl Row {
         self.word(at).load(Ordering::Relaxed) >> (at % 64) & 1 != 0
     }
 
+    /// The 64 pages around `at`, one bit each, set while allocated.
+    pub(crate) fn bits(&self, at: u32) -> u64 {
+        self.word(at).load(Ordering::Relaxed)
+    }
+
     #[inline]
     fn word(&self, page: u32) -> &AtomicU64 {
         &self.0[(page / 64) as usize]
