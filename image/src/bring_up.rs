@@ -10,7 +10,7 @@ use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRegion, EarlyR
 use firstlight::events::Events;
 use firstlight::firmware::acpi::{Madt, Rsdp, Srat};
 use firstlight::firmware::pvh::PvhError;
-use firstlight::frames::{AllocError, BuildError, Frames, Metadata, Request};
+use firstlight::frames::{AllocError, BuildError, Frames, Metadata, NobodyAsked, Request};
 use firstlight::layout::{Layout, LayoutError, LayoutPolicy};
 use firstlight::map::{MapError, MemoryKind, MemoryMap, Region, ScratchEntry};
 use firstlight::memmap::{MemmapError, Mode};
@@ -168,6 +168,10 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     }
     // It was allocated a moment ago.
     let _ = frames.free(first, Order::PAGE);
+    // What nobody needs before there is work: magazines for the CPUs that are listed.
+    let listed = acpi.madt.iter().flat_map(|madt| madt.cpus().flatten());
+    let listed = listed.filter(|cpu| cpu.enabled).count().max(1);
+    let frames = frames.with_cpus(storage::cpu_slots(listed), &NobodyAsked);
     Ok(Machine {
         words,
         command_line: loader.command_line,

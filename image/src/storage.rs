@@ -3,10 +3,13 @@
 
 use firstlight::early::{Allocation, EarlyRegion};
 use firstlight::events::Event;
+use firstlight::frames::CpuSlot;
 use firstlight::layout::{LayoutStorage, Node, NodeRange, Zone};
 use firstlight::map::{Region, ScratchEntry};
 use firstlight::topology::{NodeInfo, TopologyRange, TopologyStorage};
 use spin::{Mutex, MutexGuard};
+
+use crate::arch::cpus::MOST;
 
 /// Entries of the loader's memory map.
 const ENTRIES: usize = 512;
@@ -80,6 +83,14 @@ pub(crate) fn lend() -> Parts {
             zones: &mut all.zones,
         },
     }
+}
+
+/// What CPUs know of each other's magazines.
+static CPU_SLOTS: [CpuSlot; MOST] = [const { CpuSlot::new() }; MOST];
+
+/// Slots for so many CPUs, or for as many as there can be.
+pub(crate) fn cpu_slots(cpus: usize) -> &'static [CpuSlot] {
+    CPU_SLOTS.get(..cpus).unwrap_or(&CPU_SLOTS)
 }
 
 /// Slots for the events of the way up, for good.

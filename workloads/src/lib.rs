@@ -13,7 +13,7 @@
 //! | [`locked`] | a lock around an allocator that has none |
 //! | [`pace`] | doing a number of operations, or as many as there is time for |
 //! | [`random`] | numbers that look random and are the same in every run |
-//! | `ours` | [`Frames`](firstlight::frames::Frames) as a contestant |
+//! | [`ours`] | [`Frames`](firstlight::frames::Frames) as a contestant |
 #![no_std]
 #![deny(unsafe_code)]
 
@@ -22,13 +22,14 @@ extern crate std;
 
 pub mod lists;
 pub mod locked;
-mod ours;
+pub mod ours;
 pub mod pace;
 pub mod random;
 pub mod ring;
 pub mod work;
 
 use firstlight::addr::{Frame, Order};
+pub use firstlight::frames::Mobility;
 
 /// An allocator that several CPUs share.
 pub trait Allocator: Sync {
@@ -57,13 +58,4 @@ pub trait Cpu {
 
     /// Lets go of what this CPU keeps for itself.
     fn drain(&mut self) {}
-}
-
-/// Whether the content of a block could be moved elsewhere later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mobility {
-    /// It stays where it is until it is freed.
-    Unmovable,
-    /// It could be.
-    Movable,
 }

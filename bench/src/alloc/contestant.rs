@@ -5,16 +5,20 @@ use super::ground::Ground;
 use super::task::{Task, UnknownName, Workload};
 use crate::rivals::{Bitmap, Bitmap1T, BuddyLeaves, BuddySlab, BuddySystem, Ranges};
 use firstlight::addr::{Frame, Order};
-use firstlight::frames::Frames;
+use firstlight::frames::{AskCpus, Asked, Cpu, CpuSlot, Frames};
+use firstlight::node::NodeId;
 use firstlight_host::heap;
 use firstlight_host::metadata::MetadataSpace;
 use firstlight_host::reserve::Reservation;
 use firstlight_workloads::Allocator;
 use firstlight_workloads::lists::{Lifo, SpinLifo, Stack, own};
 use firstlight_workloads::locked::Locked;
+use firstlight_workloads::ours::Ours;
 use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// An allocator that takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +141,7 @@ impl Contestant {
     ) -> Result<(), Box<dyn Error>> {
         let free = &ground.free;
         match self {
-            Self::Firstlight => firstlight(ground, visitor),
+            Self::Firstlight => firstlight(ground, need.threads, visitor),
             Self::Lifo => {
                 let mut blocks: Vec<Frame> = ground.blocks(need.order).collect();
                 let bytes = size_of_val(blocks.as_slice()) as u64;
@@ -205,14 +209,36 @@ impl Heap {
     }
 }
 
+/// Most that one thread waits for what the others hold.
+const MOST_WAIT: Duration = Duration::from_micros(100);
+
+/// Threads see by themselves that they are asked; one that works answers soon.
+struct Patience;
+
+impl AskCpus for Patience {
+    fn ask(&self, asked: &Asked<'_>) {
+        let since = Instant::now();
+        while asked.owed_frames() > 0 && since.elapsed() < MOST_WAIT {
+            thread::yield_now();
+        }
+    }
+}
+
 /// The engine, its metadata in address space that nobody has touched.
-fn firstlight<V: Visitor>(ground: &Ground, visitor: &mut V) -> Result<(), Box<dyn Error>> {
+fn firstlight<V: Visitor>(
+    ground: &Ground,
+    threads: usize,
+    visitor: &mut V,
+) -> Result<(), Box<dyn Error>> {
     let mut storage = ground.machine.storage();
     let layout = ground.machine.layout(&mut storage)?;
     let space = MetadataSpace::new(ground.machine.metadata_bytes())?;
-    let frames = Frames::build(layout, &space)?;
-    visitor.visit(&frames, &|| {
-        space.reservation().resident_bytes().unwrap_or_default()
+    let slots: Vec<CpuSlot> = (0..threads).map(|_| CpuSlot::new()).collect();
+    let frames = Frames::build(layout, &space)?.with_cpus(&slots, &Patience);
+    let magazines = threads * (size_of::<CpuSlot>() + size_of::<Cpu<'_, '_>>());
+    visitor.visit(&Ours::new(&frames, |_| NodeId::default()), &|| {
+        let tables = space.reservation().resident_bytes().unwrap_or_default();
+        tables + magazines as u64
     })
 }
 

@@ -11,8 +11,10 @@ use core::sync::atomic::AtomicU64;
 
 use firstlight::addr::{Frame, Order};
 use firstlight::frames::Frames;
+use firstlight::node::NodeId;
 use firstlight_image::outcome::Outcome;
 use firstlight_workloads::lists::{Lifo, SpinLifo, Stack, own};
+use firstlight_workloads::ours::Ours;
 use firstlight_workloads::ring::Ring;
 use log::error;
 use rounds::{Held, LIVE, ROOM, Rounds};
@@ -33,8 +35,13 @@ pub(super) fn run(frames: &Frames<'static>, processors: &mut Processors) -> Outc
         return Outcome::CheckFailed;
     };
     let numbers = memory.numbers.len();
+    let nodes = memory.nodes;
+    for (node, (_, at)) in nodes.iter_mut().zip(processors.nodes()) {
+        *node = at;
+    }
     let mut rounds = Rounds::new(processors, memory.lent);
-    rounds.all("firstlight", frames);
+    let node_of = |index: usize| nodes.get(index).copied().unwrap_or_default();
+    rounds.all("firstlight", &Ours::new(frames, node_of));
     {
         let stack = Stack::new(&mut *memory.numbers, numbers);
         rounds.all("spin-lifo", &SpinLifo::new(stack));
@@ -59,6 +66,8 @@ pub(super) fn run(frames: &Frames<'static>, processors: &mut Processors) -> Outc
 struct Memory {
     lent: Held,
     numbers: &'static mut [Frame],
+    /// Of the CPUs, in the order of their numbers.
+    nodes: &'static mut [NodeId],
 }
 
 impl Memory {
@@ -81,6 +90,7 @@ impl Memory {
                 rings,
             },
             numbers: list(frames, blocks, |number| Frame::new(number as u64))?,
+            nodes: list(frames, cpus, |_| NodeId::default())?,
         })
     }
 }
