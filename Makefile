@@ -87,6 +87,8 @@ miri: setup ## the engine's tests under Miri, which sees undefined behaviour (ma
 	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
 	    --test frames_machine --quiet --target-dir target/miri -- misuse requests_stay a_given
 	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
+	    --test frames_ranges --quiet --target-dir target/miri -- owned way_back given_back
+	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
 	    --test memmap_machine --quiet --target-dir target/miri -- of_16_bytes of_24_bytes zero added_memory
 
 loom: setup ## the allocator's concurrency under the model checker loom (minutes)
