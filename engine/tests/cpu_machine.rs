@@ -265,6 +265,26 @@ fn a_slot_serves_one_cpu_at_a_time() {
     drop(frames.cpu(0, NodeId(1)).unwrap());
 }
 
+#[test]
+fn who_does_not_want_it_drains_nobody() {
+    let frames = with_cpus(&small(), 2);
+    let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0)).unwrap());
+    for cpu in &mut cpus {
+        let page = cpu.allocate(page()).unwrap();
+        cpu.free(page, Order::PAGE).unwrap();
+    }
+    let held = cpus.each_ref().map(Cpu::held_frames);
+    assert!(held[0] > 0 && held[1] > 0);
+    // There is no such block.
+    let giant = Request::new(Order::GIANT);
+    assert!(cpus[0].allocate(giant.without_draining()).is_err());
+    cpus[1].poll();
+    assert_eq!(cpus.each_ref().map(Cpu::held_frames), held);
+    assert!(cpus[0].allocate(giant).is_err());
+    cpus[1].poll();
+    assert_eq!(cpus.each_ref().map(Cpu::held_frames), [0, 0]);
+}
+
 /// Waits until all have answered.
 struct Wait;
 

@@ -302,11 +302,18 @@ impl Frames<'_> {
                 self.directory.allocate_contiguous(near, highest, wanted)
             }
         };
+        let found = || {
+            let range = found()?;
+            self.count_range(range, -1);
+            Some(range)
+        };
         if let Some(range) = found() {
             return Ok(range);
         }
         let mut held_by_cpus = 0;
-        if let Some(asked) = Asked::all(self.cpus.slots) {
+        if request.may_drain()
+            && let Some(asked) = Asked::all(self.cpus.slots)
+        {
             self.cpus.asker.ask(&asked);
             held_by_cpus = asked.owed_frames();
             if let Some(range) = found() {

@@ -187,12 +187,7 @@ impl Isolation<'_, '_> {
         for (segment, huges) in self.frames.huges_in(self.range) {
             huges.for_each(|huge| segment.take_isolated(huge));
         }
-        for place in self.frames.directory.places {
-            let taken = place.frames().intersect(self.range);
-            if !taken.is_empty() {
-                self.frames.count(place, -taken.count().cast_signed());
-            }
-        }
+        self.frames.count_range(self.range, -1);
         Ok(core::mem::take(&mut self.range))
     }
 }

@@ -249,13 +249,16 @@ impl<'m> Frames<'m> {
         if let Some(frame) = found() {
             return Ok(frame);
         }
-        if give_back()
+        if request.may_drain()
+            && give_back()
             && let Some(frame) = found()
         {
             return Ok(frame);
         }
         let mut held_by_cpus = 0;
-        if let Some(asked) = Asked::all(self.cpus.slots) {
+        if request.may_drain()
+            && let Some(asked) = Asked::all(self.cpus.slots)
+        {
             self.cpus.asker.ask(&asked);
             held_by_cpus = asked.owed_frames();
             if let Some(frame) = found() {

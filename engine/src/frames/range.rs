@@ -201,14 +201,16 @@ impl Frames<'_> {
     /// [`RangeError::InUse`] the first that was seen in use. What had been taken
     /// up to there is given back; until then others see it as used.
     pub fn claim_range(&self, range: FrameRange) -> Result<(), RangeError> {
-        let claimed = self.directory.claim_range(range);
+        let mut claimed = self.directory.claim_range(range);
         if matches!(claimed, Err(RangeError::InUse { .. }))
             && let Some(asked) = Asked::all(self.cpus.slots)
         {
             self.cpus.asker.ask(&asked);
-            return self.directory.claim_range(range);
+            claimed = self.directory.claim_range(range);
         }
-        claimed
+        claimed?;
+        self.count_range(range, -1);
+        Ok(())
     }
 
     /// Gives back all frames of `range`, however they were allocated: the
@@ -219,7 +221,9 @@ impl Frames<'_> {
     /// first frame that is at fault; nothing is changed then, unless another CPU
     /// frees some of it at the same moment.
     pub fn free_range(&self, range: FrameRange) -> Result<(), RangeError> {
-        self.directory.free_range(range)
+        self.directory.free_range(range)?;
+        self.count_range(range, 1);
+        Ok(())
     }
 }
 

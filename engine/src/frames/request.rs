@@ -47,6 +47,7 @@ pub struct Request {
     zone: ZoneKind,
     exact: bool,
     mobility: Mobility,
+    keeps_magazines: bool,
 }
 
 impl Request {
@@ -58,6 +59,7 @@ impl Request {
             zone: ZoneKind::Normal,
             exact: false,
             mobility: Mobility::Unmovable,
+            keeps_magazines: false,
         }
     }
 
@@ -85,6 +87,18 @@ impl Request {
         self.mobility = Mobility::Movable;
         self.zone = ZoneKind::Movable;
         self
+    }
+
+    /// Rather fail than have CPUs give back what their magazines hold: for a large block
+    /// that would be nice to have, and that smaller ones can stand in for.
+    pub const fn without_draining(mut self) -> Self {
+        self.keeps_magazines = true;
+        self
+    }
+
+    /// Whether magazines may be drained for it.
+    pub const fn may_drain(&self) -> bool {
+        !self.keeps_magazines
     }
 
     /// Whether what is kept there can be moved.

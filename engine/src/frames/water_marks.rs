@@ -8,6 +8,7 @@ use core::fmt;
 
 use super::Frames;
 use super::place::Place;
+use crate::addr::FrameRange;
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -171,6 +172,19 @@ impl<'m> Frames<'m> {
     pub(super) fn count(&self, place: &Place<'m>, more: i64) {
         if !self.marks.is_empty() {
             self.count_zone(place.node, place.zone, more);
+        }
+    }
+
+    /// All of `range` became free (1), or is no longer (-1).
+    pub(super) fn count_range(&self, range: FrameRange, sign: i64) {
+        if self.marks.is_empty() {
+            return;
+        }
+        for place in self.directory.places {
+            let inside = place.frames().intersect(range);
+            if !inside.is_empty() {
+                self.count(place, sign * inside.count().cast_signed());
+            }
         }
     }
 
