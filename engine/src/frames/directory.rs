@@ -13,6 +13,9 @@ use crate::addr::Frame;
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::pause;
 
+/// How often to look for a block of several pages while the words keep changing.
+const LOOKS: u32 = 64;
+
 /// First segment of each zone of a node.
 pub(crate) type Heads = [u32; ZoneKind::ALL.len()];
 
@@ -105,14 +108,16 @@ impl<'m> Directory<'m> {
     /// Before it says that there is none, it has looked at all of them twice, and
     /// the giant words agreed: between the two all of them said so at the same
     /// moment. A block that wandered from where it was not yet looked at to where
-    /// it had been is not missed.
+    /// it had been is not missed. Nor is what a call gives back that failed to take a
+    /// range. Larger blocks than pages are given up after some looks that saw none if
+    /// the words never agree: other CPUs may never rest.
     pub(crate) fn allocate(
         &self,
         nodes: impl Iterator<Item = NodeId> + Clone,
         highest: ZoneKind,
         want: Want,
     ) -> Option<Frame> {
-        let mut before = None;
+        let (mut before, mut looks) = (None, 0);
         loop {
             let mut seen = Seen::default();
             match first(nodes.clone(), |node| {
@@ -120,8 +125,18 @@ impl<'m> Directory<'m> {
             }) {
                 Search::Found(frame) => return Some(frame),
                 Search::Busy => pause(),
-                Search::Nothing if before == Some(seen.words) => return None,
-                Search::Nothing => before = Some(seen.words),
+                Search::Nothing => {
+                    let calls = self.range_calls.seen();
+                    let now = Some((seen.words, calls));
+                    looks += 1;
+                    if before == now && calls.is_quiet() || want.order > 0 && looks == LOOKS {
+                        return None;
+                    }
+                    before = now;
+                    if !calls.is_quiet() {
+                        pause();
+                    }
+                }
             }
         }
     }

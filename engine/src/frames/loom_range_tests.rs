@@ -156,6 +156,21 @@ fn a_range_and_a_page_never_share_a_frame() {
 }
 
 #[test]
+fn a_page_is_found_beside_a_range_that_fails() {
+    model_of_searches(|| {
+        let machine = Machine::new(frames(126, 130), &[126, 127, 128]);
+        assert!(machine.claim(frames(129, 130)));
+        // It takes three and gives them back, in two huge frames.
+        let (_, page) = both(
+            || machine.directory.claim_seen(frames(126, 130), UNMOVABLE),
+            || machine.page(),
+        );
+        assert!(page.is_some(), "three pages were free all the time");
+        assert_eq!(machine.free_frames(), 2);
+    });
+}
+
+#[test]
 fn a_range_beside_a_page_that_is_given_back_is_all_or_nothing() {
     model(|| {
         let machine = Machine::new(frames(126, 130), &[126, 127, 129]);
