@@ -119,7 +119,7 @@ fn a_person_gets_a_table_for_each_workload() {
         "order 9, 1 thr",
         "  spin-lifo ",
         "1.00 x",
-        "the ring's own",
+        "the ring alone",
         "giant left",
         "> ran out of time (3 ms a cell)",
         "- lifo has no figure for fragmentation: a list neither splits nor merges",

@@ -104,7 +104,8 @@ pub struct Row {
     /// Of `bulk`: an operation over tables that nobody had touched before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cold_ns_per_op: Option<Spread>,
-    /// Of `cross-cpu`: what an operation costs without any allocator; part of `ns_per_op`.
+    /// Of `cross-cpu`: the same through the ring alone, without any allocator. Nothing is
+    /// subtracted: threads that do nothing else meet at the ring more often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ring_ns_per_op: Option<f64>,
     /// Rounds that the figures are of.

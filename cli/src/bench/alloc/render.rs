@@ -175,7 +175,7 @@ fn extras(page: &mut String, workload: Workload, rows: &[&Row]) {
                     let ring = ns(ring);
                     let _ = writeln!(
                         page,
-                        "  {FAINT}{threads} thr: {ring} of it are the ring's own{FAINT:#}"
+                        "  {FAINT}{threads} thr: the ring alone, without an allocator, {ring}{FAINT:#}"
                     );
                 }
             }
