@@ -91,12 +91,16 @@ impl Borrowed {
     /// raised is put back.
     pub fn new(page_bytes: u64, pages: u64) -> io::Result<Self> {
         let sys = Path::new(SYS);
-        let lock = lock(&std::env::temp_dir().join("firstlight-hugepages.lock"))?;
-        let seen = counts(sys, page_bytes, None)?.ok_or_else(|| {
+        let missing = || {
             let text = format!("this machine has no huge pages of {page_bytes} bytes");
             io::Error::new(io::ErrorKind::NotFound, text)
-        })?;
+        };
         let file = folder(sys, page_bytes, None).join("nr_hugepages");
+        if !file.exists() {
+            return Err(missing());
+        }
+        let lock = lock(&file)?;
+        let seen = counts(sys, page_bytes, None)?.ok_or_else(missing)?;
         let usable = seen.free_pages.saturating_sub(seen.promised_pages);
         let wanted = seen.total_pages + pages.saturating_sub(usable);
         let borrowed = Self {
@@ -124,10 +128,11 @@ impl Drop for Borrowed {
     }
 }
 
-/// An exclusive lock on a file, made where it is missing; waits for it.
+/// An exclusive lock on the kernel's file itself; waits for it. So everybody who
+/// changes the number meets there, whatever folders they see, and nobody else can
+/// lay something in the lock's place.
 fn lock(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))?;
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))?;
     Ok(file)
 }
