@@ -91,7 +91,8 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     let plan = if options.inject {
         Plan::injected(program, arguments, &options.memory)
     } else {
-        Plan::new(program, arguments, &options.memory, &Path::is_file)
+        let is_file = |path: &Path| path.exists() && !path.is_dir();
+        Plan::new(program, arguments, &options.memory, &is_file)
     }
     .map_err(Failure::pool)?;
     check_nodes(plan.needs())?;

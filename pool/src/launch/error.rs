@@ -51,6 +51,8 @@ pub enum PlanError {
     Monitor {
         /// The program.
         program: String,
+        /// A monitor among its arguments: then it only starts that.
+        inner: Option<String>,
     },
     /// `{memoryN}` without the N-th `--memory`, or the other way round.
     Place {
@@ -98,7 +100,18 @@ impl fmt::Display for PlanError {
                  give --memory SIZE once for each"
             ),
             Self::Backend { id, reason } => write!(f, "memory backend {id}: {reason}"),
-            Self::Monitor { program } => write!(
+            Self::Monitor {
+                program,
+                inner: Some(inner),
+            } => write!(
+                f,
+                "{program} is no monitor but starts {inner}: write it first, \
+                 {program} ... firstlight pool run ... -- {inner} ..."
+            ),
+            Self::Monitor {
+                program,
+                inner: None,
+            } => write!(
                 f,
                 "how {program} takes its memory is not known here: write {{memory}} where it \
                  takes the name of a file, or use --inject if it makes its memory with \

@@ -59,7 +59,7 @@ enum Kind {
 impl Plan {
     /// Plans `program` with `arguments` on `asked` memory, one [`Need`] a guest
     /// node; with none, the command line says how much. `is_file` tells whether
-    /// a path names a file that exists.
+    /// a path names a file or a device that exists, not a folder.
     ///
     /// ```
     /// use firstlight_pool::launch::{Backing, Plan};
@@ -87,8 +87,11 @@ impl Plan {
         } else if is_qemu(program) {
             Kind::Qemu(qemu::QemuPlan::new(arguments, asked, is_file)?)
         } else {
+            let text = |word: &OsStr| word.to_string_lossy().into_owned();
+            let mut arguments = arguments.iter();
             return Err(PlanError::Monitor {
-                program: program.to_string_lossy().into_owned(),
+                program: text(program),
+                inner: arguments.find(|word| is_qemu(word)).map(|word| text(word)),
             });
         };
         Ok(Self { kind })

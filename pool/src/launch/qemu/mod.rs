@@ -72,7 +72,7 @@ struct Names {
 
 impl QemuPlan {
     /// Plans `arguments` with `asked` memory; `is_file` tells whether a path
-    /// names a file that exists.
+    /// names a file or a device that exists, not a folder.
     pub(super) fn new(
         arguments: &[OsString],
         asked: &[Need],
@@ -177,7 +177,7 @@ impl QemuPlan {
             _ => asked.to_vec(),
         };
         for (at, node) in nodes.iter().enumerate() {
-            let id = self.add_backend(at);
+            let id = self.add_backend(at, setup);
             let list = &node.properties;
             let list = list.like().with_those(list, |name| name != "mem");
             let text = list.with("memdev", id).write("type");
@@ -195,7 +195,7 @@ impl QemuPlan {
             _ => asked.to_vec(),
         };
         for at in 0..self.needs.len() {
-            let id = self.add_backend(at);
+            let id = self.add_backend(at, setup);
             self.names.added.push(if self.needs.len() == 1 {
                 ["-machine".into(), format!("memory-backend={id}")]
             } else {
@@ -206,8 +206,11 @@ impl QemuPlan {
         Ok(())
     }
 
-    fn add_backend(&mut self, at: usize) -> String {
-        let id = format!("firstlight{at}");
+    fn add_backend(&mut self, at: usize, setup: &Setup) -> String {
+        let mut id = format!("firstlight{at}");
+        while setup.ids.contains(&id) {
+            id.push('x');
+        }
         let bytes = self.needs.get(at).map_or(0, |need| need.bytes);
         let like = Properties::new().with("id", id.clone());
         self.backends.push(Backend {

@@ -43,6 +43,8 @@ const WITHOUT_VALUE: &[&str] = &[
     "one-insn-per-tb",
     "show-cursor",
     "enable-fips",
+    "async-teardown",
+    "audio-help",
 ];
 
 /// One option.

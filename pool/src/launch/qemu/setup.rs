@@ -4,6 +4,7 @@ use super::options::{self, Given};
 use super::properties::Properties;
 use crate::launch::error::PlanError;
 use crate::launch::size::{self, MIB};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 /// An argument with properties.
@@ -22,6 +23,8 @@ pub(super) struct Setup {
     pub(super) ram_bytes: Option<u64>,
     /// Each `-object memory-backend-...`.
     pub(super) backends: Vec<Listed>,
+    /// The identifiers of all objects.
+    pub(super) ids: BTreeSet<String>,
     /// The backend `-machine memory-backend=` names.
     pub(super) machine_backend: Option<String>,
     /// Each `-numa node`.
@@ -49,7 +52,9 @@ impl Setup {
             ("m", Some(value)) => {
                 let list = read(option, value, "size")?;
                 if let Some(bytes) = list.size("size", MIB) {
-                    self.ram_bytes = Some(bytes.map_err(|why| unreadable(option, value, why))?);
+                    let bytes = bytes.map_err(|why| unreadable(option, value, why))?;
+                    // 0 is the machine's own size, which nobody knows here.
+                    self.ram_bytes = Some(bytes).filter(|bytes| *bytes > 0);
                 }
             }
             ("machine" | "M", Some(value)) => {
@@ -57,10 +62,17 @@ impl Setup {
                 self.machine_backend = backend.or(self.machine_backend.take());
             }
             ("object", Some(value)) => {
+                let properties = match read(option, value, "qom-type") {
+                    Ok(properties) => properties,
+                    // QEMU may read it all the same, and it is no memory.
+                    Err(_) if !value.contains("memory-backend-") => return Ok(()),
+                    Err(error) => return Err(error),
+                };
                 let listed = Listed {
                     at: option.at + 1,
-                    properties: read(option, value, "qom-type")?,
+                    properties,
                 };
+                self.ids.insert(listed.id());
                 if listed.kind().starts_with("memory-backend-") {
                     self.backends.push(listed);
                 }

@@ -46,7 +46,7 @@ struct Case(
 
 const FILE: &str = "share=on,prealloc=on";
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 12] = [
     Case(
         "-M q35 disk.img",
         &["8G"],
@@ -120,6 +120,22 @@ const CASES: [Case; 10] = [
          -object memory-backend-file,id=firstlight0,size=536870912,mem-path=/proc/self/fd/3,FILE \
          -object memory-backend-file,id=firstlight1,size=1073741824,mem-path=/proc/self/fd/5,FILE",
         "-m 1536 -M pc-i440fx-5.0 -numa node,mem=512 -numa node,mem=1G,nodeid=1",
+    ),
+    Case(
+        "-async-teardown -m 1G -object iothread,id=firstlight0",
+        &[],
+        "-async-teardown -m 1G -object iothread,id=firstlight0 \
+         -object memory-backend-file,id=firstlight0x,size=1073741824,mem-path=/proc/self/fd/3,FILE \
+         -machine memory-backend=firstlight0x",
+        "-async-teardown -m 1G -object iothread,id=firstlight0",
+    ),
+    Case(
+        "-m 1G -object {'qom-type':'iothread','id':'i'}",
+        &[],
+        "-m 1G -object {'qom-type':'iothread','id':'i'} \
+         -object memory-backend-file,id=firstlight0,size=1073741824,mem-path=/proc/self/fd/3,FILE \
+         -machine memory-backend=firstlight0",
+        "-m 1G -object {'qom-type':'iothread','id':'i'}",
     ),
     Case(
         "-m 4M -object rng-random,id=r -object memory-backend-file,id=nv,size=1M,mem-path=/var/saved,readonly=on",
@@ -202,8 +218,15 @@ fn transparent_pages_are_aligned() {
 
 #[test]
 fn what_stands_in_the_way_is_said() {
-    let table: [(&str, &[&str], &str); 14] = [
+    let table: [(&str, &[&str], &str); 16] = [
         ("-M q35", &[], "how much memory? give --memory"),
+        ("-m 0", &[], "how much memory? give --memory"),
+        (
+            "-m 1G -machine memory-backend=x \
+             -object {'qom-type':'memory-backend-ram','id':'x','size':1073741824}",
+            &[],
+            "key must be a string",
+        ),
         (
             "-m 4G",
             &["8G"],
@@ -257,9 +280,9 @@ fn what_stands_in_the_way_is_said() {
             "backend x: a memory-backend-epc cannot be lent",
         ),
         (
-            "-object {\"qom-type\" -m 1G",
+            "-object {\"qom-type\":\"memory-backend-ram\" -m 1G",
             &[],
-            "-object {\"qom-type\": EOF",
+            "\"memory-backend-ram\": EOF",
         ),
     ];
     for (line, memory, expected) in table {
@@ -269,6 +292,10 @@ fn what_stands_in_the_way_is_said() {
     let program = OsStr::new("cloud-hypervisor");
     let error = Plan::new(program, &[], &[], &|_| false).expect_err("unknown");
     assert!(error.to_string().contains("write {memory}"), "{error}");
+    let wrapped = words("-c 0 /usr/bin/qemu-system-x86_64 -m 1G");
+    let error = Plan::new(OsStr::new("taskset"), &wrapped, &[], &|_| false);
+    let error = error.expect_err("no monitor").to_string();
+    assert!(error.contains("taskset ... firstlight pool run"), "{error}");
 }
 
 #[test]
