@@ -5,7 +5,7 @@
 //! same time; each is an [`Account`] that is charged when memory leaves, and
 //! credited only when nobody can reach it any more.
 
-use crate::config::Config;
+use crate::config::{Config, Size};
 use firstlight_host::peer::{self, Peer};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -129,6 +129,15 @@ impl Rules {
         })
     }
 
+    /// Whether a limit may apply to `peer` of which nobody knows: who connects
+    /// and is gone must not be free of its cgroup's.
+    fn cannot_tell(&self, peer: &Peer) -> bool {
+        let mut limits = self.limits.iter();
+        peer.cgroup.is_none()
+            && self.standing(peer) != Standing::Owner
+            && limits.any(|limit| matches!(limit.account, Account::Cgroup(_)))
+    }
+
     /// All limits that apply to `peer`.
     fn limits(&self, peer: &Peer) -> Vec<Limit> {
         let mut limits: Vec<_> = self.named(peer).cloned().collect();
@@ -190,13 +199,21 @@ impl Ledger {
     /// # Errors
     /// The first limit it would exceed, in words.
     pub fn charge(&mut self, rules: &Rules, peer: &Peer, bytes: u64) -> Result<Charge, String> {
+        if rules.cannot_tell(peer) {
+            return Err(format!(
+                "a quota is for a cgroup, and that of process {} cannot be told: it is gone, or \
+                 the kernel is older than Linux 6.5",
+                peer.pid
+            ));
+        }
         let limits = rules.limits(peer);
         for limit in &limits {
             let used = self.used(&limit.account);
             if used.saturating_add(bytes) > limit.most_bytes {
+                let [most, used, bytes] = [limit.most_bytes, used, bytes].map(Size::new);
                 return Err(format!(
-                    "{} may hold {} bytes and can reach {used}; {bytes} more are too many",
-                    limit.account, limit.most_bytes
+                    "{} may hold {most} and can reach {used}; {bytes} more are too much",
+                    limit.account
                 ));
             }
         }
@@ -289,8 +306,8 @@ mod tests {
         const G: u64 = 1 << 30;
         let rules = rules(RULES);
         let mut ledger = Ledger::default();
-        let both = peer(1000, 600, &[], None);
-        let other = peer(1, 600, &[], None);
+        let both = peer(1000, 600, &[], Some("/"));
+        let other = peer(1, 600, &[], Some("/"));
         let first = ledger.charge(&rules, &both, 5 * G).unwrap();
         // 8 G for the user, but 6 G for the group.
         let refused = ledger.charge(&rules, &both, 2 * G).unwrap_err();
@@ -309,7 +326,7 @@ mod tests {
     fn members_each_on_their_own_the_owner_without_limit() {
         let rules = rules(RULES);
         let mut ledger = Ledger::default();
-        let (one, two) = (peer(1, 500, &[], None), peer(2, 500, &[], None));
+        let (one, two) = (peer(1, 500, &[], Some("/")), peer(2, 500, &[], Some("/")));
         ledger.charge(&rules, &one, 4 << 30).unwrap();
         ledger.charge(&rules, &one, 1).unwrap_err();
         ledger.charge(&rules, &two, 4 << 30).unwrap();
@@ -318,6 +335,19 @@ mod tests {
             .unwrap();
         // Together with what is there, more than can be counted: refused, not wrapped.
         ledger.charge(&rules, &two, u64::MAX).unwrap_err();
+    }
+
+    #[test]
+    fn who_hides_its_cgroup_gets_nothing_where_cgroups_have_quotas() {
+        let member = |cgroup| peer(1, 500, &[], cgroup);
+        let mut ledger = Ledger::default();
+        let with = rules(RULES);
+        let refused = ledger.charge(&with, &member(None), 1).unwrap_err();
+        assert!(refused.contains("cgroup"), "{refused}");
+        ledger.charge(&with, &member(Some("/user")), 1).unwrap();
+        ledger.charge(&with, &peer(0, 0, &[], None), 1).unwrap();
+        let without = rules("access = { group = \"500\" }");
+        ledger.charge(&without, &member(None), 1).unwrap();
     }
 
     #[test]
