@@ -53,6 +53,48 @@ fn check_further(document: &Value) {
         (&Value::from(3), &Value::from(20 << 20))
     );
     assert_eq!(document["take_round_trip"]["takes"], 32);
+    assert!(document["cost"].is_null(), "nobody asked for it");
+}
+
+#[test]
+fn what_filling_costs_is_measured_where_it_is_asked_for() {
+    if !qemu_is_here() {
+        return;
+    }
+    let arguments = [
+        "bench",
+        "pool",
+        "--page",
+        "thp",
+        "--sizes",
+        "64M",
+        "--runs",
+        "1",
+        "--at-once",
+        "0",
+        "--cost",
+        "--json",
+    ];
+    let cost = &common::document(&arguments)["cost"];
+    let fill = &cost["fill"];
+    assert_eq!(
+        (&fill["size_bytes"], &fill["runs"]),
+        (&(64 << 20).into(), &1.into())
+    );
+    for time in ["worker_ms", "kernel_ms"] {
+        assert!(
+            fill[time]["min"].as_f64().is_some_and(|ms| ms > 0.0),
+            "{cost}"
+        );
+    }
+    let bound_by = |neighbour: &Value| neighbour["bound_by"].as_str().map(str::to_owned);
+    let neighbours = cost["neighbours"].as_array().expect("a list");
+    let names: Vec<_> = neighbours.iter().filter_map(bound_by).collect();
+    let cpus = std::thread::available_parallelism().expect("a number");
+    assert!(
+        names == ["memory", "processor"] || (names.is_empty() && cpus.get() == 1),
+        "{cost}"
+    );
 }
 
 const SIZES: [&str; 9] = [

@@ -3,8 +3,10 @@
 //!
 //! Both variants run in turn in each round, on as many huge pages as one of them
 //! needs: the pool is emptied before the fresh start, and filled again, outside
-//! the timing, before its own. [`own_daemon`] is the pool, [`guest`] the clock.
+//! the timing, before its own. [`own_daemon`] is the pool, [`guest`] the clock;
+//! [`cost`] is what filling costs.
 
+mod cost;
 mod guest;
 mod own_daemon;
 mod record;
@@ -47,6 +49,9 @@ pub(super) struct Options {
     /// Pages: 2M, 1G, or thp where none are set aside
     #[arg(long, value_name = "SIZE", default_value_t = PageSize::Huge)]
     page: PageSize,
+    /// Also what filling costs: processor time, and what loops on another CPU lose
+    #[arg(long)]
+    cost: bool,
     /// The monitor
     #[arg(long, value_name = "PROGRAM", default_value = "qemu-system-x86_64")]
     qemu: OsString,
@@ -56,6 +61,7 @@ const EXAMPLES: &str = "\
 Examples:
   firstlight bench pool                          2, 4 and 8 GiB in huge pages of 2 MiB
   firstlight bench pool --sizes 2G,64G --runs 11
+  firstlight bench pool --cost --sizes 4G        what filling costs, too; on a quiet machine
   firstlight bench pool --page thp --json        no huge pages to set aside; for programs
 
 Exit codes: see firstlight --help";
@@ -116,7 +122,7 @@ fn measure(options: &Options, largest: u64, stop: &AtomicBool) -> Result<Record,
     let part = largest.checked_div(options.at_once.into()).unwrap_or(0);
     let part = part / page.bytes() * page.bytes();
     sizes.extend([part, page.bytes()].into_iter().filter(|bytes| *bytes > 0));
-    let mut daemon = OwnDaemon::start(bench.folder(), page, &sizes)?;
+    let mut daemon = OwnDaemon::start(bench.folder(), page, &sizes, Some("0"))?;
     // The first start of all reads QEMU from the disk.
     fresh(&bench, page, page.bytes().max(64 << 20).min(largest))?;
     let mut record = Record::new(page);
@@ -145,6 +151,9 @@ fn measure(options: &Options, largest: u64, stop: &AtomicBool) -> Result<Record,
     daemon.fill(page.bytes(), takes)?;
     record.take_round_trip = TakeRoundTrip::of(round_trips(&mut daemon, page, takes)?);
     daemon.stop()?;
+    if options.cost {
+        record.cost = cost::measure(bench.folder(), page, largest, options.runs, stop)?;
+    }
     Ok(record)
 }
 

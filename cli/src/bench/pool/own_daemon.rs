@@ -28,16 +28,18 @@ pub(super) struct OwnDaemon {
 }
 
 impl OwnDaemon {
-    /// Starts it in `folder`, with an empty pool for each of `sizes`.
+    /// Starts it in `folder`, with an empty pool for each of `sizes`, that fills
+    /// at `rate`, or at the usual one.
     pub(super) fn start(
         folder: &Path,
         page: PageSize,
         sizes: &BTreeSet<u64>,
+        rate: Option<&str>,
     ) -> Result<Self, Failure> {
         let socket = folder.join("pool.sock");
         let config = folder.join("pool.toml");
         let log = folder.join("daemon.log");
-        let text = config_text(folder, page, sizes);
+        let text = config_text(folder, page, sizes, rate);
         fs::write(&config, text).map_err(failed("the daemon's configuration"))?;
         let errors = File::create(&log).map_err(failed("the daemon's log"))?;
         let program = std::env::current_exe().map_err(failed("this program"))?;
@@ -74,6 +76,26 @@ impl OwnDaemon {
 
     pub(super) fn client(&mut self) -> &mut Client {
         &mut self.client
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Has one slab of `bytes` filled, and waits for its first part.
+    pub(super) fn begin_fill(&mut self, bytes: u64) -> Result<(), Failure> {
+        self.resize(bytes, 1)?;
+        self.wait(bytes, "a slab that is being filled", |pool| {
+            pool.clean_bytes > 0
+        })
+    }
+
+    /// Bytes of slabs of `bytes` that are filled, whole or not.
+    pub(super) fn filled_bytes(&mut self, bytes: u64) -> Result<u64, Failure> {
+        let status = self.client.status().map_err(Failure::pool)?;
+        let mut pools = status.pools.iter();
+        let pool = pools.find(|pool| pool.size_class_bytes == bytes);
+        Ok(pool.map_or(0, |pool| pool.clean_bytes))
     }
 
     /// Waits until so many slabs of `bytes` are clean.
@@ -181,15 +203,18 @@ fn said(log: &Path) -> String {
     lines.get(from..).unwrap_or_default().join("; ")
 }
 
-/// As fast as it goes; reserved pages in files without a name, of which nothing
+/// Reserved pages in files without a name, of which nothing
 /// can stay behind. Transparent ones are to be had on a mount for certain only.
-fn config_text(folder: &Path, page: PageSize, sizes: &BTreeSet<u64>) -> String {
+fn config_text(folder: &Path, page: PageSize, sizes: &BTreeSet<u64>, rate: Option<&str>) -> String {
     let socket = folder.join("pool.sock");
     let directory = folder.join("pool");
     let mut text = format!(
         "socket = {socket:?}\ndirectory = {directory:?}\n\
-         [fill]\nrate = \"0\"\npause_at_pressure = 0\n"
+         [fill]\npause_at_pressure = 0\n"
     );
+    if let Some(rate) = rate {
+        let _ = writeln!(text, "rate = {rate:?}");
+    }
     let source = match page {
         PageSize::Transparent => "auto",
         PageSize::Huge | PageSize::Giant => "memfd",

@@ -144,6 +144,79 @@ impl TakeRoundTrip {
     }
 }
 
+/// Processor time for filling a slab.
+#[derive(Debug, Serialize)]
+pub(super) struct FillCost {
+    size_bytes: u64,
+    /// Of a thread that asks the kernel for all of it.
+    kernel_ms: Spread,
+    /// Of the daemon's worker.
+    worker_ms: Spread,
+    /// Of the smallest of each.
+    ratio: f64,
+    runs: usize,
+}
+
+impl FillCost {
+    /// Of pairs of the kernel's and the worker's; `None` of none.
+    pub(super) fn of(size_bytes: u64, times: &[(Duration, Duration)]) -> Option<Self> {
+        let kernel_ms = Spread::of(times.iter().map(|(kernel, _)| *kernel))?;
+        let worker_ms = Spread::of(times.iter().map(|(_, worker)| *worker))?;
+        Some(Self {
+            size_bytes,
+            kernel_ms,
+            worker_ms,
+            ratio: micro(worker_ms.min / kernel_ms.min),
+            runs: times.len(),
+        })
+    }
+}
+
+/// A loop on one CPU while the worker fills on another.
+#[derive(Debug, Serialize)]
+pub(super) struct Neighbour {
+    /// What bounds it.
+    bound_by: &'static str,
+    /// What it loses of its speed, median of pairs of windows; less than nothing by chance.
+    loses_percent: f64,
+    /// The fastest that was filled meanwhile.
+    fill_bytes_per_s: u64,
+    windows: usize,
+}
+
+impl Neighbour {
+    /// Of pairs of work done without and with filling; `None` of none.
+    pub(super) fn of(
+        bound_by: &'static str,
+        fill_bytes_per_s: u64,
+        windows: &[(u64, u64)],
+    ) -> Option<Self> {
+        // Counts of work are far below 2^53.
+        #[expect(clippy::cast_precision_loss, reason = "a share of it is shown")]
+        let lost = |(quiet, filling): &(u64, u64)| 100.0 - *filling as f64 * 100.0 / *quiet as f64;
+        let mut lost: Vec<f64> = windows.iter().filter(|pair| pair.0 > 0).map(lost).collect();
+        lost.sort_by(f64::total_cmp);
+        let middle = (
+            lost.get((lost.len().max(1) - 1) / 2)?,
+            lost.get(lost.len() / 2)?,
+        );
+        Some(Self {
+            bound_by,
+            loses_percent: micro((middle.0 + middle.1) / 2.0),
+            fill_bytes_per_s,
+            windows: lost.len(),
+        })
+    }
+}
+
+/// What filling costs.
+#[derive(Debug, Serialize)]
+pub(super) struct Cost {
+    pub(super) fill: Option<FillCost>,
+    /// Nothing on a machine with one CPU.
+    pub(super) neighbours: Vec<Neighbour>,
+}
+
 /// The document.
 #[derive(Debug, Serialize)]
 pub(super) struct Record {
@@ -157,6 +230,8 @@ pub(super) struct Record {
     pool_slope_ms_per_gib: Option<f64>,
     pub(super) at_once: Option<AtOnce>,
     pub(super) take_round_trip: Option<TakeRoundTrip>,
+    /// Only where it was asked for.
+    pub(super) cost: Option<Cost>,
 }
 
 impl Record {
@@ -171,6 +246,7 @@ impl Record {
             pool_slope_ms_per_gib: None,
             at_once: None,
             take_round_trip: None,
+            cost: None,
         }
     }
 
@@ -242,7 +318,42 @@ impl Record {
                 trip.p50_us, trip.p99_us, trip.max_us, trip.takes,
             );
         }
+        if let Some(cost) = &self.cost {
+            cost.lines(&mut page);
+        }
         page
+    }
+}
+
+impl Cost {
+    fn lines(&self, page: &mut String) {
+        if let Some(fill) = &self.fill {
+            let _ = writeln!(
+                page,
+                "Filling {} takes {} ms of processor time, the kernel alone {} ms: {:.3} times (smallest of {})",
+                bytes(fill.size_bytes),
+                shown(fill.worker_ms),
+                shown(fill.kernel_ms),
+                fill.ratio,
+                fill.runs,
+            );
+        }
+        for neighbour in &self.neighbours {
+            let _ = writeln!(
+                page,
+                "Meanwhile, at {} a second, a {}-bound loop on another CPU loses {:.1} % (median of {})",
+                bytes(neighbour.fill_bytes_per_s),
+                neighbour.bound_by,
+                neighbour.loses_percent,
+                neighbour.windows,
+            );
+        }
+        if self.neighbours.is_empty() {
+            let _ = writeln!(
+                page,
+                "No second CPU: what a neighbour loses was not measured"
+            );
+        }
     }
 }
 
@@ -308,7 +419,17 @@ mod tests {
         let trip =
             serde_json::json!({"p50_us": 100.0, "p99_us": 198.0, "max_us": 200.0, "takes": 200});
         assert_eq!(seen["take_round_trip"], trip);
+        record.cost = Some(Cost {
+            fill: FillCost::of(1 << 30, &[(ms(110), ms(102)), (ms(100), ms(130))]),
+            neighbours: Neighbour::of("memory", 5, &[(100, 90), (200, 190), (100, 104)])
+                .into_iter()
+                .collect(),
+        });
+        let seen = serde_json::to_value(&record.cost).expect("JSON");
+        assert_eq!(seen["fill"]["ratio"], 1.02);
+        assert_eq!(seen["neighbours"][0]["loses_percent"], 5.0);
         let table = record.table();
+        assert!(table.contains("1.020 times (smallest of 2)"), "{table}");
         assert!(
             table.contains("1 GiB   105.0 (90.0-120.0)  20.0 (19.0-25.0)   5.2 x"),
             "{table}"
