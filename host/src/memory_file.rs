@@ -78,6 +78,16 @@ pub fn is_sealed(file: impl AsFd) -> io::Result<bool> {
     Ok(rustix::fs::fcntl_get_seals(file)?.contains(SealFlags::SEAL))
 }
 
+/// From now on only the file's owner can open it once more. Who kept no more than
+/// a descriptor that names the file (`O_PATH`), which no count of openings shows,
+/// could make a whole one of it otherwise.
+///
+/// # Errors
+/// The operating system's refusal: the file is another user's, for example.
+pub fn close_to_others(file: impl AsFd) -> io::Result<()> {
+    Ok(rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR)?)
+}
+
 /// Makes the file `bytes` long. A shorter file loses its pages at once, also
 /// for those who map it: they get SIGBUS. Pinned pages stay with their pinner
 /// and never come back into a file.

@@ -6,6 +6,10 @@
 //! to a rate that all of them share, and pause while somebody waits for memory.
 //! The worker for what a borrower waits for does none of this.
 //!
+//! In the middle of a page nobody keeps out of the way: the kernel holds locks
+//! meanwhile that others wait for, also those who use files of their own
+//! (`work.rs`).
+//!
 //! Zeros come from the kernel (`work.rs`), batch by batch, so that a worker can
 //! be told to stop and nothing else waits long for a file's lock.
 
@@ -78,8 +82,8 @@ pub struct Done<T> {
 pub struct Manner {
     /// Runs only where a CPU has nothing else to do, at this pace.
     pub background: Option<Arc<Pace>>,
-    /// Works on memory that others use meanwhile: it waits for a CPU that has
-    /// nothing else to do, but not in the middle of a page.
+    /// Works on memory that others use meanwhile: where it could not come back
+    /// for a page, it does not keep out of the way at all.
     pub shared: bool,
     /// Takes memory from this node only.
     pub node: Option<u32>,
@@ -122,13 +126,14 @@ impl<T: Send + 'static> Worker<T> {
 fn serve<T>(jobs: &Receiver<Job<T>>, manner: &Manner, report: &impl Fn(Done<T>)) {
     // Refused where a container forbids it: then it is an ordinary thread that
     // keeps to its rate. So is one that could not come back for a page.
+    let comes_back = manner.background.is_some() && background::may_come_back();
     let is_idle = manner.background.is_some()
-        && (!manner.shared || background::may_come_back())
+        && (!manner.shared || comes_back)
         && background::run_when_idle().is_ok();
     let bound = background::take_memory_from(manner.node);
     for job in jobs {
         let mut batches = Batches::new(manner, &job.cancel, &job.done_bytes);
-        batches.is_idle = is_idle;
+        batches.comes_back = is_idle && comes_back;
         if let Some(tenure) = &job.after {
             tenure.settle();
         }

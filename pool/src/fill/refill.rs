@@ -14,8 +14,9 @@
 //!   asked for, and the count says whether it was a hole.
 
 use super::Batches;
+use super::work::in_one_go;
 use crate::protocol::PageSize;
-use firstlight_host::{background, memory_file};
+use firstlight_host::memory_file;
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -108,19 +109,10 @@ impl Refill {
         let bytes = self.page.bytes();
         batches.pay(bytes)?;
         let over = || io::Error::new(io::ErrorKind::Interrupted, "the lease is over");
-        let comes_back = batches.out_of_the_way();
+        let comes_back = batches.comes_back;
         let filled = batches.timed(bytes, || {
-            if comes_back {
-                // Refused, it takes its time.
-                let _ = background::run_as_usual();
-            }
-            let filled = self
-                .tenure
-                .during(|| put_back(file, self.page, page * bytes));
-            if comes_back {
-                let _ = background::run_when_idle();
-            }
-            filled.ok_or_else(over)?
+            let put_back = || put_back(file, self.page, page * bytes);
+            in_one_go(comes_back, || self.tenure.during(put_back)).ok_or_else(over)?
         })?;
         if filled {
             batches.refilled(page);

@@ -175,6 +175,60 @@ fn emptied_files_hold_nothing_and_zeroed_ones_are_zero() {
     assert_eq!(memory_file::held_bytes(&file).unwrap(), BYTES);
     run(manner(None), job(&file, Work::Empty)).result.unwrap();
     assert_eq!(memory_file::held_bytes(&file).unwrap(), 0);
+    let mode = rustix::fs::fstat(&file).unwrap().st_mode;
+    assert_eq!(mode & 0o077, 0, "others may open it once more");
+}
+
+#[test]
+fn what_lies_behind_the_end_is_given_back_and_nothing_else() {
+    let file = file();
+    memory_file::populate(&file, 0, 4096).unwrap();
+    memory_file::refill(&file, BYTES, 1 << 20).unwrap();
+    run(manner(None), job(&file, Work::Shorten { bytes: BYTES }))
+        .result
+        .unwrap();
+    let stat = rustix::fs::fstat(&file).unwrap();
+    assert_eq!(u64::try_from(stat.st_size), Ok(BYTES));
+    let held = memory_file::held_bytes(&file).unwrap();
+    assert!((4096..1 << 20).contains(&held) || held == 2 << 20, "{held}");
+}
+
+/// The scheduling policy of this thread, as the kernel numbers them.
+fn policy() -> String {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let fields = stat.rsplit(')').next().unwrap().split_whitespace();
+    fields.into_iter().nth(38).unwrap().to_owned()
+}
+
+#[test]
+fn nobody_keeps_out_of_the_way_in_the_middle_of_a_page() {
+    thread::spawn(|| {
+        if !background::may_come_back() {
+            eprintln!("skipped: a thread that got out of the way may not come back here");
+            return;
+        }
+        background::run_when_idle().unwrap();
+        let during = work::in_one_go(true, policy);
+        assert_eq!((during.as_str(), policy().as_str()), ("0", "5"));
+        assert_eq!(work::in_one_go(false, policy), "5");
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn a_batch_goes_page_by_page_from_where_it_begins_to_where_it_ends() {
+    for (at, bytes, step, parts) in [
+        (0, 8, 4, vec![(0, 4), (4, 4)]),
+        (0, 8, 8, vec![(0, 8)]),
+        (3, 6, 4, vec![(3, 1), (4, 4), (8, 1)]),
+        (4, 1, 4, vec![(4, 1)]),
+        (4, 0, 4, vec![]),
+        (u64::MAX - 1, 1, 4, vec![(u64::MAX - 1, 1)]),
+    ] {
+        let seen: Vec<_> = work::steps(at, bytes, step).collect();
+        assert_eq!(seen, parts, "{at} {bytes} {step}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{Manner, Refill, is_over};
 use crate::protocol::PageSize;
 use firstlight_host::mapping::Mapping;
-use firstlight_host::memory_file;
+use firstlight_host::{background, memory_file};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,8 +24,14 @@ pub enum Work {
         /// Give up then.
         deadline: Option<Instant>,
     },
-    /// Give all pages back to the kernel, also those that are mapped.
+    /// Give all pages back to the kernel, also those that are mapped, and let
+    /// nobody open the file once more.
     Empty,
+    /// Give back what lies behind so many bytes.
+    Shorten {
+        /// Bytes of the slab.
+        bytes: u64,
+    },
     /// Zero all `bytes` with our own stores, then read all of it: once nobody
     /// else holds the file, and not at all where somebody goes on to.
     ZeroInPlace {
@@ -48,12 +54,26 @@ impl Work {
                 deadline,
             } => {
                 batches.batch_bytes = batches.batch_bytes.max(page.bytes());
+                let step_bytes = if batches.comes_back {
+                    page.bytes()
+                } else {
+                    batches.batch_bytes
+                };
+                let comes_back = batches.comes_back;
                 batches.each(start, end, deadline, |at, bytes| {
-                    fill(file, page, at, bytes)
+                    steps(at, bytes, step_bytes).try_for_each(|(at, bytes)| {
+                        in_one_go(comes_back, || fill(file, page, at, bytes))
+                    })
                 })
             }
-            Self::Empty => memory_file::set_length(file, 0),
+            Self::Empty => {
+                let closed = memory_file::close_to_others(file);
+                memory_file::set_length(file, 0)?;
+                closed
+            }
+            Self::Shorten { bytes } => memory_file::set_length(file, bytes),
             Self::ZeroInPlace { bytes, memfd } => {
+                memory_file::close_to_others(file)?;
                 until_alone(file, memfd)?;
                 if u64::try_from(rustix::fs::fstat(file)?.st_size) != Ok(bytes) {
                     return Err(io::Error::other("its length was changed"));
@@ -64,6 +84,31 @@ impl Work {
             Self::Refill(refill) => refill.run(file, batches),
         }
     }
+}
+
+/// `at..at + bytes` in steps that end at multiples of `step_bytes`.
+pub(super) fn steps(at: u64, bytes: u64, step_bytes: u64) -> impl Iterator<Item = (u64, u64)> {
+    let end = at.saturating_add(bytes);
+    let next = move |at: &u64| Some((at - at % step_bytes).saturating_add(step_bytes).min(end));
+    std::iter::successors(Some(at), next)
+        .take_while(move |at| *at < end)
+        .map(move |at| (at, next(&at).unwrap_or(end) - at))
+}
+
+/// Does `step` without keeping out of the way, if that is what the worker does
+/// otherwise: the kernel holds locks meanwhile that others wait for. hugetlbfs has
+/// a few for the touching of all files, tmpfs that of this process' address space;
+/// with no CPU idle, who waits for one would wait for seconds.
+pub(super) fn in_one_go<T>(comes_back: bool, step: impl FnOnce() -> T) -> T {
+    if comes_back {
+        // Refused, it takes its time.
+        let _ = background::run_as_usual();
+    }
+    let done = step();
+    if comes_back {
+        let _ = background::run_when_idle();
+    }
+    done
 }
 
 fn fill(file: &OwnedFd, page: PageSize, at: u64, bytes: u64) -> io::Result<()> {
@@ -124,8 +169,8 @@ pub struct Batches<'j> {
     batch_bytes: u64,
     zeroed_bytes: u64,
     zeroing_ns: u64,
-    /// Whether the worker runs only where a CPU has nothing else to do.
-    pub(super) is_idle: bool,
+    /// Whether the worker keeps out of the way, but not in the middle of a page.
+    pub(super) comes_back: bool,
     refilled_pages: Vec<u64>,
     /// Bytes the pace has allowed for that were not needed yet.
     paid_bytes: u64,
@@ -144,15 +189,10 @@ impl<'j> Batches<'j> {
             batch_bytes: manner.batch_bytes.max(1 << 20),
             zeroed_bytes: 0,
             zeroing_ns: 0,
-            is_idle: false,
+            comes_back: false,
             refilled_pages: Vec::new(),
             paid_bytes: 0,
         }
-    }
-
-    /// Whether the worker must come back for what others wait for.
-    pub(super) fn out_of_the_way(&self) -> bool {
-        self.is_idle && self.manner.shared
     }
 
     /// Waits until `bytes` may be zeroed; what was paid for and not needed is
