@@ -40,8 +40,51 @@ fn draw(source: &str) {
         until("it was taken away again", || free_pages() == free);
         assert!(mapping.populate().is_err(), "it came back");
     }
+    // Also behind the end, where the file's length does not show it.
+    for _ in 0..3 {
+        let _ = memory_file::refill(&kept, 0, 8 * M);
+        until("it was taken away again", || free_pages() == free);
+    }
     drop((mapping, kept));
     assert_eq!(daemon.stop(), 0);
+}
+
+/// While it borrows, too, nobody gets more than it was lent.
+fn grow(source: &str) {
+    let Some(_pages) = huge_pages(12) else { return };
+    let mut daemon = Daemon::start(&format!(
+        "fill = {{ rate = \"0\" }}\n[[class]]\nsize = \"4M\"\nslabs = 1\nsource = \"{source}\"\n"
+    ));
+    daemon.until_clean(1);
+    let borrowed = take_soon(&daemon, 4 * M);
+    let mut mine = mapped(&borrowed.memory, 4 * M);
+    mine.write(77, b"mine");
+    let free = free_pages();
+    let longer = |keep_size: bool| {
+        if keep_size {
+            return memory_file::refill(&borrowed.memory, 4 * M, 8 * M).is_ok();
+        }
+        Mapping::new(&borrowed.memory, 0, 12 << 20).is_ok_and(|longer| longer.populate().is_ok())
+    };
+    for keep_size in [false, true, false, true] {
+        let drew = longer(keep_size);
+        assert!(drew || source == "memfd", "{source} {keep_size}");
+        until("it is as long as it was", || free_pages() == free);
+        assert_eq!(mine.first_nonzero(), Some(77));
+    }
+    drop((mine, borrowed));
+    daemon.until_clean(1);
+    assert_eq!(daemon.stop(), 0);
+}
+
+#[test]
+fn a_borrower_gets_no_more_than_it_was_lent_from_a_mount() {
+    grow("mount");
+}
+
+#[test]
+fn a_borrower_gets_no_more_than_it_was_lent_without_a_name() {
+    grow("memfd");
 }
 
 #[test]

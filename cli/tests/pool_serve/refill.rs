@@ -3,6 +3,7 @@
 
 use super::guest::{Guest, Parts};
 use super::kit::{Daemon, M, free_pages, huge_pages, mapped, take_soon, until};
+use firstlight_host::hugepages::Borrowed;
 use firstlight_host::mapping::Mapping;
 use firstlight_host::memory_file;
 use firstlight_pool::protocol::PoolRow;
@@ -103,6 +104,37 @@ fn pages_are_put_back_into_a_file_of_a_mount() {
 #[test]
 fn pages_are_put_back_into_a_file_without_a_name() {
     puts_back("memfd");
+}
+
+#[test]
+fn pages_of_1_gib_are_put_back_as_a_whole() {
+    const G: u64 = 1 << 30;
+    let pages = match Borrowed::new(G, 2) {
+        Ok(pages) => pages,
+        Err(error) => return eprintln!("skipped: no huge pages of 1 GiB: {error}"),
+    };
+    let mut daemon = Daemon::start(
+        "fill = { rate = \"0\", pause_at_pressure = 0, refill_rate = \"0\", refill_after_s = 0 }\n\
+         [[class]]\npage = \"1G\"\nsize = \"2G\"\nslabs = 1\nrefill = \"1G\"\n",
+    );
+    daemon.until_clean(1);
+    let borrowed = take_soon(&daemon, 2 * G);
+    assert_eq!(borrowed.lease.align_bytes, G);
+    let mut guest = mapped(&borrowed.memory, 2 * G);
+    let second = usize::try_from(G).unwrap();
+    guest.write(77, b"mine");
+    guest.write(second + 77, b"mine");
+    memory_file::punch(&borrowed.memory, G, G).unwrap();
+    until("it is put back", || row(&daemon).refilled_bytes == G);
+    assert_eq!(memory_file::held_bytes(&borrowed.memory).unwrap(), 2 * G);
+    let mut seen = [1; 100];
+    guest.read(second, &mut seen);
+    assert_eq!(seen, [0; 100]);
+    guest.read(77, &mut seen[..4]);
+    assert_eq!(&seen[..4], b"mine");
+    drop((guest, borrowed));
+    assert_eq!(daemon.stop(), 0);
+    drop(pages);
 }
 
 #[test]

@@ -316,6 +316,21 @@ fn clean_slabs_stay_for_the_next_daemon_if_that_is_wanted() {
 }
 
 #[test]
+fn a_drain_keeps_nothing_of_what_is_being_filled() {
+    let Some(_pages) = huge_pages(12) else { return };
+    let free = free_pages();
+    // A slab takes weeks, and its first pages are there at once.
+    let mut daemon = Daemon::start(
+        "keep_on_stop = true\nfill = { rate = \"1\", batch = \"2M\", pause_at_pressure = 0 }\n\
+         [[class]]\nsize = \"8M\"\nslabs = 1\nsource = \"mount\"\n",
+    );
+    until("it is being filled", || free_pages() < free);
+    daemon.connect().drain().unwrap();
+    assert_eq!(daemon.wait(), 0);
+    assert_eq!(free_pages(), free, "huge pages stay in a file nobody fills");
+}
+
+#[test]
 fn trusted_slabs_are_zeroed_in_place_and_lent_again() {
     let Some(_pages) = huge_pages(2) else { return };
     let config = "fill = { rate = \"0\" }\n[[class]]\nsize = \"4M\"\nslabs = 1\ntrusted = true\n";

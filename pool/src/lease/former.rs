@@ -5,7 +5,8 @@
 //! hugetlbfs, where mapping a file makes it longer even if it is sealed. The
 //! kernel cannot be told to refuse that. So such a slab stays charged to its
 //! borrower and is emptied again whenever it holds pages, until nobody else has
-//! it open; then it is forgotten and its charge is credited.
+//! it open; then it is forgotten and its charge is credited. Emptying is left to
+//! others: it waits as long as the borrower likes to draw pages.
 //!
 //! Pages that were pinned when the slab was emptied are in no file any more, but
 //! a mount still counts them: as long as it counts as many as its former slabs
@@ -13,7 +14,9 @@
 
 use super::quota::Charge;
 use crate::store::Key;
-use crate::store::slab::Slab;
+use crate::store::slab::{Slab, SlabId};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// One of them.
 #[derive(Debug)]
@@ -26,13 +29,22 @@ pub struct Former {
     pub charge: Charge,
     /// Bytes that did not go back to the kernel when it was emptied.
     pub pinned_bytes: u64,
+    /// Whether it is being emptied once more.
+    pub under_way: bool,
 }
 
 impl Former {
     /// Whether nobody can reach anything of it any more. A slab of which the
     /// kernel says nothing counts as held.
     fn is_free(&self) -> bool {
-        self.pinned_bytes == 0 && self.slab.is_ours_alone().unwrap_or(false)
+        !self.under_way && self.pinned_bytes == 0 && self.slab.is_ours_alone().unwrap_or(false)
+    }
+
+    /// Whether somebody drew pages into it, behind its end too, where its length
+    /// does not show them.
+    fn holds_some(&self) -> bool {
+        let is_some = |bytes: std::io::Result<u64>| bytes.is_ok_and(|bytes| bytes > 0);
+        is_some(self.slab.held_bytes()) || is_some(self.slab.length())
     }
 }
 
@@ -45,8 +57,8 @@ pub struct Formers(Vec<Former>);
 pub struct Swept {
     /// Nobody can reach these any more.
     pub free: Vec<Former>,
-    /// How many were holding pages again, which were taken away.
-    pub emptied: u32,
+    /// These hold pages again: to be emptied, then [`Formers::emptied`].
+    pub to_empty: Vec<(SlabId, Arc<OwnedFd>)>,
 }
 
 impl Formers {
@@ -70,20 +82,25 @@ impl Formers {
             former.pinned_bytes -= gone;
             too_much -= gone;
         }
-        for former in std::mem::take(&mut self.0) {
-            let grown = former.slab.length().is_ok_and(|bytes| bytes > 0);
-            if grown && former.slab.empty().is_ok() {
-                swept.emptied += 1;
-            }
-            // Asked after it was emptied: nobody can have filled it in between
-            // and be gone.
+        for mut former in std::mem::take(&mut self.0) {
             if former.is_free() {
                 swept.free.push(former);
-            } else {
-                self.0.push(former);
+                continue;
             }
+            if !former.under_way && former.holds_some() {
+                former.under_way = true;
+                swept.to_empty.push((former.slab.id(), former.slab.file()));
+            }
+            self.0.push(former);
         }
         swept
+    }
+
+    /// One of [`Swept::to_empty`] was emptied.
+    pub fn emptied(&mut self, id: SlabId) {
+        for former in &mut self.0 {
+            former.under_way &= former.slab.id() != id;
+        }
     }
 
     /// Bytes that former borrowers have pinned.

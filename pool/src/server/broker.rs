@@ -9,6 +9,7 @@ use super::keeper::Keeper;
 use super::refills::Refills;
 use super::times::Times;
 use super::workers::{Returning, Ticket, Waiting, Workers};
+use crate::config::Size;
 use crate::fill::{Done, Job, Work};
 use crate::lease::quota::{Charge, Ledger, Rules, Standing};
 use crate::lease::{Formers, Lease, Leases, Lifeline, Serial};
@@ -20,7 +21,7 @@ use crate::store::choose::{NsPerGib, Want};
 use crate::store::slab::Slab;
 use crate::store::{Key, Store};
 use firstlight_host::peer::Peer;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -73,6 +74,8 @@ pub(super) struct Broker {
     pub(super) to_empty: VecDeque<Box<Returning>>,
     /// What the mounts counted as stray before the one that is being emptied.
     pub(super) stray_before: Option<u64>,
+    /// Leases whose slab is being made as long as it was.
+    pub(super) shortening: BTreeSet<Serial>,
 }
 
 impl Broker {
@@ -103,6 +106,7 @@ impl Broker {
             returning: 0,
             to_empty: VecDeque::new(),
             stray_before: None,
+            shortening: BTreeSet::new(),
         }
     }
 
@@ -161,7 +165,7 @@ impl Broker {
         let Some((key, slab, missing)) = self.store.take(&want, self.ns_per_gib()) else {
             self.ledger.credit(charge);
             self.counters.starved += 1;
-            return Answer::refuse(RefusalCode::Empty, empty(&take));
+            return Answer::refuse(RefusalCode::Empty, self.nothing_for(&take));
         };
         // What it gets may be more than it asked for, and that is what counts.
         self.ledger.credit(charge);
@@ -203,6 +207,13 @@ impl Broker {
         let budget = Duration::from_millis(waiting.take.max_topup_ms.into());
         waiting.topped_up_bytes = end - start;
         let node = waiting.key.node;
+        if let Err(error) = self.workers.has_prompt(node) {
+            let Waiting {
+                key, slab, charge, ..
+            } = waiting;
+            self.take_back(key, slab, charge, None);
+            return Answer::refuse(RefusalCode::Internal, error.to_string());
+        }
         let work = Work::Fill {
             page: waiting.key.page,
             start,
@@ -312,6 +323,14 @@ impl Broker {
                 self.zeroed_in_place(returning, done.result);
                 None
             }
+            Ticket::EmptyAgain(id) => {
+                self.formers.emptied(id);
+                None
+            }
+            Ticket::Shorten(serial) => {
+                self.shortening.remove(&serial);
+                None
+            }
             Ticket::Discard(slab) => {
                 self.returning -= 1;
                 let _ = slab.discard();
@@ -327,7 +346,7 @@ impl Broker {
     fn topped_up(&mut self, waiting: Waiting, result: io::Result<()>) -> Answer {
         if let Err(error) = result {
             self.counters.starved += 1;
-            let text = format!("{}: {error}", empty(&waiting.take));
+            let text = format!("{}: {error}", self.nothing_for(&waiting.take));
             let Waiting {
                 key, slab, charge, ..
             } = waiting;
@@ -339,12 +358,7 @@ impl Broker {
 
     /// What is done from time to time: former slabs looked at, fills begun.
     pub(super) fn tick(&mut self) {
-        if !self.formers.is_empty() {
-            let stray_bytes = self.store.stray_bytes();
-            for former in self.formers.sweep(stray_bytes).free {
-                self.forget(former);
-            }
-        }
+        self.sweep_formers();
         self.look_for_holes();
         self.begin_fills();
     }
@@ -418,8 +432,9 @@ impl Broker {
 
     /// Whether it was drained and everything is back.
     pub(super) fn is_drained(&self) -> bool {
-        let returning = self.returning + self.to_empty.len();
-        self.store.is_draining() && self.store.lent_slabs() == 0 && returning == 0
+        // A slab that is being filled has a name, under which it would stay.
+        let under_way = self.returning + self.to_empty.len() + self.store.filling_slabs();
+        self.store.is_draining() && self.store.lent_slabs() == 0 && under_way == 0
     }
 
     /// Ends: what is clean goes back to the kernel, or stays for the next
@@ -439,6 +454,20 @@ impl Broker {
         }
     }
 
+    /// That there is nothing for `take`, and why, where that is known.
+    fn nothing_for(&self, take: &Take) -> String {
+        let place = take
+            .node
+            .map_or(String::new(), |node| format!(" on node {node}"));
+        let pages = take
+            .page
+            .map_or(String::new(), |page| format!(" of {page} pages"));
+        let size = Size::new(take.bytes);
+        let why = self.store.trouble(take.node, take.page);
+        let why = why.map_or(String::new(), |why| format!(": {why}"));
+        format!("no slab of {size}{pages} is ready{place}{why}")
+    }
+
     /// What a GiB of zeroing takes, as measured so far.
     fn ns_per_gib(&self) -> NsPerGib {
         let Counters {
@@ -451,14 +480,4 @@ impl Broker {
             .and_then(|ns| u64::try_from(ns).ok())
             .unwrap_or(ASSUMED_NS_PER_GIB)
     }
-}
-
-fn empty(take: &Take) -> String {
-    let place = take
-        .node
-        .map_or(String::new(), |node| format!(" on node {node}"));
-    let pages = take
-        .page
-        .map_or(String::new(), |page| format!(" of {page} pages"));
-    format!("no slab of {} bytes{pages} is ready{place}", take.bytes)
 }

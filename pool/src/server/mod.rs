@@ -30,12 +30,12 @@ mod workers;
 
 pub use error::ServeError;
 
-use crate::config::Config;
+use crate::config::{Config, Limits, Size};
 use crate::lease::Serial;
 use crate::lease::quota::{Rules, Standing};
 use crate::protocol::packet::PacketError;
 use crate::protocol::{RefusalCode, Request, StatusQuery};
-use crate::store::{Spec, Store};
+use crate::store::{Key, Spec, Store};
 use broker::{Answer, Broker};
 use connections::{ConnectionId, Connections, Sent};
 use events::{Event, Events, Source};
@@ -45,6 +45,7 @@ use keeper::Keeper;
 use listen::Listener;
 use refills::Refills;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -87,12 +88,14 @@ struct Server {
     signals: UnixStream,
     /// How often the service manager wants a sign of life.
     watchdog: Option<Duration>,
+    /// Pools that do not grow, and of which that was said.
+    troubled: BTreeSet<Key>,
 }
 
 impl Server {
     fn start(config: &Config, say: &mut dyn FnMut(&str)) -> Result<Self, ServeError> {
         let signals = signals().map_err(|error| ServeError::system("handle signals", error))?;
-        allow_descriptors();
+        let limits = within_descriptors(&config.limits, say);
         let owner = rustix::process::geteuid().as_raw();
         let rules = Rules::new(config, owner).map_err(ServeError::Config)?;
         let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
@@ -131,13 +134,14 @@ impl Server {
                 keeper,
                 Refills::new(Duration::from_secs(config.fill.refill_after_s.into())),
             ),
-            connections: Connections::new(&config.limits),
+            connections: Connections::new(&limits),
             events: Events::new().map_err(|error| ServeError::system("wait", error))?,
             listener,
             web,
             page: config.page,
             signals,
             watchdog: service::watchdog(),
+            troubled: BTreeSet::new(),
         };
         server
             .wait_for_all()
@@ -158,6 +162,7 @@ impl Server {
 
     fn run(&mut self, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
         self.broker.begin_fills();
+        self.tell_troubles(say);
         say("ready");
         tell(&[NotifyState::Ready]);
         // Twice within the time the manager waits.
@@ -177,10 +182,23 @@ impl Server {
             if ticked.elapsed() >= tick {
                 ticked = Instant::now();
                 self.tick();
+                self.tell_troubles(say);
             }
         }
         say("drained");
         Ok(())
+    }
+
+    /// Why pools do not grow, once for as long as it lasts.
+    fn tell_troubles(&mut self, say: &mut dyn FnMut(&str)) {
+        let mut troubled = BTreeSet::new();
+        for (key, trouble) in self.broker.store.troubles() {
+            if !self.troubled.contains(&key) {
+                say(&format!("slabs of {}: {trouble}", Size::new(key.bytes)));
+            }
+            troubled.insert(key);
+        }
+        self.troubled = troubled;
     }
 
     fn tick(&mut self) {
@@ -428,8 +446,9 @@ fn signals() -> io::Result<UnixStream> {
     Ok(ours)
 }
 
-/// Every lease and every connection is a descriptor: as many as may be had.
-fn allow_descriptors() {
+/// Every lease and every connection is a descriptor: as many as may be had, and
+/// connections use a quarter of them at most, or leases could get none.
+fn within_descriptors(limits: &Limits, say: &mut dyn FnMut(&str)) -> Limits {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
@@ -437,6 +456,20 @@ fn allow_descriptors() {
     };
     // Refused, there are as many as before.
     let _ = setrlimit(Resource::Nofile, raised);
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
+    let connections = u32::try_from(most).map_or(limits.connections, |most| {
+        limits.connections.min(most.max(1))
+    });
+    if connections < limits.connections {
+        say(&format!(
+            "at most {connections} connections: this process may have {} descriptors (LimitNOFILE=)",
+            most * 4
+        ));
+    }
+    Limits {
+        connections,
+        ..limits.clone()
+    }
 }
 
 /// A manager that does not listen any more changes nothing here.

@@ -113,9 +113,10 @@ impl Refills {
 }
 
 impl Broker {
-    /// Asks each lent slab how much of it is missing.
+    /// Asks each lent slab how much of it is missing, or too much.
     pub(super) fn look_for_holes(&mut self) {
         let now = Instant::now();
+        let mut too_long = Vec::new();
         for (serial, lease) in self.leases.iter() {
             let Some(refilled) = self.refills.leases.get_mut(&serial) else {
                 continue;
@@ -123,11 +124,19 @@ impl Broker {
             let Ok(held_bytes) = lease.slab.held_bytes() else {
                 continue;
             };
-            refilled.missing_bytes = lease.slab.bytes().saturating_sub(held_bytes);
+            let bytes = lease.slab.bytes();
+            if held_bytes > bytes || lease.slab.length().is_ok_and(|length| length > bytes) {
+                too_long.push(serial);
+            }
+            refilled.missing_bytes = bytes.saturating_sub(held_bytes);
             // While a worker is at it nobody can say who filled what.
             if !refilled.under_way {
                 refilled.reserve.look(refilled.missing_bytes, now);
             }
+        }
+        too_long.retain(|serial| !self.shortening.contains(serial));
+        for serial in too_long {
+            self.shorten(serial);
         }
     }
 

@@ -34,6 +34,10 @@ impl Broker {
         tenure: Option<Arc<Tenure>>,
     ) {
         let was_lent = tenure.is_some();
+        if !was_lent {
+            // Not clean any more, whoever keeps it over a restart.
+            self.keeper.forget(&slab);
+        }
         let in_place = self.store.came_back(slab.id()) && was_lent && slab.bytes() == key.bytes;
         let returning = Box::new(Returning {
             key,
@@ -90,8 +94,7 @@ impl Broker {
             ..Job::new(Ticket::Empty(returning), file, Work::Empty)
         };
         self.returning += 1;
-        // Any node's worker can do it: nothing is allocated.
-        if self.workers.promptly(None, job).is_err() {
+        if self.workers.take_away(job).is_err() {
             self.returning -= 1;
         }
     }
@@ -104,7 +107,7 @@ impl Broker {
             let file = slab.file();
             let job = Job::new(Ticket::Discard(slab), file, Work::Empty);
             self.returning += 1;
-            if self.workers.promptly(None, job).is_err() {
+            if self.workers.take_away(job).is_err() {
                 self.returning -= 1;
             }
         }
@@ -127,6 +130,7 @@ impl Broker {
             key,
             charge,
             pinned_bytes,
+            under_way: false,
         };
         if let Some(free) = self.formers.add(former) {
             self.forget(free);
@@ -145,6 +149,39 @@ impl Broker {
         } = *returning;
         self.ledger.credit(charge);
         self.store.cleaned(&key, key.bytes, Some(slab));
+    }
+
+    /// Looks at what former borrowers may still reach.
+    pub(super) fn sweep_formers(&mut self) {
+        if self.formers.is_empty() {
+            return;
+        }
+        let stray_bytes = self.store.stray_bytes();
+        let swept = self.formers.sweep(stray_bytes);
+        for former in swept.free {
+            self.forget(former);
+        }
+        for (id, file) in swept.to_empty {
+            let job = Job::new(Ticket::EmptyAgain(id), file, Work::Empty);
+            if self.workers.take_away(job).is_err() {
+                // Tried again at the next look.
+                self.formers.emptied(id);
+            }
+        }
+    }
+
+    /// A borrower made its slab longer than what it was lent: the rest goes back.
+    pub(super) fn shorten(&mut self, serial: Serial) {
+        let Some(lease) = self.leases.get(serial) else {
+            return;
+        };
+        let work = Work::Shorten {
+            bytes: lease.slab.bytes(),
+        };
+        let job = Job::new(Ticket::Shorten(serial), lease.slab.file(), work);
+        if self.workers.take_away(job).is_ok() {
+            self.shortening.insert(serial);
+        }
     }
 
     /// Nobody can reach it any more.

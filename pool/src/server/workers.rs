@@ -1,6 +1,6 @@
 //! The workers of a daemon: for each node one that fills in the background, one
 //! that puts back what guests gave back, and one for what a borrower waits for;
-//! and one that takes memory back.
+//! and one that takes memory away.
 //!
 //! What is being worked on travels with the job as its [`Ticket`], so that
 //! nothing is held twice and nothing is looked up when it comes back.
@@ -57,6 +57,10 @@ pub(super) enum Ticket {
     Empty(Box<Returning>),
     /// A slab of a trusted borrower is being zeroed in place.
     ZeroInPlace(Box<Returning>),
+    /// A former slab holds pages again.
+    EmptyAgain(SlabId),
+    /// A borrower made its slab longer.
+    Shorten(Serial),
     /// A clean slab goes back to the kernel.
     Discard(Slab),
     /// Pages are put back into the slab of a lease.
@@ -69,6 +73,7 @@ enum Kind {
     Background,
     Refill,
     Prompt,
+    TakeAway,
 }
 
 /// All workers.
@@ -97,7 +102,7 @@ impl Workers {
         };
         let (report, reports) = mpsc::channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Self {
+        let mut workers = Self {
             pace: pace(fill.rate.bytes(), batch_bytes),
             // Page by page: a burst would be in the guest's way.
             refill_pace: pace(fill.refill_rate.bytes(), 1),
@@ -108,7 +113,10 @@ impl Workers {
             wake: Arc::new(rustix::event::eventfd(0, flags)?),
             filling: BTreeSet::new(),
             refilling: BTreeSet::new(),
-        })
+        };
+        // What comes back must not be in want of a thread.
+        workers.make_sure(Kind::TakeAway, None)?;
+        Ok(workers)
     }
 
     /// Readable when something is done.
@@ -162,16 +170,32 @@ impl Workers {
         Ok(())
     }
 
+    /// Memory that is taken away, whatever node it is from. Whoever has the file
+    /// may make this wait, so nothing that borrowers wait for goes this way.
+    pub(super) fn take_away(&mut self, job: Job<Ticket>) -> io::Result<()> {
+        self.send(Kind::TakeAway, None, job)
+    }
+
     /// Work somebody waits for.
     pub(super) fn promptly(&mut self, node: Option<u32>, job: Job<Ticket>) -> io::Result<()> {
         self.send(Kind::Prompt, node, job)
     }
 
-    fn send(&mut self, kind: Kind, node: Option<u32>, job: Job<Ticket>) -> io::Result<()> {
+    /// There is a worker for what borrowers wait for.
+    pub(super) fn has_prompt(&mut self, node: Option<u32>) -> io::Result<()> {
+        self.make_sure(Kind::Prompt, node)
+    }
+
+    fn make_sure(&mut self, kind: Kind, node: Option<u32>) -> io::Result<()> {
         if !self.started.contains_key(&(kind, node)) {
             let worker = self.start(kind, node)?;
             self.started.insert((kind, node), worker);
         }
+        Ok(())
+    }
+
+    fn send(&mut self, kind: Kind, node: Option<u32>, job: Job<Ticket>) -> io::Result<()> {
+        self.make_sure(kind, node)?;
         let gone = || io::Error::other("a worker ended");
         let worker = self.started.get(&(kind, node)).ok_or_else(gone)?;
         worker.send(job).map_err(|_| gone())
@@ -186,6 +210,7 @@ impl Workers {
                 (format!("refill-{place}"), Some(pace))
             }
             Kind::Prompt => (format!("prompt-{place}"), None),
+            Kind::TakeAway => ("take-away".into(), None),
         };
         let manner = Manner {
             background,

@@ -3,6 +3,8 @@
 use super::slab::{Slab, SlabId};
 use crate::config;
 use crate::protocol::{PageSize, PoolRow};
+use firstlight_host::hugepages;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -16,6 +18,43 @@ pub struct Key {
     pub node: Option<u32>,
     /// Bytes of a slab.
     pub bytes: u64,
+}
+
+impl Key {
+    /// What `statfs` calls a block of a file with such pages.
+    pub(super) fn block_bytes(&self) -> u64 {
+        match self.page {
+            PageSize::Transparent => firstlight::addr::PAGE_BYTES,
+            reserved => reserved.bytes(),
+        }
+    }
+
+    /// Whether the kernel has free huge pages for `bytes` of a slab; else what to do.
+    pub(super) fn room(&self, bytes: u64) -> Result<(), String> {
+        if self.page == PageSize::Transparent {
+            return Ok(());
+        }
+        let sys = Path::new(hugepages::SYS);
+        let counts = hugepages::counts(sys, self.page.bytes(), self.node);
+        let Ok(Some(counts)) = counts else {
+            return Ok(());
+        };
+        let free = counts.free_pages.saturating_sub(counts.promised_pages);
+        let needed = bytes / self.page.bytes();
+        if free >= needed {
+            return Ok(());
+        }
+        let place = match self.node {
+            Some(node) => format!("/sys/devices/system/node/node{node}/hugepages"),
+            None => "/sys/kernel/mm/hugepages".into(),
+        };
+        Err(format!(
+            "a slab needs {needed} huge pages of {}, {free} of {} are free; set more aside in {place}/hugepages-{}kB/nr_hugepages",
+            self.page,
+            counts.total_pages,
+            self.page.bytes() >> 10
+        ))
+    }
 }
 
 /// A class as it was asked for.

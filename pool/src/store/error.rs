@@ -37,8 +37,17 @@ pub enum StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Directory { what, path, error } | Self::Mount { what, path, error } => {
+            Self::Directory { what, path, error } => {
                 write!(f, "cannot {what} {}: {error}", path.display())
+            }
+            Self::Mount { what, path, error } => {
+                write!(f, "cannot {what} {}: {error}", path.display())?;
+                match error.kind() {
+                    io::ErrorKind::PermissionDenied => {
+                        f.write_str("; `source = \"memfd\"` needs no privilege")
+                    }
+                    _ => Ok(()),
+                }
             }
             Self::Taken(path) => write!(
                 f,

@@ -144,12 +144,17 @@ impl Store {
             .iter_mut()
             .find(|class| class.spec.key == key)?;
         let slab = Slab::memfd(id, key.page, key.bytes, file);
+        if memory_file::is_sealed(&slab).unwrap_or(true) {
+            // Lent, and the manager was not told or did not hear: whoever
+            // borrowed it goes on. Without one, its memory goes with the file.
+            slab.leave();
+            return None;
+        }
         let known_clean = || -> io::Result<bool> {
-            Ok(!memory_file::is_sealed(&slab)?
-                && slab.length()? == key.bytes
+            Ok(slab.length()? == key.bytes
                 && slab.held_bytes()? == key.bytes
                 && rustix::fs::fstatfs(&slab)
-                    .is_ok_and(|stat| u64::try_from(stat.f_bsize) == Ok(block_bytes(key.page)))
+                    .is_ok_and(|stat| u64::try_from(stat.f_bsize) == Ok(key.block_bytes()))
                 && slab.is_ours_alone()?)
         };
         let wanted = class.present() < class.wanted();
@@ -177,9 +182,8 @@ impl Store {
         let index = self.neediest(node, now)?;
         let id = self.new_id();
         let class = self.classes.get_mut(index)?;
-        let lack = room(&class.spec.key)
-            .err()
-            .filter(|_| class.dirty_bytes == 0);
+        let key = class.spec.key;
+        let lack = key.room(key.bytes).err().filter(|_| class.dirty_bytes == 0);
         let created = match lack {
             Some(text) => Err(io::Error::other(text)),
             None => self.sources.create(&class.spec, id),
@@ -283,6 +287,11 @@ impl Store {
             Choice::Grow(index, bytes) => (index, Some(bytes)),
         };
         let class = self.classes.get_mut(index)?;
+        if let Some(bytes) = grow {
+            // Or all that is free would be drawn before it turns out not to do.
+            let missing = bytes.saturating_sub(class.spec.key.bytes);
+            class.spec.key.room(missing).ok()?;
+        }
         let mut slab = class.clean.pop()?;
         let start = slab.bytes();
         if let Some(bytes) = grow
@@ -393,6 +402,12 @@ impl Store {
         self.classes.iter().map(|class| class.lent.len()).sum()
     }
 
+    /// Slabs being filled, those that are no longer wanted among them.
+    #[must_use]
+    pub fn filling_slabs(&self) -> usize {
+        self.classes.iter().map(|class| class.filling.len()).sum()
+    }
+
     /// The names of all classes.
     #[must_use]
     pub fn keys(&self) -> Vec<Key> {
@@ -405,6 +420,23 @@ impl Store {
     pub fn refill_bytes(&self, key: &Key) -> u64 {
         let class = self.classes.iter().find(|class| class.spec.key == *key);
         class.map_or(0, |class| class.spec.refill_bytes)
+    }
+
+    /// Why classes with such slabs do not grow, of the first that does not.
+    #[must_use]
+    pub fn trouble(&self, node: Option<u32>, page: Option<PageSize>) -> Option<&str> {
+        let mut classes = self.classes.iter().filter(|class| {
+            let key = class.spec.key;
+            let here = node.is_none() || key.node.is_none() || key.node == node;
+            here && page.is_none_or(|page| page == key.page)
+        });
+        classes.find_map(|class| class.trouble.as_deref())
+    }
+
+    /// Classes that do not grow, and why.
+    pub fn troubles(&self) -> impl Iterator<Item = (Key, &str)> {
+        let classes = self.classes.iter();
+        classes.filter_map(|class| Some((class.spec.key, class.trouble.as_deref()?)))
     }
 
     /// A row for each class.
@@ -440,39 +472,4 @@ fn remember(files: &mut Vec<Weak<OwnedFd>>, slab: &Slab) {
     if slab.is_counted() {
         files.push(Arc::downgrade(&slab.file()));
     }
-}
-
-/// What `statfs` calls a block of a file with such pages.
-fn block_bytes(page: PageSize) -> u64 {
-    match page {
-        PageSize::Transparent => firstlight::addr::PAGE_BYTES,
-        reserved => reserved.bytes(),
-    }
-}
-
-/// Whether the kernel has free huge pages for a slab; else what to do.
-fn room(key: &Key) -> Result<(), String> {
-    if key.page == PageSize::Transparent {
-        return Ok(());
-    }
-    let sys = Path::new(hugepages::SYS);
-    let counts = hugepages::counts(sys, key.page.bytes(), key.node);
-    let Ok(Some(counts)) = counts else {
-        return Ok(());
-    };
-    let free = counts.free_pages.saturating_sub(counts.promised_pages);
-    let needed = key.bytes / key.page.bytes();
-    if free >= needed {
-        return Ok(());
-    }
-    let place = match key.node {
-        Some(node) => format!("/sys/devices/system/node/node{node}/hugepages"),
-        None => "/sys/kernel/mm/hugepages".into(),
-    };
-    Err(format!(
-        "a slab needs {needed} huge pages of {}, {free} of {} are free; set more aside in {place}/hugepages-{}kB/nr_hugepages",
-        key.page,
-        counts.total_pages,
-        key.page.bytes() >> 10
-    ))
 }

@@ -157,8 +157,10 @@ impl Slab {
                 if !memory_file::is_sealed(&self.file)? {
                     memory_file::seal_against_growth(&self.file)?;
                 }
+                self.chmod(mode::LENT)?;
             }
-            Home::Unnamed => {}
+            // It was closed to others when it came back.
+            Home::Unnamed => self.chmod(mode::LENT)?,
         }
         memory_file::reopen(&self.file)
     }
@@ -197,14 +199,6 @@ impl Slab {
     pub fn length(&self) -> io::Result<u64> {
         let length = rustix::fs::fstat(&self.file)?.st_size;
         Ok(u64::try_from(length).unwrap_or(0))
-    }
-
-    /// Takes all pages away, also those that are mapped.
-    ///
-    /// # Errors
-    /// The operating system's refusal.
-    pub fn empty(&self) -> io::Result<()> {
-        memory_file::set_length(&self.file, 0)
     }
 
     /// Gives the memory back to the kernel and forgets the file.

@@ -9,7 +9,7 @@ use super::slab::{Slab, SlabId, mode};
 use crate::config::Source;
 use crate::protocol::PageSize;
 use firstlight_host::{hugepages, memory_file};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::io;
@@ -17,6 +17,32 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Makes the folder, which only we may enter, and the folders above it, which
+/// the socket may lie in and anybody may pass. One that is there must be such.
+fn make_private(directory: &Path) -> io::Result<()> {
+    if let Some(above) = directory.parent() {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(above)?;
+    }
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        done => done?,
+    }
+    let stat = rustix::fs::lstat(directory)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    // Whoever may put names into it could have us mount anywhere.
+    if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
+        return Err(io::Error::other(
+            "it is another user's, or others may write to it; `directory` must be the daemon's own",
+        ));
+    }
+    Ok(())
+}
 
 /// The daemon's folder and what is mounted in it.
 #[derive(Debug)]
@@ -33,12 +59,7 @@ impl Sources {
             let path = path.to_owned();
             move |error: io::Error| StoreError::Directory { what, path, error }
         };
-        let mut builder = DirBuilder::new();
-        builder
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .map_err(failed("make the folder", directory))?;
+        make_private(directory).map_err(failed("make the folder", directory))?;
         let path = directory.join("lock");
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let lock = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))
@@ -131,7 +152,11 @@ impl Sources {
                 Slab::memfd(id, page, bytes, file)
             }
         };
-        memory_file::set_length(&slab, bytes)?;
+        if let Err(error) = memory_file::set_length(&slab, bytes) {
+            // Or its name would stay in the mount.
+            let _ = slab.discard();
+            return Err(error);
+        }
         Ok(slab)
     }
 

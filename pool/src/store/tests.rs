@@ -334,3 +334,54 @@ fn a_file_of_a_mount_loses_its_name_before_it_leaves() {
     slab.discard().unwrap();
     store.unmount();
 }
+
+#[test]
+fn a_slab_that_was_lent_is_let_alone_whoever_still_keeps_it() {
+    let (_folder, mut store) = small(1);
+    fill_all(&mut store);
+    let (key, mut slab, _) = store.take(&want(1), 0).unwrap();
+    let kept = memory_file::reopen(&slab).unwrap();
+    let memory = slab.lend().unwrap();
+    let mut guest = Mapping::new(&memory, 0, 4096).unwrap();
+    guest.write(7, b"running");
+    // A daemon that was killed before the manager heard of it.
+    let (_folder, mut next) = small(1);
+    assert!(next.adopt(key, kept).is_none());
+    assert_eq!(guest.first_nonzero(), Some(7), "its memory was taken away");
+}
+
+#[test]
+fn the_folder_is_the_daemons_alone_and_those_above_can_be_passed() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let above = folder.path().join("run");
+    let own = above.join("pool");
+    drop(Store::open(&own, &[]).unwrap());
+    assert_eq!(mode(&own), 0o700);
+    assert_eq!(mode(&above) & 0o700, 0o700);
+    // As far as the mask of whoever runs this allows.
+    let plain = folder.path().join("plain");
+    std::fs::create_dir(&plain).unwrap();
+    assert_eq!(mode(&above), mode(&plain) & 0o755);
+    std::fs::set_permissions(&own, PermissionsExt::from_mode(0o770)).unwrap();
+    let error = Store::open(&own, &[]).unwrap_err().to_string();
+    assert!(error.contains("others may write to it"), "{error}");
+}
+
+#[test]
+fn a_slab_is_not_enlarged_where_there_are_no_pages_for_it() {
+    let Some(_pages) = huge_pages(2) else { return };
+    let folder = Folder::new();
+    let (mut store, _) = mounted(folder.path(), 1);
+    fill_all(&mut store);
+    let patient = Want {
+        top_up: Duration::from_secs(1 << 30),
+        ..want(1 << 50)
+    };
+    assert!(store.take(&patient, 1).is_none());
+    let free = free_pages();
+    assert_eq!(store.rows()[0].clean_slabs, 1, "it is lent to others");
+    assert!(store.take(&want(1), 0).is_some());
+    assert_eq!(free_pages(), free);
+}
