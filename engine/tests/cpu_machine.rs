@@ -178,6 +178,35 @@ fn a_full_magazine_names_what_was_freed_twice_and_does_its_work() {
 }
 
 #[test]
+fn pages_beside_a_hole_go_back_to_where_they_came_from() {
+    // Two runs of the same node and zone, and 16 pages between them that are no memory, all
+    // in one word of a bitmap.
+    let machine = Machine::new(&[
+        (0, range(4 * GIB, 4 * GIB + 0x4010_0000)),
+        (0, range(4 * GIB + 0x4011_0000, 6 * GIB)),
+    ]);
+    let frames = with_cpus(&machine, 1);
+    let free = frames.statistics();
+    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    let border = (4 * GIB + 0x4010_0000) / 4096;
+    let pages: Vec<_> = (border - 8..border)
+        .chain(border + 16..border + 24)
+        .collect();
+    for &page in &pages {
+        frames.claim(Frame::new(page), Order::PAGE).unwrap();
+    }
+    for &page in &pages {
+        cpu.free(Frame::new(page), Order::PAGE).unwrap();
+    }
+    cpu.drain().unwrap();
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics(), free);
+    for &page in &pages {
+        assert_eq!(frames.is_allocated(Frame::new(page)), Some(false));
+    }
+}
+
+#[test]
 fn movable_and_unmovable_pages_share_no_huge_frame_while_there_is_a_choice() {
     let frames = with_cpus(&large(), 1);
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();

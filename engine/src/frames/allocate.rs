@@ -57,12 +57,14 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Adds a giant word. Each position has a factor of its own, and the word is
-    /// mixed with itself, so that changes in several words do not cancel out.
+    /// Adds a giant word. What a change adds depends on all of the word and on its
+    /// position, so that changes in several words do not cancel out.
     #[inline]
     fn add(&mut self, giant: GiantIndex, bits: u64) {
         let key = (giant as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = (bits ^ key).wrapping_mul(bits.rotate_left(32).wrapping_add(key));
+        let mixed = bits.wrapping_add(key);
+        // No two words give the same x * (2x + 1): it is odd times x, plus x * x * 2.
+        let mixed = mixed.wrapping_mul(mixed.wrapping_mul(2).wrapping_add(1));
         self.words = self.words.wrapping_add(mixed);
     }
 }
@@ -243,7 +245,7 @@ impl Segment<'_> {
                     continue;
                 }
                 match self.allocate_in_huge(giant, huge, order) {
-                    Search::Nothing => self.measure_run(huge),
+                    Search::Nothing => self.measure_run(giant, huge),
                     Search::Busy => nothing = Search::Busy,
                     found @ Search::Found(_) => {
                         if may_give_back {
@@ -252,7 +254,9 @@ impl Segment<'_> {
                         return found;
                     }
                 }
-                if passed == counted {
+                // Those that had a page were as many as there are. A larger block may lie
+                // in one that is left, where others became partial and full meanwhile.
+                if order == 0 && passed == counted {
                     break;
                 }
             }

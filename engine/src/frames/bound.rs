@@ -9,7 +9,7 @@
 
 use super::request::Mobility;
 use super::segment::{GiantIndex, HugeIndex, Segment};
-use super::word::{Giant, GiantState, Huge, LARGEST_RUN};
+use super::word::{Giant, GiantState, Huge, HugeState, LARGEST_RUN};
 use crate::sync::{Ordering, fence_after_rmw};
 
 impl Segment<'_> {
@@ -34,17 +34,23 @@ impl Segment<'_> {
     }
 
     /// Finds out how large a block a split huge frame has. The caller is counted in `busy`.
-    pub(super) fn measure_run(&self, huge: HugeIndex) {
+    pub(super) fn measure_run(&self, giant: GiantIndex, huge: HugeIndex) {
         let change = |change: &dyn Fn(Huge) -> Huge| {
             let update = |bits| {
                 let word = Huge::unpack(bits);
-                word.is_partial().then(|| change(word).pack())
+                (word.state == HugeState::Split).then(|| change(word).pack())
             };
-            let _ = (self.huges.at(huge)).fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
+            (self.huges.at(huge)).fetch_update(Ordering::AcqRel, Ordering::Acquire, update)
         };
-        change(&|word| word.with_run(0));
+        // An error means that it is one block, which has no bound.
+        let _ = change(&|word| Huge { run: 0, ..word });
         let run = self.row(huge).largest_run();
-        change(&|word| word.with_run(word.run.max(run)));
+        if let Ok(old) = change(&|word| word.with_run_from(run)) {
+            let new = Huge::unpack(old).with_run_from(run);
+            // Who measured the giant frame meanwhile saw too little.
+            fence_after_rmw();
+            self.raise_giant_run(giant, new.mobility, new.bound());
+        }
     }
 
     /// Finds out how large a block the split huge frames of `giant` have. The caller
@@ -60,12 +66,12 @@ impl Segment<'_> {
             let word = self.huge(huge);
             if word.is_partial() {
                 let index = word.mobility as usize;
-                run[index] = word.run.max(run[index]);
+                run[index] = word.bound().max(run[index]);
                 seen[index] += 1;
             }
         }
         self.change_giant_run(giant, |word| {
-            // Fewer than counted: one is being split just now.
+            // Fewer than counted: one is being split or merged just now.
             let bound = |index: usize| {
                 if seen[index] < word.partial[index] {
                     LARGEST_RUN

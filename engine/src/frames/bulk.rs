@@ -207,7 +207,7 @@ impl Segment<'_> {
     fn give_pages_of(&self, huge: HugeIndex, index: usize, bits: u64) -> u64 {
         let giant = self.giant_of(self.huge_frames(huge).start());
         let page = |bits: u64| index as u32 * 64 + bits.trailing_zeros();
-        let mut left = bits;
+        let (mut left, mut refused) = (bits, 0);
         while left != 0 {
             let word = self.huge(huge);
             match (self.giant(giant).state, word.state) {
@@ -216,10 +216,10 @@ impl Segment<'_> {
                     if released != 0 {
                         self.return_pages(giant, huge, released.count_ones(), run);
                     }
-                    return left & !released;
+                    return refused | left & !released;
                 }
                 (GiantState::Split, HugeState::Splitting) => pause(),
-                (GiantState::Split, HugeState::Free) => return left,
+                (GiantState::Split, HugeState::Free) => return refused | left,
                 // It opens with one page; the others follow.
                 _ => {
                     let start = self.huge_frames(huge).start().get() + u64::from(page(left));
@@ -227,14 +227,15 @@ impl Segment<'_> {
                         start: Frame::new(start),
                         order: 0,
                     };
+                    let rest = left & (left - 1);
                     if self.free(block).is_err() {
-                        return left;
+                        refused |= left & !rest;
                     }
-                    left &= left - 1;
+                    left = rest;
                 }
             }
         }
-        0
+        refused
     }
 }
 
@@ -350,11 +351,14 @@ impl<'m> Directory<'m> {
     ) {
         let mut left = frames;
         while let Some(&first) = left.first() {
-            // All that lie in the same word.
+            let segment = self.segment_near(first, near);
+            let is_inside = |frame| segment.is_none_or(|segment| segment.frames.contains(frame));
+            // All that lie in the same word, but not beyond a hole in it.
             let word = first.get() / 64;
             let mut bits = 0;
             while let Some((&frame, rest)) = left.split_first()
                 && frame.get() / 64 == word
+                && is_inside(frame)
             {
                 let bit = 1 << (frame.get() % 64);
                 if bits & bit != 0 {
@@ -363,7 +367,7 @@ impl<'m> Directory<'m> {
                 bits |= bit;
                 left = rest;
             }
-            let mut refused = self.segment_near(first, near).map_or(bits, |segment| {
+            let mut refused = segment.map_or(bits, |segment| {
                 let index = (first.get() % u64::from(HUGE_FRAMES) / 64) as usize;
                 segment.give_pages_of(segment.huge_of(first), index, bits)
             });

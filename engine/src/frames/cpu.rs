@@ -360,7 +360,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
             None => request.on(self.home),
             Some(_) => request,
         };
-        let frame = self.frames.allocate_after(near_home, || {
+        let frame = self.frames.allocate_after(near_home, 1, || {
             let held = self.held > 0;
             self.give_all();
             held

@@ -279,7 +279,7 @@ impl Segment<'_> {
                     self.settle_giant(giant, Change::free(1));
                 } else if now.is_partial() {
                     fence_after_rmw();
-                    self.raise_giant_run(giant, now.mobility, now.run);
+                    self.raise_giant_run(giant, now.mobility, now.bound());
                 }
                 return;
             }

@@ -30,7 +30,7 @@ pub(super) struct Machine {
 // SAFETY: the cells are only touched by whoever holds the frame; loom checks that.
 unsafe impl Sync for Machine {}
 
-const END: u64 = 1 << GIANT_ORDER;
+pub(super) const END: u64 = 1 << GIANT_ORDER;
 
 impl Machine {
     pub(super) fn new(reserved: &[FrameRange]) -> &'static Self {
@@ -118,11 +118,11 @@ pub(super) fn model(test: impl Fn() + Sync + Send + 'static) {
 }
 
 /// The same for three CPUs, at most 3 times.
-pub(super) fn model_of_three(test: impl Fn() + Sync + Send + 'static) {
+fn model_of_three(test: impl Fn() + Sync + Send + 'static) {
     check(3, test);
 }
 
-fn check(preemption_bound: usize, test: impl Fn() + Sync + Send + 'static) {
+pub(super) fn check(preemption_bound: usize, test: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemption_bound);
     builder.max_branches = 100_000;

@@ -63,6 +63,9 @@ mod word;
 
 #[cfg(test)]
 #[cfg(loom)]
+mod loom_bulk_tests;
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_isolate_tests;
 #[cfg(test)]
 #[cfg(loom)]
@@ -209,14 +212,15 @@ impl<'m> Frames<'m> {
     /// [`AllocError::OutOfMemory`] when no allowed node and zone has a block of
     /// this order; [`AllocError::NoSuchNode`].
     pub fn allocate(&self, request: Request) -> Result<Frame, AllocError> {
-        self.allocate_after(request, || false)
+        self.allocate_after(request, 0, || false)
     }
 
     /// As [`Frames::allocate`]. When there is nothing, `give_back` comes first, which says
-    /// whether it freed something, then the other CPUs are asked.
+    /// whether it freed something, then the other CPUs are asked: all but the caller's `own`.
     fn allocate_after(
         &self,
         request: Request,
+        own: usize,
         give_back: impl FnOnce() -> bool,
     ) -> Result<Frame, AllocError> {
         let nodes = self.directory.heads.len();
@@ -256,11 +260,12 @@ impl<'m> Frames<'m> {
             return Ok(frame);
         }
         let mut held_by_cpus = 0;
-        if request.may_drain()
-            && let Some(asked) = Asked::all(self.cpus.slots)
-        {
-            self.cpus.asker.ask(&asked);
-            held_by_cpus = asked.owed_frames();
+        if request.may_drain() && self.cpus.slots.len() > own {
+            if let Some(asked) = Asked::all(self.cpus.slots) {
+                self.cpus.asker.ask(&asked);
+                held_by_cpus = asked.owed_frames();
+            }
+            // Also if nobody holds anything: it may have come back since the last look.
             if let Some(frame) = found() {
                 return Ok(frame);
             }

@@ -78,7 +78,7 @@ impl Segment<'_> {
     ) {
         let Promise { count, emptied } = promise;
         if count > released {
-            // The blocks there were are there again: their bound was lowered with the count.
+            // Whoever measured meanwhile did not see them as free.
             self.raise_pages(giant, huge, count - released, LARGEST_RUN, emptied);
         } else {
             self.keep_promise(giant, promise);
@@ -143,9 +143,9 @@ impl Segment<'_> {
             let by = Change::free(i32::from(merged)).and_partial(old.mobility, should_be - is);
             self.settle_giant(giant, by);
         }
-        if !merged && new.run > 0 {
+        if !merged && new.bound() > 0 {
             fence_after_rmw();
-            self.raise_giant_run(giant, new.mobility, new.run);
+            self.raise_giant_run(giant, new.mobility, new.bound());
         }
     }
 }

@@ -250,7 +250,14 @@ impl Row {
     /// No less than the order of the largest block that is free.
     pub(crate) fn largest_run(&self) -> u8 {
         let words = self.0.iter().map(|word| word.load(Ordering::Relaxed));
-        words.filter_map(largest_run).max().unwrap_or(0)
+        match words.filter_map(largest_run).max() {
+            // A clear word, perhaps of a larger block.
+            Some(LARGEST_RUN) => {
+                let mut larger = (7..=LARGEST_RUN).rev();
+                larger.find(|&order| self.has_run(order)).unwrap_or(6)
+            }
+            run => run.unwrap_or(0),
+        }
     }
 
     /// Number of free pages.

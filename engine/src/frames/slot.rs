@@ -55,14 +55,16 @@ impl CpuSlot {
 
     /// What was held is given back, up to `left`.
     pub(super) fn answer(&self, left: u32) {
-        self.held.store(left, Ordering::Relaxed);
-        // Release: who sees the answer finds what was given back.
+        // Release, both: who sees either finds what was given back. It is `held` alone that
+        // tells who asks just after the answer.
+        self.held.store(left, Ordering::Release);
         self.asked.store(false, Ordering::Release);
     }
 
     /// Asks for what is held, if anything is.
     pub(super) fn ask(&self) -> bool {
-        let holds = self.held.load(Ordering::Relaxed) > 0;
+        // Acquire: pairs with `answer`. Who sees nothing held finds what was given back.
+        let holds = self.held.load(Ordering::Acquire) > 0;
         if holds {
             self.asked.store(true, Ordering::Release);
         }
@@ -73,7 +75,7 @@ impl CpuSlot {
     pub(super) fn owed(&self) -> u32 {
         // Acquire: pairs with `answer`.
         if self.asked.load(Ordering::Acquire) {
-            self.held.load(Ordering::Relaxed)
+            self.held.load(Ordering::Acquire)
         } else {
             0
         }

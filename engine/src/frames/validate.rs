@@ -96,7 +96,7 @@ impl Segment<'_> {
                     self.huge_frames(huge),
                     rule,
                     bound,
-                    bound.max(seen.run.into()),
+                    bound.max(seen.bound().into()),
                 )?;
             }
         }
@@ -145,7 +145,7 @@ impl Segment<'_> {
                     clear,
                     u64::from(seen.free),
                 )?;
-                let larger = row.has_run(seen.run + 1);
+                let larger = row.has_run(seen.bound() + 1);
                 let rule = "no larger block of pages than the huge frame says";
                 check(frames, rule, 0, u64::from(seen.free > 0 && larger))?;
                 check(

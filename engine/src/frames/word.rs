@@ -13,6 +13,9 @@ use super::request::Mobility;
 /// Order of the largest block inside a huge frame that is split.
 pub(crate) const LARGEST_RUN: u8 = HUGE_ORDER - 1;
 
+/// What `partial` has room for: all huge frames, and some hundred calls on the way.
+const MOST_PARTIAL: u32 = 0x3ff;
+
 /// What a giant frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GiantState {
@@ -31,7 +34,8 @@ pub(crate) enum GiantState {
 /// `free` counts the huge frames that are free as a whole and not yet promised
 /// to anyone: whoever lowers it owns as many, wherever they lie. `partial` is,
 /// for each mobility, never less than the number of huge frames with some pages
-/// free, and `run` never less than the order of the largest block of free pages in
+/// free (more, by calls that took the last of one and have not said so yet), and `run`
+/// never less than the order of the largest block of free pages in
 /// one of them, but for the moment in which a call counted in `busy` lowers it.
 /// `busy` counts calls that hold promises they may have to give back, or are
 /// finding out the truth of `run`, so that nobody takes what they hide for used up.
@@ -228,7 +232,7 @@ impl Giant {
         let busy = self.busy.checked_add_signed(by.busy);
         match (free, unmovable, movable, busy) {
             (Some(free), Some(unmovable), Some(movable), Some(busy))
-                if free <= HUGES && unmovable <= HUGES && movable <= HUGES =>
+                if free <= HUGES && unmovable <= MOST_PARTIAL && movable <= MOST_PARTIAL =>
             {
                 let changed = Self {
                     free,
@@ -271,8 +275,9 @@ pub(crate) enum HugeState {
 ///
 /// `free` counts pages that are free and not promised. `run` is never less than the
 /// order of the largest block of them, but for the moment in which a call that is
-/// counted in the giant frame's `busy` lowers it. `mobility` is what the frame was
-/// taken or split for. While it is `isolated` nothing of it can be taken, and the giant
+/// counted in the giant frame's `busy` lowers it. It does not follow `free`: nobody knows
+/// yet which pages a promise will take. `mobility` is what the frame was taken or split
+/// for. While it is `isolated` nothing of it can be taken, and the giant
 /// frame's counts leave it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Huge {
@@ -309,11 +314,15 @@ impl Huge {
 
     /// Open, with `free` pages that may form a block of any order.
     pub(crate) const fn split(mobility: Mobility, free: u32) -> Self {
-        Self {
+        let open = Self {
             free,
+            run: LARGEST_RUN,
             ..Self::block(HugeState::Split, mobility)
+        };
+        Self {
+            run: open.bound(),
+            ..open
         }
-        .with_run(LARGEST_RUN)
     }
 
     /// Whether some, but not all, of the pages are free and can be taken.
@@ -328,16 +337,22 @@ impl Huge {
 
     /// Whether a block of `order`, below a huge frame, may be found.
     pub(crate) const fn may_have_run(self, order: u8) -> bool {
-        self.is_partial() && self.run >= order
+        self.is_partial() && self.bound() >= order
     }
 
-    /// With this bound on the blocks of pages, or the one that follows from their number.
-    pub(crate) const fn with_run(self, run: u8) -> Self {
+    /// No less than the order of the largest block of free pages: `run`, or what follows
+    /// from their number.
+    pub(crate) const fn bound(self) -> u8 {
         let most = match self.free.checked_ilog2() {
             Some(order) => order as u8,
             None => 0,
         };
-        let run = if run < most { run } else { most };
+        if self.run < most { self.run } else { most }
+    }
+
+    /// With this bound at least on the blocks of pages.
+    pub(crate) const fn with_run_from(self, run: u8) -> Self {
+        let run = if self.run < run { run } else { self.run };
         Self { run, ..self }
     }
 
@@ -403,20 +418,13 @@ impl Huge {
         if free == HUGE_FRAMES {
             return Self::FREE.with_isolated(self.isolated);
         }
-        let most = if self.free > 0 && self.run > run {
-            self.run
-        } else {
-            run
-        };
-        Self { free, ..self }.with_run(most)
+        Self { free, ..self }.with_run_from(run)
     }
 
     /// With `count` pages promised; `None` where there are not so many.
     pub(crate) const fn promised(self, count: u32) -> Option<Self> {
         match (self.state, self.free.checked_sub(count)) {
-            (HugeState::Split, Some(free)) if !self.isolated => {
-                Some(Self { free, ..self }.with_run(self.run))
-            }
+            (HugeState::Split, Some(free)) if !self.isolated => Some(Self { free, ..self }),
             _ => None,
         }
     }
@@ -483,9 +491,11 @@ mod tests {
         assert!(checkerboard.freed(1, 1).may_have_run(1));
         // A bound that was there stays, as far as there are pages.
         let large = full.freed(64, 6).freed(1, 0);
-        assert_eq!(large.run, 6);
-        assert_eq!(large.promised(50).unwrap().run, 3);
-        // What was used up starts anew.
-        assert_eq!(large.promised(65).unwrap().freed(2, 0).run, 0);
+        assert_eq!(large.bound(), 6);
+        let few = large.promised(50).unwrap();
+        assert_eq!(few.bound(), 3);
+        // What was promised may have been other pages than those of the block.
+        assert_eq!(few.freed(49, 0).bound(), 6);
+        assert_eq!(Huge::split(Unmovable, 9).run, 3);
     }
 }
