@@ -11,6 +11,8 @@ ARGS ?=
 BOOT ?= --memory 64G --nodes 2 --cpus 4
 # Seconds for each target of `make fuzz`.
 SECONDS ?= 60
+# Length of `make stress`.
+MINUTES ?= 1
 # Boots of `make guests`, and what their damages are made from.
 CASES ?= 500
 SEED ?= $(shell date +%s)
@@ -20,7 +22,7 @@ BARE := x86_64-unknown-none
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test soak deb bench counts boot-counts check msrv miri loom fuzz guests linux clean setup
+.PHONY: help image run test stress soak deb bench counts boot-counts check msrv miri loom fuzz guests linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -47,6 +49,10 @@ test: setup ## all tests, documentation examples among them (minutes)
 	@scripts/setup.sh target $(BARE)
 	@scripts/setup.sh qemu || echo "firstlight: tests that need QEMU say that they are skipped" >&2
 	@cargo test --workspace
+
+stress: setup ## threads over all operations of the allocator, recounted every few seconds; MINUTES=120 for the long run
+	@FIRSTLIGHT_STRESS_SECONDS=$$(( $(MINUTES) * 60 )) cargo test --release --quiet -p firstlight \
+	    --test frames_stress -- --ignored --nocapture as_long_as_asked
 
 soak: setup ## the pool's daemon killed 220 times and poisoned in 1,100 rounds (root, huge pages; minutes)
 	@FIRSTLIGHT_POISON_ROUNDS=1100 FIRSTLIGHT_CRASHES=220 cargo test -p firstlight-cli --test pool_serve -- poison crash --nocapture
