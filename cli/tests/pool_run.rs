@@ -148,6 +148,22 @@ fn what_cannot_be_started_takes_nothing() {
 }
 
 #[test]
+fn nobody_who_reads_what_is_said_is_no_reason_not_to_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let qemu = false_qemu(folder.path());
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let arguments = ["pool", "run", "--socket", "/none", "--memory", "1M", "--"];
+    let output = common::command(&arguments)
+        .arg(qemu)
+        .stderr(writer)
+        .output()
+        .expect("the command starts");
+    assert_eq!(output.status.code(), Some(7), "the monitor's");
+    assert_eq!(output.stdout, b"-m 1M\n");
+}
+
+#[test]
 fn show_starts_nothing() {
     let daemon = StandIn::new(PageSize::Transparent, 1, 0);
     let arguments = [

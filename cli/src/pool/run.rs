@@ -135,7 +135,8 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         notes: plan.notes(),
         command: words(program, start.arguments()),
     };
-    output.say(&record, report)?;
+    // Whoever reads this may be gone: no reason not to start.
+    let _ = output.say(&record, report);
     let error = start.exec();
     let program = program.to_string_lossy();
     Err(Failure::Pool(format!("cannot start {program}: {error}")))

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use clap::Args;
 use firstlight_pool::config::Config;
 use firstlight_pool::server;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// Keep memory zeroed beforehand and lend it, until a signal or a drain ends it
@@ -17,6 +18,9 @@ pub(crate) struct Options {
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let config = Config::read(&options.config).map_err(Failure::pool)?;
-    let mut say = |line: &str| eprintln!("firstlight pool: {line}");
+    // Whoever read the first lines may be gone: no reason to end.
+    let mut say = |line: &str| {
+        let _ = writeln!(io::stderr(), "firstlight pool: {line}");
+    };
     server::serve(&config, &mut say).map_err(Failure::pool)
 }

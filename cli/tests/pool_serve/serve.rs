@@ -1,7 +1,7 @@
 //! What the daemon does for borrowers who behave.
 
 use super::kit::{Daemon, M, fails, free_pages, huge_pages, mapped, take, take_soon, until};
-use firstlight_pool::client::{Borrowed, ClientError};
+use firstlight_pool::client::{Borrowed, Client, ClientError};
 use firstlight_pool::protocol::{PageSize, RefusalCode, Resize, Take};
 
 const SMALL: &str = "
@@ -312,6 +312,29 @@ fn clean_slabs_stay_for_the_next_daemon_if_that_is_wanted() {
     assert_eq!(
         (status.pools[0].clean_slabs, status.counters.zeroed_bytes),
         (3, 0)
+    );
+}
+
+#[test]
+fn nobody_who_reads_what_it_says_is_no_reason_to_end() {
+    let folder = tempfile::tempdir().unwrap();
+    super::kit::write_config(folder.path(), SMALL);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut daemon = super::kit::serve(folder.path())
+        .stderr(writer)
+        .spawn()
+        .unwrap();
+    let socket = folder.path().join("pool.sock");
+    until("it answers", || {
+        assert_eq!(daemon.try_wait().unwrap(), None, "it ended");
+        Client::connect(&socket).is_ok_and(|mut pool| pool.status().is_ok())
+    });
+    Client::connect(&socket).unwrap().drain().unwrap();
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    let _ = rustix::mount::unmount(
+        folder.path().join("own/thp"),
+        rustix::mount::UnmountFlags::DETACH,
     );
 }
 
