@@ -15,7 +15,7 @@ use crate::crew::Pinned;
 use crate::metadata::MetadataSpace;
 use crate::reserve::Reservation;
 use crate::rivals::{self, Rival};
-use crate::{threads, writer};
+use crate::{pressure, threads, writer};
 use descriptors::Checked;
 use firstlight::addr::{Frame, FrameRange, PAGE_BYTES};
 use firstlight::memmap::{Memmap, MemmapPolicy, Part};
@@ -117,7 +117,7 @@ pub fn sweep(machine: &Machine, options: &Options) -> Result<Vec<Series>, SweepE
     let bytes = machine
         .frames()
         .saturating_mul(options.descriptor_bytes.into());
-    let available = available_bytes();
+    let available = pressure::available_bytes();
     if available.is_some_and(|available| bytes > available / 10 * 8) {
         return asked(format!(
             "{bytes} bytes of descriptors do not fit into the {} bytes available here: expected a smaller machine or smaller descriptors",
@@ -130,17 +130,6 @@ pub fn sweep(machine: &Machine, options: &Options) -> Result<Vec<Series>, SweepE
             options.descriptor_bytes
         ))
     })
-}
-
-/// What the operating system says it could give; `None` if it says nothing.
-#[must_use]
-pub fn available_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 /// Nanoseconds since `start`.

@@ -69,7 +69,17 @@ impl Web {
     }
 
     pub(super) fn accept(&mut self, events: &Events) {
-        while let Ok((stream, _)) = self.listener.accept() {
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    if error.kind() != io::ErrorKind::WouldBlock {
+                        // Out of descriptors, most likely: whoever waits goes on waiting.
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    return;
+                }
+            };
             if self.browsers.len() >= MOST_CONNECTIONS || stream.set_nonblocking(true).is_err() {
                 continue;
             }

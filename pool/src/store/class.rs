@@ -3,7 +3,7 @@
 use super::slab::{Slab, SlabId};
 use crate::config;
 use crate::protocol::{PageSize, PoolRow};
-use firstlight_host::hugepages;
+use firstlight_host::{hugepages, pressure};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,10 +29,19 @@ impl Key {
         }
     }
 
-    /// Whether the kernel has free huge pages for `bytes` of a slab; else what to do.
+    /// Whether the kernel has free pages for `bytes` of a slab; else what to do.
     pub(super) fn room(&self, bytes: u64) -> Result<(), String> {
         if self.page == PageSize::Transparent {
-            return Ok(());
+            // Nothing takes a tmpfs' pages back: too many, and other programs are killed.
+            let available = pressure::available_bytes().unwrap_or(u64::MAX);
+            if bytes <= available / 10 * 9 {
+                return Ok(());
+            }
+            return Err(format!(
+                "a slab needs {} MiB, and of memory {} MiB are available: keep fewer or smaller slabs",
+                bytes >> 20,
+                available >> 20
+            ));
         }
         let sys = Path::new(hugepages::SYS);
         let counts = hugepages::counts(sys, self.page.bytes(), self.node);

@@ -370,6 +370,17 @@ fn the_folder_is_the_daemons_alone_and_those_above_can_be_passed() {
 }
 
 #[test]
+fn a_slab_larger_than_the_memory_there_is_is_not_begun() {
+    let folder = Folder::new();
+    let mut spec = spec(PageSize::Transparent, Source::Memfd, 1);
+    spec.key.bytes = 1 << 50;
+    let (mut store, _) = Store::open(folder.path(), &[spec]).unwrap();
+    assert!(store.begin_fill(None, Instant::now()).is_none());
+    let trouble = store.rows()[0].trouble.clone().unwrap();
+    assert!(trouble.contains("keep fewer or smaller slabs"), "{trouble}");
+}
+
+#[test]
 fn a_slab_is_not_enlarged_where_there_are_no_pages_for_it() {
     let Some(_pages) = huge_pages(2) else { return };
     let folder = Folder::new();
