@@ -2,6 +2,7 @@
 
 use super::ServeError;
 use crate::lease::quota::Rules;
+use crate::store::make_passable;
 use rustix::fs::{Gid, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::fs;
@@ -42,7 +43,7 @@ impl Listener {
         let what = || format!("listen at {}", path.display());
         let failed = |error: rustix::io::Errno| ServeError::socket(what(), error);
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(|error| ServeError::socket(what(), error))?;
+            make_passable(folder).map_err(|error| ServeError::socket(what(), error))?;
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let new =

@@ -29,6 +29,7 @@ mod tests;
 
 pub use class::{Key, Spec};
 pub use error::StoreError;
+pub(crate) use sources::make_passable;
 
 use crate::protocol::{PageSize, PoolRow};
 use choose::{Candidate, Choice, NsPerGib, Want};

@@ -14,18 +14,28 @@ use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Makes a folder that anybody may pass, whatever mask we have: borrowers reach
+/// the socket through it. Those that are there stay as they are.
+pub(crate) fn make_passable(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = folder.parent() {
+        make_passable(above)?;
+    }
+    DirBuilder::new().mode(0o755).create(folder)?;
+    std::fs::set_permissions(folder, PermissionsExt::from_mode(0o755))
+}
+
 /// Makes the folder, which only we may enter, and the folders above it, which
-/// the socket may lie in and anybody may pass. One that is there must be such.
+/// the socket may lie in. One that is there must be such.
 fn make_private(directory: &Path) -> io::Result<()> {
     if let Some(above) = directory.parent() {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(above)?;
+        make_passable(above)?;
     }
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
