@@ -1,0 +1,494 @@
+//! CPUs with magazines against the plainest model: one `bool` a frame that somebody holds.
+//!
+//! After every step what is free, held and in magazines must add up. A refusal is held to
+//! its word: nothing that would do is free outside the magazines of CPUs that did not
+//! answer, and it says how much these hold. A block freed twice must be named exactly once.
+//! `FIRSTLIGHT_MODEL_CASES` asks for more cases than the tests of every day have.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop on what it did not expect"
+)]
+
+mod kit;
+
+use std::cell::RefCell;
+
+use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::frames::{
+    AllocError, BlockError, Cpu, CpuSlot, Frames, NobodyAsked, Request, Statistics,
+};
+use firstlight::node::{NodeId, ZoneKind};
+use kit::{GIB, MIB, Machine, range};
+use proptest::prelude::*;
+
+const CPUS: usize = 3;
+
+/// Memory of one node and zone.
+type Extent = (FrameRange, u16, ZoneKind);
+
+/// A machine all of whose memory is free between two cases.
+struct Ground {
+    frames: &'static Frames<'static>,
+    extents: Vec<Extent>,
+    at_start: Statistics,
+    /// Whether somebody holds the frame.
+    held: Vec<bool>,
+}
+
+impl Ground {
+    fn new(memory: &[(u16, u64, u64)]) -> Self {
+        let slots: Vec<_> = (0..CPUS).map(|_| CpuSlot::new()).collect();
+        let rows = memory
+            .iter()
+            .map(|&(node, start, end)| (node, range(start, end)));
+        let rows: Vec<_> = rows.collect();
+        let frames = Machine::new(&rows).frames();
+        let frames = frames.with_cpus(slots.leak(), &NobodyAsked);
+        let extents = memory.iter().map(|&(node, start, end)| {
+            let zone = match end {
+                end if end <= 16 * MIB => ZoneKind::Dma,
+                end if end <= 4 * GIB => ZoneKind::Dma32,
+                _ => ZoneKind::Normal,
+            };
+            let frames = FrameRange::new(start / 4096, end / 4096).expect("ascending");
+            (frames, node, zone)
+        });
+        let extents: Vec<Extent> = extents.collect();
+        let end = extents.last().unwrap().0.end().get();
+        Self {
+            at_start: frames.statistics(),
+            frames: Box::leak(Box::new(frames)),
+            extents,
+            held: vec![false; usize::try_from(end).unwrap()],
+        }
+    }
+
+    /// Magazines of some pages, none of huge frames; fallback from zone to zone.
+    fn small() -> Self {
+        Self::new(&[
+            (0, MIB, 9 * MIB),
+            (0, 20 * MIB, 24 * MIB),
+            // A hole of 16 pages in the middle of a word of a bitmap.
+            (0, 4 * GIB, 4 * GIB + 10 * MIB + 0x10_0000),
+            (0, 4 * GIB + 10 * MIB + 0x11_0000, 4 * GIB + 23 * MIB),
+            (1, 5 * GIB, 5 * GIB + 12 * MIB),
+        ])
+    }
+
+    /// Room for areas, and for magazines of huge frames.
+    fn large() -> Self {
+        Self::new(&[
+            (0, 4 * GIB - 64 * MIB, 4 * GIB),
+            (0, 4 * GIB, 4 * GIB + 300 * MIB + 0x7000),
+            (1, 5 * GIB, 5 * GIB + 260 * MIB),
+        ])
+    }
+
+    /// Under Miri: a few hundred pages.
+    fn sliver() -> Self {
+        Self::new(&[
+            (0, 8 * MIB, 8 * MIB + 0x4_0000),
+            (0, 4 * GIB, 4 * GIB + 2 * MIB + 0x10_0000),
+            (1, 5 * GIB, 5 * GIB + 0x18_0000),
+        ])
+    }
+
+    fn is_free(&self, frame: u64) -> bool {
+        self.frames.is_allocated(Frame::new(frame)) == Some(false)
+    }
+
+    fn is_held(&self, frame: u64) -> bool {
+        (self.held.get(usize::try_from(frame).unwrap())).is_some_and(|&held| held)
+    }
+
+    fn blocks(extent: FrameRange, order: Order) -> impl Iterator<Item = FrameRange> {
+        let size = order.frames();
+        let first = extent.start().get().next_multiple_of(size);
+        (first..)
+            .step_by(usize::try_from(size).unwrap())
+            .map_while(move |start| {
+                FrameRange::new(start, start + size).filter(|block| block.end() <= extent.end())
+            })
+    }
+}
+
+/// Who is called: one of the CPUs, or nobody's magazines.
+type Who = Option<usize>;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate(Who, Asking),
+    /// So many pages or huge frames, one after the other.
+    Many(Who, Asking, usize),
+    /// Frees what was allocated, all of it or a part.
+    Free(Who, usize, u8, u64),
+    FreeMany(Who, usize, usize),
+    Claim(u64, u8),
+    /// Frees anything at all of which a part is free, or that is no memory.
+    Wild(Who, u64, u8),
+    /// Frees a page or a huge frame twice.
+    Twice(Who, Who, usize),
+    Drain(usize),
+    Poll(usize),
+    Leave(usize, u16),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asking {
+    order: u8,
+    movable: bool,
+    zone: Option<usize>,
+    node: Option<u16>,
+    exact: bool,
+}
+
+impl Asking {
+    fn request(self) -> Request {
+        let mut request = Request::new(Order::new(self.order).unwrap());
+        if self.movable {
+            request = request.movable();
+        }
+        if let Some(zone) = self.zone {
+            request = request.zone(ZoneKind::ALL[zone]);
+        }
+        match self.node {
+            Some(node) if self.exact => request.on(NodeId(node)).exactly(),
+            Some(node) => request.on(NodeId(node)),
+            None => request,
+        }
+    }
+}
+
+fn who() -> impl Strategy<Value = Who> {
+    prop_oneof![1 => Just(None), 5 => (0..CPUS).prop_map(Some)]
+}
+
+fn orders() -> impl Strategy<Value = u8> {
+    prop_oneof![6 => Just(0u8), 3 => Just(9u8), 3 => 1u8..=8, 1 => 10u8..=13]
+}
+
+fn asking() -> impl Strategy<Value = Asking> {
+    let zone = prop_oneof![5 => Just(None), 1 => (0usize..4).prop_map(Some)];
+    let node = prop_oneof![3 => Just(None), 1 => (0u16..2).prop_map(Some)];
+    (orders(), any::<bool>(), zone, node, any::<bool>()).prop_map(
+        |(order, movable, zone, node, exact)| Asking {
+            order,
+            movable,
+            zone,
+            node,
+            exact,
+        },
+    )
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let most: usize = if cfg!(miri) { 40 } else { 700 };
+    let places = || {
+        let near = [MIB, 9 * MIB, 4 * GIB, 4 * GIB + 11 * MIB, 5 * GIB];
+        (proptest::sample::select(near.to_vec()), 0..8192u64)
+            .prop_map(|(base, more)| (base / 4096 + more).saturating_sub(100))
+    };
+    prop_oneof![
+        6 => (who(), asking()).prop_map(|(who, asking)| Step::Allocate(who, asking)),
+        4 => (who(), asking(), 1..most).prop_map(|(who, asking, count)| Step::Many(who, asking, count)),
+        5 => (who(), any::<usize>(), orders(), any::<u64>())
+            .prop_map(|(who, pick, order, part)| Step::Free(who, pick, order, part)),
+        4 => (who(), any::<usize>(), 1..most).prop_map(|(who, pick, count)| Step::FreeMany(who, pick, count)),
+        1 => (places(), orders()).prop_map(|(frame, order)| Step::Claim(frame, order)),
+        1 => (who(), places(), orders()).prop_map(|(who, frame, order)| Step::Wild(who, frame, order)),
+        1 => (who(), who(), any::<usize>()).prop_map(|(who, other, pick)| Step::Twice(who, other, pick)),
+        1 => (0..CPUS).prop_map(Step::Drain),
+        1 => (0..CPUS).prop_map(Step::Poll),
+        1 => (0..CPUS, 0u16..2).prop_map(|(cpu, node)| Step::Leave(cpu, node)),
+    ]
+}
+
+struct Run {
+    ground: Ground,
+    cpus: [Option<Cpu<'static, 'static>>; CPUS],
+    held: Vec<(Frame, Order)>,
+}
+
+impl Run {
+    fn new(ground: Ground) -> Self {
+        Self {
+            ground,
+            cpus: [None, None, None],
+            held: Vec::new(),
+        }
+    }
+
+    fn cpu(&mut self, cpu: usize) -> &mut Cpu<'static, 'static> {
+        let frames = self.ground.frames;
+        let node = NodeId(u16::from(cpu == 1));
+        self.cpus[cpu].get_or_insert_with(|| frames.cpu(cpu, node).unwrap())
+    }
+
+    /// Frames in the magazines of all CPUs, or all but one.
+    fn in_magazines(&self, but: Who) -> u64 {
+        let cpus = self.cpus.iter().enumerate();
+        let others = cpus.filter(|&(cpu, _)| Some(cpu) != but);
+        others
+            .filter_map(|(_, cpu)| cpu.as_ref())
+            .map(Cpu::held_frames)
+            .sum()
+    }
+
+    fn set(&mut self, frame: Frame, order: Order, held: bool) {
+        let from = usize::try_from(frame.get()).unwrap();
+        self.ground.held[from..from + usize::try_from(order.frames()).unwrap()].fill(held);
+    }
+
+    fn keep(&mut self, frame: Frame, order: Order, request: Option<Request>) {
+        assert!(frame.is_aligned(order));
+        let block = FrameRange::new(frame.get(), frame.get() + order.frames()).unwrap();
+        let extent = self
+            .ground
+            .extents
+            .iter()
+            .find(|extent| extent.0.covers(block));
+        let &(_, node, zone) = extent.expect("inside memory of one node and zone");
+        if let Some(request) = request {
+            assert!(zone <= request.highest_zone());
+            assert!(!request.is_exact() || request.node() == Some(NodeId(node)));
+        }
+        for frame in frame.get()..frame.get() + order.frames() {
+            assert!(!self.ground.is_held(frame), "{frame:#x} twice");
+        }
+        self.set(frame, order, true);
+        self.held.push((frame, order));
+    }
+
+    /// Whether there was a block.
+    fn allocate(&mut self, who: Who, request: Request) -> bool {
+        let found = match who {
+            Some(cpu) => self.cpu(cpu).allocate(request),
+            None => self.ground.frames.allocate(request),
+        };
+        match found {
+            Ok(frame) => self.keep(frame, request.order(), Some(request)),
+            Err(AllocError::OutOfMemory { held_by_cpus, .. }) => {
+                assert_eq!(held_by_cpus, self.in_magazines(who));
+                assert!(who.is_none_or(|cpu| self.cpu(cpu).held_frames() == 0));
+                for &(frames, node, zone) in &self.ground.extents {
+                    let exact = request.is_exact() && request.node() != Some(NodeId(node));
+                    if exact || zone > request.highest_zone() {
+                        continue;
+                    }
+                    for block in Ground::blocks(frames, request.order()) {
+                        let mut all = block.start().get()..block.end().get();
+                        let is_there = all.all(|frame| self.ground.is_free(frame));
+                        assert!(!is_there, "refused, but {block} is free");
+                    }
+                }
+                return false;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        true
+    }
+
+    fn free_as(&mut self, who: Who, frame: Frame, order: Order) -> Result<(), BlockError> {
+        match who {
+            Some(cpu) => self.cpu(cpu).free(frame, order),
+            None => self.ground.frames.free(frame, order),
+        }
+    }
+
+    fn free(&mut self, who: Who, pick: usize, order: Order, part: u64) {
+        if self.held.is_empty() {
+            return;
+        }
+        let (mut frame, mut whole) = self.held.swap_remove(pick % self.held.len());
+        let order = order.min(whole);
+        let wanted =
+            Frame::new(frame.get() + (part % (whole.frames() / order.frames())) * order.frames());
+        // What is left of the block is held by its parts.
+        while whole > order {
+            let half = Order::new(whole.get() - 1).unwrap();
+            let middle = Frame::new(frame.get() + half.frames());
+            if wanted >= middle {
+                self.held.push((frame, half));
+                frame = middle;
+            } else {
+                self.held.push((middle, half));
+            }
+            whole = half;
+        }
+        let all = frame.get()..frame.get() + order.frames();
+        assert!(
+            all.clone().all(|frame| !self.ground.is_free(frame)),
+            "held, but free"
+        );
+        self.set(frame, order, false);
+        assert_eq!(self.free_as(who, frame, order), Ok(()));
+    }
+
+    fn wild(&mut self, who: Who, frame: Frame, order: Order) {
+        let frame = Frame::new(frame.get() & !(order.frames() - 1));
+        let mut all = frame.get()..frame.get() + order.frames();
+        let inside = |frame| self.ground.frames.is_allocated(Frame::new(frame));
+        // What is allocated as far as anybody can tell is another step's business.
+        if all.all(|frame| inside(frame) == Some(true)) {
+            return;
+        }
+        let before = (self.ground.frames.statistics(), self.in_magazines(None));
+        let refused = self.free_as(who, frame, order);
+        assert!(matches!(
+            refused,
+            Err(BlockError::NotAllocated { .. } | BlockError::OutsideMemory { .. })
+        ));
+        let now = (self.ground.frames.statistics(), self.in_magazines(None));
+        // It may have been asked to drain, and did so first.
+        assert_eq!(before.0.free_frames + before.1, now.0.free_frames + now.1);
+    }
+
+    fn twice(&mut self, one: Who, other: Who, pick: usize) {
+        let blocks = self.held.iter().enumerate();
+        let mut blocks =
+            blocks.filter(|(_, block)| block.1 == Order::PAGE || block.1 == Order::HUGE);
+        let count = blocks.clone().count();
+        let Some((at, &(frame, order))) = blocks.nth(pick % count.max(1)) else {
+            return;
+        };
+        self.held.swap_remove(at);
+        self.set(frame, order, false);
+        assert_eq!(self.free_as(one, frame, order), Ok(()));
+        let second = self.free_as(other, frame, order);
+        let refused = Err(BlockError::NotAllocated { frame, order });
+        let named = Err(BlockError::FreedTwice { frame, order });
+        let mut count = usize::from(second == refused || second == named);
+        assert!(count == 1 || second == Ok(()));
+        for cpu in 0..CPUS {
+            let drained = self.cpu(cpu).drain();
+            count += usize::from(drained == named);
+            assert!(drained == named || drained == Ok(()));
+        }
+        assert_eq!(count, 1, "{frame} with {order} was freed twice");
+        for frame in frame.get()..frame.get() + order.frames() {
+            assert!(self.ground.is_free(frame));
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Allocate(who, asking) => {
+                self.allocate(who, asking.request());
+            }
+            Step::Many(who, asking, count) => {
+                let order = if asking.order % 3 == 0 { 0 } else { 9 };
+                let request = Asking { order, ..asking }.request();
+                let _ = (0..count).all(|_| self.allocate(who, request));
+            }
+            Step::Free(who, pick, order, part) => {
+                self.free(who, pick, Order::new(order).unwrap(), part);
+            }
+            Step::FreeMany(who, pick, count) => {
+                for more in 0..count {
+                    let pick = pick.wrapping_add(more * 7919);
+                    self.free(who, pick, Order::new(13).unwrap(), 0);
+                }
+            }
+            Step::Claim(frame, order) => {
+                let order = Order::new(order).unwrap();
+                let frame = Frame::new(frame & !(order.frames() - 1));
+                let mut all = frame.get()..frame.get() + order.frames();
+                let is_free = all.all(|frame| self.ground.is_free(frame));
+                match self.ground.frames.claim(frame, order) {
+                    Ok(()) => self.keep(frame, order, None),
+                    Err(BlockError::InUse { .. }) => assert!(!is_free),
+                    Err(error) => assert!(matches!(error, BlockError::OutsideMemory { .. })),
+                }
+            }
+            Step::Wild(who, frame, order) => {
+                self.wild(who, Frame::new(frame), Order::new(order).unwrap());
+            }
+            Step::Twice(one, other, pick) => self.twice(one, other, pick),
+            Step::Drain(cpu) => {
+                assert_eq!(self.cpu(cpu).drain(), Ok(()));
+                assert_eq!(self.cpu(cpu).held_frames(), 0);
+            }
+            Step::Poll(cpu) => self.cpu(cpu).poll(),
+            Step::Leave(cpu, node) => {
+                self.cpus[cpu] = None;
+                let frames = self.ground.frames;
+                self.cpus[cpu] = Some(frames.cpu(cpu, NodeId(node)).unwrap());
+            }
+        }
+    }
+
+    fn check(&self, validate: bool) {
+        let held: u64 = self.held.iter().map(|block| block.1.frames()).sum();
+        let free = self.ground.frames.statistics().free_frames;
+        let all = self.ground.at_start.free_frames;
+        assert_eq!(free + held + self.in_magazines(None), all);
+        if validate {
+            self.ground.frames.validate().unwrap();
+        }
+    }
+
+    /// Gives back all, and the machine for the next case.
+    fn end(mut self) -> Ground {
+        while !self.held.is_empty() {
+            self.free(
+                Some(self.held.len() % CPUS),
+                self.held.len() / 2,
+                Order::new(13).unwrap(),
+                0,
+            );
+        }
+        self.cpus = [None, None, None];
+        self.check(true);
+        assert_eq!(self.ground.frames.statistics(), self.ground.at_start);
+        assert!(self.ground.held.iter().all(|held| !held));
+        self.ground
+    }
+}
+
+/// Runs the steps on a machine that was left in order by the case before.
+fn run(steps: &[Step], kept: &RefCell<Option<Ground>>, make: fn() -> Ground) {
+    let ground = kept.borrow_mut().take().unwrap_or_else(make);
+    let mut run = Run::new(ground);
+    for (count, step) in steps.iter().enumerate() {
+        run.step(step);
+        run.check(count % 8 == 0);
+    }
+    kept.replace(Some(run.end()));
+}
+
+/// How much to do; little under Miri.
+fn config() -> ProptestConfig {
+    let asked = std::env::var("FIRSTLIGHT_MODEL_CASES").ok();
+    let asked = asked.and_then(|cases| cases.parse().ok());
+    ProptestConfig {
+        cases: if cfg!(miri) { 2 } else { asked.unwrap_or(100) },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+fn many_steps() -> impl Strategy<Value = Vec<Step>> {
+    proptest::collection::vec(steps(), 1..if cfg!(miri) { 8 } else { 80 })
+}
+
+#[test]
+fn small_machines_agree_with_a_set_of_frames() {
+    let kept = RefCell::default();
+    let make = if cfg!(miri) {
+        Ground::sliver
+    } else {
+        Ground::small
+    };
+    proptest!(config(), |(steps in many_steps())| run(&steps, &kept, make));
+}
+
+#[test]
+fn large_machines_agree_with_a_set_of_frames() {
+    let kept = RefCell::default();
+    let make = if cfg!(miri) {
+        Ground::sliver
+    } else {
+        Ground::large
+    };
+    proptest!(config(), |(steps in many_steps())| run(&steps, &kept, make));
+}
