@@ -1,0 +1,155 @@
+//! A machine, whose its frames are, and what must be so while nobody calls.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::frames::{AllocError, AskCpus, Asked, CpuSlot, Frames, Request, Statistics};
+use firstlight::node::ZoneKind;
+
+use crate::kit::{GIB, MIB, Machine, range};
+
+/// Waits for answers, but not for ever: who waits for a meeting does not answer.
+struct Wait;
+
+impl AskCpus for Wait {
+    fn ask(&self, asked: &Asked<'_>) {
+        for _ in 0..50 {
+            if asked.owed_frames() == 0 {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A machine, and whose its frames are.
+pub(crate) struct Yard {
+    pub(crate) name: &'static str,
+    pub(crate) frames: Frames<'static>,
+    pub(crate) memory: Vec<FrameRange>,
+    pub(crate) nodes: u16,
+    /// Orders that are asked for.
+    pub(crate) orders: &'static [u8],
+    pub(crate) at_start: Statistics,
+    pub(crate) owners: Vec<AtomicU32>,
+    /// Blocks on their way from one thread to another.
+    pub(crate) post: Mutex<Vec<(Frame, Order)>>,
+    pub(crate) held_frames: AtomicU64,
+    pub(crate) in_magazines: AtomicU64,
+}
+
+pub(crate) fn machines(threads: usize) -> [Yard; 2] {
+    let small = [
+        (0, 0x1000, 0x9f000),
+        // A hole of 16 pages, in the middle of a word of a bitmap.
+        (0, MIB, 40 * MIB + 0x10_0000),
+        (0, 40 * MIB + 0x11_0000, 64 * MIB + 0x3000),
+        (1, 65 * MIB, 130 * MIB),
+    ];
+    let large = [
+        (0, MIB, 3 * GIB),
+        (0, 4 * GIB, 6 * GIB + 0x7000),
+        (1, 6 * GIB + 5 * MIB, 9 * GIB),
+    ];
+    let pages = &[0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 6, 7, 8, 9, 9, 10];
+    let blocks = &[0, 0, 0, 0, 0, 1, 2, 4, 6, 7, 8, 9, 9, 9, 10, 11, 13, 17, 18];
+    [
+        Yard::new("small machine", threads, pages, &small),
+        Yard::new("large machine", threads, blocks, &large),
+    ]
+}
+
+impl Yard {
+    fn new(
+        name: &'static str,
+        threads: usize,
+        orders: &'static [u8],
+        memory: &[(u16, u64, u64)],
+    ) -> Self {
+        let slots: Vec<_> = (0..threads).map(|_| CpuSlot::new()).collect();
+        let rows = memory
+            .iter()
+            .map(|&(node, start, end)| (node, range(start, end)));
+        let rows: Vec<_> = rows.collect();
+        let frames = Machine::new(&rows).frames().with_cpus(slots.leak(), &Wait);
+        let memory = memory.iter().map(|&(_, start, end)| {
+            FrameRange::new(start / 4096, end / 4096).expect("ascending pages")
+        });
+        let memory: Vec<_> = memory.collect();
+        let end = memory.last().unwrap().end().get();
+        Self {
+            name,
+            at_start: frames.statistics(),
+            frames,
+            memory,
+            nodes: rows.iter().map(|row| row.0 + 1).max().unwrap(),
+            orders,
+            owners: (0..end).map(|_| AtomicU32::new(0)).collect(),
+            post: Mutex::default(),
+            held_frames: AtomicU64::new(0),
+            in_magazines: AtomicU64::new(0),
+        }
+    }
+
+    /// Marks frames with another owner; of large blocks one in each word of a bitmap.
+    pub(crate) fn mark(&self, frames: FrameRange, from: u32, to: u32) {
+        let step = if is_marked_sparsely(frames.count()) {
+            64
+        } else {
+            1
+        };
+        for frame in (frames.start().get()..frames.end().get()).step_by(step) {
+            let old = self.owners[usize::try_from(frame).unwrap()].swap(to, Relaxed);
+            assert_eq!(old, from, "frame {frame} of {frames} has another owner");
+        }
+    }
+
+    /// While all threads wait: everything is recounted, and a refusal is the truth.
+    pub(crate) fn check(&self, all_given_back: bool, order: Order) {
+        self.frames.validate().unwrap();
+        let now = self.frames.statistics();
+        let posted = self.post.lock().unwrap();
+        let posted: u64 = posted.iter().map(|block| block.1.frames()).sum();
+        let held = self.held_frames.swap(0, Relaxed) + posted;
+        let kept = self.in_magazines.swap(0, Relaxed);
+        assert_eq!(now.free_frames + held + kept, self.at_start.free_frames);
+        if all_given_back {
+            assert_eq!((now, held, kept), (self.at_start, 0, 0));
+        }
+        let any_zone = |order| Request::new(order).zone(ZoneKind::Movable);
+        match self.frames.allocate(any_zone(order).without_draining()) {
+            Ok(frame) => self.frames.free(frame, order).unwrap(),
+            Err(_) => assert_eq!(
+                self.find_free(order),
+                None,
+                "refused, but free with {order}"
+            ),
+        }
+        match self.frames.allocate(any_zone(Order::PAGE)) {
+            Ok(frame) => self.frames.free(frame, Order::PAGE).unwrap(),
+            Err(AllocError::OutOfMemory { held_by_cpus, .. }) => {
+                assert_eq!((now.free_frames, held_by_cpus), (0, kept));
+            }
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(self.frames.statistics(), now);
+    }
+
+    /// Looks at every frame for a free block.
+    fn find_free(&self, order: Order) -> Option<u64> {
+        let is_free = |frame| self.frames.is_allocated(Frame::new(frame)) == Some(false);
+        self.memory.iter().find_map(|memory| {
+            let size = order.frames();
+            let first = memory.start().get().next_multiple_of(size);
+            let mut starts = (first..memory.end().get())
+                .step_by(usize::try_from(size).unwrap())
+                .filter(|start| start + size <= memory.end().get());
+            starts.find(|&start| (start..start + size).all(is_free))
+        })
+    }
+}
+
+pub(crate) const fn is_marked_sparsely(frames: u64) -> bool {
+    frames > 4096
+}
