@@ -163,7 +163,7 @@ fn a_full_magazine_names_what_was_freed_twice_and_does_its_work() {
     let frames = with_cpus(&large(), 1);
     let free = frames.statistics();
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
-    let pages: Vec<_> = (0..200).map(|_| cpu.allocate(page()).unwrap()).collect();
+    let pages: Vec<_> = (0..1000).map(|_| cpu.allocate(page()).unwrap()).collect();
     cpu.free(pages[0], Order::PAGE).unwrap();
     let found: Vec<_> = pages
         .iter()

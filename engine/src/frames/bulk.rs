@@ -193,7 +193,7 @@ impl Segment<'_> {
     /// Makes a huge frame free that lies in the segment and is allocated as one, and says in
     /// which giant frame: its count is the caller's to raise.
     fn give_huge(&self, start: Frame) -> Option<GiantIndex> {
-        self.allocated_huge(start)?;
+        self.allocated_block(start, HUGE_ORDER)?;
         let (giant, huge) = (self.giant_of(start), self.huge_of(start));
         let word = self.huge(huge);
         let mine = word.state == HugeState::Allocated
@@ -410,6 +410,31 @@ impl<'m> Directory<'m> {
             for (giant, count) in freed {
                 if count > 0 {
                     near.settle_giant(giant, Change::free(count));
+                }
+            }
+        }
+    }
+
+    /// Gives back blocks of `order`, a huge frame at most and most of them of segment
+    /// `near`. `bad` is told of those that were not allocated.
+    pub(super) fn give(
+        &self,
+        order: Order,
+        blocks: &[Frame],
+        near: &Segment<'m>,
+        bad: &mut dyn FnMut(Frame),
+    ) {
+        match order {
+            Order::PAGE => self.give_pages(blocks, near, bad),
+            _ if order.get() == HUGE_ORDER => self.give_huges(blocks, near, bad),
+            _ => {
+                let order = order.get();
+                for &start in blocks {
+                    let block = Block { start, order };
+                    let segment = self.segment_near(start, near);
+                    if segment.is_none_or(|segment| segment.free(block).is_err()) {
+                        bad(start);
+                    }
                 }
             }
         }

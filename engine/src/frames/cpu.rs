@@ -19,14 +19,16 @@ use super::place::Place;
 use super::request::{Mobility, Request};
 use super::segment::Segment;
 use super::slot::CpuSlot;
-use crate::addr::{Frame, Order};
+use crate::addr::{Frame, FrameRange, Order};
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Pages in a magazine, at most.
-const PAGES: usize = 128;
-/// Huge frames in a magazine, at most.
-const HUGES: usize = 16;
+const PAGES: usize = 512;
+/// Blocks of a larger order in a magazine, at most.
+const BLOCKS: usize = 16;
+/// Frames in a magazine of blocks below a huge frame, at most; or two blocks.
+const BLOCK_FRAMES: usize = 256;
 /// A CPU's magazines hold at most one in so many frames of its share of its home.
 const SHARE: u64 = 16;
 
@@ -34,7 +36,8 @@ const SHARE: u64 = 16;
 #[derive(Debug)]
 struct Stock {
     pages: Magazine<PAGES>,
-    huges: Magazine<HUGES>,
+    /// Of orders 1 to [`HUGE_ORDER`].
+    blocks: [Magazine<BLOCKS>; HUGE_ORDER as usize],
     area: Area,
     /// Where the CPU's own pages and huge frames came from last, in the segment at hand.
     near_page: AtomicU32,
@@ -80,6 +83,21 @@ pub struct Cpu<'f, 'm> {
     has_areas: bool,
 }
 
+impl Stock {
+    /// The magazine of an order from 1 to [`HUGE_ORDER`].
+    #[inline]
+    fn blocks_of(&mut self, order: Order) -> Option<&mut Magazine<BLOCKS>> {
+        let index = usize::from(order.get()).checked_sub(1)?;
+        self.blocks.get_mut(index)
+    }
+
+    /// The magazine of huge frames.
+    fn huges(&mut self) -> &mut Magazine<BLOCKS> {
+        let [.., huges] = &mut self.blocks;
+        huges
+    }
+}
+
 impl<'f, 'm> Cpu<'f, 'm> {
     pub(super) fn new(
         frames: &'f Frames<'m>,
@@ -107,13 +125,23 @@ impl<'f, 'm> Cpu<'f, 'm> {
         }
         let stock = |zone: ZoneKind| {
             let share = share(zone);
-            let most = |unit: u64| usize::try_from(share / unit).unwrap_or(usize::MAX);
+            let most = |order: usize| usize::try_from(share >> order).unwrap_or(usize::MAX);
+            let blocks = |index: usize| {
+                let order = index + 1;
+                let few = (BLOCK_FRAMES >> order).max(2);
+                let few = if order == HUGE_ORDER.into() {
+                    BLOCKS
+                } else {
+                    few
+                };
+                Magazine::new(most(order).min(few))
+            };
             let first = |highest: &ZoneKind| zone_of(*highest).map(|place| place.zone);
             let serves = |highest: &ZoneKind| first(highest) == Some(zone);
             let served = ZoneKind::ALL.into_iter().filter(serves);
             Stock {
-                pages: Magazine::new(most(1)),
-                huges: Magazine::new(most(u64::from(HUGE_FRAMES))),
+                pages: Magazine::new(most(0)),
+                blocks: core::array::from_fn(blocks),
                 area: Area::default(),
                 near_page: AtomicU32::new(0),
                 near_huge: AtomicU32::new(0),
@@ -154,11 +182,11 @@ impl<'f, 'm> Cpu<'f, 'm> {
                     self.hold(-1);
                     return Ok(page);
                 }
-            } else if order.get() == HUGE_ORDER
-                && let Some(huge) = stock.huges.pop()
+            } else if let Some(blocks) = stock.blocks_of(order)
+                && let Some(block) = blocks.pop()
             {
-                self.hold(-(HUGE_FRAMES as i32));
-                return Ok(huge);
+                self.hold(-frames_of(order));
+                return Ok(block);
             }
         }
         self.allocate_shared(request)
@@ -177,28 +205,31 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if self.slot.is_asked() {
             self.answer();
         }
-        if order == Order::PAGE {
+        let held = if order == Order::PAGE {
             let found = self.segment.allocated_page(frame);
-            if let Some(mobility) = found.or_else(|| self.come_to(frame)?.allocated_page(frame))
-                && let Some(stock) = self.stock_of(mobility)
-            {
-                if !stock.pages.push(frame) {
-                    return self.spill_pages(mobility, frame);
-                }
-                self.hold(1);
+            found.or_else(|| self.come_to(frame)?.allocated_page(frame))
+        } else if order.get() <= HUGE_ORDER && frame.is_aligned(order) {
+            let order = order.get();
+            let found = self.segment.allocated_block(frame, order);
+            found.or_else(|| self.come_to(frame)?.allocated_block(frame, order))
+        } else {
+            None
+        };
+        let zone = self.zone;
+        if let Some(mobility) = held
+            && let stock = &mut self.stocks[mobility as usize]
+            && stock.zone == zone
+        {
+            let has_room = if order == Order::PAGE {
+                stock.pages.push(frame)
+            } else {
+                (stock.blocks_of(order)).is_some_and(|blocks| blocks.push(frame))
+            };
+            if has_room {
+                self.hold(frames_of(order));
                 return Ok(());
             }
-        } else if order.get() == HUGE_ORDER && frame.is_aligned(order) {
-            let found = self.segment.allocated_huge(frame);
-            if let Some(mobility) = found.or_else(|| self.come_to(frame)?.allocated_huge(frame))
-                && let Some(stock) = self.stock_of(mobility)
-            {
-                if !stock.huges.push(frame) {
-                    return self.spill_huges(mobility, frame);
-                }
-                self.hold(HUGE_FRAMES as i32);
-                return Ok(());
-            }
+            return self.spill(mobility, frame, order);
         }
         self.frames.free(frame, order)
     }
@@ -241,13 +272,6 @@ impl<'f, 'm> Cpu<'f, 'm> {
             && request.node().is_none_or(|node| node == self.home)
     }
 
-    /// The stock that a frame of this mobility from the place at hand belongs to.
-    #[inline]
-    fn stock_of(&mut self, mobility: Mobility) -> Option<&mut Stock> {
-        let zone = self.zone;
-        Some(&mut self.stocks[mobility as usize]).filter(|stock| stock.zone == zone)
-    }
-
     #[inline]
     fn hold(&mut self, more: i32) {
         self.held = self.held.wrapping_add_signed(more);
@@ -271,26 +295,19 @@ impl<'f, 'm> Cpu<'f, 'm> {
     }
 
     fn give_all(&mut self) {
-        let (frames, near) = (self.frames, self.segment);
-        let directory = &frames.directory;
+        let near = self.segment;
         for stock in &mut self.stocks {
-            let mut pages = Given::new(&mut self.freed_twice, Order::PAGE);
+            let mut given = Given::new(self.frames, near, &mut self.freed_twice);
             while stock.pages.len() > 0 {
-                let give =
-                    |old: &[Frame]| pages.give(old, |bad| directory.give_pages(old, near, bad));
-                stock.pages.take_oldest(give);
+                stock.pages.take_oldest(|old| given.give(Order::PAGE, old));
             }
-            let area = stock.area.take();
-            pages.count += area.count().cast_signed();
-            directory.give_area(area, near, &mut |bad| pages.refuse(bad));
-            frames.count_zone(self.home, stock.zone, pages.count);
-            let mut huges = Given::new(&mut self.freed_twice, Order::HUGE);
-            while stock.huges.len() > 0 {
-                let give =
-                    |old: &[Frame]| huges.give(old, |bad| directory.give_huges(old, near, bad));
-                stock.huges.take_oldest(give);
+            for (order, blocks) in (1..).filter_map(Order::new).zip(&mut stock.blocks) {
+                while blocks.len() > 0 {
+                    blocks.take_oldest(|old| given.give(order, old));
+                }
             }
-            frames.count_zone(self.home, stock.zone, huges.count);
+            given.give_area(stock.area.take());
+            (self.frames).count_zone(self.home, stock.zone, given.count);
         }
         self.held = 0;
         self.slot.answer(0);
@@ -301,43 +318,30 @@ impl<'f, 'm> Cpu<'f, 'm> {
         self.freed_twice.take().map_or(Ok(()), Err)
     }
 
-    /// A full magazine gives back its older half and takes one page more.
+    /// A full magazine gives back its older half and takes one block more.
     #[cold]
-    fn spill_pages(&mut self, mobility: Mobility, page: Frame) -> Result<(), BlockError> {
-        let (frames, near) = (self.frames, self.segment);
-        let mut given = Given::new(&mut self.freed_twice, Order::PAGE);
-        let stock = &mut self.stocks[mobility as usize];
-        let magazine = &mut stock.pages;
-        let before = magazine.len();
-        let mut give =
-            |old: &[Frame]| given.give(old, |bad| frames.directory.give_pages(old, near, bad));
-        magazine.take_oldest(&mut give);
-        if !magazine.push(page) {
-            give(&[page]);
+    fn spill(&mut self, mobility: Mobility, block: Frame, order: Order) -> Result<(), BlockError> {
+        fn into<const N: usize>(
+            magazine: &mut Magazine<N>,
+            block: Frame,
+            order: Order,
+            given: &mut Given<'_, '_>,
+        ) -> i32 {
+            let before = magazine.len();
+            magazine.take_oldest(|old| given.give(order, old));
+            if !magazine.push(block) {
+                given.give(order, &[block]);
+            }
+            (magazine.len() - before) * frames_of(order)
         }
-        let more = magazine.len() - before;
-        frames.count_zone(self.home, stock.zone, given.count);
+        let stock = &mut self.stocks[mobility as usize];
+        let mut given = Given::new(self.frames, self.segment, &mut self.freed_twice);
+        let more = match stock.blocks_of(order) {
+            Some(blocks) => into(blocks, block, order, &mut given),
+            None => into(&mut stock.pages, block, order, &mut given),
+        };
+        (self.frames).count_zone(self.home, stock.zone, given.count);
         self.hold(more);
-        self.tell()
-    }
-
-    /// A full magazine gives back its older half and takes one huge frame more.
-    #[cold]
-    fn spill_huges(&mut self, mobility: Mobility, huge: Frame) -> Result<(), BlockError> {
-        let (frames, near) = (self.frames, self.segment);
-        let mut given = Given::new(&mut self.freed_twice, Order::HUGE);
-        let stock = &mut self.stocks[mobility as usize];
-        let magazine = &mut stock.huges;
-        let before = magazine.len();
-        let mut give =
-            |old: &[Frame]| given.give(old, |bad| frames.directory.give_huges(old, near, bad));
-        magazine.take_oldest(&mut give);
-        if !magazine.push(huge) {
-            give(&[huge]);
-        }
-        let more = magazine.len() - before;
-        frames.count_zone(self.home, stock.zone, given.count);
-        self.hold(more * HUGE_FRAMES as i32);
         self.tell()
     }
 
@@ -383,7 +387,8 @@ impl<'f, 'm> Cpu<'f, 'm> {
     fn refill_pages(&mut self, mobility: Mobility) -> Option<Frame> {
         let directory = &self.frames.directory;
         let stock = &mut self.stocks[mobility as usize];
-        let places = || directory.chain(self.home, stock.zone).map(Place::segment);
+        let (home, zone) = (self.home, stock.zone);
+        let places = || directory.chain(home, zone).map(Place::segment);
         let near = &stock.near_page;
         stock.pages.refill(|room| {
             let mut basket = Basket::new(room);
@@ -399,7 +404,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let mut from_magazine = false;
         if taken == 0 && self.has_areas {
             // A huge frame of its own.
-            let huge = match stock.huges.pop() {
+            let huge = match stock.huges().pop() {
                 Some(huge) => {
                     self.held -= HUGE_FRAMES;
                     from_magazine = true;
@@ -434,8 +439,13 @@ impl<'f, 'm> Cpu<'f, 'm> {
     fn refill_huges(&mut self, mobility: Mobility) -> Option<Frame> {
         let directory = &self.frames.directory;
         let stock = &mut self.stocks[mobility as usize];
-        let near = &stock.near_huge;
-        stock.huges.refill(|room| {
+        let Stock {
+            blocks,
+            near_huge: near,
+            ..
+        } = stock;
+        let [.., huges] = blocks;
+        huges.refill(|room| {
             let mut basket = Basket::new(room);
             for place in directory.chain(self.home, stock.zone) {
                 place.segment().take_huges(mobility, near, &mut basket);
@@ -445,8 +455,8 @@ impl<'f, 'm> Cpu<'f, 'm> {
             }
             basket.count()
         });
-        let huge = stock.huges.pop()?;
-        let left = stock.huges.len();
+        let huge = huges.pop()?;
+        let left = huges.len();
         let taken = i64::from(left + 1) * i64::from(HUGE_FRAMES);
         (self.frames).count_zone(self.home, stock.zone, -taken);
         self.hold(left * HUGE_FRAMES as i32);
@@ -461,33 +471,51 @@ impl Drop for Cpu<'_, '_> {
     }
 }
 
+/// Frames of a block that a magazine may hold.
+#[inline]
+const fn frames_of(order: Order) -> i32 {
+    1 << order.get()
+}
+
 /// What magazines give back: how many frames became free, and the first that was free
 /// before.
 #[derive(Debug)]
-struct Given<'a> {
+struct Given<'a, 'm> {
+    frames: &'a Frames<'m>,
+    near: &'a Segment<'m>,
     freed_twice: &'a mut Option<BlockError>,
-    order: Order,
     count: i64,
 }
 
-impl<'a> Given<'a> {
-    fn new(freed_twice: &'a mut Option<BlockError>, order: Order) -> Self {
+impl<'a, 'm> Given<'a, 'm> {
+    fn new(
+        frames: &'a Frames<'m>,
+        near: &'a Segment<'m>,
+        freed_twice: &'a mut Option<BlockError>,
+    ) -> Self {
         Self {
+            frames,
+            near,
             freed_twice,
-            order,
             count: 0,
         }
     }
 
-    /// Gives `blocks` back by `give`, which says which of them were free.
-    fn give(&mut self, blocks: &[Frame], give: impl FnOnce(&mut dyn FnMut(Frame))) {
-        self.count += blocks.len().cast_signed() as i64 * self.order.frames().cast_signed();
-        give(&mut |frame| self.refuse(frame));
+    fn give(&mut self, order: Order, blocks: &[Frame]) {
+        let count = i64::try_from(blocks.len()).unwrap_or_default();
+        self.count += count * i64::from(frames_of(order));
+        let (directory, near) = (&self.frames.directory, self.near);
+        directory.give(order, blocks, near, &mut |frame| self.refuse(frame, order));
     }
 
-    fn refuse(&mut self, frame: Frame) {
-        let order = self.order;
-        self.count -= order.frames().cast_signed();
+    fn give_area(&mut self, area: FrameRange) {
+        self.count += area.count().cast_signed();
+        let (directory, near) = (&self.frames.directory, self.near);
+        directory.give_area(area, near, &mut |frame| self.refuse(frame, Order::PAGE));
+    }
+
+    fn refuse(&mut self, frame: Frame, order: Order) {
+        self.count -= i64::from(frames_of(order));
         (self.freed_twice).get_or_insert(BlockError::FreedTwice { frame, order });
     }
 }

@@ -244,7 +244,12 @@ impl Row {
     /// of them were allocated, and how large a block there may be now.
     pub(crate) fn release_some(&self, index: usize, bits: u64) -> (u64, u8) {
         let old = self.0[index].fetch_and(!bits, Ordering::Release);
-        (old & bits, largest_run(old & !bits).unwrap_or(0))
+        let run = if bits.is_power_of_two() {
+            run_around(old & !bits, bits.trailing_zeros(), 0)
+        } else {
+            largest_run(old & !bits).unwrap_or(0)
+        };
+        (old & bits, run)
     }
 
     /// No less than the order of the largest block that is free.
@@ -276,6 +281,17 @@ impl Row {
                 .any(|at| self.word(at).load(Ordering::Relaxed) != 0);
         }
         self.word(at).load(Ordering::Relaxed) & mask(at % 64, 1 << order) != 0
+    }
+
+    /// Whether all of the pages from `at` on are allocated.
+    pub(crate) fn all_set(&self, at: u32, order: u8) -> bool {
+        if order > 6 {
+            return (at..at + (1 << order))
+                .step_by(64)
+                .all(|at| self.word(at).load(Ordering::Relaxed) == !0);
+        }
+        let bits = mask(at % 64, 1 << order);
+        self.word(at).load(Ordering::Relaxed) & bits == bits
     }
 
     /// Whether page `at` is allocated.

@@ -261,12 +261,17 @@ impl<'m> Segment<'m> {
             .then(|| Huge::mobility_in(bits))
     }
 
-    /// What a huge frame was taken for, if it lies in the segment and is allocated as one
-    /// below a split giant frame. `None` does not say that it is free.
+    /// What the huge frame of an aligned block of `order`, a huge frame at most, was taken
+    /// for, if the block lies in the segment and all of it is allocated below a split giant
+    /// frame. `None` does not say that some of it is free.
     #[inline]
-    pub(super) fn allocated_huge(&self, start: Frame) -> Option<Mobility> {
-        let bits = (self.huges.at(self.huge_below_split(start)?)).load(Ordering::Acquire);
-        Huge::is_allocated_in(bits).then(|| Huge::mobility_in(bits))
+    pub(super) fn allocated_block(&self, start: Frame, order: u8) -> Option<Mobility> {
+        let huge = self.huge_below_split(start)?;
+        let bits = self.huges.at(huge).load(Ordering::Acquire);
+        let at = (start.get() % u64::from(HUGE_FRAMES)) as u32;
+        let is_allocated = Huge::is_allocated_in(bits)
+            || order < HUGE_ORDER && Huge::is_split_in(bits) && self.row(huge).all_set(at, order);
+        is_allocated.then(|| Huge::mobility_in(bits))
     }
 
     /// The huge frame of a frame that lies in the segment, below a split giant frame.
