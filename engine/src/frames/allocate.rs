@@ -236,12 +236,12 @@ impl Segment<'_> {
                 return Search::Busy;
             }
             for huge in self.huges_around(giant, from, mobility) {
-                let seen = self.huge(huge);
-                if !seen.is_partial() || seen.mobility != mobility {
+                let bits = self.huge_bits(huge);
+                if !Huge::is_partial_in(bits, mobility) {
                     continue;
                 }
                 passed += 1;
-                if !seen.may_have_run(order) {
+                if !Huge::unpack(bits).may_have_run(order) {
                     continue;
                 }
                 match self.allocate_in_huge(giant, huge, order) {
@@ -322,7 +322,8 @@ impl Segment<'_> {
     ) -> HugeIndex {
         loop {
             for huge in self.huges_around(giant, from, mobility) {
-                if self.huge(huge) == Huge::FREE && self.swap_huge(huge, Huge::FREE, to) {
+                if self.huge_bits(huge) == Huge::FREE.pack() && self.swap_huge(huge, Huge::FREE, to)
+                {
                     return huge;
                 }
             }

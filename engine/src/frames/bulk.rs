@@ -24,7 +24,7 @@ use crate::sync::{AtomicU32, Ordering, pause};
 /// How many giant frames to pass in search of pages or huge frames.
 const GIANTS: usize = 64;
 /// How many huge frames to take pages from at a time.
-const HUGES: usize = 8;
+const HUGES: usize = 32;
 
 /// How many huge frames are given back before their giant frames' counts are raised.
 const GIVEN: usize = 8;
@@ -73,27 +73,35 @@ impl Segment<'_> {
             if word.state != GiantState::Split || word.partial[mobility as usize] == 0 {
                 continue;
             }
+            let mut emptied = 0;
             for huge in self.huges_around(giant, from, mobility) {
-                let word = self.huge(huge);
-                if !word.is_partial() || word.mobility != mobility {
+                if !Huge::is_partial_in(self.huge_bits(huge), mobility) {
                     continue;
                 }
-                self.take_pages_of(giant, huge, basket);
+                emptied += self.take_pages_of(huge, mobility, basket);
                 if huge != from {
                     near.store(huge as u32, Ordering::Relaxed);
                 }
                 left -= 1;
                 if basket.room() == 0 || left == 0 {
-                    return;
+                    break;
                 }
+            }
+            // One step for all of them.
+            if emptied > 0 {
+                self.settle_giant(giant, Change::partial(mobility, -emptied));
+            }
+            if basket.room() == 0 || left == 0 {
+                return;
             }
         }
     }
 
-    /// Takes as many pages of one huge frame as it has and there is room for.
-    fn take_pages_of(&self, giant: GiantIndex, huge: HugeIndex, basket: &mut Basket<'_>) {
-        let Some(promise) = self.promise_up_to(huge, basket.room()) else {
-            return;
+    /// Takes as many pages of one huge frame as it has and there is room for. Says 1 if they
+    /// were its last: its giant frame counts it as partial still, for the caller to settle.
+    fn take_pages_of(&self, huge: HugeIndex, mobility: Mobility, basket: &mut Basket<'_>) -> i32 {
+        let Some(promise) = self.promise_up_to(huge, mobility, basket.room()) else {
+            return 0;
         };
         let first = self.huge_frames(huge).start().get();
         let mut left = promise.count();
@@ -107,7 +115,7 @@ impl Segment<'_> {
                     bits &= bits - 1;
                 }
                 if left == 0 {
-                    return self.keep_promise(giant, promise);
+                    return i32::from(promise.was_all());
                 }
             }
             // What is promised is there: another CPU took what was seen and left its own.
@@ -178,7 +186,8 @@ impl Segment<'_> {
         let to = Huge::allocated(mobility);
         loop {
             for huge in self.huges_around(giant, from, mobility) {
-                if self.huge(huge) == Huge::FREE && self.swap_huge(huge, Huge::FREE, to) {
+                if self.huge_bits(huge) == Huge::FREE.pack() && self.swap_huge(huge, Huge::FREE, to)
+                {
                     basket.put(self.huge_frames(huge).start());
                     count -= 1;
                     if count == 0 {

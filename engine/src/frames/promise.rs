@@ -22,6 +22,11 @@ impl Promise {
     pub(super) const fn count(&self) -> u32 {
         self.count
     }
+
+    /// Whether it was all there was.
+    pub(super) const fn was_all(&self) -> bool {
+        self.emptied.is_some()
+    }
 }
 
 impl Segment<'_> {
@@ -43,19 +48,29 @@ impl Segment<'_> {
             .map_err(Huge::unpack)
     }
 
-    /// Takes as many pages off the count of a huge frame as it has, `most` at most.
-    pub(super) fn promise_up_to(&self, huge: HugeIndex, most: u32) -> Option<Promise> {
-        let count = |word: Huge| word.free.min(most);
-        let old = (self.huges.at(huge)).fetch_update(Ordering::AcqRel, Ordering::Acquire, |bits| {
+    /// Takes as many pages off the count of a huge frame as it has, `most` at most, if it is
+    /// split for `mobility`.
+    pub(super) fn promise_up_to(
+        &self,
+        huge: HugeIndex,
+        mobility: Mobility,
+        most: u32,
+    ) -> Option<Promise> {
+        let promise = |bits| {
             let word = Huge::unpack(bits);
-            (count(word) > 0)
-                .then(|| word.promised(count(word)).map(Huge::pack))
-                .flatten()
-        });
-        let old = Huge::unpack(old.ok()?);
+            let count = word.free.min(most);
+            (count > 0 && word.mobility == mobility).then_some((word, count))
+        };
+        let update = |bits| {
+            let (word, count) = promise(bits)?;
+            word.promised(count).map(Huge::pack)
+        };
+        let changed =
+            (self.huges.at(huge)).fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
+        let (old, count) = promise(changed.ok()?)?;
         Some(Promise {
-            count: count(old),
-            emptied: (old.free == count(old)).then_some(old.mobility),
+            count,
+            emptied: (old.free == count).then_some(mobility),
         })
     }
 

@@ -159,7 +159,13 @@ impl<'m> Segment<'m> {
 
     #[inline]
     pub(crate) fn huge(&self, huge: HugeIndex) -> Huge {
-        Huge::unpack(self.huges.at(huge).load(Ordering::Acquire))
+        Huge::unpack(self.huge_bits(huge))
+    }
+
+    /// The bits of a huge frame's word.
+    #[inline]
+    pub(super) fn huge_bits(&self, huge: HugeIndex) -> u32 {
+        self.huges.at(huge).load(Ordering::Acquire)
     }
 
     #[inline]
@@ -255,7 +261,7 @@ impl<'m> Segment<'m> {
     #[inline]
     pub(super) fn allocated_page(&self, page: Frame) -> Option<Mobility> {
         let huge = self.huge_below_split(page)?;
-        let bits = self.huges.at(huge).load(Ordering::Acquire);
+        let bits = self.huge_bits(huge);
         let at = (page.get() % u64::from(HUGE_FRAMES)) as u32;
         (Huge::is_allocated_in(bits) || Huge::is_split_in(bits) && self.row(huge).is_set(at))
             .then(|| Huge::mobility_in(bits))
@@ -267,7 +273,7 @@ impl<'m> Segment<'m> {
     #[inline]
     pub(super) fn allocated_block(&self, start: Frame, order: u8) -> Option<Mobility> {
         let huge = self.huge_below_split(start)?;
-        let bits = self.huges.at(huge).load(Ordering::Acquire);
+        let bits = self.huge_bits(huge);
         let at = (start.get() % u64::from(HUGE_FRAMES)) as u32;
         let is_allocated = Huge::is_allocated_in(bits)
             || order < HUGE_ORDER && Huge::is_split_in(bits) && self.row(huge).all_set(at, order);

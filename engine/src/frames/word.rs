@@ -379,6 +379,14 @@ impl Huge {
         bits & (7 | 1 << Self::ISOLATED_BIT) == 4
     }
 
+    /// Whether the bits are those of a huge frame that is split for `mobility` and has pages
+    /// that can be taken.
+    #[inline]
+    pub(crate) const fn is_partial_in(bits: u32, mobility: Mobility) -> bool {
+        const KIND: u32 = 7 | 1 << 3 | 1 << Huge::ISOLATED_BIT;
+        bits & KIND == 3 | (mobility as u32) << 3 && bits & 0x3ff << 8 != 0
+    }
+
     /// Whether the bits are those of a split huge frame, not isolated.
     #[inline]
     pub(crate) const fn is_split_in(bits: u32) -> bool {
@@ -453,8 +461,14 @@ mod tests {
             Huge::allocated(Movable),
             Huge::split(Movable, HUGE_FRAMES - 1),
             Huge::split(Unmovable, 5).with_isolated(true),
+            Huge::split(Unmovable, 5),
+            Huge::split(Unmovable, 0),
         ] {
             assert_eq!(Huge::unpack(huge.pack()), huge);
+            for mobility in Mobility::ALL {
+                let partial = huge.is_partial() && huge.mobility == mobility;
+                assert_eq!(Huge::is_partial_in(huge.pack(), mobility), partial);
+            }
             assert_ne!(huge.pack(), 0);
         }
     }
