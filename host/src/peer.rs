@@ -159,7 +159,10 @@ fn path_of(text: &str) -> Option<String> {
             named.then(|| path.to_owned())
         })
     };
-    with("").or_else(|| with("memory"))
+    // Where nobody uses the unified hierarchy all processes are at its root.
+    let unified = with("");
+    let used = unified.clone().filter(|path| path != "/");
+    used.or_else(|| with("memory")).or(unified)
 }
 
 /// The number of a group, by its name as this machine knows it.
@@ -236,6 +239,8 @@ mod tests {
         for (text, path) in [
             ("0::/a.slice/b\n", Some("/a.slice/b")),
             ("4:cpu,memory:/old\n0::/new\n", Some("/new")),
+            ("4:memory:/old\n0::/\n", Some("/old")),
+            ("1:name=systemd:/x\n0::/\n", Some("/")),
             ("4:cpu,memory:/old:with:colons\n", Some("/old:with:colons")),
             ("1:name=systemd:/x\n", None),
             ("", None),
