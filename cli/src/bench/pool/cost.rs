@@ -151,7 +151,7 @@ fn neighbours(
     ];
     for (name, turn) in loops {
         let mut windows = Vec::new();
-        let mut filled = 0;
+        let mut filled = Vec::new();
         for _ in 0..runs * WINDOWS_A_RUN {
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -160,10 +160,12 @@ fn neighbours(
             daemon.begin_fill(bytes)?;
             let begin = Instant::now();
             let filling = turn();
-            filled = filled.max(rate(daemon.filled_bytes(bytes)?, begin.elapsed()));
+            filled.push(rate(daemon.filled_bytes(bytes)?, begin.elapsed()));
             daemon.empty(bytes)?;
             windows.push((quiet, filling));
         }
+        filled.sort_unstable();
+        let filled = filled.get(filled.len() / 2).copied().unwrap_or(0);
         seen.extend(Neighbour::of(name, filled, &windows));
     }
     sched_setaffinity(None, &allowed).map_err(|error| failed("CPUs")(error.into()))?;

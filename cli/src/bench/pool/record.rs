@@ -179,7 +179,7 @@ pub(super) struct Neighbour {
     bound_by: &'static str,
     /// What it loses of its speed, median of pairs of windows; less than nothing by chance.
     loses_percent: f64,
-    /// The fastest that was filled meanwhile.
+    /// How fast was filled meanwhile, median: less than usual where the CPU has other work.
     fill_bytes_per_s: u64,
     windows: usize,
 }
