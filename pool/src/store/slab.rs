@@ -154,12 +154,13 @@ impl Slab {
                 self.home = Home::Unnamed;
             }
             Home::Memfd => {
-                if !memory_file::is_sealed(&self.file)? {
+                if memory_file::is_sealed(&self.file)? {
+                    // It was closed to others when it came back.
+                    self.chmod(mode::LENT)?;
+                } else {
                     memory_file::seal_against_growth(&self.file)?;
                 }
-                self.chmod(mode::LENT)?;
             }
-            // It was closed to others when it came back.
             Home::Unnamed => self.chmod(mode::LENT)?,
         }
         memory_file::reopen(&self.file)
