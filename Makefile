@@ -95,6 +95,10 @@ miri: setup ## the engine's tests under Miri, which sees undefined behaviour (ma
 	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
 	    --test frames_ranges --quiet --target-dir target/miri -- owned way_back given_back
 	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
+	    --test cpu_machine --quiet --target-dir target/miri -- freed_last refused_at_once slot_serves
+	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks -Zmiri-many-seeds=0..4" cargo +nightly miri test \
+	    -p firstlight --test cpu_model --quiet --target-dir target/miri -- small
+	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
 	    --test memmap_machine --quiet --target-dir target/miri -- of_16_bytes of_24_bytes zero added_memory
 
 loom: setup ## the allocator's concurrency under the model checker loom (minutes)

@@ -182,13 +182,13 @@ fn pages_beside_a_hole_go_back_to_where_they_came_from() {
     // Two runs of the same node and zone, and 16 pages between them that are no memory, all
     // in one word of a bitmap.
     let machine = Machine::new(&[
-        (0, range(4 * GIB, 4 * GIB + 0x4010_0000)),
-        (0, range(4 * GIB + 0x4011_0000, 6 * GIB)),
+        (0, range(4 * GIB, 4 * GIB + 0x4012_0000)),
+        (0, range(4 * GIB + 0x4013_0000, 6 * GIB)),
     ]);
     let frames = with_cpus(&machine, 1);
     let free = frames.statistics();
     let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
-    let border = (4 * GIB + 0x4010_0000) / 4096;
+    let border = (4 * GIB + 0x4012_0000) / 4096;
     let pages: Vec<_> = (border - 8..border)
         .chain(border + 16..border + 24)
         .collect();

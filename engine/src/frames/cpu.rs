@@ -29,7 +29,7 @@ const PAGES: usize = 512;
 const BLOCKS: usize = 16;
 /// Frames in a magazine of blocks below a huge frame, at most; or two blocks.
 const BLOCK_FRAMES: usize = 256;
-/// A CPU's magazines hold at most one in so many frames of its share of its home.
+/// A magazine holds at most one in so many frames of the CPU's share of its home.
 const SHARE: u64 = 16;
 
 /// What a CPU keeps of one mobility.
@@ -52,7 +52,7 @@ struct Stock {
 ///
 /// It belongs to one CPU (thread) at a time and takes `&mut self`: a kernel keeps it in
 /// per-CPU data and uses it with interrupts or preemption off. Dropping it gives back all
-/// it holds.
+/// it holds; [`Cpu::drain`] does too, and says what was freed twice.
 ///
 /// ```
 /// # use firstlight::addr::Order;

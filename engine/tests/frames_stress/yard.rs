@@ -43,8 +43,8 @@ pub(crate) fn machines(threads: usize) -> [Yard; 2] {
     let small = [
         (0, 0x1000, 0x9f000),
         // A hole of 16 pages, in the middle of a word of a bitmap.
-        (0, MIB, 40 * MIB + 0x10_0000),
-        (0, 40 * MIB + 0x11_0000, 64 * MIB + 0x3000),
+        (0, MIB, 40 * MIB + 0x12_0000),
+        (0, 40 * MIB + 0x13_0000, 64 * MIB + 0x3000),
         (1, 65 * MIB, 130 * MIB),
     ];
     let large = [
