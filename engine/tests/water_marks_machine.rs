@@ -35,8 +35,8 @@ const MARKS: WaterMarks = WaterMarks {
 fn watched(cpus: usize) -> (Frames<'static>, &'static ZoneMarks, &'static Log) {
     let machine = Machine::new(&[
         (0, range(MIB, 64 * MIB)),
-        (0, range(4 * GIB, 4 * GIB + 512 * MIB)),
-        (1, range(5 * GIB, 5 * GIB + 512 * MIB)),
+        (0, range(4 * GIB, 5 * GIB)),
+        (1, range(6 * GIB, 7 * GIB)),
     ]);
     let slots: Vec<_> = (0..cpus).map(|_| CpuSlot::new()).collect();
     let zones: &'static _ = Box::leak(Box::new([ZoneMarks::new(NORMAL.0, NORMAL.1, MARKS)]));
@@ -158,7 +158,7 @@ fn the_count_is_exact_whichever_way_frames_go() {
 fn crossings_by_several_cpus_alternate() {
     let (frames, zone, log) = watched(4);
     let free = exact(&frames);
-    let rounds = if cfg!(miri) { 2 } else { 60 };
+    let rounds = if cfg!(miri) { 2 } else { 20 };
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let frames = &frames;

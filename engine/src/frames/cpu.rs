@@ -30,7 +30,7 @@ const BLOCKS: usize = 16;
 /// Frames in a magazine of blocks below a huge frame, at most; or two blocks.
 const BLOCK_FRAMES: usize = 256;
 /// A magazine holds at most one in so many frames of the CPU's share of its home.
-const SHARE: u64 = 16;
+const SHARE: u64 = 128;
 
 /// What a CPU keeps of one mobility.
 #[derive(Debug)]
