@@ -35,13 +35,13 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Bench(bench::Options),
     Up(up::Options),
     Boot(boot::Options),
-    Compare(compare::Options),
-    Layout(layout::Options),
-    Pool(pool::Options),
     Sweep(sweep::Options),
+    Bench(bench::Options),
+    Compare(compare::Options),
+    Pool(pool::Options),
+    Layout(layout::Options),
 }
 
 const EXIT_CODES: &str = "\
@@ -51,7 +51,8 @@ Exit codes:
   2  wrong usage
   3  a file cannot be read, the output cannot be written, or QEMU does not run the machine
   4  the engine failed its own checks: please report it
-  5  the pool: no daemon answers, it refuses, or it cannot do what was asked
+  5  the pool: no daemon answers, it refuses, its configuration is missing or wrong, or it
+     cannot do what was asked
   6  the guest hung, died, met a processor fault or printed rubbish
   130  stopped by Ctrl-C";
 

@@ -36,6 +36,7 @@ Exit codes: see firstlight --help";
 
 /// Lend no more, give back what is not lent; the daemon ends with the last lease
 #[derive(Args)]
+#[command(after_help = "Exit codes: see firstlight --help")]
 pub(super) struct DrainOptions {
     #[command(flatten)]
     daemon: Daemon,

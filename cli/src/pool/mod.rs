@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 /// Lend pre-zeroed memory to virtual machines, so that they never wait for it
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: Command,
@@ -21,14 +22,22 @@ pub(crate) struct Options {
 
 #[derive(Subcommand)]
 enum Command {
+    Serve(serve::Options),
+    Run(run::Options),
+    Status(status::Options),
+    Resize(change::ResizeOptions),
     Drain(change::DrainOptions),
     #[command(hide = true)]
     Injector,
-    Resize(change::ResizeOptions),
-    Run(run::Options),
-    Serve(serve::Options),
-    Status(status::Options),
 }
+
+const EXAMPLES: &str = "\
+Three steps, as root; docs/pool.md has more:
+  echo 4096 > /proc/sys/vm/nr_hugepages                     8 GiB in huge pages of 2 MiB
+  firstlight pool serve --config pool/example.toml &        keeps slabs of 2 and 4 GiB zeroed
+  firstlight pool run --memory 2G -- qemu-system-x86_64 ... a machine that starts on one
+
+Exit codes: see firstlight --help";
 
 /// Which daemon is meant.
 #[derive(Args)]

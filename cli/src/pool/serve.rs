@@ -9,11 +9,20 @@ use std::path::PathBuf;
 
 /// Keep memory zeroed beforehand and lend it, until a signal or a drain ends it
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// What to keep and for whom, in TOML; pool/example.toml explains every word
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  firstlight pool serve --config pool/example.toml
+
+Ctrl-C or SIGTERM ends it; who has borrowed keeps what he has.
+
+Exit codes: see firstlight --help";
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {

@@ -1,14 +1,15 @@
 //! One CPU's own frames in front of the shared levels: [`Cpu`].
 //!
 //! *What a CPU freed last it hands out first, without asking anybody.* For each
-//! mobility a CPU has a magazine of pages, one of huge frames, and an area: a huge
+//! mobility a CPU has a magazine for each order up to a huge frame, and an area: a huge
 //! frame it took as a whole and cuts pages from. All of it counts as allocated in the
-//! shared levels, so these need to know nothing of CPUs. Full magazines give back
-//! their older half, empty ones are refilled by half, in few atomic operations.
+//! shared levels, so these need to know nothing of CPUs. Full magazines give back their
+//! older half; empty ones of pages and huge frames are refilled by half, in few atomic
+//! operations, those of the orders between hold only what was freed here.
 //!
 //! Magazines hold only frames of the CPU's home: the nearest node with memory,
 //! and there the highest zone that fits the mobility. Everything else goes straight to
-//! the shared levels, as do all other orders.
+//! the shared levels, as do larger orders.
 
 use super::Frames;
 use super::bulk::Basket;
@@ -48,10 +49,12 @@ struct Stock {
 }
 
 /// A CPU's way to allocate and free: as [`Frames::allocate`] and [`Frames::free`], but
-/// pages and huge frames mostly cost no atomic operation.
+/// blocks up to a huge frame that were freed here cost no atomic operation, and pages and
+/// huge frames mostly none at all.
 ///
 /// It belongs to one CPU (thread) at a time and takes `&mut self`: a kernel keeps it in
-/// per-CPU data and uses it with interrupts or preemption off. Dropping it gives back all
+/// per-CPU data and uses it with preemption off, and with interrupts off where their
+/// handlers use it too. Dropping it gives back all
 /// it holds; [`Cpu::drain`] does too, and says what was freed twice.
 ///
 /// ```

@@ -52,7 +52,7 @@ impl fmt::Display for IsolateError {
             ),
             Self::NoMemory { range } => write!(f, "{range} can't be isolated: no memory there"),
             Self::Isolated { frame } => {
-                write!(f, "{frame} is isolated already: release that first")
+                write!(f, "{frame} is isolated already: end that isolation first")
             }
             Self::InUse { frame } => write!(
                 f,
@@ -64,7 +64,8 @@ impl fmt::Display for IsolateError {
 
 impl core::error::Error for IsolateError {}
 
-/// A range of which nothing can be allocated. Dropping it puts what is free back into use.
+/// A range of which nothing can be allocated. Dropping it lets what is free be allocated
+/// again.
 ///
 /// ```
 /// # use firstlight::addr::FrameRange;
@@ -160,7 +161,9 @@ impl Isolation<'_, '_> {
         self.range
     }
 
-    /// The first frame that is still allocated or reserved; what lies in magazines too.
+    /// The first frame that is still allocated or reserved; what lies in magazines too, until
+    /// its CPU is asked ([`Frames::isolate`] did) and makes its next call. Looks from the
+    /// start of the range on, a step a huge frame.
     pub fn first_in_use(&self) -> Option<Frame> {
         let mut all = self.frames.huges_in(self.range);
         all.find_map(|(segment, mut huges)| huges.find_map(|huge| segment.first_in_use(huge)))
@@ -177,8 +180,8 @@ impl Isolation<'_, '_> {
     /// [`Frames::claim`] would have.
     ///
     /// # Errors
-    /// [`IsolateError::InUse`]; the isolation has ended then, and what is free is in use
-    /// again. Ask [`Isolation::first_in_use`] before.
+    /// [`IsolateError::InUse`]; the isolation has ended then, and what is free can be
+    /// allocated again. Ask [`Isolation::first_in_use`] before.
     pub fn take(mut self) -> Result<FrameRange, IsolateError> {
         // Nothing becomes allocated while it is isolated.
         if let Some(frame) = self.first_in_use() {

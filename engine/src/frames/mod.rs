@@ -182,7 +182,8 @@ impl<'m> Frames<'m> {
     /// Lets as many CPUs as there are `slots` have magazines, see [`Frames::cpu`]. `asker`
     /// reaches them when memory runs out; [`NobodyAsked`] leaves it to them to notice.
     ///
-    /// Metadata grows by a cache line a CPU, and by what a [`Cpu`] takes where it is kept.
+    /// Metadata grows by a cache line a CPU, and by what a [`Cpu`] takes where it is kept,
+    /// some 11 KiB.
     #[must_use]
     pub fn with_cpus(self, slots: &'m [CpuSlot], asker: &'m dyn AskCpus) -> Self {
         Self {
@@ -216,7 +217,8 @@ impl<'m> Frames<'m> {
     }
 
     /// As [`Frames::allocate`]. When there is nothing, `give_back` comes first, which says
-    /// whether it freed something, then the other CPUs are asked: all but the caller's `own`.
+    /// whether it freed something, then all CPUs that hold something are asked. `own` of the
+    /// slots are the caller's, which `give_back` emptied.
     fn allocate_after(
         &self,
         request: Request,

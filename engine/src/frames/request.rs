@@ -69,7 +69,8 @@ impl Request {
         self
     }
 
-    /// Only the preferred node will do.
+    /// Only the preferred node will do. Without one [`Frames`](super::Frames) takes any node,
+    /// a [`Cpu`](super::Cpu) its home only.
     pub const fn exactly(mut self) -> Self {
         self.exact = true;
         self

@@ -118,7 +118,10 @@ pub trait AskCpus: Sync {
     /// Reaches the CPUs that were asked. Returns when all have answered, or when it makes
     /// no sense to wait any longer: the request fails then and says how much they hold.
     ///
-    /// Called by an allocation that found nothing, on the CPU that needs the memory.
+    /// Called by an allocation that found nothing, or on a range in use, on the CPU that needs
+    /// the memory. A wait must have an end: CPUs can ask each other at the same time, with
+    /// interrupts off; and a call that does not go through the caller's [`Cpu`](super::Cpu)
+    /// asks for what that holds, too.
     fn ask(&self, asked: &Asked<'_>);
 }
 

@@ -12,7 +12,8 @@ use crate::addr::FrameRange;
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::{AtomicU64, Ordering};
 
-/// The water marks of a zone, in frames; ascending, as a rule.
+/// The water marks of a zone, in frames; ascending, as a rule. They only tell: the allocator
+/// hands out what is below them as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaterMarks {
     /// Below it only what cannot wait should be served.

@@ -363,7 +363,7 @@ impl Server {
         tell(&[NotifyState::Stopping]);
         let lent = self.broker.store.lent_slabs();
         if lent > 0 {
-            say(&format!("{lent} slabs stay with their borrowers"));
+            say(&format!("slabs that stay with their borrowers: {lent}"));
         }
         self.broker.stop(keep);
     }

@@ -42,7 +42,9 @@ pub(super) struct Options {
 
 const EXAMPLES: &str = "\
 An operation is a block allocated and a block freed; of random-free a block freed. Times are CPU
-time of the threads. A cell that ran out of time is marked: its figure is of what was done.
+time of the threads: the least of all rounds, the median, and how many times the yardstick's least
+that is. bytes/frame is what the tables take. A cell that ran out of time is marked: its figure is
+of what was done.
 
 Examples:
   firstlight bench alloc                                     all of it, two to four minutes
