@@ -4,15 +4,23 @@
 
 use std::io;
 
-/// Runs from now on only where a CPU has nothing else to do (`SCHED_IDLE`).
+/// The least weight there is among ordinary threads.
+const LAST: libc::c_int = 19;
+
+/// Runs from now on only where a CPU has nothing else to do (`SCHED_IDLE`), and with the
+/// least weight should it come back.
 ///
 /// # Errors
 /// The operating system's refusal.
 pub fn run_when_idle() -> io::Result<()> {
+    // SAFETY: integers only; 0 names the calling thread. What it answers does not matter:
+    // everybody may take less weight.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, LAST) };
     schedule(libc::SCHED_IDLE)
 }
 
-/// Runs from now on as other threads do.
+/// Runs from now on as other threads do, if it was out of the way with the least weight:
+/// it gets on, however busy the CPUs are, but who wakes up beside it need not wait.
 ///
 /// # Errors
 /// The operating system's refusal: who is out of the way may come back only with
