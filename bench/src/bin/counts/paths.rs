@@ -8,9 +8,10 @@ use std::sync::atomic::AtomicU64;
 use firstlight::addr::{Frame, Order};
 use firstlight::firmware::acpi::{Madt, Srat};
 use firstlight::firmware::e820;
-use firstlight::frames::{Frames, Request};
+use firstlight::frames::{CpuSlot, Frames, NobodyAsked, Request};
 use firstlight::map::{MemoryMap, Region, ScratchEntry};
 use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor};
+use firstlight::node::NodeId;
 use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage};
 use firstlight_bench::machine::{GIB, Machine};
 use firstlight_bench::tables;
@@ -55,6 +56,8 @@ pub(crate) const ALL: &[Path] = &[
     path("huge_pairs_1000", || {
         with_frames(|frames| pairs(frames, Order::HUGE))
     }),
+    path("cpu_page_pairs_1000", || with_cpu(Order::PAGE)),
+    path("cpu_huge_pairs_1000", || with_cpu(Order::HUGE)),
     path("claim_page", || with_frames(claim)),
     path("read_4096_cpus", read_cpus),
     path("memmap_4t_8_nodes", || memmap(4096, 8)),
@@ -128,6 +131,24 @@ fn with_frames(path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
     let mut storage = machine.storage();
     let frames = Frames::build(machine.layout(&mut storage)?, &space)?;
     path(&frames)
+}
+
+/// Pairs through the magazines of a CPU.
+fn with_cpu(order: Order) -> Outcome {
+    let machine = Machine::pc(64 * GIB, 1);
+    let space = MetadataSpace::new(machine.metadata_bytes())?;
+    let mut storage = machine.storage();
+    let slots = [CpuSlot::new()];
+    let frames = Frames::build(machine.layout(&mut storage)?, &space)?;
+    let frames = frames.with_cpus(&slots, &NobodyAsked);
+    let mut cpu = frames.cpu(0, NodeId(0))?;
+    counted(|| -> Outcome {
+        for _ in 0..1000 {
+            let frame = cpu.allocate(Request::new(order))?;
+            cpu.free(black_box(frame), order)?;
+        }
+        Ok(())
+    })?
 }
 
 /// Room for descriptors of 8 bytes is taken, nothing written.
