@@ -13,6 +13,8 @@ BOOT ?= --memory 64G --nodes 2 --cpus 4
 SECONDS ?= 60
 # Length of `make stress`.
 MINUTES ?= 1
+# Schedules of `make miri-seeds`.
+SEEDS ?= 64
 # Boots of `make guests`, and what their damages are made from.
 CASES ?= 500
 SEED ?= $(shell date +%s)
@@ -22,7 +24,7 @@ BARE := x86_64-unknown-none
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test stress soak deb bench counts boot-counts check msrv miri loom fuzz guests linux clean setup
+.PHONY: help image run test stress soak deb bench counts boot-counts check msrv miri miri-seeds loom fuzz guests linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -96,10 +98,19 @@ miri: setup ## the engine's tests under Miri, which sees undefined behaviour (ma
 	    --test frames_ranges --quiet --target-dir target/miri -- owned way_back given_back
 	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
 	    --test cpu_machine --quiet --target-dir target/miri -- freed_last refused_at_once slot_serves
+	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
+	    --test cpu_lent --quiet --target-dir target/miri
 	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks -Zmiri-many-seeds=0..4" cargo +nightly miri test \
 	    -p firstlight --test cpu_model --quiet --target-dir target/miri -- small
 	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
 	    --test memmap_machine --quiet --target-dir target/miri -- of_16_bytes of_24_bytes zero added_memory
+
+miri-seeds: setup ## the allocator's threads and a CPU's magazines under Miri, SEEDS=64 schedules each (long)
+	@scripts/setup.sh toolchain nightly miri rust-src
+	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks -Zmiri-many-seeds=0..$(SEEDS)" cargo +nightly miri test \
+	    -p firstlight --lib --quiet --target-dir target/miri -- threads_never
+	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks -Zmiri-many-seeds=0..$(SEEDS)" cargo +nightly miri test \
+	    -p firstlight --test cpu_model --quiet --target-dir target/miri -- small
 
 loom: setup ## the allocator's concurrency under the model checker loom (minutes)
 	@RUSTFLAGS="--cfg loom -C debug-assertions" cargo test --release -p firstlight --lib --quiet --target-dir target/loom loom

@@ -1,7 +1,9 @@
 //! The bench of allocators: every contestant is an allocator, none is faked.
 
 use firstlight::addr::{Frame, Order};
-use firstlight_bench::alloc::{Contestant, Ground, Need, Options, Task, Visitor, Workload, run};
+use firstlight_bench::alloc::{
+    Contestant, Ground, Need, Options, Record, Task, Visitor, Workload, run,
+};
 use firstlight_workloads::work::{Churn, Mixed, empty, fill, pairs};
 use firstlight_workloads::{Allocator, Cpu};
 use proptest::prelude::*;
@@ -206,20 +208,9 @@ fn the_loops_hold_what_they_are_given() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-#[test]
-fn every_cell_has_a_row_or_a_reason() -> Result<(), Box<dyn Error>> {
-    let workloads: Vec<Workload> = Workload::ALL[..7].to_vec();
-    let options = Options {
-        threads: vec![1, 2],
-        contestants: Contestant::ALL.to_vec(),
-        workloads: workloads.clone(),
-        memory_bytes: 256 << 20,
-        cell_ms: 2,
-    };
-    let mut said = 0;
-    let record = run(&options, &mut |_| said += 1)?;
-    assert!(said > 100, "{said} steps told");
-    for workload in workloads {
+/// A row or a reason for every contestant and task of 1 and 2 threads.
+fn every_cell_is_told(record: &Record, workloads: &[Workload]) {
+    for &workload in workloads {
         for task in [1, 2]
             .into_iter()
             .flat_map(|threads| Task::of(workload, threads))
@@ -241,6 +232,23 @@ fn every_cell_has_a_row_or_a_reason() -> Result<(), Box<dyn Error>> {
             }
         }
     }
+}
+
+#[test]
+fn every_cell_has_a_row_or_a_reason() -> Result<(), Box<dyn Error>> {
+    let workloads: Vec<Workload> = Workload::ALL[..7].to_vec();
+    let options = Options {
+        threads: vec![1, 2],
+        contestants: Contestant::ALL.to_vec(),
+        workloads: workloads.clone(),
+        memory_bytes: 256 << 20,
+        cell_ms: 2,
+        run_ms: u64::MAX,
+    };
+    let mut said = 0;
+    let record = run(&options, &mut |_| said += 1)?;
+    assert!(said > 100, "{said} steps told");
+    every_cell_is_told(&record, &workloads);
     for row in &record.rows {
         let spread = row.ns_per_op;
         assert!(
@@ -265,6 +273,38 @@ fn every_cell_has_a_row_or_a_reason() -> Result<(), Box<dyn Error>> {
     assert_eq!(record.fragmentation.len(), 6);
     for row in &record.fragmentation {
         assert!(row.huge_frames <= row.huge_at_best, "{row:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_run_without_time_names_every_cell_that_it_left_out() -> Result<(), Box<dyn Error>> {
+    let mut options = Options {
+        threads: vec![1, 2],
+        contestants: Contestant::ALL.to_vec(),
+        workloads: Workload::ALL.to_vec(),
+        memory_bytes: 256 << 20,
+        cell_ms: 2,
+        run_ms: 0,
+    };
+    let nothing = run(&options, &mut |text| panic!("begun: {text}"))?;
+    every_cell_is_told(&nothing, &Workload::ALL[..7]);
+    assert!(nothing.rows.is_empty() && nothing.fragmentation.is_empty());
+    let lost = nothing.absent.iter();
+    let lost = lost.filter(|absent| absent.reason.contains("the time was up"));
+    assert_eq!(lost.count(), 170 + 6 + 1, "cells, fragmentation, answers");
+    assert_eq!(nothing.answers, None);
+    let answers = nothing.absent.iter();
+    let mut answers = answers.filter(|absent| absent.workload == "answers");
+    assert_eq!(
+        answers.next().map(|absent| absent.contestant),
+        Some("firstlight")
+    );
+    // Wherever it ends, nothing is missing.
+    options.workloads.truncate(7);
+    for run_ms in [1, 50, 250] {
+        options.run_ms = run_ms;
+        every_cell_is_told(&run(&options, &mut |_| {})?, &options.workloads);
     }
     Ok(())
 }

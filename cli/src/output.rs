@@ -11,10 +11,11 @@ use std::io::{self, Write};
 #[derive(Args)]
 pub(crate) struct Options {
     /// Print one JSON document instead of a report
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 900)]
     json: bool,
     /// When to use colours (auto: on a terminal, unless NO_COLOR is set)
-    #[arg(long, global = true, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    #[arg(long, global = true, display_order = 901, value_name = "WHEN",
+          default_value_t = ColorChoice::Auto)]
     color: ColorChoice,
 }
 

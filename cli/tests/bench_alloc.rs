@@ -121,10 +121,47 @@ fn a_person_gets_a_table_for_each_workload() {
         "1.00 x",
         "the ring alone",
         "giant left",
-        "> ran out of time (3 ms a cell)",
+        "> ran out of time (3 ms a cell, 220 s in all)",
         "- lifo has no figure for fragmentation: a list neither splits nor merges",
     ] {
         assert!(text.contains(part), "{part:?} in {text}");
+    }
+}
+
+#[test]
+fn a_run_out_of_time_says_what_it_has_no_figure_for() {
+    // To make all contestants once takes longer.
+    let output = bench(&[&SMALL[..], &["--run-ms", "1"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in [
+        "- buddy-alloc has no figure for near-full: nothing was done before the time was up",
+        "- lifo has no figure for mixed: a list neither splits nor merges blocks",
+        "- firstlight has no figure for fragmentation: nothing was done",
+        "- firstlight has no figure for answers: nothing was done",
+    ] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+    let record = record(&["--run-ms", "7", "--workload", "pair"]);
+    assert_eq!(
+        (&record["run_ms"], &record["cell_ms"]),
+        (&7.into(), &3.into())
+    );
+}
+
+#[test]
+fn the_help_says_what_is_measured_before_how_it_is_told() {
+    let text = String::from_utf8(bench(&["--help"]).stdout).unwrap();
+    let options: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("--")?.split(' ').next())
+        .collect();
+    let expected = "workload contestant threads memory cell-ms run-ms json color";
+    assert_eq!(options.join(" "), expected, "{text}");
+    let (_, workloads) = text.split_once("\nWorkloads").unwrap();
+    for workload in [LOOPS, "answers"].join(",").split(',') {
+        let line = format!("\n  {workload} ");
+        assert!(workloads.contains(&line), "{workload} in {text}");
     }
 }
 
@@ -146,6 +183,7 @@ fn nonsense_is_refused_with_a_reason() {
         (["--workload", "paint"], "expected one of pair, bulk"),
         (["--memory", "1M"], "expected a size from 128M to 256G"),
         (["--cell-ms", "2001"], "2001 is not in 1..=2000"),
+        (["--run-ms", "0"], "0 is not in 1..=86400000"),
     ] {
         let output = bench(&arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

@@ -15,7 +15,7 @@ use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::memmap::{Memmap, MemmapPolicy, PageDescriptor, SectionState};
-use firstlight::node::NodeId;
+use firstlight::node::{NodeId, ZoneKind};
 use firstlight::platform::{NotAccepted, Platform};
 use kit::{GIB, MIB, Machine, Uninitialised, range};
 
@@ -258,4 +258,78 @@ fn a_platform_that_accepts_nothing_leaves_all_withheld() {
     assert_eq!(frames.statistics(), before);
     let error = Plain.accept(range(0, 4096)).unwrap_err();
     assert!(error.to_string().contains("can't accept"), "{error}");
+}
+
+#[test]
+fn memory_that_is_somebody_else_s_is_left_alone() {
+    for flag in [
+        EarlyFlags::NOMAP,
+        EarlyFlags::DRIVER_MANAGED,
+        EarlyFlags::PRESERVED,
+    ] {
+        let mut machine = guest();
+        machine.memory[2].2 = EarlyFlags::UNACCEPTED.with(flag);
+        let (frames, pending) = bring_up(&machine);
+        let platform = Guest::new(None);
+        let acceptance = Acceptance::new(&platform, pending, &|_| {});
+        acceptance.accept_all(&frames, NodeId(1));
+        let border = (192 * MIB + 0x5000) >> 12;
+        for number in (128 * MIB) >> 12..(256 * MIB) >> 12 {
+            let expected = u8::from(number < border && !reserved(number));
+            assert_eq!(platform.times(number), expected, "frame {number:#x}");
+        }
+        assert_ne!(frames.is_allocated(Frame::new(border)), Some(false));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "allocates every frame of a zone")]
+fn a_request_for_lower_zones_accepts_nothing_above() {
+    let (frames, pending) = bring_up(&guest());
+    let platform = Guest::new(None);
+    let acceptance = Acceptance::new(&platform, pending, &|_| {});
+    let low = Request::new(Order::PAGE).zone(ZoneKind::Dma);
+    while let Ok(frame) = acceptance.allocate(&frames, low) {
+        assert!(frame.addr().get() < 16 * MIB);
+    }
+    assert_eq!(platform.calls.load(Ordering::Relaxed), 0);
+    // What is not accepted lies in DMA32, and is not asked for by name of another zone.
+    let other = Request::new(Order::PAGE).only_zone(ZoneKind::Normal);
+    assert!(acceptance.allocate(&frames, other).is_err());
+    assert_eq!(platform.calls.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_chunk_that_dies_stays_withheld_and_nobody_waits_for_it() {
+    /// Dies once.
+    struct Dies(Guest, AtomicU64);
+    // SAFETY: `map` refuses everything.
+    unsafe impl Platform for Dies {
+        fn map(&self, _: PhysRange) -> Option<NonNull<u8>> {
+            None
+        }
+
+        fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
+            if self.1.fetch_add(1, Ordering::Relaxed) == 3 {
+                panic!("a platform dies for this test");
+            }
+            self.0.accept(range)
+        }
+    }
+    let (frames, pending) = bring_up(&guest());
+    let platform = Dies(Guest::new(None), AtomicU64::new(0));
+    let acceptance = Acceptance::new(&platform, pending, &|_| {});
+    let accept = || acceptance.accept_all(&frames, NodeId(0));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(accept)).is_err());
+    let request = Request::new(Order::GIANT);
+    let none = acceptance.allocate(&frames, request);
+    assert!(matches!(none, Err(AllocError::OutOfMemory { .. })));
+    let accepted = acceptance.accepted();
+    assert_eq!(accepted.online_frames + 512, accepted.total_frames);
+    let withheld: Vec<_> = ((128 * MIB) >> 12..(256 * MIB) >> 12)
+        .filter(|&number| !reserved(number) && platform.0.times(number) == 0)
+        .collect();
+    assert_eq!(withheld.len(), 512);
+    let is_withheld = |&number: &u64| frames.is_allocated(Frame::new(number)) == Some(true);
+    assert!(withheld.iter().all(is_withheld));
 }

@@ -14,7 +14,7 @@ use firstlight::frames::{
     AllocError, AskCpus, Asked, BlockError, Cpu, CpuError, CpuSlot, Frames, NobodyAsked, Request,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, range};
+use kit::{GIB, MIB, Machine, magazines, range};
 
 fn small() -> Machine {
     Machine::new(&[
@@ -53,7 +53,7 @@ fn all_of_memory_goes_through_two_cpus_and_back() {
         let free = frames.statistics();
         let mut cpus = [0, 1].map(|cpu| {
             frames
-                .cpu(cpu, NodeId(u16::try_from(cpu).unwrap()))
+                .cpu(cpu, NodeId(u16::try_from(cpu).unwrap()), magazines())
                 .unwrap()
         });
         assert_eq!((cpus[0].home(), cpus[1].home()), (NodeId(0), NodeId(1)));
@@ -98,7 +98,7 @@ fn all_of_memory_goes_through_two_cpus_and_back() {
 #[test]
 fn what_was_freed_last_comes_first() {
     let frames = with_cpus(&large(), 1);
-    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     for request in [page(), page().movable(), huge(), huge().movable()] {
         let [one, other] = [0, 1].map(|_| cpu.allocate(request).unwrap());
         cpu.free(one, request.order()).unwrap();
@@ -111,7 +111,7 @@ fn what_was_freed_last_comes_first() {
 #[test]
 fn a_frame_free_in_the_shared_levels_is_refused_at_once() {
     let frames = with_cpus(&large(), 1);
-    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     for order in [Order::PAGE, Order::HUGE, Order::GIANT] {
         let frame = frames.allocate(Request::new(order)).unwrap();
         frames.free(frame, order).unwrap();
@@ -136,8 +136,8 @@ fn a_frame_freed_twice_into_magazines_is_named_when_they_drain() {
     for order in [Order::PAGE, Order::HUGE] {
         let frames = with_cpus(&large(), 2);
         let free = frames.statistics();
-        let mut one = frames.cpu(0, NodeId(0)).unwrap();
-        let mut other = frames.cpu(1, NodeId(0)).unwrap();
+        let mut one = frames.cpu(0, NodeId(0), magazines()).unwrap();
+        let mut other = frames.cpu(1, NodeId(0), magazines()).unwrap();
         let frame = one.allocate(Request::new(order)).unwrap();
         let named = Err(BlockError::FreedTwice { frame, order });
         // Twice into one magazine.
@@ -162,7 +162,7 @@ fn a_frame_freed_twice_into_magazines_is_named_when_they_drain() {
 fn a_full_magazine_names_what_was_freed_twice_and_does_its_work() {
     let frames = with_cpus(&large(), 1);
     let free = frames.statistics();
-    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let pages: Vec<_> = (0..1000).map(|_| cpu.allocate(page()).unwrap()).collect();
     cpu.free(pages[0], Order::PAGE).unwrap();
     let found: Vec<_> = pages
@@ -187,7 +187,7 @@ fn pages_beside_a_hole_go_back_to_where_they_came_from() {
     ]);
     let frames = with_cpus(&machine, 1);
     let free = frames.statistics();
-    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let border = (4 * GIB + 0x4012_0000) / 4096;
     let pages: Vec<_> = (border - 8..border)
         .chain(border + 16..border + 24)
@@ -209,7 +209,7 @@ fn pages_beside_a_hole_go_back_to_where_they_came_from() {
 #[test]
 fn movable_and_unmovable_pages_share_no_huge_frame_while_there_is_a_choice() {
     let frames = with_cpus(&large(), 1);
-    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let mut kinds = [BTreeSet::new(), BTreeSet::new()];
     let mut held = Vec::new();
     for step in 0..20_000 {
@@ -233,9 +233,32 @@ fn movable_and_unmovable_pages_share_no_huge_frame_while_there_is_a_choice() {
 }
 
 #[test]
+fn a_huge_frame_stays_with_its_mobility_until_it_is_free_as_a_whole() {
+    let frames = with_cpus(&large(), 1);
+    let on = |request: Request| request.on(NodeId(1)).exactly();
+    let start = frames.allocate(on(huge().movable())).unwrap();
+    // Freed in part it serves its own mobility, and no other one.
+    for page in 0..100 {
+        let page = Frame::new(start.get() + page);
+        frames.free(page, Order::PAGE).unwrap();
+    }
+    let is_inside = |frame: Frame| frame.get() / 512 == start.get() / 512;
+    let unmovable = frames.allocate(on(page())).unwrap();
+    assert!(!is_inside(unmovable));
+    for _ in 0..100 {
+        assert!(is_inside(frames.allocate(on(page().movable())).unwrap()));
+    }
+    // Free as a whole it is anybody's, and then stays with that one.
+    frames.free(start, Order::HUGE).unwrap();
+    frames.claim(start, Order::PAGE).unwrap();
+    assert!(!is_inside(frames.allocate(on(page().movable())).unwrap()));
+    frames.validate().unwrap();
+}
+
+#[test]
 fn the_other_mobility_helps_out_when_nothing_else_is_left() {
     let frames = with_cpus(&small(), 1);
-    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let mut count = 0;
     while cpu.allocate(page().on(NodeId(0)).exactly()).is_ok() {
         count += 1;
@@ -257,7 +280,7 @@ fn the_other_mobility_helps_out_when_nothing_else_is_left() {
 #[test]
 fn requests_magazines_cannot_serve_go_past_them() {
     let frames = with_cpus(&large(), 1);
-    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let normal = cpu.allocate(page()).unwrap();
     assert!(normal.addr().get() >= 4 * GIB, "the highest zone first");
     let low = cpu.allocate(page().zone(ZoneKind::Dma32)).unwrap();
@@ -277,27 +300,30 @@ fn requests_magazines_cannot_serve_go_past_them() {
 #[test]
 fn a_slot_serves_one_cpu_at_a_time() {
     let frames = with_cpus(&large(), 1);
-    let cpu = frames.cpu(0, NodeId(0)).unwrap();
-    assert_eq!(frames.cpu(0, NodeId(0)).unwrap_err(), CpuError::Taken);
+    let cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
+    assert_eq!(
+        frames.cpu(0, NodeId(0), magazines()).unwrap_err(),
+        CpuError::Taken
+    );
     drop(cpu);
-    drop(frames.cpu(0, NodeId(0)).unwrap());
+    drop(frames.cpu(0, NodeId(0), magazines()).unwrap());
     let (cpu, cpus) = (1, 1);
     assert_eq!(
-        frames.cpu(1, NodeId(0)).unwrap_err(),
+        frames.cpu(1, NodeId(0), magazines()).unwrap_err(),
         CpuError::NoSuchCpu { cpu, cpus }
     );
     let (node, nodes) = (NodeId(2), 2);
     assert_eq!(
-        frames.cpu(0, node).unwrap_err(),
+        frames.cpu(0, node, magazines()).unwrap_err(),
         CpuError::NoSuchNode { node, nodes }
     );
-    drop(frames.cpu(0, NodeId(1)).unwrap());
+    drop(frames.cpu(0, NodeId(1), magazines()).unwrap());
 }
 
 #[test]
 fn who_does_not_want_it_drains_nobody() {
     let frames = with_cpus(&small(), 2);
-    let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0)).unwrap());
+    let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0), magazines()).unwrap());
     for cpu in &mut cpus {
         let page = cpu.allocate(page()).unwrap();
         cpu.free(page, Order::PAGE).unwrap();
@@ -347,7 +373,7 @@ fn threads_share_a_small_machine_and_lose_nothing() {
 /// Allocates and frees at random, up to the last page.
 fn churn(frames: &Frames<'_>, owners: &[AtomicU32], thread: usize, rounds: u32) {
     let node = NodeId(u16::from(thread % 2 == 1));
-    let mut cpu = frames.cpu(thread, node).unwrap();
+    let mut cpu = frames.cpu(thread, node, magazines()).unwrap();
     let name = u32::try_from(thread).unwrap() + 1;
     let mark = |frame: Frame, order: Order, from, to| {
         for frame in frame.get()..frame.get() + order.frames() {
@@ -398,4 +424,38 @@ fn churn(frames: &Frames<'_>, owners: &[AtomicU32], thread: usize, rounds: u32) 
         mark(frame, order, name, 0);
         cpu.free(frame, order).unwrap();
     }
+}
+
+/// Beyond the end of memory the bitmap of a huge frame is set, as if it were allocated.
+#[test]
+fn a_block_that_leaves_its_segment_is_refused_by_a_cpu_too() {
+    // The first range ends three pages into a block of 8; the tables lie in the second.
+    let machine = Machine::new(&[
+        (0, range(MIB, 64 * MIB + 0x3000)),
+        (0, range(72 * MIB, 96 * MIB)),
+    ]);
+    let frames = with_cpus(&machine, 1);
+    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
+    let statistics = frames.statistics();
+    let order = Order::new(3).unwrap();
+    let start = Frame::new(64 * MIB / 4096);
+    for page in 0..3 {
+        frames
+            .claim(Frame::new(start.get() + page), Order::PAGE)
+            .unwrap();
+    }
+    let outside = Err(BlockError::OutsideMemory {
+        frame: start,
+        order,
+    });
+    assert_eq!(frames.free(start, order), outside);
+    assert_eq!(cpu.free(start, order), outside);
+    assert_eq!(cpu.held_frames(), 0);
+    for page in 0..3 {
+        cpu.free(Frame::new(start.get() + page), Order::PAGE)
+            .unwrap();
+    }
+    cpu.close().unwrap();
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics(), statistics);
 }

@@ -18,7 +18,7 @@ use firstlight::frames::{
     AllocError, BlockError, Cpu, CpuSlot, Frames, NobodyAsked, Request, Statistics,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, range};
+use kit::{GIB, Lent, MIB, Machine, range};
 use proptest::prelude::*;
 
 const CPUS: usize = 3;
@@ -206,6 +206,8 @@ fn steps() -> impl Strategy<Value = Step> {
 struct Run {
     ground: Ground,
     cpus: [Option<Cpu<'static, 'static>>; CPUS],
+    /// What they are lent, one after the other; dropped after them.
+    lent: [Lent; CPUS],
     held: Vec<(Frame, Order)>,
 }
 
@@ -214,6 +216,7 @@ impl Run {
         Self {
             ground,
             cpus: [None, None, None],
+            lent: [0; CPUS].map(|_| Lent::new()),
             held: Vec::new(),
         }
     }
@@ -221,7 +224,9 @@ impl Run {
     fn cpu(&mut self, cpu: usize) -> &mut Cpu<'static, 'static> {
         let frames = self.ground.frames;
         let node = NodeId(u16::from(cpu == 1));
-        self.cpus[cpu].get_or_insert_with(|| frames.cpu(cpu, node).unwrap())
+        // SAFETY: there is none, and one is dropped before `lent`.
+        let magazines = || unsafe { self.lent[cpu].again() };
+        self.cpus[cpu].get_or_insert_with(|| frames.cpu(cpu, node, magazines()).unwrap())
     }
 
     /// Frames in the magazines of all CPUs, or all but one.
@@ -412,7 +417,9 @@ impl Run {
             Step::Leave(cpu, node) => {
                 self.cpus[cpu] = None;
                 let frames = self.ground.frames;
-                self.cpus[cpu] = Some(frames.cpu(cpu, NodeId(node)).unwrap());
+                // SAFETY: it was just dropped, and this one is before `lent`.
+                let magazines = unsafe { self.lent[cpu].again() };
+                self.cpus[cpu] = Some(frames.cpu(cpu, NodeId(node), magazines).unwrap());
             }
         }
     }
@@ -427,15 +434,14 @@ impl Run {
         }
     }
 
-    /// Gives back all, and the machine for the next case.
-    fn end(mut self) -> Ground {
+    /// Gives back all: the machine is ready for the next case.
+    ///
+    /// By reference: a call that gets the CPUs by value lays claim to what they were lent
+    /// until it returns, and `lent` must not be freed within it.
+    fn end(&mut self) {
         while !self.held.is_empty() {
-            self.free(
-                Some(self.held.len() % CPUS),
-                self.held.len() / 2,
-                Order::new(13).unwrap(),
-                0,
-            );
+            let len = self.held.len();
+            self.free(Some(len % CPUS), len / 2, Order::new(13).unwrap(), 0);
         }
         self.cpus = [None, None, None];
         self.check(true);
@@ -444,7 +450,6 @@ impl Run {
             let mut frames = frames.start().get()..frames.end().get();
             assert!(!frames.any(|frame| self.ground.is_held(frame)));
         }
-        self.ground
     }
 }
 
@@ -456,7 +461,8 @@ fn run(steps: &[Step], kept: &RefCell<Option<Ground>>, make: fn() -> Ground) {
         run.step(step);
         run.check(count % 8 == 0);
     }
-    kept.replace(Some(run.end()));
+    run.end();
+    kept.replace(Some(run.ground));
 }
 
 /// How much to do; little under Miri.

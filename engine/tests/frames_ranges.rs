@@ -13,7 +13,7 @@ use firstlight::frames::{
     ContiguousError, CpuSlot, Frames, GiveBack, NobodyAsked, Owned, RangeError, Request, Statistics,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, range};
+use kit::{GIB, MIB, Machine, magazines, range};
 
 /// Two nodes of 4 GiB each; the first has the usual holes.
 fn two_nodes() -> Machine {
@@ -148,7 +148,7 @@ fn what_magazines_hold_is_asked_for_and_told() {
     let machine = Machine::new(&[(0, range(4 * GIB, 5 * GIB))]);
     let frames = machine.frames().with_cpus(&slots, &NobodyAsked);
     let free = frames.statistics().free_frames;
-    let mut cpu = frames.cpu(0, NodeId(0)).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let frame = cpu.allocate(page()).unwrap();
     cpu.free(frame, Order::PAGE).unwrap();
     let held = free - frames.statistics().free_frames;

@@ -9,7 +9,7 @@ mod kit;
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{BlockError, CpuSlot, Frames, IsolateError, NobodyAsked, Request};
 use firstlight::node::NodeId;
-use kit::{GIB, MIB, Machine, range};
+use kit::{GIB, MIB, Machine, magazines, range};
 
 fn machine() -> Machine {
     Machine::new(&[
@@ -45,7 +45,7 @@ fn nothing_is_allocated_from_an_isolated_range_until_it_is_released() {
         free.free_frames - away.count()
     );
     all.validate().unwrap();
-    let mut cpu = all.cpu(0, NodeId(0)).unwrap();
+    let mut cpu = all.cpu(0, NodeId(0), magazines()).unwrap();
     let mut held = Vec::new();
     for order in [
         Order::GIANT,
@@ -78,7 +78,7 @@ fn what_is_freed_into_an_isolated_range_stays_there() {
     let away = frames(4 * GIB, 7 * GIB);
     // The allocator's own tables.
     let reserved = all.isolate(away).unwrap().frames_in_use();
-    let mut cpu = all.cpu(0, NodeId(0)).unwrap();
+    let mut cpu = all.cpu(0, NodeId(0), magazines()).unwrap();
     let giant = all.allocate(Request::new(Order::GIANT)).unwrap();
     let three = Order::new(3).unwrap();
     let held: Vec<_> = [Order::PAGE, three, Order::HUGE, Order::PAGE, Order::HUGE]

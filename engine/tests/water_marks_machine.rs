@@ -13,7 +13,7 @@ use firstlight::frames::{
     CpuSlot, Crossing, Frames, NobodyAsked, Request, WatchMarks, WaterMark, WaterMarks, ZoneMarks,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, range};
+use kit::{GIB, MIB, Machine, magazines, range};
 
 #[derive(Default)]
 struct Log(Mutex<Vec<Crossing>>);
@@ -91,7 +91,7 @@ fn every_crossing_is_told_once() {
 fn the_count_is_exact_whichever_way_frames_go() {
     let (frames, zone, _) = watched(2);
     let agree = |what: &str| assert_eq!(zone.free_frames(), exact(&frames), "{what}");
-    let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0)).unwrap());
+    let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0), magazines()).unwrap());
     let mut held = Vec::new();
     for step in 0..3000 {
         let order = Order::new([0, 0, 0, 3, 9][step % 5]).unwrap();
@@ -163,7 +163,7 @@ fn crossings_by_several_cpus_alternate() {
         for thread in 0..4 {
             let frames = &frames;
             scope.spawn(move || {
-                let mut cpu = frames.cpu(thread, NodeId(0)).unwrap();
+                let mut cpu = frames.cpu(thread, NodeId(0), magazines()).unwrap();
                 let page = Request::new(Order::PAGE).on(NodeId(0)).exactly();
                 for _ in 0..rounds {
                     let count = if cfg!(miri) { 100 } else { free / 4 };

@@ -2,6 +2,7 @@
 //! after each step. This is what a kernel does; everything else is the image's own.
 
 use core::fmt;
+use core::iter::repeat_with;
 
 use firstlight::acceptance::Pending;
 use firstlight::addr::{Order, PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
@@ -16,7 +17,6 @@ use firstlight::map::{MapError, MemoryKind, MemoryMap, Region, ScratchEntry};
 use firstlight::memmap::{MemmapError, Mode};
 use firstlight::node::ZoneKind;
 use firstlight::topology::{Topology, TopologyBuilder, TopologyError, TopologyStorage, Trust};
-use firstlight_image::record::Printable;
 use firstlight_image::words::{self, Test, Words};
 use spin::{Once, RwLock};
 
@@ -110,11 +110,8 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     let direct = *platform;
 
     let mut loader = Loader::read(direct, handover.start_info).map_err(Stop::Loader)?;
-    let words = Words::read(loader.command_line, &mut |word| {
-        note(format_args!(
-            "command line: nobody knows \"{}\"",
-            Printable(word.name)
-        ));
+    let words = Words::read(loader.command_line, &mut |misread| {
+        note(format_args!("command line: {misread}"));
     });
     if words.test == Some(Test::NoMap) {
         loader.info.memory_map = None;
@@ -298,7 +295,7 @@ fn pending(layout: &mut Layout<'_>) -> Result<&'static [Pending], EarlyError> {
     let room = layout.early_mut().allocate(&request)?;
     // SAFETY: early memory gave it to nobody else; it is mapped, like all
     // memory that has been accepted.
-    let slots = unsafe { descriptors::list_at(room, needed, |_| Pending::default()) };
+    let slots = unsafe { descriptors::list_at(room, repeat_with(Pending::default).take(needed)) };
     Ok(Pending::list(layout, slots).unwrap_or_default())
 }
 

@@ -282,6 +282,36 @@ pub(crate) fn list<T>(
     len: usize,
     make: impl FnMut(usize) -> T,
 ) -> Option<&'static mut [T]> {
+    list_of(frames, len, (0..len).map(make))
+}
+
+/// As [`list`], of the first `len` of `values`, or of as many as there are.
+pub(crate) fn list_of<'l, T: 'l>(
+    frames: &Frames<'_>,
+    len: usize,
+    values: impl Iterator<Item = T>,
+) -> Option<&'l mut [T]> {
+    let room = room::<T>(frames, len)?;
+    // SAFETY: mapped memory which the allocator gave to nobody else and never will.
+    Some(unsafe { list_at(room, values.take(len)) })
+}
+
+/// A list of zeroes in memory of its own, for good: of what is too large for a stack.
+///
+/// # Safety
+/// Zeroes are a valid value.
+pub(crate) unsafe fn zeroed_list<T>(frames: &Frames<'_>, len: usize) -> Option<&'static mut [T]> {
+    let room = room::<T>(frames, len)?;
+    let first = room.start().get() as *mut T;
+    // SAFETY: as much room as for `list`; zeroes are valid, as the caller promised.
+    Some(unsafe {
+        first.write_bytes(0, len);
+        core::slice::from_raw_parts_mut(first, len)
+    })
+}
+
+/// Room for so many, from a page on.
+fn room<T>(frames: &Frames<'_>, len: usize) -> Option<PhysRange> {
     let pages = (len.checked_mul(size_of::<T>())? as u64)
         .div_ceil(PAGE_BYTES)
         .max(1);
@@ -289,28 +319,26 @@ pub(crate) fn list<T>(
         .ok()
         .and_then(Order::new)?;
     let frame = frames.allocate(Request::new(order)).ok()?;
-    let room = PhysRange::with_size(frame.addr().get(), order.bytes())?;
-    // SAFETY: mapped memory which the allocator gave to nobody else and never will.
-    Some(unsafe { list_at(room, len, make) })
+    PhysRange::with_size(frame.addr().get(), order.bytes())
 }
 
-/// A list in `room`, for good; as long as the room is, if that is less.
+/// A list of `values` in `room`, for good; as long as the room is, if that is less.
 ///
 /// # Safety
 /// The room is mapped, begins on a page, and is nobody else's, now and later.
-pub(crate) unsafe fn list_at<T>(
+pub(crate) unsafe fn list_at<'l, T: 'l>(
     room: PhysRange,
-    len: usize,
-    make: impl FnMut(usize) -> T,
-) -> &'static mut [T] {
+    values: impl Iterator<Item = T>,
+) -> &'l mut [T] {
     let fits = usize::try_from(room.bytes()).unwrap_or_default() / size_of::<T>();
-    let len = len.min(fits);
     let first = room.start().get() as *mut MaybeUninit<T>;
     // SAFETY: the caller's promise; the content may be anything.
-    let slots = unsafe { core::slice::from_raw_parts_mut(first, len) };
-    for (slot, value) in slots.iter_mut().zip((0..len).map(make)) {
+    let slots = unsafe { core::slice::from_raw_parts_mut(first, fits) };
+    let mut written = 0;
+    for (slot, value) in slots.iter_mut().zip(values) {
         slot.write(value);
+        written += 1;
     }
-    // SAFETY: each was just written; the same layout.
-    unsafe { &mut *(core::ptr::from_mut(slots) as *mut [T]) }
+    // SAFETY: so many were just written; the same layout.
+    unsafe { core::slice::from_raw_parts_mut(first.cast(), written) }
 }

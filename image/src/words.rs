@@ -1,9 +1,12 @@
 //! The image's own words on the command line: [`Words`].
 //!
 //! Words of the engine (`mem=`, `memmap=`, `kernelcore=`, `movablecore=`,
-//! `movable_node`) are left to the engine; a word nobody knows is told, and
-//! the boot goes on.
+//! `movable_node`) are left to the engine; a word nobody knows, or a value that
+//! such a word cannot have, is told ([`Misread`]), and the boot goes on.
 
+use core::fmt;
+
+use crate::record::Printable;
 use firstlight::clock::Frequency;
 use firstlight::cmdline::{CommandLine, Word, parse_number};
 use firstlight::memmap;
@@ -77,12 +80,10 @@ impl Test {
 /// use firstlight::cmdline::CommandLine;
 /// use firstlight_image::words::{Mode, Words};
 /// let line = CommandLine::new(b"selftest mem=4G colour=blue");
-/// let mut unknown = 0;
-/// let words = Words::read(line, &mut |word| {
-///     assert_eq!(word.name, b"colour");
-///     unknown += 1;
-/// });
-/// assert_eq!((words.mode, unknown), (Mode::SelfTest, 1));
+/// let mut misread = Vec::new();
+/// let words = Words::read(line, &mut |word| misread.push(word.to_string()));
+/// assert_eq!(words.mode, Mode::SelfTest);
+/// assert_eq!(misread, ["nobody knows \"colour\""]);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Words {
@@ -105,17 +106,69 @@ pub struct Words {
     pub accept_ticks: Option<u32>,
 }
 
+/// Our words, each as it can be given, without values that are numbers.
+const OURS: [(&str, &str); 10] = [
+    ("selftest", "selftest without a value"),
+    ("bench", "bench=alloc"),
+    ("sweep", "sweep without a value"),
+    (
+        "descriptors",
+        "descriptors=lazy, descriptors=early or descriptors=eager",
+    ),
+    ("descriptor_bytes", "descriptor_bytes=8, 16 or 64"),
+    (
+        "threads",
+        "threads=LIST, up to 16 numbers from 1 on between commas",
+    ),
+    ("runs", "runs=N, a number from 1 on"),
+    ("accept", "accept=TICKS, a number from 1 on"),
+    ("tsc_hz", "tsc_hz=HZ, a frequency that a processor can have"),
+    (
+        "test",
+        "test=page-fault, double-fault, early-touch, panic, no-map, late-cpu, hang or rubbish",
+    ),
+];
+
+/// A word that is left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Misread<'a> {
+    /// As it stands.
+    pub word: Word<'a>,
+    /// How it can be given; `None` if nobody knows it.
+    pub expected: Option<&'static str>,
+}
+
+impl<'a> Misread<'a> {
+    fn new(word: Word<'a>) -> Self {
+        let ours = OURS.iter().find(|(name, _)| name.as_bytes() == word.name);
+        let expected = ours.map(|(_, expected)| *expected);
+        Self { word, expected }
+    }
+}
+
+impl fmt::Display for Misread<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.expected {
+            Some(expected) => {
+                let seen = Printable(self.word.text);
+                write!(f, "{seen} is left out: expected {expected}")
+            }
+            None => write!(f, "nobody knows \"{}\"", Printable(self.word.name)),
+        }
+    }
+}
+
 /// Words the engine reads.
 const ENGINE: [&str; 5] = ["mem", "memmap", "kernelcore", "movablecore", "movable_node"];
 
 impl Words {
-    /// Reads `line`; `unknown` hears of words, or values of them, that mean nothing.
-    pub fn read(line: CommandLine<'_>, unknown: &mut dyn FnMut(Word<'_>)) -> Self {
+    /// Reads `line`; `misread` hears of words, or values of them, that mean nothing.
+    pub fn read(line: CommandLine<'_>, misread: &mut dyn FnMut(Misread<'_>)) -> Self {
         let mut words = Self::default();
         for word in line.words() {
             let known = words.take(&word) || ENGINE.iter().any(|name| word.is(name));
             if !known {
-                unknown(word);
+                misread(Misread::new(word));
             }
         }
         words
@@ -191,15 +244,15 @@ fn threads(text: &[u8]) -> Option<[u32; MOST_THREADS]> {
 mod tests {
     use super::*;
     extern crate std;
-    use std::string::String;
+    use std::string::{String, ToString};
     use std::vec::Vec;
 
     fn read(line: &str) -> (Words, Vec<String>) {
-        let mut unknown = Vec::new();
+        let mut misread = Vec::new();
         let words = Words::read(CommandLine::new(line.as_bytes()), &mut |word| {
-            unknown.push(String::from_utf8_lossy(word.name).into_owned());
+            misread.push(word.to_string());
         });
-        (words, unknown)
+        (words, misread)
     }
 
     #[test]
@@ -226,28 +279,39 @@ mod tests {
 
     #[test]
     fn nonsense_is_told_and_changes_nothing() {
-        let (words, unknown) = read(
-            "selftest=yes bench=disk test=all test tsc_hz=1 tsc_hz=12x descriptors=some \
-                 descriptor_bytes=9 threads=1,,2 threads=0 runs=0 accept=0 quiet",
-        );
+        let line = "selftest=yes bench=disk test=all test tsc_hz=1 tsc_hz=12x descriptors=some \
+                    descriptor_bytes=9 threads=1,,2 threads=0 runs=0 accept=0 sweep=1 quiet=2";
+        let (words, misread) = read(line);
         assert_eq!(words, Words::default());
-        assert_eq!(
-            unknown,
-            [
-                "selftest",
-                "bench",
-                "test",
-                "test",
-                "tsc_hz",
-                "tsc_hz",
-                "descriptors",
-                "descriptor_bytes",
-                "threads",
-                "threads",
-                "runs",
-                "accept",
-                "quiet"
-            ]
-        );
+        assert_eq!(misread.len(), line.split_whitespace().count());
+        for (word, told) in line.split_whitespace().zip(misread) {
+            let name = word.split('=').next().expect("there is always one");
+            if name == "quiet" {
+                assert_eq!(told, "nobody knows \"quiet\"");
+            } else {
+                let known = std::format!("{word} is left out: expected {name}");
+                assert!(told.starts_with(&known), "{word}: {told}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_of_a_word_that_is_known_is_told_as_that() {
+        let (_, misread) = read("bench=aloc");
+        assert_eq!(misread, ["bench=aloc is left out: expected bench=alloc"]);
+        let (_, misread) = read("bnch=alloc");
+        assert_eq!(misread, ["nobody knows \"bnch\""]);
+        let (_, misread) = read("descriptors=\"a\u{1b}b\"");
+        assert!(!misread[0].contains('\u{1b}'), "{misread:?}");
+        // What is expected names everything that is taken.
+        for (name, _) in Test::NAMES {
+            let (_, misread) = read("test=no");
+            let name = String::from_utf8_lossy(name).into_owned();
+            assert!(misread[0].contains(&name), "{name} in {misread:?}");
+        }
+        for mode in memmap::Mode::ALL {
+            let (_, misread) = read("descriptors=no");
+            assert!(misread[0].contains(mode.name()), "{misread:?}");
+        }
     }
 }

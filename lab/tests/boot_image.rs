@@ -204,6 +204,50 @@ fn two_boots_on_the_instruction_clock_are_the_same() {
 }
 
 #[test]
+fn all_contestants_of_the_bench_work_on_as_many_blocks() {
+    if !qemu_is_here() {
+        return;
+    }
+    let machine = machine(Board::Q35, 2 << 10, 1, 2, Clock::Wall);
+    let record = guest_part(record(&request(machine, "bench=alloc")));
+    let rows = record["bench"].as_array().unwrap();
+    let mut seen = 0;
+    for row in rows {
+        let key = |row: &Value| ["workload", "order", "threads"].map(|key| row[key].clone());
+        let ours = |other: &&Value| other["contestant"] == "firstlight" && key(other) == key(row);
+        let ours = rows.iter().find(ours).unwrap();
+        let operations = row["operations"].as_u64().unwrap();
+        assert_eq!(ours["operations"], operations, "{row}");
+        if row["order"] == 9 && (row["workload"] == "bulk" || row["workload"] == "random-free") {
+            // All but an eighth of those that the machine has.
+            assert!((800..1024).contains(&operations), "{row}");
+            seen += 1;
+        }
+    }
+    // Two workloads, three contestants, 1 and 2 CPUs.
+    assert_eq!(seen, 12);
+}
+
+#[test]
+fn every_cpu_of_the_bench_has_blocks_in_every_round() {
+    if !qemu_is_here() {
+        return;
+    }
+    let machine = machine(Board::Q35, 256, 1, 3, Clock::Wall);
+    let record = guest_part(record(&request(machine, "bench=alloc")));
+    let rows = record["bench"].as_array().unwrap();
+    let pairs = rows.iter().filter(|row| row["workload"] == "pair");
+    let mut seen = 0;
+    for row in pairs {
+        let each = row["operations"].as_u64().unwrap() / row["threads"].as_u64().unwrap();
+        assert_eq!(each, 10_000, "{row}");
+        seen += 1;
+    }
+    // Three contestants, two orders, 1, 2 and 3 CPUs.
+    assert_eq!(seen, 18);
+}
+
+#[test]
 fn a_guest_that_goes_wrong_is_told_as_what_it_is() {
     if !qemu_is_here() {
         return;

@@ -10,7 +10,7 @@
 //! | [`work`] | the loops: pairs, bulk, mixed orders, nearly full memory |
 //! | [`ring`] | from the CPU that allocates to the one that frees |
 //! | [`lists`] | the floor, a list for each CPU; the yardstick, one list behind a spin lock |
-//! | [`locked`] | a lock around an allocator that has none |
+//! | [`locked`] | the lock, and one around an allocator that has none |
 //! | [`pace`] | doing a number of operations, or as many as there is time for |
 //! | [`random`] | numbers that look random and are the same in every run |
 //! | [`ours`] | [`Frames`](firstlight::frames::Frames) as a contestant |

@@ -5,8 +5,9 @@
 //! Blocks are all of one order. Lists know no neighbours: nothing is split or
 //! merged, and a block freed twice goes unnoticed.
 
+use crate::locked::Lock;
 use crate::{Allocator, Cpu};
-use core::ops::{Deref, DerefMut};
+use core::ops::DerefMut;
 use firstlight::addr::{Frame, Order};
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
@@ -59,10 +60,11 @@ impl<'a, 's> Lifo<'a, 's> {
     }
 }
 
-/// A list for a [`Lifo`].
+/// What one CPU takes for itself: a list for a [`Lifo`], a CPU's way into
+/// [`Ours`](crate::ours::Ours).
 #[must_use]
-pub fn own(stack: Stack<'_>) -> Line<SpinMutex<Stack<'_>>> {
-    Line(SpinMutex::new(stack))
+pub fn own<T>(value: T) -> Line<SpinMutex<T>> {
+    Line(SpinMutex::new(value))
 }
 
 /// One CPU's list, taken once and for the whole of its work.
@@ -92,15 +94,15 @@ impl Cpu for LifoCpu<'_, '_> {
     }
 }
 
-/// One list behind a test-and-test-and-set lock.
+/// One list behind a [`Lock`].
 #[derive(Debug)]
-pub struct SpinLifo<'s>(Line<SpinMutex<Stack<'s>>>);
+pub struct SpinLifo<'s>(Lock<Stack<'s>>);
 
 impl<'s> SpinLifo<'s> {
-    /// Over what lies in `stack`.
+    /// Over what lies in `stack`; the lock's `give_way` is as in [`Lock::new`].
     #[must_use]
-    pub fn new(stack: Stack<'s>) -> Self {
-        Self(own(stack))
+    pub fn new(stack: Stack<'s>, give_way: fn()) -> Self {
+        Self(Lock::new(stack, give_way))
     }
 }
 
@@ -118,12 +120,12 @@ impl<'s> Allocator for SpinLifo<'s> {
 impl Cpu for &SpinLifo<'_> {
     #[inline]
     fn allocate(&mut self, _order: Order) -> Option<Frame> {
-        self.deref().0.0.lock().pop()
+        self.0.lock().pop()
     }
 
     #[inline]
     fn free(&mut self, frame: Frame, _order: Order) -> bool {
-        self.deref().0.0.lock().push(frame)
+        self.0.lock().push(frame)
     }
 }
 

@@ -1,40 +1,43 @@
 //! Firstlight as a contestant, as a kernel would call it: each CPU by its own
 //! magazines.
 
+use crate::lists::Line;
 use crate::{Allocator, Cpu, Mobility};
 use firstlight::addr::{Frame, Order};
-use firstlight::frames::{self, Frames, Request};
-use firstlight::node::NodeId;
+use firstlight::frames::{self, Request};
+use spin::mutex::{SpinMutex, SpinMutexGuard};
 
-/// [`Frames`], and which node each CPU is on.
+/// The engine's [CPUs](frames::Cpu), which are there for good, as in a kernel.
 #[derive(Clone, Copy, Debug)]
-pub struct Ours<'f, 'm, N> {
-    frames: &'f Frames<'m>,
-    node_of: N,
-}
+pub struct Ours<'a, 'f, 'm>(&'a [Line<SpinMutex<frames::Cpu<'f, 'm>>>]);
 
-impl<'f, 'm, N: Fn(usize) -> NodeId + Sync> Ours<'f, 'm, N> {
-    /// The engine with [slots](Frames::with_cpus) for all CPUs; `node_of` knows their nodes.
-    pub fn new(frames: &'f Frames<'m>, node_of: N) -> Self {
-        Self { frames, node_of }
+impl<'a, 'f, 'm> Ours<'a, 'f, 'm> {
+    /// CPU `i` gets the one at `i`.
+    #[must_use]
+    pub fn new(cpus: &'a [Line<SpinMutex<frames::Cpu<'f, 'm>>>]) -> Self {
+        Self(cpus)
     }
 }
 
-impl<'m, N: Fn(usize) -> NodeId + Sync> Allocator for Ours<'_, 'm, N> {
+impl<'f, 'm> Allocator for Ours<'_, 'f, 'm> {
     type Cpu<'a>
-        = frames::Cpu<'a, 'm>
+        = OurCpu<'a, 'f, 'm>
     where
         Self: 'a;
 
-    fn cpu(&self, index: usize) -> Option<frames::Cpu<'_, 'm>> {
-        self.frames.cpu(index, (self.node_of)(index)).ok()
+    fn cpu(&self, index: usize) -> Option<OurCpu<'_, 'f, 'm>> {
+        Some(OurCpu(self.0.get(index)?.0.try_lock()?))
     }
 }
 
-impl Cpu for frames::Cpu<'_, '_> {
+/// A CPU that one has for as long as there is work; it leaves nothing in magazines.
+#[derive(Debug)]
+pub struct OurCpu<'a, 'f, 'm>(SpinMutexGuard<'a, frames::Cpu<'f, 'm>>);
+
+impl Cpu for OurCpu<'_, '_, '_> {
     #[inline]
     fn allocate(&mut self, order: Order) -> Option<Frame> {
-        frames::Cpu::allocate(self, Request::new(order)).ok()
+        self.0.allocate(Request::new(order)).ok()
     }
 
     #[inline]
@@ -44,16 +47,22 @@ impl Cpu for frames::Cpu<'_, '_> {
             Mobility::Unmovable => request,
             Mobility::Movable => request.movable(),
         };
-        frames::Cpu::allocate(self, request).ok()
+        self.0.allocate(request).ok()
     }
 
     #[inline]
     fn free(&mut self, frame: Frame, order: Order) -> bool {
-        frames::Cpu::free(self, frame, order).is_ok()
+        self.0.free(frame, order).is_ok()
     }
 
     fn drain(&mut self) {
         // A frame freed twice is told by this; no loop does that, and tests watch.
-        let _ = frames::Cpu::drain(self);
+        let _ = self.0.drain();
+    }
+}
+
+impl Drop for OurCpu<'_, '_, '_> {
+    fn drop(&mut self) {
+        self.drain();
     }
 }

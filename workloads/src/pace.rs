@@ -16,6 +16,7 @@ pub struct Pace<C> {
     clock: C,
     end: u64,
     portion_time: u64,
+    least: usize,
 }
 
 impl<C: Fn() -> u64> Pace<C> {
@@ -25,7 +26,22 @@ impl<C: Fn() -> u64> Pace<C> {
             clock,
             end,
             portion_time,
+            least: LEAST,
         }
+    }
+
+    /// Begins with, and shrinks to, one operation: where threads share CPUs, an
+    /// operation may wait for many of them, and a portion for as many times that.
+    ///
+    /// ```
+    /// use firstlight_workloads::pace::Pace;
+    /// let over = Pace::new(|| 1, 0, 10);
+    /// assert_eq!(over.run(1000, |portion| portion.len()), 16);
+    /// assert_eq!(over.by_one().run(1000, |portion| portion.len()), 1);
+    /// ```
+    #[must_use]
+    pub fn by_one(self) -> Self {
+        Self { least: 1, ..self }
     }
 
     /// Hands `0..total` to `work` in portions, and says how many were done. `work`
@@ -43,7 +59,7 @@ impl<C: Fn() -> u64> Pace<C> {
     /// ```
     #[inline]
     pub fn run(&self, total: usize, mut work: impl FnMut(Range<usize>) -> usize) -> usize {
-        let (mut at, mut portion) = (0, LEAST);
+        let (mut at, mut portion) = (0, self.least);
         let mut before = (self.clock)();
         while at < total {
             let wanted = portion.min(total - at);
@@ -57,7 +73,7 @@ impl<C: Fn() -> u64> Pace<C> {
             if took < self.portion_time {
                 portion = (portion * 2).min(MOST);
             } else if took > 2 * self.portion_time {
-                portion = (portion / 2).max(LEAST);
+                portion = (portion / 2).max(self.least);
             }
             before = now;
         }

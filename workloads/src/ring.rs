@@ -88,28 +88,28 @@ impl Producer<'_> {
         true
     }
 
-    /// Allocates up to `count` blocks and puts them in, calling `wait` while there
-    /// is no room or no memory; how many were allocated.
+    /// Allocates up to `count` blocks and puts them in; how many. While there is no
+    /// room or no memory it calls `wait`, which says whether there is still time.
     #[inline]
     pub fn produce<C: Cpu>(
         &mut self,
         cpu: &mut C,
         order: Order,
         count: usize,
-        wait: &impl Fn(),
+        wait: &impl Fn() -> bool,
     ) -> usize {
         for done in 0..count {
-            let mut asked = (0..TRIES).map(|again| {
-                if again > 0 {
-                    wait();
-                }
-                cpu.allocate(order)
-            });
+            let mut asked = (0..TRIES)
+                .take_while(|again| *again == 0 || wait())
+                .map(|_| cpu.allocate(order));
             let Some(frame) = asked.find_map(|frame| frame) else {
                 return done;
             };
             while !self.put(frame.get()) {
-                wait();
+                if !wait() {
+                    cpu.free(frame, order);
+                    return done;
+                }
             }
         }
         count
@@ -214,6 +214,7 @@ impl Cpu for Nothing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::cell::Cell;
     use std::thread;
     use std::vec::Vec;
 
@@ -248,7 +249,11 @@ mod tests {
                     let mut into = ring.producer();
                     for portion in [300, 0, 200] {
                         let mut cpu = Nothing(if portion == 200 { 300 } else { 0 });
-                        assert_eq!(into.produce(&mut cpu, Order::PAGE, portion, &wait), portion);
+                        let more = || {
+                            wait();
+                            true
+                        };
+                        assert_eq!(into.produce(&mut cpu, Order::PAGE, portion, &more), portion);
                     }
                     into.end(&wait);
                 });
@@ -258,27 +263,48 @@ mod tests {
         }
     }
 
+    /// Has so many blocks left.
+    struct Few(usize);
+
+    impl Cpu for Few {
+        fn allocate(&mut self, _order: Order) -> Option<Frame> {
+            self.0 = self.0.checked_sub(1)?;
+            Some(Frame::new(1))
+        }
+
+        fn free(&mut self, _frame: Frame, _order: Order) -> bool {
+            self.0 += 1;
+            true
+        }
+    }
+
     #[test]
     fn memory_that_is_out_comes_back() {
-        /// Has so many blocks left.
-        struct Few(usize);
-        impl Cpu for Few {
-            fn allocate(&mut self, _order: Order) -> Option<Frame> {
-                self.0 = self.0.checked_sub(1)?;
-                Some(Frame::new(1))
-            }
-
-            fn free(&mut self, _frame: Frame, _order: Order) -> bool {
-                self.0 += 1;
-                true
-            }
-        }
         let slots = slots(8);
         let ring = Ring::new(&slots);
         assert_eq!(alternate(&ring, &mut Few(3), Order::PAGE, 20), 20);
         assert_eq!(alternate(&ring, &mut Few(0), Order::PAGE, 20), 0);
         let mut into = ring.producer();
-        assert_eq!(into.produce(&mut Few(5), Order::PAGE, 8, &|| {}), 5);
+        assert_eq!(into.produce(&mut Few(5), Order::PAGE, 8, &|| true), 5);
+    }
+
+    #[test]
+    fn who_has_no_more_time_stops_waiting_and_keeps_nothing() {
+        let waits = Cell::new(0);
+        let thrice = || {
+            waits.set(waits.get() + 1);
+            waits.get() % 3 != 0
+        };
+        let slots = slots(4);
+        let ring = Ring::new(&slots);
+        let mut into = ring.producer();
+        // No memory: the third wait is the last.
+        assert_eq!(into.produce(&mut Few(0), Order::PAGE, 9, &thrice), 0);
+        assert_eq!(waits.get(), 3);
+        // No room: what was allocated for the fifth place goes back.
+        let mut few = Few(9);
+        assert_eq!(into.produce(&mut few, Order::PAGE, 9, &thrice), 4);
+        assert_eq!((waits.get(), few.0), (6, 5));
     }
 
     #[test]

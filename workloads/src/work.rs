@@ -130,14 +130,15 @@ impl<'s> Mixed<'s> {
 /// Most blocks that [`Churn`] frees before it allocates as many.
 pub const BURST: usize = 256;
 
-/// Memory that stays as full as it is: frees up to [`BURST`] blocks from all over
-/// it, allocates as many, and so on.
+/// Memory that stays as full as it is: frees up to [`BURST`] blocks, or what was
+/// set, from all over it, allocates as many, and so on.
 #[derive(Debug)]
 pub struct Churn<'s> {
     /// What is held, in random order; `None` where a request was refused.
     held: &'s mut [Frame],
     at: usize,
     random: Random,
+    most: usize,
     refused: u64,
 }
 
@@ -152,8 +153,16 @@ impl<'s> Churn<'s> {
             held,
             at: 0,
             random: Random::new(seed),
+            most: BURST,
             refused: 0,
         }
+    }
+
+    /// Frees at most so many before it allocates as many; 1 at least.
+    #[must_use]
+    pub fn in_bursts(self, most: usize) -> Self {
+        let most = most.clamp(1, BURST);
+        Self { most, ..self }
     }
 
     /// At least `count` operations; a burst is finished.
@@ -162,7 +171,7 @@ impl<'s> Churn<'s> {
         let mut done = 0;
         while done < count {
             let left = self.held.len() - self.at;
-            let burst = (self.random.below(BURST) + 1).min(left);
+            let burst = (self.random.below(self.most) + 1).min(left);
             let Some(held) = self.held.get_mut(self.at..self.at + burst) else {
                 return done;
             };
@@ -287,5 +296,20 @@ mod tests {
         assert_eq!(model.live.len(), 900);
         let held: Vec<_> = held.iter().filter(|frame| **frame != NONE).collect();
         assert_eq!(held.len(), 900);
+    }
+
+    #[test]
+    fn churn_in_small_bursts_is_soon_over() {
+        let mut model = Model::new(1_000);
+        let mut held = vec![NONE; 999];
+        fill(&mut model, Order::PAGE, &mut held);
+        for most in [0, 1, 3] {
+            let before = model.calls[1];
+            Churn::new(&mut held, 5)
+                .in_bursts(most)
+                .run(&mut model, Order::PAGE, 100);
+            let freed = model.calls[1] - before;
+            assert!((100..103).contains(&freed), "{freed} in bursts of {most}");
+        }
     }
 }

@@ -2,11 +2,13 @@
 //! and soon.
 
 use super::contestant::{Contestant, Need, Visitor};
+use super::crew::Limit;
 use super::ground::Ground;
 use super::record::{Answers, Refusal};
 use crate::machine::GIB;
 use firstlight::addr::{Frame, Order};
 use firstlight_host::clock::thread_cpu_ns;
+use firstlight_workloads::work::empty;
 use firstlight_workloads::{Allocator, Cpu};
 use std::error::Error;
 use std::hint::black_box;
@@ -24,30 +26,37 @@ const NEED: Need = Need {
     threads: 1,
 };
 
-/// Asks firstlight.
+/// Asks firstlight; `None` if the time is up before memory is held.
 ///
 /// # Errors
 /// What the host or the engine refuses.
-pub(super) fn answers() -> Result<Answers, Box<dyn Error>> {
-    answers_of(CHECKERBOARD_BYTES, FULL_BYTES)
+pub(super) fn answers(limit: Limit) -> Result<Option<Answers>, Box<dyn Error>> {
+    answers_of(CHECKERBOARD_BYTES, FULL_BYTES, limit)
 }
 
 /// Of machines of these sizes.
-fn answers_of(checkerboard_bytes: u64, full_bytes: u64) -> Result<Answers, Box<dyn Error>> {
+fn answers_of(
+    checkerboard_bytes: u64,
+    full_bytes: u64,
+    limit: Limit,
+) -> Result<Option<Answers>, Box<dyn Error>> {
     let ground = Ground::new(checkerboard_bytes)?;
-    let mut board = Checkerboard(checkerboard_bytes, Vec::new());
+    let mut board = Checkerboard(checkerboard_bytes, limit, Vec::new());
     Contestant::Firstlight.show(&ground, NEED, &mut board)?;
-    let checkerboard = board.1;
+    let checkerboard = board.2;
+    if checkerboard.is_empty() || limit.is_over() {
+        return Ok(None);
+    }
     let ground = Ground::new(full_bytes)?;
     let mut full = Full(full_bytes, Vec::new());
     Contestant::Firstlight.show(&ground, NEED, &mut full)?;
-    Ok(Answers {
+    Ok(Some(Answers {
         checkerboard_bytes,
         checkerboard,
         full_bytes,
         full: full.1,
         fullness: None,
-    })
+    }))
 }
 
 /// Asks for a block of `order` that is not there, often.
@@ -82,8 +91,8 @@ fn ask<C: Cpu>(cpu: &mut C, order: Order, memory_bytes: u64) -> Refusal {
     }
 }
 
-/// Every other page of so many bytes is held.
-struct Checkerboard(u64, Vec<Refusal>);
+/// Every other page of so many bytes is held; nothing is asked if the time is up before.
+struct Checkerboard(u64, Limit, Vec<Refusal>);
 
 impl Visitor for Checkerboard {
     fn visit<A: Allocator>(
@@ -92,14 +101,25 @@ impl Visitor for Checkerboard {
         _touched: &dyn Fn() -> u64,
     ) -> Result<(), Box<dyn Error>> {
         let mut cpu = allocator.cpu(0).ok_or("no way in for the first CPU")?;
-        let all = std::iter::from_fn(|| cpu.allocate(Order::PAGE));
-        let odd: Vec<Frame> = all.filter(|frame| frame.get() % 2 == 1).collect();
-        for frame in odd {
-            cpu.free(frame, Order::PAGE);
+        let pace = self.1.pace();
+        let mut odd: Vec<Frame> = Vec::new();
+        pace.run(usize::MAX, |some| {
+            let pages = some.map_while(|_| cpu.allocate(Order::PAGE));
+            let mut taken = 0;
+            odd.extend(
+                pages
+                    .inspect(|_| taken += 1)
+                    .filter(|page| page.get() % 2 == 1),
+            );
+            taken
+        });
+        let freed = pace.run(odd.len(), |some| empty(&mut cpu, Order::PAGE, &odd[some]));
+        if self.1.is_over() || freed < odd.len() {
+            return Ok(());
         }
         cpu.drain();
         let orders = (1..9).filter_map(Order::new);
-        self.1 = orders.map(|order| ask(&mut cpu, order, self.0)).collect();
+        self.2 = orders.map(|order| ask(&mut cpu, order, self.0)).collect();
         Ok(())
     }
 }
@@ -130,7 +150,10 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_refused() -> Result<(), Box<dyn Error>> {
-        let answers = answers_of(64 << 20, 3 * GIB)?;
+        let no_time = answers_of(64 << 20, 3 * GIB, Limit::new(0))?;
+        assert_eq!(no_time, None);
+        let limit = Limit::new(u64::MAX);
+        let answers = answers_of(64 << 20, 3 * GIB, limit)?.ok_or("time enough")?;
         let orders = |refusals: &[Refusal]| -> Vec<u8> {
             assert!(
                 refusals.iter().all(|refusal| refusal.refused),

@@ -5,7 +5,7 @@ use super::ground::Ground;
 use super::task::{Task, UnknownName, Workload};
 use crate::rivals::{Bitmap, Bitmap1T, BuddyLeaves, BuddySlab, BuddySystem, Ranges};
 use firstlight::addr::{Frame, Order};
-use firstlight::frames::{AskCpus, Asked, Cpu, CpuSlot, Frames};
+use firstlight::frames::{AskCpus, Asked, Cpu, CpuError, CpuSlot, Frames, Magazines};
 use firstlight::node::NodeId;
 use firstlight_host::heap;
 use firstlight_host::metadata::MetadataSpace;
@@ -160,34 +160,43 @@ impl Contestant {
                 // The last is handed out first: let that be the lowest.
                 blocks.reverse();
                 let (len, bytes) = (blocks.len(), size_of_val(blocks.as_slice()) as u64);
-                visitor.visit(&SpinLifo::new(Stack::new(&mut blocks, len)), &|| bytes)
+                visitor.visit(
+                    &SpinLifo::new(Stack::new(&mut blocks, len), thread::yield_now),
+                    &|| bytes,
+                )
             }
             Self::BuddySystem => {
                 let heap = Heap::begin();
-                let buddy = Locked::new(BuddySystem::new(free));
+                let buddy = Locked::new(BuddySystem::new(free), thread::yield_now);
                 visitor.visit(&buddy, &|| heap.grown() + size_of_val(&buddy) as u64)
             }
             Self::FreeList => {
                 let heap = Heap::begin();
-                let ranges = Locked::new(Ranges::new(free));
+                let ranges = Locked::new(Ranges::new(free), thread::yield_now);
                 visitor.visit(&ranges, &|| heap.grown() + size_of_val(&ranges) as u64)
             }
             Self::Bitmap => {
                 let mut space = Reservation::new(size_of::<Bitmap1T>())?;
                 let bits = Bitmap::<Bitmap1T>::new(&mut space, free);
-                let bits = Locked::new(bits.ok_or("the machine is larger than 1 TiB")?);
+                let bits = Locked::new(
+                    bits.ok_or("the machine is larger than 1 TiB")?,
+                    thread::yield_now,
+                );
                 visitor.visit(&bits, &|| bits.lock().touched_bytes())
             }
             Self::BuddySlab => {
                 let mut space = Reservation::new(ground.end_bytes())?;
                 let buddy = BuddySlab::new(&mut space, free);
-                let buddy = Locked::new(buddy.ok_or("memory ends beyond the machine")?);
+                let buddy = Locked::new(
+                    buddy.ok_or("memory ends beyond the machine")?,
+                    thread::yield_now,
+                );
                 visitor.visit(&buddy, &|| buddy.lock().touched_bytes())
             }
             Self::BuddyAlloc => {
                 let mut space = Reservation::new(BuddyLeaves::space_bytes(ground.frames))?;
                 let buddy = BuddyLeaves::new(&mut space, free);
-                let buddy = Locked::new(buddy.ok_or("no room for its lists")?);
+                let buddy = Locked::new(buddy.ok_or("no room for its lists")?, thread::yield_now);
                 visitor.visit(&buddy, &|| buddy.lock().touched_bytes())
             }
         }
@@ -235,10 +244,15 @@ fn firstlight<V: Visitor>(
     let space = MetadataSpace::new(ground.machine.metadata_bytes())?;
     let slots: Vec<CpuSlot> = (0..threads).map(|_| CpuSlot::new()).collect();
     let frames = Frames::build(layout, &space)?.with_cpus(&slots, &Patience);
-    let magazines = threads * (size_of::<CpuSlot>() + size_of::<Cpu<'_, '_>>());
-    visitor.visit(&Ours::new(&frames, |_| NodeId::default()), &|| {
+    let mut magazines: Vec<Magazines> = (0..threads).map(|_| Magazines::new()).collect();
+    let own_bytes =
+        size_of_val(&*slots) + size_of_val(&*magazines) + threads * size_of::<Cpu<'_, '_>>();
+    let cpus: Vec<_> = (magazines.iter_mut().enumerate())
+        .map(|(index, magazines)| Ok(own(frames.cpu(index, NodeId::default(), magazines)?)))
+        .collect::<Result<_, CpuError>>()?;
+    visitor.visit(&Ours::new(&cpus), &|| {
         let tables = space.reservation().resident_bytes().unwrap_or_default();
-        tables + magazines as u64
+        tables + own_bytes as u64
     })
 }
 

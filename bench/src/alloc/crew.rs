@@ -18,18 +18,30 @@ const PORTION_NS: u64 = 20_000;
 pub(super) struct Limit {
     start: Instant,
     ns: u64,
+    by_one: bool,
 }
 
 impl Limit {
     /// `ns` from now.
     pub(super) fn new(ns: u64) -> Self {
         let start = Instant::now();
-        Self { start, ns }
+        let by_one = false;
+        Self { start, ns, by_one }
+    }
+
+    /// Looked at after every operation if need be: for threads that share CPUs.
+    pub(super) fn by_one(self, by_one: bool) -> Self {
+        Self { by_one, ..self }
     }
 
     /// Nanoseconds since the beginning.
     pub(super) fn elapsed_ns(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Nanoseconds that are left.
+    pub(super) fn left_ns(&self) -> u64 {
+        self.ns.saturating_sub(self.elapsed_ns())
     }
 
     /// Whether it is over.
@@ -47,7 +59,8 @@ impl Limit {
     /// Work in portions, until the limit.
     pub(super) fn pace(&self) -> Pace<impl Fn() -> u64 + use<>> {
         let this = *self;
-        Pace::new(move || this.elapsed_ns(), self.ns, PORTION_NS)
+        let pace = Pace::new(move || this.elapsed_ns(), self.ns, PORTION_NS);
+        if self.by_one { pace.by_one() } else { pace }
     }
 }
 
@@ -114,6 +127,17 @@ pub(super) struct Crew<'c> {
 }
 
 impl Crew<'_> {
+    /// Whether threads have to share CPUs.
+    pub(super) fn shares_cpus(&self) -> bool {
+        self.threads > self.cpus.len()
+    }
+
+    /// What each thread may do of `all` at a time, so that together they do no more
+    /// than one on each CPU would.
+    pub(super) fn part_of(&self, all: usize) -> usize {
+        (all * self.cpus.len() / self.threads.max(1)).clamp(1, all)
+    }
+
     /// Runs `work(index, gate)` on all threads at once; each passes the gate once
     /// when it is ready.
     ///
@@ -131,5 +155,30 @@ impl Crew<'_> {
         };
         let outcomes = on_cpus(&cpus, |index, _| work(index, &gate))?;
         Ok(outcomes.into_iter().map(|outcome| outcome.value).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_share_cpus_do_less_at_a_time() {
+        for (cpus, threads, shares, part) in [
+            (2, 1, false, 256),
+            (2, 2, false, 256),
+            (2, 3, true, 170),
+            (2, 256, true, 2),
+            (1, 256, true, 1),
+            (1, 300, true, 1),
+        ] {
+            let cpus = vec![0; cpus];
+            let crew = Crew {
+                cpus: &cpus,
+                threads,
+            };
+            assert_eq!(crew.shares_cpus(), shares, "{threads}");
+            assert_eq!(crew.part_of(256), part, "{threads}");
+        }
     }
 }

@@ -8,6 +8,7 @@
 //! | `crew` | pinned threads that begin together, and their clocks |
 //! | `turn` | the rounds of one contestant, over the loops of `firstlight-workloads` |
 //! | `cell` | one contestant's figures of one task |
+//! | `budget` | what the whole run may take, and what of it each cell gets |
 //! | `fragmentation`, `answers` | what is no loop: what is left, what is refused |
 //! | `record` | the document |
 //!
@@ -16,6 +17,7 @@
 //! neighbours of a shared host disturb least.
 
 mod answers;
+mod budget;
 mod cell;
 mod contestant;
 mod crew;
@@ -32,6 +34,7 @@ pub use record::{
 };
 pub use task::{Task, UnknownName, Workload};
 
+use budget::Budget;
 use cell::{Cell, TURNS};
 use crew::{Crew, Limit};
 use firstlight::addr::Order;
@@ -52,11 +55,21 @@ pub struct Options {
     pub memory_bytes: u64,
     /// Most that a cell may take, its preparation included.
     pub cell_ms: u64,
+    /// Most that the whole run should take: what has no time left is told to be absent.
+    pub run_ms: u64,
 }
+
+/// Of cells for which the run had no time left.
+const NO_TIME: &str = "nothing was done before the time was up";
+/// Cells for which the answers count when time is dealt out.
+const ANSWERS_CELLS: u64 = 50;
+/// And one contestant's fragmentation, which is nothing unless it is whole.
+const FRAGMENTATION_CELLS: u64 = 10;
 
 /// What a run works with.
 struct Bench<'b> {
     options: &'b Options,
+    budget: Budget,
     cpus: Vec<u32>,
     ground: Ground,
     buffers: Buffers,
@@ -76,6 +89,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Record, 
             .collect(),
         asked => asked.to_vec(),
     };
+    let budget = Budget::new(options.run_ms, options.cell_ms, cells(options, &threads));
     let ground = Ground::new(options.memory_bytes)?;
     let most = threads.iter().copied().max().unwrap_or(1);
     let blocks = usize::try_from(ground.frames)?;
@@ -87,6 +101,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Record, 
     });
     let mut bench = Bench {
         options,
+        budget,
         buffers: Buffers::new(blocks, most),
         record: Record {
             schema: SCHEMA,
@@ -95,6 +110,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Record, 
             memory_bytes: options.memory_bytes,
             frames: ground.frames,
             cell_ms: options.cell_ms,
+            run_ms: options.run_ms,
             rows: Vec::new(),
             absent: Vec::new(),
             fragmentation: Vec::new(),
@@ -120,18 +136,45 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Record, 
     Ok(bench.record)
 }
 
-impl Bench<'_> {
-    fn budget_ns(&self) -> u64 {
-        self.options.cell_ms.saturating_mul(1_000_000)
-    }
+/// Cells that the run has.
+fn cells(options: &Options, threads: &[usize]) -> u64 {
+    let contestants = &options.contestants;
+    let of = |task: Task| {
+        let able = contestants
+            .iter()
+            .filter(|able| able.excuse(&task).is_none());
+        able.count() as u64
+    };
+    let of_workload = |workload: &Workload| match workload {
+        Workload::Fragmentation => of(FRAGMENTATION) * FRAGMENTATION_CELLS,
+        Workload::Answers => ANSWERS_CELLS,
+        _ => {
+            let threads = threads.iter();
+            let tasks = threads.flat_map(|threads| Task::of(*workload, *threads));
+            tasks.map(of).sum()
+        }
+    };
+    options.workloads.iter().map(of_workload).sum()
+}
 
+/// What firstlight does for the answers.
+const ANSWERS: Task = Task {
+    workload: Workload::Answers,
+    order: Order::PAGE,
+    ..FRAGMENTATION
+};
+
+/// What contestants of `fragmentation` do.
+const FRAGMENTATION: Task = Task {
+    workload: Workload::Fragmentation,
+    order: Order::HUGE,
+    threads: 1,
+    free_per_mille: 0,
+};
+
+impl Bench<'_> {
     /// All turns of all contestants.
     fn task(&mut self, task: Task, progress: &mut dyn FnMut(&str)) -> Result<(), Box<dyn Error>> {
-        let ring = if task.workload == Workload::CrossCpu {
-            self.ring(task)?
-        } else {
-            None
-        };
         let mut cells = Vec::new();
         for contestant in &self.options.contestants {
             match contestant.excuse(&task) {
@@ -139,23 +182,33 @@ impl Bench<'_> {
                 None => cells.push(Cell::new(*contestant, task)),
             }
         }
+        let cell_ns = self.budget.begin(cells.len() as u64);
+        let ring = if task.workload == Workload::CrossCpu && cell_ns > 0 {
+            self.ring(task, cell_ns)?
+        } else {
+            None
+        };
         for _ in 0..TURNS {
             for cell in &mut cells {
-                let Some(ns) = cell.next_turn_ns(self.budget_ns()) else {
-                    continue;
-                };
-                progress(&format!("{task}: {}", cell.contestant));
-                self.turn(cell, ns)?;
+                let left_ns = self.budget.left_ns();
+                match cell.next_turn_ns(cell_ns).map(|ns| ns.min(left_ns)) {
+                    Some(ns @ 1..) => {
+                        progress(&format!("{task}: {}", cell.contestant));
+                        self.turn(cell, ns)?;
+                    }
+                    // It would have fitted, had the run more time.
+                    _ if cell.next_turn_ns(self.budget.cell_ns()).is_some() => cell.cut(),
+                    _ => {}
+                }
             }
         }
         for cell in &cells {
             match Row::of(cell, self.ground.frames, ring) {
                 Some(row) => self.record.rows.push(row),
-                None => self.record.absent.push(absent(
-                    cell.contestant,
-                    task,
-                    "nothing was done before the time was up",
-                )),
+                None => self
+                    .record
+                    .absent
+                    .push(absent(cell.contestant, task, NO_TIME)),
             }
         }
         Ok(())
@@ -167,15 +220,16 @@ impl Bench<'_> {
             order: task.order,
             threads: task.threads,
         };
-        let limit = Limit::new(ns);
+        let crew = Crew {
+            cpus: &self.cpus,
+            threads: task.threads,
+        };
+        let limit = Limit::new(ns).by_one(crew.shares_cpus());
         let mut turn = Turn {
             cell,
             blocks: self.ground.block_count(task.order),
             buffers: &mut self.buffers,
-            crew: Crew {
-                cpus: &self.cpus,
-                threads: task.threads,
-            },
+            crew,
             limit,
         };
         contestant.show(&self.ground, need, &mut turn)?;
@@ -184,7 +238,7 @@ impl Bench<'_> {
     }
 
     /// What the ring of `cross-cpu` costs by itself, at least.
-    fn ring(&mut self, task: Task) -> Result<Option<f64>, Box<dyn Error>> {
+    fn ring(&mut self, task: Task, cell_ns: u64) -> Result<Option<f64>, Box<dyn Error>> {
         let mut cell = Cell::new(Contestant::Lifo, task);
         for _ in 0..TURNS {
             let mut turn = Turn {
@@ -195,7 +249,7 @@ impl Bench<'_> {
                     cpus: &self.cpus,
                     threads: task.threads,
                 },
-                limit: Limit::new(self.options.cell_ms.saturating_mul(1_000_000) / 10),
+                limit: Limit::new(cell_ns / 10),
             };
             turn.visit(&Idle, &|| 0)?;
         }
@@ -204,19 +258,19 @@ impl Bench<'_> {
     }
 
     fn fragmentation(&mut self, progress: &mut dyn FnMut(&str)) -> Result<(), Box<dyn Error>> {
-        let task = Task {
-            workload: Workload::Fragmentation,
-            order: Order::HUGE,
-            threads: 1,
-            free_per_mille: 0,
-        };
+        let task = FRAGMENTATION;
         for contestant in &self.options.contestants {
             if let Some(reason) = contestant.excuse(&task) {
                 self.record.absent.push(absent(*contestant, task, reason));
                 continue;
             }
+            let ns = self.budget.begin(FRAGMENTATION_CELLS);
+            if ns == 0 {
+                self.record.absent.push(absent(*contestant, task, NO_TIME));
+                continue;
+            }
             progress(&format!("fragmentation: {contestant}"));
-            let mut lifetimes = fragmentation::Lifetimes::new(&self.ground, self.budget_ns());
+            let mut lifetimes = fragmentation::Lifetimes::new(&self.ground, ns);
             let need = Need {
                 order: task.order,
                 threads: 1,
@@ -231,8 +285,16 @@ impl Bench<'_> {
         if !self.options.contestants.contains(&Contestant::Firstlight) {
             return Ok(());
         }
+        let absent = absent(Contestant::Firstlight, ANSWERS, NO_TIME);
+        if self.budget.left_ns() == 0 {
+            self.record.absent.push(absent);
+            return Ok(());
+        }
         progress("answers: what must be refused");
-        let mut answers = answers::answers()?;
+        let Some(mut answers) = answers::answers(self.budget.run())? else {
+            self.record.absent.push(absent);
+            return Ok(());
+        };
         progress("answers: full memory beside empty");
         let [empty, full_99, full_99_9] = [990, 10, 1].map(|free_per_mille| Task {
             workload: Workload::NearFull,
@@ -242,7 +304,8 @@ impl Bench<'_> {
         });
         let mut least = |task| -> Result<Option<f64>, Box<dyn Error>> {
             let mut cell = Cell::new(Contestant::Firstlight, task);
-            self.turn(&mut cell, self.budget_ns())?;
+            let ns = self.budget.cell_ns().min(self.budget.left_ns());
+            self.turn(&mut cell, ns)?;
             let rounds = cell.rounds.iter().map(|round| round.ns);
             Ok(Spread::of(rounds).map(|spread| spread.min))
         };
@@ -254,6 +317,8 @@ impl Bench<'_> {
                 full_99_ns,
                 full_99_9_ns,
             });
+        } else {
+            self.record.absent.push(absent);
         }
         self.record.answers = Some(answers);
         Ok(())

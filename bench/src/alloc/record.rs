@@ -26,6 +26,8 @@ pub struct Record {
     pub frames: u64,
     /// Most that a cell may take.
     pub cell_ms: u64,
+    /// Most that the whole run should take.
+    pub run_ms: u64,
     /// One for each contestant, workload, order and number of threads.
     pub rows: Vec<Row>,
     /// Cells that a contestant has no row for.

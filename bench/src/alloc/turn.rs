@@ -12,7 +12,7 @@ use firstlight::addr::{Frame, Order};
 use firstlight_workloads::Allocator;
 use firstlight_workloads::random::Random;
 use firstlight_workloads::ring::{Ring, alternate};
-use firstlight_workloads::work::{Churn, Mixed, empty, fill, pairs};
+use firstlight_workloads::work::{BURST, Churn, Mixed, empty, fill, pairs};
 use std::cell::Cell as Count;
 use std::error::Error;
 use std::ops::Range;
@@ -249,6 +249,7 @@ impl Turn<'_> {
         let taken = self.take_all(allocator);
         let (task, limit) = (self.task(), self.limit);
         let order = task.order;
+        let burst = self.crew.part_of(BURST);
         let mut frames = std::mem::take(&mut self.buffers.frames);
         let free = taken * usize::from(task.free_per_mille) / 1000;
         let (give, held) = frames[..taken].split_at_mut(free);
@@ -262,7 +263,12 @@ impl Turn<'_> {
         let churns: Vec<_> = shares(held, task.threads).into_iter().zip(7..).collect();
         let churns: Vec<_> = churns
             .into_iter()
-            .filter_map(|(share, seed)| share.into_inner().ok().map(|held| Churn::new(held, seed)))
+            .filter_map(|(share, seed)| {
+                share
+                    .into_inner()
+                    .ok()
+                    .map(|held| Churn::new(held, seed).in_bursts(burst))
+            })
             .map(Mutex::new)
             .collect();
         for _ in 0..2 {
@@ -341,12 +347,18 @@ impl Turn<'_> {
                     };
                     let pace = limit.pace();
                     let looks = Count::new(0u32);
-                    let wait = || {
+                    let more = || {
                         std::hint::spin_loop();
                         looks.set(looks.get() + 1);
-                        if looks.get().is_multiple_of(PATIENCE) {
-                            std::thread::yield_now();
+                        if !looks.get().is_multiple_of(PATIENCE) {
+                            return true;
                         }
+                        std::thread::yield_now();
+                        !limit.is_over()
+                    };
+                    // The producer always says when it was all.
+                    let wait = || {
+                        more();
                     };
                     if index % 2 == 1 {
                         ring.consumer().consume(cpu, order, &wait);
@@ -357,7 +369,7 @@ impl Turn<'_> {
                     } else {
                         let mut into = ring.producer();
                         let done =
-                            pace.run(CROSS, |some| into.produce(cpu, order, some.len(), &wait));
+                            pace.run(CROSS, |some| into.produce(cpu, order, some.len(), &more));
                         into.end(&wait);
                         done
                     }

@@ -3,7 +3,7 @@
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::report::{Page, memory};
 use crate::text::{self, Align, bytes, count, milliseconds, plural};
-use firstlight_lab::record::{Bench, Host, Marker, Phase, Record};
+use firstlight_lab::record::{Host, Marker, Phase, Record};
 
 /// Columns of the longest bar.
 const BAR: u64 = 40;
@@ -28,7 +28,7 @@ pub(super) fn report(record: &Record, full: bool) -> String {
     phases(&mut page, &record.phases);
     memory::metadata(&mut page, &record.memory);
     selftest(&mut page, record);
-    bench(&mut page, &record.bench);
+    bench(&mut page, record);
     if let Some(host) = record.host.as_ref().filter(|_| full) {
         markers(&mut page, &host.markers);
     }
@@ -190,11 +190,19 @@ fn selftest(page: &mut Page, record: &Record) {
     }
 }
 
-fn bench(page: &mut Page, bench: &[Bench]) {
+fn bench(page: &mut Page, record: &Record) {
+    let bench = record.bench.as_slice();
     if bench.is_empty() {
         return;
     }
     page.section("Bench", "nanoseconds an operation on each CPU");
+    let host = record.host.as_ref();
+    if record.clock == "wall" && host.is_some_and(|host| host.accelerator == "tcg") {
+        page.line(format!(
+            "  {NOTE}note:{NOTE:#} emulated time is no measure; \
+             instructions are: --clock instructions"
+        ));
+    }
     let mut rows = vec![
         ["workload", "by", "order", "CPUs", "operations", "ns"]
             .map(String::from)
@@ -244,5 +252,46 @@ fn markers(page: &mut Page, markers: &[Marker]) {
             marker.code,
             marker.name.unwrap_or_default(),
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firstlight_lab::record::Bench;
+
+    #[test]
+    fn a_bench_on_emulated_time_is_no_measure_and_says_so() {
+        let page = |clock, accelerator: &'static str| {
+            let mut record = Record::new("boot", clock);
+            record.bench.push(Bench {
+                contestant: Some("firstlight".into()),
+                workload: "pair".into(),
+                order: 0,
+                threads: 1,
+                operations: 10,
+                duration_ns: Some(1_120),
+            });
+            record.host = Some(Host {
+                accelerator: accelerator.into(),
+                accelerator_reason: String::new(),
+                qemu_version: None,
+                command: Vec::new(),
+                attempts: 1,
+                retried_because: None,
+                exit_status: Some(85),
+                wall_ns: 1,
+                first_output_ns: None,
+                markers: Vec::new(),
+            });
+            report(&record, false)
+        };
+        let said = "emulated time is no measure; instructions are: --clock instructions";
+        let emulated = page("wall", "tcg");
+        assert!(emulated.contains(said), "{emulated}");
+        let real = page("wall", "kvm");
+        assert!(!real.contains(said) && real.contains("112.0"), "{real}");
+        let counted = page("instructions", "tcg");
+        assert!(!counted.contains(said), "{counted}");
     }
 }

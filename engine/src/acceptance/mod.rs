@@ -147,7 +147,7 @@ impl<'a, P: Platform + Sync> Acceptance<'a, P> {
     /// Another chunk that `request` may have memory of.
     fn more_for(&self, frames: &Frames<'_>, request: Request) -> More {
         let node = request.node().unwrap_or_default();
-        let fits = |pending: &Pending| pending.zone() <= request.highest_zone();
+        let fits = |pending: &Pending| request.zones().contain(pending.zone());
         let own = |pending: &Pending| pending.node() == node && fits(pending);
         if self.next(frames, own) {
             return More::Tried;

@@ -11,11 +11,11 @@
 
 use core::ops::Range;
 
-use super::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
+use super::geometry::{Block, GIANT_ORDER, HUGE_ORDER, HUGES};
 use super::request::Mobility;
 use super::segment::{GiantIndex, HugeIndex, Segment, WrongState};
 use super::split::Pages;
-use super::word::{Change, Giant, GiantState, Huge};
+use super::word::{Change, Giant, GiantState, Huge, HugeState};
 use crate::addr::Frame;
 use crate::sync::{Ordering, pause};
 
@@ -49,8 +49,8 @@ impl Search {
 /// What a search saw on its way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// One number made of all giant words: another number means that something
-    /// became free or was used up meanwhile.
+    /// One number made of all giant words that are not used up: another number means that
+    /// something became free or was used up meanwhile.
     pub(crate) words: u64,
     /// Pages of the other mobility are free.
     pub(crate) mixed: bool,
@@ -127,10 +127,10 @@ impl Segment<'_> {
                 break;
             }
             let bits = self.giant_bits(giant);
-            seen.add(giant, bits);
             if Giant::is_used_up_in(bits) {
                 continue;
             }
+            seen.add(giant, bits);
             let word = Giant::unpack(bits);
             let search = match word.state {
                 GiantState::Splitting => Search::Busy,
@@ -154,6 +154,8 @@ impl Segment<'_> {
                 GiantState::Split if order < GIANT_ORDER => {
                     self.allocate_huges(giant, word, want, from)
                 }
+                // Whole as soon as calls in flight have said that they are done.
+                GiantState::Split if word.free == HUGES => Search::Busy,
                 GiantState::Split => Search::Nothing,
             };
             match search {
@@ -375,7 +377,13 @@ impl Segment<'_> {
             }
             None => {
                 self.settle_giant(giant, Change::free(count).and_busy(-1));
-                Search::Nothing
+                // What another call tries it may give back.
+                let is_tried = |huge| self.huge(huge).state == HugeState::Splitting;
+                if self.huges_in(giant).any(is_tried) {
+                    Search::Busy
+                } else {
+                    Search::Nothing
+                }
             }
         }
     }

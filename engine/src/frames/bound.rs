@@ -5,7 +5,7 @@
 //! exceeds. What is freed raises them. To lower one: lower it first, then look, then
 //! raise it to what is there; what is freed from the first step on raises it by itself.
 //! Whoever lowers is counted in `busy` meanwhile, so that nobody believes a bound that is
-//! too low for the moment.
+//! too low for the moment; but not who lowers it where nothing is free that is not promised.
 
 use super::request::Mobility;
 use super::segment::{GiantIndex, HugeIndex, Segment};
@@ -15,13 +15,18 @@ use crate::sync::{Ordering, fence_after_rmw};
 impl Segment<'_> {
     /// After pages became free below: their blocks may be of order `run`. A fence
     /// must lie between the change of the huge word and this.
+    #[inline]
     pub(super) fn raise_giant_run(&self, giant: GiantIndex, mobility: Mobility, run: u8) {
-        let index = mobility as usize;
-        if self.giant(giant).run[index] < run {
-            let mut least = [0; 2];
-            least[index] = run;
-            self.change_giant_run(giant, |word| word.with_run_from(least));
+        if Giant::run_in(self.giant_bits(giant), mobility) < run {
+            self.set_giant_run_from(giant, mobility, run);
         }
+    }
+
+    #[cold]
+    fn set_giant_run_from(&self, giant: GiantIndex, mobility: Mobility, run: u8) {
+        let mut least = [0; 2];
+        least[mobility as usize] = run;
+        self.change_giant_run(giant, |word| word.with_run_from(least));
     }
 
     fn change_giant_run(&self, giant: GiantIndex, change: impl Fn(Giant) -> Giant) {
@@ -35,21 +40,46 @@ impl Segment<'_> {
 
     /// Finds out how large a block a split huge frame has. The caller is counted in `busy`.
     pub(super) fn measure_run(&self, giant: GiantIndex, huge: HugeIndex) {
-        let change = |change: &dyn Fn(Huge) -> Huge| {
-            let update = |bits| {
-                let word = Huge::unpack(bits);
-                (word.state == HugeState::Split).then(|| change(word).pack())
-            };
-            (self.huges.at(huge)).fetch_update(Ordering::AcqRel, Ordering::Acquire, update)
-        };
-        // An error means that it is one block, which has no bound.
-        let _ = change(&|word| Huge { run: 0, ..word });
-        let run = self.row(huge).largest_run();
-        if let Ok(old) = change(&|word| word.with_run_from(run)) {
-            let new = Huge::unpack(old).with_run_from(run);
+        self.change_huge_run(huge, |word| Huge { run: 0, ..word });
+        self.raise_run(giant, huge, self.row(huge).largest_run());
+    }
+
+    /// After pages became free in a huge frame that had none: its bound has started anew with
+    /// theirs. What was promised before may stay free and be of a larger block.
+    pub(super) fn remeasure_run(&self, giant: GiantIndex, huge: HugeIndex, run: u8) {
+        let largest = self.row(huge).largest_run();
+        if largest > run {
+            self.raise_run(giant, huge, largest);
+        }
+    }
+
+    /// A split huge frame may have a block of order `run`.
+    fn raise_run(&self, giant: GiantIndex, huge: HugeIndex, run: u8) {
+        if let Some(new) = self.change_huge_run(huge, |word| word.with_run_from(run)) {
             // Who measured the giant frame meanwhile saw too little.
+            self.pass_on_bound(giant, new);
+        }
+    }
+
+    /// The word of a huge frame after a change of its bound; `None` if it is one block,
+    /// which has no bound.
+    fn change_huge_run(&self, huge: HugeIndex, change: impl Fn(Huge) -> Huge) -> Option<Huge> {
+        let update = |bits| {
+            let word = Huge::unpack(bits);
+            (word.state == HugeState::Split).then(|| change(word).pack())
+        };
+        let word = self.huges.at(huge);
+        let old = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
+        old.ok().map(|old| change(Huge::unpack(old)))
+    }
+
+    /// Tells the giant frame how large a block its huge frame may have now: it was just
+    /// changed to be `huge`.
+    #[inline]
+    pub(super) fn pass_on_bound(&self, giant: GiantIndex, huge: Huge) {
+        if huge.bound() > 0 {
             fence_after_rmw();
-            self.raise_giant_run(giant, new.mobility, new.bound());
+            self.raise_giant_run(giant, huge.mobility, huge.bound());
         }
     }
 

@@ -26,8 +26,10 @@ const GIANTS: usize = 64;
 /// How many huge frames to take pages from at a time.
 const HUGES: usize = 32;
 
+/// For how many pages that are given back next the processor fetches the words already.
+const AHEAD: usize = 16;
 /// How many huge frames are given back before their giant frames' counts are raised.
-const GIVEN: usize = 8;
+const GIVEN: usize = 16;
 
 /// Frames on their way from the shared levels to whoever asked for them.
 #[derive(Debug)]
@@ -47,7 +49,7 @@ impl<'a> Basket<'a> {
     }
 
     fn room(&self) -> u32 {
-        (self.frames.len() - self.count) as u32
+        u32::try_from(self.frames.len() - self.count).unwrap_or(u32::MAX)
     }
 
     fn put(&mut self, frame: Frame) {
@@ -218,8 +220,9 @@ impl Segment<'_> {
         let page = |bits: u64| index as u32 * 64 + bits.trailing_zeros();
         let (mut left, mut refused) = (bits, 0);
         while left != 0 {
-            let word = self.huge(huge);
-            match (self.giant(giant).state, word.state) {
+            // Only below a giant frame that is split already is the huge frame's word written.
+            let above = self.giant(giant).state;
+            match (above, self.huge(huge).state) {
                 (GiantState::Split, HugeState::Split) => {
                     let (released, run) = self.row(huge).release_some(index, left);
                     if released != 0 {
@@ -358,15 +361,35 @@ impl<'m> Directory<'m> {
         near: &Segment<'m>,
         bad: &mut dyn FnMut(Frame),
     ) {
+        let mut coming = frames.iter();
+        let mut prefetch = |count| {
+            let pages = coming.by_ref().take(count);
+            pages.for_each(|&page| near.prefetch(page));
+        };
+        prefetch(AHEAD);
+        for frames in frames.chunk_by(|one, other| one.get() / 64 == other.get() / 64) {
+            prefetch(frames.len());
+            if let &[start] = frames {
+                let block = Block { start, order: 0 };
+                let segment = self.segment_near(start, near);
+                if segment.is_none_or(|segment| segment.free(block).is_err()) {
+                    bad(start);
+                }
+            } else {
+                self.give_neighbours(frames, near, bad);
+            }
+        }
+    }
+
+    /// The same for pages of one word.
+    fn give_neighbours(&self, frames: &[Frame], near: &Segment<'m>, bad: &mut dyn FnMut(Frame)) {
         let mut left = frames;
         while let Some(&first) = left.first() {
             let segment = self.segment_near(first, near);
             let is_inside = |frame| segment.is_none_or(|segment| segment.frames.contains(frame));
-            // All that lie in the same word, but not beyond a hole in it.
-            let word = first.get() / 64;
+            // All of them, but not beyond a hole.
             let mut bits = 0;
             while let Some((&frame, rest)) = left.split_first()
-                && frame.get() / 64 == word
                 && is_inside(frame)
             {
                 let bit = 1 << (frame.get() % 64);
@@ -380,8 +403,9 @@ impl<'m> Directory<'m> {
                 let index = (first.get() % u64::from(HUGE_FRAMES) / 64) as usize;
                 segment.give_pages_of(segment.huge_of(first), index, bits)
             });
+            let word = first.get() / 64 * 64;
             while refused != 0 {
-                bad(Frame::new(word * 64 + u64::from(refused.trailing_zeros())));
+                bad(Frame::new(word + u64::from(refused.trailing_zeros())));
                 refused &= refused - 1;
             }
         }
@@ -456,9 +480,6 @@ impl<'m> Directory<'m> {
         near: &Segment<'m>,
         bad: &mut dyn FnMut(Frame),
     ) {
-        if pages.count() == u64::from(HUGE_FRAMES) {
-            return self.give_huges(&[pages.start()], near, bad);
-        }
         let (mut start, end) = (pages.start().get(), pages.end().get());
         while start < end {
             let next = (start / 64 + 1) * 64;

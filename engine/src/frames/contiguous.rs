@@ -12,11 +12,11 @@ use super::directory::Directory;
 use super::geometry::{GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER};
 use super::look::Glimpse;
 use super::range_error::ContiguousError;
-use super::request::{Mobility, Request};
+use super::request::{Mobility, Request, Zones};
 use super::segment::Segment;
 use super::slot::Asked;
 use crate::addr::{Frame, FrameRange};
-use crate::node::{NodeId, ZoneKind};
+use crate::node::NodeId;
 use crate::sync::pause;
 
 /// How often in a row a search that saw no range looks again because other
@@ -158,7 +158,7 @@ impl Segment<'_> {
 
 impl<'m> Directory<'m> {
     /// Takes frames in a row from the first of `nodes` that has them, from its
-    /// `highest` zone down.
+    /// highest of `zones` down.
     ///
     /// Says that there are none when it saw none between two readings of all
     /// giant words that agree and nobody was about to give back what looked
@@ -167,10 +167,10 @@ impl<'m> Directory<'m> {
     pub(crate) fn allocate_contiguous(
         &self,
         nodes: impl Iterator<Item = NodeId> + Clone,
-        highest: ZoneKind,
+        zones: Zones,
         wanted: Wanted,
     ) -> Option<FrameRange> {
-        let places = || nodes.clone().flat_map(|node| self.places_on(node, highest));
+        let places = || nodes.clone().flat_map(|node| self.places_on(node, zones));
         let (mut before, mut looks) = (None, 0);
         loop {
             let mut notes = Notes::default();
@@ -292,14 +292,14 @@ impl Frames<'_> {
             align_frames: align_frames.max(request.order().frames()),
             mobility: request.mobility(),
         };
-        let highest = request.highest_zone();
+        let zones = request.zones();
         let found = || {
             if request.is_exact() {
                 let only = core::iter::once(first);
-                self.directory.allocate_contiguous(only, highest, wanted)
+                self.directory.allocate_contiguous(only, zones, wanted)
             } else {
                 let near = self.fallback(first);
-                self.directory.allocate_contiguous(near, highest, wanted)
+                self.directory.allocate_contiguous(near, zones, wanted)
             }
         };
         let found = || {
@@ -311,11 +311,12 @@ impl Frames<'_> {
             return Ok(range);
         }
         let mut held_by_cpus = 0;
-        if request.may_drain()
-            && let Some(asked) = Asked::all(self.cpus.slots)
-        {
-            self.cpus.asker.ask(&asked);
-            held_by_cpus = asked.owed_frames();
+        if request.may_drain() && !self.cpus.slots.is_empty() {
+            if let Some(asked) = Asked::all(self.cpus.slots) {
+                self.cpus.asker.ask(&asked);
+                held_by_cpus = asked.owed_frames();
+            }
+            // Also if nobody holds anything: it may have come back since the last look.
             if let Some(range) = found() {
                 return Ok(range);
             }

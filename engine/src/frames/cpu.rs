@@ -15,38 +15,15 @@ use super::Frames;
 use super::bulk::Basket;
 use super::error::{AllocError, BlockError, CpuError};
 use super::geometry::{HUGE_FRAMES, HUGE_ORDER, unit};
-use super::magazine::{Area, Magazine};
+use super::magazine::Area;
 use super::place::Place;
-use super::request::{Mobility, Request};
+use super::request::{Mobility, Request, Zones};
 use super::segment::Segment;
 use super::slot::CpuSlot;
-use crate::addr::{Frame, FrameRange, Order};
+use super::stock::{Given, Magazines, Stock, frames_of};
+use crate::addr::{Frame, Order};
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::{AtomicU32, Ordering};
-
-/// Pages in a magazine, at most.
-const PAGES: usize = 512;
-/// Blocks of a larger order in a magazine, at most.
-const BLOCKS: usize = 16;
-/// Frames in a magazine of blocks below a huge frame, at most; or two blocks.
-const BLOCK_FRAMES: usize = 256;
-/// A magazine holds at most one in so many frames of the CPU's share of its home.
-const SHARE: u64 = 128;
-
-/// What a CPU keeps of one mobility.
-#[derive(Debug)]
-struct Stock {
-    pages: Magazine<PAGES>,
-    /// Of orders 1 to [`HUGE_ORDER`].
-    blocks: [Magazine<BLOCKS>; HUGE_ORDER as usize],
-    area: Area,
-    /// Where the CPU's own pages and huge frames came from last, in the segment at hand.
-    near_page: AtomicU32,
-    near_huge: AtomicU32,
-    zone: ZoneKind,
-    /// Bit `z` is set if a request for zone `z` and below wants this zone first.
-    serves: u8,
-}
 
 /// A CPU's way to allocate and free: as [`Frames::allocate`] and [`Frames::free`], but
 /// blocks up to a huge frame that were freed here cost no atomic operation, and pages and
@@ -54,19 +31,26 @@ struct Stock {
 ///
 /// It belongs to one CPU (thread) at a time and takes `&mut self`: a kernel keeps it in
 /// per-CPU data and uses it with preemption off, and with interrupts off where their
-/// handlers use it too. Dropping it gives back all
-/// it holds; [`Cpu::drain`] does too, and says what was freed twice.
+/// handlers use it too. It is two cache lines and can be moved; what it holds lies in the
+/// [`Magazines`] it was lent.
+///
+/// Dropping it gives back all it holds. A frame that only then is found to be freed twice
+/// is told to nobody: [`Cpu::close`] tells, and so does [`Cpu::drain`].
 ///
 /// ```
 /// # use firstlight::addr::Order;
-/// # use firstlight::frames::{BlockError, Frames, Request};
-/// fn pages_and_huge_pages(frames: &Frames<'_>) -> Result<(), Box<dyn std::error::Error>> {
-///     let mut cpu = frames.cpu(0, Default::default())?;
+/// # use firstlight::frames::{Frames, Magazines, Request};
+/// fn pages_and_huge_pages(
+///     frames: &Frames<'_>,
+///     magazines: &mut Magazines,
+/// ) -> Result<(), Box<dyn std::error::Error>> {
+///     let mut cpu = frames.cpu(0, Default::default(), magazines)?;
 ///     let page = cpu.allocate(Request::new(Order::PAGE))?;
 ///     let cache = cpu.allocate(Request::new(Order::HUGE).movable())?;
 ///     cpu.free(page, Order::PAGE)?;
 ///     cpu.free(cache, Order::HUGE)?;
-///     cpu.drain()?; // before the CPU goes idle for long, or offline
+///     cpu.drain()?; // before the CPU goes idle for long
+///     cpu.close()?; // before it goes offline for good
 ///     Ok(())
 /// }
 /// ```
@@ -76,29 +60,28 @@ pub struct Cpu<'f, 'm> {
     slot: &'f CpuSlot,
     /// Where the last frame that went into a magazine lies.
     segment: &'f Segment<'m>,
-    zone: ZoneKind,
-    stocks: [Stock; 2],
+    /// Whether the magazines of each mobility take what lies there.
+    takes: [bool; 2],
+    /// Of each mobility.
+    stocks: [&'f mut Stock; 2],
+    sources: [Source; 2],
     home: NodeId,
     held: u32,
     /// A frame that was found to be freed twice, until a call that may fail tells.
     freed_twice: Option<BlockError>,
-    /// There is memory enough that a huge frame may be kept to cut pages from.
+    /// Memory enough for an area in both zones.
     has_areas: bool,
 }
 
-impl Stock {
-    /// The magazine of an order from 1 to [`HUGE_ORDER`].
-    #[inline]
-    fn blocks_of(&mut self, order: Order) -> Option<&mut Magazine<BLOCKS>> {
-        let index = usize::from(order.get()).checked_sub(1)?;
-        self.blocks.get_mut(index)
-    }
-
-    /// The magazine of huge frames.
-    fn huges(&mut self) -> &mut Magazine<BLOCKS> {
-        let [.., huges] = &mut self.blocks;
-        huges
-    }
+/// Where the magazines of one mobility are filled from.
+#[derive(Debug)]
+struct Source {
+    zone: ZoneKind,
+    /// Bit `z` is set if a request for zone `z` and below wants this zone first.
+    serves: u8,
+    /// Where the CPU's own pages and huge frames came from last, in the segment at hand.
+    near_page: AtomicU32,
+    near_huge: AtomicU32,
 }
 
 impl<'f, 'm> Cpu<'f, 'm> {
@@ -107,62 +90,53 @@ impl<'f, 'm> Cpu<'f, 'm> {
         slot: &'f CpuSlot,
         node: NodeId,
         cpus: usize,
+        magazines: &'f mut Magazines,
     ) -> Result<Self, CpuError> {
         let directory = &frames.directory;
         // `build` refuses a machine without memory.
         let nodes = directory.heads.len();
         let none = CpuError::NoSuchNode { node, nodes };
         let home = frames.home_of(node).ok_or(none)?;
-        let zone_of = |highest| directory.places_on(home, highest).next();
+        let zone_of = |highest| directory.places_on(home, Zones::up_to(highest)).next();
         let normal = zone_of(ZoneKind::Normal).or(zone_of(ZoneKind::Movable));
         let (Some(place), Some(movable)) = (normal, zone_of(ZoneKind::Movable)) else {
             return Err(none);
         };
-        let share = |zone| {
-            let chain = directory.chain(home, zone);
-            let frames: u64 = chain.map(|place| place.frames().count()).sum();
-            frames / cpus.max(1) as u64 / SHARE
-        };
         if !slot.take() {
             return Err(CpuError::Taken);
         }
-        let stock = |zone: ZoneKind| {
-            let share = share(zone);
-            let most = |order: usize| usize::try_from(share >> order).unwrap_or(usize::MAX);
-            let blocks = |index: usize| {
-                let order = index + 1;
-                let few = (BLOCK_FRAMES >> order).max(2);
-                let few = if order == HUGE_ORDER.into() {
-                    BLOCKS
-                } else {
-                    few
-                };
-                Magazine::new(most(order).min(few))
-            };
+        let source = |zone: ZoneKind| {
             let first = |highest: &ZoneKind| zone_of(*highest).map(|place| place.zone);
-            let serves = |highest: &ZoneKind| first(highest) == Some(zone);
-            let served = ZoneKind::ALL.into_iter().filter(serves);
-            Stock {
-                pages: Magazine::new(most(0)),
-                blocks: core::array::from_fn(blocks),
-                area: Area::default(),
+            let served = ZoneKind::ALL
+                .into_iter()
+                .filter(|highest| first(highest) == Some(zone));
+            let serves = served.fold(0, |bits, zone| bits | 1 << zone as u8);
+            Source {
+                zone,
+                serves,
                 near_page: AtomicU32::new(0),
                 near_huge: AtomicU32::new(0),
-                zone,
-                serves: served.fold(0, |bits, zone| bits | 1 << zone as u8),
             }
         };
-        let smallest = share(place.zone).min(share(movable.zone));
+        let sources = [source(place.zone), source(movable.zone)];
+        let mut has_areas = true;
+        let mut stocks = magazines.stocks.each_mut();
+        for (stock, source) in stocks.iter_mut().zip(&sources) {
+            let chain = directory.chain(home, source.zone);
+            let frames: u64 = chain.map(|place| place.frames().count()).sum();
+            has_areas &= stock.reset(frames / cpus.max(1) as u64);
+        }
         Ok(Self {
             frames,
             slot,
             segment: place.segment(),
-            zone: place.zone,
-            stocks: [stock(place.zone), stock(movable.zone)],
+            takes: sources.each_ref().map(|source| source.zone == place.zone),
+            stocks,
+            sources,
+            has_areas,
             home,
             held: 0,
             freed_twice: None,
-            has_areas: smallest > 2 * u64::from(HUGE_FRAMES),
         })
     }
 
@@ -171,7 +145,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
     ///
     /// # Errors
     /// As [`Frames::allocate`]. Before it fails this CPU gave back all it held, and the
-    /// others were asked to.
+    /// others were asked to, unless the request is [without that](Request::without_draining).
     #[inline]
     pub fn allocate(&mut self, request: Request) -> Result<Frame, AllocError> {
         if self.slot.is_asked() {
@@ -208,27 +182,22 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if self.slot.is_asked() {
             self.answer();
         }
-        let held = if order == Order::PAGE {
-            let found = self.segment.allocated_page(frame);
-            found.or_else(|| self.come_to(frame)?.allocated_page(frame))
+        let near = if order == Order::PAGE {
+            self.segment.allocated_page(frame)
         } else if order.get() <= HUGE_ORDER && frame.is_aligned(order) {
-            let order = order.get();
-            let found = self.segment.allocated_block(frame, order);
-            found.or_else(|| self.come_to(frame)?.allocated_block(frame, order))
+            self.segment.allocated_block(frame, order.get())
         } else {
-            None
+            return self.frames.free(frame, order);
         };
-        let zone = self.zone;
+        let held = match near {
+            Some(mobility) => Some(mobility),
+            None => self.allocated_elsewhere(frame, order),
+        };
         if let Some(mobility) = held
-            && let stock = &mut self.stocks[mobility as usize]
-            && stock.zone == zone
+            && self.takes[mobility as usize]
         {
-            let has_room = if order == Order::PAGE {
-                stock.pages.push(frame)
-            } else {
-                (stock.blocks_of(order)).is_some_and(|blocks| blocks.push(frame))
-            };
-            if has_room {
+            let stock = &mut self.stocks[mobility as usize];
+            if stock.push(frame, order) {
                 self.hold(frames_of(order));
                 return Ok(());
             }
@@ -245,6 +214,14 @@ impl<'f, 'm> Cpu<'f, 'm> {
     pub fn drain(&mut self) -> Result<(), BlockError> {
         self.give_all();
         self.tell()
+    }
+
+    /// Gives back all that the magazines hold, and the slot.
+    ///
+    /// # Errors
+    /// As [`Cpu::drain`].
+    pub fn close(mut self) -> Result<(), BlockError> {
+        self.drain()
     }
 
     /// Gives back all that the magazines hold if another CPU has asked for it. Every other
@@ -270,8 +247,10 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// Whether the magazines may serve a request.
     #[inline]
     fn serves(&self, request: &Request) -> bool {
-        let zone = 1 << request.highest_zone() as u8;
-        self.stocks[request.mobility() as usize].serves & zone != 0
+        let source = &self.sources[request.mobility() as usize];
+        let highest = request.highest_zone();
+        source.serves & 1 << highest as u8 != 0
+            && (!request.is_exact_zone() || source.zone == highest)
             && request.node().is_none_or(|node| node == self.home)
     }
 
@@ -281,15 +260,21 @@ impl<'f, 'm> Cpu<'f, 'm> {
         self.slot.set_held(self.held);
     }
 
-    /// The segment a frame lies in, if it is another one and at home.
+    /// What the huge frame of an aligned block was taken for, if that lies in another
+    /// segment at home, which is the one at hand then, and is allocated.
     #[cold]
-    fn come_to(&mut self, frame: Frame) -> Option<&'f Segment<'m>> {
+    fn allocated_elsewhere(&mut self, frame: Frame, order: Order) -> Option<Mobility> {
         let place = self.frames.directory.place_at(frame)?;
         if place.node != self.home || place.frames().contains(self.segment.frames.start()) {
             return None;
         }
-        (self.segment, self.zone) = (place.segment(), place.zone);
-        Some(self.segment)
+        self.segment = place.segment();
+        self.takes = (self.sources.each_ref()).map(|source| source.zone == place.zone);
+        if order == Order::PAGE {
+            self.segment.allocated_page(frame)
+        } else {
+            self.segment.allocated_block(frame, order.get())
+        }
     }
 
     #[cold]
@@ -299,18 +284,10 @@ impl<'f, 'm> Cpu<'f, 'm> {
 
     fn give_all(&mut self) {
         let near = self.segment;
-        for stock in &mut self.stocks {
+        for (stock, source) in self.stocks.iter_mut().zip(&self.sources) {
             let mut given = Given::new(self.frames, near, &mut self.freed_twice);
-            while stock.pages.len() > 0 {
-                stock.pages.take_oldest(|old| given.give(Order::PAGE, old));
-            }
-            for (order, blocks) in (1..).filter_map(Order::new).zip(&mut stock.blocks) {
-                while blocks.len() > 0 {
-                    blocks.take_oldest(|old| given.give(order, old));
-                }
-            }
-            given.give_area(stock.area.take());
-            (self.frames).count_zone(self.home, stock.zone, given.count);
+            stock.give_all(&mut given);
+            (self.frames).count_zone(self.home, source.zone, given.count);
         }
         self.held = 0;
         self.slot.answer(0);
@@ -324,26 +301,11 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// A full magazine gives back its older half and takes one block more.
     #[cold]
     fn spill(&mut self, mobility: Mobility, block: Frame, order: Order) -> Result<(), BlockError> {
-        fn into<const N: usize>(
-            magazine: &mut Magazine<N>,
-            block: Frame,
-            order: Order,
-            given: &mut Given<'_, '_>,
-        ) -> i32 {
-            let before = magazine.len();
-            magazine.take_oldest(|old| given.give(order, old));
-            if !magazine.push(block) {
-                given.give(order, &[block]);
-            }
-            (magazine.len() - before) * frames_of(order)
-        }
         let stock = &mut self.stocks[mobility as usize];
         let mut given = Given::new(self.frames, self.segment, &mut self.freed_twice);
-        let more = match stock.blocks_of(order) {
-            Some(blocks) => into(blocks, block, order, &mut given),
-            None => into(&mut stock.pages, block, order, &mut given),
-        };
-        (self.frames).count_zone(self.home, stock.zone, given.count);
+        let more = stock.spill(block, order, &mut given);
+        let zone = self.sources[mobility as usize].zone;
+        (self.frames).count_zone(self.home, zone, given.count);
         self.hold(more);
         self.tell()
     }
@@ -374,11 +336,11 @@ impl<'f, 'm> Cpu<'f, 'm> {
         })?;
         // It was out of reach for the magazines; next time they look there.
         if self.segment.frames.contains(frame) {
-            let stock = &mut self.stocks[request.mobility() as usize];
+            let source = &self.sources[request.mobility() as usize];
             let near = if order == Order::PAGE {
-                &stock.near_page
+                &source.near_page
             } else {
-                &stock.near_huge
+                &source.near_huge
             };
             let huge = u32::try_from(self.segment.huge_of(frame)).unwrap_or(0);
             near.store(huge, Ordering::Relaxed);
@@ -390,9 +352,10 @@ impl<'f, 'm> Cpu<'f, 'm> {
     fn refill_pages(&mut self, mobility: Mobility) -> Option<Frame> {
         let directory = &self.frames.directory;
         let stock = &mut self.stocks[mobility as usize];
-        let (home, zone) = (self.home, stock.zone);
+        let source = &self.sources[mobility as usize];
+        let (home, zone) = (self.home, source.zone);
         let places = || directory.chain(home, zone).map(Place::segment);
-        let near = &stock.near_page;
+        let near = &source.near_page;
         stock.pages.refill(|room| {
             let mut basket = Basket::new(room);
             for segment in places() {
@@ -416,7 +379,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
                 None => {
                     let mut one = [Frame::new(0)];
                     let mut basket = Basket::new(&mut one);
-                    let near = &stock.near_huge;
+                    let near = &source.near_huge;
                     places()
                         .any(|segment| {
                             segment.take_huges(mobility, near, &mut basket);
@@ -432,7 +395,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         }
         let page = stock.pages.pop().or_else(|| stock.area.pop());
         if !from_magazine {
-            (self.frames).count_zone(self.home, stock.zone, -i64::from(taken));
+            (self.frames).count_zone(home, zone, -i64::from(taken));
         }
         self.hold(taken - i32::from(page.is_some()));
         page
@@ -441,16 +404,12 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// Fills the magazine of huge frames and takes one.
     fn refill_huges(&mut self, mobility: Mobility) -> Option<Frame> {
         let directory = &self.frames.directory;
-        let stock = &mut self.stocks[mobility as usize];
-        let Stock {
-            blocks,
-            near_huge: near,
-            ..
-        } = stock;
-        let [.., huges] = blocks;
+        let huges = self.stocks[mobility as usize].huges();
+        let source = &self.sources[mobility as usize];
+        let near = &source.near_huge;
         huges.refill(|room| {
             let mut basket = Basket::new(room);
-            for place in directory.chain(self.home, stock.zone) {
+            for place in directory.chain(self.home, source.zone) {
                 place.segment().take_huges(mobility, near, &mut basket);
                 if basket.count() > 0 {
                     break;
@@ -461,7 +420,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let huge = huges.pop()?;
         let left = huges.len();
         let taken = i64::from(left + 1) * i64::from(HUGE_FRAMES);
-        (self.frames).count_zone(self.home, stock.zone, -taken);
+        (self.frames).count_zone(self.home, source.zone, -taken);
         self.hold(left * HUGE_FRAMES as i32);
         Some(huge)
     }
@@ -471,54 +430,5 @@ impl Drop for Cpu<'_, '_> {
     fn drop(&mut self) {
         self.give_all();
         self.slot.leave();
-    }
-}
-
-/// Frames of a block that a magazine may hold.
-#[inline]
-const fn frames_of(order: Order) -> i32 {
-    1 << order.get()
-}
-
-/// What magazines give back: how many frames became free, and the first that was free
-/// before.
-#[derive(Debug)]
-struct Given<'a, 'm> {
-    frames: &'a Frames<'m>,
-    near: &'a Segment<'m>,
-    freed_twice: &'a mut Option<BlockError>,
-    count: i64,
-}
-
-impl<'a, 'm> Given<'a, 'm> {
-    fn new(
-        frames: &'a Frames<'m>,
-        near: &'a Segment<'m>,
-        freed_twice: &'a mut Option<BlockError>,
-    ) -> Self {
-        Self {
-            frames,
-            near,
-            freed_twice,
-            count: 0,
-        }
-    }
-
-    fn give(&mut self, order: Order, blocks: &[Frame]) {
-        let count = i64::try_from(blocks.len()).unwrap_or_default();
-        self.count += count * i64::from(frames_of(order));
-        let (directory, near) = (&self.frames.directory, self.near);
-        directory.give(order, blocks, near, &mut |frame| self.refuse(frame, order));
-    }
-
-    fn give_area(&mut self, area: FrameRange) {
-        self.count += area.count().cast_signed();
-        let (directory, near) = (&self.frames.directory, self.near);
-        directory.give_area(area, near, &mut |frame| self.refuse(frame, Order::PAGE));
-    }
-
-    fn refuse(&mut self, frame: Frame, order: Order) {
-        self.count -= i64::from(frames_of(order));
-        (self.freed_twice).get_or_insert(BlockError::FreedTwice { frame, order });
     }
 }

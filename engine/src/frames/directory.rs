@@ -8,6 +8,7 @@ use super::allocate::{Search, Seen, Want};
 use super::geometry::Block;
 use super::place::{NONE, Place};
 use super::range::RangeCalls;
+use super::request::Zones;
 use super::segment::Segment;
 use crate::addr::Frame;
 use crate::node::{NodeId, ZoneKind};
@@ -85,17 +86,17 @@ impl<'m> Directory<'m> {
         core::iter::successors(place(head), move |at| place(at.next))
     }
 
-    /// Takes a block on `node`, from its `highest` zone down; from huge frames of the
+    /// Takes a block on `node`, from the highest of `zones` down; from huge frames of the
     /// other mobility only where there is nothing else.
     pub(crate) fn allocate_on(
         &self,
         node: NodeId,
-        highest: ZoneKind,
+        zones: Zones,
         want: Want,
         seen: &mut Seen,
     ) -> Search {
         seen.mixed = false;
-        let places = || self.places_on(node, highest).map(Place::segment);
+        let places = || self.places_on(node, zones).map(Place::segment);
         let search = first(places(), |segment| segment.allocate(want, seen));
         if search == Search::Nothing && seen.mixed {
             return first(places(), |segment| segment.allocate_mixed(want));
@@ -114,14 +115,14 @@ impl<'m> Directory<'m> {
     pub(crate) fn allocate(
         &self,
         nodes: impl Iterator<Item = NodeId> + Clone,
-        highest: ZoneKind,
+        zones: Zones,
         want: Want,
     ) -> Option<Frame> {
         let (mut before, mut looks) = (None, 0);
         loop {
             let mut seen = Seen::default();
             match first(nodes.clone(), |node| {
-                self.allocate_on(node, highest, want, &mut seen)
+                self.allocate_on(node, zones, want, &mut seen)
             }) {
                 Search::Found(frame) => return Some(frame),
                 Search::Busy => pause(),
@@ -141,17 +142,12 @@ impl<'m> Directory<'m> {
         }
     }
 
-    /// The segments of `node`, from its `highest` zone down.
-    pub(super) fn places_on(
-        &self,
-        node: NodeId,
-        highest: ZoneKind,
-    ) -> impl Iterator<Item = &Place<'m>> {
-        let zones = ZoneKind::ALL
-            .into_iter()
-            .rev()
-            .filter(move |&zone| zone <= highest);
-        zones.flat_map(move |zone| self.chain(node, zone))
+    /// The segments of `node`, from the highest of `zones` down.
+    pub(super) fn places_on(&self, node: NodeId, zones: Zones) -> impl Iterator<Item = &Place<'m>> {
+        let downwards = ZoneKind::ALL.into_iter().rev();
+        downwards
+            .filter(move |&zone| zones.contain(zone))
+            .flat_map(move |zone| self.chain(node, zone))
     }
 }
 

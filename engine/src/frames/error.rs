@@ -40,7 +40,7 @@ impl fmt::Display for AllocError {
                     Some(node) => write!(f, " on {node} or any other")?,
                     None => write!(f, " on any node")?,
                 }
-                write!(f, " in zone {} or below", request.highest_zone())?;
+                write!(f, " in {}", request.zones())?;
                 match held_by_cpus {
                     0 => Ok(()),
                     held => write!(

@@ -5,14 +5,27 @@ use super::request::Mobility;
 use super::row::Conflict;
 use super::segment::{GiantIndex, HugeIndex, Segment, WrongState};
 use super::split::Pages;
-use super::word::{Change, GiantState, Huge, HugeState, LARGEST_RUN};
+use super::word::{Change, Giant, GiantState, Huge, HugeState, LARGEST_RUN};
 use crate::sync::pause;
 
 impl Segment<'_> {
     /// Gives back `block`, which must lie inside the segment and be allocated,
     /// by itself, as a part of a larger block or as several smaller ones.
+    #[inline]
     pub(crate) fn free(&self, block: Block) -> Result<(), WrongState> {
         let giant = self.giant_of(block.start);
+        if block.order < HUGE_ORDER && Giant::is_split_in(self.giant_bits(giant)) {
+            let huge = self.huge_of(block.start);
+            if Huge::is_split_in(self.huge_bits(huge)) {
+                return self.release(giant, huge, block.page_in_huge(), block.order);
+            }
+        }
+        self.free_into(giant, block)
+    }
+
+    /// The same for a block that is not pages of a split huge frame.
+    #[inline(never)]
+    fn free_into(&self, giant: GiantIndex, block: Block) -> Result<(), WrongState> {
         loop {
             let word = self.giant(giant);
             match word.state {
@@ -72,6 +85,7 @@ impl Segment<'_> {
     }
 
     /// Clears the bits of pages of a split huge frame, then raises its count.
+    #[inline]
     fn release(
         &self,
         giant: GiantIndex,

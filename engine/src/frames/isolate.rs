@@ -162,8 +162,9 @@ impl Isolation<'_, '_> {
     }
 
     /// The first frame that is still allocated or reserved; what lies in magazines too, until
-    /// its CPU is asked ([`Frames::isolate`] did) and makes its next call. Looks from the
-    /// start of the range on, a step a huge frame.
+    /// its CPU is asked ([`Frames::isolate`] did) and makes its next call. The allocator's
+    /// own tables are reserved for good: a range with some of them never becomes empty.
+    /// Looks from the start of the range on, a step a huge frame.
     pub fn first_in_use(&self) -> Option<Frame> {
         let mut all = self.frames.huges_in(self.range);
         all.find_map(|(segment, mut huges)| huges.find_map(|huge| segment.first_in_use(huge)))
@@ -294,7 +295,7 @@ impl Segment<'_> {
     }
 
     /// Makes an isolated huge frame of which nothing is in use allocated.
-    fn take_isolated(&self, huge: HugeIndex) {
+    pub(super) fn take_isolated(&self, huge: HugeIndex) {
         let inside = self.huge_frames(huge).intersect(self.frames);
         let seen = self.settled_huge(huge);
         if inside.count() == u64::from(HUGE_FRAMES) {
@@ -311,15 +312,19 @@ impl Segment<'_> {
         }
     }
 
-    /// The first frame of a huge frame that is allocated or reserved.
-    fn first_in_use(&self, huge: HugeIndex) -> Option<Frame> {
-        if self.in_use(huge) == 0 {
-            return None;
-        }
+    /// The first frame of an isolated huge frame that is allocated or reserved. Waits for
+    /// calls that were promised some of it, or have not yet counted what they freed of it.
+    pub(super) fn first_in_use(&self, huge: HugeIndex) -> Option<Frame> {
         let inside = self.huge_frames(huge).intersect(self.frames);
-        (inside.start().get()..inside.end().get())
-            .map(Frame::new)
-            .find(|&frame| self.is_allocated(frame))
+        while self.in_use(huge) > 0 {
+            let mut all = (inside.start().get()..inside.end().get()).map(Frame::new);
+            let allocated = all.find(|&frame| self.is_allocated(frame));
+            if allocated.is_some() {
+                return allocated;
+            }
+            pause();
+        }
+        None
     }
 
     /// How many frames of an isolated huge frame are allocated or reserved.

@@ -12,13 +12,20 @@ pub(super) struct Magazine<const N: usize> {
 }
 
 impl<const N: usize> Magazine<N> {
-    pub(super) fn new(limit: usize) -> Self {
+    /// Empty; takes nothing before it is [reset](Self::reset).
+    pub(super) const fn new() -> Self {
         const { assert!(N.is_power_of_two()) };
         Self {
             frames: [Frame::new(0); N],
             len: 0,
-            limit: limit.min(N) & !1,
+            limit: 0,
         }
+    }
+
+    /// Empties it, whatever was in it, and lets it hold up to `limit`.
+    pub(super) fn reset(&mut self, limit: usize) {
+        self.len = 0;
+        self.limit = limit.min(N) & !1;
     }
 
     #[inline]
@@ -67,13 +74,15 @@ impl<const N: usize> Magazine<N> {
 }
 
 /// Pages of one huge frame that nobody has used yet, handed out one after the other.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     next: u64,
     end: u64,
 }
 
 impl Area {
+    pub(super) const EMPTY: Self = Self { next: 0, end: 0 };
+
     pub(super) fn new(frames: FrameRange) -> Self {
         Self {
             next: frames.start().get(),

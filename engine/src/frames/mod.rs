@@ -16,7 +16,7 @@
 //! | `allocate`, `claim`, `free`, `bulk` | what is done with a segment |
 //! | `isolate` | a range of which nothing can be taken |
 //! | `water_marks` | events when a zone's free memory crosses a mark |
-//! | `cpu`, `magazine`, `slot` | one CPU's own frames in front of all that |
+//! | `cpu`, `stock`, `magazine`, `slot` | one CPU's own frames in front of all that |
 //! | `start` | first writing of a segment's tables |
 //! | `place` | a segment with its node and zone, started when first asked |
 //! | `look`, `range`, `contiguous` | given ranges, and any number of frames in a row |
@@ -56,26 +56,24 @@ mod slot;
 mod split;
 mod start;
 mod statistics;
+mod stock;
 pub(crate) mod table;
 mod validate;
 mod water_marks;
 mod word;
 
 #[cfg(test)]
-#[cfg(loom)]
-mod loom_bulk_tests;
-#[cfg(test)]
-#[cfg(loom)]
-mod loom_isolate_tests;
-#[cfg(test)]
-#[cfg(loom)]
-mod loom_range_tests;
+#[cfg(not(loom))]
+mod frame_set;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod model_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod promise_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod range_tests;
@@ -94,6 +92,7 @@ pub use range_error::{ContiguousError, RangeError};
 pub use request::{Mobility, Request};
 pub use slot::{AskCpus, Asked, CpuSlot, NobodyAsked};
 pub use statistics::Statistics;
+pub use stock::Magazines;
 pub use validate::Violation;
 pub use water_marks::{Crossing, WatchMarks, WaterMark, WaterMarks, ZoneMarks};
 
@@ -106,6 +105,7 @@ use allocate::Want;
 use directory::Directory;
 use geometry::Block;
 use place::Place;
+use request::Zones;
 use segment::Segment;
 use water_marks::Marks;
 
@@ -182,8 +182,7 @@ impl<'m> Frames<'m> {
     /// Lets as many CPUs as there are `slots` have magazines, see [`Frames::cpu`]. `asker`
     /// reaches them when memory runs out; [`NobodyAsked`] leaves it to them to notice.
     ///
-    /// Metadata grows by a cache line a CPU, and by what a [`Cpu`] takes where it is kept,
-    /// some 11 KiB.
+    /// Metadata grows by a cache line a CPU, and by the [`Magazines`] each is lent.
     #[must_use]
     pub fn with_cpus(self, slots: &'m [CpuSlot], asker: &'m dyn AskCpus) -> Self {
         Self {
@@ -192,11 +191,17 @@ impl<'m> Frames<'m> {
         }
     }
 
-    /// The magazines of CPU number `cpu`, which is on `node`.
+    /// A way in for CPU number `cpu`, which is on `node`, through magazines of its own in
+    /// the memory it is lent. These are emptied first, whatever was in them.
     ///
     /// # Errors
     /// [`CpuError`]: no such slot or node, or the slot is taken.
-    pub fn cpu(&self, cpu: usize, node: NodeId) -> Result<Cpu<'_, 'm>, CpuError> {
+    pub fn cpu<'f>(
+        &'f self,
+        cpu: usize,
+        node: NodeId,
+        magazines: &'f mut Magazines,
+    ) -> Result<Cpu<'f, 'm>, CpuError> {
         let cpus = self.cpus.slots.len();
         let slot = self.cpus.slots.get(cpu);
         let slot = slot.ok_or(CpuError::NoSuchCpu { cpu, cpus })?;
@@ -204,7 +209,7 @@ impl<'m> Frames<'m> {
         if usize::from(node.0) >= nodes {
             return Err(CpuError::NoSuchNode { node, nodes });
         }
-        Cpu::new(self, slot, node, cpus)
+        Cpu::new(self, slot, node, cpus, magazines)
     }
 
     /// Takes a block as near to the preferred node as there is one.
@@ -235,12 +240,12 @@ impl<'m> Frames<'m> {
                 order: request.order().get(),
                 mobility: request.mobility(),
             };
-            let highest = request.highest_zone();
+            let zones = request.zones();
             if request.is_exact() {
                 let only = core::iter::once(first);
-                self.directory.allocate(only, highest, want)
+                self.directory.allocate(only, zones, want)
             } else {
-                (self.directory).allocate(self.fallback(first), highest, want)
+                (self.directory).allocate(self.fallback(first), zones, want)
             }
         };
         let found = || {
@@ -280,8 +285,10 @@ impl<'m> Frames<'m> {
 
     /// The node nearest to `node` that has memory for everybody; any memory if none has.
     fn home_of(&self, node: NodeId) -> Option<NodeId> {
-        let has =
-            |zone| move |&node: &NodeId| self.directory.places_on(node, zone).next().is_some();
+        let has = |zone| {
+            let zones = Zones::up_to(zone);
+            move |&node: &NodeId| self.directory.places_on(node, zones).next().is_some()
+        };
         let mut nodes = self.fallback(node);
         let normal = nodes.clone().find(has(ZoneKind::Normal));
         normal.or_else(|| nodes.find(has(ZoneKind::Movable)))

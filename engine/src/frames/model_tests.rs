@@ -1,4 +1,4 @@
-//! The allocator against the plainest model there is: one `bool` a frame.
+//! The allocator against a set of frames: [`super::frame_set`].
 //!
 //! After every step all counts are recounted, and every refusal is checked
 //! too: "out of memory" only if the model has no such block, an error on free
@@ -8,135 +8,16 @@ extern crate std;
 
 use super::allocate::Search;
 use super::directory::Directory;
+use super::frame_set::{GIB, Model, machine, sliver};
 use super::geometry::Block;
 use super::place::Place;
-use super::testkit::{directory, frames, want};
+use super::request::Zones;
+use super::testkit::{MANY_STEPS, RECOUNT_EVERY, cases, directory, frames, long_cases, want};
 use crate::addr::{Frame, FrameRange};
 use crate::node::{NodeId, ZoneKind};
 use core::iter::once;
 use proptest::prelude::*;
 use std::vec::Vec;
-
-type Extent = (FrameRange, u16, ZoneKind);
-
-const GIB: u64 = 1 << 18;
-
-/// Under Miri everything is slow, so the machine is a sliver of one giant frame.
-fn sliver() -> (Vec<Extent>, Vec<FrameRange>) {
-    let extents = [
-        (frames(1, 159), 0, ZoneKind::Dma),
-        (frames(256, 700), 0, ZoneKind::Dma),
-        (frames(700, 2600), 1, ZoneKind::Normal),
-    ];
-    (
-        extents.to_vec(),
-        [frames(0, 16), frames(600, 601), frames(1500, 1537)].to_vec(),
-    )
-}
-
-/// Two nodes, unaligned ends, a hole, zone borders, a foreign sliver in one
-/// giant frame, reserved ranges of every alignment.
-fn machine() -> (Vec<Extent>, Vec<FrameRange>) {
-    let extents = [
-        (frames(1, 159), 0, ZoneKind::Dma),
-        (frames(256, 4096), 0, ZoneKind::Dma),
-        (frames(4096, GIB - 100), 0, ZoneKind::Dma32),
-        (frames(GIB, 3 * GIB), 0, ZoneKind::Normal),
-        (frames(3 * GIB, 3 * GIB + 700), 1, ZoneKind::Normal),
-        (frames(3 * GIB + 700, 4 * GIB + 512), 1, ZoneKind::Movable),
-        // More than a giant frame, but only one that is all inside.
-        (frames(4 * GIB + 512 + 7, 6 * GIB + 3), 1, ZoneKind::Normal),
-    ];
-    let reserved = [
-        frames(0, 16),
-        frames(600, 601),
-        frames(1024, 2048),
-        frames(GIB - 1000, GIB + 5),
-        frames(2 * GIB + 511, 2 * GIB + 513),
-        frames(3 * GIB + 1024, 3 * GIB + 1024 + 512 * 100),
-    ];
-    (extents.to_vec(), reserved.to_vec())
-}
-
-/// One `bool` a frame.
-struct Model {
-    extents: Vec<Extent>,
-    allocated: Vec<bool>,
-    free: u64,
-}
-
-impl Model {
-    fn new(extents: &[Extent], reserved: &[FrameRange]) -> Self {
-        let end = extents
-            .iter()
-            .map(|extent| extent.0.end().get())
-            .max()
-            .unwrap();
-        let mut allocated = std::vec![true; usize::try_from(end).unwrap()];
-        let mut set = |range: FrameRange, to| {
-            for frame in range.start().get()..range.end().get().min(end) {
-                allocated[usize::try_from(frame).unwrap()] = to;
-            }
-        };
-        extents.iter().for_each(|extent| set(extent.0, false));
-        reserved.iter().for_each(|&range| set(range, true));
-        let free = allocated.iter().filter(|&&taken| !taken).count() as u64;
-        Self {
-            extents: extents.to_vec(),
-            allocated,
-            free,
-        }
-    }
-
-    /// The frames of `block`, which must end inside the model.
-    fn slice(&mut self, block: Block) -> &mut [bool] {
-        let range = block.range();
-        let (from, to) = (range.start().get(), range.end().get());
-        &mut self.allocated[usize::try_from(from).unwrap()..usize::try_from(to).unwrap()]
-    }
-
-    fn extent_of(&self, block: Block) -> Option<Extent> {
-        self.extents
-            .iter()
-            .copied()
-            .find(|extent| extent.0.covers(block.range()))
-    }
-
-    /// Whether all of `block` is memory of one zone and in state `allocated`.
-    fn is_all(&mut self, block: Block, allocated: bool) -> bool {
-        self.extent_of(block).is_some() && self.slice(block).iter().all(|&is| is == allocated)
-    }
-
-    fn set(&mut self, block: Block, allocated: bool) {
-        self.slice(block).fill(allocated);
-        if allocated {
-            self.free -= block.frames();
-        } else {
-            self.free += block.frames();
-        }
-    }
-
-    fn has_free(&mut self, node: u16, highest: ZoneKind, order: u8) -> bool {
-        let extents = self.extents.clone();
-        extents
-            .into_iter()
-            .filter(|extent| extent.1 == node && extent.2 <= highest)
-            .any(|extent| {
-                let first = extent.0.start().get().next_multiple_of(1 << order);
-                (first..extent.0.end().get())
-                    .step_by(1 << order)
-                    .any(|start| {
-                        self.is_all(
-                            Block {
-                                start: Frame::new(start),
-                                order,
-                            },
-                            false,
-                        )
-                    })
-            })
-    }
-}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -209,10 +90,11 @@ impl Run {
         match *step {
             Step::Allocate { node, zone, order } => {
                 let highest = ZoneKind::ALL[zone];
-                match self
-                    .directory
-                    .allocate(once(NodeId(node)), highest, want(order))
-                {
+                match self.directory.allocate(
+                    once(NodeId(node)),
+                    Zones::up_to(highest),
+                    want(order),
+                ) {
                     Some(start) => {
                         let block = Block { start, order };
                         assert_eq!(start.get() % block.frames(), 0);
@@ -267,8 +149,9 @@ impl Run {
                 let block = Self::block(frame, order);
                 if self.free(block) {
                     // Reserved or held frames may be freed by anybody; forget them.
-                    let model = &mut self.model;
-                    self.held.retain(|held| model.is_all(*held, true));
+                    let freed = block.range();
+                    self.held
+                        .retain(|held| held.range().intersect(freed).is_empty());
                 }
             }
         }
@@ -296,7 +179,8 @@ impl Run {
     }
 }
 
-fn run(steps: &[Step]) {
+/// Runs the steps, and recounts everything after every so many.
+fn run(steps: &[Step], recount_every: usize) {
     let (extents, reserved) = if cfg!(miri) { sliver() } else { machine() };
     let directory = directory(&extents, &reserved);
     let model = Model::new(&extents, &reserved);
@@ -308,8 +192,8 @@ fn run(steps: &[Step]) {
         held: Vec::new(),
     };
     run.check();
-    for step in steps {
-        run.step(step);
+    for steps in steps.chunks(recount_every) {
+        steps.iter().for_each(|step| run.step(step));
         run.check();
     }
     let whole = |run: &Run| -> u64 {
@@ -326,19 +210,6 @@ fn run(steps: &[Step]) {
     assert!(whole(&run) <= 2, "");
 }
 
-/// How much to do: `FIRSTLIGHT_MODEL_CASES` for a longer run; little under Miri.
-fn cases() -> ProptestConfig {
-    let asked = std::env::var("FIRSTLIGHT_MODEL_CASES")
-        .ok()
-        .and_then(|n| n.parse().ok());
-    let cases = if cfg!(miri) { 2 } else { asked.unwrap_or(200) };
-    ProptestConfig {
-        cases,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
-
 proptest! {
     #![proptest_config(cases())]
 
@@ -346,7 +217,19 @@ proptest! {
     fn agrees_with_a_set_of_frames(
         steps in proptest::collection::vec(steps(), 1..if cfg!(miri) { 8 } else { 120 })
     ) {
-        run(&steps);
+        run(&steps, 1);
+    }
+}
+
+proptest! {
+    #![proptest_config(long_cases(2))]
+
+    #[test]
+    #[cfg_attr(miri, ignore = "takes hours there")]
+    fn agrees_with_a_set_of_frames_over_many_steps(
+        steps in proptest::collection::vec(steps(), MANY_STEPS)
+    ) {
+        run(&steps, RECOUNT_EVERY);
     }
 }
 
@@ -494,7 +377,8 @@ fn churn(
         let order = [0, 0, 0, 1, 3, 6, 7, 8, 9, 9, 10, 12, 17, 18];
         let order = order[usize::try_from(random(order.len() as u64)).unwrap()];
         if random(2) == 0 {
-            if let Some(start) = directory.allocate(once(NodeId(0)), ZoneKind::Normal, want(order))
+            if let Some(start) =
+                directory.allocate(once(NodeId(0)), Zones::up_to(ZoneKind::Normal), want(order))
             {
                 let block = Block { start, order };
                 mark(block, 0, thread);

@@ -7,7 +7,7 @@
 use super::request::Mobility;
 use super::segment::{GiantIndex, HugeIndex, Segment};
 use super::word::{Change, Huge, HugeState, LARGEST_RUN};
-use crate::sync::{Ordering, fence_after_rmw};
+use crate::sync::Ordering;
 
 /// Pages taken off a huge frame's count, for the holder to find or give back.
 #[derive(Debug)]
@@ -102,7 +102,17 @@ impl Segment<'_> {
 
     /// Raises the count of a split huge frame by pages whose bits are clear again,
     /// and which are now part of blocks of order `run` at most.
+    #[inline]
     pub(super) fn return_pages(&self, giant: GiantIndex, huge: HugeIndex, count: u32, run: u8) {
+        // Mostly the count is all there is to change.
+        let word = self.huges.at(huge);
+        let mut old = word.load(Ordering::Acquire);
+        while let Some(new) = Huge::counted_in(old, count, run) {
+            match word.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return self.pass_on_bound(giant, Huge::unpack(new)),
+                Err(now) => old = now,
+            }
+        }
         self.raise_pages(giant, huge, count, run, None);
     }
 
@@ -148,6 +158,9 @@ impl Segment<'_> {
             }
             old = self.settled_huge(huge);
         };
+        if old.free == 0 && new.state == HugeState::Split {
+            self.remeasure_run(giant, huge, new.run);
+        }
         if old.isolated {
             return;
         }
@@ -158,9 +171,8 @@ impl Segment<'_> {
             let by = Change::free(i32::from(merged)).and_partial(old.mobility, should_be - is);
             self.settle_giant(giant, by);
         }
-        if !merged && new.bound() > 0 {
-            fence_after_rmw();
-            self.raise_giant_run(giant, new.mobility, new.bound());
+        if !merged {
+            self.pass_on_bound(giant, new);
         }
     }
 }

@@ -11,8 +11,8 @@ use super::contiguous::Wanted;
 use super::directory::Directory;
 use super::geometry::Block;
 use super::range_error::RangeError;
-use super::request::Mobility;
-use super::testkit::{directory, frames, want};
+use super::request::{Mobility, Zones};
+use super::testkit::{MANY_STEPS, RECOUNT_EVERY, cases, directory, frames, long_cases, want};
 use crate::addr::{Frame, FrameRange};
 use crate::node::{NodeId, ZoneKind};
 use core::iter::once;
@@ -226,7 +226,7 @@ impl Run {
                 let highest = ZoneKind::Movable;
                 if let Some(start) =
                     self.directory
-                        .allocate(once(NodeId(node)), highest, want(order))
+                        .allocate(once(NodeId(node)), Zones::up_to(highest), want(order))
                 {
                     self.take(Block { start, order }.range());
                 }
@@ -305,7 +305,9 @@ impl Run {
             .flat_map(|node| zones().map(move |zone| (node.0, zone)));
         let expected = order.find(|&(node, zone)| self.model.has_room(node, zone, wanted));
         let nodes = nodes.iter().copied();
-        let found = self.directory.allocate_contiguous(nodes, highest, wanted);
+        let found = self
+            .directory
+            .allocate_contiguous(nodes, Zones::up_to(highest), wanted);
         let place = found.map(|range| {
             assert_eq!(range.count(), wanted.frames);
             assert_eq!(range.start().get() % wanted.align_frames, 0);
@@ -367,34 +369,22 @@ impl Run {
     }
 }
 
-fn run(extents: &[Extent], reserved: &[FrameRange], steps: &[Step]) {
+/// Runs the steps, and recounts everything after every so many.
+fn run(extents: &[Extent], reserved: &[FrameRange], steps: &[Step], recount_every: usize) {
     let mut run = Run {
         directory: directory(extents, reserved),
         model: Model::new(extents, reserved),
         held: Vec::new(),
     };
     run.check();
-    for step in steps {
-        run.step(step);
+    for steps in steps.chunks(recount_every) {
+        steps.iter().for_each(|step| run.step(step));
         run.check();
     }
     for range in core::mem::take(&mut run.held) {
         run.free(range).unwrap();
     }
     run.check();
-}
-
-/// How much to do: `FIRSTLIGHT_MODEL_CASES` for a longer run; little under Miri.
-fn cases() -> ProptestConfig {
-    let asked = std::env::var("FIRSTLIGHT_MODEL_CASES")
-        .ok()
-        .and_then(|n| n.parse().ok());
-    let cases = if cfg!(miri) { 2 } else { asked.unwrap_or(200) };
-    ProptestConfig {
-        cases,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
 }
 
 proptest! {
@@ -405,6 +395,19 @@ proptest! {
         (extents, reserved) in machines(),
         steps in proptest::collection::vec(steps(), 1..if cfg!(miri) { 8 } else { 60 }),
     ) {
-        run(&extents, &reserved, &steps);
+        run(&extents, &reserved, &steps, 1);
+    }
+}
+
+proptest! {
+    #![proptest_config(long_cases(16))]
+
+    #[test]
+    #[cfg_attr(miri, ignore = "takes hours there")]
+    fn ranges_agree_with_a_list_of_what_is_free_over_many_steps(
+        (extents, reserved) in machines(),
+        steps in proptest::collection::vec(steps(), MANY_STEPS),
+    ) {
+        run(&extents, &reserved, &steps, RECOUNT_EVERY);
     }
 }

@@ -7,7 +7,7 @@ use super::contiguous::Wanted;
 use super::directory::Directory;
 use super::geometry::Block;
 use super::place::Place;
-use super::request::Mobility;
+use super::request::{Mobility, Zones};
 use super::testkit::{directory, frames, want};
 use crate::addr::FrameRange;
 use crate::node::{NodeId, ZoneKind};
@@ -41,7 +41,7 @@ fn churn(directory: &Directory<'_>, owners: &[AtomicU32], thread: u32, rounds: u
             0 | 1 => {
                 let order = [0, 0, 2, 7, 9, 10][usize::try_from(random(6)).unwrap()];
                 let nodes = [NodeId(0), NodeId(1)].into_iter();
-                let start = directory.allocate(nodes, ZoneKind::Normal, want(order));
+                let start = directory.allocate(nodes, Zones::up_to(ZoneKind::Normal), want(order));
                 start.map(|start| Block { start, order }.range())
             }
             2 => {
@@ -60,7 +60,7 @@ fn churn(directory: &Directory<'_>, owners: &[AtomicU32], thread: u32, rounds: u
                         Mobility::Unmovable
                     },
                 };
-                directory.allocate_contiguous(nodes, ZoneKind::Normal, wanted)
+                directory.allocate_contiguous(nodes, Zones::up_to(ZoneKind::Normal), wanted)
             }
             _ if held.is_empty() => None,
             _ => {

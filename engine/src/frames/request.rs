@@ -1,5 +1,7 @@
 //! What a caller asks the allocator for: [`Request`].
 
+use core::fmt;
+
 use crate::addr::Order;
 use crate::node::{NodeId, ZoneKind};
 
@@ -30,6 +32,33 @@ impl Mobility {
     }
 }
 
+/// Zones that will do: `highest`, then those below it, unless it is the only one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Zones {
+    highest: ZoneKind,
+    only: bool,
+}
+
+impl Zones {
+    /// `highest` and those below it.
+    pub(crate) const fn up_to(highest: ZoneKind) -> Self {
+        let only = false;
+        Self { highest, only }
+    }
+
+    /// Whether `zone` is one of them.
+    pub(crate) fn contain(self, zone: ZoneKind) -> bool {
+        zone == self.highest || zone < self.highest && !self.only
+    }
+}
+
+impl fmt::Display for Zones {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let others = if self.only { "itself" } else { "or below" };
+        write!(f, "zone {} {others}", self.highest)
+    }
+}
+
 /// A request for one block.
 ///
 /// ```
@@ -44,7 +73,7 @@ impl Mobility {
 pub struct Request {
     order: Order,
     node: Option<NodeId>,
-    zone: ZoneKind,
+    zones: Zones,
     exact: bool,
     mobility: Mobility,
     keeps_magazines: bool,
@@ -56,7 +85,7 @@ impl Request {
         Self {
             order,
             node: None,
-            zone: ZoneKind::Normal,
+            zones: Zones::up_to(ZoneKind::Normal),
             exact: false,
             mobility: Mobility::Unmovable,
             keeps_magazines: false,
@@ -78,15 +107,34 @@ impl Request {
 
     /// Highest zone that will do; those below it are the fallback.
     pub const fn zone(mut self, zone: ZoneKind) -> Self {
-        self.zone = zone;
+        self.zones = Zones::up_to(zone);
+        self
+    }
+
+    /// The only zone that will do.
+    ///
+    /// ```
+    /// use firstlight::addr::Order;
+    /// use firstlight::frames::Request;
+    /// use firstlight::node::{NodeId, ZoneKind};
+    ///
+    /// // For a device that reaches 4 GiB, without a page of those that reach 16 MiB only.
+    /// let request = Request::new(Order::PAGE).only_zone(ZoneKind::Dma32);
+    /// assert!(request.is_exact_zone());
+    /// ```
+    pub const fn only_zone(mut self, zone: ZoneKind) -> Self {
+        self.zones = Zones {
+            highest: zone,
+            only: true,
+        };
         self
     }
 
     /// What is kept there can be moved; any zone will do, Movable first.
-    /// [`Request::zone`] may follow, to allow fewer zones.
+    /// [`Request::zone`] or [`Request::only_zone`] may follow, to allow fewer zones.
     pub const fn movable(mut self) -> Self {
         self.mobility = Mobility::Movable;
-        self.zone = ZoneKind::Movable;
+        self.zones = Zones::up_to(ZoneKind::Movable);
         self
     }
 
@@ -124,6 +172,16 @@ impl Request {
 
     /// Highest zone that will do.
     pub const fn highest_zone(&self) -> ZoneKind {
-        self.zone
+        self.zones.highest
+    }
+
+    /// Whether only that zone will do.
+    pub const fn is_exact_zone(&self) -> bool {
+        self.zones.only
+    }
+
+    /// The zones that will do.
+    pub(crate) const fn zones(&self) -> Zones {
+        self.zones
     }
 }

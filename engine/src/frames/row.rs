@@ -69,14 +69,13 @@ fn find_run(word: u64, order: u8) -> Option<u32> {
 /// No less than the order of the largest block of clear bits that holds page `at`
 /// of a word, which starts a clear block of `order`. A clear word may be part of
 /// any larger block.
+#[inline]
 fn run_around(word: u64, at: u32, order: u8) -> u8 {
-    let wider = |order: u8| {
-        let pages = 2 << order;
-        word & mask(at & !(pages - 1), pages) == 0
-    };
     let mut run = order;
     while run < 6 {
-        if !wider(run) {
+        let pages = 2 << run;
+        let block = word >> (at & !(pages - 1));
+        if block << (64 - pages) != 0 {
             return run;
         }
         run += 1;
@@ -160,7 +159,7 @@ impl Row {
                 match self.claim_words(at, order) {
                     Ok(()) if released == 0 => return Ok(at),
                     // Too few promises are left for all of it.
-                    Ok(()) => drop(self.release(at, order)?),
+                    Ok(()) => released += self.let_go((at..at + (1 << order)).step_by(64)),
                     Err(conflict) => released += conflict.released,
                 }
             }
@@ -201,17 +200,24 @@ impl Row {
 
     /// Gives back the pages from `at` on, which must all be set. Says how large a
     /// block they are now part of, at most.
+    #[inline]
     pub(crate) fn release(&self, at: u32, order: u8) -> Result<u8, Conflict> {
         if order <= 6 {
-            let bits = mask(at % 64, 1 << order);
-            return self
-                .word(at)
-                .fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
-                    (word & bits == bits).then_some(word & !bits)
-                })
-                .map(|old| run_around(old & !bits, at % 64, order))
-                .map_err(|_| Conflict { released: 0 });
+            let (word, bits) = (self.word(at), mask(at % 64, 1 << order));
+            let mut old = word.load(Ordering::Relaxed);
+            while old & bits == bits {
+                let new = old & !bits;
+                match word.compare_exchange_weak(old, new, Ordering::Release, Ordering::Relaxed) {
+                    Ok(_) => return Ok(run_around(new, at % 64, order)),
+                    Err(now) => old = now,
+                }
+            }
+            return Err(Conflict { released: 0 });
         }
+        self.release_words(at, order)
+    }
+
+    fn release_words(&self, at: u32, order: u8) -> Result<u8, Conflict> {
         // Look first, so that an error leaves everything as it was.
         let words = || (at..at + (1 << order)).step_by(64);
         if words().any(|at| self.word(at).load(Ordering::Relaxed) != !0) {
@@ -321,14 +327,19 @@ impl Row {
         }
         for taken in words.clone() {
             if !swap(self.word(taken), 0, !0, Ordering::Acquire) {
-                let back = words.take_while(|&word| word < taken);
-                let back = back.map(|word| self.word(word).swap(0, Ordering::Release));
                 return Err(Conflict {
-                    released: back.map(u64::count_zeros).sum(),
+                    released: self.let_go(words.take_while(|&word| word < taken)),
                 });
             }
         }
         Ok(())
+    }
+
+    /// Undoes the taking of whole words. Says how many of their pages another CPU wrongly
+    /// released meanwhile, and so has counted as free already.
+    fn let_go(&self, words: impl Iterator<Item = u32>) -> u32 {
+        let back = words.map(|word| self.word(word).swap(0, Ordering::Release));
+        back.map(u64::count_zeros).sum()
     }
 }
 

@@ -173,6 +173,16 @@ impl<'m> Segment<'m> {
         self.rows.at(huge)
     }
 
+    /// Asks the processor for the words of a page that is going to be given back.
+    #[inline]
+    pub(super) fn prefetch(&self, page: Frame) {
+        if self.frames.contains(page) {
+            let huge = self.huge_of(page);
+            self.huges.prefetch(huge);
+            self.rows.prefetch(huge);
+        }
+    }
+
     pub(crate) fn publish_giant(&self, giant: GiantIndex, word: Giant) {
         self.publish_giants(giant..giant + 1, word);
     }
@@ -275,6 +285,13 @@ impl<'m> Segment<'m> {
         let huge = self.huge_below_split(start)?;
         let bits = self.huge_bits(huge);
         let at = (start.get() % u64::from(HUGE_FRAMES)) as u32;
+        // Pages beyond the end are set too. (No overflow: it is in the same huge frame.)
+        if !self
+            .frames
+            .contains(Frame::new(start.get() + ((1 << order) - 1)))
+        {
+            return None;
+        }
         let is_allocated = Huge::is_allocated_in(bits)
             || order < HUGE_ORDER && Huge::is_split_in(bits) && self.row(huge).all_set(at, order);
         is_allocated.then(|| Huge::mobility_in(bits))

@@ -50,7 +50,9 @@ impl CpuSlot {
     /// Frames held now. Only the owner calls it.
     #[inline]
     pub(super) fn set_held(&self, frames: u32) {
-        self.held.store(frames, Ordering::Relaxed);
+        // Release: who sees that nothing is held finds what was given back before the last
+        // of it was handed out.
+        self.held.store(frames, Ordering::Release);
     }
 
     /// What was held is given back, up to `left`.

@@ -68,6 +68,25 @@ impl<'m, T: Word> Table<'m, T> {
         unsafe { self.first.add(index).as_ref() }
     }
 
+    /// Asks the processor for element `index`, if there is one, because it is going to be written.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: usize) {
+        #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+        if index < self.len {
+            // SAFETY: inside the table. The instruction changes no memory and cannot fault;
+            // processors that lack it do nothing.
+            unsafe {
+                core::arch::asm!(
+                    "prefetchw [{}]",
+                    in(reg) self.first.as_ptr().add(index),
+                    options(readonly, nostack, preserves_flags)
+                );
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
+        let _ = index;
+    }
+
     /// The elements of `range`, with one check for all of them.
     #[inline]
     pub(crate) fn each(&self, range: Range<usize>) -> impl Iterator<Item = &'m T> {

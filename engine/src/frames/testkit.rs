@@ -12,6 +12,8 @@ use super::segment::Segment;
 use super::start::{Ahead, start};
 use crate::addr::FrameRange;
 use crate::node::{NodeId, ZoneKind};
+#[cfg(not(loom))]
+use proptest::prelude::ProptestConfig;
 use std::boxed::Box;
 use std::vec::Vec;
 
@@ -101,4 +103,35 @@ pub(crate) fn directory(
         .unwrap_or(0);
     let heads = Box::leak(std::vec![[NONE; 4]; nodes].into_boxed_slice());
     Directory::new(Box::leak(places.into_boxed_slice()), heads)
+}
+
+/// How much a property test does: `FIRSTLIGHT_MODEL_CASES` for a longer run; little under Miri.
+#[cfg(not(loom))]
+pub(crate) fn cases() -> ProptestConfig {
+    let asked = std::env::var("FIRSTLIGHT_MODEL_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    let cases = if cfg!(miri) { 2 } else { asked.unwrap_or(200) };
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+/// Steps of a case where everything is recounted after every [`RECOUNT_EVERY`] only: in many steps
+/// counts come near their ends.
+#[cfg(not(loom))]
+pub(crate) const MANY_STEPS: core::ops::Range<usize> = 1..20_000;
+#[cfg(not(loom))]
+pub(crate) const RECOUNT_EVERY: usize = 100;
+
+/// One in so many of the [`cases`], each of [`MANY_STEPS`].
+#[cfg(not(loom))]
+pub(crate) fn long_cases(one_in: u32) -> ProptestConfig {
+    let all = cases();
+    ProptestConfig {
+        cases: all.cases.div_ceil(one_in),
+        ..all
+    }
 }

@@ -93,7 +93,7 @@ impl ZoneMarks {
     /// Frames that are free, magazines left out: exact while no call is in flight, as long
     /// as nobody frees what is not his.
     pub fn free_frames(&self) -> u64 {
-        self.free_frames.load(Ordering::Relaxed)
+        not_below_none(self.free_frames.load(Ordering::Relaxed))
     }
 
     /// Adds `more` frames, or takes some off, and tells which marks that crossed.
@@ -101,7 +101,8 @@ impl ZoneMarks {
         let old = self
             .free_frames
             .fetch_add(more.cast_unsigned(), Ordering::Relaxed);
-        let new = old.wrapping_add_signed(more);
+        let new = not_below_none(old.wrapping_add_signed(more));
+        let old = not_below_none(old);
         let WaterMarks { min, low, high } = self.marks;
         for (mark, at) in [
             (WaterMark::Min, min),
@@ -119,6 +120,12 @@ impl ZoneMarks {
             }
         }
     }
+}
+
+/// Who takes what another call has just freed may count it first: for that moment there are
+/// fewer than none.
+fn not_below_none(frames: u64) -> u64 {
+    if frames.cast_signed() < 0 { 0 } else { frames }
 }
 
 /// The zones that have marks, and who watches them.
@@ -195,5 +202,51 @@ impl<'m> Frames<'m> {
         if let Some(marks) = zones.find(|marks| marks.node == node && marks.zone == zone) {
             marks.change(more, self.marks.watcher);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[expect(
+    clippy::unwrap_used,
+    reason = "a test may stop on what it did not expect"
+)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::sync::Mutex;
+    use std::vec::Vec;
+
+    struct Log(Mutex<Vec<Crossing>>);
+
+    impl WatchMarks for Log {
+        fn crossed(&self, crossing: Crossing) {
+            self.0.lock().unwrap().push(crossing);
+        }
+    }
+
+    /// What is freed can be taken by another CPU, and counted by that one first.
+    #[test]
+    fn a_page_counted_as_taken_before_it_is_counted_as_free_crosses_no_mark() {
+        let all = WaterMarks {
+            min: 1,
+            low: 2,
+            high: 3,
+        };
+        let zone = ZoneMarks::new(NodeId(0), ZoneKind::Normal, all);
+        let log = Log(Mutex::default());
+        zone.change(-1, &log);
+        assert_eq!(zone.free_frames(), 0);
+        zone.change(1, &log);
+        assert_eq!(zone.free_frames(), 0);
+        assert_eq!(*log.0.lock().unwrap(), []);
+        // Nobody is told of fewer than none.
+        zone.change(-1, &log);
+        zone.change(2, &log);
+        let crossings = log.0.into_inner().unwrap();
+        let told: Vec<_> = crossings
+            .iter()
+            .map(|told| (told.mark, told.below, told.free_frames))
+            .collect();
+        assert_eq!(told, [(WaterMark::Min, false, 1)]);
     }
 }

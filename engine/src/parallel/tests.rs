@@ -201,6 +201,25 @@ fn threads_keep_to_their_cap_and_their_node() {
 }
 
 #[test]
+fn who_steals_has_nothing_left_on_its_own_node() {
+    let nodes = [(0, frames(0, GIB)), (1, frames(GIB, 2 * GIB))];
+    let job = Job::sections(Chunking::Stealing);
+    for own in [0, 1] {
+        // One after the other: the first does all there is.
+        let mut shares = nodes.map(|(node, frames)| Share::new(NodeId(node), frames));
+        let mut seats = [own, 1 - own].map(|node| Seat::new(NodeId(node)));
+        let done = Mutex::new(Vec::new());
+        let work = |chunk: FrameRange| done.lock().unwrap().push(chunk);
+        run(&job, &mut shares, &mut seats, &Alone, &work).unwrap();
+        let done = done.into_inner().unwrap();
+        let mine = |chunk: &FrameRange| nodes[usize::from(own)].1.covers(*chunk);
+        assert_eq!(done.iter().take_while(|chunk| mine(chunk)).count(), 8);
+        assert_eq!(done.len(), 16);
+        assert_eq!([&seats[0], &seats[1]].map(Seat::chunks), [16, 0]);
+    }
+}
+
+#[test]
 fn the_chunk_of_a_thread_that_dies_is_done_again() {
     let nodes = [(0, frames(5, 2 * GIB)), (1, frames(2 * GIB, 4 * GIB))];
     for chunking in [Chunking::Padata, Chunking::Stealing] {

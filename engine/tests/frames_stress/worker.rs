@@ -8,6 +8,7 @@ use firstlight::frames::{AllocError, Cpu, Request};
 use firstlight::node::{NodeId, ZoneKind};
 
 use crate::Round;
+use crate::kit::Lent;
 use crate::yard::{Yard, is_marked_sparsely};
 
 pub(crate) type Operation = (u32, &'static str, fn(&mut Worker<'_>));
@@ -62,6 +63,8 @@ pub(crate) struct Worker<'y> {
     index: usize,
     name: u32,
     cpu: Option<Cpu<'y, 'static>>,
+    /// What the CPU is lent each time; dropped after it.
+    lent: Lent,
     held: Vec<(Frame, Order)>,
     random: Random,
     pub(crate) done: Vec<u64>,
@@ -80,6 +83,7 @@ impl<'y> Worker<'y> {
             index,
             name,
             cpu: None,
+            lent: Lent::new(),
             held: Vec::new(),
             random: Random(seed | 1),
             done: vec![0; OPERATIONS.len()],
@@ -101,8 +105,10 @@ impl<'y> Worker<'y> {
     fn cpu(&mut self) -> &mut Cpu<'y, 'static> {
         let (yard, index) = (self.yard, self.index);
         let node = NodeId(u16::try_from(self.random.below(yard.nodes.into())).unwrap());
+        // SAFETY: there is none, and one is dropped before `lent`.
+        let magazines = || unsafe { self.lent.again() };
         self.cpu
-            .get_or_insert_with(|| yard.frames.cpu(index, node).unwrap())
+            .get_or_insert_with(|| yard.frames.cpu(index, node, magazines()).unwrap())
     }
 
     fn request(&mut self) -> Request {
@@ -306,9 +312,9 @@ impl<'y> Worker<'y> {
     }
 
     fn leave(&mut self) {
-        if let Some(mut cpu) = self.cpu.take() {
+        if let Some(cpu) = self.cpu.take() {
             // Nothing is freed twice here.
-            cpu.drain().unwrap();
+            cpu.close().unwrap();
         }
     }
 

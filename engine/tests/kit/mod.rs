@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 
 use firstlight::addr::PhysRange;
 use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
-use firstlight::frames::{BuildError, Frames};
+use firstlight::frames::{BuildError, Frames, Magazines};
 use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
 use firstlight::node::NodeId;
 use firstlight::platform::Platform;
@@ -31,6 +31,36 @@ pub(crate) fn range(start: u64, end: u64) -> PhysRange {
 /// Storage that lives as long as the test.
 pub(crate) fn lend<T: Clone>(empty: T, len: usize) -> &'static mut [T] {
     Box::leak(vec![empty; len].into_boxed_slice())
+}
+
+/// Magazines that live as long as the test.
+pub(crate) fn magazines() -> &'static mut Magazines {
+    Box::leak(Box::default())
+}
+
+/// Magazines that are lent to one CPU after another.
+pub(crate) struct Lent(*mut Magazines);
+
+impl Lent {
+    pub(crate) fn new() -> Self {
+        Self(Box::into_raw(Box::default()))
+    }
+
+    /// Lends them.
+    ///
+    /// # Safety
+    /// Whoever they were lent to before is gone, and who gets them goes before `self`.
+    pub(crate) unsafe fn again<'l>(&self) -> &'l mut Magazines {
+        // SAFETY: out of a box that is freed with `self`; nobody else has them, as was promised.
+        unsafe { &mut *self.0 }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // SAFETY: made of a box; nobody has them any more.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
 }
 
 /// Metadata in memory of this process, never initialised.

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use firstlight::addr::{Frame, Order};
 use firstlight::firmware::acpi::{Madt, Srat};
 use firstlight::firmware::e820;
-use firstlight::frames::{CpuSlot, Frames, NobodyAsked, Request};
+use firstlight::frames::{CpuSlot, Frames, Magazines, NobodyAsked, Request};
 use firstlight::map::{MemoryMap, Region, ScratchEntry};
 use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor};
 use firstlight::node::NodeId;
@@ -141,7 +141,8 @@ fn with_cpu(order: Order) -> Outcome {
     let slots = [CpuSlot::new()];
     let frames = Frames::build(machine.layout(&mut storage)?, &space)?;
     let frames = frames.with_cpus(&slots, &NobodyAsked);
-    let mut cpu = frames.cpu(0, NodeId(0))?;
+    let mut magazines = Magazines::new();
+    let mut cpu = frames.cpu(0, NodeId(0), &mut magazines)?;
     counted(|| -> Outcome {
         for _ in 0..1000 {
             let frame = cpu.allocate(Request::new(order))?;

@@ -17,20 +17,21 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// allocators of the Rust registry, in turns. A made-up machine is allocated from:
 /// only the allocators' own tables are real memory.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct Options {
-    /// Numbers of threads, each thread on a CPU of its own as far as there are CPUs; else 1,2
-    #[arg(long, value_name = "LIST", value_delimiter = ',',
-          value_parser = clap::value_parser!(u32).range(1..=256))]
-    threads: Vec<u32>,
+    /// What is measured: pair, bulk, random-free, cross-cpu, mixed, near-full, fragmentation,
+    /// answers (what each does is below); else all
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = workload)]
+    workload: Vec<Workload>,
     /// Who takes part: firstlight, spin-lifo, lifo, buddy_system_allocator, bitmap-allocator,
     /// buddy-slab-allocator, free-list, buddy-alloc; else all
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = contestant)]
     contestant: Vec<Contestant>,
-    /// What is measured: pair, bulk, random-free, cross-cpu, mixed, near-full, fragmentation,
-    /// answers; else all
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = workload)]
-    workload: Vec<Workload>,
+    /// Numbers of threads that do it at the same time, up to 256, each thread on a CPU of its own
+    /// as far as there are CPUs; else one thread, and two where there are two CPUs
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..=256))]
+    threads: Vec<u32>,
     /// Memory of the machine, 128M to 256G; answers have machines of their own
     #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = memory)]
     memory: u64,
@@ -38,16 +39,35 @@ pub(super) struct Options {
     #[arg(long, value_name = "MS", default_value_t = 1700,
           value_parser = clap::value_parser!(u64).range(1..=2000))]
     cell_ms: u64,
+    /// Most that the whole run should take, in milliseconds: later cells get what is left; else
+    /// 220000, and 110000 more for each number of threads beyond two
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
+    run_ms: Option<u64>,
 }
 
+/// What a run may take: four minutes with its end.
+const RUN_MS: u64 = 220_000;
+/// And for each number of threads beyond this many.
+const USUAL_THREADS: usize = 2;
+
 const EXAMPLES: &str = "\
+Workloads, of orders 0 (a page) and 9 (a huge frame) where no other is named:
+  pair           a block is allocated and freed at once
+  bulk           many blocks are allocated, then freed in the same order
+  random-free    all of memory is allocated; only its freeing, in random order, is timed
+  cross-cpu      one thread allocates, another frees
+  mixed          blocks of orders 0 to 9 live for random times
+  near-full      pages are freed and allocated while 99 and 99.9 % of memory are held
+  fragmentation  not timed: huge and giant frames left when long-lived blocks are all over memory
+  answers        firstlight only: requests that must fail, and full memory beside empty
+
 An operation is a block allocated and a block freed; of random-free a block freed. Times are CPU
 time of the threads: the least of all rounds, the median, and how many times the yardstick's least
 that is. bytes/frame is what the tables take. A cell that ran out of time is marked: its figure is
-of what was done.
+of what was done. A cell without a figure is told below the tables, with the reason.
 
 Examples:
-  firstlight bench alloc                                     all of it, two to four minutes
+  firstlight bench alloc                                     all of it, within four minutes
   firstlight bench alloc --threads 1,2,4,8 --json            for programs
   firstlight bench alloc --workload pair,random-free         some of it
   firstlight bench alloc --contestant firstlight,spin-lifo   beside the yardstick only
@@ -79,9 +99,16 @@ fn chosen<T: Copy + PartialEq>(asked: &[T], all: &[T]) -> Vec<T> {
     list
 }
 
+/// What a run with so many numbers of threads may take.
+fn run_ms(numbers: usize) -> u64 {
+    let more = numbers.saturating_sub(USUAL_THREADS) as u64;
+    RUN_MS + more * RUN_MS / USUAL_THREADS as u64
+}
+
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     let threads = chosen(&options.threads, &[]);
+    let numbers = threads.len();
     let asked = alloc::Options {
         threads: threads
             .into_iter()
@@ -91,6 +118,7 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         workloads: chosen(&options.workload, &Workload::ALL),
         memory_bytes: options.memory,
         cell_ms: options.cell_ms,
+        run_ms: options.run_ms.unwrap_or_else(|| run_ms(numbers)),
     };
     // Nothing where there is no terminal.
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
@@ -110,4 +138,17 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         }
     }
     output.print(&record, render::page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_numbers_of_threads_may_take_longer() {
+        let expected = [(0, 220_000), (1, 220_000), (2, 220_000), (4, 440_000)];
+        for (numbers, ms) in expected {
+            assert_eq!(run_ms(numbers), ms, "{numbers}");
+        }
+    }
 }

@@ -252,16 +252,17 @@ fn remarks(page: &mut String, record: &Record) {
     if cut {
         let _ = writeln!(
             page,
-            "{NOTE}> ran out of time ({} ms a cell): the figure is of what was done{NOTE:#}",
-            record.cell_ms
+            "{NOTE}> ran out of time ({} ms a cell, {} s in all): the figure is of what was done{NOTE:#}",
+            record.cell_ms,
+            record.run_ms.div_ceil(1000)
         );
     }
     for note in &record.notes {
         let _ = writeln!(page, "{FAINT}{}: {}{FAINT:#}", note.contestant, note.text);
     }
-    let mut told: Vec<(&str, &str)> = Vec::new();
+    let mut told = Vec::new();
     for absent in &record.absent {
-        let key = (absent.contestant, absent.workload);
+        let key = (absent.contestant, absent.workload, absent.reason);
         if !told.contains(&key) {
             told.push(key);
             let _ = writeln!(

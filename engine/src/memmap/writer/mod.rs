@@ -129,6 +129,10 @@ mod tests {
 
     /// Every writer this CPU can run.
     fn writers() -> Vec<Writer> {
+        #[cfg_attr(
+            any(miri, not(target_arch = "x86_64")),
+            expect(unused_mut, reason = "no others here")
+        )]
         let mut writers = Vec::from([Writer::plain(), Writer::default()]);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {

@@ -200,5 +200,5 @@ boot_pd:
     .global boot_stack_guard
 boot_stack_guard:
     .skip 4096
-    .skip 262144                    # magazines of CPUs lie on it for a while, copies too
+    .skip 65536
 boot_stack_end:

@@ -1,25 +1,25 @@
 //! `bench=alloc`: the loops of `firstlight-workloads` on one CPU and on more at
 //! once, by the engine, by one list behind a spin lock and by a list for each CPU.
-//! [`rounds`] has the workloads.
+//! [`contestants`] has these, [`rounds`] the workloads.
 //!
-//! What the loops hold lies in memory that is taken once and for good; the lists
-//! hold numbers that stand for blocks and belong to nobody.
+//! What the loops hold lies in memory that is taken once and for good.
 
+mod contestants;
 mod rounds;
 
 use core::sync::atomic::AtomicU64;
 
+use contestants::{Floor, Yardstick};
 use firstlight::addr::{Frame, Order};
-use firstlight::frames::Frames;
-use firstlight::node::NodeId;
+use firstlight::frames::{Frames, Magazines};
 use firstlight_image::outcome::Outcome;
-use firstlight_workloads::lists::{Lifo, SpinLifo, Stack, own};
+use firstlight_workloads::lists::own;
 use firstlight_workloads::ours::Ours;
 use firstlight_workloads::ring::Ring;
 use log::error;
 use rounds::{Held, LIVE, ROOM, Rounds};
 
-use crate::descriptors::list;
+use crate::descriptors::{list, list_of, zeroed_list};
 use crate::processors::Processors;
 
 /// Blocks that all CPUs together hold at most; an eighth of memory if that is less.
@@ -34,32 +34,27 @@ pub(super) fn run(frames: &Frames<'static>, processors: &mut Processors) -> Outc
         error!("bench: no memory for its lists");
         return Outcome::CheckFailed;
     };
-    let numbers = memory.numbers.len();
-    let nodes = memory.nodes;
-    for (node, (_, at)) in nodes.iter_mut().zip(processors.nodes()) {
-        *node = at;
-    }
-    let mut rounds = Rounds::new(processors, memory.lent);
-    let node_of = |index: usize| nodes.get(index).copied().unwrap_or_default();
-    rounds.all("firstlight", &Ours::new(frames, node_of));
-    {
-        let stack = Stack::new(&mut *memory.numbers, numbers);
-        rounds.all("spin-lifo", &SpinLifo::new(stack));
-    }
-    let cpus = rounds.cpus();
-    let share = (numbers / cpus).max(1);
-    let stacks = memory.numbers.chunks_exact_mut(share).take(cpus);
-    let mut stacks = stacks.map(|part| own(Stack::new(part, share)));
-    // Each CPU's list, in memory that the engine gave.
-    let lists = list(frames, cpus, |_| {
-        stacks.next().unwrap_or_else(|| own(Stack::new(&mut [], 0)))
-    });
-    let Some(lists) = lists else {
-        error!("bench: no memory for a list for each CPU");
+    let magazines = memory.magazines.iter_mut().zip(processors.nodes());
+    let ours = magazines
+        .zip(0..)
+        .map_while(|((magazines, (_, node)), index)| {
+            Some(own(frames.cpu(index, node, magazines).ok()?))
+        });
+    let Some(ours) = list_of(frames, processors.started(), ours) else {
+        error!("bench: no memory for the CPUs' ways in");
         return Outcome::CheckFailed;
     };
-    rounds.all("lifo", &Lifo::new(lists));
-    Outcome::Ok
+    let mut ours = Ours::new(ours);
+    let mut rounds = Rounds::new(processors, memory.lent, &ours);
+    let floor = |numbers| Floor { numbers, frames };
+    let enough = rounds.all(&mut ours)
+        && rounds.all(&mut Yardstick(&mut *memory.numbers))
+        && rounds.all(&mut floor(memory.numbers));
+    if enough {
+        Outcome::Ok
+    } else {
+        Outcome::CheckFailed
+    }
 }
 
 /// What the bench takes from the engine, for good.
@@ -67,7 +62,7 @@ struct Memory {
     lent: Held,
     numbers: &'static mut [Frame],
     /// Of the CPUs, in the order of their numbers.
-    nodes: &'static mut [NodeId],
+    magazines: &'static mut [Magazines],
 }
 
 impl Memory {
@@ -78,10 +73,7 @@ impl Memory {
         let most = usize::try_from(most).ok()?;
         let slots = list(frames, ROOM * cpus.div_ceil(2), |_| AtomicU64::new(0))?;
         let rings = slots.chunks_exact(ROOM).map(Ring::new);
-        let mut rings = rings.fuse();
-        let rings = list(frames, cpus.div_ceil(2), |_| {
-            rings.next().unwrap_or_else(|| Ring::new(&[]))
-        })?;
+        let rings = list_of(frames, cpus.div_ceil(2), rings)?;
         Some(Self {
             lent: Held {
                 blocks: list(frames, blocks, |_| rounds::NONE)?,
@@ -90,7 +82,8 @@ impl Memory {
                 rings,
             },
             numbers: list(frames, blocks, |number| Frame::new(number as u64))?,
-            nodes: list(frames, cpus, |_| NodeId::default())?,
+            // SAFETY: zeroed memory is empty magazines.
+            magazines: unsafe { zeroed_list(frames, cpus) }?,
         })
     }
 }

@@ -11,9 +11,10 @@ use firstlight_workloads::random::Random;
 use firstlight_workloads::ring::{Ring, alternate};
 use firstlight_workloads::work::{Churn, Mixed, empty, fill, pairs};
 use firstlight_workloads::{Allocator, Cpu};
-use log::info;
+use log::{error, info};
 use spin::Mutex;
 
+use super::contestants::Contestant;
 use crate::arch::cpus::MOST;
 use crate::arch::{relax, ticks};
 use crate::console::event;
@@ -29,6 +30,9 @@ pub(super) const LIVE: usize = 256;
 pub(super) const ROOM: usize = 256;
 /// Of so many blocks one is free in `near-full`.
 const ONE_FREE_OF: usize = 100;
+/// Of so many of the machine's huge frames one is not worked on: what CPUs keep for
+/// themselves would else be missing, to some contestants.
+const KEPT_OF: usize = 8;
 /// Stands for no block.
 pub(super) const NONE: Frame = Frame::new(u64::MAX);
 /// Of the orders that kernels ask for most.
@@ -50,6 +54,8 @@ pub(super) struct Held {
 pub(super) struct Rounds<'p> {
     processors: &'p mut Processors,
     held: Held,
+    /// Huge frames that every contestant works on.
+    huge: usize,
     /// CPUs that take part in the figure that is measured.
     threads: usize,
 }
@@ -74,49 +80,71 @@ impl Done {
 }
 
 impl<'p> Rounds<'p> {
-    pub(super) fn new(processors: &'p mut Processors, held: Held) -> Self {
+    /// Of the machine that `ours` allocates from.
+    pub(super) fn new<A: Allocator>(processors: &'p mut Processors, held: Held, ours: &A) -> Self {
+        let there_are = count(ours, Order::HUGE, &mut *held.blocks);
         Self {
             processors,
             held,
+            huge: there_are - there_are / KEPT_OF,
             threads: 1,
         }
     }
 
-    /// CPUs that there are.
-    pub(super) fn cpus(&self) -> usize {
-        self.processors.started()
+    /// Blocks of `order` that every contestant works on: those of the machine, as far
+    /// as the list has room.
+    fn blocks(&self, order: Order) -> usize {
+        match order {
+            Order::HUGE => self.huge,
+            _ => self.held.blocks.len(),
+        }
     }
 
-    /// All workloads with 1, 2, 4, ... CPUs, and with all.
-    pub(super) fn all<A: Allocator>(&mut self, contestant: &'static str, allocator: &A) {
-        let all = self.cpus();
+    /// All workloads with 1, 2, 4, ... CPUs, and with all; whether there was memory
+    /// for its lists.
+    pub(super) fn all<C: Contestant>(&mut self, contestant: &mut C) -> bool {
+        let all = self.processors.started();
         self.threads = 1;
         loop {
             for order in ORDERS {
-                let done = self.pairs(allocator, order);
-                self.tell(contestant, "pair", order, done);
-                let done = self.bulk(allocator, order);
-                self.tell(contestant, "bulk", order, done);
-                let done = self.random_free(allocator, order);
-                self.tell(contestant, "random-free", order, done);
-                // A list for each CPU takes nothing back from another.
-                if contestant != "lifo" || self.threads == 1 {
-                    let done = self.cross_cpu(allocator, order);
-                    self.tell(contestant, "cross-cpu", order, done);
+                if !self.of_order(contestant, order) {
+                    error!("bench: no memory for the lists of {}", C::NAME);
+                    return false;
                 }
             }
-            // A list neither splits nor merges.
-            if contestant == "firstlight" {
-                let done = self.mixed(allocator);
-                self.tell(contestant, "mixed", Order::HUGE, done);
-            }
-            let done = self.near_full(allocator);
-            self.tell(contestant, "near-full", Order::PAGE, done);
             if self.threads >= all {
-                return;
+                return true;
             }
             self.threads = (self.threads * 2).min(all);
         }
+    }
+
+    /// The workloads of blocks of `order`; whether there was memory.
+    fn of_order<C: Contestant>(&mut self, contestant: &mut C, order: Order) -> bool {
+        let Some(allocator) = &contestant.afresh(self.blocks(order), self.threads) else {
+            return false;
+        };
+        let done = self.pairs(allocator, order);
+        self.tell(C::NAME, "pair", order, done);
+        let done = self.bulk(allocator, order);
+        self.tell(C::NAME, "bulk", order, done);
+        let done = self.random_free(allocator, order);
+        self.tell(C::NAME, "random-free", order, done);
+        // A list for each CPU takes nothing back from another.
+        if C::NAME != "lifo" || self.threads == 1 {
+            let done = self.cross_cpu(allocator, order);
+            self.tell(C::NAME, "cross-cpu", order, done);
+        }
+        // A list neither splits nor merges.
+        if order == Order::HUGE && C::NAME == "firstlight" {
+            let done = self.mixed(allocator);
+            self.tell(C::NAME, "mixed", order, done);
+        }
+        if order == Order::PAGE {
+            let done = self.near_full(allocator);
+            self.tell(C::NAME, "near-full", order, done);
+        }
+        true
     }
 
     fn tell(&self, contestant: &str, workload: &str, order: Order, done: Option<Done>) {
@@ -198,10 +226,11 @@ impl<'p> Rounds<'p> {
 
     fn bulk<A: Allocator>(&mut self, allocator: &A, order: Order) -> Option<Done> {
         let threads = self.threads;
-        let share = share(self.held.blocks.len(), threads);
+        let blocks = self.blocks(order);
+        let share = share(blocks, threads);
         let mut best = None;
         for _ in 0..ROUNDS {
-            let shares = Shares::new(self.held.blocks.chunks_exact_mut(share));
+            let shares = Shares::new(self.held.blocks[..blocks].chunks_exact_mut(share));
             let done = Self::round(
                 self.processors,
                 threads,
@@ -220,9 +249,10 @@ impl<'p> Rounds<'p> {
 
     /// Fills the list, each CPU a part, and shuffles the whole; how many blocks it has.
     fn take<A: Allocator>(&mut self, allocator: &A, order: Order) -> usize {
-        let share = share(self.held.blocks.len(), self.threads);
+        let blocks = self.blocks(order);
+        let share = share(blocks, self.threads);
         self.held.blocks.fill(NONE);
-        let shares = Shares::new(self.held.blocks.chunks_exact_mut(share));
+        let shares = Shares::new(self.held.blocks[..blocks].chunks_exact_mut(share));
         Self::round(
             self.processors,
             self.threads,
@@ -282,7 +312,11 @@ impl<'p> Rounds<'p> {
                         alternate(ring, cpu, order, OPERATIONS)
                     } else {
                         let mut into = ring.producer();
-                        let done = into.produce(cpu, order, OPERATIONS, &relax);
+                        let more = || {
+                            relax();
+                            true
+                        };
+                        let done = into.produce(cpu, order, OPERATIONS, &more);
                         into.end(&relax);
                         done
                     }
@@ -343,20 +377,29 @@ impl<'p> Rounds<'p> {
             );
             best = Done::faster(best, done);
         }
-        if let Some(mut cpu) = allocator.cpu(0) {
-            for frame in held.iter().filter(|frame| **frame != NONE) {
-                cpu.free(*frame, order);
-            }
-            for (frame, order) in self.held.rest.iter().take(rest) {
-                cpu.free(*frame, *order);
-            }
+        let held = held.iter().filter(|frame| **frame != NONE);
+        let held = held.map(|frame| (*frame, order));
+        let rest = self.held.rest.iter().take(rest).copied();
+        let mut back = held.chain(rest).peekable();
+        // What one CPU's list has no room for goes to the next.
+        for mut cpu in (0..self.processors.started()).map_while(|index| allocator.cpu(index)) {
+            while (back.next_if(|&(frame, order)| cpu.free(frame, order))).is_some() {}
         }
         best
     }
 }
 
+/// Blocks of `order` that there are, as far as `list` has room.
+fn count<A: Allocator>(allocator: &A, order: Order, list: &mut [Frame]) -> usize {
+    let Some(mut cpu) = allocator.cpu(0) else {
+        return 0;
+    };
+    let taken = fill(&mut cpu, order, list);
+    empty(&mut cpu, order, &list[..taken])
+}
+
 /// A part of `len` for each of `threads`.
-fn share(len: usize, threads: usize) -> usize {
+pub(super) fn share(len: usize, threads: usize) -> usize {
     (len / threads).max(1)
 }
 

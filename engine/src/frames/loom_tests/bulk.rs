@@ -1,30 +1,30 @@
 //! The interleavings of what stands between magazines and the shared levels: many pages
-//! and huge frames at a time, areas, the bounds on blocks, and asking other CPUs.
+//! and huge frames at a time, and areas. The bounds on blocks are in [`super::bound`],
+//! asking other CPUs in [`super::slot`].
 //!
-//! As in `loom_tests`: a small machine, contents that the checker watches, all counts
+//! As in [`super::protocol`]: a small machine, contents that the checker watches, all counts
 //! and bounds recounted after every run. At most 4 preemptions, where no fewer are named.
 
 extern crate std;
 
-use super::bulk::Basket;
-use super::directory::Directory;
-use super::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
-use super::loom_tests::{END, block, both, check, model};
-use super::segment::Segment;
-use super::slot::{Asked, CpuSlot};
-use super::testkit::{directory, frames, want};
+use super::kit::{END, block, both, check, model};
 use crate::addr::{Frame, FrameRange};
+use crate::frames::bulk::Basket;
+use crate::frames::directory::Directory;
+use crate::frames::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
+use crate::frames::request::Zones;
+use crate::frames::segment::Segment;
+use crate::frames::testkit::{directory, frames, want};
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::AtomicU32;
 use loom::cell::UnsafeCell;
-use loom::thread;
 use std::boxed::Box;
 use std::vec::Vec;
 
-use super::request::Mobility::Unmovable;
+use crate::frames::request::Mobility::Unmovable;
 
 /// One segment, and the content of the first page of each word of a bitmap.
-struct Ground {
+pub(super) struct Ground {
     directory: Directory<'static>,
     content: Vec<UnsafeCell<u32>>,
 }
@@ -33,7 +33,7 @@ struct Ground {
 unsafe impl Sync for Ground {}
 
 impl Ground {
-    fn new(reserved: &[FrameRange]) -> &'static Self {
+    pub(super) fn new(reserved: &[FrameRange]) -> &'static Self {
         let ground = Self {
             directory: directory(&[(frames(0, END), 0, ZoneKind::Normal)], reserved),
             content: (0..END / 64).map(|_| UnsafeCell::new(0)).collect(),
@@ -62,7 +62,7 @@ impl Ground {
     }
 
     /// Takes single pages, as a magazine does that is refilled.
-    fn take_pages(&self, most: usize) -> Vec<Frame> {
+    pub(super) fn take_pages(&self, most: usize) -> Vec<Frame> {
         let mut taken = std::vec![Frame::new(0); most];
         let mut basket = Basket::new(&mut taken);
         (self.segment()).take_pages(Unmovable, &AtomicU32::new(0), &mut basket);
@@ -82,7 +82,7 @@ impl Ground {
         taken
     }
 
-    fn give_pages(&self, pages: &[u64]) -> usize {
+    pub(super) fn give_pages(&self, pages: &[u64]) -> usize {
         let pages: Vec<_> = pages.iter().copied().map(Frame::new).collect();
         self.touch_all(&pages, 0);
         self.give(|ground, bad| (ground.directory).give_pages(&pages, ground.segment(), bad))
@@ -106,15 +106,16 @@ impl Ground {
         refused
     }
 
-    fn allocate(&self, order: u8) -> Option<Block> {
+    pub(super) fn allocate(&self, order: u8) -> Option<Block> {
         let nodes = core::iter::once(NodeId(0));
-        let start = (self.directory).allocate(nodes, ZoneKind::Normal, want(order))?;
+        let start =
+            (self.directory).allocate(nodes, Zones::up_to(ZoneKind::Normal), want(order))?;
         let block = Block { start, order };
         self.touch(block.range());
         Some(block)
     }
 
-    fn claim(&self, block: Block) -> bool {
+    pub(super) fn claim(&self, block: Block) -> bool {
         let claimed = self.segment().claim(block).is_ok();
         if claimed {
             self.touch(block.range());
@@ -122,19 +123,19 @@ impl Ground {
         claimed
     }
 
-    fn free(&self, block: Block) {
+    pub(super) fn free(&self, block: Block) {
         self.touch(block.range());
         self.segment().free(block).expect("allocated");
     }
 
     /// Free frames once everybody is done.
-    fn settled(&self) -> u64 {
+    pub(super) fn settled(&self) -> u64 {
         self.segment().validate().unwrap();
         self.segment().statistics().free_frames
     }
 
     /// The same; somebody who is alone finds a block of this order.
-    fn settled_with(&self, order: u8) -> u64 {
+    pub(super) fn settled_with(&self, order: u8) -> u64 {
         let free = self.settled();
         let found = self.allocate(order);
         self.free(found.expect("a block that is free is found"));
@@ -148,7 +149,7 @@ fn is_disjoint(one: &[Frame], other: &[Frame]) -> bool {
 }
 
 /// All frames but these ranges.
-fn all_but(free: &[(u64, u64)]) -> Vec<FrameRange> {
+pub(super) fn all_but(free: &[(u64, u64)]) -> Vec<FrameRange> {
     let mut reserved = Vec::new();
     let mut from = 0;
     for &(start, end) in free {
@@ -240,6 +241,18 @@ fn two_give_back_pages_of_the_same_word() {
         // All of it came back as one.
         assert_eq!(ground.settled_with(HUGE_ORDER), 128);
         assert_eq!(ground.segment().statistics().free_huges, 1);
+    });
+}
+
+#[test]
+fn pages_come_back_before_their_huge_frame_is_free_as_a_whole() {
+    model(|| {
+        let ground = Ground::new(&[frames(128, END)]);
+        assert!(ground.claim(block(0, 1)));
+        // Who finds it free as a whole writes its bitmap anew.
+        let (refused, page) = both(|| ground.give_pages(&[0, 1]), || ground.allocate(0));
+        assert!(refused == 0 && page.is_some());
+        assert_eq!(ground.settled(), 127);
     });
 }
 
@@ -381,170 +394,4 @@ fn pages_cut_from_an_area_that_others_opened_are_nobody_elses() {
         );
         assert_eq!(ground.settled(), 65 - taken);
     });
-}
-
-// ---- Bounds on the blocks of pages ----------------------------------------------
-
-#[test]
-fn neighbours_freed_at_once_are_found_as_a_pair() {
-    model(|| {
-        let ground = Ground::new(&all_but(&[(2, 4)]));
-        assert!(ground.claim(block(2, 0)) && ground.claim(block(3, 0)));
-        both(|| ground.free(block(2, 0)), || ground.free(block(3, 0)));
-        assert_eq!(ground.settled_with(1), 2);
-    });
-}
-
-#[test]
-fn neighbours_given_back_at_once_are_found_as_a_pair() {
-    model(|| {
-        let ground = Ground::new(&all_but(&[(2, 4), (9, 10)]));
-        assert!(ground.claim(block(2, 1)) && ground.claim(block(9, 0)));
-        both(|| ground.give_pages(&[2, 9]), || ground.give_pages(&[3]));
-        assert_eq!(ground.settled_with(1), 3);
-    });
-}
-
-#[test]
-fn a_promise_that_takes_another_page_leaves_the_bound() {
-    model(|| {
-        // Four pages in one block are free, and then a page before them.
-        let ground = Ground::new(&all_but(&[(0, 1), (4, 8)]));
-        assert!(ground.claim(block(0, 0)));
-        let (taken, ()) = both(|| ground.take_pages(1), || ground.free(block(0, 0)));
-        if taken == [Frame::new(0)] {
-            assert_eq!(ground.settled_with(2), 4);
-        } else {
-            assert_eq!(ground.settled(), 4);
-        }
-    });
-}
-
-#[test]
-fn a_block_that_comes_back_while_the_bound_is_lowered_is_found() {
-    model(|| {
-        // Two pages are free, not side by side; then two that are.
-        let ground = Ground::new(&all_but(&[(4, 5), (6, 7), (8, 10)]));
-        assert!(ground.claim(block(8, 1)));
-        let (pair, ()) = both(|| ground.allocate(1), || ground.free(block(8, 1)));
-        if pair.is_some() {
-            assert_eq!(ground.settled(), 2);
-        } else {
-            assert_eq!(ground.settled_with(1), 4);
-        }
-    });
-}
-
-#[test]
-fn a_block_of_another_huge_frame_that_comes_back_is_found() {
-    model(|| {
-        // A page of it is free all the time, so that nothing but the bounds says that more is.
-        let ground = Ground::new(&all_but(&[(4, 5), (6, 7), (256, 258), (260, 261)]));
-        assert!(ground.claim(block(256, 1)));
-        let (pair, ()) = both(
-            || ground.allocate(1),
-            || assert_eq!(ground.give_pages(&[256, 257]), 0),
-        );
-        let () = pair.map_or((), |pair| ground.free(pair));
-        assert_eq!(ground.settled_with(1), 5);
-    });
-}
-
-#[test]
-fn two_that_lower_the_bounds_at_once_leave_them_true() {
-    check(3, || {
-        // Four side by side and some more; and eight, all there is of their huge frame.
-        let ground = Ground::new(&all_but(&[
-            (4, 8),
-            (9, 10),
-            (11, 12),
-            (13, 14),
-            (15, 16),
-            (128, 136),
-        ]));
-        let (eight, large) = both(|| ground.allocate(3), || ground.allocate(5));
-        assert!(eight.is_some() && large.is_none());
-        assert_eq!(ground.settled_with(2), 8);
-    });
-}
-
-#[test]
-fn pages_taken_and_given_back_while_the_bound_is_lowered() {
-    check(2, || {
-        let ground = Ground::new(&all_but(&[(4, 5), (6, 7), (9, 10), (11, 12)]));
-        assert!(ground.claim(block(9, 0)) && ground.claim(block(11, 0)));
-        ground.free(block(9, 0));
-        let (pair, ()) = both(
-            || ground.allocate(1),
-            || {
-                let taken = ground.take_pages(3);
-                ground.free(block(11, 0));
-                for frame in taken {
-                    ground.free(block(frame.get(), 0));
-                }
-            },
-        );
-        assert!(pair.is_none(), "no two are side by side");
-        assert_eq!(ground.settled(), 4);
-    });
-}
-
-#[test]
-fn all_huge_frames_partly_free_and_one_emptied_and_freed_into() {
-    model(|| {
-        let free = [(0, 2), (130, 131), (258, 259), (386, 387)];
-        let ground = Ground::new(&all_but(&free));
-        assert!(ground.claim(block(0, 0)));
-        // For a moment it counts twice among the partly free ones.
-        both(
-            || assert_eq!(ground.take_pages(1).len(), 1),
-            || ground.free(block(0, 0)),
-        );
-        assert_eq!(ground.settled(), 4);
-    });
-}
-
-// ---- Asking other CPUs ------------------------------------------------------------
-
-/// Somebody holds a page in a magazine and gives it back, asked or not, while another
-/// one needs it.
-fn who_is_owed_nothing_finds_all(polls: bool) {
-    model(move || {
-        let ground = Ground::new(&all_but(&[(64, 65)]));
-        assert_eq!(ground.take_pages(1).len(), 1);
-        let slot: &'static CpuSlot = Box::leak(Box::new(CpuSlot::default()));
-        assert!(slot.take());
-        slot.set_held(1);
-        let owner = move || {
-            while polls && !slot.is_asked() {
-                thread::yield_now();
-            }
-            assert_eq!(ground.give_pages(&[64]), 0);
-            slot.answer(0);
-        };
-        let needs_it = move || {
-            let found = ground.allocate(0);
-            found.or_else(|| {
-                if let Some(asked) = Asked::all(core::slice::from_ref(slot)) {
-                    while asked.owed_frames() > 0 {
-                        thread::yield_now();
-                    }
-                }
-                ground.allocate(0)
-            })
-        };
-        let ((), found) = both(owner, needs_it);
-        assert!(found.is_some());
-        assert_eq!(ground.settled(), 0);
-    });
-}
-
-#[test]
-fn who_asked_and_is_owed_nothing_finds_what_was_held() {
-    who_is_owed_nothing_finds_all(true);
-}
-
-#[test]
-fn who_sees_nothing_held_finds_what_came_back_unasked() {
-    who_is_owed_nothing_finds_all(false);
 }

@@ -2,10 +2,11 @@
 
 extern crate std;
 
-use super::geometry::{GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER};
-use super::loom_tests::{Machine, block, both, model};
-use super::segment::Segment;
+use super::bulk::all_but;
+use super::kit::{Machine, block, both, check, model, preemptions};
 use crate::addr::FrameRange;
+use crate::frames::geometry::{GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER};
+use crate::frames::segment::Segment;
 
 const END: u64 = 1 << GIANT_ORDER;
 
@@ -104,18 +105,30 @@ fn loom_what_is_freed_while_isolation_begins_is_not_lost() {
 
 #[test]
 fn loom_a_promise_given_back_to_an_isolated_frame_is_not_lost() {
-    // One page of each pair is in use: an order of 1 is promised by some readings only.
-    beside(
-        ONE,
-        |machine| {
-            assert!(machine.claim(block(0, 6)));
-            assert!(machine.claim(block(64, 5)));
-        },
-        |machine| {
-            let kept = machine.allocate(6).map_or(0, |block| block.frames());
-            kept + machine.allocate(5).map_or(0, |block| block.frames()) + 96
-        },
-    );
+    for also_ends in [false, true] {
+        // Long: two preemptions show what it is there for.
+        check(2, move || {
+            // A pair, and a page for which one of it can be claimed while all the others are
+            // promised as a pair.
+            let machine = Machine::new(&all_but(&[(0, 1), (64, 66)]));
+            let (claimed, pair) = both(
+                move || {
+                    let claimed = machine.claim(block(64, 0));
+                    machine.segment.isolate(0).unwrap();
+                    if also_ends {
+                        machine.segment.end_isolation(0);
+                    }
+                    u64::from(claimed)
+                },
+                || machine.allocate(1).map_or(0, |block| block.frames()),
+            );
+            if !also_ends {
+                machine.segment.validate().unwrap();
+                machine.segment.end_isolation(0);
+            }
+            assert_eq!(machine.free_frames(), 3 - claimed - pair);
+        });
+    }
 }
 
 #[test]
@@ -148,4 +161,39 @@ fn loom_one_of_two_isolates() {
         machine.segment.end_isolation(0);
         assert_eq!(machine.free_frames(), HUGE_FRAMES.into());
     });
+}
+
+/// A call may have been promised what nobody uses any more: it is in use until that call
+/// found it or gave it back.
+#[test]
+fn loom_what_is_taken_at_the_end_of_an_isolation_is_nobody_else_s() {
+    for order in [6, 0] {
+        check(preemptions(1), move || {
+            let machine = Machine::new(ONE);
+            assert!(machine.claim(block(0, 6)));
+            let (taken, found) = both(
+                || {
+                    machine.free(block(0, 6));
+                    machine.segment.isolate(0).unwrap();
+                    let taken = machine.segment.first_in_use(0).is_none();
+                    if taken {
+                        machine.segment.take_isolated(0);
+                        machine.touch(block(0, HUGE_ORDER));
+                    } else {
+                        machine.segment.end_isolation(0);
+                    }
+                    taken
+                },
+                move || machine.allocate(order),
+            );
+            assert!(!(taken && found.is_some()), "{found:?} has two owners");
+            if taken {
+                machine.free(block(0, HUGE_ORDER));
+            }
+            if let Some(found) = found {
+                machine.free(found);
+            }
+            assert_eq!(machine.free_frames(), HUGE_FRAMES.into());
+        });
+    }
 }

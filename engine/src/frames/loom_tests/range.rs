@@ -1,22 +1,22 @@
 //! The interleavings of two CPUs of which one takes, gives back or looks for a
 //! range: what it undoes, what others see meanwhile.
 //!
-//! The machine is a few pages of the small one of [`super::geometry`], around
+//! The machine is a few pages of the small one of [`crate::frames::geometry`], around
 //! the border of two huge frames or of two segments; more would only be more
 //! to look at. After every run the counts are recounted.
 
 extern crate std;
 
-use super::contiguous::Wanted;
-use super::directory::Directory;
-use super::geometry::{Block, GIANT_ORDER};
-use super::request::Mobility;
-use super::testkit::{directory, frames, want};
+use super::kit::{both, check, preemptions};
 use crate::addr::{Frame, FrameRange};
+use crate::frames::contiguous::Wanted;
+use crate::frames::directory::Directory;
+use crate::frames::geometry::{Block, GIANT_ORDER};
+use crate::frames::request::{Mobility, Zones};
+use crate::frames::testkit::{directory, frames, want};
 use crate::node::{NodeId, ZoneKind};
 use core::iter::once;
 use loom::cell::UnsafeCell;
-use loom::thread;
 use std::boxed::Box;
 use std::vec::Vec;
 
@@ -72,9 +72,9 @@ impl Machine {
     }
 
     fn page(&self) -> Option<FrameRange> {
-        let start = self
-            .directory
-            .allocate(once(NodeId(0)), ZoneKind::Normal, want(0))?;
+        let start =
+            self.directory
+                .allocate(once(NodeId(0)), Zones::up_to(ZoneKind::Normal), want(0))?;
         let range = Block { start, order: 0 }.range();
         self.touch(range);
         Some(range)
@@ -87,9 +87,9 @@ impl Machine {
             mobility: UNMOVABLE,
         };
         let nodes = once(NodeId(0));
-        let range = self
-            .directory
-            .allocate_contiguous(nodes, ZoneKind::Normal, wanted)?;
+        let range =
+            self.directory
+                .allocate_contiguous(nodes, Zones::up_to(ZoneKind::Normal), wanted)?;
         self.touch(range);
         Some(range)
     }
@@ -116,32 +116,12 @@ impl Machine {
 /// Every interleaving of two CPUs with at most so many preemptions:
 /// `FIRSTLIGHT_LOOM_PREEMPTIONS`, else 3.
 fn model(test: impl Fn() + Sync + Send + 'static) {
-    let asked = std::env::var("FIRSTLIGHT_LOOM_PREEMPTIONS").ok();
-    check(
-        asked.and_then(|bound| bound.parse().ok()).unwrap_or(3),
-        test,
-    );
+    check(preemptions(3), test);
 }
 
 /// The same where a CPU searches, and looks again and again: at most 2.
 fn model_of_searches(test: impl Fn() + Sync + Send + 'static) {
     check(2, test);
-}
-
-fn check(preemption_bound: usize, test: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemption_bound);
-    builder.max_branches = 100_000;
-    builder.check(test);
-}
-
-/// Runs two CPUs, neither of them before the other.
-fn both<A: 'static, B: 'static>(
-    one: impl FnOnce() -> A + 'static,
-    other: impl FnOnce() -> B + 'static,
-) -> (A, B) {
-    let (one, other) = (thread::spawn(one), thread::spawn(other));
-    (one.join().unwrap(), other.join().unwrap())
 }
 
 #[test]

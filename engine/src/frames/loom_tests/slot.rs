@@ -1,0 +1,90 @@
+//! The interleavings of asking other CPUs for what their magazines hold. On the machine of
+//! [`super::bulk`], by its rules.
+
+extern crate std;
+
+use super::bulk::{Ground, all_but};
+use super::kit::{block, both, model};
+use crate::frames::slot::{Asked, CpuSlot};
+use loom::thread;
+use std::boxed::Box;
+
+/// Somebody holds a page in a magazine and gives it back, asked or not, while another
+/// one needs it.
+///
+/// `take` is what that one does. A claim looks once, so that nothing but the slot tells it of
+/// what came back; an allocation looks again after a fence.
+fn who_is_owed_nothing_finds_all(polls: bool, take: fn(&Ground) -> bool) {
+    model(move || {
+        let ground = Ground::new(&all_but(&[(64, 65)]));
+        assert_eq!(ground.take_pages(1).len(), 1);
+        let slot: &'static CpuSlot = Box::leak(Box::new(CpuSlot::default()));
+        assert!(slot.take());
+        slot.set_held(1);
+        let owner = move || {
+            while polls && !slot.is_asked() {
+                thread::yield_now();
+            }
+            assert_eq!(ground.give_pages(&[64]), 0);
+            slot.answer(0);
+        };
+        let needs_it = move || {
+            take(ground) || {
+                if let Some(asked) = Asked::all(core::slice::from_ref(slot)) {
+                    while asked.owed_frames() > 0 {
+                        thread::yield_now();
+                    }
+                }
+                take(ground)
+            }
+        };
+        let ((), found) = both(owner, needs_it);
+        assert!(found);
+        assert_eq!(ground.settled(), 0);
+    });
+}
+
+const TAKE: [fn(&Ground) -> bool; 2] = [
+    |ground| ground.allocate(0).is_some(),
+    |ground| ground.claim(block(64, 0)),
+];
+
+#[test]
+fn who_asked_and_is_owed_nothing_finds_what_was_held() {
+    for take in TAKE {
+        who_is_owed_nothing_finds_all(true, take);
+    }
+}
+
+#[test]
+fn who_sees_nothing_held_finds_what_came_back_unasked() {
+    for take in TAKE {
+        who_is_owed_nothing_finds_all(false, take);
+    }
+}
+
+/// The last page of a magazine may be handed out, not given back, after others went back.
+#[test]
+fn who_sees_that_the_last_page_was_handed_out_finds_what_came_back_before() {
+    for take in TAKE {
+        model(move || {
+            let ground = Ground::new(&all_but(&[(64, 65)]));
+            assert_eq!(ground.take_pages(1).len(), 1);
+            let slot: &'static CpuSlot = Box::leak(Box::new(CpuSlot::default()));
+            assert!(slot.take());
+            slot.set_held(2);
+            let owner = move || {
+                // A full magazine gave back one page, and the other one was allocated.
+                assert_eq!(ground.give_pages(&[64]), 0);
+                slot.set_held(1);
+                slot.set_held(0);
+            };
+            let needs_it = move || {
+                let owes = Asked::all(core::slice::from_ref(slot)).is_some();
+                take(ground) || owes
+            };
+            let ((), found) = both(owner, needs_it);
+            assert!(found);
+        });
+    }
+}

@@ -1,0 +1,96 @@
+//! Who takes part in `bench=alloc`: the engine ([`Ours`]), the [`Yardstick`], one
+//! list behind a spin lock, and the [`Floor`], a list for each CPU.
+//!
+//! Lists have as many blocks of an order as the machine has; what lies in them are
+//! numbers that stand for blocks and belong to nobody.
+
+use firstlight::addr::Frame;
+use firstlight::frames::Frames;
+use firstlight_workloads::Allocator;
+use firstlight_workloads::lists::{Lifo, SpinLifo, Stack, own};
+use firstlight_workloads::ours::Ours;
+
+use super::rounds::share;
+use crate::arch::relax;
+use crate::descriptors::list_of;
+
+/// One of them.
+pub(super) trait Contestant {
+    /// As it is told.
+    const NAME: &'static str;
+
+    /// What the loops work with.
+    type Allocator<'a>: Allocator
+    where
+        Self: 'a;
+
+    /// Ready for figures of one order, of which there are so many blocks, on the
+    /// first `cpus` CPUs; `None` if there is no memory for that.
+    fn afresh(&mut self, blocks: usize, cpus: usize) -> Option<Self::Allocator<'_>>;
+}
+
+impl<'c, 'f, 'm> Contestant for Ours<'c, 'f, 'm> {
+    const NAME: &'static str = "firstlight";
+
+    type Allocator<'a>
+        = Self
+    where
+        Self: 'a;
+
+    /// The machine itself, of which it has what there is.
+    fn afresh(&mut self, _blocks: usize, _cpus: usize) -> Option<Self> {
+        Some(*self)
+    }
+}
+
+/// One list for all, in memory that is lent.
+pub(super) struct Yardstick<'n>(pub(super) &'n mut [Frame]);
+
+impl Contestant for Yardstick<'_> {
+    const NAME: &'static str = "spin-lifo";
+
+    type Allocator<'a>
+        = SpinLifo<'a>
+    where
+        Self: 'a;
+
+    fn afresh(&mut self, blocks: usize, _cpus: usize) -> Option<SpinLifo<'_>> {
+        let numbers = numbered(self.0, blocks);
+        let len = numbers.len();
+        // Every CPU here is one's own: nobody to give way to.
+        Some(SpinLifo::new(Stack::new(numbers, len), relax))
+    }
+}
+
+/// A list for each CPU, in memory that is lent, and the engine for their heads.
+pub(super) struct Floor<'n, 'f> {
+    pub(super) numbers: &'n mut [Frame],
+    pub(super) frames: &'n Frames<'f>,
+}
+
+impl Contestant for Floor<'_, '_> {
+    const NAME: &'static str = "lifo";
+
+    type Allocator<'a>
+        = Lifo<'a, 'a>
+    where
+        Self: 'a;
+
+    fn afresh(&mut self, blocks: usize, cpus: usize) -> Option<Lifo<'_, '_>> {
+        let share = share(blocks, cpus);
+        let parts = numbered(self.numbers, blocks).chunks_exact_mut(share);
+        let lists = parts.map(|part| own(Stack::new(part, share)));
+        Some(Lifo::new(list_of(self.frames, cpus, lists)?))
+    }
+}
+
+/// The first `blocks` of `list`, numbered from 0 on; what was in it before may be in
+/// any order, and twice.
+fn numbered(list: &mut [Frame], blocks: usize) -> &mut [Frame] {
+    let blocks = blocks.min(list.len());
+    let list = list.get_mut(..blocks).unwrap_or_default();
+    for (slot, number) in list.iter_mut().zip(0..) {
+        *slot = Frame::new(number);
+    }
+    list
+}
