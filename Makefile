@@ -24,10 +24,10 @@ BARE := x86_64-unknown-none
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test stress soak deb bench counts boot-counts check msrv miri miri-seeds loom fuzz guests linux clean setup
+.PHONY: help image run test stress soak deb bench counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests linux clean setup
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 setup: ## install what a build needs and nothing else
 	@scripts/setup.sh
@@ -88,32 +88,35 @@ msrv: setup ## all crates with the oldest Rust that is promised
 	@cargo +$(MSRV) check --workspace --all-targets --quiet --target-dir target/msrv
 	@cargo +$(MSRV) check -p firstlight-image --target $(BARE) --quiet --target-dir target/msrv
 
-miri: setup ## the engine's tests under Miri, which sees undefined behaviour (many minutes)
-	@scripts/setup.sh toolchain nightly miri rust-src
-	@PROPTEST_CASES=4 MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" \
-	    cargo +nightly miri test -p firstlight --lib --quiet --target-dir target/miri
-	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
-	    --test frames_machine --quiet --target-dir target/miri -- misuse requests_stay a_given
-	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
-	    --test frames_ranges --quiet --target-dir target/miri -- owned way_back given_back
-	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
-	    --test cpu_machine --quiet --target-dir target/miri -- freed_last refused_at_once slot_serves
-	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
-	    --test cpu_lent --quiet --target-dir target/miri
-	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks -Zmiri-many-seeds=0..4" cargo +nightly miri test \
-	    -p firstlight --test cpu_model --quiet --target-dir target/miri -- small
-	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test -p firstlight \
-	    --test memmap_machine --quiet --target-dir target/miri -- of_16_bytes of_24_bytes zero added_memory
+# Miri interprets on one processor: `make -j2 miri` takes two.
+MIRI := cargo +nightly miri test -p firstlight --quiet --target-dir target/miri
+miri-%: export MIRIFLAGS := -Zmiri-disable-isolation -Zmiri-ignore-leaks
 
-miri-seeds: setup ## the allocator's threads and a CPU's magazines under Miri, SEEDS=64 schedules each (long)
-	@scripts/setup.sh toolchain nightly miri rust-src
-	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks -Zmiri-many-seeds=0..$(SEEDS)" cargo +nightly miri test \
-	    -p firstlight --lib --quiet --target-dir target/miri -- threads_never
-	@MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks -Zmiri-many-seeds=0..$(SEEDS)" cargo +nightly miri test \
-	    -p firstlight --test cpu_model --quiet --target-dir target/miri -- small
+miri: miri-units miri-machines ## the engine's tests under Miri, which sees undefined behaviour (minutes)
 
+miri-setup: setup
+	@scripts/setup.sh toolchain nightly miri rust-src
+	@cargo +nightly miri setup --quiet --target-dir target/miri
+
+miri-units: miri-setup
+	@PROPTEST_CASES=4 $(MIRI) --lib
+
+miri-machines: miri-setup
+	@$(MIRI) --test cpu_lent
+	@MIRIFLAGS="$(MIRIFLAGS) -Zmiri-many-seeds=0..4" $(MIRI) --test cpu_model -- small
+	@$(MIRI) --test frames_ranges -- owned way_back given_back
+	@$(MIRI) --test frames_machine -- misuse requests_stay a_given
+	@$(MIRI) --test cpu_machine -- freed_last refused_at_once slot_serves
+	@$(MIRI) --test memmap_machine -- of_16_bytes of_24_bytes zero added_memory
+
+miri-seeds: miri-setup ## the allocator's threads and a CPU's magazines under Miri, SEEDS=64 schedules each (long)
+	@MIRIFLAGS="$(MIRIFLAGS) -Zmiri-many-seeds=0..$(SEEDS)" $(MIRI) --lib -- threads_never
+	@MIRIFLAGS="$(MIRIFLAGS) -Zmiri-many-seeds=0..$(SEEDS)" $(MIRI) --test cpu_model -- small
+
+# One model at a time: each maps stacks by the million, and would wait for the others to.
 loom: setup ## the allocator's concurrency under the model checker loom (minutes)
-	@RUSTFLAGS="--cfg loom -C debug-assertions" cargo test --release -p firstlight --lib --quiet --target-dir target/loom loom
+	@RUSTFLAGS="--cfg loom -C debug-assertions" cargo test --release -p firstlight --lib --quiet --target-dir target/loom \
+	    loom -- --test-threads=1
 
 fuzz: setup ## all fuzz targets; SECONDS=60 is for each
 	@scripts/setup.sh toolchain nightly rust-src
