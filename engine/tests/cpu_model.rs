@@ -14,9 +14,7 @@ mod kit;
 use std::cell::RefCell;
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{
-    AllocError, BlockError, Cpu, CpuSlot, Frames, NobodyAsked, Request, Statistics,
-};
+use firstlight::frames::{AllocError, BlockError, Cpu, Frames, Request, Statistics};
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, Lent, MIB, Machine, range};
 use proptest::prelude::*;
@@ -37,13 +35,11 @@ struct Ground {
 
 impl Ground {
     fn new(memory: &[(u16, u64, u64)]) -> Self {
-        let slots: Vec<_> = (0..CPUS).map(|_| CpuSlot::new()).collect();
         let rows = memory
             .iter()
             .map(|&(node, start, end)| (node, range(start, end)));
         let rows: Vec<_> = rows.collect();
-        let frames = Machine::new(&rows).frames();
-        let frames = frames.with_cpus(slots.leak(), &NobodyAsked);
+        let frames = Machine::new(&rows).frames_of(CPUS);
         let extents = memory.iter().map(|&(node, start, end)| {
             let zone = match end {
                 end if end <= 16 * MIB => ZoneKind::Dma,

@@ -11,7 +11,7 @@ use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, BlockError, BuildError, Frames, Request};
 use firstlight::layout::{CoreSize, LayoutPolicy};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, TIB, Uninitialised, range};
+use kit::{GIB, MIB, Machine, TIB, Uninitialised, page, range};
 
 /// Two nodes of 4 GiB each; the first has the usual holes.
 fn two_nodes() -> Machine {
@@ -25,10 +25,6 @@ fn two_nodes() -> Machine {
 
 fn order(order: u8) -> Order {
     Order::new(order).unwrap()
-}
-
-fn page() -> Request {
-    Request::new(Order::PAGE)
 }
 
 #[test]

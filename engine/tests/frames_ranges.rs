@@ -10,10 +10,10 @@ use core::cell::Cell;
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{
-    ContiguousError, CpuSlot, Frames, GiveBack, NobodyAsked, Owned, RangeError, Request, Statistics,
+    ContiguousError, Frames, GiveBack, Owned, RangeError, Request, Statistics,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, magazines, range};
+use kit::{GIB, MIB, Machine, magazines, page, range};
 
 /// Two nodes of 4 GiB each; the first has the usual holes.
 fn two_nodes() -> Machine {
@@ -23,10 +23,6 @@ fn two_nodes() -> Machine {
         (0, range(4 * GIB, 5 * GIB)),
         (1, range(5 * GIB, 9 * GIB)),
     ])
-}
-
-fn page() -> Request {
-    Request::new(Order::PAGE)
 }
 
 fn pages(start: u64, end: u64) -> FrameRange {
@@ -144,9 +140,8 @@ fn a_range_that_cannot_be_had_is_given_back_and_named() {
 
 #[test]
 fn what_magazines_hold_is_asked_for_and_told() {
-    let slots = [const { CpuSlot::new() }; 2];
     let machine = Machine::new(&[(0, range(4 * GIB, 5 * GIB))]);
-    let frames = machine.frames().with_cpus(&slots, &NobodyAsked);
+    let frames = machine.frames_of(2);
     let free = frames.statistics().free_frames;
     let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let frame = cpu.allocate(page()).unwrap();

@@ -10,10 +10,10 @@ use std::sync::Mutex;
 
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{
-    CpuSlot, Crossing, Frames, NobodyAsked, Request, WatchMarks, WaterMark, WaterMarks, ZoneMarks,
+    Crossing, Frames, NobodyAsked, Request, WatchMarks, WaterMark, WaterMarks, ZoneMarks,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, magazines, range};
+use kit::{GIB, MIB, Machine, magazines, range, slots};
 
 #[derive(Default)]
 struct Log(Mutex<Vec<Crossing>>);
@@ -38,11 +38,10 @@ fn watched(cpus: usize) -> (Frames<'static>, &'static ZoneMarks, &'static Log) {
         (0, range(4 * GIB, 5 * GIB)),
         (1, range(6 * GIB, 7 * GIB)),
     ]);
-    let slots: Vec<_> = (0..cpus).map(|_| CpuSlot::new()).collect();
     let zones: &'static _ = Box::leak(Box::new([ZoneMarks::new(NORMAL.0, NORMAL.1, MARKS)]));
     let log: &'static Log = Box::leak(Box::default());
     let frames = machine.frames().with_water_marks(zones, log);
-    let frames = frames.with_cpus(slots.leak(), &NobodyAsked);
+    let frames = frames.with_cpus(slots(cpus), &NobodyAsked);
     let [zone] = zones;
     (frames, zone, log)
 }

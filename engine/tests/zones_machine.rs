@@ -7,16 +7,13 @@
 mod kit;
 
 use firstlight::addr::{Frame, Order};
-use firstlight::frames::{AllocError, CpuSlot, Frames, NobodyAsked, Request};
+use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, magazines, range};
 
 /// Memory in zones DMA, DMA32 and Normal.
 fn pc() -> Frames<'static> {
-    let slots = vec![CpuSlot::new()].leak();
-    Machine::new(&[(0, range(MIB, GIB)), (0, range(4 * GIB, 5 * GIB))])
-        .frames()
-        .with_cpus(slots, &NobodyAsked)
+    Machine::new(&[(0, range(MIB, GIB)), (0, range(4 * GIB, 5 * GIB))]).frames_of(1)
 }
 
 fn zone_of(frame: Frame) -> ZoneKind {

@@ -14,7 +14,6 @@ use super::look::Glimpse;
 use super::range_error::ContiguousError;
 use super::request::{Mobility, Request, Zones};
 use super::segment::Segment;
-use super::slot::Asked;
 use crate::addr::{Frame, FrameRange};
 use crate::node::NodeId;
 use crate::sync::pause;
@@ -157,7 +156,7 @@ impl Segment<'_> {
 }
 
 impl<'m> Directory<'m> {
-    /// Takes frames in a row from the first of `nodes` that has them, from its
+    /// Takes frames in a row from the first of `nodes` that has them, from the
     /// highest of `zones` down.
     ///
     /// Says that there are none when it saw none between two readings of all
@@ -312,10 +311,7 @@ impl Frames<'_> {
         }
         let mut held_by_cpus = 0;
         if request.may_drain() && !self.cpus.slots.is_empty() {
-            if let Some(asked) = Asked::all(self.cpus.slots) {
-                self.cpus.asker.ask(&asked);
-                held_by_cpus = asked.owed_frames();
-            }
+            held_by_cpus = self.cpus.ask().unwrap_or(0);
             // Also if nobody holds anything: it may have come back since the last look.
             if let Some(range) = found() {
                 return Ok(range);

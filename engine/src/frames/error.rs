@@ -34,20 +34,9 @@ impl fmt::Display for AllocError {
                 request,
                 held_by_cpus,
             } => {
-                write!(f, "out of memory: no free block of {}", request.order())?;
-                match request.node() {
-                    Some(node) if request.is_exact() => write!(f, " on {node} itself")?,
-                    Some(node) => write!(f, " on {node} or any other")?,
-                    None => write!(f, " on any node")?,
-                }
-                write!(f, " in {}", request.zones())?;
-                match held_by_cpus {
-                    0 => Ok(()),
-                    held => write!(
-                        f,
-                        "; {held} frames lie in magazines of CPUs that have not answered yet: try again"
-                    ),
-                }
+                let (order, places) = (request.order(), request.places());
+                let held = Held(*held_by_cpus);
+                write!(f, "out of memory: no free block of {order} {places}{held}")
             }
             Self::NoSuchNode { node, nodes } => {
                 write!(
@@ -60,6 +49,21 @@ impl fmt::Display for AllocError {
 }
 
 impl core::error::Error for AllocError {}
+
+/// What there may be besides: frames in the magazines of CPUs that have not answered.
+pub(super) struct Held(pub(super) u64);
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            held => write!(
+                f,
+                "; {held} frames lie in magazines of CPUs that have not answered yet: try again"
+            ),
+        }
+    }
+}
 
 /// A block can't be freed or claimed as asked; nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,12 +11,11 @@ use core::fmt;
 use super::geometry::{HUGE_FRAMES, HUGES};
 use super::request::Mobility;
 use super::segment::{GiantIndex, HugeIndex, Segment};
-use super::slot::Asked;
 use super::split::Pages;
 use super::word::{Change, Giant, GiantState, Huge, HugeState};
 use super::{Frames, Place};
 use crate::addr::{Frame, FrameRange};
-use crate::sync::{fence_after_rmw, pause};
+use crate::sync::pause;
 
 /// A range can't be isolated, or not be taken; nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,9 +130,7 @@ impl<'m> Frames<'m> {
             }
         }
         done.range = range;
-        if let Some(asked) = Asked::all(self.cpus.slots) {
-            self.cpus.asker.ask(&asked);
-        }
+        self.cpus.ask();
         Ok(done)
     }
 
@@ -281,9 +278,8 @@ impl Segment<'_> {
             if self.swap_huge(huge, seen, now) {
                 if now == Huge::FREE {
                     self.settle_giant(giant, Change::free(1));
-                } else if now.is_partial() {
-                    fence_after_rmw();
-                    self.raise_giant_run(giant, now.mobility, now.bound());
+                } else {
+                    self.pass_on_bound(giant, now);
                 }
                 return;
             }

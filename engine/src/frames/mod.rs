@@ -90,13 +90,12 @@ pub use isolate::{IsolateError, Isolation};
 pub use owned::{GiveBack, Owned};
 pub use range_error::{ContiguousError, RangeError};
 pub use request::{Mobility, Request};
+use slot::Cpus;
 pub use slot::{AskCpus, Asked, CpuSlot, NobodyAsked};
 pub use statistics::Statistics;
 pub use stock::Magazines;
 pub use validate::Violation;
 pub use water_marks::{Crossing, WatchMarks, WaterMark, WaterMarks, ZoneMarks};
-
-use core::fmt;
 
 use crate::addr::{Frame, Order};
 use crate::layout::Layout;
@@ -156,26 +155,6 @@ pub struct Frames<'m> {
     metadata: Metadata,
     cpus: Cpus<'m>,
     marks: Marks<'m>,
-}
-
-/// The CPUs that may have magazines, and how to reach them.
-#[derive(Clone, Copy)]
-struct Cpus<'m> {
-    slots: &'m [CpuSlot],
-    asker: &'m dyn AskCpus,
-}
-
-impl Cpus<'_> {
-    const NONE: Self = Self {
-        slots: &[],
-        asker: &NobodyAsked,
-    };
-}
-
-impl fmt::Debug for Cpus<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.slots).finish()
-    }
 }
 
 impl<'m> Frames<'m> {
@@ -268,10 +247,7 @@ impl<'m> Frames<'m> {
         }
         let mut held_by_cpus = 0;
         if request.may_drain() && self.cpus.slots.len() > own {
-            if let Some(asked) = Asked::all(self.cpus.slots) {
-                self.cpus.asker.ask(&asked);
-                held_by_cpus = asked.owed_frames();
-            }
+            held_by_cpus = self.cpus.ask().unwrap_or(0);
             // Also if nobody holds anything: it may have come back since the last look.
             if let Some(frame) = found() {
                 return Ok(frame);

@@ -11,7 +11,6 @@ use super::geometry::{Block, GIANT_ORDER};
 use super::range_error::RangeError;
 use super::request::Mobility;
 use super::segment::Segment;
-use super::slot::Asked;
 use crate::addr::{Frame, FrameRange};
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -202,10 +201,7 @@ impl Frames<'_> {
     /// up to there is given back; until then others see it as used.
     pub fn claim_range(&self, range: FrameRange) -> Result<(), RangeError> {
         let mut claimed = self.directory.claim_range(range);
-        if matches!(claimed, Err(RangeError::InUse { .. }))
-            && let Some(asked) = Asked::all(self.cpus.slots)
-        {
-            self.cpus.asker.ask(&asked);
+        if matches!(claimed, Err(RangeError::InUse { .. })) && self.cpus.ask().is_some() {
             claimed = self.directory.claim_range(range);
         }
         claimed?;

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::Request;
+use super::error::Held;
 use crate::addr::{Frame, FrameRange};
 use crate::node::NodeId;
 
@@ -103,19 +104,7 @@ impl fmt::Display for ContiguousError {
                     f,
                     "out of memory: no {frames:#x} free frames in a row from a multiple of {align:#x} on"
                 )?;
-                match request.node() {
-                    Some(node) if request.is_exact() => write!(f, ", on {node} itself")?,
-                    Some(node) => write!(f, ", on {node} or any other")?,
-                    None => write!(f, ", on any node")?,
-                }
-                write!(f, " in {}", request.zones())?;
-                match held_by_cpus {
-                    0 => Ok(()),
-                    held => write!(
-                        f,
-                        "; {held} frames lie in magazines of CPUs that have not answered yet: try again"
-                    ),
-                }
+                write!(f, ", {}{}", request.places(), Held(*held_by_cpus))
             }
             Self::NoFrames => write!(f, "no frames asked for: expected at least one"),
             Self::BadAlignment { align_frames } => write!(

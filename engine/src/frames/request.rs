@@ -59,6 +59,21 @@ impl fmt::Display for Zones {
     }
 }
 
+/// Where a request looks: "on node 1 itself in zone Normal or below".
+pub(super) struct Places<'a>(&'a Request);
+
+impl fmt::Display for Places<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(request) = self;
+        match request.node() {
+            Some(node) if request.is_exact() => write!(f, "on {node} itself")?,
+            Some(node) => write!(f, "on {node} or any other")?,
+            None => write!(f, "on any node")?,
+        }
+        write!(f, " in {}", request.zones())
+    }
+}
+
 /// A request for one block.
 ///
 /// ```
@@ -183,5 +198,10 @@ impl Request {
     /// The zones that will do.
     pub(crate) const fn zones(&self) -> Zones {
         self.zones
+    }
+
+    /// The nodes and zones that will do, in words.
+    pub(super) const fn places(&self) -> Places<'_> {
+        Places(self)
     }
 }

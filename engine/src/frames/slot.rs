@@ -3,6 +3,8 @@
 //! The magazines themselves are plain memory of their owner. All that is shared is
 //! how much they hold and a wish to have it back, which the owner sees at its next call.
 
+use core::fmt;
+
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
 /// One CPU's entry in the list that [`Frames::with_cpus`](super::Frames::with_cpus) takes.
@@ -108,6 +110,34 @@ impl<'a> Asked<'a> {
         owing
             .filter(|(_, slot)| slot.owed() > 0)
             .map(|(cpu, _)| cpu)
+    }
+}
+
+/// The CPUs that may have magazines, and how to reach them.
+#[derive(Clone, Copy)]
+pub(super) struct Cpus<'m> {
+    pub(super) slots: &'m [CpuSlot],
+    pub(super) asker: &'m dyn AskCpus,
+}
+
+impl Cpus<'_> {
+    pub(super) const NONE: Self = Self {
+        slots: &[],
+        asker: &NobodyAsked,
+    };
+
+    /// Asks all who hold something for it: the frames they still hold after that, or `None`
+    /// if nobody held any.
+    pub(super) fn ask(&self) -> Option<u64> {
+        let asked = Asked::all(self.slots)?;
+        self.asker.ask(&asked);
+        Some(asked.owed_frames())
+    }
+}
+
+impl fmt::Debug for Cpus<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.slots).finish()
     }
 }
 

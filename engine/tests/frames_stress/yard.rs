@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{AllocError, AskCpus, Asked, CpuSlot, Frames, Request, Statistics};
+use firstlight::frames::{AllocError, AskCpus, Asked, Frames, Request, Statistics};
 use firstlight::node::ZoneKind;
 
-use crate::kit::{GIB, MIB, Machine, range};
+use crate::kit::{GIB, MIB, Machine, range, slots};
 
 /// Waits for answers, but not for ever: who waits for a meeting does not answer.
 struct Wait;
@@ -67,12 +67,13 @@ impl Yard {
         orders: &'static [u8],
         memory: &[(u16, u64, u64)],
     ) -> Self {
-        let slots: Vec<_> = (0..threads).map(|_| CpuSlot::new()).collect();
         let rows = memory
             .iter()
             .map(|&(node, start, end)| (node, range(start, end)));
         let rows: Vec<_> = rows.collect();
-        let frames = Machine::new(&rows).frames().with_cpus(slots.leak(), &Wait);
+        let frames = Machine::new(&rows)
+            .frames()
+            .with_cpus(slots(threads), &Wait);
         let memory = memory.iter().map(|&(_, start, end)| {
             FrameRange::new(start / 4096, end / 4096).expect("ascending pages")
         });

@@ -10,9 +10,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
-use firstlight::addr::PhysRange;
+use firstlight::addr::{Order, PhysRange};
 use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
-use firstlight::frames::{BuildError, Frames, Magazines};
+use firstlight::frames::{BuildError, CpuSlot, Frames, Magazines, NobodyAsked, Request};
 use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
 use firstlight::node::NodeId;
 use firstlight::platform::Platform;
@@ -28,9 +28,23 @@ pub(crate) fn range(start: u64, end: u64) -> PhysRange {
     PhysRange::new(start, end).expect("a range that does not end before it starts")
 }
 
+pub(crate) fn page() -> Request {
+    Request::new(Order::PAGE)
+}
+
+pub(crate) fn huge() -> Request {
+    Request::new(Order::HUGE)
+}
+
 /// Storage that lives as long as the test.
 pub(crate) fn lend<T: Clone>(empty: T, len: usize) -> &'static mut [T] {
     Box::leak(vec![empty; len].into_boxed_slice())
+}
+
+/// Slots of CPUs that live as long as the test.
+pub(crate) fn slots(cpus: usize) -> &'static [CpuSlot] {
+    let slots: Vec<_> = (0..cpus).map(|_| CpuSlot::new()).collect();
+    slots.leak()
 }
 
 /// Magazines that live as long as the test.
@@ -176,5 +190,10 @@ impl Machine {
 
     pub(crate) fn frames(&self) -> Frames<'static> {
         self.build().unwrap()
+    }
+
+    /// Frames of which `cpus` CPUs may have magazines.
+    pub(crate) fn frames_of(&self, cpus: usize) -> Frames<'static> {
+        self.frames().with_cpus(slots(cpus), &NobodyAsked)
     }
 }

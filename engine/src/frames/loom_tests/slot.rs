@@ -9,6 +9,16 @@ use crate::frames::slot::{Asked, CpuSlot};
 use loom::thread;
 use std::boxed::Box;
 
+/// A machine whose only page, 64, is taken, and the slot of who took it and holds so many.
+fn taken_by_who_holds(frames: u32) -> (&'static Ground, &'static CpuSlot) {
+    let ground = Ground::new(&all_but(&[(64, 65)]));
+    assert_eq!(ground.take_pages(1).len(), 1);
+    let slot: &'static CpuSlot = Box::leak(Box::new(CpuSlot::default()));
+    assert!(slot.take());
+    slot.set_held(frames);
+    (ground, slot)
+}
+
 /// Somebody holds a page in a magazine and gives it back, asked or not, while another
 /// one needs it.
 ///
@@ -16,11 +26,7 @@ use std::boxed::Box;
 /// what came back; an allocation looks again after a fence.
 fn who_is_owed_nothing_finds_all(polls: bool, take: fn(&Ground) -> bool) {
     model(move || {
-        let ground = Ground::new(&all_but(&[(64, 65)]));
-        assert_eq!(ground.take_pages(1).len(), 1);
-        let slot: &'static CpuSlot = Box::leak(Box::new(CpuSlot::default()));
-        assert!(slot.take());
-        slot.set_held(1);
+        let (ground, slot) = taken_by_who_holds(1);
         let owner = move || {
             while polls && !slot.is_asked() {
                 thread::yield_now();
@@ -68,11 +74,7 @@ fn who_sees_nothing_held_finds_what_came_back_unasked() {
 fn who_sees_that_the_last_page_was_handed_out_finds_what_came_back_before() {
     for take in TAKE {
         model(move || {
-            let ground = Ground::new(&all_but(&[(64, 65)]));
-            assert_eq!(ground.take_pages(1).len(), 1);
-            let slot: &'static CpuSlot = Box::leak(Box::new(CpuSlot::default()));
-            assert!(slot.take());
-            slot.set_held(2);
+            let (ground, slot) = taken_by_who_holds(2);
             let owner = move || {
                 // A full magazine gave back one page, and the other one was allocated.
                 assert_eq!(ground.give_pages(&[64]), 0);
