@@ -88,6 +88,9 @@ msrv: setup ## all crates with the oldest Rust that is promised
 	@cargo +$(MSRV) check --workspace --all-targets --quiet --target-dir target/msrv
 	@cargo +$(MSRV) check -p firstlight-image --target $(BARE) --quiet --target-dir target/msrv
 
+# `cargo` under `make -j` would look for a jobserver it is not given.
+unexport MAKEFLAGS
+
 # Miri interprets on one processor: `make -j2 miri` takes two.
 MIRI := cargo +nightly miri test -p firstlight --quiet --target-dir target/miri
 miri-%: export MIRIFLAGS := -Zmiri-disable-isolation -Zmiri-ignore-leaks

@@ -84,6 +84,7 @@ fn what_a_call_tries_is_not_used_up_for_any_order() {
 /// A refill may have emptied 32 huge frames before it says so of one: with every huge frame
 /// of a giant frame in the hands of refills, and filled again meanwhile, the count still holds.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes there")]
 fn many_refills_may_empty_what_is_filled_again_at_the_same_time() {
     let whole = 1u64 << GIANT_ORDER;
     let huge_frames = u64::from(HUGE_FRAMES);
