@@ -38,6 +38,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
         one_subject(quota)?;
     }
     batch(&config.fill.batch)?;
+    percent("pause_at_pressure", &config.fill.pause_at_pressure)?;
     if let Some(address) = &config.metrics {
         loopback(address)?;
     }
@@ -85,6 +86,15 @@ fn batch(batch: &Spanned<Size>) -> Result<(), Wrong> {
     }
     let text = format!("`batch` is {}, expected 1 to {most}", batch.as_ref());
     Err(wrong(batch, text))
+}
+
+fn percent(name: &str, value: &Spanned<u8>) -> Result<(), Wrong> {
+    let percent = *value.as_ref();
+    if percent <= 100 {
+        return Ok(());
+    }
+    let text = format!("`{name}` is {percent}, expected a percentage, 0 to 100");
+    Err(wrong(value, text))
 }
 
 fn one_subject(quota: &Quota) -> Result<(), Wrong> {
@@ -152,6 +162,11 @@ mod tests {
             (
                 "[fill]\npause_at_pressure = 300",
                 "invalid value: integer `300`",
+                2,
+            ),
+            (
+                "[fill]\npause_at_pressure = 200",
+                "`pause_at_pressure` is 200, expected a percentage, 0 to 100",
                 2,
             ),
             (

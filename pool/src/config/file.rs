@@ -68,8 +68,8 @@ pub struct Fill {
     /// Bytes the kernel is asked for at once.
     pub batch: Spanned<Size>,
     /// Percent of the last ten seconds somebody waited for memory, from which
-    /// on filling pauses; 0 never pauses.
-    pub pause_at_pressure: u8,
+    /// on filling pauses, up to 100; 0 never pauses.
+    pub pause_at_pressure: Spanned<u8>,
     /// Bytes a second that are put back where guests gave memory back, over all
     /// nodes and beside `rate`; 0 is as fast as it goes.
     pub refill_rate: Size,
@@ -82,7 +82,7 @@ impl Default for Fill {
         Self {
             rate: Size::new(2 << 30),
             batch: Spanned::new(0..0, Size::new(32 << 20)),
-            pause_at_pressure: 10,
+            pause_at_pressure: Spanned::new(0..0, 10),
             refill_rate: Size::new(256 << 20),
             refill_after_s: 10,
         }

@@ -95,7 +95,8 @@ pub(super) struct Workers {
 impl Workers {
     pub(super) fn new(fill: &Fill) -> io::Result<Self> {
         let batch_bytes = fill.batch.as_ref().bytes();
-        let pause_at = (fill.pause_at_pressure > 0).then(|| f64::from(fill.pause_at_pressure));
+        let pause_at = *fill.pause_at_pressure.as_ref();
+        let pause_at = (pause_at > 0).then(|| f64::from(pause_at));
         let pace = |rate: u64, burst_bytes| {
             let rate = (rate > 0).then_some(rate);
             Arc::new(Pace::new(rate, burst_bytes, pause_at, pressure::MEMORY))
