@@ -226,9 +226,10 @@ fn every_cell_is_told(record: &Record, workloads: &[Workload]) {
                 let absent = record.absent.iter().filter(|absent| {
                     (absent.contestant, absent.workload) == (contestant.name(), workload.name())
                         && (absent.order, absent.threads) == (task.order.get(), task.threads)
+                        && absent.full_percent == full
                 });
                 let (rows, absent) = (rows.count(), absent.count());
-                assert!(rows == 1 || absent > 0, "{contestant}, {task}: {rows} rows");
+                assert_eq!(rows + absent, 1, "{contestant}, {task}: {rows} rows");
             }
         }
     }

@@ -331,6 +331,7 @@ fn absent(contestant: Contestant, task: Task, reason: &'static str) -> Absent {
         workload: task.workload.name(),
         order: task.order.get(),
         threads: task.threads,
+        full_percent: task.full_percent(),
         reason,
     }
 }

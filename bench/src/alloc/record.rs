@@ -5,7 +5,6 @@
 //! operations of all.
 
 use super::cell::{Cell, Round};
-use super::task::{Task, Workload};
 use serde::Serialize;
 
 /// Name and version of the record's form.
@@ -28,7 +27,7 @@ pub struct Record {
     pub cell_ms: u64,
     /// Most that the whole run should take.
     pub run_ms: u64,
-    /// One for each contestant, workload, order and number of threads.
+    /// One for each contestant, workload, order, number of threads and, near full, fullness.
     pub rows: Vec<Row>,
     /// Cells that a contestant has no row for.
     pub absent: Vec<Absent>,
@@ -125,12 +124,7 @@ pub struct Row {
 impl Row {
     /// The row of a cell; `None` if nothing was measured.
     pub(super) fn of(cell: &Cell, frames: u64, ring_ns_per_op: Option<f64>) -> Option<Self> {
-        let Task {
-            workload,
-            order,
-            threads,
-            free_per_mille,
-        } = cell.task;
+        let task = cell.task;
         let rounds = if cell.rounds.is_empty() {
             &cell.cold
         } else {
@@ -138,15 +132,14 @@ impl Row {
         };
         let spread =
             |figure: fn(&Round) -> Option<f64>| Spread::of(rounds.iter().filter_map(figure));
-        let full = workload == Workload::NearFull;
         #[expect(clippy::cast_precision_loss, reason = "a ratio to print")]
         let metadata = cell.touched_bytes as f64 / frames.max(1) as f64;
         Some(Self {
             contestant: cell.contestant.name(),
-            workload: workload.name(),
-            order: order.get(),
-            threads,
-            full_percent: full.then(|| f64::from(1000 - free_per_mille) / 10.0),
+            workload: task.workload.name(),
+            order: task.order.get(),
+            threads: task.threads,
+            full_percent: task.full_percent(),
             ns_per_op: spread(|round| Some(round.ns))?,
             allocate_ns: spread(|round| round.halves.map(|halves| halves.0)),
             free_ns: spread(|round| round.halves.map(|halves| halves.1)),
@@ -172,6 +165,9 @@ pub struct Absent {
     pub order: u8,
     /// By how many threads.
     pub threads: usize,
+    /// How full memory was to be, in percent; of `near-full` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_percent: Option<f64>,
     /// Why not.
     pub reason: &'static str,
 }

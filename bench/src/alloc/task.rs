@@ -126,6 +126,12 @@ impl Task {
             Workload::Fragmentation | Workload::Answers => Vec::new(),
         }
     }
+
+    /// How full memory is, in percent; of `near-full` only.
+    pub(super) fn full_percent(&self) -> Option<f64> {
+        let full = self.workload == Workload::NearFull;
+        full.then(|| f64::from(1000 - self.free_per_mille) / 10.0)
+    }
 }
 
 impl fmt::Display for Task {

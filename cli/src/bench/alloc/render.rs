@@ -5,6 +5,7 @@ use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::text::{self, Align, bytes, count};
 use firstlight_bench::alloc::{Answers, Fragmentation, Record, Row, Workload};
 use std::fmt::Write;
+use std::time::Duration;
 
 /// The yardstick of ratios.
 const YARDSTICK: &str = "spin-lifo";
@@ -254,7 +255,7 @@ fn remarks(page: &mut String, record: &Record) {
             page,
             "{NOTE}> ran out of time ({} ms a cell, {} s in all): the figure is of what was done{NOTE:#}",
             record.cell_ms,
-            record.run_ms.div_ceil(1000)
+            Duration::from_millis(record.run_ms).as_secs_f64(),
         );
     }
     for note in &record.notes {
