@@ -3,6 +3,8 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory
+# Under `make -j` cargo would look for a jobserver that recipes are not given.
+unexport MAKEFLAGS MFLAGS
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 # Arguments of `make run`, for example: make run ARGS="--shape memory=4T,nodes=8"
@@ -88,12 +90,9 @@ msrv: setup ## all crates with the oldest Rust that is promised
 	@cargo +$(MSRV) check --workspace --all-targets --quiet --target-dir target/msrv
 	@cargo +$(MSRV) check -p firstlight-image --target $(BARE) --quiet --target-dir target/msrv
 
-# `cargo` under `make -j` would look for a jobserver it is not given.
-unexport MAKEFLAGS
-
 # Miri interprets on one processor: `make -j2 miri` takes two.
-MIRI := cargo +nightly miri test -p firstlight --quiet --target-dir target/miri
-miri-%: export MIRIFLAGS := -Zmiri-disable-isolation -Zmiri-ignore-leaks
+MIRI = MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks $(1)" \
+    cargo +nightly miri test -p firstlight --quiet --target-dir target/miri
 
 miri: miri-units miri-machines ## the engine's tests under Miri, which sees undefined behaviour (minutes)
 
@@ -102,21 +101,22 @@ miri-setup: setup
 	@cargo +nightly miri setup --quiet --target-dir target/miri
 
 miri-units: miri-setup
-	@PROPTEST_CASES=4 $(MIRI) --lib
+	@PROPTEST_CASES=4 $(call MIRI) --lib
 
 miri-machines: miri-setup
-	@$(MIRI) --test cpu_lent
-	@MIRIFLAGS="$(MIRIFLAGS) -Zmiri-many-seeds=0..4" $(MIRI) --test cpu_model -- small
-	@$(MIRI) --test frames_ranges -- owned way_back given_back
-	@$(MIRI) --test frames_machine -- misuse requests_stay a_given
-	@$(MIRI) --test cpu_machine -- freed_last refused_at_once slot_serves
-	@$(MIRI) --test memmap_machine -- of_16_bytes of_24_bytes zero added_memory
+	@$(call MIRI) --test cpu_lent
+	@$(call MIRI,-Zmiri-many-seeds=0..4) --test cpu_model -- small
+	@$(call MIRI) --test frames_ranges -- owned way_back given_back
+	@$(call MIRI) --test frames_machine -- misuse requests_stay a_given
+	@$(call MIRI) --test cpu_machine -- freed_last refused_at_once slot_serves
+	@$(call MIRI) --test memmap_machine -- of_16_bytes of_24_bytes zero added_memory
 
 miri-seeds: miri-setup ## the allocator's threads and a CPU's magazines under Miri, SEEDS=64 schedules each (long)
-	@MIRIFLAGS="$(MIRIFLAGS) -Zmiri-many-seeds=0..$(SEEDS)" $(MIRI) --lib -- threads_never
-	@MIRIFLAGS="$(MIRIFLAGS) -Zmiri-many-seeds=0..$(SEEDS)" $(MIRI) --test cpu_model -- small
+	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --lib -- threads_never
+	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --test cpu_model -- small
 
-# One model at a time: each maps stacks by the million, and would wait for the others to.
+# One model at a time: each maps and unmaps a stack for every thread of every execution,
+# and those of one process wait for each other at that.
 loom: setup ## the allocator's concurrency under the model checker loom (minutes)
 	@RUSTFLAGS="--cfg loom -C debug-assertions" cargo test --release -p firstlight --lib --quiet --target-dir target/loom \
 	    loom -- --test-threads=1

@@ -42,7 +42,7 @@ fn fill(cpu: &mut Cpu<'_, '_>) -> u64 {
 
 #[test]
 fn magazines_that_were_left_full_are_empty_for_the_next() {
-    let (frames, lent) = (large().frames_of(2), Lent::new());
+    let (frames, lent) = (large().frames_with_cpus(2), Lent::new());
     let cpu_of = |slot| {
         // SAFETY: one is forgotten before the next is made.
         let magazines = unsafe { lent.again() };
@@ -76,7 +76,7 @@ fn magazines_that_were_left_full_are_empty_for_the_next() {
 fn magazines_go_from_one_machine_to_another() {
     let lent = Lent::new();
     for machine in [large(), small(), large()] {
-        let frames = machine.frames_of(1);
+        let frames = machine.frames_with_cpus(1);
         let free = frames.statistics();
         // SAFETY: the one before was closed.
         let magazines = unsafe { lent.again() };
@@ -98,7 +98,7 @@ fn magazines_go_from_one_machine_to_another() {
 
 #[test]
 fn closing_names_what_was_freed_twice() {
-    let frames = large().frames_of(1);
+    let frames = large().frames_with_cpus(1);
     let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let (frame, order) = (cpu.allocate(page()).unwrap(), Order::PAGE);
     cpu.free(frame, order).unwrap();
@@ -112,7 +112,7 @@ fn closing_names_what_was_freed_twice() {
 /// A page of a huge frame, and the huge frame: the page is free, the rest stays allocated.
 #[test]
 fn a_page_freed_beside_its_huge_frame_counts_as_one_of_both() {
-    let frames = large().frames_of(1);
+    let frames = large().frames_with_cpus(1);
     let free = frames.statistics();
     let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let (frame, order) = (frames.allocate(huge()).unwrap(), Order::HUGE);
@@ -160,7 +160,7 @@ fn magazines_hold_no_more_than_their_share_of_any_machine() {
     ] {
         let machine = Machine::new(&[(0, range(4 * GIB, 4 * GIB + mib * MIB))]);
         let share = mib * MIB / 4096 / cpus as u64;
-        let frames = machine.frames_of(cpus);
+        let frames = machine.frames_with_cpus(cpus);
         let free = frames.statistics();
         let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
         let orders = || (0..=9).rev().filter_map(Order::new);
@@ -192,7 +192,7 @@ fn magazines_hold_no_more_than_their_share_of_any_machine() {
 
 #[test]
 fn a_cpu_is_small_and_what_it_is_lent_is_as_large_as_said() {
-    assert!(size_of::<Cpu<'_, '_>>() <= 128);
+    assert_eq!(size_of::<Cpu<'_, '_>>(), 96);
     assert_eq!(size_of::<Magazines>(), 10_880);
     assert_eq!(align_of::<Magazines>(), 64);
 }
@@ -206,7 +206,7 @@ fn zeroed_memory_is_empty_magazines() {
         zeroed.assume_init_mut()
     };
     assert_eq!(format!("{magazines:?}"), format!("{:?}", Magazines::new()));
-    let frames = large().frames_of(1);
+    let frames = large().frames_with_cpus(1);
     let mut cpu = frames.cpu(0, NodeId(0), magazines).unwrap();
     assert!(fill(&mut cpu) > 0);
     assert_eq!(cpu.close(), Ok(()));

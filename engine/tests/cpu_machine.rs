@@ -33,7 +33,7 @@ fn large() -> Machine {
 #[test]
 fn all_of_memory_goes_through_two_cpus_and_back() {
     for machine in [small(), large()] {
-        let frames = machine.frames_of(2);
+        let frames = machine.frames_with_cpus(2);
         let free = frames.statistics();
         let mut cpus = [0, 1].map(|cpu| {
             frames
@@ -81,7 +81,7 @@ fn all_of_memory_goes_through_two_cpus_and_back() {
 
 #[test]
 fn what_was_freed_last_comes_first() {
-    let frames = large().frames_of(1);
+    let frames = large().frames_with_cpus(1);
     let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     for request in [page(), page().movable(), huge(), huge().movable()] {
         let [one, other] = [0, 1].map(|_| cpu.allocate(request).unwrap());
@@ -94,7 +94,7 @@ fn what_was_freed_last_comes_first() {
 
 #[test]
 fn a_frame_free_in_the_shared_levels_is_refused_at_once() {
-    let frames = large().frames_of(1);
+    let frames = large().frames_with_cpus(1);
     let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     for order in [Order::PAGE, Order::HUGE, Order::GIANT] {
         let frame = frames.allocate(Request::new(order)).unwrap();
@@ -118,7 +118,7 @@ fn a_frame_free_in_the_shared_levels_is_refused_at_once() {
 #[test]
 fn a_frame_freed_twice_into_magazines_is_named_when_they_drain() {
     for order in [Order::PAGE, Order::HUGE] {
-        let frames = large().frames_of(2);
+        let frames = large().frames_with_cpus(2);
         let free = frames.statistics();
         let mut one = frames.cpu(0, NodeId(0), magazines()).unwrap();
         let mut other = frames.cpu(1, NodeId(0), magazines()).unwrap();
@@ -144,7 +144,7 @@ fn a_frame_freed_twice_into_magazines_is_named_when_they_drain() {
 
 #[test]
 fn a_full_magazine_names_what_was_freed_twice_and_does_its_work() {
-    let frames = large().frames_of(1);
+    let frames = large().frames_with_cpus(1);
     let free = frames.statistics();
     let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let pages: Vec<_> = (0..1000).map(|_| cpu.allocate(page()).unwrap()).collect();
@@ -169,7 +169,7 @@ fn pages_beside_a_hole_go_back_to_where_they_came_from() {
         (0, range(4 * GIB, 4 * GIB + 0x4012_0000)),
         (0, range(4 * GIB + 0x4013_0000, 6 * GIB)),
     ]);
-    let frames = machine.frames_of(1);
+    let frames = machine.frames_with_cpus(1);
     let free = frames.statistics();
     let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let border = (4 * GIB + 0x4012_0000) / 4096;
@@ -192,7 +192,7 @@ fn pages_beside_a_hole_go_back_to_where_they_came_from() {
 
 #[test]
 fn movable_and_unmovable_pages_share_no_huge_frame_while_there_is_a_choice() {
-    let frames = large().frames_of(1);
+    let frames = large().frames_with_cpus(1);
     let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let mut kinds = [BTreeSet::new(), BTreeSet::new()];
     let mut held = Vec::new();
@@ -218,7 +218,7 @@ fn movable_and_unmovable_pages_share_no_huge_frame_while_there_is_a_choice() {
 
 #[test]
 fn a_huge_frame_stays_with_its_mobility_until_it_is_free_as_a_whole() {
-    let frames = large().frames_of(1);
+    let frames = large().frames_with_cpus(1);
     let on = |request: Request| request.on(NodeId(1)).exactly();
     let start = frames.allocate(on(huge().movable())).unwrap();
     // Freed in part it serves its own mobility, and no other one.
@@ -241,7 +241,7 @@ fn a_huge_frame_stays_with_its_mobility_until_it_is_free_as_a_whole() {
 
 #[test]
 fn the_other_mobility_helps_out_when_nothing_else_is_left() {
-    let frames = small().frames_of(1);
+    let frames = small().frames_with_cpus(1);
     let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let mut count = 0;
     while cpu.allocate(page().on(NodeId(0)).exactly()).is_ok() {
@@ -263,7 +263,7 @@ fn the_other_mobility_helps_out_when_nothing_else_is_left() {
 
 #[test]
 fn requests_magazines_cannot_serve_go_past_them() {
-    let frames = large().frames_of(1);
+    let frames = large().frames_with_cpus(1);
     let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let normal = cpu.allocate(page()).unwrap();
     assert!(normal.addr().get() >= 4 * GIB, "the highest zone first");
@@ -283,7 +283,7 @@ fn requests_magazines_cannot_serve_go_past_them() {
 
 #[test]
 fn a_slot_serves_one_cpu_at_a_time() {
-    let frames = large().frames_of(1);
+    let frames = large().frames_with_cpus(1);
     let cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     assert_eq!(
         frames.cpu(0, NodeId(0), magazines()).unwrap_err(),
@@ -306,7 +306,7 @@ fn a_slot_serves_one_cpu_at_a_time() {
 
 #[test]
 fn who_does_not_want_it_drains_nobody() {
-    let frames = small().frames_of(2);
+    let frames = small().frames_with_cpus(2);
     let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0), magazines()).unwrap());
     for cpu in &mut cpus {
         let page = cpu.allocate(page()).unwrap();
@@ -417,7 +417,7 @@ fn a_block_that_leaves_its_segment_is_refused_by_a_cpu_too() {
         (0, range(MIB, 64 * MIB + 0x3000)),
         (0, range(72 * MIB, 96 * MIB)),
     ]);
-    let frames = machine.frames_of(1);
+    let frames = machine.frames_with_cpus(1);
     let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let statistics = frames.statistics();
     let order = Order::new(3).unwrap();

@@ -39,7 +39,7 @@ impl Ground {
             .iter()
             .map(|&(node, start, end)| (node, range(start, end)));
         let rows: Vec<_> = rows.collect();
-        let frames = Machine::new(&rows).frames_of(CPUS);
+        let frames = Machine::new(&rows).frames_with_cpus(CPUS);
         let extents = memory.iter().map(|&(node, start, end)| {
             let zone = match end {
                 end if end <= 16 * MIB => ZoneKind::Dma,

@@ -141,7 +141,7 @@ fn a_range_that_cannot_be_had_is_given_back_and_named() {
 #[test]
 fn what_magazines_hold_is_asked_for_and_told() {
     let machine = Machine::new(&[(0, range(4 * GIB, 5 * GIB))]);
-    let frames = machine.frames_of(2);
+    let frames = machine.frames_with_cpus(2);
     let free = frames.statistics().free_frames;
     let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
     let frame = cpu.allocate(page()).unwrap();

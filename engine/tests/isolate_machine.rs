@@ -25,7 +25,7 @@ fn frames(start: u64, end: u64) -> FrameRange {
 
 #[test]
 fn nothing_is_allocated_from_an_isolated_range_until_it_is_released() {
-    let all = machine().frames_of(1);
+    let all = machine().frames_with_cpus(1);
     let free = all.statistics();
     // Beyond a giant frame, from the middle of one to the middle of another.
     let away = frames(4 * GIB + 512 * MIB, 6 * GIB + 256 * MIB);
@@ -64,7 +64,7 @@ fn nothing_is_allocated_from_an_isolated_range_until_it_is_released() {
 
 #[test]
 fn what_is_freed_into_an_isolated_range_stays_there() {
-    let all = machine().frames_of(1);
+    let all = machine().frames_with_cpus(1);
     let free = all.statistics();
     let away = frames(4 * GIB, 7 * GIB);
     // The allocator's own tables.
@@ -139,7 +139,7 @@ fn what_is_freed_into_an_isolated_range_stays_there() {
 
 #[test]
 fn a_range_in_use_is_not_taken_and_comes_back() {
-    let all = machine().frames_of(1);
+    let all = machine().frames_with_cpus(1);
     let low = frames(MIB, 3 * GIB);
     let isolation = all.isolate(low).unwrap();
     assert_eq!(isolation.first_in_use(), None);
@@ -157,7 +157,7 @@ fn a_range_in_use_is_not_taken_and_comes_back() {
 
 #[test]
 fn ends_of_memory_may_be_odd_other_borders_not() {
-    let all = machine().frames_of(1);
+    let all = machine().frames_with_cpus(1);
     let first = frames(MIB, 2 * MIB);
     let isolation = all.isolate(first).unwrap();
     assert_eq!(isolation.frames_in_use(), 0);

@@ -13,7 +13,7 @@ use kit::{GIB, MIB, Machine, magazines, range};
 
 /// Memory in zones DMA, DMA32 and Normal.
 fn pc() -> Frames<'static> {
-    Machine::new(&[(0, range(MIB, GIB)), (0, range(4 * GIB, 5 * GIB))]).frames_of(1)
+    Machine::new(&[(0, range(MIB, GIB)), (0, range(4 * GIB, 5 * GIB))]).frames_with_cpus(1)
 }
 
 fn zone_of(frame: Frame) -> ZoneKind {

@@ -26,12 +26,12 @@ use crate::node::{NodeId, ZoneKind};
 use crate::sync::{AtomicU32, Ordering};
 
 /// A CPU's way to allocate and free: as [`Frames::allocate`] and [`Frames::free`], but
-/// blocks up to a huge frame that were freed here cost no atomic operation, and pages and
-/// huge frames mostly none at all.
+/// blocks up to a huge frame that were freed here cost no atomic read-modify-write, and pages
+/// and huge frames mostly none at all.
 ///
 /// It belongs to one CPU (thread) at a time and takes `&mut self`: a kernel keeps it in
 /// per-CPU data and uses it with preemption off, and with interrupts off where their
-/// handlers use it too. It is two cache lines and can be moved; what it holds lies in the
+/// handlers use it too. It is 96 bytes and can be moved; what it holds lies in the
 /// [`Magazines`] it was lent.
 ///
 /// Dropping it gives back all it holds. A frame that only then is found to be freed twice

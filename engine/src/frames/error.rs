@@ -34,9 +34,9 @@ impl fmt::Display for AllocError {
                 request,
                 held_by_cpus,
             } => {
-                let (order, places) = (request.order(), request.places());
-                let held = Held(*held_by_cpus);
-                write!(f, "out of memory: no free block of {order} {places}{held}")
+                let (order, place) = (request.order(), request.place());
+                let held = HeldByCpus(*held_by_cpus);
+                write!(f, "out of memory: no free block of {order} {place}{held}")
             }
             Self::NoSuchNode { node, nodes } => {
                 write!(
@@ -50,10 +50,10 @@ impl fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
-/// What there may be besides: frames in the magazines of CPUs that have not answered.
-pub(super) struct Held(pub(super) u64);
+/// How a message goes on: "; 3 frames lie in magazines of CPUs ...", or not at all if none do.
+pub(super) struct HeldByCpus(pub(super) u64);
 
-impl fmt::Display for Held {
+impl fmt::Display for HeldByCpus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => Ok(()),

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::Request;
-use super::error::Held;
+use super::error::HeldByCpus;
 use crate::addr::{Frame, FrameRange};
 use crate::node::NodeId;
 
@@ -104,7 +104,7 @@ impl fmt::Display for ContiguousError {
                     f,
                     "out of memory: no {frames:#x} free frames in a row from a multiple of {align:#x} on"
                 )?;
-                write!(f, ", {}{}", request.places(), Held(*held_by_cpus))
+                write!(f, ", {}{}", request.place(), HeldByCpus(*held_by_cpus))
             }
             Self::NoFrames => write!(f, "no frames asked for: expected at least one"),
             Self::BadAlignment { align_frames } => write!(

@@ -59,10 +59,10 @@ impl fmt::Display for Zones {
     }
 }
 
-/// Where a request looks: "on node 1 itself in zone Normal or below".
-pub(super) struct Places<'a>(&'a Request);
+/// Where a request looks, in words: "on node 1 itself in zone Normal or below".
+pub(super) struct Where<'a>(&'a Request);
 
-impl fmt::Display for Places<'_> {
+impl fmt::Display for Where<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(request) = self;
         match request.node() {
@@ -201,7 +201,7 @@ impl Request {
     }
 
     /// The nodes and zones that will do, in words.
-    pub(super) const fn places(&self) -> Places<'_> {
-        Places(self)
+    pub(super) const fn place(&self) -> Where<'_> {
+        Where(self)
     }
 }

@@ -126,8 +126,9 @@ impl Cpus<'_> {
         asker: &NobodyAsked,
     };
 
-    /// Asks all who hold something for it: the frames they still hold after that, or `None`
-    /// if nobody held any.
+    /// Asks all CPUs that hold something to give it back. How many frames they owe after
+    /// that (0: all answered), or `None` if nobody held any.
+    #[cold]
     pub(super) fn ask(&self) -> Option<u64> {
         let asked = Asked::all(self.slots)?;
         self.asker.ask(&asked);

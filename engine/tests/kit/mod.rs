@@ -193,7 +193,7 @@ impl Machine {
     }
 
     /// Frames of which `cpus` CPUs may have magazines.
-    pub(crate) fn frames_of(&self, cpus: usize) -> Frames<'static> {
+    pub(crate) fn frames_with_cpus(&self, cpus: usize) -> Frames<'static> {
         self.frames().with_cpus(slots(cpus), &NobodyAsked)
     }
 }

@@ -109,17 +109,17 @@ pub(super) fn model(test: impl Fn() + Sync + Send + 'static) {
     check(preemptions(4), test);
 }
 
+/// The same for three CPUs, at most 3 times whatever the variable says.
+pub(super) fn model_of_three(test: impl Fn() + Sync + Send + 'static) {
+    check(3, test);
+}
+
 /// How many preemptions `FIRSTLIGHT_LOOM_PREEMPTIONS` asks for, else so many.
 pub(super) fn preemptions(otherwise: usize) -> usize {
     let asked = std::env::var("FIRSTLIGHT_LOOM_PREEMPTIONS").ok();
     asked
         .and_then(|bound| bound.parse().ok())
         .unwrap_or(otherwise)
-}
-
-/// The same for three CPUs, at most 3 times.
-pub(super) fn model_of_three(test: impl Fn() + Sync + Send + 'static) {
-    check(3, test);
 }
 
 pub(super) fn check(preemption_bound: usize, test: impl Fn() + Sync + Send + 'static) {

@@ -9,7 +9,7 @@ use crate::frames::slot::{Asked, CpuSlot};
 use loom::thread;
 use std::boxed::Box;
 
-/// A machine whose only page, 64, is taken, and the slot of who took it and holds so many.
+/// A machine whose only page, 64, is taken, and a slot that says its CPU holds `frames`.
 fn taken_by_who_holds(frames: u32) -> (&'static Ground, &'static CpuSlot) {
     let ground = Ground::new(&all_but(&[(64, 65)]));
     assert_eq!(ground.take_pages(1).len(), 1);
