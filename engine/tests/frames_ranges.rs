@@ -288,3 +288,23 @@ fn a_kernel_s_own_way_back_has_no_size() {
     drop(block);
     assert_eq!(BACK.get(), 64 + 8);
 }
+
+/// The words of a giant frame that is one block were never written: Miri sees who reads them.
+#[test]
+fn neighbours_of_a_giant_frame_are_given_back_in_bulk() {
+    let all = Machine::new(&[(0, range(4 * GIB, 7 * GIB))]).frames();
+    let giant = all.allocate(Request::new(Order::GIANT)).unwrap();
+    let pages = [giant, Frame::new(giant.get() + 1)];
+    all.free_bulk(&pages, Order::PAGE).unwrap();
+    assert_eq!(pages.map(|page| all.is_allocated(page)), [Some(false); 2]);
+    // Nor of one that is free.
+    let free = Frame::new(
+        if giant.get() < (5 * GIB) >> 12 {
+            5 * GIB
+        } else {
+            4 * GIB
+        } >> 12,
+    );
+    let wild = [free, Frame::new(free.get() + 1)];
+    assert!(all.free_bulk(&wild, Order::PAGE).is_err());
+}

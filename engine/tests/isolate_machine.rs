@@ -6,6 +6,8 @@
 
 mod kit;
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{BlockError, IsolateError, Request};
 use firstlight::node::NodeId;
@@ -193,5 +195,71 @@ fn ends_of_memory_may_be_odd_other_borders_not() {
     assert_eq!(all.statistics(), free);
     drop(all.isolate(across).unwrap());
     assert_eq!(all.statistics(), free);
+    all.validate().unwrap();
+}
+
+/// Waits until `at` has come to `step`, at first without a call that takes long.
+fn meet(at: &AtomicU32, step: u32) {
+    let mut looks = 0;
+    while at.load(Ordering::Acquire) < step {
+        looks += 1;
+        if looks > 10_000 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A call in flight may keep what it took, or saw, before the range was isolated: the next
+/// call of its CPU gives it back.
+#[test]
+fn what_a_call_kept_of_an_isolated_range_comes_back_at_the_next() {
+    let all = Machine::new(&[(0, range(4 * GIB, 4 * GIB + 256 * MIB))]).frames_with_cpus(1);
+    // All is in use but one huge frame, and that in part: it is where a refill goes.
+    let huge = Request::new(Order::HUGE);
+    let first = all.allocate(huge).unwrap();
+    while all.allocate(huge).is_ok() {}
+    while all.allocate(page()).is_ok() {}
+    let away = FrameRange::block(first, Order::HUGE).unwrap();
+    let free = FrameRange::new(away.start().get() + 1, away.end().get()).unwrap();
+    all.free_range(free).unwrap();
+    let rounds = 3000;
+    let (cpu_at, isolation_at) = (AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        let (all, cpu_at, isolation_at) = (&all, &cpu_at, &isolation_at);
+        scope.spawn(move || {
+            let mut cpu = all.cpu(0, NodeId(0), magazines()).unwrap();
+            for round in 0..rounds {
+                cpu_at.store(3 * round + 1, Ordering::Release);
+                meet(isolation_at, 3 * round + 1);
+                let got = cpu.allocate(page().without_draining());
+                cpu_at.store(3 * round + 2, Ordering::Release);
+                meet(isolation_at, 3 * round + 2);
+                cpu.poll();
+                let held = cpu.held_frames();
+                if let Ok(got) = got {
+                    all.free(got, Order::PAGE).unwrap();
+                }
+                // Who fails lets the other one end first.
+                let end = if held > 0 { u32::MAX } else { 3 * round + 3 };
+                cpu_at.store(end, Ordering::Release);
+                assert_eq!(held, 0, "round {round}");
+                meet(isolation_at, 3 * round + 3);
+            }
+        });
+        for round in 0..rounds {
+            isolation_at.store(3 * round + 1, Ordering::Release);
+            meet(cpu_at, 3 * round + 1);
+            (0..round % 256).for_each(|_| std::hint::spin_loop());
+            let isolation = all.isolate(away).unwrap();
+            meet(cpu_at, 3 * round + 2);
+            isolation_at.store(3 * round + 2, Ordering::Release);
+            meet(cpu_at, 3 * round + 3);
+            drop(isolation);
+            isolation_at.store(3 * round + 3, Ordering::Release);
+            if cpu_at.load(Ordering::Acquire) == u32::MAX {
+                break;
+            }
+        }
+    });
     all.validate().unwrap();
 }

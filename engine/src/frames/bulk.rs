@@ -221,17 +221,17 @@ impl Segment<'_> {
         let (mut left, mut refused) = (bits, 0);
         while left != 0 {
             // Only below a giant frame that is split already is the huge frame's word written.
-            let above = self.giant(giant).state;
-            match (above, self.huge(huge).state) {
-                (GiantState::Split, HugeState::Split) => {
+            let is_split = self.giant(giant).state == GiantState::Split;
+            match is_split.then(|| self.huge(huge).state) {
+                Some(HugeState::Split) => {
                     let (released, run) = self.row(huge).release_some(index, left);
                     if released != 0 {
                         self.return_pages(giant, huge, released.count_ones(), run);
                     }
                     return refused | left & !released;
                 }
-                (GiantState::Split, HugeState::Splitting) => pause(),
-                (GiantState::Split, HugeState::Free) => return refused | left,
+                Some(HugeState::Splitting) => pause(),
+                Some(HugeState::Free) => return refused | left,
                 // It opens with one page; the others follow.
                 _ => {
                     let start = self.huge_frames(huge).start().get() + u64::from(page(left));
@@ -306,7 +306,7 @@ impl<'m> Frames<'m> {
     /// Gives back blocks of one order, neighbours together.
     ///
     /// # Errors
-    /// That of the first block that could not be given back, as from [`Frames::free`]. All
+    /// That of one of the blocks that could not be given back, as from [`Frames::free`]. All
     /// others are.
     pub fn free_bulk(&self, blocks: &[Frame], order: Order) -> Result<(), BlockError> {
         let mut refused = Ok(());

@@ -65,7 +65,8 @@ pub struct Cpu<'f, 'm> {
     /// Of each mobility.
     stocks: [&'f mut Stock; 2],
     sources: [Source; 2],
-    home: NodeId,
+    /// Where the CPU is.
+    node: NodeId,
     held: u32,
     /// A frame that was found to be freed twice, until a call that may fail tells.
     freed_twice: Option<BlockError>,
@@ -76,12 +77,19 @@ pub struct Cpu<'f, 'm> {
 /// Where the magazines of one mobility are filled from.
 #[derive(Debug)]
 struct Source {
+    node: NodeId,
     zone: ZoneKind,
     /// Bit `z` is set if a request for zone `z` and below wants this zone first.
     serves: u8,
     /// Where the CPU's own pages and huge frames came from last, in the segment at hand.
     near_page: AtomicU32,
     near_huge: AtomicU32,
+}
+
+impl Source {
+    fn is_of(&self, place: &Place<'_>) -> bool {
+        (self.node, self.zone) == (place.node, place.zone)
+    }
 }
 
 impl<'f, 'm> Cpu<'f, 'm> {
@@ -96,33 +104,32 @@ impl<'f, 'm> Cpu<'f, 'm> {
         // `build` refuses a machine without memory.
         let nodes = directory.heads.len();
         let none = CpuError::NoSuchNode { node, nodes };
-        let home = frames.home_of(node).ok_or(none)?;
-        let zone_of = |highest| directory.places_on(home, Zones::up_to(highest)).next();
-        let normal = zone_of(ZoneKind::Normal).or(zone_of(ZoneKind::Movable));
-        let (Some(place), Some(movable)) = (normal, zone_of(ZoneKind::Movable)) else {
-            return Err(none);
-        };
+        let movable = frames.nearest(node, ZoneKind::Movable).ok_or(none)?;
+        let place = frames.nearest(node, ZoneKind::Normal).unwrap_or(movable);
         if !slot.take() {
             return Err(CpuError::Taken);
         }
-        let source = |zone: ZoneKind| {
-            let first = |highest: &ZoneKind| zone_of(*highest).map(|place| place.zone);
+        let source = |place: &Place<'_>| {
+            let (node, zone) = (place.node, place.zone);
+            let zones = |highest: &ZoneKind| Zones::up_to(*highest);
+            let first = |zones| directory.places_on(node, zones).next();
             let served = ZoneKind::ALL
                 .into_iter()
-                .filter(|highest| first(highest) == Some(zone));
+                .filter(|highest| first(zones(highest)).is_some_and(|first| first.zone == zone));
             let serves = served.fold(0, |bits, zone| bits | 1 << zone as u8);
             Source {
+                node,
                 zone,
                 serves,
                 near_page: AtomicU32::new(0),
                 near_huge: AtomicU32::new(0),
             }
         };
-        let sources = [source(place.zone), source(movable.zone)];
+        let sources = [source(place), source(movable)];
         let mut has_areas = true;
         let mut stocks = magazines.stocks.each_mut();
         for (stock, source) in stocks.iter_mut().zip(&sources) {
-            let chain = directory.chain(home, source.zone);
+            let chain = directory.chain(source.node, source.zone);
             let frames: u64 = chain.map(|place| place.frames().count()).sum();
             has_areas &= stock.reset(frames / cpus.max(1) as u64);
         }
@@ -130,11 +137,11 @@ impl<'f, 'm> Cpu<'f, 'm> {
             frames,
             slot,
             segment: place.segment(),
-            takes: sources.each_ref().map(|source| source.zone == place.zone),
+            takes: sources.each_ref().map(|source| source.is_of(place)),
             stocks,
             sources,
             has_areas,
-            home,
+            node,
             held: 0,
             freed_twice: None,
         })
@@ -237,9 +244,10 @@ impl<'f, 'm> Cpu<'f, 'm> {
         self.held.into()
     }
 
-    /// The node its magazines are filled from.
+    /// The node its magazines are filled from, those of movable content perhaps from one that
+    /// is nearer and has no memory for anything else.
     pub fn home(&self) -> NodeId {
-        self.home
+        self.sources[Mobility::Unmovable as usize].node
     }
 
     // ---- What is rare ----------------------------------------------------
@@ -251,7 +259,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let highest = request.highest_zone();
         source.serves & 1 << highest as u8 != 0
             && (!request.is_exact_zone() || source.zone == highest)
-            && request.node().is_none_or(|node| node == self.home)
+            && request.node().is_none_or(|node| node == source.node)
     }
 
     #[inline]
@@ -261,15 +269,16 @@ impl<'f, 'm> Cpu<'f, 'm> {
     }
 
     /// What the huge frame of an aligned block was taken for, if that lies in another
-    /// segment at home, which is the one at hand then, and is allocated.
+    /// segment that magazines are filled from, which is the one at hand then, and is allocated.
     #[cold]
     fn allocated_elsewhere(&mut self, frame: Frame, order: Order) -> Option<Mobility> {
         let place = self.frames.directory.place_at(frame)?;
-        if place.node != self.home || place.frames().contains(self.segment.frames.start()) {
+        let takes = (self.sources.each_ref()).map(|source| source.is_of(place));
+        if takes == [false; 2] || place.frames().contains(self.segment.frames.start()) {
             return None;
         }
         self.segment = place.segment();
-        self.takes = (self.sources.each_ref()).map(|source| source.zone == place.zone);
+        self.takes = takes;
         if order == Order::PAGE {
             self.segment.allocated_page(frame)
         } else {
@@ -284,13 +293,14 @@ impl<'f, 'm> Cpu<'f, 'm> {
 
     fn give_all(&mut self) {
         let near = self.segment;
+        self.slot.begin_answer();
         for (stock, source) in self.stocks.iter_mut().zip(&self.sources) {
             let mut given = Given::new(self.frames, near, &mut self.freed_twice);
             stock.give_all(&mut given);
-            (self.frames).count_zone(self.home, source.zone, given.count);
+            (self.frames).count_zone(source.node, source.zone, given.count);
         }
         self.held = 0;
-        self.slot.answer(0);
+        self.slot.answer();
     }
 
     /// What was found to be freed twice, once.
@@ -304,8 +314,8 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let stock = &mut self.stocks[mobility as usize];
         let mut given = Given::new(self.frames, self.segment, &mut self.freed_twice);
         let more = stock.spill(block, order, &mut given);
-        let zone = self.sources[mobility as usize].zone;
-        (self.frames).count_zone(self.home, zone, given.count);
+        let source = &self.sources[mobility as usize];
+        (self.frames).count_zone(source.node, source.zone, given.count);
         self.hold(more);
         self.tell()
     }
@@ -325,14 +335,27 @@ impl<'f, 'm> Cpu<'f, 'm> {
                 return Ok(frame);
             }
         }
-        let near_home = match request.node() {
-            None => request.on(self.home),
+        // `exactly` without a node is where the magazines are filled from.
+        let at_home = request.on(self.sources[request.mobility() as usize].node);
+        let near = match request.node() {
+            None if at_home.is_exact() => at_home,
+            None => request.on(self.node),
             Some(_) => request,
         };
-        let frame = self.frames.allocate_after(near_home, 1, || {
+        let found = self.frames.allocate_after(near, 1, || {
             let held = self.held > 0;
             self.give_all();
             held
+        });
+        let frame = found.map_err(|error| match error {
+            // Not by the name of a node that nobody asked for.
+            AllocError::OutOfMemory { held_by_cpus, .. } if !near.is_exact() => {
+                AllocError::OutOfMemory {
+                    request,
+                    held_by_cpus,
+                }
+            }
+            other => other,
         })?;
         // It was out of reach for the magazines; next time they look there.
         if self.segment.frames.contains(frame) {
@@ -353,8 +376,10 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let directory = &self.frames.directory;
         let stock = &mut self.stocks[mobility as usize];
         let source = &self.sources[mobility as usize];
-        let (home, zone) = (self.home, source.zone);
-        let places = || directory.chain(home, zone).map(Place::segment);
+        let (node, zone) = (source.node, source.zone);
+        let places = || directory.chain(node, zone).map(Place::segment);
+        // Half a magazine or an area. Before it is taken: who finds nothing sees who has it.
+        self.slot.set_held(self.held + HUGE_FRAMES);
         let near = &source.near_page;
         stock.pages.refill(|room| {
             let mut basket = Basket::new(room);
@@ -395,7 +420,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         }
         let page = stock.pages.pop().or_else(|| stock.area.pop());
         if !from_magazine {
-            (self.frames).count_zone(home, zone, -i64::from(taken));
+            (self.frames).count_zone(node, zone, -i64::from(taken));
         }
         self.hold(taken - i32::from(page.is_some()));
         page
@@ -407,9 +432,11 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let huges = self.stocks[mobility as usize].huges();
         let source = &self.sources[mobility as usize];
         let near = &source.near_huge;
+        // As for pages.
+        self.slot.set_held(self.held + huges.half() * HUGE_FRAMES);
         huges.refill(|room| {
             let mut basket = Basket::new(room);
-            for place in directory.chain(self.home, source.zone) {
+            for place in directory.chain(source.node, source.zone) {
                 place.segment().take_huges(mobility, near, &mut basket);
                 if basket.count() > 0 {
                     break;
@@ -417,10 +444,13 @@ impl<'f, 'm> Cpu<'f, 'm> {
             }
             basket.count()
         });
-        let huge = huges.pop()?;
+        let Some(huge) = huges.pop() else {
+            self.hold(0);
+            return None;
+        };
         let left = huges.len();
         let taken = i64::from(left + 1) * i64::from(HUGE_FRAMES);
-        (self.frames).count_zone(self.home, source.zone, -taken);
+        (self.frames).count_zone(source.node, source.zone, -taken);
         self.hold(left * HUGE_FRAMES as i32);
         Some(huge)
     }

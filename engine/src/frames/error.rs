@@ -14,8 +14,8 @@ pub enum AllocError {
     OutOfMemory {
         /// What was asked for.
         request: Request,
-        /// Frames that lie in the magazines of other CPUs which were asked for them and
-        /// have not given them back yet; some of them might do.
+        /// Frames that lie in the magazines of other CPUs, or are about to, which were asked
+        /// for them and have not given them back yet; some of them might do.
         held_by_cpus: u64,
     },
     /// There is no such node.
@@ -100,7 +100,7 @@ pub enum BlockError {
         /// Its order.
         order: Order,
     },
-    /// Claimed, but some of it is allocated, reserved or promised to another CPU.
+    /// Claimed, but some of it is allocated, reserved, isolated or promised to another CPU.
     InUse {
         /// First frame of the block.
         frame: Frame,
@@ -129,7 +129,10 @@ impl fmt::Display for BlockError {
                 "{frame} with {order} was freed twice: found free when a magazine gave it back"
             ),
             Self::InUse { frame, order } => {
-                write!(f, "{frame} with {order} claimed, but it is not all free")
+                write!(
+                    f,
+                    "{frame} with {order} claimed, but some of it is in use or isolated"
+                )
             }
         }
     }

@@ -130,7 +130,7 @@ impl<'m> Frames<'m> {
             }
         }
         done.range = range;
-        self.cpus.ask();
+        self.cpus.ask_everybody();
         Ok(done)
     }
 
@@ -159,7 +159,7 @@ impl Isolation<'_, '_> {
     }
 
     /// The first frame that is still allocated or reserved; what lies in magazines too, until
-    /// its CPU is asked ([`Frames::isolate`] did) and makes its next call. The allocator's
+    /// its CPU makes its next call: [`Frames::isolate`] asked all. The allocator's
     /// own tables are reserved for good: a range with some of them never becomes empty.
     /// Looks from the start of the range on, a step a huge frame.
     pub fn first_in_use(&self) -> Option<Frame> {
@@ -260,8 +260,11 @@ impl Segment<'_> {
         } else {
             (Huge::allocated(Mobility::Unmovable), 0)
         };
-        self.publish_huges(self.huges_in(giant), all);
+        // Each word once: who saw one before may take it from the moment it is written.
+        let huges = self.huges_in(giant);
+        self.publish_huges(huges.start..huge, all);
         self.publish_huge(huge, all.with_isolated(true));
+        self.publish_huges(huge + 1..huges.end, all);
         self.publish_giant(giant, Giant::split(free, [0; 2]));
         true
     }
@@ -293,7 +296,11 @@ impl Segment<'_> {
     /// Makes an isolated huge frame of which nothing is in use allocated.
     pub(super) fn take_isolated(&self, huge: HugeIndex) {
         let inside = self.huge_frames(huge).intersect(self.frames);
-        let seen = self.settled_huge(huge);
+        let mut seen = self.settled_huge(huge);
+        // It is the caller's alone first: frames freed twice may come back just now.
+        while !self.swap_huge(huge, seen, Huge::SPLITTING) {
+            seen = self.settled_huge(huge);
+        }
         if inside.count() == u64::from(HUGE_FRAMES) {
             self.publish_huge(huge, Huge::allocated(seen.mobility));
         } else {

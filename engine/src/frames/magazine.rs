@@ -63,6 +63,12 @@ impl<const N: usize> Magazine<N> {
         self.len -= count;
     }
 
+    /// How many a refill takes at most.
+    #[expect(clippy::cast_possible_truncation, reason = "at most N")]
+    pub(super) fn half(&self) -> u32 {
+        self.limit as u32 / 2
+    }
+
     #[expect(
         clippy::cast_possible_wrap,
         clippy::cast_possible_truncation,

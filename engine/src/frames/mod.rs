@@ -259,15 +259,10 @@ impl<'m> Frames<'m> {
         })
     }
 
-    /// The node nearest to `node` that has memory for everybody; any memory if none has.
-    fn home_of(&self, node: NodeId) -> Option<NodeId> {
-        let has = |zone| {
-            let zones = Zones::up_to(zone);
-            move |&node: &NodeId| self.directory.places_on(node, zones).next().is_some()
-        };
-        let mut nodes = self.fallback(node);
-        let normal = nodes.clone().find(has(ZoneKind::Normal));
-        normal.or_else(|| nodes.find(has(ZoneKind::Movable)))
+    /// Of the node nearest to `node` that has any, memory of the highest zone up to `highest`.
+    fn nearest(&self, node: NodeId, highest: ZoneKind) -> Option<&Place<'m>> {
+        let place = |node| (self.directory.places_on(node, Zones::up_to(highest))).next();
+        self.fallback(node).find_map(place)
     }
 
     /// Gives back a block. It may be any aligned part of a block that was

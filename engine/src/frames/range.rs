@@ -201,7 +201,9 @@ impl Frames<'_> {
     /// up to there is given back; until then others see it as used.
     pub fn claim_range(&self, range: FrameRange) -> Result<(), RangeError> {
         let mut claimed = self.directory.claim_range(range);
-        if matches!(claimed, Err(RangeError::InUse { .. })) && self.cpus.ask().is_some() {
+        if matches!(claimed, Err(RangeError::InUse { .. })) && !self.cpus.slots.is_empty() {
+            // Also if nobody holds anything: it may have come back since the first look.
+            self.cpus.ask();
             claimed = self.directory.claim_range(range);
         }
         claimed?;

@@ -21,7 +21,7 @@ pub enum RangeError {
     InUse {
         /// The range asked for.
         range: FrameRange,
-        /// Its first frame seen in use: allocated, reserved, or held at that
+        /// Its first frame seen in use: allocated, reserved, isolated, or held at that
         /// moment by another call. Where another CPU was faster just then, the
         /// first frame of the block it took a part of.
         frame: Frame,
@@ -47,7 +47,7 @@ impl fmt::Display for RangeError {
                 write!(f, "{range}: {frame} is not memory: expected no hole")
             }
             Self::InUse { range, frame } => {
-                write!(f, "{range} claimed, but {frame} is not free")
+                write!(f, "{range} claimed, but {frame} is in use or isolated")
             }
             Self::NotAllocated { range, frame } => write!(
                 f,
@@ -138,7 +138,10 @@ mod tests {
             "frames 0x10..0x20: frame 0x11 is not memory: expected no hole"
         );
         let used = RangeError::InUse { range, frame };
-        assert!(used.to_string().ends_with("frame 0x11 is not free"));
+        assert!(
+            used.to_string()
+                .ends_with("frame 0x11 is in use or isolated")
+        );
         let none = ContiguousError::OutOfMemory {
             frames: 0x300,
             align_frames: 1,

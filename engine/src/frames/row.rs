@@ -242,8 +242,9 @@ impl Row {
         if wanted == 0 {
             return 0;
         }
-        // Acquire: as in `claim_any`.
-        wanted & !word.fetch_or(wanted, Ordering::Acquire)
+        // Acquire: as in `claim_any`. Release: who finds them taken sees what this CPU is
+        // about to hold.
+        wanted & !word.fetch_or(wanted, Ordering::AcqRel)
     }
 
     /// Gives back those pages of word `index` whose bits are set in `bits`. Says which

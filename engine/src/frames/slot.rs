@@ -5,7 +5,7 @@
 
 use core::fmt;
 
-use crate::sync::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Ordering, fence};
 
 /// One CPU's entry in the list that [`Frames::with_cpus`](super::Frames::with_cpus) takes.
 ///
@@ -13,12 +13,19 @@ use crate::sync::{AtomicBool, AtomicU32, Ordering};
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct CpuSlot {
-    /// Frames in the magazines.
+    /// Frames in the magazines, or that a call is about to put there.
     held: AtomicU32,
-    /// Somebody wants them back.
-    asked: AtomicBool,
+    /// Whether somebody wants them back.
+    wish: AtomicU32,
     taken: AtomicBool,
 }
+
+/// Nobody wants the frames back.
+const NONE: u32 = 0;
+/// Somebody asked for them since their owner last began to give back all it has.
+const ASKED: u32 = 1;
+/// The owner gives back all it has, and nobody has asked again.
+const ANSWERING: u32 = 2;
 
 impl CpuSlot {
     /// A slot nobody has.
@@ -26,7 +33,7 @@ impl CpuSlot {
     pub const fn new() -> Self {
         Self {
             held: AtomicU32::new(0),
-            asked: AtomicBool::new(false),
+            wish: AtomicU32::new(NONE),
             taken: AtomicBool::new(false),
         }
     }
@@ -39,17 +46,17 @@ impl CpuSlot {
 
     /// Gives it back, empty.
     pub(super) fn leave(&self) {
-        self.answer(0);
         self.taken.store(false, Ordering::Release);
     }
 
     /// Whether somebody wants the frames back.
     #[inline]
     pub(super) fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+        self.wish.load(Ordering::Relaxed) != NONE
     }
 
-    /// Frames held now. Only the owner calls it.
+    /// Frames held now, or in a moment: whoever finds that they are taken sees by whom. Only
+    /// the owner calls it.
     #[inline]
     pub(super) fn set_held(&self, frames: u32) {
         // Release: who sees that nothing is held finds what was given back before the last
@@ -57,28 +64,43 @@ impl CpuSlot {
         self.held.store(frames, Ordering::Release);
     }
 
-    /// What was held is given back, up to `left`.
-    pub(super) fn answer(&self, left: u32) {
+    /// Begins to give back all that is held.
+    pub(super) fn begin_answer(&self) {
+        // Acquire: what those who asked did before comes before what this call finds next.
+        self.wish.swap(ANSWERING, Ordering::AcqRel);
+    }
+
+    /// All that was held is given back. Who asked meanwhile is answered by the next call.
+    pub(super) fn answer(&self) {
         // Release, both: who sees either finds what was given back. It is `held` alone that
         // tells who asks just after the answer.
-        self.held.store(left, Ordering::Release);
-        self.asked.store(false, Ordering::Release);
+        self.held.store(0, Ordering::Release);
+        let _ = (self.wish).compare_exchange(ANSWERING, NONE, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Asks for what is held, if anything is.
     pub(super) fn ask(&self) -> bool {
+        // Whoever took what the caller found to be in use said before that it would hold it.
+        fence(Ordering::Acquire);
         // Acquire: pairs with `answer`. Who sees nothing held finds what was given back.
         let holds = self.held.load(Ordering::Acquire) > 0;
         if holds {
-            self.asked.store(true, Ordering::Release);
+            self.ask_anyway();
         }
         holds
+    }
+
+    /// Asks for what is held and for what a call in flight may put there. After the owner's
+    /// next call it holds nothing that it saw before.
+    pub(super) fn ask_anyway(&self) {
+        // Not a store: the answer sees what all who asked did before.
+        self.wish.swap(ASKED, Ordering::AcqRel);
     }
 
     /// Frames held by a CPU that was asked for them and has not answered.
     pub(super) fn owed(&self) -> u32 {
         // Acquire: pairs with `answer`.
-        if self.asked.load(Ordering::Acquire) {
+        if self.wish.load(Ordering::Acquire) != NONE {
             self.held.load(Ordering::Acquire)
         } else {
             0
@@ -134,6 +156,13 @@ impl Cpus<'_> {
         self.asker.ask(&asked);
         Some(asked.owed_frames())
     }
+
+    /// Asks all CPUs, whether they hold something or not: one in the middle of a call may be
+    /// about to keep what it saw before the caller changed it.
+    pub(super) fn ask_everybody(&self) {
+        self.slots.iter().for_each(CpuSlot::ask_anyway);
+        self.ask();
+    }
 }
 
 impl fmt::Debug for Cpus<'_> {
@@ -151,8 +180,8 @@ pub trait AskCpus: Sync {
     /// Reaches the CPUs that were asked. Returns when all have answered, or when it makes
     /// no sense to wait any longer: the request fails then and says how much they hold.
     ///
-    /// Called by an allocation that found nothing, or on a range in use, on the CPU that needs
-    /// the memory. A wait must have an end: CPUs can ask each other at the same time, with
+    /// Called by an allocation that found nothing, or on a range in use, and by an isolation,
+    /// on the CPU that needs the memory. A wait must have an end: CPUs can ask each other at the same time, with
     /// interrupts off; and a call that does not go through the caller's [`Cpu`](super::Cpu)
     /// asks for what that holds, too.
     fn ask(&self, asked: &Asked<'_>);

@@ -7,6 +7,8 @@ use super::kit::{Machine, block, both, check, model, preemptions};
 use crate::addr::FrameRange;
 use crate::frames::geometry::{GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER};
 use crate::frames::segment::Segment;
+use crate::frames::testkit::{frames, segment};
+use std::boxed::Box;
 
 const END: u64 = 1 << GIANT_ORDER;
 
@@ -197,4 +199,42 @@ fn loom_what_is_taken_at_the_end_of_an_isolation_is_nobody_else_s() {
             assert_eq!(machine.free_frames(), HUGE_FRAMES.into());
         });
     }
+}
+
+/// One saw the huge frame allocated below a giant frame that was merged, taken and opened again
+/// meanwhile.
+#[test]
+fn loom_one_of_two_isolates_while_the_giant_frame_goes_round() {
+    check(2, || {
+        let machine = Machine::new(&[]);
+        assert!(machine.claim(block(0, HUGE_ORDER)));
+        let isolates = || machine.segment.isolate(0).is_ok();
+        let (one, other) = both(isolates, move || {
+            machine.free(block(0, HUGE_ORDER));
+            let is_taken = machine.claim(block(0, GIANT_ORDER));
+            (is_taken, isolates())
+        });
+        let (is_taken, other) = other;
+        assert!(one != other, "both have it, or nobody");
+        if is_taken {
+            machine.free(block(0, GIANT_ORDER));
+        }
+        machine.segment.end_isolation(0);
+        assert_eq!(machine.free_frames(), END);
+    });
+}
+
+/// At the end of the segment, where pages are allocated one by one.
+#[test]
+fn loom_a_page_freed_twice_beside_a_take_leaves_the_counts_whole() {
+    check(2, || {
+        let start = END - u64::from(HUGE_FRAMES);
+        let reserved = frames(0, start - u64::from(HUGE_FRAMES));
+        let segment = segment(frames(0, END - 64), &[reserved]);
+        let segment: &'static Segment<'_> = Box::leak(Box::new(segment));
+        segment.isolate(3).unwrap();
+        let page = block(start, 0);
+        let ((), _) = both(move || segment.take_isolated(3), move || segment.free(page));
+        segment.validate().unwrap();
+    });
 }

@@ -4,7 +4,7 @@
 extern crate std;
 
 use super::bulk::{Ground, all_but};
-use super::kit::{block, both, model};
+use super::kit::{Machine, block, both, model};
 use crate::frames::slot::{Asked, CpuSlot};
 use loom::thread;
 use std::boxed::Box;
@@ -31,8 +31,9 @@ fn who_is_owed_nothing_finds_all(polls: bool, take: fn(&Ground) -> bool) {
             while polls && !slot.is_asked() {
                 thread::yield_now();
             }
+            slot.begin_answer();
             assert_eq!(ground.give_pages(&[64]), 0);
-            slot.answer(0);
+            slot.answer();
         };
         let needs_it = move || {
             take(ground) || {
@@ -88,5 +89,82 @@ fn who_sees_that_the_last_page_was_handed_out_finds_what_came_back_before() {
             let ((), found) = both(owner, needs_it);
             assert!(found);
         });
+    }
+}
+
+/// Who finds nothing free sees who took it, also one that has not kept it yet.
+#[test]
+fn who_finds_nothing_beside_a_refill_asks_for_it() {
+    for take in TAKE {
+        model(move || {
+            let ground = Ground::new(&all_but(&[(64, 65)]));
+            let slot: &'static CpuSlot = Box::leak(Box::new(CpuSlot::default()));
+            let refills = move || {
+                slot.set_held(1);
+                let taken = ground.take_pages(1).len();
+                slot.set_held(taken as u32);
+            };
+            let needs_it = move || take(ground) || slot.ask() || take(ground);
+            let ((), found_or_asked) = both(refills, needs_it);
+            assert!(found_or_asked);
+        });
+    }
+}
+
+/// What a call in flight keeps of a range that is isolated just then, the next call of its CPU
+/// gives back: it is asked. `keeps` says whether it kept something.
+fn who_keeps_some_of_an_isolated_range_is_asked(
+    was_asked: bool,
+    set_up: fn(&Machine),
+    keeps: fn(&Machine) -> bool,
+) {
+    model(move || {
+        let machine = Machine::new(&[]);
+        set_up(machine);
+        let slot: &'static CpuSlot = Box::leak(Box::new(CpuSlot::default()));
+        if was_asked {
+            slot.ask_anyway();
+        }
+        let owner = move || {
+            if slot.is_asked() {
+                slot.begin_answer();
+                slot.answer();
+            }
+            let kept = keeps(machine);
+            slot.set_held(kept.into());
+            kept
+        };
+        let isolates = move || {
+            machine.segment.isolate(0).unwrap();
+            slot.ask_anyway();
+        };
+        let (kept, ()) = both(owner, isolates);
+        assert!(!kept || slot.is_asked());
+    });
+}
+
+#[test]
+fn a_page_freed_beside_an_isolation_is_asked_for() {
+    for was_asked in [false, true] {
+        who_keeps_some_of_an_isolated_range_is_asked(
+            was_asked,
+            |machine| assert!(machine.claim(block(0, 0))),
+            |machine| machine.segment.allocated_page(block(0, 0).start).is_some(),
+        );
+    }
+}
+
+#[test]
+fn a_page_taken_beside_an_isolation_is_asked_for() {
+    for was_asked in [false, true] {
+        who_keeps_some_of_an_isolated_range_is_asked(
+            was_asked,
+            |machine| assert!(machine.claim(block(0, 6))),
+            |machine| {
+                machine
+                    .allocate(6)
+                    .is_some_and(|found| found.start < block(128, 0).start)
+            },
+        );
     }
 }

@@ -1,0 +1,106 @@
+//! A CPU's magazines on machines where its node has no memory, or none for everything.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop on what it did not expect"
+)]
+
+mod kit;
+
+use firstlight::addr::{Frame, Order};
+use firstlight::early::EarlyFlags;
+use firstlight::frames::{AllocError, Frames, Request};
+use firstlight::layout::LayoutPolicy;
+use firstlight::node::NodeId;
+use kit::{GIB, Machine, magazines, page, range};
+
+fn node_of(frames: &Frames<'_>, frame: Frame) -> NodeId {
+    let mut extents = frames.layout().extents();
+    let extent = extents.find(|extent| extent.frames.contains(frame));
+    extent.unwrap().node
+}
+
+#[test]
+fn what_can_be_moved_comes_from_the_cpu_s_own_node() {
+    let machine = Machine {
+        memory: vec![
+            (0, range(4 * GIB, 8 * GIB), EarlyFlags::NONE),
+            (1, range(8 * GIB, 12 * GIB), EarlyFlags::HOTPLUG),
+        ],
+        policy: Some(LayoutPolicy {
+            movable_node: true,
+            ..LayoutPolicy::DEFAULT
+        }),
+        ..Machine::default()
+    };
+    let frames = machine.frames_with_cpus(1);
+    let free = frames.statistics();
+    let mut cpu = frames.cpu(0, NodeId(1), magazines()).unwrap();
+    assert_eq!(cpu.home(), NodeId(0));
+    for order in [Order::PAGE, Order::HUGE] {
+        let request = Request::new(order);
+        let of_kernel = cpu.allocate(request).unwrap();
+        let of_user = cpu.allocate(request.movable()).unwrap();
+        assert_eq!(node_of(&frames, of_kernel), NodeId(0));
+        assert_eq!(node_of(&frames, of_user), NodeId(1));
+        let before = cpu.held_frames();
+        cpu.free(of_user, order).unwrap();
+        cpu.free(of_kernel, order).unwrap();
+        // Each back where it came from, for the next request of its kind.
+        assert_eq!(cpu.held_frames(), before + 2 * order.frames());
+        assert_eq!(cpu.allocate(request.movable()), Ok(of_user));
+        assert_eq!(cpu.allocate(request), Ok(of_kernel));
+        cpu.free(of_user, order).unwrap();
+        cpu.free(of_kernel, order).unwrap();
+    }
+    cpu.close().unwrap();
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics(), free);
+}
+
+/// Node 1 has no memory: node 0 is nearest to it, then 2; nearest to node 0 is 3.
+fn without_memory() -> Machine {
+    let memory = [(0, 4), (2, 5), (3, 6)];
+    Machine {
+        memory: memory
+            .map(|(node, gib)| (node, range(gib * GIB, (gib + 1) * GIB), EarlyFlags::NONE))
+            .to_vec(),
+        distances: vec![
+            10, 12, 50, 20, //
+            12, 10, 15, 40, //
+            50, 15, 10, 20, //
+            20, 40, 20, 10,
+        ],
+        ..Machine::default()
+    }
+}
+
+#[test]
+fn when_home_is_used_up_the_nearest_to_the_cpu_comes_next() {
+    let frames = without_memory().frames_with_cpus(1);
+    let mut cpu = frames.cpu(0, NodeId(1), magazines()).unwrap();
+    assert_eq!(cpu.home(), NodeId(0));
+    let of_home = page().on(NodeId(0)).exactly();
+    while frames.allocate(of_home).is_ok() {}
+    let found = cpu.allocate(page()).unwrap();
+    assert_eq!(node_of(&frames, found), NodeId(2));
+    // Without a node `exactly` means home.
+    let at_home = cpu.allocate(page().exactly()).unwrap_err();
+    assert_eq!(
+        at_home,
+        AllocError::OutOfMemory {
+            request: of_home,
+            held_by_cpus: 0
+        }
+    );
+}
+
+#[test]
+fn what_no_node_has_is_refused_in_the_words_of_the_request() {
+    let frames = without_memory().frames_with_cpus(1);
+    let mut cpu = frames.cpu(0, NodeId(1), magazines()).unwrap();
+    let request = Request::new(Order::GIANT);
+    while cpu.allocate(request).is_ok() {}
+    let refused = cpu.allocate(request).unwrap_err();
+    assert!(matches!(refused, AllocError::OutOfMemory { request: told, .. } if told == request));
+    assert!(refused.to_string().contains("on any node in zone Normal"));
+}
