@@ -2,13 +2,13 @@
 //! what happens where the pool has nothing. No monitor is needed here.
 
 mod common;
+#[path = "../../lab/tests/fake_qemu/mod.rs"]
+mod fake_qemu;
 #[path = "common/stand_in.rs"]
 mod stand_in;
 
 use firstlight_pool::protocol::PageSize;
 use stand_in::StandIn;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// `pool run` with these arguments.
@@ -22,8 +22,7 @@ fn run(socket: &Path, arguments: &[&str]) -> (i32, String, String) {
 /// A program that is called like QEMU and prints its arguments.
 fn false_qemu(folder: &Path) -> PathBuf {
     let path = folder.join("qemu-system-none");
-    fs::write(&path, "#!/bin/sh\necho \"$@\"\nexit 7\n").expect("a file");
-    fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("it runs");
+    fake_qemu::executable(&path, "#!/bin/sh\necho \"$@\"\nexit 7\n");
     path
 }
 

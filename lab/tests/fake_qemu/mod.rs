@@ -11,8 +11,8 @@
 )]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A folder with the script, and whatever it writes.
@@ -47,8 +47,7 @@ done
 "#
         );
         let fake = Self { folder };
-        fs::write(fake.program(), script).unwrap();
-        fs::set_permissions(fake.program(), fs::Permissions::from_mode(0o755)).unwrap();
+        executable(&fake.program(), &script);
         fs::write(fake.file("kernel"), "a kernel").unwrap();
         fake
     }
@@ -76,6 +75,16 @@ done
             (numbers.len() >= count && text.ends_with('\n')).then_some(numbers)
         })
     }
+}
+
+/// A script that can be run. Another process writes it: a child that some other test starts
+/// while this one has the file open would keep it from being run ("text file busy").
+pub fn executable(path: &Path, script: &str) {
+    let text = path.with_extension("text");
+    fs::write(&text, script).unwrap();
+    let mut install = Command::new("install");
+    let done = install.args(["-m", "755"]).arg(&text).arg(path).status();
+    assert!(done.unwrap().success(), "{}", path.display());
 }
 
 /// What `look` finds, as soon as it does; a minute is more than any machine needs.
