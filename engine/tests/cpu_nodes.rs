@@ -10,7 +10,7 @@ use firstlight::addr::{Frame, Order};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::layout::LayoutPolicy;
-use firstlight::node::NodeId;
+use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, Machine, magazines, page, range};
 
 fn node_of(frames: &Frames<'_>, frame: Frame) -> NodeId {
@@ -19,9 +19,9 @@ fn node_of(frames: &Frames<'_>, frame: Frame) -> NodeId {
     extent.unwrap().node
 }
 
-#[test]
-fn what_can_be_moved_comes_from_the_cpu_s_own_node() {
-    let machine = Machine {
+/// Node 1 has movable memory only.
+fn movable_node() -> Machine {
+    Machine {
         memory: vec![
             (0, range(4 * GIB, 8 * GIB), EarlyFlags::NONE),
             (1, range(8 * GIB, 12 * GIB), EarlyFlags::HOTPLUG),
@@ -31,8 +31,26 @@ fn what_can_be_moved_comes_from_the_cpu_s_own_node() {
             ..LayoutPolicy::DEFAULT
         }),
         ..Machine::default()
-    };
-    let frames = machine.frames_with_cpus(1);
+    }
+}
+
+#[test]
+fn a_cpu_finds_what_is_nearest_whatever_the_order() {
+    let frames = movable_node().frames_with_cpus(1);
+    let mut cpu = frames.cpu(0, NodeId(1), magazines()).unwrap();
+    for order in (0..=18).filter_map(Order::new) {
+        // It stays where it is, but may lie anywhere.
+        let request = Request::new(order).zone(ZoneKind::Movable);
+        let found = cpu.allocate(request).unwrap();
+        assert_eq!(node_of(&frames, found), NodeId(1), "{order}");
+    }
+    let at_home = cpu.allocate(page().movable().exactly()).unwrap();
+    assert_eq!(node_of(&frames, at_home), NodeId(1));
+}
+
+#[test]
+fn what_can_be_moved_comes_from_the_cpu_s_own_node() {
+    let frames = movable_node().frames_with_cpus(1);
     let free = frames.statistics();
     let mut cpu = frames.cpu(0, NodeId(1), magazines()).unwrap();
     assert_eq!(cpu.home(), NodeId(0));

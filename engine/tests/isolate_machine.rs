@@ -6,12 +6,13 @@
 
 mod kit;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{BlockError, IsolateError, Request};
+use firstlight::frames::{AskCpus, Asked, BlockError, IsolateError, Request};
 use firstlight::node::NodeId;
-use kit::{GIB, MIB, Machine, magazines, page, range};
+use kit::{GIB, MIB, Machine, magazines, page, range, slots};
 
 fn machine() -> Machine {
     Machine::new(&[
@@ -196,6 +197,31 @@ fn ends_of_memory_may_be_odd_other_borders_not() {
     drop(all.isolate(across).unwrap());
     assert_eq!(all.statistics(), free);
     all.validate().unwrap();
+}
+
+/// Keeps the CPUs that each call had to reach.
+#[derive(Default)]
+struct Reached(Mutex<Vec<Vec<usize>>>);
+
+impl AskCpus for Reached {
+    fn ask(&self, asked: &Asked<'_>) {
+        self.0.lock().unwrap().push(asked.cpus().collect());
+    }
+}
+
+#[test]
+fn a_cpu_that_holds_nothing_yet_is_asked_too() {
+    let reached: &'static Reached = Box::leak(Box::default());
+    let all = machine().frames().with_cpus(slots(3), reached);
+    let mut cpu = all.cpu(1, NodeId(0), magazines()).unwrap();
+    let away = frames(5 * GIB, 6 * GIB);
+    drop(all.isolate(away).unwrap());
+    cpu.poll();
+    drop(all.isolate(away).unwrap());
+    cpu.close().unwrap();
+    // Nobody has a slot any more, whatever was wished for.
+    drop(all.isolate(away).unwrap());
+    assert_eq!(*reached.0.lock().unwrap(), [vec![1], vec![1], vec![]]);
 }
 
 /// Waits until `at` has come to `step`, at first without a call that takes long.

@@ -6,11 +6,12 @@
 
 mod kit;
 
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{
-    Crossing, Frames, NobodyAsked, Request, WatchMarks, WaterMark, WaterMarks, ZoneMarks,
+    AllocError, Crossing, Frames, NobodyAsked, Request, WatchMarks, WaterMark, WaterMarks,
+    ZoneMarks,
 };
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, magazines, range, slots};
@@ -182,4 +183,48 @@ fn crossings_by_several_cpus_alternate() {
         assert_eq!(of_mark.count(), 2 * below, "as often below as above");
     }
     frames.validate().unwrap();
+}
+
+/// Asks for more than there is when a mark is crossed.
+#[derive(Default)]
+struct Greedy {
+    frames: OnceLock<&'static Frames<'static>>,
+    told: Mutex<Vec<u64>>,
+}
+
+impl WatchMarks for Greedy {
+    fn crossed(&self, _: Crossing) {
+        let wanted = Request::new(Order::GIANT);
+        match self.frames.get().map(|frames| frames.allocate(wanted)) {
+            Some(Err(AllocError::OutOfMemory { held_by_cpus, .. })) => {
+                self.told.lock().unwrap().push(held_by_cpus);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A refill says before it takes anything what it may hold: not more than a magazine.
+#[test]
+fn who_fails_in_the_middle_of_a_refill_is_told_what_it_takes() {
+    let frames = Machine::new(&[(0, range(16 * MIB, 17 * MIB))]).frames();
+    let high = frames.statistics().free_frames;
+    let marks = WaterMarks {
+        min: 0,
+        low: 0,
+        high,
+    };
+    let greedy: &'static Greedy = Box::leak(Box::default());
+    let zones: &'static _ = Box::leak(Box::new([ZoneMarks::new(
+        NodeId(0),
+        ZoneKind::Dma32,
+        marks,
+    )]));
+    let frames = frames.with_water_marks(zones, greedy);
+    let frames: &'static _ = Box::leak(Box::new(frames.with_cpus(slots(1), &NobodyAsked)));
+    assert!(greedy.frames.set(frames).is_ok());
+    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
+    cpu.allocate(Request::new(Order::PAGE)).unwrap();
+    // A magazine of two pages is refilled with one.
+    assert_eq!(*greedy.told.lock().unwrap(), [1]);
 }

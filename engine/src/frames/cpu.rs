@@ -7,9 +7,9 @@
 //! older half; empty ones of pages and huge frames are refilled by half, in few atomic
 //! operations, those of the orders between hold only what was freed here.
 //!
-//! Magazines hold only frames of the CPU's home: the nearest node with memory,
-//! and there the highest zone that fits the mobility. Everything else goes straight to
-//! the shared levels, as do larger orders.
+//! Magazines of each mobility hold only frames of one node, the nearest that has memory for
+//! it, and there of the highest zone that fits. Everything else goes straight to the shared
+//! levels, as do larger orders.
 
 use super::Frames;
 use super::bulk::Basket;
@@ -17,7 +17,7 @@ use super::error::{AllocError, BlockError, CpuError};
 use super::geometry::{HUGE_FRAMES, HUGE_ORDER, unit};
 use super::magazine::Area;
 use super::place::Place;
-use super::request::{Mobility, Request, Zones};
+use super::request::{Mobility, Request};
 use super::segment::Segment;
 use super::slot::CpuSlot;
 use super::stock::{Given, Magazines, Stock, frames_of};
@@ -79,7 +79,7 @@ pub struct Cpu<'f, 'm> {
 struct Source {
     node: NodeId,
     zone: ZoneKind,
-    /// Bit `z` is set if a request for zone `z` and below wants this zone first.
+    /// Bit `z` is set if a request for zone `z` and below wants this zone of this node first.
     serves: u8,
     /// Where the CPU's own pages and huge frames came from last, in the segment at hand.
     near_page: AtomicU32,
@@ -110,20 +110,20 @@ impl<'f, 'm> Cpu<'f, 'm> {
             return Err(CpuError::Taken);
         }
         let source = |place: &Place<'_>| {
-            let (node, zone) = (place.node, place.zone);
-            let zones = |highest: &ZoneKind| Zones::up_to(*highest);
-            let first = |zones| directory.places_on(node, zones).next();
-            let served = ZoneKind::ALL
-                .into_iter()
-                .filter(|highest| first(zones(highest)).is_some_and(|first| first.zone == zone));
-            let serves = served.fold(0, |bits, zone| bits | 1 << zone as u8);
-            Source {
-                node,
-                zone,
-                serves,
+            let mut source = Source {
+                node: place.node,
+                zone: place.zone,
+                serves: 0,
                 near_page: AtomicU32::new(0),
                 near_huge: AtomicU32::new(0),
+            };
+            for highest in ZoneKind::ALL {
+                let first = frames.nearest(node, highest);
+                if first.is_some_and(|first| source.is_of(first)) {
+                    source.serves |= 1 << highest as u8;
+                }
             }
+            source
         };
         let sources = [source(place), source(movable)];
         let mut has_areas = true;
@@ -378,8 +378,8 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let source = &self.sources[mobility as usize];
         let (node, zone) = (source.node, source.zone);
         let places = || directory.chain(node, zone).map(Place::segment);
-        // Half a magazine or an area. Before it is taken: who finds nothing sees who has it.
-        self.slot.set_held(self.held + HUGE_FRAMES);
+        // Before they are taken: who finds nothing sees who has them.
+        self.slot.set_held(self.held + stock.pages.half());
         let near = &source.near_page;
         stock.pages.refill(|room| {
             let mut basket = Basket::new(room);
@@ -402,6 +402,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
                     Some(huge)
                 }
                 None => {
+                    self.slot.set_held(self.held + HUGE_FRAMES);
                     let mut one = [Frame::new(0)];
                     let mut basket = Basket::new(&mut one);
                     let near = &source.near_huge;

@@ -284,7 +284,7 @@ impl<'m> Frames<'m> {
     ///
     /// # Errors
     /// [`BlockError::Misaligned`], [`BlockError::OutsideMemory`],
-    /// [`BlockError::InUse`] when some of it is allocated or reserved; nothing is
+    /// [`BlockError::InUse`] when some of it is allocated, reserved or isolated; nothing is
     /// changed then.
     pub fn claim(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
         let (place, block) = self.find(frame, order)?;

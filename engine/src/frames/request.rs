@@ -114,7 +114,7 @@ impl Request {
     }
 
     /// Only the preferred node will do. Without one [`Frames`](super::Frames) takes any node,
-    /// a [`Cpu`](super::Cpu) its home only.
+    /// a [`Cpu`](super::Cpu) only the one its magazines of this mobility are filled from.
     pub const fn exactly(mut self) -> Self {
         self.exact = true;
         self

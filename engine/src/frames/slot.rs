@@ -9,7 +9,7 @@ use crate::sync::{AtomicBool, AtomicU32, Ordering, fence};
 
 /// One CPU's entry in the list that [`Frames::with_cpus`](super::Frames::with_cpus) takes.
 ///
-/// A cache line of its own, written by its CPU with plain stores.
+/// A cache line of its own, written by its CPU with plain stores but when all is given back.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct CpuSlot {
@@ -97,6 +97,11 @@ impl CpuSlot {
         self.wish.swap(ASKED, Ordering::AcqRel);
     }
 
+    /// Whether somebody has the slot who was asked and has not answered.
+    pub(super) fn has_to_answer(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) && self.is_asked()
+    }
+
     /// Frames held by a CPU that was asked for them and has not answered.
     pub(super) fn owed(&self) -> u32 {
         // Acquire: pairs with `answer`.
@@ -126,11 +131,11 @@ impl<'a> Asked<'a> {
         self.slots.iter().map(|slot| u64::from(slot.owed())).sum()
     }
 
-    /// The indices of those CPUs.
+    /// The indices of the CPUs that have not answered yet, also of those that hold nothing: one
+    /// in the middle of a call may do so in a moment.
     pub fn cpus(&self) -> impl Iterator<Item = usize> {
-        let owing = self.slots.iter().enumerate();
-        owing
-            .filter(|(_, slot)| slot.owed() > 0)
+        let all = self.slots.iter().enumerate();
+        all.filter(|(_, slot)| slot.has_to_answer())
             .map(|(cpu, _)| cpu)
     }
 }
@@ -161,7 +166,10 @@ impl Cpus<'_> {
     /// about to keep what it saw before the caller changed it.
     pub(super) fn ask_everybody(&self) {
         self.slots.iter().for_each(CpuSlot::ask_anyway);
-        self.ask();
+        if !self.slots.is_empty() {
+            let slots = self.slots;
+            self.asker.ask(&Asked { slots });
+        }
     }
 }
 

@@ -14,7 +14,8 @@ const PAGES: usize = 512;
 const BLOCKS: usize = 16;
 /// Frames in a magazine of blocks below a huge frame, at most; or two blocks.
 const BLOCK_FRAMES: usize = 256;
-/// A magazine holds at most one in so many frames of its zone at home, divided by all slots;
+/// A magazine holds at most one in so many frames of the zone it is filled from, divided by all
+/// slots;
 const SHARE: u64 = 128;
 /// or two blocks, so that pairs stay here, where these are at most one in so many.
 const SHARE_OF_TWO: u64 = 32;
