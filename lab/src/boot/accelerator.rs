@@ -115,7 +115,7 @@ fn try_kvm(qemu: &Path, stop: &AtomicUsize) -> Result<Choice, BootError> {
         _ => Choice::new(
             Accelerator::Tcg,
             format!(
-                "/dev/kvm opens, but a guest did not get to its first instruction in {seconds} s"
+                "/dev/kvm opens, but a guest did not get past its first instructions in {seconds} s"
             ),
         ),
     })

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// How long the guest may take to its first instruction.
+/// How long the guest may take for its few instructions.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where the guest is loaded.
@@ -11,8 +11,20 @@ const ADDRESS: u32 = 0x10_0000;
 /// ELF header and two program headers.
 const HEADERS: u32 = 52 + 2 * 32;
 
-/// Bytes of instructions: in 32-bit mode, as PVH starts a guest.
-const CODE: [u8; 11] = [
+/// Bytes of instructions: in 32-bit mode, as PVH starts a guest. It asks which vector state is
+/// switched on, as every kernel does early: there are hosts whose KVM runs a guest up to there
+/// and no further.
+const CODE: [u8; 42] = [
+    0xb8, 0x01, 0, 0, 0, // mov eax, 1
+    0x31, 0xc9, // xor ecx, ecx
+    0x0f, 0xa2, // cpuid
+    0x0f, 0xba, 0xe1, 26, // bt ecx, 26: has it xsave?
+    0x73, 16, // jnc to the end of what needs it
+    0x0f, 0x20, 0xe0, // mov eax, cr4
+    0x0d, 0, 0, 0x04, 0, // or eax, 1 << 18
+    0x0f, 0x22, 0xe0, // mov cr4, eax
+    0x31, 0xc9, // xor ecx, ecx
+    0x0f, 0x01, 0xd0, // xgetbv
     0xb8, 0x2a, 0, 0, 0, // mov eax, 0x2a
     0xe7, 0xf4, // out 0xf4, eax: QEMU exits with status 0x55
     0xf4, // hlt
