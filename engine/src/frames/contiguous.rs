@@ -311,7 +311,7 @@ impl Frames<'_> {
         }
         let mut held_by_cpus = 0;
         if request.may_drain() && !self.cpus.slots.is_empty() {
-            held_by_cpus = self.cpus.ask().unwrap_or(0);
+            held_by_cpus = self.cpus.ask();
             // Also if nobody holds anything: it may have come back since the last look.
             if let Some(range) = found() {
                 return Ok(range);

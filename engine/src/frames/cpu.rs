@@ -337,25 +337,14 @@ impl<'f, 'm> Cpu<'f, 'm> {
         }
         // `exactly` without a node is where the magazines are filled from.
         let at_home = request.on(self.sources[request.mobility() as usize].node);
-        let near = match request.node() {
+        let wanted = match request.node() {
             None if at_home.is_exact() => at_home,
-            None => request.on(self.node),
-            Some(_) => request,
+            _ => request,
         };
-        let found = self.frames.allocate_after(near, 1, || {
+        let frame = self.frames.allocate_near(self.node, wanted, 1, || {
             let held = self.held > 0;
             self.give_all();
             held
-        });
-        let frame = found.map_err(|error| match error {
-            // Not by the name of a node that nobody asked for.
-            AllocError::OutOfMemory { held_by_cpus, .. } if !near.is_exact() => {
-                AllocError::OutOfMemory {
-                    request,
-                    held_by_cpus,
-                }
-            }
-            other => other,
         })?;
         // It was out of reach for the magazines; next time they look there.
         if self.segment.frames.contains(frame) {
@@ -377,19 +366,14 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let stock = &mut self.stocks[mobility as usize];
         let source = &self.sources[mobility as usize];
         let (node, zone) = (source.node, source.zone);
-        let places = || directory.chain(node, zone).map(Place::segment);
+        let places = || directory.chain(node, zone);
         // Before they are taken: who finds nothing sees who has them.
         self.slot.set_held(self.held + stock.pages.half());
         let near = &source.near_page;
         stock.pages.refill(|room| {
-            let mut basket = Basket::new(room);
-            for segment in places() {
-                segment.take_pages(mobility, near, &mut basket);
-                if basket.count() > 0 {
-                    break;
-                }
-            }
-            basket.count()
+            take_from_first(places(), room, |segment, basket| {
+                segment.take_pages(mobility, near, basket);
+            })
         });
         let mut taken = stock.pages.len();
         let mut from_magazine = false;
@@ -404,14 +388,11 @@ impl<'f, 'm> Cpu<'f, 'm> {
                 None => {
                     self.slot.set_held(self.held + HUGE_FRAMES);
                     let mut one = [Frame::new(0)];
-                    let mut basket = Basket::new(&mut one);
                     let near = &source.near_huge;
-                    places()
-                        .any(|segment| {
-                            segment.take_huges(mobility, near, &mut basket);
-                            basket.count() > 0
-                        })
-                        .then_some(one[0])
+                    let count = take_from_first(places(), &mut one, |segment, basket| {
+                        segment.take_huges(mobility, near, basket);
+                    });
+                    (count > 0).then_some(one[0])
                 }
             };
             if let Some(huge) = huge {
@@ -436,14 +417,10 @@ impl<'f, 'm> Cpu<'f, 'm> {
         // As for pages.
         self.slot.set_held(self.held + huges.half() * HUGE_FRAMES);
         huges.refill(|room| {
-            let mut basket = Basket::new(room);
-            for place in directory.chain(source.node, source.zone) {
-                place.segment().take_huges(mobility, near, &mut basket);
-                if basket.count() > 0 {
-                    break;
-                }
-            }
-            basket.count()
+            let places = directory.chain(source.node, source.zone);
+            take_from_first(places, room, |segment, basket| {
+                segment.take_huges(mobility, near, basket);
+            })
         });
         let Some(huge) = huges.pop() else {
             self.hold(0);
@@ -455,6 +432,20 @@ impl<'f, 'm> Cpu<'f, 'm> {
         self.hold(left * HUGE_FRAMES as i32);
         Some(huge)
     }
+}
+
+/// Fills `room` from the first of `places` that `take` finds something in. Says with how many.
+fn take_from_first<'p, 'm: 'p>(
+    mut places: impl Iterator<Item = &'p Place<'m>>,
+    room: &mut [Frame],
+    mut take: impl FnMut(&Segment<'m>, &mut Basket<'_>),
+) -> usize {
+    let mut basket = Basket::new(room);
+    places.any(|place| {
+        take(place.segment(), &mut basket);
+        basket.count() > 0
+    });
+    basket.count()
 }
 
 impl Drop for Cpu<'_, '_> {

@@ -197,20 +197,22 @@ impl<'m> Frames<'m> {
     /// [`AllocError::OutOfMemory`] when no allowed node and zone has a block of
     /// this order; [`AllocError::NoSuchNode`].
     pub fn allocate(&self, request: Request) -> Result<Frame, AllocError> {
-        self.allocate_after(request, 0, || false)
+        self.allocate_near(NodeId::default(), request, 0, || false)
     }
 
-    /// As [`Frames::allocate`]. When there is nothing, `give_back` comes first, which says
-    /// whether it freed something, then all CPUs that hold something are asked. `own` of the
-    /// slots are the caller's, which `give_back` emptied.
-    fn allocate_after(
+    /// As [`Frames::allocate`], but nearest to `near` where the request prefers no node. When
+    /// there is nothing, `give_back` comes first, which says whether it freed something, then
+    /// all CPUs that hold something are asked. `own` of the slots are the caller's, which
+    /// `give_back` emptied.
+    fn allocate_near(
         &self,
+        near: NodeId,
         request: Request,
         own: usize,
         give_back: impl FnOnce() -> bool,
     ) -> Result<Frame, AllocError> {
         let nodes = self.directory.heads.len();
-        let first = request.node().unwrap_or_default();
+        let first = request.node().unwrap_or(near);
         if usize::from(first.0) >= nodes {
             return Err(AllocError::NoSuchNode { node: first, nodes });
         }
@@ -247,7 +249,7 @@ impl<'m> Frames<'m> {
         }
         let mut held_by_cpus = 0;
         if request.may_drain() && self.cpus.slots.len() > own {
-            held_by_cpus = self.cpus.ask().unwrap_or(0);
+            held_by_cpus = self.cpus.ask();
             // Also if nobody holds anything: it may have come back since the last look.
             if let Some(frame) = found() {
                 return Ok(frame);

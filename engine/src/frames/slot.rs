@@ -154,12 +154,13 @@ impl Cpus<'_> {
     };
 
     /// Asks all CPUs that hold something to give it back. How many frames they owe after
-    /// that (0: all answered), or `None` if nobody held any.
+    /// that: none if nobody held any, or all answered.
     #[cold]
-    pub(super) fn ask(&self) -> Option<u64> {
-        let asked = Asked::all(self.slots)?;
-        self.asker.ask(&asked);
-        Some(asked.owed_frames())
+    pub(super) fn ask(&self) -> u64 {
+        Asked::all(self.slots).map_or(0, |asked| {
+            self.asker.ask(&asked);
+            asked.owed_frames()
+        })
     }
 
     /// Asks all CPUs, whether they hold something or not: one in the middle of a call may be
