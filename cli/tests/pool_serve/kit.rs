@@ -4,6 +4,7 @@ use firstlight_host::hugepages::{self, Borrowed};
 use firstlight_host::mapping::Mapping;
 use firstlight_pool::client::{self, Client, ClientError};
 use firstlight_pool::protocol::{Status, Take};
+use rustix::process::{Pid, Signal, kill_process};
 use std::cell::Cell;
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -116,9 +117,26 @@ impl Daemon {
 
     /// SIGTERM; its exit code.
     pub(crate) fn stop(&mut self) -> i32 {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.signal(Signal::TERM);
         self.child.wait().unwrap().code().unwrap()
+    }
+
+    /// Does something while the daemon stands still: it sees all of that at once.
+    pub(crate) fn while_stopped(&self, act: impl FnOnce()) {
+        self.signal(Signal::STOP);
+        let threads = format!("/proc/{}/task", self.pid());
+        until("all its threads stand still", || {
+            std::fs::read_dir(&threads).unwrap().all(|thread| {
+                let stat = std::fs::read_to_string(thread.unwrap().path().join("stat"));
+                stat.is_ok_and(|stat| stat.contains(") T "))
+            })
+        });
+        act();
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Waits until it ends by itself.
