@@ -13,7 +13,6 @@ mod layout;
 mod output;
 mod pool;
 mod report;
-mod size;
 mod sweep;
 mod text;
 mod up;

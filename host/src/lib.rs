@@ -9,11 +9,9 @@
 //! - [`reserve`] backs the engine's metadata with reserved address space, and
 //!   asks the operating system how much of it is resident;
 //! - [`metadata`] is the engine's platform: it lends that address space;
-//! - [`threads`] runs work on threads pinned to CPUs, [`crew`] the engine's jobs;
-//! - [`writer`] chooses the engine's widest stores, [`rivals`] are what they are
-//!   measured against, [`sweep`] measures both;
+//! - [`threads`] runs work on threads pinned to CPUs, [`workers`] the engine's jobs;
 //! - [`clock`] counts nanoseconds since the process began, and those that a thread had
-//!   a CPU; [`heap`] says what the process has on its heap.
+//!   a CPU; [`memory`] is how much this host could provide.
 //!
 //! What lends memory that is zeroed beforehand stands on:
 //!
@@ -26,30 +24,26 @@
 //! - [`service`]: what the service manager hands over and wants to hear.
 //!
 //! Unsafe code lives in [`reserve`], [`metadata`], [`threads`], [`memory_file`],
-//! [`mapping`], [`background`], [`peer`], [`seccomp`], [`service`], [`writer`], [`rivals`], [`heap`] and
-//! `zero/x86.rs` only: system calls that the standard library does not offer,
-//! the memory they give, and instructions that not every processor has; and
-//! where [`sweep`] says what its descriptors are.
+//! [`mapping`], [`background`], [`peer`], [`seccomp`], [`service`] and `zero/x86.rs` only:
+//! system calls that the standard library does not offer, the memory they return,
+//! and instructions that not every processor has.
 
 pub mod background;
 pub mod clock;
-pub mod crew;
-pub mod heap;
 pub mod hugepages;
 pub mod mapping;
+pub mod memory;
 pub mod memory_file;
 pub mod metadata;
 pub mod pacing;
 pub mod peer;
 pub mod pressure;
 pub mod reserve;
-pub mod rivals;
 pub mod seccomp;
 pub mod service;
-pub mod sweep;
 pub mod threads;
 pub mod topology;
-pub mod writer;
+pub mod workers;
 pub mod zero;
 
 /// The example of the README, so that it stays true.

@@ -3,11 +3,11 @@
 
 use super::ground::Ground;
 use super::task::{Task, UnknownName, Workload};
+use crate::heap;
 use crate::rivals::{Bitmap, Bitmap1T, BuddyLeaves, BuddySlab, BuddySystem, Ranges};
 use firstlight::addr::{Frame, Order};
 use firstlight::frames::{AskCpus, Asked, Cpu, CpuError, CpuSlot, Frames, Magazines};
 use firstlight::node::NodeId;
-use firstlight_host::heap;
 use firstlight_host::metadata::MetadataSpace;
 use firstlight_host::reserve::Reservation;
 use firstlight_workloads::Allocator;

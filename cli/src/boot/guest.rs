@@ -1,8 +1,8 @@
 //! The options that say what machine a guest has, and what runs it: [`Guest`].
 //! Every subcommand that boots one has them.
 
-use crate::size;
 use clap::{Args, ValueEnum};
+use firstlight_figures::size;
 use firstlight_lab::boot::{self, Accelerator, MOST_CPUS, MOST_NODES, Machine, Request, Wish};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -86,7 +86,9 @@ enum Clock {
 }
 
 fn memory_mib(text: &str) -> Result<u64, String> {
-    let bytes = size::parse(text).filter(|bytes| bytes % (1 << 20) == 0);
+    let bytes = size::parse(text)
+        .ok()
+        .filter(|bytes| bytes % (1 << 20) == 0);
     bytes
         .map(|bytes| bytes >> 20)
         .ok_or_else(|| "expected whole MiB, such as 200M, 64G or 1T".into())

@@ -8,15 +8,15 @@ mod host;
 use crate::boot::Guest;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::up::shape::{Shape, ShapeError};
 use clap::Args;
+use firstlight_bench::machine::{Shape, ShapeError};
 
 /// Write descriptors for every page with 1, 2, ... threads and show the speed-up
 ///
-/// A made-up machine's descriptors are really written, into memory of this
-/// process that is mapped already, every one of them checked. The ways this
-/// machine can fill memory are measured in the same rounds. With --memory a guest
-/// of so much memory boots our image, which writes and checks its own.
+/// The descriptors of a synthetic machine are written, into memory of this process
+/// that is mapped already, and all of them checked. The ways in which this machine
+/// can fill memory are measured in the same rounds. With --memory a guest of so much
+/// memory boots our image, which writes and checks its own.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {

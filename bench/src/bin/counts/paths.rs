@@ -155,25 +155,17 @@ fn with_cpu(order: Order) -> Outcome {
 /// Room for descriptors of 8 bytes is taken, nothing written.
 fn memmap(gib: u64, nodes: u16) -> Outcome {
     let machine = Machine::pc(gib * GIB, nodes);
-    let space = MetadataSpace::new(descriptor_bytes(&machine, 8)?)?;
+    let space = MetadataSpace::new(machine.descriptor_bytes(8))?;
     let mut storage = machine.storage();
     let mut layout = machine.layout(&mut storage)?;
     counted(|| Memmap::<Eight>::reserve(&mut layout, &space, WRITTEN()))??;
     Ok(())
 }
 
-/// Descriptors of `each` bytes, and a huge page for each bank.
-fn descriptor_bytes(machine: &Machine, each: u64) -> Result<usize, Box<dyn Error>> {
-    let pieces = 4 * machine.memory.len() as u64 + 4;
-    Ok(usize::try_from(
-        machine.frames() * each + pieces * (4 << 20),
-    )?)
-}
-
 /// Goes on with a machine of 64 GiB that has room for descriptors.
 fn with_memmap<T: Descriptor>(path: impl FnOnce(&Memmap<'_, T>) -> Outcome) -> Outcome {
     let machine = Machine::pc(64 * GIB, 1);
-    let space = MetadataSpace::new(descriptor_bytes(&machine, size_of::<T>() as u64)?)?;
+    let space = MetadataSpace::new(machine.descriptor_bytes(size_of::<T>()))?;
     let mut storage = machine.storage();
     let mut layout = machine.layout(&mut storage)?;
     path(&Memmap::reserve(&mut layout, &space, WRITTEN())?)

@@ -5,16 +5,16 @@ mod render;
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::size;
 use clap::Args;
 use firstlight_bench::alloc::{self, Contestant, UnknownName, Workload};
+use firstlight_figures::size;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How fast frames are allocated and freed, beside other allocators
 ///
 /// The same loops are run by firstlight, by a spin-locked list of frames (the
 /// yardstick), by a plain list for each thread (the floor), and by the frame
-/// allocators of the Rust registry, in turns. A made-up machine is allocated from:
+/// allocators of the Rust registry, in turns. The machine is synthetic:
 /// only the allocators' own tables are real memory.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -84,6 +84,7 @@ fn workload(text: &str) -> Result<Workload, UnknownName> {
 
 fn memory(text: &str) -> Result<u64, String> {
     size::parse(text)
+        .ok()
         .filter(|bytes| (128 << 20..=256 << 30).contains(bytes))
         .ok_or_else(|| "expected a size from 128M to 256G".into())
 }

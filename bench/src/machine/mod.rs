@@ -1,11 +1,17 @@
-//! Made-up machines: [`Machine`] says what memory there is and on which node,
-//! [`Storage`] is what laying it out needs.
+//! The synthetic machines of measurements, tests of this crate and `up --shape`:
+//! [`Shape`] is size, nodes and CPUs, [`Machine`] the memory of each node,
+//! [`Storage`] what laying it out needs.
+
+mod shape;
+
+pub use shape::{Shape, ShapeError};
 
 use std::error::Error;
 
 use firstlight::addr::{PAGE_BYTES, PhysRange};
 use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
 use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
+use firstlight::map::MemoryKind;
 use firstlight::node::NodeId;
 use firstlight::topology::{
     NodeInfo, Topology, TopologyBuilder, TopologyRange, TopologyStorage, Trust,
@@ -13,10 +19,10 @@ use firstlight::topology::{
 
 /// Bytes in a GiB.
 pub const GIB: u64 = 1 << 30;
-/// Where memory-mapped devices live: no memory between 3 and 4 GiB.
-const DEVICES: (u64, u64) = (3 * GIB, 4 * GIB);
+/// CPUs of each node of [`Machine::pc`].
+const CPUS_A_NODE: u32 = 8;
 
-/// A machine's memory and what of it is taken at start.
+/// A machine's memory and what of it is reserved at start.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// Number of nodes.
@@ -33,48 +39,58 @@ fn range(start: u64, end: u64) -> PhysRange {
 }
 
 impl Machine {
-    /// A PC: `memory_bytes` shared out evenly over `nodes`, with the holes
-    /// below 1 MiB and 4 GiB; kernel, initial RAM disk and some of the
-    /// firmware's tables are reserved.
+    /// The usable memory of `shape`, in whole pages and without the first one, which
+    /// kernels leave alone.
     ///
     /// ```
-    /// use firstlight_bench::machine::{GIB, Machine};
-    /// let machine = Machine::pc(64 * GIB, 2);
+    /// use firstlight_bench::machine::Machine;
+    /// let machine = Machine::of(&"memory=64G,nodes=2".parse()?);
     /// assert_eq!(machine.memory.len(), 4);
-    /// assert_eq!(machine.end_bytes(), 65 * GIB);
+    /// assert_eq!(machine.end_bytes(), 65 << 30);
+    /// # Ok::<(), firstlight_bench::machine::ShapeError>(())
     /// ```
     #[must_use]
-    pub fn pc(memory_bytes: u64, nodes: u16) -> Self {
-        let per_node = memory_bytes / u64::from(nodes);
-        let lift = |at: u64| if at < DEVICES.0 { at } else { at + GIB };
+    pub fn of(shape: &Shape) -> Self {
+        let map = shape.map();
+        let usable = map.iter().filter(|entry| entry.kind == MemoryKind::Usable);
+        let usable: Vec<(u64, u64)> = usable
+            .map(|entry| (entry.start, entry.start + entry.bytes))
+            .collect();
         let mut memory = Vec::new();
-        for node in 0..nodes {
-            let start = u64::from(node) * per_node;
-            let end = start + per_node;
-            let cuts = [0x1000, 0x9_f000, 0x10_0000, DEVICES.0];
-            // Low memory has a hole; what is below 3 GiB ends there.
-            for (from, to) in [
-                (cuts[0], cuts[1]),
-                (cuts[2], cuts[3]),
-                (DEVICES.0, u64::MAX),
-            ] {
-                let (from, to) = (start.max(from), end.min(to));
+        for (node, start, bytes) in shape.memory_rows() {
+            for (from, to) in &usable {
+                let (from, to) = (start.max(*from).max(PAGE_BYTES), (start + bytes).min(*to));
+                let (from, to) = (from.next_multiple_of(PAGE_BYTES), to & !(PAGE_BYTES - 1));
                 if from < to {
-                    let bytes = to - from;
-                    memory.push((range(lift(from), lift(from) + bytes), NodeId(node)));
+                    memory.push((range(from, to), NodeId(node)));
                 }
             }
         }
+        Self {
+            nodes: shape.nodes,
+            memory,
+            reserved: Vec::new(),
+        }
+    }
+
+    /// A PC of so much memory: kernel, initial RAM disk and some of the firmware's
+    /// tables are reserved.
+    #[must_use]
+    pub fn pc(memory_bytes: u64, nodes: u16) -> Self {
         let reserved = [
             (0x100_0000, 0x480_0000),   // kernel
             (0x2fc3_1000, 0x3400_0000), // initial RAM disk
             (0x3ffd_c000, 0x3ffe_1400), // tables, not whole pages
             (0x8_0000, 0x8_3000),       // start-up code of the other CPUs
         ];
-        Self {
+        let shape = Shape {
+            memory_bytes,
             nodes,
-            memory,
+            cpus: CPUS_A_NODE * u32::from(nodes),
+        };
+        Self {
             reserved: reserved.map(|(start, end)| range(start, end)).to_vec(),
+            ..Self::of(&shape)
         }
     }
 
@@ -103,17 +119,28 @@ impl Machine {
         usize::try_from(bytes + (4 << 20)).unwrap_or(usize::MAX)
     }
 
+    /// Enough for descriptors of `each` bytes and their alignment.
+    #[must_use]
+    pub fn descriptor_bytes(&self, each: usize) -> usize {
+        // Zones cut a range at most three times; each piece may begin at a huge page.
+        let pieces = 4 * self.memory.len() as u64 + 4;
+        let bytes = self.frames().saturating_mul(each as u64);
+        let bytes = bytes.saturating_add(pieces.saturating_mul(4 << 20));
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
     /// What laying this machine out needs.
     #[must_use]
     pub fn storage(&self) -> Storage {
         let nodes = usize::from(self.nodes);
         let ranges = self.memory.len();
-        // Every table of the allocator is a reservation too.
-        let claims = self.reserved.len() + 2 * nodes + 8;
+        // Every table of the allocator is a reservation, so are descriptors of a range,
+        // which zones cut in up to four.
+        let reservations = self.reserved.len() + 2 * nodes + 8 * ranges + 16;
         Storage {
             memory: vec![EarlyRegion::EMPTY; ranges + 1],
-            reserved: vec![EarlyRegion::EMPTY; claims],
-            trail: vec![Allocation::EMPTY; claims],
+            reserved: vec![EarlyRegion::EMPTY; reservations],
+            owner_log: vec![Allocation::EMPTY; reservations],
             infos: vec![NodeInfo::EMPTY; nodes],
             rows: vec![TopologyRange::EMPTY; ranges],
             nodes: vec![Node::EMPTY; nodes],
@@ -130,7 +157,7 @@ impl Machine {
         let mut early = EarlyMemory::new(
             &mut storage.memory,
             &mut storage.reserved,
-            &mut storage.trail,
+            &mut storage.owner_log,
         );
         let mut builder = TopologyBuilder::new(TopologyStorage {
             nodes: &mut storage.infos,
@@ -138,14 +165,14 @@ impl Machine {
         });
         for node in 0..self.nodes {
             builder.pin(NodeId(node), u32::from(node))?;
-            builder.add_cpus(NodeId(node), 8);
+            builder.add_cpus(NodeId(node), CPUS_A_NODE);
         }
         for &(range, node) in &self.memory {
             early.add(range, EarlyFlags::NONE)?;
             builder.add_memory(node, range, false)?;
         }
         for &range in &self.reserved {
-            early.reserve(range, "made up")?;
+            early.reserve(range, "synthetic")?;
         }
         let mut topology = builder.finish(&mut |_| {});
         topology.apply(&mut early, Trust::Mend, &mut |_| {})?;
@@ -192,12 +219,12 @@ impl Machine {
     }
 }
 
-/// What is lent to early memory, topology and layout.
+/// Storage of early memory, topology and layout.
 #[derive(Debug)]
 pub struct Storage {
     memory: Vec<EarlyRegion>,
     reserved: Vec<EarlyRegion>,
-    trail: Vec<Allocation>,
+    owner_log: Vec<Allocation>,
     infos: Vec<NodeInfo>,
     rows: Vec<TopologyRange>,
     nodes: Vec<Node>,

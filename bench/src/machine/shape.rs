@@ -1,12 +1,13 @@
-//! Made-up machines: `memory=4T,nodes=8,cpus=64` becomes what the firmware of
-//! such a PC would say.
+//! What a synthetic machine is like: [`Shape`], from text such as
+//! `memory=4T,nodes=8,cpus=64`.
 //!
-//! The map has the holes every PC has: the end of the first 640 KiB, video and
-//! option memory below 1 MiB, and devices from 3 GiB to 4 GiB. Memory is dealt
-//! out evenly, node by node, on section borders; so are CPUs.
+//! The map has the holes of every PC: the end of the first 640 KiB, video and
+//! option memory below 1 MiB, and devices from 3 GiB to 4 GiB. Memory is divided
+//! evenly, node by node, at section boundaries; so are CPUs.
 
-use crate::size;
+use firstlight::addr::{PAGE_BYTES, PHYS_END};
 use firstlight::map::{MapEntry, MemoryKind};
+use firstlight_figures::size;
 use std::fmt;
 use std::str::FromStr;
 
@@ -14,27 +15,36 @@ use std::str::FromStr;
 const DEVICES_START: u64 = 3 << 30;
 /// First byte after them.
 const DEVICES_END: u64 = 4 << 30;
-/// Nodes begin on borders of this size, in bytes.
+/// Nodes begin at multiples of this size, in bytes.
 const SECTION_BYTES: u64 = 128 << 20;
 /// Least memory of a node, in bytes.
 const LEAST_NODE_BYTES: u64 = 16 << 20;
 /// Most memory, in bytes: with the hole it ends below the end of physical addresses.
-const MOST_BYTES: u64 = firstlight::addr::PHYS_END - DEVICES_END;
+const MOST_BYTES: u64 = PHYS_END - DEVICES_END;
 const MOST_NODES: u64 = 1024;
 const MOST_CPUS: u64 = 65_536;
 
-/// A made-up machine.
+/// A PC of any size.
+///
+/// ```
+/// use firstlight_bench::machine::Shape;
+/// let shape: Shape = "memory=4T,nodes=8,cpus=64".parse()?;
+/// assert_eq!((shape.memory_bytes, shape.nodes, shape.cpus), (4 << 40, 8, 64));
+/// # Ok::<(), firstlight_bench::machine::ShapeError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    /// Total, in bytes.
-    pub(crate) memory_bytes: u64,
-    pub(crate) nodes: u32,
-    pub(crate) cpus: u32,
+pub struct Shape {
+    /// All memory, in bytes.
+    pub memory_bytes: u64,
+    /// Nodes.
+    pub nodes: u16,
+    /// CPUs.
+    pub cpus: u32,
 }
 
-/// A word of a shape that makes no sense.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ShapeError(String);
+/// A text that is no shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShapeError(String);
 
 impl fmt::Display for ShapeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,35 +80,31 @@ impl FromStr for Shape {
         let memory_bytes = memory.ok_or_else(|| ShapeError("memory is missing".into()))?;
         let nodes = nodes.unwrap_or(1);
         if memory_bytes > MOST_BYTES || memory_bytes / nodes < LEAST_NODE_BYTES {
-            let (least, most) = (
-                crate::text::bytes(LEAST_NODE_BYTES),
-                crate::text::bytes(MOST_BYTES),
-            );
-            let seen = crate::text::bytes(memory_bytes);
             return Err(ShapeError(format!(
-                "memory is {seen} on {}, expected at least {least} a node and at most {most} in all",
-                crate::text::plural(nodes, "node")
+                "memory is {memory_bytes} bytes on {nodes} nodes, expected at least {} MiB a node and at most {} GiB in all",
+                LEAST_NODE_BYTES >> 20,
+                MOST_BYTES >> 30,
             )));
         }
-        let narrow = |number: u64| {
-            u32::try_from(number).map_err(|_| ShapeError(format!("{number} is too many")))
-        };
+        let large = |_| ShapeError(format!("{text:?} has too many nodes or CPUs"));
         Ok(Self {
             memory_bytes,
-            nodes: narrow(nodes)?,
-            cpus: narrow(cpus.unwrap_or(nodes))?,
+            nodes: nodes.try_into().map_err(large)?,
+            cpus: cpus.unwrap_or(nodes).try_into().map_err(large)?,
         })
     }
 }
 
 /// Bytes such as `1536G`, a multiple of 4 KiB.
 fn bytes(text: &str) -> Result<u64, ShapeError> {
-    let whole = size::parse(text).filter(|bytes| bytes % firstlight::addr::PAGE_BYTES == 0);
-    whole.ok_or_else(|| {
-        ShapeError(format!(
-            "memory is {text:?}, expected a whole number of K, M, G, T or P in multiples of 4K"
-        ))
-    })
+    let whole = size::parse(text).ok();
+    whole
+        .filter(|bytes| bytes % PAGE_BYTES == 0)
+        .ok_or_else(|| {
+            ShapeError(format!(
+                "memory is {text:?}, expected a whole number of K, M, G, T or P in multiples of 4K"
+            ))
+        })
 }
 
 fn within(key: &str, value: &str, most: u64) -> Result<u64, ShapeError> {
@@ -107,8 +113,9 @@ fn within(key: &str, value: &str, most: u64) -> Result<u64, ShapeError> {
 }
 
 impl Shape {
-    /// What firmware would say of the memory.
-    pub(crate) fn map(&self) -> Vec<MapEntry> {
+    /// The memory map that firmware would report.
+    #[must_use]
+    pub fn map(&self) -> Vec<MapEntry> {
         let low_end = self.memory_bytes.min(DEVICES_START);
         let mut entries = vec![
             MapEntry::new(0, 0x9_fc00, MemoryKind::Usable),
@@ -124,15 +131,14 @@ impl Shape {
         entries
     }
 
-    /// What firmware would say of the nodes: (domain, first byte, bytes) of
-    /// each piece of memory.
-    pub(crate) fn memory_rows(&self) -> Vec<(u32, u64, u64)> {
-        let nodes = u64::from(self.nodes);
-        let even = self.memory_bytes / nodes;
-        let share = if even >= SECTION_BYTES {
+    /// The memory of each node as firmware would report it: node, first byte, bytes.
+    #[must_use]
+    pub fn memory_rows(&self) -> Vec<(u16, u64, u64)> {
+        let even = self.memory_bytes / u64::from(self.nodes);
+        let each = if even >= SECTION_BYTES {
             even / SECTION_BYTES * SECTION_BYTES
         } else {
-            even & !0xfff
+            even & !(PAGE_BYTES - 1)
         };
         let mut rows = Vec::new();
         let mut at = 0;
@@ -140,7 +146,7 @@ impl Shape {
             let end = if node + 1 == self.nodes {
                 self.memory_bytes
             } else {
-                at + share
+                at + each
             };
             for (from, to, shift) in [
                 (at, end.min(DEVICES_START), 0),
@@ -155,11 +161,11 @@ impl Shape {
         rows
     }
 
-    /// The domain of each CPU.
-    pub(crate) fn cpu_domains(&self) -> impl Iterator<Item = u32> + use<> {
+    /// The node of each CPU.
+    pub fn cpu_nodes(&self) -> impl Iterator<Item = u16> + use<> {
         let (nodes, cpus) = (u64::from(self.nodes), u64::from(self.cpus));
-        // Below `nodes`, which has 32 bits.
-        (0..cpus).map(move |cpu| u32::try_from(cpu * nodes / cpus).unwrap_or(0))
+        // Below `nodes`, which has 16 bits.
+        (0..cpus).map(move |cpu| u16::try_from(cpu * nodes / cpus).unwrap_or(0))
     }
 }
 
@@ -253,11 +259,8 @@ mod tests {
     }
 
     #[test]
-    fn cpus_are_dealt_out_evenly() {
+    fn cpus_are_divided_evenly() {
         let shape: Shape = "memory=4T,nodes=3,cpus=7".parse().unwrap();
-        assert_eq!(
-            shape.cpu_domains().collect::<Vec<_>>(),
-            [0, 0, 0, 1, 1, 2, 2]
-        );
+        assert_eq!(shape.cpu_nodes().collect::<Vec<_>>(), [0, 0, 0, 1, 1, 2, 2]);
     }
 }

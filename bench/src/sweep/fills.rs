@@ -1,29 +1,29 @@
-//! What descriptors are measured against: the ways this machine can fill
+//! What descriptors are compared with: the ways in which this machine can fill
 //! memory, none of them the engine's.
 
 use std::fmt;
 
 /// A way to fill bytes.
 #[derive(Clone, Copy)]
-pub struct Rival {
-    /// What it is called in reports.
+pub struct Fill {
+    /// Its name in reports.
     pub name: &'static str,
     fill: unsafe fn(*mut u8, usize),
 }
 
-impl fmt::Debug for Rival {
+impl fmt::Debug for Fill {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-/// What is filled in; any byte would do.
+/// The byte that is filled in; any would do.
 const BYTE: u8 = 0x5a;
 
-impl Rival {
+impl Fill {
     /// Fills `memory`.
     pub fn fill(self, memory: &mut [u8]) {
-        // SAFETY: a slice is writable; what the CPU lacks is not in `all`.
+        // SAFETY: a slice is writable; instructions that the CPU lacks are not in `all`.
         unsafe { (self.fill)(memory.as_mut_ptr(), memory.len()) }
     }
 }
@@ -31,22 +31,22 @@ impl Rival {
 /// All that this CPU can run.
 ///
 /// ```
-/// for rival in firstlight_host::rivals::all() {
+/// for way in firstlight_bench::sweep::fills::all() {
 ///     let mut memory = vec![0u8; 1000];
-///     rival.fill(&mut memory[3..990]);
-///     assert!(memory[3..990].iter().all(|byte| *byte == 0x5a), "{rival:?}");
+///     way.fill(&mut memory[3..990]);
+///     assert!(memory[3..990].iter().all(|byte| *byte == 0x5a), "{way:?}");
 ///     assert_eq!((memory[2], memory[990]), (0, 0));
 /// }
 /// ```
 #[must_use]
-pub fn all() -> Vec<Rival> {
-    let mut rivals = vec![Rival {
+pub fn all() -> Vec<Fill> {
+    let mut fills = vec![Fill {
         name: "memset",
         fill: memset,
     }];
     #[cfg(target_arch = "x86_64")]
-    x86_64::add(&mut rivals);
-    rivals
+    x86_64::add(&mut fills);
+    fills
 }
 
 /// The C library's.
@@ -57,12 +57,12 @@ unsafe fn memset(first: *mut u8, bytes: usize) {
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    use super::{BYTE, Rival, memset};
+    use super::{BYTE, Fill, memset};
     use std::arch::asm;
     use std::arch::x86_64::{__m256i, _mm256_set1_epi8, _mm256_stream_si256};
 
-    pub(super) fn add(rivals: &mut Vec<Rival>) {
-        let mut add = |name, fill| rivals.push(Rival { name, fill });
+    pub(super) fn add(fills: &mut Vec<Fill>) {
+        let mut add = |name, fill| fills.push(Fill { name, fill });
         add("rep stosb", rep_stosb);
         if std::is_x86_feature_detected!("avx2") {
             add("non-temporal AVX2", avx2);
@@ -90,7 +90,7 @@ mod x86_64 {
         let head = first.align_offset(unit).min(bytes);
         let units = (bytes - head) / unit;
         let tail = bytes - head - units * unit;
-        // SAFETY: both ends lie inside what the caller lent.
+        // SAFETY: both ends lie inside the caller's memory.
         unsafe {
             memset(first, head);
             memset(first.add(bytes - tail), tail);

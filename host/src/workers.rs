@@ -1,30 +1,31 @@
-//! Linux's threads as the engine's crew: [`Pinned`].
+//! Linux's threads as the engine's workers: [`Pinned`].
 
 use crate::threads::pin_current;
 use firstlight::parallel::{Crew, Seat};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// A thread for each seat, the one in seat `i` on CPU `i` of a list, round and
-/// round; seat 0 is the caller's own thread, which stays where it is.
+/// A thread for each worker, worker `i` on CPU `i` of a list, round and round;
+/// worker 0 is the calling thread, which is not pinned.
 ///
-/// Seats are nodes of the machine the engine works on, which may be made up;
-/// CPUs are this machine's. A thread that panics is gone, as a CPU that dies
-/// would be, and no more; one that cannot be started never comes.
+/// Workers belong to nodes of the machine that the engine works on, which may be
+/// synthetic; CPUs are this machine's. A thread that panics is lost, as a CPU that
+/// dies would be; one that cannot be started never comes. The engine finds and does
+/// what either left.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};
 /// use firstlight::node::NodeId;
 /// use firstlight::parallel::{Crew, Seat};
-/// use firstlight_host::crew::Pinned;
+/// use firstlight_host::workers::Pinned;
 ///
 /// let cpus = firstlight_host::threads::allowed_cpus()?;
-/// let seats = [0, 1, 2].map(|node| Seat::new(NodeId(node)));
-/// let ran = AtomicUsize::new(0);
-/// Pinned::new(&cpus).run(&seats, &|index| {
-///     ran.fetch_add(index + 1, Ordering::Relaxed);
+/// let workers = [0, 1, 2].map(|node| Seat::new(NodeId(node)));
+/// let sum = AtomicUsize::new(0);
+/// Pinned::new(&cpus).run(&workers, &|index| {
+///     sum.fetch_add(index + 1, Ordering::Relaxed);
 /// });
-/// assert_eq!(ran.into_inner(), 6);
+/// assert_eq!(sum.into_inner(), 6);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -41,16 +42,16 @@ impl<'a> Pinned<'a> {
 }
 
 impl Crew for Pinned<'_> {
-    fn run(&self, seats: &[Seat], work: &(dyn Fn(usize) + Sync)) {
+    fn run(&self, workers: &[Seat], work: &(dyn Fn(usize) + Sync)) {
         let done = |index| {
-            // What a thread that died left is found and done by the engine.
+            // The engine does what a thread that panicked left.
             let _ = catch_unwind(AssertUnwindSafe(|| work(index)));
         };
         thread::scope(|scope| {
-            for index in 1..seats.len() {
+            for index in 1..workers.len() {
                 let cpu = self.cpus.get(index % self.cpus.len().max(1)).copied();
-                let builder = thread::Builder::new().name(format!("seat{index}"));
-                // A thread that cannot be had is one that never comes.
+                let builder = thread::Builder::new().name(format!("worker{index}"));
+                // One that cannot be started never comes.
                 let _ = builder.spawn_scoped(scope, move || {
                     if let Some(cpu) = cpu {
                         // Refused where a container may not: it runs anywhere.

@@ -1,6 +1,7 @@
 //! Descriptors to measure with, in all [`SIZES`].
 
-use super::{Machine, Options, Series, SweepError, measure};
+use super::{Options, Series, SweepError, measure};
+use crate::machine::Machine;
 use firstlight::memmap::{Descriptor, PageDescriptor, SectionPlace};
 use std::sync::atomic::{AtomicU64, Ordering};
 

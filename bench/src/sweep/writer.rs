@@ -2,11 +2,11 @@
 
 use firstlight::memmap::Writer;
 
-/// The widest stores past the caches that this CPU and this kernel have.
+/// The widest stores past the caches that this CPU and its kernel have.
 ///
 /// ```
 /// let mut memory = vec![0u64; 100];
-/// firstlight_host::writer::best().fill(&mut memory, &[7; 8]);
+/// firstlight_bench::sweep::writer::best().fill(&mut memory, &[7; 8]);
 /// assert!(memory.iter().all(|word| *word == 7));
 /// ```
 #[must_use]

@@ -1,10 +1,10 @@
-//! What this process has on its heap: [`in_use_bytes`].
+//! The heap of this process: [`in_use_bytes`].
 
-/// Bytes of the heap that are in use, as the C library counts them: what was
-/// asked for with its overhead. `None` where the library does not tell.
+/// Bytes of the heap that are in use, as the C library counts them: all live
+/// allocations with their overhead. `None` where the library does not count.
 ///
 /// ```
-/// use firstlight_host::heap::in_use_bytes;
+/// use firstlight_bench::heap::in_use_bytes;
 /// if let Some(before) = in_use_bytes() {
 ///     let kept = vec![1u8; 100_000];
 ///     assert!(in_use_bytes().unwrap() >= before + kept.len() as u64);

@@ -1,31 +1,33 @@
 //! How fast this machine writes descriptors: [`sweep`].
 //!
-//! A made-up machine's descriptors are written for real, by the engine, into
-//! memory that is mapped already. Rounds are interleaved: one of ours, one of
-//! each [rival](crate::rivals) over the same memory with as many threads, and
-//! from the start. Every descriptor is checked.
+//! The engine writes the descriptors of a synthetic machine into memory that is
+//! mapped already. Rounds are interleaved: one of the engine, then one of each
+//! [fill](fills) over the same memory with as many threads. Every descriptor is
+//! checked.
 
 mod descriptors;
-mod machine;
+pub mod fills;
+pub mod writer;
 
 pub use descriptors::SIZES;
-pub use machine::Machine;
 
-use crate::crew::Pinned;
-use crate::metadata::MetadataSpace;
-use crate::reserve::Reservation;
-use crate::rivals::{self, Rival};
-use crate::{pressure, threads, writer};
+use crate::machine::Machine;
 use descriptors::Checked;
+use fills::Fill;
 use firstlight::addr::{Frame, FrameRange, PAGE_BYTES};
 use firstlight::memmap::{Memmap, MemmapPolicy, Part};
 use firstlight::node::NodeId;
 use firstlight::parallel::{Chunking, Crew, Job, Seat, Share};
+use firstlight_host::memory::available_bytes;
+use firstlight_host::metadata::MetadataSpace;
+use firstlight_host::reserve::Reservation;
+use firstlight_host::threads;
+use firstlight_host::workers::Pinned;
 use std::fmt;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// What is swept.
+/// What is measured.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of a descriptor: one of [`SIZES`].
@@ -38,11 +40,11 @@ pub struct Options {
     pub chunking: Chunking,
 }
 
-/// What was measured for one number of threads.
+/// The rounds of one number of threads.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// The node whose deferred part it is; `None`: all of the machine, room
-    /// taken and the early part written by one thread included.
+    /// The node whose deferred part it is; `None`: all of the machine, with the
+    /// reservation of space and the early part, which one thread writes.
     pub node: Option<u16>,
     /// Number of threads.
     pub threads: u32,
@@ -52,15 +54,15 @@ pub struct Series {
     pub bytes_written: u64,
     /// Nanoseconds, a round each.
     pub ns: Vec<u64>,
-    /// The fastest rival and its fastest round, in nanoseconds; the deferred part only.
-    pub best_rival: Option<(&'static str, u64)>,
+    /// The fastest fill and its fastest round, in nanoseconds; the deferred part only.
+    pub best_fill: Option<(&'static str, u64)>,
 }
 
-/// A sweep that could not be made.
+/// A sweep that failed.
 #[derive(Debug)]
 pub enum SweepError {
-    /// What was asked for makes no sense.
-    Asked(String),
+    /// The options make no sense, or not on this host.
+    Options(String),
     /// The operating system refused memory.
     Memory(std::io::Error),
     /// The engine refused the machine.
@@ -75,7 +77,7 @@ pub enum SweepError {
 impl fmt::Display for SweepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Asked(text) | Self::Machine(text) => f.write_str(text),
+            Self::Options(text) | Self::Machine(text) => f.write_str(text),
             Self::Memory(error) => write!(f, "no memory to write descriptors into: {error}"),
             Self::Wrong { frame } => write!(f, "the descriptor of {frame} is not what was written"),
         }
@@ -91,8 +93,9 @@ fn machine_error(error: impl fmt::Display) -> SweepError {
 /// Measures `machine` for every number of threads.
 ///
 /// ```
-/// use firstlight_host::sweep::{Machine, Options, sweep};
-/// let machine = Machine::new(&[(0, 1 << 20, 1 << 30)]);
+/// use firstlight_bench::machine::Machine;
+/// use firstlight_bench::sweep::{Options, SweepError, sweep};
+/// let machine = Machine::pc(1 << 30, 1);
 /// let options = Options {
 ///     descriptor_bytes: 8,
 ///     threads: vec![1, 2],
@@ -101,31 +104,31 @@ fn machine_error(error: impl fmt::Display) -> SweepError {
 /// };
 /// let series = sweep(&machine, &options)?;
 /// assert_eq!(series.len(), 4); // the deferred part of node 0, and the whole; twice
-/// # Ok::<(), firstlight_host::sweep::SweepError>(())
+/// # Ok::<(), SweepError>(())
 /// ```
 ///
 /// # Errors
 /// [`SweepError`].
 pub fn sweep(machine: &Machine, options: &Options) -> Result<Vec<Series>, SweepError> {
-    let asked = |text: String| Err(SweepError::Asked(text));
+    let refuse = |text: String| Err(SweepError::Options(text));
     if options.threads.is_empty() || options.threads.contains(&0) {
-        return asked("a sweep of 0 threads; expected at least 1".into());
+        return refuse("a sweep of 0 threads; expected at least 1".into());
     }
     if options.runs == 0 {
-        return asked("a sweep of 0 runs; expected at least 1".into());
+        return refuse("a sweep of 0 runs; expected at least 1".into());
     }
     let bytes = machine
         .frames()
         .saturating_mul(options.descriptor_bytes.into());
-    let available = pressure::available_bytes();
+    let available = available_bytes();
     if available.is_some_and(|available| bytes > available / 10 * 8) {
-        return asked(format!(
+        return refuse(format!(
             "{bytes} bytes of descriptors do not fit into the {} bytes available here: expected a smaller machine or smaller descriptors",
             available.unwrap_or_default()
         ));
     }
     descriptors::dispatch(options.descriptor_bytes, machine, options).unwrap_or_else(|| {
-        asked(format!(
+        refuse(format!(
             "descriptors of {} bytes, expected one of {SIZES:?}",
             options.descriptor_bytes
         ))
@@ -137,7 +140,7 @@ fn since(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What a round is made with.
+/// Everything that a round needs.
 struct Bench<'a> {
     machine: &'a Machine,
     options: &'a Options,
@@ -145,7 +148,7 @@ struct Bench<'a> {
     space: MetadataSpace,
 }
 
-/// What one round of ours came to.
+/// One round of the engine.
 struct Round {
     pages: u64,
     ns: u64,
@@ -154,14 +157,8 @@ struct Round {
 /// All series for descriptors of type `T`.
 fn measure<T: Checked>(machine: &Machine, options: &Options) -> Result<Vec<Series>, SweepError> {
     let mut bench = Bench::new::<T>(machine, options)?;
-    let nodes: Vec<_> = machine
-        .nodes()
-        .into_iter()
-        .map(Some)
-        .chain([None])
-        .collect();
     let mut all = Vec::new();
-    for &node in &nodes {
+    for node in (0..machine.nodes).map(Some).chain([None]) {
         for &threads in &options.threads {
             all.push(Series {
                 node,
@@ -169,7 +166,7 @@ fn measure<T: Checked>(machine: &Machine, options: &Options) -> Result<Vec<Serie
                 pages: 0,
                 bytes_written: 0,
                 ns: Vec::new(),
-                best_rival: None,
+                best_fill: None,
             });
         }
     }
@@ -182,11 +179,11 @@ fn measure<T: Checked>(machine: &Machine, options: &Options) -> Result<Vec<Serie
             if series.node.is_none() {
                 continue;
             }
-            for rival in rivals::all() {
-                let ns = bench.rival(rival, series.bytes_written, series.threads);
-                let best = series.best_rival.get_or_insert((rival.name, ns));
+            for fill in fills::all() {
+                let ns = bench.fill(fill, series.bytes_written, series.threads);
+                let best = series.best_fill.get_or_insert((fill.name, ns));
                 if ns < best.1 {
-                    *best = (rival.name, ns);
+                    *best = (fill.name, ns);
                 }
             }
         }
@@ -195,15 +192,14 @@ fn measure<T: Checked>(machine: &Machine, options: &Options) -> Result<Vec<Serie
 }
 
 impl<'a> Bench<'a> {
-    /// Takes memory and touches all of it.
+    /// Allocates memory and touches all of it.
     fn new<T: Checked>(machine: &'a Machine, options: &'a Options) -> Result<Self, SweepError> {
         let cpus = threads::allowed_cpus().unwrap_or_default();
         if let Some(&first) = cpus.first() {
             // Refused where a container may not: it runs anywhere.
             let _ = threads::pin_current(first);
         }
-        let bytes = machine.room_bytes(size_of::<T>() as u64);
-        let bytes = usize::try_from(bytes).map_err(machine_error)?;
+        let bytes = machine.descriptor_bytes(size_of::<T>());
         let space = Reservation::huge(bytes).map_err(SweepError::Memory)?;
         let mut space = MetadataSpace::over(space);
         space.as_mut_slice().fill(0xa5);
@@ -215,21 +211,21 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// The seats of `threads` CPUs for the deferred part of a node, or of all.
-    fn seats(&self, node: Option<u16>, threads: u32) -> Vec<Seat> {
-        let nodes = self.machine.nodes();
-        (0..threads as usize)
-            .map(|index| Seat::new(NodeId(node.unwrap_or(nodes[index % nodes.len()]))))
+    /// `threads` workers for the deferred part of a node, or of all.
+    fn workers(&self, node: Option<u16>, threads: u32) -> Vec<Seat> {
+        let turns = (0..self.machine.nodes).cycle().take(threads as usize);
+        turns
+            .map(|turn| Seat::new(NodeId(node.unwrap_or(turn))))
             .collect()
     }
 
-    /// Writes and checks once.
+    /// Writes and checks all descriptors once.
     fn ours<T: Checked>(&mut self, node: Option<u16>, threads: u32) -> Result<Round, SweepError> {
         self.space.reset();
         let mut storage = self.machine.storage();
         let mut layout = self.machine.layout(&mut storage).map_err(machine_error)?;
-        let mut seats = self.seats(node, threads);
-        let crew = Pinned::new(&self.cpus);
+        let mut workers = self.workers(node, threads);
+        let pinned = Pinned::new(&self.cpus);
         let job = Job::sections(self.options.chunking);
         let policy = MemmapPolicy {
             writer: writer::best(),
@@ -238,7 +234,7 @@ impl<'a> Bench<'a> {
         let begin = Instant::now();
         let memmap =
             Memmap::<T>::reserve(&mut layout, &self.space, policy).map_err(machine_error)?;
-        let mut shares: Vec<_> = (0..memmap.shares_needed())
+        let mut ranges: Vec<_> = (0..memmap.shares_needed())
             .map(|_| Share::new(NodeId(0), FrameRange::EMPTY))
             .collect();
         if node.is_none() {
@@ -246,8 +242,14 @@ impl<'a> Bench<'a> {
         }
         let begin_deferred = Instant::now();
         let wanted = |own: NodeId| node.is_none_or(|node| node == own.0);
-        let done =
-            memmap.describe_nodes(Part::Deferred, wanted, &job, &mut shares, &mut seats, &crew);
+        let done = memmap.describe_nodes(
+            Part::Deferred,
+            wanted,
+            &job,
+            &mut ranges,
+            &mut workers,
+            &pinned,
+        );
         let begin = if node.is_none() {
             begin
         } else {
@@ -275,7 +277,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Fills as many bytes with `threads` threads.
-    fn rival(&mut self, rival: Rival, bytes: u64, threads: u32) -> u64 {
+    fn fill(&mut self, fill: Fill, bytes: u64, threads: u32) -> u64 {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let memory = self.space.as_mut_slice();
         let end = bytes.min(memory.len());
@@ -286,24 +288,23 @@ impl<'a> Bench<'a> {
             .next_multiple_of(page)
             .max(page);
         let pieces: Vec<_> = memory[..end].chunks_mut(piece).map(Mutex::new).collect();
-        let seats: Vec<_> = (0..threads).map(|_| Seat::new(NodeId(0))).collect();
-        let crew = Pinned::new(&self.cpus);
+        let workers: Vec<_> = (0..threads).map(|_| Seat::new(NodeId(0))).collect();
         let work = |index: usize| {
             if let Some(mut piece) = pieces.get(index).and_then(|piece| piece.lock().ok()) {
-                rival.fill(&mut piece);
+                fill.fill(&mut piece);
             }
         };
         let begin = Instant::now();
         if threads == 1 {
             work(0);
         } else {
-            crew.run(&seats, &work);
+            Pinned::new(&self.cpus).run(&workers, &work);
         }
         since(begin)
     }
 }
 
-/// Checks the descriptors of `frames`, all of one bank.
+/// Checks the descriptors of `frames`, all in one descriptor range.
 fn check<T: Checked>(memmap: &Memmap<'_, T>, frames: FrameRange) -> Result<(), SweepError> {
     for number in frames.start().get()..frames.end().get() {
         let frame = Frame::new(number);
