@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight_bench::machine::Machine;
+use firstlight_figures::spread::Spread;
 use firstlight_workloads::Cpu;
+use firstlight_workloads::random::Random;
 
 /// Rounds for a contestant whose first run took no longer than [`SLOW_NS`].
 const ROUNDS: usize = 21;
@@ -103,13 +105,7 @@ fn pairs<L: Cpu>(live: &mut L, order: Order, count: u32) -> Option<f64> {
 fn held<L: Cpu>(live: &mut L) -> Option<f64> {
     const COUNT: u16 = 4096;
     let mut order: Vec<u16> = (0..COUNT).collect();
-    // A multiplicative generator is random enough to break every run.
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    for last in (1..order.len()).rev() {
-        state = state.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
-        let other = (state >> 33) as usize % (last + 1);
-        order.swap(last, other);
-    }
+    Random::new(1).shuffle(&mut order);
     let mut frames = vec![Frame::new(0); order.len()];
     let (ns, all) = time(|| {
         for slot in &mut frames {
@@ -128,25 +124,21 @@ fn held<L: Cpu>(live: &mut L) -> Option<f64> {
 struct Series(Vec<f64>);
 
 impl Series {
-    fn sorted(&self) -> Vec<f64> {
-        let mut sorted = self.0.clone();
-        sorted.sort_unstable_by(f64::total_cmp);
-        sorted
+    fn spread(&self) -> Option<Spread> {
+        Spread::of(self.0.iter().copied())
     }
 
     fn median(&self) -> Option<f64> {
-        let sorted = self.sorted();
-        sorted.get(sorted.len() / 2).copied()
+        self.spread().map(|spread| spread.median)
     }
 
     /// `median (min .. max)`.
     fn show(&self) -> String {
-        match (self.median(), self.sorted().as_slice()) {
-            (Some(median), [min, .., max]) => {
-                format!("{} ({} .. {})", nice(median), nice(*min), nice(*max))
-            }
-            (Some(median), _) => nice(median),
-            _ => "-".into(),
+        match self.spread() {
+            Some(Spread {
+                median, min, max, ..
+            }) => format!("{} ({} .. {})", nice(median), nice(min), nice(max)),
+            None => "-".into(),
         }
     }
 }

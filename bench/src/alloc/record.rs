@@ -5,6 +5,7 @@
 //! operations of all.
 
 use super::cell::{Cell, Round};
+use firstlight_figures::spread;
 use serde::Serialize;
 
 /// Name and version of the record's form.
@@ -61,16 +62,11 @@ impl Spread {
     /// ```
     #[must_use]
     pub fn of(figures: impl Iterator<Item = f64>) -> Option<Self> {
-        let mut sorted: Vec<f64> = figures.collect();
-        sorted.sort_by(f64::total_cmp);
-        let middle = (
-            sorted.get((sorted.len().max(1) - 1) / 2)?,
-            sorted.get(sorted.len() / 2)?,
-        );
+        let spread = spread::Spread::of(figures)?;
         Some(Self {
-            median: hundredths((middle.0 + middle.1) / 2.0),
-            min: hundredths(*sorted.first()?),
-            max: hundredths(*sorted.last()?),
+            median: hundredths(spread.median),
+            min: hundredths(spread.min),
+            max: hundredths(spread.max),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The daemon is killed at random moments: no slab is lent twice, nobody's
 //! memory is touched, no huge page is lost.
 
-use super::kit::{Daemon, Random, free_pages, huge_pages, mapped, rounds, take, until};
+use super::kit::{Daemon, free_pages, huge_pages, mapped, random, rounds, take, until};
 use firstlight_host::mapping::Mapping;
 use firstlight_pool::client::{Borrowed, Client};
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ fn borrow_on(
 fn crash(source: &str, kills: u32) {
     let Some(_pages) = huge_pages(24) else { return };
     let free = free_pages();
-    let mut random = Random::new();
+    let mut random = random();
     let mut daemon = Daemon::start(&format!(
         "fill = {{ rate = \"0\", batch = \"2M\" }}\n[[class]]\nsize = \"4M\"\nslabs = 3\nsource = \"{source}\"\n\
          [[class]]\nsize = \"2M\"\nslabs = 3\nsource = \"{source}\"\n"
@@ -87,7 +87,7 @@ fn crash(source: &str, kills: u32) {
     for _ in 0..kills {
         // From before it listens to well into lending.
         let most_us = if random.below(3) == 0 { 5_000 } else { 80_000 };
-        let after = Duration::from_micros(random.below(most_us));
+        let after = Duration::from_micros(random.below(most_us) as u64);
         thread::sleep(after);
         daemon.kill();
         assert!(!borrower.is_finished(), "the borrower saw what must not be");

@@ -4,6 +4,7 @@ use firstlight_host::hugepages::{self, Borrowed};
 use firstlight_host::mapping::Mapping;
 use firstlight_pool::client::{self, Client, ClientError};
 use firstlight_pool::protocol::{Status, Take};
+use firstlight_workloads::random::Random;
 use rustix::process::{Pid, Signal, kill_process};
 use std::cell::Cell;
 use std::io::Read;
@@ -245,25 +246,13 @@ pub(crate) fn mapped(memory: impl AsFd, bytes: u64) -> Mapping {
     Mapping::new(memory, 0, usize::try_from(bytes).unwrap()).unwrap()
 }
 
-/// Random numbers that a seed repeats: xorshift.
-pub(crate) struct Random(u64);
-
-impl Random {
-    /// A seed from the environment, else from the clock; it is printed.
-    pub(crate) fn new() -> Self {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let seed = std::env::var("FIRSTLIGHT_SEED").map_or_else(
-            |_| u64::from(now.unwrap().subsec_nanos()) | 1,
-            |text| text.parse().unwrap(),
-        );
-        eprintln!("FIRSTLIGHT_SEED={seed}");
-        Self(seed)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
+/// Random numbers from a seed in the environment, else from the clock; it is printed.
+pub(crate) fn random() -> Random {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seed = std::env::var("FIRSTLIGHT_SEED").map_or_else(
+        |_| u64::from(now.unwrap().subsec_nanos()),
+        |text| text.parse().unwrap(),
+    );
+    eprintln!("FIRSTLIGHT_SEED={seed}");
+    Random::new(seed)
 }

@@ -3,7 +3,6 @@
 
 mod acceptance;
 mod bench_alloc;
-mod random;
 mod self_test;
 mod sweep;
 

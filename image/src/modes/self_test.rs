@@ -13,14 +13,14 @@ use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight_image::outcome::Outcome;
 use firstlight_image::wire::Event;
+use firstlight_workloads::random::Random;
 use log::{error, info};
 
-use super::random::Random;
 use crate::console::event;
 use crate::processors::Processors;
 
 /// Blocks a CPU holds at once under stress.
-const HELD: u16 = 64;
+const HELD: usize = 64;
 /// Blocks that all CPUs together take or give back under stress, at least.
 const STEPS: usize = 80_000;
 /// Failures told one by one.
@@ -170,10 +170,10 @@ impl Worker<'_> {
     /// Blocks of small orders, taken and given back at random.
     fn stress(&mut self, steps: usize) {
         let mut random = Random::new(self.cpu as u64);
-        let mut held = [None; HELD as usize];
-        let nodes = u16::try_from(self.frames.layout().nodes().len()).unwrap_or(u16::MAX);
+        let mut held = [None; HELD];
+        let nodes = self.frames.layout().nodes();
         for _ in 0..steps {
-            let slot = &mut held[usize::from(random.below(HELD))];
+            let slot = &mut held[random.below(HELD)];
             match slot.take() {
                 Some(block) => self.give(block),
                 None => {
@@ -183,7 +183,9 @@ impl Worker<'_> {
                         .ok()
                         .and_then(Order::new);
                     let order = order.unwrap_or(Order::PAGE);
-                    let node = NodeId(random.below(nodes));
+                    let node = nodes
+                        .get(random.below(nodes.len()))
+                        .map_or(NodeId(0), |node| node.id);
                     *slot = self.take(Request::new(order).on(node).zone(ZoneKind::Movable));
                 }
             }

@@ -13,6 +13,7 @@
 pub mod guest;
 mod table;
 
+use firstlight_figures::spread::Spread;
 use serde::{Deserialize, Serialize};
 
 /// The name of the form of [`Record`].
@@ -114,27 +115,20 @@ impl Milliseconds {
     /// ```
     #[must_use]
     pub fn of(rounds_ns: &[u64]) -> Option<Self> {
-        let mut ns = rounds_ns.to_vec();
-        ns.sort_unstable();
-        let (min, max) = (ms_of(*ns.first()?), ms_of(*ns.last()?));
-        let middle = ns.get((ns.len() - 1) / 2..=ns.len() / 2)?;
-        let mean = |ns: &[u64]| {
-            let count = u32::try_from(ns.len()).map_or(f64::INFINITY, f64::from);
-            ns.iter().copied().map(ms_of).sum::<f64>() / count
-        };
-        let median = mean(middle);
-        let center = mean(&ns);
-        let squares = ns.iter().map(|ns| (ms_of(*ns) - center).powi(2));
-        let others = u32::try_from(ns.len() - 1).map_or(f64::INFINITY, f64::from);
+        let ms = Spread::of(rounds_ns.iter().copied().map(ms_of))?;
+        let count = |rounds: usize| u32::try_from(rounds).map_or(f64::INFINITY, f64::from);
+        let mean = rounds_ns.iter().copied().map(ms_of).sum::<f64>() / count(ms.count);
+        let squares = rounds_ns.iter().map(|ns| (ms_of(*ns) - mean).powi(2));
+        let others = count(ms.count - 1);
         let stdev = if others > 0.0 {
             (squares.sum::<f64>() / others).sqrt()
         } else {
             0.0
         };
         Some(Self {
-            median,
-            min,
-            max,
+            median: ms.median,
+            min: ms.min,
+            max: ms.max,
             stdev,
         })
     }
