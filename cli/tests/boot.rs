@@ -286,7 +286,7 @@ fn huge_numbers_of_a_guest_do_no_harm() {
         r#"cat > $events <<'X'
 {{"event":"clock","hz":1,"source":"x"}}
 {{"event":"milestone","name":"entry","ticks":{largest}}}
-{{"event":"bench","workload":"p","order":255,"threads":{largest},"operations":0,"ticks":18000000000}}
+{{"event":"bench","contestant":"firstlight","workload":"p","order":255,"threads":{largest},"operations":0,"ticks":18000000000}}
 {{"event":"memory","present_frames":{largest},"managed_frames":{largest},"reserved_frames":{largest},"metadata_written_bytes":{largest},"metadata_reserved_bytes":{largest}}}
 {{"event":"machine","memory_bytes":{largest},"nodes":{largest},"cpus":1,"cpus_started":{largest}}}
 {{"event":"end","outcome":"ok"}}

@@ -18,6 +18,7 @@ use firstlight::memmap::{MemmapError, Mode};
 use firstlight::node::ZoneKind;
 use firstlight::topology::{Topology, TopologyBuilder, TopologyError, TopologyStorage, Trust};
 use firstlight_image::words::{self, Test, Words};
+use firstlight_wire::{marker, milestone, phase};
 use spin::{Once, RwLock};
 
 use crate::arch::{DirectMap, Handover, image_range, marker, ticks};
@@ -117,7 +118,7 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
         loader.info.memory_map = None;
     }
     let map = memory_map(direct, &loader, scratch, map)?;
-    step("memory map", 0x20);
+    step(phase::MEMORY_MAP, marker::MEMORY_MAP);
 
     let mut early = EarlyMemory::from_map(&map, memory, reserved, trail).map_err(Stop::Early)?;
     let root = firmware::root(direct, &loader);
@@ -125,42 +126,42 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     map_memory(direct, &map, words.accept_ticks, &mut early).map_err(Stop::Early)?;
     // Once more, for tables above what was mapped before.
     firmware::reserve(direct, root.as_ref(), &mut early).map_err(Stop::Early)?;
-    step("page tables", 0x21);
+    step(phase::PAGE_TABLES, marker::PAGE_TABLES);
 
     let acpi = firmware::tables(direct, root.as_ref());
     let mut topology = nodes(&acpi, topology, distances).map_err(Stop::Topology)?;
     topology
         .apply(&mut early, Trust::Mend, &mut |notice| correction(notice))
         .map_err(Stop::Topology)?;
-    step("topology", 0x22);
+    step(phase::TOPOLOGY, marker::TOPOLOGY);
 
     let policy = loader
         .command_line
         .layout_policy(LayoutPolicy::DEFAULT, &mut |bad| correction(bad));
     early.set_movable_node(policy.movable_node);
     let mut layout = Layout::build(early, topology, &policy, layout).map_err(Stop::Layout)?;
-    let layout_ticks = step("layout", 0x23);
+    let layout_ticks = step(phase::LAYOUT, marker::LAYOUT);
 
     let descriptors = page_descriptors(words, &mut layout, platform).map_err(Stop::Descriptors)?;
     if descriptors.is_some() {
-        step("descriptors", 0x26);
+        step(phase::DESCRIPTORS, marker::DESCRIPTORS);
     }
 
     let pending = pending(&mut layout).map_err(Stop::Early)?;
     let frames = Frames::build(layout, platform).map_err(Stop::Frames)?;
-    step("frame allocator", 0x24);
+    step(phase::FRAME_ALLOCATOR, marker::FRAME_ALLOCATOR);
     let request = Request::new(Order::PAGE).zone(ZoneKind::Movable);
     let first = frames.allocate(request).map_err(Stop::FirstFrame)?;
-    let ready_ticks = step("first frame", 0x25);
-    events.milestone("layout", layout_ticks);
-    events.milestone("first_frame", ready_ticks);
-    events.milestone("all_allocatable", ready_ticks);
+    let ready_ticks = step(phase::FIRST_FRAME, marker::FIRST_FRAME);
+    events.milestone(milestone::LAYOUT, layout_ticks);
+    events.milestone(milestone::FIRST_FRAME, ready_ticks);
+    events.milestone(milestone::ALL_ALLOCATABLE, ready_ticks);
 
     let ready = frames.metadata();
     if let Some((_, descriptors)) = &descriptors {
         // The first touch of a section writes its descriptors, if nobody has.
         let frame = descriptors.read().allocate(&frames, request);
-        events.end("first described frame", ticks());
+        events.end(phase::FIRST_DESCRIBED_FRAME, ticks());
         let _ = frame.map(|frame| frames.free(frame, Order::PAGE));
     }
     // It was allocated a moment ago.

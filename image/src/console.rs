@@ -4,8 +4,9 @@
 use core::fmt;
 
 use firstlight::clock::Frequency;
+use firstlight_image::json::{self, EVENT_BYTES, Outgoing};
 use firstlight_image::record::{Cut, LINE_BYTES, Lines};
-use firstlight_image::wire::{self, EVENT_BYTES, Event};
+use firstlight_wire::{Event, MARK};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use spin::{Mutex, MutexGuard};
 
@@ -106,7 +107,7 @@ pub(crate) fn set_clock(frequency: Frequency) {
 }
 
 /// Tells the host.
-pub(crate) fn event(event: &Event<'_>) {
+pub(crate) fn event(event: &Outgoing<'_>) {
     CONSOLE.lock().event(event);
 }
 
@@ -158,7 +159,7 @@ impl Console {
         }
     }
 
-    pub(crate) fn event(&mut self, event: &Event<'_>) {
+    pub(crate) fn event(&mut self, event: &Outgoing<'_>) {
         self.ports.get_or_insert_with(Ports::open).event(event);
     }
 
@@ -225,14 +226,14 @@ impl Ports {
 
     // Its buffer is there once, not in every caller: fault stacks are small.
     #[inline(never)]
-    fn event(&mut self, event: &Event<'_>) {
+    fn event(&mut self, event: &Outgoing<'_>) {
         let mut bytes = [0; EVENT_BYTES];
         let too_long = &b"{\"event\":\"note\",\"text\":\"an event did not fit its buffer\"}\n"[..];
-        let line = wire::line(event, &mut bytes).unwrap_or(too_long);
+        let line = json::line(event, &mut bytes).unwrap_or(too_long);
         match (&mut self.events, &mut self.log) {
             (Some(port), _) => port.send(line),
             (None, Some(port)) => {
-                port.send(wire::MARK.as_bytes());
+                port.send(MARK.as_bytes());
                 port.send(line);
             }
             (None, None) => {}

@@ -13,8 +13,8 @@ use firstlight::memmap::{
 };
 use firstlight::node::NodeId;
 use firstlight::parallel::{Chunking, Crew, Job, JobError, Report, Seat, Share};
-use firstlight_image::wire::Event;
 use firstlight_image::words::{self, DescriptorBytes};
+use firstlight_wire::{self as wire, Event};
 use log::info;
 
 use crate::arch::{DirectMap, writer};
@@ -209,7 +209,7 @@ impl Descriptors {
             "descriptors: {mode}, {bytes} bytes each by {writer}, {ready_sections} of {sections} sections \
              ready; {checked_frames} checked, {wrong_frames} wrong"
         );
-        event(&Event::Descriptors {
+        event(&Event::Descriptors(wire::Descriptors {
             mode,
             writer,
             descriptor_bytes: bytes,
@@ -221,7 +221,7 @@ impl Descriptors {
             reserved_bytes: progress.reserved_bytes,
             checked_frames,
             wrong_frames,
-        });
+        }));
         wrong_frames == 0
     }
 }

@@ -6,22 +6,17 @@ use core::panic::PanicInfo;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
-use firstlight_image::outcome::Outcome;
 use firstlight_image::record::{Cut, LINE_BYTES};
-use firstlight_image::wire::Event;
+use firstlight_wire::{Event, Outcome, marker};
 
 use crate::arch::{self, marker, ticks};
 use crate::bring_up::Stop;
 use crate::console::{self, Console};
 
-const PANIC_MARKER: u8 = 0xf1;
-
 /// The ordinary end.
 pub(crate) fn end(outcome: Outcome) -> ! {
     console::line_at(ticks(), format_args!("end: {}", outcome.name()));
-    console::event(&Event::End {
-        outcome: outcome.name(),
-    });
+    console::event(&Event::End { outcome });
     arch::exit(outcome)
 }
 
@@ -83,15 +78,13 @@ fn last_words(
         text: Cut::text(&mut bytes, text),
     });
     console.line(ticks(), format_args!("end: {}", outcome.name()));
-    console.event(&Event::End {
-        outcome: outcome.name(),
-    });
+    console.event(&Event::End { outcome });
     arch::exit(outcome)
 }
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
-    marker(PANIC_MARKER);
+    marker(marker::PANIC);
     let outcome = Outcome::Panic;
     let console = tell_alone(outcome);
     let message = info.message();

@@ -44,6 +44,7 @@ use {
     arch::{Handover, marker, ticks},
     firstlight::events::Events,
     firstlight_image::words::Test,
+    firstlight_wire::{marker, milestone, phase},
     processors::Processors,
 };
 
@@ -51,23 +52,19 @@ use {
 #[cfg(target_os = "none")]
 static MACHINE: spin::Once<bring_up::Machine> = spin::Once::new();
 
-/// What the host sees on the marker port at a fault.
-#[cfg(target_os = "none")]
-pub(crate) const FAULT_MARKER: u8 = 0xf0;
-
 /// The way up. Called once, on the first CPU.
 #[cfg(target_os = "none")]
 fn main(handover: Handover) -> ! {
     let mut events = Events::new(storage::event_slots(), 0);
-    events.end("firmware and loader", handover.entry_ticks);
-    events.milestone("entry", handover.entry_ticks);
+    events.end(phase::FIRMWARE, handover.entry_ticks);
+    events.milestone(milestone::ENTRY, handover.entry_ticks);
     console::install(handover.entry_ticks);
     // SAFETY: this is the first CPU, the others have not started, and this is done once.
     unsafe {
         arch::protect();
         arch::install_traps();
     }
-    events.end("processor", ticks());
+    events.end(phase::PROCESSOR, ticks());
 
     // Until all memory can be allocated, nothing else happens.
     let machine = match bring_up::bring_up(handover, &mut events) {
@@ -81,8 +78,8 @@ fn main(handover: Handover) -> ! {
     if let Some((frequency, _)) = clock {
         console::set_clock(frequency);
     }
-    marker(0x30);
-    events.end("clock", ticks());
+    marker(marker::CLOCK);
+    events.end(phase::CLOCK, ticks());
     match machine.words.test {
         Some(Test::Panic) => panic!("asked for by the command line"),
         Some(Test::Hang) => arch::halt(),
@@ -93,14 +90,14 @@ fn main(handover: Handover) -> ! {
     }
     let mut processors = Processors::start(machine, clock.map(|clock| clock.0));
     if let Some(ticks) = processors.all_started_ticks() {
-        events.milestone("cpus_started", ticks);
+        events.milestone(milestone::CPUS_STARTED, ticks);
     }
-    marker(0x31);
-    events.end("other CPUs", ticks());
+    marker(marker::OTHER_CPUS);
+    events.end(phase::OTHER_CPUS, ticks());
     if descriptors::finish(machine, &mut processors) {
         let now = ticks();
-        events.end("deferred descriptors", now);
-        events.milestone("all_described", now);
+        events.end(phase::DEFERRED_DESCRIPTORS, now);
+        events.milestone(milestone::ALL_DESCRIBED, now);
     }
 
     report::report(machine, clock, &processors, &events);

@@ -6,7 +6,7 @@ use firstlight::clock::Frequency;
 use firstlight::events::{Event as Stamp, Events};
 use firstlight::layout::Layout;
 use firstlight_image::record::{Cut, LINE_BYTES, Printable};
-use firstlight_image::wire::{Event, SCHEMA};
+use firstlight_wire::{Event, SCHEMA, phase};
 
 use crate::bring_up::Machine;
 use crate::console::{self, event, line_at};
@@ -23,13 +23,13 @@ pub(crate) fn report(
     events: &Events<'_>,
 ) {
     let at = |step| ended(events, step);
-    start(machine, at("memory map"));
-    map(machine, at("memory map"));
+    start(machine, at(phase::MEMORY_MAP));
+    map(machine, at(phase::MEMORY_MAP));
     let layout = machine.frames.layout();
-    nodes(layout, at("topology"));
-    zones(layout, at("layout"));
-    memory(machine, at("first frame"));
-    cpus(machine, clock, processors, at("other CPUs"));
+    nodes(layout, at(phase::TOPOLOGY));
+    zones(layout, at(phase::LAYOUT));
+    memory(machine, at(phase::FIRST_FRAME));
+    cpus(machine, clock, processors, at(phase::OTHER_CPUS));
     console::remarks();
     for stamp in events.list() {
         match *stamp {

@@ -10,6 +10,7 @@ use crate::record::Printable;
 use firstlight::clock::Frequency;
 use firstlight::cmdline::{CommandLine, Word, parse_number};
 use firstlight::memmap;
+use firstlight_wire::MOST_THREADS;
 
 /// What to do once memory is up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,9 +25,6 @@ pub enum Mode {
     /// Time the writing of descriptors, with one CPU a node and with more.
     Sweep,
 }
-
-/// Most entries in a list of thread counts.
-pub const MOST_THREADS: usize = 16;
 
 /// How many bytes a descriptor has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -271,6 +269,9 @@ mod tests {
         assert_eq!(words.descriptors, Some(memmap::Mode::Early));
         assert_eq!(words.descriptor_bytes, DescriptorBytes::Eight);
         assert_eq!(unknown, [""; 0]);
+        for bytes in firstlight_wire::DESCRIPTOR_BYTES {
+            assert_eq!(read(&std::format!("descriptor_bytes={bytes}")).1, [""; 0]);
+        }
         for (name, test) in Test::NAMES {
             let line = std::format!("test={}", String::from_utf8_lossy(name));
             assert_eq!(read(&line).0.test, Some(test));

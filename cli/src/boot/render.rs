@@ -217,7 +217,7 @@ fn bench(page: &mut Page, record: &Record) {
         });
         vec![
             row.workload.clone(),
-            row.contestant.clone().unwrap_or_default(),
+            row.contestant.clone(),
             row.order.to_string(),
             row.threads.to_string(),
             count(row.operations),
@@ -265,7 +265,7 @@ mod tests {
         let page = |clock, accelerator: &'static str| {
             let mut record = Record::new("boot", clock);
             record.bench.push(Bench {
-                contestant: Some("firstlight".into()),
+                contestant: "firstlight".into(),
                 workload: "pair".into(),
                 order: 0,
                 threads: 1,

@@ -10,8 +10,7 @@ use firstlight::acceptance::Acceptance;
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::Request;
 use firstlight::node::{NodeId, ZoneKind};
-use firstlight_image::outcome::Outcome;
-use firstlight_image::wire::Event;
+use firstlight_wire::{Event, Outcome};
 use log::{error, info};
 
 use crate::arch::{DirectMap, ticks};

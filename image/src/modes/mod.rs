@@ -6,8 +6,8 @@ mod bench_alloc;
 mod self_test;
 mod sweep;
 
-use firstlight_image::outcome::Outcome;
 use firstlight_image::words::Mode;
+use firstlight_wire::{Outcome, marker};
 
 use crate::arch::marker;
 use crate::bring_up::Machine;
@@ -16,7 +16,7 @@ use crate::processors::Processors;
 /// Does what the command line asks for.
 pub(crate) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     processors.late();
-    marker(0x40);
+    marker(marker::MODE);
     let accepted = acceptance::run(machine, processors);
     let outcome = match machine.words.mode {
         _ if accepted != Outcome::Ok => accepted,
@@ -25,7 +25,7 @@ pub(crate) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
         Mode::BenchAlloc => bench_alloc::run(&machine.frames, processors),
         Mode::Sweep => sweep::run(machine, processors),
     };
-    marker(0x41);
+    marker(marker::MODE_END);
     // A sweep has checked its own.
     let fresh = machine.words.mode == Mode::Sweep || descriptors_are_fresh(machine);
     match outcome {

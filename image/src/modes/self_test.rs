@@ -11,8 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use firstlight::addr::{Frame, Order};
 use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::node::{NodeId, ZoneKind};
-use firstlight_image::outcome::Outcome;
-use firstlight_image::wire::Event;
+use firstlight_wire::{Event, Outcome, Selftest};
 use firstlight_workloads::random::Random;
 use log::{error, info};
 
@@ -272,13 +271,13 @@ pub(super) fn run(frames: &Frames<'static>, processors: &mut Processors) -> Outc
     info!(
         "self-test: {allocated} blocks taken and given back, then all {all_frames} frames at once; {failures} failures"
     );
-    event(&Event::Selftest {
+    event(&Event::Selftest(Selftest {
         cpus: cpus as u64,
         allocated_blocks: allocated,
         freed_blocks: freed,
         all_frames,
         failures: get(&counts.failures),
-    });
+    }));
     match get(&counts.failures) {
         0 => Outcome::Ok,
         _ => Outcome::CheckFailed,

@@ -6,8 +6,7 @@
 use firstlight::memmap::Part;
 use firstlight::node::NodeId;
 use firstlight::parallel::{Chunking, Job, Seat, Share};
-use firstlight_image::outcome::Outcome;
-use firstlight_image::wire::Event;
+use firstlight_wire::{Event, Outcome};
 use log::{error, info};
 
 use crate::arch::ticks;

@@ -11,6 +11,7 @@
 //! | all of it | their sum | their sum |
 //! | deferred, the slowest node's own figure | | `node N deferred pages initialised in ...` |
 
+use firstlight_wire::phase;
 use serde::Serialize;
 
 use super::told::Told;
@@ -46,9 +47,15 @@ const MILESTONES: [(&str, &str); 5] = [
 
 /// Which phases write descriptors, and when.
 const WRITING: [(&str, &[&str]); 3] = [
-    ("before the boot goes on", &["descriptors", "memmap early"]),
-    ("at the first touch", &["first described frame"]),
-    ("deferred", &["deferred descriptors", "deferred memmap"]),
+    (
+        "before the boot goes on",
+        &[phase::DESCRIPTORS, "memmap early"],
+    ),
+    ("at the first touch", &[phase::FIRST_DESCRIBED_FRAME]),
+    (
+        "deferred",
+        &[phase::DEFERRED_DESCRIPTORS, "deferred memmap"],
+    ),
 ];
 
 /// All figures of a run.

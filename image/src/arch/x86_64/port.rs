@@ -1,21 +1,19 @@
 //! Ports the host watches: markers and the way out.
 
-use firstlight_image::outcome::Outcome;
+use firstlight_wire::{Outcome, marker};
 use raw_cpuid::CpuId;
 use x86_64::instructions::port::Port;
 
-/// Where firmware shows its progress on two digits; free for us, visible to the host.
-const MARKER_PORT: u16 = 0x80;
 /// QEMU's `isa-debug-exit`.
 const EXIT_PORT: u16 = 0xf4;
 /// The keyboard controller, of which one command resets the machine.
 const KEYBOARD_PORT: u16 = 0x64;
 const KEYBOARD_RESET: u8 = 0xfe;
 
-/// Shows `code` to the host.
+/// Shows `code` to the host, on the port where firmware shows its progress.
 pub(crate) fn marker(code: u8) {
     // SAFETY: nothing but a diagnostic display answers on this port.
-    unsafe { Port::new(MARKER_PORT).write(code) }
+    unsafe { Port::new(marker::PORT).write(code) }
 }
 
 /// Ends the machine. Where nobody listens on the port: a reset, by which

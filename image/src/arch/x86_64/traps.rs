@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use firstlight_image::outcome::Outcome;
+use firstlight_wire::{Outcome, marker};
 use x86_64::registers::control::Cr2;
 
 use super::segments::{self, Segments};
@@ -109,7 +109,7 @@ impl fmt::Display for Registers {
 /// Every exception ends here.
 #[unsafe(no_mangle)]
 extern "C" fn exception_main(registers: &Registers) -> ! {
-    marker(crate::FAULT_MARKER);
+    marker(marker::FAULT);
     // First of all: what follows may fault again.
     let console = crate::end::tell_alone(Outcome::Fault);
     let cpu = cpus::current();

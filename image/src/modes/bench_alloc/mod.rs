@@ -12,7 +12,7 @@ use core::sync::atomic::AtomicU64;
 use contestants::{Floor, Yardstick};
 use firstlight::addr::{Frame, Order};
 use firstlight::frames::{Frames, Magazines};
-use firstlight_image::outcome::Outcome;
+use firstlight_wire::Outcome;
 use firstlight_workloads::lists::own;
 use firstlight_workloads::ours::Ours;
 use firstlight_workloads::ring::Ring;
