@@ -1,4 +1,4 @@
-//! Events as JSON: [`line`].
+//! Events as JSON: [`line()`].
 
 use firstlight_wire::Event;
 
