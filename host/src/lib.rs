@@ -13,44 +13,23 @@
 //! - [`writer`] chooses the engine's widest stores, [`rivals`] are what they are
 //!   measured against, [`sweep`] measures both;
 //! - [`clock`] counts nanoseconds since the process began, and those that a thread had
-//!   a CPU; [`heap`] says what the process has on its heap.
+//!   a CPU; [`heap`] says what the process has on its heap, [`meminfo`] what is left to allocate.
 //!
-//! What lends memory that is zeroed beforehand stands on:
-//!
-//! - [`hugepages`], [`memory_file`], [`mapping`]: huge pages, files made of
-//!   them, and such files in this process' address space;
-//! - [`zero`]: stores that go past the caches;
-//! - [`pacing`], [`pressure`], [`background`]: work that is in nobody's way;
-//! - [`peer`]: who is at the other end of a Unix socket;
-//! - [`seccomp`]: calls of another process that wait for an answer;
-//! - [`service`]: what the service manager hands over and wants to hear.
-//!
-//! Unsafe code lives in [`reserve`], [`metadata`], [`threads`], [`memory_file`],
-//! [`mapping`], [`background`], [`peer`], [`seccomp`], [`service`], [`writer`], [`rivals`], [`heap`] and
-//! `zero/x86.rs` only: system calls that the standard library does not offer,
-//! the memory they give, and instructions that not every processor has; and
-//! where [`sweep`] says what its descriptors are.
+//! Unsafe code lives in [`reserve`], [`metadata`], [`threads`], [`writer`], [`rivals`] and [`heap`]
+//! only: system calls that the standard library does not offer, the memory they give, and
+//! instructions that not every processor has; and where [`sweep`] says what its descriptors are.
 
-pub mod background;
 pub mod clock;
 pub mod crew;
 pub mod heap;
-pub mod hugepages;
-pub mod mapping;
-pub mod memory_file;
+pub mod meminfo;
 pub mod metadata;
-pub mod pacing;
-pub mod peer;
-pub mod pressure;
 pub mod reserve;
 pub mod rivals;
-pub mod seccomp;
-pub mod service;
 pub mod sweep;
 pub mod threads;
 pub mod topology;
 pub mod writer;
-pub mod zero;
 
 /// The example of the README, so that it stays true.
 #[cfg(doctest)]

@@ -15,7 +15,7 @@ use crate::crew::Pinned;
 use crate::metadata::MetadataSpace;
 use crate::reserve::Reservation;
 use crate::rivals::{self, Rival};
-use crate::{pressure, threads, writer};
+use crate::{meminfo, threads, writer};
 use descriptors::Checked;
 use firstlight::addr::{Frame, FrameRange, PAGE_BYTES};
 use firstlight::memmap::{Memmap, MemmapPolicy, Part};
@@ -117,7 +117,7 @@ pub fn sweep(machine: &Machine, options: &Options) -> Result<Vec<Series>, SweepE
     let bytes = machine
         .frames()
         .saturating_mul(options.descriptor_bytes.into());
-    let available = pressure::available_bytes();
+    let available = meminfo::available_bytes();
     if available.is_some_and(|available| bytes > available / 10 * 8) {
         return asked(format!(
             "{bytes} bytes of descriptors do not fit into the {} bytes available here: expected a smaller machine or smaller descriptors",
