@@ -5,7 +5,7 @@ mod common;
 #[path = "common/guest.rs"]
 mod guest;
 
-use firstlight_host::hugepages::{self, SYS};
+use firstlight_pool::os::hugepages::{self, SYS};
 use guest::qemu_is_here;
 use serde_json::Value;
 use std::path::Path;

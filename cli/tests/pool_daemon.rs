@@ -5,7 +5,7 @@ mod common;
 #[path = "common/guest.rs"]
 mod guest;
 
-use firstlight_host::hugepages;
+use firstlight_pool::os::hugepages;
 use guest::{QEMU, Qmp, image, qemu_is_here};
 use serde_json::Value;
 use std::fs;

@@ -9,7 +9,7 @@ mod guest;
 #[path = "common/stand_in.rs"]
 mod stand_in;
 
-use firstlight_host::hugepages;
+use firstlight_pool::os::hugepages;
 use firstlight_pool::protocol::PageSize;
 use guest::{QEMU, Qmp, image, qemu_is_here};
 use serde_json::{Value, json};

@@ -11,7 +11,8 @@
 //! - [`store`] has the slabs, and the marks on them that outlive the daemon;
 //! - [`fill`] does what takes time: filling, emptying;
 //! - [`lease`] knows what is out, to whom, and when it is back;
-//! - [`server`] is the daemon that puts them together.
+//! - [`server`] is the daemon that puts them together;
+//! - [`os`] is what all of them need of Linux.
 
 #![deny(unsafe_code)]
 
@@ -20,6 +21,7 @@ pub mod config;
 pub mod fill;
 pub mod launch;
 pub mod lease;
+pub mod os;
 pub mod protocol;
 pub mod server;
 pub mod store;

@@ -18,7 +18,7 @@ use firstlight::addr::{Frame, FrameRange, PAGE_BYTES};
 use firstlight::memmap::{Memmap, MemmapPolicy, Part};
 use firstlight::node::NodeId;
 use firstlight::parallel::{Chunking, Crew, Job, Seat, Share};
-use firstlight_host::memory::available_bytes;
+use firstlight_host::meminfo::available_bytes;
 use firstlight_host::metadata::MetadataSpace;
 use firstlight_host::reserve::Reservation;
 use firstlight_host::threads;

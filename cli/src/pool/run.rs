@@ -9,12 +9,12 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::text::bytes;
 use clap::Args;
-use firstlight_host::hugepages::{SYS, node_exists};
 use firstlight_pool::client::{Borrowed, Client, ClientError};
 use firstlight_pool::launch::inject::HandOverError;
 use firstlight_pool::launch::{
     Backing, BorrowOptions, Need, Ordinary, Plan, Start, borrow, program_path,
 };
+use firstlight_pool::os::hugepages::{SYS, node_exists};
 use firstlight_pool::protocol::{Lease, PageSize};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};

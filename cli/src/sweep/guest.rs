@@ -5,7 +5,7 @@ use crate::boot::{Boots, Guest};
 use crate::failure::Failure;
 use crate::text::bytes;
 use firstlight::addr::PAGE_BYTES;
-use firstlight_host::memory::available_bytes;
+use firstlight_host::meminfo::available_bytes;
 use firstlight_lab::boot::{Clock, Request};
 use firstlight_lab::sweep::Record;
 use firstlight_lab::sweep::guest::{GuestSweep, of_boot};

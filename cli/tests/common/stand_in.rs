@@ -7,7 +7,7 @@
     reason = "each test file uses some of these"
 )]
 
-use firstlight_host::memory_file;
+use firstlight_pool::os::memory_file;
 use firstlight_pool::protocol::{
     Lease, LeaseId, MOST_REQUEST_BYTES, PageSize, Refusal, RefusalCode, Reply, Request, Take,
     packet,

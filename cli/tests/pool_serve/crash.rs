@@ -2,8 +2,8 @@
 //! memory is touched, no huge page is lost.
 
 use super::kit::{Daemon, free_pages, huge_pages, mapped, random, rounds, take, until};
-use firstlight_host::mapping::Mapping;
 use firstlight_pool::client::{Borrowed, Client};
+use firstlight_pool::os::mapping::Mapping;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

@@ -2,8 +2,8 @@
 
 use super::kit::{Daemon, M, free_pages, huge_pages, mapped, take_soon, until};
 use super::tenant::{Tenant, Way};
-use firstlight_host::mapping::Mapping;
-use firstlight_host::memory_file;
+use firstlight_pool::os::mapping::Mapping;
+use firstlight_pool::os::memory_file;
 
 fn draw(source: &str) {
     let Some(_pages) = huge_pages(12) else { return };

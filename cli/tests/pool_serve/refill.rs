@@ -3,9 +3,9 @@
 
 use super::guest::{Guest, Parts};
 use super::kit::{Daemon, M, free_pages, huge_pages, mapped, take_soon, until};
-use firstlight_host::hugepages::Borrowed;
-use firstlight_host::mapping::Mapping;
-use firstlight_host::memory_file;
+use firstlight_pool::os::hugepages::Borrowed;
+use firstlight_pool::os::mapping::Mapping;
+use firstlight_pool::os::memory_file;
 use firstlight_pool::protocol::PoolRow;
 use std::os::fd::AsFd;
 use std::thread;

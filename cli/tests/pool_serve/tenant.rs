@@ -6,9 +6,9 @@
 //! when a line comes in.
 
 use super::kit::{M, mapped, take};
-use firstlight_host::mapping::Mapping;
-use firstlight_host::memory_file;
 use firstlight_pool::client::{Borrowed, Client};
+use firstlight_pool::os::mapping::Mapping;
+use firstlight_pool::os::memory_file;
 use io_uring::{IoUring, opcode, types};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;

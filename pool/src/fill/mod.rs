@@ -21,7 +21,7 @@ pub use pace::Pace;
 pub use refill::{Refill, Tenure};
 pub use work::{Batches, Work};
 
-use firstlight_host::background;
+use crate::os::background;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The pace all background workers share: a rate, and pauses under pressure.
 
-use firstlight_host::pacing::Pacer;
-use firstlight_host::pressure;
+use crate::os::pacing::Pacer;
+use crate::os::pressure;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

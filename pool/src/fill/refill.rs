@@ -15,8 +15,8 @@
 
 use super::Batches;
 use super::work::in_one_go;
+use crate::os::memory_file;
 use crate::protocol::PageSize;
-use firstlight_host::memory_file;
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,10 +1,10 @@
 //! Pages put back into real memory files while somebody uses them.
 
 use super::*;
+use crate::os::hugepages::{self, Borrowed};
+use crate::os::mapping::Mapping;
+use crate::os::memory_file;
 use crate::protocol::PageSize;
-use firstlight_host::hugepages::{self, Borrowed};
-use firstlight_host::mapping::Mapping;
-use firstlight_host::memory_file;
 use std::path::Path;
 use std::time::Duration;
 

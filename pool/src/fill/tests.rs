@@ -1,9 +1,9 @@
 //! Workers on real memory files; none of them needs privileges.
 
 use super::*;
+use crate::os::mapping::Mapping;
+use crate::os::memory_file;
 use crate::protocol::PageSize;
-use firstlight_host::mapping::Mapping;
-use firstlight_host::memory_file;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! What is done to a file, batch by batch.
 
 use super::{Manner, Refill, is_over};
+use crate::os::mapping::Mapping;
+use crate::os::{background, memory_file};
 use crate::protocol::PageSize;
-use firstlight_host::mapping::Mapping;
-use firstlight_host::{background, memory_file};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

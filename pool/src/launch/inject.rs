@@ -2,7 +2,7 @@
 //!
 //! A monitor makes a memory file, gives it its size, seals it and maps it. The
 //! size is the moment when it is known what the file is for: the call waits
-//! ([`firstlight_host::seccomp`]), the descriptor becomes the pool's file, and
+//! ([`crate::os::seccomp`]), the descriptor becomes the pool's file, and
 //! the call is said to be done. Sealing is said to be done as well, since the
 //! daemon must keep its say over the file. Everything else is passed on.
 //!
@@ -12,8 +12,8 @@
 
 use super::size::Need;
 use crate::client::Borrowed;
+use crate::os::seccomp::{Call, Watcher, Wish, watch_files};
 use crate::protocol::packet::{self, PacketError};
-use firstlight_host::seccomp::{Call, Watcher, Wish, watch_files};
 use std::error::Error;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};

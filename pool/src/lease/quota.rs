@@ -6,7 +6,7 @@
 //! credited only when nobody can reach it any more.
 
 use crate::config::{Config, Size};
-use firstlight_host::peer::{self, Peer};
+use crate::os::peer::{self, Peer};
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -13,6 +13,7 @@ use crate::config::Size;
 use crate::fill::{Done, Job, Work};
 use crate::lease::quota::{Charge, Ledger, Rules, Standing};
 use crate::lease::{Formers, Lease, Leases, Lifeline, Serial};
+use crate::os::peer::Peer;
 use crate::protocol::{
     Counters, Drained, Give, Lease as LeaseReply, Refusal, RefusalCode, Reply, Request, Resize,
     Resized, Take,
@@ -20,7 +21,6 @@ use crate::protocol::{
 use crate::store::choose::{NsPerGib, Want};
 use crate::store::slab::Slab;
 use crate::store::{Key, Store};
-use firstlight_host::peer::Peer;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;

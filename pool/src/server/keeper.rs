@@ -4,10 +4,10 @@
 //! let go of it when it is lent. Should the daemon die in between, the seal on
 //! the file says what it is.
 
+use crate::os::service;
 use crate::protocol::PageSize;
 use crate::store::Key;
 use crate::store::slab::Slab;
-use firstlight_host::service;
 use std::os::fd::AsFd;
 
 /// Whether and how slabs are kept.

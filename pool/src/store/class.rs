@@ -2,8 +2,9 @@
 
 use super::slab::{Slab, SlabId};
 use crate::config;
+use crate::os::hugepages;
 use crate::protocol::{PageSize, PoolRow};
-use firstlight_host::{hugepages, pressure};
+use firstlight_host::meminfo;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +34,7 @@ impl Key {
     pub(super) fn room(&self, bytes: u64) -> Result<(), String> {
         if self.page == PageSize::Transparent {
             // Nothing takes a tmpfs' pages back: too many, and other programs are killed.
-            let available = pressure::available_bytes().unwrap_or(u64::MAX);
+            let available = meminfo::available_bytes().unwrap_or(u64::MAX);
             if bytes <= available / 10 * 9 {
                 return Ok(());
             }

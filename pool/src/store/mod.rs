@@ -31,10 +31,10 @@ pub use class::{Key, Spec};
 pub use error::StoreError;
 pub(crate) use sources::make_passable;
 
+use crate::os::{hugepages, memory_file};
 use crate::protocol::{PageSize, PoolRow};
 use choose::{Candidate, Choice, NsPerGib, Want};
 use class::{Class, Filling};
-use firstlight_host::{hugepages, memory_file};
 use slab::{Slab, SlabId};
 use sources::Sources;
 use std::io;

@@ -7,7 +7,7 @@
 use super::class::Key;
 use super::mount::Mount;
 use super::slab::{Slab, SlabId, mode};
-use firstlight_host::memory_file;
+use crate::os::memory_file;
 use rustix::fs::FileType;
 use std::io;
 use std::os::fd::OwnedFd;

@@ -12,8 +12,8 @@
 //! [`super::recover`] is the other side: what counts as clean after a crash.
 
 use super::mount::Mount;
+use crate::os::memory_file;
 use crate::protocol::PageSize;
-use firstlight_host::memory_file;
 use rustix::fs::Mode;
 use std::fmt;
 use std::io;

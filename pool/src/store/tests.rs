@@ -4,8 +4,8 @@
 use super::slab::mode;
 use super::*;
 use crate::config::Source;
-use firstlight_host::hugepages::Borrowed;
-use firstlight_host::mapping::Mapping;
+use crate::os::hugepages::Borrowed;
+use crate::os::mapping::Mapping;
 use rustix::fs::{FallocateFlags, Mode};
 
 const SLAB_BYTES: u64 = 4 << 20;

@@ -259,7 +259,7 @@ impl AsFd for Watcher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory_file;
+    use crate::os::memory_file;
     use std::sync::mpsc;
     use std::thread;
 

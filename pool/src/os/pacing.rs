@@ -13,7 +13,7 @@ const PARTS: u128 = 1_000_000_000;
 /// How fast background work may go.
 ///
 /// ```
-/// use firstlight_host::pacing::Pacer;
+/// use firstlight_pool::os::pacing::Pacer;
 /// use std::time::Duration;
 ///
 /// let mut pacer = Pacer::new(Some(1 << 30), 64 << 20); // 1 GiB a second, 64 MiB at once

@@ -2,8 +2,7 @@
 //!
 //! Background work reads how much of the last ten seconds somebody waited for
 //! memory, and steps back. A kernel without these figures is one without
-//! pressure, as far as anybody can tell: the caller gets `None`. [`available_bytes`]
-//! is what could be had without any.
+//! pressure, as far as anybody can tell: the caller gets `None`.
 
 use std::fs;
 use std::io;
@@ -27,17 +26,6 @@ pub fn some_percent_10s(path: &Path) -> io::Result<Option<f64>> {
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// What the operating system says it could give; `None` if it says nothing.
-#[must_use]
-pub fn available_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 fn parse(text: &str) -> Option<f64> {

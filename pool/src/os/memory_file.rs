@@ -4,7 +4,7 @@
 //! kernel zeroes every page it puts into one. What each call can promise about
 //! a former holder of a descriptor is said where it is promised.
 
-use crate::mapping::Mapping;
+use crate::os::mapping::Mapping;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use std::ffi::CStr;
 use std::io;
@@ -233,7 +233,7 @@ mod tests {
     /// Why nothing else is asked where the holes of huge pages are.
     #[test]
     fn of_huge_pages_only_their_number_is_told() {
-        let Ok(_borrowed) = crate::hugepages::Borrowed::new(2 << 20, 2) else {
+        let Ok(_borrowed) = crate::os::hugepages::Borrowed::new(2 << 20, 2) else {
             eprintln!("skipped: no huge pages here");
             return;
         };

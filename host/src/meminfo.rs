@@ -1,19 +1,18 @@
-//! Memory that this host could provide: [`available_bytes`].
+//! Memory of the operating system, as `/proc/meminfo` reports it.
 
-/// `MemAvailable` of `/proc/meminfo`; `None` where the kernel does not report it.
+/// Bytes that programs can allocate without swapping (`MemAvailable`); `None`
+/// where the kernel does not say.
 ///
 /// ```
-/// if let Some(bytes) = firstlight_host::memory::available_bytes() {
-///     assert!(bytes > 0);
-/// }
+/// assert!(firstlight_host::meminfo::available_bytes() > Some(1 << 20));
 /// ```
 #[must_use]
 pub fn available_bytes() -> Option<u64> {
     available(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo
+fn available(text: &str) -> Option<u64> {
+    let line = text
         .lines()
         .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
@@ -25,7 +24,7 @@ mod tests {
     use super::available;
 
     #[test]
-    fn the_line_is_found_and_damaged_ones_are_no_figure() {
+    fn a_damaged_line_is_no_figure() {
         let text = "MemTotal:       24576000 kB\nMemAvailable:   20480 kB\nBuffers: 1 kB\n";
         assert_eq!(available(text), Some(20 << 20));
         for text in [

@@ -14,7 +14,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 /// Part of a file in this process' address space; unmapped when dropped.
 ///
 /// ```
-/// use firstlight_host::{mapping::Mapping, memory_file};
+/// use firstlight_pool::os::{mapping::Mapping, memory_file};
 /// let file = memory_file::unnamed(c"example", None)?;
 /// memory_file::set_length(&file, 1 << 20)?;
 /// let mut mapping = Mapping::new(&file, 0, 1 << 20)?;
@@ -123,7 +123,7 @@ impl Mapping {
         // through this value only; the slice is written, never read, so what
         // others make of the bytes meanwhile is never relied on.
         let all = unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) };
-        crate::zero::zero(all);
+        crate::os::zero::zero(all);
     }
 
     /// Where the first byte that is not zero stands.
@@ -135,7 +135,7 @@ impl Mapping {
             let length = part.len().min(self.bytes - at);
             let part = &mut part[..length];
             self.read(at, part);
-            if let Some(found) = crate::zero::first_nonzero(part) {
+            if let Some(found) = crate::os::zero::first_nonzero(part) {
                 return Some(at + found);
             }
             at += length;
@@ -154,7 +154,7 @@ impl Drop for Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory_file;
+    use crate::os::memory_file;
 
     #[test]
     fn what_one_writes_the_other_reads_until_it_is_zeroed() {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_huge_page_is_unmapped_with_its_page() {
-        let Ok(_borrowed) = crate::hugepages::Borrowed::new(2 << 20, 1) else {
+        let Ok(_borrowed) = crate::os::hugepages::Borrowed::new(2 << 20, 1) else {
             eprintln!("skipped: no huge pages here");
             return;
         };

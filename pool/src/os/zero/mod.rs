@@ -11,8 +11,8 @@ mod x86;
 ///
 /// ```
 /// let mut bytes = vec![0xa5; 100_000];
-/// firstlight_host::zero::zero(&mut bytes[3..99_999]);
-/// assert_eq!(firstlight_host::zero::first_nonzero(&bytes[3..]), Some(99_996));
+/// firstlight_pool::os::zero::zero(&mut bytes[3..99_999]);
+/// assert_eq!(firstlight_pool::os::zero::first_nonzero(&bytes[3..]), Some(99_996));
 /// ```
 pub fn zero(bytes: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
