@@ -6,12 +6,11 @@ use core::iter::repeat_with;
 
 use firstlight::acceptance::Pending;
 use firstlight::addr::{Order, PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
-use firstlight::cmdline::CommandLine;
 use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRegion, EarlyRequest};
 use firstlight::events::Events;
 use firstlight::firmware::acpi::{Madt, Rsdp, Srat};
 use firstlight::firmware::pvh::PvhError;
-use firstlight::frames::{AllocError, BuildError, Frames, Metadata, NobodyAsked, Request};
+use firstlight::frames::{AllocError, BuildError, Frames, NobodyAsked, Request};
 use firstlight::layout::{Layout, LayoutError, LayoutPolicy};
 use firstlight::map::{MapError, MemoryKind, MemoryMap, Region, ScratchEntry};
 use firstlight::memmap::{MemmapError, Mode};
@@ -23,8 +22,10 @@ use spin::{Once, RwLock};
 
 use crate::arch::{DirectMap, Handover, image_range, marker, ticks};
 use crate::console::{correction, note};
-use crate::descriptors::{self, Descriptors};
+use crate::descriptors::Descriptors;
 use crate::firmware::{self, Acpi, Loader};
+use crate::lists::list_at;
+use crate::machine::Machine;
 use crate::storage::{self, Parts};
 
 /// All memory, mapped.
@@ -37,23 +38,6 @@ pub(crate) fn platform() -> &'static DirectMap {
 
 /// First address that a starting CPU cannot reach.
 const REAL_MODE_END: u64 = 1 << 20;
-
-/// A machine whose memory is up.
-pub(crate) struct Machine {
-    pub(crate) words: Words,
-    pub(crate) command_line: CommandLine<'static>,
-    pub(crate) map: MemoryMap<'static>,
-    pub(crate) acpi: Acpi,
-    /// A page below 1 MiB where other CPUs begin; none if there is no memory there.
-    pub(crate) trampoline: Option<PhysRange>,
-    pub(crate) frames: Frames<'static>,
-    /// Page descriptors, where the command line asks for them, and when they are written.
-    pub(crate) descriptors: Option<(Mode, RwLock<Descriptors>)>,
-    /// Memory that must be accepted before it is touched.
-    pub(crate) pending: &'static [Pending],
-    /// What the allocator had cost when all memory could be allocated.
-    pub(crate) ready: Metadata,
-}
 
 /// Why a machine cannot be brought up.
 pub(crate) enum Stop {
@@ -296,7 +280,7 @@ fn pending(layout: &mut Layout<'_>) -> Result<&'static [Pending], EarlyError> {
     let room = layout.early_mut().allocate(&request)?;
     // SAFETY: early memory gave it to nobody else; it is mapped, like all
     // memory that has been accepted.
-    let slots = unsafe { descriptors::list_at(room, repeat_with(Pending::default).take(needed)) };
+    let slots = unsafe { list_at(room, repeat_with(Pending::default).take(needed)) };
     Ok(Pending::list(layout, slots).unwrap_or_default())
 }
 

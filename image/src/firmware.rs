@@ -12,7 +12,6 @@ use firstlight::firmware::acpi::{
 use firstlight::firmware::pvh::{PvhError, StartInfo, V1_BYTES};
 
 use crate::arch::{DirectMap, clock};
-use crate::bring_up::Machine;
 use crate::console::{correction, note};
 
 /// Where a PC's firmware leaves the root pointer if the loader does not say.
@@ -221,12 +220,16 @@ pub(crate) fn tables(memory: DirectMap, root: Option<&Rsdp>) -> Acpi {
     }
 }
 
-/// How fast ticks come, and who says so.
-pub(crate) fn frequency(machine: &Machine) -> Option<(Frequency, &'static str)> {
-    if let Some(told) = machine.words.frequency {
-        return Some((told, "command line"));
+/// The frequency of ticks and its source: the command line, if it has one, or what
+/// `clock` finds out.
+pub(crate) fn frequency(
+    given: Option<Frequency>,
+    pm_timer: Option<PmTimer>,
+) -> Option<(Frequency, &'static str)> {
+    if let Some(given) = given {
+        return Some((given, "command line"));
     }
-    clock::frequency(machine.acpi.pm_timer)
+    clock::frequency(pm_timer)
         .inspect_err(|error| note(format_args!("times stay in ticks: {error}")))
         .ok()
 }

@@ -7,11 +7,13 @@
 //! | `arch/` | what knows the processor |
 //! | `bring_up` | firmware's tables to [`firstlight::frames::Frames`], a stamp after each step |
 //! | `firmware` | the loader's and firmware's tables: read, checked, reserved |
-//! | `storage` | the memory the image lends the engine |
+//! | `machine` | a machine whose memory is up |
+//! | `storage` | the storage of the engine's tables before there is an allocator |
+//! | `lists` | lists in memory of the allocator |
 //! | `console` | the log, kept in memory until there is time for a serial port |
 //! | `report` | what came of it, as lines and as events |
-//! | `descriptors` | a descriptor for each page frame, where the command line asks for them |
-//! | `processors` | the other CPUs, each with an area on its own node |
+//! | `descriptors`, `deferred` | a descriptor for each page frame, where the command line has `descriptors=` |
+//! | `processors` | the other CPUs, each with memory of its own node |
 //! | `modes/` | what is done with the memory then |
 //! | `end` | the ways a run ends |
 //!
@@ -25,11 +27,17 @@ mod bring_up;
 #[cfg(target_os = "none")]
 mod console;
 #[cfg(target_os = "none")]
+mod deferred;
+#[cfg(target_os = "none")]
 mod descriptors;
 #[cfg(target_os = "none")]
 mod end;
 #[cfg(target_os = "none")]
 mod firmware;
+#[cfg(target_os = "none")]
+mod lists;
+#[cfg(target_os = "none")]
+mod machine;
 #[cfg(target_os = "none")]
 mod modes;
 #[cfg(target_os = "none")]
@@ -50,7 +58,7 @@ use {
 
 /// The machine, once its memory is up.
 #[cfg(target_os = "none")]
-static MACHINE: spin::Once<bring_up::Machine> = spin::Once::new();
+static MACHINE: spin::Once<machine::Machine> = spin::Once::new();
 
 /// The way up. Called once, on the first CPU.
 #[cfg(target_os = "none")]
@@ -74,7 +82,7 @@ fn main(handover: Handover) -> ! {
 
     // Everything else needs it for good.
     let machine = MACHINE.call_once(|| machine);
-    let clock = firmware::frequency(machine);
+    let clock = firmware::frequency(machine.words.frequency, machine.acpi.pm_timer);
     if let Some((frequency, _)) = clock {
         console::set_clock(frequency);
     }
@@ -94,7 +102,7 @@ fn main(handover: Handover) -> ! {
     }
     marker(marker::OTHER_CPUS);
     events.end(phase::OTHER_CPUS, ticks());
-    if descriptors::finish(machine, &mut processors) {
+    if deferred::write_deferred(machine, &mut processors) {
         let now = ticks();
         events.end(phase::DEFERRED_DESCRIPTORS, now);
         events.milestone(milestone::ALL_DESCRIBED, now);

@@ -11,8 +11,8 @@ use firstlight_image::words::Test;
 use spin::Mutex;
 
 use crate::arch::cpus::{self, AREA_ORDER, Cpus};
-use crate::bring_up::Machine;
 use crate::console::{correction, note};
+use crate::machine::Machine;
 
 /// How long the first CPU waits for the others.
 const WAIT_NS: u64 = 500_000_000;
@@ -206,40 +206,40 @@ fn node_of(machine: &Machine, apic_id: u32) -> Option<NodeId> {
     machine.frames.layout().topology().node_of(domain?)
 }
 
-/// All CPUs as a crew for the engine's jobs.
-pub(crate) struct Team<'p>(Mutex<&'p mut Processors>);
+/// All CPUs that have started, as workers of the engine's jobs.
+pub(crate) struct StartedCpus<'p>(Mutex<&'p mut Processors>);
 
-impl<'p> Team<'p> {
-    /// Everybody who has come, while nobody else gives them work.
+impl<'p> StartedCpus<'p> {
+    /// They run nothing else meanwhile.
     pub(crate) fn new(processors: &'p mut Processors) -> Self {
         Self(Mutex::new(processors))
     }
 }
 
-impl Crew for Team<'_> {
-    /// A seat gets a CPU of its node, as long as there is one, else any.
-    fn run(&self, seats: &[Seat], work: &(dyn Fn(usize) + Sync)) {
+impl Crew for StartedCpus<'_> {
+    /// A worker gets a CPU of its node, as long as there is one, else any.
+    fn run(&self, workers: &[Seat], work: &(dyn Fn(usize) + Sync)) {
         const NONE: u16 = u16::MAX;
         let mut processors = self.0.lock();
-        // Seat by CPU number; more seats than CPUs are left to the caller.
-        let mut seat_of = [NONE; cpus::MOST];
+        // Worker by CPU number; more workers than CPUs are left to the caller.
+        let mut worker_of = [NONE; cpus::MOST];
         for at_home in [true, false] {
-            let taken = seat_of;
-            for (index, seat) in (0..NONE).zip(seats) {
+            let taken = worker_of;
+            for (index, worker) in (0..NONE).zip(workers) {
                 if taken.contains(&index) {
                     continue;
                 }
                 let free = |&(cpu, node): &(usize, NodeId)| {
-                    seat_of[cpu] == NONE && (node == seat.node() || !at_home)
+                    worker_of[cpu] == NONE && (node == worker.node() || !at_home)
                 };
                 let cpu = processors.nodes().find(free);
                 if let Some((cpu, _)) = cpu {
-                    seat_of[cpu] = index;
+                    worker_of[cpu] = index;
                 }
             }
         }
-        processors.run(&|cpu| seat_of[cpu] != NONE, &|cpu| {
-            work(usize::from(seat_of[cpu]));
+        processors.run(&|cpu| worker_of[cpu] != NONE, &|cpu| {
+            work(usize::from(worker_of[cpu]));
         });
     }
 }

@@ -8,8 +8,8 @@ use firstlight::layout::Layout;
 use firstlight_image::record::{Cut, LINE_BYTES, Printable};
 use firstlight_wire::{Event, SCHEMA, phase};
 
-use crate::bring_up::Machine;
 use crate::console::{self, event, line_at};
+use crate::machine::Machine;
 use crate::processors::Processors;
 
 /// Most distances that fit one event.

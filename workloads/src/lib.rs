@@ -10,7 +10,8 @@
 //! | [`work`] | the loops: pairs, bulk, mixed orders, nearly full memory |
 //! | [`ring`] | from the CPU that allocates to the one that frees |
 //! | [`lists`] | the floor, a list for each CPU; the yardstick, one list behind a spin lock |
-//! | [`locked`] | the lock, and one around an allocator that has none |
+//! | [`lock`] | the yardstick's lock |
+//! | [`locked`] | that lock around an allocator that has none |
 //! | [`pace`] | doing a number of operations, or as many as there is time for |
 //! | [`random`] | numbers that look random and are the same in every run |
 //! | [`ours`] | [`Frames`](firstlight::frames::Frames) as a contestant |
@@ -21,6 +22,7 @@
 extern crate std;
 
 pub mod lists;
+pub mod lock;
 pub mod locked;
 pub mod ours;
 pub mod pace;

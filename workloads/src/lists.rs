@@ -5,16 +5,11 @@
 //! Blocks are all of one order. Lists know no neighbours: nothing is split or
 //! merged, and a block freed twice goes unnoticed.
 
-use crate::locked::Lock;
+use crate::lock::{Line, Lock};
 use crate::{Allocator, Cpu};
 use core::ops::DerefMut;
 use firstlight::addr::{Frame, Order};
 use spin::mutex::{SpinMutex, SpinMutexGuard};
-
-/// On cache lines of its own, the neighbour that the processor fetches included.
-#[derive(Debug)]
-#[repr(align(128))]
-pub struct Line<T>(pub T);
 
 /// Free blocks in memory that is lent.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Firstlight as a contestant, as a kernel would call it: each CPU by its own
 //! magazines.
 
-use crate::lists::Line;
+use crate::lock::Line;
 use crate::{Allocator, Cpu, Mobility};
 use firstlight::addr::{Frame, Order};
 use firstlight::frames::{self, Request};

@@ -3,7 +3,7 @@
 //! when by its last look there is nothing left to do.
 
 use crate::Cpu;
-use crate::lists::Line;
+use crate::lock::Line;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use firstlight::addr::{Frame, Order};
 

@@ -14,8 +14,9 @@ use firstlight_wire::{Event, Outcome};
 use log::{error, info};
 
 use crate::arch::{DirectMap, ticks};
-use crate::bring_up::{Machine, platform};
+use crate::bring_up::platform;
 use crate::console::event;
+use crate::machine::Machine;
 use crate::processors::Processors;
 
 /// Huge frames that are asked for one after the other, more than there are below 4 GiB.

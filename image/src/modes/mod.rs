@@ -10,7 +10,7 @@ use firstlight_image::words::Mode;
 use firstlight_wire::{Outcome, marker};
 
 use crate::arch::marker;
-use crate::bring_up::Machine;
+use crate::machine::Machine;
 use crate::processors::Processors;
 
 /// Does what the command line asks for.

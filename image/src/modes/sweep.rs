@@ -10,10 +10,12 @@ use firstlight_wire::{Event, Outcome};
 use log::{error, info};
 
 use crate::arch::ticks;
-use crate::bring_up::Machine;
 use crate::console::event;
-use crate::descriptors::{Descriptors, list, shares};
-use crate::processors::{Processors, Team};
+use crate::deferred::work_ranges;
+use crate::descriptors::Descriptors;
+use crate::lists::list;
+use crate::machine::Machine;
+use crate::processors::{Processors, StartedCpus};
 
 /// Threads a node when the command line names none: powers of two, up to its CPUs.
 const DOUBLING: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
@@ -23,8 +25,8 @@ struct Sweep<'a> {
     machine: &'a Machine,
     descriptors: &'a mut Descriptors,
     processors: &'a mut Processors,
-    shares: &'static mut [Share],
-    seats: &'static mut [Seat],
+    ranges: &'static mut [Share],
+    workers: &'static mut [Seat],
 }
 
 /// Runs the sweep.
@@ -37,14 +39,12 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     let nodes = layout.nodes().iter().filter(|node| node.has_memory());
     let count = nodes.clone().count();
     let most_threads = machine.words.threads.into_iter().max().unwrap_or_default() as usize;
-    let most_seats = count * most_threads.max(processors.started());
-    let shares = shares(&machine.frames, &descriptors);
-    let seats = list(
-        &machine.frames,
-        most_seats,
-        |_| Seat::new(NodeId::default()),
-    );
-    let (Some(shares), Some(seats)) = (shares, seats) else {
+    let most_workers = count * most_threads.max(processors.started());
+    let ranges = work_ranges(&machine.frames, &descriptors);
+    let workers = list(&machine.frames, most_workers, |_| {
+        Seat::new(NodeId::default())
+    });
+    let (Some(ranges), Some(workers)) = (ranges, workers) else {
         error!("sweep: no memory for its lists");
         return Outcome::CheckFailed;
     };
@@ -52,8 +52,8 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
         machine,
         descriptors: &mut descriptors,
         processors,
-        shares,
-        seats,
+        ranges,
+        workers,
     };
     let mut good = true;
     for part in [Part::Deferred, Part::Whole] {
@@ -115,19 +115,19 @@ impl Sweep<'_> {
             .nodes()
             .iter()
             .filter(|node| node.has_memory() && wanted(node.id));
-        let mut seats = 0;
+        let mut workers = 0;
         let homes = nodes.flat_map(|node| (0..threads).map(|_| node.id));
-        for (seat, home) in self.seats.iter_mut().zip(homes) {
-            *seat = Seat::new(home);
-            seats += 1;
+        for (worker, home) in self.workers.iter_mut().zip(homes) {
+            *worker = Seat::new(home);
+            workers += 1;
         }
-        let team = Team::new(self.processors);
-        let mut lists = (&mut *self.shares, &mut self.seats[..seats]);
+        let cpus_started = StartedCpus::new(self.processors);
+        let mut lists = (&mut *self.ranges, &mut self.workers[..workers]);
         let job = Job::sections(chunking);
         let begin = ticks();
         let done = self
             .descriptors
-            .describe_with(part, wanted, &job, &mut lists, &team);
+            .describe_with(part, wanted, &job, &mut lists, &cpus_started);
         let ticks = ticks() - begin;
         let pages = match done {
             Ok(report) => report.frames,

@@ -10,9 +10,8 @@ use firstlight_workloads::Allocator;
 use firstlight_workloads::lists::{Lifo, SpinLifo, Stack, own};
 use firstlight_workloads::ours::Ours;
 
-use super::rounds::share;
 use crate::arch::relax;
-use crate::descriptors::list_of;
+use crate::lists::list_of;
 
 /// One of them.
 pub(super) trait Contestant {
@@ -77,9 +76,9 @@ impl Contestant for Floor<'_, '_> {
         Self: 'a;
 
     fn afresh(&mut self, blocks: usize, cpus: usize) -> Option<Lifo<'_, '_>> {
-        let share = share(blocks, cpus);
-        let parts = numbered(self.numbers, blocks).chunks_exact_mut(share);
-        let lists = parts.map(|part| own(Stack::new(part, share)));
+        let each = part(blocks, cpus);
+        let parts = numbered(self.numbers, blocks).chunks_exact_mut(each);
+        let lists = parts.map(|part| own(Stack::new(part, each)));
         Some(Lifo::new(list_of(self.frames, cpus, lists)?))
     }
 }
@@ -93,4 +92,9 @@ fn numbered(list: &mut [Frame], blocks: usize) -> &mut [Frame] {
         *slot = Frame::new(number);
     }
     list
+}
+
+/// The length of the part of a list of `len` that each of `threads` gets.
+pub(super) fn part(len: usize, threads: usize) -> usize {
+    (len / threads).max(1)
 }

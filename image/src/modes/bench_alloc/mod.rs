@@ -19,7 +19,7 @@ use firstlight_workloads::ring::Ring;
 use log::error;
 use rounds::{Held, LIVE, ROOM, Rounds};
 
-use crate::descriptors::{list, list_of, zeroed_list};
+use crate::lists::{list, list_of, zeroed_list};
 use crate::processors::Processors;
 
 /// Blocks that all CPUs together hold at most; an eighth of memory if that is less.

@@ -14,7 +14,7 @@ use firstlight_workloads::{Allocator, Cpu};
 use log::{error, info};
 use spin::Mutex;
 
-use super::contestants::Contestant;
+use super::contestants::{Contestant, part};
 use crate::arch::cpus::MOST;
 use crate::arch::{relax, ticks};
 use crate::console::event;
@@ -227,7 +227,7 @@ impl<'p> Rounds<'p> {
     fn bulk<A: Allocator>(&mut self, allocator: &A, order: Order) -> Option<Done> {
         let threads = self.threads;
         let blocks = self.blocks(order);
-        let share = share(blocks, threads);
+        let share = part(blocks, threads);
         let mut best = None;
         for _ in 0..ROUNDS {
             let shares = Shares::new(self.held.blocks[..blocks].chunks_exact_mut(share));
@@ -250,7 +250,7 @@ impl<'p> Rounds<'p> {
     /// Fills the list, each CPU a part, and shuffles the whole; how many blocks it has.
     fn take<A: Allocator>(&mut self, allocator: &A, order: Order) -> usize {
         let blocks = self.blocks(order);
-        let share = share(blocks, self.threads);
+        let share = part(blocks, self.threads);
         self.held.blocks.fill(NONE);
         let shares = Shares::new(self.held.blocks[..blocks].chunks_exact_mut(share));
         Self::round(
@@ -361,7 +361,7 @@ impl<'p> Rounds<'p> {
             None => 0,
         };
         let held = &mut self.held.blocks[taken / ONE_FREE_OF..taken];
-        let share = share(held.len(), self.threads);
+        let share = part(held.len(), self.threads);
         let mut best = None;
         for seed in 1..=ROUNDS as u64 {
             let shares = Shares::new(held.chunks_exact_mut(share));
@@ -396,11 +396,6 @@ fn count<A: Allocator>(allocator: &A, order: Order, list: &mut [Frame]) -> usize
     };
     let taken = fill(&mut cpu, order, list);
     empty(&mut cpu, order, &list[..taken])
-}
-
-/// A part of `len` for each of `threads`.
-pub(super) fn share(len: usize, threads: usize) -> usize {
-    (len / threads).max(1)
 }
 
 /// Takes what is left of memory, the largest blocks first, as far as `list` has
