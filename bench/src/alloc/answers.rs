@@ -56,6 +56,7 @@ fn answers_of(
         full_bytes,
         full: full.1,
         fullness: None,
+        under_churn: Vec::new(),
     }))
 }
 

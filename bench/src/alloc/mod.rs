@@ -9,7 +9,7 @@
 //! | `turn` | the rounds of one contestant, over the loops of `firstlight-workloads` |
 //! | `cell` | one contestant's figures of one task |
 //! | `budget` | what the whole run may take, and what of it each cell gets |
-//! | `fragmentation`, `answers` | what is no loop: what is left, what is refused |
+//! | `fragmentation`, `answers`, `churn` | what is no loop: what is left, what is refused |
 //! | `record` | the document |
 //!
 //! For each task all contestants have their turns one after the other, three
@@ -19,6 +19,7 @@
 mod answers;
 mod budget;
 mod cell;
+mod churn;
 mod contestant;
 mod crew;
 mod fragmentation;
@@ -31,6 +32,7 @@ pub use contestant::{Contestant, Need, Visitor};
 pub use ground::Ground;
 pub use record::{
     Absent, Answers, Fragmentation, Fullness, Note, Record, Refusal, Row, SCHEMA, Spread,
+    UnderChurn,
 };
 pub use task::{Task, UnknownName, Workload};
 
@@ -318,7 +320,18 @@ impl Bench<'_> {
                 full_99_9_ns,
             });
         } else {
-            self.record.absent.push(absent);
+            self.record.absent.push(absent.clone());
+        }
+        for threads in churn::THREADS {
+            // It may take twice as long.
+            let ns = self.budget.cell_ns().min(self.budget.left_ns() / 2);
+            if ns == 0 {
+                self.record.absent.push(Absent { threads, ..absent });
+                continue;
+            }
+            progress(&format!("answers: beside {threads} threads"));
+            let row = churn::under_churn(&self.cpus, threads, ns)?;
+            answers.under_churn.push(row);
         }
         self.record.answers = Some(answers);
         Ok(())

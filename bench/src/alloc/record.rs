@@ -200,6 +200,32 @@ pub struct Answers {
     pub full: Vec<Refusal>,
     /// Blocks freed and allocated while memory is 1, 99 and 99.9 percent full.
     pub fullness: Option<Fullness>,
+    /// Requests that must fail while 1, 8 and 32 threads allocate and free; none for
+    /// which no time was left.
+    pub under_churn: Vec<UnderChurn>,
+}
+
+/// Requests that must fail while other threads allocate and free small blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct UnderChurn {
+    /// Order of the requests.
+    pub order: u8,
+    /// Threads that allocate and free.
+    pub churn_threads: usize,
+    /// Order of their blocks, the only free ones.
+    pub churn_order: u8,
+    /// The longest request, in CPU time of its thread.
+    pub max_ns: u64,
+    /// The longest request by the wall clock: with more threads than CPUs, its thread
+    /// waits for its turn, too.
+    pub max_wall_ns: u64,
+    /// Requests in the cell's time.
+    pub requests: u64,
+    /// Whether all were refused, as they should.
+    pub refused: bool,
+    /// The last request returned only when the other threads had stopped, after twice
+    /// the cell's time: it may not return at all while they run.
+    pub cut_short: bool,
 }
 
 /// A request that must fail.

@@ -59,7 +59,8 @@ Workloads, of orders 0 (a page) and 9 (a huge frame) where no other is named:
   mixed          blocks of orders 0 to 9 live for random times
   near-full      pages are freed and allocated while 99 and 99.9 % of memory are held
   fragmentation  not timed: huge and giant frames left when long-lived blocks are all over memory
-  answers        firstlight only: requests that must fail, and full memory beside empty
+  answers        firstlight only: requests that must fail, also while 1, 8 and 32 threads allocate
+                 and free, and full memory beside empty
 
 An operation is a block allocated and a block freed; of random-free a block freed. Times are CPU
 time of the threads: the least of all rounds, the median, and how many times the yardstick's least
@@ -131,10 +132,12 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     let record = measured.map_err(|error| Failure::machine("bench alloc", error))?;
     if let Some(answers) = &record.answers {
         let refusals = answers.checkerboard.iter().chain(&answers.full);
-        if let Some(wrong) = refusals.into_iter().find(|refusal| !refusal.refused) {
+        let refusals = refusals.map(|row| (row.order, row.refused));
+        let under_churn = answers.under_churn.iter();
+        let mut all = refusals.chain(under_churn.map(|row| (row.order, row.refused)));
+        if let Some((order, _)) = all.find(|(_, refused)| !refused) {
             return Err(Failure::Check(format!(
-                "a block of order {} was handed out where none is free",
-                wrong.order
+                "a block of order {order} was handed out where none is free"
             )));
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::text::{self, Align, bytes, count};
-use firstlight_bench::alloc::{Answers, Fragmentation, Record, Row, Workload};
+use firstlight_bench::alloc::{Answers, Fragmentation, Record, Row, UnderChurn, Workload};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -242,12 +242,53 @@ fn answers(page: &mut String, answers: &Answers) {
             times(fullness.full_99_9_ns / fullness.empty_ns),
         );
     }
+    under_churn(page, &answers.under_churn);
+}
+
+fn under_churn(page: &mut String, rows: &[UnderChurn]) {
+    if rows.is_empty() {
+        return;
+    }
+    let head = [
+        "requests of firstlight beside",
+        "order",
+        "longest, ms of CPU",
+        "of wall clock",
+        "requests",
+    ];
+    let mut lines = vec![head.map(String::from).to_vec()];
+    let ms = |ns: u64| {
+        let us = ns / 1000;
+        format!("{}.{:03}", us / 1000, us % 1000)
+    };
+    for row in rows {
+        let cut = if row.cut_short { ">" } else { "" };
+        lines.push(vec![
+            format!(
+                "{} of order {}",
+                text::plural(row.churn_threads as u64, "thread"),
+                row.churn_order
+            ),
+            row.order.to_string(),
+            format!("{cut}{}", ms(row.max_ns)),
+            format!("{cut}{}", ms(row.max_wall_ns)),
+            count(row.requests),
+        ]);
+    }
+    let mut aligns = [Align::Right; 5];
+    aligns[0] = Align::Left;
+    print(page, &aligns, &lines);
 }
 
 /// What the marks mean, who is absent and why.
 fn remarks(page: &mut String, record: &Record) {
     let cut = record.rows.iter().any(|row| row.cut_short)
-        || record.fragmentation.iter().any(|row| row.cut_short);
+        || record.fragmentation.iter().any(|row| row.cut_short)
+        || record
+            .answers
+            .iter()
+            .flat_map(|answers| &answers.under_churn)
+            .any(|row| row.cut_short);
     page.push('\n');
     let _ = writeln!(page, "{FAINT}* the least of its column{FAINT:#}");
     if cut {
