@@ -4,20 +4,20 @@
 use core::hint::spin_loop;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
-/// On cache lines of its own, the neighbour that the processor fetches included.
+/// On cache lines of its own: a pair, because processors prefetch the second.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Line<T>(pub T);
 
-/// Looks at a lock before its holder is taken to have lost its CPU: far more than
-/// one that runs lets others wait.
+/// Iterations of the spin loop after which the holder probably has no CPU: far more
+/// than a running holder needs.
 const PATIENCE: u32 = 1 << 10;
 
 /// A test-and-test-and-set lock.
 ///
-/// Where threads have to share CPUs, its holder may be one that is not running;
-/// whoever spins then keeps it from running. So who has looked in vain for long
-/// gives way, in a manner that only the platform knows.
+/// Where there are more threads than CPUs, the holder may not be running, and spinning
+/// would keep it from running. A long wait therefore yields the CPU, in a way that only
+/// the platform knows.
 #[derive(Debug)]
 pub struct Lock<T> {
     value: Line<SpinMutex<T>>,
@@ -25,8 +25,8 @@ pub struct Lock<T> {
 }
 
 impl<T> Lock<T> {
-    /// Around `value`. `give_way` lets another thread have this CPU; where each has
-    /// its own, [`spin_loop`] will do.
+    /// Around `value`. `give_way` yields the CPU to another thread; where each has its
+    /// own, [`spin_loop`] will do.
     ///
     /// ```
     /// use firstlight_workloads::lock::Lock;
@@ -42,16 +42,16 @@ impl<T> Lock<T> {
     /// Waits until it is free.
     #[inline]
     pub fn lock(&self) -> SpinMutexGuard<'_, T> {
-        let mut looks = 0;
+        let mut spins = 0;
         loop {
             if let Some(guard) = self.value.0.try_lock_weak() {
                 return guard;
             }
             while self.value.0.is_locked() {
                 spin_loop();
-                looks += 1;
-                if looks == PATIENCE {
-                    looks = 0;
+                spins += 1;
+                if spins == PATIENCE {
+                    spins = 0;
                     (self.give_way)();
                 }
             }
@@ -67,14 +67,14 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn who_waits_in_vain_gives_way() {
+    fn a_long_wait_yields_the_cpu() {
         static GAVE_WAY: AtomicUsize = AtomicUsize::new(0);
         let lock = Lock::new(1, || {
             GAVE_WAY.fetch_add(1, Ordering::Relaxed);
             thread::yield_now();
         });
         *lock.lock() += 1;
-        assert_eq!(GAVE_WAY.load(Ordering::Relaxed), 0, "nobody had it");
+        assert_eq!(GAVE_WAY.load(Ordering::Relaxed), 0, "it was free");
         let begun = Barrier::new(2);
         thread::scope(|scope| {
             let held = lock.lock();

@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same in every run: [`Random`].
+//! Pseudo-random numbers, the same in every run: [`Random`].
 
 /// A xorshift generator (Marsaglia, 2003), of period 2^64 - 1.
 ///
@@ -34,7 +34,7 @@ impl Random {
         usize::try_from(wide >> 32).unwrap_or(0)
     }
 
-    /// Puts `list` into an order of its own.
+    /// Puts `list` into a random order.
     pub fn shuffle<T>(&mut self, list: &mut [T]) {
         for last in (1..list.len()).rev() {
             list.swap(last, self.below(last + 1));
@@ -52,7 +52,7 @@ mod tests {
         let mut list: Vec<usize> = (0..1000).collect();
         Random::new(3).shuffle(&mut list);
         let still = (0..1000).filter(|at| list[*at] == *at).count();
-        assert!(still < 20, "{still} are where they were");
+        assert!(still < 20, "{still} did not move");
         list.sort_unstable();
         assert!(list.into_iter().eq(0..1000));
     }
