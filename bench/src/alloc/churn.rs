@@ -5,8 +5,8 @@
 //! one thread requests a huge frame again and again: how long does the longest of its
 //! requests take?
 
-use super::crew::{Crew, Limit};
 use super::record::UnderChurn;
+use super::workers::{Limit, Workers};
 use crate::machine::{GIB, Machine};
 use firstlight::addr::{Frame, Order};
 use firstlight::frames::{Frames, Request};
@@ -22,7 +22,7 @@ pub(super) const THREADS: [usize; 3] = [1, 8, 32];
 const MEMORY_BYTES: u64 = 4 * GIB;
 /// Order of the blocks that they allocate.
 const CHURN_ORDER: u8 = 3;
-/// Blocks that a thread allocates, then frees, between two looks at the clock.
+/// Blocks that a thread allocates, then frees, between two readings of the clock.
 const BATCH: usize = 16;
 
 /// Measures beside so many `threads` for `cell_ns`; the churn ends after twice that
@@ -67,7 +67,7 @@ fn of_machine(
             }
         }
     };
-    let workers = Crew {
+    let workers = Workers {
         cpus,
         threads: threads + 1,
     };
@@ -112,7 +112,7 @@ struct Longest {
 /// The first worker calls `request`, at least once and until `cell_ns` are over; the
 /// others do what `churn` makes for each until it is done, or for twice as long.
 fn longest<C: FnMut()>(
-    workers: Crew<'_>,
+    workers: Workers<'_>,
     cell_ns: u64,
     request: impl Fn() -> bool + Sync,
     churn: impl Fn(usize) -> C + Sync,
@@ -210,7 +210,7 @@ mod tests {
     fn a_request_that_waits_for_the_churn_to_end_ends_and_is_marked() -> io::Result<()> {
         const CHURNING: usize = 3;
         let stopped = AtomicUsize::new(0);
-        let workers = Crew {
+        let workers = Workers {
             cpus: &[0],
             threads: CHURNING + 1,
         };

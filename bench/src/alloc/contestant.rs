@@ -1,5 +1,5 @@
-//! Who takes part: [`Contestant`]. Each is made afresh from the free ranges of the
-//! [`Ground`] for each turn, and shown to a [`Visitor`].
+//! The allocators: [`Contestant`]. Each is built afresh from the free ranges of the
+//! [`Ground`] for each turn, and passed to a [`Visitor`].
 
 use super::ground::Ground;
 use super::task::{Task, UnknownName, Workload};
@@ -20,7 +20,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// An allocator that takes part.
+/// An allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contestant {
     /// Ours.
@@ -41,9 +41,9 @@ pub enum Contestant {
     BuddyAlloc,
 }
 
-/// What looks at an allocator.
+/// Code that works with any allocator.
 pub trait Visitor {
-    /// Does its work; `touched` counts the bytes that the allocator has written to.
+    /// Works with `allocator`; `touched` counts the bytes that it has written to.
     ///
     /// # Errors
     /// Whatever the host refuses.
@@ -54,7 +54,7 @@ pub trait Visitor {
     ) -> Result<(), Box<dyn Error>>;
 }
 
-/// What the lists are made for.
+/// What lists are built for.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     /// Order of the blocks in a list that knows one only.
@@ -76,7 +76,7 @@ impl Contestant {
         Self::BuddyAlloc,
     ];
 
-    /// As it is written in records and options: of a crate its name.
+    /// Its name in records and options: that of the crate.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -91,13 +91,13 @@ impl Contestant {
         }
     }
 
-    /// Whether it is a crate of somebody else's, and no list of ours.
+    /// Whether it is another project's crate, and no list of ours.
     #[must_use]
     pub const fn is_rival(self) -> bool {
         !matches!(self, Self::Firstlight | Self::Lifo | Self::SpinLifo)
     }
 
-    /// What a reader of its figures should know.
+    /// A remark on its figures.
     #[must_use]
     pub const fn note(self) -> Option<&'static str> {
         match self {
@@ -115,21 +115,21 @@ impl Contestant {
         }
     }
 
-    /// Why it cannot do this, if it cannot.
+    /// Why it cannot do this task, if it cannot.
     #[must_use]
-    pub fn excuse(self, task: &Task) -> Option<&'static str> {
+    pub fn unsupported(self, task: &Task) -> Option<&'static str> {
         match (self, task.workload) {
             (Self::Lifo | Self::SpinLifo, Workload::Mixed | Workload::Fragmentation) => {
                 Some("a list neither splits nor merges blocks")
             }
             (Self::Lifo, Workload::CrossCpu) if task.threads > 1 => {
-                Some("a list for each thread takes nothing back from another")
+                Some("a list for each thread accepts no blocks of another")
             }
             _ => None,
         }
     }
 
-    /// Makes the allocator over `ground` and shows it to `visitor`.
+    /// Builds the allocator over `ground` and passes it to `visitor`.
     ///
     /// # Errors
     /// What the host or the engine refuses, or the visitor.
@@ -145,9 +145,9 @@ impl Contestant {
             Self::Lifo => {
                 let mut blocks: Vec<Frame> = ground.blocks(need.order).collect();
                 let bytes = size_of_val(blocks.as_slice()) as u64;
-                let share = blocks.len().div_ceil(need.threads.max(1)).max(1);
+                let each = blocks.len().div_ceil(need.threads.max(1)).max(1);
                 let lists: Vec<_> = blocks
-                    .chunks_mut(share)
+                    .chunks_mut(each)
                     .map(|part| {
                         let len = part.len();
                         own(Stack::new(part, len))
@@ -196,14 +196,14 @@ impl Contestant {
             Self::BuddyAlloc => {
                 let mut space = Reservation::new(BuddyLeaves::space_bytes(ground.frames))?;
                 let buddy = BuddyLeaves::new(&mut space, free);
-                let buddy = Locked::new(buddy.ok_or("no room for its lists")?, thread::yield_now);
+                let buddy = Locked::new(buddy.ok_or("its lists do not fit")?, thread::yield_now);
                 visitor.visit(&buddy, &|| buddy.lock().touched_bytes())
             }
         }
     }
 }
 
-/// What the heap has grown by.
+/// The growth of the heap.
 struct Heap(Option<u64>);
 
 impl Heap {
@@ -211,17 +211,17 @@ impl Heap {
         Self(heap::in_use_bytes())
     }
 
-    /// 0 where the C library does not tell.
+    /// 0 where the C library does not count.
     fn grown(&self) -> u64 {
         let now = heap::in_use_bytes().zip(self.0);
         now.map_or(0, |(now, before)| now.saturating_sub(before))
     }
 }
 
-/// Most that one thread waits for what the others hold.
+/// Longest wait of a thread for the caches of the others.
 const MOST_WAIT: Duration = Duration::from_micros(100);
 
-/// Threads see by themselves that they are asked; one that works answers soon.
+/// Drains need no interrupt: a thread that works sees the request at its next call.
 struct Patience;
 
 impl AskCpus for Patience {
@@ -233,7 +233,7 @@ impl AskCpus for Patience {
     }
 }
 
-/// The engine, its metadata in address space that nobody has touched.
+/// The engine, its metadata in untouched address space.
 fn firstlight<V: Visitor>(
     ground: &Ground,
     threads: usize,

@@ -5,10 +5,10 @@ use crate::machine::Machine;
 use firstlight::memmap::{Descriptor, PageDescriptor, SectionPlace};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes a descriptor may have.
+/// Sizes of descriptors in bytes.
 pub const SIZES: [u32; 4] = [8, 16, 32, 64];
 
-/// A descriptor that can say whether it was written right.
+/// A descriptor whose content can be checked.
 pub(super) trait Checked: Descriptor {
     fn is_right(&self, place: SectionPlace) -> bool;
 }
@@ -29,7 +29,7 @@ impl Checked for PageDescriptor {
     }
 }
 
-/// Words that all say where they are; never zero.
+/// Words that all contain their place; never zero.
 struct Words<const N: usize>([AtomicU64; N]);
 
 impl<const N: usize> Words<N> {

@@ -36,7 +36,7 @@ pub struct Options {
     pub threads: Vec<u32>,
     /// Rounds.
     pub runs: u32,
-    /// How chunks are cut and taken.
+    /// How chunks are cut and distributed.
     pub chunking: Chunking,
 }
 
@@ -196,7 +196,7 @@ impl<'a> Bench<'a> {
     fn new<T: Checked>(machine: &'a Machine, options: &'a Options) -> Result<Self, SweepError> {
         let cpus = threads::allowed_cpus().unwrap_or_default();
         if let Some(&first) = cpus.first() {
-            // Refused where a container may not: it runs anywhere.
+            // A container may refuse it; then it runs on any CPU.
             let _ = threads::pin_current(first);
         }
         let bytes = machine.descriptor_bytes(size_of::<T>());

@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-/// A count this much above the committed one fails, this much below is told.
+/// A count this much above the committed one fails, this much below is reported.
 const TOLERANCE_PERCENT: u64 = 2;
 
 /// What a new count means.

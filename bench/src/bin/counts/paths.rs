@@ -21,7 +21,7 @@ use crate::measured;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// Something to count.
+/// A path to count.
 pub(crate) struct Path {
     pub(crate) name: &'static str,
     pub(crate) run: fn() -> Outcome,
@@ -83,7 +83,7 @@ const WRITTEN: fn() -> MemmapPolicy = || MemmapPolicy {
     ..MemmapPolicy::default()
 };
 
-/// Runs `work` once, counted, and hands out what it made.
+/// Runs `work` once, counted, and returns its value.
 fn counted<T>(work: impl FnOnce() -> T) -> Result<T, Box<dyn Error>> {
     let mut work = Some(work);
     let mut made = None;
@@ -124,7 +124,7 @@ fn frames(gib: u64, nodes: u16) -> Outcome {
     Ok(())
 }
 
-/// Goes on with a machine of 64 GiB that is up.
+/// Runs `path` on a machine of 64 GiB that is up.
 fn with_frames(path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
     let machine = Machine::pc(64 * GIB, 1);
     let space = MetadataSpace::new(machine.metadata_bytes())?;
@@ -133,7 +133,7 @@ fn with_frames(path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
     path(&frames)
 }
 
-/// Pairs through the magazines of a CPU.
+/// Pairs through a per-CPU cache.
 fn with_cpu(order: Order) -> Outcome {
     let machine = Machine::pc(64 * GIB, 1);
     let space = MetadataSpace::new(machine.metadata_bytes())?;
@@ -152,7 +152,7 @@ fn with_cpu(order: Order) -> Outcome {
     })?
 }
 
-/// Room for descriptors of 8 bytes is taken, nothing written.
+/// Space for descriptors of 8 bytes is reserved, nothing written.
 fn memmap(gib: u64, nodes: u16) -> Outcome {
     let machine = Machine::pc(gib * GIB, nodes);
     let space = MetadataSpace::new(machine.descriptor_bytes(8))?;
@@ -162,7 +162,7 @@ fn memmap(gib: u64, nodes: u16) -> Outcome {
     Ok(())
 }
 
-/// Goes on with a machine of 64 GiB that has room for descriptors.
+/// Runs `path` on a machine of 64 GiB with space for descriptors.
 fn with_memmap<T: Descriptor>(path: impl FnOnce(&Memmap<'_, T>) -> Outcome) -> Outcome {
     let machine = Machine::pc(64 * GIB, 1);
     let space = MetadataSpace::new(machine.descriptor_bytes(size_of::<T>()))?;

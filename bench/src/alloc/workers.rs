@@ -1,4 +1,4 @@
-//! Threads that begin together, each on its CPU and timed by its own clock: [`Crew`].
+//! Threads that begin together, each on its CPU and timed by its own clock: [`Workers`].
 
 use firstlight_host::clock::thread_cpu_ns;
 use firstlight_host::threads::on_cpus;
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a thread waits for the others; one may have failed to start.
+/// Longest wait of a thread for the others; one may have failed to start.
 const MOST_WAIT: Duration = Duration::from_millis(500);
-/// What a portion of work should take, so that looks at the clock are not seen.
+/// Time of a portion of work, long beside a reading of the clock.
 const PORTION_NS: u64 = 20_000;
 
-/// Until when a cell may work.
+/// The time of a cell.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     start: Instant,
@@ -29,7 +29,7 @@ impl Limit {
         Self { start, ns, by_one }
     }
 
-    /// Looked at after every operation if need be: for threads that share CPUs.
+    /// Checked after every operation if need be: for more threads than CPUs.
     pub(super) fn by_one(self, by_one: bool) -> Self {
         Self { by_one, ..self }
     }
@@ -49,7 +49,7 @@ impl Limit {
         self.elapsed_ns() >= self.ns
     }
 
-    /// What is left, or a part of it.
+    /// One of `of` equal parts of the time that is left.
     pub(super) fn part(&self, of: u64) -> Self {
         let elapsed = self.elapsed_ns();
         let ns = elapsed + self.ns.saturating_sub(elapsed) / of.max(1);
@@ -64,17 +64,17 @@ impl Limit {
     }
 }
 
-/// What one thread did between two looks at its clock.
+/// Operations of a thread between two readings of its clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Part {
     /// Operations.
     pub(super) operations: usize,
-    /// Of the thread's own CPU time.
+    /// CPU time of the thread.
     pub(super) cpu_ns: u64,
 }
 
 impl Part {
-    /// Times `work`, which says how many operations it did.
+    /// Times `work`, which returns how many operations it did.
     #[inline]
     pub(super) fn of(work: impl FnOnce() -> usize) -> Self {
         let before = thread_cpu_ns();
@@ -83,7 +83,7 @@ impl Part {
         Self { operations, cpu_ns }
     }
 
-    /// What several threads did together.
+    /// The parts of several threads together.
     pub(super) fn sum(parts: impl Iterator<Item = Self>) -> Self {
         parts.fold(Self::default(), |sum, part| Self {
             operations: sum.operations + part.operations,
@@ -91,7 +91,7 @@ impl Part {
         })
     }
 
-    /// Nanoseconds an operation; `None` of none.
+    /// Nanoseconds an operation; `None` without operations.
     pub(super) fn ns_per_operation(&self) -> Option<f64> {
         #[expect(clippy::cast_precision_loss, reason = "a figure to print")]
         let ns = self.cpu_ns as f64 / self.operations as f64;
@@ -99,19 +99,19 @@ impl Part {
     }
 }
 
-/// Threads that have come.
+/// Where threads wait for each other before they begin.
 #[derive(Debug)]
 pub(super) struct Gate {
     expected: usize,
-    come: AtomicUsize,
+    arrived: AtomicUsize,
 }
 
 impl Gate {
-    /// Waits until all have come, or somebody evidently will not.
+    /// Waits for all others, at most [`MOST_WAIT`].
     pub(super) fn pass(&self) {
-        self.come.fetch_add(1, Ordering::AcqRel);
+        self.arrived.fetch_add(1, Ordering::AcqRel);
         let since = Instant::now();
-        while self.come.load(Ordering::Acquire) < self.expected && since.elapsed() < MOST_WAIT {
+        while self.arrived.load(Ordering::Acquire) < self.expected && since.elapsed() < MOST_WAIT {
             thread::yield_now();
         }
     }
@@ -119,27 +119,27 @@ impl Gate {
 
 /// Threads, the one with index `i` on CPU `i` of a list, round and round.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Crew<'c> {
+pub(super) struct Workers<'c> {
     /// CPUs of this machine; not none.
     pub(super) cpus: &'c [u32],
     /// How many threads.
     pub(super) threads: usize,
 }
 
-impl Crew<'_> {
-    /// Whether threads have to share CPUs.
-    pub(super) fn shares_cpus(&self) -> bool {
+impl Workers<'_> {
+    /// Whether there are more threads than CPUs.
+    pub(super) fn outnumber_cpus(&self) -> bool {
         self.threads > self.cpus.len()
     }
 
-    /// What each thread may do of `all` at a time, so that together they do no more
-    /// than one on each CPU would.
+    /// The part of `all` that each thread may do at a time, so that together they do no
+    /// more than one on each CPU would.
     pub(super) fn part_of(&self, all: usize) -> usize {
         (all * self.cpus.len() / self.threads.max(1)).clamp(1, all)
     }
 
-    /// Runs `work(index, gate)` on all threads at once; each passes the gate once
-    /// when it is ready.
+    /// Runs `work(index, gate)` on all threads at once; each passes the gate once, when
+    /// it is ready.
     ///
     /// # Errors
     /// A thread that cannot be started.
@@ -151,7 +151,7 @@ impl Crew<'_> {
         let cpus: Vec<u32> = cpus.take(self.threads).collect();
         let gate = Gate {
             expected: cpus.len(),
-            come: AtomicUsize::new(0),
+            arrived: AtomicUsize::new(0),
         };
         let outcomes = on_cpus(&cpus, |index, _| work(index, &gate))?;
         Ok(outcomes.into_iter().map(|outcome| outcome.value).collect())
@@ -163,8 +163,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_share_cpus_do_less_at_a_time() {
-        for (cpus, threads, shares, part) in [
+    fn more_threads_than_cpus_do_less_at_a_time() {
+        for (cpus, threads, outnumber, part) in [
             (2, 1, false, 256),
             (2, 2, false, 256),
             (2, 3, true, 170),
@@ -173,12 +173,12 @@ mod tests {
             (1, 300, true, 1),
         ] {
             let cpus = vec![0; cpus];
-            let crew = Crew {
+            let workers = Workers {
                 cpus: &cpus,
                 threads,
             };
-            assert_eq!(crew.shares_cpus(), shares, "{threads}");
-            assert_eq!(crew.part_of(256), part, "{threads}");
+            assert_eq!(workers.outnumber_cpus(), outnumber, "{threads}");
+            assert_eq!(workers.part_of(256), part, "{threads}");
         }
     }
 }
