@@ -1,5 +1,5 @@
-//! From what the loader left to a frame allocator over all memory, with a stamp
-//! after each step. This is what a kernel does; everything else is the image's own.
+//! From the loader's hand-over to a frame allocator over all memory, with a time stamp
+//! after each step. A kernel does the same; everything else is the image's own.
 
 use core::fmt;
 use core::iter::repeat_with;
@@ -71,26 +71,26 @@ impl fmt::Display for Stop {
     }
 }
 
-/// The steps, in their order.
+/// All steps, in order.
 pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Machine, Stop> {
     let Parts {
         scratch,
         map,
         memory,
         reserved,
-        trail,
+        owner_log,
         topology,
         distances,
         layout,
-    } = storage::lend();
+    } = storage::parts();
     let mut step = |name, code| {
         let now = ticks();
         events.end(name, now);
         marker(code);
         now
     };
-    // SAFETY: what is in use is reserved in `reserve`, below, before any memory
-    // is allocated, and one `Frames` is built, at the end.
+    // SAFETY: everything in use is reserved in `reserve`, below, before any memory is
+    // allocated, and one `Frames` is built, at the end.
     let platform = DIRECT.call_once(|| unsafe { DirectMap::new() });
     let direct = *platform;
 
@@ -104,11 +104,12 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     let map = memory_map(direct, &loader, scratch, map)?;
     step(phase::MEMORY_MAP, marker::MEMORY_MAP);
 
-    let mut early = EarlyMemory::from_map(&map, memory, reserved, trail).map_err(Stop::Early)?;
+    let mut early =
+        EarlyMemory::from_map(&map, memory, reserved, owner_log).map_err(Stop::Early)?;
     let root = firmware::root(direct, &loader);
     let trampoline = reserve(direct, &loader, root.as_ref(), &mut early).map_err(Stop::Early)?;
     map_memory(direct, &map, words.accept_ticks, &mut early).map_err(Stop::Early)?;
-    // Once more, for tables above what was mapped before.
+    // Once more, for tables that were not mapped before.
     firmware::reserve(direct, root.as_ref(), &mut early).map_err(Stop::Early)?;
     step(phase::PAGE_TABLES, marker::PAGE_TABLES);
 
@@ -143,14 +144,14 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
 
     let ready = frames.metadata();
     if let Some((_, descriptors)) = &descriptors {
-        // The first touch of a section writes its descriptors, if nobody has.
+        // The first touch of a section writes its descriptors.
         let frame = descriptors.read().allocate(&frames, request);
         events.end(phase::FIRST_DESCRIBED_FRAME, ticks());
         let _ = frame.map(|frame| frames.free(frame, Order::PAGE));
     }
     // It was allocated a moment ago.
     let _ = frames.free(first, Order::PAGE);
-    // What nobody needs before there is work: magazines for the CPUs that are listed.
+    // Per-CPU caches are not needed before there is work.
     let listed = acpi.madt.iter().flat_map(|madt| madt.cpus().flatten());
     let listed = listed.filter(|cpu| cpu.enabled).count().max(1);
     let frames = frames.with_cpus(storage::cpu_slots(listed), &NobodyAsked);
@@ -167,7 +168,7 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     })
 }
 
-/// The loader's map, and what the command line changes of it.
+/// The loader's map with the changes of the command line.
 fn memory_map(
     direct: DirectMap,
     loader: &Loader,
@@ -191,7 +192,7 @@ fn memory_map(
     Err(Stop::NoMemory { mapped_bytes })
 }
 
-/// Reserves everything in use, and takes a page for starting CPUs.
+/// Reserves everything in use, and a page for starting CPUs.
 fn reserve(
     direct: DirectMap,
     loader: &Loader,
@@ -218,7 +219,7 @@ fn reserve(
     }
 }
 
-/// Maps all memory and firmware's tables; what the processor cannot reach is left out.
+/// Maps all memory and firmware's tables, as far as the processor's addresses reach.
 fn map_memory(
     direct: DirectMap,
     map: &MemoryMap<'_>,
@@ -264,28 +265,27 @@ fn map_memory(
     direct.add_unaccepted(ranges, ticks_per_page, || early.allocate(&table))
 }
 
-/// The memory that must be accepted, listed in memory of its own.
+/// The list of memory that must be accepted, in memory of its own.
 fn pending(layout: &mut Layout<'_>) -> Result<&'static [Pending], EarlyError> {
     let unaccepted = |region: &EarlyRegion| region.flags.contains(EarlyFlags::UNACCEPTED);
     if !layout.early().memory().iter().any(unaccepted) {
         return Ok(&[]);
     }
-    // As long as the layout wants it.
+    // Its length.
     let needed = match Pending::list(layout, &mut []) {
         Ok(_) => return Ok(&[]),
         Err(full) => full.needed,
     };
     let bytes = (needed * size_of::<Pending>()) as u64;
     let request = EarlyRequest::new(bytes, PAGE_BYTES, "list of unaccepted memory");
-    let room = layout.early_mut().allocate(&request)?;
-    // SAFETY: early memory gave it to nobody else; it is mapped, like all
-    // memory that has been accepted.
-    let slots = unsafe { list_at(room, repeat_with(Pending::default).take(needed)) };
+    let space = layout.early_mut().allocate(&request)?;
+    // SAFETY: early memory just allocated it; it is mapped, like all accepted memory.
+    let slots = unsafe { list_at(space, repeat_with(Pending::default).take(needed)) };
     Ok(Pending::list(layout, slots).unwrap_or_default())
 }
 
-/// Room for page descriptors, where the command line asks for them; those are
-/// written that its mode wants before boot goes on.
+/// Space for page descriptors, if the command line has a mode for them; those that the
+/// mode needs before the boot goes on are written.
 fn page_descriptors(
     words: Words,
     layout: &mut Layout<'_>,
@@ -302,7 +302,7 @@ fn page_descriptors(
     Ok(Some((mode, RwLock::new(descriptors))))
 }
 
-/// Nodes and distances by firmware's tables; one node where they say nothing of use.
+/// Nodes and distances by firmware's tables; one node if they have none.
 fn nodes(
     acpi: &Acpi,
     storage: TopologyStorage<'static>,

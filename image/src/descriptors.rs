@@ -1,5 +1,4 @@
-//! Page descriptors of this machine: [`Descriptors`], of the size that the
-//! command line asks for.
+//! Page descriptors of this machine: [`Descriptors`], of the size on the command line.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,9 +18,9 @@ use log::info;
 use crate::arch::{DirectMap, writer};
 use crate::console::event;
 
-/// A descriptor of which one can tell whether it holds what it should.
+/// A descriptor whose content can be checked.
 trait Checked: Descriptor {
-    /// Whether it is as it was first written.
+    /// Whether it has its first content.
     fn is_fresh(&self, place: SectionPlace) -> bool;
 }
 
@@ -73,7 +72,7 @@ impl Checked for PageDescriptor {
     }
 }
 
-/// What there is of one size.
+/// The descriptors, of one of three sizes.
 pub(crate) enum Descriptors {
     Eight(Memmap<'static, Words<1>>),
     Sixteen(Memmap<'static, Words<2>>),
@@ -92,7 +91,7 @@ macro_rules! each {
 }
 
 impl Descriptors {
-    /// Takes room for them.
+    /// Reserves space for them.
     pub(crate) fn reserve(
         layout: &mut Layout<'_>,
         platform: &'static DirectMap,
@@ -112,7 +111,7 @@ impl Descriptors {
         })
     }
 
-    /// Bytes of one.
+    /// Size of one in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Eight(_) => 8,
@@ -149,16 +148,16 @@ impl Descriptors {
         each!(self, memmap => memmap.shares_needed())
     }
 
-    /// Takes a block together with its first descriptor; the frame.
+    /// Allocates a block and touches its first descriptor; the frame.
     pub(crate) fn allocate(&self, frames: &Frames<'_>, request: Request) -> Option<Frame> {
         each!(self, memmap => memmap.allocate(frames, request).ok().map(|(frame, _)| frame))
     }
 
-    /// Forgets all, for another measurement.
+    /// Poisons all, for another measurement.
     ///
     /// # Safety
     /// No reference to a descriptor is in use.
-    pub(crate) unsafe fn spoil(&mut self) {
+    pub(crate) unsafe fn poison(&mut self) {
         // SAFETY: the caller's promise.
         each!(self, memmap => unsafe { memmap.spoil(0xdead_beef_dead_beef) });
     }
@@ -167,10 +166,10 @@ impl Descriptors {
         each!(self, memmap => memmap.progress())
     }
 
-    /// Looks at every descriptor that is ready: how many, and how many are wrong.
+    /// Checks every descriptor that is ready: how many there are, and how many are wrong.
     pub(crate) fn check(&self, layout: &Layout<'_>) -> (u64, u64) {
         fn check<T: Checked>(memmap: &Memmap<'_, T>, layout: &Layout<'_>) -> (u64, u64) {
-            let (mut seen, mut wrong) = (0, 0);
+            let (mut checked, mut wrong) = (0, 0);
             for extent in layout.extents() {
                 for frame in
                     (extent.frames.start().get()..extent.frames.end().get()).map(Frame::new)
@@ -183,16 +182,16 @@ impl Descriptors {
                     let Some(descriptor) = memmap.peek(frame) else {
                         continue;
                     };
-                    seen += 1;
+                    checked += 1;
                     wrong += u64::from(!descriptor.is_fresh(place));
                 }
             }
-            (seen, wrong)
+            (checked, wrong)
         }
         each!(self, memmap => check(memmap, layout))
     }
 
-    /// Tells how far they are; whether those that are ready are right.
+    /// Reports their state; whether those that are ready are right.
     pub(crate) fn report(&self, mode: Mode, layout: &Layout<'_>) -> bool {
         let (checked_frames, wrong_frames) = self.check(layout);
         let progress = self.progress();

@@ -1,4 +1,4 @@
-//! What of the bare-metal image needs no machine under it, and so can be tested
+//! The parts of the bare-metal image that need no machine, and so can be tested
 //! anywhere: the words on its command line ([`words`]), log lines kept until they
 //! can be shown ([`record`]), events as JSON ([`json`]). The rest is the program in
 //! `main.rs`; the interface to the host is `firstlight-wire`.

@@ -1,4 +1,4 @@
-//! Lists in memory that the allocator hands out for good.
+//! Lists in memory of the allocator, never freed.
 
 use core::mem::MaybeUninit;
 

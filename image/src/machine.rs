@@ -18,13 +18,13 @@ pub(crate) struct Machine {
     pub(crate) command_line: CommandLine<'static>,
     pub(crate) map: MemoryMap<'static>,
     pub(crate) acpi: Acpi,
-    /// A page below 1 MiB where other CPUs begin; none if there is no memory there.
+    /// A page below 1 MiB where other CPUs begin, if there is memory.
     pub(crate) trampoline: Option<PhysRange>,
     pub(crate) frames: Frames<'static>,
-    /// Page descriptors, where the command line asks for them, and when they are written.
+    /// Page descriptors and their mode, if the command line has one.
     pub(crate) descriptors: Option<(Mode, RwLock<Descriptors>)>,
     /// Memory that must be accepted before it is touched.
     pub(crate) pending: &'static [Pending],
-    /// What the allocator had cost when all memory could be allocated.
+    /// The allocator's metadata when all memory could be allocated.
     pub(crate) ready: Metadata,
 }

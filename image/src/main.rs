@@ -1,23 +1,23 @@
-//! The engine on a machine without an operating system: a PVH image that brings
-//! up all memory, says how long that took, puts the memory to work, and leaves.
+//! The engine on a machine without an operating system: a PVH image that brings up all
+//! memory, reports how long that took, uses the memory, and exits.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `main` | the way up, in order |
-//! | `arch/` | what knows the processor |
-//! | `bring_up` | firmware's tables to [`firstlight::frames::Frames`], a stamp after each step |
+//! | `arch/` | everything that depends on the processor |
+//! | `bring_up` | firmware's tables to [`firstlight::frames::Frames`], a time stamp after each step |
 //! | `firmware` | the loader's and firmware's tables: read, checked, reserved |
 //! | `machine` | a machine whose memory is up |
 //! | `storage` | the storage of the engine's tables before there is an allocator |
 //! | `lists` | lists in memory of the allocator |
 //! | `console` | the log, kept in memory until there is time for a serial port |
-//! | `report` | what came of it, as lines and as events |
+//! | `report` | the results, as lines and as events |
 //! | `descriptors`, `deferred` | a descriptor for each page frame, where the command line has `descriptors=` |
 //! | `processors` | the other CPUs, each with memory of its own node |
-//! | `modes/` | what is done with the memory then |
+//! | `modes/` | the use of the memory |
 //! | `end` | the ways a run ends |
 //!
-//! What needs no machine is in the library beside it (`lib.rs`).
+//! Code that needs no machine is in the library beside it (`lib.rs`).
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
@@ -80,7 +80,7 @@ fn main(handover: Handover) -> ! {
         Err(stop) => end::machine(&stop),
     };
 
-    // Everything else needs it for good.
+    // From now on it lives as long as the machine.
     let machine = MACHINE.call_once(|| machine);
     let clock = firmware::frequency(machine.words.frequency, machine.acpi.pm_timer);
     if let Some((frequency, _)) = clock {
@@ -89,7 +89,7 @@ fn main(handover: Handover) -> ! {
     marker(marker::CLOCK);
     events.end(phase::CLOCK, ticks());
     match machine.words.test {
-        Some(Test::Panic) => panic!("asked for by the command line"),
+        Some(Test::Panic) => panic!("requested by the command line"),
         Some(Test::Hang) => arch::halt(),
         Some(fault @ (Test::PageFault | Test::DoubleFault | Test::EarlyTouch)) => {
             arch::provoke(fault);
@@ -117,7 +117,7 @@ fn main(handover: Handover) -> ! {
     end::end(outcome)
 }
 
-/// For tests of the library on a host; there is nothing to run there.
+/// For tests of the library on a host; there is no program to run there.
 #[cfg(not(target_os = "none"))]
 fn main() {
     eprintln!(

@@ -1,5 +1,5 @@
-//! What came of it: lines for a reader, events for a program. Lines carry the
-//! time of the step they tell of, not of the telling.
+//! The results: lines for a reader, events for a program. Lines carry the time of the
+//! step that they describe.
 
 use firstlight::addr::{PAGE_BYTES, PhysRange};
 use firstlight::clock::Frequency;
@@ -15,7 +15,7 @@ use crate::processors::Processors;
 /// Most distances that fit one event.
 const MOST_DISTANCES: usize = 512;
 
-/// Tells all of it.
+/// Reports all of it.
 pub(crate) fn report(
     machine: &Machine,
     clock: Option<(Frequency, &str)>,
@@ -171,7 +171,7 @@ fn cpus(machine: &Machine, clock: Option<(Frequency, &str)>, processors: &Proces
     if let Some((clock, source)) = clock {
         line_at(
             ticks,
-            format_args!("clock: {} kHz, told by: {source}", clock.hz() / 1000),
+            format_args!("clock: {} kHz, source: {source}", clock.hz() / 1000),
         );
         event(&Event::Clock {
             hz: clock.hz(),

@@ -1,5 +1,5 @@
-//! What is done with the memory once it is up: nothing more (`bring-up`), the
-//! self-test, a bench, a sweep. A new mode is a file here and a word in `words.rs`.
+//! The use of the memory once it is up: none (`bring-up`), the self-test, a bench, a
+//! sweep. A new mode is a file here and a word in `words.rs`.
 
 mod acceptance;
 mod bench_alloc;
@@ -13,7 +13,7 @@ use crate::arch::marker;
 use crate::machine::Machine;
 use crate::processors::Processors;
 
-/// Does what the command line asks for.
+/// Runs the mode of the command line.
 pub(crate) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     processors.late();
     marker(marker::MODE);
@@ -26,7 +26,7 @@ pub(crate) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
         Mode::Sweep => sweep::run(machine, processors),
     };
     marker(marker::MODE_END);
-    // A sweep has checked its own.
+    // A sweep has checked its own descriptors.
     let fresh = machine.words.mode == Mode::Sweep || descriptors_are_fresh(machine);
     match outcome {
         Outcome::Ok if !fresh => Outcome::CheckFailed,
@@ -34,7 +34,7 @@ pub(crate) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     }
 }
 
-/// Whether page descriptors that are ready hold what they should; tells of them.
+/// Whether page descriptors that are ready have the right content; reports them.
 fn descriptors_are_fresh(machine: &Machine) -> bool {
     machine.descriptors.iter().all(|(mode, descriptors)| {
         let descriptors = descriptors.read();

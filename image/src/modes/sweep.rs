@@ -1,7 +1,6 @@
-//! `sweep`: how long the writing of all page descriptors takes, with ever more
-//! threads a node: node by node in chunks as Linux cuts them, and all nodes at
-//! once in ours. Each writing is checked frame by frame, and spoiled before the
-//! next.
+//! `sweep`: how long the writing of all page descriptors takes, with ever more threads
+//! a node: node by node in chunks as Linux cuts them, and all nodes at once from one
+//! queue. Each writing is checked frame by frame, and poisoned before the next.
 
 use firstlight::memmap::Part;
 use firstlight::node::NodeId;
@@ -20,7 +19,7 @@ use crate::processors::{Processors, StartedCpus};
 /// Threads a node when the command line names none: powers of two, up to its CPUs.
 const DOUBLING: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
-/// What the measurements work with.
+/// A sweep.
 struct Sweep<'a> {
     machine: &'a Machine,
     descriptors: &'a mut Descriptors,
@@ -73,7 +72,7 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
 }
 
 impl Sweep<'_> {
-    /// One node, or all, with every number of threads, as often as asked.
+    /// One node, or all, with every number of threads, `runs` times each.
     fn span(&mut self, part: Part, node: Option<NodeId>, chunking: Chunking) -> bool {
         let words = &self.machine.words;
         let here = |at: NodeId| node.is_none_or(|only| only == at);
@@ -83,14 +82,14 @@ impl Sweep<'_> {
         // Threads are counted a node.
         let most = cpus.div_ceil(nodes.count().max(1)).max(1);
         let most = u32::try_from(most).unwrap_or(u32::MAX);
-        let asked = words.threads.into_iter().filter(|&threads| threads > 0);
-        let none = asked.clone().next().is_none();
+        let given = words.threads.into_iter().filter(|&threads| threads > 0);
+        let none = given.clone().next().is_none();
         let doubling = DOUBLING
             .into_iter()
             .filter(|&threads| threads < most)
             .chain([most]);
         let mut good = true;
-        for threads in asked.chain(doubling.filter(|_| none)) {
+        for threads in given.chain(doubling.filter(|_| none)) {
             for _ in 0..words.runs.max(1) {
                 good &= self.once(part, node, chunking, threads, cpus);
             }
@@ -107,8 +106,8 @@ impl Sweep<'_> {
         threads: u32,
         cpus: usize,
     ) -> bool {
-        // SAFETY: nobody keeps a reference to a descriptor in this mode.
-        unsafe { self.descriptors.spoil() };
+        // SAFETY: no reference to a descriptor is kept in this mode.
+        unsafe { self.descriptors.poison() };
         let layout = self.machine.frames.layout();
         let wanted = |at: NodeId| node.is_none_or(|only| only == at);
         let nodes = layout
@@ -141,7 +140,7 @@ impl Sweep<'_> {
         if wrong + missing > 0 {
             error!("sweep: {wrong} descriptors are wrong, {missing} missing");
         }
-        self.tell(
+        self.report(
             part,
             node,
             chunking,
@@ -150,7 +149,7 @@ impl Sweep<'_> {
         wrong + missing == 0
     }
 
-    fn tell(&self, part: Part, node: Option<NodeId>, chunking: Chunking, figures: [u64; 4]) {
+    fn report(&self, part: Part, node: Option<NodeId>, chunking: Chunking, figures: [u64; 4]) {
         let [threads, cpus, pages, ticks] = figures;
         let (part, chunking) = (part.name(), chunking.name());
         match node {

@@ -111,7 +111,7 @@ impl fmt::Display for Registers {
 extern "C" fn exception_main(registers: &Registers) -> ! {
     marker(marker::FAULT);
     // First of all: what follows may fault again.
-    let console = crate::end::tell_alone(Outcome::Fault);
+    let console = crate::end::only_reporter(Outcome::Fault);
     let cpu = cpus::current();
     let r = registers;
     crate::end::fault(

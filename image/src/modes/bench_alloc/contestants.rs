@@ -1,8 +1,8 @@
-//! Who takes part in `bench=alloc`: the engine ([`Ours`]), the [`Yardstick`], one
-//! list behind a spin lock, and the [`Floor`], a list for each CPU.
+//! The allocators of `bench=alloc`: the engine ([`Ours`]), the [`Yardstick`], one list
+//! behind a spin lock, and the [`Floor`], a list for each CPU.
 //!
-//! Lists have as many blocks of an order as the machine has; what lies in them are
-//! numbers that stand for blocks and belong to nobody.
+//! Lists have as many blocks of an order as the machine has. Their blocks are numbers
+//! without memory.
 
 use firstlight::addr::Frame;
 use firstlight::frames::Frames;
@@ -13,18 +13,18 @@ use firstlight_workloads::ours::Ours;
 use crate::arch::relax;
 use crate::lists::list_of;
 
-/// One of them.
+/// An allocator.
 pub(super) trait Contestant {
-    /// As it is told.
+    /// Its name in events.
     const NAME: &'static str;
 
-    /// What the loops work with.
+    /// The form that the loops use.
     type Allocator<'a>: Allocator
     where
         Self: 'a;
 
-    /// Ready for figures of one order, of which there are so many blocks, on the
-    /// first `cpus` CPUs; `None` if there is no memory for that.
+    /// Ready for `blocks` blocks of one order on the first `cpus` CPUs; `None` if there
+    /// is no memory for that.
     fn afresh(&mut self, blocks: usize, cpus: usize) -> Option<Self::Allocator<'_>>;
 }
 
@@ -36,13 +36,13 @@ impl<'c, 'f, 'm> Contestant for Ours<'c, 'f, 'm> {
     where
         Self: 'a;
 
-    /// The machine itself, of which it has what there is.
+    /// It manages the machine's own memory.
     fn afresh(&mut self, _blocks: usize, _cpus: usize) -> Option<Self> {
         Some(*self)
     }
 }
 
-/// One list for all, in memory that is lent.
+/// One list for all, in memory of the caller.
 pub(super) struct Yardstick<'n>(pub(super) &'n mut [Frame]);
 
 impl Contestant for Yardstick<'_> {
@@ -56,12 +56,12 @@ impl Contestant for Yardstick<'_> {
     fn afresh(&mut self, blocks: usize, _cpus: usize) -> Option<SpinLifo<'_>> {
         let numbers = numbered(self.0, blocks);
         let len = numbers.len();
-        // Every CPU here is one's own: nobody to give way to.
+        // Each thread has its own CPU: there is none to yield to.
         Some(SpinLifo::new(Stack::new(numbers, len), relax))
     }
 }
 
-/// A list for each CPU, in memory that is lent, and the engine for their heads.
+/// A list for each CPU, in memory of the caller, with heads in memory of the engine.
 pub(super) struct Floor<'n, 'f> {
     pub(super) numbers: &'n mut [Frame],
     pub(super) frames: &'n Frames<'f>,
@@ -83,8 +83,7 @@ impl Contestant for Floor<'_, '_> {
     }
 }
 
-/// The first `blocks` of `list`, numbered from 0 on; what was in it before may be in
-/// any order, and twice.
+/// The first `blocks` of `list`, numbered from 0 on, whatever their content was.
 fn numbered(list: &mut [Frame], blocks: usize) -> &mut [Frame] {
     let blocks = blocks.min(list.len());
     let list = list.get_mut(..blocks).unwrap_or_default();
