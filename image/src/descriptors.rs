@@ -134,8 +134,8 @@ impl Descriptors {
         lists: &mut (&mut [Share], &mut [Seat]),
         workers: &impl Crew,
     ) -> Result<Report, JobError> {
-        let (ranges, seats) = lists;
-        each!(self, memmap => memmap.describe_nodes(part, wanted, job, ranges, seats, workers))
+        let (ranges, list) = lists;
+        each!(self, memmap => memmap.describe_nodes(part, wanted, job, ranges, list, workers))
     }
 
     /// Makes the descriptors of `frames` ready.

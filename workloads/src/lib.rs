@@ -33,7 +33,7 @@ pub mod work;
 use firstlight::addr::{Frame, Order};
 pub use firstlight::frames::Mobility;
 
-/// An allocator that several CPUs share.
+/// An allocator that several CPUs use at the same time.
 pub trait Allocator: Sync {
     /// One CPU's handle.
     type Cpu<'a>: Cpu

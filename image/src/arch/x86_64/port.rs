@@ -1,4 +1,4 @@
-//! Ports the host watches: markers and the way out.
+//! Ports of the host: markers and the exit device.
 
 use firstlight_wire::{Outcome, marker};
 use raw_cpuid::CpuId;
@@ -12,14 +12,14 @@ const KEYBOARD_RESET: u8 = 0xfe;
 
 /// Shows `code` to the host, on the port where firmware shows its progress.
 pub(crate) fn marker(code: u8) {
-    // SAFETY: nothing but a diagnostic display answers on this port.
+    // SAFETY: only a diagnostic display is on this port.
     unsafe { Port::new(marker::PORT).write(code) }
 }
 
-/// Ends the machine. Where nobody listens on the port: a reset, by which
-/// Firecracker and Cloud Hypervisor end; on a real machine, the CPU stops.
+/// Ends the machine. Without the exit device: a reset, by which Firecracker and Cloud
+/// Hypervisor end; on a real machine, the CPU stops.
 pub(crate) fn exit(outcome: Outcome) -> ! {
-    // SAFETY: the ports are the exit device's and the keyboard controller's, or nobody's.
+    // SAFETY: the ports are the exit device's and the keyboard controller's, or unused.
     unsafe {
         Port::new(EXIT_PORT).write(u32::from(outcome.code()));
         if CpuId::new()

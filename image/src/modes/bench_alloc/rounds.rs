@@ -227,17 +227,17 @@ impl<'p> Rounds<'p> {
     fn bulk<A: Allocator>(&mut self, allocator: &A, order: Order) -> Option<Done> {
         let threads = self.threads;
         let blocks = self.blocks(order);
-        let share = part(blocks, threads);
+        let each = part(blocks, threads);
         let mut best = None;
         for _ in 0..ROUNDS {
-            let shares = Shares::new(self.held.blocks[..blocks].chunks_exact_mut(share));
+            let parts = Parts::new(self.held.blocks[..blocks].chunks_exact_mut(each));
             let done = Self::round(
                 self.processors,
                 threads,
                 allocator,
                 |_, _| {},
                 |_, cpu| {
-                    let slots = shares.next().unwrap_or_default();
+                    let slots = parts.next().unwrap_or_default();
                     let filled = fill(cpu, order, slots);
                     empty(cpu, order, slots.get(..filled).unwrap_or_default())
                 },
@@ -250,15 +250,15 @@ impl<'p> Rounds<'p> {
     /// Fills the list, each CPU a part, and shuffles the whole; how many blocks it has.
     fn take<A: Allocator>(&mut self, allocator: &A, order: Order) -> usize {
         let blocks = self.blocks(order);
-        let share = part(blocks, self.threads);
+        let each = part(blocks, self.threads);
         self.held.blocks.fill(NONE);
-        let shares = Shares::new(self.held.blocks[..blocks].chunks_exact_mut(share));
+        let parts = Parts::new(self.held.blocks[..blocks].chunks_exact_mut(each));
         Self::round(
             self.processors,
             self.threads,
             allocator,
             |_, _| {},
-            |_, cpu| fill(cpu, order, shares.next().unwrap_or_default()),
+            |_, cpu| fill(cpu, order, parts.next().unwrap_or_default()),
         );
         // Where memory was out, there are gaps.
         let mut taken = 0;
@@ -277,14 +277,14 @@ impl<'p> Rounds<'p> {
         for _ in 0..ROUNDS {
             let taken = self.take(allocator, order);
             // The first parts are larger by one, until the remainder is used.
-            let share = taken.div_ceil(self.threads).max(1);
-            let shares = Shares::new(self.held.blocks[..taken].chunks_mut(share));
+            let each = taken.div_ceil(self.threads).max(1);
+            let parts = Parts::new(self.held.blocks[..taken].chunks_mut(each));
             let done = Self::round(
                 self.processors,
                 self.threads,
                 allocator,
                 |_, _| {},
-                |_, cpu| empty(cpu, order, shares.next().unwrap_or_default()),
+                |_, cpu| empty(cpu, order, parts.next().unwrap_or_default()),
             );
             best = Done::faster(best, done);
         }
@@ -330,14 +330,14 @@ impl<'p> Rounds<'p> {
     fn mixed<A: Allocator>(&mut self, allocator: &A) -> Option<Done> {
         let mut best = None;
         for seed in 1..=ROUNDS as u64 {
-            let shares = Shares::new(self.held.live.chunks_exact_mut(LIVE));
+            let parts = Parts::new(self.held.live.chunks_exact_mut(LIVE));
             let done = Self::round(
                 self.processors,
                 self.threads,
                 allocator,
                 |_, _| {},
                 |_, cpu| {
-                    let mut mixed = Mixed::new(shares.next().unwrap_or_default(), seed);
+                    let mut mixed = Mixed::new(parts.next().unwrap_or_default(), seed);
                     let done = mixed.run(cpu, OPERATIONS);
                     mixed.end(cpu);
                     done
@@ -361,16 +361,16 @@ impl<'p> Rounds<'p> {
             None => 0,
         };
         let held = &mut self.held.blocks[taken / ONE_FREE_OF..taken];
-        let share = part(held.len(), self.threads);
+        let each = part(held.len(), self.threads);
         let mut best = None;
         for seed in 1..=ROUNDS as u64 {
-            let shares = Shares::new(held.chunks_exact_mut(share));
+            let parts = Parts::new(held.chunks_exact_mut(each));
             let done = Self::round(
                 self.processors,
                 self.threads,
                 allocator,
                 |_, _| {},
-                |_, cpu| match shares.next() {
+                |_, cpu| match parts.next() {
                     Some(held) => Churn::new(held, seed).run(cpu, order, OPERATIONS),
                     None => 0,
                 },
@@ -421,9 +421,9 @@ fn hoard<C: Cpu>(cpu: &mut C, list: &mut [(Frame, Order)]) -> usize {
 }
 
 /// Parts of a list, one for each CPU that takes one.
-struct Shares<I>(Mutex<I>);
+struct Parts<I>(Mutex<I>);
 
-impl<I: Iterator> Shares<I> {
+impl<I: Iterator> Parts<I> {
     fn new(parts: I) -> Self {
         Self(Mutex::new(parts))
     }
