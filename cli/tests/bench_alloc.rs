@@ -176,7 +176,7 @@ fn a_run_out_of_time_says_what_it_has_no_figure_for() {
 }
 
 #[test]
-fn the_help_says_what_is_measured_before_how_it_is_told() {
+fn the_help_lists_the_workloads_before_the_options_of_output() {
     let text = String::from_utf8(bench(&["--help"]).stdout).unwrap();
     let options: Vec<&str> = text
         .lines()

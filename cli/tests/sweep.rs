@@ -110,10 +110,10 @@ fn a_guest_has_a_row_for_each_node_part_and_number_of_threads() {
             assert_eq!(row["bytes_written"], pages * bytes);
             // One instruction is one nanosecond.
             let each = ms.as_f64().unwrap() * 1e6 / pages as f64;
-            let told = row["instructions_per_page"].as_f64().unwrap();
-            assert!((each - told).abs() < 0.01, "{row}");
+            let given = row["instructions_per_page"].as_f64().unwrap();
+            assert!((each - given).abs() < 0.01, "{row}");
             // Fewer would mean that nothing was written.
-            assert!(told > 0.1 && told < 30.0, "{row}");
+            assert!(given > 0.1 && given < 30.0, "{row}");
             assert!(row["fraction_of_best_memset"].is_null());
             assert_eq!(row["percent_of_cpus"].as_f64().unwrap() % 100.0, 0.0);
         }

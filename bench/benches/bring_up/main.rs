@@ -103,7 +103,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("## From a layout to all memory allocatable\n");
     println!(
         "Median (min .. max). *Fresh*: the metadata's pages are untouched, faults are counted;\n\
-         *warm*: the same again over pages that are there. A ratio below 1: faster than we are.\n"
+         *warm*: the same again over pages that are there. A ratio below 1: faster than firstlight.\n"
     );
     let mut medians = Vec::new();
     for (gib, nodes) in MACHINES

@@ -168,10 +168,10 @@ fn extras(page: &mut String, workload: Workload, rows: &[&Row]) {
             }
         }
         Workload::CrossCpu => {
-            let mut told: Vec<usize> = Vec::new();
+            let mut shown: Vec<usize> = Vec::new();
             for row in rows {
-                if let Some(ring) = row.ring_ns_per_op.filter(|_| !told.contains(&row.threads)) {
-                    told.push(row.threads);
+                if let Some(ring) = row.ring_ns_per_op.filter(|_| !shown.contains(&row.threads)) {
+                    shown.push(row.threads);
                     let threads = row.threads;
                     let ring = ns(ring);
                     let _ = writeln!(
@@ -280,7 +280,7 @@ fn under_churn(page: &mut String, rows: &[UnderChurn]) {
     print(page, &aligns, &lines);
 }
 
-/// What the marks mean, who is absent and why.
+/// The meaning of the marks, and the cells without a figure.
 fn remarks(page: &mut String, record: &Record) {
     let cut = record.rows.iter().any(|row| row.cut_short)
         || record.fragmentation.iter().any(|row| row.cut_short)
@@ -294,7 +294,7 @@ fn remarks(page: &mut String, record: &Record) {
     if cut {
         let _ = writeln!(
             page,
-            "{NOTE}> ran out of time ({} ms a cell, {} s in all): the figure is of what was done{NOTE:#}",
+            "{NOTE}> ran out of time ({} ms a cell, {} s in all): the figure is of the finished part{NOTE:#}",
             record.cell_ms,
             Duration::from_millis(record.run_ms).as_secs_f64(),
         );
@@ -302,11 +302,11 @@ fn remarks(page: &mut String, record: &Record) {
     for note in &record.notes {
         let _ = writeln!(page, "{FAINT}{}: {}{FAINT:#}", note.contestant, note.text);
     }
-    let mut told = Vec::new();
+    let mut shown = Vec::new();
     for absent in &record.absent {
         let key = (absent.contestant, absent.workload, absent.reason);
-        if !told.contains(&key) {
-            told.push(key);
+        if !shown.contains(&key) {
+            shown.push(key);
             let _ = writeln!(
                 page,
                 "{FAINT}- {} has no figure for {}: {}{FAINT:#}",
