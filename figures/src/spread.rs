@@ -1,6 +1,6 @@
 //! Several figures of the same: [`Spread`], [`median`].
 
-/// What several figures have in common.
+/// Median, deviation and range of several figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// Number of figures.

@@ -11,7 +11,7 @@ use std::thread;
 /// Workers belong to nodes of the machine that the engine works on, which may be
 /// synthetic; CPUs are this machine's. A thread that panics is lost, as a CPU that
 /// dies would be; one that cannot be started never comes. The engine finds and does
-/// what either left.
+/// the work of either.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,7 +44,7 @@ impl<'a> Pinned<'a> {
 impl Crew for Pinned<'_> {
     fn run(&self, workers: &[Seat], work: &(dyn Fn(usize) + Sync)) {
         let done = |index| {
-            // The engine does what a thread that panicked left.
+            // The engine does the work that a thread left when it panicked.
             let _ = catch_unwind(AssertUnwindSafe(|| work(index)));
         };
         thread::scope(|scope| {

@@ -220,8 +220,8 @@ pub(crate) fn tables(memory: DirectMap, root: Option<&Rsdp>) -> Acpi {
     }
 }
 
-/// The frequency of ticks and its source: the command line, if it has one, or what
-/// `clock` finds out.
+/// The frequency of ticks and its source: the command line, if it has one, else
+/// [`clock`].
 pub(crate) fn frequency(
     given: Option<Frequency>,
     pm_timer: Option<PmTimer>,

@@ -1,7 +1,7 @@
 //! The engine on a machine without an operating system: a PVH image that brings up all
 //! memory, reports how long that took, uses the memory, and exits.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
 //! | `main` | the way up, in order |
 //! | `arch/` | everything that depends on the processor |

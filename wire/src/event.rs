@@ -1,4 +1,4 @@
-//! What the image reports: [`Event`].
+//! The reports of the image: [`Event`].
 
 use crate::Outcome;
 use serde::Serialize;

@@ -5,7 +5,7 @@
 //! An [`Allocator`] is shared by all CPUs; each of them works through a [`Cpu`]
 //! of its own. Loops are generic over it, without calls through pointers.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
 //! | [`work`] | the loops: pairs, bulk, mixed orders, nearly full memory |
 //! | [`ring`] | from the CPU that allocates to the one that frees |

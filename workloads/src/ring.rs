@@ -146,8 +146,8 @@ impl Consumer<'_> {
         Some(word)
     }
 
-    /// Takes blocks out and frees them until the producer says that it was all,
-    /// calling `wait` while there are none; how many were freed.
+    /// Takes blocks out and frees them until the producer's end, calling `wait` while
+    /// there are none; how many were freed.
     #[inline]
     pub fn consume<C: Cpu>(&mut self, cpu: &mut C, order: Order, wait: &impl Fn()) -> usize {
         let mut freed = 0;
@@ -160,7 +160,7 @@ impl Consumer<'_> {
         }
     }
 
-    /// Frees what is there now; how many.
+    /// Frees all blocks in the ring; how many.
     #[inline]
     fn consume_all<C: Cpu>(&mut self, cpu: &mut C, order: Order) -> usize {
         let mut freed = 0;

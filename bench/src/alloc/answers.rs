@@ -29,7 +29,7 @@ const NEED: Need = Need {
 /// Measures firstlight; `None` if the time is up before memory is held.
 ///
 /// # Errors
-/// What the host or the engine refuses.
+/// Errors of the host or the engine.
 pub(super) fn answers(limit: Limit) -> Result<Option<Answers>, Box<dyn Error>> {
     answers_of(CHECKERBOARD_BYTES, FULL_BYTES, limit)
 }

@@ -29,7 +29,7 @@ const BATCH: usize = 16;
 /// at the latest, so that a request that only then returns ends, too.
 ///
 /// # Errors
-/// What the host or the engine refuses.
+/// Errors of the host or the engine.
 pub(super) fn under_churn(
     cpus: &[u32],
     threads: usize,
@@ -109,8 +109,8 @@ struct Longest {
     cut_short: bool,
 }
 
-/// The first worker calls `request`, at least once and until `cell_ns` are over; the
-/// others do what `churn` makes for each until it is done, or for twice as long.
+/// The first worker calls `request`, at least once and until `cell_ns` are over. Each
+/// other calls the function that `churn` makes for it until then, or for twice as long.
 fn longest<C: FnMut()>(
     workers: Workers<'_>,
     cell_ns: u64,

@@ -46,7 +46,7 @@ pub trait Visitor {
     /// Works with `allocator`; `touched` counts the bytes that it has written to.
     ///
     /// # Errors
-    /// Whatever the host refuses.
+    /// Errors of the host.
     fn visit<A: Allocator>(
         &mut self,
         allocator: &A,
@@ -54,7 +54,7 @@ pub trait Visitor {
     ) -> Result<(), Box<dyn Error>>;
 }
 
-/// What lists are built for.
+/// The blocks that lists are built for.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     /// Order of the blocks in a list that knows one only.
@@ -132,7 +132,7 @@ impl Contestant {
     /// Builds the allocator over `ground` and passes it to `visitor`.
     ///
     /// # Errors
-    /// What the host or the engine refuses, or the visitor.
+    /// Errors of the host, the engine or the visitor.
     pub fn show<V: Visitor>(
         self,
         ground: &Ground,

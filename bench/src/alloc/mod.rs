@@ -1,15 +1,15 @@
-//! Allocators beside each other: [`run`], what `firstlight bench alloc` does.
+//! Allocators beside each other: [`run`], the work of `firstlight bench alloc`.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `task` | what is measured |
+//! | `task` | the measurements |
 //! | `ground` | the machine and its free memory |
-//! | `contestant` | the allocators, and what each cannot do |
+//! | `contestant` | the allocators, and the tasks that each cannot do |
 //! | `workers` | pinned threads that begin together, and their clocks |
 //! | `turn` | the rounds of one contestant, over the loops of `firstlight-workloads` |
 //! | `cell` | one contestant's figures of one task |
 //! | `budget` | the time of the whole run, and each cell's part of it |
-//! | `fragmentation`, `answers`, `churn` | not loops: what is left, what is refused |
+//! | `fragmentation`, `answers`, `churn` | not loops: large blocks left by long-lived ones, single requests |
 //! | `record` | the document |
 //!
 //! For each task all contestants have their turns one after the other, three times,
@@ -44,7 +44,7 @@ use std::error::Error;
 use turn::{Buffers, Idle, Turn};
 use workers::{Limit, Workers};
 
-/// What to measure.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Numbers of threads, none of them 0; empty for 1 and 2, as far as there are CPUs.

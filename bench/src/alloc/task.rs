@@ -1,10 +1,10 @@
-//! What is measured: [`Workload`], and with order and threads a [`Task`].
+//! The measurements: [`Workload`], and with order and threads a [`Task`].
 
 use firstlight::addr::Order;
 use std::fmt;
 use std::str::FromStr;
 
-/// What is done to an allocator.
+/// A kind of work for an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Workload {
     /// A block is allocated and freed at once.

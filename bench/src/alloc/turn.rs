@@ -151,7 +151,7 @@ impl Turn<'_> {
 
     fn bulk<A: Allocator>(&mut self, allocator: &A) -> Result<(), Box<dyn Error>> {
         let (Task { order, threads, .. }, limit) = (self.task(), self.limit);
-        // Fewer than there are, whatever a contestant keeps for its tables and caches.
+        // Fewer than there are: contestants keep some for tables and caches.
         let each = BULK.min(self.blocks / threads * 7 / 8);
         let mut frames = std::mem::take(&mut self.buffers.frames);
         let total = (each * threads).min(frames.len());

@@ -1,6 +1,6 @@
 //! The synthetic machines of measurements, tests of this crate and `up --shape`:
 //! [`Shape`] is size, nodes and CPUs, [`Machine`] the memory of each node,
-//! [`Storage`] what laying it out needs.
+//! [`Storage`] the storage of its layout.
 
 mod shape;
 
@@ -22,7 +22,7 @@ pub const GIB: u64 = 1 << 30;
 /// CPUs of each node of [`Machine::pc`].
 const CPUS_A_NODE: u32 = 8;
 
-/// A machine's memory and what of it is reserved at start.
+/// A machine's memory, and the ranges that are reserved at start.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// Number of nodes.
@@ -129,7 +129,7 @@ impl Machine {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// What laying this machine out needs.
+    /// The storage of this machine's layout.
     #[must_use]
     pub fn storage(&self) -> Storage {
         let nodes = usize::from(self.nodes);
@@ -152,7 +152,7 @@ impl Machine {
     /// All that comes before the layout.
     ///
     /// # Errors
-    /// Whatever early memory or the topology refuses.
+    /// Errors of early memory or the topology.
     pub fn parts<'s>(&self, storage: &'s mut Storage) -> Result<Parts<'s>, Box<dyn Error>> {
         let mut early = EarlyMemory::new(
             &mut storage.memory,
@@ -190,7 +190,7 @@ impl Machine {
     /// The machine's layout.
     ///
     /// # Errors
-    /// As [`Self::parts`], or what the layout refuses.
+    /// As [`Self::parts`], or an error of the layout.
     pub fn layout<'s>(&self, storage: &'s mut Storage) -> Result<Layout<'s>, Box<dyn Error>> {
         self.parts(storage)?.build()
     }
@@ -198,7 +198,7 @@ impl Machine {
     /// Its name in tables: `4 TiB, 8 nodes`.
     #[must_use]
     pub fn name(&self) -> String {
-        // The holes cost less than a MiB; what is meant is the round number.
+        // The holes take less than a MiB: the round number is meant.
         let gib = (self.memory_bytes() + GIB / 2) / GIB;
         let memory = if gib >= 1024 && gib.is_multiple_of(1024) {
             format!("{} TiB", gib / 1024)
@@ -244,7 +244,7 @@ impl<'s> Parts<'s> {
     /// Lays them out.
     ///
     /// # Errors
-    /// What the layout refuses.
+    /// An error of the layout.
     pub fn build(self) -> Result<Layout<'s>, Box<dyn Error>> {
         Ok(Layout::build(
             self.early,

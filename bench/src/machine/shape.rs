@@ -1,4 +1,4 @@
-//! What a synthetic machine is like: [`Shape`], from text such as
+//! Size, nodes and CPUs of a synthetic machine: [`Shape`], from text such as
 //! `memory=4T,nodes=8,cpus=64`.
 //!
 //! The map has the holes of every PC: the end of the first 640 KiB, video and

@@ -1,4 +1,4 @@
-//! What descriptors are compared with: the ways in which this machine can fill
+//! The fills that descriptors are compared with: the ways in which this machine can fill
 //! memory, none of them the engine's.
 
 use std::fmt;

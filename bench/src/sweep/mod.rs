@@ -27,7 +27,7 @@ use std::fmt;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// What is measured.
+/// The settings of a sweep.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of a descriptor: one of [`SIZES`].
@@ -67,7 +67,7 @@ pub enum SweepError {
     Memory(std::io::Error),
     /// The engine refused the machine.
     Machine(String),
-    /// A descriptor is not what it should be.
+    /// A descriptor has the wrong content.
     Wrong {
         /// The first frame whose descriptor is wrong.
         frame: Frame,

@@ -41,7 +41,7 @@ impl MapRow {
 /// The kernel's name for ordinary memory.
 pub const SYSTEM_RAM: &str = "System RAM";
 
-/// Names the x86 kernel gives to rows of a firmware map, and what they are.
+/// The x86 kernel's names of rows of a firmware map, and their kinds.
 const FIRMWARE_KINDS: [(&str, MemoryKind); 9] = [
     (SYSTEM_RAM, MemoryKind::Usable),
     ("Reserved", MemoryKind::Reserved),

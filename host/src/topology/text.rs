@@ -83,7 +83,7 @@ impl SourceError {
         matches!(self, Self::Unreadable { error, .. } if error.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether root would be shown what this user is not.
+    /// Whether root could read it and this user cannot.
     #[must_use]
     pub fn needs_root(&self) -> bool {
         match self {

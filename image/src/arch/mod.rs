@@ -1,7 +1,7 @@
 //! Everything that depends on the processor. Another architecture is a folder beside
 //! [`x86_64`] with the same names; the rest of the image uses no others:
 //!
-//! | name | what it is |
+//! | name | meaning |
 //! |---|---|
 //! | `Handover` | values of the loader and the first instructions: start info, time of entry |
 //! | `ticks` | the counter that starts with the machine |

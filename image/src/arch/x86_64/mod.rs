@@ -1,7 +1,7 @@
 //! x86-64: from PVH's 32-bit entry to Rust in long mode, and the processor's functions
 //! after that.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
 //! | `entry.s` | the first instructions, first page tables, the start of the other CPUs |
 //! | `traps.s`, `traps` | exceptions: print and leave; the interrupt that wakes a CPU |

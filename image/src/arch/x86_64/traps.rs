@@ -11,7 +11,7 @@ use super::{apic, cpus, marker};
 /// The first CPU's segments; the others have theirs in their areas.
 static mut FIRST: Segments = Segments::new();
 
-/// What `traps.s` pushes, lowest address first.
+/// The values that `traps.s` pushes, lowest address first.
 #[repr(C)]
 struct Registers {
     r15: u64,
@@ -110,7 +110,7 @@ impl fmt::Display for Registers {
 #[unsafe(no_mangle)]
 extern "C" fn exception_main(registers: &Registers) -> ! {
     marker(marker::FAULT);
-    // First of all: what follows may fault again.
+    // First of all: the rest may fault again.
     let console = crate::end::only_reporter(Outcome::Fault);
     let cpu = cpus::current();
     let r = registers;
