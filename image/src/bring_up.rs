@@ -10,7 +10,7 @@ use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRegion, EarlyR
 use firstlight::events::Events;
 use firstlight::firmware::acpi::{Madt, Rsdp, Srat};
 use firstlight::firmware::pvh::PvhError;
-use firstlight::frames::{AllocError, BuildError, Frames, NobodyAsked, Request};
+use firstlight::frames::{AllocError, BuildError, Frames, Metadata, NobodyAsked, Request};
 use firstlight::layout::{Layout, LayoutError, LayoutPolicy};
 use firstlight::map::{MapError, MemoryKind, MemoryMap, Region, ScratchEntry};
 use firstlight::memmap::{MemmapError, Mode};
@@ -26,7 +26,7 @@ use crate::descriptors::Descriptors;
 use crate::firmware::{self, Acpi, Loader};
 use crate::lists::list_at;
 use crate::machine::Machine;
-use crate::storage::{self, Parts};
+use crate::storage;
 
 /// All memory, mapped.
 static DIRECT: Once<DirectMap> = Once::new();
@@ -71,24 +71,23 @@ impl fmt::Display for Stop {
     }
 }
 
-/// All steps, in order.
-pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Machine, Stop> {
-    let Parts {
-        scratch,
-        map,
-        memory,
-        reserved,
-        owner_log,
-        topology,
-        distances,
-        layout,
-    } = storage::parts();
-    let mut step = |name, code| {
+/// The ends of steps, each an event and a marker.
+struct Steps<'e, 'm>(&'e mut Events<'m>);
+
+impl Steps<'_, '_> {
+    #[inline]
+    fn end(&mut self, name: &'static str, code: u8) -> u64 {
         let now = ticks();
-        events.end(name, now);
+        self.0.end(name, now);
         marker(code);
         now
-    };
+    }
+}
+
+/// All steps, in order.
+pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Machine, Stop> {
+    let parts = storage::parts();
+    let mut steps = Steps(events);
     // SAFETY: everything in use is reserved in `reserve`, below, before any memory is
     // allocated, and one `Frames` is built, at the end.
     let platform = DIRECT.call_once(|| unsafe { DirectMap::new() });
@@ -101,43 +100,75 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     if words.test == Some(Test::NoMap) {
         loader.info.memory_map = None;
     }
-    let map = memory_map(direct, &loader, scratch, map)?;
-    step(phase::MEMORY_MAP, marker::MEMORY_MAP);
+    let map = memory_map(direct, &loader, parts.scratch, parts.map)?;
+    steps.end(phase::MEMORY_MAP, marker::MEMORY_MAP);
 
-    let mut early =
-        EarlyMemory::from_map(&map, memory, reserved, owner_log).map_err(Stop::Early)?;
+    let mut early = EarlyMemory::from_map(&map, parts.memory, parts.reserved, parts.owner_log)
+        .map_err(Stop::Early)?;
     let root = firmware::root(direct, &loader);
     let trampoline = reserve(direct, &loader, root.as_ref(), &mut early).map_err(Stop::Early)?;
     map_memory(direct, &map, words.accept_ticks, &mut early).map_err(Stop::Early)?;
     // Once more, for tables that were not mapped before.
     firmware::reserve(direct, root.as_ref(), &mut early).map_err(Stop::Early)?;
-    step(phase::PAGE_TABLES, marker::PAGE_TABLES);
+    steps.end(phase::PAGE_TABLES, marker::PAGE_TABLES);
 
     let acpi = firmware::tables(direct, root.as_ref());
-    let mut topology = nodes(&acpi, topology, distances).map_err(Stop::Topology)?;
+    let mut topology = nodes(&acpi, parts.topology, parts.distances).map_err(Stop::Topology)?;
     topology
         .apply(&mut early, Trust::Mend, &mut |notice| correction(notice))
         .map_err(Stop::Topology)?;
-    step(phase::TOPOLOGY, marker::TOPOLOGY);
+    steps.end(phase::TOPOLOGY, marker::TOPOLOGY);
 
     let policy = loader
         .command_line
         .layout_policy(LayoutPolicy::DEFAULT, &mut |bad| correction(bad));
     early.set_movable_node(policy.movable_node);
-    let mut layout = Layout::build(early, topology, &policy, layout).map_err(Stop::Layout)?;
-    let layout_ticks = step(phase::LAYOUT, marker::LAYOUT);
+    let layout = Layout::build(early, topology, &policy, parts.layout).map_err(Stop::Layout)?;
+    let memory = memory(layout, words, platform, &mut steps)?;
+    Ok(Machine {
+        words,
+        command_line: loader.command_line,
+        map,
+        // Per-CPU caches are not needed before there is work.
+        frames: memory
+            .frames
+            .with_cpus(storage::cpu_slots(listed_cpus(&acpi)), &NobodyAsked),
+        acpi,
+        trampoline,
+        descriptors: memory.descriptors,
+        pending: memory.pending,
+        ready: memory.ready,
+    })
+}
 
+/// The memory of a [`Machine`].
+struct Memory {
+    frames: Frames<'static>,
+    descriptors: Option<(Mode, RwLock<Descriptors>)>,
+    pending: &'static [Pending],
+    ready: Metadata,
+}
+
+/// The steps from a layout to the first frame.
+fn memory(
+    mut layout: Layout<'static>,
+    words: Words,
+    platform: &'static DirectMap,
+    steps: &mut Steps<'_, '_>,
+) -> Result<Memory, Stop> {
+    let layout_ticks = steps.end(phase::LAYOUT, marker::LAYOUT);
     let descriptors = page_descriptors(words, &mut layout, platform).map_err(Stop::Descriptors)?;
     if descriptors.is_some() {
-        step(phase::DESCRIPTORS, marker::DESCRIPTORS);
+        steps.end(phase::DESCRIPTORS, marker::DESCRIPTORS);
     }
 
     let pending = pending(&mut layout).map_err(Stop::Early)?;
     let frames = Frames::build(layout, platform).map_err(Stop::Frames)?;
-    step(phase::FRAME_ALLOCATOR, marker::FRAME_ALLOCATOR);
+    steps.end(phase::FRAME_ALLOCATOR, marker::FRAME_ALLOCATOR);
     let request = Request::new(Order::PAGE).zone(ZoneKind::Movable);
     let first = frames.allocate(request).map_err(Stop::FirstFrame)?;
-    let ready_ticks = step(phase::FIRST_FRAME, marker::FIRST_FRAME);
+    let ready_ticks = steps.end(phase::FIRST_FRAME, marker::FIRST_FRAME);
+    let Steps(events) = steps;
     events.milestone(milestone::LAYOUT, layout_ticks);
     events.milestone(milestone::FIRST_FRAME, ready_ticks);
     events.milestone(milestone::ALL_ALLOCATABLE, ready_ticks);
@@ -151,21 +182,18 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     }
     // It was allocated a moment ago.
     let _ = frames.free(first, Order::PAGE);
-    // Per-CPU caches are not needed before there is work.
-    let listed = acpi.madt.iter().flat_map(|madt| madt.cpus().flatten());
-    let listed = listed.filter(|cpu| cpu.enabled).count().max(1);
-    let frames = frames.with_cpus(storage::cpu_slots(listed), &NobodyAsked);
-    Ok(Machine {
-        words,
-        command_line: loader.command_line,
-        map,
-        acpi,
-        trampoline,
+    Ok(Memory {
         frames,
         descriptors,
         pending,
         ready,
     })
+}
+
+/// CPUs that firmware lists as usable; at least this one.
+fn listed_cpus(acpi: &Acpi) -> usize {
+    let listed = acpi.madt.iter().flat_map(|madt| madt.cpus().flatten());
+    listed.filter(|cpu| cpu.enabled).count().max(1)
 }
 
 /// The loader's map with the changes of the command line.

@@ -142,29 +142,8 @@ impl Contestant {
         let free = &ground.free;
         match self {
             Self::Firstlight => firstlight(ground, need.threads, visitor),
-            Self::Lifo => {
-                let mut blocks: Vec<Frame> = ground.blocks(need.order).collect();
-                let bytes = size_of_val(blocks.as_slice()) as u64;
-                let each = blocks.len().div_ceil(need.threads.max(1)).max(1);
-                let lists: Vec<_> = blocks
-                    .chunks_mut(each)
-                    .map(|part| {
-                        let len = part.len();
-                        own(Stack::new(part, len))
-                    })
-                    .collect();
-                visitor.visit(&Lifo::new(&lists), &|| bytes)
-            }
-            Self::SpinLifo => {
-                let mut blocks: Vec<Frame> = ground.blocks(need.order).collect();
-                // The last is handed out first: let that be the lowest.
-                blocks.reverse();
-                let (len, bytes) = (blocks.len(), size_of_val(blocks.as_slice()) as u64);
-                visitor.visit(
-                    &SpinLifo::new(Stack::new(&mut blocks, len), thread::yield_now),
-                    &|| bytes,
-                )
-            }
+            Self::Lifo => lifo(ground, need, visitor),
+            Self::SpinLifo => spin_lifo(ground, need.order, visitor),
             Self::BuddySystem => {
                 let heap = Heap::begin();
                 let buddy = Locked::new(BuddySystem::new(free), thread::yield_now);
@@ -201,6 +180,35 @@ impl Contestant {
             }
         }
     }
+}
+
+/// A list for each thread.
+fn lifo<V: Visitor>(ground: &Ground, need: Need, visitor: &mut V) -> Result<(), Box<dyn Error>> {
+    let mut blocks: Vec<Frame> = ground.blocks(need.order).collect();
+    let bytes = size_of_val(blocks.as_slice()) as u64;
+    let each = blocks.len().div_ceil(need.threads.max(1)).max(1);
+    let lists: Vec<_> = blocks
+        .chunks_mut(each)
+        .map(|part| {
+            let len = part.len();
+            own(Stack::new(part, len))
+        })
+        .collect();
+    visitor.visit(&Lifo::new(&lists), &|| bytes)
+}
+
+/// One list for all.
+fn spin_lifo<V: Visitor>(
+    ground: &Ground,
+    order: Order,
+    visitor: &mut V,
+) -> Result<(), Box<dyn Error>> {
+    let mut blocks: Vec<Frame> = ground.blocks(order).collect();
+    // The last is allocated first: let that be the lowest.
+    blocks.reverse();
+    let (len, bytes) = (blocks.len(), size_of_val(blocks.as_slice()) as u64);
+    let list = SpinLifo::new(Stack::new(&mut blocks, len), thread::yield_now);
+    visitor.visit(&list, &|| bytes)
 }
 
 /// The growth of the heap.
