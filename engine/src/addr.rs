@@ -270,6 +270,12 @@ impl FrameRange {
         end: Frame(0),
     };
 
+    /// Every frame there can be.
+    pub const ALL: Self = Self {
+        start: Frame(0),
+        end: Frame(PHYS_END >> PAGE_SHIFT),
+    };
+
     /// `start..end` in frame numbers; `None` if it ends before it starts.
     pub const fn new(start: u64, end: u64) -> Option<Self> {
         if start <= end {

@@ -9,7 +9,7 @@ mod kit;
 use firstlight::addr::{Frame, Order};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, BlockError, BuildError, Frames, Request};
-use firstlight::layout::{CoreSize, LayoutPolicy};
+use firstlight::layout::{CoreSize, ExtentKind, LayoutPolicy};
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, TIB, Uninitialised, page, range};
 
@@ -90,8 +90,9 @@ fn every_frame_is_handed_out_exactly_once() {
     assert_eq!(seen.len() as u64, free);
     let reserved: u64 = frames
         .layout()
-        .reserved_frames()
-        .map(|range| range.count())
+        .extents()
+        .filter(|extent| extent.kind != ExtentKind::Usable)
+        .map(|extent| extent.frames.count())
         .sum();
     assert_eq!(free, frames.layout().present_frames() - reserved);
     for frame in seen {

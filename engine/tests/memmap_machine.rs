@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PHYS_END, PhysRange};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{Frames, Request};
-use firstlight::layout::{Extent, Layout, SECTION_FRAMES};
+use firstlight::layout::{Layout, SECTION_FRAMES, ZoneSegment};
 use firstlight::memmap::{
     DescribedError, Descriptor, Memmap, MemmapError, MemmapPolicy, Mode, PageDescriptor, Part,
     SectionPlace, SectionState, Writer,
@@ -167,7 +167,7 @@ fn machine() -> Machine {
 /// Checks the descriptor of every frame, of memory and of none, against the layout.
 fn check_all<T: Fresh>(layout: &Layout<'_>, memmap: &Memmap<'_, T>) {
     let mut checked = 0;
-    for extent in layout.extents() {
+    for extent in layout.segments() {
         let (start, end) = (extent.frames.start().get(), extent.frames.end().get());
         for number in start..end {
             let place = SectionPlace {
@@ -195,7 +195,7 @@ fn check_all<T: Fresh>(layout: &Layout<'_>, memmap: &Memmap<'_, T>) {
     }
     assert!(memmap.of(layout.end()).is_none());
     // The marks are where they were left: no two frames share a descriptor.
-    for extent in layout.extents() {
+    for extent in layout.segments() {
         for number in extent.frames.start().get()..extent.frames.end().get() {
             let (word, _) = memmap.of(Frame::new(number)).unwrap().mark();
             assert_eq!(word.load(Ordering::Relaxed), number ^ 0xa5a5);
@@ -252,7 +252,7 @@ fn every_descriptor_of_64_bytes_in_every_mode() {
 fn a_touch_makes_one_section_ready_and_no_other() {
     let mut layout = machine().layout();
     let memmap = reserve::<Sixteen>(&mut layout);
-    let frame = layout.extents().last().unwrap().frames.start();
+    let frame = layout.segments().last().unwrap().frames.start();
     assert_eq!(memmap.state(frame), Some(SectionState::Untouched));
     assert!(memmap.peek(frame).is_none());
     assert_eq!(memmap.progress().written_bytes, 0);
@@ -263,7 +263,7 @@ fn a_touch_makes_one_section_ready_and_no_other() {
     assert!(progress.written_bytes <= SECTION_FRAMES * 16);
     assert_eq!(memmap.first_untouched(Frame::new(0)), Some(Frame::new(1)));
     let next = Frame::new(frame.get() + SECTION_FRAMES);
-    if layout.extents().last().unwrap().frames.contains(next) {
+    if layout.segments().last().unwrap().frames.contains(next) {
         assert_eq!(memmap.first_untouched(frame), Some(next));
         assert_eq!(memmap.state(next), Some(SectionState::Untouched));
     }
@@ -434,7 +434,7 @@ fn touches_and_workers_make_each_section_ready_once() {
     for round in 0..6 {
         let mut layout = machine().layout();
         let memmap = reserve::<Sixteen>(&mut layout);
-        let all: Vec<Extent> = layout.extents().collect();
+        let all: Vec<ZoneSegment> = layout.segments().collect();
         let chunking = [Chunking::Padata, Chunking::Stealing][round % 2];
         std::thread::scope(|scope| {
             for thread in 0..2 {
@@ -613,7 +613,7 @@ fn jobs_that_make_no_sense_write_nothing() {
 fn touching_what_is_not_ready_stops_with_frame_section_and_state() {
     let mut layout = machine().layout();
     let memmap = reserve::<Sixteen>(&mut layout);
-    let frame = layout.extents().last().unwrap().frames.start();
+    let frame = layout.segments().last().unwrap().frames.start();
     // SAFETY: not kept on purpose; a debug build stops before it reads.
     let panic = catch_unwind(AssertUnwindSafe(|| unsafe { memmap.assume_ready(frame) }));
     let text = *panic.unwrap_err().downcast::<String>().unwrap();
@@ -647,7 +647,7 @@ fn added_memory_describes_itself() {
         } else {
             sections * SECTION_FRAMES
         };
-        let extent = Extent {
+        let extent = ZoneSegment {
             frames: FrameRange::new(start, start + count).unwrap(),
             node: NodeId(5),
             zone: ZoneKind::Movable,
@@ -675,7 +675,7 @@ fn added_memory_describes_itself() {
 
 #[test]
 fn lent_memory_and_ranges_are_checked() {
-    let extent = |start, end| Extent {
+    let extent = |start, end| ZoneSegment {
         frames: FrameRange::new(start, end).unwrap(),
         node: NodeId(0),
         zone: ZoneKind::Normal,

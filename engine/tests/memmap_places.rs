@@ -63,7 +63,7 @@ fn reserve<T: Descriptor>(machine: &Machine) -> (Memmap<'static, T>, Frames<'sta
 fn check_places<T: Descriptor>(machine: &Machine) {
     let (memmap, frames) = reserve::<T>(machine);
     let size = size_of::<T>() as u64;
-    for extent in frames.layout().extents() {
+    for extent in frames.layout().segments() {
         let (start, end) = (extent.frames.start(), extent.frames.end());
         let first = std::ptr::from_ref(memmap.of(start).unwrap()).addr();
         let bytes = extent.frames.count() * size;

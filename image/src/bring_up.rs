@@ -7,7 +7,7 @@ use core::iter::repeat_with;
 use firstlight::acceptance::Pending;
 use firstlight::addr::{Order, PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
 use firstlight::cmdline::CommandLine;
-use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRegion, EarlyRequest};
+use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRequest};
 use firstlight::events::Events;
 use firstlight::firmware::acpi::{Madt, Rsdp, Srat};
 use firstlight::firmware::pvh::PvhError;
@@ -281,18 +281,13 @@ fn map_memory(
 
 /// The memory that must be accepted, listed in memory of its own.
 fn pending(layout: &mut Layout<'_>) -> Result<&'static [Pending], EarlyError> {
-    let unaccepted = |region: &EarlyRegion| region.flags.contains(EarlyFlags::UNACCEPTED);
-    if !layout.early().memory().iter().any(unaccepted) {
-        return Ok(&[]);
-    }
-    // As long as the layout wants it.
     let needed = match Pending::list(layout, &mut []) {
         Ok(_) => return Ok(&[]),
         Err(full) => full.needed,
     };
     let bytes = (needed * size_of::<Pending>()) as u64;
     let request = EarlyRequest::new(bytes, PAGE_BYTES, "list of unaccepted memory");
-    let room = layout.early_mut().allocate(&request)?;
+    let room = layout.allocate(&request)?;
     // SAFETY: early memory gave it to nobody else; it is mapped, like all
     // memory that has been accepted.
     let slots = unsafe { descriptors::list_at(room, repeat_with(Pending::default).take(needed)) };

@@ -174,7 +174,7 @@ impl Descriptors {
     pub(crate) fn check(&self, layout: &Layout<'_>) -> (u64, u64) {
         fn check<T: Checked>(memmap: &Memmap<'_, T>, layout: &Layout<'_>) -> (u64, u64) {
             let (mut seen, mut wrong) = (0, 0);
-            for extent in layout.extents() {
+            for extent in layout.segments() {
                 for frame in
                     (extent.frames.start().get()..extent.frames.end().get()).map(Frame::new)
                 {

@@ -133,7 +133,7 @@ fn eight_nodes_far_apart_cost_what_eight_ranges_cost() {
             (
                 layout.nodes().len(),
                 layout.ranges().len(),
-                layout.extents().count()
+                layout.segments().count()
             ),
             (8, 7, 7)
         );

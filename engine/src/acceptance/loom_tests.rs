@@ -6,7 +6,7 @@ extern crate std;
 
 use super::*;
 use crate::addr::PhysRange;
-use crate::layout::Extent;
+use crate::layout::{Extent, ExtentKind};
 use crate::node::ZoneKind;
 use core::ptr::NonNull;
 use loom::cell::UnsafeCell;
@@ -42,6 +42,7 @@ impl Machine {
             frames,
             node: NodeId(0),
             zone: ZoneKind::Normal,
+            kind: ExtentKind::Unaccepted,
         })]));
         Box::leak(Box::new(Self {
             acceptance: Acceptance::new(&Nothing, pending, &|_| {}),

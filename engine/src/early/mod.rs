@@ -180,17 +180,29 @@ impl<'s> EarlyMemory<'s> {
             .map_err(full(EarlySet::Memory, range))
     }
 
-    /// Reserves `range` for `owner`, whether it is memory or not, and whether parts of
-    /// it are reserved already or not.
+    /// Reserves `range` for `owner` for ever, whether it is memory or not, and whether
+    /// parts of it are reserved already or not.
+    ///
+    /// For ever is the default: a range marked freeable by mistake is handed out while
+    /// it is in use, one not marked costs its bytes.
     ///
     /// # Errors
     /// [`EarlyError::Full`].
     pub fn reserve(&mut self, range: PhysRange, owner: &'static str) -> Result<(), EarlyError> {
-        self.claim(Allocation {
-            range,
-            node: None,
-            owner,
-        })
+        self.claim(Allocation::reserved(range, owner), EarlyFlags::NONE)
+    }
+
+    /// Reserves `range` for boot only: the frame allocator starts with it allocated
+    /// and accepts it back. What is reserved for ever already stays so.
+    ///
+    /// # Errors
+    /// [`EarlyError::Full`].
+    pub fn reserve_freeable(
+        &mut self,
+        range: PhysRange,
+        owner: &'static str,
+    ) -> Result<(), EarlyError> {
+        self.claim(Allocation::reserved(range, owner), EarlyFlags::FREEABLE)
     }
 
     /// Says which node the memory in `range` belongs to. Only memory gets a node; what lies
@@ -223,7 +235,7 @@ impl<'s> EarlyMemory<'s> {
         done.map_err(full(EarlySet::Memory, range))
     }
 
-    /// Sets `flags` (no-init, preserved) on what is reserved in `range`.
+    /// Sets `flags` (no-init, preserved, freeable) on what is reserved in `range`.
     ///
     /// # Errors
     /// [`EarlyError::Full`].
@@ -249,6 +261,13 @@ impl<'s> EarlyMemory<'s> {
     /// Who holds what, oldest claim first; claims may overlap, freed parts are gone.
     pub fn trail(&self) -> &[Allocation] {
         &self.trail.claims
+    }
+
+    /// What the oldest claim with a byte in `range` is for.
+    pub fn owner_of(&self, range: PhysRange) -> Option<&'static str> {
+        let claims = self.trail.claims.iter();
+        let mut met = claims.filter(|claim| claim.range.overlaps(range));
+        met.next().map(|claim| claim.owner)
     }
 
     /// Claims (or halves of claims that were freed in the middle) the trail had no room for.
@@ -338,11 +357,17 @@ impl<'s> EarlyMemory<'s> {
                 largest_bytes,
             });
         };
-        self.claim(Allocation {
+        let claim = Allocation {
             range,
             node: region.node,
             owner,
-        })?;
+        };
+        let flags = if request.freeable {
+            EarlyFlags::FREEABLE
+        } else {
+            EarlyFlags::NONE
+        };
+        self.claim(claim, flags)?;
         Ok(range)
     }
 
@@ -367,7 +392,7 @@ impl<'s> EarlyMemory<'s> {
         FreeRanges::new(&self.memory, &self.reserved)
     }
 
-    fn claim(&mut self, claim: Allocation) -> Result<(), EarlyError> {
+    fn claim(&mut self, claim: Allocation, flags: EarlyFlags) -> Result<(), EarlyError> {
         let range = claim.range;
         if range.is_empty() {
             return Ok(());
@@ -375,11 +400,15 @@ impl<'s> EarlyMemory<'s> {
         let region = EarlyRegion {
             range,
             node: None,
-            flags: EarlyFlags::NONE,
+            flags,
         };
-        self.reserved
-            .add(region)
-            .map_err(full(EarlySet::Reserved, range))?;
+        let freeable = |region: &EarlyRegion| region.flags.contains(EarlyFlags::FREEABLE);
+        let added = if freeable(&region) {
+            self.reserved.add(region)
+        } else {
+            self.reserved.add_over(region, freeable)
+        };
+        added.map_err(full(EarlySet::Reserved, range))?;
         self.trail.note(claim);
         Ok(())
     }

@@ -39,11 +39,13 @@ impl EarlyFlags {
     /// Holds what a previous kernel left there for this one; never allocated from.
     pub const PRESERVED: Self = Self(32);
 
-    /// A confidential guest must accept it before the first touch; never allocated from
-    /// until whoever accepts it clears the flag.
+    /// A confidential guest must accept it before the first touch; never allocated from.
     pub const UNACCEPTED: Self = Self(64);
+    /// Reserved for boot only: the frame allocator accepts it back later. Without the
+    /// flag a range is reserved for ever.
+    pub const FREEABLE: Self = Self(128);
 
-    const NAMED: [(Self, &'static str); 7] = [
+    const NAMED: [(Self, &'static str); 8] = [
         (Self::HOTPLUG, "hotplug"),
         (Self::MIRROR, "mirror"),
         (Self::NOMAP, "nomap"),
@@ -51,6 +53,7 @@ impl EarlyFlags {
         (Self::NO_INIT, "no-init"),
         (Self::PRESERVED, "preserved"),
         (Self::UNACCEPTED, "unaccepted"),
+        (Self::FREEABLE, "freeable"),
     ];
 
     /// Whether no flag is set.

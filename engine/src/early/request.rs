@@ -43,7 +43,9 @@ pub struct EarlyRequest {
     /// Only the address is wanted, nobody reads or writes there yet: a given
     /// `max` may lie above the current limit.
     pub ignore_limit: bool,
-    /// Who asks; kept in the trail.
+    /// For boot only, see [`EarlyFlags::FREEABLE`](super::EarlyFlags::FREEABLE).
+    pub freeable: bool,
+    /// What the memory is for; kept in the owner log.
     pub owner: &'static str,
 }
 
@@ -59,6 +61,7 @@ impl EarlyRequest {
             exact_node: false,
             soft_min: false,
             ignore_limit: false,
+            freeable: false,
             owner,
         }
     }
@@ -75,6 +78,13 @@ impl EarlyRequest {
     pub const fn only_on(mut self, node: NodeId) -> Self {
         self.node = Some(node);
         self.exact_node = true;
+        self
+    }
+
+    /// For boot only: the frame allocator accepts it back later.
+    #[must_use]
+    pub const fn freeable(mut self) -> Self {
+        self.freeable = true;
         self
     }
 

@@ -128,6 +128,31 @@ impl<'s> RegionSet<'s> {
         self.fill_gaps(new, lo, write, gaps)
     }
 
+    /// As [`Self::add`]; bytes of the set that are `weaker` become `new` too.
+    pub(super) fn add_over(
+        &mut self,
+        new: EarlyRegion,
+        weaker: impl Fn(&EarlyRegion) -> bool,
+    ) -> Result<(), Full> {
+        let (lo, hi) = self.meeting(new.range);
+        if !self.regions[lo..hi].iter().any(&weaker) {
+            return self.add(new);
+        }
+        let changed = |region: &EarlyRegion| EarlyRegion {
+            range: region.range.intersect(new.range),
+            ..if weaker(region) { new } else { *region }
+        };
+        self.room_for(self.len_after(new.range, lo, hi, changed, Some(new)))?;
+        // Only a region that reaches past both ends needs a slot here, and the sum above has two for it.
+        for at in (lo..hi).rev() {
+            let region = self.regions[at];
+            if weaker(&region) {
+                self.remove(region.range.intersect(new.range))?;
+            }
+        }
+        self.add(new)
+    }
+
     /// Puts a piece of `new` into each of the `gaps` that the regions `lo..hi` leave in it.
     ///
     /// From the right, so that one pass is enough however many there are.
@@ -222,7 +247,7 @@ impl<'s> RegionSet<'s> {
             change(&mut inside);
             inside
         };
-        self.room_for(self.len_after(range, lo, hi, changed))?;
+        self.room_for(self.len_after(range, lo, hi, changed, None))?;
         let (first, last) = (self.regions[lo], self.regions[hi - 1]);
         let cut_low = first.range.start() < range.start() && !changed(&first).alike(&first);
         let cut_high = range.end() < last.range.end() && !changed(&last).alike(&last);
@@ -282,22 +307,31 @@ impl<'s> RegionSet<'s> {
         }
     }
 
-    /// Number of regions once `changed` has been put in place of the parts inside
-    /// `range` of the regions `lo..hi`, all that can melt together molten.
+    /// Number of regions, merged, once `changed` replaces the parts inside `range` of
+    /// the regions `lo..hi`, and `fill` is added to the gaps between them.
     fn len_after(
         &self,
         range: PhysRange,
         lo: usize,
         hi: usize,
         changed: impl Fn(&EarlyRegion) -> EarlyRegion,
+        fill: Option<EarlyRegion>,
     ) -> usize {
         let mut count = self.regions.len() - (hi - lo);
         let mut last = lo.checked_sub(1).map(|at| self.regions[at]);
         let mut put = |piece: EarlyRegion| {
-            let melts = last.is_some_and(|before| joins(&before, &piece));
+            if piece.range.is_empty() {
+                return 0;
+            }
+            let merges = last.is_some_and(|before| joins(&before, &piece));
             last = Some(piece);
-            usize::from(!melts && !piece.range.is_empty())
+            usize::from(!merges)
         };
+        let gap = |start: u64, end: u64| EarlyRegion {
+            range: fill.map_or(PhysRange::EMPTY, |_| span(start, end)),
+            ..fill.unwrap_or_default()
+        };
+        let mut filled = range.start().get();
         for region in &self.regions[lo..hi] {
             let (start, end) = (region.range.start().get(), region.range.end().get());
             if start < range.start().get() {
@@ -306,6 +340,8 @@ impl<'s> RegionSet<'s> {
                     ..*region
                 });
             }
+            count += put(gap(filled, start));
+            filled = end;
             count += put(changed(region));
             if range.end().get() < end {
                 count += put(EarlyRegion {
@@ -314,6 +350,7 @@ impl<'s> RegionSet<'s> {
                 });
             }
         }
+        count += put(gap(filled, range.end().get()));
         if let Some(next) = self.regions.get(hi) {
             count = (count + put(*next)).saturating_sub(1);
         }

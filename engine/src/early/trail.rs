@@ -30,6 +30,15 @@ impl Allocation {
         node: None,
         owner: "",
     };
+
+    /// A reservation of `range`.
+    pub(super) const fn reserved(range: PhysRange, owner: &'static str) -> Self {
+        Self {
+            range,
+            node: None,
+            owner,
+        }
+    }
 }
 
 impl Default for Allocation {

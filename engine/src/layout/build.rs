@@ -8,8 +8,8 @@ use crate::topology::Topology;
 
 use super::zones::{self, Bounds};
 use super::{
-    Layout, LayoutError, LayoutPart, LayoutPolicy, LayoutStorage, NO_RANGE, Node, NodeRange, Zone,
-    deferral, movable,
+    ExtentKind, Layout, LayoutError, LayoutPart, LayoutPolicy, LayoutStorage, NO_RANGE, Node,
+    NodeRange, Zone, deferral, movable,
 };
 
 pub(super) fn build<'s>(
@@ -112,7 +112,7 @@ fn fill_ranges<'s>(
             frames: region.range.inner_frames(),
             mirror: region.flags.contains(EarlyFlags::MIRROR),
             hotplug: region.flags.contains(EarlyFlags::HOTPLUG),
-            unaccepted: region.flags.contains(EarlyFlags::UNACCEPTED),
+            kind: ExtentKind::of_memory(region.flags),
             next: NO_RANGE,
         };
         ranges.push(range).map_err(|full| LayoutError::Full {

@@ -1,15 +1,66 @@
-//! Contiguous memory of one node and one zone: [`Extent`], what the frame
-//! allocator is filled from.
+//! What each frame of memory is: [`Extent`], cut wherever node, zone or
+//! [`ExtentKind`] change, and [`ZoneSegment`], cut by node and zone alone.
+//!
+//! Both are computed from the ranges of the layout and from what is reserved at
+//! that moment; nothing is stored. The extents of a segment cover it exactly.
 
 use core::iter::Peekable;
 
-use crate::addr::FrameRange;
-use crate::early::EarlyRegion;
+use crate::addr::{Frame, FrameRange};
+use crate::early::{EarlyFlags, EarlyRegion};
 use crate::node::{NodeId, ZoneKind};
 
 use super::{Layout, zones};
 
-/// Contiguous frames of memory, all of one node and one zone.
+/// What the frames of an extent are.
+///
+/// Where several kinds meet in a frame the stricter one holds: no-map,
+/// driver-managed and preserved memory stays so whatever is reserved of it, and
+/// what is reserved of unaccepted memory is reserved for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum ExtentKind {
+    /// Free: the frame allocator hands it out from the start.
+    #[default]
+    Usable,
+    /// A confidential guest must accept it before the first touch; free afterwards.
+    Unaccepted,
+    /// Reserved for boot only: allocated from the start, freed later or never.
+    Freeable,
+    /// Reserved for ever: the kernel's image, tables, descriptors.
+    Reserved,
+    /// Must not be mapped.
+    NoMap,
+    /// A driver found it and manages it.
+    DriverManaged,
+    /// Holds what a previous kernel left there for this one.
+    Preserved,
+    /// No memory yet: firmware announces that some may be plugged in here.
+    Absent,
+}
+
+impl ExtentKind {
+    /// What memory with these flags is while nothing of it is reserved.
+    pub(super) const fn of_memory(flags: EarlyFlags) -> Self {
+        if flags.contains(EarlyFlags::NOMAP) {
+            Self::NoMap
+        } else if flags.contains(EarlyFlags::DRIVER_MANAGED) {
+            Self::DriverManaged
+        } else if flags.contains(EarlyFlags::PRESERVED) {
+            Self::Preserved
+        } else if flags.contains(EarlyFlags::UNACCEPTED) {
+            Self::Unaccepted
+        } else {
+            Self::Usable
+        }
+    }
+
+    /// Whether the frame allocator may own such frames, now or later.
+    pub const fn may_become_free(self) -> bool {
+        matches!(self, Self::Usable | Self::Unaccepted | Self::Freeable)
+    }
+}
+
+/// Frames in a row of one node, one zone and one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
     /// The frames; never empty.
@@ -18,23 +69,77 @@ pub struct Extent {
     pub node: NodeId,
     /// Their zone.
     pub zone: ZoneKind,
+    /// What they are.
+    pub kind: ExtentKind,
 }
 
-/// Ascending extents of a layout; made by [`Layout::extents`].
+/// Frames in a row of one node and one zone, whatever they are: what the frame
+/// allocator keeps tables for, and the memory map descriptors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZoneSegment {
+    /// The frames; never empty.
+    pub frames: FrameRange,
+    /// Their node.
+    pub node: NodeId,
+    /// Their zone.
+    pub zone: ZoneKind,
+}
+
+/// `start..end`, where the ends are known to be in order.
+fn span(start: Frame, end: Frame) -> FrameRange {
+    FrameRange::new(start.get(), end.get()).unwrap_or_default()
+}
+
+/// Ascending segments of a layout, as long as can be; made by [`Layout::segments`].
+#[derive(Clone, Debug)]
+pub struct Segments<'a> {
+    pieces: Peekable<Pieces<'a>>,
+}
+
+impl<'a> Segments<'a> {
+    pub(super) fn new(layout: &'a Layout<'a>) -> Self {
+        Self {
+            pieces: Pieces::new(layout).peekable(),
+        }
+    }
+}
+
+impl Iterator for Segments<'_> {
+    type Item = ZoneSegment;
+
+    fn next(&mut self) -> Option<ZoneSegment> {
+        let Extent {
+            mut frames,
+            node,
+            zone,
+            ..
+        } = self.pieces.next()?;
+        while let Some(next) = self.pieces.next_if(|next| {
+            next.node == node && next.zone == zone && next.frames.start() == frames.end()
+        }) {
+            frames = span(frames.start(), next.frames.end());
+        }
+        Some(ZoneSegment { frames, node, zone })
+    }
+}
+
+/// Ascending extents of a layout, as long as can be; made by [`Layout::extents`].
 #[derive(Clone, Debug)]
 pub struct Extents<'a> {
-    pieces: Peekable<Pieces<'a>>,
+    pieces: Peekable<KindPieces<'a>>,
 }
 
 impl<'a> Extents<'a> {
     pub(super) fn new(layout: &'a Layout<'a>) -> Self {
+        let reserved = layout.early.reserved();
+        let pieces = KindPieces {
+            pieces: Pieces::new(layout),
+            left: None,
+            reserved: Covered::new(reserved, false),
+            freeable: Covered::new(reserved, true),
+        };
         Self {
-            pieces: Pieces {
-                layout,
-                index: 0,
-                left: FrameRange::EMPTY,
-            }
-            .peekable(),
+            pieces: pieces.peekable(),
         }
     }
 }
@@ -45,23 +150,32 @@ impl Iterator for Extents<'_> {
     fn next(&mut self) -> Option<Extent> {
         let mut extent = self.pieces.next()?;
         while let Some(next) = self.pieces.next_if(|next| {
-            next.node == extent.node
-                && next.zone == extent.zone
+            let same = (next.node, next.zone, next.kind);
+            same == (extent.node, extent.zone, extent.kind)
                 && next.frames.start() == extent.frames.end()
         }) {
-            let (start, end) = (extent.frames.start(), next.frames.end());
-            extent.frames = FrameRange::new(start.get(), end.get())?;
+            extent.frames = span(extent.frames.start(), next.frames.end());
         }
         Some(extent)
     }
 }
 
-/// Ranges cut at zone limits, not yet joined where only a flag differs.
+/// Ranges cut at zone limits, with the kind of their memory.
 #[derive(Clone, Debug)]
 struct Pieces<'a> {
     layout: &'a Layout<'a>,
     index: usize,
     left: FrameRange,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(layout: &'a Layout<'a>) -> Self {
+        Self {
+            layout,
+            index: 0,
+            left: FrameRange::EMPTY,
+        }
+    }
 }
 
 impl Iterator for Pieces<'_> {
@@ -74,7 +188,7 @@ impl Iterator for Pieces<'_> {
         }
         let rule = self.layout.rule_of(range.node);
         let (zone, frames) = zones::front(&self.layout.bounds, rule, range.mirror, self.left);
-        self.left = FrameRange::new(frames.end().get(), self.left.end().get())?;
+        self.left = span(frames.end(), self.left.end());
         if self.left.is_empty() {
             self.index += 1;
         }
@@ -82,25 +196,92 @@ impl Iterator for Pieces<'_> {
             frames,
             node: range.node,
             zone,
+            kind: range.kind,
         })
     }
 }
 
-/// Frames with a byte in `reserved`, joined where they share a frame or touch.
-pub(super) fn reserved_frames(
-    reserved: &[EarlyRegion],
-) -> impl Iterator<Item = FrameRange> + Clone + '_ {
-    let mut frames = reserved
-        .iter()
-        .map(|region| region.range.outer_frames())
-        .filter(|frames| !frames.is_empty())
-        .peekable();
-    core::iter::from_fn(move || {
-        let mut joined = frames.next()?;
-        while let Some(next) = frames.next_if(|next| next.start() <= joined.end()) {
-            let end = next.end().max(joined.end());
-            joined = FrameRange::new(joined.start().get(), end.get())?;
+/// Pieces cut where a reservation begins or ends.
+#[derive(Clone, Debug)]
+struct KindPieces<'a> {
+    pieces: Pieces<'a>,
+    left: Option<Extent>,
+    reserved: Covered<'a>,
+    freeable: Covered<'a>,
+}
+
+impl Iterator for KindPieces<'_> {
+    type Item = Extent;
+
+    fn next(&mut self) -> Option<Extent> {
+        let mut piece = self.left.take().or_else(|| self.pieces.next())?;
+        if !piece.kind.may_become_free() {
+            return Some(piece);
         }
-        Some(joined)
-    })
+        let (start, end) = (piece.frames.start(), piece.frames.end());
+        let (is_reserved, until) = self.reserved.at(start);
+        let mut cut = until.min(end);
+        let mut kind = piece.kind;
+        if is_reserved {
+            kind = ExtentKind::Reserved;
+        } else {
+            let (is_freeable, until) = self.freeable.at(start);
+            cut = cut.min(until);
+            if is_freeable {
+                kind = match kind {
+                    // Freed as it is it would be touched before it is accepted.
+                    ExtentKind::Unaccepted => ExtentKind::Reserved,
+                    _ => ExtentKind::Freeable,
+                };
+            }
+        }
+        if cut < end {
+            self.left = Some(Extent {
+                frames: span(cut, end),
+                ..piece
+            });
+            piece.frames = span(start, cut);
+        }
+        piece.kind = kind;
+        Some(piece)
+    }
+}
+
+/// Frames with a byte in a reserved region, looked up in ascending order.
+#[derive(Clone, Debug)]
+struct Covered<'a> {
+    regions: core::slice::Iter<'a, EarlyRegion>,
+    /// Regions of this kind only.
+    freeable: bool,
+    /// The first region that ends after the frame looked up last.
+    next: FrameRange,
+}
+
+impl<'a> Covered<'a> {
+    fn new(regions: &'a [EarlyRegion], freeable: bool) -> Self {
+        Self {
+            regions: regions.iter(),
+            freeable,
+            next: FrameRange::EMPTY,
+        }
+    }
+
+    /// Whether `frame` is covered, and up to which frame that stays so.
+    fn at(&mut self, frame: Frame) -> (bool, Frame) {
+        let freeable = self.freeable;
+        while self.next.end() <= frame {
+            let of_kind = |region: &&EarlyRegion| {
+                region.flags.contains(EarlyFlags::FREEABLE) == freeable && !region.range.is_empty()
+            };
+            match self.regions.find(of_kind) {
+                Some(region) => self.next = region.range.outer_frames(),
+                None => return (false, Frame::new(u64::MAX)),
+            }
+        }
+        if self.next.start() <= frame {
+            (true, self.next.end())
+        } else {
+            (false, self.next.start())
+        }
+    }
 }

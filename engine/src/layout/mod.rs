@@ -13,7 +13,8 @@
 //! | `zones` | which zone a frame lies in |
 //! | `movable` | where Movable zones start |
 //! | `deferral` | what is described early, [`Deferral`] |
-//! | `extents` | [`Extent`]s: contiguous frames of one node and zone |
+//! | `extents` | what each frame is: [`Extent`], [`ExtentKind`], [`ZoneSegment`] |
+//! | `windows` | where memory may be plugged in later |
 //! | `holes` | holes, and which of their frames have descriptors all the same |
 //! | `sections` | runs of 128 MiB sections that hold memory |
 //! | `room` | where tables go |
@@ -28,19 +29,21 @@ mod movable;
 mod policy;
 mod room;
 mod sections;
+mod windows;
 mod zones;
 
 pub use deferral::Deferral;
 pub use error::{LayoutError, LayoutPart};
-pub use extents::{Extent, Extents};
+pub use extents::{Extent, ExtentKind, Extents, Segments, ZoneSegment};
 pub use holes::{Holes, Unavailable, UnavailableRanges};
 pub use movable::MovableOutcome;
 pub use policy::{CoreSize, LayoutPolicy, MOVABLE_ALIGN_FRAMES, SECTION_FRAMES, SECTION_SHIFT};
 pub(crate) use room::NoRoom;
 pub use sections::{SectionRun, SectionRuns};
+pub use windows::Windows;
 
-use crate::addr::{Frame, FrameRange};
-use crate::early::EarlyMemory;
+use crate::addr::{Frame, FrameRange, Order, PhysRange};
+use crate::early::{EarlyError, EarlyMemory, EarlyRequest};
 use crate::node::{NodeId, ZoneKind};
 use crate::topology::Topology;
 use zones::{Bounds, MovableRule};
@@ -121,8 +124,8 @@ pub struct NodeRange {
     pub mirror: bool,
     /// May be unplugged.
     pub hotplug: bool,
-    /// Must be accepted before it is touched (confidential guests).
-    pub unaccepted: bool,
+    /// What its frames are while they are not reserved.
+    pub kind: ExtentKind,
     /// The node's next range.
     next: u32,
 }
@@ -134,7 +137,7 @@ impl NodeRange {
         frames: FrameRange::EMPTY,
         mirror: false,
         hotplug: false,
-        unaccepted: false,
+        kind: ExtentKind::Usable,
         next: NO_RANGE,
     };
 }
@@ -223,7 +226,7 @@ pub struct LayoutStorage<'s> {
 /// let dma = layout.zones()[0];
 /// assert_eq!((dma.kind, dma.span.start().get(), dma.span.count()), (ZoneKind::Dma, 1, 4095));
 /// assert_eq!(dma.present_frames, 4095 - 97); // the hole below 1 MiB
-/// assert_eq!(layout.extents().count(), 3); // two of DMA, one of DMA32
+/// assert_eq!(layout.segments().count(), 3); // two of DMA, one of DMA32
 /// # Ok::<(), firstlight::layout::LayoutError>(())
 /// ```
 #[derive(Debug)]
@@ -291,14 +294,26 @@ impl<'s> Layout<'s> {
         self.zones.get(from..to).unwrap_or_default()
     }
 
-    /// Contiguous memory of one node and one zone, ascending and as long as can be.
+    /// What all memory is, ascending: frames in a row of one node, zone and kind.
     pub fn extents(&self) -> Extents<'_> {
         Extents::new(self)
     }
 
-    /// Frames with any reserved byte, ascending and disjoint.
-    pub fn reserved_frames(&self) -> impl Iterator<Item = FrameRange> + Clone + '_ {
-        extents::reserved_frames(self.early.reserved())
+    /// All memory, ascending: frames in a row of one node and zone.
+    pub fn segments(&self) -> Segments<'_> {
+        Segments::new(self)
+    }
+
+    /// Hot-pluggable ranges firmware announces, without the memory already there:
+    /// ascending extents of kind [`ExtentKind::Absent`].
+    pub fn windows(&self) -> Windows<'_> {
+        Windows::new(self)
+    }
+
+    /// What the oldest reservation with a byte in `frame` is for, if the owner log knows it.
+    pub fn owner_of(&self, frame: Frame) -> Option<&'static str> {
+        let bytes = FrameRange::block(frame, Order::PAGE)?.bytes();
+        self.early.owner_of(bytes)
     }
 
     /// Distance between two nodes in SLIT units: 10 is local, 20 what is assumed of another node.
@@ -353,15 +368,50 @@ impl<'s> Layout<'s> {
             .map_or(Frame::new(0), |range| range.frames.end())
     }
 
-    /// The boot-time allocator underneath.
+    /// What is reserved, and what is still free before the frame allocator exists.
     pub fn early(&self) -> &EarlyMemory<'s> {
         &self.early
     }
 
-    /// The boot-time allocator underneath, to reserve and allocate from. Memory
-    /// added or removed there does not change the layout.
-    pub fn early_mut(&mut self) -> &mut EarlyMemory<'s> {
-        &mut self.early
+    /// Takes early memory, as [`EarlyMemory::allocate`].
+    ///
+    /// From the layout on early memory is only taken, never given back: tables and
+    /// descriptors are typed views of it, and a range freed below them would be
+    /// viewed as two types. What a kernel no longer needs is reserved as
+    /// [freeable](EarlyRequest::freeable), and freed through the frame allocator.
+    ///
+    /// ```compile_fail,E0596
+    /// # use firstlight::addr::PhysRange;
+    /// # use firstlight::layout::Layout;
+    /// fn give_back(layout: &mut Layout<'_>, range: PhysRange) {
+    ///     let _ = layout.early().free(range);
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`EarlyMemory::allocate`].
+    pub fn allocate(&mut self, request: &EarlyRequest) -> Result<PhysRange, EarlyError> {
+        self.early.allocate(request)
+    }
+
+    /// Reserves a range for ever, as [`EarlyMemory::reserve`].
+    ///
+    /// # Errors
+    /// As [`EarlyMemory::reserve`].
+    pub fn reserve(&mut self, range: PhysRange, owner: &'static str) -> Result<(), EarlyError> {
+        self.early.reserve(range, owner)
+    }
+
+    /// Reserves a range for boot only, as [`EarlyMemory::reserve_freeable`].
+    ///
+    /// # Errors
+    /// As [`EarlyMemory::reserve_freeable`].
+    pub fn reserve_freeable(
+        &mut self,
+        range: PhysRange,
+        owner: &'static str,
+    ) -> Result<(), EarlyError> {
+        self.early.reserve_freeable(range, owner)
     }
 
     /// Which node firmware calls what.

@@ -52,7 +52,7 @@ impl Layout<'_> {
             {
                 // More than the address space has is no room either.
                 let bytes = bytes.checked_next_multiple_of(align).unwrap_or(u64::MAX);
-                match self.early_mut().allocate(&EarlyRequest {
+                match self.early.allocate(&EarlyRequest {
                     bytes,
                     align,
                     exact_node,

@@ -12,7 +12,7 @@ use super::descriptor::{self, Descriptor, SectionPlace};
 use super::states::{SectionState, States};
 use super::{MemmapError, MemmapPolicy};
 use crate::addr::{Frame, FrameRange};
-use crate::layout::{Extent, SECTION_FRAMES};
+use crate::layout::{SECTION_FRAMES, ZoneSegment};
 
 /// The memory that holds a bank's descriptors.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl<T> Room<T> {
 /// An extent and its descriptors.
 #[derive(Debug)]
 pub(super) struct Bank<'m, T> {
-    pub(super) extent: Extent,
+    pub(super) extent: ZoneSegment,
     room: Room<T>,
     states: States<'m>,
     /// First frame that is left to the deferred workers in mode `early`.
@@ -54,7 +54,7 @@ pub(super) fn sections_of(frames: FrameRange) -> u64 {
 }
 
 /// The place of a frame of `extent`.
-pub(super) fn place_of(extent: &Extent, frame: Frame) -> SectionPlace {
+pub(super) fn place_of(extent: &ZoneSegment, frame: Frame) -> SectionPlace {
     SectionPlace {
         node: extent.node,
         zone: extent.zone,
@@ -64,7 +64,7 @@ pub(super) fn place_of(extent: &Extent, frame: Frame) -> SectionPlace {
 
 impl<'m, T: Descriptor> Bank<'m, T> {
     /// A bank whose descriptors are not written.
-    pub(super) fn new(extent: Extent, states: States<'m>, deferred_from: Frame) -> Self {
+    pub(super) fn new(extent: ZoneSegment, states: States<'m>, deferred_from: Frame) -> Self {
         Self {
             extent,
             room: Room::NONE,

@@ -72,13 +72,13 @@ pub struct MemmapPolicy {
 /// use std::sync::atomic::Ordering;
 ///
 /// use firstlight::addr::{Frame, FrameRange};
-/// use firstlight::layout::Extent;
+/// use firstlight::layout::ZoneSegment;
 /// use firstlight::memmap::{Memmap, MemmapPolicy, PageDescriptor, SectionState};
 /// use firstlight::node::{NodeId, ZoneKind};
 ///
 /// // 256 MiB from 4 GiB on, described in memory lent for it.
 /// let frames = FrameRange::new(1 << 20, (1 << 20) + 65_536).unwrap();
-/// let extents = [Extent { frames, node: NodeId(0), zone: ZoneKind::Normal }];
+/// let extents = [ZoneSegment { frames, node: NodeId(0), zone: ZoneKind::Normal }];
 /// let (directory, bytes) = Memmap::<PageDescriptor>::bytes_for(&extents)?;
 /// let mut directory = vec![MaybeUninit::uninit(); directory as usize];
 /// let mut memory = vec![MaybeUninit::uninit(); bytes as usize];

@@ -11,7 +11,7 @@ use super::writer::LINE_BYTES;
 use super::{Memmap, MemmapError, MemmapPolicy, Tally};
 use crate::addr::{Frame, FrameRange, Order, PAGE_BYTES, PHYS_END, PhysRange};
 use crate::frames::table::Carver;
-use crate::layout::{Extent, Layout, NoRoom};
+use crate::layout::{Layout, NoRoom, ZoneSegment};
 use crate::node::NodeId;
 use crate::platform::Platform;
 use crate::sync::AtomicU64;
@@ -118,7 +118,7 @@ struct Counts {
 /// Refuses extents no descriptors can be had for, and counts what the
 /// directory of the others holds: banks, states, and `nodes` node rooms.
 fn count<T: Descriptor>(
-    extents: impl Iterator<Item = Extent>,
+    extents: impl Iterator<Item = ZoneSegment>,
     nodes: usize,
 ) -> Result<Counts, MemmapError> {
     const { descriptor::check::<T>() };
@@ -162,7 +162,7 @@ fn count<T: Descriptor>(
 fn list_banks<'m, T: Descriptor>(
     directory: &mut Carver<'m>,
     counts: &Counts,
-    extents: &mut dyn Iterator<Item = (Extent, Frame)>,
+    extents: &mut dyn Iterator<Item = (ZoneSegment, Frame)>,
 ) -> Option<&'m mut [Bank<'m, T>]> {
     let words = directory.slice(counts.words, |_| Some(AtomicU64::new(0)))?;
     let mut words: &'m [AtomicU64] = words;
@@ -187,15 +187,15 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         platform: &'m P,
         policy: MemmapPolicy,
     ) -> Result<Self, MemmapError> {
-        let first = layout.extents().next().ok_or(MemmapError::NoMemory)?.node;
-        let highest = layout.extents().map(|extent| extent.node).max();
+        let first = layout.segments().next().ok_or(MemmapError::NoMemory)?.node;
+        let highest = layout.segments().map(|extent| extent.node).max();
         let nodes = usize::from(highest.unwrap_or_default().0) + 1;
-        let counts = count::<T>(layout.extents(), nodes)?;
+        let counts = count::<T>(layout.segments(), nodes)?;
         let frames = layout.present_frames();
         let too_large = MemmapError::TooLarge { frames };
         let (mut directory, range, _) = take(layout, platform, first, counts.bytes)?;
         let mut reserved_bytes = range.bytes();
-        let mut extents = layout.extents().map(|extent| {
+        let mut extents = layout.segments().map(|extent| {
             let node = layout.node(extent.node);
             let deferred = node.and_then(|node| node.first_deferred);
             (extent, deferred.unwrap_or(extent.frames.end()))
@@ -225,7 +225,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
             }
         }
         for bank in banks.iter_mut() {
-            let Extent { frames, node, .. } = bank.extent;
+            let ZoneSegment { frames, node, .. } = bank.extent;
             let own = match &mut rooms[usize::from(node.0)].carver {
                 Some((carver, is_zero)) => room(carver, frames, *is_zero),
                 None => {
@@ -253,7 +253,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
     /// # Errors
     /// [`MemmapError`]: no extents, extents that do not ascend, a type without
     /// a first content.
-    pub fn bytes_for(extents: &[Extent]) -> Result<(u64, u64), MemmapError> {
+    pub fn bytes_for(extents: &[ZoneSegment]) -> Result<(u64, u64), MemmapError> {
         let counts = count::<T>(extents.iter().copied(), 0)?;
         let frames = extents.iter().map(|extent| extent.frames);
         let all = frames.clone().map(FrameRange::count).sum();
@@ -271,7 +271,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
     /// # Errors
     /// [`MemmapError`], as for [`Self::bytes_for`], or [`MemmapError::Lent`].
     pub fn in_memory(
-        extents: &[Extent],
+        extents: &[ZoneSegment],
         directory: &'m mut [MaybeUninit<u8>],
         memory: &'m mut [MaybeUninit<u8>],
         policy: MemmapPolicy,
@@ -298,7 +298,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
     /// # use std::mem::MaybeUninit;
     /// # use std::ptr::NonNull;
     /// # use firstlight::addr::{Frame, FrameRange, PhysRange};
-    /// # use firstlight::layout::Extent;
+    /// # use firstlight::layout::ZoneSegment;
     /// # use firstlight::memmap::{Memmap, MemmapPolicy, PageDescriptor};
     /// # use firstlight::node::{NodeId, ZoneKind};
     /// # use firstlight::platform::Platform;
@@ -314,7 +314,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
     /// # let platform = Dimm;
     /// // A DIMM of 128 MiB at 64 GiB: 2 MiB of it are its descriptors.
     /// let frames = FrameRange::new(64 << 18, (64 << 18) + 32_768).unwrap();
-    /// let extent = Extent { frames, node: NodeId(1), zone: ZoneKind::Movable };
+    /// let extent = ZoneSegment { frames, node: NodeId(1), zone: ZoneKind::Movable };
     /// let mut directory = [MaybeUninit::uninit(); 256];
     /// let (memmap, own) = Memmap::<PageDescriptor>::self_hosted(
     ///     extent, &mut directory, &platform, MemmapPolicy::default())?;
@@ -327,7 +327,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
     /// [`MemmapError`]: no directory, memory too small for its own
     /// descriptors, or out of the platform's reach.
     pub fn self_hosted<P: Platform>(
-        extent: Extent,
+        extent: ZoneSegment,
         directory: &'m mut [MaybeUninit<u8>],
         platform: &'m P,
         policy: MemmapPolicy,
@@ -370,7 +370,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
 
     /// Banks over `extents`, each with the next of `rooms`, which were carved for them.
     fn with_rooms(
-        extents: &[Extent],
+        extents: &[ZoneSegment],
         directory: &'m mut [MaybeUninit<u8>],
         policy: MemmapPolicy,
         rooms: &mut dyn Iterator<Item = Result<Room<T>, MemmapError>>,
