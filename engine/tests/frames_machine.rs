@@ -362,8 +362,12 @@ fn nodes_nobody_knows_and_frames_beyond_all_addresses_are_harmless() {
         assert!(frames.claim(frame, Order::PAGE).is_err());
         assert_eq!(frames.is_allocated(frame), None);
     }
-    let all = range(0x1000, u64::MAX).outer_frames().bytes();
-    assert!(all.start().get() == 0x1000 && all.bytes() > u64::MAX / 2);
+    // No address is made up for what has none.
+    assert_eq!(Frame::new(1 << 52).checked_addr(), None);
+    assert!(std::panic::catch_unwind(|| Frame::new(1 << 52).addr()).is_err());
+    let all = range(0x1000, u64::MAX).outer_frames();
+    assert_eq!(all.checked_bytes(), None);
+    assert!(std::panic::catch_unwind(|| all.bytes()).is_err());
 }
 
 #[test]

@@ -312,7 +312,7 @@ impl<'s> Layout<'s> {
 
     /// What the oldest reservation with a byte in `frame` is for, if the owner log knows it.
     pub fn owner_of(&self, frame: Frame) -> Option<&'static str> {
-        let bytes = FrameRange::block(frame, Order::PAGE)?.bytes();
+        let bytes = FrameRange::block(frame, Order::PAGE)?.checked_bytes()?;
         self.early.owner_of(bytes)
     }
 
