@@ -9,12 +9,11 @@ use crate::sync::{AtomicU64, Ordering};
 /// Frames of a chunk; chunks end on multiples of it.
 const CHUNK_FRAMES: u64 = Order::HUGE.frames();
 
-/// Unaccepted frames in a row, of one node and zone, and how many chunks of
-/// them were taken.
+/// An extent of unaccepted memory, and how many chunks of it were taken.
 #[derive(Debug)]
 pub struct Pending {
     extent: Extent,
-    /// Chunks taken; may run past their number.
+    /// Chunks taken; may exceed their number.
     taken: AtomicU64,
 }
 
@@ -37,11 +36,11 @@ impl Pending {
         }
     }
 
-    /// Lists the unaccepted memory of `layout` that is not reserved, ascending,
-    /// in the slots lent.
+    /// Lists the unaccepted memory of `layout` that is not reserved, ascending, in
+    /// `slots`.
     ///
     /// # Errors
-    /// [`Full`] with the number of slots that are needed.
+    /// [`Full`] with the number of slots needed.
     pub fn list<'s>(layout: &Layout<'_>, slots: &'s mut [Self]) -> Result<&'s [Self], Full> {
         let mut needed = 0;
         let extents = layout.extents();
@@ -72,23 +71,22 @@ impl Pending {
 
     /// How many chunks there are.
     fn chunks(&self) -> u64 {
-        let (start, end) = (self.frames().start().get(), self.frames().end().get());
-        if self.frames().is_empty() {
-            0
-        } else {
-            end.div_ceil(CHUNK_FRAMES) - start / CHUNK_FRAMES
+        let frames = self.frames();
+        if frames.is_empty() {
+            return 0;
         }
+        frames.end().get().div_ceil(CHUNK_FRAMES) - frames.start().get() / CHUNK_FRAMES
     }
 
     /// Whether every chunk is taken.
-    pub(super) fn is_through(&self) -> bool {
+    pub(super) fn is_exhausted(&self) -> bool {
         // Acquire: pairs with the Release in `take`.
         self.taken.load(Ordering::Acquire) >= self.chunks()
     }
 
-    /// The next chunk that nobody has.
+    /// The next chunk that was not taken.
     pub(super) fn take(&self) -> Option<FrameRange> {
-        // Release: what was counted before is seen by who finds this taken.
+        // Release: what was counted before is seen with the raised counter.
         let index = self.taken.fetch_add(1, Ordering::AcqRel);
         if index >= self.chunks() {
             return None;
