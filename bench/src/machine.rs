@@ -148,7 +148,7 @@ impl Machine {
             early.reserve(range, "made up")?;
         }
         let mut topology = builder.finish(&mut |_| {});
-        topology.apply(&mut early, Trust::Mend, &mut |_| {})?;
+        topology.apply(&mut early, Trust::Repair, &mut |_| {})?;
         Ok(Parts {
             early,
             topology,

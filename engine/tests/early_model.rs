@@ -145,7 +145,7 @@ fn step(early: &mut EarlyMemory<'_>, model: &mut Model, op: &Op) {
         (
             early.memory().to_vec(),
             early.reserved().to_vec(),
-            early.trail().to_vec(),
+            early.owners().to_vec(),
         )
     };
     let before = state(early);
@@ -220,7 +220,7 @@ fn step(early: &mut EarlyMemory<'_>, model: &mut Model, op: &Op) {
             let outcome = early.allocate(&request(wish));
             let Some(start) = model.allocate(wish) else {
                 assert!(
-                    matches!(outcome, Err(EarlyError::NoRoom { .. })),
+                    matches!(outcome, Err(EarlyError::NoSpace { .. })),
                     "{outcome:?}"
                 );
                 return;
@@ -280,7 +280,10 @@ fn check(early: &EarlyMemory<'_>, model: &Model) {
             model.memory[at].filter(|_| model.reserved[at].is_none())
         );
         let here = PhysAddr::new(at as u64 * PAGE);
-        let owned = early.trail().iter().any(|claim| claim.range.contains(here));
+        let owned = early
+            .owners()
+            .iter()
+            .any(|claim| claim.range.contains(here));
         assert_eq!(owned, model.reserved[at].is_some(), "page {at}");
     }
 }

@@ -384,7 +384,7 @@ fn memory_up_to_the_last_address_works() {
 
 /// Where the allocator put its tables.
 fn tables(frames: &Frames<'_>) -> impl Iterator<Item = firstlight::addr::PhysRange> {
-    let trail = frames.layout().early().trail().to_vec();
+    let trail = frames.layout().early().owners().to_vec();
     trail
         .into_iter()
         .filter(|claim| claim.owner == "frame allocator tables")

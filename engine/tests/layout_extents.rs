@@ -182,7 +182,7 @@ fn pluggable(policy: &LayoutPolicy) -> Layout<'static> {
     }
     let mut topology = builder.finish(&mut |notice| panic!("{notice}"));
     topology
-        .apply(&mut early, Trust::Mend, &mut |notice| panic!("{notice}"))
+        .apply(&mut early, Trust::Repair, &mut |notice| panic!("{notice}"))
         .unwrap();
     let storage = LayoutStorage {
         nodes: lend(Node::EMPTY, 2),

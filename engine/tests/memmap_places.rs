@@ -100,7 +100,7 @@ fn descriptors_lie_as_their_frames_do() {
 
 #[test]
 #[cfg_attr(miri, ignore = "allocates by the gigabyte")]
-fn room_for_descriptors_follows_what_is_memory() {
+fn space_for_descriptors_follows_memory() {
     // Five banks of 8 GiB or less over 16 TiB, of two nodes.
     let machine = Machine::new(&[
         (0, range(4 * GIB, 12 * GIB)),
@@ -127,7 +127,7 @@ fn room_for_descriptors_follows_what_is_memory() {
 
 #[test]
 #[cfg_attr(miri, ignore = "allocates by the gigabyte")]
-fn the_rest_of_a_large_block_is_ready_when_it_is_asked_for() {
+fn the_rest_of_a_large_block_is_ready_when_touched() {
     let (memmap, frames) = reserve::<Line>(&Machine::new(&[(0, range(4 * GIB, 6 * GIB))]));
     let giant = Request::new(Order::GIANT).on(NodeId(0));
     let (frame, first) = memmap.allocate(&frames, giant).unwrap();

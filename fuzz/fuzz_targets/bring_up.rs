@@ -127,7 +127,7 @@ fuzz_target!(|data: &[u8]| {
         .expect("fewer entries than slots");
     let mut topology = builder.finish(&mut |_| {});
     let trust = match trust & 1 {
-        0 => Trust::Mend,
+        0 => Trust::Repair,
         _ => Trust::AllOrNothing {
             unclaimed_bytes: 1 << 20,
         },

@@ -1,7 +1,7 @@
 //! Linux's threads as the engine's crew: [`Pinned`].
 
 use crate::threads::pin_current;
-use firstlight::parallel::{Crew, Seat};
+use firstlight::parallel::{Worker, Workers};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
@@ -15,11 +15,11 @@ use std::thread;
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};
 /// use firstlight::node::NodeId;
-/// use firstlight::parallel::{Crew, Seat};
+/// use firstlight::parallel::{Workers, Worker};
 /// use firstlight_host::crew::Pinned;
 ///
 /// let cpus = firstlight_host::threads::allowed_cpus()?;
-/// let seats = [0, 1, 2].map(|node| Seat::new(NodeId(node)));
+/// let seats = [0, 1, 2].map(|node| Worker::new(NodeId(node)));
 /// let ran = AtomicUsize::new(0);
 /// Pinned::new(&cpus).run(&seats, &|index| {
 ///     ran.fetch_add(index + 1, Ordering::Relaxed);
@@ -40,8 +40,8 @@ impl<'a> Pinned<'a> {
     }
 }
 
-impl Crew for Pinned<'_> {
-    fn run(&self, seats: &[Seat], work: &(dyn Fn(usize) + Sync)) {
+impl Workers for Pinned<'_> {
+    fn run(&self, seats: &[Worker], work: &(dyn Fn(usize) + Sync)) {
         let done = |index| {
             // What a thread that died left is found and done by the engine.
             let _ = catch_unwind(AssertUnwindSafe(|| work(index)));

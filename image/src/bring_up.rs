@@ -130,7 +130,7 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     let acpi = firmware::tables(direct, root.as_ref());
     let mut topology = nodes(&acpi, topology, distances).map_err(Stop::Topology)?;
     topology
-        .apply(&mut early, Trust::Mend, &mut |notice| correction(notice))
+        .apply(&mut early, Trust::Repair, &mut |notice| correction(notice))
         .map_err(Stop::Topology)?;
     step("topology", 0x22);
 
@@ -225,7 +225,7 @@ fn reserve(
     };
     match early.allocate(&page) {
         Ok(page) => Ok(Some(page)),
-        Err(EarlyError::NoRoom { .. }) => {
+        Err(EarlyError::NoSpace { .. }) => {
             note("no memory below 1 MiB: other CPUs cannot be started");
             Ok(None)
         }

@@ -12,7 +12,7 @@ use firstlight::memmap::{
     SectionPlace,
 };
 use firstlight::node::NodeId;
-use firstlight::parallel::{Chunking, Crew, Job, JobError, Report, Seat, Share};
+use firstlight::parallel::{Chunking, Job, JobError, Report, WorkRange, Worker, Workers};
 use firstlight_image::wire::Event;
 use firstlight_image::words::{self, DescriptorBytes};
 use log::info;
@@ -135,8 +135,8 @@ impl Descriptors {
         part: Part,
         wanted: impl Fn(NodeId) -> bool,
         job: &Job,
-        lists: &mut (&mut [Share], &mut [Seat]),
-        crew: &impl Crew,
+        lists: &mut (&mut [WorkRange], &mut [Worker]),
+        crew: &impl Workers,
     ) -> Result<Report, JobError> {
         let (shares, seats) = lists;
         each!(self, memmap => memmap.describe_nodes(part, wanted, job, shares, seats, crew))
@@ -148,8 +148,8 @@ impl Descriptors {
     }
 
     /// Shares that takes.
-    pub(crate) fn shares_needed(&self) -> usize {
-        each!(self, memmap => memmap.shares_needed())
+    pub(crate) fn ranges_needed(&self) -> usize {
+        each!(self, memmap => memmap.ranges_needed())
     }
 
     /// Takes a block together with its first descriptor; the frame.
@@ -161,9 +161,9 @@ impl Descriptors {
     ///
     /// # Safety
     /// No reference to a descriptor is in use.
-    pub(crate) unsafe fn spoil(&mut self) {
+    pub(crate) unsafe fn poison(&mut self) {
         // SAFETY: the caller's promise.
-        each!(self, memmap => unsafe { memmap.spoil(0xdead_beef_dead_beef) });
+        each!(self, memmap => unsafe { memmap.poison(0xdead_beef_dead_beef) });
     }
 
     fn progress(&self) -> Progress {
@@ -241,7 +241,7 @@ pub(crate) fn finish(machine: &Machine, processors: &mut Processors) -> bool {
     let cpus = processors.started();
     let mut nodes = processors.nodes();
     let seats = list(frames, cpus, |_| {
-        Seat::new(nodes.next().map_or_else(NodeId::default, |(_, node)| node))
+        Worker::new(nodes.next().map_or_else(NodeId::default, |(_, node)| node))
     });
     drop(nodes);
     let (Some(shares), Some(seats)) = (shares(frames, &descriptors), seats) else {
@@ -270,9 +270,9 @@ pub(crate) fn finish(machine: &Machine, processors: &mut Processors) -> bool {
 pub(crate) fn shares(
     frames: &Frames<'_>,
     descriptors: &Descriptors,
-) -> Option<&'static mut [Share]> {
-    list(frames, descriptors.shares_needed(), |_| {
-        Share::new(NodeId::default(), FrameRange::EMPTY)
+) -> Option<&'static mut [WorkRange]> {
+    list(frames, descriptors.ranges_needed(), |_| {
+        WorkRange::new(NodeId::default(), FrameRange::EMPTY)
     })
 }
 

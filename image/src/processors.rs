@@ -6,7 +6,7 @@ use firstlight::clock::Frequency;
 use firstlight::firmware::acpi::{MadtCpu, SratEntry};
 use firstlight::frames::Request;
 use firstlight::node::NodeId;
-use firstlight::parallel::{Crew, Seat};
+use firstlight::parallel::{Worker, Workers};
 use firstlight_image::words::Test;
 use spin::Mutex;
 
@@ -216,12 +216,12 @@ impl<'p> Team<'p> {
     }
 }
 
-impl Crew for Team<'_> {
+impl Workers for Team<'_> {
     /// A seat gets a CPU of its node, as long as there is one, else any.
-    fn run(&self, seats: &[Seat], work: &(dyn Fn(usize) + Sync)) {
+    fn run(&self, seats: &[Worker], work: &(dyn Fn(usize) + Sync)) {
         const NONE: u16 = u16::MAX;
         let mut processors = self.0.lock();
-        // Seat by CPU number; more seats than CPUs are left to the caller.
+        // Worker by CPU number; more seats than CPUs are left to the caller.
         let mut seat_of = [NONE; cpus::MOST];
         for at_home in [true, false] {
             let taken = seat_of;

@@ -1,43 +1,42 @@
 //! [`EarlyMemory`]: the allocator of the time before there is an allocator.
 //!
-//! Two sets of ranges, the memory there is and what of it is reserved, each with
-//! a node and flags a range, in storage the caller lends; the semantics kernels
-//! know as memblock. Firmware's [map](crate::map) fills it, the
+//! Two sets of ranges, memory and reserved memory, each range with a node and
+//! flags, in storage the caller provides; the semantics kernels know as memblock. Firmware's [map](crate::map) fills it, the
 //! [topology](crate::topology) gives its ranges nodes, the
 //! [layout](crate::layout) consumes it.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `region` | [`EarlyRegion`] and [`EarlyFlags`] |
-//! | `set` | sorted, disjoint, merged regions over lent storage |
+//! | `set` | sorted, disjoint, merged regions in caller-provided storage |
 //! | `request` | [`EarlyRequest`], [`Direction`] |
 //! | `search` | which address a request gets; [`FreeRanges`] |
-//! | `trail` | [`Allocation`]: who asked for what |
+//! | `owners` | [`Allocation`]: what each range is for |
 //! | `error` | [`EarlyError`] |
 #![deny(unsafe_code)]
 
 mod error;
+mod owners;
 mod region;
 mod request;
 mod search;
 mod set;
-mod trail;
 
 pub use error::{EarlyError, EarlySet};
+pub use owners::Allocation;
 pub use region::{EarlyFlags, EarlyRegion};
 pub use request::{Direction, EarlyRequest};
 pub use search::FreeRanges;
-pub use trail::Allocation;
 
 use crate::addr::{PhysAddr, PhysRange};
 use crate::map::{MemoryKind, MemoryMap, Region};
 use crate::node::NodeId;
 use crate::store::Full;
+use owners::OwnerLog;
 use search::Attempt;
 use set::RegionSet;
-use trail::Trail;
 
-/// Memory at boot: what there is, what is taken, and by whom.
+/// Memory at boot: what there is, what of it is reserved, and what for.
 ///
 /// ```
 /// use firstlight::addr::PhysRange;
@@ -45,14 +44,14 @@ use trail::Trail;
 ///
 /// let mut memory = [EarlyRegion::EMPTY; 8];
 /// let mut reserved = [EarlyRegion::EMPTY; 8];
-/// let mut trail = [Allocation::EMPTY; 8];
-/// let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+/// let mut owners = [Allocation::EMPTY; 8];
+/// let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
 /// early.add(PhysRange::new(0x10_0000, 0x80_0000).unwrap(), EarlyFlags::NONE)?;
 /// early.reserve(PhysRange::new(0x10_0000, 0x20_0000).unwrap(), "kernel")?;
 ///
 /// let table = early.allocate(&EarlyRequest::new(0x3000, 0x1000, "page tables"))?;
 /// assert_eq!(table, PhysRange::new(0x7f_d000, 0x80_0000).unwrap()); // from the top
-/// assert_eq!(early.trail()[1].owner, "page tables");
+/// assert_eq!(early.owners()[1].owner, "page tables");
 /// early.free(table)?;
 /// assert_eq!(early.free_ranges().map(|r| r.range.bytes()).sum::<u64>(), 0x60_0000);
 /// # Ok::<(), firstlight::early::EarlyError>(())
@@ -61,25 +60,25 @@ use trail::Trail;
 pub struct EarlyMemory<'s> {
     memory: RegionSet<'s>,
     reserved: RegionSet<'s>,
-    trail: Trail<'s>,
+    owners: OwnerLog<'s>,
     limit: PhysAddr,
     direction: Direction,
     movable_node: bool,
 }
 
 impl<'s> EarlyMemory<'s> {
-    /// No memory yet, over the storage lent.
+    /// No memory yet, in the storage provided.
     ///
-    /// `trail` may be shorter than the number of claims; see [`Self::untracked`].
+    /// `owners` may have fewer slots than there are reservations; see [`Self::untracked`].
     pub fn new(
         memory: &'s mut [EarlyRegion],
         reserved: &'s mut [EarlyRegion],
-        trail: &'s mut [Allocation],
+        owners: &'s mut [Allocation],
     ) -> Self {
         Self {
             memory: RegionSet::new(memory),
             reserved: RegionSet::new(reserved),
-            trail: Trail::new(trail),
+            owners: OwnerLog::new(owners),
             limit: PhysAddr::new(u64::MAX),
             direction: Direction::TopDown,
             movable_node: false,
@@ -99,8 +98,8 @@ impl<'s> EarlyMemory<'s> {
     /// let map = MemoryMap::build(entries.into_iter(), &mut scratch, &mut regions, &mut |_| {}).unwrap();
     ///
     /// let (mut memory, mut reserved) = ([EarlyRegion::EMPTY; 4], [EarlyRegion::EMPTY; 16]);
-    /// let mut trail = [Allocation::EMPTY; 16];
-    /// let early = EarlyMemory::from_map(&map, &mut memory, &mut reserved, &mut trail)?;
+    /// let mut owners = [Allocation::EMPTY; 16];
+    /// let early = EarlyMemory::from_map(&map, &mut memory, &mut reserved, &mut owners)?;
     /// assert_eq!(early.memory_bytes(), 0x70_0000);
     /// # Ok::<(), firstlight::early::EarlyError>(())
     /// ```
@@ -111,9 +110,9 @@ impl<'s> EarlyMemory<'s> {
         map: &MemoryMap<'_>,
         memory: &'s mut [EarlyRegion],
         reserved: &'s mut [EarlyRegion],
-        trail: &'s mut [Allocation],
+        owners: &'s mut [Allocation],
     ) -> Result<Self, EarlyError> {
-        let mut early = Self::new(memory, reserved, trail);
+        let mut early = Self::new(memory, reserved, owners);
         let flags = |region: &Region| {
             let mirror = region.attributes.more_reliable;
             let unaccepted = region.kind == MemoryKind::Unaccepted;
@@ -129,8 +128,8 @@ impl<'s> EarlyMemory<'s> {
                     EarlyFlags::NONE
                 }
         };
-        // The map's regions are sorted, so each one is appended or melts into the last.
-        let melts = |(one, other): (&Region, &Region)| {
+        // The map's regions are sorted, so each one is appended or merges with the last.
+        let merges = |(one, other): (&Region, &Region)| {
             one.range.end() == other.range.start() && flags(one) == flags(other)
         };
         for region in map.memory() {
@@ -144,7 +143,7 @@ impl<'s> EarlyMemory<'s> {
                     } => {
                         let pairs = map.memory().zip(map.memory().skip(1));
                         let needed =
-                            map.memory().count() - pairs.filter(|pair| melts(*pair)).count();
+                            map.memory().count() - pairs.filter(|pair| merges(*pair)).count();
                         EarlyError::Full {
                             set,
                             range,
@@ -170,7 +169,7 @@ impl<'s> EarlyMemory<'s> {
         added.map_err(full(EarlySet::Memory, range))
     }
 
-    /// Takes memory away, as if it had never been added. What was reserved of it stays so.
+    /// Removes memory, as if it had never been added. What is reserved of it stays so.
     ///
     /// # Errors
     /// [`EarlyError::Full`] if a hole in the middle of a range finds no slot.
@@ -184,7 +183,7 @@ impl<'s> EarlyMemory<'s> {
     /// parts of it are reserved already or not.
     ///
     /// For ever is the default: a range marked freeable by mistake is handed out while
-    /// it is in use, one not marked costs its bytes.
+    /// in use, one not marked costs its bytes.
     ///
     /// # Errors
     /// [`EarlyError::Full`].
@@ -205,8 +204,7 @@ impl<'s> EarlyMemory<'s> {
         self.claim(Allocation::reserved(range, owner), EarlyFlags::FREEABLE)
     }
 
-    /// Says which node the memory in `range` belongs to. Only memory gets a node; what lies
-    /// between is left out.
+    /// Sets the node of the memory in `range`; holes have none.
     ///
     /// # Errors
     /// [`EarlyError::Full`].
@@ -258,21 +256,21 @@ impl<'s> EarlyMemory<'s> {
         &self.reserved
     }
 
-    /// Who holds what, oldest claim first; claims may overlap, freed parts are gone.
-    pub fn trail(&self) -> &[Allocation] {
-        &self.trail.claims
+    /// Reservations and allocations, oldest first; they may overlap, freed parts are gone.
+    pub fn owners(&self) -> &[Allocation] {
+        &self.owners.entries
     }
 
-    /// What the oldest claim with a byte in `range` is for.
+    /// What the oldest reservation with a byte in `range` is for.
     pub fn owner_of(&self, range: PhysRange) -> Option<&'static str> {
-        let claims = self.trail.claims.iter();
-        let mut met = claims.filter(|claim| claim.range.overlaps(range));
-        met.next().map(|claim| claim.owner)
+        let mut entries = self.owners.entries.iter();
+        let met = entries.find(|entry| entry.range.overlaps(range));
+        met.map(|entry| entry.owner)
     }
 
-    /// Claims (or halves of claims that were freed in the middle) the trail had no room for.
+    /// Reservations (or halves of those freed in the middle) the owner log had no slot for.
     pub fn untracked(&self) -> u64 {
-        self.trail.untracked
+        self.owners.untracked
     }
 
     /// Bytes of memory, reserved or not.
@@ -316,20 +314,20 @@ impl<'s> EarlyMemory<'s> {
         self.direction = direction;
     }
 
-    /// Whether allocations keep off memory that can be unplugged.
+    /// Whether allocations avoid memory that can be unplugged.
     pub fn set_movable_node(&mut self, on: bool) {
         self.movable_node = on;
     }
 
-    /// Takes memory for `request` and notes its owner in the trail.
+    /// Reserves memory for `request` and logs its owner.
     ///
-    /// If some memory is mirrored, mirrored memory is tried first; on the node
-    /// wanted, then (unless `exact_node`) on any; then the same without regard to
-    /// mirrors; then, with `soft_min`, all of it again from address zero. Memory
-    /// that is nomap, driver-managed or unaccepted is never given, nor the first page.
+    /// If some memory is mirrored, mirrored memory is tried first; on the preferred
+    /// node, then (unless `exact_node`) on any; then the same in all memory;
+    /// then, with `soft_min`, all of it again from address zero. Memory
+    /// that is nomap, driver-managed, preserved or unaccepted is never allocated, nor the first page.
     ///
     /// # Errors
-    /// [`EarlyError::NoRoom`], [`EarlyError::ZeroBytes`], [`EarlyError::BadAlign`], or
+    /// [`EarlyError::NoSpace`], [`EarlyError::ZeroBytes`], [`EarlyError::BadAlign`], or
     /// [`EarlyError::Full`] if the reserved set has no slot left.
     pub fn allocate(&mut self, request: &EarlyRequest) -> Result<PhysRange, EarlyError> {
         let &EarlyRequest {
@@ -351,7 +349,7 @@ impl<'s> EarlyMemory<'s> {
         };
         let Some((range, region)) = self.search(request, max) else {
             let largest_bytes = self.largest_between(request.min, max);
-            return Err(EarlyError::NoRoom {
+            return Err(EarlyError::NoSpace {
                 request: *request,
                 max,
                 largest_bytes,
@@ -371,7 +369,8 @@ impl<'s> EarlyMemory<'s> {
         Ok(range)
     }
 
-    /// Gives back what was reserved or allocated, wholly or in part.
+    /// Frees what was reserved or allocated, wholly or in part; possible until a
+    /// [layout](crate::layout) consumes early memory.
     ///
     /// # Errors
     /// [`EarlyError::NotReserved`] if some of it is free already, or
@@ -383,7 +382,7 @@ impl<'s> EarlyMemory<'s> {
         self.reserved
             .remove(range)
             .map_err(full(EarlySet::Reserved, range))?;
-        self.trail.release(range);
+        self.owners.release(range);
         Ok(())
     }
 
@@ -409,11 +408,11 @@ impl<'s> EarlyMemory<'s> {
             self.reserved.add_over(region, freeable)
         };
         added.map_err(full(EarlySet::Reserved, range))?;
-        self.trail.note(claim);
+        self.owners.add(claim);
         Ok(())
     }
 
-    /// The attempts a request is worth, strictest first.
+    /// Tries a request under its terms, strictest first.
     fn search(&self, request: &EarlyRequest, max: PhysAddr) -> Option<(PhysRange, EarlyRegion)> {
         let mirrored = self
             .memory

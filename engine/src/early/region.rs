@@ -1,7 +1,7 @@
 //! What the two range sets are made of: [`EarlyRegion`] and its [`EarlyFlags`].
 //!
-//! Two regions that touch are one region if node and flags are equal; that is
-//! the only thing [`super::set`] needs to know about them.
+//! Two regions that touch are one region if node and flags are equal; that is all
+//! [`super::set`] needs of them.
 #![deny(unsafe_code)]
 
 use core::fmt;
@@ -119,19 +119,19 @@ impl fmt::Debug for EarlyFlags {
     }
 }
 
-/// A range of memory, or of reserved memory, with what is known of it.
+/// A range of memory, or of reserved memory, with its node and flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EarlyRegion {
     /// The bytes.
     pub range: PhysRange,
-    /// The node the memory belongs to; `None` as long as nobody said.
+    /// The node of the memory, once it is known.
     pub node: Option<NodeId>,
     /// What is special about it.
     pub flags: EarlyFlags,
 }
 
 impl EarlyRegion {
-    /// What storage is filled with before it is lent.
+    /// The content of unused storage.
     pub const EMPTY: Self = Self {
         range: PhysRange::EMPTY,
         node: None,

@@ -1,4 +1,4 @@
-//! [`RegionSet`]: sorted, disjoint regions over storage the caller lent.
+//! [`RegionSet`]: sorted, disjoint regions in caller-provided storage.
 //!
 //! Regions that touch and are alike (same node, same flags) are always one
 //! region. Every change first counts what it needs: when the storage is too
@@ -71,7 +71,7 @@ impl<'s> RegionSet<'s> {
             == range.bytes()
     }
 
-    fn room_for(&self, needed: usize) -> Result<(), Full> {
+    fn must_fit(&self, needed: usize) -> Result<(), Full> {
         let capacity = self.regions.capacity();
         if needed > capacity {
             Err(Full { capacity, needed })
@@ -83,8 +83,8 @@ impl<'s> RegionSet<'s> {
     /// Adds the bytes of `new` that are not in the set yet; those that are keep
     /// their node and flags.
     ///
-    /// Regions like `new` melt into one with it; between the ones that are not
-    /// alike a piece of `new` goes into each gap.
+    /// Regions like `new` merge with it; between those that are not alike a piece of
+    /// `new` goes into each gap.
     pub(super) fn add(&mut self, mut new: EarlyRegion) -> Result<(), Full> {
         if new.range.is_empty() {
             return Ok(());
@@ -113,9 +113,9 @@ impl<'s> RegionSet<'s> {
             cursor = cursor.max(other.range.end());
         }
         gaps += usize::from(cursor < end);
-        self.room_for(self.regions.len() - (hi - lo) + others + gaps)?;
+        self.must_fit(self.regions.len() - (hi - lo) + others + gaps)?;
 
-        // Close up over the regions that melt.
+        // Close up over the regions that merge.
         let mut write = lo;
         for read in lo..hi {
             let region = self.regions[read];
@@ -142,8 +142,8 @@ impl<'s> RegionSet<'s> {
             range: region.range.intersect(new.range),
             ..if weaker(region) { new } else { *region }
         };
-        self.room_for(self.len_after(new.range, lo, hi, changed, Some(new)))?;
-        // Only a region that reaches past both ends needs a slot here, and the sum above has two for it.
+        self.must_fit(self.len_after(new.range, lo, hi, changed, Some(new)))?;
+        // Only a region that reaches past both ends needs a slot, and in the end it is three.
         for at in (lo..hi).rev() {
             let region = self.regions[at];
             if weaker(&region) {
@@ -202,7 +202,7 @@ impl<'s> RegionSet<'s> {
         let left = span(first.range.start().get(), range.start().get());
         let right = span(range.end().get(), last.range.end().get());
         if hi - lo == 1 && !left.is_empty() && !right.is_empty() {
-            self.room_for(self.regions.len() + 1)?;
+            self.must_fit(self.regions.len() + 1)?;
             self.regions.insert(
                 hi,
                 EarlyRegion {
@@ -225,11 +225,11 @@ impl<'s> RegionSet<'s> {
         Ok(())
     }
 
-    /// Lets `change` alter node and flags of every byte of the set in `range`; doing it
-    /// twice must be the same as once.
+    /// Applies `change` to node and flags of every byte of the set in `range`; applied
+    /// twice it must do the same as once.
     ///
     /// A region that crosses an end of `range` is cut there, unless the piece inside
-    /// melts into its neighbour: then only the border between the two moves.
+    /// merges with its neighbour: then only the border between the two moves.
     pub(super) fn update(
         &mut self,
         range: PhysRange,
@@ -247,7 +247,7 @@ impl<'s> RegionSet<'s> {
             change(&mut inside);
             inside
         };
-        self.room_for(self.len_after(range, lo, hi, changed, None))?;
+        self.must_fit(self.len_after(range, lo, hi, changed, None))?;
         let (first, last) = (self.regions[lo], self.regions[hi - 1]);
         let cut_low = first.range.start() < range.start() && !changed(&first).alike(&first);
         let cut_high = range.end() < last.range.end() && !changed(&last).alike(&last);

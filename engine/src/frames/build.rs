@@ -9,7 +9,7 @@ use super::row::Row;
 use super::segment::Segment;
 use super::table::Carver;
 use crate::addr::FrameRange;
-use crate::layout::{ExtentKind, Layout, NoRoom, ZoneSegment};
+use crate::layout::{ExtentKind, Layout, NoSpace, ZoneSegment};
 use crate::node::NodeId;
 use crate::platform::Platform;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -43,9 +43,9 @@ fn carver<'m, P: Platform>(
     metadata: &mut Metadata,
 ) -> Result<Carver<'m>, BuildError> {
     let range = layout
-        .take_room(node, bytes, "frame allocator tables")
+        .allocate_table(node, bytes, "frame allocator tables")
         .map_err(
-            |NoRoom {
+            |NoSpace {
                  needed_bytes,
                  cause,
              }| BuildError::NoRoom {

@@ -1,4 +1,4 @@
-//! How a [`Layout`] comes to be: ranges, then nodes, then what depends on both.
+//! Building a [`Layout`]: ranges, then nodes, then what depends on both.
 
 use crate::addr::FrameRange;
 use crate::early::{EarlyFlags, EarlyMemory};
@@ -6,43 +6,53 @@ use crate::node::{NodeId, ZoneKind};
 use crate::store::{Full, Store};
 use crate::topology::Topology;
 
+use super::node::NO_RANGE;
 use super::zones::{self, Bounds};
 use super::{
-    ExtentKind, Layout, LayoutError, LayoutPart, LayoutPolicy, LayoutStorage, NO_RANGE, Node,
-    NodeRange, Zone, deferral, movable,
+    ExtentKind, Layout, LayoutError, LayoutPart, LayoutPolicy, LayoutStorage, Node, NodeRange,
+    Zone, deferral, movable,
 };
 
-pub(super) fn build<'s>(
-    early: EarlyMemory<'s>,
-    topology: Topology<'s>,
-    policy: &LayoutPolicy,
-    storage: LayoutStorage<'s>,
-) -> Result<Layout<'s>, LayoutError> {
-    let nodes = fill_nodes(&topology, storage.nodes)?;
-    let ranges = fill_ranges(&early, nodes.len(), storage.ranges)?;
-    chain(nodes, ranges);
-    let memory = match (ranges.first(), ranges.last()) {
-        (Some(first), Some(last)) => hull(first.frames, last.frames),
-        _ => {
-            return Err(LayoutError::NoMemory {
-                regions: early.memory().len(),
-            });
-        }
-    };
-    let bounds = Bounds::new(policy, memory);
-    let movable = movable::place(nodes, ranges, &bounds, policy);
-    deferral::plan(nodes, ranges, &bounds, policy);
-    let zones = fill_zones(nodes, ranges, &bounds, policy, storage.zones)?;
-    Ok(Layout {
-        early,
-        topology,
-        nodes,
-        ranges,
-        zones,
-        bounds,
-        policy: *policy,
-        movable,
-    })
+impl<'s> Layout<'s> {
+    /// Lays out `early` memory, whose nodes `topology` has set.
+    ///
+    /// On a machine of one node, memory without a node is that node's.
+    ///
+    /// # Errors
+    /// [`LayoutError`]: storage that is too small, with the number needed;
+    /// memory of no node or of a node the topology does not have; no memory at all.
+    pub fn build(
+        early: EarlyMemory<'s>,
+        topology: Topology<'s>,
+        policy: &LayoutPolicy,
+        storage: LayoutStorage<'s>,
+    ) -> Result<Self, LayoutError> {
+        let nodes = fill_nodes(&topology, storage.nodes)?;
+        let ranges = fill_ranges(&early, nodes.len(), storage.ranges)?;
+        chain(nodes, ranges);
+        let memory = match (ranges.first(), ranges.last()) {
+            (Some(first), Some(last)) => hull(first.frames, last.frames),
+            _ => {
+                return Err(LayoutError::NoMemory {
+                    regions: early.memory().len(),
+                });
+            }
+        };
+        let bounds = Bounds::new(policy, memory);
+        let movable = movable::place(nodes, ranges, &bounds, policy);
+        deferral::plan(nodes, ranges, &bounds, policy);
+        let zones = fill_zones(nodes, ranges, &bounds, policy, storage.zones)?;
+        Ok(Self {
+            early,
+            topology,
+            nodes,
+            ranges,
+            zones,
+            bounds,
+            policy: *policy,
+            movable,
+        })
+    }
 }
 
 /// From the start of `low` to the end of `high`, which starts no lower.

@@ -1,5 +1,5 @@
-//! What each frame of memory is: [`Extent`], cut wherever node, zone or
-//! [`ExtentKind`] change, and [`ZoneSegment`], cut by node and zone alone.
+//! What each frame of a layout is: [`Extents`], cut wherever node, zone or kind
+//! change, and [`Segments`], cut by node and zone alone.
 //!
 //! Both are computed from the ranges of the layout and from what is reserved at
 //! that moment; nothing is stored. The extents of a segment cover it exactly.
@@ -8,81 +8,30 @@ use core::iter::Peekable;
 
 use crate::addr::{Frame, FrameRange};
 use crate::early::{EarlyFlags, EarlyRegion};
-use crate::node::{NodeId, ZoneKind};
 
-use super::{Layout, zones};
+use super::{Extent, ExtentKind, Layout, ZoneSegment, zones};
 
-/// What the frames of an extent are.
-///
-/// Where several kinds meet in a frame the stricter one holds: no-map,
-/// driver-managed and preserved memory stays so whatever is reserved of it, and
-/// what is reserved of unaccepted memory is reserved for ever.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum ExtentKind {
-    /// Free: the frame allocator hands it out from the start.
-    #[default]
-    Usable,
-    /// A confidential guest must accept it before the first touch; free afterwards.
-    Unaccepted,
-    /// Reserved for boot only: allocated from the start, freed later or never.
-    Freeable,
-    /// Reserved for ever: the kernel's image, tables, descriptors.
-    Reserved,
-    /// Must not be mapped.
-    NoMap,
-    /// A driver found it and manages it.
-    DriverManaged,
-    /// Holds what a previous kernel left there for this one.
-    Preserved,
-    /// No memory yet: firmware announces that some may be plugged in here.
-    Absent,
-}
-
-impl ExtentKind {
-    /// What memory with these flags is while nothing of it is reserved.
-    pub(super) const fn of_memory(flags: EarlyFlags) -> Self {
-        if flags.contains(EarlyFlags::NOMAP) {
-            Self::NoMap
-        } else if flags.contains(EarlyFlags::DRIVER_MANAGED) {
-            Self::DriverManaged
-        } else if flags.contains(EarlyFlags::PRESERVED) {
-            Self::Preserved
-        } else if flags.contains(EarlyFlags::UNACCEPTED) {
-            Self::Unaccepted
-        } else {
-            Self::Usable
+impl Layout<'_> {
+    /// What all memory is, ascending: frames in a row of one node, zone and kind.
+    pub fn extents(&self) -> Extents<'_> {
+        let reserved = self.early.reserved();
+        let pieces = KindPieces {
+            pieces: Pieces::new(self),
+            left: None,
+            reserved: Covered::new(reserved, false),
+            freeable: Covered::new(reserved, true),
+        };
+        Extents {
+            pieces: pieces.peekable(),
         }
     }
 
-    /// Whether the frame allocator may own such frames, now or later.
-    pub const fn may_become_free(self) -> bool {
-        matches!(self, Self::Usable | Self::Unaccepted | Self::Freeable)
+    /// All memory, ascending: frames in a row of one node and zone.
+    pub fn segments(&self) -> Segments<'_> {
+        Segments {
+            pieces: Pieces::new(self).peekable(),
+        }
     }
-}
-
-/// Frames in a row of one node, one zone and one kind.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
-    /// The frames; never empty.
-    pub frames: FrameRange,
-    /// Their node.
-    pub node: NodeId,
-    /// Their zone.
-    pub zone: ZoneKind,
-    /// What they are.
-    pub kind: ExtentKind,
-}
-
-/// Frames in a row of one node and one zone, whatever they are: what the frame
-/// allocator keeps tables for, and the memory map descriptors.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ZoneSegment {
-    /// The frames; never empty.
-    pub frames: FrameRange,
-    /// Their node.
-    pub node: NodeId,
-    /// Their zone.
-    pub zone: ZoneKind,
 }
 
 /// `start..end`, where the ends are known to be in order.
@@ -94,14 +43,6 @@ fn span(start: Frame, end: Frame) -> FrameRange {
 #[derive(Clone, Debug)]
 pub struct Segments<'a> {
     pieces: Peekable<Pieces<'a>>,
-}
-
-impl<'a> Segments<'a> {
-    pub(super) fn new(layout: &'a Layout<'a>) -> Self {
-        Self {
-            pieces: Pieces::new(layout).peekable(),
-        }
-    }
 }
 
 impl Iterator for Segments<'_> {
@@ -127,21 +68,6 @@ impl Iterator for Segments<'_> {
 #[derive(Clone, Debug)]
 pub struct Extents<'a> {
     pieces: Peekable<KindPieces<'a>>,
-}
-
-impl<'a> Extents<'a> {
-    pub(super) fn new(layout: &'a Layout<'a>) -> Self {
-        let reserved = layout.early.reserved();
-        let pieces = KindPieces {
-            pieces: Pieces::new(layout),
-            left: None,
-            reserved: Covered::new(reserved, false),
-            freeable: Covered::new(reserved, true),
-        };
-        Self {
-            pieces: pieces.peekable(),
-        }
-    }
 }
 
 impl Iterator for Extents<'_> {

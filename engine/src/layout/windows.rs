@@ -21,18 +21,22 @@ pub struct Windows<'a> {
     row: TopologyRange,
 }
 
-impl<'a> Windows<'a> {
-    pub(super) fn new(layout: &'a Layout<'a>) -> Self {
-        Self {
-            layout,
-            bounds: Bounds::new(&layout.policy, FrameRange::ALL),
-            rows: layout.topology.ranges().iter(),
-            present: layout.ranges,
+impl Layout<'_> {
+    /// Hot-pluggable ranges firmware announces, without the memory already there:
+    /// ascending extents of kind [`ExtentKind::Absent`].
+    pub fn windows(&self) -> Windows<'_> {
+        Windows {
+            layout: self,
+            bounds: Bounds::new(&self.policy, FrameRange::ALL),
+            rows: self.topology.ranges().iter(),
+            present: self.ranges,
             left: FrameRange::EMPTY,
             row: TopologyRange::EMPTY,
         }
     }
+}
 
+impl Windows<'_> {
     /// The next frames in a row of one window that are no memory.
     fn next_gap(&mut self) -> Option<FrameRange> {
         loop {

@@ -106,7 +106,7 @@ impl Machine {
             builder.add_memory(node, range, false)?;
         }
         let mut topology: Topology<'s> = builder.finish(&mut |_| {});
-        topology.apply(&mut early, Trust::Mend, &mut |_| {})?;
+        topology.apply(&mut early, Trust::Repair, &mut |_| {})?;
         let lent = LayoutStorage {
             nodes: &mut storage.nodes,
             ranges: &mut storage.ranges,

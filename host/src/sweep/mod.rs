@@ -20,7 +20,7 @@ use descriptors::Checked;
 use firstlight::addr::{Frame, FrameRange, PAGE_BYTES};
 use firstlight::memmap::{Memmap, MemmapPolicy, Part};
 use firstlight::node::NodeId;
-use firstlight::parallel::{Chunking, Crew, Job, Seat, Share};
+use firstlight::parallel::{Chunking, Job, WorkRange, Worker, Workers};
 use std::fmt;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -216,10 +216,10 @@ impl<'a> Bench<'a> {
     }
 
     /// The seats of `threads` CPUs for the deferred part of a node, or of all.
-    fn seats(&self, node: Option<u16>, threads: u32) -> Vec<Seat> {
+    fn seats(&self, node: Option<u16>, threads: u32) -> Vec<Worker> {
         let nodes = self.machine.nodes();
         (0..threads as usize)
-            .map(|index| Seat::new(NodeId(node.unwrap_or(nodes[index % nodes.len()]))))
+            .map(|index| Worker::new(NodeId(node.unwrap_or(nodes[index % nodes.len()]))))
             .collect()
     }
 
@@ -238,8 +238,8 @@ impl<'a> Bench<'a> {
         let begin = Instant::now();
         let memmap =
             Memmap::<T>::reserve(&mut layout, &self.space, policy).map_err(machine_error)?;
-        let mut shares: Vec<_> = (0..memmap.shares_needed())
-            .map(|_| Share::new(NodeId(0), FrameRange::EMPTY))
+        let mut shares: Vec<_> = (0..memmap.ranges_needed())
+            .map(|_| WorkRange::new(NodeId(0), FrameRange::EMPTY))
             .collect();
         if node.is_none() {
             memmap.describe(Part::Early);
@@ -286,7 +286,7 @@ impl<'a> Bench<'a> {
             .next_multiple_of(page)
             .max(page);
         let pieces: Vec<_> = memory[..end].chunks_mut(piece).map(Mutex::new).collect();
-        let seats: Vec<_> = (0..threads).map(|_| Seat::new(NodeId(0))).collect();
+        let seats: Vec<_> = (0..threads).map(|_| Worker::new(NodeId(0))).collect();
         let crew = Pinned::new(&self.cpus);
         let work = |index: usize| {
             if let Some(mut piece) = pieces.get(index).and_then(|piece| piece.lock().ok()) {

@@ -5,7 +5,7 @@
 
 use firstlight::memmap::Part;
 use firstlight::node::NodeId;
-use firstlight::parallel::{Chunking, Job, Seat, Share};
+use firstlight::parallel::{Chunking, Job, WorkRange, Worker};
 use firstlight_image::outcome::Outcome;
 use firstlight_image::wire::Event;
 use log::{error, info};
@@ -24,8 +24,8 @@ struct Sweep<'a> {
     machine: &'a Machine,
     descriptors: &'a mut Descriptors,
     processors: &'a mut Processors,
-    shares: &'static mut [Share],
-    seats: &'static mut [Seat],
+    shares: &'static mut [WorkRange],
+    seats: &'static mut [Worker],
 }
 
 /// Runs the sweep.
@@ -40,11 +40,9 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     let most_threads = machine.words.threads.into_iter().max().unwrap_or_default() as usize;
     let most_seats = count * most_threads.max(processors.started());
     let shares = shares(&machine.frames, &descriptors);
-    let seats = list(
-        &machine.frames,
-        most_seats,
-        |_| Seat::new(NodeId::default()),
-    );
+    let seats = list(&machine.frames, most_seats, |_| {
+        Worker::new(NodeId::default())
+    });
     let (Some(shares), Some(seats)) = (shares, seats) else {
         error!("sweep: no memory for its lists");
         return Outcome::CheckFailed;
@@ -109,7 +107,7 @@ impl Sweep<'_> {
         cpus: usize,
     ) -> bool {
         // SAFETY: nobody keeps a reference to a descriptor in this mode.
-        unsafe { self.descriptors.spoil() };
+        unsafe { self.descriptors.poison() };
         let layout = self.machine.frames.layout();
         let wanted = |at: NodeId| node.is_none_or(|only| only == at);
         let nodes = layout
@@ -119,7 +117,7 @@ impl Sweep<'_> {
         let mut seats = 0;
         let homes = nodes.flat_map(|node| (0..threads).map(|_| node.id));
         for (seat, home) in self.seats.iter_mut().zip(homes) {
-            *seat = Seat::new(home);
+            *seat = Worker::new(home);
             seats += 1;
         }
         let team = Team::new(self.processors);

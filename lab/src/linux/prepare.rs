@@ -113,7 +113,7 @@ fn trust(flavour: Flavour) -> Trust {
         true => Trust::AllOrNothing {
             unclaimed_bytes: 1 << 20,
         },
-        false => Trust::Mend,
+        false => Trust::Repair,
     }
 }
 
