@@ -325,7 +325,7 @@ proptest! {
                     let kept = layout.present_frames() - movable;
                     assert!(kept + u64::from(NODES) >= kernel_frames, "{kept} of {kernel_frames}");
                 }
-                MovableOutcome::NothingToSplit { .. } | MovableOutcome::NotAsked => assert_eq!(movable, 0),
+                MovableOutcome::NothingToSplit { .. } | MovableOutcome::NotRequested => assert_eq!(movable, 0),
                 other => panic!("{other}"),
             }
         });

@@ -19,12 +19,7 @@ pub struct Pending {
 
 impl Default for Pending {
     fn default() -> Self {
-        Self::new(Extent {
-            frames: FrameRange::EMPTY,
-            node: NodeId(0),
-            zone: ZoneKind::Normal,
-            kind: ExtentKind::Unaccepted,
-        })
+        Self::new(Extent::EMPTY)
     }
 }
 

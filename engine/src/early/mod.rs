@@ -64,6 +64,10 @@ pub struct EarlyMemory<'s> {
     limit: PhysAddr,
     direction: Direction,
     movable_node: bool,
+    /// Some region was freeable at some time.
+    has_freeable: bool,
+    /// Some memory was mirrored at some time.
+    has_mirror: bool,
 }
 
 impl<'s> EarlyMemory<'s> {
@@ -82,6 +86,8 @@ impl<'s> EarlyMemory<'s> {
             limit: PhysAddr::new(u64::MAX),
             direction: Direction::TopDown,
             movable_node: false,
+            has_freeable: false,
+            has_mirror: false,
         }
     }
 
@@ -161,6 +167,7 @@ impl<'s> EarlyMemory<'s> {
     /// # Errors
     /// [`EarlyError::Full`].
     pub fn add(&mut self, range: PhysRange, flags: EarlyFlags) -> Result<(), EarlyError> {
+        self.has_mirror |= flags.contains(EarlyFlags::MIRROR);
         let added = self.memory.add(EarlyRegion {
             range,
             node: None,
@@ -218,6 +225,7 @@ impl<'s> EarlyMemory<'s> {
     /// # Errors
     /// [`EarlyError::Full`].
     pub fn set_flags(&mut self, range: PhysRange, flags: EarlyFlags) -> Result<(), EarlyError> {
+        self.has_mirror |= flags.contains(EarlyFlags::MIRROR);
         let done = self.memory.update(range, |region| region.flags |= flags);
         done.map_err(full(EarlySet::Memory, range))
     }
@@ -242,6 +250,7 @@ impl<'s> EarlyMemory<'s> {
         range: PhysRange,
         flags: EarlyFlags,
     ) -> Result<(), EarlyError> {
+        self.has_freeable |= flags.contains(EarlyFlags::FREEABLE);
         let done = self.reserved.update(range, |region| region.flags |= flags);
         done.map_err(full(EarlySet::Reserved, range))
     }
@@ -401,12 +410,14 @@ impl<'s> EarlyMemory<'s> {
             node: None,
             flags,
         };
-        let freeable = |region: &EarlyRegion| region.flags.contains(EarlyFlags::FREEABLE);
-        let added = if freeable(&region) {
-            self.reserved.add(region)
+        let is_freeable = |region: &EarlyRegion| region.flags.contains(EarlyFlags::FREEABLE);
+        let for_boot = is_freeable(&region);
+        let added = if self.has_freeable && !for_boot {
+            self.reserved.add_over(region, is_freeable)
         } else {
-            self.reserved.add_over(region, freeable)
+            self.reserved.add(region)
         };
+        self.has_freeable |= for_boot;
         added.map_err(full(EarlySet::Reserved, range))?;
         self.owners.add(claim);
         Ok(())
@@ -414,14 +425,10 @@ impl<'s> EarlyMemory<'s> {
 
     /// Tries a request under its terms, strictest first.
     fn search(&self, request: &EarlyRequest, max: PhysAddr) -> Option<(PhysRange, EarlyRegion)> {
-        let mirrored = self
-            .memory
-            .iter()
-            .any(|r| r.flags.contains(EarlyFlags::MIRROR));
         let lower = (request.soft_min && request.min > PhysAddr::ZERO).then_some(PhysAddr::ZERO);
         let any_node = (request.node.is_some() && !request.exact_node).then_some(None);
         for min in [Some(request.min), lower].into_iter().flatten() {
-            for mirror in [mirrored.then_some(true), Some(false)]
+            for mirror in [self.has_mirror.then_some(true), Some(false)]
                 .into_iter()
                 .flatten()
             {

@@ -96,6 +96,17 @@ impl<'s> RegionSet<'s> {
             .regions
             .partition_point(|r| r.range.start() <= end)
             .max(lo);
+        // Most often it touches nothing, or one region it extends.
+        match self.regions.get_mut(lo..hi) {
+            Some([]) => return self.regions.insert(lo, new),
+            Some([region]) if region.alike(&new) => {
+                start = start.min(region.range.start());
+                end = end.max(region.range.end());
+                region.range = span(start.get(), end.get());
+                return Ok(());
+            }
+            _ => {}
+        }
         let mut others = 0;
         for region in &self.regions[lo..hi] {
             if region.alike(&new) {

@@ -100,12 +100,9 @@ impl<'m> Frames<'m> {
         let mut metadata = Metadata::default();
         let first = layout.segments().next().ok_or(BuildError::NoMemory)?.node;
         let segments = layout.segments().count();
-        let with_memory = layout.segments().map(|extent| extent.node);
-        let named = layout.nodes().iter().map(|node| node.id);
-        let highest = with_memory.chain(named).max().unwrap_or_default();
-        let nodes = usize::from(highest.0) + 1;
+        let nodes = layout.nodes().len();
         // Room for the tables of each node and for this list is withheld as well.
-        let most_withheld = withheld(&layout).count() + nodes + 1;
+        let most_withheld = layout.most_reserved_runs() + nodes + 1;
 
         let too_large = BuildError::TooLarge { segments, nodes };
         let bytes = directory_bytes(segments, nodes, most_withheld).ok_or(too_large)?;
@@ -114,9 +111,14 @@ impl<'m> Frames<'m> {
 
         let tables = take_tables(&mut layout, platform, &mut directory, nodes, &mut metadata)?;
         let tables = tables.ok_or(too_large)?;
-        let mut ranges = withheld(&layout);
-        let list = directory.slice(withheld(&layout).count(), |_| ranges.next());
+        let (mut ranges, mut used) = (withheld(&layout), 0);
+        let list = directory.slice(most_withheld, |_| {
+            let next = ranges.next();
+            used += usize::from(next.is_some());
+            Some(next.unwrap_or_default())
+        });
         let list: &'m [FrameRange] = list.ok_or(too_large)?;
+        let list = list.get(..used).unwrap_or_default();
         let mut extents = layout.segments();
         let next = |_| {
             extents

@@ -1,7 +1,7 @@
 //! Building a [`Layout`]: ranges, then nodes, then what depends on both.
 
 use crate::addr::FrameRange;
-use crate::early::{EarlyFlags, EarlyMemory};
+use crate::early::{EarlyFlags, EarlyMemory, EarlyRegion};
 use crate::node::{NodeId, ZoneKind};
 use crate::store::{Full, Store};
 use crate::topology::Topology;
@@ -94,13 +94,13 @@ fn fill_ranges<'s>(
     storage: &'s mut [NodeRange],
 ) -> Result<&'s mut [NodeRange], LayoutError> {
     let memory = early.memory();
-    let whole = |range: crate::addr::PhysRange| !range.inner_frames().is_empty();
-    let needed = memory.iter().filter(|region| whole(region.range)).count();
-    if needed > storage.len() {
-        return Err(full(LayoutPart::Ranges, storage.len(), needed));
-    }
+    let whole = |region: &EarlyRegion| !region.range.inner_frames().is_empty();
     let mut ranges = Store::new(storage);
-    for region in memory.iter().filter(|region| whole(region.range)) {
+    for region in memory.iter() {
+        let frames = region.range.inner_frames();
+        if frames.is_empty() {
+            continue;
+        }
         let node = match region.node {
             Some(node) => node,
             None if nodes == 1 => NodeId(0),
@@ -119,15 +119,15 @@ fn fill_ranges<'s>(
         }
         let range = NodeRange {
             node,
-            frames: region.range.inner_frames(),
+            frames,
             mirror: region.flags.contains(EarlyFlags::MIRROR),
             hotplug: region.flags.contains(EarlyFlags::HOTPLUG),
             kind: ExtentKind::of_memory(region.flags),
             next: NO_RANGE,
         };
-        ranges.push(range).map_err(|full| LayoutError::Full {
-            part: LayoutPart::Ranges,
-            full,
+        ranges.push(range).map_err(|Full { capacity, .. }| {
+            let needed = memory.iter().filter(|region| whole(region)).count();
+            full(LayoutPart::Ranges, capacity, needed)
         })?;
     }
     Ok(ranges.into_slice())

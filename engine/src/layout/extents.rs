@@ -14,16 +14,20 @@ use super::{Extent, ExtentKind, Layout, ZoneSegment, zones};
 impl Layout<'_> {
     /// What all memory is, ascending: frames in a row of one node, zone and kind.
     pub fn extents(&self) -> Extents<'_> {
-        let reserved = self.early.reserved();
-        let pieces = KindPieces {
-            pieces: Pieces::new(self),
-            left: None,
-            reserved: Covered::new(reserved, false),
-            freeable: Covered::new(reserved, true),
-        };
         Extents {
-            pieces: pieces.peekable(),
+            pieces: Pieces::new(self),
+            reserved: Covered {
+                regions: self.early.reserved(),
+            },
+            left: Extent::EMPTY,
+            front: (ExtentKind::Usable, Frame::new(0)),
         }
+    }
+
+    /// No fewer than the runs of frames in a row that are not [usable](ExtentKind::Usable):
+    /// a run begins where a reservation or a range of memory does.
+    pub(crate) fn most_reserved_runs(&self) -> usize {
+        self.early.reserved().len() + self.ranges.len()
     }
 
     /// All memory, ascending: frames in a row of one node and zone.
@@ -67,21 +71,71 @@ impl Iterator for Segments<'_> {
 /// Ascending extents of a layout, as long as can be; made by [`Layout::extents`].
 #[derive(Clone, Debug)]
 pub struct Extents<'a> {
-    pieces: Peekable<KindPieces<'a>>,
+    pieces: Pieces<'a>,
+    reserved: Covered<'a>,
+    /// What is left of the piece at hand; empty if none. Its kind is that of its
+    /// frames while not reserved.
+    left: Extent,
+    /// The kind of the first frame left, and the frame up to which it holds.
+    front: (ExtentKind, Frame),
+}
+
+impl Extents<'_> {
+    /// Goes on with `left`, whose first frame the regions before do not reach.
+    #[inline]
+    fn cut(&mut self, left: Extent) {
+        self.left = left;
+        let Extent { frames, kind, .. } = left;
+        self.front = (kind, frames.end());
+        if kind.may_become_free() {
+            let (cover, until) = self.reserved.at(frames.start());
+            let kind = match (cover, kind) {
+                (Cover::None, kind) => kind,
+                (Cover::Freeable, ExtentKind::Usable) => ExtentKind::Freeable,
+                // Freed as it is, unaccepted memory would be touched before it is accepted.
+                _ => ExtentKind::Reserved,
+            };
+            self.front = (kind, until.min(frames.end()));
+        }
+    }
 }
 
 impl Iterator for Extents<'_> {
     type Item = Extent;
 
     fn next(&mut self) -> Option<Extent> {
-        let mut extent = self.pieces.next()?;
-        while let Some(next) = self.pieces.next_if(|next| {
-            let same = (next.node, next.zone, next.kind);
-            same == (extent.node, extent.zone, extent.kind)
-                && next.frames.start() == extent.frames.end()
-        }) {
-            extent.frames = span(extent.frames.start(), next.frames.end());
+        if self.left.frames.is_empty() {
+            let piece = self.pieces.next()?;
+            self.cut(piece);
         }
+        let mut extent = self.left;
+        let (kind, mut end) = self.front;
+        loop {
+            let last = self.left.frames.end();
+            if end < last {
+                let frames = span(end, last);
+                self.cut(Extent {
+                    frames,
+                    ..self.left
+                });
+            } else if let Some(piece) = self.pieces.next() {
+                self.cut(piece);
+                let joins = piece.frames.start() == end
+                    && (piece.node, piece.zone) == (extent.node, extent.zone);
+                if !joins {
+                    break;
+                }
+            } else {
+                self.left.frames = FrameRange::EMPTY;
+                break;
+            }
+            if self.front.0 != kind {
+                break;
+            }
+            end = self.front.1;
+        }
+        extent.kind = kind;
+        extent.frames = span(extent.frames.start(), end);
         Some(extent)
     }
 }
@@ -127,87 +181,60 @@ impl Iterator for Pieces<'_> {
     }
 }
 
-/// Pieces cut where a reservation begins or ends.
-#[derive(Clone, Debug)]
-struct KindPieces<'a> {
-    pieces: Pieces<'a>,
-    left: Option<Extent>,
-    reserved: Covered<'a>,
-    freeable: Covered<'a>,
+/// How a frame is reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cover {
+    /// Not at all.
+    None,
+    /// For boot only.
+    Freeable,
+    /// For ever.
+    ForEver,
 }
 
-impl Iterator for KindPieces<'_> {
-    type Item = Extent;
-
-    fn next(&mut self) -> Option<Extent> {
-        let mut piece = self.left.take().or_else(|| self.pieces.next())?;
-        if !piece.kind.may_become_free() {
-            return Some(piece);
-        }
-        let (start, end) = (piece.frames.start(), piece.frames.end());
-        let (is_reserved, until) = self.reserved.at(start);
-        let mut cut = until.min(end);
-        let mut kind = piece.kind;
-        if is_reserved {
-            kind = ExtentKind::Reserved;
-        } else {
-            let (is_freeable, until) = self.freeable.at(start);
-            cut = cut.min(until);
-            if is_freeable {
-                kind = match kind {
-                    // Freed as it is it would be touched before it is accepted.
-                    ExtentKind::Unaccepted => ExtentKind::Reserved,
-                    _ => ExtentKind::Freeable,
-                };
-            }
-        }
-        if cut < end {
-            self.left = Some(Extent {
-                frames: span(cut, end),
-                ..piece
-            });
-            piece.frames = span(start, cut);
-        }
-        piece.kind = kind;
-        Some(piece)
-    }
-}
-
-/// Frames with a byte in a reserved region, looked up in ascending order.
+/// Reserved regions by frame, looked up in ascending order.
 #[derive(Clone, Debug)]
 struct Covered<'a> {
-    regions: core::slice::Iter<'a, EarlyRegion>,
-    /// Regions of this kind only.
-    freeable: bool,
-    /// The first region that ends after the frame looked up last.
-    next: FrameRange,
+    /// Those that end after the frame looked up last; ascending and disjoint in bytes,
+    /// so several may share a frame.
+    regions: &'a [EarlyRegion],
 }
 
-impl<'a> Covered<'a> {
-    fn new(regions: &'a [EarlyRegion], freeable: bool) -> Self {
-        Self {
-            regions: regions.iter(),
-            freeable,
-            next: FrameRange::EMPTY,
-        }
-    }
-
-    /// Whether `frame` is covered, and up to which frame that stays so.
-    fn at(&mut self, frame: Frame) -> (bool, Frame) {
-        let freeable = self.freeable;
-        while self.next.end() <= frame {
-            let of_kind = |region: &&EarlyRegion| {
-                region.flags.contains(EarlyFlags::FREEABLE) == freeable && !region.range.is_empty()
+impl Covered<'_> {
+    /// How `frame` is reserved, and up to which frame nothing changes.
+    fn at(&mut self, frame: Frame) -> (Cover, Frame) {
+        loop {
+            let Some((region, rest)) = self.regions.split_first() else {
+                return (Cover::None, Frame::new(u64::MAX));
             };
-            match self.regions.find(of_kind) {
-                Some(region) => self.next = region.range.outer_frames(),
-                None => return (false, Frame::new(u64::MAX)),
+            let frames = region.range.outer_frames();
+            if frames.end() <= frame {
+                self.regions = rest;
+            } else if frame < frames.start() {
+                return (Cover::None, frames.start());
+            } else if !region.flags.contains(EarlyFlags::FREEABLE) {
+                return (Cover::ForEver, frames.end());
+            } else {
+                return freeable(frame, frames, rest);
             }
         }
-        if self.next.start() <= frame {
-            (true, self.next.end())
-        } else {
-            (false, self.next.start())
+    }
+}
+
+/// How `frame`, one of a freeable region's, is reserved: regions after it may have
+/// bytes in its last frame.
+fn freeable(frame: Frame, frames: FrameRange, after: &[EarlyRegion]) -> (Cover, Frame) {
+    let sharing = after
+        .iter()
+        .map(|region| (region, region.range.outer_frames()));
+    for (region, other) in sharing.take_while(|other| other.1.start() < frames.end()) {
+        if !region.flags.contains(EarlyFlags::FREEABLE) {
+            return if other.start() <= frame {
+                (Cover::ForEver, other.end())
+            } else {
+                (Cover::Freeable, other.start())
+            };
         }
     }
+    (Cover::Freeable, frames.end())
 }

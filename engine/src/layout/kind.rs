@@ -65,6 +65,16 @@ pub struct Extent {
     pub kind: ExtentKind,
 }
 
+impl Extent {
+    /// No frames.
+    pub(crate) const EMPTY: Self = Self {
+        frames: FrameRange::EMPTY,
+        node: NodeId(0),
+        zone: ZoneKind::Normal,
+        kind: ExtentKind::Usable,
+    };
+}
+
 /// Frames in a row of one node and one zone, whatever they are: what the frame
 /// allocator keeps tables for, and the memory map descriptors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,9 +1,8 @@
 //! What the memory of a machine looks like to a kernel: nodes, zones, extents,
 //! sections, holes, and what is described after the other CPUs run.
 //!
-//! A [`Layout`] is built once from [`EarlyMemory`]
-//! whose nodes a [`Topology`] has set, and is what
-//! the frame allocator is built from. It costs time and storage by the number
+//! A [`Layout`] is built once from [`EarlyMemory`] whose nodes a [`Topology`] has
+//! set; the frame allocator is built from it. It costs time and storage by the number
 //! of ranges, never by the addresses they span: 512 GB scattered over 32 TiB
 //! are as cheap as 512 GB in a row.
 //!
@@ -80,8 +79,8 @@ pub struct LayoutStorage<'s> {
 /// use firstlight::topology::{NodeInfo, Topology};
 ///
 /// let (mut memory, mut reserved) = ([EarlyRegion::EMPTY; 4], [EarlyRegion::EMPTY; 4]);
-/// let mut trail = [Allocation::EMPTY; 4];
-/// let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+/// let mut owners = [Allocation::EMPTY; 4];
+/// let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
 /// early.add(PhysRange::new(0x1000, 0x9_f000).unwrap(), EarlyFlags::NONE).unwrap();
 /// early.add(PhysRange::new(0x10_0000, 0x4000_0000).unwrap(), EarlyFlags::NONE).unwrap();
 ///
