@@ -272,7 +272,7 @@ fn check(early: &EarlyMemory<'_>, model: &Model) {
             seen[page as usize] = Some((region.node, region.flags));
         }
     }
-    // Every reserved page has an owner, and nobody owns a free one.
+    // Every reserved page has an owner, and no free one has.
     assert_eq!(early.untracked(), 0);
     for (at, page) in seen.iter().enumerate() {
         assert_eq!(
@@ -357,8 +357,8 @@ proptest! {
     ) {
         let mut memory = vec![EarlyRegion::EMPTY; slots];
         let mut reserved = vec![EarlyRegion::EMPTY; slots];
-        let mut trail = vec![Allocation::EMPTY; 4096];
-        let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+        let mut owners = vec![Allocation::EMPTY; 4096];
+        let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
         let direction = if bottom_up { Direction::BottomUp } else { Direction::TopDown };
         early.set_direction(direction);
         early.set_movable_node(movable_node);

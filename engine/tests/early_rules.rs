@@ -18,8 +18,8 @@ fn range(start: u64, end: u64) -> PhysRange {
 fn with_two_nodes(test: impl FnOnce(EarlyMemory<'_>)) {
     let mut memory = [EarlyRegion::EMPTY; 16];
     let mut reserved = [EarlyRegion::EMPTY; 16];
-    let mut trail = [Allocation::EMPTY; 16];
-    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+    let mut owners = [Allocation::EMPTY; 16];
+    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
     early.add(range(0, 128 * MIB), EarlyFlags::NONE).unwrap();
     early.set_node(range(0, 64 * MIB), NodeId(0)).unwrap();
     early
@@ -247,14 +247,14 @@ fn freeing_what_is_free_is_an_error() {
 fn a_short_owner_log_counts_what_it_has_no_slot_for() {
     let mut memory = [EarlyRegion::EMPTY; 2];
     let mut reserved = [EarlyRegion::EMPTY; 8];
-    let mut trail = [Allocation::EMPTY; 1];
-    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+    let mut owners = [Allocation::EMPTY; 1];
+    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
     early.add(range(0, MIB), EarlyFlags::NONE).unwrap();
     early.reserve(range(0x1000, 0x4000), "kept").unwrap();
     assert_eq!(early.untracked(), 0);
     early.reserve(range(0x8000, 0x9000), "counted").unwrap();
     assert_eq!((early.owners().len(), early.untracked()), (1, 1));
-    // Cut in the middle: the upper half finds no room either.
+    // Cut in the middle: the upper half finds no slot either.
     early.free(range(0x2000, 0x3000)).unwrap();
     assert_eq!(early.owners()[0].range, range(0x1000, 0x2000));
     assert_eq!(early.untracked(), 2);

@@ -384,8 +384,8 @@ fn memory_up_to_the_last_address_works() {
 
 /// Where the allocator put its tables.
 fn tables(frames: &Frames<'_>) -> impl Iterator<Item = firstlight::addr::PhysRange> {
-    let trail = frames.layout().early().owners().to_vec();
-    trail
+    let owners = frames.layout().early().owners().to_vec();
+    owners
         .into_iter()
         .filter(|claim| claim.owner == "frame allocator tables")
         .map(|claim| claim.range)

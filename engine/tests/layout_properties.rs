@@ -19,8 +19,8 @@ const NODES: u16 = 4;
 fn with_layout<R>(rows: &[Row], policy: &LayoutPolicy, then: impl FnOnce(Layout<'_>) -> R) -> R {
     let mut memory = vec![EarlyRegion::EMPTY; 2 * rows.len() + 2];
     let mut reserved = [EarlyRegion::EMPTY; 2];
-    let mut trail = [Allocation::EMPTY; 2];
-    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+    let mut owners = [Allocation::EMPTY; 2];
+    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
     for &(start, end, node, flags) in rows {
         let range = PhysRange::new(start << 12, end << 12).unwrap();
         early.add(range, flags).unwrap();
@@ -313,7 +313,7 @@ proptest! {
         prop_assert_eq!(got, want);
     }
 
-    /// The kernel gets what it asked for, to within a frame a node, and movable memory the rest.
+    /// The kernel gets what was requested, to within a frame a node, and movable memory the rest.
     #[test]
     fn spreading_keeps_the_kernels_share(rows in rows(0, 30_000), core in core_size(), movable in core_size()) {
         let policy = LayoutPolicy { kernelcore: core, movablecore: movable, ..LayoutPolicy::DEFAULT };

@@ -49,8 +49,8 @@ fn apply(
         .unwrap();
     let mut topology = builder.finish(&mut |notice| notices.push(notice));
     let (mut slots, mut taken) = ([EarlyRegion::EMPTY; 256], [EarlyRegion::EMPTY; 256]);
-    let mut trail = [Allocation::EMPTY; 4];
-    let mut early = EarlyMemory::new(&mut slots, &mut taken, &mut trail);
+    let mut owners = [Allocation::EMPTY; 4];
+    let mut early = EarlyMemory::new(&mut slots, &mut taken, &mut owners);
     for &(start, end) in memory {
         early
             .add(PhysRange::new(start, end).unwrap(), EarlyFlags::NONE)
@@ -571,7 +571,7 @@ fn distances_of_a_device_tree() {
         left_out,
         [
             "device tree: distance 10 from node 5 to node 9 left out", // only a node itself is as near
-            "device tree: distance 30 from node 6 to node 5 left out", // nobody is node 6
+            "device tree: distance 30 from node 6 to node 5 left out", // there is no node 6
         ]
     );
 }

@@ -194,7 +194,7 @@ fn check_all<T: Fresh>(layout: &Layout<'_>, memmap: &Memmap<'_, T>) {
         }
     }
     assert!(memmap.of(layout.end()).is_none());
-    // The marks are where they were left: no two frames range a descriptor.
+    // The marks are where they were left: no two frames share a descriptor.
     for extent in layout.segments() {
         for number in extent.frames.start().get()..extent.frames.end().get() {
             let (word, _) = memmap.of(Frame::new(number)).unwrap().mark();
@@ -320,7 +320,7 @@ fn a_type_without_a_first_content_is_refused() {
 
 #[test]
 fn no_space_and_no_reach_are_errors() {
-    // 1 MiB of memory, all but 4 pages of it reserved: 256 x 64 bytes find no room.
+    // 1 MiB of memory, all but 4 pages of it reserved: 256 x 64 bytes do not fit.
     let mut small = Machine::new(&[(0, range(MIB, 2 * MIB))]);
     small.reserved.push(range(MIB, 2 * MIB - 0x4000));
     let mut layout = small.layout();
@@ -546,7 +546,7 @@ static STUMBLES: AtomicU32 = AtomicU32::new(0);
 unsafe impl Descriptor for Stumbling {
     const ZERO_IS_VALID: bool = false;
     fn template(place: SectionPlace) -> Option<Self> {
-        // Not where room is taken, which asks once a bank: sections 33 and 35.
+        // Not where the template is checked once a range: sections 33 and 35.
         if place.section > 32 && STUMBLES.fetch_add(1, Ordering::Relaxed) < 2 {
             panic!("a writer panics for this test");
         }

@@ -101,7 +101,7 @@ fn descriptors_lie_as_their_frames_do() {
 #[test]
 #[cfg_attr(miri, ignore = "allocates by the gigabyte")]
 fn space_for_descriptors_follows_memory() {
-    // Five banks of 8 GiB or less over 16 TiB, of two nodes.
+    // Five ranges of 8 GiB or less over 16 TiB, of two nodes.
     let machine = Machine::new(&[
         (0, range(4 * GIB, 12 * GIB)),
         (0, range(TIB, TIB + 8 * GIB)),
@@ -113,14 +113,14 @@ fn space_for_descriptors_follows_memory() {
     let progress = memmap.progress();
     assert_eq!(progress.written_bytes, 0);
     let descriptors = frames.layout().present_frames() * 64;
-    // Each bank may lie up to 2 MiB on to be in step, and a node's room ends on 2 MiB.
+    // Each range may lie up to 2 MiB on to be in step, and a node's space ends on 2 MiB.
     let most = descriptors + (5 + 2) * 2 * MIB + PAGE_BYTES;
     let reserved = progress.reserved_bytes;
     assert!(
         (descriptors..=most).contains(&reserved),
         "{reserved}, {most}"
     );
-    // 2 bytes a GiB in words of 8, and some 100 a bank and node.
+    // 2 bytes a GiB in words of 8, and some 100 a range and node.
     let directory = progress.directory_bytes;
     assert!(directory <= 2 * 27 + 5 * 8 + 7 * 120, "{directory}");
 }

@@ -108,9 +108,9 @@ fuzz_target!(|data: &[u8]| {
     let present = map.usable_bytes() >> 12;
 
     let mut memory = vec![EarlyRegion::EMPTY; SLOTS];
-    let (mut reserved, mut trail) = ([EarlyRegion::EMPTY; 64], [Allocation::EMPTY; 64]);
+    let (mut reserved, mut owners) = ([EarlyRegion::EMPTY; 64], [Allocation::EMPTY; 64]);
     let mut early =
-        EarlyMemory::from_map(&map, &mut memory, &mut reserved, &mut trail).expect("there is room");
+        EarlyMemory::from_map(&map, &mut memory, &mut reserved, &mut owners).expect("there is room");
     let _ = early.allocate(&EarlyRequest::new(0x2345, 64, "fuzz"));
     let _ = early.allocate(&EarlyRequest::new(0x1234, 16, "fuzz").freeable());
 
