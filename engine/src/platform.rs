@@ -11,15 +11,16 @@ use crate::addr::PhysRange;
 /// For as long as the platform is borrowed, all memory mapped by
 /// [`Platform::map`] must be readable and writable through the pointer from every
 /// CPU, keep what was last written there, and be used by no other code. So `map`
-/// maps a byte once and refuses a second [`Frames`] over the same memory, or
-/// memory the kernel uses itself without a reservation. A platform over a direct
-/// map records what it mapped, or is made by an `unsafe` constructor whose caller
-/// promises to reserve what is in use and to build one `Frames` only. Within one
-/// layout the engine never maps a byte twice: a
-/// [`Layout`](crate::layout::Layout) only takes early memory.
+/// maps a byte once, and refuses a second [`Layout`] over the same memory and
+/// memory the kernel uses without a reservation. A platform over a direct map
+/// records what it mapped, or is made by an `unsafe` constructor whose caller
+/// promises to reserve what is in use and to use it with one `Layout` only. For
+/// one layout the engine maps no byte twice: a `Layout` only takes early memory,
+/// and [`Memmap::self_hosted`] is unsafe.
 /// Where [`Platform::is_zero`] is true, the memory is zero.
 ///
-/// [`Frames`]: crate::frames::Frames
+/// [`Layout`]: crate::layout::Layout
+/// [`Memmap::self_hosted`]: crate::memmap::Memmap::self_hosted
 pub unsafe trait Platform {
     /// A pointer to the first byte of `range`, which the engine has just taken
     /// for its own tables. The content does not matter.
@@ -33,8 +34,8 @@ pub unsafe trait Platform {
     }
 
     /// Accepts `range`, untouched memory of a confidential guest, and leaves all
-    /// of it zero; see [`Acceptance`]. Called once for a
-    /// byte, from any CPU, before it is handed out; at most 2 MiB at a time.
+    /// of it zero; see [`Acceptance`]. Called once for a byte, from any CPU, before it is
+    /// handed out; at most 2 MiB at a time.
     ///
     /// The default refuses: unaccepted memory stays unavailable then.
     ///

@@ -87,7 +87,7 @@ fn machine(srat: Option<&[u8]>) -> (&'static Reservation, Frames<'static>) {
     let memory: &Reservation = Box::leak(Box::new(Reservation::new(6 << 30).unwrap()));
     let offset = memory.base().as_ptr().expose_provenance();
     // SAFETY: six GiB are mapped at `offset` and never unmapped, more than the table
-    // shows below its last row's end; nothing else uses them; one `Frames` is built.
+    // shows below its last row's end; nothing else uses them; there is one `Layout`.
     let platform: &DirectMap = Box::leak(Box::new(unsafe { DirectMap::new(offset) }));
     let storage: &mut Storage = Box::leak(Box::new(Storage::EMPTY));
     let boot = Boot {

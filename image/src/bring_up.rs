@@ -105,7 +105,7 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
         now
     };
     // SAFETY: what is in use is reserved in `reserve`, below, before any memory
-    // is allocated, and one `Frames` is built, at the end.
+    // is allocated, and there is one `Layout`.
     let platform = DIRECT.call_once(|| unsafe { DirectMap::new() });
     let direct = *platform;
 

@@ -10,12 +10,16 @@
 //! | `region` | [`EarlyRegion`] and [`EarlyFlags`] |
 //! | `set` | sorted, disjoint, merged regions in caller-provided storage |
 //! | `request` | [`EarlyRequest`], [`Direction`] |
+//! | `from_map` | early memory of a firmware map |
+//! | `allocate` | which attempts a request is worth |
 //! | `search` | which address a request gets; [`FreeRanges`] |
 //! | `owners` | [`Allocation`]: what each range is for |
 //! | `error` | [`EarlyError`] |
 #![deny(unsafe_code)]
 
+mod allocate;
 mod error;
+mod from_map;
 mod owners;
 mod region;
 mod request;
@@ -29,11 +33,9 @@ pub use request::{Direction, EarlyRequest};
 pub use search::FreeRanges;
 
 use crate::addr::{PhysAddr, PhysRange};
-use crate::map::{MemoryKind, MemoryMap, Region};
 use crate::node::NodeId;
 use crate::store::Full;
 use owners::OwnerLog;
-use search::Attempt;
 use set::RegionSet;
 
 /// Memory at boot: what there is, what of it is reserved, and what for.
@@ -89,77 +91,6 @@ impl<'s> EarlyMemory<'s> {
             has_freeable: false,
             has_mirror: false,
         }
-    }
-
-    /// The memory of a firmware map: what is usable, and what is unaccepted with its flag;
-    /// more reliable memory is mirrored memory.
-    ///
-    /// ```
-    /// use firstlight::early::{Allocation, EarlyMemory, EarlyRegion};
-    /// use firstlight::map::{MapEntry, MemoryKind, MemoryMap, Region, ScratchEntry};
-    ///
-    /// let entries = [MapEntry::new(0x10_0000, 0x70_0000, MemoryKind::Usable)];
-    /// let mut scratch = [ScratchEntry::default(); 1];
-    /// let mut regions = [Region::default(); 4];
-    /// let map = MemoryMap::build(entries.into_iter(), &mut scratch, &mut regions, &mut |_| {}).unwrap();
-    ///
-    /// let (mut memory, mut reserved) = ([EarlyRegion::EMPTY; 4], [EarlyRegion::EMPTY; 16]);
-    /// let mut owners = [Allocation::EMPTY; 16];
-    /// let early = EarlyMemory::from_map(&map, &mut memory, &mut reserved, &mut owners)?;
-    /// assert_eq!(early.memory_bytes(), 0x70_0000);
-    /// # Ok::<(), firstlight::early::EarlyError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`EarlyError::Full`] with the number of slots `memory` needs for the whole map.
-    pub fn from_map(
-        map: &MemoryMap<'_>,
-        memory: &'s mut [EarlyRegion],
-        reserved: &'s mut [EarlyRegion],
-        owners: &'s mut [Allocation],
-    ) -> Result<Self, EarlyError> {
-        let mut early = Self::new(memory, reserved, owners);
-        let flags = |region: &Region| {
-            let mirror = region.attributes.more_reliable;
-            let unaccepted = region.kind == MemoryKind::Unaccepted;
-            let mirror = if mirror {
-                EarlyFlags::MIRROR
-            } else {
-                EarlyFlags::NONE
-            };
-            mirror
-                | if unaccepted {
-                    EarlyFlags::UNACCEPTED
-                } else {
-                    EarlyFlags::NONE
-                }
-        };
-        // The map's regions are sorted, so each one is appended or merges with the last.
-        let merges = |(one, other): (&Region, &Region)| {
-            one.range.end() == other.range.start() && flags(one) == flags(other)
-        };
-        for region in map.memory() {
-            early
-                .add(region.range, flags(region))
-                .map_err(|error| match error {
-                    EarlyError::Full {
-                        set,
-                        range,
-                        full: Full { capacity, .. },
-                    } => {
-                        let pairs = map.memory().zip(map.memory().skip(1));
-                        let needed =
-                            map.memory().count() - pairs.filter(|pair| merges(*pair)).count();
-                        EarlyError::Full {
-                            set,
-                            range,
-                            full: Full { capacity, needed },
-                        }
-                    }
-                    other => other,
-                })?;
-        }
-        Ok(early)
     }
 
     /// Adds memory. Bytes that were added before keep their node and flags.
@@ -328,56 +259,6 @@ impl<'s> EarlyMemory<'s> {
         self.movable_node = on;
     }
 
-    /// Reserves memory for `request` and logs its owner.
-    ///
-    /// If some memory is mirrored, mirrored memory is tried first; on the preferred
-    /// node, then (unless `exact_node`) on any; then the same in all memory;
-    /// then, with `soft_min`, all of it again from address zero. Memory
-    /// that is nomap, driver-managed, preserved or unaccepted is never allocated, nor the first page.
-    ///
-    /// # Errors
-    /// [`EarlyError::NoSpace`], [`EarlyError::ZeroBytes`], [`EarlyError::BadAlign`], or
-    /// [`EarlyError::Full`] if the reserved set has no slot left.
-    pub fn allocate(&mut self, request: &EarlyRequest) -> Result<PhysRange, EarlyError> {
-        let &EarlyRequest {
-            bytes,
-            align,
-            owner,
-            ..
-        } = request;
-        if bytes == 0 {
-            return Err(EarlyError::ZeroBytes { owner });
-        }
-        if !align.is_power_of_two() {
-            return Err(EarlyError::BadAlign { align, owner });
-        }
-        let max = match request.max {
-            Some(max) if request.ignore_limit => max,
-            Some(max) => max.min(self.limit),
-            None => self.limit,
-        };
-        let Some((range, region)) = self.search(request, max) else {
-            let largest_bytes = self.largest_between(request.min, max);
-            return Err(EarlyError::NoSpace {
-                request: *request,
-                max,
-                largest_bytes,
-            });
-        };
-        let claim = Allocation {
-            range,
-            node: region.node,
-            owner,
-        };
-        let flags = if request.freeable {
-            EarlyFlags::FREEABLE
-        } else {
-            EarlyFlags::NONE
-        };
-        self.claim(claim, flags)?;
-        Ok(range)
-    }
-
     /// Frees what was reserved or allocated, wholly or in part; possible until a
     /// [layout](crate::layout) consumes early memory.
     ///
@@ -421,44 +302,6 @@ impl<'s> EarlyMemory<'s> {
         added.map_err(full(EarlySet::Reserved, range))?;
         self.owners.add(claim);
         Ok(())
-    }
-
-    /// Tries a request under its terms, strictest first.
-    fn search(&self, request: &EarlyRequest, max: PhysAddr) -> Option<(PhysRange, EarlyRegion)> {
-        let lower = (request.soft_min && request.min > PhysAddr::ZERO).then_some(PhysAddr::ZERO);
-        let any_node = (request.node.is_some() && !request.exact_node).then_some(None);
-        for min in [Some(request.min), lower].into_iter().flatten() {
-            for mirror in [self.has_mirror.then_some(true), Some(false)]
-                .into_iter()
-                .flatten()
-            {
-                for node in [Some(request.node), any_node].into_iter().flatten() {
-                    let attempt = Attempt {
-                        bytes: request.bytes,
-                        align: request.align,
-                        min: min.get(),
-                        max: max.get(),
-                        node,
-                        mirror,
-                        skip_hotplug: self.movable_node,
-                        direction: self.direction,
-                    };
-                    let found = attempt.find(&self.memory, &self.reserved);
-                    if found.is_some() {
-                        return found;
-                    }
-                }
-            }
-        }
-        None
-    }
-
-    fn largest_between(&self, min: PhysAddr, max: PhysAddr) -> u64 {
-        let window = PhysRange::new(min.get(), max.get()).unwrap_or(PhysRange::EMPTY);
-        let sizes = self
-            .free_ranges()
-            .map(|free| free.range.intersect(window).bytes());
-        sizes.max().unwrap_or(0)
     }
 }
 

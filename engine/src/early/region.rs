@@ -56,6 +56,11 @@ impl EarlyFlags {
         (Self::FREEABLE, "freeable"),
     ];
 
+    /// These flags if `condition` holds, else none.
+    pub(super) const fn when(self, condition: bool) -> Self {
+        if condition { self } else { Self::NONE }
+    }
+
     /// Whether no flag is set.
     pub const fn is_empty(self) -> bool {
         self.0 == 0

@@ -84,17 +84,24 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
     /// let frames = FrameRange::new(64 << 18, (64 << 18) + 32_768).unwrap();
     /// let segment = ZoneSegment { frames, node: NodeId(1), zone: ZoneKind::Movable };
     /// let mut directory = [MaybeUninit::uninit(); 256];
-    /// let (memmap, own) = Memmap::<PageDescriptor>::self_hosted(
-    ///     segment, &mut directory, &platform, MemmapPolicy::default())?;
+    /// // SAFETY: the DIMM was just plugged in.
+    /// let (memmap, own) = unsafe {
+    ///     Memmap::<PageDescriptor>::self_hosted(
+    ///         segment, &mut directory, &platform, MemmapPolicy::default())?
+    /// };
     /// assert_eq!((own.start(), own.count()), (frames.start(), 512));
     /// assert_eq!(memmap.of(own.end()).unwrap().place().node, NodeId(1));
     /// # Ok::<(), firstlight::memmap::MemmapError>(())
     /// ```
     ///
+    /// # Safety
+    /// The frames of `segment` are used by no other code, and no other memory map or
+    /// layout holds them.
+    ///
     /// # Errors
     /// [`MemmapError`]: no directory, memory too small for its own
     /// descriptors, or out of the platform's reach.
-    pub fn self_hosted<P: Platform>(
+    pub unsafe fn self_hosted<P: Platform>(
         segment: ZoneSegment,
         directory: &'m mut [MaybeUninit<u8>],
         platform: &'m P,
