@@ -6,7 +6,7 @@ pub(crate) use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Tells the processor (or the model) that this CPU waits for another one.
+/// A hint to the processor (or the model) that this CPU waits for another one.
 #[inline]
 pub(crate) fn pause() {
     #[cfg(not(loom))]

@@ -14,7 +14,7 @@ use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, Machine, magazines, page, range};
 
 fn node_of(frames: &Frames<'_>, frame: Frame) -> NodeId {
-    let mut extents = frames.layout().extents();
+    let mut extents = frames.layout().segments();
     let extent = extents.find(|extent| extent.frames.contains(frame));
     extent.unwrap().node
 }

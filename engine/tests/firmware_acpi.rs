@@ -269,7 +269,7 @@ fn memory_flags_and_the_largest_numbers() {
 
 #[test]
 fn the_length_of_an_entry_is_the_entrys_own() {
-    // Longer than today's format, and kinds nobody knows, are stepped over whole.
+    // Longer than today's format, and unknown kinds, are skipped whole.
     let mut long = x2apic(5, 9, 1);
     long[1] = 30;
     long.extend([0xee; 6]);

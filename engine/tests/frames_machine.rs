@@ -9,7 +9,7 @@ mod kit;
 use firstlight::addr::{Frame, Order};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, BlockError, BuildError, Frames, Request};
-use firstlight::layout::{CoreSize, LayoutPolicy};
+use firstlight::layout::{CoreSize, ExtentKind, LayoutPolicy};
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, TIB, Uninitialised, page, range};
 
@@ -90,8 +90,9 @@ fn every_frame_is_handed_out_exactly_once() {
     assert_eq!(seen.len() as u64, free);
     let reserved: u64 = frames
         .layout()
-        .reserved_frames()
-        .map(|range| range.count())
+        .extents()
+        .filter(|extent| extent.kind != ExtentKind::Usable)
+        .map(|extent| extent.frames.count())
         .sum();
     assert_eq!(free, frames.layout().present_frames() - reserved);
     for frame in seen {
@@ -361,8 +362,12 @@ fn nodes_nobody_knows_and_frames_beyond_all_addresses_are_harmless() {
         assert!(frames.claim(frame, Order::PAGE).is_err());
         assert_eq!(frames.is_allocated(frame), None);
     }
-    let all = range(0x1000, u64::MAX).outer_frames().bytes();
-    assert!(all.start().get() == 0x1000 && all.bytes() > u64::MAX / 2);
+    // No address is made up for what has none.
+    assert_eq!(Frame::new(1 << 52).checked_addr(), None);
+    assert!(std::panic::catch_unwind(|| Frame::new(1 << 52).addr()).is_err());
+    let all = range(0x1000, u64::MAX).outer_frames();
+    assert_eq!(all.checked_bytes(), None);
+    assert!(std::panic::catch_unwind(|| all.bytes()).is_err());
 }
 
 #[test]
@@ -379,8 +384,8 @@ fn memory_up_to_the_last_address_works() {
 
 /// Where the allocator put its tables.
 fn tables(frames: &Frames<'_>) -> impl Iterator<Item = firstlight::addr::PhysRange> {
-    let trail = frames.layout().early().trail().to_vec();
-    trail
+    let owners = frames.layout().early().owners().to_vec();
+    owners
         .into_iter()
         .filter(|claim| claim.owner == "frame allocator tables")
         .map(|claim| claim.range)

@@ -49,8 +49,8 @@ fn apply(
         .unwrap();
     let mut topology = builder.finish(&mut |notice| notices.push(notice));
     let (mut slots, mut taken) = ([EarlyRegion::EMPTY; 256], [EarlyRegion::EMPTY; 256]);
-    let mut trail = [Allocation::EMPTY; 4];
-    let mut early = EarlyMemory::new(&mut slots, &mut taken, &mut trail);
+    let mut owners = [Allocation::EMPTY; 4];
+    let mut early = EarlyMemory::new(&mut slots, &mut taken, &mut owners);
     for &(start, end) in memory {
         early
             .add(PhysRange::new(start, end).unwrap(), EarlyFlags::NONE)
@@ -134,7 +134,7 @@ fn holed(bytes: u64) -> Vec<(u64, u64)> {
 fn domains_that_start_at_1_become_nodes_from_0() {
     let bytes = table("PowerEdge_R820.srat.bin");
     let srat = Srat::parse(&bytes).unwrap();
-    for trust in [Trust::Mend, STRICT] {
+    for trust in [Trust::Repair, STRICT] {
         let applied = apply(
             srat.entries(),
             &[(0x1000, 2 * G), (4 * G, 65 * G)],
@@ -293,9 +293,9 @@ fn memory_between_two_ranges_of_a_node_is_its_own() {
 fn unclaimed_memory_goes_to_the_neighbour_or_takes_the_nodes_down() {
     let entries = [memory(0, G, 2 * G), memory(1, 3 * G, 4 * G)];
     let map = [(0, 4 * G), (6 * G, 7 * G)];
-    let mended = apply(ok(&entries), &map, &[], Trust::Mend);
+    let repaired = apply(ok(&entries), &map, &[], Trust::Repair);
     assert_eq!(
-        mended.pieces,
+        repaired.pieces,
         [(0, 3 * G, 0), (3 * G, 4 * G, 1), (6 * G, 7 * G, 1)]
     );
     let told = |start, end, node| TopologyNotice::Unclaimed {
@@ -303,7 +303,7 @@ fn unclaimed_memory_goes_to_the_neighbour_or_takes_the_nodes_down() {
         given: NodeId(node),
     };
     assert_eq!(
-        mended.notices,
+        repaired.notices,
         [told(0, G, 0), told(2 * G, 3 * G, 0), told(6 * G, 7 * G, 1)]
     );
 
@@ -324,7 +324,7 @@ fn unclaimed_memory_goes_to_the_neighbour_or_takes_the_nodes_down() {
 }
 
 #[test]
-fn overlapping_nodes_are_settled_or_distrusted() {
+fn overlapping_nodes_are_resolved_or_dropped() {
     let entries = [
         cpu(0),
         cpu(1),
@@ -332,11 +332,11 @@ fn overlapping_nodes_are_settled_or_distrusted() {
         memory(0, 4 * G, 8 * G),
         memory(1, 6 * G, 16 * G),
     ];
-    let mended = apply(ok(&entries), &[(4 * G, 16 * G)], &[], Trust::Mend);
-    assert_eq!(mended.pieces, [(4 * G, 8 * G, 0), (8 * G, 16 * G, 1)]);
+    let repaired = apply(ok(&entries), &[(4 * G, 16 * G)], &[], Trust::Repair);
+    assert_eq!(repaired.pieces, [(4 * G, 8 * G, 0), (8 * G, 16 * G, 1)]);
     let range = PhysRange::new(6 * G, 8 * G).unwrap();
     assert_eq!(
-        mended.notices,
+        repaired.notices,
         [TopologyNotice::Contested {
             range,
             kept: NodeId(0),
@@ -363,9 +363,14 @@ fn a_node_that_holds_reserved_memory_cannot_be_unplugged() {
         window(0, G, 2 * G),
         window(1, 2 * G, 4 * G),
     ];
-    let free = apply(ok(&entries), &[(0, 3 * G)], &[], Trust::Mend);
+    let free = apply(ok(&entries), &[(0, 3 * G)], &[], Trust::Repair);
     assert_eq!(free.hotplug, [(G, 2 * G), (2 * G, 3 * G)]);
-    let taken = apply(ok(&entries), &[(0, 3 * G)], &[(0, 0x10_0000)], Trust::Mend);
+    let taken = apply(
+        ok(&entries),
+        &[(0, 3 * G)],
+        &[(0, 0x10_0000)],
+        Trust::Repair,
+    );
     assert_eq!(taken.hotplug, [(2 * G, 3 * G)]);
     let range = PhysRange::new(G, 2 * G).unwrap();
     assert_eq!(
@@ -398,7 +403,7 @@ fn absurd_rows_are_clipped_or_left_out() {
             bytes: 3,
         },
     ];
-    let applied = apply(ok(&entries), &[(0, 3 * G)], &[], Trust::Mend);
+    let applied = apply(ok(&entries), &[(0, 3 * G)], &[], Trust::Repair);
     assert_eq!(applied.pieces, [(0, 2 * G, 0), (2 * G, 3 * G, 2)]);
     assert_eq!(applied.nodes.len(), 4);
     assert!(matches!(
@@ -424,7 +429,7 @@ fn absurd_rows_are_clipped_or_left_out() {
 fn a_border_inside_a_page_tears_no_frame() {
     // Both rows name the byte 2 GiB + 0x800 as their border.
     let entries = [memory(0, 0, 2 * G + 0x800), memory(1, 2 * G + 0x800, 3 * G)];
-    let applied = apply(ok(&entries), &[(0, 3 * G)], &[], Trust::Mend);
+    let applied = apply(ok(&entries), &[(0, 3 * G)], &[], Trust::Repair);
     assert_eq!(applied.pieces, [(0, 2 * G, 0), (2 * G, 3 * G, 1)]);
     let unaligned = |notice: &&TopologyNotice| matches!(notice, TopologyNotice::Unaligned { .. });
     assert_eq!(applied.notices.iter().filter(unaligned).count(), 2);
@@ -566,7 +571,7 @@ fn distances_of_a_device_tree() {
         left_out,
         [
             "device tree: distance 10 from node 5 to node 9 left out", // only a node itself is as near
-            "device tree: distance 30 from node 6 to node 5 left out", // nobody is node 6
+            "device tree: distance 30 from node 6 to node 5 left out", // there is no node 6
         ]
     );
 }
@@ -600,7 +605,7 @@ proptest! {
         strict in any::<bool>(),
     ) {
         let rows: Vec<_> = rows.into_iter().map(|(start, len)| (start << 28, (start + len) << 28)).collect();
-        let trust = if strict { STRICT } else { Trust::Mend };
+        let trust = if strict { STRICT } else { Trust::Repair };
         let applied = apply(ok(&entries), &rows, &[(0, 0x1000)], trust);
         let mut at = 0;
         for &(start, end, node) in &applied.pieces {
@@ -633,7 +638,7 @@ proptest! {
 }
 
 #[test]
-fn every_run_that_no_node_claims_finds_one() {
+fn every_run_without_a_node_gets_one() {
     // Pieces 0, 1, 2, ... of a page each; pieces 3, 4 and 5 touch. Nodes claim 2, 5 and 9.
     let piece = |at: u64| {
         let start = at * 0x10_0000;
@@ -652,7 +657,7 @@ fn every_run_that_no_node_claims_finds_one() {
         memory(node, start, end)
     };
     let rows = [claim(0, 2), claim(1, 5), claim(0, 9)];
-    let applied = apply(rows.into_iter().map(Ok), &pieces, &[], Trust::Mend);
+    let applied = apply(rows.into_iter().map(Ok), &pieces, &[], Trust::Repair);
     let nodes: Vec<_> = (0..12)
         .map(|at| {
             let (start, end) = piece(at);

@@ -270,7 +270,7 @@ proptest! {
             };
             match outcome {
                 Ok(changed) => prop_assert_eq!(changed, model.apply(change)),
-                // Refused: unchanged, and truly no room for the peak.
+                // Refused: unchanged, and truly too few slots for the peak.
                 Err(MapError::Regions(full)) => prop_assert!(full.needed > full.capacity),
                 Err(error) => panic!("{error}"),
             }

@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PHYS_END, PhysRange};
 use firstlight::early::EarlyFlags;
 use firstlight::frames::{Frames, Request};
-use firstlight::layout::{Extent, Layout, SECTION_FRAMES};
+use firstlight::layout::{Layout, SECTION_FRAMES, ZoneSegment};
 use firstlight::memmap::{
     DescribedError, Descriptor, Memmap, MemmapError, MemmapPolicy, Mode, PageDescriptor, Part,
     SectionPlace, SectionState, Writer,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use firstlight::parallel::{Alone, Chunking, Crew, Job, JobError, Seat, Share};
+use firstlight::parallel::{Alone, Chunking, Job, JobError, WorkRange, Worker, Workers};
 use kit::{GIB, MIB, Machine, TIB, Uninitialised, range};
 
 /// 8 bytes, zero at first.
@@ -121,10 +121,10 @@ impl Fresh for PageDescriptor {
 /// Threads of this process; one that panics is gone and no more.
 struct Threads;
 
-impl Crew for Threads {
-    fn run(&self, seats: &[Seat], work: &(dyn Fn(usize) + Sync)) {
+impl Workers for Threads {
+    fn run(&self, workers: &[Worker], work: &(dyn Fn(usize) + Sync)) {
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..seats.len())
+            let threads: Vec<_> = (0..workers.len())
                 .map(|index| scope.spawn(move || work(index)))
                 .collect();
             for thread in threads {
@@ -167,7 +167,7 @@ fn machine() -> Machine {
 /// Checks the descriptor of every frame, of memory and of none, against the layout.
 fn check_all<T: Fresh>(layout: &Layout<'_>, memmap: &Memmap<'_, T>) {
     let mut checked = 0;
-    for extent in layout.extents() {
+    for extent in layout.segments() {
         let (start, end) = (extent.frames.start().get(), extent.frames.end().get());
         for number in start..end {
             let place = SectionPlace {
@@ -195,7 +195,7 @@ fn check_all<T: Fresh>(layout: &Layout<'_>, memmap: &Memmap<'_, T>) {
     }
     assert!(memmap.of(layout.end()).is_none());
     // The marks are where they were left: no two frames share a descriptor.
-    for extent in layout.extents() {
+    for extent in layout.segments() {
         for number in extent.frames.start().get()..extent.frames.end().get() {
             let (word, _) = memmap.of(Frame::new(number)).unwrap().mark();
             assert_eq!(word.load(Ordering::Relaxed), number ^ 0xa5a5);
@@ -210,13 +210,13 @@ fn every_mode<T: Fresh>() {
         if let Some(part) = mode.before_boot() {
             memmap.describe(part);
         }
-        let mut shares: Vec<_> = (0..memmap.shares_needed())
-            .map(|_| Share::new(NodeId(0), FrameRange::EMPTY))
+        let mut ranges: Vec<_> = (0..memmap.ranges_needed())
+            .map(|_| WorkRange::new(NodeId(0), FrameRange::EMPTY))
             .collect();
-        let mut seats = [0, 0, 1].map(|node| Seat::new(NodeId(node)));
+        let mut workers = [0, 0, 1].map(|node| Worker::new(NodeId(node)));
         if let Some(part) = mode.behind_boot() {
             let job = Job::sections(Chunking::Stealing);
-            let report = memmap.describe_with(part, &job, &mut shares, &mut seats, &Threads);
+            let report = memmap.describe_with(part, &job, &mut ranges, &mut workers, &Threads);
             assert_eq!(report.unwrap().redone_chunks, 0);
         }
         let progress = memmap.progress();
@@ -252,7 +252,7 @@ fn every_descriptor_of_64_bytes_in_every_mode() {
 fn a_touch_makes_one_section_ready_and_no_other() {
     let mut layout = machine().layout();
     let memmap = reserve::<Sixteen>(&mut layout);
-    let frame = layout.extents().last().unwrap().frames.start();
+    let frame = layout.segments().last().unwrap().frames.start();
     assert_eq!(memmap.state(frame), Some(SectionState::Untouched));
     assert!(memmap.peek(frame).is_none());
     assert_eq!(memmap.progress().written_bytes, 0);
@@ -263,14 +263,14 @@ fn a_touch_makes_one_section_ready_and_no_other() {
     assert!(progress.written_bytes <= SECTION_FRAMES * 16);
     assert_eq!(memmap.first_untouched(Frame::new(0)), Some(Frame::new(1)));
     let next = Frame::new(frame.get() + SECTION_FRAMES);
-    if layout.extents().last().unwrap().frames.contains(next) {
+    if layout.segments().last().unwrap().frames.contains(next) {
         assert_eq!(memmap.first_untouched(frame), Some(next));
         assert_eq!(memmap.state(next), Some(SectionState::Untouched));
     }
 }
 
 #[test]
-fn memory_that_is_zero_is_not_written_unless_asked() {
+fn memory_that_is_zero_is_written_only_on_request() {
     for (always_write, written) in [(false, 0), (true, 8)] {
         let policy = MemmapPolicy {
             always_write,
@@ -319,15 +319,15 @@ fn a_type_without_a_first_content_is_refused() {
 }
 
 #[test]
-fn no_room_and_no_reach_are_errors() {
-    // 1 MiB of memory, all but 4 pages of it reserved: 256 x 64 bytes find no room.
+fn no_space_and_no_reach_are_errors() {
+    // 1 MiB of memory, all but 4 pages of it reserved: 256 x 64 bytes do not fit.
     let mut small = Machine::new(&[(0, range(MIB, 2 * MIB))]);
     small.reserved.push(range(MIB, 2 * MIB - 0x4000));
     let mut layout = small.layout();
     let error =
         Memmap::<PageDescriptor>::reserve(&mut layout, platform(false), MemmapPolicy::default());
     let error = error.unwrap_err();
-    assert!(matches!(error, MemmapError::NoRoom { needed_bytes, .. } if needed_bytes >= 256 * 64));
+    assert!(matches!(error, MemmapError::NoSpace { needed_bytes, .. } if needed_bytes >= 256 * 64));
     let broken = Box::leak(Box::new(Uninitialised {
         broken: true,
         ..Uninitialised::default()
@@ -434,7 +434,7 @@ fn touches_and_workers_make_each_section_ready_once() {
     for round in 0..6 {
         let mut layout = machine().layout();
         let memmap = reserve::<Sixteen>(&mut layout);
-        let all: Vec<Extent> = layout.extents().collect();
+        let all: Vec<ZoneSegment> = layout.segments().collect();
         let chunking = [Chunking::Padata, Chunking::Stealing][round % 2];
         std::thread::scope(|scope| {
             for thread in 0..2 {
@@ -451,13 +451,13 @@ fn touches_and_workers_make_each_section_ready_once() {
                     }
                 });
             }
-            let mut shares: Vec<_> = (0..memmap.shares_needed())
-                .map(|_| Share::new(NodeId(0), FrameRange::EMPTY))
+            let mut ranges: Vec<_> = (0..memmap.ranges_needed())
+                .map(|_| WorkRange::new(NodeId(0), FrameRange::EMPTY))
                 .collect();
-            let mut seats = [0, 1].map(|node| Seat::new(NodeId(node)));
+            let mut workers = [0, 1].map(|node| Worker::new(NodeId(node)));
             let job = Job::sections(chunking);
             memmap
-                .describe_with(Part::Whole, &job, &mut shares, &mut seats, &Threads)
+                .describe_with(Part::Whole, &job, &mut ranges, &mut workers, &Threads)
                 .unwrap();
         });
         let progress = memmap.progress();
@@ -521,7 +521,7 @@ fn early_grows_by_whole_sections_while_cpus_allocate() {
 }
 
 #[test]
-fn a_block_of_another_machine_is_given_back() {
+fn a_block_of_another_machine_is_freed() {
     let mut other = Machine::new(&[(0, range(32 * GIB, 32 * GIB + 16 * MIB))]).layout();
     let memmap = reserve::<Eight>(&mut other);
     let frames = machine().frames();
@@ -546,9 +546,9 @@ static STUMBLES: AtomicU32 = AtomicU32::new(0);
 unsafe impl Descriptor for Stumbling {
     const ZERO_IS_VALID: bool = false;
     fn template(place: SectionPlace) -> Option<Self> {
-        // Not where room is taken, which asks once a bank: sections 33 and 35.
+        // Not where the template is checked once a range: sections 33 and 35.
         if place.section > 32 && STUMBLES.fetch_add(1, Ordering::Relaxed) < 2 {
-            panic!("a writer dies for this test");
+            panic!("a writer panics for this test");
         }
         Some(Self(AtomicU64::new(place.section)))
     }
@@ -556,14 +556,14 @@ unsafe impl Descriptor for Stumbling {
 
 #[test]
 #[cfg_attr(miri, ignore = "writes too much")]
-fn the_section_of_a_worker_that_dies_is_written_by_the_caller() {
+fn the_section_of_a_worker_that_panics_is_written_by_the_caller() {
     let mut layout = Machine::new(&[(0, range(4 * GIB, 5 * GIB))]).layout();
     let memmap = reserve::<Stumbling>(&mut layout);
-    let mut shares = [Share::new(NodeId(0), FrameRange::EMPTY)];
-    let mut seats = [0, 0].map(|node| Seat::new(NodeId(node)));
+    let mut ranges = [WorkRange::new(NodeId(0), FrameRange::EMPTY)];
+    let mut workers = [0, 0].map(|node| Worker::new(NodeId(node)));
     let job = Job::sections(Chunking::Stealing);
     let report = memmap
-        .describe_with(Part::Whole, &job, &mut shares, &mut seats, &Threads)
+        .describe_with(Part::Whole, &job, &mut ranges, &mut workers, &Threads)
         .unwrap();
     assert_eq!(report.redone_chunks, 2);
     assert_eq!(memmap.progress().ready_sections, 8);
@@ -577,33 +577,33 @@ fn the_section_of_a_worker_that_dies_is_written_by_the_caller() {
 }
 
 #[test]
-fn jobs_that_make_no_sense_write_nothing() {
+fn refused_jobs_write_nothing() {
     let mut layout = machine().layout();
     let memmap = reserve::<Eight>(&mut layout);
-    let needed = memmap.shares_needed();
-    let mut shares: Vec<_> = (0..needed)
-        .map(|_| Share::new(NodeId(0), FrameRange::EMPTY))
+    let needed = memmap.ranges_needed();
+    let mut ranges: Vec<_> = (0..needed)
+        .map(|_| WorkRange::new(NodeId(0), FrameRange::EMPTY))
         .collect();
-    let mut seats = [Seat::new(NodeId(0))];
+    let mut workers = [Worker::new(NodeId(0))];
     let job = Job::sections(Chunking::Padata);
-    let refused = |job: &Job, shares: &mut [Share], seats: &mut [Seat]| {
+    let refused = |job: &Job, ranges: &mut [WorkRange], workers: &mut [Worker]| {
         memmap
-            .describe_with(Part::Whole, job, shares, seats, &Alone)
+            .describe_with(Part::Whole, job, ranges, workers, &Alone)
             .unwrap_err()
     };
     assert_eq!(
-        refused(&job, &mut shares[1..], &mut seats),
-        JobError::TooFewShares {
-            lent: needed - 1,
+        refused(&job, &mut ranges[1..], &mut workers),
+        JobError::TooFewRanges {
+            provided: needed - 1,
             needed
         }
     );
-    assert_eq!(refused(&job, &mut shares, &mut []), JobError::NoThreads);
+    assert_eq!(refused(&job, &mut ranges, &mut []), JobError::NoThreads);
     let cut = Job {
         align_frames: 512,
         ..job
     };
-    let error = refused(&cut, &mut shares, &mut seats);
+    let error = refused(&cut, &mut ranges, &mut workers);
     assert_eq!(error, JobError::NotSections { frames: 512 });
     assert_eq!(memmap.progress().ready_sections, 0);
 }
@@ -613,7 +613,7 @@ fn jobs_that_make_no_sense_write_nothing() {
 fn touching_what_is_not_ready_stops_with_frame_section_and_state() {
     let mut layout = machine().layout();
     let memmap = reserve::<Sixteen>(&mut layout);
-    let frame = layout.extents().last().unwrap().frames.start();
+    let frame = layout.segments().last().unwrap().frames.start();
     // SAFETY: not kept on purpose; a debug build stops before it reads.
     let panic = catch_unwind(AssertUnwindSafe(|| unsafe { memmap.assume_ready(frame) }));
     let text = *panic.unwrap_err().downcast::<String>().unwrap();
@@ -647,16 +647,17 @@ fn added_memory_describes_itself() {
         } else {
             sections * SECTION_FRAMES
         };
-        let extent = Extent {
+        let extent = ZoneSegment {
             frames: FrameRange::new(start, start + count).unwrap(),
             node: NodeId(5),
             zone: ZoneKind::Movable,
         };
         let dimm = Box::leak(Box::new(Dimm(std::cell::Cell::new(None))));
         let mut directory = [std::mem::MaybeUninit::uninit(); 256];
-        let (memmap, own) =
-            Memmap::<Sixteen>::self_hosted(extent, &mut directory, dimm, MemmapPolicy::default())
-                .unwrap();
+        let policy = MemmapPolicy::default();
+        // SAFETY: each platform has memory of its own.
+        let made = unsafe { Memmap::<Sixteen>::self_hosted(extent, &mut directory, dimm, policy) };
+        let (memmap, own) = made.unwrap();
         assert_eq!(own.start(), extent.frames.start());
         assert!(own.count() <= (count * 16).div_ceil(4096) + 1);
         let (mapped, address) = dimm.0.get().unwrap();
@@ -674,8 +675,8 @@ fn added_memory_describes_itself() {
 }
 
 #[test]
-fn lent_memory_and_ranges_are_checked() {
-    let extent = |start, end| Extent {
+fn provided_memory_and_ranges_are_checked() {
+    let extent = |start, end| ZoneSegment {
         frames: FrameRange::new(start, end).unwrap(),
         node: NodeId(0),
         zone: ZoneKind::Normal,
@@ -724,11 +725,16 @@ fn lent_memory_and_ranges_are_checked() {
         made(8, bytes).unwrap_err(),
         made(directory_bytes, 64).unwrap_err(),
     ] {
-        assert!(matches!(error, MemmapError::Lent { .. }), "{error}");
+        assert!(
+            matches!(error, MemmapError::TooLittleStorage { .. }),
+            "{error}"
+        );
     }
-    // A page holds 512 descriptors of 8 bytes, its own among them: too small for nobody else's.
+    // A page holds 512 descriptors of 8 bytes, its own among them, and no other frame.
     let dimm = Box::leak(Box::new(Dimm(std::cell::Cell::new(None))));
-    let error = Memmap::<Eight>::self_hosted(extent(0, 1), lend(512), dimm, policy).unwrap_err();
+    // SAFETY: the platform has memory of its own.
+    let made = unsafe { Memmap::<Eight>::self_hosted(extent(0, 1), lend(512), dimm, policy) };
+    let error = made.unwrap_err();
     assert!(matches!(error, MemmapError::TooSmall { .. }), "{error}");
 }
 

@@ -19,7 +19,7 @@ use kit::{GIB, MIB, Machine, range};
 /// Memory full of one byte, which can be looked at.
 struct Filled {
     with: u8,
-    /// In the order in which they were asked for.
+    /// In the order of the requests.
     pieces: RefCell<Vec<(NonNull<u8>, usize)>>,
 }
 
@@ -47,13 +47,13 @@ impl Filled {
         }))
     }
 
-    /// Bytes of each piece that somebody wrote, in words of four.
+    /// Bytes of each piece that were written, in words of four.
     fn written_bytes(&self) -> Vec<u64> {
         let untouched = u32::from_ne_bytes([self.with; 4]);
         let pieces = self.pieces.borrow();
         let written = pieces.iter().map(|&(start, bytes)| {
             let words = start.cast::<u32>();
-            // SAFETY: mapped above, all of it initialised; nobody writes meanwhile.
+            // SAFETY: mapped above, all of it initialised; not written meanwhile.
             let word = |index| unsafe { words.add(index).read() };
             let count = (0..bytes / 4).filter(|&at| word(at) != untouched).count();
             4 * count as u64
@@ -116,7 +116,7 @@ fn transcript(frames: &Frames<'_>) -> Vec<Option<Frame>> {
 #[test]
 #[cfg_attr(miri, ignore = "fills megabytes")]
 fn whatever_lies_in_the_tables_is_written_before_it_is_read() {
-    // Free, split and allocated huge frames, where somebody reads them.
+    // Free, split and allocated huge frames, where they are read.
     let transcripts = [0x59, 0x5b, 0, 0xff].map(|with| {
         let frames = Frames::build(machine().layout(), Filled::new(with)).unwrap();
         let before = frames.statistics();

@@ -1,7 +1,7 @@
 //! Linux's threads as the engine's workers: [`Pinned`].
 
 use crate::threads::pin_current;
-use firstlight::parallel::{Crew, Seat};
+use firstlight::parallel::{Worker, Workers};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
@@ -16,11 +16,11 @@ use std::thread;
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};
 /// use firstlight::node::NodeId;
-/// use firstlight::parallel::{Crew, Seat};
+/// use firstlight::parallel::{Workers, Worker};
 /// use firstlight_host::workers::Pinned;
 ///
 /// let cpus = firstlight_host::threads::allowed_cpus()?;
-/// let workers = [0, 1, 2].map(|node| Seat::new(NodeId(node)));
+/// let workers = [0, 1, 2].map(|node| Worker::new(NodeId(node)));
 /// let sum = AtomicUsize::new(0);
 /// Pinned::new(&cpus).run(&workers, &|index| {
 ///     sum.fetch_add(index + 1, Ordering::Relaxed);
@@ -41,8 +41,8 @@ impl<'a> Pinned<'a> {
     }
 }
 
-impl Crew for Pinned<'_> {
-    fn run(&self, workers: &[Seat], work: &(dyn Fn(usize) + Sync)) {
+impl Workers for Pinned<'_> {
+    fn run(&self, workers: &[Worker], work: &(dyn Fn(usize) + Sync)) {
         let done = |index| {
             // The engine does the work that a thread left when it panicked.
             let _ = catch_unwind(AssertUnwindSafe(|| work(index)));

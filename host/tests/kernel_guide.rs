@@ -87,14 +87,15 @@ fn machine(srat: Option<&[u8]>) -> (&'static Reservation, Frames<'static>) {
     let memory: &Reservation = Box::leak(Box::new(Reservation::new(6 << 30).unwrap()));
     let offset = memory.base().as_ptr().expose_provenance();
     // SAFETY: six GiB are mapped at `offset` and never unmapped, more than the table
-    // shows below its last row's end; nothing else uses them; one `Frames` is built.
+    // shows below its last row's end; nothing else uses them; there is one `Layout`.
     let platform: &DirectMap = Box::leak(Box::new(unsafe { DirectMap::new(offset) }));
     let storage: &mut Storage = Box::leak(Box::new(Storage::EMPTY));
     let boot = Boot {
         e820: &e820(),
         srat,
         command_line: b"quiet mem=5G memmap=1M$0x110000000 kernelcore=2560M kernelcore=lots",
-        taken: &[(KERNEL, "kernel"), (INITRD, "initial RAM disk")],
+        taken: &[(KERNEL, "kernel")],
+        loaded: &[(INITRD, "initial RAM disk")],
     };
     (memory, bring_up(&boot, storage, platform, log))
 }
@@ -120,7 +121,7 @@ fn take_all(frames: &Frames<'_>) -> Vec<Frame> {
 fn tables(frames: &Frames<'_>) -> Vec<PhysRange> {
     let early = frames.layout().early();
     assert_eq!(early.untracked(), 0);
-    let tables = early.trail().iter();
+    let tables = early.owners().iter();
     let tables = tables.filter(|taken| taken.owner == "frame allocator tables");
     tables.map(|taken| taken.range).collect()
 }
@@ -199,7 +200,7 @@ fn every_cpu_gets_memory_of_its_node() {
 }
 
 #[test]
-fn what_was_reserved_can_be_given_back() {
+fn what_was_reserved_for_boot_can_be_freed() {
     let (_, frames) = machine(Some(&srat()));
     let before = frames.statistics().free_frames;
     let (start, end) = (INITRD.start().frame().get(), INITRD.end().frame().get());
@@ -241,6 +242,7 @@ fn a_machine_without_memory_stops_with_the_reason() {
         srat: None,
         command_line: b"",
         taken: &[],
+        loaded: &[],
     };
     // SAFETY: there is no memory to map.
     let platform: &DirectMap = Box::leak(Box::new(unsafe { DirectMap::new(0) }));

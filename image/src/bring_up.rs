@@ -6,7 +6,7 @@ use core::iter::repeat_with;
 
 use firstlight::acceptance::Pending;
 use firstlight::addr::{Order, PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
-use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRegion, EarlyRequest};
+use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRequest};
 use firstlight::events::Events;
 use firstlight::firmware::acpi::{Madt, Rsdp, Srat};
 use firstlight::firmware::pvh::PvhError;
@@ -89,7 +89,7 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     let parts = storage::parts();
     let mut steps = Steps(events);
     // SAFETY: everything in use is reserved in `reserve`, below, before any memory is
-    // allocated, and one `Frames` is built, at the end.
+    // allocated, and there is one `Layout`.
     let platform = DIRECT.call_once(|| unsafe { DirectMap::new() });
     let direct = *platform;
 
@@ -103,7 +103,7 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     let map = memory_map(direct, &loader, parts.scratch, parts.map)?;
     steps.end(phase::MEMORY_MAP, marker::MEMORY_MAP);
 
-    let mut early = EarlyMemory::from_map(&map, parts.memory, parts.reserved, parts.owner_log)
+    let mut early = EarlyMemory::from_map(&map, parts.memory, parts.reserved, parts.owners)
         .map_err(Stop::Early)?;
     let root = firmware::root(direct, &loader);
     let trampoline = reserve(direct, &loader, root.as_ref(), &mut early).map_err(Stop::Early)?;
@@ -115,7 +115,7 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     let acpi = firmware::tables(direct, root.as_ref());
     let mut topology = nodes(&acpi, parts.topology, parts.distances).map_err(Stop::Topology)?;
     topology
-        .apply(&mut early, Trust::Mend, &mut |notice| correction(notice))
+        .apply(&mut early, Trust::Repair, &mut |notice| correction(notice))
         .map_err(Stop::Topology)?;
     steps.end(phase::TOPOLOGY, marker::TOPOLOGY);
 
@@ -239,7 +239,7 @@ fn reserve(
     };
     match early.allocate(&page) {
         Ok(page) => Ok(Some(page)),
-        Err(EarlyError::NoRoom { .. }) => {
+        Err(EarlyError::NoSpace { .. }) => {
             note("no memory below 1 MiB: other CPUs cannot be started");
             Ok(None)
         }
@@ -295,10 +295,6 @@ fn map_memory(
 
 /// The list of memory that must be accepted, in memory of its own.
 fn pending(layout: &mut Layout<'_>) -> Result<&'static [Pending], EarlyError> {
-    let unaccepted = |region: &EarlyRegion| region.flags.contains(EarlyFlags::UNACCEPTED);
-    if !layout.early().memory().iter().any(unaccepted) {
-        return Ok(&[]);
-    }
     // Its length.
     let needed = match Pending::list(layout, &mut []) {
         Ok(_) => return Ok(&[]),
@@ -306,7 +302,7 @@ fn pending(layout: &mut Layout<'_>) -> Result<&'static [Pending], EarlyError> {
     };
     let bytes = (needed * size_of::<Pending>()) as u64;
     let request = EarlyRequest::new(bytes, PAGE_BYTES, "list of unaccepted memory");
-    let space = layout.early_mut().allocate(&request)?;
+    let space = layout.allocate(&request)?;
     // SAFETY: early memory just allocated it; it is mapped, like all accepted memory.
     let slots = unsafe { list_at(space, repeat_with(Pending::default).take(needed)) };
     Ok(Pending::list(layout, slots).unwrap_or_default())

@@ -3,7 +3,7 @@
 use firstlight::addr::FrameRange;
 use firstlight::frames::Frames;
 use firstlight::node::NodeId;
-use firstlight::parallel::{Chunking, Job, Seat, Share};
+use firstlight::parallel::{Chunking, Job, WorkRange, Worker};
 use firstlight_image::words::Mode;
 
 use crate::console::note;
@@ -27,7 +27,7 @@ pub(crate) fn write_deferred(machine: &Machine, processors: &mut Processors) -> 
     let cpus = processors.started();
     let mut nodes = processors.nodes();
     let workers = list(frames, cpus, |_| {
-        Seat::new(nodes.next().map_or_else(NodeId::default, |(_, node)| node))
+        Worker::new(nodes.next().map_or_else(NodeId::default, |(_, node)| node))
     });
     drop(nodes);
     let (Some(ranges), Some(workers)) = (work_ranges(frames, &descriptors), workers) else {
@@ -56,8 +56,8 @@ pub(crate) fn write_deferred(machine: &Machine, processors: &mut Processors) -> 
 pub(crate) fn work_ranges(
     frames: &Frames<'_>,
     descriptors: &Descriptors,
-) -> Option<&'static mut [Share]> {
+) -> Option<&'static mut [WorkRange]> {
     list(frames, descriptors.work_ranges(), |_| {
-        Share::new(NodeId::default(), FrameRange::EMPTY)
+        WorkRange::new(NodeId::default(), FrameRange::EMPTY)
     })
 }

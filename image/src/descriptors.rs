@@ -10,7 +10,7 @@ use firstlight::memmap::{
     SectionPlace,
 };
 use firstlight::node::NodeId;
-use firstlight::parallel::{Crew, Job, JobError, Report, Seat, Share};
+use firstlight::parallel::{Job, JobError, Report, WorkRange, Worker, Workers};
 use firstlight_image::words::DescriptorBytes;
 use firstlight_wire::{self as wire, Event};
 use log::info;
@@ -131,8 +131,8 @@ impl Descriptors {
         part: Part,
         wanted: impl Fn(NodeId) -> bool,
         job: &Job,
-        lists: &mut (&mut [Share], &mut [Seat]),
-        workers: &impl Crew,
+        lists: &mut (&mut [WorkRange], &mut [Worker]),
+        workers: &impl Workers,
     ) -> Result<Report, JobError> {
         let (ranges, list) = lists;
         each!(self, memmap => memmap.describe_nodes(part, wanted, job, ranges, list, workers))
@@ -145,7 +145,7 @@ impl Descriptors {
 
     /// Work ranges that [`Self::describe_with`] needs.
     pub(crate) fn work_ranges(&self) -> usize {
-        each!(self, memmap => memmap.shares_needed())
+        each!(self, memmap => memmap.ranges_needed())
     }
 
     /// Allocates a block and touches its first descriptor; the frame.
@@ -159,7 +159,7 @@ impl Descriptors {
     /// No reference to a descriptor is in use.
     pub(crate) unsafe fn poison(&mut self) {
         // SAFETY: the caller's promise.
-        each!(self, memmap => unsafe { memmap.spoil(0xdead_beef_dead_beef) });
+        each!(self, memmap => unsafe { memmap.poison(0xdead_beef_dead_beef) });
     }
 
     fn progress(&self) -> Progress {

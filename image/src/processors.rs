@@ -6,7 +6,7 @@ use firstlight::clock::Frequency;
 use firstlight::firmware::acpi::{MadtCpu, SratEntry};
 use firstlight::frames::Request;
 use firstlight::node::NodeId;
-use firstlight::parallel::{Crew, Seat};
+use firstlight::parallel::{Worker, Workers};
 use firstlight_image::words::Test;
 use spin::Mutex;
 
@@ -216,9 +216,9 @@ impl<'p> StartedCpus<'p> {
     }
 }
 
-impl Crew for StartedCpus<'_> {
+impl Workers for StartedCpus<'_> {
     /// A worker gets a CPU of its node, as long as there is one, else any.
-    fn run(&self, workers: &[Seat], work: &(dyn Fn(usize) + Sync)) {
+    fn run(&self, workers: &[Worker], work: &(dyn Fn(usize) + Sync)) {
         const NONE: u16 = u16::MAX;
         let mut processors = self.0.lock();
         // Worker by CPU number; more workers than CPUs are left to the caller.

@@ -140,7 +140,7 @@ impl Machine {
         Storage {
             memory: vec![EarlyRegion::EMPTY; ranges + 1],
             reserved: vec![EarlyRegion::EMPTY; reservations],
-            owner_log: vec![Allocation::EMPTY; reservations],
+            owners: vec![Allocation::EMPTY; reservations],
             infos: vec![NodeInfo::EMPTY; nodes],
             rows: vec![TopologyRange::EMPTY; ranges],
             nodes: vec![Node::EMPTY; nodes],
@@ -157,7 +157,7 @@ impl Machine {
         let mut early = EarlyMemory::new(
             &mut storage.memory,
             &mut storage.reserved,
-            &mut storage.owner_log,
+            &mut storage.owners,
         );
         let mut builder = TopologyBuilder::new(TopologyStorage {
             nodes: &mut storage.infos,
@@ -175,7 +175,7 @@ impl Machine {
             early.reserve(range, "synthetic")?;
         }
         let mut topology = builder.finish(&mut |_| {});
-        topology.apply(&mut early, Trust::Mend, &mut |_| {})?;
+        topology.apply(&mut early, Trust::Repair, &mut |_| {})?;
         Ok(Parts {
             early,
             topology,
@@ -224,7 +224,7 @@ impl Machine {
 pub struct Storage {
     memory: Vec<EarlyRegion>,
     reserved: Vec<EarlyRegion>,
-    owner_log: Vec<Allocation>,
+    owners: Vec<Allocation>,
     infos: Vec<NodeInfo>,
     rows: Vec<TopologyRange>,
     nodes: Vec<Node>,

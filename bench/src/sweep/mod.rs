@@ -17,7 +17,7 @@ use fills::Fill;
 use firstlight::addr::{Frame, FrameRange, PAGE_BYTES};
 use firstlight::memmap::{Memmap, MemmapPolicy, Part};
 use firstlight::node::NodeId;
-use firstlight::parallel::{Chunking, Crew, Job, Seat, Share};
+use firstlight::parallel::{Chunking, Job, WorkRange, Worker, Workers};
 use firstlight_host::meminfo::available_bytes;
 use firstlight_host::metadata::MetadataSpace;
 use firstlight_host::reserve::Reservation;
@@ -212,10 +212,10 @@ impl<'a> Bench<'a> {
     }
 
     /// `threads` workers for the deferred part of a node, or of all.
-    fn workers(&self, node: Option<u16>, threads: u32) -> Vec<Seat> {
+    fn workers(&self, node: Option<u16>, threads: u32) -> Vec<Worker> {
         let turns = (0..self.machine.nodes).cycle().take(threads as usize);
         turns
-            .map(|turn| Seat::new(NodeId(node.unwrap_or(turn))))
+            .map(|turn| Worker::new(NodeId(node.unwrap_or(turn))))
             .collect()
     }
 
@@ -234,8 +234,8 @@ impl<'a> Bench<'a> {
         let begin = Instant::now();
         let memmap =
             Memmap::<T>::reserve(&mut layout, &self.space, policy).map_err(machine_error)?;
-        let mut ranges: Vec<_> = (0..memmap.shares_needed())
-            .map(|_| Share::new(NodeId(0), FrameRange::EMPTY))
+        let mut ranges: Vec<_> = (0..memmap.ranges_needed())
+            .map(|_| WorkRange::new(NodeId(0), FrameRange::EMPTY))
             .collect();
         if node.is_none() {
             memmap.describe(Part::Early);
@@ -288,7 +288,7 @@ impl<'a> Bench<'a> {
             .next_multiple_of(page)
             .max(page);
         let pieces: Vec<_> = memory[..end].chunks_mut(piece).map(Mutex::new).collect();
-        let workers: Vec<_> = (0..threads).map(|_| Seat::new(NodeId(0))).collect();
+        let workers: Vec<_> = (0..threads).map(|_| Worker::new(NodeId(0))).collect();
         let work = |index: usize| {
             if let Some(mut piece) = pieces.get(index).and_then(|piece| piece.lock().ok()) {
                 fill.fill(&mut piece);

@@ -9,8 +9,7 @@ use super::row::Row;
 use super::segment::Segment;
 use super::table::Carver;
 use crate::addr::FrameRange;
-use crate::early::EarlyFlags;
-use crate::layout::{Extent, Layout, NoRoom};
+use crate::layout::{ExtentKind, Layout, NoSpace, ZoneSegment};
 use crate::node::NodeId;
 use crate::platform::Platform;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -44,9 +43,9 @@ fn carver<'m, P: Platform>(
     metadata: &mut Metadata,
 ) -> Result<Carver<'m>, BuildError> {
     let range = layout
-        .take_room(node, bytes, "frame allocator tables")
+        .allocate_table(node, bytes, "frame allocator tables")
         .map_err(
-            |NoRoom {
+            |NoSpace {
                  needed_bytes,
                  cause,
              }| BuildError::NoRoom {
@@ -76,7 +75,7 @@ struct NodeTables<'m> {
 
 /// Lays out one segment's tables in its node's metadata.
 fn place<'m>(
-    extent: Extent,
+    extent: ZoneSegment,
     nodes: &mut [NodeTables<'m>],
     withheld: &'m [FrameRange],
 ) -> Option<Place<'m>> {
@@ -99,14 +98,11 @@ impl<'m> Frames<'m> {
     /// of the platform's reach.
     pub fn build<P: Platform>(mut layout: Layout<'m>, platform: &'m P) -> Result<Self, BuildError> {
         let mut metadata = Metadata::default();
-        let first = layout.extents().next().ok_or(BuildError::NoMemory)?.node;
-        let segments = layout.extents().count();
-        let with_memory = layout.extents().map(|extent| extent.node);
-        let named = layout.nodes().iter().map(|node| node.id);
-        let highest = with_memory.chain(named).max().unwrap_or_default();
-        let nodes = usize::from(highest.0) + 1;
+        let first = layout.segments().next().ok_or(BuildError::NoMemory)?.node;
+        let segments = layout.segments().count();
+        let nodes = layout.nodes().len();
         // Room for the tables of each node and for this list is withheld as well.
-        let most_withheld = withheld(&layout).count() + nodes + 1;
+        let most_withheld = layout.most_reserved_runs() + nodes + 1;
 
         let too_large = BuildError::TooLarge { segments, nodes };
         let bytes = directory_bytes(segments, nodes, most_withheld).ok_or(too_large)?;
@@ -115,10 +111,15 @@ impl<'m> Frames<'m> {
 
         let tables = take_tables(&mut layout, platform, &mut directory, nodes, &mut metadata)?;
         let tables = tables.ok_or(too_large)?;
-        let mut ranges = withheld(&layout);
-        let list = directory.slice(withheld(&layout).count(), |_| ranges.next());
+        let (mut ranges, mut used) = (withheld(&layout), 0);
+        let list = directory.slice(most_withheld, |_| {
+            let next = ranges.next();
+            used += usize::from(next.is_some());
+            Some(next.unwrap_or_default())
+        });
         let list: &'m [FrameRange] = list.ok_or(too_large)?;
-        let mut extents = layout.extents();
+        let list = list.get(..used).unwrap_or_default();
+        let mut extents = layout.segments();
         let next = |_| {
             extents
                 .next()
@@ -157,7 +158,7 @@ fn take_tables<'m, P: Platform>(
     let Some(tables) = directory.slice(nodes, unknown) else {
         return Ok(None);
     };
-    for extent in layout.extents() {
+    for extent in layout.segments() {
         let sum = &mut tables[usize::from(extent.node.0)].bytes;
         match table_bytes(extent.frames).and_then(|bytes| sum.checked_add(bytes)) {
             Some(bytes) => *sum = bytes,
@@ -173,31 +174,17 @@ fn take_tables<'m, P: Platform>(
     Ok(Some(tables))
 }
 
-/// Frames that are not to be handed out, ascending and disjoint: what is
-/// reserved, and memory that must not be touched (yet).
+/// Frames that are not free at start, ascending and disjoint.
 fn withheld<'a>(layout: &'a Layout<'_>) -> impl Iterator<Item = FrameRange> + 'a {
-    let untouchable = EarlyFlags::NOMAP
-        | EarlyFlags::DRIVER_MANAGED
-        | EarlyFlags::PRESERVED
-        | EarlyFlags::UNACCEPTED;
-    let mut reserved = layout.reserved_frames().peekable();
-    let memory = layout.early().memory().iter();
-    let mut flagged = memory
-        .filter(move |region| region.flags.intersects(untouchable))
-        .map(|region| region.range.outer_frames())
-        .filter(|frames| !frames.is_empty())
+    let mut taken = layout
+        .extents()
+        .filter(|extent| extent.kind != ExtentKind::Usable)
+        .map(|extent| extent.frames)
         .peekable();
-    let mut both = core::iter::from_fn(move || match (reserved.peek(), flagged.peek()) {
-        (Some(one), Some(other)) if one.start() <= other.start() => reserved.next(),
-        (_, Some(_)) => flagged.next(),
-        _ => reserved.next(),
-    })
-    .peekable();
     core::iter::from_fn(move || {
-        let mut joined = both.next()?;
-        while let Some(next) = both.next_if(|next| next.start() <= joined.end()) {
-            let end = next.end().max(joined.end());
-            joined = FrameRange::new(joined.start().get(), end.get())?;
+        let mut joined = taken.next()?;
+        while let Some(next) = taken.next_if(|next| next.start() == joined.end()) {
+            joined = FrameRange::new(joined.start().get(), next.end().get())?;
         }
         Some(joined)
     })

@@ -1,5 +1,5 @@
-//! All interleavings of two CPUs that want a section, and of a third that looks on: the first
-//! writes it, once, and nobody reads it before it is written. The content is a
+//! All interleavings of two CPUs that touch a section and a third that reads it: the first
+//! writes it, once, and no CPU reads it before it is written. The content is a
 //! watched cell, so a missing Acquire or Release is a reported race.
 
 extern crate std;
@@ -16,7 +16,7 @@ struct Machine {
     content: [UnsafeCell<u32>; 2],
 }
 
-// SAFETY: a cell is written by who makes its section ready and read after; loom checks that.
+// SAFETY: a cell is written by the CPU that makes its section ready, and read after; loom checks that.
 unsafe impl Sync for Machine {}
 
 impl Machine {
@@ -58,7 +58,7 @@ fn loom_a_worker_and_a_first_touch_write_a_section_once() {
 }
 
 #[test]
-fn loom_who_looks_at_two_that_race_sees_all_or_nothing() {
+fn loom_a_reader_beside_two_writers_sees_all_or_nothing() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(|| {
@@ -78,7 +78,6 @@ fn loom_sections_of_one_word_do_not_disturb_each_other() {
         let machine = Machine::new();
         let other = thread::spawn(|| machine.touch(1));
         assert!(machine.touch(0));
-        // Who only looks sees all of it or says so.
         if machine.states.is_ready(1) {
             machine.read(1);
         }
@@ -88,13 +87,13 @@ fn loom_sections_of_one_word_do_not_disturb_each_other() {
 }
 
 #[test]
-fn loom_a_writer_that_dies_hands_over_what_it_wrote() {
+fn loom_a_writer_that_panics_hands_over_what_it_wrote() {
     loom::model(|| {
         let machine = Machine::new();
-        let dies = thread::spawn(|| {
+        let panics = thread::spawn(|| {
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 machine.states.make_ready(0, || {
-                    // SAFETY: as in `write`; half of it, so to speak.
+                    // SAFETY: as in `write`.
                     machine.content[0].with_mut(|count| unsafe { *count = 7 });
                     std::panic::resume_unwind(Box::new(()));
                 })
@@ -102,10 +101,10 @@ fn loom_a_writer_that_dies_hands_over_what_it_wrote() {
             outcome.is_ok()
         });
         machine.states.make_ready(0, || {
-            // SAFETY: as in `write`; what a dead writer left is overwritten.
+            // SAFETY: as in `write`; what the writer that panicked left is overwritten.
             machine.content[0].with_mut(|count| unsafe { *count = 1 });
         });
         machine.read(0);
-        dies.join().unwrap();
+        panics.join().unwrap();
     });
 }

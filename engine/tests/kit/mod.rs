@@ -170,7 +170,7 @@ impl Machine {
                 .unwrap();
         }
         topology
-            .apply(&mut early, Trust::Mend, &mut |_| {})
+            .apply(&mut early, Trust::Repair, &mut |_| {})
             .unwrap();
         for &range in &self.reserved {
             early.reserve(range, "test").unwrap();

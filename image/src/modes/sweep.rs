@@ -4,7 +4,7 @@
 
 use firstlight::memmap::Part;
 use firstlight::node::NodeId;
-use firstlight::parallel::{Chunking, Job, Seat, Share};
+use firstlight::parallel::{Chunking, Job, WorkRange, Worker};
 use firstlight_wire::{Event, Outcome};
 use log::{error, info};
 
@@ -24,8 +24,8 @@ struct Sweep<'a> {
     machine: &'a Machine,
     descriptors: &'a mut Descriptors,
     processors: &'a mut Processors,
-    ranges: &'static mut [Share],
-    workers: &'static mut [Seat],
+    ranges: &'static mut [WorkRange],
+    workers: &'static mut [Worker],
 }
 
 /// Runs the sweep.
@@ -41,7 +41,7 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     let most_workers = count * most_threads.max(processors.started());
     let ranges = work_ranges(&machine.frames, &descriptors);
     let workers = list(&machine.frames, most_workers, |_| {
-        Seat::new(NodeId::default())
+        Worker::new(NodeId::default())
     });
     let (Some(ranges), Some(workers)) = (ranges, workers) else {
         error!("sweep: no memory for its lists");
@@ -117,7 +117,7 @@ impl Sweep<'_> {
         let mut workers = 0;
         let homes = nodes.flat_map(|node| (0..threads).map(|_| node.id));
         for (worker, home) in self.workers.iter_mut().zip(homes) {
-            *worker = Seat::new(home);
+            *worker = Worker::new(home);
             workers += 1;
         }
         let cpus_started = StartedCpus::new(self.processors);

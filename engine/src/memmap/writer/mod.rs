@@ -54,7 +54,7 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// A writer of one's own.
+    /// Another writer.
     ///
     /// # Safety
     /// `fill(first, words, line)` must, for any `first` on a border of 8 bytes
@@ -85,11 +85,11 @@ impl Writer {
         unsafe { (self.fill)(memory.as_mut_ptr(), memory.len(), line) }
     }
 
-    /// The same for memory that nobody initialised.
+    /// The same for uninitialised memory.
     ///
     /// # Safety
     /// `first` is on a border of 8 bytes and writable for `words` words, which
-    /// nobody else uses meanwhile.
+    /// no other code uses meanwhile.
     pub(crate) unsafe fn fill_raw(self, first: *mut u64, words: usize, line: &Line) {
         // SAFETY: what the caller promised.
         unsafe { (self.fill)(first, words, line) }
@@ -107,7 +107,7 @@ unsafe fn fill_plain(first: *mut u64, words: usize, line: &Line) {
     turned.rotate_left(place(first));
     let lines = words / turned.len();
     for at in 0..lines {
-        // SAFETY: line `at` lies inside the words the caller lent; a line of
+        // SAFETY: line `at` lies inside the caller's words; a line of
         // words asks for a word's alignment only.
         unsafe { first.add(at * turned.len()).cast::<Line>().write(turned) };
     }

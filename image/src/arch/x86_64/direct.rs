@@ -25,7 +25,7 @@ pub(crate) struct DirectMap(());
 impl DirectMap {
     /// # Safety
     /// Everything in use (the image, firmware's tables, the loader's lists) is reserved
-    /// before memory is allocated, and one `Frames` is built on it.
+    /// before memory is allocated, and one `Layout` is used with it.
     pub(crate) const unsafe fn new() -> Self {
         Self(())
     }

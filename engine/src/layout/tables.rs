@@ -1,30 +1,30 @@
-//! Room for tables, taken from early memory where it disturbs least.
+//! Early memory for tables, where it disturbs least.
 
 use super::{Layout, Zone};
 use crate::addr::{Order, PAGE_BYTES, PhysRange};
 use crate::early::{EarlyError, EarlyRequest};
 use crate::node::{NodeId, ZoneKind};
 
-/// No place had room.
+/// No memory for a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoRoom {
+pub(crate) struct NoSpace {
     /// Bytes that were needed in one piece.
     pub(crate) needed_bytes: u64,
-    /// What early memory answered in the end.
+    /// Early memory's last error.
     pub(crate) cause: EarlyError,
 }
 
 impl Layout<'_> {
-    /// Takes `bytes` for tables of `node` from early memory. Best on the node
-    /// itself and below Movable zones, which are to stay free of what can't
-    /// move; then outside all Movable zones; then anywhere. Where it is much,
-    /// best as whole huge frames: they cost no bitmap and leave no rest.
-    pub(crate) fn take_room(
+    /// Allocates `bytes` of early memory for tables of `node`, reserved for ever: on
+    /// the node itself below Movable zones, which stay free of what can't move; else
+    /// outside all Movable zones; else anywhere. From 2 MiB on whole huge frames if
+    /// possible: they cost no bitmap and leave no rest.
+    pub(crate) fn allocate_table(
         &mut self,
         node: NodeId,
         bytes: u64,
         owner: &'static str,
-    ) -> Result<PhysRange, NoRoom> {
+    ) -> Result<PhysRange, NoSpace> {
         let movable = |zone: &&Zone| zone.kind == ZoneKind::Movable;
         let own = self
             .zones()
@@ -41,7 +41,7 @@ impl Layout<'_> {
         let request = EarlyRequest::new(bytes, PAGE_BYTES, owner).on(node);
         let places = [(true, own), (false, lowest), (true, None), (false, None)];
         let aligns = [Order::HUGE.bytes(), PAGE_BYTES];
-        let mut refused = NoRoom {
+        let mut refused = NoSpace {
             needed_bytes: bytes,
             cause: EarlyError::ZeroBytes { owner },
         };
@@ -50,9 +50,9 @@ impl Layout<'_> {
                 .into_iter()
                 .filter(|&align| bytes >= align || align == PAGE_BYTES)
             {
-                // More than the address space has is no room either.
+                // More than the address space has is refused as too much.
                 let bytes = bytes.checked_next_multiple_of(align).unwrap_or(u64::MAX);
-                match self.early_mut().allocate(&EarlyRequest {
+                match self.early.allocate(&EarlyRequest {
                     bytes,
                     align,
                     exact_node,
@@ -61,7 +61,7 @@ impl Layout<'_> {
                 }) {
                     Ok(range) => return Ok(range),
                     Err(cause) => {
-                        refused = NoRoom {
+                        refused = NoSpace {
                             needed_bytes: bytes,
                             cause,
                         }
