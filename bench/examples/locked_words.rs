@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
-use firstlight_workloads::random::Random;
+use firstlight_figures::random::Random;
 
 const HUGE_FRAMES: usize = 512;
 const HUGES: usize = 8192;

@@ -5,7 +5,8 @@
 //! are not this one: a kernel's command line knows hexadecimal numbers, QEMU's
 //! knows fractions.
 
-use std::fmt;
+use core::fmt;
+use std::string::String;
 
 /// A text that is no size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +79,8 @@ pub fn decimal(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::format;
+    use std::string::ToString;
 
     #[test]
     fn a_size_has_one_meaning_or_none() {

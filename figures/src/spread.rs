@@ -1,5 +1,7 @@
 //! Several figures of the same: [`Spread`], [`median`].
 
+use std::vec::Vec;
+
 /// Median, deviation and range of several figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {

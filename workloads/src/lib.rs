@@ -13,7 +13,6 @@
 //! | [`lock`] | the yardstick's lock |
 //! | [`locked`] | that lock around an allocator that has none |
 //! | [`pace`] | a number of operations, or as many as there is time for |
-//! | [`random`] | pseudo-random numbers, the same in every run |
 //! | [`ours`] | [`Frames`](firstlight::frames::Frames) as a contestant |
 #![no_std]
 #![deny(unsafe_code)]
@@ -26,7 +25,6 @@ pub mod lock;
 pub mod locked;
 pub mod ours;
 pub mod pace;
-pub mod random;
 pub mod ring;
 pub mod work;
 

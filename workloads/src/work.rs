@@ -5,9 +5,9 @@
 //! block freed; of [`fill`] a block allocated, of [`empty`] a block freed.
 
 use crate::Cpu;
-use crate::random::Random;
 use core::hint::black_box;
 use firstlight::addr::{Frame, Order};
+use firstlight_figures::random::Random;
 
 /// Allocates a block and frees it at once, `count` times.
 #[inline]

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight_bench::machine::Machine;
+use firstlight_figures::random::Random;
 use firstlight_figures::spread::Spread;
 use firstlight_workloads::Cpu;
-use firstlight_workloads::random::Random;
 
 /// Rounds for a contestant whose first run took no longer than [`SLOW_NS`].
 const ROUNDS: usize = 21;

@@ -10,7 +10,7 @@ use super::ground::Ground;
 use super::record::Fragmentation;
 use super::workers::Limit;
 use firstlight::addr::{Frame, Order};
-use firstlight_workloads::random::Random;
+use firstlight_figures::random::Random;
 use firstlight_workloads::{Allocator, Cpu, Mobility};
 use std::error::Error;
 

@@ -1,10 +1,10 @@
 //! A daemon of one's own, borrowers, and huge pages borrowed for the test.
 
+use firstlight_figures::random::Random;
 use firstlight_pool::client::{self, Client, ClientError};
 use firstlight_pool::os::hugepages::{self, Borrowed};
 use firstlight_pool::os::mapping::Mapping;
 use firstlight_pool::protocol::{Status, Take};
-use firstlight_workloads::random::Random;
 use rustix::process::{Pid, Signal, kill_process};
 use std::cell::Cell;
 use std::io::Read;

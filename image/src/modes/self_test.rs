@@ -11,8 +11,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use firstlight::addr::{Frame, Order};
 use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::node::{NodeId, ZoneKind};
+use firstlight_figures::random::Random;
 use firstlight_wire::{Event, Outcome, Selftest};
-use firstlight_workloads::random::Random;
 use log::{error, info};
 
 use crate::console::event;

@@ -6,8 +6,8 @@
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use firstlight::addr::{Frame, Order};
+use firstlight_figures::random::Random;
 use firstlight_wire::Event;
-use firstlight_workloads::random::Random;
 use firstlight_workloads::ring::{Ring, alternate};
 use firstlight_workloads::work::{Churn, Mixed, empty, fill, pairs};
 use firstlight_workloads::{Allocator, Cpu};

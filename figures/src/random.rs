@@ -3,7 +3,7 @@
 /// A xorshift generator (Marsaglia, 2003), of period 2^64 - 1.
 ///
 /// ```
-/// use firstlight_workloads::random::Random;
+/// use firstlight_figures::random::Random;
 /// let (mut one, mut same) = (Random::new(7), Random::new(7));
 /// assert_eq!(one.below(1000), same.below(1000));
 /// ```
