@@ -32,7 +32,7 @@ const MACHINES: [(u64, u16); 5] = [(16, 1), (64, 1), (512, 4), (4096, 8), (65_53
 const ABILITIES: &str = "\
 | | nodes | zones | largest block, aligned to its size | a given frame | parts of a block freed | double free | many CPUs |
 |---|---|---|---|---|---|---|---|
-| **firstlight** | yes, by distance | yes | 1 GiB | yes | yes | typed error | lock-free |
+| **firstlight** | yes, by distance | yes | 1 GiB | yes | yes | typed error | no lock; a level being split is waited for |
 | buddy_system_allocator 0.13 | no | no | 16 TiB | yes | not promised | not noticed | a spin lock around it |
 | free-list 0.3 | no | no | any | yes | yes | typed error | no (`&mut`) |
 | bitmap-allocator 0.4 | no | no | any, found bit by bit | yes | yes | reported | no (`&mut`) |
