@@ -43,9 +43,9 @@ struct Document<'s> {
 
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
-    let mut client = options.daemon.connect()?;
     loop {
-        let status = client.status().map_err(Failure::pool)?;
+        // A daemon closes connections that are idle.
+        let status = options.daemon.connect()?.status().map_err(Failure::pool)?;
         let document = Document {
             schema: "firstlight.pool-status/1",
             status: &status,

@@ -34,6 +34,25 @@ pub(crate) fn rounds(variable: &str, otherwise: u32) -> u32 {
     set.map_or(otherwise, |text| text.parse().expect("a number of rounds"))
 }
 
+/// Whether this is root; else a line that says what is skipped.
+pub(crate) fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: only root can be somebody else");
+    }
+    root
+}
+
+/// Does something on a thread that is another user, which only root can.
+pub(crate) fn another_user<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> T {
+    let run = || {
+        let uid = rustix::process::Uid::from_raw(uid);
+        rustix::thread::set_thread_res_uid(uid, uid, uid).expect("only root can");
+        act()
+    };
+    thread::scope(|scope| scope.spawn(run).join().expect("it did"))
+}
+
 /// Huge pages for a test, or a line that says why it is skipped.
 pub(crate) fn huge_pages(pages: u64) -> Option<Borrowed> {
     if !rustix::process::geteuid().is_root() {

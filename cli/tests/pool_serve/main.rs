@@ -12,6 +12,7 @@
 
 mod crash;
 mod draw;
+mod flood;
 mod guest;
 mod hostile;
 mod kit;

@@ -129,11 +129,14 @@ fn a_quota_counts_what_is_lent_and_strangers_get_nothing() {
     let daemon = Daemon::start(&quota);
     daemon.until_clean(2);
     std::os::unix::fs::chown(daemon.path(), Some(65533), None).unwrap();
-    let ask = |uid: u32| {
+    let ask = |uid: u32, turned_away: Option<&str>| {
         let script = "import json,os,socket,sys
 p = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[2]))
 p.connect(sys.argv[1])
+if len(sys.argv) > 3:
+    print(json.loads(p.recv(4096))['code'], p.recv(4096))
+    sys.exit()
 for _ in range(2):
     p.send(json.dumps({'v': 1, 'op': 'take', 'bytes': 1}).encode())
     print(json.loads(socket.recv_fds(p, 131072, 2)[0]).get('code', 'ok'))
@@ -143,6 +146,7 @@ print(json.loads(p.recv(4096))['code'])";
             .args(["-c", script])
             .arg(daemon.socket())
             .arg(uid.to_string())
+            .args(turned_away)
             .output();
         match output {
             Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
@@ -152,7 +156,7 @@ print(json.loads(p.recv(4096))['code'])";
             }
         }
     };
-    let Some(said) = ask(65533) else { return };
+    let Some(said) = ask(65533, None) else { return };
     assert_eq!(said, "ok\nquota\ndenied\n");
     // Its process is gone, and with it all it held.
     until("it is back", || daemon.status().pools[0].lent_slabs == 0);
@@ -161,7 +165,8 @@ print(json.loads(p.recv(4096))['code'])";
         std::os::unix::fs::PermissionsExt::from_mode(0o755),
     )
     .unwrap();
-    assert_eq!(ask(65532).unwrap(), "denied\ndenied\ndenied\n");
+    let stranger = ask(65532, Some("turned away")).unwrap();
+    assert_eq!(stranger, "denied b''\n");
 }
 
 #[test]

@@ -213,7 +213,12 @@ impl Client {
             set_socket_timeout(&self.socket, direction, Some(patience))
                 .map_err(|error| ClientError::Io(error.into()))?;
         }
-        packet::send(&self.socket, &message, &[]).map_err(ClientError::from_send)?;
+        let sent = packet::send(&self.socket, &message, &[]).map_err(ClientError::from_send);
+        match sent {
+            // A daemon that closes a connection says why first.
+            Ok(()) | Err(ClientError::Closed) => {}
+            Err(error) => return Err(error),
+        }
         let packet = packet::receive(&self.socket, MOST_REPLY_BYTES, most_descriptors)?;
         match Reply::decode(&packet.message)? {
             Reply::Refused(refusal) => Err(ClientError::Refused(refusal)),

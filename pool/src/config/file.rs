@@ -93,10 +93,12 @@ impl Default for Fill {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections at the same time.
+    /// Connections at the same time, one in sixteen of them for root and the daemon's user.
     pub connections: u32,
-    /// Of these, by one user.
+    /// Of these, by one user; root and the daemon's user may have more.
     pub connections_per_user: u32,
+    /// Seconds without a request after which a connection without a lease is closed.
+    pub idle_s: u32,
     /// Seconds a borrower may leave a reply unread.
     pub unread_s: u32,
 }
@@ -106,6 +108,7 @@ impl Default for Limits {
         Self {
             connections: 1024,
             connections_per_user: 256,
+            idle_s: 60,
             unread_s: 10,
         }
     }

@@ -21,7 +21,7 @@ use crate::protocol::{LeaseId, LeaseRow};
 use crate::store::Key;
 use crate::store::slab::Slab;
 use quota::Charge;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// A lease's number, unique in the life of a daemon.
@@ -40,6 +40,8 @@ pub struct Lease {
     pub uid: u32,
     /// The process that asked.
     pub pid: u32,
+    /// The connection it was taken on.
+    pub connection: u64,
     /// The reading end.
     pub lifeline: Lifeline,
     /// Since when.
@@ -117,6 +119,12 @@ impl Leases {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
+    }
+
+    /// Connections on which leases were taken that still last.
+    #[must_use]
+    pub fn connections(&self) -> BTreeSet<u64> {
+        self.live.values().map(|lease| lease.connection).collect()
     }
 
     /// All of them.

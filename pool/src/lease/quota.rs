@@ -50,7 +50,7 @@ pub struct Rules {
 }
 
 /// What a borrower is to the daemon.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// Root or the daemon's own user: may also resize and drain.
     Owner,
@@ -101,6 +101,13 @@ impl Rules {
         !self.limits.is_empty()
     }
 
+    /// Whether a limit is for a cgroup, so that a peer's must be known.
+    #[must_use]
+    pub fn has_cgroups(&self) -> bool {
+        let mut limits = self.limits.iter();
+        limits.any(|limit| matches!(limit.account, Account::Cgroup(_)))
+    }
+
     /// What `peer` is.
     #[must_use]
     pub fn standing(&self, peer: &Peer) -> Standing {
@@ -132,10 +139,7 @@ impl Rules {
     /// Whether a limit may apply to `peer` of which nobody knows: who connects
     /// and is gone must not be free of its cgroup's.
     fn cannot_tell(&self, peer: &Peer) -> bool {
-        let mut limits = self.limits.iter();
-        peer.cgroup.is_none()
-            && self.standing(peer) != Standing::Owner
-            && limits.any(|limit| matches!(limit.account, Account::Cgroup(_)))
+        peer.cgroup.is_none() && self.standing(peer) != Standing::Owner && self.has_cgroups()
     }
 
     /// All limits that apply to `peer`.

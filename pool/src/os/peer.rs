@@ -27,20 +27,30 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Who is at the other end of `socket`.
+    /// The process at the other end of `socket`.
     ///
     /// # Errors
     /// The operating system's refusal: no Unix socket, for example.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let socket = socket.as_fd();
+        let mut peer = Self::without_cgroup(socket)?;
+        peer.cgroup = cgroup(socket, peer.pid);
+        Ok(peer)
+    }
+
+    /// The same without its cgroup, which has to be looked up in `/proc`.
+    ///
+    /// # Errors
+    /// As [`Peer::of`].
+    pub fn without_cgroup(socket: impl AsFd) -> io::Result<Self> {
+        let socket = socket.as_fd();
         let credentials = credentials(socket)?;
-        let pid = credentials.pid.unsigned_abs();
         Ok(Self {
-            pid,
+            pid: credentials.pid.unsigned_abs(),
             uid: credentials.uid,
             gid: credentials.gid,
             groups: groups(socket)?,
-            cgroup: cgroup(socket, pid),
+            cgroup: None,
         })
     }
 

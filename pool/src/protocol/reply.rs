@@ -128,6 +128,9 @@ pub struct Counters {
     pub denied: u64,
     /// Leases that ended.
     pub returns: u64,
+    /// Requests of all kinds.
+    #[serde(default)]
+    pub requests: u64,
     /// Bytes zeroed.
     pub zeroed_bytes: u64,
     /// Time spent on it, summed over workers.

@@ -54,6 +54,14 @@ impl Answer {
     }
 }
 
+/// Why a user that no rule names is refused.
+pub(super) fn denied(peer: &Peer) -> String {
+    format!(
+        "user {} is neither of the owner's group nor named by a quota",
+        peer.uid
+    )
+}
+
 /// Slabs, leases, quotas, and the workers for what takes time.
 #[derive(Debug)]
 pub(super) struct Broker {
@@ -110,6 +118,15 @@ impl Broker {
         }
     }
 
+    /// The process at the other end, as far as the rules need to know it.
+    pub(super) fn peer_of(&self, socket: &OwnedFd) -> io::Result<Peer> {
+        if self.rules.has_cgroups() {
+            Peer::of(socket)
+        } else {
+            Peer::without_cgroup(socket)
+        }
+    }
+
     /// What a peer may do.
     pub(super) fn standing(&self, peer: &Peer) -> Standing {
         self.rules.standing(peer)
@@ -117,6 +134,7 @@ impl Broker {
 
     /// Does what is asked.
     pub(super) fn handle(&mut self, from: ConnectionId, peer: &Peer, request: Request) -> Answer {
+        self.counters.requests += 1;
         let standing = self.standing(peer);
         let owner_only = matches!(request, Request::Resize(_) | Request::Drain);
         if standing == Standing::Stranger || (owner_only && standing != Standing::Owner) {
@@ -124,10 +142,7 @@ impl Broker {
             let who = if owner_only {
                 "only root and the daemon's user may do this".into()
             } else {
-                format!(
-                    "user {} is neither of the owner's group nor named by a quota",
-                    peer.uid
-                )
+                denied(peer)
             };
             return Answer::refuse(RefusalCode::Denied, who);
         }
@@ -231,6 +246,7 @@ impl Broker {
     /// Marks, then lends; what cannot be lent is taken back, never kept.
     fn lend(&mut self, waiting: Waiting) -> Answer {
         let Waiting {
+            connection,
             peer,
             key,
             mut slab,
@@ -267,6 +283,7 @@ impl Broker {
             charge,
             uid: peer.uid,
             pid: peer.pid,
+            connection,
             lifeline: ours,
             since: Instant::now(),
         };

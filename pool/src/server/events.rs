@@ -28,6 +28,10 @@ pub(super) enum Source {
     Web(u64),
 }
 
+/// Events of one wait: as many as there are connections by default, so that no
+/// user's request is behind another's in the kernel's list.
+const EVENTS: usize = 1024;
+
 /// Numbers in the lower bits, what they number in the upper ones.
 const KIND_SHIFT: u32 = 56;
 
@@ -102,7 +106,7 @@ impl Events {
 
     /// What happened, after at most `most`.
     pub(super) fn wait(&self, most: Duration) -> io::Result<Vec<Event>> {
-        let mut ready: Vec<epoll::Event> = Vec::with_capacity(64);
+        let mut ready: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         let timeout = Timespec {
             tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: most.subsec_nanos().into(),

@@ -7,7 +7,7 @@
 //!
 //! - `broker.rs`, `returns.rs`, `view.rs`: what each request means, the way back
 //!   of what was lent, what is to be seen of both;
-//! - `connections.rs`, `events.rs`, `listen.rs`: sockets;
+//! - `connections.rs`, `events.rs`, `listen.rs`: sockets; `turns.rs`: the order of requests;
 //! - `workers.rs`: what takes time; `refills.rs`: what guests gave back;
 //! - `keeper.rs`: the service manager keeps clean files over a restart;
 //! - `metrics.rs`, `times.rs`, `web.rs`: what is to be seen from outside.
@@ -24,6 +24,7 @@ mod metrics;
 mod refills;
 mod returns;
 mod times;
+mod turns;
 mod view;
 mod web;
 mod workers;
@@ -33,19 +34,18 @@ pub use error::ServeError;
 use crate::config::{Config, Limits, Size};
 use crate::lease::Serial;
 use crate::lease::quota::{Rules, Standing};
-use crate::os::peer::Peer;
 use crate::os::service::{self, NotifyState};
 use crate::protocol::packet::PacketError;
 use crate::protocol::{RefusalCode, Request, StatusQuery};
 use crate::store::{Key, Spec, Store};
 use broker::{Answer, Broker};
-use connections::{ConnectionId, Connections, Sent};
+use connections::{ConnectionId, Connections, Sent, turn_away};
 use events::{Event, Events, Source};
 use keeper::Keeper;
 use listen::Listener;
 use refills::Refills;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -53,17 +53,15 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+use turns::Turns;
 use web::{Body, Page, Web};
 use workers::Workers;
 
 /// How often former slabs are looked at and stuck connections are closed.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Messages of one borrower that are handled before others get their turn.
-const MESSAGES_A_TURN: usize = 8;
-
-/// Connections that are accepted before others get their turn.
-const ACCEPTS_A_TURN: usize = 64;
+/// Connections that are accepted in one turn.
+const ACCEPTS_A_TURN: usize = 16;
 
 /// Serves until a signal ends it or it was drained.
 ///
@@ -82,6 +80,7 @@ struct Server {
     broker: Broker,
     connections: Connections,
     events: Events,
+    turns: Turns,
     listener: Listener,
     web: Option<Web>,
     page: bool,
@@ -136,6 +135,7 @@ impl Server {
             ),
             connections: Connections::new(&limits),
             events: Events::new().map_err(|error| ServeError::system("wait", error))?,
+            turns: Turns::default(),
             listener,
             web,
             page: config.page,
@@ -174,11 +174,17 @@ impl Server {
                 .events
                 .wait(wait)
                 .map_err(|error| ServeError::system("wait", error))?;
+            let mut ready = BTreeMap::new();
             for event in events {
-                if self.happened(event) {
-                    return Ok(());
+                match event.source {
+                    Source::Connection(id) => {
+                        ready.insert(id, event);
+                    }
+                    _ if self.happened(event) => return Ok(()),
+                    _ => {}
                 }
             }
+            self.requests(&ready);
             if ticked.elapsed() >= tick {
                 ticked = Instant::now();
                 self.tick();
@@ -210,6 +216,12 @@ impl Server {
         for id in self.connections.stuck(now) {
             self.close(id);
         }
+        let with_lease = self.broker.leases.connections();
+        for id in self.connections.idle(now) {
+            if !with_lease.contains(&id) {
+                self.close(id);
+            }
+        }
         if let Some(web) = &mut self.web {
             web.tick(now);
         }
@@ -221,7 +233,8 @@ impl Server {
             Source::Signals => return self.signals.read(&mut [0; 16]).is_ok(),
             Source::Listener => self.accept(),
             Source::Workers => self.work_done(),
-            Source::Connection(id) => self.borrower(id, event),
+            // In their turn: `requests`.
+            Source::Connection(_) => {}
             Source::Lifeline(serial) => self.lifeline(serial),
             Source::WebListener => {
                 if let Some(web) = &mut self.web {
@@ -236,12 +249,7 @@ impl Server {
     fn accept(&mut self) {
         for _ in 0..ACCEPTS_A_TURN {
             match self.listener.accept() {
-                Ok(Some(socket)) => {
-                    // Who cannot be named is nobody.
-                    if let Ok(peer) = Peer::of(&socket) {
-                        let _ = self.connections.add(socket, peer, &self.events);
-                    }
-                }
+                Ok(Some(socket)) => self.welcome(socket),
                 Ok(None) => return,
                 Err(_) => {
                     // Out of descriptors, most likely: whoever waits goes on waiting.
@@ -252,34 +260,61 @@ impl Server {
         }
     }
 
-    fn borrower(&mut self, id: ConnectionId, event: Event) {
-        if event.writable && !self.flush(id) {
+    /// A new connection: none is kept for a user that may do nothing here.
+    fn welcome(&mut self, socket: OwnedFd) {
+        // A peer that cannot be named may do nothing.
+        let Ok(peer) = self.broker.peer_of(&socket) else {
             return;
+        };
+        let standing = self.broker.standing(&peer);
+        if standing == Standing::Stranger {
+            self.broker.counters.denied += 1;
+            return turn_away(&socket, RefusalCode::Denied, &broker::denied(&peer));
         }
-        for _ in 0..MESSAGES_A_TURN {
-            match self.connections.receive(id) {
-                // A reply comes first, and whoever hangs up before gets none.
-                None if event.hung_up => return self.close(id),
-                None => return,
-                Some(Err(PacketError::Io(error))) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return;
-                }
-                Some(Ok(packet)) => {
-                    let answer = self.answer(id, &packet.message);
-                    if !self.send(id, answer) {
-                        return;
-                    }
-                }
-                Some(Err(
-                    error @ (PacketError::TooLong { .. } | PacketError::Descriptors { .. }),
-                )) => {
-                    let answer = Answer::refuse(RefusalCode::BadRequest, error.to_string());
-                    self.send(id, answer);
-                    return self.close(id);
-                }
-                Some(Err(_)) => return self.close(id),
+        if let Some(id) = self.connections.to_give_up(&peer, standing) {
+            self.close(id);
+        }
+        let _ = self.connections.add(socket, peer, standing, &self.events);
+    }
+
+    /// Handles requests of the connections in `ready`, the users in turn.
+    fn requests(&mut self, ready: &BTreeMap<ConnectionId, Event>) {
+        for (id, event) in ready {
+            if event.writable {
+                self.flush(*id);
             }
         }
+        let connections = &self.connections;
+        let users = ready
+            .keys()
+            .filter_map(|id| Some((connections.peer(*id)?.uid, *id)));
+        let mut turn = self.turns.begin(users);
+        while let Some(id) = self.turns.next(&mut turn) {
+            let hung_up = ready.get(&id).is_some_and(|event| event.hung_up);
+            let more = self.request(id, hung_up);
+            turn.done(id, more);
+        }
+    }
+
+    /// Handles one request of a connection; says whether there may be more.
+    fn request(&mut self, id: ConnectionId, hung_up: bool) -> bool {
+        match self.connections.receive(id) {
+            // A reply comes first, and an end that hung up before gets none.
+            None if hung_up => self.close(id),
+            None => {}
+            Some(Err(PacketError::Io(error))) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Some(Ok(packet)) => {
+                let answer = self.answer(id, &packet.message);
+                return self.send(id, answer);
+            }
+            Some(Err(error @ (PacketError::TooLong { .. } | PacketError::Descriptors { .. }))) => {
+                let answer = Answer::refuse(RefusalCode::BadRequest, error.to_string());
+                self.send(id, answer);
+                self.close(id);
+            }
+            Some(Err(_)) => self.close(id),
+        }
+        false
     }
 
     fn answer(&mut self, id: ConnectionId, message: &[u8]) -> Answer {
@@ -288,10 +323,6 @@ impl Server {
         };
         match Request::decode(message) {
             Ok(request) => self.broker.handle(id, peer, request),
-            // Strangers learn nothing about messages either.
-            Err(_) if self.broker.standing(peer) == Standing::Stranger => {
-                Answer::refuse(RefusalCode::Denied, "you may not borrow here")
-            }
             Err(error) => Answer::refuse(RefusalCode::BadRequest, error.to_string()),
         }
     }
