@@ -45,6 +45,12 @@ impl Pace {
         }
     }
 
+    /// Another rate from now on; `None` is as fast as it goes.
+    pub fn set_rate(&self, bytes_per_second: Option<u64>) {
+        let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
+        pacer.set_rate(bytes_per_second);
+    }
+
     /// Whether work is paused because somebody waits for memory.
     #[must_use]
     pub fn is_paused(&self) -> bool {

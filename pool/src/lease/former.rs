@@ -12,6 +12,7 @@
 //! a mount still counts them: as long as it counts as many as its former slabs
 //! account for, these stay charged too.
 
+use super::Return;
 use super::quota::Charge;
 use crate::store::Key;
 use crate::store::slab::{Slab, SlabId};
@@ -27,6 +28,8 @@ pub struct Former {
     pub key: Key,
     /// Still charged.
     pub charge: Charge,
+    /// Its return.
+    pub returned: Return,
     /// Bytes that did not go back to the kernel when it was emptied.
     pub pinned_bytes: u64,
     /// Whether it is being emptied once more.

@@ -6,15 +6,18 @@
 //!
 //! - [`quota`]: who may borrow, and how much;
 //! - `lifeline.rs`: the pipe;
+//! - `replace.rs`: what is charged until a clean slab takes the place of one that is back;
 //! - `reserve.rs`: how much of what a guest gives back is kept ready for it.
 
 mod former;
 mod lifeline;
 pub mod quota;
+mod replace;
 mod reserve;
 
 pub use former::{Former, Formers, Swept};
 pub use lifeline::Lifeline;
+pub use replace::{Replacements, Return};
 pub use reserve::{Due, Reserve};
 
 use crate::protocol::{LeaseId, LeaseRow};

@@ -216,7 +216,8 @@ impl Ledger {
             if used.saturating_add(bytes) > limit.most_bytes {
                 let [most, used, bytes] = [limit.most_bytes, used, bytes].map(Size::new);
                 return Err(format!(
-                    "{} may hold {most} and can reach {used}; {bytes} more are too much",
+                    "{} may hold {most}; {used} are charged, with what it gave back and no clean slab \
+                     has replaced yet; {bytes} more are too much",
                     limit.account
                 ));
             }

@@ -12,7 +12,7 @@ use super::workers::{Returning, Ticket, Waiting, Workers};
 use crate::config::Size;
 use crate::fill::{Done, Job, Work};
 use crate::lease::quota::{Charge, Ledger, Rules, Standing};
-use crate::lease::{Formers, Lease, Leases, Lifeline, Serial};
+use crate::lease::{Formers, Lease, Leases, Lifeline, Replacements, Serial};
 use crate::os::peer::Peer;
 use crate::protocol::{
     Counters, Drained, Give, Lease as LeaseReply, Refusal, RefusalCode, Reply, Request, Resize,
@@ -73,6 +73,7 @@ pub(super) struct Broker {
     pub(super) refills: Refills,
     rules: Rules,
     pub(super) ledger: Ledger,
+    pub(super) replacements: Replacements,
     pub(super) counters: Counters,
     pub(super) times: Times,
     pub(super) begin: Instant,
@@ -108,6 +109,7 @@ impl Broker {
             refills,
             rules,
             ledger: Ledger::default(),
+            replacements: Replacements::default(),
             counters: Counters::default(),
             times: Times::new(),
             begin: Instant::now(),
@@ -321,8 +323,10 @@ impl Broker {
         self.counters.zeroing_ns += done.zeroing_ns;
         match done.ticket {
             Ticket::Fill(_, id) => {
-                if let Some(slab) = self.store.filled(id, done.result, Instant::now()) {
+                let filled = self.store.filled(id, done.result, Instant::now());
+                if let Some((key, slab)) = filled {
                     self.keeper.keep(slab);
+                    self.became_clean(key);
                 }
                 None
             }
@@ -377,6 +381,7 @@ impl Broker {
     pub(super) fn tick(&mut self) {
         self.sweep_formers();
         self.look_for_holes();
+        self.credit_full_classes();
         self.begin_fills();
     }
 

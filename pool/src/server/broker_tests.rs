@@ -109,15 +109,35 @@ fn what_is_kept_stays_charged() {
     // A process that another test starts at this moment holds every descriptor
     // until it has become another program: then it counts that long.
     until(&mut broker, |broker| {
-        broker.formers.is_empty() && clean(broker) > 0
+        broker.formers.is_empty() && clean(broker) == 2
     });
     assert!(ask(&mut broker, 1000).is_ok());
-    // Nothing is kept of the other: it is credited once it is emptied.
+    // Nothing is kept of the other: it is credited once it is emptied and replaced.
     broker.end_lease(second);
     until(&mut broker, |broker| {
         let is_emptied = broker.store.rows()[0].dirty_bytes == 0;
-        is_emptied && broker.formers.is_empty() && clean(broker) > 0
+        is_emptied && broker.formers.is_empty() && clean(broker) == 2
     });
+    assert!(ask(&mut broker, 1000).is_ok());
+}
+
+#[test]
+fn a_slab_that_is_given_back_is_charged_until_another_is_clean() {
+    let config = CONFIG.replace("rate = \"0\"", "rate = \"0\", batch = \"1\"");
+    let (_folder, mut broker) = broker_of(&config.replace("\"4M\"", "\"2M\""));
+    // From here on nothing is filled.
+    broker.workers.set_rate(Some(0));
+    let (serial, _) = ask(&mut broker, 1000).unwrap();
+    broker.end_lease(serial);
+    until(&mut broker, |broker| {
+        broker.store.rows()[0].dirty_bytes == 0 && broker.formers.is_empty()
+    });
+    let seen = (ask(&mut broker, 1000).unwrap_err(), clean(&broker));
+    assert_eq!(seen, (RefusalCode::Quota, 2), "it burns the stock");
+    assert!(ask(&mut broker, 0).is_ok(), "the owner has no quota");
+    broker.workers.set_rate(None);
+    // With the owner's, that is all of them.
+    until(&mut broker, |broker| clean(broker) == 2);
     assert!(ask(&mut broker, 1000).is_ok());
 }
 

@@ -1,7 +1,7 @@
 //! The way back: from the end of a lease until nobody can reach its memory.
 //!
-//! Emptied at once, by a worker; then a former slab while somebody still has it
-//! open or pins its pages, and charged as long. In a trusted class a slab that
+//! Emptied at once, by a worker; then a former slab while another process still has it
+//! open or pins its pages. It is charged as long, and until a clean slab has taken its place. In a trusted class a slab that
 //! nobody else holds is zeroed in place instead.
 
 use super::broker::Broker;
@@ -43,6 +43,7 @@ impl Broker {
             key,
             slab,
             charge,
+            returned: self.replacements.came_back(key),
             tenure,
         });
         if in_place {
@@ -116,7 +117,11 @@ impl Broker {
 
     pub(super) fn emptied(&mut self, returning: Returning) {
         let Returning {
-            key, slab, charge, ..
+            key,
+            slab,
+            charge,
+            returned,
+            ..
         } = returning;
         let bytes = slab.bytes();
         let mut pinned_bytes = 0;
@@ -129,6 +134,7 @@ impl Broker {
             slab,
             key,
             charge,
+            returned,
             pinned_bytes,
             under_way: false,
         };
@@ -149,6 +155,7 @@ impl Broker {
         } = *returning;
         self.ledger.credit(charge);
         self.store.cleaned(&key, key.bytes, Some(slab));
+        self.became_clean(key);
     }
 
     /// Looks at what former borrowers may still reach.
@@ -186,7 +193,35 @@ impl Broker {
 
     /// Nobody can reach it any more.
     pub(super) fn forget(&mut self, former: Former) {
-        self.ledger.credit(former.charge);
-        let _ = former.slab.discard();
+        let Former {
+            slab,
+            key,
+            charge,
+            returned,
+            ..
+        } = former;
+        let credited = self.replacements.out_of_reach(key, returned, charge);
+        self.credit(credited);
+        let _ = slab.discard();
+    }
+
+    /// A slab of the class is clean: one that came back is replaced.
+    pub(super) fn became_clean(&mut self, key: Key) {
+        let credited = self.replacements.became_clean(key);
+        self.credit(credited);
+    }
+
+    /// Where a class lacks nothing, all that came back is replaced.
+    pub(super) fn credit_full_classes(&mut self) {
+        for key in self.store.full() {
+            let credited = self.replacements.is_full(key);
+            self.credit(credited);
+        }
+    }
+
+    fn credit(&mut self, charges: impl IntoIterator<Item = Charge>) {
+        for charge in charges {
+            self.ledger.credit(charge);
+        }
     }
 }

@@ -8,8 +8,8 @@
 use super::connections::ConnectionId;
 use crate::config::Fill;
 use crate::fill::{Done, Job, Manner, Pace, Tenure, Worker};
-use crate::lease::Serial;
 use crate::lease::quota::Charge;
+use crate::lease::{Return, Serial};
 use crate::os::peer::Peer;
 use crate::os::pressure;
 use crate::protocol::Take;
@@ -42,6 +42,7 @@ pub(super) struct Returning {
     pub(super) key: Key,
     pub(super) slab: Slab,
     pub(super) charge: Charge,
+    pub(super) returned: Return,
     /// Of the lease it had, if it was lent.
     pub(super) tenure: Option<Arc<Tenure>>,
 }
@@ -123,6 +124,12 @@ impl Workers {
     /// Readable when something is done.
     pub(super) fn wake(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
+    }
+
+    /// Another rate of filling from now on; `None` is as fast as it goes.
+    #[cfg(test)]
+    pub(super) fn set_rate(&self, bytes_per_second: Option<u64>) {
+        self.pace.set_rate(bytes_per_second);
     }
 
     /// Whether filling is paused because somebody waits for memory.

@@ -239,7 +239,12 @@ impl Store {
     /// A worker is done with a slab: `Ok` where all of it is filled. Says
     /// whether it is clean now; a file without a name comes along, for whoever
     /// keeps those over a restart.
-    pub fn filled(&mut self, id: SlabId, result: io::Result<()>, now: Instant) -> Option<&Slab> {
+    pub fn filled(
+        &mut self,
+        id: SlabId,
+        result: io::Result<()>,
+        now: Instant,
+    ) -> Option<(Key, &Slab)> {
         let draining = self.draining;
         let class = self.class_filling(id)?;
         let at = class.filling.iter().position(|f| f.slab.id() == id)?;
@@ -250,7 +255,8 @@ impl Store {
                 class.trouble = None;
                 class.retry_at = None;
                 class.clean.push(filling.slab);
-                return class.clean.last();
+                let key = class.spec.key;
+                return class.clean.last().map(|slab| (key, slab));
             }
             Ok(()) => {}
             Err(error) if wanted => {
@@ -395,6 +401,16 @@ impl Store {
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.draining
+    }
+
+    /// Classes that lack no slab.
+    #[must_use]
+    pub fn full(&self) -> Vec<Key> {
+        let full = |class: &&Class| {
+            class.filling.is_empty() && (self.draining || class.present() >= class.wanted())
+        };
+        let full = self.classes.iter().filter(full);
+        full.map(|class| class.spec.key).collect()
     }
 
     /// Slabs that are lent.
