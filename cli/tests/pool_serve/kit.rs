@@ -129,6 +129,11 @@ impl Daemon {
         self.child.wait().unwrap();
     }
 
+    /// A daemon that was started otherwise takes the place of this one, which has ended.
+    pub(crate) fn replace(&mut self, child: Child) {
+        self.child = child;
+    }
+
     /// Another daemon in the same folder, which may not be ready yet.
     pub(crate) fn start_again(&mut self) {
         self.child = spawn(self.folder.path(), &self.variables);
@@ -183,12 +188,6 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        for page in ["2M", "1G", "thp"] {
-            let _ = rustix::mount::unmount(
-                self.folder.path().join("own").join(page),
-                rustix::mount::UnmountFlags::DETACH,
-            );
-        }
     }
 }
 

@@ -16,6 +16,7 @@ mod flood;
 mod guest;
 mod hostile;
 mod kit;
+mod manager;
 mod poison;
 mod refill;
 mod serve;

@@ -301,26 +301,6 @@ fn too_few_huge_pages_are_told_and_everything_goes_back_at_the_end() {
 }
 
 #[test]
-fn clean_slabs_stay_for_the_next_daemon_if_that_is_wanted() {
-    let Some(_pages) = huge_pages(6) else { return };
-    let free = free_pages();
-    let config =
-        "keep_on_stop = true\nfill = { rate = \"0\" }\n[[class]]\nsize = \"4M\"\nslabs = 3\n";
-    let mut daemon = Daemon::start(config);
-    daemon.until_clean(3);
-    assert_eq!(daemon.stop(), 0);
-    assert_eq!(free - free_pages(), 6);
-    super::kit::write_config(daemon.path(), &config.replace("rate = \"0\"", "rate = 1"));
-    daemon.start_again();
-    daemon.until_it_answers();
-    let status = daemon.status();
-    assert_eq!(
-        (status.pools[0].clean_slabs, status.counters.zeroed_bytes),
-        (3, 0)
-    );
-}
-
-#[test]
 fn nobody_who_reads_what_it_says_is_no_reason_to_end() {
     let folder = tempfile::tempdir().unwrap();
     super::kit::write_config(folder.path(), SMALL);
@@ -337,10 +317,6 @@ fn nobody_who_reads_what_it_says_is_no_reason_to_end() {
     });
     Client::connect(&socket).unwrap().drain().unwrap();
     assert_eq!(daemon.wait().unwrap().code(), Some(0));
-    let _ = rustix::mount::unmount(
-        folder.path().join("own/thp"),
-        rustix::mount::UnmountFlags::DETACH,
-    );
 }
 
 #[test]

@@ -429,8 +429,12 @@ impl Broker {
         if self.store.is_draining() {
             return Answer::refuse(RefusalCode::Draining, "the daemon is on its way out");
         }
+        let mounts = self.store.mounts().count();
         match self.store.resize(key, resize.slabs) {
             Ok((before_slabs, excess)) => {
+                if self.store.mounts().count() > mounts {
+                    self.keeper.keep_mounts(&self.store);
+                }
                 self.discard(excess);
                 self.begin_fills();
                 Answer::Reply(Reply::Resize(Resized {
@@ -471,8 +475,8 @@ impl Broker {
                 let _ = slab.discard();
             }
         }
-        if !keep {
-            self.store.unmount();
+        if self.store.lent_slabs() == 0 && !keep {
+            self.keeper.forget_mounts(&self.store);
         }
     }
 

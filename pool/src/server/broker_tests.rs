@@ -36,7 +36,7 @@ fn broker_of(config: &str) -> (tempfile::TempDir, Broker) {
     let config = Config::parse(Path::new("test"), config).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
-    let (store, _) = Store::open(folder.path(), &specs).unwrap();
+    let (store, _) = Store::open(folder.path(), &specs, None).unwrap();
     let rules = Rules::new(&config, u32::MAX).unwrap();
     let workers = Workers::new(&config.fill).unwrap();
     let mut broker = Broker::new(

@@ -41,7 +41,7 @@ use crate::store::{Key, Spec, Store};
 use broker::{Answer, Broker};
 use connections::{ConnectionId, Connections, Sent, turn_away};
 use events::{Event, Events, Source};
-use keeper::Keeper;
+use keeper::{Keeper, Received};
 use listen::Listener;
 use refills::Refills;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -98,7 +98,9 @@ impl Server {
         let owner = rustix::process::geteuid().as_raw();
         let rules = Rules::new(config, owner).map_err(ServeError::Config)?;
         let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
-        let (mut store, found) = Store::open(&config.directory, &specs)?;
+        let received =
+            Received::new().map_err(|error| ServeError::system("read LISTEN_FDS", error))?;
+        let (mut store, found) = Store::open(&config.directory, &specs, received.mounts)?;
         for note in &found.notes {
             say(note);
         }
@@ -110,8 +112,9 @@ impl Server {
             ));
         }
         let keeper = Keeper::new();
-        let listener = adopt(&mut store, keeper, say)?;
-        let listener = match listener {
+        keeper.keep_mounts(&store);
+        adopt(&mut store, keeper, received.slabs, say);
+        let listener = match received.socket {
             Some(socket) => Listener::received(socket)?,
             None => Listener::make(&config.socket, &rules)?,
         };
@@ -426,21 +429,15 @@ fn make(wanted: Page, broker: &mut Broker, connections: usize, page: bool) -> Op
     }
 }
 
-/// What the service manager handed over: clean slabs go to the store, a socket
-/// is returned.
+/// Clean files without a name that the service manager kept.
 fn adopt(
     store: &mut Store,
     keeper: Keeper,
+    slabs: Vec<(String, OwnedFd)>,
     say: &mut dyn FnMut(&str),
-) -> Result<Option<OwnedFd>, ServeError> {
-    let failed = |error| ServeError::system("read LISTEN_FDS", error);
-    let mut socket = None;
+) {
     let (mut kept, mut emptied) = (0, 0);
-    for (name, file) in service::received().map_err(failed)? {
-        if !keeper::is_slab(&name) {
-            socket.get_or_insert(file);
-            continue;
-        }
+    for (name, file) in slabs {
         // Under its old name it is none of ours any more; a new one follows.
         let _ = service::keep_no_more(&name);
         let class = rustix::fs::fstat(&file).ok().and_then(|stat| {
@@ -461,7 +458,6 @@ fn adopt(
             "from the service manager: {kept} slabs kept, {emptied} let go"
         ));
     }
-    Ok(socket)
 }
 
 /// A socket that is readable after a signal to end. SIGIO, which a former

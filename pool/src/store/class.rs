@@ -82,6 +82,13 @@ pub struct Spec {
     pub refill_bytes: u64,
 }
 
+impl Spec {
+    /// Bytes of all its slabs.
+    pub(super) fn wanted_bytes(&self) -> u64 {
+        self.key.bytes.saturating_mul(self.wanted.into())
+    }
+}
+
 impl From<&config::Class> for Spec {
     fn from(class: &config::Class) -> Self {
         Self {

@@ -38,7 +38,7 @@ use class::{Class, Filling};
 use slab::{Slab, SlabId};
 use sources::Sources;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -86,13 +86,18 @@ pub struct Store {
 }
 
 impl Store {
-    /// Takes the folder over, and in it whatever is known to be clean.
+    /// Takes the folder over, and of `mounts` of an earlier daemon whatever is
+    /// known to be clean; `None` where nothing keeps mounts when the daemon ends.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub fn open(directory: &Path, specs: &[Spec]) -> Result<(Self, Found), StoreError> {
+    pub fn open(
+        directory: &Path,
+        specs: &[Spec],
+        mounts: Option<Vec<(PageSize, OwnedFd)>>,
+    ) -> Result<(Self, Found), StoreError> {
         let mut store = Self {
-            sources: Sources::open(directory)?,
+            sources: Sources::open(directory, mounts)?,
             classes: Vec::new(),
             next_id: 0,
             one_node: !hugepages::node_exists(Path::new(hugepages::SYS), 1),
@@ -102,12 +107,15 @@ impl Store {
         let mut found = Found::default();
         for spec in specs {
             let mut spec = *spec;
-            found.notes.extend(store.sources.prepare(&mut spec)?);
+            let of_page = specs.iter().filter(|other| other.key.page == spec.key.page);
+            let needed = of_page.map(Spec::wanted_bytes).fold(0, u64::saturating_add);
+            found
+                .notes
+                .extend(store.sources.prepare(&mut spec, needed)?);
             store.classes.push(Class::new(spec));
         }
         found.notes.sort();
         found.notes.dedup();
-        store.sources.adopt_leftovers()?;
         for recovered in store.sources.recover()? {
             found.emptied.extend(recovered.emptied);
             for (key, slab) in recovered.clean {
@@ -365,9 +373,10 @@ impl Store {
                 trusted: false,
                 refill_bytes: 0,
             };
-            self.sources.prepare(&mut spec)?;
+            self.sources.prepare(&mut spec, key.bytes)?;
             self.classes.push(Class::new(spec));
         }
+        self.make_room(key, wanted)?;
         let class = self.classes.iter_mut().find(|class| class.spec.key == key);
         let Some(class) = class else {
             return Ok((0, Vec::new()));
@@ -382,6 +391,28 @@ impl Store {
         }
         let keep = class.clean.len().saturating_sub(excess);
         Ok((before, class.clean.split_off(keep)))
+    }
+
+    /// Room in a mount for `wanted` slabs of a class besides the others.
+    fn make_room(&mut self, key: Key, wanted: u32) -> Result<(), StoreError> {
+        let mut needed = 0u64;
+        let mut resized = None;
+        for class in self
+            .classes
+            .iter()
+            .filter(|class| class.spec.key.page == key.page)
+        {
+            let mut spec = class.spec;
+            if spec.key == key {
+                spec.wanted = wanted;
+                resized = Some(spec);
+            }
+            needed = needed.saturating_add(spec.wanted_bytes());
+        }
+        if let Some(mut spec) = resized {
+            self.sources.prepare(&mut spec, needed)?;
+        }
+        Ok(())
     }
 
     /// From now on nothing is filled or lent; returns what is clean.
@@ -476,11 +507,10 @@ impl Store {
         used.saturating_sub(known)
     }
 
-    /// Takes the mounts away. Slabs that somebody holds live on.
-    pub fn unmount(&self) {
-        for mount in self.sources.mounts() {
-            let _ = mount.unmount();
-        }
+    /// The mounts, for the service manager to keep.
+    pub fn mounts(&self) -> impl Iterator<Item = (PageSize, BorrowedFd<'_>)> {
+        let mounts = self.sources.mounts();
+        mounts.map(|mount| (mount.page(), mount.as_fd()))
     }
 }
 

@@ -80,7 +80,18 @@ impl Slab {
         }
     }
 
-    /// A file without a name.
+    /// A file of a mount that has no name.
+    pub(super) fn unnamed(id: SlabId, page: PageSize, bytes: u64, file: OwnedFd) -> Self {
+        Self {
+            id,
+            page,
+            bytes,
+            file: Arc::new(file),
+            home: Home::Unnamed,
+        }
+    }
+
+    /// A file that never had a name.
     pub(super) fn memfd(id: SlabId, page: PageSize, bytes: u64, file: OwnedFd) -> Self {
         Self {
             id,
