@@ -32,6 +32,7 @@ fn status() -> Status {
             wanted_slabs: 4,
             clean_slabs: 2,
             filling_slabs: 1,
+            unknown_slabs: 0,
             lent_slabs: 1,
             clean_bytes: 16 << 30,
             dirty_bytes: 0,
@@ -93,7 +94,7 @@ fn a_status_is_a_table_or_a_document() {
     for expected in [
         "firstlight pool: 16 GiB clean, 8 GiB lent, up 1 min 1 s",
         "note: 2M pages, node 1: too few [2J pages",
-        "     2M     1  8 GiB       4      2        1     1       16 GiB",
+        "     2M     1  8 GiB       4      2        1     1        0       16 GiB",
         "       0 B       8 GiB  3 GiB     1 GiB",
         "   17-3  8 GiB     2M     1          4711  64055  900 ms",
         "a take takes 21.0 us (half), 40.0 us (99 of 100), 41.0 us (slowest)",

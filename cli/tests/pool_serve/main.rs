@@ -19,6 +19,7 @@ mod kit;
 mod manager;
 mod poison;
 mod refill;
+mod restart;
 mod serve;
 mod service;
 mod tenant;

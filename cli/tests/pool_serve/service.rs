@@ -17,7 +17,7 @@ const POOL: &str = "
 
 #[test]
 fn it_says_when_it_is_ready_and_alive_and_about_to_end() {
-    let mut manager = Manager::new();
+    let manager = Manager::new();
     let variables = [
         ("NOTIFY_SOCKET", &*manager.variable()),
         ("WATCHDOG_USEC", "100000"),
@@ -30,7 +30,7 @@ fn it_says_when_it_is_ready_and_alive_and_about_to_end() {
 
 #[test]
 fn clean_files_are_kept_over_a_crash() {
-    let mut manager = Manager::new();
+    let manager = Manager::new();
     let mut daemon = Daemon::with_variables(POOL, &[("NOTIFY_SOCKET", &manager.variable())]);
     manager.until(&["FDNAME=slab-", "FDNAME=slab-"]);
     daemon.kill();
@@ -48,7 +48,7 @@ fn clean_files_are_kept_over_a_crash() {
 
 #[test]
 fn a_file_that_was_allocated_is_clean_for_no_later_daemon() {
-    let mut manager = Manager::new();
+    let manager = Manager::new();
     let mut daemon = Daemon::with_variables(POOL, &[("NOTIFY_SOCKET", &manager.variable())]);
     manager.until(&["FDNAME=slab-", "FDNAME=slab-"]);
     let names: Vec<_> = manager
@@ -79,7 +79,7 @@ fn slabs_of_a_mount_that_no_other_process_sees_outlive_the_daemon() {
     let free = free_pages();
     let config = "keep_on_stop = true\nfill = { rate = \"0\" }\n\
                   [[class]]\nsize = \"4M\"\nslabs = 3\nsource = \"mount\"\n";
-    let mut manager = Manager::new();
+    let manager = Manager::new();
     let mut daemon = Daemon::with_variables(config, &[("NOTIFY_SOCKET", &manager.variable())]);
     daemon.until_clean(3);
     for pid in ["self".to_owned(), daemon.pid().to_string()] {
@@ -88,7 +88,6 @@ fn slabs_of_a_mount_that_no_other_process_sees_outlive_the_daemon() {
         assert!(!mounts.contains(&folder), "{mounts}");
     }
     assert_eq!(daemon.stop(), 0);
-    manager.catch_up();
     assert_eq!(manager.kept(), ["mount-2M"]);
     assert_eq!(free - free_pages(), 6);
     write_config(daemon.path(), &config.replace("rate = \"0\"", "rate = 1"));

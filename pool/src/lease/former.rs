@@ -12,8 +12,8 @@
 //! a mount still counts them: as long as it counts as many as its former slabs
 //! account for, these stay charged too.
 
-use super::Return;
 use super::quota::Charge;
+use super::{Return, Serial};
 use crate::store::Key;
 use crate::store::slab::{Slab, SlabId};
 use std::os::fd::OwnedFd;
@@ -30,6 +30,8 @@ pub struct Former {
     pub charge: Charge,
     /// Its return.
     pub returned: Return,
+    /// The lease it had, if it had one.
+    pub serial: Option<Serial>,
     /// Bytes that did not go back to the kernel when it was emptied.
     pub pinned_bytes: u64,
     /// Whether it is being emptied once more.

@@ -7,11 +7,12 @@
 
 use crate::config::{Config, Size};
 use crate::os::peer::{self, Peer};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// What a charge is booked on.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Account {
     /// A user that a quota names.
     Uid(u32),
@@ -183,7 +184,7 @@ pub struct Ledger {
 }
 
 /// A charge, to be credited once.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
     accounts: Vec<Account>,
     bytes: u64,
@@ -223,11 +224,17 @@ impl Ledger {
             }
         }
         let accounts: Vec<_> = limits.into_iter().map(|limit| limit.account).collect();
-        for account in &accounts {
+        let charge = Charge { accounts, bytes };
+        self.book(&charge);
+        Ok(charge)
+    }
+
+    /// Charges what an earlier daemon charged, whatever the limits are now.
+    pub fn book(&mut self, charge: &Charge) {
+        for account in &charge.accounts {
             let used = self.used_bytes.entry(account.clone()).or_default();
-            *used = used.saturating_add(bytes);
+            *used = used.saturating_add(charge.bytes);
         }
-        Ok(Charge { accounts, bytes })
     }
 
     /// Takes a charge back.

@@ -39,6 +39,12 @@ pub fn is_there() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
+/// How many descriptors the manager keeps, if it says so (systemd 254).
+#[must_use]
+pub fn most_kept() -> Option<usize> {
+    std::env::var("FDSTORE").ok()?.parse().ok()
+}
+
 /// Tells the manager.
 ///
 /// # Errors

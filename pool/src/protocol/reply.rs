@@ -79,6 +79,10 @@ pub struct PoolRow {
     pub filling_slabs: u32,
     /// Slabs lent.
     pub lent_slabs: u32,
+    /// Slabs that an earlier daemon lent and that were not found again; their leases
+    /// are known, and end like any other.
+    #[serde(default)]
+    pub unknown_slabs: u32,
     /// Bytes zeroed and not lent, those of slabs being filled among them.
     pub clean_bytes: u64,
     /// Bytes given back by borrowers that are not yet punched.
@@ -165,7 +169,7 @@ pub struct Resized {
 pub struct Drained {
     /// Bytes that go back to the kernel.
     pub released_bytes: u64,
-    /// Slabs still lent; the daemon ends when they are back.
+    /// Slabs still lent, unknown ones among them; the daemon ends when they are back.
     pub lent_slabs: u32,
 }
 

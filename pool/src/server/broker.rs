@@ -7,12 +7,14 @@
 use super::connections::ConnectionId;
 use super::keeper::Keeper;
 use super::refills::Refills;
+use super::restore;
 use super::times::Times;
 use super::workers::{Returning, Ticket, Waiting, Workers};
 use crate::config::Size;
 use crate::fill::{Done, Job, Work};
+use crate::lease::journal::{Journal, Record};
 use crate::lease::quota::{Charge, Ledger, Rules, Standing};
-use crate::lease::{Formers, Lease, Leases, Lifeline, Replacements, Serial};
+use crate::lease::{Formers, Lease, Leases, Pipes, Replacements, Serial};
 use crate::os::peer::Peer;
 use crate::protocol::{
     Counters, Drained, Give, Lease as LeaseReply, Refusal, RefusalCode, Reply, Request, Resize,
@@ -62,11 +64,30 @@ pub(super) fn denied(peer: &Peer) -> String {
     )
 }
 
+/// What a later daemon must know of a lease that begins.
+fn record(serial: Serial, key: Key, slab: &Slab, charge: &Charge, peer: &Peer) -> Record {
+    Record {
+        serial,
+        page: key.page,
+        node: key.node,
+        class_bytes: key.bytes,
+        bytes: slab.bytes(),
+        memfd: slab.is_memfd(),
+        uid: peer.uid,
+        pid: peer.pid,
+        charge: charge.clone(),
+        since_ms: restore::now_ms(),
+        revoked: false,
+    }
+}
+
 /// Slabs, leases, quotas, and the workers for what takes time.
 #[derive(Debug)]
 pub(super) struct Broker {
     pub(super) store: Store,
     pub(super) leases: Leases,
+    pub(super) journal: Journal,
+    pub(super) pipes: Pipes,
     pub(super) formers: Formers,
     pub(super) workers: Workers,
     pub(super) keeper: Keeper,
@@ -94,15 +115,13 @@ impl Broker {
         workers: Workers,
         keeper: Keeper,
         refills: Refills,
+        (journal, pipes): (Journal, Pipes),
     ) -> Self {
-        let begin = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default();
-        // Differs from daemon to daemon, so that their leases have other names.
-        let prefix = std::process::id() ^ begin.subsec_nanos();
         Self {
             store,
-            leases: Leases::new(prefix),
+            leases: Leases::new(journal.prefix(), journal.next()),
+            journal,
+            pipes,
             formers: Formers::default(),
             workers,
             keeper,
@@ -260,13 +279,18 @@ impl Broker {
         let serial = self.leases.new_serial();
         let parts = slab.lend().and_then(|memory| {
             self.keeper.forget(&slab);
-            let (ours, theirs) = Lifeline::new()?;
+            self.keeper.keep_lease(serial, &slab);
+            let (ours, theirs) = self.pipes.make(serial)?;
             let id = self.leases.id(serial).map_err(io::Error::other)?;
+            // Before the client has anything, so that no lease is ever forgotten.
+            self.journal
+                .begin(record(serial, key, &slab, &charge, &peer))?;
             Ok((memory, ours, theirs, id))
         });
         let (memory, ours, theirs, lease) = match parts {
             Ok(parts) => parts,
             Err(error) => {
+                self.lease_is_over(serial);
                 self.take_back(key, slab, charge, None);
                 return Answer::refuse(RefusalCode::Internal, error.to_string());
             }
@@ -280,13 +304,15 @@ impl Broker {
             topped_up_bytes,
         });
         let lease = Lease {
-            slab,
+            bytes: slab.bytes(),
+            slab_id: slab.id(),
+            slab: Some(slab),
             key,
             charge,
             uid: peer.uid,
             pid: peer.pid,
-            connection,
-            lifeline: ours,
+            connection: Some(connection),
+            pipe: ours,
             since: Instant::now(),
         };
         let budget_bytes = self.store.refill_bytes(&key);
@@ -302,6 +328,14 @@ impl Broker {
             memory,
             lifeline: theirs,
         }
+    }
+
+    /// Nothing is left of a lease, for a later daemon either.
+    pub(super) fn lease_is_over(&mut self, serial: Serial) {
+        self.keeper.forget_lease(serial);
+        self.pipes.remove(serial);
+        // Not written, the next daemon finds neither pipe nor file.
+        let _ = self.journal.end(serial);
     }
 
     fn give(&mut self, peer: &Peer, standing: &Standing, give: &Give) -> Answer {
@@ -467,6 +501,8 @@ impl Broker {
     /// daemon. What is lent stays with its borrowers either way.
     pub(super) fn stop(mut self, keep: bool) {
         let clean = self.store.drain();
+        // Those that can be reached no more; the next daemon watches the others.
+        self.sweep_formers();
         for slab in clean {
             if keep {
                 slab.leave();
@@ -475,7 +511,7 @@ impl Broker {
                 let _ = slab.discard();
             }
         }
-        if self.store.lent_slabs() == 0 && !keep {
+        if self.store.lent_slabs() == 0 && self.formers.is_empty() && !keep {
             self.keeper.forget_mounts(&self.store);
         }
     }

@@ -5,8 +5,9 @@ use super::keeper::Keeper;
 use super::refills::Refills;
 use super::workers::Workers;
 use crate::config::Config;
-use crate::lease::Serial;
+use crate::lease::journal::Journal;
 use crate::lease::quota::Rules;
+use crate::lease::{Pipes, Serial};
 use crate::os::memory_file;
 use crate::os::peer::Peer;
 use crate::protocol::{RefusalCode, Reply, Request, StatusQuery, Take};
@@ -45,6 +46,10 @@ fn broker_of(config: &str) -> (tempfile::TempDir, Broker) {
         workers,
         Keeper::new(),
         Refills::new(Duration::ZERO),
+        (
+            Journal::open(folder.path(), 0xabc).unwrap().0,
+            Pipes::open(folder.path()).unwrap(),
+        ),
     );
     until(&mut broker, |broker| clean(broker) == 3);
     (folder, broker)

@@ -22,8 +22,8 @@ pub(super) enum Source {
     WebListener,
     /// A borrower.
     Connection(ConnectionId),
-    /// The lifeline of a lease.
-    Lifeline(Serial),
+    /// The pipe of a lease.
+    LeasePipe(Serial),
     /// A browser.
     Web(u64),
 }
@@ -43,7 +43,7 @@ impl Source {
             Self::Signals => (2, 0),
             Self::WebListener => (3, 0),
             Self::Connection(number) => (4, number),
-            Self::Lifeline(number) => (5, number),
+            Self::LeasePipe(number) => (5, number),
             Self::Web(number) => (6, number),
         };
         (kind << KIND_SHIFT) | (number & ((1 << KIND_SHIFT) - 1))
@@ -57,7 +57,7 @@ impl Source {
             2 => Self::Signals,
             3 => Self::WebListener,
             4 => Self::Connection(number),
-            5 => Self::Lifeline(number),
+            5 => Self::LeasePipe(number),
             6 => Self::Web(number),
             _ => return None,
         })
@@ -147,7 +147,7 @@ mod tests {
             Source::WebListener,
             Source::Connection(0),
             Source::Connection((1 << KIND_SHIFT) - 1),
-            Source::Lifeline(7),
+            Source::LeasePipe(7),
             Source::Web(9),
         ] {
             assert_eq!(Source::from_token(source.token()), Some(source));

@@ -1,14 +1,16 @@
-//! What the service manager keeps over a restart: mounts with their files, and clean
-//! files without a name.
+//! What the service manager keeps over a restart: mounts with their files, files of
+//! leases, and clean files without a name.
 //!
-//! Of the latter, only a file that was never lent is handed over, and the manager is told to
+//! Of clean files, only one that was never lent is handed over, and the manager is told to
 //! let go of it when it is lent. Should the daemon die in between, the seal on
 //! the file says what it is.
 
+use crate::lease::Serial;
 use crate::os::service;
 use crate::protocol::PageSize;
 use crate::store::slab::Slab;
 use crate::store::{Key, Store};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -21,6 +23,8 @@ pub(super) struct Received {
     pub(super) mounts: Option<Vec<(PageSize, OwnedFd)>>,
     /// Clean files of an earlier daemon, under their old names.
     pub(super) slabs: Vec<(String, OwnedFd)>,
+    /// Files of leases, by the number of the lease.
+    pub(super) leases: BTreeMap<Serial, OwnedFd>,
 }
 
 impl Received {
@@ -36,6 +40,8 @@ impl Received {
         for (name, file) in service::received()? {
             if let Some(page) = mounted_pages(&name) {
                 received.mounts.get_or_insert_default().push((page, file));
+            } else if let Some(serial) = leased(&name) {
+                received.leases.insert(serial, file);
             } else if is_slab(&name) {
                 received.slabs.push((name, file));
             } else {
@@ -46,10 +52,19 @@ impl Received {
     }
 }
 
-/// Whether and how slabs are kept.
-#[derive(Debug, Clone, Copy)]
+/// Descriptors that the manager keeps if it does not say how many it keeps: what
+/// the unit says (`FileDescriptorStoreMax=`).
+const MOST_KEPT: usize = 32_768;
+
+/// Whether and how descriptors are kept.
+#[derive(Debug)]
 pub(super) struct Keeper {
     on: bool,
+    most: usize,
+    /// Names under which something is kept.
+    kept: BTreeSet<String>,
+    /// Descriptors that were not given to the manager for want of room.
+    refused: u64,
 }
 
 impl Keeper {
@@ -57,40 +72,88 @@ impl Keeper {
     pub(super) fn new() -> Self {
         Self {
             on: service::is_there(),
+            most: service::most_kept().unwrap_or(MOST_KEPT),
+            kept: BTreeSet::new(),
+            refused: 0,
         }
     }
 
-    /// Hands all mounts to the manager; those that it has already it keeps once more
-    /// under the same name, which it notices.
-    pub(super) fn keep_mounts(self, store: &Store) {
+    fn keep_as(&mut self, name: String, file: impl AsFd) {
+        if !self.on {
+            return;
+        }
+        let room = self.kept.len() < self.most || self.kept.contains(&name);
+        if room && service::keep(&name, file.as_fd()).is_ok() {
+            self.kept.insert(name);
+        } else {
+            self.refused += 1;
+        }
+    }
+
+    fn forget_as(&mut self, name: &str) {
+        // Also what an earlier daemon gave it.
         if self.on {
-            for (page, mount) in store.mounts() {
-                let _ = service::keep(&mount_name(page), mount);
-            }
+            let _ = service::keep_no_more(name);
+            self.kept.remove(name);
+        }
+    }
+
+    /// What the operator should know, if descriptors were refused since it was last asked.
+    pub(super) fn trouble(&mut self) -> Option<String> {
+        let refused = std::mem::take(&mut self.refused);
+        (refused > 0).then(|| {
+            format!(
+                "the service manager keeps {} descriptors and no more: {refused} slabs would be unknown or \
+                 zeroed again after a restart (FileDescriptorStoreMax=)",
+                self.kept.len()
+            )
+        })
+    }
+
+    /// Hands all mounts to the manager; one that it has already it does not keep twice.
+    pub(super) fn keep_mounts(&mut self, store: &Store) {
+        for (page, mount) in store.mounts() {
+            self.keep_as(mount_name(page), mount);
         }
     }
 
     /// The mounts are empty, and need not outlive the daemon.
-    pub(super) fn forget_mounts(self, store: &Store) {
-        if self.on {
-            for (page, _) in store.mounts() {
-                let _ = service::keep_no_more(&mount_name(page));
-            }
+    pub(super) fn forget_mounts(&mut self, store: &Store) {
+        for (page, _) in store.mounts() {
+            self.forget_as(&mount_name(page));
         }
     }
 
     /// Hands a clean slab to the manager. One it does not take is lost with the
     /// daemon, which is safe.
-    pub(super) fn keep(self, slab: &Slab) {
-        if self.on && slab.is_memfd() {
-            let _ = service::keep(&name(slab), slab.as_fd());
+    pub(super) fn keep(&mut self, slab: &Slab) {
+        if slab.is_memfd() {
+            self.keep_as(name(slab), slab);
         }
     }
 
     /// The slab is no longer clean.
-    pub(super) fn forget(self, slab: &Slab) {
-        if self.on && slab.is_memfd() {
-            let _ = service::keep_no_more(&name(slab));
+    pub(super) fn forget(&mut self, slab: &Slab) {
+        if slab.is_memfd() {
+            self.forget_as(&name(slab));
+        }
+    }
+
+    /// Hands the file of a lease to the manager. One it does not take is unknown to the
+    /// next daemon, which counts it all the same.
+    pub(super) fn keep_lease(&mut self, serial: Serial, slab: &Slab) {
+        self.keep_as(lease_name(serial), slab);
+    }
+
+    /// Nothing is left of the lease.
+    pub(super) fn forget_lease(&mut self, serial: Serial) {
+        self.forget_as(&lease_name(serial));
+    }
+
+    /// The manager has had this from an earlier daemon.
+    pub(super) fn had_lease(&mut self, serial: Serial) {
+        if self.on {
+            self.kept.insert(lease_name(serial));
         }
     }
 }
@@ -98,6 +161,15 @@ impl Keeper {
 /// A name the manager may use: no colon, nothing unprintable.
 fn name(slab: &Slab) -> String {
     format!("slab-{}", slab.id().0)
+}
+
+fn lease_name(serial: Serial) -> String {
+    format!("lease-{serial}")
+}
+
+/// The lease of a descriptor from the manager, by its name.
+fn leased(name: &str) -> Option<Serial> {
+    name.strip_prefix("lease-")?.parse().ok()
 }
 
 fn mount_name(page: PageSize) -> String {

@@ -120,7 +120,7 @@ fn head(out: &mut String, name: &str, kind: &str, help: &str) {
 type Column = (&'static str, &'static str, fn(&PoolRow) -> u64);
 
 fn pools(out: &mut String, rows: &[PoolRow]) {
-    let columns: [Column; 8] = [
+    let columns: [Column; 9] = [
         ("firstlight_pool_wanted_slabs", "Slabs to keep.", |row| {
             row.wanted_slabs.into()
         }),
@@ -137,6 +137,11 @@ fn pools(out: &mut String, rows: &[PoolRow]) {
         ("firstlight_pool_lent_slabs", "Slabs lent.", |row| {
             row.lent_slabs.into()
         }),
+        (
+            "firstlight_pool_unknown_slabs",
+            "Slabs that an earlier daemon lent and that were not found again.",
+            |row| row.unknown_slabs.into(),
+        ),
         (
             "firstlight_pool_clean_bytes",
             "Bytes zeroed and not lent.",
@@ -223,6 +228,7 @@ mod tests {
             clean_slabs: 3,
             filling_slabs: 1,
             lent_slabs: 0,
+            unknown_slabs: 0,
             clean_bytes: 25 << 30,
             dirty_bytes: 0,
             lent_bytes: 0,

@@ -9,7 +9,8 @@
 //!   of what was lent, what is to be seen of both;
 //! - `connections.rs`, `events.rs`, `listen.rs`: sockets; `turns.rs`: the order of requests;
 //! - `workers.rs`: what takes time; `refills.rs`: what guests gave back;
-//! - `keeper.rs`: the service manager keeps clean files over a restart;
+//! - `keeper.rs`: what the service manager keeps over a restart; `restore.rs`: leases of an
+//!   earlier daemon;
 //! - `metrics.rs`, `times.rs`, `web.rs`: what is to be seen from outside.
 
 mod broker;
@@ -22,6 +23,7 @@ mod keeper;
 mod listen;
 mod metrics;
 mod refills;
+mod restore;
 mod returns;
 mod times;
 mod turns;
@@ -32,8 +34,9 @@ mod workers;
 pub use error::ServeError;
 
 use crate::config::{Config, Limits, Size};
-use crate::lease::Serial;
+use crate::lease::journal::Journal;
 use crate::lease::quota::{Rules, Standing};
+use crate::lease::{Pipes, Serial};
 use crate::os::service::{self, NotifyState};
 use crate::protocol::packet::PacketError;
 use crate::protocol::{RefusalCode, Request, StatusQuery};
@@ -50,6 +53,7 @@ use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -111,9 +115,10 @@ impl Server {
                 found.kept
             ));
         }
-        let keeper = Keeper::new();
+        let mut keeper = Keeper::new();
         keeper.keep_mounts(&store);
-        adopt(&mut store, keeper, received.slabs, say);
+        adopt(&mut store, &mut keeper, received.slabs, say);
+        let known = known_leases(&config.directory, say)?;
         let listener = match received.socket {
             Some(socket) => Listener::received(socket)?,
             None => Listener::make(&config.socket, &rules)?,
@@ -128,14 +133,17 @@ impl Server {
         if let Some(address) = web.as_ref().and_then(|web| web.address().ok()) {
             say(&format!("metrics at http://{address}/metrics"));
         }
+        let refills = Refills::new(Duration::from_secs(config.fill.refill_after_s.into()));
+        let mut broker = Broker::new(store, rules, workers, keeper, refills, known);
+        let restored = broker.restore(received.leases);
+        if restored.whole + restored.unknown + restored.ended > 0 {
+            say(&format!(
+                "leases from before: {} found again, {} unknown, {} ended meanwhile",
+                restored.whole, restored.unknown, restored.ended
+            ));
+        }
         let server = Self {
-            broker: Broker::new(
-                store,
-                rules,
-                workers,
-                keeper,
-                Refills::new(Duration::from_secs(config.fill.refill_after_s.into())),
-            ),
+            broker,
             connections: Connections::new(&limits),
             events: Events::new().map_err(|error| ServeError::system("wait", error))?,
             turns: Turns::default(),
@@ -157,6 +165,10 @@ impl Server {
         self.events
             .add(Source::Workers, self.broker.workers.wake(), true)?;
         self.events.add(Source::Signals, &self.signals, true)?;
+        for (serial, lease) in self.broker.leases.iter() {
+            self.events
+                .add(Source::LeasePipe(serial), &lease.pipe, false)?;
+        }
         if let Some(web) = &self.web {
             self.events.add(Source::WebListener, web.listener(), true)?;
         }
@@ -207,6 +219,9 @@ impl Server {
             }
             troubled.insert(key);
         }
+        if let Some(trouble) = self.broker.keeper.trouble() {
+            say(&trouble);
+        }
         self.troubled = troubled;
     }
 
@@ -238,7 +253,7 @@ impl Server {
             Source::Workers => self.work_done(),
             // In their turn: `requests`.
             Source::Connection(_) => {}
-            Source::Lifeline(serial) => self.lifeline(serial),
+            Source::LeasePipe(serial) => self.lease_pipe(serial),
             Source::WebListener => {
                 if let Some(web) = &mut self.web {
                     web.accept(&self.events);
@@ -336,8 +351,8 @@ impl Server {
             && let Some(lease) = self.broker.leases.get(*serial)
         {
             // Before the other end leaves, so that its end is never missed.
-            let source = Source::Lifeline(*serial);
-            if self.events.add(source, &lease.lifeline, false).is_err() {
+            let source = Source::LeasePipe(*serial);
+            if self.events.add(source, &lease.pipe, false).is_err() {
                 self.broker.end_lease(*serial);
                 let refusal = Answer::refuse(RefusalCode::Internal, "out of descriptors");
                 return self.send(id, refusal);
@@ -367,9 +382,9 @@ impl Server {
         }
     }
 
-    fn lifeline(&mut self, serial: Serial) {
+    fn lease_pipe(&mut self, serial: Serial) {
         let lease = self.broker.leases.get(serial);
-        if lease.is_some_and(|lease| lease.lifeline.is_cut().unwrap_or(true)) {
+        if lease.is_some_and(|lease| lease.pipe.is_closed().unwrap_or(true)) {
             self.broker.end_lease(serial);
         }
     }
@@ -429,10 +444,29 @@ fn make(wanted: Page, broker: &mut Broker, connections: usize, page: bool) -> Op
     }
 }
 
+/// The journal of leases, and their pipes.
+fn known_leases(
+    directory: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<(Journal, Pipes), ServeError> {
+    let failed = |error| ServeError::system("read which leases there are", error);
+    // Names of leases differ from those of a daemon whose journal is gone.
+    let prefix = std::process::id() ^ u32::try_from(restore::now_ms() & 0xffff_ffff).unwrap_or(0);
+    let (journal, unreadable) = Journal::open(directory, prefix).map_err(failed)?;
+    if unreadable > 0 {
+        say(&format!(
+            "{unreadable} lines of {} make no sense: as many leases may be unknown and not counted",
+            directory.join("leases").display()
+        ));
+    }
+    let pipes = Pipes::open(directory).map_err(failed)?;
+    Ok((journal, pipes))
+}
+
 /// Clean files without a name that the service manager kept.
 fn adopt(
     store: &mut Store,
-    keeper: Keeper,
+    keeper: &mut Keeper,
     slabs: Vec<(String, OwnedFd)>,
     say: &mut dyn FnMut(&str),
 ) {

@@ -121,11 +121,12 @@ impl Broker {
             let Some(refilled) = self.refills.leases.get_mut(&serial) else {
                 continue;
             };
-            let Ok(held_bytes) = lease.slab.held_bytes() else {
+            let Some(slab) = &lease.slab else { continue };
+            let Ok(held_bytes) = slab.held_bytes() else {
                 continue;
             };
-            let bytes = lease.slab.bytes();
-            if held_bytes > bytes || lease.slab.length().is_ok_and(|length| length > bytes) {
+            let bytes = slab.bytes();
+            if held_bytes > bytes || slab.length().is_ok_and(|length| length > bytes) {
                 too_long.push(serial);
             }
             refilled.missing_bytes = bytes.saturating_sub(held_bytes);
@@ -159,12 +160,13 @@ impl Broker {
     fn begin_refill(&mut self, node: Option<u32>, serial: Serial, due: Due) -> io::Result<()> {
         let gone = || io::Error::other("the lease is over");
         let lease = self.leases.get(serial).ok_or_else(gone)?;
+        let slab = lease.slab.as_ref().ok_or_else(gone)?;
         let refilled = self.refills.leases.get_mut(&serial).ok_or_else(gone)?;
         let page = lease.key.page;
         let turn_pages = (TURN_BYTES / page.bytes()).max(1);
         let refill = Refill {
             page,
-            bytes: lease.slab.bytes(),
+            bytes: slab.bytes(),
             reserve: due.reserve,
             first_page: due.first_page,
             most_pages: due.most_pages.min(turn_pages),
@@ -175,7 +177,7 @@ impl Broker {
             cancel: refilled.tenure.ended(),
             ..Job::new(
                 Ticket::Refill(node, serial),
-                lease.slab.file(),
+                slab.file(),
                 Work::Refill(refill),
             )
         };

@@ -8,32 +8,60 @@ use super::broker::Broker;
 use super::workers::{Returning, Ticket};
 use crate::fill::{Job, Tenure, Work};
 use crate::lease::quota::Charge;
-use crate::lease::{Former, Serial};
+use crate::lease::{Former, Return, Serial};
 use crate::store::Key;
 use crate::store::slab::Slab;
 use std::io;
 use std::sync::Arc;
 
 impl Broker {
-    /// A lease is over: its memory is taken away, whoever still holds it.
+    /// A lease is over: its memory is taken away, also from a client that still holds it.
     pub(super) fn end_lease(&mut self, serial: Serial) {
-        if let Some(lease) = self.leases.end(serial) {
-            self.counters.returns += 1;
-            // Before the slab is emptied: nothing is put back any more.
-            let tenure = self.refills.end(serial);
-            self.take_back(lease.key, lease.slab, lease.charge, tenure);
+        let Some(lease) = self.leases.end(serial) else {
+            return;
+        };
+        self.counters.returns += 1;
+        // Before the slab is emptied: nothing is put back any more.
+        let tenure = self.refills.end(serial).unwrap_or_default();
+        match lease.slab {
+            Some(slab) => self.revoke(serial, lease.key, slab, lease.charge, tenure),
+            None => {
+                self.store.forget_unknown(lease.slab_id);
+                let returned = self.replacements.came_back(lease.key);
+                self.out_of_reach(lease.key, returned, lease.charge);
+                self.lease_is_over(serial);
+            }
         }
     }
 
-    /// Has what was taken out emptied; with the `tenure` of its lease, if it was lent.
+    /// A lease of an earlier daemon ended before this one began.
+    pub(super) fn end_restored(&mut self, serial: Serial, key: Key, slab: Slab, charge: Charge) {
+        self.revoke(serial, key, slab, charge, Arc::default());
+    }
+
+    fn revoke(
+        &mut self,
+        serial: Serial,
+        key: Key,
+        slab: Slab,
+        charge: Charge,
+        tenure: Arc<Tenure>,
+    ) {
+        // Not written, the next daemon finds its pipe closed, or takes it for a lease.
+        let _ = self.journal.revoke(serial);
+        self.take_back(key, slab, charge, Some((serial, tenure)));
+    }
+
+    /// Has what was taken out emptied; with its lease and the tenure of that, if it was lent.
     pub(super) fn take_back(
         &mut self,
         key: Key,
         slab: Slab,
         charge: Charge,
-        tenure: Option<Arc<Tenure>>,
+        lease: Option<(Serial, Arc<Tenure>)>,
     ) {
-        let was_lent = tenure.is_some();
+        let was_lent = lease.is_some();
+        let (serial, tenure) = lease.unzip();
         if !was_lent {
             // Not clean any more, whoever keeps it over a restart.
             self.keeper.forget(&slab);
@@ -44,6 +72,7 @@ impl Broker {
             slab,
             charge,
             returned: self.replacements.came_back(key),
+            serial,
             tenure,
         });
         if in_place {
@@ -121,6 +150,7 @@ impl Broker {
             slab,
             charge,
             returned,
+            serial,
             ..
         } = returning;
         let bytes = slab.bytes();
@@ -135,6 +165,7 @@ impl Broker {
             key,
             charge,
             returned,
+            serial,
             pinned_bytes,
             under_way: false,
         };
@@ -151,8 +182,15 @@ impl Broker {
             return;
         }
         let Returning {
-            key, slab, charge, ..
+            key,
+            slab,
+            charge,
+            serial,
+            ..
         } = *returning;
+        if let Some(serial) = serial {
+            self.lease_is_over(serial);
+        }
         self.ledger.credit(charge);
         self.store.cleaned(&key, key.bytes, Some(slab));
         self.became_clean(key);
@@ -179,13 +217,14 @@ impl Broker {
 
     /// A borrower made its slab longer than what it was lent: the rest goes back.
     pub(super) fn shorten(&mut self, serial: Serial) {
-        let Some(lease) = self.leases.get(serial) else {
+        let lease = self.leases.get(serial);
+        let Some(slab) = lease.and_then(|lease| lease.slab.as_ref()) else {
             return;
         };
         let work = Work::Shorten {
-            bytes: lease.slab.bytes(),
+            bytes: slab.bytes(),
         };
-        let job = Job::new(Ticket::Shorten(serial), lease.slab.file(), work);
+        let job = Job::new(Ticket::Shorten(serial), slab.file(), work);
         if self.workers.take_away(job).is_ok() {
             self.shortening.insert(serial);
         }
@@ -198,11 +237,20 @@ impl Broker {
             key,
             charge,
             returned,
+            serial,
             ..
         } = former;
+        if let Some(serial) = serial {
+            self.lease_is_over(serial);
+        }
+        self.out_of_reach(key, returned, charge);
+        let _ = slab.discard();
+    }
+
+    /// Credits a charge, now or when a clean slab has taken the place of what is back.
+    fn out_of_reach(&mut self, key: Key, returned: Return, charge: Charge) {
         let credited = self.replacements.out_of_reach(key, returned, charge);
         self.credit(credited);
-        let _ = slab.discard();
     }
 
     /// A slab of the class is clean: one that came back is replaced.

@@ -43,6 +43,8 @@ pub(super) struct Returning {
     pub(super) slab: Slab,
     pub(super) charge: Charge,
     pub(super) returned: Return,
+    /// The lease it had, if it was lent.
+    pub(super) serial: Option<Serial>,
     /// Of the lease it had, if it was lent.
     pub(super) tenure: Option<Arc<Tenure>>,
 }

@@ -83,6 +83,17 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// A class of which nothing is kept.
+    pub(super) fn none(key: Key) -> Self {
+        Self {
+            key,
+            wanted: 0,
+            source: config::Source::Auto,
+            trusted: false,
+            refill_bytes: 0,
+        }
+    }
+
     /// Bytes of all its slabs.
     pub(super) fn wanted_bytes(&self) -> u64 {
         self.key.bytes.saturating_mul(self.wanted.into())
@@ -126,6 +137,8 @@ pub(super) struct Class {
     pub(super) filling: Vec<Filling>,
     /// Slabs out, by number.
     pub(super) lent: Vec<(SlabId, u64)>,
+    /// Slabs that an earlier daemon lent and that were not found again.
+    pub(super) unknown: Vec<SlabId>,
     /// Bytes come back and not yet emptied.
     pub(super) dirty_bytes: u64,
     /// Why nothing is filled.
@@ -141,6 +154,7 @@ impl Class {
             clean: Vec::new(),
             filling: Vec::new(),
             lent: Vec::new(),
+            unknown: Vec::new(),
             dirty_bytes: 0,
             trouble: None,
             retry_at: None,
@@ -149,7 +163,7 @@ impl Class {
 
     /// Slabs there are or will be without anything being begun.
     pub(super) fn present(&self) -> usize {
-        self.clean.len() + self.filling.len() + self.lent.len()
+        self.clean.len() + self.filling.len() + self.lent.len() + self.unknown.len()
     }
 
     pub(super) fn wanted(&self) -> usize {
@@ -169,6 +183,7 @@ impl Class {
             clean_slabs: count(self.clean.len()),
             filling_slabs: count(self.filling.len()),
             lent_slabs: count(self.lent.len()),
+            unknown_slabs: count(self.unknown.len()),
             clean_bytes: whole + self.filling.iter().map(part).sum::<u64>(),
             dirty_bytes: self.dirty_bytes,
             lent_bytes: self.lent.iter().map(|(_, bytes)| bytes).sum(),

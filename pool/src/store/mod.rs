@@ -176,6 +176,41 @@ impl Store {
         None
     }
 
+    /// A slab that an earlier daemon lent: its number here, and the slab itself if its
+    /// `file` is what it should be. A class that is kept no more is there for it.
+    pub fn adopt_lent(
+        &mut self,
+        key: Key,
+        bytes: u64,
+        file: Option<OwnedFd>,
+        memfd: bool,
+    ) -> (SlabId, Option<Slab>) {
+        let id = self.new_id();
+        let slab = file.and_then(|file| Slab::lent(id, &key, bytes, file, memfd).ok());
+        if let Some(slab) = &slab {
+            remember(&mut self.files, slab);
+        }
+        let at = self.classes.iter().position(|class| class.spec.key == key);
+        let at = at.unwrap_or_else(|| {
+            self.classes.push(Class::new(Spec::none(key)));
+            self.classes.len() - 1
+        });
+        if let Some(class) = self.classes.get_mut(at) {
+            match slab {
+                Some(_) => class.lent.push((id, bytes)),
+                None => class.unknown.push(id),
+            }
+        }
+        (id, slab)
+    }
+
+    /// The lease of a slab that was not found again is over.
+    pub fn forget_unknown(&mut self, id: SlabId) {
+        for class in &mut self.classes {
+            class.unknown.retain(|unknown| *unknown != id);
+        }
+    }
+
     fn new_id(&mut self) -> SlabId {
         let id = SlabId(self.next_id);
         self.next_id += 1;
@@ -366,13 +401,7 @@ impl Store {
     /// A class that cannot be had on this machine.
     pub fn resize(&mut self, key: Key, wanted: u32) -> Result<(u32, Vec<Slab>), StoreError> {
         if !self.classes.iter().any(|class| class.spec.key == key) {
-            let mut spec = Spec {
-                key,
-                wanted: 0,
-                source: crate::config::Source::Auto,
-                trusted: false,
-                refill_bytes: 0,
-            };
+            let mut spec = Spec::none(key);
             self.sources.prepare(&mut spec, key.bytes)?;
             self.classes.push(Class::new(spec));
         }
@@ -444,10 +473,11 @@ impl Store {
         full.map(|class| class.spec.key).collect()
     }
 
-    /// Slabs that are lent.
+    /// Slabs that are lent, unknown ones among them.
     #[must_use]
     pub fn lent_slabs(&self) -> usize {
-        self.classes.iter().map(|class| class.lent.len()).sum()
+        let lent = |class: &Class| class.lent.len() + class.unknown.len();
+        self.classes.iter().map(lent).sum()
     }
 
     /// Slabs being filled, those that are no longer wanted among them.

@@ -11,6 +11,7 @@
 //!
 //! [`super::recover`] is the other side: what counts as clean after a crash.
 
+use super::class::Key;
 use super::mount::Mount;
 use crate::os::memory_file;
 use crate::protocol::PageSize;
@@ -89,6 +90,22 @@ impl Slab {
             file: Arc::new(file),
             home: Home::Unnamed,
         }
+    }
+
+    /// A file that an earlier daemon lent, if it is what the class says.
+    pub(super) fn lent(
+        id: SlabId,
+        key: &Key,
+        bytes: u64,
+        file: OwnedFd,
+        memfd: bool,
+    ) -> io::Result<Self> {
+        let block = rustix::fs::fstatfs(&file)?.f_bsize;
+        if u64::try_from(block) != Ok(key.block_bytes()) {
+            return Err(io::Error::other("its pages are of another size"));
+        }
+        let new = if memfd { Self::memfd } else { Self::unnamed };
+        Ok(new(id, key.page, bytes, file))
     }
 
     /// A file that never had a name.
