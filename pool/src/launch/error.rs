@@ -99,6 +99,9 @@ impl fmt::Display for PlanError {
                 "the guest has {seen} nodes and nothing says how much memory each has: \
                  give --memory SIZE once for each"
             ),
+            Self::Backend { id, reason } if id.is_empty() => {
+                write!(f, "the memory backend without id: {reason}")
+            }
             Self::Backend { id, reason } => write!(f, "memory backend {id}: {reason}"),
             Self::Monitor {
                 program,

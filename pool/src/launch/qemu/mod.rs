@@ -14,6 +14,7 @@
 //! What would copy the memory (`share=off`, `-mem-path`) is replaced and noted;
 //! a file whose content somebody may want is not.
 
+mod nodes;
 mod options;
 mod properties;
 mod setup;
@@ -29,14 +30,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Properties of a backend that say nothing about where its memory comes from.
-const KEPT: [&str; 7] = [
+/// Properties of a backend that say nothing about where its memory comes from, or that a
+/// slab obeys (`nodes.rs`).
+const KEPT: [&str; 9] = [
     "id",
     "size",
     "dump",
     "merge",
     "prealloc-threads",
     "prealloc-context",
+    "host-nodes",
+    "policy",
     "x-use-canonical-path-for-ramblock-id",
 ];
 
@@ -342,7 +346,7 @@ fn needs(named: &[&Listed], asked: &[Need]) -> Result<Vec<Need>, PlanError> {
         }
         needs.push(Need {
             bytes,
-            node: asked.and_then(|need| need.node).or(backend.host_node()),
+            node: backend.host_node(asked.and_then(|need| need.node))?,
         });
     }
     Ok(needs)

@@ -62,6 +62,14 @@ impl Properties {
         Some(value.as_ref().map_or_else(|| "on".into(), plain))
     }
 
+    /// All values of `name`, in order.
+    pub(super) fn all(&self, name: &str) -> Vec<String> {
+        let named = self.pairs.iter().filter(|(pair, _)| pair == name);
+        named
+            .filter_map(|(_, value)| value.as_ref().map(plain))
+            .collect()
+    }
+
     /// Whether a switch is on; `usual` where nothing is said.
     pub(super) fn is_on(&self, name: &str, usual: bool) -> bool {
         self.get(name).map_or(usual, |value| {
