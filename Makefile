@@ -49,9 +49,10 @@ image: setup ## build the bare-metal image, docs/image.md
 	@scripts/setup.sh target $(BARE)
 	@cargo build --release --quiet -p firstlight-image --target $(BARE)
 
-test: setup ## all tests, documentation examples among them (minutes)
+test: setup ## all tests, documentation examples among them (minutes); FIRSTLIGHT_REQUIRE=root,hugepages,qemu,browser lets none be skipped
 	@scripts/setup.sh target $(BARE)
 	@scripts/setup.sh qemu || echo "firstlight: tests that need QEMU say that they are skipped" >&2
+	@scripts/setup.sh browser || echo "firstlight: tests that need a browser say that they are skipped" >&2
 	@cargo test --workspace
 
 stress: setup ## threads over all operations of the allocator, recounted every few seconds; MINUTES=120 for the long run
@@ -77,10 +78,12 @@ boot-counts: setup ## count the instructions of the image's boots; UPDATE=1 acce
 	@scripts/setup.sh target $(BARE)
 	@$(if $(UPDATE),FIRSTLIGHT_UPDATE_BOOT_COUNTS=1) cargo test --quiet -p firstlight-lab --test boot_counts -- --nocapture
 
-check: setup ## format, lints, documentation, the engine without an operating system
+check: setup ## format, lints, documentation, fuzz targets, the engine without an operating system
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	@command -v c++ >/dev/null || scripts/setup.sh debian g++
+	@cargo check --manifest-path fuzz/Cargo.toml --locked --quiet
 	@scripts/setup.sh target $(BARE)
 	@cargo clippy --release --quiet -p firstlight -p firstlight-image --target $(BARE) -- -D warnings
 

@@ -6,6 +6,7 @@
 #   scripts/setup.sh toolchain NAME [COMPONENT...]   and another toolchain
 #   scripts/setup.sh tool CRATE [BINARY] and a cargo-installed tool
 #   scripts/setup.sh debian PACKAGE...   and Debian packages
+#   scripts/setup.sh browser             and a browser, Debian's or whichever there is
 #   scripts/setup.sh qemu                and QEMU, Debian's or whichever there is
 #
 # Says nothing and changes nothing when all is there. Debian packages are
@@ -81,6 +82,10 @@ tool)
     ;;
 qemu)
     command -v qemu-system-x86_64 >/dev/null || debian qemu-system-x86
+    ;;
+browser)
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null ||
+        command -v google-chrome >/dev/null || debian chromium
     ;;
 debian)
     shift

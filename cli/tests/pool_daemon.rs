@@ -6,6 +6,7 @@ mod common;
 mod guest;
 
 use firstlight_pool::os::hugepages;
+use firstlight_pool::os::need::skip;
 use guest::{QEMU, Qmp, image, qemu_is_here};
 use serde_json::Value;
 use std::fs;
@@ -30,7 +31,7 @@ impl Daemon {
             return None;
         }
         let pages = hugepages::Borrowed::new(HUGE, 128);
-        let pages = pages.map_err(|error| eprintln!("skipped: no huge pages: {error}"));
+        let pages = pages.map_err(|error| skip("hugepages", error));
         let pages = pages.ok()?;
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().display();

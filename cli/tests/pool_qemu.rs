@@ -10,6 +10,7 @@ mod guest;
 mod stand_in;
 
 use firstlight_pool::os::hugepages;
+use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::PageSize;
 use guest::{QEMU, Qmp, image, qemu_is_here};
 use serde_json::{Value, json};
@@ -148,7 +149,7 @@ fn a_guest_can_use_huge_pages_filled_beforehand() {
     let Some(image) = image() else { return };
     let _pages = match hugepages::Borrowed::new(HUGE, 128) {
         Ok(pages) => pages,
-        Err(error) => return eprintln!("skipped: no huge pages: {error}"),
+        Err(error) => return skip("hugepages", error),
     };
     let daemon = StandIn::new(PageSize::Huge, 1, 0);
     let qemu = format!("-m 256M {SELF_TEST} {image}");
@@ -202,7 +203,7 @@ fn injection_works(daemon: &StandIn) -> bool {
     let output = output.expect("the command runs");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
-        eprintln!("skipped: {told}");
+        skip("seccomp", told);
     }
     output.status.success()
 }

@@ -3,6 +3,7 @@
 use firstlight_pool::client::{self, Client, ClientError};
 use firstlight_pool::os::hugepages::{self, Borrowed};
 use firstlight_pool::os::mapping::Mapping;
+use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::{Status, Take};
 use rustix::process::{Pid, Signal, kill_process};
 use std::cell::Cell;
@@ -38,7 +39,7 @@ pub(crate) fn rounds(variable: &str, otherwise: u32) -> u32 {
 pub(crate) fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("skipped: only root can be somebody else");
+        skip("root", "only root can be another user");
     }
     root
 }
@@ -55,12 +56,8 @@ pub(crate) fn another_user<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) ->
 
 /// Huge pages for a test, or a line that says why it is skipped.
 pub(crate) fn huge_pages(pages: u64) -> Option<Borrowed> {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root may set huge pages aside");
-        return None;
-    }
     Borrowed::new(2 * M, pages)
-        .inspect_err(|error| eprintln!("skipped: no huge pages: {error}"))
+        .inspect_err(|error| skip("hugepages", error))
         .ok()
 }
 

@@ -2,6 +2,7 @@
 
 use super::kit::{Daemon, M, fails, free_pages, huge_pages, mapped, take, take_soon, until};
 use firstlight_pool::client::{Borrowed, Client, ClientError};
+use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::{PageSize, RefusalCode, Resize, Take};
 
 const SMALL: &str = "
@@ -121,8 +122,7 @@ fn grows_shrinks_and_drains_at_run_time() {
 
 #[test]
 fn a_quota_counts_what_is_lent_and_strangers_get_nothing() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can be somebody else");
+    if !super::kit::is_root() {
         return;
     }
     let quota = format!("{SMALL}\n[[quota]]\nuid = 65533\nbytes = \"4M\"\n");
@@ -151,7 +151,7 @@ print(json.loads(p.recv(4096))['code'])";
         match output {
             Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
             Err(error) => {
-                eprintln!("skipped: no Python to be somebody else: {error}");
+                skip("python", error);
                 None
             }
         }
@@ -212,7 +212,7 @@ fn the_page_shows_a_browser_what_is_clean_and_what_is_lent() {
     };
     let browsers = ["chromium", "chromium-browser", "google-chrome"];
     let Some(output) = browsers.iter().find_map(|name| browse(name).ok()) else {
-        eprintln!("skipped: none of {browsers:?} is installed");
+        skip("browser", format!("none of {browsers:?} is installed"));
         return;
     };
     let page = String::from_utf8_lossy(&output.stdout);

@@ -3,6 +3,7 @@
 use super::kit::{Daemon, M, free_pages, huge_pages, take, take_soon, until, write_config};
 use super::manager::{Killed, Manager};
 use firstlight_pool::client::Client;
+use firstlight_pool::os::need::skip;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
@@ -117,7 +118,7 @@ fn a_socket_from_the_manager_is_used() {
         .stderr(Stdio::null())
         .spawn();
     let Ok(_child) = child.map(Killed) else {
-        eprintln!("skipped: no systemd-socket-activate");
+        skip("systemd", "no systemd-socket-activate");
         return;
     };
     until("the activator listens", || socket.exists());

@@ -4,6 +4,7 @@ use super::*;
 use crate::os::hugepages::{self, Borrowed};
 use crate::os::mapping::Mapping;
 use crate::os::memory_file;
+use crate::os::need::skip;
 use crate::protocol::PageSize;
 use std::path::Path;
 use std::time::Duration;
@@ -26,7 +27,7 @@ fn slab(page: PageSize) -> Arc<OwnedFd> {
 
 fn huge_pages(pages: u64) -> Option<Borrowed> {
     Borrowed::new(PAGE, pages)
-        .inspect_err(|error| eprintln!("skipped: no huge pages: {error}"))
+        .inspect_err(|error| skip("hugepages", error))
         .ok()
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::os::mapping::Mapping;
 use crate::os::memory_file;
+use crate::os::need::skip;
 use crate::protocol::PageSize;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -204,7 +205,7 @@ fn policy() -> String {
 fn nobody_keeps_out_of_the_way_in_the_middle_of_a_page() {
     thread::spawn(|| {
         if !background::may_come_back() {
-            eprintln!("skipped: a thread that got out of the way may not come back here");
+            skip("root", "a thread that got out of the way may not come back");
             return;
         }
         background::run_when_idle().unwrap();

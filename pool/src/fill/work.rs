@@ -299,3 +299,33 @@ impl<'j> Batches<'j> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Pace;
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_was_paid_for_and_not_needed_is_still_good_and_no_more() {
+        const PAGE: u64 = 2 << 20;
+        // One page, and then none ever.
+        let pace = Pace::new(Some(0), PAGE, None, "/nonexistent");
+        let manner = Manner {
+            background: Some(Arc::new(pace)),
+            ..Manner::default()
+        };
+        let (cancel, done) = (AtomicBool::new(false), AtomicU64::new(0));
+        let mut batches = Batches::new(&manner, &cancel, &done);
+        batches.pay(PAGE).unwrap();
+        // Whatever would have to be waited for is given up now.
+        cancel.store(true, Ordering::Relaxed);
+        assert!(!batches.timed(PAGE, || Ok(false)).unwrap());
+        batches.pay(PAGE).expect("it was not needed");
+        assert!(batches.timed(PAGE, || Ok(true)).unwrap());
+        assert_eq!(done.load(Ordering::Relaxed), PAGE);
+        batches
+            .pay(PAGE)
+            .expect_err("the next one waits for its pace");
+    }
+}

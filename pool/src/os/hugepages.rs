@@ -186,7 +186,7 @@ mod tests {
                 let again = Borrowed::new(2 << 20, 0).unwrap();
                 assert_eq!(again.before_pages, before);
             }
-            Err(error) => eprintln!("skipped: no huge pages here: {error}"),
+            Err(error) => crate::os::need::skip("hugepages", error),
         }
     }
 }

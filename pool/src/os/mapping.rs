@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_part_of_a_huge_page_is_unmapped_with_its_page() {
         let Ok(_borrowed) = crate::os::hugepages::Borrowed::new(2 << 20, 1) else {
-            eprintln!("skipped: no huge pages here");
+            crate::os::need::skip("hugepages", "none can be set aside");
             return;
         };
         let file = memory_file::unnamed(c"test", Some(2 << 20)).unwrap();

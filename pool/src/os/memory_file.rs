@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn of_huge_pages_only_their_number_is_told() {
         let Ok(_borrowed) = crate::os::hugepages::Borrowed::new(2 << 20, 2) else {
-            eprintln!("skipped: no huge pages here");
+            crate::os::need::skip("hugepages", "none can be set aside");
             return;
         };
         let file = unnamed(c"test", Some(2 << 20)).unwrap();

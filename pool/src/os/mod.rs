@@ -6,7 +6,8 @@
 //! - [`pacing`], [`pressure`], [`background`]: work that yields to other work;
 //! - [`peer`]: the process at the other end of a Unix socket;
 //! - [`seccomp`]: calls of another process that wait for a decision here;
-//! - [`service`]: what the service manager passes in and is notified of.
+//! - [`service`]: what the service manager passes in and is notified of;
+//! - [`need`]: what a test needs of the machine.
 //!
 //! All unsafe code of the crate lies here: in [`memory_file`], [`mapping`], [`background`],
 //! [`peer`], [`seccomp`], [`service`] and `zero/x86.rs`.
@@ -20,6 +21,7 @@ pub mod background;
 pub mod hugepages;
 pub mod mapping;
 pub mod memory_file;
+pub mod need;
 pub mod pacing;
 pub mod peer;
 pub mod pressure;

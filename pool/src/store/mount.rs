@@ -177,7 +177,7 @@ mod tests {
             let mount = match Mount::new(page, 4 << 20) {
                 Ok(mount) => mount,
                 Err(error) if !rustix::process::geteuid().is_root() => {
-                    eprintln!("skipped: {error}");
+                    crate::os::need::skip("root", error);
                     continue;
                 }
                 Err(error) => panic!("{error}"),
@@ -201,7 +201,7 @@ mod tests {
         let error = Mount::adopt(PageSize::Huge, open()).unwrap_err();
         assert!(error.to_string().contains("another file system"), "{error}");
         let Ok(mount) = Mount::new(PageSize::Transparent, 1 << 20) else {
-            eprintln!("skipped: only root may mount");
+            crate::os::need::skip("root", "only root may mount");
             return;
         };
         rustix::fs::fchmod(&mount, Mode::from_raw_mode(0o755)).unwrap();

@@ -6,6 +6,7 @@ use super::*;
 use crate::config::Source;
 use crate::os::hugepages::Borrowed;
 use crate::os::mapping::Mapping;
+use crate::os::need::skip;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 
 const SLAB_BYTES: u64 = 4 << 20;
@@ -63,11 +64,11 @@ fn small(wanted: u32) -> (tempfile::TempDir, Store) {
 /// Reserved huge pages for `slabs`, or a line that says why not.
 fn huge_pages(slabs: u64) -> Option<Borrowed> {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root may mount huge pages");
+        skip("root", "only root may mount huge pages");
         return None;
     }
     Borrowed::new(2 << 20, slabs * 2)
-        .inspect_err(|error| eprintln!("skipped: no huge pages: {error}"))
+        .inspect_err(|error| skip("hugepages", error))
         .ok()
 }
 
