@@ -30,6 +30,25 @@ fn boot(fake: &FakeQemu, more: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
+fn an_installed_command_builds_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let installed = folder.path().join("firstlight");
+    fs::copy(env!("CARGO_BIN_EXE_firstlight"), &installed).unwrap();
+    let fake = FakeQemu::new(&good_image());
+    let output = Command::new(&installed)
+        .args(["boot", "--accel", "tcg", "--qemu"])
+        .arg(fake.program())
+        .env_remove("FIRSTLIGHT_SOURCE")
+        .env_remove("FIRSTLIGHT_IMAGE")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("no image to boot: looked for"), "{text}");
+    assert!(text.contains("FIRSTLIGHT_SOURCE names"), "{text}");
+}
+
+#[test]
 fn a_good_boot_is_a_report_or_a_record() {
     let fake = FakeQemu::new(&good_image());
     let (code, report, stderr) = boot(&fake, &["--memory", "256M", "--nodes", "2"]);
