@@ -8,6 +8,7 @@ use super::connections::ConnectionId;
 use super::keeper::Keeper;
 use super::refills::Refills;
 use super::restore;
+use super::returns::Measured;
 use super::times::Times;
 use super::workers::{Returning, Ticket, Waiting, Workers};
 use crate::config::Size;
@@ -102,8 +103,8 @@ pub(super) struct Broker {
     pub(super) returning: usize,
     /// Slabs of borrowers with a limit, to be emptied one after the other.
     pub(super) to_empty: VecDeque<Box<Returning>>,
-    /// What the mounts counted as stray before the one that is being emptied.
-    pub(super) stray_before: Option<u64>,
+    /// The one of these that is being emptied.
+    pub(super) measured: Option<Measured>,
     /// Leases whose slab is being made as long as it was.
     pub(super) shortening: BTreeSet<Serial>,
 }
@@ -134,7 +135,7 @@ impl Broker {
             begin: Instant::now(),
             returning: 0,
             to_empty: VecDeque::new(),
-            stray_before: None,
+            measured: None,
             shortening: BTreeSet::new(),
         }
     }
@@ -414,6 +415,7 @@ impl Broker {
     /// What is done from time to time: former slabs looked at, fills begun.
     pub(super) fn tick(&mut self) {
         self.sweep_formers();
+        self.empty_next();
         self.look_for_holes();
         self.credit_full_classes();
         self.begin_fills();

@@ -8,8 +8,8 @@ use crate::config::Config;
 use crate::lease::journal::Journal;
 use crate::lease::quota::Rules;
 use crate::lease::{Pipes, Serial};
-use crate::os::memory_file;
 use crate::os::peer::Peer;
+use crate::os::{memory_file, need};
 use crate::protocol::{RefusalCode, Reply, Request, StatusQuery, Take};
 use crate::store::{Spec, Store};
 use std::os::fd::OwnedFd;
@@ -199,4 +199,50 @@ fn the_end_of_a_lease_ends_what_is_put_back_into_it() {
     assert_eq!(memory_file::held_bytes(&memory).unwrap(), 0);
     let row = broker.status(None, StatusQuery::default()).pools.remove(0);
     assert_eq!((row.hole_bytes, row.refilled_bytes), (0, 0));
+}
+
+/// A slab whose emptying cannot go on, as with a client that keeps its file's lock, and
+/// another that comes back after it.
+fn a_return_that_stands_still(config: &str) {
+    let (_folder, mut broker) = broker_of(config);
+    let (first, held) = ask(&mut broker, 1000).unwrap();
+    let (second, memory) = ask(&mut broker, 1000).unwrap();
+    let tenure = broker.refills.tenure(first);
+    thread::scope(|scope| {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let (begun, begins) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            tenure.during(|| {
+                begun.send(()).unwrap();
+                let _ = released.recv();
+            })
+        });
+        begins.recv().unwrap();
+        broker.end_lease(first);
+        broker.end_lease(second);
+        let bytes = |file| memory_file::held_bytes(file).unwrap();
+        until(&mut broker, |_| bytes(&memory) == 0);
+        assert_eq!(bytes(&held), 2 << 20);
+        drop(release);
+    });
+    drop((held, memory));
+    until(&mut broker, |broker| {
+        let is_emptied = broker.store.rows()[0].dirty_bytes == 0;
+        is_emptied && broker.formers.is_empty() && clean(broker) == 3
+    });
+    broker.tick();
+    assert!(ask(&mut broker, 1000).is_ok());
+}
+
+#[test]
+fn a_return_waits_for_no_other() {
+    a_return_that_stands_still(CONFIG);
+}
+
+#[test]
+fn a_return_to_a_mount_waits_for_no_other() {
+    if !rustix::process::geteuid().is_root() {
+        return need::skip("root", "only root may mount");
+    }
+    a_return_that_stands_still(&CONFIG.replace("memfd", "mount"));
 }

@@ -81,6 +81,12 @@ impl Refills {
         Some(refilled.tenure)
     }
 
+    /// The tenure of a lease, for a test to hold.
+    #[cfg(test)]
+    pub(super) fn tenure(&self, serial: Serial) -> Arc<Tenure> {
+        Arc::clone(&self.leases[&serial].tenure)
+    }
+
     /// Completes the row of a class.
     pub(super) fn complete(&self, row: &mut PoolRow) {
         let key = Key {

@@ -10,9 +10,22 @@ use crate::fill::{Job, Tenure, Work};
 use crate::lease::quota::Charge;
 use crate::lease::{Former, Return, Serial};
 use crate::store::Key;
-use crate::store::slab::Slab;
+use crate::store::slab::{Slab, SlabId};
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A slab that is being emptied while no other such one is.
+#[derive(Debug)]
+pub(super) struct Measured {
+    slab: SlabId,
+    /// What the mounts counted as stray before.
+    stray_before: u64,
+    since: Instant,
+}
+
+/// After this long others are emptied too.
+const STANDS_STILL: Duration = Duration::from_secs(1);
 
 impl Broker {
     /// A lease is over: its memory is taken away, also from a client that still holds it.
@@ -98,7 +111,7 @@ impl Broker {
     }
 
     /// Has a slab emptied. Where it is to be seen what stays pinned of it, it is
-    /// the only such one at the time.
+    /// the only such one at the time, unless its client makes it stand still.
     pub(super) fn empty(&mut self, returning: Box<Returning>) {
         if returning.charge.is_free() || !returning.slab.is_counted() {
             return self.empty_now(returning);
@@ -107,11 +120,18 @@ impl Broker {
         self.empty_next();
     }
 
-    fn empty_next(&mut self) {
-        if self.stray_before.is_none()
-            && let Some(returning) = self.to_empty.pop_front()
-        {
-            self.stray_before = Some(self.store.stray_bytes());
+    pub(super) fn empty_next(&mut self) {
+        let stands_still = |measured: &Measured| measured.since.elapsed() >= STANDS_STILL;
+        if !self.measured.as_ref().is_none_or(stands_still) {
+            return;
+        }
+        self.measured = None;
+        if let Some(returning) = self.to_empty.pop_front() {
+            self.measured = Some(Measured {
+                slab: returning.slab.id(),
+                stray_before: self.store.stray_bytes(),
+                since: Instant::now(),
+            });
             self.empty_now(returning);
         }
     }
@@ -156,8 +176,12 @@ impl Broker {
         let bytes = slab.bytes();
         let mut pinned_bytes = 0;
         if !charge.is_free() && slab.is_counted() {
-            let before = self.stray_before.take().unwrap_or(0);
-            pinned_bytes = self.store.stray_bytes().saturating_sub(before).min(bytes);
+            let measured = self.measured.take_if(|measured| measured.slab == slab.id());
+            // Of one that stood still all may be pinned; the next look knows better.
+            pinned_bytes = measured.map_or(bytes, |measured| {
+                let stray_bytes = self.store.stray_bytes();
+                stray_bytes.saturating_sub(measured.stray_before).min(bytes)
+            });
         }
         self.store.cleaned(&key, bytes, None);
         let former = Former {

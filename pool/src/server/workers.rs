@@ -1,6 +1,7 @@
 //! The workers of a daemon: for each node one that fills in the background, one
-//! that puts back what guests gave back, and one for what a borrower waits for;
-//! and one that takes memory away.
+//! that puts back what guests gave back, and one for what a client waits for;
+//! and as many that take memory away as there are slabs to take it from, since a
+//! client that has the file can make that wait.
 //!
 //! What is being worked on travels with the job as its [`Ticket`], so that
 //! nothing is held twice and nothing is looked up when it comes back.
@@ -20,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Instant;
 
@@ -76,8 +78,28 @@ enum Kind {
     Background,
     Refill,
     Prompt,
-    TakeAway,
 }
+
+/// A worker that takes memory away.
+#[derive(Debug)]
+struct Taker {
+    worker: Worker<Ticket>,
+    /// Jobs that it has.
+    jobs: Arc<AtomicUsize>,
+}
+
+impl Taker {
+    fn jobs(&self) -> usize {
+        self.jobs.load(Ordering::Relaxed)
+    }
+}
+
+/// Takers at most: more files than that would have to be held by their clients at
+/// once before one waits for another.
+const MOST_TAKERS: usize = 256;
+
+/// Takers that are kept while there is nothing to do.
+const IDLE_TAKERS: usize = 4;
 
 /// All workers.
 #[derive(Debug)]
@@ -86,6 +108,7 @@ pub(super) struct Workers {
     refill_pace: Arc<Pace>,
     batch_bytes: u64,
     started: BTreeMap<(Kind, Option<u32>), Worker<Ticket>>,
+    takers: Vec<Taker>,
     report: Sender<Done<Ticket>>,
     reports: Receiver<Done<Ticket>>,
     wake: Arc<OwnedFd>,
@@ -112,6 +135,7 @@ impl Workers {
             refill_pace: pace(fill.refill_rate.bytes(), 1),
             batch_bytes,
             started: BTreeMap::new(),
+            takers: Vec::new(),
             report,
             reports,
             wake: Arc::new(rustix::event::eventfd(0, flags)?),
@@ -119,7 +143,7 @@ impl Workers {
             refilling: BTreeSet::new(),
         };
         // What comes back must not be in want of a thread.
-        workers.make_sure(Kind::TakeAway, None)?;
+        workers.add_taker()?;
         Ok(workers)
     }
 
@@ -180,10 +204,52 @@ impl Workers {
         Ok(())
     }
 
-    /// Memory that is taken away, whatever node it is from. Whoever has the file
-    /// may make this wait, so nothing that borrowers wait for goes this way.
+    /// Memory that is taken away, whatever node it is from. A client that has the file
+    /// may make this wait, so nothing that others wait for goes the same way.
     pub(super) fn take_away(&mut self, job: Job<Ticket>) -> io::Result<()> {
-        self.send(Kind::TakeAway, None, job)
+        let idle = |taker: &Taker| taker.jobs() == 0;
+        if !self.takers.iter().any(idle) && self.takers.len() < MOST_TAKERS {
+            // Without another one it waits.
+            let _ = self.add_taker();
+        }
+        let taker = self.takers.iter().min_by_key(|taker| taker.jobs());
+        let gone = || io::Error::other("a worker ended");
+        let taker = taker.ok_or_else(gone)?;
+        taker.jobs.fetch_add(1, Ordering::Relaxed);
+        taker.worker.send(job).map_err(|_| gone())?;
+        let mut kept = 0;
+        self.takers.retain(|taker| {
+            kept += usize::from(idle(taker));
+            !idle(taker) || kept <= IDLE_TAKERS
+        });
+        Ok(())
+    }
+
+    fn add_taker(&mut self) -> io::Result<()> {
+        let jobs = Arc::new(AtomicUsize::new(0));
+        let manner = Manner {
+            batch_bytes: self.batch_bytes,
+            ..Manner::default()
+        };
+        let done = Arc::clone(&jobs);
+        let report = self.reporter();
+        let worker = Worker::start("take-away", manner, move |result| {
+            done.fetch_sub(1, Ordering::Relaxed);
+            report(result);
+        })?;
+        self.takers.push(Taker { worker, jobs });
+        Ok(())
+    }
+
+    /// What a worker does with its results.
+    fn reporter(&self) -> impl Fn(Done<Ticket>) + Send + 'static {
+        let (report, wake) = (self.report.clone(), Arc::clone(&self.wake));
+        move |done| {
+            // Without a receiver the daemon is on its way out.
+            if report.send(done).is_ok() {
+                let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
+            }
+        }
     }
 
     /// Work somebody waits for.
@@ -220,7 +286,6 @@ impl Workers {
                 (format!("refill-{place}"), Some(pace))
             }
             Kind::Prompt => (format!("prompt-{place}"), None),
-            Kind::TakeAway => ("take-away".into(), None),
         };
         let manner = Manner {
             background,
@@ -228,12 +293,6 @@ impl Workers {
             node,
             batch_bytes: self.batch_bytes,
         };
-        let (report, wake) = (self.report.clone(), Arc::clone(&self.wake));
-        Worker::start(&name, manner, move |done| {
-            // Without a receiver the daemon is on its way out.
-            if report.send(done).is_ok() {
-                let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
-            }
-        })
+        Worker::start(&name, manner, self.reporter())
     }
 }
