@@ -5,8 +5,8 @@
 //! are bounded, replies that are not read are kept one at a time and not for
 //! long, connections are counted by user.
 //!
-//! - `broker.rs`, `returns.rs`, `view.rs`: what each request means, the way back
-//!   of what was lent, what is to be seen of both;
+//! - `broker.rs`, `take.rs`, `returns.rs`, `view.rs`: what each request means, the way out
+//!   and back of what is lent, what is to be seen of both; `start.rs`: before all that;
 //! - `connections.rs`, `events.rs`, `listen.rs`: sockets; `turns.rs`: the order of requests;
 //! - `workers.rs`: what takes time; `refills.rs`: what guests gave back;
 //! - `keeper.rs`: what the service manager keeps over a restart; `restore.rs`: leases of an
@@ -25,6 +25,8 @@ mod metrics;
 mod refills;
 mod restore;
 mod returns;
+mod start;
+mod take;
 mod times;
 mod turns;
 mod view;
@@ -33,10 +35,9 @@ mod workers;
 
 pub use error::ServeError;
 
-use crate::config::{Config, Limits, Size};
-use crate::lease::journal::Journal;
+use crate::config::{Config, Size};
+use crate::lease::Serial;
 use crate::lease::quota::{Rules, Standing};
-use crate::lease::{Pipes, Serial};
 use crate::os::service::{self, NotifyState};
 use crate::protocol::packet::PacketError;
 use crate::protocol::{RefusalCode, Request, StatusQuery};
@@ -47,15 +48,11 @@ use events::{Event, Events, Source};
 use keeper::{Keeper, Received};
 use listen::Listener;
 use refills::Refills;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use turns::Turns;
 use web::{Body, Page, Web};
@@ -97,8 +94,9 @@ struct Server {
 
 impl Server {
     fn start(config: &Config, say: &mut dyn FnMut(&str)) -> Result<Self, ServeError> {
-        let signals = signals().map_err(|error| ServeError::system("handle signals", error))?;
-        let limits = within_descriptors(&config.limits, say);
+        let signals =
+            start::signals().map_err(|error| ServeError::system("handle signals", error))?;
+        let limits = start::within_descriptors(&config.limits, say);
         let owner = rustix::process::geteuid().as_raw();
         let rules = Rules::new(config, owner).map_err(ServeError::Config)?;
         let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
@@ -117,8 +115,8 @@ impl Server {
         }
         let mut keeper = Keeper::new();
         keeper.keep_mounts(&store);
-        adopt(&mut store, &mut keeper, received.slabs, say);
-        let known = known_leases(&config.directory, say)?;
+        start::adopt(&mut store, &mut keeper, received.slabs, say);
+        let known = start::known_leases(&config.directory, say)?;
         let listener = match received.socket {
             Some(socket) => Listener::received(socket)?,
             None => Listener::make(&config.socket, &rules)?,
@@ -441,95 +439,6 @@ fn make(wanted: Page, broker: &mut Broker, connections: usize, page: bool) -> Op
         Page::People => {
             page.then(|| ("text/html; charset=utf-8", include_str!("page.html").into()))
         }
-    }
-}
-
-/// The journal of leases, and their pipes.
-fn known_leases(
-    directory: &Path,
-    say: &mut dyn FnMut(&str),
-) -> Result<(Journal, Pipes), ServeError> {
-    let failed = |error| ServeError::system("read which leases there are", error);
-    // Names of leases differ from those of a daemon whose journal is gone.
-    let prefix = std::process::id() ^ u32::try_from(restore::now_ms() & 0xffff_ffff).unwrap_or(0);
-    let (journal, unreadable) = Journal::open(directory, prefix).map_err(failed)?;
-    if unreadable > 0 {
-        say(&format!(
-            "{unreadable} lines of {} make no sense: as many leases may be unknown and not counted",
-            directory.join("leases").display()
-        ));
-    }
-    let pipes = Pipes::open(directory).map_err(failed)?;
-    Ok((journal, pipes))
-}
-
-/// Clean files without a name that the service manager kept.
-fn adopt(
-    store: &mut Store,
-    keeper: &mut Keeper,
-    slabs: Vec<(String, OwnedFd)>,
-    say: &mut dyn FnMut(&str),
-) {
-    let (mut kept, mut emptied) = (0, 0);
-    for (name, file) in slabs {
-        // Under its old name it is none of ours any more; a new one follows.
-        let _ = service::keep_no_more(&name);
-        let class = rustix::fs::fstat(&file).ok().and_then(|stat| {
-            let bytes = u64::try_from(stat.st_size).ok()?;
-            let block = rustix::fs::fstatfs(&file).ok()?.f_bsize;
-            keeper::class_of(&store.keys(), bytes, u64::try_from(block).ok()?)
-        });
-        match class.and_then(|key| store.adopt(key, file)) {
-            Some(slab) => {
-                keeper.keep(slab);
-                kept += 1;
-            }
-            None => emptied += 1,
-        }
-    }
-    if kept + emptied > 0 {
-        say(&format!(
-            "from the service manager: {kept} slabs kept, {emptied} let go"
-        ));
-    }
-}
-
-/// A socket that is readable after a signal to end. SIGIO, which a former
-/// borrower could provoke, is taken and means nothing.
-fn signals() -> io::Result<UnixStream> {
-    let (ours, theirs) = UnixStream::pair()?;
-    ours.set_nonblocking(true)?;
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
-    }
-    let nothing = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGIO, nothing)?;
-    Ok(ours)
-}
-
-/// Every lease and every connection is a descriptor: as many as may be had, and
-/// connections use a quarter of them at most, or leases could get none.
-fn within_descriptors(limits: &Limits, say: &mut dyn FnMut(&str)) -> Limits {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    // Refused, there are as many as before.
-    let _ = setrlimit(Resource::Nofile, raised);
-    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
-    let connections = u32::try_from(most).map_or(limits.connections, |most| {
-        limits.connections.min(most.max(1))
-    });
-    if connections < limits.connections {
-        say(&format!(
-            "at most {connections} connections: this process may have {} descriptors (LimitNOFILE=)",
-            most * 4
-        ));
-    }
-    Limits {
-        connections,
-        ..limits.clone()
     }
 }
 
