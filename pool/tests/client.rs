@@ -54,6 +54,7 @@ const TAKE: Take = Take {
     node: None,
     page: None,
     max_topup_ms: 0,
+    topup_if_faster: false,
 };
 
 #[test]

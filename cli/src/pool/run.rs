@@ -41,8 +41,9 @@ pub(super) struct Options {
     #[arg(long, value_name = "SIZE")]
     page: Option<PageSize>,
     /// Time the daemon may spend on zeroing what a smaller slab lacks
-    #[arg(long, value_name = "MS", default_value_t = 5_000)]
-    topup: u32,
+    /// [default: 5000, without --require only if the slab has more than half of it]
+    #[arg(long, value_name = "MS")]
+    topup: Option<u32>,
     /// Leave the command line as it is, and serve what the monitor makes with memfd_create
     #[arg(long)]
     inject: bool,
@@ -56,6 +57,9 @@ pub(super) struct Options {
     #[arg(last = true, required = true, value_name = "MONITOR")]
     monitor: Vec<OsString>,
 }
+
+/// Time for zeroing what a smaller slab lacks, if the command line does not say.
+const TOPUP_MS: u32 = 5_000;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -172,7 +176,8 @@ impl Options {
         let mut client = Client::connect(&self.daemon.socket())?;
         let options = BorrowOptions {
             page: self.page,
-            max_topup_ms: self.topup,
+            max_topup_ms: self.topup.unwrap_or(TOPUP_MS),
+            topup_if_faster: self.topup.is_none() && !self.require,
         };
         borrow(&mut client, needs, options)
     }

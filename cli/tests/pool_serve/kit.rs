@@ -238,6 +238,7 @@ pub(crate) fn take(bytes: u64) -> Take {
         node: None,
         page: None,
         max_topup_ms: 0,
+        topup_if_faster: false,
     }
 }
 

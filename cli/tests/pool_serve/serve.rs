@@ -77,6 +77,12 @@ fn what_is_not_there_is_refused_or_topped_up() {
         max_topup_ms: 20_000,
         ..take(5 * M)
     };
+    let mostly_missing = Take {
+        topup_if_faster: true,
+        max_topup_ms: 20_000,
+        ..take(10 * M)
+    };
+    assert_eq!(refused(pool.take(mostly_missing)), RefusalCode::Empty);
     let borrowed = pool.take(patient).unwrap();
     assert_eq!(
         (borrowed.lease.bytes, borrowed.lease.topped_up_bytes),

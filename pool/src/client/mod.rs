@@ -56,7 +56,7 @@ pub struct Borrowed {
 /// use firstlight_pool::protocol::Take;
 ///
 /// let mut pool = Client::connect(&default_socket())?;
-/// let take = Take { bytes: 8 << 30, node: None, page: None, max_topup_ms: 0 };
+/// let take = Take { bytes: 8 << 30, node: None, page: None, max_topup_ms: 0, topup_if_faster: false };
 /// let borrowed = pool.take(take)?;
 /// assert!(borrowed.lease.bytes >= 8 << 30);
 /// # Ok::<(), firstlight_pool::client::ClientError>(())

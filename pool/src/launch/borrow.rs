@@ -11,6 +11,8 @@ pub struct BorrowOptions {
     pub page: Option<PageSize>,
     /// Time the daemon may spend on zeroing what it lacks, for each node.
     pub max_topup_ms: u32,
+    /// Only where that is faster than memory of the kernel.
+    pub topup_if_faster: bool,
 }
 
 /// Borrows a file for each of `needs`. If one cannot be had, those already
@@ -30,6 +32,7 @@ pub fn borrow(
             node: need.node,
             page: options.page,
             max_topup_ms: options.max_topup_ms,
+            topup_if_faster: options.topup_if_faster,
         };
         match client.take(take) {
             Ok(one) => borrowed.push(one),

@@ -9,7 +9,7 @@ use serde_json::Value;
 ///
 /// ```
 /// use firstlight_pool::protocol::{Request, Take};
-/// let take = Request::Take(Take { bytes: 8 << 30, node: Some(1), page: None, max_topup_ms: 50 });
+/// let take = Request::Take(Take { bytes: 8 << 30, node: Some(1), page: None, max_topup_ms: 50, topup_if_faster: false });
 /// let message = take.encode()?;
 /// assert_eq!(Request::decode(&message)?, take);
 /// # Ok::<(), firstlight_pool::protocol::MessageError>(())
@@ -43,6 +43,10 @@ pub struct Take {
     /// Time the daemon may spend on filling what a smaller slab lacks.
     #[serde(default)]
     pub max_topup_ms: u32,
+    /// Fill only where less than half of the bytes are missing: with more, memory
+    /// that the kernel zeroes on the spot is as fast.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub topup_if_faster: bool,
 }
 
 /// `give`: ends a lease.

@@ -21,6 +21,7 @@ fn a_take_is_what_the_documentation_shows() {
         node: Some(1),
         page: Some(PageSize::Huge),
         max_topup_ms: 50,
+        topup_if_faster: false,
     };
     let message = Request::Take(take.clone()).encode().expect("small");
     assert_eq!(
@@ -33,6 +34,7 @@ fn a_take_is_what_the_documentation_shows() {
         node: None,
         page: None,
         max_topup_ms: 0,
+        topup_if_faster: false,
     };
     assert_eq!(Request::decode(short), Ok(Request::Take(expected)));
 }
@@ -144,14 +146,18 @@ fn request() -> impl Strategy<Value = Request> {
             1..=MOST_NUMBER,
             node(),
             prop::option::of(page()),
-            any::<u32>()
+            any::<u32>(),
+            any::<bool>()
         )
-            .prop_map(|(bytes, node, page, max_topup_ms)| Request::Take(Take {
-                bytes,
-                node,
-                page,
-                max_topup_ms,
-            })),
+            .prop_map(
+                |(bytes, node, page, max_topup_ms, topup_if_faster)| Request::Take(Take {
+                    bytes,
+                    node,
+                    page,
+                    max_topup_ms,
+                    topup_if_faster,
+                })
+            ),
         "[A-Za-z0-9._-]{1,64}".prop_map(|name| Request::Give(Give {
             lease: LeaseId::new(name).expect("a name")
         })),

@@ -88,6 +88,7 @@ fn ask(broker: &mut Broker, uid: u32) -> Result<(Serial, OwnedFd), RefusalCode> 
         node: None,
         page: None,
         max_topup_ms: 0,
+        topup_if_faster: false,
     };
     match broker.handle(0, &peer(uid), Request::Take(take)) {
         Answer::Lend { serial, memory, .. } => Ok((serial, memory)),

@@ -56,6 +56,7 @@ impl Broker {
             node: take.node,
             page: take.page,
             top_up: Duration::from_millis(take.max_topup_ms.into()),
+            if_faster: take.topup_if_faster,
         };
         let Some((key, slab, missing)) = self.store.take(&want, self.ns_per_gib()) else {
             self.ledger.credit(charge);

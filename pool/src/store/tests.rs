@@ -32,6 +32,7 @@ fn want(bytes: u64) -> Want {
         node: None,
         page: None,
         top_up: Duration::ZERO,
+        if_faster: false,
     }
 }
 
