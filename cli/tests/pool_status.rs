@@ -58,6 +58,7 @@ fn status() -> Status {
                 p50_ns: 21_000,
                 p99_ns: 40_000,
                 max_ns: 41_000,
+                ..TakeTimes::default()
             }),
             ..Counters::default()
         },
@@ -77,7 +78,7 @@ fn serve(path: &Path) {
             while let Ok(packet) = packet::receive(&connection, MOST_REQUEST_BYTES, 0) {
                 let request = Request::decode(&packet.message).expect("a request");
                 assert_eq!(request.operation(), "status");
-                let message = Reply::Status(status()).encode().expect("small");
+                let message = Reply::Status(Box::new(status())).encode().expect("small");
                 packet::send(&connection, &message, &[]).expect("somebody listens");
             }
         }

@@ -12,12 +12,14 @@
 //! - [`fill`] does what takes time: filling, emptying;
 //! - [`lease`] knows what is out, to whom, and when it is back;
 //! - [`server`] is the daemon that puts them together;
+//! - [`export`] shows it to Prometheus and to browsers, in a process of its own;
 //! - [`os`] is what all of them need of Linux.
 
 #![deny(unsafe_code)]
 
 pub mod client;
 pub mod config;
+pub mod export;
 pub mod fill;
 pub mod launch;
 pub mod lease;

@@ -209,7 +209,10 @@ fn a_long_status_comes_in_parts() {
             more_leases: u32::try_from(left.len() - part.len()).expect("few"),
             ..Status::default()
         };
-        Some((Reply::Status(status).encode().expect("it fits"), vec![]))
+        Some((
+            Reply::Status(Box::new(status)).encode().expect("it fits"),
+            vec![],
+        ))
     });
     let status = client.status().expect("all parts");
     assert_eq!(status.leases, expected);
@@ -220,7 +223,10 @@ fn a_long_status_comes_in_parts() {
             more_pools: 1,
             ..Status::default()
         };
-        Some((Reply::Status(status).encode().expect("it fits"), vec![]))
+        Some((
+            Reply::Status(Box::new(status)).encode().expect("it fits"),
+            vec![],
+        ))
     });
     let error = client.status().expect_err("without end").to_string();
     assert!(error.contains("a status without end"), "{error}");

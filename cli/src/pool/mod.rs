@@ -1,6 +1,7 @@
 //! `firstlight pool`: memory that is zero before a virtual machine asks for it.
 
 mod change;
+mod export;
 mod injector;
 mod run;
 mod serve;
@@ -25,6 +26,7 @@ enum Command {
     Serve(serve::Options),
     Run(run::Options),
     Status(status::Options),
+    Export(export::Options),
     Resize(change::ResizeOptions),
     Drain(change::DrainOptions),
     #[command(hide = true)]
@@ -60,6 +62,7 @@ impl Daemon {
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     match &options.command {
+        Command::Export(options) => export::run(options),
         Command::Drain(options) => change::drain(options, output),
         Command::Resize(options) => change::resize(options, output),
         Command::Injector => injector::run(),

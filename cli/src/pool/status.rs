@@ -160,7 +160,7 @@ fn counters(page: &mut String, status: &Status) {
         count(seen.starved),
         count(seen.denied),
     );
-    if let Some(times) = seen.take_times {
+    if let Some(times) = &seen.take_times {
         let _ = writeln!(
             page,
             "  a take takes {} us (half), {} us (99 of 100), {} us (slowest)",

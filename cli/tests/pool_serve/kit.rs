@@ -5,7 +5,8 @@ use firstlight_pool::os::hugepages::{self, Borrowed};
 use firstlight_pool::os::mapping::Mapping;
 use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::{Status, Take};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Gid, Pid, Signal, Uid, kill_process};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::cell::Cell;
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -44,11 +45,14 @@ pub(crate) fn is_root() -> bool {
     root
 }
 
-/// Does something on a thread that is another user, which only root can.
+/// Does something on a thread that is another user, with a group of the same number and
+/// no other, which only root can.
 pub(crate) fn another_user<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> T {
     let run = || {
-        let uid = rustix::process::Uid::from_raw(uid);
-        rustix::thread::set_thread_res_uid(uid, uid, uid).expect("only root can");
+        let (user, group) = (Uid::from_raw(uid), Gid::from_raw(uid));
+        set_thread_groups(&[]).expect("only root can");
+        set_thread_res_gid(group, group, group).expect("only root can");
+        set_thread_res_uid(user, user, user).expect("only root can");
         act()
     };
     thread::scope(|scope| scope.spawn(run).join().expect("it did"))

@@ -12,6 +12,7 @@
 
 mod crash;
 mod draw;
+mod export;
 mod flood;
 mod guest;
 mod hostile;

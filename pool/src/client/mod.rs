@@ -171,7 +171,7 @@ impl Client {
             skip_leases: u32::try_from(leases).unwrap_or(u32::MAX),
         };
         match self.plain(&Request::Status(query))? {
-            Reply::Status(status) => Ok(status),
+            Reply::Status(status) => Ok(*status),
             other => Err(ClientError::unexpected("status", &other)),
         }
     }

@@ -22,10 +22,6 @@ pub struct Config {
     pub fill: Fill,
     /// What one borrower may cost.
     pub limits: Limits,
-    /// Where metrics are served, a loopback address and port; nowhere when absent.
-    pub metrics: Option<Spanned<String>>,
-    /// Whether a page for browsers is served beside the metrics.
-    pub page: bool,
     /// The pools.
     pub class: Vec<Class>,
     /// What others than the owner's group may hold.
@@ -41,8 +37,6 @@ impl Default for Config {
             access: Access::default(),
             fill: Fill::default(),
             limits: Limits::default(),
-            metrics: None,
-            page: false,
             class: Vec::new(),
             quota: Vec::new(),
         }
@@ -57,6 +51,8 @@ pub struct Access {
     pub group: Option<Spanned<String>>,
     /// What each member may hold; no limit when absent.
     pub quota: Option<Size>,
+    /// Members of this group may see everything and do nothing; name or number.
+    pub observers: Option<Spanned<String>>,
 }
 
 /// How fast memory is zeroed.

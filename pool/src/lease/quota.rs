@@ -46,6 +46,7 @@ struct Limit {
 pub struct Rules {
     owner_uid: u32,
     group: Option<u32>,
+    observers: Option<u32>,
     member_bytes: Option<u64>,
     limits: Vec<Limit>,
 }
@@ -57,6 +58,8 @@ pub enum Standing {
     Owner,
     /// May borrow within limits, perhaps none.
     Borrower,
+    /// May see everything and do nothing.
+    Observer,
     /// May nothing.
     Stranger,
 }
@@ -85,6 +88,11 @@ impl Rules {
         Ok(Self {
             owner_uid,
             group: group.map(|name| group_number(name.as_ref())).transpose()?,
+            observers: access
+                .observers
+                .as_ref()
+                .map(|name| group_number(name.as_ref()))
+                .transpose()?,
             member_bytes: access.quota.map(|size| size.bytes()),
             limits,
         })
@@ -96,10 +104,10 @@ impl Rules {
         self.group
     }
 
-    /// Whether others than the owner's group may borrow at all.
+    /// Whether others than the owner's group may connect at all.
     #[must_use]
     pub fn has_others(&self) -> bool {
-        !self.limits.is_empty()
+        !self.limits.is_empty() || self.observers.is_some()
     }
 
     /// Whether a limit is for a cgroup, so that a peer's must be known.
@@ -116,6 +124,8 @@ impl Rules {
             Standing::Owner
         } else if self.is_member(peer) || self.named(peer).next().is_some() {
             Standing::Borrower
+        } else if self.observers.is_some_and(|group| peer.in_group(group)) {
+            Standing::Observer
         } else {
             Standing::Stranger
         }
@@ -276,7 +286,7 @@ mod tests {
     }
 
     const RULES: &str = "
-        access = { group = \"500\", quota = \"4G\" }
+        access = { group = \"500\", quota = \"4G\", observers = \"700\" }
         [[quota]]
         uid = 1000
         bytes = \"8G\"
@@ -306,6 +316,9 @@ mod tests {
             (peer(1, 2, &[], Some("/machine.slices")), Standing::Stranger),
             (peer(1, 2, &[], Some("/")), Standing::Stranger),
             (peer(1, 2, &[3], None), Standing::Stranger),
+            (peer(1, 700, &[], None), Standing::Observer),
+            (peer(1, 2, &[700], None), Standing::Observer),
+            (peer(1, 700, &[500], None), Standing::Borrower),
         ] {
             assert_eq!(rules.standing(&peer), standing, "{peer:?}");
         }

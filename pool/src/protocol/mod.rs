@@ -23,7 +23,8 @@ mod words;
 
 pub use error::MessageError;
 pub use reply::{
-    Counters, Drained, Lease, LeaseRow, PoolRow, Refusal, Reply, Resized, Status, TakeTimes,
+    Counters, Drained, Gauges, Lease, LeaseRow, Misses, PoolRow, Refusal, Reply, Resized, Status,
+    TakeBucket, TakeTimes,
 };
 pub use request::{Give, Request, Resize, StatusQuery, Take};
 pub use words::{LeaseId, PageSize, RefusalCode};

@@ -15,7 +15,7 @@ pub enum Reply {
     /// To `give`: the lease has ended.
     Give,
     /// To `status`.
-    Status(Status),
+    Status(Box<Status>),
     /// To `resize`.
     Resize(Resized),
     /// To `drain`.
@@ -60,6 +60,29 @@ pub struct Status {
     pub more_leases: u32,
     /// What happened since it began to serve.
     pub counters: Counters,
+    /// The daemon's version.
+    #[serde(default)]
+    pub version: String,
+    /// What else it holds now.
+    #[serde(default)]
+    pub gauges: Gauges,
+}
+
+/// What a daemon holds besides slabs and leases.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gauges {
+    /// Clients connected.
+    pub connections: u32,
+    /// Slabs taken back that a client still has open.
+    pub former_slabs: u32,
+    /// Bytes charged for these.
+    pub former_bytes: u64,
+    /// Bytes taken back that did not go back to the kernel.
+    pub pinned_bytes: u64,
+    /// Bytes in the mounts that are in no file.
+    pub stray_bytes: u64,
+    /// Whether filling pauses for memory pressure.
+    pub paused: bool,
 }
 
 /// One pool.
@@ -132,6 +155,9 @@ pub struct Counters {
     pub denied: u64,
     /// Leases that ended.
     pub returns: u64,
+    /// Requests for memory that got none, by cause.
+    #[serde(default)]
+    pub misses: Misses,
     /// Requests of all kinds.
     #[serde(default)]
     pub requests: u64,
@@ -144,8 +170,32 @@ pub struct Counters {
     pub take_times: Option<TakeTimes>,
 }
 
+/// Requests for memory that got none, by cause.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Misses {
+    /// Nothing that fits was ready.
+    pub empty: u64,
+    /// No pool has such slabs at all.
+    pub no_class: u64,
+    /// A smaller slab could not be filled in the time given.
+    pub top_up: u64,
+    /// The client has as much as it may.
+    pub quota: u64,
+    /// The daemon is on its way out.
+    pub draining: u64,
+}
+
+/// Of `take`, those that took at most so long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakeBucket {
+    /// The bound.
+    pub most_ns: u64,
+    /// How many, those of smaller bounds among them.
+    pub count: u64,
+}
+
 /// How long `take` took inside the daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakeTimes {
     /// Half were at most as slow.
     pub p50_ns: u64,
@@ -153,6 +203,15 @@ pub struct TakeTimes {
     pub p99_ns: u64,
     /// The slowest.
     pub max_ns: u64,
+    /// How many there were.
+    #[serde(default)]
+    pub count: u64,
+    /// All of them together.
+    #[serde(default)]
+    pub sum_ns: u64,
+    /// How many took at most so long, by bounds that rise.
+    #[serde(default)]
+    pub buckets: Vec<TakeBucket>,
 }
 
 /// A pool with its new size.
@@ -235,7 +294,7 @@ impl Reply {
             Some("status") => {
                 let status = fields("status", object)?;
                 rows(&status)?;
-                Self::Status(status)
+                Self::Status(Box::new(status))
             }
             Some("resize") => Self::Resize(fields("resize", object)?),
             Some("drain") => Self::Drain(fields("drain", object)?),

@@ -127,11 +127,13 @@ fn a_status_has_a_bounded_number_of_rows() {
         leases: vec![row.clone(); MOST_STATUS_ROWS],
         ..Status::default()
     };
-    let full = Reply::Status(status.clone());
+    let full = Reply::Status(Box::new(status.clone()));
     let message = full.encode().expect("as many rows as allowed fit");
     assert_eq!(Reply::decode(&message), Ok(full));
     status.leases.push(row);
-    let error = Reply::Status(status).encode().expect_err("one too many");
+    let error = Reply::Status(Box::new(status))
+        .encode()
+        .expect_err("one too many");
     assert!(error.to_string().contains("201 rows, expected at most 200"));
 }
 

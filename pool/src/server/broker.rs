@@ -74,6 +74,10 @@ pub(super) struct Broker {
     pub(super) counters: Counters,
     pub(super) times: Times,
     pub(super) begin: Instant,
+    /// Connections at the last tick.
+    pub(super) connections: usize,
+    /// What the mounts counted as stray at the last tick.
+    pub(super) stray_bytes: u64,
     /// Slabs being emptied; the daemon does not end before they are.
     pub(super) returning: usize,
     /// Slabs of borrowers with a limit, to be emptied one after the other.
@@ -108,6 +112,8 @@ impl Broker {
             counters: Counters::default(),
             times: Times::new(),
             begin: Instant::now(),
+            connections: 0,
+            stray_bytes: 0,
             returning: 0,
             to_empty: VecDeque::new(),
             measured: None,
@@ -133,8 +139,15 @@ impl Broker {
     pub(super) fn handle(&mut self, from: ConnectionId, peer: &Peer, request: Request) -> Answer {
         self.counters.requests += 1;
         let standing = self.standing(peer);
+        let observes = matches!(request, Request::Status(_)) && standing == Standing::Observer;
         let owner_only = matches!(request, Request::Resize(_) | Request::Drain);
-        if standing == Standing::Stranger || (owner_only && standing != Standing::Owner) {
+        let may = match standing {
+            Standing::Owner => true,
+            Standing::Borrower => !owner_only,
+            Standing::Observer => observes,
+            Standing::Stranger => false,
+        };
+        if !may {
             self.counters.denied += 1;
             let who = if owner_only {
                 "only root and the daemon's user may do this".into()
@@ -147,8 +160,8 @@ impl Broker {
             Request::Take(take) => self.take(from, peer, take),
             Request::Give(give) => self.give(peer, &standing, &give),
             Request::Status(query) => {
-                let uid = (standing != Standing::Owner).then_some(peer.uid);
-                Answer::Reply(Reply::Status(self.status(uid, query)))
+                let uid = (standing == Standing::Borrower).then_some(peer.uid);
+                Answer::Reply(Reply::Status(self.status(uid, query).into()))
             }
             Request::Resize(resize) => self.resize(&resize),
             Request::Drain => self.drain(),
@@ -225,6 +238,7 @@ impl Broker {
 
     /// What is done from time to time: former slabs looked at, fills begun.
     pub(super) fn tick(&mut self) {
+        self.stray_bytes = self.store.stray_bytes();
         self.sweep_formers();
         self.empty_next();
         self.look_for_holes();

@@ -18,14 +18,10 @@ pub(super) enum Source {
     Workers,
     /// Signals.
     Signals,
-    /// The socket browsers connect to.
-    WebListener,
     /// A borrower.
     Connection(ConnectionId),
     /// The pipe of a lease.
     LeasePipe(Serial),
-    /// A browser.
-    Web(u64),
 }
 
 /// Events of one wait: as many as there are connections by default, so that no
@@ -41,10 +37,8 @@ impl Source {
             Self::Listener => (0, 0),
             Self::Workers => (1, 0),
             Self::Signals => (2, 0),
-            Self::WebListener => (3, 0),
             Self::Connection(number) => (4, number),
             Self::LeasePipe(number) => (5, number),
-            Self::Web(number) => (6, number),
         };
         (kind << KIND_SHIFT) | (number & ((1 << KIND_SHIFT) - 1))
     }
@@ -55,10 +49,8 @@ impl Source {
             0 => Self::Listener,
             1 => Self::Workers,
             2 => Self::Signals,
-            3 => Self::WebListener,
             4 => Self::Connection(number),
             5 => Self::LeasePipe(number),
-            6 => Self::Web(number),
             _ => return None,
         })
     }
@@ -144,11 +136,9 @@ mod tests {
             Source::Listener,
             Source::Workers,
             Source::Signals,
-            Source::WebListener,
             Source::Connection(0),
             Source::Connection((1 << KIND_SHIFT) - 1),
             Source::LeasePipe(7),
-            Source::Web(9),
         ] {
             assert_eq!(Source::from_token(source.token()), Some(source));
         }

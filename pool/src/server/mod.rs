@@ -11,7 +11,7 @@
 //! - `workers.rs`: what takes time; `refills.rs`: what guests gave back;
 //! - `keeper.rs`: what the service manager keeps over a restart; `restore.rs`: leases of an
 //!   earlier daemon;
-//! - `metrics.rs`, `times.rs`, `web.rs`: what is to be seen from outside.
+//! - `times.rs`: how long a take takes.
 
 mod broker;
 #[cfg(test)]
@@ -21,7 +21,6 @@ mod error;
 mod events;
 mod keeper;
 mod listen;
-mod metrics;
 mod refills;
 mod restore;
 mod returns;
@@ -30,7 +29,6 @@ mod take;
 mod times;
 mod turns;
 mod view;
-mod web;
 mod workers;
 
 pub use error::ServeError;
@@ -40,7 +38,7 @@ use crate::lease::Serial;
 use crate::lease::quota::{Rules, Standing};
 use crate::os::service::{self, NotifyState};
 use crate::protocol::packet::PacketError;
-use crate::protocol::{RefusalCode, Request, StatusQuery};
+use crate::protocol::{RefusalCode, Request};
 use crate::store::{Key, Spec, Store};
 use broker::{Answer, Broker};
 use connections::{ConnectionId, Connections, Sent, turn_away};
@@ -50,12 +48,10 @@ use listen::Listener;
 use refills::Refills;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use turns::Turns;
-use web::{Body, Page, Web};
 use workers::Workers;
 
 /// How often former slabs are looked at and stuck connections are closed.
@@ -83,8 +79,6 @@ struct Server {
     events: Events,
     turns: Turns,
     listener: Listener,
-    web: Option<Web>,
-    page: bool,
     signals: UnixStream,
     /// How often the service manager wants a sign of life.
     watchdog: Option<Duration>,
@@ -123,14 +117,6 @@ impl Server {
         };
         let workers =
             Workers::new(&config.fill).map_err(|error| ServeError::system("wake itself", error))?;
-        let web = config
-            .metrics
-            .as_ref()
-            .map(|address| serve_web(address.as_ref()))
-            .transpose()?;
-        if let Some(address) = web.as_ref().and_then(|web| web.address().ok()) {
-            say(&format!("metrics at http://{address}/metrics"));
-        }
         let refills = Refills::new(Duration::from_secs(config.fill.refill_after_s.into()));
         let mut broker = Broker::new(store, rules, workers, keeper, refills, known);
         let restored = broker.restore(received.leases);
@@ -146,8 +132,6 @@ impl Server {
             events: Events::new().map_err(|error| ServeError::system("wait", error))?,
             turns: Turns::default(),
             listener,
-            web,
-            page: config.page,
             signals,
             watchdog: service::watchdog(),
             troubled: BTreeSet::new(),
@@ -166,9 +150,6 @@ impl Server {
         for (serial, lease) in self.broker.leases.iter() {
             self.events
                 .add(Source::LeasePipe(serial), &lease.pipe, false)?;
-        }
-        if let Some(web) = &self.web {
-            self.events.add(Source::WebListener, web.listener(), true)?;
         }
         Ok(())
     }
@@ -228,6 +209,7 @@ impl Server {
         if self.watchdog.is_some() {
             tell(&[NotifyState::Watchdog]);
         }
+        self.broker.connections = self.connections.len();
         self.broker.tick();
         for id in self.connections.stuck(now) {
             self.close(id);
@@ -237,9 +219,6 @@ impl Server {
             if !with_lease.contains(&id) {
                 self.close(id);
             }
-        }
-        if let Some(web) = &mut self.web {
-            web.tick(now);
         }
     }
 
@@ -252,12 +231,6 @@ impl Server {
             // In their turn: `requests`.
             Source::Connection(_) => {}
             Source::LeasePipe(serial) => self.lease_pipe(serial),
-            Source::WebListener => {
-                if let Some(web) = &mut self.web {
-                    web.accept(&self.events);
-                }
-            }
-            Source::Web(id) => self.browser(id),
         }
         false
     }
@@ -396,15 +369,6 @@ impl Server {
         self.broker.begin_fills();
     }
 
-    fn browser(&mut self, id: u64) {
-        let Some(web) = &mut self.web else { return };
-        let (broker, connections) = (&mut self.broker, self.connections.len());
-        let page = self.page;
-        web.serve(id, &self.events, |wanted| {
-            make(wanted, broker, connections, page)
-        });
-    }
-
     /// Gives back what is not lent, or leaves it for the next daemon.
     fn stop(self, keep: bool, say: &mut dyn FnMut(&str)) {
         tell(&[NotifyState::Stopping]);
@@ -413,32 +377,6 @@ impl Server {
             say(&format!("slabs that stay with their borrowers: {lent}"));
         }
         self.broker.stop(keep);
-    }
-}
-
-fn serve_web(address: &str) -> Result<Web, ServeError> {
-    let failed = |error: io::Error| ServeError::socket(format!("listen at {address}"), error);
-    let parsed: SocketAddr = address
-        .parse()
-        .map_err(|_| failed(io::ErrorKind::InvalidInput.into()))?;
-    Web::listen(parsed).map_err(failed)
-}
-
-/// A page for a browser.
-fn make(wanted: Page, broker: &mut Broker, connections: usize, page: bool) -> Option<Body> {
-    match wanted {
-        Page::Metrics => {
-            let text = broker.metrics(connections);
-            Some(("text/plain; version=0.0.4; charset=utf-8", text))
-        }
-        Page::Status => {
-            let status = broker.status(None, StatusQuery::default());
-            let text = serde_json::to_string(&status).ok()?;
-            Some(("application/json", text))
-        }
-        Page::People => {
-            page.then(|| ("text/html; charset=utf-8", include_str!("page.html").into()))
-        }
     }
 }
 

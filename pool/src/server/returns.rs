@@ -225,8 +225,7 @@ impl Broker {
         if self.formers.is_empty() {
             return;
         }
-        let stray_bytes = self.store.stray_bytes();
-        let swept = self.formers.sweep(stray_bytes);
+        let swept = self.formers.sweep(self.store.stray_bytes());
         for former in swept.free {
             self.forget(former);
         }

@@ -41,6 +41,7 @@ impl Broker {
     pub(super) fn take(&mut self, from: ConnectionId, peer: &Peer, take: Take) -> Answer {
         let since = Instant::now();
         if self.store.is_draining() {
+            self.counters.misses.draining += 1;
             return Answer::refuse(RefusalCode::Draining, "the daemon is on its way out");
         }
         // Charged before a slab is touched, for at least what is asked.
@@ -48,6 +49,7 @@ impl Broker {
             Ok(charge) => charge,
             Err(text) => {
                 self.counters.denied += 1;
+                self.counters.misses.quota += 1;
                 return Answer::refuse(RefusalCode::Quota, text);
             }
         };
@@ -61,6 +63,11 @@ impl Broker {
         let Some((key, slab, missing)) = self.store.take(&want, self.ns_per_gib()) else {
             self.ledger.credit(charge);
             self.counters.starved += 1;
+            if self.store.has_class_for(&want) {
+                self.counters.misses.empty += 1;
+            } else {
+                self.counters.misses.no_class += 1;
+            }
             return Answer::refuse(RefusalCode::Empty, self.nothing_for(&take));
         };
         // What it gets may be more than it asked for, and that is what counts.
@@ -69,6 +76,7 @@ impl Broker {
             Ok(charge) => charge,
             Err(text) => {
                 self.counters.denied += 1;
+                self.counters.misses.quota += 1;
                 self.untouched(key, slab);
                 return Answer::refuse(RefusalCode::Quota, text);
             }
@@ -193,6 +201,7 @@ impl Broker {
     pub(super) fn topped_up(&mut self, waiting: Waiting, result: io::Result<()>) -> Answer {
         if let Err(error) = result {
             self.counters.starved += 1;
+            self.counters.misses.top_up += 1;
             let text = format!("{}: {error}", self.nothing_for(&waiting.take));
             let Waiting {
                 key, slab, charge, ..

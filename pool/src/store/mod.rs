@@ -270,6 +270,20 @@ impl Store {
         Some((class.spec.key, slab, grow.map(|_| start)))
     }
 
+    /// Whether some class has slabs that are large enough, ready or not.
+    #[must_use]
+    pub fn has_class_for(&self, want: &Want) -> bool {
+        let wanted = self.classes.iter().filter(|class| class.spec.wanted > 0);
+        let candidates: Vec<_> = wanted
+            .map(|class| Candidate {
+                key: class.spec.key,
+                ready: true,
+                grows: false,
+            })
+            .collect();
+        choose::choose(&candidates, want, self.one_node, 0).is_some()
+    }
+
     /// A slab that [`Store::take`] gave out and that nobody touched is clean as before.
     pub fn put_back(&mut self, key: &Key, slab: Slab) {
         let class = self.classes.iter_mut().find(|class| class.spec.key == *key);
