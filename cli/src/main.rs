@@ -51,9 +51,11 @@ Exit codes:
   2  wrong usage
   3  a file cannot be read, the output cannot be written, or QEMU does not run the machine
   4  the engine failed its own checks: please report it
-  5  the pool: no daemon answers, it refuses, its configuration is missing or wrong, or it
-     cannot do what was asked
+  5  the pool cannot do what was asked
   6  the guest hung, died, met a processor fault or printed rubbish
+  7  the pool: no daemon answers
+  8  the pool: the daemon refuses
+  9  the pool: its configuration is missing or wrong
   130  stopped by Ctrl-C";
 
 fn main() -> ExitCode {

@@ -199,7 +199,7 @@ fn a_daemon_shrinks_grows_and_ends_by_request() {
         "pool", "resize", "--socket", socket, "--size", "3M", "--slabs", "1",
     ];
     let (code, _, stderr) = common::told(&arguments);
-    assert_eq!(code, 5, "no multiple of a page");
+    assert_eq!(code, 8, "no multiple of a page");
     assert!(
         stderr.starts_with("error: the pool refuses (bad-request)"),
         "{stderr}"

@@ -82,7 +82,7 @@ fn without_the_pool_the_start_is_ordinary_and_says_so() {
     assert_eq!((code, stdout.as_str()), (0, "3145728\n"), "{stderr}");
 
     let (code, stdout, stderr) = run(&daemon.socket(), &["--require", "--", qemu, "-m", "64"]);
-    assert_eq!((code, stdout.as_str()), (5, ""));
+    assert_eq!((code, stdout.as_str()), (8, ""));
     assert_eq!(
         stderr,
         "error: the pool refuses (empty): nothing is ready\n"

@@ -60,7 +60,7 @@ pub(super) fn resize(options: &ResizeOptions, output: &mut Output) -> Result<(),
     let done = options.daemon.connect()?.resize(resize);
     let document = Document {
         schema: "firstlight.pool-resize/1",
-        done: &done.map_err(Failure::pool)?,
+        done: &done.map_err(Failure::from)?,
     };
     output.print(&document, |document| {
         let Resized {
@@ -77,7 +77,7 @@ pub(super) fn drain(options: &DrainOptions, output: &mut Output) -> Result<(), F
     let done = options.daemon.connect()?.drain();
     let document = Document {
         schema: "firstlight.pool-drain/1",
-        done: &done.map_err(Failure::pool)?,
+        done: &done.map_err(Failure::from)?,
     };
     output.print(&document, |document| {
         let Drained {

@@ -1,6 +1,7 @@
 //! `firstlight pool`: memory that is zero before a virtual machine asks for it.
 
 mod change;
+mod check;
 mod export;
 mod injector;
 mod run;
@@ -24,6 +25,7 @@ pub(crate) struct Options {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Options),
+    Check(check::Options),
     Run(run::Options),
     Status(status::Options),
     Export(export::Options),
@@ -55,13 +57,14 @@ impl Daemon {
     }
 
     fn connect(&self) -> Result<Client, Failure> {
-        Client::connect(&self.socket()).map_err(Failure::pool)
+        Client::connect(&self.socket()).map_err(Failure::from)
     }
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     match &options.command {
+        Command::Check(options) => check::run(options, output),
         Command::Export(options) => export::run(options),
         Command::Drain(options) => change::drain(options, output),
         Command::Resize(options) => change::resize(options, output),

@@ -123,11 +123,14 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     let (start, reason) = match on_pool {
         Ok(start) => (start, None),
         Err(obstacle) if obstacle.is_final || options.require => {
-            return Err(Failure::Pool(obstacle.text));
+            return Err(obstacle.failure);
         }
         Err(obstacle) => {
             leases.clear();
-            (ordinary(program, &plan)?, Some(obstacle.text))
+            (
+                ordinary(program, &plan)?,
+                Some(obstacle.failure.to_string()),
+            )
         }
     };
     let record = Record {
@@ -148,7 +151,7 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
 
 /// Why a monitor is not started on memory of the pool.
 struct Obstacle {
-    text: String,
+    failure: Failure,
     /// Whether it cannot be started without the pool either.
     is_final: bool,
 }
@@ -156,7 +159,7 @@ struct Obstacle {
 impl From<ClientError> for Obstacle {
     fn from(error: ClientError) -> Self {
         Self {
-            text: error.to_string(),
+            failure: error.into(),
             is_final: false,
         }
     }
@@ -165,7 +168,7 @@ impl From<ClientError> for Obstacle {
 impl From<HandOverError> for Obstacle {
     fn from(error: HandOverError) -> Self {
         Self {
-            text: error.to_string(),
+            failure: Failure::pool(&error),
             is_final: error.watched,
         }
     }

@@ -45,7 +45,7 @@ struct Document<'s> {
 pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     loop {
         // A daemon closes connections that are idle.
-        let status = options.daemon.connect()?.status().map_err(Failure::pool)?;
+        let status = options.daemon.connect()?.status().map_err(Failure::from)?;
         let document = Document {
             schema: "firstlight.pool-status/1",
             status: &status,

@@ -1,6 +1,8 @@
 //! What the daemon does for borrowers who behave.
 
-use super::kit::{Daemon, M, fails, free_pages, huge_pages, mapped, take, take_soon, until};
+use super::kit::{
+    Daemon, M, fails, free_pages, huge_pages, mapped, take, take_soon, until, write_config,
+};
 use firstlight_pool::client::{Borrowed, Client, ClientError};
 use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::{PageSize, RefusalCode, Resize, Take};
@@ -176,6 +178,46 @@ print(json.loads(p.recv(4096))['code'])";
 }
 
 #[test]
+fn a_configuration_is_checked_without_a_daemon() {
+    let check = |config: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        write_config(folder.path(), config);
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_firstlight"))
+            .args(["pool", "check", "--json", "--config"])
+            .arg(folder.path().join("pool.toml"))
+            .output()
+            .unwrap();
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 1, "a check makes nothing");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    let (code, text) = check("[[class]]\nslabs = 3\npage = \"thp\"\nsize = \"4MiB\"\n");
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("\"firstlight.pool-check/1\""), "{text}");
+    assert!(text.contains("\"bytes\": 12582912"), "{text}");
+    for (config, said) in [
+        (
+            "[[class]]\nslabs = 1\nsize = \"4M\"\nnode = 999\n",
+            "no node 999",
+        ),
+        (
+            "access = { observers = \"no such\" }",
+            "no group \"no such\"",
+        ),
+        ("socket = 7", "line 3"),
+    ] {
+        let (code, text) = check(config);
+        assert_eq!(code, Some(9), "{config}: {text}");
+        assert!(text.contains(said), "{config}: {text}");
+    }
+    // Far more than any machine has: valid, and said.
+    let (code, text) = check("[[class]]\nslabs = 1000\nsize = \"64T\"\n");
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("such pages are set aside"), "{text}");
+}
+
+#[test]
 fn what_keeps_it_from_starting_is_one_message() {
     let class = "[[class]]\nslabs = 1\nsize = \"4M\"\n";
     for (config, said) in [
@@ -191,7 +233,7 @@ fn what_keeps_it_from_starting_is_one_message() {
         ("[limits]\nunread_s = -1", "invalid value"),
     ] {
         let (code, text) = fails(config);
-        assert_eq!(code, 5, "{config}: {text}");
+        assert_eq!(code, 9, "{config}: {text}");
         assert!(text.contains(said), "{config}: {text}");
     }
     let first = Daemon::start(SMALL);

@@ -1,6 +1,6 @@
 //! Values of the configuration: sizes such as `8G`.
 
-use firstlight::cmdline::parse_size;
+use crate::launch::parse_size;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -27,17 +27,29 @@ impl Size {
 impl FromStr for Size {
     type Err = String;
 
-    /// Decimal, with K, M, G, T or P for powers of 1,024.
+    /// Decimal, with K, M, G, T or P for powers of 1,024, or KiB and so on: the one
+    /// grammar of the configuration and of the command line.
     fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no size, expected one such as \"512M\" or \"8GiB\"");
+        let short = match text.strip_suffix("iB") {
+            Some(short) if !short.ends_with(|last: char| last.is_ascii_alphabetic()) => {
+                return Err(wrong());
+            }
+            short => short.unwrap_or(text),
+        };
         // Neither hexadecimal nor octal, as kernels read them: a leading zero
         // would be a surprise here.
-        let decimal = text.starts_with(|first: char| ('1'..='9').contains(&first)) || text == "0";
-        match parse_size(text.as_bytes()) {
-            Ok((bytes, b"")) if decimal => Ok(Self(bytes)),
-            _ => Err(format!(
-                "{text:?} is no size, expected one such as \"512M\" or \"8G\""
-            )),
+        let mut digits = short.chars();
+        let decimal = match digits.next() {
+            Some('0') => matches!(digits.next(), None | Some('.')),
+            first => first.is_some_and(|first| first.is_ascii_digit()),
+        };
+        // A whole number of bytes, and no other unit than these.
+        let unit = short.trim_start_matches(|other: char| !other.is_ascii_alphabetic());
+        if !decimal || unit.eq_ignore_ascii_case("b") {
+            return Err(wrong());
         }
+        parse_size(short, 1).map(Self).map_err(|_| wrong())
     }
 }
 
@@ -92,12 +104,18 @@ mod tests {
             ("3K", 3 << 10),
             ("512M", 512 << 20),
             ("8g", 8 << 30),
+            ("64GiB", 64 << 30),
+            ("1.5G", 3 << 29),
+            ("0.5T", 1 << 39),
             ("2T", 2 << 40),
         ] {
             assert_eq!(text.parse::<Size>(), Ok(Size(bytes)), "{text}");
             assert_eq!(Size(bytes).to_string().parse::<Size>(), Ok(Size(bytes)));
         }
-        for text in ["", "G", "-1", "0x10", "010", "1.5G", "1GG", "8 G", "99999P"] {
+        for text in [
+            "", "G", "-1", "0x10", "010", "1GG", "8 G", "99999P", "64iB", "64GB", "8B", "iB",
+            "1.5.5G",
+        ] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
         assert_eq!(Size(6 << 30).to_string(), "6G");

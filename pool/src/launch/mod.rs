@@ -17,6 +17,7 @@ mod start;
 pub use borrow::{BorrowOptions, borrow};
 pub use error::PlanError;
 pub use size::Need;
+pub(crate) use size::parse as parse_size;
 pub use start::{Start, program_path};
 
 use std::ffi::{OsStr, OsString};

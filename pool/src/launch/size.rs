@@ -1,5 +1,6 @@
 //! Sizes as command lines write them, and what a guest needs of the pool.
 
+use crate::config::Size;
 use std::fmt;
 use std::str::FromStr;
 
@@ -42,13 +43,12 @@ impl FromStr for Need {
                 (size, Some(number))
             }
         };
-        let short = size.strip_suffix("iB").unwrap_or(size);
-        if short.ends_with(|last: char| last.is_ascii_digit()) {
+        if size.ends_with(|last: char| last.is_ascii_digit()) {
             return Err(format!(
                 "{size:?} has no unit, expected for example 8G or 512M"
             ));
         }
-        let bytes = parse(short, 1)?;
+        let bytes = size.parse::<Size>()?.bytes();
         if bytes == 0 {
             return Err("no memory at all".into());
         }
@@ -57,7 +57,7 @@ impl FromStr for Need {
 }
 
 /// Reads `8G`, `1.5g`, `0x1000`, `4096`; a number without a unit counts `unit`.
-pub(super) fn parse(text: &str, unit: u64) -> Result<u64, String> {
+pub(crate) fn parse(text: &str, unit: u64) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no size, expected for example 8G or 512M");
     let large = || format!("{text:?} is more than can be addressed");
     if let Some(digits) = text.strip_prefix("0x") {

@@ -16,6 +16,7 @@
 mod broker;
 #[cfg(test)]
 mod broker_tests;
+mod check;
 mod connections;
 mod error;
 mod events;
@@ -31,6 +32,7 @@ mod turns;
 mod view;
 mod workers;
 
+pub use check::{Checked, check};
 pub use error::ServeError;
 
 use crate::config::{Config, Size};

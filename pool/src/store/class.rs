@@ -95,7 +95,8 @@ impl Spec {
     }
 
     /// Bytes of all its slabs.
-    pub(super) fn wanted_bytes(&self) -> u64 {
+    #[must_use]
+    pub fn wanted_bytes(&self) -> u64 {
         self.key.bytes.saturating_mul(self.wanted.into())
     }
 }

@@ -30,6 +30,7 @@ mod tests;
 
 pub use class::{Key, Spec};
 pub use error::StoreError;
+pub use sources::available;
 pub(crate) use sources::make_passable;
 
 use crate::os::{hugepages, memory_file};

@@ -54,6 +54,24 @@ fn make_private(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether this machine has such a node, and such pages.
+///
+/// # Errors
+/// [`StoreError::NoSuchNode`] and [`StoreError::NoSuchPages`].
+pub fn available(key: &Key) -> Result<(), StoreError> {
+    let sys = Path::new(hugepages::SYS);
+    if let Some(node) = key.node
+        && !hugepages::node_exists(sys, node)
+    {
+        return Err(StoreError::NoSuchNode(node));
+    }
+    let reserved = key.page != PageSize::Transparent;
+    if reserved && !matches!(hugepages::counts(sys, key.page.bytes(), None), Ok(Some(_))) {
+        return Err(StoreError::NoSuchPages(key.page.word()));
+    }
+    Ok(())
+}
+
 /// The daemon's folder and its mounts.
 #[derive(Debug)]
 pub(super) struct Sources {
@@ -104,16 +122,7 @@ impl Sources {
         bytes: u64,
     ) -> Result<Option<String>, StoreError> {
         let key = spec.key;
-        let sys = Path::new(hugepages::SYS);
-        if let Some(node) = key.node
-            && !hugepages::node_exists(sys, node)
-        {
-            return Err(StoreError::NoSuchNode(node));
-        }
-        let reserved = key.page != PageSize::Transparent;
-        if reserved && !matches!(hugepages::counts(sys, key.page.bytes(), None), Ok(Some(_))) {
-            return Err(StoreError::NoSuchPages(key.page.word()));
-        }
+        available(&key)?;
         if spec.source == Source::Memfd {
             return Ok(None);
         }
