@@ -20,7 +20,8 @@ const EXAMPLES: &str = "\
 Examples:
   firstlight pool serve --config pool/example.toml
 
-Ctrl-C or SIGTERM ends it; who has borrowed keeps what he has.
+Ctrl-C or SIGTERM ends it; running virtual machines keep their memory. SIGHUP reads the
+configuration again: pools, quotas, groups, limits and the rate of filling.
 
 Exit codes: see firstlight --help";
 
@@ -31,5 +32,6 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mut say = |line: &str| {
         let _ = writeln!(io::stderr(), "firstlight pool: {line}");
     };
-    server::serve(&config, &mut say).map_err(Failure::served)
+    let mut read = || Config::read(&options.config).map_err(|error| error.to_string());
+    server::serve(&config, &mut read, &mut say).map_err(Failure::served)
 }

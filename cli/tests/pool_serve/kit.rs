@@ -160,7 +160,7 @@ impl Daemon {
         self.signal(Signal::CONT);
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 

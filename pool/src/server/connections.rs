@@ -91,6 +91,11 @@ impl Connections {
         }
     }
 
+    /// Other limits from now on; connections that are open stay.
+    pub(super) fn limit(&mut self, limits: &Limits) {
+        self.limits = limits.clone();
+    }
+
     pub(super) fn len(&self) -> usize {
         self.open.len()
     }

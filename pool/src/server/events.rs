@@ -18,6 +18,8 @@ pub(super) enum Source {
     Workers,
     /// Signals.
     Signals,
+    /// A signal to read the configuration again.
+    Reloads,
     /// A borrower.
     Connection(ConnectionId),
     /// The pipe of a lease.
@@ -37,6 +39,7 @@ impl Source {
             Self::Listener => (0, 0),
             Self::Workers => (1, 0),
             Self::Signals => (2, 0),
+            Self::Reloads => (3, 0),
             Self::Connection(number) => (4, number),
             Self::LeasePipe(number) => (5, number),
         };
@@ -49,6 +52,7 @@ impl Source {
             0 => Self::Listener,
             1 => Self::Workers,
             2 => Self::Signals,
+            3 => Self::Reloads,
             4 => Self::Connection(number),
             5 => Self::LeasePipe(number),
             _ => return None,
@@ -136,6 +140,7 @@ mod tests {
             Source::Listener,
             Source::Workers,
             Source::Signals,
+            Source::Reloads,
             Source::Connection(0),
             Source::Connection((1 << KIND_SHIFT) - 1),
             Source::LeasePipe(7),

@@ -60,17 +60,29 @@ impl Listener {
             fs::remove_file(path).map_err(|error| ServeError::socket(what(), error))?;
         }
         rustix::net::bind(&socket, &address).map_err(failed)?;
-        // Who may connect; who may borrow is decided for each connection. Set
-        // before anybody can: nothing listens yet.
+        let made = Some(path.to_owned());
+        let listener = Self { socket, made };
+        // Before anybody can connect: nothing listens yet.
+        listener.admit(rules)?;
+        rustix::net::listen(&listener.socket, BACKLOG).map_err(failed)?;
+        Ok(listener)
+    }
+
+    /// Lets connect whom the rules know, if the socket is the daemon's own; what a client
+    /// may do is decided for each connection.
+    pub(super) fn admit(&self, rules: &Rules) -> Result<(), ServeError> {
+        let Some(path) = &self.made else {
+            return Ok(());
+        };
+        let failed = |error: rustix::io::Errno| {
+            ServeError::socket(format!("listen at {}", path.display()), error)
+        };
         if let Some(group) = rules.group() {
             let group = Some(Gid::from_raw(group));
             rustix::fs::chown(path, None, group).map_err(failed)?;
         }
         let mode = if rules.has_others() { 0o666 } else { 0o660 };
-        rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(failed)?;
-        rustix::net::listen(&socket, BACKLOG).map_err(failed)?;
-        let made = Some(path.to_owned());
-        Ok(Self { socket, made })
+        rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(failed)
     }
 
     /// A connection that waits; `None` where there is none.

@@ -23,6 +23,7 @@ mod events;
 mod keeper;
 mod listen;
 mod refills;
+mod reload;
 mod restore;
 mod returns;
 mod start;
@@ -64,13 +65,18 @@ const ACCEPTS_A_TURN: usize = 16;
 
 /// Serves until a signal ends it or it was drained.
 ///
-/// `say` gets a line for the operator now and then.
+/// `read` reads the configuration again, when a signal asks for it; `say` gets a line for
+/// the operator now and then.
 ///
 /// # Errors
 /// What keeps it from starting or going on; see [`ServeError`].
-pub fn serve(config: &Config, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+pub fn serve(
+    config: &Config,
+    read: &mut dyn FnMut() -> Result<Config, String>,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), ServeError> {
     let mut server = Server::start(config, say)?;
-    let result = server.run(say);
+    let result = server.run(read, say);
     server.stop(config.keep_on_stop, say);
     result
 }
@@ -82,6 +88,9 @@ struct Server {
     turns: Turns,
     listener: Listener,
     signals: UnixStream,
+    /// Readable when the configuration is to be read again.
+    reloads: UnixStream,
+    config: Config,
     /// How often the service manager wants a sign of life.
     watchdog: Option<Duration>,
     /// Pools that do not grow, and of which that was said.
@@ -90,8 +99,9 @@ struct Server {
 
 impl Server {
     fn start(config: &Config, say: &mut dyn FnMut(&str)) -> Result<Self, ServeError> {
-        let signals =
-            start::signals().map_err(|error| ServeError::system("handle signals", error))?;
+        let failed = |error| ServeError::system("handle signals", error);
+        let signals = start::signals().map_err(failed)?;
+        let reloads = start::reloads().map_err(failed)?;
         let limits = start::within_descriptors(&config.limits, say);
         let owner = rustix::process::geteuid().as_raw();
         let rules = Rules::new(config, owner).map_err(ServeError::Config)?;
@@ -135,6 +145,8 @@ impl Server {
             turns: Turns::default(),
             listener,
             signals,
+            reloads,
+            config: config.clone(),
             watchdog: service::watchdog(),
             troubled: BTreeSet::new(),
         };
@@ -149,6 +161,7 @@ impl Server {
         self.events
             .add(Source::Workers, self.broker.workers.wake(), true)?;
         self.events.add(Source::Signals, &self.signals, true)?;
+        self.events.add(Source::Reloads, &self.reloads, true)?;
         for (serial, lease) in self.broker.leases.iter() {
             self.events
                 .add(Source::LeasePipe(serial), &lease.pipe, false)?;
@@ -156,7 +169,11 @@ impl Server {
         Ok(())
     }
 
-    fn run(&mut self, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+    fn run(
+        &mut self,
+        read: &mut dyn FnMut() -> Result<Config, String>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), ServeError> {
         self.broker.begin_fills();
         self.tell_troubles(say);
         say("ready");
@@ -175,6 +192,10 @@ impl Server {
                 match event.source {
                     Source::Connection(id) => {
                         ready.insert(id, event);
+                    }
+                    Source::Reloads => {
+                        let _ = self.reloads.read(&mut [0; 16]);
+                        self.reload(read, say);
                     }
                     _ if self.happened(event) => return Ok(()),
                     _ => {}
@@ -230,8 +251,8 @@ impl Server {
             Source::Signals => return self.signals.read(&mut [0; 16]).is_ok(),
             Source::Listener => self.accept(),
             Source::Workers => self.work_done(),
-            // In their turn: `requests`.
-            Source::Connection(_) => {}
+            // In their turn, and by the loop.
+            Source::Connection(_) | Source::Reloads => {}
             Source::LeasePipe(serial) => self.lease_pipe(serial),
         }
         false

@@ -79,6 +79,14 @@ pub(super) fn signals() -> io::Result<UnixStream> {
     Ok(ours)
 }
 
+/// A socket that is readable after a signal to read the configuration again.
+pub(super) fn reloads() -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(signal_hook::consts::SIGHUP, theirs)?;
+    Ok(ours)
+}
+
 /// Every lease and every connection is a descriptor: as many as may be had, and
 /// connections use a quarter of them at most, or leases could get none.
 pub(super) fn within_descriptors(limits: &Limits, say: &mut dyn FnMut(&str)) -> Limits {

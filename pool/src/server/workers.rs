@@ -153,7 +153,6 @@ impl Workers {
     }
 
     /// Another rate of filling from now on; `None` is as fast as it goes.
-    #[cfg(test)]
     pub(super) fn set_rate(&self, bytes_per_second: Option<u64>) {
         self.pace.set_rate(bytes_per_second);
     }

@@ -352,6 +352,18 @@ impl Store {
         Ok((before, class.clean.split_off(keep)))
     }
 
+    /// Other properties of a class from now on, for slabs that are not lent yet.
+    pub fn change(&mut self, spec: &Spec) {
+        let class = self
+            .classes
+            .iter_mut()
+            .find(|class| class.spec.key == spec.key);
+        if let Some(class) = class {
+            class.spec.trusted = spec.trusted;
+            class.spec.refill_bytes = spec.refill_bytes;
+        }
+    }
+
     /// Room in a mount for `wanted` slabs of a class besides the others.
     fn make_room(&mut self, key: Key, wanted: u32) -> Result<(), StoreError> {
         let mut needed = 0u64;
