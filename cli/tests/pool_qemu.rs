@@ -1,6 +1,6 @@
-//! `firstlight pool run` with real QEMU on real files: the monitor uses the
+//! `firstlight pool run` with real QEMU on real files: the VMM uses the
 //! pool's memory and no other, the guest can use all of it, and the lease ends
-//! with the monitor. Skipped with a line where there is no QEMU, or there are no
+//! with the VMM. Skipped with a line where there is no QEMU, or there are no
 //! huge pages.
 
 mod common;
@@ -184,7 +184,7 @@ fn a_lease_ends_with_a_daemonized_monitor_not_with_its_launcher() {
     let lent = daemon.lent();
     assert!(
         !lent[0].ended_within(1),
-        "the daemonized monitor has the memory"
+        "the daemonized VMM has the memory"
     );
     let pid = fs::read_to_string(&pid_file).expect("QEMU wrote its number");
     let killed = Command::new("kill").args(["-KILL", pid.trim()]).status();
@@ -261,7 +261,7 @@ fn a_larger_slab_is_injected_whole_and_daemonizing_is_no_hindrance() {
     let lent = daemon.lent();
     assert!(
         !lent[0].ended_within(1),
-        "the daemonized monitor has the memory"
+        "the daemonized VMM has the memory"
     );
     assert_eq!(lent[0].held_bytes(), 64 * MIB);
     let length = rustix::fs::fstat(&lent[0].file).expect("ours").st_size;

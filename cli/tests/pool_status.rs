@@ -98,7 +98,7 @@ fn a_status_is_a_table_or_a_document() {
         "     2M     1  8 GiB       4      2        1     1        0       16 GiB",
         "       0 B       8 GiB  3 GiB     1 GiB",
         "   17-3  8 GiB     2M     1          4711  64055  900 ms",
-        "a take takes 21.0 us (half), 40.0 us (99 of 100), 41.0 us (slowest)",
+        "a take takes 21.0 us (p50), 40.0 us (p99), 41.0 us (slowest)",
         "24 GiB zeroed in 2.0 s",
     ] {
         assert!(text.contains(expected), "{expected} is not in:\n{text}");
@@ -115,12 +115,12 @@ fn no_daemon_is_one_clear_message() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nobody.sock");
     let (code, text, stderr) = told(&socket, &["--json"]);
-    assert_eq!(code, 5);
+    assert_eq!(code, 7);
     assert!(
         stderr.starts_with("error: no pool answers at /"),
         "{stderr}"
     );
     let document: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(document["schema"], "firstlight.error/1");
-    assert_eq!(document["exit_code"], 5);
+    assert_eq!(document["exit_code"], 7);
 }

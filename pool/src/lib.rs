@@ -1,12 +1,12 @@
-//! Pre-zeroed memory lent to virtual machine monitors, on stock Linux.
+//! Pre-zeroed memory allocated to VMMs, on stock Linux.
 //!
-//! A monitor that is to touch all memory of its guest before it starts waits
+//! A VMM that is to touch all memory of its guest before it starts waits
 //! until the kernel has zeroed it. A daemon that keeps memory zeroed beforehand
-//! and lends it as open files takes that wait away:
+//! and allocates it as open files takes that wait away:
 //!
-//! - [`protocol`] is what daemon and borrowers say to each other;
-//! - [`client`] is a borrower's side of it;
-//! - [`launch`] starts a monitor on what was borrowed;
+//! - [`protocol`] is what daemon and clients say to each other;
+//! - [`client`] is a client's side of it;
+//! - [`launch`] starts a VMM on what was allocated;
 //! - [`config`] is what the operator wants;
 //! - [`store`] has the slabs, and the marks on them that outlive the daemon;
 //! - [`fill`] does what takes time: filling, emptying;

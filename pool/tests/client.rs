@@ -80,7 +80,7 @@ fn what_is_taken_is_memory_with_a_lifeline() {
     );
     drop(client);
     daemon.join().expect("the daemon is content");
-    drop(borrowed.lifeline);
+    drop(borrowed.lease_pipe);
     assert_eq!(
         reader.read(&mut [0]).expect("the end"),
         0,

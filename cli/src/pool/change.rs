@@ -22,7 +22,7 @@ pub(super) struct ResizeOptions {
     /// Which slabs: their pages, 2M, 1G or thp
     #[arg(long, value_name = "SIZE", default_value_t = PageSize::Huge)]
     page: PageSize,
-    /// How many to keep, lent ones among them
+    /// How many to keep, allocated ones among them
     #[arg(long, value_name = "N")]
     slabs: u32,
 }
@@ -34,7 +34,7 @@ Examples:
 
 Exit codes: see firstlight --help";
 
-/// Lend no more, give back what is not lent; the daemon ends with the last lease
+/// Allocate no more, give back what is not allocated; the daemon ends with the last lease
 #[derive(Args)]
 #[command(after_help = "Exit codes: see firstlight --help")]
 pub(super) struct DrainOptions {

@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use firstlight_pool::client::{Client, default_socket};
 use std::path::PathBuf;
 
-/// Lend pre-zeroed memory to virtual machines, so that they never wait for it
+/// Allocate pre-zeroed memory to virtual machines, so that they never wait for it
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {

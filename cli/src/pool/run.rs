@@ -1,7 +1,7 @@
-//! `firstlight pool run`: a monitor started on memory of the pool.
+//! `firstlight pool run`: a VMM started on memory of the pool.
 //!
-//! The command becomes the monitor (`exec`): its process id, exit code and
-//! signals are the monitor's. What there is to say goes to standard error
+//! The command becomes the VMM (`exec`): its process id, exit code and
+//! signals are the VMM's. What there is to say goes to standard error
 //! before that, because standard output is the guest's.
 
 use super::{Daemon, injector};
@@ -22,11 +22,11 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Instant;
 
-/// Start a virtual machine monitor on memory of the pool
+/// Start a VMM on memory of the pool
 ///
-/// The command becomes the monitor. QEMU's command line is changed where it
-/// must be; for any other monitor, {memory} stands for the file's name. Without
-/// a daemon, or when it has nothing that fits, the monitor starts the ordinary
+/// The command becomes the VMM. QEMU's command line is changed where it
+/// must be; for any other VMM, {memory} stands for the file's name. Without
+/// a daemon, or when it has nothing that fits, the VMM starts the ordinary
 /// way and a line says so.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -44,7 +44,7 @@ pub(super) struct Options {
     /// [default: 5000, without --require only if the slab has more than half of it]
     #[arg(long, value_name = "MS")]
     topup: Option<u32>,
-    /// Leave the command line as it is, and serve what the monitor makes with memfd_create
+    /// Leave the command line as it is, and serve what the VMM makes with memfd_create
     #[arg(long)]
     inject: bool,
     /// Fail where the pool has nothing, instead of starting the ordinary way
@@ -53,7 +53,7 @@ pub(super) struct Options {
     /// Print what would be started, and start nothing
     #[arg(long)]
     show: bool,
-    /// The monitor and its arguments
+    /// The VMM and its arguments
     #[arg(last = true, required = true, value_name = "MONITOR")]
     monitor: Vec<OsString>,
 }
@@ -70,7 +70,7 @@ Examples:
   firstlight pool run --memory 8G -- cloud-hypervisor --memory size=0 \\
       --memory-zone id=m,size=8G,shared=on,file={memory} ...
 
-Exit codes: the monitor's, once it runs; before that see firstlight --help";
+Exit codes: the VMM's, once it runs; before that see firstlight --help";
 
 /// What was, or would be, started.
 #[derive(Serialize)]
@@ -86,11 +86,11 @@ struct Record<'r> {
     command: Vec<String>,
 }
 
-/// Runs the subcommand; returns only if the monitor was not started.
+/// Runs the subcommand; returns only if the VMM was not started.
 pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     let (program, arguments) = options.monitor.split_first().ok_or_else(|| {
         // The parser of arguments asks for at least one.
-        Failure::Check("no monitor".into())
+        Failure::Check("no VMM".into())
     })?;
     let plan = if options.inject {
         Plan::injected(program, arguments, &options.memory)
@@ -149,7 +149,7 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     Err(Failure::Pool(format!("cannot start {program}: {error}")))
 }
 
-/// Why a monitor is not started on memory of the pool.
+/// Why a VMM is not started on memory of the pool.
 struct Obstacle {
     failure: Failure,
     /// Whether it cannot be started without the pool either.
@@ -186,22 +186,22 @@ impl Options {
     }
 }
 
-/// The monitor on files of the pool, which it inherits with their lifelines.
+/// The VMM on files of the pool, which it inherits with their lease pipes.
 fn on_pool(program: &OsStr, plan: &Plan, borrowed: Vec<Borrowed>) -> Result<Start, HandOverError> {
     if plan.is_injected() {
-        let lifelines = injector::start(plan.needs(), borrowed)?;
+        let lease_pipes = injector::start(plan.needs(), borrowed)?;
         let start = Start::new(program, plan.with_memory(&[]));
-        return Ok(lifelines.into_iter().fold(start, Start::with));
+        return Ok(lease_pipes.into_iter().fold(start, Start::with));
     }
     let files: Vec<Backing> = borrowed.iter().map(Start::backing).collect();
     let start = Start::new(program, plan.with_memory(&files));
     let each = borrowed.into_iter();
     Ok(each.fold(start, |start, one| {
-        start.with(one.memory).with(one.lifeline)
+        start.with(one.memory).with(one.lease_pipe)
     }))
 }
 
-/// The monitor without the pool.
+/// The VMM without the pool.
 fn ordinary(program: &OsStr, plan: &Plan) -> Result<Start, Failure> {
     let arguments = match plan.ordinary() {
         Ordinary::Arguments(arguments) => return Ok(Start::new(program, arguments)),

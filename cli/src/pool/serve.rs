@@ -7,7 +7,7 @@ use firstlight_pool::server;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// Keep memory zeroed beforehand and lend it, until a signal or a drain ends it
+/// Keep memory zeroed beforehand and allocate it, until a signal or a drain ends it
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {

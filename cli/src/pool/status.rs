@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::thread;
 use std::time::Duration;
 
-/// Show what the daemon holds: clean, being filled, lent, and to whom
+/// Show what the daemon holds: clean, being filled, allocated, and to whom
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
@@ -163,7 +163,7 @@ fn counters(page: &mut String, status: &Status) {
     if let Some(times) = &seen.take_times {
         let _ = writeln!(
             page,
-            "  a take takes {} us (half), {} us (99 of 100), {} us (slowest)",
+            "  a take takes {} us (p50), {} us (p99), {} us (slowest)",
             microseconds(times.p50_ns),
             microseconds(times.p99_ns),
             microseconds(times.max_ns),

@@ -1,4 +1,4 @@
-//! The daemon is killed at random moments: no slab is lent twice, nobody's
+//! The daemon is killed at random moments: no slab is allocated twice, nobody's
 //! memory is touched, no huge page is lost.
 
 use super::kit::{Daemon, Random, free_pages, huge_pages, mapped, rounds, take, until};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Memory a borrower holds: nobody else may have the same, or change it.
+/// Memory a client holds: nobody else may have the same, or change it.
 struct Held {
     inode: (u64, u64),
     memory: Mapping,
@@ -85,17 +85,17 @@ fn crash(source: &str, kills: u32) {
     let all: Arc<Mutex<Vec<Held>>> = Arc::default();
     let borrower = borrow_on(daemon.socket(), Arc::clone(&stop), Arc::clone(&all));
     for _ in 0..kills {
-        // From before it listens to well into lending.
+        // From before it listens to well into allocating.
         let most_us = if random.below(3) == 0 { 5_000 } else { 80_000 };
         let after = Duration::from_micros(random.below(most_us));
         thread::sleep(after);
         daemon.kill();
-        assert!(!borrower.is_finished(), "the borrower saw what must not be");
+        assert!(!borrower.is_finished(), "the client saw what must not be");
         daemon.start_again();
     }
     daemon.until_it_answers();
     stop.store(true, Ordering::Relaxed);
-    let taken = borrower.join().expect("the borrower saw what must not be");
+    let taken = borrower.join().expect("the client saw what must not be");
     assert!(taken > 0, "nothing was ever lent");
     eprintln!("{source}: {kills} kills, {taken} slabs lent");
     {
@@ -135,7 +135,7 @@ fn who_borrowed_goes_on_when_the_daemon_is_killed() {
     daemon.kill();
     daemon.start_again();
     daemon.until_it_answers();
-    // With the one that is still lent, that is all the pool keeps.
+    // With the one that is still allocated, that is all the pool keeps.
     daemon.until_clean(1);
     assert!(held.is_untouched());
     assert_eq!(free - free_pages(), 2);

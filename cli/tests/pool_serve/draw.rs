@@ -1,4 +1,4 @@
-//! After its lease a borrower draws nothing more from the pool, whatever it kept.
+//! After its lease a client draws nothing more from the pool, whatever it kept.
 
 use super::kit::{Daemon, M, free_pages, huge_pages, mapped, take_soon, until};
 use super::tenant::{Tenant, Way};
@@ -49,7 +49,7 @@ fn draw(source: &str) {
     assert_eq!(daemon.stop(), 0);
 }
 
-/// While it borrows, too, nobody gets more than it was lent.
+/// During its lease, too, a client gets no more than was allocated.
 fn grow(source: &str) {
     let Some(_pages) = huge_pages(12) else { return };
     let mut daemon = Daemon::start(&format!(

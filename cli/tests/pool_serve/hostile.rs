@@ -1,4 +1,4 @@
-//! Borrowers who do not keep to the protocol: answered or dropped, and nobody
+//! Clients who do not keep to the protocol: answered or dropped, and nobody
 //! else notices.
 
 use super::kit::{Daemon, take, until};

@@ -1,4 +1,4 @@
-//! A daemon of one's own, borrowers, and huge pages borrowed for the test.
+//! A daemon for one test, clients, and huge pages set aside for the test.
 
 use firstlight_pool::client::{self, Client, ClientError};
 use firstlight_pool::os::hugepages::{self, Borrowed};

@@ -1,4 +1,4 @@
-//! The daemon as a process, with real borrowers, real huge pages where the
+//! The daemon as a process, with real clients, real huge pages where the
 //! machine lets us have them, and everything done to it that a hostile
 //! neighbour or a bad day may do.
 //!

@@ -1,4 +1,4 @@
-//! No borrower ever reads a byte of another: tenants who leave in every way,
+//! No client ever reads a byte of another: tenants who leave in every way,
 //! with the daemon killed meanwhile, and a next tenant who looks at every byte.
 
 use super::kit::{Daemon, Random, free_pages, huge_pages, mapped, rounds, take_soon, until};

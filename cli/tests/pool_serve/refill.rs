@@ -1,5 +1,5 @@
 //! What a guest gives back while it runs, and how much the daemon puts back. The
-//! test plays the monitor, which punches what its guest reports to be free.
+//! test plays the VMM, which punches what its guest reports to be free.
 
 use super::guest::{Guest, Parts};
 use super::kit::{Daemon, M, free_pages, huge_pages, mapped, take_soon, until};

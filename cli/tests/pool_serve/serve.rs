@@ -1,4 +1,4 @@
-//! What the daemon does for borrowers who behave.
+//! What the daemon does for clients who behave.
 
 use super::kit::{
     Daemon, M, fails, free_pages, huge_pages, mapped, take, take_soon, until, write_config,
@@ -46,10 +46,10 @@ fn lends_takes_back_and_fills_again() {
     let status = daemon.status();
     assert_eq!(status.leases[0].pid, std::process::id());
     drop(memory);
-    // The lease outlives the connection, and ends with its lifeline.
+    // The lease outlives the connection, and ends with its lease pipe.
     drop(pool);
     assert_eq!(daemon.status().leases.len(), 1);
-    drop(borrowed.lifeline);
+    drop(borrowed.lease_pipe);
     until("the lease ends", || daemon.status().leases.is_empty());
     drop(borrowed.memory);
     daemon.until_clean(2);
@@ -305,7 +305,7 @@ fn too_few_huge_pages_are_told_and_everything_goes_back_at_the_end() {
     let borrowed = take_soon(&daemon, 4 * M);
     assert_eq!(mapped(&borrowed.memory, 4 * M).first_nonzero(), None);
     assert_eq!(daemon.stop(), 0);
-    // Who borrowed goes on, and gives back by ending.
+    // Who allocated goes on, and gives back by ending.
     assert_eq!(free - free_pages(), 2);
     drop(borrowed);
     assert_eq!(free_pages(), free);

@@ -1,4 +1,4 @@
-//! A borrower in a process of its own, who fills its memory with a pattern and
+//! A client in a process of its own, who fills its memory with a pattern and
 //! then leaves in one of several ways, some of them rude.
 //!
 //! The process is this test's program again, told by variables to play the
@@ -160,7 +160,7 @@ fn play() {
     }
 }
 
-/// Lets go of descriptor and lifeline.
+/// Lets go of descriptor and lease pipe.
 fn leave(mut pool: Client, borrowed: Borrowed, gives: bool) {
     if gives {
         let _ = pool.give(borrowed.lease.lease.clone());

@@ -4,7 +4,7 @@
 //! A [`Worker`] is a thread with a queue. Workers that fill in the background
 //! stay out of everybody's way (`SCHED_IDLE`), take memory from one node, keep
 //! to a rate that all of them share, and pause while somebody waits for memory.
-//! The worker for what a borrower waits for does none of this.
+//! The worker for what a client waits for does none of this.
 //!
 //! In the middle of a page nobody keeps out of the way: the kernel holds locks
 //! meanwhile that others wait for, also those who use files of their own

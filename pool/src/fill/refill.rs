@@ -4,7 +4,7 @@
 //! are, whatever the guest does at that moment. Three things are different from
 //! filling what is nobody's yet:
 //!
-//! - the guest, its monitor, and whoever ends the lease wait for the same locks:
+//! - the guest, its VMM, and whoever ends the lease wait for the same locks:
 //!   so it goes page by page, and no page is begun and then left lying because a
 //!   CPU has better things to do;
 //! - the lease may end at any moment, and nothing is put back after that:
@@ -127,7 +127,7 @@ fn put_back(file: &OwnedFd, page: PageSize, at: u64) -> io::Result<bool> {
     let stat = rustix::fs::fstat(file)?;
     let bytes = page.bytes();
     if u64::try_from(stat.st_size).is_ok_and(|length| length < at + bytes) {
-        return Err(io::Error::other("its borrower made it shorter"));
+        return Err(io::Error::other("its client made it shorter"));
     }
     match page {
         PageSize::Huge | PageSize::Giant => memory_file::refill(file, at, bytes)?,

@@ -40,7 +40,7 @@ fn mapped(file: &OwnedFd) -> Mapping {
     Mapping::new(file, 0, usize::try_from(BYTES).unwrap()).unwrap()
 }
 
-/// As a monitor does for a guest that says it does not use them.
+/// As a VMM does for a guest that says it does not use them.
 fn give_back(file: &OwnedFd, pages: &[u64]) {
     for page in pages {
         memory_file::punch(file, page * PAGE, PAGE).unwrap();

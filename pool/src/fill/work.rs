@@ -120,21 +120,21 @@ fn fill(file: &OwnedFd, page: PageSize, at: u64, bytes: u64) -> io::Result<()> {
 }
 
 /// A process that ends closes its files one after the other, perhaps the
-/// lifeline before the memory: what is still held at first may be free soon.
+/// lease pipe before the memory: what is still held at first may be free soon.
 fn until_alone(file: &OwnedFd, memfd: bool) -> io::Result<()> {
     const STEPS: u32 = 100;
     for _ in 0..STEPS {
         let alone = if memfd {
-            memory_file::held_by_nobody_else(memory_file::reopen(file)?)?
+            memory_file::has_no_other_holder(memory_file::reopen(file)?)?
         } else {
-            memory_file::held_by_nobody_else(file)?
+            memory_file::has_no_other_holder(file)?
         };
         if alone {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(1));
     }
-    Err(io::Error::other("somebody else holds it"))
+    Err(io::Error::other("another process holds it"))
 }
 
 fn zero(file: &OwnedFd, at: u64, bytes: u64) -> io::Result<()> {

@@ -1,10 +1,10 @@
-//! Borrowing for a whole guest: all of its nodes, or nothing.
+//! Allocating for a whole guest: all of its nodes, or nothing.
 
 use super::size::Need;
 use crate::client::{Borrowed, Client, ClientError};
 use crate::protocol::{PageSize, Take};
 
-/// What a borrower does not leave to the daemon.
+/// What a client does not leave to the daemon.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BorrowOptions {
     /// Only this page size.
@@ -16,7 +16,7 @@ pub struct BorrowOptions {
 }
 
 /// Borrows a file for each of `needs`. If one cannot be had, those already
-/// borrowed are given back.
+/// allocated are given back.
 ///
 /// # Errors
 /// The daemon's refusal, or what went wrong on the way.
@@ -38,7 +38,7 @@ pub fn borrow(
             Ok(one) => borrowed.push(one),
             Err(error) => {
                 for one in borrowed {
-                    // The lifeline ends the lease as well; this is sooner.
+                    // The lease pipe ends the lease as well; this is sooner.
                     let _ = client.give(one.lease.lease.clone());
                 }
                 return Err(error);

@@ -1,10 +1,10 @@
-//! Starting a virtual machine monitor on memory of the pool.
+//! Starting a VMM on memory of the pool.
 //!
 //! A [`Plan`] is made from a command line alone: how much memory the guest
 //! needs, and what the command line becomes with files of the pool, or without.
-//! [`borrow()`] gets the files, [`Start`] hands them and their lifelines to the
-//! monitor, which takes the place of the process that started it. A lease so
-//! ends with the monitor and whatever it forked, not with its launcher.
+//! [`borrow()`] gets the files, [`Start`] hands them and their lease pipes to the
+//! VMM, which takes the place of the process that started it. A lease so
+//! ends with the VMM and whatever it forked, not with its launcher.
 
 mod borrow;
 mod error;
@@ -35,7 +35,7 @@ pub struct Backing {
 /// What to start when there is no pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ordinary {
-    /// These arguments; the monitor finds its own memory.
+    /// These arguments; the VMM finds its own memory.
     Arguments(Vec<OsString>),
     /// The arguments of [`Plan::with_memory`], with files that are not filled.
     EmptyFiles,
@@ -98,7 +98,7 @@ impl Plan {
         Ok(Self { kind })
     }
 
-    /// Plans a command line that stays as it is: what its monitor makes with
+    /// Plans a command line that stays as it is: what its VMM makes with
     /// `memfd_create` is served from the pool.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Plan {
         matches!(self.kind, Kind::Inject { .. })
     }
 
-    /// Memory to be borrowed, one for each guest node.
+    /// Memory to be allocated, one for each guest node.
     #[must_use]
     pub fn needs(&self) -> &[Need] {
         match &self.kind {

@@ -1,4 +1,4 @@
-//! Any other monitor: `{memory}` stands where it takes the name of a file.
+//! Any other VMM: `{memory}` stands where it takes the name of a file.
 
 use super::Backing;
 use super::error::PlanError;

@@ -1,10 +1,10 @@
 //! Leases: memory that is out, to whom, and when it is back.
 //!
 //! A lease lives until the last writing end of its lease pipe is closed, or it is
-//! given back. What its borrower can still reach after that is a [`Former`]: it
+//! given back. What its client can still reach after that is a [`Former`]: it
 //! stays charged, and is emptied again and again, until nobody else has it open.
 //!
-//! - [`quota`]: who may borrow, and how much;
+//! - [`quota`]: who may allocate, and how much;
 //! - `pipe.rs`: the lease pipe; [`journal`]: leases on file, for the next daemon;
 //! - `replace.rs`: what is charged until a clean slab takes the place of one that is back;
 //! - `reserve.rs`: how much of what a guest gives back is kept ready for it.
@@ -45,7 +45,7 @@ pub struct Lease {
     pub key: Key,
     /// What it is charged as.
     pub charge: Charge,
-    /// The user it was lent to.
+    /// The user it was allocated to.
     pub uid: u32,
     /// The process that asked.
     pub pid: u32,

@@ -1,7 +1,7 @@
-//! Who may borrow, and how much: pure decisions over what a peer is.
+//! Who may allocate, and how much: pure decisions over what a peer is.
 //!
 //! Nobody may, except root, the daemon's own user, members of the owner's group,
-//! and whoever a quota names. All limits that apply to a borrower hold at the
+//! and whoever a quota names. All limits that apply to a client hold at the
 //! same time; each is an [`Account`] that is charged when memory leaves, and
 //! credited only when nobody can reach it any more.
 
@@ -34,7 +34,7 @@ impl fmt::Display for Account {
     }
 }
 
-/// A limit in force for a borrower.
+/// A limit in force for a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Limit {
     account: Account,
@@ -51,12 +51,12 @@ pub struct Rules {
     limits: Vec<Limit>,
 }
 
-/// What a borrower is to the daemon.
+/// What a client is to the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// Root or the daemon's own user: may also resize and drain.
     Owner,
-    /// May borrow within limits, perhaps none.
+    /// May allocate within limits, perhaps none.
     Borrower,
     /// May see everything and do nothing.
     Observer,

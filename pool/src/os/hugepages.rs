@@ -84,7 +84,7 @@ pub struct Borrowed {
 
 impl Borrowed {
     /// At least `pages` free huge pages of `page_bytes`; waits while another
-    /// process on this machine has borrowed some.
+    /// process on this machine holds some.
     ///
     /// # Errors
     /// No root, no such pages, or not enough memory in one piece; what was

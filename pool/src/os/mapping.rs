@@ -184,9 +184,9 @@ mod tests {
         let mapping = Mapping::new(&opened, 0, 4096).unwrap();
         let other = memory_file::reopen(&file).unwrap();
         drop(opened);
-        assert!(!memory_file::held_by_nobody_else(&other).unwrap());
+        assert!(!memory_file::has_no_other_holder(&other).unwrap());
         drop(mapping);
-        assert!(memory_file::held_by_nobody_else(&other).unwrap());
+        assert!(memory_file::has_no_other_holder(&other).unwrap());
     }
 
     #[test]

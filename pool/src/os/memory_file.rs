@@ -27,7 +27,7 @@ pub fn unnamed(name: &CStr, huge_page_bytes: Option<u64>) -> io::Result<OwnedFd>
 }
 
 /// The same file through a new opening of its own, readable and writable, as
-/// if by path: only openings of this kind are seen by [`held_by_nobody_else`].
+/// if by path: only openings of this kind are seen by [`has_no_other_holder`].
 ///
 /// # Errors
 /// The operating system's refusal; `/proc` must be mounted.
@@ -43,7 +43,7 @@ pub fn reopen(file: impl AsFd) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// The operating system's refusal: the file is another user's, for example.
-pub fn held_by_nobody_else(file: impl AsFd) -> io::Result<bool> {
+pub fn has_no_other_holder(file: impl AsFd) -> io::Result<bool> {
     let file = file.as_fd().as_raw_fd();
     // SAFETY: F_SETLEASE with an integer touches no memory of this process. The
     // kernel grants a write lease only where nobody else has the file open.
@@ -123,7 +123,7 @@ pub fn refill(file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
     })?)
 }
 
-/// Gives a range of pages back, as a monitor does with what its guest reports
+/// Gives a range of pages back, as a VMM does with what its guest reports
 /// to be free: whoever touches it next gets zeros.
 ///
 /// # Errors
@@ -177,17 +177,17 @@ mod tests {
     fn an_opening_is_noticed_and_so_is_what_it_left_behind() {
         let file = small();
         let ours = reopen(&file).unwrap();
-        assert!(held_by_nobody_else(&ours).unwrap());
+        assert!(has_no_other_holder(&ours).unwrap());
         let theirs = reopen(&file).unwrap();
-        assert!(!held_by_nobody_else(&ours).unwrap());
+        assert!(!has_no_other_holder(&ours).unwrap());
         let copy = theirs.try_clone().unwrap();
         drop(theirs);
-        assert!(!held_by_nobody_else(&ours).unwrap(), "a dup is an opening");
+        assert!(!has_no_other_holder(&ours).unwrap(), "a dup is an opening");
         let mapping = Mapping::new(&copy, 0, 4096).unwrap();
         drop(copy);
-        assert!(!held_by_nobody_else(&ours).unwrap(), "so is a mapping");
+        assert!(!has_no_other_holder(&ours).unwrap(), "so is a mapping");
         drop(mapping);
-        assert!(held_by_nobody_else(&ours).unwrap());
+        assert!(has_no_other_holder(&ours).unwrap());
     }
 
     #[test]

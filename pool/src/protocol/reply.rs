@@ -24,7 +24,7 @@ pub enum Reply {
     Refused(Refusal),
 }
 
-/// Memory lent.
+/// Memory allocated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// Its name, for `give`.
@@ -37,7 +37,7 @@ pub struct Lease {
     pub node: Option<u32>,
     /// What the address of a mapping must be a multiple of.
     pub align_bytes: u64,
-    /// Bytes that were zeroed only now, while the borrower waited.
+    /// Bytes that were zeroed only now, while the client waited.
     pub topped_up_bytes: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct Status {
     pub daemon_pid: u32,
     /// Milliseconds since it began to serve.
     pub uptime_ms: u64,
-    /// Whether it lends no more.
+    /// Whether it allocates no more.
     pub draining: bool,
     /// One row for each pool: a page size, a node, a size of slab.
     pub pools: Vec<PoolRow>,
@@ -100,17 +100,17 @@ pub struct PoolRow {
     pub clean_slabs: u32,
     /// Slabs being zeroed, or waiting for it.
     pub filling_slabs: u32,
-    /// Slabs lent.
+    /// Slabs allocated.
     pub lent_slabs: u32,
-    /// Slabs that an earlier daemon lent and that were not found again; their leases
+    /// Slabs that an earlier daemon allocated and that were not found again; their leases
     /// are known, and end like any other.
     #[serde(default)]
     pub unknown_slabs: u32,
-    /// Bytes zeroed and not lent, those of slabs being filled among them.
+    /// Bytes zeroed and not allocated, those of slabs being filled among them.
     pub clean_bytes: u64,
-    /// Bytes given back by borrowers that are not yet punched.
+    /// Bytes given back by clients that are not yet punched.
     pub dirty_bytes: u64,
-    /// Bytes lent.
+    /// Bytes allocated.
     pub lent_bytes: u64,
     /// Bytes of these that guests gave back and that hold no memory now.
     #[serde(default)]
@@ -138,7 +138,7 @@ pub struct LeaseRow {
     pub pid: u32,
     /// Whose it is.
     pub uid: u32,
-    /// Milliseconds since it was lent.
+    /// Milliseconds since it was allocated.
     pub age_ms: u64,
 }
 
@@ -223,12 +223,12 @@ pub struct Resized {
     pub before_slabs: u32,
 }
 
-/// The daemon lends no more.
+/// The daemon allocates no more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drained {
     /// Bytes that go back to the kernel.
     pub released_bytes: u64,
-    /// Slabs still lent, unknown ones among them; the daemon ends when they are back.
+    /// Slabs still allocated, unknown ones among them; the daemon ends when they are back.
     pub lent_slabs: u32,
 }
 

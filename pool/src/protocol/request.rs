@@ -1,4 +1,4 @@
-//! What a borrower asks for.
+//! What a client asks for.
 
 use super::body::{bounded, fields, object, shown};
 use super::{LeaseId, MOST_NUMBER, MOST_REQUEST_BYTES, MessageError, PageSize, VERSION};
@@ -16,15 +16,15 @@ use serde_json::Value;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Lend me memory.
+    /// Allocate memory.
     Take(Take),
-    /// I am done with a lease, whoever still holds its lifeline.
+    /// End a lease, also while copies of its lease pipe are open.
     Give(Give),
     /// What do you hold?
     Status(StatusQuery),
     /// Keep more or fewer slabs of a size.
     Resize(Resize),
-    /// Lend no more, give what is not lent back to the kernel.
+    /// Allocate no more, give what is not allocated back to the kernel.
     Drain,
 }
 
@@ -80,7 +80,7 @@ pub struct Resize {
     pub node: Option<u32>,
     /// Which pool: bytes of a slab.
     pub size_class_bytes: u64,
-    /// Slabs to keep, lent ones among them.
+    /// Slabs to keep, allocated ones among them.
     pub slabs: u32,
 }
 

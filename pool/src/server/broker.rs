@@ -32,12 +32,12 @@ const MOST_SLABS: u32 = 1 << 20;
 pub(super) enum Answer {
     /// This.
     Reply(Reply),
-    /// This, with memory and lifeline. If it cannot be sent, the lease ends.
+    /// This, with memory and lease pipe. If it cannot be sent, the lease ends.
     Lend {
         reply: Reply,
         serial: Serial,
         memory: OwnedFd,
-        lifeline: OwnedFd,
+        lease_pipe: OwnedFd,
     },
     /// Nothing yet: it comes from [`Broker::work_done`].
     Later,
@@ -80,7 +80,7 @@ pub(super) struct Broker {
     pub(super) stray_bytes: u64,
     /// Slabs being emptied; the daemon does not end before they are.
     pub(super) returning: usize,
-    /// Slabs of borrowers with a limit, to be emptied one after the other.
+    /// Slabs of clients with a limit, to be emptied one after the other.
     pub(super) to_empty: VecDeque<Box<Returning>>,
     /// The one of these that is being emptied.
     pub(super) measured: Option<Measured>,
@@ -236,7 +236,7 @@ impl Broker {
         }
     }
 
-    /// What is done from time to time: former slabs looked at, fills begun.
+    /// What is done from time to time: revoked slabs looked at, fills begun.
     pub(super) fn tick(&mut self) {
         self.stray_bytes = self.store.stray_bytes();
         self.sweep_formers();
@@ -325,7 +325,7 @@ impl Broker {
     }
 
     /// Ends: what is clean goes back to the kernel, or stays for the next
-    /// daemon. What is lent stays with its borrowers either way.
+    /// daemon. What is allocated stays with its clients either way.
     pub(super) fn stop(mut self, keep: bool) {
         let clean = self.store.drain();
         // Those that can be reached no more; the next daemon watches the others.

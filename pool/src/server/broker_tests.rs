@@ -152,7 +152,7 @@ fn a_quota_counts_the_slab_that_is_lent_and_not_what_was_asked() {
     let (_folder, mut broker) = broker();
     let kept: Vec<_> = (0..2).map(|_| ask(&mut broker, 1000).unwrap()).collect();
     assert_eq!(ask(&mut broker, 1000).unwrap_err(), RefusalCode::Quota);
-    // A refused borrower took nothing from the others.
+    // A refused client took nothing from the others.
     assert_eq!(clean(&broker), 1);
     assert!(ask(&mut broker, 0).is_ok());
     assert_eq!(ask(&mut broker, 0).unwrap_err(), RefusalCode::Empty);

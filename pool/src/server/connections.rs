@@ -33,7 +33,7 @@ struct Unsent {
     since: Instant,
 }
 
-/// A borrower that is connected.
+/// A client that is connected.
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: OwnedFd,
@@ -206,9 +206,9 @@ impl Connections {
             Answer::Lend {
                 reply,
                 memory,
-                lifeline,
+                lease_pipe,
                 ..
-            } => (reply, vec![memory, lifeline]),
+            } => (reply, vec![memory, lease_pipe]),
         };
         let Ok(message) = reply.encode() else {
             return Sent::No(serial);

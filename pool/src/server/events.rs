@@ -12,7 +12,7 @@ use std::time::Duration;
 /// What something happened to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The socket borrowers connect to.
+    /// The socket clients connect to.
     Listener,
     /// Workers that are done.
     Workers,
@@ -20,7 +20,7 @@ pub(super) enum Source {
     Signals,
     /// A signal to read the configuration again.
     Reloads,
-    /// A borrower.
+    /// A client.
     Connection(ConnectionId),
     /// The pipe of a lease.
     LeasePipe(Serial),

@@ -1,8 +1,8 @@
 //! What the service manager keeps over a restart: mounts with their files, files of
 //! leases, and clean files without a name.
 //!
-//! Of clean files, only one that was never lent is handed over, and the manager is told to
-//! let go of it when it is lent. Should the daemon die in between, the seal on
+//! Of clean files, only one that was never allocated is handed over, and the manager is told to
+//! let go of it when it is allocated. Should the daemon die in between, the seal on
 //! the file says what it is.
 
 use crate::lease::Serial;

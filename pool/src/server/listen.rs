@@ -1,4 +1,4 @@
-//! The socket borrowers connect to: received from the service manager, or made.
+//! The socket clients connect to: received from the service manager, or made.
 
 use super::ServeError;
 use crate::lease::quota::Rules;
@@ -53,7 +53,7 @@ impl Listener {
         if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
             let probe = new().map_err(failed)?;
             if rustix::net::connect(&probe, &address).is_ok() {
-                let text = "somebody listens there already";
+                let text = "another process listens there already";
                 let error = io::Error::new(io::ErrorKind::AddrInUse, text);
                 return Err(ServeError::socket(what(), error));
             }

@@ -1,12 +1,12 @@
 //! The daemon: sockets, signals, the service manager, and one loop over them.
 //!
 //! One thread does everything that is quick (requests, leases, quotas); workers
-//! do the rest and wake it. Nothing a borrower does can stop the loop: messages
+//! do the rest and wake it. Nothing a client does can stop the loop: messages
 //! are bounded, replies that are not read are kept one at a time and not for
 //! long, connections are counted by user.
 //!
 //! - `broker.rs`, `take.rs`, `returns.rs`, `view.rs`: what each request means, the way out
-//!   and back of what is lent, what is to be seen of both; `start.rs`: before all that;
+//!   and back of what is allocated, what is to be seen of both; `start.rs`: before all that;
 //! - `connections.rs`, `events.rs`, `listen.rs`: sockets; `turns.rs`: the order of requests;
 //! - `workers.rs`: what takes time; `refills.rs`: what guests gave back;
 //! - `keeper.rs`: what the service manager keeps over a restart; `restore.rs`: leases of an
@@ -57,7 +57,7 @@ use std::time::{Duration, Instant};
 use turns::Turns;
 use workers::Workers;
 
-/// How often former slabs are looked at and stuck connections are closed.
+/// How often revoked slabs are looked at and stuck connections are closed.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Connections that are accepted in one turn.
@@ -392,12 +392,12 @@ impl Server {
         self.broker.begin_fills();
     }
 
-    /// Gives back what is not lent, or leaves it for the next daemon.
+    /// Gives back what is not allocated, or leaves it for the next daemon.
     fn stop(self, keep: bool, say: &mut dyn FnMut(&str)) {
         tell(&[NotifyState::Stopping]);
         let lent = self.broker.store.lent_slabs();
         if lent > 0 {
-            say(&format!("slabs that stay with their borrowers: {lent}"));
+            say(&format!("slabs that stay with their clients: {lent}"));
         }
         self.broker.stop(keep);
     }

@@ -1,6 +1,6 @@
 //! What guests gave back while they run, and how much of it is put back.
 //!
-//! Once a second each lent slab is asked how many pages it has. What is missing
+//! Once a second each allocated slab is asked how many pages it has. What is missing
 //! was given back by its guest. Where the class says so, a worker puts a part of
 //! it back, one lease after the other, a little at a time; [`Reserve`] has the
 //! rule, [`crate::fill::Refill`] the work.
@@ -119,7 +119,7 @@ impl Refills {
 }
 
 impl Broker {
-    /// Asks each lent slab how much of it is missing, or too much.
+    /// Asks each allocated slab how much of it is missing, or too much.
     pub(super) fn look_for_holes(&mut self) {
         let now = Instant::now();
         let mut too_long = Vec::new();

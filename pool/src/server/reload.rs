@@ -1,6 +1,6 @@
 //! A configuration that is read again while the daemon serves (SIGHUP).
 //!
-//! One that is wrong, or that this machine cannot serve, changes nothing. Leases, and slabs that are lent, stay as they
+//! One that is wrong, or that this machine cannot serve, changes nothing. Leases, and slabs that are allocated, stay as they
 //! are; a pool that is named no more keeps no slab.
 
 use super::{ServeError, Server, check, start};

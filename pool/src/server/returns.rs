@@ -1,6 +1,6 @@
 //! The way back: from the end of a lease until nobody can reach its memory.
 //!
-//! Emptied at once, by a worker; then a former slab while another process still has it
+//! Emptied at once, by a worker; then a revoked slab while another process still has it
 //! open or pins its pages. It is charged as long, and until a clean slab has taken its place. In a trusted class a slab that
 //! nobody else holds is zeroed in place instead.
 
@@ -65,7 +65,7 @@ impl Broker {
         self.take_back(key, slab, charge, Some((serial, tenure)));
     }
 
-    /// Has what was taken out emptied; with its lease and the tenure of that, if it was lent.
+    /// Has what was taken out emptied; with its lease and the tenure of that, if it was allocated.
     pub(super) fn take_back(
         &mut self,
         key: Key,
@@ -220,7 +220,7 @@ impl Broker {
         self.became_clean(key);
     }
 
-    /// Looks at what former borrowers may still reach.
+    /// Looks at what revoked clients may still reach.
     pub(super) fn sweep_formers(&mut self) {
         if self.formers.is_empty() {
             return;
@@ -238,7 +238,7 @@ impl Broker {
         }
     }
 
-    /// A borrower made its slab longer than what it was lent: the rest goes back.
+    /// A client made its slab longer than what it was allocated: the rest goes back.
     pub(super) fn shorten(&mut self, serial: Serial) {
         let lease = self.leases.get(serial);
         let Some(slab) = lease.and_then(|lease| lease.slab.as_ref()) else {

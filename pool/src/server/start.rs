@@ -67,7 +67,7 @@ pub(super) fn adopt(
 }
 
 /// A socket that is readable after a signal to end. SIGIO, which a former
-/// borrower could provoke, is taken and means nothing.
+/// client could provoke, is taken and means nothing.
 pub(super) fn signals() -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;

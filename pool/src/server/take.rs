@@ -1,4 +1,4 @@
-//! `take`: a slab is chosen, charged, topped up if need be, marked, and lent.
+//! `take`: a slab is chosen, charged, topped up if need be, marked, and allocated.
 
 use super::broker::{Answer, Broker};
 use super::connections::ConnectionId;
@@ -97,7 +97,7 @@ impl Broker {
         }
     }
 
-    /// A slab that was chosen and not lent: clean as it was, unless it grew.
+    /// A slab that was chosen and not allocated: clean as it was, unless it grew.
     fn untouched(&mut self, key: Key, slab: Slab) {
         if slab.bytes() == key.bytes {
             self.store.put_back(&key, slab);
@@ -132,7 +132,7 @@ impl Broker {
         }
     }
 
-    /// Marks, then lends; what cannot be lent is taken back, never kept.
+    /// Marks, then allocates; what cannot be allocated is taken back, never kept.
     fn lend(&mut self, waiting: Waiting) -> Answer {
         let Waiting {
             connection,
@@ -194,7 +194,7 @@ impl Broker {
             reply,
             serial,
             memory,
-            lifeline: theirs,
+            lease_pipe: theirs,
         }
     }
 

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Instant;
 
-/// A borrower that waits while its slab is made longer.
+/// A client that waits while its slab is made longer.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) connection: ConnectionId,
@@ -45,9 +45,9 @@ pub(super) struct Returning {
     pub(super) slab: Slab,
     pub(super) charge: Charge,
     pub(super) returned: Return,
-    /// The lease it had, if it was lent.
+    /// The lease it had, if it was allocated.
     pub(super) serial: Option<Serial>,
-    /// Of the lease it had, if it was lent.
+    /// Of the lease it had, if it was allocated.
     pub(super) tenure: Option<Arc<Tenure>>,
 }
 
@@ -56,15 +56,15 @@ pub(super) struct Returning {
 pub(super) enum Ticket {
     /// A slab is being filled.
     Fill(Option<u32>, SlabId),
-    /// A borrower waits.
+    /// A client waits.
     TopUp(Box<Waiting>),
-    /// A slab of a borrower is being emptied.
+    /// A slab of a client is being emptied.
     Empty(Box<Returning>),
-    /// A slab of a trusted borrower is being zeroed in place.
+    /// A slab of a trusted client is being zeroed in place.
     ZeroInPlace(Box<Returning>),
-    /// A former slab holds pages again.
+    /// A revoked slab holds pages again.
     EmptyAgain(SlabId),
-    /// A borrower made its slab longer.
+    /// A client made its slab longer.
     Shorten(Serial),
     /// A clean slab goes back to the kernel.
     Discard(Slab),
@@ -256,7 +256,7 @@ impl Workers {
         self.send(Kind::Prompt, node, job)
     }
 
-    /// There is a worker for what borrowers wait for.
+    /// There is a worker for what clients wait for.
     pub(super) fn has_prompt(&mut self, node: Option<u32>) -> io::Result<()> {
         self.make_sure(Kind::Prompt, node)
     }

@@ -1,4 +1,4 @@
-//! Slabs of an earlier daemon: clean ones that are wanted, and lent ones.
+//! Slabs of an earlier daemon: clean ones that are wanted, and allocated ones.
 
 use super::class::{Class, Key, Spec};
 use super::slab::{Slab, SlabId};
@@ -28,7 +28,7 @@ impl Store {
     }
 
     /// A clean file without a name that a service manager kept, if it is what
-    /// it should be: never lent, complete, and held by nobody else.
+    /// it should be: never allocated, complete, and held by nobody else.
     pub fn adopt(&mut self, key: Key, file: OwnedFd) -> Option<&Slab> {
         let id = self.new_id();
         let class = self
@@ -37,8 +37,8 @@ impl Store {
             .find(|class| class.spec.key == key)?;
         let slab = Slab::memfd(id, key.page, key.bytes, file);
         if memory_file::is_sealed(&slab).unwrap_or(true) {
-            // Lent, and the manager was not told or did not hear: whoever
-            // borrowed it goes on. Without one, its memory goes with the file.
+            // Allocated, and the manager was not told or did not hear: whoever
+            // allocated it goes on. Without one, its memory goes with the file.
             slab.leave();
             return None;
         }
@@ -59,7 +59,7 @@ impl Store {
         None
     }
 
-    /// A slab that an earlier daemon lent: its number here, and the slab itself if its
+    /// A slab that an earlier daemon allocated: its number here, and the slab itself if its
     /// `file` is what it should be. A class that is kept no more is there for it.
     pub fn adopt_lent(
         &mut self,

@@ -1,7 +1,7 @@
-//! Which class a borrower is served from: a pure decision.
+//! Which class a client is served from: a pure decision.
 //!
 //! The smallest clean slab that is large enough; where there is none, the
-//! largest smaller one, if the borrower gave time and the rest can be zeroed in it.
+//! largest smaller one, if the client gave time and the rest can be zeroed in it.
 
 use super::class::Key;
 use crate::protocol::PageSize;
@@ -38,7 +38,7 @@ pub struct Candidate {
     pub key: Key,
     /// Whether it has a clean slab.
     pub ready: bool,
-    /// Whether its slabs can be made longer: those that were lent before cannot.
+    /// Whether its slabs can be made longer: those that were allocated before cannot.
     pub grows: bool,
 }
 

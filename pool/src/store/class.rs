@@ -72,11 +72,11 @@ impl Key {
 pub struct Spec {
     /// Its name.
     pub key: Key,
-    /// Slabs to keep, lent ones among them.
+    /// Slabs to keep, allocated ones among them.
     pub wanted: u32,
     /// Where files come from.
     pub source: config::Source,
-    /// Whether slabs may be zeroed in place and lent again.
+    /// Whether slabs may be zeroed in place and allocated again.
     pub trusted: bool,
     /// Of what a guest gives back, how much to keep ready for it.
     pub refill_bytes: u64,
@@ -138,7 +138,7 @@ pub(super) struct Class {
     pub(super) filling: Vec<Filling>,
     /// Slabs out, by number.
     pub(super) lent: Vec<(SlabId, u64)>,
-    /// Slabs that an earlier daemon lent and that were not found again.
+    /// Slabs that an earlier daemon allocated and that were not found again.
     pub(super) unknown: Vec<SlabId>,
     /// Bytes come back and not yet emptied.
     pub(super) dirty_bytes: u64,

@@ -1,11 +1,11 @@
 //! The store: which slabs there are, and what each may become.
 //!
 //! ```text
-//!            begin          filled          lend           lease ends
-//!  (nothing) -----> filling ------> clean -------> lent ---------------> dirty
-//!                      |              |                                    | emptied
-//!                      +---> gone <---+  shrink, drain, trouble    gone <--+--> clean
-//!                                                                       (trusted only)
+//!            begin          filled         allocate             lease ends
+//!  (nothing) -----> filling ------> clean --------> allocated ---------------> dirty
+//!                      |              |                                         | emptied
+//!                      +---> gone <---+  shrink, drain, trouble         gone <--+--> clean
+//!                                                                            (trusted only)
 //! ```
 //!
 //! The store decides and keeps count; it never waits. What takes time (filling,
@@ -15,7 +15,7 @@
 //! - [`slab`]: one file and the mark on it; `adopt.rs`: those of an earlier daemon;
 //! - [`mount`], `sources.rs`: where files come from;
 //! - [`recover`]: what is clean after a crash;
-//! - [`choose`]: which slab a borrower gets.
+//! - [`choose`]: which slab a client gets.
 
 mod adopt;
 pub mod choose;
@@ -236,7 +236,7 @@ impl Store {
     }
 
     /// Takes a slab out for `want`, growing it where that is the choice: then it
-    /// has no pages from `Some(start)` on yet. It is counted as lent from here
+    /// has no pages from `Some(start)` on yet. It is counted as allocated from here
     /// on, whatever happens; [`Slab::lend`] must follow before it leaves.
     pub fn take(&mut self, want: &Want, speed: NsPerGib) -> Option<(Key, Slab, Option<u64>)> {
         if self.draining {
@@ -294,7 +294,7 @@ impl Store {
         }
     }
 
-    /// A lent slab is back: it is dirty until [`Store::cleaned`]. Says whether
+    /// An allocated slab is back: it is dirty until [`Store::cleaned`]. Says whether
     /// it may be zeroed in place.
     pub fn came_back(&mut self, id: SlabId) -> bool {
         let has = |class: &&mut Class| class.lent.iter().any(|(lent, _)| *lent == id);
@@ -352,7 +352,7 @@ impl Store {
         Ok((before, class.clean.split_off(keep)))
     }
 
-    /// Other properties of a class from now on, for slabs that are not lent yet.
+    /// Other properties of a class from now on, for slabs that are not allocated yet.
     pub fn change(&mut self, spec: &Spec) {
         let class = self
             .classes
@@ -386,7 +386,7 @@ impl Store {
         Ok(())
     }
 
-    /// From now on nothing is filled or lent; returns what is clean.
+    /// From now on nothing is filled or allocated; returns what is clean.
     pub fn drain(&mut self) -> Vec<Slab> {
         self.draining = true;
         let mut clean = Vec::new();
@@ -415,7 +415,7 @@ impl Store {
         full.map(|class| class.spec.key).collect()
     }
 
-    /// Slabs that are lent, unknown ones among them.
+    /// Slabs that are allocated, unknown ones among them.
     #[must_use]
     pub fn lent_slabs(&self) -> usize {
         let lent = |class: &Class| class.lent.len() + class.unknown.len();
@@ -466,7 +466,7 @@ impl Store {
     }
 
     /// Bytes in the mounts that are in none of the daemon's files: pinned by
-    /// former borrowers, or drawn into private copies. A page a worker is just
+    /// revoked clients, or drawn into private copies. A page a worker is just
     /// being given shows here too.
     #[must_use]
     pub fn stray_bytes(&mut self) -> u64 {

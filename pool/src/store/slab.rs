@@ -1,6 +1,6 @@
 //! A slab: one file of zeroed memory, and the mark on it that never comes off.
 //!
-//! A slab that was lent must never be lent again, whatever becomes of the
+//! A slab that was allocated must never be allocated again, whatever becomes of the
 //! daemon. So the mark is on the inode, and it is set before a descriptor
 //! leaves ([`Slab::lend`]):
 //!
@@ -25,10 +25,10 @@ use std::sync::Arc;
 pub(super) mod mode {
     /// Being filled: worthless after a crash.
     pub(in super::super) const FILLING: u32 = 0o200;
-    /// Filled by the kernel, never lent.
+    /// Filled by the kernel, never allocated.
     pub(in super::super) const CLEAN: u32 = 0o600;
-    /// Lent, or about to be. Whoever holds a descriptor may open it again by the
-    /// descriptor's name, as virtual machine monitors do; nobody else can.
+    /// Allocated, or about to be. Whoever holds a descriptor may open it again by the
+    /// descriptor's name, as VMMs do; nobody else can.
     pub(in super::super) const LENT: u32 = 0o666;
 }
 
@@ -92,7 +92,7 @@ impl Slab {
         }
     }
 
-    /// A file that an earlier daemon lent, if it is what the class says.
+    /// A file that an earlier daemon allocated, if it is what the class says.
     pub(super) fn lent(
         id: SlabId,
         key: &Key,
@@ -143,7 +143,7 @@ impl Slab {
         Arc::clone(&self.file)
     }
 
-    /// Whether it is a file without a name that was never lent: one that a
+    /// Whether it is a file without a name that was never allocated: one that a
     /// service manager can keep over a restart.
     #[must_use]
     pub fn is_memfd(&self) -> bool {
@@ -169,7 +169,7 @@ impl Slab {
         Ok(())
     }
 
-    /// Marks the inode as lent, for good, and opens the descriptor that may
+    /// Marks the inode as allocated, for good, and opens the descriptor that may
     /// then leave. After an error the slab must not be used for anything.
     ///
     /// # Errors
@@ -207,9 +207,9 @@ impl Slab {
     /// The operating system's refusal.
     pub fn is_ours_alone(&self) -> io::Result<bool> {
         match self.home {
-            Home::Named(..) | Home::Unnamed => memory_file::held_by_nobody_else(&self.file),
+            Home::Named(..) | Home::Unnamed => memory_file::has_no_other_holder(&self.file),
             // The first descriptor of such a file does not count as an opening.
-            Home::Memfd => memory_file::held_by_nobody_else(memory_file::reopen(&self.file)?),
+            Home::Memfd => memory_file::has_no_other_holder(memory_file::reopen(&self.file)?),
         }
     }
 

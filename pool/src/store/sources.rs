@@ -18,7 +18,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Makes a folder that anybody may pass, whatever mask we have: borrowers reach
+/// Makes a folder that anybody may pass, whatever mask we have: clients reach
 /// the socket through it. Those that are there stay as they are.
 pub(crate) fn make_passable(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {

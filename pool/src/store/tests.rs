@@ -249,7 +249,7 @@ fn after_a_crash_only_what_is_known_clean_is_kept() {
     let theirs = lent.lend().unwrap();
     let mut guest = Mapping::new(&theirs, 0, 4096).unwrap();
     guest.write(0, b"guest");
-    // A daemon killed between mark and lending, one while it filled, one whose
+    // A daemon killed between mark and allocating, one while it filled, one whose
     // file lost a page, and something that is no slab at all.
     let (_, marked, _) = store.take(&want(1), 0).unwrap();
     let modes = [mode::LENT, mode::FILLING];
@@ -354,7 +354,7 @@ fn the_folder_is_the_daemons_alone_and_those_above_can_be_passed() {
     drop(Store::open(&own, &[], None).unwrap());
     rustix::process::umask(mask);
     assert_eq!(mode(&own), 0o700);
-    assert_eq!(mode(&above), 0o755, "borrowers do not reach the socket");
+    assert_eq!(mode(&above), 0o755, "clients do not reach the socket");
     std::fs::set_permissions(&own, PermissionsExt::from_mode(0o770)).unwrap();
     let error = Store::open(&own, &[], None).unwrap_err().to_string();
     assert!(error.contains("others may write to it"), "{error}");

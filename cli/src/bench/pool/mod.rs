@@ -52,7 +52,7 @@ pub(super) struct Options {
     /// Also what filling costs: processor time, and what loops on another CPU lose
     #[arg(long)]
     cost: bool,
-    /// The monitor
+    /// The VMM
     #[arg(long, value_name = "PROGRAM", default_value = "qemu-system-x86_64")]
     qemu: OsString,
 }
@@ -247,7 +247,7 @@ fn pooled_start(
     let start = Start::new(bench.qemu(), plan.with_memory(&files));
     let each = borrowed.into_iter();
     Ok(each.fold(start, |start, one| {
-        start.with(one.memory).with(one.lifeline)
+        start.with(one.memory).with(one.lease_pipe)
     }))
 }
 

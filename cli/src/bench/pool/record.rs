@@ -116,7 +116,7 @@ impl AtOnce {
     }
 }
 
-/// Asking the pool and having the memory in hand, as the borrower sees it.
+/// Asking the pool and having the memory in hand, as the client sees it.
 #[derive(Debug, Serialize)]
 pub(super) struct TakeRoundTrip {
     p50_us: f64,

@@ -134,8 +134,8 @@ impl QemuPlan {
                 let path = list.get("mem-path").unwrap_or_default();
                 if is_file(Path::new(&path)) {
                     return refuse(format!(
-                        "its file {path} would not be used; remove the file if nobody needs \
-                         what is in it, or make the backend a memory-backend-ram"
+                        "its file {path} would not be used; remove the file if its content \
+                         is not needed, or make the backend a memory-backend-ram"
                     ));
                 }
             }

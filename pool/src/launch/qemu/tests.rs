@@ -330,7 +330,7 @@ fn what_stands_in_the_way_is_said() {
     assert!(error.to_string().contains("write {memory}"), "{error}");
     let wrapped = words("-c 0 /usr/bin/qemu-system-x86_64 -m 1G");
     let error = Plan::new(OsStr::new("taskset"), &wrapped, &[], &|_| false);
-    let error = error.expect_err("no monitor").to_string();
+    let error = error.expect_err("no VMM").to_string();
     assert!(error.contains("taskset ... firstlight pool run"), "{error}");
 }
 
