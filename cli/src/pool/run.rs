@@ -15,12 +15,13 @@ use firstlight_pool::launch::{
     Backing, BorrowOptions, Need, Ordinary, Plan, Start, borrow, program_path,
 };
 use firstlight_pool::os::hugepages::{SYS, node_exists};
-use firstlight_pool::protocol::{Lease, PageSize};
+use firstlight_pool::protocol::{Lease, PageSize, RefusalCode};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::path::Path;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Start a VMM on memory of the pool
 ///
@@ -44,6 +45,10 @@ pub(super) struct Options {
     /// [default: 5000, without --require only if the slab has more than half of it]
     #[arg(long, value_name = "MS")]
     topup: Option<u32>,
+    /// Time to ask again for memory that is not there yet; only for a connection, of which
+    /// there are too many, 10 seconds without this
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    wait: Option<u32>,
     /// Leave the command line as it is, and serve what the VMM makes with memfd_create
     #[arg(long)]
     inject: bool,
@@ -57,6 +62,12 @@ pub(super) struct Options {
     #[arg(last = true, required = true, value_name = "MONITOR")]
     monitor: Vec<OsString>,
 }
+
+/// Seconds to ask again for a connection, if the command line does not say.
+const BUSY_S: u32 = 10;
+
+/// Between two requests of one start.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Time for zeroing what a smaller slab lacks, if the command line does not say.
 const TOPUP_MS: u32 = 5_000;
@@ -175,7 +186,30 @@ impl From<HandOverError> for Obstacle {
 }
 
 impl Options {
+    /// Asks again while it may be of use.
     fn take(&self, needs: &[Need]) -> Result<Vec<Borrowed>, ClientError> {
+        let begin = Instant::now();
+        loop {
+            let error = match self.take_once(needs) {
+                Err(error) => error,
+                taken => return taken,
+            };
+            let patience = match &error {
+                ClientError::Refused(refusal) => match refusal.code {
+                    RefusalCode::Busy => self.wait.unwrap_or(BUSY_S),
+                    RefusalCode::Empty | RefusalCode::Quota => self.wait.unwrap_or(0),
+                    _ => 0,
+                },
+                _ => 0,
+            };
+            if begin.elapsed() >= Duration::from_secs(patience.into()) {
+                return Err(error);
+            }
+            thread::sleep(ASK_AGAIN);
+        }
+    }
+
+    fn take_once(&self, needs: &[Need]) -> Result<Vec<Borrowed>, ClientError> {
         let mut client = Client::connect(&self.daemon.socket())?;
         let options = BorrowOptions {
             page: self.page,

@@ -179,6 +179,75 @@ print(json.loads(p.recv(4096))['code'])";
 }
 
 #[test]
+fn a_start_waits_for_memory_as_long_as_it_is_told() {
+    let daemon = Daemon::start(&SMALL.replace("slabs = 2", "slabs = 1"));
+    daemon.until_clean(1);
+    let lent = daemon.connect().take(take(1)).unwrap();
+    let run = |wait: &str| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_firstlight"))
+            .args([
+                "pool",
+                "run",
+                "--require",
+                "--wait",
+                wait,
+                "--memory",
+                "4M",
+                "--socket",
+            ])
+            .arg(daemon.socket())
+            .args(["--", "stat", "-L", "-c", "%s", "{memory}"])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let output = run("0").wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(8), "{output:?}");
+    let starved = daemon.status().counters.starved;
+    let waiting = run("60");
+    until("it has been refused twice", || {
+        daemon.status().counters.starved > starved + 1
+    });
+    drop(lent);
+    let output = waiting.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "4194304\n");
+}
+
+#[test]
+fn a_start_waits_for_a_connection_of_its_own_accord() {
+    let limits = "limits = { connections = 2 }";
+    let daemon = Daemon::start(&format!("{limits}\n{SMALL}"));
+    daemon.until_clean(1);
+    // Root may have all of them, and has: the status is asked over the first.
+    let accepted = || {
+        let mut connection = None;
+        until("a connection", || {
+            let mut pool = daemon.connect();
+            let served = pool.status().is_ok();
+            connection = served.then_some(pool);
+            served
+        });
+        connection.unwrap()
+    };
+    let (mut first, second) = (accepted(), accepted());
+    let before = first.status().unwrap().counters.turned_away;
+    let mut run = std::process::Command::new(env!("CARGO_BIN_EXE_firstlight"))
+        .args(["pool", "run", "--require", "--memory", "4M", "--socket"])
+        .arg(daemon.socket())
+        .args(["--", "stat", "-L", "-c", "%s", "{memory}"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    until("it has been turned away twice", || {
+        first.status().unwrap().counters.turned_away > before + 1
+    });
+    drop(second);
+    assert!(run.wait().unwrap().success());
+}
+
+#[test]
 fn a_configuration_is_read_again_on_request() {
     let daemon = Daemon::start(SMALL);
     daemon.until_clean(2);

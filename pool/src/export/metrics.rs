@@ -152,6 +152,11 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result
             seen.denied,
         ),
         ("returns", "Leases that ended", seen.returns),
+        (
+            "turned_away",
+            "Connections closed because there were too many",
+            seen.turned_away,
+        ),
         ("zeroed_bytes", "Bytes zeroed", seen.zeroed_bytes),
     ] {
         counter(encoder, name, help, value)?;

@@ -161,6 +161,9 @@ pub struct Counters {
     /// Requests of all kinds.
     #[serde(default)]
     pub requests: u64,
+    /// Connections closed because there were too many.
+    #[serde(default)]
+    pub turned_away: u64,
     /// Bytes zeroed.
     pub zeroed_bytes: u64,
     /// Time spent on it, summed over workers.

@@ -137,17 +137,17 @@ impl Connections {
         idlest.filter(|_| *count > mine + 1).map(|(id, _)| *id)
     }
 
-    /// Takes a new connection in, or says why not and closes it.
+    /// Takes a new connection in, or says that there are too many and closes it.
     pub(super) fn add(
         &mut self,
         socket: OwnedFd,
         peer: Peer,
         standing: Standing,
         events: &Events,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         if self.is_full(&peer, standing) {
             turn_away(&socket, RefusalCode::Busy, "too many connections");
-            return Ok(());
+            return Ok(false);
         }
         let id = self.next;
         self.next += 1;
@@ -165,7 +165,7 @@ impl Connections {
             reading: true,
         };
         self.open.insert(id, connection);
-        Ok(())
+        Ok(true)
     }
 
     /// The next message of a connection, if it may be read from now.

@@ -286,7 +286,8 @@ impl Server {
         if let Some(id) = self.connections.to_give_up(&peer, standing) {
             self.close(id);
         }
-        let _ = self.connections.add(socket, peer, standing, &self.events);
+        let added = self.connections.add(socket, peer, standing, &self.events);
+        self.broker.counters.turned_away += u64::from(!added.unwrap_or(true));
     }
 
     /// Handles requests of the connections in `ready`, the users in turn.
