@@ -86,6 +86,11 @@ impl Manager {
         names
     }
 
+    /// Hands what it keeps to the next daemon in the other order.
+    pub(crate) fn reverse(&self) {
+        self.heard.lock().unwrap().store.reverse();
+    }
+
     /// Keeps something that no daemon gave it.
     pub(crate) fn keep(&self, name: &str, file: impl Into<OwnedFd>) {
         let mut heard = self.heard.lock().unwrap();

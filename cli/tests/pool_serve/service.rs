@@ -41,10 +41,13 @@ fn clean_files_are_kept_over_a_crash() {
         daemon.path(),
         &POOL.replace("rate = \"0\"", "rate = 1, batch = 1"),
     );
+    manager.reverse();
     manager.start_again(&mut daemon);
     let status = daemon.status();
     assert_eq!(status.pools[0].clean_slabs, 2);
     assert_eq!(status.counters.zeroed_bytes, 0);
+    // Under new names, of which none is the old one of another.
+    assert_eq!(manager.kept().len(), 2, "{:?}", manager.kept());
 }
 
 #[test]

@@ -43,9 +43,11 @@ pub(super) fn adopt(
     say: &mut dyn FnMut(&str),
 ) {
     let (mut kept, mut emptied) = (0, 0);
-    for (name, file) in slabs {
-        // Under its old name it is none of ours any more; a new one follows.
-        let _ = service::keep_no_more(&name);
+    // New names follow, and one may be the old one of another.
+    for (name, _) in &slabs {
+        let _ = service::keep_no_more(name);
+    }
+    for (_, file) in slabs {
         let class = rustix::fs::fstat(&file).ok().and_then(|stat| {
             let bytes = u64::try_from(stat.st_size).ok()?;
             let block = rustix::fs::fstatfs(&file).ok()?.f_bsize;

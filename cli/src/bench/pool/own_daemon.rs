@@ -210,7 +210,7 @@ fn config_text(folder: &Path, page: PageSize, sizes: &BTreeSet<u64>, rate: Optio
     let directory = folder.join("pool");
     let mut text = format!(
         "socket = {socket:?}\ndirectory = {directory:?}\n\
-         [fill]\npause_at_pressure = 0\n"
+         limits = {{ idle_s = 86400 }}\n[fill]\npause_at_pressure = 0\n"
     );
     if let Some(rate) = rate {
         let _ = writeln!(text, "rate = {rate:?}");
