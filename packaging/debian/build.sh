@@ -30,15 +30,7 @@ install -Dm644 LICENSE-MIT "$root/usr/share/doc/firstlight/copyright"
 libc=$(objdump -T "$root/usr/bin/firstlight" | grep -o 'GLIBC_2\.[0-9]*' | sort -Vu | tail -1)
 mkdir -p "$root/DEBIAN"
 echo /etc/firstlight/pool.toml >"$root/DEBIAN/conffiles"
-cat >"$root/DEBIAN/postinst" <<'POSTINST'
-#!/bin/sh
-set -e
-# The group of `observers`, which the exporter's unit names.
-if command -v systemd-sysusers >/dev/null; then
-    systemd-sysusers firstlight-pool.conf
-fi
-POSTINST
-chmod 755 "$root/DEBIAN/postinst"
+install -m755 -t "$root/DEBIAN" packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm
 cat >"$root/DEBIAN/control" <<CONTROL
 Package: firstlight
 Version: $version
