@@ -97,6 +97,13 @@ impl Broker {
         }
     }
 
+    fn count_take(&mut self, since: Instant, topped_up_bytes: u64) {
+        self.counters.takes += 1;
+        self.counters.top_ups += u64::from(topped_up_bytes > 0);
+        let spent_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.times.record(spent_ns);
+    }
+
     /// A slab that was chosen and not allocated: clean as it was, unless it grew.
     fn untouched(&mut self, key: Key, slab: Slab) {
         if slab.bytes() == key.bytes {
@@ -186,10 +193,7 @@ impl Broker {
         let budget_bytes = self.store.refill_bytes(&key);
         self.refills.begin(serial, &lease, budget_bytes);
         self.leases.insert(serial, lease);
-        self.counters.takes += 1;
-        self.counters.top_ups += u64::from(topped_up_bytes > 0);
-        let spent_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.times.record(spent_ns);
+        self.count_take(since, topped_up_bytes);
         Answer::Lend {
             reply,
             serial,
