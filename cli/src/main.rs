@@ -12,6 +12,7 @@ mod file;
 mod layout;
 mod output;
 mod pool;
+mod record;
 mod report;
 mod size;
 mod sweep;
@@ -42,6 +43,7 @@ enum Command {
     Compare(compare::Options),
     Pool(pool::Options),
     Layout(layout::Options),
+    Record(record::Options),
 }
 
 const EXIT_CODES: &str = "\
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Boot(options) => boot::run(options, &mut output),
         Command::Compare(options) => compare::run(options, &mut output),
         Command::Layout(options) => layout::run(options, &mut output),
+        Command::Record(options) => record::run(options, &mut output),
         Command::Pool(options) => pool::run(options, &mut output),
         Command::Sweep(options) => sweep::run(options, &mut output),
     };

@@ -2,10 +2,12 @@
 //! Linux makes of a machine's memory, [`linux`]. What either remarks is kept
 //! within bounds by [`notices`]. [`boot`] starts a machine; what came of one run
 //! is its [`record`], of a sweep over numbers of threads its [`sweep`];
-//! [`compare`] puts two runs beside each other.
+//! [`compare`] puts two runs beside each other; [`gaps`] are the longest
+//! spans between two lines of a log.
 
 pub mod boot;
 pub mod compare;
+pub mod gaps;
 pub mod linux;
 pub mod log;
 pub mod notices;

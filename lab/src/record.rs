@@ -1,7 +1,8 @@
 //! The record of one run: what `--json` prints and every report is made from.
 //!
 //! Schema `firstlight.run/1`, the same for a machine brought up in a process
-//! (`kind` "up") and for one that was booted ("boot"). Frames are 4 KiB; `start`
+//! (`kind` "up"), for one that was booted ("boot"), and for a boot of which there is a
+//! log and nothing else ("log"). Frames are 4 KiB; `start`
 //! and `end` of ranges are half open; times are nanoseconds since the process or
 //! the virtual machine began. What nobody told is `None`, printed as `null`, and
 //! never 0.
@@ -11,12 +12,16 @@
 
 mod guest;
 mod host;
+mod totals;
 
 use serde::Serialize;
 use std::borrow::Cow;
 
 pub use guest::{Asked, Bench, Descriptors, Kernel, Selftest, Swept};
 pub use host::{Host, Marker};
+pub use totals::Totals;
+
+use crate::gaps::Gap;
 
 /// Name and version of the record's form.
 pub const SCHEMA: &str = "firstlight.run/1";
@@ -29,7 +34,7 @@ pub type Word = Cow<'static, str>;
 pub struct Record {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// `up` or `boot`.
+    /// `up`, `boot` or `log`.
     pub kind: &'static str,
     /// Which clock the times are from: `wall` or `instructions`.
     pub clock: &'static str,
@@ -41,6 +46,10 @@ pub struct Record {
     pub milestones: Milestones,
     /// What was done one after the other.
     pub phases: Vec<Phase>,
+    /// The longest spans between two lines of the log, the longest first.
+    pub gaps: Vec<Gap>,
+    /// Where the whole restart went.
+    pub totals: Totals,
     /// Frames and what they cost.
     pub memory: Memory,
     /// The memory map.
@@ -89,6 +98,8 @@ impl Record {
             machine: Machine::default(),
             milestones: Milestones::default(),
             phases: Vec::new(),
+            gaps: Vec::new(),
+            totals: Totals::default(),
             memory: Memory::default(),
             regions: Vec::new(),
             nodes: Vec::new(),

@@ -6,7 +6,7 @@
 
 mod guest;
 mod progress;
-mod render;
+pub(crate) mod render;
 
 use crate::failure::Failure;
 use crate::output::Output;

@@ -23,7 +23,7 @@ impl Contestant {
         let text = given.trim();
         if !text.is_empty() && !text.starts_with('-') {
             let path = Path::new(text);
-            let told = Told::read(&file::read(path)?);
+            let told = Told::of_file(text, &file::read(path)?);
             let told =
                 told.map_err(|error| Failure::machine(&path.display().to_string(), error))?;
             return Ok(Self::Record(Box::new(told)));

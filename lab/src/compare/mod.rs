@@ -16,12 +16,15 @@ mod spread;
 mod told;
 mod words;
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 pub use measures::Kind;
 pub use spread::Spread;
 pub use told::{NoRecord, Told};
 
+use crate::gaps;
 use crate::record::{Asked, Word};
 use measures::{Measure, measures};
 
@@ -170,6 +173,18 @@ fn notes(a: &Told, b: &Told, runs: usize) -> Vec<String> {
     notes
 }
 
+/// Names of the gaps that are among the longest of some run.
+fn longest_gaps<'r>(runs: impl Iterator<Item = &'r Vec<Measure>>) -> BTreeSet<&'r str> {
+    let mut names = BTreeSet::new();
+    for run in runs {
+        let gaps = run.iter().filter(|measure| measure.kind == Kind::Gap);
+        let mut gaps: Vec<&Measure> = gaps.collect();
+        gaps.sort_by_key(|gap| std::cmp::Reverse(gap.ns));
+        names.extend(gaps.iter().take(gaps::MOST).map(|gap| gap.name.as_str()));
+    }
+    names
+}
+
 /// Figures in the order in which A tells them, then what only B tells.
 fn rows(a: &[Vec<Measure>], b: &[Vec<Measure>]) -> Vec<Row> {
     let mut keys: Vec<(Kind, String)> = Vec::new();
@@ -179,6 +194,8 @@ fn rows(a: &[Vec<Measure>], b: &[Vec<Measure>]) -> Vec<Row> {
             keys.push(key);
         }
     }
+    let longest = longest_gaps(a.iter().chain(b));
+    keys.retain(|(kind, name)| *kind != Kind::Gap || longest.contains(name.as_str()));
     keys.sort_by_key(|(kind, _)| *kind);
     let spread = |runs: &[Vec<Measure>], key: &(Kind, String)| {
         let alike = |measure: &&Measure| (measure.kind, &measure.name) == (key.0, &key.1);

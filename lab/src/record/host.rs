@@ -24,6 +24,12 @@ pub struct Host {
     pub wall_ns: u64,
     /// From the start of QEMU to the first byte of the guest's log, firmware's included.
     pub first_output_ns: Option<u64>,
+    /// From the start of QEMU until the host had each line of `log`, in their order.
+    pub lines_ns: Vec<u64>,
+    /// From the start of QEMU to where the clock of a Linux begins, by its first line with
+    /// a time: firmware, loader and what the kernel does before its clock runs. `None` on
+    /// the instruction clock, whose seconds are not the host's.
+    pub before_clock_ns: Option<u64>,
     /// Bytes the guest wrote to port 0x80 and when the host saw them.
     pub markers: Vec<Marker>,
 }
