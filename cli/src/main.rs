@@ -7,6 +7,7 @@
 mod bench;
 mod boot;
 mod compare;
+mod doctor;
 mod failure;
 mod file;
 mod layout;
@@ -44,6 +45,7 @@ enum Command {
     Pool(pool::Options),
     Layout(layout::Options),
     Record(record::Options),
+    Doctor(doctor::Options),
 }
 
 const EXIT_CODES: &str = "\
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Boot(options) => boot::run(options, &mut output),
         Command::Compare(options) => compare::run(options, &mut output),
         Command::Layout(options) => layout::run(options, &mut output),
+        Command::Doctor(options) => doctor::run(options, &mut output),
         Command::Record(options) => record::run(options, &mut output),
         Command::Pool(options) => pool::run(options, &mut output),
         Command::Sweep(options) => sweep::run(options, &mut output),

@@ -3,10 +3,11 @@
 //! within bounds by [`notices`]. [`boot`] starts a machine; what came of one run
 //! is its [`record`], of a sweep over numbers of threads its [`sweep`];
 //! [`compare`] puts two runs beside each other; [`gaps`] are the longest
-//! spans between two lines of a log.
+//! spans between two lines of a log, and [`doctor`] says what a log's time went into.
 
 pub mod boot;
 pub mod compare;
+pub mod doctor;
 pub mod gaps;
 pub mod linux;
 pub mod log;

@@ -43,6 +43,7 @@ pub use layout::{MovableStart, NodeRow, NodeSpan, PagesOf, Unavailable, ZonePage
 pub(crate) use line::clean_text;
 pub use line::{Line, lines};
 pub use memblock::{MemblockAction, MemblockDump, MemblockEvent, MemblockRequest, MemblockRow};
+pub(crate) use prefix::{is_omission, is_prompt};
 pub use problem::LogProblem;
 pub use rows::Span;
 pub use source::MemorySource;

@@ -171,7 +171,7 @@ fn without_logger(text: &str) -> Option<(&str, bool)> {
 }
 
 /// Whether `text` stands for lines that were left out.
-pub(super) fn is_omission(text: &str) -> bool {
+pub(crate) fn is_omission(text: &str) -> bool {
     let bare = text.trim_matches(|c: char| c.is_whitespace() || "[]<>()-=*".contains(c));
     let dots = !text.is_empty()
         && text.contains(['.', '…'])
@@ -196,7 +196,7 @@ pub(super) fn is_filter(text: &str) -> bool {
 }
 
 /// Whether `text` is a shell's prompt with a command that shows a log.
-pub(super) fn is_prompt(text: &str) -> bool {
+pub(crate) fn is_prompt(text: &str) -> bool {
     let command = text.find("dmesg").or_else(|| text.find("journalctl"));
     let prompt = text.find(['$', '#']);
     matches!((prompt, command), (Some(prompt), Some(command)) if prompt < command && command < 120)
