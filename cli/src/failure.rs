@@ -2,6 +2,7 @@
 //! refuses is told by itself, with exit code 2 as well.
 
 use firstlight_lab::boot::{BootError, shell_words};
+use firstlight_lab::records::Unreadable;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -21,6 +22,8 @@ pub(crate) enum Failure {
     Pool(String),
     /// A machine that was to be booted.
     Boot(BootError),
+    /// What was compared is slower than before; the document says in what.
+    Regressed(String),
     /// Whoever read our output has seen enough; not a failure.
     Closed,
 }
@@ -35,6 +38,7 @@ impl Failure {
             Self::Check(_) | Self::Boot(BootError::CheckFailed(_)) => 4,
             Self::Pool(_) => 5,
             Self::Boot(BootError::Guest(_)) => 6,
+            Self::Regressed(_) => 7,
             // As a shell tells it of a program that a signal ended.
             Self::Boot(BootError::Interrupted(signal)) => {
                 u8::try_from(signal.saturating_add(128)).unwrap_or(u8::MAX)
@@ -47,6 +51,14 @@ impl Failure {
     /// A file or directory that could not be read.
     pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Self {
         Self::Io(format!("cannot read {}: {error}", path.display()))
+    }
+
+    /// Records that cannot be read, or are none.
+    pub(crate) fn records(error: &Unreadable) -> Self {
+        match error {
+            Unreadable::Io(..) | Unreadable::TooLarge(_) => Self::Io(error.to_string()),
+            Unreadable::NoRecord(..) | Unreadable::Nothing(_) => Self::Machine(error.to_string()),
+        }
     }
 
     /// What the pool's daemon, or the way there, refused.
@@ -111,7 +123,8 @@ impl fmt::Display for Failure {
             | Self::Machine(text)
             | Self::Io(text)
             | Self::Check(text)
-            | Self::Pool(text) => f.write_str(text),
+            | Self::Pool(text)
+            | Self::Regressed(text) => f.write_str(text),
             Self::Boot(error) => write!(f, "{error}"),
             Self::Closed => f.write_str("the reader of the output went away"),
         }

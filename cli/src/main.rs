@@ -10,6 +10,7 @@ mod compare;
 mod doctor;
 mod failure;
 mod file;
+mod gate;
 mod layout;
 mod output;
 mod pool;
@@ -45,6 +46,7 @@ enum Command {
     Pool(pool::Options),
     Layout(layout::Options),
     Record(record::Options),
+    Gate(gate::Options),
     Doctor(doctor::Options),
 }
 
@@ -58,6 +60,7 @@ Exit codes:
   5  the pool: no daemon answers, it refuses, its configuration is missing or wrong, or it
      cannot do what was asked
   6  the guest hung, died, met a processor fault or printed rubbish
+  7  gate: B is slower than A
   130  stopped by Ctrl-C";
 
 fn main() -> ExitCode {
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Boot(options) => boot::run(options, &mut output),
         Command::Compare(options) => compare::run(options, &mut output),
         Command::Layout(options) => layout::run(options, &mut output),
+        Command::Gate(options) => gate::run(options, &mut output),
         Command::Doctor(options) => doctor::run(options, &mut output),
         Command::Record(options) => record::run(options, &mut output),
         Command::Pool(options) => pool::run(options, &mut output),

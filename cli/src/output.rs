@@ -120,7 +120,8 @@ impl Output {
         for line in failure.particulars() {
             let _ = writeln!(stream, "  {line}");
         }
-        if self.json {
+        // What has regressed is in a document of its own.
+        if self.json && !matches!(failure, Failure::Regressed(_)) {
             let exit_code = failure.exit_code();
             let schema = "firstlight.error/1";
             if let Ok(text) = document(&Document {

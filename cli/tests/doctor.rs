@@ -1,7 +1,5 @@
 //! `firstlight doctor`: its document, its page, and what it refuses.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
-
 mod common;
 
 use common::{document, files, told};

@@ -2,8 +2,8 @@
 //! each other. The comparison is the [lab's](firstlight_lab::compare); here are the
 //! options, the [turns](side) and the [report](render).
 
-mod render;
-mod side;
+pub(crate) mod render;
+pub(crate) mod side;
 
 use crate::failure::Failure;
 use crate::output::Output;

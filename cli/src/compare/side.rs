@@ -11,7 +11,7 @@ use std::path::Path;
 const RUNS: u32 = 5;
 
 /// One side: boots to make, or a run that was made.
-pub(super) enum Contestant {
+pub(crate) enum Contestant {
     Boots { request: Box<Request>, log: bool },
     Record(Box<Told>),
 }
@@ -19,7 +19,7 @@ pub(super) enum Contestant {
 impl Contestant {
     /// Reads what was given for the side called `name`: options begin with a dash,
     /// and none at all are a list, too.
-    pub(super) fn new(name: &str, given: &str) -> Result<Self, Failure> {
+    pub(crate) fn new(name: &str, given: &str) -> Result<Self, Failure> {
         let text = given.trim();
         if !text.is_empty() && !text.starts_with('-') {
             let path = Path::new(text);
@@ -41,7 +41,7 @@ impl Contestant {
         })
     }
 
-    fn clock(&self) -> &str {
+    pub(crate) fn clock(&self) -> &str {
         match self {
             Self::Boots { request, .. } => request.machine.clock.name(),
             Self::Record(told) => &told.clock,
@@ -50,11 +50,11 @@ impl Contestant {
 }
 
 /// Makes the runs of two sides.
-pub(super) struct Runs;
+pub(crate) struct Runs;
 
 impl Runs {
     /// Boots in turns, first A, B, then B, A, so that neither always comes first.
-    pub(super) fn make(
+    pub(crate) fn make(
         contestants: [Contestant; 2],
         asked: Option<u32>,
     ) -> Result<[Vec<Told>; 2], Failure> {

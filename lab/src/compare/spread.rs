@@ -1,9 +1,9 @@
 //! How figures of some runs spread: [`Spread`].
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Some runs of one figure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// How many.
     pub runs: usize,
@@ -15,6 +15,8 @@ pub struct Spread {
     pub min_ns: u64,
     /// The most.
     pub max_ns: u64,
+    /// Each run's, in their order.
+    pub ns: Vec<u64>,
 }
 
 impl Spread {
@@ -39,11 +41,12 @@ impl Spread {
             mad_ns: median(distances.collect())?,
             min_ns: *ns.iter().min()?,
             max_ns: *ns.iter().max()?,
+            ns: ns.to_vec(),
         })
     }
 }
 
-fn median(mut list: Vec<f64>) -> Option<f64> {
+pub(crate) fn median(mut list: Vec<f64>) -> Option<f64> {
     list.sort_by(f64::total_cmp);
     let upper = list.get(list.len() / 2)?;
     let lower = list.get(list.len().saturating_sub(1) / 2)?;

@@ -141,7 +141,7 @@ impl Told {
         Self::of(value.map_err(|error| NoRecord::NoJson(error.to_string()))?)
     }
 
-    pub(super) fn of(value: Value) -> Result<Self, NoRecord> {
+    pub(crate) fn of(value: Value) -> Result<Self, NoRecord> {
         let told = Self::deserialize(value).map_err(|error| NoRecord::Form(error.to_string()))?;
         if told.schema != record::SCHEMA || !["boot", "log"].contains(&&*told.kind) {
             return Err(NoRecord::Other {
@@ -150,6 +150,11 @@ impl Told {
             });
         }
         Ok(told)
+    }
+
+    /// The machine that was asked for.
+    pub(crate) fn asked(&self) -> Option<&Asked> {
+        self.machine.asked.as_ref()
     }
 
     /// What the kernel calls itself.
