@@ -52,6 +52,7 @@ image: setup ## build the bare-metal image, docs/image.md
 test: setup ## all tests, documentation examples among them (minutes)
 	@scripts/setup.sh target $(BARE)
 	@scripts/setup.sh qemu || echo "firstlight: tests that need QEMU say that they are skipped" >&2
+	@scripts/setup.sh browser || echo "firstlight: the test that needs a browser says that it is skipped" >&2
 	@cargo test --workspace
 
 stress: setup ## threads over all operations of the allocator, recounted every few seconds; MINUTES=120 for the long run

@@ -16,6 +16,7 @@ mod output;
 mod pool;
 mod record;
 mod report;
+mod show;
 mod size;
 mod sweep;
 mod text;
@@ -47,6 +48,7 @@ enum Command {
     Layout(layout::Options),
     Record(record::Options),
     Gate(gate::Options),
+    Report(show::Options),
     Doctor(doctor::Options),
 }
 
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Boot(options) => boot::run(options, &mut output),
         Command::Compare(options) => compare::run(options, &mut output),
         Command::Layout(options) => layout::run(options, &mut output),
+        Command::Report(options) => show::run(options, &mut output),
         Command::Gate(options) => gate::run(options, &mut output),
         Command::Doctor(options) => doctor::run(options, &mut output),
         Command::Record(options) => record::run(options, &mut output),

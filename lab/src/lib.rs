@@ -3,7 +3,8 @@
 //! within bounds by [`notices`]. [`boot`] starts a machine; what came of one run
 //! is its [`record`], of a sweep over numbers of threads its [`sweep`];
 //! [`compare`] puts two runs beside each other, [`gate`] judges them; [`gaps`] are the longest
-//! spans between two lines of a log, and [`doctor`] says what a log's time went into.
+//! spans between two lines of a log, and [`doctor`] says what a log's time went into; [`report`] shows
+//! a folder of records.
 
 pub mod boot;
 pub mod compare;
@@ -15,4 +16,5 @@ pub mod log;
 pub mod notices;
 pub mod record;
 pub mod records;
+pub mod report;
 pub mod sweep;

@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::boot::linux;
@@ -94,6 +95,23 @@ pub fn read(path: &Path) -> Result<Vec<Stored>, Unreadable> {
         return Err(Unreadable::Nothing(path.to_owned()));
     }
     Ok(records)
+}
+
+/// Documents of another schema in `path`, a file or a folder; files that are none are passed over.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn documents<D: DeserializeOwned>(path: &Path, schema: &str) -> Result<Vec<D>, Unreadable> {
+    let mut files = Vec::new();
+    collect(path, MOST_DEPTH, &mut files)?;
+    files.sort();
+    let mut documents = Vec::new();
+    for file in files.iter().filter(|file| kind(file) == Kind::Json) {
+        let value: Option<Value> = serde_json::from_slice(&content(file)?).ok();
+        let value = value.filter(|value| value["schema"] == schema);
+        documents.extend(value.and_then(|value| serde_json::from_value(value).ok()));
+    }
+    Ok(documents)
 }
 
 /// A JSON document of any schema, where `path` is one.
