@@ -14,6 +14,7 @@ mod gate;
 mod layout;
 mod output;
 mod pool;
+mod published;
 mod record;
 mod report;
 mod show;
@@ -50,6 +51,7 @@ enum Command {
     Gate(gate::Options),
     Report(show::Options),
     Doctor(doctor::Options),
+    Published(published::Options),
 }
 
 const EXIT_CODES: &str = "\
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Command::Layout(options) => layout::run(options, &mut output),
         Command::Report(options) => show::run(options, &mut output),
         Command::Gate(options) => gate::run(options, &mut output),
+        Command::Published(options) => published::run(options, &mut output),
         Command::Doctor(options) => doctor::run(options, &mut output),
         Command::Record(options) => record::run(options, &mut output),
         Command::Pool(options) => pool::run(options, &mut output),

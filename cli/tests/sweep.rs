@@ -162,3 +162,55 @@ fn a_guest_that_makes_no_sense_is_wrong_usage() {
         assert!(text.contains(part), "{part:?} in {text}");
     }
 }
+
+#[test]
+fn a_list_of_cpus_belongs_to_a_kernel() {
+    for (arguments, part) in [
+        (&["--kernel", "/nowhere"][..], "--memory"),
+        (&["--memory", "1G", "--cpus", "1,2"], "expected one"),
+        (&["--memory", "1G", "--beside", "skylake"], "--kernel"),
+        (
+            &[
+                "--kernel", "/nowhere", "--memory", "1G", "--beside", "other",
+            ],
+            "skylake-384g",
+        ),
+        (
+            &[
+                "--kernel",
+                "/nowhere",
+                "--memory",
+                "1G",
+                "--clock",
+                "instructions",
+            ],
+            "--clock wall",
+        ),
+    ] {
+        let output = sweep(arguments);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(told.contains(part), "{part:?} in {told}");
+    }
+}
+
+#[test]
+fn published_tables_are_in_their_own_form() {
+    let published = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_firstlight"));
+        let output = command.arg("published").args(arguments).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let all = published(&[]);
+    for part in [
+        "skylake-384g",
+        "92.3 %      138.0 (1.0)",
+        "THP      yes",
+        "total                 1729       644",
+    ] {
+        assert!(all.contains(part), "{part} in {all}");
+    }
+    let json: Value = serde_json::from_str(&published(&["sparc-32t", "--json"])).unwrap();
+    assert_eq!(json["tables"]["sparc-32t"]["totals"][2]["before"], 872);
+}

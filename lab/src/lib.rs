@@ -14,6 +14,7 @@ pub mod gate;
 pub mod linux;
 pub mod log;
 pub mod notices;
+pub mod published;
 pub mod record;
 pub mod records;
 pub mod report;

@@ -18,7 +18,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 
 pub use guest::{Asked, Bench, Descriptors, Kernel, Selftest, Swept};
-pub use host::{Host, Marker};
+pub use host::{Host, Marker, Power};
 pub use totals::Totals;
 
 use crate::gaps::Gap;

@@ -70,6 +70,10 @@ impl Options {
         Self::from_arg_matches(&matches)
     }
 
+    pub(crate) fn guest(&self) -> &Guest {
+        &self.guest
+    }
+
     pub(crate) fn prints_log(&self) -> bool {
         self.guest.log
     }
@@ -86,6 +90,7 @@ impl Options {
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+    options.guest.one_machine()?;
     let record = Boots::new(options.guest.log)?.run(&options.request())?;
     output.print(&record, |record| render::report(record, options.full))
 }

@@ -296,7 +296,7 @@ fn markers(page: &mut Page, markers: &[Marker]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstlight_lab::record::Bench;
+    use firstlight_lab::record::{Bench, Power};
 
     #[test]
     fn a_bench_on_emulated_time_is_no_measure_and_says_so() {
@@ -317,6 +317,7 @@ mod tests {
                 command: Vec::new(),
                 attempts: 1,
                 retried_because: None,
+                power: Power::default(),
                 exit_status: Some(85),
                 wall_ns: 1,
                 first_output_ns: None,

@@ -35,6 +35,7 @@ impl Contestant {
             let first = text.lines().next().unwrap_or_default();
             usage(first.trim_start_matches("error: ").to_owned())
         })?;
+        options.guest().one_machine()?;
         Ok(Self::Boots {
             request: Box::new(options.request()),
             log: options.prints_log(),

@@ -19,6 +19,7 @@ pub(super) fn sweep(options: &Options, guest: &Guest) -> Result<Record, Failure>
         let text = "options of a guest need --memory; without it the sweep is this host's";
         return Err(Failure::Usage(text.into()));
     }
+    guest.one_machine()?;
     let mut request = guest.request();
     let counted = request.machine.clock == Clock::Instructions;
     let sweep = GuestSweep {

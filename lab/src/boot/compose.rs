@@ -13,7 +13,7 @@ use super::request::Request;
 use super::{linux, tell};
 use crate::gaps;
 use crate::log::{self, Line};
-use crate::record::{Asked, Host, Kernel, Marker, Record};
+use crate::record::{Asked, Host, Kernel, Marker, Power, Record};
 
 /// What a record is made from besides what was heard.
 #[derive(Debug)]
@@ -124,6 +124,7 @@ fn host(heard: &Heard, around: Circumstances<'_>) -> Host {
         command: command(around.qemu, around.launch),
         attempts: around.attempts,
         retried_because: around.retried_because,
+        power: Power::of_host(),
         exit_status: heard.status.code(),
         wall_ns: nanoseconds(heard.wall),
         first_output_ns: heard.first_output.map(nanoseconds),

@@ -10,7 +10,7 @@ pub(super) const CSS: &str = "
 --c8:#882255;--c9:#ddaa33;--c10:#5566bb;--c11:#bbbbbb}
 @media (prefers-color-scheme:dark){:root{--bg:#15181b;--fg:#e6e9eb;--faint:#98a2aa;--line:#363c41;--card:#1d2125;
 --bad:#ff8a80;--good:#7fd49b;--c0:#77aadd;--c2:#66bb6a;--c5:#dd77aa;--c8:#cc6688;--c10:#8899ee;--c11:#777777}}
-*{box-sizing:border-box}
+*{box-sizing:border-box;print-color-adjust:exact;-webkit-print-color-adjust:exact}
 body{margin:0 auto;padding:1.5rem;max-width:72rem;background:var(--bg);color:var(--fg);
 font:15px/1.5 system-ui,sans-serif}
 h1{font-size:1.5rem;margin:0 0 .25rem}h2{font-size:1.15rem;margin:2.2rem 0 .6rem}

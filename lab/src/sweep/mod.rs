@@ -8,9 +8,11 @@
 //! | file | concept |
 //! |---|---|
 //! | `table` | the record for a person |
+//! | [`linux`] | a sweep over CPUs with a Linux, beside the published ones |
 //! | [`guest`] | a sweep in a virtual machine: the words that ask for it, the record of what came |
 
 pub mod guest;
+pub mod linux;
 mod table;
 
 use serde::{Deserialize, Serialize};
