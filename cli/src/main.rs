@@ -5,6 +5,7 @@
 //! wrong to the exit codes `--help` documents.
 
 mod bench;
+mod bisect;
 mod boot;
 mod compare;
 mod doctor;
@@ -49,6 +50,7 @@ enum Command {
     Layout(layout::Options),
     Record(record::Options),
     Gate(gate::Options),
+    Bisect(bisect::Options),
     Report(show::Options),
     Doctor(doctor::Options),
     Published(published::Options),
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Compare(options) => compare::run(options, &mut output),
         Command::Layout(options) => layout::run(options, &mut output),
         Command::Report(options) => show::run(options, &mut output),
+        Command::Bisect(options) => bisect::run(options, &mut output),
         Command::Gate(options) => gate::run(options, &mut output),
         Command::Published(options) => published::run(options, &mut output),
         Command::Doctor(options) => doctor::run(options, &mut output),

@@ -2,10 +2,11 @@
 //! Linux makes of a machine's memory, [`linux`]. What either remarks is kept
 //! within bounds by [`notices`]. [`boot`] starts a machine; what came of one run
 //! is its [`record`], of a sweep over numbers of threads its [`sweep`];
-//! [`compare`] puts two runs beside each other, [`gate`] judges them; [`gaps`] are the longest
+//! [`compare`] puts two runs beside each other, [`gate`] judges them, [`bisect`] says since when; [`gaps`] are the longest
 //! spans between two lines of a log, and [`doctor`] says what a log's time went into; [`report`] shows
 //! a folder of records.
 
+pub mod bisect;
 pub mod boot;
 pub mod compare;
 pub mod doctor;
