@@ -12,6 +12,7 @@ mod doctor;
 mod failure;
 mod file;
 mod gate;
+mod history;
 mod layout;
 mod output;
 mod pool;
@@ -51,6 +52,7 @@ enum Command {
     Record(record::Options),
     Gate(gate::Options),
     Bisect(bisect::Options),
+    History(history::Options),
     Report(show::Options),
     Doctor(doctor::Options),
     Published(published::Options),
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::Layout(options) => layout::run(options, &mut output),
         Command::Report(options) => show::run(options, &mut output),
         Command::Bisect(options) => bisect::run(options, &mut output),
+        Command::History(options) => history::run(options, &mut output),
         Command::Gate(options) => gate::run(options, &mut output),
         Command::Published(options) => published::run(options, &mut output),
         Command::Doctor(options) => doctor::run(options, &mut output),
