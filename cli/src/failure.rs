@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     Pool(String),
     /// A machine that was to be booted.
     Boot(BootError),
+    /// Some of many guests went wrong; the document says which.
+    Guests(String),
     /// What was compared is slower than before; the document says in what.
     Regressed(String),
     /// Whoever read our output has seen enough; not a failure.
@@ -37,7 +39,7 @@ impl Failure {
             Self::Io(_) => 3,
             Self::Check(_) | Self::Boot(BootError::CheckFailed(_)) => 4,
             Self::Pool(_) => 5,
-            Self::Boot(BootError::Guest(_)) => 6,
+            Self::Boot(BootError::Guest(_)) | Self::Guests(_) => 6,
             Self::Regressed(_) => 7,
             // As a shell tells it of a program that a signal ended.
             Self::Boot(BootError::Interrupted(signal)) => {
@@ -124,6 +126,7 @@ impl fmt::Display for Failure {
             | Self::Io(text)
             | Self::Check(text)
             | Self::Pool(text)
+            | Self::Guests(text)
             | Self::Regressed(text) => f.write_str(text),
             Self::Boot(error) => write!(f, "{error}"),
             Self::Closed => f.write_str("the reader of the output went away"),

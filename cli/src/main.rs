@@ -14,6 +14,7 @@ mod file;
 mod gate;
 mod history;
 mod layout;
+mod matrix;
 mod output;
 mod pool;
 mod published;
@@ -53,6 +54,7 @@ enum Command {
     Gate(gate::Options),
     Bisect(bisect::Options),
     History(history::Options),
+    Matrix(matrix::Options),
     Report(show::Options),
     Doctor(doctor::Options),
     Published(published::Options),
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         Command::Layout(options) => layout::run(options, &mut output),
         Command::Report(options) => show::run(options, &mut output),
         Command::Bisect(options) => bisect::run(options, &mut output),
+        Command::Matrix(options) => matrix::run(options, &mut output),
         Command::History(options) => history::run(options, &mut output),
         Command::Gate(options) => gate::run(options, &mut output),
         Command::Published(options) => published::run(options, &mut output),

@@ -120,8 +120,9 @@ impl Output {
         for line in failure.particulars() {
             let _ = writeln!(stream, "  {line}");
         }
-        // What has regressed is in a document of its own.
-        if self.json && !matches!(failure, Failure::Regressed(_)) {
+        // These are in a document of their own.
+        let told = matches!(failure, Failure::Regressed(_) | Failure::Guests(_));
+        if self.json && !told {
             let exit_code = failure.exit_code();
             let schema = "firstlight.error/1";
             if let Ok(text) = document(&Document {

@@ -16,6 +16,7 @@ pub mod gate;
 pub mod history;
 pub mod linux;
 pub mod log;
+pub mod matrix;
 pub mod notices;
 pub mod published;
 pub mod record;
