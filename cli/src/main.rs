@@ -17,6 +17,7 @@ mod layout;
 mod matrix;
 mod output;
 mod pool;
+mod predict;
 mod published;
 mod record;
 mod report;
@@ -57,6 +58,7 @@ enum Command {
     Matrix(matrix::Options),
     Report(show::Options),
     Doctor(doctor::Options),
+    Predict(predict::Options),
     Published(published::Options),
 }
 
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
         Command::Matrix(options) => matrix::run(options, &mut output),
         Command::History(options) => history::run(options, &mut output),
         Command::Gate(options) => gate::run(options, &mut output),
+        Command::Predict(options) => predict::run(options, &mut output),
         Command::Published(options) => published::run(options, &mut output),
         Command::Doctor(options) => doctor::run(options, &mut output),
         Command::Record(options) => record::run(options, &mut output),

@@ -18,6 +18,7 @@ pub mod linux;
 pub mod log;
 pub mod matrix;
 pub mod notices;
+pub mod predict;
 pub mod published;
 pub mod record;
 pub mod records;
