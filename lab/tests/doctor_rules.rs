@@ -197,6 +197,46 @@ const FOUND: &[(&str, &str, usize)] = &[
         2,
     ),
     (
+        "bounce-buffer-short",
+        "software IO TLB: Cannot allocate buffer\n",
+        1,
+    ),
+    (
+        "bounce-buffer-short",
+        "nvme 0000:00:04.0: swiotlb buffer is full (sz: 4096 bytes), total 32768 (slots), used 32768 (slots)\n",
+        1,
+    ),
+    (
+        "tsc-unstable",
+        "TSC found unstable after boot, most likely due to broken BIOS. Use 'tsc=unstable'.\n",
+        1,
+    ),
+    (
+        "tsc-unstable",
+        "sched_clock: Marking unstable (1234567, 89)<-(2345678, -90)\n",
+        1,
+    ),
+    (
+        "init-on-free",
+        "mem auto-init: clearing system memory may take some time...\n",
+        1,
+    ),
+    (
+        "deferral-slow",
+        "[9.0000] node 0 deferred pages initialised in 5460ms\n",
+        1,
+    ),
+    (
+        "memoryless-node",
+        "Could not find start_pfn for node 1\n",
+        1,
+    ),
+    (
+        "memory-phase-slow",
+        "[0.5000] percpu: Embedded 66 pages/cpu\n[3.5000] Built 4 zonelists, mobility grouping on.\n",
+        2,
+    ),
+    (
         "tsc-unstable",
         "Clocksource tsc unstable (delta = -120374208 ns)\n",
         1,
@@ -277,6 +317,8 @@ const HEALTHY: &[&str] = &[
     "[0.6000] Memory Encryption Features active: AMD SEV\n",
     "tsc: Refined TSC clocksource calibration: 2593.904 MHz\nclocksource: Switched to clocksource tsc\n",
     "tsc: Fast TSC calibration failed\n",
+    "sched_clock: Marking stable (1234567, 89)->(2345678, -90)\n",
+    "[1.0000] node 1 deferred pages initialised in 900ms\n[2.5000] Memory: 65838892K/67108344K available (1K kernel code)\n",
     "Command line: mem=64G\nBIOS-e820: [mem 0x0000000000100000-0x00000000ffffffff] usable\n",
     "Command line: mem=nopentium\nBIOS-e820: [mem 0x0000000000100000-0x00000000ffffffff] usable\n",
     "Reserving 256MB of memory at 2848MB for crashkernel (System RAM: 65213MB)\nMemory: 63000000K/66778112K available\n",

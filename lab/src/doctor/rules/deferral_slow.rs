@@ -4,7 +4,7 @@ use super::{Case, Cost, DeferredRow, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "deferral-slow",
-    why: "a page takes more than 100 ns, five times what a thread needs that writes descriptors and frees pages. Poisoning or checking of freed pages, a debug kernel, or slow memory is the usual reason",
+    why: "a page takes more than 100 ns, five times what a thread needs that writes descriptors and frees pages, or a node more than 3 s. Poisoning or checking of freed pages, a debug kernel, or slow memory is the usual reason",
     cure: "leave page_poison=1, debug_pagealloc=on and slub_debug= with P out of the command line; a kernel from 5.8 on uses all CPUs of a node",
     fixed_in: None,
     keys: &[],
@@ -12,6 +12,8 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const EACH_PAGE_NS: u64 = 100;
+/// No published machine needs so long, whatever its memory.
+const LONG_MS: u64 = 3000;
 /// From here on it is felt.
 const LEAST_MS: u64 = 500;
 
@@ -25,7 +27,9 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
     };
     // Where only some nodes are slow, the reason is another.
     let fastest = rows.clone().filter_map(each).min();
-    if fastest.is_none_or(|ns| ns < EACH_PAGE_NS) {
+    let slow = fastest.is_some_and(|ns| ns >= EACH_PAGE_NS);
+    let long = rows.clone().any(|row| row.milliseconds >= LONG_MS);
+    if !slow && !long {
         return Vec::new();
     }
     let Some(row) = rows.max_by_key(|row| row.milliseconds) else {

@@ -14,7 +14,10 @@ pub(super) const RULE: Rule = Rule {
 const EACH_GIB_NS: u64 = 750_000_000;
 
 fn find(case: &Case<'_>) -> Vec<Hit> {
-    let on = case.first(|entry| entry.starts("mem auto-init:") && entry.has("free:on"));
+    let on = case.first(|entry| {
+        entry.starts("mem auto-init:")
+            && (entry.has("free:on") || entry.has("clearing system memory"))
+    });
     let Some(entry) = on else {
         return Vec::new();
     };

@@ -7,14 +7,16 @@ pub(super) const RULE: Rule = Rule {
     why: "a node has CPUs or a place in firmware's tables but no memory: what runs there takes memory from afar, and code that expects a node to have pages goes astray",
     cure: "fill its slots; or see whether mem=, memmap= or special purpose memory has taken what it had",
     fixed_in: None,
-    keys: &[],
+    keys: &["Could not find start_pfn for node"],
     find,
 };
 
 fn find(case: &Case<'_>) -> Vec<Hit> {
     let empty = || case.log.node_spans.iter().filter(|row| row.span.is_none());
     let Some(first) = empty().next() else {
-        return Vec::new();
+        // The words of kernels before 3.10.
+        let entry = case.any_of(RULE.keys);
+        return entry.map(|entry| Hit::at(entry, "")).into_iter().collect();
     };
     let mut nodes: Vec<u32> = empty().map(|row| row.node).collect();
     nodes.sort_unstable();

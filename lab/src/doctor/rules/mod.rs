@@ -3,6 +3,7 @@
 mod blocks_slow;
 mod blocks_small;
 mod bounce_buffer;
+mod bounce_short;
 mod deferral_absent;
 mod deferral_blocked;
 mod deferral_one_thread;
@@ -44,7 +45,7 @@ use super::rule::{Cost, Hit, Rule};
 use crate::log::{DeferredRow, E820Kind, E820Row, clock_start};
 
 /// Every rule.
-pub(super) static ALL: [&Rule; 33] = [
+pub(super) static ALL: [&Rule; 34] = [
     &blocks_small::RULE,
     &blocks_slow::RULE,
     &stalls::RULE,
@@ -70,6 +71,7 @@ pub(super) static ALL: [&Rule; 33] = [
     &numa_tables::RULE,
     &unaccepted::RULE,
     &bounce_buffer::RULE,
+    &bounce_short::RULE,
     &early_stamps::RULE,
     &tsc_unstable::RULE,
     &lost_mtrr::RULE,

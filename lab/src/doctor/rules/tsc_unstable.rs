@@ -14,6 +14,9 @@ pub(super) const RULE: Rule = Rule {
         "TSC warp",
         "TSC ADJUST differs",
         "Clocksource 'tsc' skewed",
+        "TSC found unstable",
+        "TSC not synchronous",
+        "sched_clock: Marking unstable",
     ],
     find,
 };
@@ -25,6 +28,8 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
 }
 
 fn is_unstable(entry: &Entry) -> bool {
-    let of_tsc = entry.has("tsc") || entry.has("TSC");
+    let of_tsc = ["tsc", "TSC", "sched_clock"]
+        .iter()
+        .any(|word| entry.has(word));
     of_tsc && RULE.keys.iter().any(|key| entry.has(key))
 }
