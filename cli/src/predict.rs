@@ -23,7 +23,7 @@ pub(crate) struct Options {
     /// A kernel log that shows the machine
     #[arg(required_unless_present = "shape")]
     log: Option<PathBuf>,
-    /// A machine nobody has at hand: memory=SIZE[,nodes=N][,cpus=N]
+    /// A synthetic machine: memory=SIZE[,nodes=N][,cpus=N]
     #[arg(long, value_name = "SHAPE", value_parser = shape, conflicts_with = "log")]
     shape: Option<Shape>,
     /// Threads a node; else all of its CPUs

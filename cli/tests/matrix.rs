@@ -81,7 +81,7 @@ fn a_boot_that_fails_is_marked_and_the_others_go_on() {
         (1, 1, 1)
     );
     assert!(!result["failed"][0]["message"].as_str().unwrap().is_empty());
-    // Not tried again unless it is asked for.
+    // Not made again without --retry.
     let (code, _, _) = told(&["matrix", &file, "-o", &runs]);
     assert_eq!(code, 6);
 }

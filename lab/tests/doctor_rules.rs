@@ -285,7 +285,7 @@ const FOUND: &[(&str, &str, usize)] = &[
     ),
     (
         "memory-phase-slow",
-        "[0.1000] Zone ranges:\n[0.2000] Something nobody knows\n[4.0000] and what comes after it\n[4.1000] SLUB: HWalign=64\n",
+        "[0.1000] Zone ranges:\n[0.2000] Something new\n[4.0000] and what comes after it\n[4.1000] SLUB: HWalign=64\n",
         3,
     ),
 ];

@@ -103,7 +103,7 @@ pub(crate) struct Boots {
 }
 
 impl Boots {
-    /// Boots that somebody else shows on the terminal.
+    /// Boots without a line of their own on the terminal.
     pub(crate) fn silent() -> Result<Self, Failure> {
         Ok(Self {
             silent: true,

@@ -8,7 +8,7 @@ use firstlight_lab::published::{self, Machine};
 use firstlight_lab::sweep::linux::Record;
 use std::path::Path;
 
-/// Boots of each number of CPUs, where nobody says how many.
+/// Boots of each number of CPUs; without --runs.
 const RUNS: u32 = 3;
 
 /// Boots in turns, so that what drifts is in every row, and makes a record of it.

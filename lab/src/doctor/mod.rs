@@ -1,14 +1,14 @@
 //! What a kernel log says about why its boot took so long, or where memory went: [`diagnose`].
 //!
 //! A [`Finding`] is data: an identifier, the line it is seen in, what it costs, why, and
-//! what to do. Each has a rule in a file of [`rules`] that looks at a [`Case`]; the next
+//! what to do. Each has a rule in a file of `rules/` that looks at a `Case`; the next
 //! one is a file and its name in the list there. A healthy log has none.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `case` | a boot as rules look at it: whole messages, spans, memory, command line |
 //! | `rules/` | one file a finding |
-//! | `rule` | what a rule is: [`rule::Rule`], [`rule::Hit`] |
+//! | `rule` | what a rule is, and what it finds |
 
 mod case;
 mod rule;

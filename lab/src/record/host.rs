@@ -44,7 +44,7 @@ pub struct Host {
 pub struct Power {
     /// Driver of processor frequencies.
     pub cpufreq_driver: Option<String>,
-    /// Who chooses them.
+    /// The governor that chooses them.
     pub governor: Option<String>,
     /// Whether they may go beyond the nominal one.
     pub turbo: Option<bool>,

@@ -1,6 +1,6 @@
 //! How the page looks: light and dark by the reader's setting, and on paper.
 
-/// Colours of phases, told apart also by readers who do not see all of them.
+/// Colours of phases, distinct also with common colour blindness.
 pub(super) const COLOURS: usize = 12;
 
 /// The page's style.
