@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// From here on it is felt.
-const LEAST_NS: u64 = 250_000_000;
+const LEAST_NS: u64 = 500_000_000;
 
 /// What a kernel prints while it lays out zones and writes first descriptors.
 fn is_memmap(text: &str) -> bool {
