@@ -1,8 +1,10 @@
 //! The longest spans between two lines of a log, which phases do not show: [`longest`].
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
-use crate::log::{Line, clock_start};
+use crate::log::{Line, SMP, clock_start};
 use crate::record::Phase;
 
 /// Gaps kept of one boot.
@@ -50,11 +52,15 @@ impl Said {
 /// follow the one before it in the log.
 pub fn spans(lines: &[Line]) -> impl Iterator<Item = (usize, usize, u64)> + '_ {
     let start = clock_start(lines);
+    let (others, floor_ns) = other_cpus(lines);
     let mut before: Option<(usize, u64)> = None;
     let span = move |(at, line): (usize, &Line)| {
         let ns = line
             .stamp_ns
             .filter(|ns| at >= start && (*ns > 0 || line.coarse))?;
+        if others.contains(&at) && ns < floor_ns {
+            return None;
+        }
         let (from, from_ns) = before.replace((at, ns))?;
         if line.torn {
             return None;
@@ -68,6 +74,21 @@ pub fn spans(lines: &[Line]) -> impl Iterator<Item = (usize, usize, u64)> + '_ {
         Some((from, at, passed))
     };
     lines.iter().enumerate().filter_map(span)
+}
+
+/// The lines while other CPUs come up, whose clocks may be behind, and the time at which
+/// that begins.
+fn other_cpus(lines: &[Line]) -> (Range<usize>, u64) {
+    let begins = lines.iter().position(|line| line.text.starts_with(SMP));
+    let Some(begin) = begins else {
+        return (0..0, 0);
+    };
+    let rest = lines.iter().skip(begin);
+    let count = rest
+        .take_while(|line| !line.text.contains("Brought up"))
+        .count();
+    let stamp_ns = lines.get(begin).and_then(|line| line.stamp_ns);
+    (begin..begin + count, stamp_ns.unwrap_or(0))
 }
 
 /// The ten longest of `lines`, the longest first, with the phase of each.
@@ -135,6 +156,13 @@ mod tests {
         assert_eq!(told("h:~# dmesg | grep SEV\n[1.0000] a\n[9.0000] b\n"), []);
         // Lines without a time stand between, and count as nothing.
         assert_eq!(told("[1.0000] a\nx\n[1.5000] b\n"), [(500, 1, 3)]);
+    }
+
+    #[test]
+    fn clocks_of_other_cpus_that_are_behind_are_no_time() {
+        let log = "[0.7000] smp: Bringing up secondary CPUs ...\n[0.3000] other CPU's words\n\
+                   [1.1000] smp: Brought up 1 node, 2 CPUs\n";
+        assert_eq!(told(log), [(400, 1, 3)]);
     }
 
     #[test]
