@@ -49,14 +49,16 @@ image: setup ## build the bare-metal image, docs/image.md
 	@scripts/setup.sh target $(BARE)
 	@cargo build --release --quiet -p firstlight-image --target $(BARE)
 
-test: setup ## all tests, documentation examples among them (minutes)
+test: setup ## all tests, documentation examples among them (minutes); FIRSTLIGHT_REQUIRE=root,hugepages,qemu,browser,linux lets none be skipped
 	@scripts/setup.sh target $(BARE)
 	@scripts/setup.sh qemu || echo "firstlight: tests that need QEMU say that they are skipped" >&2
+	@scripts/setup.sh browser || echo "firstlight: tests that need a browser say that they are skipped" >&2
 	@cargo test --workspace
+	@cargo test --quiet -p firstlight --features check-double-free --test cpu_cache --test cpu_machine --test cpu_model --test cpu_ranges
 
 stress: setup ## threads over all operations of the allocator, recounted every few seconds; MINUTES=120 for the long run
 	@FIRSTLIGHT_STRESS_SECONDS=$$(( $(MINUTES) * 60 )) cargo test --release --quiet -p firstlight \
-	    --test frames_stress -- --ignored --nocapture as_long_as_asked
+	    --test frames_stress -- --ignored --nocapture for_the_requested_time
 
 soak: setup ## the pool's daemon killed 220 times and poisoned in 1,100 rounds (root, huge pages; minutes)
 	@FIRSTLIGHT_POISON_ROUNDS=1100 FIRSTLIGHT_CRASHES=220 cargo test -p firstlight-cli --test pool_serve -- poison crash --nocapture
@@ -77,10 +79,12 @@ boot-counts: setup ## count the instructions of the image's boots; UPDATE=1 acce
 	@scripts/setup.sh target $(BARE)
 	@$(if $(UPDATE),FIRSTLIGHT_UPDATE_BOOT_COUNTS=1) cargo test --quiet -p firstlight-lab --test boot_counts -- --nocapture
 
-check: setup ## format, lints, documentation, the engine without an operating system
+check: setup ## format, lints, documentation, fuzz targets, the engine without an operating system
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	@command -v c++ >/dev/null || scripts/setup.sh debian g++
+	@cargo check --manifest-path fuzz/Cargo.toml --locked --quiet
 	@scripts/setup.sh target $(BARE)
 	@cargo clippy --release --quiet -p firstlight -p firstlight-image --target $(BARE) -- -D warnings
 
@@ -104,14 +108,14 @@ miri-units: miri-setup
 	@PROPTEST_CASES=4 $(call MIRI) --lib
 
 miri-machines: miri-setup
-	@$(call MIRI) --test cpu_lent
+	@$(call MIRI) --test cpu_cache
 	@$(call MIRI,-Zmiri-many-seeds=0..4) --test cpu_model -- small
-	@$(call MIRI) --test frames_ranges -- owned way_back given_back
-	@$(call MIRI) --test frames_machine -- misuse requests_stay a_given
+	@$(call MIRI) --test frames_ranges -- owned own_deallocate rolled_back freed_in_bulk
+	@$(call MIRI) --test frames_machine -- misuse requests_stay a_block_is_allocated_at
 	@$(call MIRI) --test cpu_machine -- freed_last refused_at_once slot_serves
 	@$(call MIRI) --test memmap_machine -- of_16_bytes of_24_bytes zero added_memory
 
-miri-seeds: miri-setup ## the allocator's threads and a CPU's magazines under Miri, SEEDS=64 schedules each (long)
+miri-seeds: miri-setup ## the allocator's threads and a CPU's cache under Miri, SEEDS=64 schedules each (long)
 	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --lib -- threads_never
 	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --test cpu_model -- small
 

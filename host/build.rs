@@ -1,5 +1,5 @@
-//! Takes the first Rust block out of `docs/kernel.md`, so that the test
-//! `kernel_guide` compiles and runs the very code that page shows.
+//! Extracts the first Rust block of `docs/kernel.md`, so that the test `kernel_guide`
+//! compiles and runs the code of that page.
 
 use std::path::Path;
 use std::{env, fs};

@@ -7,6 +7,7 @@
 #   scripts/setup.sh tool CRATE [BINARY] and a cargo-installed tool
 #   scripts/setup.sh debian PACKAGE...   and Debian packages
 #   scripts/setup.sh qemu                and QEMU, Debian's or whichever there is
+#   scripts/setup.sh browser             and a browser, likewise
 #
 # Says nothing and changes nothing when all is there. Debian packages are
 # installed by apt when root; otherwise one line says what to install.
@@ -81,6 +82,10 @@ tool)
     ;;
 qemu)
     command -v qemu-system-x86_64 >/dev/null || debian qemu-system-x86
+    ;;
+browser)
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null ||
+        command -v google-chrome >/dev/null || debian chromium fonts-dejavu-core
     ;;
 debian)
     shift

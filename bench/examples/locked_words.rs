@@ -1,9 +1,9 @@
-//! What it takes to give back random pages of 16 GiB, whatever the allocator: a locked step on a
-//! page's bit, and another on its huge frame's count, in lines that all CPUs share.
+//! The least cost of freeing random pages of 16 GiB, whatever the allocator: a locked step on a
+//! page's bit, and another on its huge frame's count, in lines that all CPUs write.
 //!
 //! `cargo run --release -p firstlight-bench --example locked_words [THREADS]`. The figures of
 //! `firstlight bench alloc --workload random-free` contain this, the check that the page
-//! is allocated, and the magazine it lies in until then.
+//! is allocated, and the per-CPU cache before it.
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
 use std::error::Error;
@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
-use firstlight_workloads::random::Random;
+use firstlight_figures::random::Random;
 
 const HUGE_FRAMES: usize = 512;
 const HUGES: usize = 8192;
@@ -44,14 +44,14 @@ impl Words {
         }
     }
 
-    fn give(&self, page: usize, kind: Kind) {
+    fn free(&self, page: usize, kind: Kind) {
         let (huge, at) = (page / HUGE_FRAMES, page % HUGE_FRAMES);
         let bit = 1 << (at % 64);
-        // Both have to look at what was there, as an allocator has to.
+        // Both use the old value, as an allocator does.
         let held = |word: u64| (word & bit != 0).then_some(word & !bit);
         let word = &self.rows[huge].0[at / 64];
         let freed = word.fetch_update(Ordering::Release, Ordering::Relaxed, held);
-        assert!(freed.is_ok(), "page {page} was given back twice");
+        assert!(freed.is_ok(), "double free of page {page}");
         if kind.counted {
             let more = |count| ((count as usize) < HUGE_FRAMES).then_some(count + 1);
             let counted = self.counts[huge].fetch_update(Ordering::AcqRel, Ordering::Relaxed, more);
@@ -76,12 +76,12 @@ impl Words {
             {
                 self.fetch(next, kind);
             }
-            self.give(page, kind);
+            self.free(page, kind);
         }
     }
 }
 
-/// Asks the processor for a line that is going to be written.
+/// Prefetches a line that will be written.
 fn prefetch<T>(word: &T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction changes no memory and cannot fault.
@@ -94,7 +94,7 @@ fn prefetch<T>(word: &T) {
 
 /// Nanoseconds a page, all threads at once; the least of all rounds.
 fn least_ns(pages: &[usize], threads: usize, kind: Kind) -> f64 {
-    let share = pages.len().div_ceil(threads);
+    let each = pages.len().div_ceil(threads);
     let round = || {
         let (words, gate) = (Words::new(), Barrier::new(threads));
         let one = |pages: &[usize]| {
@@ -104,12 +104,12 @@ fn least_ns(pages: &[usize], threads: usize, kind: Kind) -> f64 {
             start.elapsed().as_secs_f64() * 1e9 / pages.len() as f64
         };
         std::thread::scope(|scope| {
-            let crew: Vec<_> = pages
-                .chunks(share)
+            let workers: Vec<_> = pages
+                .chunks(each)
                 .map(|pages| scope.spawn(|| one(pages)))
                 .collect();
-            let each = crew.into_iter().filter_map(|thread| thread.join().ok());
-            each.sum::<f64>() / threads as f64
+            let times = workers.into_iter().filter_map(|thread| thread.join().ok());
+            times.sum::<f64>() / threads as f64
         })
     };
     (0..ROUNDS).map(|_| round()).fold(f64::INFINITY, f64::min)

@@ -1,7 +1,10 @@
-//! What the measurements of the engine share.
+//! Measurements of the engine beside its rivals.
 //!
-//! - [`machine`]: made-up machines of any size and shape, and the storage to
-//!   lay them out;
+//! - [`alloc`]: allocators beside each other, `firstlight bench alloc`;
+//! - [`sweep`]: how fast descriptors are written, `firstlight sweep`;
+//! - [`machine`]: synthetic machines of any size and shape, and the storage to lay
+//!   them out;
+//! - [`rivals`]: allocators of others behind one trait; [`heap`]: the size of theirs;
 //! - [`tables`]: the firmware tables of a large machine.
 //!
 //! `benches/bring_up` times the engine beside its rivals; the program `counts`
@@ -9,6 +12,8 @@
 //! written and reserved before the first allocation.
 
 pub mod alloc;
+pub mod heap;
 pub mod machine;
 pub mod rivals;
+pub mod sweep;
 pub mod tables;

@@ -1,9 +1,8 @@
-//! Allocators published as Rust crates, each made from the ranges that are free
-//! and asked for blocks through the [`Cpu`] of the workloads. None of them has a
-//! lock of its own; where several threads share one, a
-//! [`Locked`](firstlight_workloads::locked::Locked) goes around it.
+//! Allocators published as Rust crates, each built from the free ranges, behind the
+//! trait [`Cpu`] of the workloads. None of them has a lock of its own; several threads
+//! use one through a [`Locked`](firstlight_workloads::locked::Locked).
 //!
-//! | type | crate | what it keeps |
+//! | type | crate | its data |
 //! |---|---|---|
 //! | [`BuddySystem`] | `buddy_system_allocator` | a tree set of free blocks for each order, on the heap |
 //! | [`Ranges`] | `free-list` | a sorted list of free ranges, on the heap when there are more than 16 |
@@ -44,7 +43,7 @@ fn frame(number: usize) -> Frame {
 pub struct BuddySystem(FrameAllocator<33>);
 
 impl BuddySystem {
-    /// With `free` in it.
+    /// With `free` as its memory.
     #[must_use]
     pub fn new(free: &[FrameRange]) -> Self {
         let mut frames = FrameAllocator::new();
@@ -70,7 +69,7 @@ impl Cpu for BuddySystem {
 pub struct Ranges(FreeList<16>);
 
 impl Ranges {
-    /// With `free` in it: ranges that do not overlap.
+    /// With `free` as its memory: ranges that do not overlap.
     #[must_use]
     pub fn new(free: &[FrameRange]) -> Self {
         let mut list = FreeList::new();
@@ -113,7 +112,7 @@ unsafe impl ZeroIsEmpty for BitAllocCascade16<BitAlloc256M> {}
 
 /// The largest size that `bitmap-allocator` names: 2^28 pages, 1 TiB.
 pub type Bitmap1T = BitAlloc256M;
-/// One level more, which can be named outside: 16 TiB.
+/// One level more, built from its public parts: 16 TiB.
 pub type Bitmap16T = BitAllocCascade16<BitAlloc256M>;
 
 /// `bitmap-allocator` of type `B`.
@@ -123,11 +122,11 @@ pub struct Bitmap<'s, B> {
 }
 
 // SAFETY: its pointer leads into the reservation, which it borrows for itself alone;
-// nothing in it belongs to a thread.
+// nothing in it is bound to a thread.
 unsafe impl<B: Send> Send for Bitmap<'_, B> {}
 
 impl<'s, B: ZeroIsEmpty> Bitmap<'s, B> {
-    /// In `space`, which is fresh or held one of this type, with `free` in it;
+    /// In `space`, which is fresh or held one of this type, with `free` as its memory;
     /// `None` if the space is smaller than `B` or the memory reaches beyond it.
     pub fn new(space: &'s mut Reservation, free: &[FrameRange]) -> Option<Self> {
         let inside = |range: &FrameRange| size(range.end().get()) <= B::CAP;
@@ -147,7 +146,7 @@ impl<'s, B: ZeroIsEmpty> Bitmap<'s, B> {
 impl<B> Bitmap<'_, B> {
     fn bits(&mut self) -> &mut B {
         // SAFETY: the reservation is page-aligned, as large as B, holds integers only
-        // (zero where nobody wrote), and is borrowed mutably as long as this lives.
+        // (zero where nothing was written), and is borrowed mutably as long as this lives.
         unsafe { self.bits.as_mut() }
     }
 
@@ -197,12 +196,12 @@ impl buddy_slab_allocator::interface::BuddySlabIf for Platform {
     }
 
     fn slab_pool() -> &'static dyn SlabPoolTrait {
-        unreachable!("no slab is asked for")
+        unreachable!("no slab is requested")
     }
 }
 
 impl<'s> BuddySlab<'s> {
-    /// With `free` in it, ranges that do not overlap, as parts of `space`; `None`
+    /// With `free` as its memory, ranges that do not overlap, as parts of `space`; `None`
     /// if they reach beyond it. A range too small for its own descriptors is lost.
     pub fn new(space: &'s mut Reservation, free: &[FrameRange]) -> Option<Self> {
         let base = space.base();
@@ -212,8 +211,8 @@ impl<'s> BuddySlab<'s> {
                 return None;
             }
             // SAFETY: inside the reservation, as was just checked; ranges are
-            // disjoint and the reservation is borrowed mutably by what is made
-            // here, so this is the only slice over these bytes.
+            // disjoint and the reservation is borrowed mutably by the allocator
+            // built here, so this is the only slice over these bytes.
             let region = unsafe {
                 let start = base.add(size(bytes.start().get()));
                 slice::from_raw_parts_mut(start.as_ptr(), size(bytes.bytes()))
@@ -249,27 +248,27 @@ const LEAF: usize = 16;
 
 /// `buddy-alloc`.
 ///
-/// It keeps its lists inside the free blocks themselves and would write to every
-/// page that is freed. Here 16 bytes, the least it takes, stand for a page: its
-/// lists lie closer together than they could in memory that it really managed.
+/// It keeps its lists inside the free blocks and would write to every freed page. Here
+/// 16 bytes, its smallest block, stand for a page: its lists lie closer together than
+/// they would in real memory.
 pub struct BuddyLeaves<'s> {
     buddy: BuddyAlloc,
     space: &'s mut Reservation,
 }
 
 // SAFETY: its pointers lead into the reservation, which it borrows for itself alone;
-// nothing in it belongs to a thread.
+// nothing in it is bound to a thread.
 unsafe impl Send for BuddyLeaves<'_> {}
 
 impl<'s> BuddyLeaves<'s> {
-    /// Address space for so many frames with what it keeps of them.
+    /// Address space for so many frames and its data about them.
     #[must_use]
     pub fn space_bytes(frames: u64) -> usize {
         // Two bits a block, twice as many blocks as frames, lists for each order.
         size(frames) * LEAF + size(frames) + (1 << 20)
     }
 
-    /// With as many frames as `free` has, in one run, in `space`, which is fresh.
+    /// With as many frames as `free` has, in a row, in `space`, which is fresh.
     pub fn new(space: &'s mut Reservation, free: &[FrameRange]) -> Option<Self> {
         let frames: u64 = free.iter().map(|range| range.count()).sum();
         let bytes = Self::space_bytes(frames);
@@ -309,7 +308,7 @@ impl Cpu for BuddyLeaves<'_> {
     }
 }
 
-/// What crates do not print, named.
+/// `Debug` of types whose crates have none.
 macro_rules! named {
     ($($type:ty),*) => {$(
         impl fmt::Debug for $type {

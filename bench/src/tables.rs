@@ -1,4 +1,4 @@
-//! The firmware tables of a large machine, made to order.
+//! The firmware tables of a large machine.
 
 #[path = "../../engine/tests/acpi_tables/mod.rs"]
 mod acpi_tables;

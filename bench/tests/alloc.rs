@@ -1,4 +1,4 @@
-//! The bench of allocators: every contestant is an allocator, none is faked.
+//! The bench of allocators: every contestant is a real allocator.
 
 use firstlight::addr::{Frame, Order};
 use firstlight_bench::alloc::{
@@ -12,21 +12,21 @@ use std::error::Error;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Frames that somebody holds.
+/// Allocated frames.
 #[derive(Default)]
 struct Held(Mutex<HashSet<u64>>);
 
 impl Held {
-    /// Panics where one is held already, or is not held, as `taken` expects.
-    fn change(&self, start: Frame, order: Order, taken: bool) {
+    /// Panics where one is held although it becomes so now, or the other way round.
+    fn change(&self, start: Frame, order: Order, allocated: bool) {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for frame in start.get()..start.get() + order.frames() {
-            let changed = if taken {
+            let changed = if allocated {
                 held.insert(frame)
             } else {
                 held.remove(&frame)
             };
-            let what = if taken {
+            let what = if allocated {
                 "handed out twice"
             } else {
                 "not held"
@@ -36,7 +36,7 @@ impl Held {
     }
 }
 
-/// A way in that is watched.
+/// A CPU's handle whose calls are checked.
 struct Watched<'h, C>(C, &'h Held);
 
 impl<C: Cpu> Cpu for Watched<'_, C> {
@@ -47,11 +47,11 @@ impl<C: Cpu> Cpu for Watched<'_, C> {
     }
 
     fn free(&mut self, frame: Frame, order: Order) -> bool {
-        // Before anybody else can have it.
+        // Before another thread can allocate it.
         self.1.change(frame, order, false);
         assert!(
             self.0.free(frame, order),
-            "{frame} of {order} was not taken back"
+            "{frame} of {order} was not accepted"
         );
         true
     }
@@ -86,7 +86,7 @@ impl Visitor for Steps<'_> {
         let held = Held::default();
         let mut blocks: Vec<(usize, Frame, Order)> = Vec::new();
         for (index, step) in self.steps {
-            let way = |index| {
+            let handle = |index| {
                 let cpu = allocator.cpu(index).ok_or("no such CPU")?;
                 Ok::<_, Box<dyn Error>>(Watched(cpu, &held))
             };
@@ -94,14 +94,14 @@ impl Visitor for Steps<'_> {
                 Step::Allocate(order) => {
                     let order = if self.one_order { 0 } else { *order };
                     let order = Order::new(order).ok_or("no such order")?;
-                    let frame = way(*index)?.allocate(order);
+                    let frame = handle(*index)?.allocate(order);
                     blocks.extend(frame.map(|frame| (*index, frame, order)));
                 }
                 Step::Free(at) if !blocks.is_empty() => {
                     let (owner, frame, order) = blocks.swap_remove(at.index(blocks.len()));
-                    // A list for each thread has no room for what others gave away.
+                    // A list for each thread is full of its own blocks.
                     let index = if self.one_order { owner } else { *index };
-                    way(index)?.free(frame, order);
+                    handle(index)?.free(frame, order);
                 }
                 Step::Free(_) => {}
             }
@@ -110,10 +110,10 @@ impl Visitor for Steps<'_> {
     }
 }
 
-/// Whether it knows blocks of one order only.
+/// Whether all its blocks have one order.
 fn is_list(contestant: Contestant) -> bool {
     contestant
-        .excuse(&Task::of(Workload::Mixed, 1)[0])
+        .unsupported(&Task::of(Workload::Mixed, 1)[0])
         .is_some()
 }
 
@@ -151,7 +151,7 @@ impl Visitor for Loops {
         let (held, order, mixed) = (Held::default(), self.order, self.mixed);
         let work = |index: usize| {
             let mut cpu = Watched(allocator.cpu(index)?, &held);
-            // Every frame of a block is watched.
+            // Every frame of a block is checked.
             let few = if order == Order::PAGE { 1 } else { 40 };
             assert_eq!(pairs(&mut cpu, order, 400 / few), 400 / few);
             let mut slots = vec![Frame::new(0); 2_000];
@@ -188,7 +188,7 @@ impl Visitor for Loops {
 }
 
 #[test]
-fn the_loops_hold_what_they_are_given() -> Result<(), Box<dyn Error>> {
+fn the_loops_never_hold_a_frame_twice() -> Result<(), Box<dyn Error>> {
     let ground = Ground::new(128 << 20)?;
     for contestant in Contestant::ALL {
         for order in [Order::PAGE, Order::HUGE] {
@@ -209,7 +209,7 @@ fn the_loops_hold_what_they_are_given() -> Result<(), Box<dyn Error>> {
 }
 
 /// A row or a reason for every contestant and task of 1 and 2 threads.
-fn every_cell_is_told(record: &Record, workloads: &[Workload]) {
+fn every_cell_is_listed(record: &Record, workloads: &[Workload]) {
     for &workload in workloads {
         for task in [1, 2]
             .into_iter()
@@ -246,10 +246,10 @@ fn every_cell_has_a_row_or_a_reason() -> Result<(), Box<dyn Error>> {
         cell_ms: 2,
         run_ms: u64::MAX,
     };
-    let mut said = 0;
-    let record = run(&options, &mut |_| said += 1)?;
-    assert!(said > 100, "{said} steps told");
-    every_cell_is_told(&record, &workloads);
+    let mut steps = 0;
+    let record = run(&options, &mut |_| steps += 1)?;
+    assert!(steps > 100, "{steps} steps reported");
+    every_cell_is_listed(&record, &workloads);
     for row in &record.rows {
         let spread = row.ns_per_op;
         assert!(
@@ -263,14 +263,14 @@ fn every_cell_has_a_row_or_a_reason() -> Result<(), Box<dyn Error>> {
         assert_eq!(row.ring_ns_per_op.is_some(), row.workload == "cross-cpu");
         assert_eq!(row.full_percent.is_some(), row.workload == "near-full");
     }
-    // Nobody does a million pairs in 2 ms.
+    // A million pairs do not fit into 2 ms.
     let pairs: Vec<_> = record
         .rows
         .iter()
         .filter(|row| row.workload == "pair")
         .collect();
     assert!(!pairs.is_empty() && pairs.iter().all(|row| row.cut_short));
-    // Lists of blocks cannot be fragmented; all others tell what they left.
+    // Lists of blocks cannot be fragmented; all others have a row.
     assert_eq!(record.fragmentation.len(), 6);
     for row in &record.fragmentation {
         assert!(row.huge_frames <= row.huge_at_best, "{row:?}");
@@ -289,7 +289,7 @@ fn a_run_without_time_names_every_cell_that_it_left_out() -> Result<(), Box<dyn 
         run_ms: 0,
     };
     let nothing = run(&options, &mut |text| panic!("begun: {text}"))?;
-    every_cell_is_told(&nothing, &Workload::ALL[..7]);
+    every_cell_is_listed(&nothing, &Workload::ALL[..7]);
     assert!(nothing.rows.is_empty() && nothing.fragmentation.is_empty());
     let lost = nothing.absent.iter();
     let lost = lost.filter(|absent| absent.reason.contains("the time was up"));
@@ -305,7 +305,7 @@ fn a_run_without_time_names_every_cell_that_it_left_out() -> Result<(), Box<dyn 
     options.workloads.truncate(7);
     for run_ms in [1, 50, 250] {
         options.run_ms = run_ms;
-        every_cell_is_told(&run(&options, &mut |_| {})?, &options.workloads);
+        every_cell_is_listed(&run(&options, &mut |_| {})?, &options.workloads);
     }
     Ok(())
 }

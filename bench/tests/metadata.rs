@@ -1,4 +1,4 @@
-//! What the allocator writes and reserves before the first allocation, over
+//! Bytes that the allocator writes and reserves before the first allocation, on
 //! machines of every size and shape.
 
 use firstlight::addr::PhysRange;
@@ -10,7 +10,7 @@ use firstlight_host::metadata::MetadataSpace;
 const KIB: u64 = 1 << 10;
 const TIB: u64 = 1 << 40;
 
-/// Brings the machine up and checks what it cost.
+/// Brings the machine up and checks its metadata.
 #[expect(clippy::unwrap_used, reason = "a test")]
 fn check(name: &str, machine: &Machine) -> Metadata {
     let mut storage = machine.storage();
@@ -18,8 +18,8 @@ fn check(name: &str, machine: &Machine) -> Metadata {
     let ranges = layout.early().memory().len() + layout.early().reserved().len();
     let space = MetadataSpace::new(machine.metadata_bytes()).unwrap();
     let frames = Frames::build(layout, &space).unwrap();
-    // Counting starts every segment: what is written now is all that has to be
-    // written before any first allocation.
+    // Counting starts every segment: nothing more is written before any first
+    // allocation.
     let free_frames = frames.statistics().free_frames;
     let metadata = frames.metadata();
     assert_eq!(free_frames, metadata.managed_frames, "{name}");
@@ -112,25 +112,25 @@ fn address_space_without_memory_is_free() {
     let dense = check("dense", &dense);
     let sparse = check("sparse", &sparse);
     assert!(sparse.reserved_bytes < dense.reserved_bytes * 101 / 100 + 64 * KIB);
-    // A directory entry a piece is all the span costs.
+    // The span costs a directory entry a piece and nothing else.
     assert!(sparse.written_bytes < dense.written_bytes + 64 * 256);
 }
 
 #[test]
 fn many_small_ranges() {
     let page = 4 * KIB;
-    // Tables need room in one piece somewhere.
-    let with_room = |mut machine: Machine| {
-        let room = PhysRange::with_size(512 * GIB, 4 << 20).unwrap();
-        machine.memory.push((room, NodeId(0)));
+    // Tables need space in one piece.
+    let with_space = |mut machine: Machine| {
+        let space = PhysRange::with_size(512 * GIB, 4 << 20).unwrap();
+        machine.memory.push((space, NodeId(0)));
         machine
     };
     let crumbs = pieces(4096, 3 * page, 4 * page, 1, |_| 0);
-    check("3 pages in 4", &with_room(crumbs));
+    check("3 pages in 4", &with_space(crumbs));
     let crumbs = pieces(4096, 40 * page, 2 << 20, 2, |piece| piece / 2048);
-    check("40 pages in 2 MiB", &with_room(crumbs));
+    check("40 pages in 2 MiB", &with_space(crumbs));
     let crumbs = pieces(256, 600 * page, GIB, 4, |piece| piece / 64);
-    check("a bit of each GiB", &with_room(crumbs));
+    check("a bit of each GiB", &with_space(crumbs));
     let mut pocked = Machine::pc(16 * GIB, 2);
     pocked.reserved = (0..4096)
         .map(|hole| PhysRange::with_size((8 << 20) + hole * 3 * page, page).unwrap())
@@ -142,7 +142,7 @@ fn many_small_ranges() {
     check("a byte of each GiB reserved", &pocked);
 }
 
-/// Which bytes differ from both fillings that were there before.
+/// Every byte that differs from both fillings of the memory was counted.
 #[test]
 fn no_byte_is_written_uncounted() {
     for machine in [

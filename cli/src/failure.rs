@@ -2,6 +2,9 @@
 //! refuses is told by itself, with exit code 2 as well.
 
 use firstlight_lab::boot::{BootError, shell_words};
+use firstlight_lab::records::Unreadable;
+use firstlight_pool::client::ClientError;
+use firstlight_pool::server::ServeError;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -17,10 +20,20 @@ pub(crate) enum Failure {
     Io(String),
     /// The engine's own checks failed.
     Check(String),
-    /// The pool of memory for virtual machines.
+    /// The pool of memory for virtual machines cannot do it.
     Pool(String),
+    /// No daemon answers.
+    NoDaemon(String),
+    /// The daemon refuses.
+    Refused(String),
+    /// The daemon's configuration is missing or wrong.
+    Config(String),
     /// A machine that was to be booted.
     Boot(BootError),
+    /// Some of many guests went wrong; the document says which.
+    Guests(String),
+    /// What was compared is slower than before; the document says in what.
+    Regressed(String),
     /// Whoever read our output has seen enough; not a failure.
     Closed,
 }
@@ -34,7 +47,11 @@ impl Failure {
             Self::Io(_) => 3,
             Self::Check(_) | Self::Boot(BootError::CheckFailed(_)) => 4,
             Self::Pool(_) => 5,
-            Self::Boot(BootError::Guest(_)) => 6,
+            Self::Boot(BootError::Guest(_)) | Self::Guests(_) => 6,
+            Self::NoDaemon(_) => 7,
+            Self::Refused(_) => 8,
+            Self::Config(_) => 9,
+            Self::Regressed(_) => 10,
             // As a shell tells it of a program that a signal ended.
             Self::Boot(BootError::Interrupted(signal)) => {
                 u8::try_from(signal.saturating_add(128)).unwrap_or(u8::MAX)
@@ -49,9 +66,31 @@ impl Failure {
         Self::Io(format!("cannot read {}: {error}", path.display()))
     }
 
+    /// Records that cannot be read, or are none.
+    pub(crate) fn records(error: &Unreadable) -> Self {
+        match error {
+            Unreadable::Io(..) | Unreadable::TooLarge(_) => Self::Io(error.to_string()),
+            Unreadable::NoRecord(..) | Unreadable::Nothing(_) => Self::Machine(error.to_string()),
+        }
+    }
+
     /// What the pool's daemon, or the way there, refused.
     pub(crate) fn pool(error: impl fmt::Display) -> Self {
         Self::Pool(error.to_string())
+    }
+
+    /// What is wrong with a configuration.
+    pub(crate) fn config(error: impl fmt::Display) -> Self {
+        Self::Config(error.to_string())
+    }
+
+    /// What kept a daemon from serving.
+    pub(crate) fn served(error: ServeError) -> Self {
+        if error.is_of_configuration() {
+            Self::config(error)
+        } else {
+            Self::pool(error)
+        }
     }
 
     /// What the engine refused, and at which step.
@@ -111,9 +150,26 @@ impl fmt::Display for Failure {
             | Self::Machine(text)
             | Self::Io(text)
             | Self::Check(text)
-            | Self::Pool(text) => f.write_str(text),
+            | Self::Pool(text)
+            | Self::NoDaemon(text)
+            | Self::Refused(text)
+            | Self::Config(text)
+            | Self::Guests(text)
+            | Self::Regressed(text) => f.write_str(text),
             Self::Boot(error) => write!(f, "{error}"),
             Self::Closed => f.write_str("the reader of the output went away"),
+        }
+    }
+}
+
+/// A request that a daemon did not fulfil.
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let text = error.to_string();
+        match error {
+            ClientError::NoDaemon { .. } => Self::NoDaemon(text),
+            ClientError::Refused(_) => Self::Refused(text),
+            _ => Self::Pool(text),
         }
     }
 }

@@ -5,15 +5,23 @@
 //! wrong to the exit codes `--help` documents.
 
 mod bench;
+mod bisect;
 mod boot;
 mod compare;
+mod doctor;
 mod failure;
 mod file;
+mod gate;
+mod history;
 mod layout;
+mod matrix;
 mod output;
 mod pool;
+mod predict;
+mod published;
+mod record;
 mod report;
-mod size;
+mod show;
 mod sweep;
 mod text;
 mod up;
@@ -42,6 +50,15 @@ enum Command {
     Compare(compare::Options),
     Pool(pool::Options),
     Layout(layout::Options),
+    Record(record::Options),
+    Gate(gate::Options),
+    Bisect(bisect::Options),
+    History(history::Options),
+    Matrix(matrix::Options),
+    Report(show::Options),
+    Doctor(doctor::Options),
+    Predict(predict::Options),
+    Published(published::Options),
 }
 
 const EXIT_CODES: &str = "\
@@ -51,9 +68,12 @@ Exit codes:
   2  wrong usage
   3  a file cannot be read, the output cannot be written, or QEMU does not run the machine
   4  the engine failed its own checks: please report it
-  5  the pool: no daemon answers, it refuses, its configuration is missing or wrong, or it
-     cannot do what was asked
+  5  the pool cannot do what was asked
   6  the guest hung, died, met a processor fault or printed rubbish
+  7  the pool: no daemon answers
+  8  the pool: the daemon refuses
+  9  the pool: its configuration is missing or wrong
+  10  gate: B is slower than A
   130  stopped by Ctrl-C";
 
 fn main() -> ExitCode {
@@ -67,6 +87,15 @@ fn main() -> ExitCode {
         Command::Boot(options) => boot::run(options, &mut output),
         Command::Compare(options) => compare::run(options, &mut output),
         Command::Layout(options) => layout::run(options, &mut output),
+        Command::Report(options) => show::run(options, &mut output),
+        Command::Bisect(options) => bisect::run(options, &mut output),
+        Command::Matrix(options) => matrix::run(options, &mut output),
+        Command::History(options) => history::run(options, &mut output),
+        Command::Gate(options) => gate::run(options, &mut output),
+        Command::Predict(options) => predict::run(options, &mut output),
+        Command::Published(options) => published::run(options, &mut output),
+        Command::Doctor(options) => doctor::run(options, &mut output),
+        Command::Record(options) => record::run(options, &mut output),
         Command::Pool(options) => pool::run(options, &mut output),
         Command::Sweep(options) => sweep::run(options, &mut output),
     };

@@ -49,6 +49,11 @@ impl Output {
         }
     }
 
+    /// Whether a program reads what is printed.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// Prints `record` as JSON, or what `report` makes of it for a person.
     pub(crate) fn print<R: Serialize>(
         &mut self,
@@ -115,7 +120,9 @@ impl Output {
         for line in failure.particulars() {
             let _ = writeln!(stream, "  {line}");
         }
-        if self.json {
+        // These are in a document of their own.
+        let told = matches!(failure, Failure::Regressed(_) | Failure::Guests(_));
+        if self.json && !told {
             let exit_code = failure.exit_code();
             let schema = "firstlight.error/1";
             if let Ok(text) = document(&Document {

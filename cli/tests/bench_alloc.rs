@@ -75,7 +75,33 @@ fn rows_have_the_fields_of_the_schema() {
 }
 
 #[test]
-fn who_and_what_can_be_chosen() {
+fn answers_have_requests_beside_1_8_and_32_threads() {
+    let record = record(&["--workload", "answers"]);
+    let answers = &record["answers"];
+    assert_eq!(answers["checkerboard"].as_array().unwrap().len(), 8);
+    assert_eq!(answers["full"].as_array().unwrap().len(), 3);
+    assert!(answers["fullness"]["full_99_ns"].as_f64().unwrap() > 0.0);
+    let rows = answers["under_churn"].as_array().unwrap();
+    let threads = rows
+        .iter()
+        .map(|row| row["churn_threads"].as_u64().unwrap());
+    assert_eq!(threads.collect::<Vec<_>>(), [1, 8, 32]);
+    for row in rows {
+        assert_eq!((&row["order"], &row["churn_order"]), (&9.into(), &3.into()));
+        for key in ["max_ns", "max_wall_ns", "requests"] {
+            assert!(row[key].as_u64().unwrap() > 0, "{key}: {row}");
+        }
+        assert_eq!(row["refused"], true);
+        assert!(row["cut_short"].is_boolean());
+    }
+    // Without time there are none.
+    let none = bench(&["--workload", "answers", "--run-ms", "1", "--json"]);
+    let none: Value = serde_json::from_slice(&none.stdout).unwrap();
+    assert_eq!(none["answers"], Value::Null);
+}
+
+#[test]
+fn contestants_and_workloads_can_be_chosen() {
     let record = record(&[
         "--contestant",
         "free-list,lifo",
@@ -150,7 +176,7 @@ fn a_run_out_of_time_says_what_it_has_no_figure_for() {
 }
 
 #[test]
-fn the_help_says_what_is_measured_before_how_it_is_told() {
+fn the_help_lists_the_workloads_before_the_options_of_output() {
     let text = String::from_utf8(bench(&["--help"]).stdout).unwrap();
     let options: Vec<&str> = text
         .lines()

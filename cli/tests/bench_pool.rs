@@ -5,7 +5,8 @@ mod common;
 #[path = "common/guest.rs"]
 mod guest;
 
-use firstlight_host::hugepages::{self, SYS};
+use firstlight_pool::os::hugepages::{self, SYS};
+use firstlight_pool::os::need::skip;
 use guest::qemu_is_here;
 use serde_json::Value;
 use std::path::Path;
@@ -124,7 +125,7 @@ fn huge_pages_are_set_aside_and_given_back() {
         .as_ref()
         .and(hugepages::Borrowed::new(HUGE, 32).as_ref())
     {
-        return eprintln!("skipped: no huge pages: {error}");
+        return skip("hugepages", error);
     }
     check(&common::document(&SIZES), "2M");
     assert_eq!(

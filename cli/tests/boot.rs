@@ -30,6 +30,25 @@ fn boot(fake: &FakeQemu, more: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
+fn an_installed_command_builds_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let installed = folder.path().join("firstlight");
+    fs::copy(env!("CARGO_BIN_EXE_firstlight"), &installed).unwrap();
+    let fake = FakeQemu::new(&good_image());
+    let output = Command::new(&installed)
+        .args(["boot", "--accel", "tcg", "--qemu"])
+        .arg(fake.program())
+        .env_remove("FIRSTLIGHT_SOURCE")
+        .env_remove("FIRSTLIGHT_IMAGE")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("no image to boot: looked for"), "{text}");
+    assert!(text.contains("FIRSTLIGHT_SOURCE names"), "{text}");
+}
+
+#[test]
 fn a_good_boot_is_a_report_or_a_record() {
     let fake = FakeQemu::new(&good_image());
     let (code, report, stderr) = boot(&fake, &["--memory", "256M", "--nodes", "2"]);
@@ -286,7 +305,7 @@ fn huge_numbers_of_a_guest_do_no_harm() {
         r#"cat > $events <<'X'
 {{"event":"clock","hz":1,"source":"x"}}
 {{"event":"milestone","name":"entry","ticks":{largest}}}
-{{"event":"bench","workload":"p","order":255,"threads":{largest},"operations":0,"ticks":18000000000}}
+{{"event":"bench","contestant":"firstlight","workload":"p","order":255,"threads":{largest},"operations":0,"ticks":18000000000}}
 {{"event":"memory","present_frames":{largest},"managed_frames":{largest},"reserved_frames":{largest},"metadata_written_bytes":{largest},"metadata_reserved_bytes":{largest}}}
 {{"event":"machine","memory_bytes":{largest},"nodes":{largest},"cpus":1,"cpus_started":{largest}}}
 {{"event":"end","outcome":"ok"}}

@@ -5,7 +5,8 @@ mod common;
 #[path = "common/guest.rs"]
 mod guest;
 
-use firstlight_host::hugepages;
+use firstlight_pool::os::hugepages;
+use firstlight_pool::os::need::skip;
 use guest::{QEMU, Qmp, image, qemu_is_here};
 use serde_json::Value;
 use std::fs;
@@ -30,7 +31,7 @@ impl Daemon {
             return None;
         }
         let pages = hugepages::Borrowed::new(HUGE, 128);
-        let pages = pages.map_err(|error| eprintln!("skipped: no huge pages: {error}"));
+        let pages = pages.map_err(|error| skip("hugepages", error));
         let pages = pages.ok()?;
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().display();
@@ -198,7 +199,7 @@ fn a_daemon_shrinks_grows_and_ends_by_request() {
         "pool", "resize", "--socket", socket, "--size", "3M", "--slabs", "1",
     ];
     let (code, _, stderr) = common::told(&arguments);
-    assert_eq!(code, 5, "no multiple of a page");
+    assert_eq!(code, 8, "no multiple of a page");
     assert!(
         stderr.starts_with("error: the pool refuses (bad-request)"),
         "{stderr}"

@@ -1,6 +1,6 @@
-//! `firstlight pool run` with real QEMU on real files: the monitor uses the
+//! `firstlight pool run` with real QEMU on real files: the VMM uses the
 //! pool's memory and no other, the guest can use all of it, and the lease ends
-//! with the monitor. Skipped with a line where there is no QEMU, or there are no
+//! with the VMM. Skipped with a line where there is no QEMU, or there are no
 //! huge pages.
 
 mod common;
@@ -9,7 +9,8 @@ mod guest;
 #[path = "common/stand_in.rs"]
 mod stand_in;
 
-use firstlight_host::hugepages;
+use firstlight_pool::os::hugepages;
+use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::PageSize;
 use guest::{QEMU, Qmp, image, qemu_is_here};
 use serde_json::{Value, json};
@@ -148,7 +149,7 @@ fn a_guest_can_use_huge_pages_filled_beforehand() {
     let Some(image) = image() else { return };
     let _pages = match hugepages::Borrowed::new(HUGE, 128) {
         Ok(pages) => pages,
-        Err(error) => return eprintln!("skipped: no huge pages: {error}"),
+        Err(error) => return skip("hugepages", error),
     };
     let daemon = StandIn::new(PageSize::Huge, 1, 0);
     let qemu = format!("-m 256M {SELF_TEST} {image}");
@@ -183,7 +184,7 @@ fn a_lease_ends_with_a_daemonized_monitor_not_with_its_launcher() {
     let lent = daemon.lent();
     assert!(
         !lent[0].ended_within(1),
-        "the daemonized monitor has the memory"
+        "the daemonized VMM has the memory"
     );
     let pid = fs::read_to_string(&pid_file).expect("QEMU wrote its number");
     let killed = Command::new("kill").args(["-KILL", pid.trim()]).status();
@@ -202,7 +203,7 @@ fn injection_works(daemon: &StandIn) -> bool {
     let output = output.expect("the command runs");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
-        eprintln!("skipped: {told}");
+        skip("seccomp", told);
     }
     output.status.success()
 }
@@ -260,7 +261,7 @@ fn a_larger_slab_is_injected_whole_and_daemonizing_is_no_hindrance() {
     let lent = daemon.lent();
     assert!(
         !lent[0].ended_within(1),
-        "the daemonized monitor has the memory"
+        "the daemonized VMM has the memory"
     );
     assert_eq!(lent[0].held_bytes(), 64 * MIB);
     let length = rustix::fs::fstat(&lent[0].file).expect("ours").st_size;

@@ -1,5 +1,5 @@
-//! `firstlight pool run` beside a stand-in daemon: what a monitor is given, and
-//! what happens where the pool has nothing. No monitor is needed here.
+//! `firstlight pool run` beside a stand-in daemon: what a VMM is given, and
+//! what happens where the pool has nothing. No VMM is needed here.
 
 mod common;
 #[path = "../../lab/tests/fake_qemu/mod.rs"]
@@ -40,7 +40,10 @@ fn a_monitor_is_given_the_file_and_becomes_the_command() {
     let lent = daemon.lent();
     assert_eq!((lent[0].take.bytes, lent[0].take.node), (3 << 20, Some(0)));
     assert_eq!(lent[0].take.max_topup_ms, 7);
-    assert!(lent[0].ended_within(10), "nobody has the lifeline any more");
+    assert!(
+        lent[0].ended_within(10),
+        "nobody has the lease pipe any more"
+    );
 }
 
 #[test]
@@ -82,7 +85,7 @@ fn without_the_pool_the_start_is_ordinary_and_says_so() {
     assert_eq!((code, stdout.as_str()), (0, "3145728\n"), "{stderr}");
 
     let (code, stdout, stderr) = run(&daemon.socket(), &["--require", "--", qemu, "-m", "64"]);
-    assert_eq!((code, stdout.as_str()), (5, ""));
+    assert_eq!((code, stdout.as_str()), (8, ""));
     assert_eq!(
         stderr,
         "error: the pool refuses (empty): nothing is ready\n"
@@ -158,7 +161,7 @@ fn nobody_who_reads_what_is_said_is_no_reason_not_to_start() {
         .stderr(writer)
         .output()
         .expect("the command starts");
-    assert_eq!(output.status.code(), Some(7), "the monitor's");
+    assert_eq!(output.status.code(), Some(7), "the VMM's");
     assert_eq!(output.stdout, b"-m 1M\n");
 }
 

@@ -32,6 +32,7 @@ fn status() -> Status {
             wanted_slabs: 4,
             clean_slabs: 2,
             filling_slabs: 1,
+            unknown_slabs: 0,
             lent_slabs: 1,
             clean_bytes: 16 << 30,
             dirty_bytes: 0,
@@ -57,6 +58,7 @@ fn status() -> Status {
                 p50_ns: 21_000,
                 p99_ns: 40_000,
                 max_ns: 41_000,
+                ..TakeTimes::default()
             }),
             ..Counters::default()
         },
@@ -76,7 +78,7 @@ fn serve(path: &Path) {
             while let Ok(packet) = packet::receive(&connection, MOST_REQUEST_BYTES, 0) {
                 let request = Request::decode(&packet.message).expect("a request");
                 assert_eq!(request.operation(), "status");
-                let message = Reply::Status(status()).encode().expect("small");
+                let message = Reply::Status(Box::new(status())).encode().expect("small");
                 packet::send(&connection, &message, &[]).expect("somebody listens");
             }
         }
@@ -93,10 +95,10 @@ fn a_status_is_a_table_or_a_document() {
     for expected in [
         "firstlight pool: 16 GiB clean, 8 GiB lent, up 1 min 1 s",
         "note: 2M pages, node 1: too few [2J pages",
-        "     2M     1  8 GiB       4      2        1     1       16 GiB",
+        "     2M     1  8 GiB       4      2        1     1        0       16 GiB",
         "       0 B       8 GiB  3 GiB     1 GiB",
         "   17-3  8 GiB     2M     1          4711  64055  900 ms",
-        "a take takes 21.0 us (half), 40.0 us (99 of 100), 41.0 us (slowest)",
+        "a take takes 21.0 us (p50), 40.0 us (p99), 41.0 us (slowest)",
         "24 GiB zeroed in 2.0 s",
     ] {
         assert!(text.contains(expected), "{expected} is not in:\n{text}");
@@ -113,12 +115,12 @@ fn no_daemon_is_one_clear_message() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nobody.sock");
     let (code, text, stderr) = told(&socket, &["--json"]);
-    assert_eq!(code, 5);
+    assert_eq!(code, 7);
     assert!(
         stderr.starts_with("error: no pool answers at /"),
         "{stderr}"
     );
     let document: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(document["schema"], "firstlight.error/1");
-    assert_eq!(document["exit_code"], 5);
+    assert_eq!(document["exit_code"], 7);
 }

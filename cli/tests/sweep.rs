@@ -45,9 +45,9 @@ fn a_record_has_a_row_for_each_node_part_and_number_of_threads() {
             assert_eq!(row["node"].is_u64(), deferred);
             assert_eq!(row["fraction_of_best_memset"].is_f64(), deferred);
         }
-        // Nothing of the whole is missing: all memory but the first page and the holes.
+        // All memory but the first page and the hole of 97 pages below 1 MiB.
         let whole = rows.iter().find(|row| row["part"] == "whole").unwrap();
-        assert_eq!(whole["pages"], (1 << 18) - 1);
+        assert_eq!(whole["pages"], (1 << 18) - 98);
     }
 }
 
@@ -110,10 +110,10 @@ fn a_guest_has_a_row_for_each_node_part_and_number_of_threads() {
             assert_eq!(row["bytes_written"], pages * bytes);
             // One instruction is one nanosecond.
             let each = ms.as_f64().unwrap() * 1e6 / pages as f64;
-            let told = row["instructions_per_page"].as_f64().unwrap();
-            assert!((each - told).abs() < 0.01, "{row}");
+            let given = row["instructions_per_page"].as_f64().unwrap();
+            assert!((each - given).abs() < 0.01, "{row}");
             // Fewer would mean that nothing was written.
-            assert!(told > 0.1 && told < 30.0, "{row}");
+            assert!(given > 0.1 && given < 30.0, "{row}");
             assert!(row["fraction_of_best_memset"].is_null());
             assert_eq!(row["percent_of_cpus"].as_f64().unwrap() % 100.0, 0.0);
         }
@@ -161,4 +161,56 @@ fn a_guest_that_makes_no_sense_is_wrong_usage() {
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(text.contains(part), "{part:?} in {text}");
     }
+}
+
+#[test]
+fn a_list_of_cpus_belongs_to_a_kernel() {
+    for (arguments, part) in [
+        (&["--kernel", "/nowhere"][..], "--memory"),
+        (&["--memory", "1G", "--cpus", "1,2"], "expected one"),
+        (&["--memory", "1G", "--beside", "skylake"], "--kernel"),
+        (
+            &[
+                "--kernel", "/nowhere", "--memory", "1G", "--beside", "other",
+            ],
+            "skylake-384g",
+        ),
+        (
+            &[
+                "--kernel",
+                "/nowhere",
+                "--memory",
+                "1G",
+                "--clock",
+                "instructions",
+            ],
+            "--clock wall",
+        ),
+    ] {
+        let output = sweep(arguments);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(told.contains(part), "{part:?} in {told}");
+    }
+}
+
+#[test]
+fn published_tables_are_in_their_own_form() {
+    let published = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_firstlight"));
+        let output = command.arg("published").args(arguments).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let all = published(&[]);
+    for part in [
+        "skylake-384g",
+        "92.3 %      138.0 (1.0)",
+        "THP      yes",
+        "total                 1729       644",
+    ] {
+        assert!(all.contains(part), "{part} in {all}");
+    }
+    let json: Value = serde_json::from_str(&published(&["sparc-32t", "--json"])).unwrap();
+    assert_eq!(json["tables"]["sparc-32t"]["totals"][2]["before"], 872);
 }

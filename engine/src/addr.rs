@@ -221,13 +221,32 @@ impl Frame {
         self.0
     }
 
-    /// Address of the frame's first byte; of the last page there can be, for
-    /// frame numbers from 2^52 on.
+    /// Address of the frame's first byte.
+    ///
+    /// # Panics
+    /// For a frame number from 2^52 on, which no address has. Frames of memory are
+    /// below; for a number from elsewhere there is [`Self::checked_addr`].
     pub const fn addr(self) -> PhysAddr {
+        match self.checked_addr() {
+            Some(addr) => addr,
+            None => panic!("a frame number from 2^52 on has no address"),
+        }
+    }
+
+    /// Address of the frame's first byte, if 64 bits hold it.
+    ///
+    /// ```
+    /// use firstlight::addr::Frame;
+    /// let last = Frame::new((1 << 52) - 1);
+    /// assert_eq!(last.checked_addr(), Some(last.addr()));
+    /// assert_eq!(last.addr().get(), !0xfff);
+    /// assert_eq!(Frame::new(1 << 52).checked_addr(), None);
+    /// ```
+    pub const fn checked_addr(self) -> Option<PhysAddr> {
         if self.0 >> (u64::BITS - PAGE_SHIFT) == 0 {
-            PhysAddr(self.0 << PAGE_SHIFT)
+            Some(PhysAddr(self.0 << PAGE_SHIFT))
         } else {
-            PhysAddr(!(PAGE_BYTES - 1))
+            None
         }
     }
 
@@ -268,6 +287,12 @@ impl FrameRange {
     pub const EMPTY: Self = Self {
         start: Frame(0),
         end: Frame(0),
+    };
+
+    /// Every frame there can be.
+    pub const ALL: Self = Self {
+        start: Frame(0),
+        end: Frame(PHYS_END >> PAGE_SHIFT),
     };
 
     /// `start..end` in frame numbers; `None` if it ends before it starts.
@@ -333,10 +358,28 @@ impl FrameRange {
     }
 
     /// The same range in bytes.
+    ///
+    /// # Panics
+    /// Where it ends after frame 2^52 - 1, see [`Frame::addr`].
     pub const fn bytes(self) -> PhysRange {
         PhysRange {
             start: self.start.addr(),
             end: self.end.addr(),
+        }
+    }
+
+    /// The same range in bytes, if 64 bits hold both ends.
+    ///
+    /// ```
+    /// use firstlight::addr::{FrameRange, PhysRange};
+    /// let range = FrameRange::new(1, 3).unwrap();
+    /// assert_eq!(range.checked_bytes(), PhysRange::new(0x1000, 0x3000));
+    /// assert_eq!(FrameRange::new(1, 1 << 52).unwrap().checked_bytes(), None);
+    /// ```
+    pub const fn checked_bytes(self) -> Option<PhysRange> {
+        match (self.start.checked_addr(), self.end.checked_addr()) {
+            (Some(start), Some(end)) => Some(PhysRange { start, end }),
+            _ => None,
         }
     }
 }

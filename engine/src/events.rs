@@ -1,8 +1,8 @@
-//! What happened when, while nothing else works yet: [`Events`].
+//! A log of named events from the first instruction on: [`Events`].
 //!
 //! A kernel that measures its own start needs a place to write before it has
-//! memory, in a unit it knows before it knows its clock. So events lie in
-//! storage the caller lends and are stamped in ticks, from the first
+//! memory, in a unit that needs no calibrated clock. So events lie in
+//! caller-provided storage and are stamped in ticks, from the first
 //! instruction on; [`crate::clock::Frequency`] turns them into nanoseconds
 //! later. Names are static, one writer writes, nothing is formatted.
 //!
@@ -34,14 +34,14 @@ pub enum Event {
 }
 
 impl Event {
-    /// What an unused slot holds.
+    /// The content of unused storage.
     pub const EMPTY: Self = Self::Milestone { name: "", ticks: 0 };
 }
 
-/// Phases and milestones in the order they ended, in lent storage.
+/// Phases and milestones in the order they ended, in caller-provided storage.
 ///
-/// Each phase begins where the one before ended, unless [`Events::begin`] says
-/// otherwise: so no time between two steps goes missing.
+/// Each phase begins where the one before ended, unless [`Events::begin`] was
+/// called: so no time between two steps goes missing.
 ///
 /// ```
 /// use firstlight::clock::Frequency;
@@ -97,7 +97,7 @@ impl<'s> Events<'s> {
         });
     }
 
-    /// Notes that `name` was reached at `now`. Phases go on untouched.
+    /// Records that `name` was reached at `now`; phases are not affected.
     pub fn milestone(&mut self, name: &'static str, now: u64) {
         self.write(Event::Milestone { name, ticks: now });
     }
@@ -107,7 +107,7 @@ impl<'s> Events<'s> {
         &self.list
     }
 
-    /// Events there was no slot for: lend so many slots more.
+    /// Events there was no slot for: provide so many slots more.
     pub const fn lost(&self) -> u64 {
         self.lost
     }

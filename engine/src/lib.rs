@@ -8,23 +8,23 @@
 //! `Layout` consumes `EarlyMemory` and `Frames` consumes `Layout`, so what is
 //! not ready cannot be named. There is no heap and no operating system
 //! underneath: capacities are the caller's, and a store that is too small is an
-//! error that says how large it must be.
+//! error that states how large it must be.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | [`firmware`] | parsers of firmware tables: bytes to entries |
-//! | [`map`] | [`map::MemoryMap`]: what firmware said, made sorted and disjoint |
+//! | [`map`] | [`map::MemoryMap`]: firmware's list of memory, made sorted and disjoint |
 //! | [`cmdline`] | the words of a kernel command line that concern memory |
 //! | [`early`] | [`early::EarlyMemory`]: reserve and allocate before there is an allocator |
 //! | [`topology`] | [`topology::Topology`]: which memory and how many CPUs belong to which node |
-//! | [`layout`] | [`layout::Layout`]: nodes, zones, extents, holes |
+//! | [`layout`] | [`layout::Layout`]: nodes, zones, what each frame is, holes |
 //! | [`frames`] | [`frames::Frames`]: the frame allocator, callable from any CPU |
 //! | [`memmap`] | [`memmap::Memmap`]: a descriptor for every frame, written when needed |
 //! | [`acceptance`] | unaccepted memory of confidential guests, brought online chunk by chunk |
 //! | [`parallel`] | jobs over frame ranges, done by many CPUs |
-//! | [`platform`] | [`platform::Platform`]: the one thing a kernel implements |
+//! | [`platform`] | [`platform::Platform`]: what a kernel implements |
 //! | [`clock`], [`events`] | what a tick is worth; what happened when, in ticks |
-//! | [`addr`], [`node`], [`store`] | addresses and frames, nodes and zones, lists over lent memory |
+//! | [`addr`], [`node`], [`store`] | addresses and frames, nodes and zones, lists in caller-provided memory |
 //!
 //! The way from an e820 table to an allocator, as a kernel walks it, is in
 //! `docs/kernel.md` of the repository; a short one is at [`frames::Frames`].

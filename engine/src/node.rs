@@ -13,7 +13,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A zone: which frames of a node a request may be given.
+/// A zone: which frames of a node a request may get.
 ///
 /// Ordered from the most restricted reach to the least: a request for a zone
 /// may fall back to those before it, never to those after it.

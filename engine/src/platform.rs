@@ -1,4 +1,4 @@
-//! What a kernel provides so that the engine can run on it: [`Platform`].
+//! What a kernel implements for the engine: [`Platform`].
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -8,38 +8,39 @@ use crate::addr::PhysRange;
 /// The machine under the engine.
 ///
 /// # Safety
-/// For as long as the platform is borrowed, all the memory that
-/// [`Platform::map`] answered for must be readable and writable through the
-/// pointer from every CPU, hold what was last written there, and be used by
-/// nobody else. So `map` answers for a byte once: a second [`Frames`] over the
-/// same memory, or memory the kernel itself uses and forgot to reserve, is
-/// refused. A platform over a direct map remembers what it gave, or is made by
-/// an `unsafe` constructor whose caller promises to build one `Frames` only.
-/// What [`Platform::is_zero`] says yes to, is.
+/// For as long as the platform is borrowed, all memory mapped by
+/// [`Platform::map`] must be readable and writable through the pointer from every
+/// CPU, keep what was last written there, and be used by no other code. So `map`
+/// maps a byte once, and refuses a second [`Layout`] over the same memory and
+/// memory the kernel uses without a reservation. A platform over a direct map
+/// records what it mapped, or is made by an `unsafe` constructor whose caller
+/// promises to reserve what is in use and to use it with one `Layout` only. For
+/// one layout the engine maps no byte twice: a `Layout` only takes early memory,
+/// and [`Memmap::add`] is unsafe.
+/// Where [`Platform::is_zero`] is true, the memory is zero.
 ///
-/// [`Frames`]: crate::frames::Frames
+/// [`Layout`]: crate::layout::Layout
+/// [`Memmap::add`]: crate::memmap::Memmap::add
 pub unsafe trait Platform {
     /// A pointer to the first byte of `range`, which the engine has just taken
-    /// from early memory for its own tables, or was
-    /// given for that. The content does not matter.
+    /// for its own tables. The content does not matter.
     /// `None` if the range can't be reached.
     fn map(&self, range: PhysRange) -> Option<NonNull<u8>>;
 
-    /// Whether every byte of `range`, just given by [`Platform::map`] and not
-    /// written since, is zero. What is known to be zero is not written with zeros.
+    /// Whether every byte of `range`, just mapped and not written since, is
+    /// zero. Memory known to be zero is not written with zeros.
     fn is_zero(&self, _range: PhysRange) -> bool {
         false
     }
 
-    /// Accepts `range`, memory of a confidential guest that nobody has touched
-    /// yet, and leaves all of it zero; see [`Acceptance`]. Called once for a
-    /// byte, from any CPU, before it is handed out; at most 2 MiB at a time.
+    /// Accepts `range`, untouched memory of a confidential guest, and leaves all
+    /// of it zero; see [`Acceptance`]. Called once for a byte, from any CPU, before it is
+    /// handed out; at most 2 MiB at a time.
     ///
-    /// A platform that knows no such memory refuses, as this one does: what
-    /// firmware calls unaccepted stays withheld then.
+    /// The default refuses: unaccepted memory stays unavailable then.
     ///
     /// # Errors
-    /// [`NotAccepted`]: the range stays withheld for good.
+    /// [`NotAccepted`]: the range stays unavailable for good.
     ///
     /// [`Acceptance`]: crate::acceptance::Acceptance
     fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
@@ -52,7 +53,7 @@ pub unsafe trait Platform {
 pub struct NotAccepted {
     /// The memory.
     pub range: PhysRange,
-    /// What the hypervisor answered; 0: the platform accepts nothing.
+    /// The hypervisor's error; 0: the platform accepts nothing.
     pub code: u64,
 }
 
@@ -65,7 +66,7 @@ impl fmt::Display for NotAccepted {
                 "{range} is unaccepted memory, which this platform can't accept"
             )
         } else {
-            write!(f, "{range} was not accepted: the answer was {code:#x}")
+            write!(f, "{range} was not accepted: error {code:#x}")
         }
     }
 }

@@ -1,13 +1,13 @@
-//! A growable list over memory the caller lends: the engine has no heap.
+//! A growable list in caller-provided memory: the engine has no heap.
 //!
 //! The caller decides the capacity. When it is too small, nothing is dropped
-//! in silence: [`Store::push`] refuses with [`Full`], and whoever fills the
-//! store keeps counting so that its error can say how many are needed.
+//! in silence: [`Store::push`] fails with [`Full`], and code that fills a store
+//! counts on, so that its error states how many slots are needed.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
-/// A list whose storage is a borrowed slice.
+/// A list in a borrowed slice.
 ///
 /// ```
 /// use firstlight::store::Store;
@@ -24,10 +24,10 @@ pub struct Store<'s, T> {
     len: usize,
 }
 
-/// The borrowed storage is too small.
+/// The storage is too small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full {
-    /// Slots the caller lent.
+    /// Slots provided.
     pub capacity: usize,
     /// Slots that would have been enough for what was seen so far.
     pub needed: usize,
@@ -51,7 +51,7 @@ impl<'s, T: Copy> Store<'s, T> {
         Self { slots, len: 0 }
     }
 
-    /// Number of entries there is room for.
+    /// Number of slots.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
@@ -98,7 +98,7 @@ impl<'s, T: Copy> Store<'s, T> {
         self.len = self.len.min(len);
     }
 
-    /// The entries, for as long as the storage was lent.
+    /// The entries, borrowed for as long as the storage.
     pub fn into_slice(self) -> &'s mut [T] {
         &mut self.slots[..self.len]
     }

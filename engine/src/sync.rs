@@ -1,12 +1,18 @@
 //! The atomics the allocator is written against: the processor's, or those of
 //! the model checker when the crate is built with `--cfg loom`.
+//!
+//! Two calls that each change one word and then look at the other's ([`recheck_u32`],
+//! [`recheck_u64`]) rely on the total order of `SeqCst` operations: at least one of them sees
+//! the other. Changes are read-modify-writes, which cost the same with any ordering on x86
+//! and nearly so elsewhere; the look is a load. The model checker treats `SeqCst` operations
+//! as `AcqRel`, so there, and only there, a `SeqCst` fence before the load stands for it.
 
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Tells the processor (or the model) that this CPU waits for another one.
+/// A hint to the processor (or the model) that this CPU waits for another one.
 #[inline]
 pub(crate) fn pause() {
     #[cfg(not(loom))]
@@ -15,13 +21,42 @@ pub(crate) fn pause() {
     loom::thread::yield_now();
 }
 
-/// Orders all that comes before, the last of it an atomic read-modify-write,
-/// before all that comes after, for all CPUs that do the same.
+/// Changes a word in a loop until no other CPU was faster: the old value and the new
+/// one, or the value that `change` refused.
 #[inline]
-pub(crate) fn fence_after_rmw() {
-    // On x86 the locked instruction has done it already.
-    #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
-    core::sync::atomic::compiler_fence(Ordering::SeqCst);
-    #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
-    fence(Ordering::SeqCst);
+pub(crate) fn update_u64(
+    word: &AtomicU64,
+    change: impl Fn(u64) -> Option<u64>,
+) -> Result<(u64, u64), u64> {
+    let mut old = word.load(Ordering::Acquire);
+    while let Some(new) = change(old) {
+        match word.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::Acquire) {
+            Ok(_) => return Ok((old, new)),
+            Err(now) => old = now,
+        }
+    }
+    Err(old)
 }
+
+macro_rules! words {
+    ($atomic:ident, $value:ty, $swap:ident, $recheck:ident) => {
+        /// Changes a word that is still `from`; whether it was.
+        #[inline]
+        pub(crate) fn $swap(word: &$atomic, from: $value, to: $value) -> bool {
+            word.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+        }
+
+        /// Looks at a word after a change of another one, both in the order of all such
+        /// changes and looks.
+        #[inline]
+        pub(crate) fn $recheck(word: &$atomic) -> $value {
+            #[cfg(loom)]
+            fence(Ordering::SeqCst);
+            word.load(Ordering::SeqCst)
+        }
+    };
+}
+
+words!(AtomicU32, u32, swap_u32, recheck_u32);
+words!(AtomicU64, u64, swap_u64, recheck_u64);

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use firstlight::acceptance::{Acceptance, Pending};
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::early::EarlyFlags;
-use firstlight::frames::{AllocError, Frames, Request};
+use firstlight::frames::{AllocError, DrainCpus, DrainRequest, Frames, Request};
 use firstlight::memmap::{Memmap, MemmapPolicy, PageDescriptor, SectionState};
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight::platform::{NotAccepted, Platform};
@@ -192,7 +192,7 @@ fn workers_and_allocations_accept_each_frame_once() {
             .map(|thread| thread.join().unwrap())
             .sum()
     });
-    // Nobody was told that there is none while there was some.
+    // Out of memory was reported only once there was none.
     assert_eq!(taken, before + acceptance.accepted().total_frames);
     assert_eq!(frames.statistics().free_frames, 0);
 }
@@ -202,7 +202,7 @@ fn a_request_accepts_only_what_it_may_have() {
     let (frames, pending) = bring_up(&guest());
     let platform = Guest::new(None);
     let acceptance = Acceptance::new(&platform, pending, &|_| {});
-    let request = Request::new(Order::HUGE).on(NodeId(1)).exactly();
+    let request = Request::new(Order::HUGE).on(NodeId(1)).this_node_only();
     let frame = acceptance.allocate(&frames, request).unwrap();
     assert!(frame.addr().get() > 192 * MIB);
     // The first chunk is what is left of one; the second is whole.
@@ -215,8 +215,75 @@ fn a_request_accepts_only_what_it_may_have() {
     assert_eq!(accepted.online_frames, accepted.total_frames);
 }
 
+/// Counts the requests to drain.
+#[derive(Default)]
+struct Drains(AtomicU64);
+
+impl DrainCpus for Drains {
+    fn drain(&self, _: &DrainRequest<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 #[test]
-fn what_is_refused_stays_withheld() {
+#[cfg_attr(miri, ignore = "allocates every frame of two nodes")]
+fn memory_is_accepted_before_caches_are_drained_or_other_nodes_are_used() {
+    let mut machine = Machine::new(&[
+        (0, range(16 * MIB, 24 * MIB)),
+        (0, range(24 * MIB, 64 * MIB)),
+        (1, range(64 * MIB, 96 * MIB)),
+        (1, range(96 * MIB, 128 * MIB)),
+    ]);
+    machine.memory[1].2 = EarlyFlags::UNACCEPTED;
+    machine.memory[3].2 = EarlyFlags::UNACCEPTED;
+    let (frames, pending) = bring_up(&machine);
+    let drains = Box::leak(Box::new(Drains::default()));
+    let frames = frames.with_cpus(kit::slots(1), drains);
+    let mut cpu = frames.cpu(0, NodeId(0), kit::cache()).unwrap();
+    let held = cpu.allocate(Request::new(Order::PAGE)).unwrap();
+    assert!(cpu.cached_frames() > 0, "nothing to be drained");
+
+    let platform = Guest::new(None);
+    let acceptance = Acceptance::new(&platform, pending, &|_| {});
+    let on_node_1 = |frame: Frame| frame.addr().get() >= 64 * MIB;
+    let accepted = |from: u64, to: u64| {
+        let frames = (from * MIB) >> 12..(to * MIB) >> 12;
+        frames
+            .map(|number| u64::from(platform.times(number)))
+            .sum::<u64>()
+    };
+    let mut remote = 0;
+    loop {
+        let taken = acceptance.allocate(&frames, Request::new(Order::PAGE));
+        let Ok(frame) = taken else { break };
+        if !on_node_1(frame) {
+            assert_eq!(
+                remote, 0,
+                "other nodes helped out before {frame} was accepted"
+            );
+        } else {
+            // Free memory there before unaccepted memory.
+            assert_eq!(accepted(24, 64), (40 * MIB) >> 12);
+            assert!(remote >= (30 * MIB) >> 12 || accepted(96, 128) == 0);
+            remote += 1;
+        }
+        let left = accepted(24, 64) + accepted(96, 128) < (72 * MIB) >> 12;
+        assert!(
+            !left || drains.0.load(Ordering::Relaxed) == 0,
+            "drained too early"
+        );
+    }
+    assert_eq!(accepted(96, 128), (32 * MIB) >> 12);
+    assert_eq!(
+        drains.0.load(Ordering::Relaxed),
+        1,
+        "drained before it failed, once"
+    );
+    cpu.free(held, Order::PAGE).unwrap();
+}
+
+#[test]
+fn refused_memory_stays_unavailable() {
     let bad = Frame::new((150 * MIB) >> 12);
     let (frames, pending) = bring_up(&guest());
     let platform = Guest::new(Some(bad));
@@ -233,7 +300,7 @@ fn what_is_refused_stays_withheld() {
 }
 
 #[test]
-fn a_platform_that_accepts_nothing_leaves_all_withheld() {
+fn a_platform_that_accepts_nothing_leaves_all_unavailable() {
     let (frames, pending) = bring_up(&guest());
     let before = frames.statistics();
     /// With the engine's default.
@@ -250,7 +317,9 @@ fn a_platform_that_accepts_nothing_leaves_all_withheld() {
         acceptance.allocate(&frames, request),
         Err(AllocError::OutOfMemory {
             request,
-            held_by_cpus: 0
+            frames: request.order().frames(),
+            align_frames: request.order().frames(),
+            held_by_cpus: 0,
         })
     );
     let accepted = acceptance.accepted();
@@ -261,7 +330,7 @@ fn a_platform_that_accepts_nothing_leaves_all_withheld() {
 }
 
 #[test]
-fn memory_that_is_somebody_else_s_is_left_alone() {
+fn memory_of_other_kinds_is_left_alone() {
     for flag in [
         EarlyFlags::NOMAP,
         EarlyFlags::DRIVER_MANAGED,
@@ -293,31 +362,31 @@ fn a_request_for_lower_zones_accepts_nothing_above() {
         assert!(frame.addr().get() < 16 * MIB);
     }
     assert_eq!(platform.calls.load(Ordering::Relaxed), 0);
-    // What is not accepted lies in DMA32, and is not asked for by name of another zone.
+    // What is not accepted lies in DMA32, and requests for another zone leave it alone.
     let other = Request::new(Order::PAGE).only_zone(ZoneKind::Normal);
     assert!(acceptance.allocate(&frames, other).is_err());
     assert_eq!(platform.calls.load(Ordering::Relaxed), 0);
 }
 
 #[test]
-fn a_chunk_that_dies_stays_withheld_and_nobody_waits_for_it() {
-    /// Dies once.
-    struct Dies(Guest, AtomicU64);
+fn a_chunk_whose_acceptance_panics_stays_unavailable() {
+    /// Panics once.
+    struct Panics(Guest, AtomicU64);
     // SAFETY: `map` refuses everything.
-    unsafe impl Platform for Dies {
+    unsafe impl Platform for Panics {
         fn map(&self, _: PhysRange) -> Option<NonNull<u8>> {
             None
         }
 
         fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
             if self.1.fetch_add(1, Ordering::Relaxed) == 3 {
-                panic!("a platform dies for this test");
+                panic!("a platform panics for this test");
             }
             self.0.accept(range)
         }
     }
     let (frames, pending) = bring_up(&guest());
-    let platform = Dies(Guest::new(None), AtomicU64::new(0));
+    let platform = Panics(Guest::new(None), AtomicU64::new(0));
     let acceptance = Acceptance::new(&platform, pending, &|_| {});
     let accept = || acceptance.accept_all(&frames, NodeId(0));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(accept)).is_err());
@@ -326,10 +395,10 @@ fn a_chunk_that_dies_stays_withheld_and_nobody_waits_for_it() {
     assert!(matches!(none, Err(AllocError::OutOfMemory { .. })));
     let accepted = acceptance.accepted();
     assert_eq!(accepted.online_frames + 512, accepted.total_frames);
-    let withheld: Vec<_> = ((128 * MIB) >> 12..(256 * MIB) >> 12)
+    let unavailable: Vec<_> = ((128 * MIB) >> 12..(256 * MIB) >> 12)
         .filter(|&number| !reserved(number) && platform.0.times(number) == 0)
         .collect();
-    assert_eq!(withheld.len(), 512);
-    let is_withheld = |&number: &u64| frames.is_allocated(Frame::new(number)) == Some(true);
-    assert!(withheld.iter().all(is_withheld));
+    assert_eq!(unavailable.len(), 512);
+    let is_unavailable = |&number: &u64| frames.is_allocated(Frame::new(number)) == Some(true);
+    assert!(unavailable.iter().all(is_unavailable));
 }

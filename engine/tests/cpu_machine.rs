@@ -1,4 +1,4 @@
-//! CPUs with magazines on whole machines.
+//! CPUs with caches on whole machines.
 #![expect(
     clippy::unwrap_used,
     reason = "a test may stop on what it did not expect"
@@ -10,9 +10,11 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use firstlight::addr::{Frame, Order};
-use firstlight::frames::{AllocError, AskCpus, Asked, BlockError, Cpu, CpuError, Frames, Request};
+use firstlight::frames::{
+    AllocError, BlockError, Cpu, CpuError, DrainCpus, DrainRequest, Frames, Request,
+};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, huge, magazines, page, range, slots};
+use kit::{GIB, MIB, Machine, cache, huge, page, range, slots};
 
 fn small() -> Machine {
     Machine::new(&[
@@ -37,7 +39,7 @@ fn all_of_memory_goes_through_two_cpus_and_back() {
         let free = frames.statistics();
         let mut cpus = [0, 1].map(|cpu| {
             frames
-                .cpu(cpu, NodeId(u16::try_from(cpu).unwrap()), magazines())
+                .cpu(cpu, NodeId(u16::try_from(cpu).unwrap()), cache())
                 .unwrap()
         });
         assert_eq!((cpus[0].home(), cpus[1].home()), (NodeId(0), NodeId(1)));
@@ -52,14 +54,14 @@ fn all_of_memory_goes_through_two_cpus_and_back() {
             match cpu.allocate(Request::new(order)) {
                 Ok(frame) => assert!(seen.insert(frame), "{frame} twice"),
                 Err(AllocError::OutOfMemory { held_by_cpus, .. }) => {
-                    // Only what the other one keeps is left.
+                    // Only what the other CPU caches is left.
                     let other = &mut cpus[(step + 1) % 2];
-                    assert_eq!(held_by_cpus, other.held_frames());
+                    assert_eq!(held_by_cpus, other.cached_frames());
                     if held_by_cpus == 0 {
                         break;
                     }
                     other.poll();
-                    assert_eq!(other.held_frames(), 0);
+                    assert_eq!(other.cached_frames(), 0);
                 }
                 Err(error) => panic!("{error}"),
             }
@@ -80,9 +82,9 @@ fn all_of_memory_goes_through_two_cpus_and_back() {
 }
 
 #[test]
-fn what_was_freed_last_comes_first() {
+fn the_block_freed_last_is_allocated_first() {
     let frames = large().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     for request in [page(), page().movable(), huge(), huge().movable()] {
         let [one, other] = [0, 1].map(|_| cpu.allocate(request).unwrap());
         cpu.free(one, request.order()).unwrap();
@@ -95,7 +97,7 @@ fn what_was_freed_last_comes_first() {
 #[test]
 fn a_frame_free_in_the_shared_levels_is_refused_at_once() {
     let frames = large().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     for order in [Order::PAGE, Order::HUGE, Order::GIANT] {
         let frame = frames.allocate(Request::new(order)).unwrap();
         frames.free(frame, order).unwrap();
@@ -116,15 +118,16 @@ fn a_frame_free_in_the_shared_levels_is_refused_at_once() {
 }
 
 #[test]
-fn a_frame_freed_twice_into_magazines_is_named_when_they_drain() {
+#[cfg_attr(feature = "check-double-free", ignore = "refused at once")]
+fn a_double_free_into_caches_is_reported_by_the_drain() {
     for order in [Order::PAGE, Order::HUGE] {
         let frames = large().frames_with_cpus(2);
         let free = frames.statistics();
-        let mut one = frames.cpu(0, NodeId(0), magazines()).unwrap();
-        let mut other = frames.cpu(1, NodeId(0), magazines()).unwrap();
+        let mut one = frames.cpu(0, NodeId(0), cache()).unwrap();
+        let mut other = frames.cpu(1, NodeId(0), cache()).unwrap();
         let frame = one.allocate(Request::new(order)).unwrap();
         let named = Err(BlockError::FreedTwice { frame, order });
-        // Twice into one magazine.
+        // Twice into one cache.
         one.free(frame, order).unwrap();
         one.free(frame, order).unwrap();
         assert_eq!(one.drain(), named);
@@ -143,10 +146,10 @@ fn a_frame_freed_twice_into_magazines_is_named_when_they_drain() {
 }
 
 #[test]
-fn a_full_magazine_names_what_was_freed_twice_and_does_its_work() {
+fn a_full_list_reports_a_double_free_and_is_flushed() {
     let frames = large().frames_with_cpus(1);
     let free = frames.statistics();
-    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     let pages: Vec<_> = (0..1000).map(|_| cpu.allocate(page()).unwrap()).collect();
     cpu.free(pages[0], Order::PAGE).unwrap();
     let found: Vec<_> = pages
@@ -162,7 +165,7 @@ fn a_full_magazine_names_what_was_freed_twice_and_does_its_work() {
 }
 
 #[test]
-fn pages_beside_a_hole_go_back_to_where_they_came_from() {
+fn pages_beside_a_hole_are_freed_to_their_own_segment() {
     // Two runs of the same node and zone, and 16 pages between them that are no memory, all
     // in one word of a bitmap.
     let machine = Machine::new(&[
@@ -171,13 +174,13 @@ fn pages_beside_a_hole_go_back_to_where_they_came_from() {
     ]);
     let frames = machine.frames_with_cpus(1);
     let free = frames.statistics();
-    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     let border = (4 * GIB + 0x4012_0000) / 4096;
     let pages: Vec<_> = (border - 8..border)
         .chain(border + 16..border + 24)
         .collect();
     for &page in &pages {
-        frames.claim(Frame::new(page), Order::PAGE).unwrap();
+        frames.allocate_at(Frame::new(page), Order::PAGE).unwrap();
     }
     for &page in &pages {
         cpu.free(Frame::new(page), Order::PAGE).unwrap();
@@ -193,13 +196,13 @@ fn pages_beside_a_hole_go_back_to_where_they_came_from() {
 #[test]
 fn movable_and_unmovable_pages_share_no_huge_frame_while_there_is_a_choice() {
     let frames = large().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     let mut kinds = [BTreeSet::new(), BTreeSet::new()];
     let mut held = Vec::new();
     for step in 0..20_000 {
         let movable = step % 3 == 0;
         let request = if movable { page().movable() } else { page() };
-        // One in four past the magazines.
+        // One in four past the cache.
         let frame = if step % 4 == 0 {
             frames.allocate(request).unwrap()
         } else {
@@ -219,9 +222,9 @@ fn movable_and_unmovable_pages_share_no_huge_frame_while_there_is_a_choice() {
 #[test]
 fn a_huge_frame_stays_with_its_mobility_until_it_is_free_as_a_whole() {
     let frames = large().frames_with_cpus(1);
-    let on = |request: Request| request.on(NodeId(1)).exactly();
+    let on = |request: Request| request.on(NodeId(1)).this_node_only();
     let start = frames.allocate(on(huge().movable())).unwrap();
-    // Freed in part it serves its own mobility, and no other one.
+    // Freed in part it serves its own mobility only.
     for page in 0..100 {
         let page = Frame::new(start.get() + page);
         frames.free(page, Order::PAGE).unwrap();
@@ -232,29 +235,36 @@ fn a_huge_frame_stays_with_its_mobility_until_it_is_free_as_a_whole() {
     for _ in 0..100 {
         assert!(is_inside(frames.allocate(on(page().movable())).unwrap()));
     }
-    // Free as a whole it is anybody's, and then stays with that one.
+    // Free as a whole it serves the next request of either mobility, and keeps that one.
     frames.free(start, Order::HUGE).unwrap();
-    frames.claim(start, Order::PAGE).unwrap();
+    frames.allocate_at(start, Order::PAGE).unwrap();
     assert!(!is_inside(frames.allocate(on(page().movable())).unwrap()));
     frames.validate().unwrap();
 }
 
 #[test]
-fn the_other_mobility_helps_out_when_nothing_else_is_left() {
+fn the_other_mobility_is_the_last_fallback() {
     let frames = small().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     let mut count = 0;
-    while cpu.allocate(page().on(NodeId(0)).exactly()).is_ok() {
+    while cpu.allocate(page().on(NodeId(0)).this_node_only()).is_ok() {
         count += 1;
     }
     let kept = frames.statistics().free_frames;
-    assert!(count > 0 && frames.allocate(page().on(NodeId(0)).exactly()).is_err());
+    assert!(
+        count > 0
+            && frames
+                .allocate(page().on(NodeId(0)).this_node_only())
+                .is_err()
+    );
     // All of node 0 was unmovable; one page of it freed serves a movable request.
-    let node_1 = frames.allocate(page().on(NodeId(1)).exactly()).unwrap();
+    let node_1 = frames
+        .allocate(page().on(NodeId(1)).this_node_only())
+        .unwrap();
     assert_eq!(frames.statistics().free_frames, kept - 1);
     let frame = Frame::new(MIB / 4096 + 3);
     frames.free(frame, Order::PAGE).unwrap();
-    let movable = page().movable().on(NodeId(0)).exactly();
+    let movable = page().movable().on(NodeId(0)).this_node_only();
     assert_eq!(cpu.allocate(movable), Ok(frame));
     frames.free(node_1, Order::PAGE).unwrap();
     drop(cpu);
@@ -262,74 +272,74 @@ fn the_other_mobility_helps_out_when_nothing_else_is_left() {
 }
 
 #[test]
-fn requests_magazines_cannot_serve_go_past_them() {
+fn requests_for_other_zones_and_nodes_bypass_the_cache() {
     let frames = large().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     let normal = cpu.allocate(page()).unwrap();
     assert!(normal.addr().get() >= 4 * GIB, "the highest zone first");
     let low = cpu.allocate(page().zone(ZoneKind::Dma32)).unwrap();
     assert!(low.addr().get() < 4 * GIB);
     let far = cpu.allocate(page().on(NodeId(1))).unwrap();
     assert!(far.addr().get() >= 7 * GIB);
-    let held = cpu.held_frames();
-    // What is not of its home does not stay.
+    let held = cpu.cached_frames();
+    // Frames of other zones and nodes are not cached.
     cpu.free(low, Order::PAGE).unwrap();
     cpu.free(far, Order::PAGE).unwrap();
-    assert_eq!(cpu.held_frames(), held);
+    assert_eq!(cpu.cached_frames(), held);
     assert_eq!(frames.is_allocated(low), Some(false));
     cpu.free(normal, Order::PAGE).unwrap();
-    assert_eq!(cpu.held_frames(), held + 1);
+    assert_eq!(cpu.cached_frames(), held + 1);
 }
 
 #[test]
 fn a_slot_serves_one_cpu_at_a_time() {
     let frames = large().frames_with_cpus(1);
-    let cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
+    let cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     assert_eq!(
-        frames.cpu(0, NodeId(0), magazines()).unwrap_err(),
+        frames.cpu(0, NodeId(0), cache()).unwrap_err(),
         CpuError::Taken
     );
     drop(cpu);
-    drop(frames.cpu(0, NodeId(0), magazines()).unwrap());
+    drop(frames.cpu(0, NodeId(0), cache()).unwrap());
     let (cpu, cpus) = (1, 1);
     assert_eq!(
-        frames.cpu(1, NodeId(0), magazines()).unwrap_err(),
+        frames.cpu(1, NodeId(0), cache()).unwrap_err(),
         CpuError::NoSuchCpu { cpu, cpus }
     );
     let (node, nodes) = (NodeId(2), 2);
     assert_eq!(
-        frames.cpu(0, node, magazines()).unwrap_err(),
+        frames.cpu(0, node, cache()).unwrap_err(),
         CpuError::NoSuchNode { node, nodes }
     );
-    drop(frames.cpu(0, NodeId(1), magazines()).unwrap());
+    drop(frames.cpu(0, NodeId(1), cache()).unwrap());
 }
 
 #[test]
-fn who_does_not_want_it_drains_nobody() {
+fn a_request_with_no_drain_drains_no_cpu() {
     let frames = small().frames_with_cpus(2);
-    let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0), magazines()).unwrap());
+    let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0), cache()).unwrap());
     for cpu in &mut cpus {
         let page = cpu.allocate(page()).unwrap();
         cpu.free(page, Order::PAGE).unwrap();
     }
-    let held = cpus.each_ref().map(Cpu::held_frames);
+    let held = cpus.each_ref().map(Cpu::cached_frames);
     assert!(held[0] > 0 && held[1] > 0);
     // There is no such block.
     let giant = Request::new(Order::GIANT);
-    assert!(cpus[0].allocate(giant.without_draining()).is_err());
+    assert!(cpus[0].allocate(giant.no_drain()).is_err());
     cpus[1].poll();
-    assert_eq!(cpus.each_ref().map(Cpu::held_frames), held);
+    assert_eq!(cpus.each_ref().map(Cpu::cached_frames), held);
     assert!(cpus[0].allocate(giant).is_err());
     cpus[1].poll();
-    assert_eq!(cpus.each_ref().map(Cpu::held_frames), [0, 0]);
+    assert_eq!(cpus.each_ref().map(Cpu::cached_frames), [0, 0]);
 }
 
-/// Waits until all have answered.
+/// Waits until no drain is pending.
 struct Wait;
 
-impl AskCpus for Wait {
-    fn ask(&self, asked: &Asked<'_>) {
-        while asked.owed_frames() > 0 {
+impl DrainCpus for Wait {
+    fn drain(&self, request: &DrainRequest<'_>) {
+        while request.pending_frames() > 0 {
             std::thread::yield_now();
         }
     }
@@ -356,7 +366,7 @@ fn threads_share_a_small_machine_and_lose_nothing() {
 /// Allocates and frees at random, up to the last page.
 fn churn(frames: &Frames<'_>, owners: &[AtomicU32], thread: usize, rounds: u32) {
     let node = NodeId(u16::from(thread % 2 == 1));
-    let mut cpu = frames.cpu(thread, node, magazines()).unwrap();
+    let mut cpu = frames.cpu(thread, node, cache()).unwrap();
     let name = u32::try_from(thread).unwrap() + 1;
     let mark = |frame: Frame, order: Order, from, to| {
         for frame in frame.get()..frame.get() + order.frames() {
@@ -373,7 +383,7 @@ fn churn(frames: &Frames<'_>, owners: &[AtomicU32], thread: usize, rounds: u32) 
     };
     let mut held: Vec<(Frame, Order)> = Vec::new();
     for _ in 0..rounds {
-        // More is taken than given, until there is no more.
+        // More is allocated than freed, until memory is out.
         if random(9) < 5 {
             let order = Order::new([0, 0, 0, 0, 0, 0, 2, 4, 9, 9][random(10)]).unwrap();
             let request = Request::new(order);
@@ -411,20 +421,20 @@ fn churn(frames: &Frames<'_>, owners: &[AtomicU32], thread: usize, rounds: u32) 
 
 /// Beyond the end of memory the bitmap of a huge frame is set, as if it were allocated.
 #[test]
-fn a_block_that_leaves_its_segment_is_refused_by_a_cpu_too() {
+fn a_block_across_the_end_of_a_segment_is_refused_by_a_cpu_too() {
     // The first range ends three pages into a block of 8; the tables lie in the second.
     let machine = Machine::new(&[
         (0, range(MIB, 64 * MIB + 0x3000)),
         (0, range(72 * MIB, 96 * MIB)),
     ]);
     let frames = machine.frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     let statistics = frames.statistics();
     let order = Order::new(3).unwrap();
     let start = Frame::new(64 * MIB / 4096);
     for page in 0..3 {
         frames
-            .claim(Frame::new(start.get() + page), Order::PAGE)
+            .allocate_at(Frame::new(start.get() + page), Order::PAGE)
             .unwrap();
     }
     let outside = Err(BlockError::OutsideMemory {
@@ -433,7 +443,7 @@ fn a_block_that_leaves_its_segment_is_refused_by_a_cpu_too() {
     });
     assert_eq!(frames.free(start, order), outside);
     assert_eq!(cpu.free(start, order), outside);
-    assert_eq!(cpu.held_frames(), 0);
+    assert_eq!(cpu.cached_frames(), 0);
     for page in 0..3 {
         cpu.free(Frame::new(start.get() + page), Order::PAGE)
             .unwrap();
@@ -441,4 +451,19 @@ fn a_block_that_leaves_its_segment_is_refused_by_a_cpu_too() {
     cpu.close().unwrap();
     frames.validate().unwrap();
     assert_eq!(frames.statistics(), statistics);
+}
+
+#[cfg(feature = "check-double-free")]
+#[test]
+fn a_block_freed_twice_in_a_row_is_reported_at_once() {
+    let frames = large().frames_with_cpus(1);
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    for order in [Order::PAGE, Order::new(3).unwrap(), Order::HUGE] {
+        let frame = cpu.allocate(Request::new(order)).unwrap();
+        cpu.free(frame, order).unwrap();
+        let named = Err(BlockError::FreedTwice { frame, order });
+        assert_eq!(cpu.free(frame, order), named);
+    }
+    cpu.drain().unwrap();
+    frames.validate().unwrap();
 }

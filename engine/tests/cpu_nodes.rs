@@ -1,4 +1,4 @@
-//! A CPU's magazines on machines where its node has no memory, or none for everything.
+//! A CPU's cache on machines where its node has no memory, or none for some requests.
 #![expect(
     clippy::unwrap_used,
     reason = "a test may stop on what it did not expect"
@@ -11,10 +11,10 @@ use firstlight::early::EarlyFlags;
 use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, Machine, magazines, page, range};
+use kit::{GIB, Machine, cache, page, range};
 
 fn node_of(frames: &Frames<'_>, frame: Frame) -> NodeId {
-    let mut extents = frames.layout().extents();
+    let mut extents = frames.layout().segments();
     let extent = extents.find(|extent| extent.frames.contains(frame));
     extent.unwrap().node
 }
@@ -35,24 +35,24 @@ fn movable_node() -> Machine {
 }
 
 #[test]
-fn a_cpu_finds_what_is_nearest_whatever_the_order() {
+fn a_cpu_allocates_every_order_from_the_nearest_node() {
     let frames = movable_node().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(1), magazines()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(1), cache()).unwrap();
     for order in (0..=18).filter_map(Order::new) {
         // It stays where it is, but may lie anywhere.
         let request = Request::new(order).zone(ZoneKind::Movable);
         let found = cpu.allocate(request).unwrap();
         assert_eq!(node_of(&frames, found), NodeId(1), "{order}");
     }
-    let at_home = cpu.allocate(page().movable().exactly()).unwrap();
+    let at_home = cpu.allocate(page().movable().this_node_only()).unwrap();
     assert_eq!(node_of(&frames, at_home), NodeId(1));
 }
 
 #[test]
-fn what_can_be_moved_comes_from_the_cpu_s_own_node() {
+fn movable_pages_come_from_the_cpu_s_own_node() {
     let frames = movable_node().frames_with_cpus(1);
     let free = frames.statistics();
-    let mut cpu = frames.cpu(0, NodeId(1), magazines()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(1), cache()).unwrap();
     assert_eq!(cpu.home(), NodeId(0));
     for order in [Order::PAGE, Order::HUGE] {
         let request = Request::new(order);
@@ -60,11 +60,11 @@ fn what_can_be_moved_comes_from_the_cpu_s_own_node() {
         let of_user = cpu.allocate(request.movable()).unwrap();
         assert_eq!(node_of(&frames, of_kernel), NodeId(0));
         assert_eq!(node_of(&frames, of_user), NodeId(1));
-        let before = cpu.held_frames();
+        let before = cpu.cached_frames();
         cpu.free(of_user, order).unwrap();
         cpu.free(of_kernel, order).unwrap();
-        // Each back where it came from, for the next request of its kind.
-        assert_eq!(cpu.held_frames(), before + 2 * order.frames());
+        // Each into its list, for the next request of its kind.
+        assert_eq!(cpu.cached_frames(), before + 2 * order.frames());
         assert_eq!(cpu.allocate(request.movable()), Ok(of_user));
         assert_eq!(cpu.allocate(request), Ok(of_kernel));
         cpu.free(of_user, order).unwrap();
@@ -93,32 +93,36 @@ fn without_memory() -> Machine {
 }
 
 #[test]
-fn when_home_is_used_up_the_nearest_to_the_cpu_comes_next() {
+fn an_exhausted_home_falls_back_to_the_node_nearest_to_the_cpu() {
     let frames = without_memory().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(1), magazines()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(1), cache()).unwrap();
     assert_eq!(cpu.home(), NodeId(0));
-    let of_home = page().on(NodeId(0)).exactly();
+    let of_home = page().on(NodeId(0)).this_node_only();
     while frames.allocate(of_home).is_ok() {}
     let found = cpu.allocate(page()).unwrap();
     assert_eq!(node_of(&frames, found), NodeId(2));
     // Without a node `exactly` means home.
-    let at_home = cpu.allocate(page().exactly()).unwrap_err();
+    let at_home = cpu.allocate(page().this_node_only()).unwrap_err();
     assert_eq!(
         at_home,
         AllocError::OutOfMemory {
             request: of_home,
-            held_by_cpus: 0
+            frames: 1,
+            align_frames: 1,
+            held_by_cpus: 0,
         }
     );
 }
 
 #[test]
-fn what_no_node_has_is_refused_in_the_words_of_the_request() {
+fn out_of_memory_on_every_node_reports_the_request() {
     let frames = without_memory().frames_with_cpus(1);
-    let mut cpu = frames.cpu(0, NodeId(1), magazines()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(1), cache()).unwrap();
     let request = Request::new(Order::GIANT);
     while cpu.allocate(request).is_ok() {}
     let refused = cpu.allocate(request).unwrap_err();
-    assert!(matches!(refused, AllocError::OutOfMemory { request: told, .. } if told == request));
+    assert!(
+        matches!(refused, AllocError::OutOfMemory { request: reported, .. } if reported == request)
+    );
     assert!(refused.to_string().contains("on any node in zone Normal"));
 }

@@ -31,17 +31,17 @@ struct Model {
 enum Op {
     Add(usize, usize, EarlyFlags),
     Remove(usize, usize),
-    Reserve(usize, usize),
+    Reserve(usize, usize, bool),
     Free(usize, usize),
     SetNode(usize, usize, u16),
     SetFlags(usize, usize, EarlyFlags),
     ClearFlags(usize, usize, EarlyFlags),
     SetReservedFlags(usize, usize, EarlyFlags),
-    Allocate(Wish),
+    Allocate(Wanted),
 }
 
 #[derive(Clone, Debug)]
-struct Wish {
+struct Wanted {
     pages: usize,
     align: usize,
     min: usize,
@@ -49,6 +49,7 @@ struct Wish {
     node: Option<u16>,
     exact: bool,
     soft_min: bool,
+    freeable: bool,
 }
 
 fn bytes(from: usize, to: usize) -> PhysRange {
@@ -78,12 +79,12 @@ fn regions(pages: &[Option<Page>]) -> Vec<EarlyRegion> {
 }
 
 impl Model {
-    /// Whether `wish` may start at `start` under one attempt's terms.
-    fn fits(&self, wish: &Wish, start: usize, terms: (usize, bool, Option<u16>)) -> bool {
+    /// Whether `wanted` may start at `start` under one attempt's terms.
+    fn fits(&self, wanted: &Wanted, start: usize, terms: (usize, bool, Option<u16>)) -> bool {
         let (min, mirror, node) = terms;
-        let end = start + wish.pages;
-        let max = wish.max.unwrap_or(PAGES).min(PAGES);
-        if start < min.max(1) || end > max || !start.is_multiple_of(wish.align) {
+        let end = start + wanted.pages;
+        let max = wanted.max.unwrap_or(PAGES).min(PAGES);
+        if start < min.max(1) || end > max || !start.is_multiple_of(wanted.align) {
             return false;
         }
         let Some((home, flags)) = self.memory[start] else {
@@ -98,32 +99,32 @@ impl Model {
     }
 
     /// The best address by trying all of them: the highest, or the lowest.
-    fn allocate(&self, wish: &Wish) -> Option<usize> {
+    fn allocate(&self, wanted: &Wanted) -> Option<usize> {
         let mirrored = self
             .memory
             .iter()
             .flatten()
             .any(|page| page.1.contains(EarlyFlags::MIRROR));
-        let mins = if wish.soft_min {
-            vec![wish.min, 0]
+        let mins = if wanted.soft_min {
+            vec![wanted.min, 0]
         } else {
-            vec![wish.min]
+            vec![wanted.min]
         };
         let mirrors = if mirrored {
             vec![true, false]
         } else {
             vec![false]
         };
-        let nodes = if wish.exact {
-            vec![wish.node]
+        let nodes = if wanted.exact {
+            vec![wanted.node]
         } else {
-            vec![wish.node, None]
+            vec![wanted.node, None]
         };
         for &min in &mins {
             for &mirror in &mirrors {
                 for &node in &nodes {
                     let mut starts =
-                        (0..PAGES).filter(|&at| self.fits(wish, at, (min, mirror, node)));
+                        (0..PAGES).filter(|&at| self.fits(wanted, at, (min, mirror, node)));
                     let found = match self.direction {
                         Direction::TopDown => starts.next_back(),
                         Direction::BottomUp => starts.next(),
@@ -144,12 +145,13 @@ fn step(early: &mut EarlyMemory<'_>, model: &mut Model, op: &Op) {
         (
             early.memory().to_vec(),
             early.reserved().to_vec(),
-            early.trail().to_vec(),
+            early.owners().to_vec(),
         )
     };
     let before = state(early);
     let mut after = model.clone();
     let plain = (None, EarlyFlags::NONE);
+    let for_boot = (None, EarlyFlags::FREEABLE);
     let outcome = match *op {
         Op::Add(from, to, flags) => {
             after.memory[from..to]
@@ -161,10 +163,18 @@ fn step(early: &mut EarlyMemory<'_>, model: &mut Model, op: &Op) {
             after.memory[from..to].fill(None);
             early.remove(bytes(from, to))
         }
-        Op::Reserve(from, to) => {
+        Op::Reserve(from, to, true) => {
             after.reserved[from..to]
                 .iter_mut()
-                .for_each(|p| *p = p.or(Some(plain)));
+                .for_each(|p| *p = p.or(Some(for_boot)));
+            early.reserve_freeable(bytes(from, to), "for boot")
+        }
+        Op::Reserve(from, to, false) => {
+            // For ever wins over for boot, which is reserved anew.
+            let stays = |p: &Page| !p.1.contains(EarlyFlags::FREEABLE);
+            after.reserved[from..to]
+                .iter_mut()
+                .for_each(|p| *p = p.filter(stays).or(Some(plain)));
             early.reserve(bytes(from, to), "named")
         }
         Op::Free(from, to) => {
@@ -206,18 +216,19 @@ fn step(early: &mut EarlyMemory<'_>, model: &mut Model, op: &Op) {
                 .for_each(|p| p.1 |= flags);
             early.set_reserved_flags(bytes(from, to), flags)
         }
-        Op::Allocate(ref wish) => {
-            let outcome = early.allocate(&request(wish));
-            let Some(start) = model.allocate(wish) else {
+        Op::Allocate(ref wanted) => {
+            let outcome = early.allocate(&request(wanted));
+            let Some(start) = model.allocate(wanted) else {
                 assert!(
-                    matches!(outcome, Err(EarlyError::NoRoom { .. })),
+                    matches!(outcome, Err(EarlyError::NoSpace { .. })),
                     "{outcome:?}"
                 );
                 return;
             };
-            after.reserved[start..start + wish.pages].fill(Some(plain));
+            let kind = if wanted.freeable { for_boot } else { plain };
+            after.reserved[start..start + wanted.pages].fill(Some(kind));
             if let Ok(range) = outcome {
-                assert_eq!(range, bytes(start, start + wish.pages), "{wish:?}");
+                assert_eq!(range, bytes(start, start + wanted.pages), "{wanted:?}");
             }
             outcome.map(|_| ())
         }
@@ -237,15 +248,16 @@ fn step(early: &mut EarlyMemory<'_>, model: &mut Model, op: &Op) {
     }
 }
 
-fn request(wish: &Wish) -> EarlyRequest {
+fn request(wanted: &Wanted) -> EarlyRequest {
     let pages = |count: usize| count as u64 * PAGE;
     EarlyRequest {
-        min: PhysAddr::new(pages(wish.min)),
-        max: wish.max.map(|max| PhysAddr::new(pages(max))),
-        node: wish.node.map(NodeId),
-        exact_node: wish.exact,
-        soft_min: wish.soft_min,
-        ..EarlyRequest::new(pages(wish.pages), pages(wish.align), "wish")
+        min: PhysAddr::new(pages(wanted.min)),
+        max: wanted.max.map(|max| PhysAddr::new(pages(max))),
+        node: wanted.node.map(NodeId),
+        exact_node: wanted.exact,
+        soft_min: wanted.soft_min,
+        freeable: wanted.freeable,
+        ..EarlyRequest::new(pages(wanted.pages), pages(wanted.align), "wanted")
     }
 }
 
@@ -260,7 +272,7 @@ fn check(early: &EarlyMemory<'_>, model: &Model) {
             seen[page as usize] = Some((region.node, region.flags));
         }
     }
-    // Every reserved page has an owner, and nobody owns a free one.
+    // Every reserved page has an owner, and no free one has.
     assert_eq!(early.untracked(), 0);
     for (at, page) in seen.iter().enumerate() {
         assert_eq!(
@@ -268,7 +280,10 @@ fn check(early: &EarlyMemory<'_>, model: &Model) {
             model.memory[at].filter(|_| model.reserved[at].is_none())
         );
         let here = PhysAddr::new(at as u64 * PAGE);
-        let owned = early.trail().iter().any(|claim| claim.range.contains(here));
+        let owned = early
+            .owners()
+            .iter()
+            .any(|reserved| reserved.range.contains(here));
         assert_eq!(owned, model.reserved[at].is_some(), "page {at}");
     }
 }
@@ -289,21 +304,14 @@ fn some_flags() -> impl Strategy<Value = EarlyFlags> {
     ]
 }
 
-fn wish() -> impl Strategy<Value = Wish> {
+fn wanted() -> impl Strategy<Value = Wanted> {
     let bounds = (
         prop_oneof![Just(0), 0..PAGES],
         prop::option::of(0..PAGES + 8),
     );
     let node = prop::option::of(0..3u16);
-    (
-        1..6usize,
-        0..4u32,
-        bounds,
-        node,
-        any::<bool>(),
-        any::<bool>(),
-    )
-        .prop_map(|(pages, align, (min, max), node, exact, soft_min)| Wish {
+    (1..6usize, 0..4u32, bounds, node, any::<[bool; 3]>()).prop_map(
+        |(pages, align, (min, max), node, [exact, soft_min, freeable])| Wanted {
             pages,
             align: 1 << align,
             min,
@@ -311,20 +319,25 @@ fn wish() -> impl Strategy<Value = Wish> {
             node,
             exact,
             soft_min,
-        })
+            freeable,
+        },
+    )
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => (span(), some_flags()).prop_map(|((a, b), f)| Op::Add(a, b, f)),
         1 => span().prop_map(|(a, b)| Op::Remove(a, b)),
-        3 => span().prop_map(|(a, b)| Op::Reserve(a, b)),
+        3 => (span(), any::<bool>()).prop_map(|((a, b), f)| Op::Reserve(a, b, f)),
         2 => span().prop_map(|(a, b)| Op::Free(a, b)),
         3 => (span(), 0..3u16).prop_map(|((a, b), n)| Op::SetNode(a, b, n)),
         2 => (span(), some_flags()).prop_map(|((a, b), f)| Op::SetFlags(a, b, f)),
         1 => (span(), some_flags()).prop_map(|((a, b), f)| Op::ClearFlags(a, b, f)),
-        1 => span().prop_map(|(a, b)| Op::SetReservedFlags(a, b, EarlyFlags::NO_INIT)),
-        6 => wish().prop_map(Op::Allocate),
+        1 => (span(), any::<bool>()).prop_map(|((a, b), f)| {
+            let flags = if f { EarlyFlags::NO_INIT } else { EarlyFlags::FREEABLE };
+            Op::SetReservedFlags(a, b, flags)
+        }),
+        6 => wanted().prop_map(Op::Allocate),
     ]
 }
 
@@ -344,8 +357,8 @@ proptest! {
     ) {
         let mut memory = vec![EarlyRegion::EMPTY; slots];
         let mut reserved = vec![EarlyRegion::EMPTY; slots];
-        let mut trail = vec![Allocation::EMPTY; 4096];
-        let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+        let mut owners = vec![Allocation::EMPTY; 4096];
+        let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
         let direction = if bottom_up { Direction::BottomUp } else { Direction::TopDown };
         early.set_direction(direction);
         early.set_movable_node(movable_node);

@@ -18,8 +18,8 @@ fn range(start: u64, end: u64) -> PhysRange {
 fn with_two_nodes(test: impl FnOnce(EarlyMemory<'_>)) {
     let mut memory = [EarlyRegion::EMPTY; 16];
     let mut reserved = [EarlyRegion::EMPTY; 16];
-    let mut trail = [Allocation::EMPTY; 16];
-    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+    let mut owners = [Allocation::EMPTY; 16];
+    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
     early.add(range(0, 128 * MIB), EarlyFlags::NONE).unwrap();
     early.set_node(range(0, 64 * MIB), NodeId(0)).unwrap();
     early
@@ -50,14 +50,14 @@ fn an_allocation_keeps_its_owner_and_its_node() {
                 owner: "node data",
             },
         ];
-        assert_eq!(early.trail(), expected);
+        assert_eq!(early.owners(), expected);
         let shown = "[0x0000000003fff000-0x0000000003ffffff] on node 0 for node data";
         assert_eq!(expected[1].to_string(), shown);
     });
 }
 
 #[test]
-fn a_full_node_falls_back_unless_exact() {
+fn a_full_node_falls_back_unless_this_node_only() {
     with_two_nodes(|mut early| {
         early
             .reserve(range(64 * MIB, 128 * MIB), "all of node 1")
@@ -67,7 +67,7 @@ fn a_full_node_falls_back_unless_exact() {
         let error = early
             .allocate(&page("exact").only_on(NodeId(1)))
             .unwrap_err();
-        assert!(matches!(error, EarlyError::NoRoom { .. }));
+        assert!(matches!(error, EarlyError::NoSpace { .. }));
         assert_eq!(
             error.to_string(),
             "no 4096 bytes aligned to 0x1000 for exact in 0x0..0xffffffffffffffff on node 1; \
@@ -93,7 +93,7 @@ fn mirrored_memory_comes_first_then_any() {
 }
 
 #[test]
-fn what_can_be_unplugged_is_left_alone_once_asked() {
+fn hotpluggable_memory_is_avoided_on_request() {
     with_two_nodes(|mut early| {
         early
             .set_flags(range(64 * MIB, 128 * MIB), EarlyFlags::HOTPLUG)
@@ -110,7 +110,7 @@ fn what_can_be_unplugged_is_left_alone_once_asked() {
 }
 
 #[test]
-fn memory_that_must_not_be_touched_is_never_given() {
+fn memory_that_must_not_be_touched_is_never_allocated() {
     for flag in [
         EarlyFlags::NOMAP,
         EarlyFlags::DRIVER_MANAGED,
@@ -134,7 +134,7 @@ fn memory_that_must_not_be_touched_is_never_given() {
 }
 
 #[test]
-fn the_first_page_is_nobodys() {
+fn the_first_page_is_never_allocated() {
     with_two_nodes(|mut early| {
         early.set_direction(Direction::BottomUp);
         assert_eq!(early.allocate(&page("lowest")).unwrap().start().get(), 4096);
@@ -213,7 +213,7 @@ fn absurd_requests_are_refused_and_nothing_overflows() {
                 let request = request.within(high, PhysAddr::new(u64::MAX));
                 let refused = early.allocate(&request);
                 assert!(
-                    matches!(refused, Err(EarlyError::NoRoom { .. })),
+                    matches!(refused, Err(EarlyError::NoSpace { .. })),
                     "{bytes} {align}"
                 );
             }
@@ -244,19 +244,19 @@ fn freeing_what_is_free_is_an_error() {
 }
 
 #[test]
-fn a_short_trail_counts_what_it_cannot_keep() {
+fn a_short_owner_log_counts_what_it_has_no_slot_for() {
     let mut memory = [EarlyRegion::EMPTY; 2];
     let mut reserved = [EarlyRegion::EMPTY; 8];
-    let mut trail = [Allocation::EMPTY; 1];
-    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+    let mut owners = [Allocation::EMPTY; 1];
+    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
     early.add(range(0, MIB), EarlyFlags::NONE).unwrap();
     early.reserve(range(0x1000, 0x4000), "kept").unwrap();
     assert_eq!(early.untracked(), 0);
     early.reserve(range(0x8000, 0x9000), "counted").unwrap();
-    assert_eq!((early.trail().len(), early.untracked()), (1, 1));
-    // Cut in the middle: the upper half finds no room either.
+    assert_eq!((early.owners().len(), early.untracked()), (1, 1));
+    // Cut in the middle: the upper half finds no slot either.
     early.free(range(0x2000, 0x3000)).unwrap();
-    assert_eq!(early.trail()[0].range, range(0x1000, 0x2000));
+    assert_eq!(early.owners()[0].range, range(0x1000, 0x2000));
     assert_eq!(early.untracked(), 2);
 }
 

@@ -110,7 +110,7 @@ fn a_table_is_found_by_name() {
 }
 
 #[test]
-fn hostile_pointers_are_skipped_and_told() {
+fn hostile_pointers_are_skipped_and_reported() {
     let memory = machine(&[
         0,
         BASE,
@@ -122,10 +122,10 @@ fn hostile_pointers_are_skipped_and_told() {
     ]);
     let (found, faults) = find(&memory, &rsdp(2, 0x1000, BASE), Signature::SRAT);
     assert_eq!(found, Ok(Some(72)));
-    let told: Vec<String> = faults.iter().map(Fault::to_string).collect();
-    assert_eq!(told[0], "XSDT: entry 0 is zero, skipped");
+    let reported: Vec<String> = faults.iter().map(Fault::to_string).collect();
+    assert_eq!(reported[0], "XSDT: entry 0 is zero, skipped");
     assert_eq!(
-        told[1],
+        reported[1],
         "XSDT: entry 1 points back to a root table at 0x70000000, skipped"
     );
     assert!(matches!(
@@ -228,7 +228,7 @@ fn no_root_is_an_error() {
 }
 
 #[test]
-fn a_root_cut_inside_a_pointer_and_checksums_are_told() {
+fn a_root_cut_inside_a_pointer_and_checksums_are_reported() {
     let mut memory = machine(&[BASE + 0x1000, BASE + 0x1000]);
     memory[4] -= 3;
     memory[0x1009] ^= 1;
@@ -261,7 +261,7 @@ fn a_root_cut_inside_a_pointer_and_checksums_are_told() {
 }
 
 #[test]
-fn memory_that_gives_less_than_asked_is_refused() {
+fn a_short_read_of_memory_is_refused() {
     let memory = machine(&[BASE + 0x1000]);
     let stingy = |range: PhysRange| {
         let start = (range.start().get() - BASE) as usize;
@@ -275,7 +275,7 @@ fn memory_that_gives_less_than_asked_is_refused() {
 }
 
 #[test]
-fn what_is_found_parses() {
+fn every_table_found_parses() {
     let memory = machine(&[BASE + 0x1000]);
     let image = MemoryImage::new(PhysAddr::new(BASE), &memory);
     let rsdp = Rsdp::parse(&rsdp(2, 0, BASE)).unwrap();

@@ -127,7 +127,7 @@ fn what_lies_past_the_end_is_absent() {
 }
 
 #[test]
-fn another_table_is_refused_and_a_wrong_sum_is_told() {
+fn another_table_is_refused_and_a_wrong_sum_is_reported() {
     let mut table = PC.to_vec();
     table[9] ^= 1;
     let fadt = Fadt::parse(&table).unwrap();

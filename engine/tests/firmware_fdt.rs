@@ -269,7 +269,7 @@ fn every_changed_word_of_the_header_is_survived() {
             let mut bytes = blob.clone();
             bytes[at..at + 4].copy_from_slice(&u32::to_be_bytes(value));
             if let Ok(fdt) = Fdt::parse(&bytes) {
-                // What may change freely: trailing room, version, boot CPU.
+                // What may change freely: trailing space, version, boot CPU.
                 let ranges = fdt.memory().count() + fdt.cpus().count() + fdt.reserved().count();
                 assert!(ranges <= 8 + 40, "{at}");
             }

@@ -258,7 +258,7 @@ fn pvh_cut_at_every_byte() {
 }
 
 #[test]
-fn pvh_pointers_that_wrap_or_claim_too_much() {
+fn pvh_pointers_that_wrap_or_cover_too_much() {
     let mut bytes = guest();
     bytes[16..56].fill(0xff);
     bytes[12..16].fill(0xff);
@@ -281,7 +281,7 @@ fn pvh_pointers_that_wrap_or_claim_too_much() {
         pvh::StartInfo::parse(&bytes),
         Err(pvh::PvhError::BadMagic { .. })
     ));
-    // A reader that gives too little is refused, not trusted.
+    // A short read is an error.
     let stingy = |_: PhysRange| Some(&b"\x78\xc5\x6e\x33"[..]);
     assert!(matches!(
         pvh::StartInfo::read(&stingy, PhysAddr::ZERO),

@@ -10,9 +10,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{AskCpus, Asked, BlockError, IsolateError, Request};
+use firstlight::frames::{BlockError, DrainCpus, DrainRequest, IsolateError, Request};
 use firstlight::node::NodeId;
-use kit::{GIB, MIB, Machine, magazines, page, range, slots};
+use kit::{GIB, MIB, Machine, cache, page, range, slots};
 
 fn machine() -> Machine {
     Machine::new(&[
@@ -39,7 +39,7 @@ fn nothing_is_allocated_from_an_isolated_range_until_it_is_released() {
         free.free_frames - away.count()
     );
     all.validate().unwrap();
-    let mut cpu = all.cpu(0, NodeId(0), magazines()).unwrap();
+    let mut cpu = all.cpu(0, NodeId(0), cache()).unwrap();
     let mut held = Vec::new();
     for order in [
         Order::GIANT,
@@ -53,8 +53,8 @@ fn nothing_is_allocated_from_an_isolated_range_until_it_is_released() {
         }
     }
     assert_eq!(all.statistics().free_frames, 0);
-    assert!(all.claim(away.start(), Order::PAGE).is_err());
-    assert!(all.claim(away.start(), Order::HUGE).is_err());
+    assert!(all.allocate_at(away.start(), Order::PAGE).is_err());
+    assert!(all.allocate_at(away.start(), Order::HUGE).is_err());
     drop(isolation);
     assert_eq!(all.statistics().free_frames, away.count());
     all.validate().unwrap();
@@ -66,13 +66,13 @@ fn nothing_is_allocated_from_an_isolated_range_until_it_is_released() {
 }
 
 #[test]
-fn what_is_freed_into_an_isolated_range_stays_there() {
+fn frames_freed_into_an_isolated_range_stay_there() {
     let all = machine().frames_with_cpus(1);
     let free = all.statistics();
     let away = frames(4 * GIB, 7 * GIB);
     // The allocator's own tables.
     let reserved = all.isolate(away).unwrap().frames_in_use();
-    let mut cpu = all.cpu(0, NodeId(0), magazines()).unwrap();
+    let mut cpu = all.cpu(0, NodeId(0), cache()).unwrap();
     let giant = all.allocate(Request::new(Order::GIANT)).unwrap();
     let three = Order::new(3).unwrap();
     let held: Vec<_> = [Order::PAGE, three, Order::HUGE, Order::PAGE, Order::HUGE]
@@ -87,7 +87,7 @@ fn what_is_freed_into_an_isolated_range_stays_there() {
         reserved + in_use + Order::GIANT.frames()
     );
     all.validate().unwrap();
-    // In parts, in whole, by magazines that must not keep it.
+    // In parts, as a whole, and through a cache that must not keep it.
     all.free(giant, Order::HUGE).unwrap();
     let second = Frame::new(giant.get() + 512);
     assert_eq!(
@@ -114,7 +114,7 @@ fn what_is_freed_into_an_isolated_range_stays_there() {
         cpu.free(frame, order).unwrap();
     }
     assert_eq!(
-        (cpu.held_frames(), isolation.frames_in_use()),
+        (cpu.cached_frames(), isolation.frames_in_use()),
         (0, reserved)
     );
     all.validate().unwrap();
@@ -141,7 +141,7 @@ fn what_is_freed_into_an_isolated_range_stays_there() {
 }
 
 #[test]
-fn a_range_in_use_is_not_taken_and_comes_back() {
+fn a_range_in_use_is_not_taken_and_is_released() {
     let all = machine().frames_with_cpus(1);
     let low = frames(MIB, 3 * GIB);
     let isolation = all.isolate(low).unwrap();
@@ -159,7 +159,7 @@ fn a_range_in_use_is_not_taken_and_comes_back() {
 }
 
 #[test]
-fn ends_of_memory_may_be_odd_other_borders_not() {
+fn only_ends_of_memory_may_be_unaligned() {
     let all = machine().frames_with_cpus(1);
     let first = frames(MIB, 2 * MIB);
     let isolation = all.isolate(first).unwrap();
@@ -183,7 +183,7 @@ fn ends_of_memory_may_be_odd_other_borders_not() {
         all.isolate(hole).unwrap_err(),
         IsolateError::NoMemory { range: hole }
     );
-    // Over a hole, and over somebody else's isolation.
+    // Over a hole, and over another isolation.
     let free = all.statistics();
     let across = frames(2 * GIB, 5 * GIB);
     let first = all
@@ -199,46 +199,46 @@ fn ends_of_memory_may_be_odd_other_borders_not() {
     all.validate().unwrap();
 }
 
-/// Keeps the CPUs that each call had to reach.
+/// The CPUs that each drain request had to reach.
 #[derive(Default)]
 struct Reached(Mutex<Vec<Vec<usize>>>);
 
-impl AskCpus for Reached {
-    fn ask(&self, asked: &Asked<'_>) {
-        self.0.lock().unwrap().push(asked.cpus().collect());
+impl DrainCpus for Reached {
+    fn drain(&self, request: &DrainRequest<'_>) {
+        self.0.lock().unwrap().push(request.cpus().collect());
     }
 }
 
 #[test]
-fn a_cpu_that_holds_nothing_yet_is_asked_too() {
+fn a_cpu_with_an_empty_cache_is_requested_to_drain_too() {
     let reached: &'static Reached = Box::leak(Box::default());
     let all = machine().frames().with_cpus(slots(3), reached);
-    let mut cpu = all.cpu(1, NodeId(0), magazines()).unwrap();
+    let mut cpu = all.cpu(1, NodeId(0), cache()).unwrap();
     let away = frames(5 * GIB, 6 * GIB);
     drop(all.isolate(away).unwrap());
     cpu.poll();
     drop(all.isolate(away).unwrap());
     cpu.close().unwrap();
-    // Nobody has a slot any more, whatever was wished for.
+    // No CPU has a slot any more.
     drop(all.isolate(away).unwrap());
     assert_eq!(*reached.0.lock().unwrap(), [vec![1], vec![1], vec![]]);
 }
 
-/// Waits until `at` has come to `step`, at first without a call that takes long.
+/// Waits until `at` has come to `step`: spins first, then yields.
 fn meet(at: &AtomicU32, step: u32) {
-    let mut looks = 0;
+    let mut spins = 0;
     while at.load(Ordering::Acquire) < step {
-        looks += 1;
-        if looks > 10_000 {
+        spins += 1;
+        if spins > 10_000 {
             std::thread::yield_now();
         }
     }
 }
 
-/// A call in flight may keep what it took, or saw, before the range was isolated: the next
-/// call of its CPU gives it back.
+/// A call in flight may cache frames it took before the range was isolated: the next call of
+/// its CPU frees them.
 #[test]
-fn what_a_call_kept_of_an_isolated_range_comes_back_at_the_next() {
+fn isolated_frames_cached_by_a_call_are_freed_by_the_next() {
     let all = Machine::new(&[(0, range(4 * GIB, 4 * GIB + 256 * MIB))]).frames_with_cpus(1);
     // All is in use but one huge frame, and that in part: it is where a refill goes.
     let huge = Request::new(Order::HUGE);
@@ -247,25 +247,25 @@ fn what_a_call_kept_of_an_isolated_range_comes_back_at_the_next() {
     while all.allocate(page()).is_ok() {}
     let away = FrameRange::block(first, Order::HUGE).unwrap();
     let free = FrameRange::new(away.start().get() + 1, away.end().get()).unwrap();
-    all.free_range(free).unwrap();
+    all.free_frames(free).unwrap();
     let rounds = 3000;
     let (cpu_at, isolation_at) = (AtomicU32::new(0), AtomicU32::new(0));
     std::thread::scope(|scope| {
         let (all, cpu_at, isolation_at) = (&all, &cpu_at, &isolation_at);
         scope.spawn(move || {
-            let mut cpu = all.cpu(0, NodeId(0), magazines()).unwrap();
+            let mut cpu = all.cpu(0, NodeId(0), cache()).unwrap();
             for round in 0..rounds {
                 cpu_at.store(3 * round + 1, Ordering::Release);
                 meet(isolation_at, 3 * round + 1);
-                let got = cpu.allocate(page().without_draining());
+                let got = cpu.allocate(page().no_drain());
                 cpu_at.store(3 * round + 2, Ordering::Release);
                 meet(isolation_at, 3 * round + 2);
                 cpu.poll();
-                let held = cpu.held_frames();
+                let held = cpu.cached_frames();
                 if let Ok(got) = got {
                     all.free(got, Order::PAGE).unwrap();
                 }
-                // Who fails lets the other one end first.
+                // On failure the other thread ends first.
                 let end = if held > 0 { u32::MAX } else { 3 * round + 3 };
                 cpu_at.store(end, Ordering::Release);
                 assert_eq!(held, 0, "round {round}");

@@ -262,7 +262,7 @@ fn the_last_amount_wins() {
 }
 
 proptest! {
-    /// Whatever bytes stand on the command line: no panic, every item told of once.
+    /// Whatever bytes stand on the command line: no panic, every item reported once.
     #[test]
     fn any_bytes_are_read(text in prop::collection::vec(any::<u8>(), 0..80)) {
         let line = CommandLine::new(&text);

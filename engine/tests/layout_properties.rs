@@ -4,8 +4,8 @@
 use firstlight::addr::{Frame, FrameRange, PhysRange};
 use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
 use firstlight::layout::{
-    CoreSize, Deferral, Extent, Layout, LayoutPolicy, LayoutStorage, MovableOutcome, Node,
-    NodeRange, SECTION_FRAMES, Unavailable, Zone,
+    CoreSize, Deferral, Layout, LayoutPolicy, LayoutStorage, MovableOutcome, Node, NodeRange,
+    SECTION_FRAMES, Unavailable, Zone, ZoneSegment,
 };
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyStorage};
@@ -19,8 +19,8 @@ const NODES: u16 = 4;
 fn with_layout<R>(rows: &[Row], policy: &LayoutPolicy, then: impl FnOnce(Layout<'_>) -> R) -> R {
     let mut memory = vec![EarlyRegion::EMPTY; 2 * rows.len() + 2];
     let mut reserved = [EarlyRegion::EMPTY; 2];
-    let mut trail = [Allocation::EMPTY; 2];
-    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+    let mut owners = [Allocation::EMPTY; 2];
+    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
     for &(start, end, node, flags) in rows {
         let range = PhysRange::new(start << 12, end << 12).unwrap();
         early.add(range, flags).unwrap();
@@ -107,7 +107,7 @@ fn policy() -> impl Strategy<Value = LayoutPolicy> {
 }
 
 /// Frames of `extents` that are of `node` and `zone`.
-fn sum(extents: &[Extent], node: NodeId, zone: ZoneKind) -> u64 {
+fn sum(extents: &[ZoneSegment], node: NodeId, zone: ZoneKind) -> u64 {
     let of = extents
         .iter()
         .filter(|extent| extent.node == node && extent.zone == zone);
@@ -116,7 +116,7 @@ fn sum(extents: &[Extent], node: NodeId, zone: ZoneKind) -> u64 {
 
 /// What must hold of any layout.
 fn check(layout: &Layout<'_>, rows: &[Row]) {
-    let extents: Vec<_> = layout.extents().collect();
+    let extents: Vec<_> = layout.segments().collect();
     // Extents cut the memory into pieces and lose nothing.
     let mut at = 0;
     let mut pieces = extents.iter().copied();
@@ -184,10 +184,10 @@ fn check(layout: &Layout<'_>, rows: &[Row]) {
 
 /// Frames early described, one by one; for each node its first deferred frame.
 fn eager_model(layout: &Layout<'_>, policy: &LayoutPolicy) -> Vec<(u64, Option<u64>)> {
-    let mut answer = vec![(0, None); usize::from(NODES)];
+    let mut expected = vec![(0, None); usize::from(NODES)];
     let (mut zone_end, mut described) = (0, 0);
-    for extent in layout.extents() {
-        let (eager, first) = &mut answer[usize::from(extent.node.0)];
+    for extent in layout.segments() {
+        let (eager, first) = &mut expected[usize::from(extent.node.0)];
         let zones = layout.zones_of(extent.node);
         let end = zones
             .iter()
@@ -214,7 +214,7 @@ fn eager_model(layout: &Layout<'_>, policy: &LayoutPolicy) -> Vec<(u64, Option<u
             *eager += 1;
         }
     }
-    answer
+    expected
 }
 
 /// Frames of holes in sections with memory, counted one by one.
@@ -248,7 +248,7 @@ fn unavailable_model(layout: &Layout<'_>) -> u64 {
 /// What of a layout must not depend on where memory is cut into ranges.
 #[derive(Debug, PartialEq)]
 struct Shape {
-    extents: Vec<Extent>,
+    extents: Vec<ZoneSegment>,
     zones: Vec<Zone>,
     unavailable: Vec<Unavailable>,
     plans: Vec<Deferral>,
@@ -257,7 +257,7 @@ struct Shape {
 
 fn shape(layout: &Layout<'_>) -> Shape {
     Shape {
-        extents: layout.extents().collect(),
+        extents: layout.segments().collect(),
         zones: layout.zones().to_vec(),
         unavailable: layout.unavailable().collect(),
         plans: layout.deferrals().collect(),
@@ -313,7 +313,7 @@ proptest! {
         prop_assert_eq!(got, want);
     }
 
-    /// The kernel gets what it asked for, to within a frame a node, and movable memory the rest.
+    /// The kernel gets what was requested, to within a frame a node, and movable memory the rest.
     #[test]
     fn spreading_keeps_the_kernels_share(rows in rows(0, 30_000), core in core_size(), movable in core_size()) {
         let policy = LayoutPolicy { kernelcore: core, movablecore: movable, ..LayoutPolicy::DEFAULT };
@@ -325,7 +325,7 @@ proptest! {
                     let kept = layout.present_frames() - movable;
                     assert!(kept + u64::from(NODES) >= kernel_frames, "{kept} of {kernel_frames}");
                 }
-                MovableOutcome::NothingToSplit { .. } | MovableOutcome::NotAsked => assert_eq!(movable, 0),
+                MovableOutcome::NothingToSplit { .. } | MovableOutcome::NotRequested => assert_eq!(movable, 0),
                 other => panic!("{other}"),
             }
         });
@@ -407,7 +407,7 @@ fn scattered_memory_costs_what_its_ranges_cost() {
     with_layout(&rows, &LayoutPolicy::DEFAULT, |layout| {
         assert_eq!(layout.present_frames() << 12, 512 << 30);
         assert!(layout.end().addr().get() > 31 << 40);
-        assert_eq!(layout.extents().count(), 32 + 2); // the first is cut at 16 MiB and 4 GiB
+        assert_eq!(layout.segments().count(), 32 + 2); // the first is cut at 16 MiB and 4 GiB
         assert_eq!(
             layout.sections().map(|run| run.count).sum::<u64>(),
             (512 << 30) >> 27

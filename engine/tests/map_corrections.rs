@@ -9,7 +9,7 @@ use firstlight::map::{
     Attributes, Correction, MapEntry, MapError, MemoryKind, MemoryMap, Region, ScratchEntry,
 };
 
-fn told(entries: &[MapEntry]) -> (Vec<String>, Vec<String>) {
+fn reported(entries: &[MapEntry]) -> (Vec<String>, Vec<String>) {
     let mut scratch = vec![ScratchEntry::default(); entries.len()];
     let mut regions = vec![Region::default(); 5 * entries.len()];
     let mut corrections = Vec::new();
@@ -36,7 +36,7 @@ fn usable(start: u64, bytes: u64) -> MapEntry {
 
 #[test]
 fn empty_and_wrapping_entries() {
-    let (regions, corrections) = told(&[
+    let (regions, corrections) = reported(&[
         usable(0x5000, 0),
         usable(u64::MAX, 0),
         usable(u64::MAX, u64::MAX),
@@ -64,7 +64,7 @@ fn empty_and_wrapping_entries() {
 #[test]
 fn an_entry_of_all_addresses_is_clipped_without_wrapping() {
     let entry = MapEntry::inclusive(0, u64::MAX, MemoryKind::Reserved).unwrap();
-    let (regions, corrections) = told(&[entry]);
+    let (regions, corrections) = reported(&[entry]);
     assert_eq!(
         regions,
         ["[0x0000000000000000-0x000fffffffffffff] reserved #0"]
@@ -74,7 +74,7 @@ fn an_entry_of_all_addresses_is_clipped_without_wrapping() {
 
 #[test]
 fn a_hole_punched_by_a_stricter_entry_is_reported_once() {
-    let (regions, corrections) = told(&[
+    let (regions, corrections) = reported(&[
         usable(0, 0x10_0000),
         MapEntry::new(0x1000, 0x2000, MemoryKind::Reserved),
         MapEntry::new(0x2000, 0x3000, MemoryKind::AcpiNvs),
@@ -100,7 +100,7 @@ fn a_hole_punched_by_a_stricter_entry_is_reported_once() {
 
 #[test]
 fn entries_that_meet_inside_a_page_fill_it_together() {
-    let (regions, corrections) = told(&[usable(0x800, 0x2000), usable(0, 0x800)]);
+    let (regions, corrections) = reported(&[usable(0x800, 0x2000), usable(0, 0x800)]);
     assert_eq!(
         regions,
         [
@@ -118,7 +118,7 @@ fn entries_that_meet_inside_a_page_fill_it_together() {
 
 #[test]
 fn a_piece_of_a_page_is_kept_as_reserved() {
-    let (regions, corrections) = told(&[
+    let (regions, corrections) = reported(&[
         usable(0x1200, 0x400),
         MapEntry::new(0x2200, 0x400, MemoryKind::AcpiNvs),
     ]);
@@ -138,7 +138,7 @@ fn repeated_entries_count_once_and_their_attributes_are_cautious() {
         more_reliable: true,
         ..Attributes::NONE
     };
-    let (regions, corrections) = told(&[
+    let (regions, corrections) = reported(&[
         usable(0, 0x4000).with_attributes(mirrored),
         usable(0x2000, 0x4000),
         usable(0x8000, 0x1000),
@@ -160,7 +160,7 @@ fn repeated_entries_count_once_and_their_attributes_are_cautious() {
 #[test]
 fn devices_keep_their_borders_and_plain_memory_does_not() {
     let pmem = |start| MapEntry::new(start, 0x1000, MemoryKind::Persistent);
-    let (regions, corrections) = told(&[
+    let (regions, corrections) = reported(&[
         pmem(0x1000),
         pmem(0x2000),
         usable(0x3000, 0x1000),
@@ -191,7 +191,7 @@ fn ten_thousand_nested_entries_need_no_more_than_their_storage() {
             MapEntry::new(depth << 12, (2 * count - 2 * depth) << 12, kind)
         })
         .collect();
-    let (regions, corrections) = told(&entries);
+    let (regions, corrections) = reported(&entries);
     // The second entry covers all but the first and the last page of the first.
     assert_eq!(regions.len(), 3);
     assert!(corrections.len() < 3 * entries.len());

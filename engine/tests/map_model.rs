@@ -183,7 +183,7 @@ fn cells_of(range: PhysRange) -> std::ops::Range<usize> {
 /// Every cell of every entry is in the map as that entry said, or a correction
 /// of that entry, or of one that repeats it, says why not.
 fn nothing_lost_in_silence(entries: &[MapEntry], map: &Model, corrections: &[Correction]) {
-    let told = |index: usize, cell: usize| {
+    let reported = |index: usize, cell: usize| {
         corrections.iter().any(|correction| match *correction {
             Correction::Overlap { kind, range, .. } => {
                 kind == entries[index].kind && cells_of(range).contains(&cell)
@@ -203,7 +203,7 @@ fn nothing_lost_in_silence(entries: &[MapEntry], map: &Model, corrections: &[Cor
                 "cell {cell} of entry {index} is a hole"
             );
             assert!(
-                kept || told(index, cell),
+                kept || reported(index, cell),
                 "entry {index} lost cell {cell} in silence: {corrections:?}"
             );
         }
@@ -270,7 +270,7 @@ proptest! {
             };
             match outcome {
                 Ok(changed) => prop_assert_eq!(changed, model.apply(change)),
-                // Refused: unchanged, and truly no room for the peak.
+                // Refused: unchanged, and truly too few slots for the peak.
                 Err(MapError::Regions(full)) => prop_assert!(full.needed > full.capacity),
                 Err(error) => panic!("{error}"),
             }
@@ -280,7 +280,7 @@ proptest! {
     }
 
     #[test]
-    fn wild_entries_are_clipped_and_told(
+    fn wild_entries_are_clipped_and_reported(
         raw in proptest::collection::vec((any::<u64>(), any::<u64>(), 0u32..64, 0u32..64, kinds()), 0..20)
     ) {
         let entries: Vec<MapEntry> = raw
@@ -302,12 +302,12 @@ proptest! {
             prop_assert!(seen == expected || cut && seen == Some(MemoryKind::Reserved), "{at:#x}");
         }
         for (index, entry) in entries.iter().enumerate() {
-            let told = |wanted: fn(&Correction) -> bool| {
+            let reported = |wanted: fn(&Correction) -> bool| {
                 corrections.iter().any(|correction| correction.entry() as usize == index && wanted(correction))
             };
-            prop_assert_eq!(entry.bytes == 0, told(|c| matches!(c, Correction::Empty { .. })));
+            prop_assert_eq!(entry.bytes == 0, reported(|c| matches!(c, Correction::Empty { .. })));
             let beyond = entry.last().is_some_and(|last| last >= PHYS_END);
-            prop_assert_eq!(beyond, told(|c| matches!(c, Correction::BeyondPhysical { .. })));
+            prop_assert_eq!(beyond, reported(|c| matches!(c, Correction::BeyondPhysical { .. })));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where descriptors lie, how much room they take, and those of a block of several sections.
+//! Where descriptors lie, how much space they take, and those of a block of several sections.
 #![expect(
     clippy::unwrap_used,
     reason = "a test may stop on what it did not expect"
@@ -45,7 +45,7 @@ unsafe impl Platform for InStep {
         let phase = usize::try_from(range.start().get() % (2 * MIB)).ok()?;
         let bytes = usize::try_from(range.bytes()).ok()?.checked_add(phase)?;
         let layout = std::alloc::Layout::from_size_align(bytes, 2 << 20).ok()?;
-        // SAFETY: the engine never asks for nothing; `phase` is inside.
+        // SAFETY: the engine maps no empty range; `phase` is inside.
         NonNull::new(unsafe { std::alloc::alloc_zeroed(layout).add(phase) })
     }
 
@@ -63,7 +63,7 @@ fn reserve<T: Descriptor>(machine: &Machine) -> (Memmap<'static, T>, Frames<'sta
 fn check_places<T: Descriptor>(machine: &Machine) {
     let (memmap, frames) = reserve::<T>(machine);
     let size = size_of::<T>() as u64;
-    for extent in frames.layout().extents() {
+    for extent in frames.layout().segments() {
         let (start, end) = (extent.frames.start(), extent.frames.end());
         let first = std::ptr::from_ref(memmap.of(start).unwrap()).addr();
         let bytes = extent.frames.count() * size;
@@ -100,8 +100,8 @@ fn descriptors_lie_as_their_frames_do() {
 
 #[test]
 #[cfg_attr(miri, ignore = "allocates by the gigabyte")]
-fn room_for_descriptors_follows_what_is_memory() {
-    // Five banks of 8 GiB or less over 16 TiB, of two nodes.
+fn space_for_descriptors_follows_memory() {
+    // Five ranges of 8 GiB or less over 16 TiB, of two nodes.
     let machine = Machine::new(&[
         (0, range(4 * GIB, 12 * GIB)),
         (0, range(TIB, TIB + 8 * GIB)),
@@ -113,21 +113,21 @@ fn room_for_descriptors_follows_what_is_memory() {
     let progress = memmap.progress();
     assert_eq!(progress.written_bytes, 0);
     let descriptors = frames.layout().present_frames() * 64;
-    // Each bank may lie up to 2 MiB on to be in step, and a node's room ends on 2 MiB.
+    // Each range may lie up to 2 MiB on to be in step, and a node's space ends on 2 MiB.
     let most = descriptors + (5 + 2) * 2 * MIB + PAGE_BYTES;
     let reserved = progress.reserved_bytes;
     assert!(
         (descriptors..=most).contains(&reserved),
         "{reserved}, {most}"
     );
-    // 2 bytes a GiB in words of 8, and some 100 a bank and node.
+    // 2 bytes a GiB in words of 8, and some 100 a range and node.
     let directory = progress.directory_bytes;
     assert!(directory <= 2 * 27 + 5 * 8 + 7 * 120, "{directory}");
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "allocates by the gigabyte")]
-fn the_rest_of_a_large_block_is_ready_when_it_is_asked_for() {
+fn the_rest_of_a_large_block_is_ready_when_touched() {
     let (memmap, frames) = reserve::<Line>(&Machine::new(&[(0, range(4 * GIB, 6 * GIB))]));
     let giant = Request::new(Order::GIANT).on(NodeId(0));
     let (frame, first) = memmap.allocate(&frames, giant).unwrap();

@@ -116,9 +116,9 @@ fn check_name(name: &str, tests: &Tests) -> Result<(), String> {
     }
 }
 
-/// All that is wrong, in words.
-fn complaints(page: &str, tests: &Tests) -> Vec<String> {
-    let mut told = Vec::new();
+/// All errors, as text.
+fn errors_in(page: &str, tests: &Tests) -> Vec<String> {
+    let mut errors = Vec::new();
     let mut last = BTreeMap::new();
     for rule in rules(page) {
         let Rule {
@@ -131,7 +131,7 @@ fn complaints(page: &str, tests: &Tests) -> Vec<String> {
         if let Some(number) = rule.number {
             let before = last.insert(part.clone(), number).unwrap_or(0);
             if number != before + 1 {
-                told.push(format!("{place}: follows {before}"));
+                errors.push(format!("{place}: follows {before}"));
             }
         } else if !text.contains(SHOWN_BY) {
             continue;
@@ -139,15 +139,15 @@ fn complaints(page: &str, tests: &Tests) -> Vec<String> {
         match shown_by(text) {
             Some(names) => {
                 let wrong = names.iter().filter_map(|name| check_name(name, tests).err());
-                told.extend(wrong.map(|wrong| format!("{place}: {wrong}")));
+                errors.extend(wrong.map(|wrong| format!("{place}: {wrong}")));
             }
-            None => told.push(format!(
+            None => errors.push(format!(
                 "{place}: must end with `{SHOWN_BY}` and the tests that fail if it is broken, each in \
                  backticks, separated by commas, and a full stop"
             )),
         }
     }
-    told
+    errors
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn every_invariant_names_tests_that_exist() {
     for name in CRATES {
         collect(&root.join(name), &mut tests);
     }
-    let found = complaints(&page, &tests);
+    let found = errors_in(&page, &tests);
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
     // Every part has invariants: this test reads what people read.
     let mut parts = page.lines().filter_map(|line| line.strip_prefix("# "));
@@ -172,16 +172,16 @@ fn every_invariant_names_tests_that_exist() {
 }
 
 #[test]
-fn what_is_wrong_with_a_model_is_told() {
+fn errors_in_a_model_are_reported() {
     let files = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
     let tests = Tests::from([
         ("one".to_owned(), files(&["a/x.rs"])),
         ("two".to_owned(), files(&["a/x.rs", "b/y.rs"])),
     ]);
-    let told = |page: &str| complaints(page, &tests).join("; ");
+    let errors = |page: &str| errors_in(page, &tests).join("; ");
     let good =
         "# P\n\n1. *A.* B\n   c. Shown by `one`,\n   `x::two`.\n2. D. Shown by `y::two`.\n\nText.";
-    assert_eq!(told(good), "");
+    assert_eq!(errors(good), "");
     for (page, wanted) in [
         ("# P\n1. A.\n", "MODEL.md:2, P 1: must end"),
         ("# P\n1. A. Shown by one.\n", "must end"),
@@ -192,7 +192,7 @@ fn what_is_wrong_with_a_model_is_told() {
         ("2. A. Shown by `one`.", "follows 0"),
         ("Text. Shown by `none`.", "MODEL.md:1: there is no test"),
     ] {
-        assert!(told(page).contains(wanted), "{page}: {}", told(page));
+        assert!(errors(page).contains(wanted), "{page}: {}", errors(page));
     }
     let source = "#[test]\n#[cfg(x)]\nfn a() {}\nfn b() {}\n#[test]\n#[ignore]\nfn c() {}\n    #[test]\n    fn d(\n";
     assert_eq!(tests_in(source), ["a", "d"]);

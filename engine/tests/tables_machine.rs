@@ -1,5 +1,5 @@
-//! The allocator's tables on whole machines: how large they are, what of them is written when,
-//! and that what lay there before does not matter.
+//! The allocator's tables on whole machines: their size, the memory they lie in, what is written when,
+//! and that their former content does not matter.
 #![expect(
     clippy::unwrap_used,
     reason = "a test may stop on what it did not expect"
@@ -11,15 +11,17 @@ use std::cell::RefCell;
 use std::ptr::NonNull;
 
 use firstlight::addr::{Frame, Order, PAGE_BYTES, PhysRange};
-use firstlight::frames::{Frames, Request};
-use firstlight::node::NodeId;
+use firstlight::early::EarlyFlags;
+use firstlight::frames::{BuildError, Frames, Request};
+use firstlight::layout::{CoreSize, LayoutPolicy};
+use firstlight::node::{NodeId, ZoneKind};
 use firstlight::platform::Platform;
-use kit::{GIB, MIB, Machine, range};
+use kit::{GIB, MIB, Machine, Uninitialised, range};
 
 /// Memory full of one byte, which can be looked at.
 struct Filled {
     with: u8,
-    /// In the order in which they were asked for.
+    /// In the order of the requests.
     pieces: RefCell<Vec<(NonNull<u8>, usize)>>,
 }
 
@@ -28,7 +30,7 @@ unsafe impl Platform for Filled {
     fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
         let bytes = usize::try_from(range.bytes()).ok()?;
         let layout = std::alloc::Layout::from_size_align(bytes, 4096).ok()?;
-        // SAFETY: the engine never asks for nothing, and all of it is ours to fill.
+        // SAFETY: the engine maps no empty range, and all of it is ours to fill.
         let start = unsafe {
             let start = NonNull::new(std::alloc::alloc(layout))?;
             start.write_bytes(self.with, bytes);
@@ -47,13 +49,13 @@ impl Filled {
         }))
     }
 
-    /// Bytes of each piece that somebody wrote, in words of four.
+    /// Bytes of each piece that were written, in words of four.
     fn written_bytes(&self) -> Vec<u64> {
         let untouched = u32::from_ne_bytes([self.with; 4]);
         let pieces = self.pieces.borrow();
         let written = pieces.iter().map(|&(start, bytes)| {
             let words = start.cast::<u32>();
-            // SAFETY: mapped above, all of it initialised; nobody writes meanwhile.
+            // SAFETY: mapped above, all of it initialised; not written meanwhile.
             let word = |index| unsafe { words.add(index).read() };
             let count = (0..bytes / 4).filter(|&at| word(at) != untouched).count();
             4 * count as u64
@@ -76,22 +78,22 @@ fn machine() -> Machine {
 
 /// Goes through all levels of both nodes, and says what came out.
 fn transcript(frames: &Frames<'_>) -> Vec<Option<Frame>> {
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     let mut held = Vec::new();
     for step in 0..600u64 {
         let order = [0, 0, 3, 9, 0, 7, 13, 18, 8, 1][usize::try_from(step % 10).unwrap()];
         let order = Order::new(order).unwrap();
         let request = Request::new(order).on(NodeId(u16::from(step % 3 == 0)));
         let frame = frames.allocate(request).ok();
-        told.push(frame);
+        results.push(frame);
         held.extend(frame.map(|frame| (frame, order)));
         if step % 4 == 3 {
             let (frame, order) = held.swap_remove(usize::try_from(step * 7).unwrap() % held.len());
             // In parts, or as it was: a page of it opens it from above.
             if step % 8 == 3 {
                 frames.free(frame, Order::PAGE).unwrap();
-                told.push(frames.allocate(Request::new(Order::PAGE)).ok());
-                held.extend(told[told.len() - 1].map(|frame| (frame, Order::PAGE)));
+                results.push(frames.allocate(Request::new(Order::PAGE)).ok());
+                held.extend(results[results.len() - 1].map(|frame| (frame, Order::PAGE)));
                 let rest = (0..order.get()).filter_map(Order::new);
                 held.extend(rest.map(|half| (Frame::new(frame.get() + half.frames()), half)));
             } else {
@@ -100,9 +102,12 @@ fn transcript(frames: &Frames<'_>) -> Vec<Option<Frame>> {
         }
         if step % 16 == 0 {
             let inside = Frame::new((2 * GIB + step * 3 * MIB) / PAGE_BYTES + step);
-            let claimed = frames.claim(inside, Order::PAGE).ok().map(|()| inside);
-            told.push(claimed);
-            held.extend(claimed.map(|frame| (frame, Order::PAGE)));
+            let at = frames
+                .allocate_at(inside, Order::PAGE)
+                .ok()
+                .map(|()| inside);
+            results.push(at);
+            held.extend(at.map(|frame| (frame, Order::PAGE)));
         }
     }
     frames.validate().unwrap();
@@ -110,19 +115,19 @@ fn transcript(frames: &Frames<'_>) -> Vec<Option<Frame>> {
         frames.free(frame, order).unwrap();
     }
     frames.validate().unwrap();
-    told
+    results
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "fills megabytes")]
-fn whatever_lies_in_the_tables_is_written_before_it_is_read() {
-    // Free, split and allocated huge frames, where somebody reads them.
+fn tables_are_written_before_they_are_read() {
+    // Free, split and allocated huge frames, where they are read.
     let transcripts = [0x59, 0x5b, 0, 0xff].map(|with| {
         let frames = Frames::build(machine().layout(), Filled::new(with)).unwrap();
         let before = frames.statistics();
-        let told = transcript(&frames);
+        let reported = transcript(&frames);
         assert_eq!(frames.statistics(), before, "filled with {with:#x}");
-        (before, told)
+        (before, reported)
     });
     let [first, others @ ..] = &transcripts;
     assert!(others.iter().all(|other| other == first));
@@ -130,7 +135,7 @@ fn whatever_lies_in_the_tables_is_written_before_it_is_read() {
 
 #[test]
 #[cfg_attr(miri, ignore = "fills megabytes")]
-fn nothing_but_lists_is_written_before_somebody_asks() {
+fn nothing_but_lists_is_written_before_the_first_call() {
     let platform = Filled::new(0xa5);
     let machine = machine();
     let layout = machine.layout();
@@ -148,10 +153,10 @@ fn nothing_but_lists_is_written_before_somebody_asks() {
     let ranges = layout.early().memory().len() + layout.early().reserved().len();
     let most = 16 * 128 + 8192 * (2 + ranges as u64);
     let written: u64 = platform.written_bytes().iter().sum();
-    let told = frames.metadata().written_bytes;
+    let reported = frames.metadata().written_bytes;
     assert!(
-        written <= told && told <= most,
-        "{written} <= {told} <= {most}"
+        written <= reported && reported <= most,
+        "{written} <= {reported} <= {most}"
     );
 
     // One page of a giant frame: the words of its huge frames, and one bitmap.
@@ -176,7 +181,7 @@ fn room_for(ranges: &[PhysRange]) -> u64 {
 
 #[test]
 #[cfg_attr(miri, ignore = "machines of terabytes")]
-fn room_for_tables_follows_what_is_memory() {
+fn space_for_tables_follows_memory() {
     let gibs = |from: u64, to: u64| range(from * GIB, to * GIB);
     for nodes in [
         vec![vec![gibs(4, 5)]],
@@ -204,4 +209,98 @@ fn room_for_tables_follows_what_is_memory() {
         let all = frames.layout().present_frames();
         assert!(reserved - 2 * PAGE_BYTES <= all * 27 / 100, "{reserved}");
     }
+}
+
+/// Two nodes of 4 GiB each; the first has the usual holes.
+fn two_nodes() -> Machine {
+    Machine::new(&[
+        (0, range(0x1000, 0x9f000)),
+        (0, range(MIB, 3 * GIB)),
+        (0, range(4 * GIB, 5 * GIB)),
+        (1, range(5 * GIB, 9 * GIB)),
+    ])
+}
+
+#[test]
+fn too_little_memory_is_an_error_with_its_size() {
+    let tiny = Machine::new(&[(0, range(0x1000, 0x2000))]);
+    let error = tiny.build().map(drop).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            BuildError::NoSpace {
+                node: NodeId(0),
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .contains("bytes that describe the frames of node 0"),
+        "{error}"
+    );
+
+    let platform = Box::leak(Box::new(Uninitialised {
+        broken: true,
+        ..Default::default()
+    }));
+    let error = Frames::build(two_nodes().layout(), platform)
+        .map(drop)
+        .unwrap_err();
+    assert!(matches!(error, BuildError::NotMapped { .. }), "{error}");
+}
+
+/// The allocator's tables.
+fn tables(frames: &Frames<'_>) -> impl Iterator<Item = firstlight::addr::PhysRange> {
+    let owners = frames.layout().early().owners().to_vec();
+    owners
+        .into_iter()
+        .filter(|reserved| reserved.owner == "frame allocator tables")
+        .map(|reserved| reserved.range)
+}
+
+#[test]
+fn tables_keep_off_preserved_and_movable_memory() {
+    let mut machine = Machine::new(&[(0, range(4 * GIB, 6 * GIB))]);
+    machine
+        .memory
+        .push((0, range(6 * GIB, 7 * GIB), EarlyFlags::PRESERVED));
+    assert!(tables(&machine.frames()).all(|table| table.end().get() <= 6 * GIB));
+
+    let mut machine = two_nodes();
+    machine.policy = Some(LayoutPolicy {
+        movablecore: Some(CoreSize::Frames(2 * GIB / 4096)),
+        ..LayoutPolicy::DEFAULT
+    });
+    let frames = machine.frames();
+    let movable: Vec<_> = frames
+        .layout()
+        .zones()
+        .iter()
+        .filter(|z| z.kind == ZoneKind::Movable)
+        .collect();
+    assert_eq!(movable.len(), 2);
+    for table in tables(&frames) {
+        assert!(
+            movable
+                .iter()
+                .all(|zone| !zone.span.bytes().overlaps(table)),
+            "{table} is in Movable"
+        );
+    }
+}
+
+#[test]
+fn tables_fit_where_whole_huge_frames_do_not() {
+    // 64 GiB need 2.2 MiB of tables; 3.5 MiB are free, none of it two huge frames.
+    let mut machine = Machine::new(&[(0, range(4 * GIB, 68 * GIB))]);
+    machine.reserved.push(range(4 * GIB, 5 * GIB + MIB));
+    machine
+        .reserved
+        .push(range(5 * GIB + 4 * MIB + MIB / 2, 68 * GIB));
+    let frames = machine.frames();
+    assert!(frames.statistics().free_frames > 200);
+    frames.validate().unwrap();
 }

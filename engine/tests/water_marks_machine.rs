@@ -10,11 +10,10 @@ use std::sync::{Mutex, OnceLock};
 
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{
-    AllocError, Crossing, Frames, NobodyAsked, Request, WatchMarks, WaterMark, WaterMarks,
-    ZoneMarks,
+    AllocError, Crossing, Frames, NoDrain, Request, WatchMarks, WaterMark, WaterMarks, ZoneMarks,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, magazines, range, slots};
+use kit::{GIB, MIB, Machine, cache, range, slots};
 
 #[derive(Default)]
 struct Log(Mutex<Vec<Crossing>>);
@@ -42,7 +41,7 @@ fn watched(cpus: usize) -> (Frames<'static>, &'static ZoneMarks, &'static Log) {
     let zones: &'static _ = Box::leak(Box::new([ZoneMarks::new(NORMAL.0, NORMAL.1, MARKS)]));
     let log: &'static Log = Box::leak(Box::default());
     let frames = machine.frames().with_water_marks(zones, log);
-    let frames = frames.with_cpus(slots(cpus), &NobodyAsked);
+    let frames = frames.with_cpus(slots(cpus), &NoDrain);
     let [zone] = zones;
     (frames, zone, log)
 }
@@ -52,20 +51,20 @@ fn exact(frames: &Frames<'_>) -> u64 {
 }
 
 #[test]
-fn every_crossing_is_told_once() {
+fn every_crossing_is_reported_once() {
     let (frames, zone, log) = watched(0);
     let free = exact(&frames);
     assert_eq!(zone.free_frames(), free);
-    let page = Request::new(Order::PAGE).on(NodeId(0)).exactly();
+    let page = Request::new(Order::PAGE).on(NodeId(0)).this_node_only();
     let mut held: Vec<_> = (0..free).map(|_| frames.allocate(page).unwrap()).collect();
     assert_eq!(zone.free_frames(), 0);
-    // From here on it comes from a zone nobody watches.
+    // From here on it comes from a zone without marks.
     held.push(frames.allocate(page).unwrap());
     for frame in held {
         frames.free(frame, Order::PAGE).unwrap();
     }
     assert_eq!(zone.free_frames(), free);
-    let told = log.0.lock().unwrap().clone();
+    let reported = log.0.lock().unwrap().clone();
     let crossing = |mark, below, free_frames| Crossing {
         node: NORMAL.0,
         zone: NORMAL.1,
@@ -75,7 +74,7 @@ fn every_crossing_is_told_once() {
     };
     use WaterMark::{High, Low, Min};
     assert_eq!(
-        told,
+        reported,
         [
             crossing(High, true, 2999),
             crossing(Low, true, 1999),
@@ -91,7 +90,7 @@ fn every_crossing_is_told_once() {
 fn the_count_is_exact_whichever_way_frames_go() {
     let (frames, zone, _) = watched(2);
     let agree = |what: &str| assert_eq!(zone.free_frames(), exact(&frames), "{what}");
-    let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0), magazines()).unwrap());
+    let mut cpus = [0, 1].map(|cpu| frames.cpu(cpu, NodeId(0), cache()).unwrap());
     let mut held = Vec::new();
     for step in 0..3000 {
         let order = Order::new([0, 0, 0, 3, 9][step % 5]).unwrap();
@@ -130,18 +129,18 @@ fn the_count_is_exact_whichever_way_frames_go() {
     drop(cpus);
     agree("at the end");
     let block = (Frame::new(4 * GIB / 4096 + 512), Order::HUGE);
-    frames.claim(block.0, block.1).unwrap();
-    agree("claimed");
+    frames.allocate_at(block.0, block.1).unwrap();
+    agree("allocated at");
     frames.free(block.0, block.1).unwrap();
     let odd = FrameRange::new(block.0.get() + 5, block.0.get() + 1234).unwrap();
-    frames.claim_range(odd).unwrap();
-    agree("a range claimed");
-    frames.free_range(odd).unwrap();
+    frames.allocate_range(odd).unwrap();
+    agree("a range allocated");
+    frames.free_frames(odd).unwrap();
     agree("a range freed");
-    let on_zero = Request::new(Order::PAGE).on(NodeId(0)).exactly();
-    let row = frames.allocate_contiguous(777, 1, on_zero).unwrap();
+    let on_zero = Request::new(Order::PAGE).on(NodeId(0)).this_node_only();
+    let row = frames.allocate_frames(777, 1, on_zero).unwrap();
     agree("a row of frames");
-    frames.free_range(row).unwrap();
+    frames.free_frames(row).unwrap();
     let mut pages = [Frame::new(0); 500];
     assert_eq!(frames.allocate_bulk(on_zero, &mut pages), Ok(500));
     agree("many");
@@ -163,8 +162,8 @@ fn crossings_by_several_cpus_alternate() {
         for thread in 0..4 {
             let frames = &frames;
             scope.spawn(move || {
-                let mut cpu = frames.cpu(thread, NodeId(0), magazines()).unwrap();
-                let page = Request::new(Order::PAGE).on(NodeId(0)).exactly();
+                let mut cpu = frames.cpu(thread, NodeId(0), cache()).unwrap();
+                let page = Request::new(Order::PAGE).on(NodeId(0)).this_node_only();
                 for _ in 0..rounds {
                     let count = if cfg!(miri) { 100 } else { free / 4 };
                     let held: Vec<_> = (0..count).map_while(|_| cpu.allocate(page).ok()).collect();
@@ -176,20 +175,20 @@ fn crossings_by_several_cpus_alternate() {
         }
     });
     assert_eq!(zone.free_frames(), free);
-    let told = log.0.lock().unwrap();
+    let reported = log.0.lock().unwrap();
     for mark in [WaterMark::Min, WaterMark::Low, WaterMark::High] {
-        let of_mark = told.iter().filter(|crossing| crossing.mark == mark);
+        let of_mark = reported.iter().filter(|crossing| crossing.mark == mark);
         let below = of_mark.clone().filter(|crossing| crossing.below).count();
         assert_eq!(of_mark.count(), 2 * below, "as often below as above");
     }
     frames.validate().unwrap();
 }
 
-/// Asks for more than there is when a mark is crossed.
+/// Requests more than there is when a mark is crossed.
 #[derive(Default)]
 struct Greedy {
     frames: OnceLock<&'static Frames<'static>>,
-    told: Mutex<Vec<u64>>,
+    reported: Mutex<Vec<u64>>,
 }
 
 impl WatchMarks for Greedy {
@@ -197,16 +196,16 @@ impl WatchMarks for Greedy {
         let wanted = Request::new(Order::GIANT);
         match self.frames.get().map(|frames| frames.allocate(wanted)) {
             Some(Err(AllocError::OutOfMemory { held_by_cpus, .. })) => {
-                self.told.lock().unwrap().push(held_by_cpus);
+                self.reported.lock().unwrap().push(held_by_cpus);
             }
             other => panic!("{other:?}"),
         }
     }
 }
 
-/// A refill says before it takes anything what it may hold: not more than a magazine.
+/// A refill announces what it may cache before it takes anything: at most a list.
 #[test]
-fn who_fails_in_the_middle_of_a_refill_is_told_what_it_takes() {
+fn a_refill_that_fails_midway_reports_its_crossing() {
     let frames = Machine::new(&[(0, range(16 * MIB, 17 * MIB))]).frames();
     let high = frames.statistics().free_frames;
     let marks = WaterMarks {
@@ -221,10 +220,57 @@ fn who_fails_in_the_middle_of_a_refill_is_told_what_it_takes() {
         marks,
     )]));
     let frames = frames.with_water_marks(zones, greedy);
-    let frames: &'static _ = Box::leak(Box::new(frames.with_cpus(slots(1), &NobodyAsked)));
+    let frames: &'static _ = Box::leak(Box::new(frames.with_cpus(slots(1), &NoDrain)));
     assert!(greedy.frames.set(frames).is_ok());
-    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     cpu.allocate(Request::new(Order::PAGE)).unwrap();
-    // A magazine of two pages is refilled with one.
-    assert_eq!(*greedy.told.lock().unwrap(), [1]);
+    // A list of two pages is refilled with one.
+    assert_eq!(*greedy.reported.lock().unwrap(), [1]);
+}
+
+/// A part of a block is freed by another thread while the block is: what was freed before the
+/// error is counted.
+#[test]
+fn a_free_that_fails_midway_is_counted_as_far_as_it_came() {
+    let frames = Machine::new(&[(0, range(4 * GIB, 5 * GIB))]).frames();
+    let marks = WaterMarks {
+        min: 0,
+        low: 0,
+        high: 0,
+    };
+    let zones: &'static [_] = Box::leak(Box::new([ZoneMarks::new(
+        NodeId(0),
+        ZoneKind::Normal,
+        marks,
+    )]));
+    let frames = frames.with_water_marks(zones, Box::leak(Box::new(Log::default())));
+    let order = |order| Order::new(order).unwrap();
+    let mut failed = 0;
+    for round in 0..3000 {
+        let block = frames.allocate(Request::new(order(13))).unwrap();
+        let part = Frame::new(block.get() + 512 * (round % 15 + 1));
+        let start = std::sync::Barrier::new(2);
+        let (whole, page) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                start.wait();
+                frames.free(part, Order::HUGE)
+            });
+            start.wait();
+            (frames.free(block, order(13)), other.join().unwrap())
+        });
+        failed += u32::from(whole.is_err());
+        if whole.is_err() {
+            assert_eq!(page, Ok(()));
+            // What is left of it.
+            for huge in 0..16 {
+                let huge = Frame::new(block.get() + 512 * huge);
+                if frames.is_allocated(huge) == Some(true) {
+                    frames.free(huge, Order::HUGE).unwrap();
+                }
+            }
+        }
+        frames.validate().unwrap();
+        assert_eq!(zones[0].free_frames(), frames.statistics().free_frames);
+    }
+    assert!(failed > 0, "the part was freed first at least once");
 }

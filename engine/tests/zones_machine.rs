@@ -9,7 +9,7 @@ mod kit;
 use firstlight::addr::{Frame, Order};
 use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, magazines, range};
+use kit::{GIB, MIB, Machine, cache, range};
 
 /// Memory in zones DMA, DMA32 and Normal.
 fn pc() -> Frames<'static> {
@@ -30,7 +30,7 @@ fn all(mut allocate: impl FnMut() -> Result<Frame, AllocError>) -> Vec<Frame> {
 }
 
 #[test]
-fn the_only_zone_is_used_up_and_no_other_helps_out() {
+fn an_exhausted_only_zone_falls_back_to_no_other() {
     for zone in [ZoneKind::Dma, ZoneKind::Dma32, ZoneKind::Normal] {
         for order in [Order::PAGE, Order::new(3).unwrap(), Order::HUGE] {
             let frames = pc();
@@ -38,8 +38,11 @@ fn the_only_zone_is_used_up_and_no_other_helps_out() {
             let found = all(|| frames.allocate(request));
             assert!(!found.is_empty());
             assert!(found.iter().all(|&frame| zone_of(frame) == zone));
-            let told = frames.allocate(request).unwrap_err().to_string();
-            assert!(told.contains(&format!("zone {zone} itself")), "{told}");
+            let reported = frames.allocate(request).unwrap_err().to_string();
+            assert!(
+                reported.contains(&format!("zone {zone} itself")),
+                "{reported}"
+            );
             // All that is left lies elsewhere: below, if that will do, or above.
             let below = all(|| frames.allocate(Request::new(order).zone(zone)));
             assert!(below.iter().all(|&frame| zone_of(frame) < zone));
@@ -50,12 +53,12 @@ fn the_only_zone_is_used_up_and_no_other_helps_out() {
 }
 
 #[test]
-fn a_cpu_takes_from_the_only_zone_whatever_its_magazines_hold() {
+fn a_cpu_allocates_from_the_only_zone_whatever_it_caches() {
     let frames = pc();
-    let mut cpu = frames.cpu(0, NodeId(0), magazines()).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     let page = cpu.allocate(Request::new(Order::PAGE)).unwrap();
     assert_eq!(zone_of(page), ZoneKind::Normal);
-    assert!(cpu.held_frames() > 0);
+    assert!(cpu.cached_frames() > 0);
     for (order, zone) in [
         (Order::PAGE, ZoneKind::Normal),
         (Order::PAGE, ZoneKind::Dma32),
@@ -84,15 +87,13 @@ fn a_range_lies_in_the_only_zone() {
     let frames_wanted = 100 << 8;
     for zone in [ZoneKind::Dma32, ZoneKind::Normal] {
         let request = Request::new(Order::PAGE).only_zone(zone);
-        let range = frames
-            .allocate_contiguous(frames_wanted, 1, request)
-            .unwrap();
+        let range = frames.allocate_frames(frames_wanted, 1, request).unwrap();
         assert_eq!(zone_of(range.start()), zone);
     }
     let dma = Request::new(Order::PAGE).only_zone(ZoneKind::Dma);
-    let told = frames
-        .allocate_contiguous(frames_wanted, 1, dma)
+    let reported = frames
+        .allocate_frames(frames_wanted, 1, dma)
         .unwrap_err()
         .to_string();
-    assert!(told.contains("zone DMA itself"), "{told}");
+    assert!(reported.contains("zone DMA itself"), "{reported}");
 }

@@ -4,10 +4,10 @@
 
 use firstlight::addr::FrameRange;
 use firstlight::early::{Allocation, EarlyMemory, EarlyRegion, EarlyRequest};
-use firstlight::firmware::acpi::{Srat, SratEntry};
+use firstlight::firmware::acpi::Srat;
 use firstlight::firmware::e820;
 use firstlight::layout::{
-    CoreSize, Layout, LayoutError, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone,
+    CoreSize, ExtentKind, Layout, LayoutError, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone,
 };
 use firstlight::map::{MapEntry, MemoryMap, Region, ScratchEntry};
 use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage, Trust};
@@ -49,7 +49,7 @@ fn check(layout: &Layout<'_>, usable: u64) {
     assert_eq!(present, usable, "frames lost or made up");
     let mut sums = vec![0; layout.nodes().len()];
     let mut end = 0;
-    for extent in layout.extents() {
+    for extent in layout.segments() {
         assert!(!extent.frames.is_empty() && extent.frames.start().get() >= end);
         end = extent.frames.end().get();
         sums[usize::from(extent.node.0)] += extent.frames.count();
@@ -73,10 +73,25 @@ fn check(layout: &Layout<'_>, usable: u64) {
     }
     let holes: u64 = layout.holes().map(FrameRange::count).sum();
     assert_eq!(holes + present, end);
-    let mut reserved_end = 0;
-    for reserved in layout.reserved_frames() {
-        assert!(!reserved.is_empty() && reserved.start().get() >= reserved_end);
-        reserved_end = reserved.end().get();
+    // Extents cover the segments exactly, each longer than could be joined.
+    let mut extents = layout.extents();
+    for segment in layout.segments() {
+        let (mut at, mut kind) = (segment.frames.start(), None);
+        while at < segment.frames.end() {
+            let extent = extents.next().expect("an extent for every frame of memory");
+            assert_eq!((extent.node, extent.zone), (segment.node, segment.zone));
+            assert!(extent.frames.start() == at && kind != Some(extent.kind));
+            (at, kind) = (extent.frames.end(), Some(extent.kind));
+        }
+        assert_eq!(at, segment.frames.end());
+    }
+    assert!(extents.next().is_none());
+    let mut end = 0;
+    for window in layout.windows() {
+        assert!(window.kind == ExtentKind::Absent && window.frames.start().get() >= end);
+        end = window.frames.end().get();
+        let mut memory = layout.segments().map(|segment| segment.frames.intersect(window.frames));
+        assert!(memory.all(FrameRange::is_empty));
     }
 }
 
@@ -93,10 +108,11 @@ fuzz_target!(|data: &[u8]| {
     let present = map.usable_bytes() >> 12;
 
     let mut memory = vec![EarlyRegion::EMPTY; SLOTS];
-    let (mut reserved, mut trail) = ([EarlyRegion::EMPTY; 64], [Allocation::EMPTY; 64]);
+    let (mut reserved, mut owners) = ([EarlyRegion::EMPTY; 64], [Allocation::EMPTY; 64]);
     let mut early =
-        EarlyMemory::from_map(&map, &mut memory, &mut reserved, &mut trail).expect("there is room");
+        EarlyMemory::from_map(&map, &mut memory, &mut reserved, &mut owners).expect("there is room");
     let _ = early.allocate(&EarlyRequest::new(0x2345, 64, "fuzz"));
+    let _ = early.allocate(&EarlyRequest::new(0x1234, 16, "fuzz").freeable());
 
     let (mut infos, mut ranges) = ([NodeInfo::EMPTY; 512], [TopologyRange::EMPTY; 1024]);
     let storage = TopologyStorage {
@@ -111,7 +127,7 @@ fuzz_target!(|data: &[u8]| {
         .expect("fewer entries than slots");
     let mut topology = builder.finish(&mut |_| {});
     let trust = match trust & 1 {
-        0 => Trust::Mend,
+        0 => Trust::Repair,
         _ => Trust::AllOrNothing {
             unclaimed_bytes: 1 << 20,
         },
@@ -126,7 +142,7 @@ fuzz_target!(|data: &[u8]| {
             .map(|region| region.range.bytes() >> 12)
             .sum::<u64>()
     );
-    assert!(reserved_bytes <= 0x3000);
+    assert!(reserved_bytes <= 0x2345 + 0x1234);
 
     let (mut nodes, mut zones) = ([Node::EMPTY; 512], [Zone::EMPTY; 2048]);
     let mut ranges = vec![NodeRange::EMPTY; SLOTS];

@@ -2,7 +2,7 @@
 //!
 //! The kernel stamps a process's start in ticks of 10 ms, too coarse for
 //! milestones of microseconds. [`Clock::start`] is therefore called as the
-//! first statement of `main`; what the loader does before that is not counted.
+//! first statement of `main`; the loader's time before that is not counted.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Instant;
@@ -35,8 +35,8 @@ impl Clock {
     }
 }
 
-/// Nanoseconds of a CPU that the calling thread has had (`CLOCK_THREAD_CPUTIME_ID`):
-/// while others had its CPU, this clock stands.
+/// CPU time of the calling thread in nanoseconds (`CLOCK_THREAD_CPUTIME_ID`): while
+/// other threads have its CPU, this clock stands still.
 ///
 /// ```
 /// let first = firstlight_host::clock::thread_cpu_ns();

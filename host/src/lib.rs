@@ -1,56 +1,26 @@
 //! Linux as a platform for the engine.
 //!
-//! The engine asks for nothing but bytes and a place for its metadata; this
-//! crate finds both on a running Linux without touching the machine's real
-//! memory:
+//! The engine needs bytes that describe a machine and memory for its metadata.
+//! This crate finds both on a running Linux without touching the machine's memory:
 //!
-//! - [`topology`] reads what firmware and the kernel say about this machine:
+//! - [`topology`] reads what firmware and the kernel report about this machine:
 //!   memory map, nodes, distances, CPUs, ACPI tables;
-//! - [`reserve`] backs the engine's metadata with reserved address space, and
-//!   asks the operating system how much of it is resident;
-//! - [`metadata`] is the engine's platform: it lends that address space;
-//! - [`threads`] runs work on threads pinned to CPUs, [`crew`] the engine's jobs;
-//! - [`writer`] chooses the engine's widest stores, [`rivals`] are what they are
-//!   measured against, [`sweep`] measures both;
-//! - [`clock`] counts nanoseconds since the process began, and those that a thread had
-//!   a CPU; [`heap`] says what the process has on its heap.
+//! - [`reserve`] reserves address space and counts how much of it is resident;
+//! - [`metadata`] is the engine's platform on such address space;
+//! - [`threads`] runs work on threads pinned to CPUs, [`workers`] the engine's jobs;
+//! - [`clock`] counts nanoseconds since the process began, and a thread's CPU time;
+//! - [`meminfo`] is how much memory this host could provide.
 //!
-//! What lends memory that is zeroed beforehand stands on:
-//!
-//! - [`hugepages`], [`memory_file`], [`mapping`]: huge pages, files made of
-//!   them, and such files in this process' address space;
-//! - [`zero`]: stores that go past the caches;
-//! - [`pacing`], [`pressure`], [`background`]: work that is in nobody's way;
-//! - [`peer`]: who is at the other end of a Unix socket;
-//! - [`seccomp`]: calls of another process that wait for an answer;
-//! - [`service`]: what the service manager hands over and wants to hear.
-//!
-//! Unsafe code lives in [`reserve`], [`metadata`], [`threads`], [`memory_file`],
-//! [`mapping`], [`background`], [`peer`], [`seccomp`], [`service`], [`writer`], [`rivals`], [`heap`] and
-//! `zero/x86.rs` only: system calls that the standard library does not offer,
-//! the memory they give, and instructions that not every processor has; and
-//! where [`sweep`] says what its descriptors are.
+//! Unsafe code lives in [`reserve`], [`metadata`] and [`threads`] only: system calls
+//! that the standard library does not offer, and the memory they return.
 
-pub mod background;
 pub mod clock;
-pub mod crew;
-pub mod heap;
-pub mod hugepages;
-pub mod mapping;
-pub mod memory_file;
+pub mod meminfo;
 pub mod metadata;
-pub mod pacing;
-pub mod peer;
-pub mod pressure;
 pub mod reserve;
-pub mod rivals;
-pub mod seccomp;
-pub mod service;
-pub mod sweep;
 pub mod threads;
 pub mod topology;
-pub mod writer;
-pub mod zero;
+pub mod workers;
 
 /// The example of the README, so that it stays true.
 #[cfg(doctest)]

@@ -1,8 +1,8 @@
-//! The platform under the engine: physical ranges that the engine takes for
-//! its tables are backed by reserved address space, one after the other.
+//! The engine's platform on Linux: physical ranges that the engine reserves for its
+//! tables are backed by reserved address space, one after the other.
 //!
-//! Nothing of the machine's real memory is touched: a physical address names a
-//! place in the map, and here only a length.
+//! The machine's memory is not touched: of a physical range only the length matters
+//! here.
 
 use crate::reserve::{Reservation, page_bytes};
 use firstlight::addr::PhysRange;
@@ -29,14 +29,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug)]
 pub struct MetadataSpace {
     space: Reservation,
-    /// Bytes handed out from the start; only grows while anything is lent out.
+    /// Bytes mapped so far, from the start; only grows while the space is borrowed.
     used: AtomicUsize,
-    /// Nothing was ever written, but by who was given it.
+    /// Nothing was written before it was mapped.
     is_zero: bool,
 }
 
 impl MetadataSpace {
-    /// Room for `bytes` bytes of tables.
+    /// Space for `bytes` bytes of tables.
     ///
     /// # Errors
     /// The operating system's refusal to reserve so much address space.
@@ -48,7 +48,7 @@ impl MetadataSpace {
         })
     }
 
-    /// Room in `space`, which may hold anything.
+    /// Over `space`, which may hold anything.
     #[must_use]
     pub fn over(space: Reservation) -> Self {
         Self {
@@ -58,31 +58,29 @@ impl MetadataSpace {
         }
     }
 
-    /// The address space, to ask how much of it is resident.
+    /// The address space, which counts how much of it is resident.
     #[must_use]
     pub fn reservation(&self) -> &Reservation {
         &self.space
     }
 
-    /// The bytes themselves, for who wants to see what was written; nothing is
-    /// lent out while this borrow lasts.
+    /// The bytes themselves; no mapped range is in use while this borrow lasts.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         self.is_zero = false;
         self.space.as_mut_slice()
     }
 
-    /// Takes everything back that was handed out, to begin again over the same
-    /// pages. What was written stays.
+    /// Begins again over the same pages. Their content stays.
     pub fn reset(&mut self) {
         *self.used.get_mut() = 0;
         self.is_zero = false;
     }
 }
 
-// SAFETY: every call hands out bytes that no earlier call did (`used` only
-// grows while the space is borrowed), inside a readable and writable private mapping that lives as long as
-// `self`; nothing else in this type gives access to them but through `&mut self`,
-// after which nothing is said to be zero any more.
+// SAFETY: every call maps bytes that no earlier call did (`used` only grows while the
+// space is borrowed), inside a readable and writable private mapping that lives as long
+// as `self`; nothing else in this type gives access to them except through `&mut self`,
+// after which `is_zero` is false.
 unsafe impl Platform for MetadataSpace {
     fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
         let bytes = usize::try_from(range.bytes())

@@ -3,16 +3,16 @@
 //! A [`Reservation`] is a private anonymous mapping with no swap set aside for
 //! it. It reads as zeros and costs nothing until it is written, page by page,
 //! so that [`Reservation::resident_bytes`], counted by the operating system,
-//! shows what the engine really touched. Transparent huge pages are off for
-//! it: otherwise one written byte would count as 2 MiB.
+//! shows which pages the engine touched. Transparent huge pages are off:
+//! otherwise one written byte would count as 2 MiB.
 
 use std::io;
 use std::ptr::{self, NonNull};
 
-/// Bytes asked of `mincore` in one call: 64 Ki pages, one byte of answer each.
+/// Bytes that one call of `mincore` covers: 64 Ki pages, one byte of result each.
 const MINCORE_WINDOW_BYTES: usize = 256 << 20;
 
-/// A stretch of zeroed address space, unmapped when dropped.
+/// Zeroed address space, unmapped when dropped.
 ///
 /// ```
 /// use firstlight_host::reserve::Reservation;
@@ -26,7 +26,7 @@ const MINCORE_WINDOW_BYTES: usize = 256 << 20;
 pub struct Reservation {
     base: NonNull<u8>,
     bytes: usize,
-    /// The whole mapping: `base` may lie further in.
+    /// The whole mapping, which may begin before `base`.
     mapped: NonNull<u8>,
     mapped_bytes: usize,
 }
@@ -54,8 +54,8 @@ impl Reservation {
             .ok_or(io::ErrorKind::InvalidInput)?;
         let mapped = map(bytes)?;
         // SAFETY: the range is exactly the mapping made above; the advice
-        // changes no content. A kernel without huge pages refuses it, which is
-        // as good.
+        // changes no content. A kernel without huge pages refuses it, which has
+        // the same effect.
         let _ = unsafe { libc::madvise(mapped.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE) };
         Ok(Self {
             base: mapped,
@@ -65,8 +65,8 @@ impl Reservation {
         })
     }
 
-    /// The same on huge pages where the kernel has some, from a border of them
-    /// on: memory to measure with, as a kernel's own map would hold it.
+    /// The same on huge pages where the kernel provides them, aligned to them: memory
+    /// to measure with, as a kernel maps its own.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -103,8 +103,8 @@ impl Reservation {
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
     }
 
-    /// The first byte, for callers that lend parts of the mapping out
-    /// themselves; valid until the reservation is dropped.
+    /// The first byte, for callers that divide the mapping themselves; valid until the
+    /// reservation is dropped.
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {
         self.base
@@ -119,14 +119,14 @@ impl Reservation {
             let length = (self.bytes - at).min(MINCORE_WINDOW_BYTES);
             // SAFETY: at..at+length lies inside the mapping and starts on a
             // page; `states` has a byte for each of its pages.
-            let answer = unsafe {
+            let result = unsafe {
                 libc::mincore(
                     self.base.as_ptr().add(at).cast(),
                     length,
                     states.as_mut_ptr(),
                 )
             };
-            if answer != 0 {
+            if result != 0 {
                 return Err(io::Error::last_os_error());
             }
             visit(&states[..length / page]);
@@ -151,7 +151,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         // SAFETY: the range is exactly the mapping this value owns, and no
-        // borrow of it outlives the value.
+        // reference to it outlives the value.
         let _ = unsafe { libc::munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
     }
 }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_begins_on_a_border() {
+    fn huge_is_aligned() {
         let mut space = Reservation::huge(3 << 20).unwrap();
         assert_eq!(space.bytes(), 4 << 20);
         assert!(space.base().addr().get().is_multiple_of(HUGE_BYTES));

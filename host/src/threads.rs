@@ -2,21 +2,20 @@
 //!
 //! [`on_cpus`] starts one thread for each CPU named, pins it, runs the work and
 //! waits. A CPU the process may not use (a container's limits, an offline CPU)
-//! is no reason to fail: the thread runs wherever it is put, and the
-//! [`Outcome`] says so.
+//! is no error: the thread runs on any CPU, and its [`Outcome`] has the reason.
 
 use std::io;
 use std::mem;
 use std::thread;
 
-/// What became of one thread.
+/// The result of one thread.
 #[derive(Debug)]
 pub struct Outcome<T> {
-    /// The CPU asked for.
+    /// The CPU it was to run on.
     pub cpu: u32,
     /// Whether the thread was pinned there, or why not.
     pub pinned: io::Result<()>,
-    /// What the work returned.
+    /// The value that the work returned.
     pub value: T,
 }
 
@@ -35,8 +34,8 @@ pub struct Outcome<T> {
 /// ```
 ///
 /// # Errors
-/// When a thread cannot be started. Those already started are waited for, so
-/// the work must not wait for all of them (a barrier) without a way out.
+/// When a thread cannot be started. Those already started are joined, so the work
+/// must not wait for all of them (a barrier) without a time limit.
 pub fn on_cpus<T: Send>(
     cpus: &[u32],
     work: impl Fn(usize, u32) -> T + Sync,
@@ -66,7 +65,7 @@ pub fn on_cpus<T: Send>(
 
 /// Bits in one word of the kernel's CPU mask.
 const WORD_BITS: usize = mem::size_of::<libc::c_ulong>() * 8;
-/// Most CPUs asked about; Linux x86-64 is built for at most 8,192.
+/// Most CPUs that are looked up; Linux x86-64 is built for at most 8,192.
 const MOST_CPUS: usize = 1 << 16;
 
 /// Pins the calling thread to `cpu`.
@@ -83,8 +82,8 @@ pub fn pin_current(cpu: u32) -> io::Result<()> {
     let bytes = mem::size_of_val(mask.as_slice());
     // SAFETY: the mask is `bytes` readable bytes; the kernel reads no more.
     // Thread 0 names the caller.
-    let answer = unsafe { libc::sched_setaffinity(0, bytes, mask.as_ptr().cast()) };
-    if answer == 0 {
+    let result = unsafe { libc::sched_setaffinity(0, bytes, mask.as_ptr().cast()) };
+    if result == 0 {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
@@ -102,8 +101,8 @@ pub fn allowed_cpus() -> io::Result<Vec<u32>> {
         let bytes = mem::size_of_val(mask.as_slice());
         // SAFETY: the mask is `bytes` writable bytes; the kernel writes no
         // more and refuses with EINVAL when its own mask is longer.
-        let answer = unsafe { libc::sched_getaffinity(0, bytes, mask.as_mut_ptr().cast()) };
-        if answer >= 0 {
+        let result = unsafe { libc::sched_getaffinity(0, bytes, mask.as_mut_ptr().cast()) };
+        if result >= 0 {
             let set = |cpu: &usize| mask[cpu / WORD_BITS] >> (cpu % WORD_BITS) & 1 == 1;
             return Ok((0..words * WORD_BITS)
                 .filter(set)

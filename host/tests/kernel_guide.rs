@@ -1,11 +1,11 @@
-//! The code of `docs/kernel.md`, run as it stands there: a made-up machine of two
+//! The code of `docs/kernel.md`, run as it stands there: a synthetic machine of two
 //! nodes whose direct map is reserved address space.
 //!
 //! The oracle is one plain rule a frame: usable in the table, below the command
-//! line's limit, and not taken by anybody.
+//! line's limit, and not in use.
 #![expect(clippy::unwrap_used, reason = "a test, where what cannot be must fail")]
 
-/// What the page shows, taken out of it by `build.rs`.
+/// The code of the page, extracted by `build.rs`.
 #[expect(unreachable_pub, reason = "in a kernel it is a module that others use")]
 mod kernel {
     include!(concat!(env!("OUT_DIR"), "/kernel_guide.rs"));
@@ -39,7 +39,7 @@ const E820: [(u64, u64, u32); 6] = [
 ];
 const KERNEL: PhysRange = range(16 * MIB, 40 * MIB);
 const INITRD: PhysRange = range(64 * MIB, 72 * MIB);
-/// What the command line takes away, besides everything from [`LIMIT`] on.
+/// Removed by the command line, besides everything from [`LIMIT`] on.
 const TAKEN_AWAY: PhysRange = range(4 * GIB + 256 * MIB, 4 * GIB + 257 * MIB);
 
 const fn range(start: u64, end: u64) -> PhysRange {
@@ -75,26 +75,27 @@ fn is_free_at_start(frame: Frame) -> bool {
     usable && end <= LIMIT && !taken.iter().any(|taken| taken.contains(frame.addr()))
 }
 
-/// What the kernel's log heard, in any of the tests.
+/// The kernel's log, of all tests.
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn log(line: &dyn Display) {
     LOG.lock().unwrap().push(line.to_string());
 }
 
-/// Physical memory, never given back, and the allocator on it.
+/// Physical memory, never unmapped, and the allocator on it.
 fn machine(srat: Option<&[u8]>) -> (&'static Reservation, Frames<'static>) {
     let memory: &Reservation = Box::leak(Box::new(Reservation::new(6 << 30).unwrap()));
     let offset = memory.base().as_ptr().expose_provenance();
     // SAFETY: six GiB are mapped at `offset` and never unmapped, more than the table
-    // shows below its last row's end; nothing else uses them; one `Frames` is built.
+    // shows below its last row's end; nothing else uses them; there is one `Layout`.
     let platform: &DirectMap = Box::leak(Box::new(unsafe { DirectMap::new(offset) }));
     let storage: &mut Storage = Box::leak(Box::new(Storage::EMPTY));
     let boot = Boot {
         e820: &e820(),
         srat,
         command_line: b"quiet mem=5G memmap=1M$0x110000000 kernelcore=2560M kernelcore=lots",
-        taken: &[(KERNEL, "kernel"), (INITRD, "initial RAM disk")],
+        taken: &[(KERNEL, "kernel")],
+        loaded: &[(INITRD, "initial RAM disk")],
     };
     (memory, bring_up(&boot, storage, platform, log))
 }
@@ -120,7 +121,7 @@ fn take_all(frames: &Frames<'_>) -> Vec<Frame> {
 fn tables(frames: &Frames<'_>) -> Vec<PhysRange> {
     let early = frames.layout().early();
     assert_eq!(early.untracked(), 0);
-    let tables = early.trail().iter();
+    let tables = early.owners().iter();
     let tables = tables.filter(|taken| taken.owner == "frame allocator tables");
     tables.map(|taken| taken.range).collect()
 }
@@ -170,7 +171,7 @@ fn every_cpu_gets_memory_of_its_node() {
     let at_start = frames.statistics();
     let cpu = |node: NodeId| {
         let mine: Vec<_> = (0..2000).map(|_| page(frames, node).unwrap()).collect();
-        let huge = Request::new(Order::HUGE).on(node).exactly();
+        let huge = Request::new(Order::HUGE).on(node).this_node_only();
         let huge = frames.allocate(huge).unwrap();
         for frame in mine.iter().chain([&huge]) {
             assert_eq!(
@@ -199,7 +200,7 @@ fn every_cpu_gets_memory_of_its_node() {
 }
 
 #[test]
-fn what_was_reserved_can_be_given_back() {
+fn what_was_reserved_for_boot_can_be_freed() {
     let (_, frames) = machine(Some(&srat()));
     let before = frames.statistics().free_frames;
     let (start, end) = (INITRD.start().frame().get(), INITRD.end().frame().get());
@@ -221,14 +222,14 @@ fn without_a_srat_that_can_be_read_there_is_one_node() {
         assert!(page(&frames, NodeId(1)).is_err());
     }
     let log = LOG.lock().unwrap();
-    for told in [
+    for expected in [
         "SRAT: 40 bytes",
         "kernelcore=lots",
         "does not fill its page",
     ] {
         assert!(
-            log.iter().any(|line| line.contains(told)),
-            "{told}: {log:?}"
+            log.iter().any(|line| line.contains(expected)),
+            "{expected}: {log:?}"
         );
     }
 }
@@ -241,6 +242,7 @@ fn a_machine_without_memory_stops_with_the_reason() {
         srat: None,
         command_line: b"",
         taken: &[],
+        loaded: &[],
     };
     // SAFETY: there is no memory to map.
     let platform: &DirectMap = Box::leak(Box::new(unsafe { DirectMap::new(0) }));

@@ -1,4 +1,4 @@
-//! A made-up file tree in place of `/proc` and `/sys`: the same readers, other machines.
+//! A synthetic file tree in place of `/proc` and `/sys`: the same readers, other machines.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,30 +1,32 @@
-//! From what the loader left to a frame allocator over all memory, with a stamp
-//! after each step. This is what a kernel does; everything else is the image's own.
+//! From the loader's hand-over to a frame allocator over all memory, with a time stamp
+//! after each step. A kernel does the same; everything else is the image's own.
 
 use core::fmt;
 use core::iter::repeat_with;
 
 use firstlight::acceptance::Pending;
 use firstlight::addr::{Order, PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
-use firstlight::cmdline::CommandLine;
-use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRegion, EarlyRequest};
+use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRequest};
 use firstlight::events::Events;
 use firstlight::firmware::acpi::{Madt, Rsdp, Srat};
 use firstlight::firmware::pvh::PvhError;
-use firstlight::frames::{AllocError, BuildError, Frames, Metadata, NobodyAsked, Request};
+use firstlight::frames::{AllocError, BuildError, Frames, Metadata, NoDrain, Request};
 use firstlight::layout::{Layout, LayoutError, LayoutPolicy};
 use firstlight::map::{MapError, MemoryKind, MemoryMap, Region, ScratchEntry};
 use firstlight::memmap::{MemmapError, Mode};
 use firstlight::node::ZoneKind;
 use firstlight::topology::{Topology, TopologyBuilder, TopologyError, TopologyStorage, Trust};
 use firstlight_image::words::{self, Test, Words};
+use firstlight_wire::{marker, milestone, phase};
 use spin::{Once, RwLock};
 
 use crate::arch::{DirectMap, Handover, image_range, marker, ticks};
 use crate::console::{correction, note};
-use crate::descriptors::{self, Descriptors};
+use crate::descriptors::Descriptors;
 use crate::firmware::{self, Acpi, Loader};
-use crate::storage::{self, Parts};
+use crate::lists::list_at;
+use crate::machine::Machine;
+use crate::storage;
 
 /// All memory, mapped.
 static DIRECT: Once<DirectMap> = Once::new();
@@ -36,23 +38,6 @@ pub(crate) fn platform() -> &'static DirectMap {
 
 /// First address that a starting CPU cannot reach.
 const REAL_MODE_END: u64 = 1 << 20;
-
-/// A machine whose memory is up.
-pub(crate) struct Machine {
-    pub(crate) words: Words,
-    pub(crate) command_line: CommandLine<'static>,
-    pub(crate) map: MemoryMap<'static>,
-    pub(crate) acpi: Acpi,
-    /// A page below 1 MiB where other CPUs begin; none if there is no memory there.
-    pub(crate) trampoline: Option<PhysRange>,
-    pub(crate) frames: Frames<'static>,
-    /// Page descriptors, where the command line asks for them, and when they are written.
-    pub(crate) descriptors: Option<(Mode, RwLock<Descriptors>)>,
-    /// Memory that must be accepted before it is touched.
-    pub(crate) pending: &'static [Pending],
-    /// What the allocator had cost when all memory could be allocated.
-    pub(crate) ready: Metadata,
-}
 
 /// Why a machine cannot be brought up.
 pub(crate) enum Stop {
@@ -86,26 +71,25 @@ impl fmt::Display for Stop {
     }
 }
 
-/// The steps, in their order.
-pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Machine, Stop> {
-    let Parts {
-        scratch,
-        map,
-        memory,
-        reserved,
-        trail,
-        topology,
-        distances,
-        layout,
-    } = storage::lend();
-    let mut step = |name, code| {
+/// The ends of steps, each an event and a marker.
+struct Steps<'e, 'm>(&'e mut Events<'m>);
+
+impl Steps<'_, '_> {
+    #[inline]
+    fn end(&mut self, name: &'static str, code: u8) -> u64 {
         let now = ticks();
-        events.end(name, now);
+        self.0.end(name, now);
         marker(code);
         now
-    };
-    // SAFETY: what is in use is reserved in `reserve`, below, before any memory
-    // is allocated, and one `Frames` is built, at the end.
+    }
+}
+
+/// All steps, in order.
+pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Machine, Stop> {
+    let parts = storage::parts();
+    let mut steps = Steps(events);
+    // SAFETY: everything in use is reserved in `reserve`, below, before any memory is
+    // allocated, and there is one `Layout`.
     let platform = DIRECT.call_once(|| unsafe { DirectMap::new() });
     let direct = *platform;
 
@@ -116,65 +100,89 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     if words.test == Some(Test::NoMap) {
         loader.info.memory_map = None;
     }
-    let map = memory_map(direct, &loader, scratch, map)?;
-    step("memory map", 0x20);
+    let map = memory_map(direct, &loader, parts.scratch, parts.map)?;
+    steps.end(phase::MEMORY_MAP, marker::MEMORY_MAP);
 
-    let mut early = EarlyMemory::from_map(&map, memory, reserved, trail).map_err(Stop::Early)?;
+    let mut early = EarlyMemory::from_map(&map, parts.memory, parts.reserved, parts.owners)
+        .map_err(Stop::Early)?;
     let root = firmware::root(direct, &loader);
     let trampoline = reserve(direct, &loader, root.as_ref(), &mut early).map_err(Stop::Early)?;
     map_memory(direct, &map, words.accept_ticks, &mut early).map_err(Stop::Early)?;
-    // Once more, for tables above what was mapped before.
+    // Once more, for tables that were not mapped before.
     firmware::reserve(direct, root.as_ref(), &mut early).map_err(Stop::Early)?;
-    step("page tables", 0x21);
+    steps.end(phase::PAGE_TABLES, marker::PAGE_TABLES);
 
     let acpi = firmware::tables(direct, root.as_ref());
-    let mut topology = nodes(&acpi, topology, distances).map_err(Stop::Topology)?;
+    let mut topology = nodes(&acpi, parts.topology, parts.distances).map_err(Stop::Topology)?;
     topology
-        .apply(&mut early, Trust::Mend, &mut |notice| correction(notice))
+        .apply(&mut early, Trust::Repair, &mut |notice| correction(notice))
         .map_err(Stop::Topology)?;
-    step("topology", 0x22);
+    steps.end(phase::TOPOLOGY, marker::TOPOLOGY);
 
     let policy = loader
         .command_line
         .layout_policy(LayoutPolicy::DEFAULT, &mut |bad| correction(bad));
     early.set_movable_node(policy.movable_node);
-    let mut layout = Layout::build(early, topology, &policy, layout).map_err(Stop::Layout)?;
-    let layout_ticks = step("layout", 0x23);
-
-    let descriptors = page_descriptors(words, &mut layout, platform).map_err(Stop::Descriptors)?;
-    if descriptors.is_some() {
-        step("descriptors", 0x26);
-    }
-
-    let pending = pending(&mut layout).map_err(Stop::Early)?;
-    let frames = Frames::build(layout, platform).map_err(Stop::Frames)?;
-    step("frame allocator", 0x24);
-    let request = Request::new(Order::PAGE).zone(ZoneKind::Movable);
-    let first = frames.allocate(request).map_err(Stop::FirstFrame)?;
-    let ready_ticks = step("first frame", 0x25);
-    events.milestone("layout", layout_ticks);
-    events.milestone("first_frame", ready_ticks);
-    events.milestone("all_allocatable", ready_ticks);
-
-    let ready = frames.metadata();
-    if let Some((_, descriptors)) = &descriptors {
-        // The first touch of a section writes its descriptors, if nobody has.
-        let frame = descriptors.read().allocate(&frames, request);
-        events.end("first described frame", ticks());
-        let _ = frame.map(|frame| frames.free(frame, Order::PAGE));
-    }
-    // It was allocated a moment ago.
-    let _ = frames.free(first, Order::PAGE);
-    // What nobody needs before there is work: magazines for the CPUs that are listed.
-    let listed = acpi.madt.iter().flat_map(|madt| madt.cpus().flatten());
-    let listed = listed.filter(|cpu| cpu.enabled).count().max(1);
-    let frames = frames.with_cpus(storage::cpu_slots(listed), &NobodyAsked);
+    let layout = Layout::build(early, topology, &policy, parts.layout).map_err(Stop::Layout)?;
+    let memory = memory(layout, words, platform, &mut steps)?;
     Ok(Machine {
         words,
         command_line: loader.command_line,
         map,
+        // Per-CPU caches are not needed before there is work.
+        frames: memory
+            .frames
+            .with_cpus(storage::cpu_slots(listed_cpus(&acpi)), &NoDrain),
         acpi,
         trampoline,
+        descriptors: memory.descriptors,
+        pending: memory.pending,
+        ready: memory.ready,
+    })
+}
+
+/// The memory of a [`Machine`].
+struct Memory {
+    frames: Frames<'static>,
+    descriptors: Option<(Mode, RwLock<Descriptors>)>,
+    pending: &'static [Pending],
+    ready: Metadata,
+}
+
+/// The steps from a layout to the first frame.
+fn memory(
+    mut layout: Layout<'static>,
+    words: Words,
+    platform: &'static DirectMap,
+    steps: &mut Steps<'_, '_>,
+) -> Result<Memory, Stop> {
+    let layout_ticks = steps.end(phase::LAYOUT, marker::LAYOUT);
+    let descriptors = page_descriptors(words, &mut layout, platform).map_err(Stop::Descriptors)?;
+    if descriptors.is_some() {
+        steps.end(phase::DESCRIPTORS, marker::DESCRIPTORS);
+    }
+
+    let pending = pending(&mut layout).map_err(Stop::Early)?;
+    let frames = Frames::build(layout, platform).map_err(Stop::Frames)?;
+    steps.end(phase::FRAME_ALLOCATOR, marker::FRAME_ALLOCATOR);
+    let request = Request::new(Order::PAGE).zone(ZoneKind::Movable);
+    let first = frames.allocate(request).map_err(Stop::FirstFrame)?;
+    let ready_ticks = steps.end(phase::FIRST_FRAME, marker::FIRST_FRAME);
+    let Steps(events) = steps;
+    events.milestone(milestone::LAYOUT, layout_ticks);
+    events.milestone(milestone::FIRST_FRAME, ready_ticks);
+    events.milestone(milestone::ALL_ALLOCATABLE, ready_ticks);
+
+    let ready = frames.metadata();
+    if let Some((_, descriptors)) = &descriptors {
+        // The first touch of a section writes its descriptors.
+        let frame = descriptors.read().allocate(&frames, request);
+        events.end(phase::FIRST_DESCRIBED_FRAME, ticks());
+        let _ = frame.map(|frame| frames.free(frame, Order::PAGE));
+    }
+    // It was allocated a moment ago.
+    let _ = frames.free(first, Order::PAGE);
+    Ok(Memory {
         frames,
         descriptors,
         pending,
@@ -182,7 +190,13 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     })
 }
 
-/// The loader's map, and what the command line changes of it.
+/// CPUs that firmware lists as usable; at least this one.
+fn listed_cpus(acpi: &Acpi) -> usize {
+    let listed = acpi.madt.iter().flat_map(|madt| madt.cpus().flatten());
+    listed.filter(|cpu| cpu.enabled).count().max(1)
+}
+
+/// The loader's map with the changes of the command line.
 fn memory_map(
     direct: DirectMap,
     loader: &Loader,
@@ -206,7 +220,7 @@ fn memory_map(
     Err(Stop::NoMemory { mapped_bytes })
 }
 
-/// Reserves everything in use, and takes a page for starting CPUs.
+/// Reserves everything in use, and a page for starting CPUs.
 fn reserve(
     direct: DirectMap,
     loader: &Loader,
@@ -225,7 +239,7 @@ fn reserve(
     };
     match early.allocate(&page) {
         Ok(page) => Ok(Some(page)),
-        Err(EarlyError::NoRoom { .. }) => {
+        Err(EarlyError::NoSpace { .. }) => {
             note("no memory below 1 MiB: other CPUs cannot be started");
             Ok(None)
         }
@@ -233,7 +247,7 @@ fn reserve(
     }
 }
 
-/// Maps all memory and firmware's tables; what the processor cannot reach is left out.
+/// Maps all memory and firmware's tables, as far as the processor's addresses reach.
 fn map_memory(
     direct: DirectMap,
     map: &MemoryMap<'_>,
@@ -279,28 +293,23 @@ fn map_memory(
     direct.add_unaccepted(ranges, ticks_per_page, || early.allocate(&table))
 }
 
-/// The memory that must be accepted, listed in memory of its own.
+/// The list of memory that must be accepted, in memory of its own.
 fn pending(layout: &mut Layout<'_>) -> Result<&'static [Pending], EarlyError> {
-    let unaccepted = |region: &EarlyRegion| region.flags.contains(EarlyFlags::UNACCEPTED);
-    if !layout.early().memory().iter().any(unaccepted) {
-        return Ok(&[]);
-    }
-    // As long as the layout wants it.
+    // Its length.
     let needed = match Pending::list(layout, &mut []) {
         Ok(_) => return Ok(&[]),
         Err(full) => full.needed,
     };
     let bytes = (needed * size_of::<Pending>()) as u64;
     let request = EarlyRequest::new(bytes, PAGE_BYTES, "list of unaccepted memory");
-    let room = layout.early_mut().allocate(&request)?;
-    // SAFETY: early memory gave it to nobody else; it is mapped, like all
-    // memory that has been accepted.
-    let slots = unsafe { descriptors::list_at(room, repeat_with(Pending::default).take(needed)) };
+    let space = layout.allocate(&request)?;
+    // SAFETY: early memory just allocated it; it is mapped, like all accepted memory.
+    let slots = unsafe { list_at(space, repeat_with(Pending::default).take(needed)) };
     Ok(Pending::list(layout, slots).unwrap_or_default())
 }
 
-/// Room for page descriptors, where the command line asks for them; those are
-/// written that its mode wants before boot goes on.
+/// Space for page descriptors, if the command line has a mode for them; those that the
+/// mode needs before the boot goes on are written.
 fn page_descriptors(
     words: Words,
     layout: &mut Layout<'_>,
@@ -317,7 +326,7 @@ fn page_descriptors(
     Ok(Some((mode, RwLock::new(descriptors))))
 }
 
-/// Nodes and distances by firmware's tables; one node where they say nothing of use.
+/// Nodes and distances by firmware's tables; one node if they have none.
 fn nodes(
     acpi: &Acpi,
     storage: TopologyStorage<'static>,

@@ -1,29 +1,30 @@
-//! The log and the events: kept in memory at first, then written to the serial
-//! ports. Every line has the tick of the moment it speaks of.
+//! The log and the events: kept in memory at first, then written to the serial ports.
+//! Every line has the tick of the moment that it describes.
 
 use core::fmt;
 
 use firstlight::clock::Frequency;
+use firstlight_image::json::{self, EVENT_BYTES, Outgoing};
 use firstlight_image::record::{Cut, LINE_BYTES, Lines};
-use firstlight_image::wire::{self, EVENT_BYTES, Event};
+use firstlight_wire::{Event, MARK};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use spin::{Mutex, MutexGuard};
 
 use crate::arch::serial::Port;
 use crate::arch::{relax, ticks};
 
-/// Attempts to get the lock before a dying CPU takes it by force.
+/// Attempts to lock the console before a dying CPU breaks the lock.
 const PATIENCE: u32 = 1_000_000;
 
-/// What is kept and where it goes.
+/// Lines and notes until they are shown, and the ports that show them.
 pub(crate) struct Console {
     lines: Lines<{ 256 << 10 }>,
     corrections: Lines<{ 8 << 10 }>,
     notes: Lines<{ 8 << 10 }>,
     frequency: Option<Frequency>,
-    /// None until the first event or line goes out.
+    /// None until the first event or line is sent.
     ports: Option<Ports>,
-    /// Whether lines are shown at once.
+    /// Whether lines are sent at once.
     live: bool,
 }
 
@@ -41,7 +42,7 @@ static CONSOLE: Mutex<Console> = Mutex::new(Console {
     live: false,
 });
 
-/// What the macros of the crate `log` write to.
+/// The target of the macros of the crate `log`.
 struct Logger;
 
 impl Log for Logger {
@@ -61,9 +62,9 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// Lines are kept from now on; the first is stamped with the first instruction.
+/// Keeps lines from now on; the first has the time of the first instruction.
 pub(crate) fn install(entry_ticks: u64) {
-    // It fails only when it was done before.
+    // It fails only in a second call.
     let _ = log::set_logger(&Logger);
     log::set_max_level(LevelFilter::Info);
     let version = env!("CARGO_PKG_VERSION");
@@ -73,12 +74,12 @@ pub(crate) fn install(entry_ticks: u64) {
     );
 }
 
-/// A line of the log that speaks of the moment `ticks`.
+/// A line of the log about the moment `ticks`.
 pub(crate) fn line_at(ticks: u64, text: fmt::Arguments<'_>) {
     CONSOLE.lock().line(ticks, text);
 }
 
-/// Something firmware said wrongly: a line, and an event later.
+/// A mistake of the firmware: a line, and an event later.
 pub(crate) fn correction(text: impl fmt::Display) {
     let now = ticks();
     let mut console = CONSOLE.lock();
@@ -86,7 +87,7 @@ pub(crate) fn correction(text: impl fmt::Display) {
     console.line(now, format_args!("corrected: {text}"));
 }
 
-/// Something the reader should know: a line, and an event now or later.
+/// A note to the reader: a line, and an event now or later.
 pub(crate) fn note(text: impl fmt::Display) {
     let now = ticks();
     let mut console = CONSOLE.lock();
@@ -100,28 +101,28 @@ pub(crate) fn note(text: impl fmt::Display) {
     }
 }
 
-/// From now on ticks become seconds.
+/// Shows seconds instead of ticks from now on.
 pub(crate) fn set_clock(frequency: Frequency) {
     CONSOLE.lock().frequency = Some(frequency);
 }
 
-/// Tells the host.
-pub(crate) fn event(event: &Event<'_>) {
+/// Sends an event to the host.
+pub(crate) fn event(event: &Outgoing<'_>) {
     CONSOLE.lock().event(event);
 }
 
-/// Shows what was kept, by its time, and from now on every line at once.
+/// Sends the kept lines in order of time, and from now on every line at once.
 pub(crate) fn show() {
     CONSOLE.lock().show();
 }
 
-/// The corrections and notes kept so far, as events.
+/// Sends the corrections and notes kept so far, as events.
 pub(crate) fn remarks() {
     CONSOLE.lock().remarks();
 }
 
-/// The console for good, for the last words of a CPU: another may have died with
-/// the lock in its hand, and nobody may come between the lines.
+/// The console, never unlocked again, for the last lines of a CPU: another CPU may have
+/// died while it held the lock, and no other line may come between.
 pub(crate) fn seize() -> &'static mut Console {
     loop {
         for _ in 0..PATIENCE {
@@ -130,8 +131,8 @@ pub(crate) fn seize() -> &'static mut Console {
             }
             relax();
         }
-        // SAFETY: the machine is about to end; what another CPU was writing is no
-        // longer of use, and a line torn in two harms nobody.
+        // SAFETY: the machine is about to end; a line that another CPU was writing may be
+        // torn, which harms nothing.
         unsafe { CONSOLE.force_unlock() }
     }
 }
@@ -158,7 +159,7 @@ impl Console {
         }
     }
 
-    pub(crate) fn event(&mut self, event: &Event<'_>) {
+    pub(crate) fn event(&mut self, event: &Outgoing<'_>) {
         self.ports.get_or_insert_with(Ports::open).event(event);
     }
 
@@ -223,16 +224,16 @@ impl Ports {
         port.send(b"\r\n");
     }
 
-    // Its buffer is there once, not in every caller: fault stacks are small.
+    // Not inlined: fault stacks are too small for its buffer in every caller.
     #[inline(never)]
-    fn event(&mut self, event: &Event<'_>) {
+    fn event(&mut self, event: &Outgoing<'_>) {
         let mut bytes = [0; EVENT_BYTES];
         let too_long = &b"{\"event\":\"note\",\"text\":\"an event did not fit its buffer\"}\n"[..];
-        let line = wire::line(event, &mut bytes).unwrap_or(too_long);
+        let line = json::line(event, &mut bytes).unwrap_or(too_long);
         match (&mut self.events, &mut self.log) {
             (Some(port), _) => port.send(line),
             (None, Some(port)) => {
-                port.send(wire::MARK.as_bytes());
+                port.send(MARK.as_bytes());
                 port.send(line);
             }
             (None, None) => {}

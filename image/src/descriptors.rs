@@ -1,10 +1,8 @@
-//! Page descriptors of this machine: [`Descriptors`], of the size that the
-//! command line asks for.
+//! Page descriptors of this machine: [`Descriptors`], of the size on the command line.
 
-use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
+use firstlight::addr::{Frame, FrameRange};
 use firstlight::frames::{Frames, Request};
 use firstlight::layout::Layout;
 use firstlight::memmap::{
@@ -12,19 +10,17 @@ use firstlight::memmap::{
     SectionPlace,
 };
 use firstlight::node::NodeId;
-use firstlight::parallel::{Chunking, Crew, Job, JobError, Report, Seat, Share};
-use firstlight_image::wire::Event;
-use firstlight_image::words::{self, DescriptorBytes};
+use firstlight::parallel::{Job, JobError, Report, WorkRange, Worker, Workers};
+use firstlight_image::words::DescriptorBytes;
+use firstlight_wire::{self as wire, Event};
 use log::info;
 
 use crate::arch::{DirectMap, writer};
-use crate::bring_up::Machine;
-use crate::console::{event, note};
-use crate::processors::{Processors, Team};
+use crate::console::event;
 
-/// A descriptor of which one can tell whether it holds what it should.
+/// A descriptor whose content can be checked.
 trait Checked: Descriptor {
-    /// Whether it is as it was first written.
+    /// Whether it has its first content.
     fn is_fresh(&self, place: SectionPlace) -> bool;
 }
 
@@ -76,7 +72,7 @@ impl Checked for PageDescriptor {
     }
 }
 
-/// What there is of one size.
+/// The descriptors, of one of three sizes.
 pub(crate) enum Descriptors {
     Eight(Memmap<'static, Words<1>>),
     Sixteen(Memmap<'static, Words<2>>),
@@ -95,7 +91,7 @@ macro_rules! each {
 }
 
 impl Descriptors {
-    /// Takes room for them.
+    /// Reserves space for them.
     pub(crate) fn reserve(
         layout: &mut Layout<'_>,
         platform: &'static DirectMap,
@@ -115,7 +111,7 @@ impl Descriptors {
         })
     }
 
-    /// Bytes of one.
+    /// Size of one in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Eight(_) => 8,
@@ -129,17 +125,17 @@ impl Descriptors {
         each!(self, memmap => memmap.describe(part));
     }
 
-    /// Writes a part of the `wanted` nodes on a crew.
+    /// Writes a part of the `wanted` nodes with `workers`, one for each of the list.
     pub(crate) fn describe_with(
         &self,
         part: Part,
         wanted: impl Fn(NodeId) -> bool,
         job: &Job,
-        lists: &mut (&mut [Share], &mut [Seat]),
-        crew: &impl Crew,
+        lists: &mut (&mut [WorkRange], &mut [Worker]),
+        workers: &impl Workers,
     ) -> Result<Report, JobError> {
-        let (shares, seats) = lists;
-        each!(self, memmap => memmap.describe_nodes(part, wanted, job, shares, seats, crew))
+        let (ranges, list) = lists;
+        each!(self, memmap => memmap.describe_nodes(part, wanted, job, ranges, list, workers))
     }
 
     /// Makes the descriptors of `frames` ready.
@@ -147,33 +143,33 @@ impl Descriptors {
         each!(self, memmap => memmap.make_range_ready(frames));
     }
 
-    /// Shares that takes.
-    pub(crate) fn shares_needed(&self) -> usize {
-        each!(self, memmap => memmap.shares_needed())
+    /// Work ranges that [`Self::describe_with`] needs.
+    pub(crate) fn work_ranges(&self) -> usize {
+        each!(self, memmap => memmap.ranges_needed())
     }
 
-    /// Takes a block together with its first descriptor; the frame.
+    /// Allocates a block and touches its first descriptor; the frame.
     pub(crate) fn allocate(&self, frames: &Frames<'_>, request: Request) -> Option<Frame> {
         each!(self, memmap => memmap.allocate(frames, request).ok().map(|(frame, _)| frame))
     }
 
-    /// Forgets all, for another measurement.
+    /// Poisons all, for another measurement.
     ///
     /// # Safety
     /// No reference to a descriptor is in use.
-    pub(crate) unsafe fn spoil(&mut self) {
+    pub(crate) unsafe fn poison(&mut self) {
         // SAFETY: the caller's promise.
-        each!(self, memmap => unsafe { memmap.spoil(0xdead_beef_dead_beef) });
+        each!(self, memmap => unsafe { memmap.poison(0xdead_beef_dead_beef) });
     }
 
     fn progress(&self) -> Progress {
         each!(self, memmap => memmap.progress())
     }
 
-    /// Looks at every descriptor that is ready: how many, and how many are wrong.
+    /// Checks every descriptor that is ready: how many there are, and how many are wrong.
     pub(crate) fn check(&self, layout: &Layout<'_>) -> (u64, u64) {
         fn check<T: Checked>(memmap: &Memmap<'_, T>, layout: &Layout<'_>) -> (u64, u64) {
-            let (mut seen, mut wrong) = (0, 0);
+            let (mut checked, mut wrong) = (0, 0);
             for extent in layout.extents() {
                 for frame in
                     (extent.frames.start().get()..extent.frames.end().get()).map(Frame::new)
@@ -186,16 +182,16 @@ impl Descriptors {
                     let Some(descriptor) = memmap.peek(frame) else {
                         continue;
                     };
-                    seen += 1;
+                    checked += 1;
                     wrong += u64::from(!descriptor.is_fresh(place));
                 }
             }
-            (seen, wrong)
+            (checked, wrong)
         }
         each!(self, memmap => check(memmap, layout))
     }
 
-    /// Tells how far they are; whether those that are ready are right.
+    /// Reports their state; whether those that are ready are right.
     pub(crate) fn report(&self, mode: Mode, layout: &Layout<'_>) -> bool {
         let (checked_frames, wrong_frames) = self.check(layout);
         let progress = self.progress();
@@ -209,7 +205,7 @@ impl Descriptors {
             "descriptors: {mode}, {bytes} bytes each by {writer}, {ready_sections} of {sections} sections \
              ready; {checked_frames} checked, {wrong_frames} wrong"
         );
-        event(&Event::Descriptors {
+        event(&Event::Descriptors(wire::Descriptors {
             mode,
             writer,
             descriptor_bytes: bytes,
@@ -221,124 +217,7 @@ impl Descriptors {
             reserved_bytes: progress.reserved_bytes,
             checked_frames,
             wrong_frames,
-        });
+        }));
         wrong_frames == 0
     }
-}
-
-/// Has the other CPUs write what the mode leaves for behind the boot; false if that is nothing.
-pub(crate) fn finish(machine: &Machine, processors: &mut Processors) -> bool {
-    let Some((mode, descriptors)) = &machine.descriptors else {
-        return false;
-    };
-    // A sweep times the writing itself.
-    let sweep = machine.words.mode == words::Mode::Sweep;
-    let Some(part) = mode.behind_boot().filter(|_| !sweep) else {
-        return false;
-    };
-    let descriptors = descriptors.read();
-    let frames = &machine.frames;
-    let cpus = processors.started();
-    let mut nodes = processors.nodes();
-    let seats = list(frames, cpus, |_| {
-        Seat::new(nodes.next().map_or_else(NodeId::default, |(_, node)| node))
-    });
-    drop(nodes);
-    let (Some(shares), Some(seats)) = (shares(frames, &descriptors), seats) else {
-        note("no memory for the lists of deferred descriptors: written when touched");
-        return false;
-    };
-    let job = Job::sections(Chunking::Stealing);
-    match descriptors.describe_with(
-        part,
-        |_| true,
-        &job,
-        &mut (shares, seats),
-        &Team::new(processors),
-    ) {
-        Ok(_) => true,
-        Err(error) => {
-            note(format_args!(
-                "deferred descriptors: {error}; written when touched"
-            ));
-            false
-        }
-    }
-}
-
-/// Room for the shares of `descriptors`.
-pub(crate) fn shares(
-    frames: &Frames<'_>,
-    descriptors: &Descriptors,
-) -> Option<&'static mut [Share]> {
-    list(frames, descriptors.shares_needed(), |_| {
-        Share::new(NodeId::default(), FrameRange::EMPTY)
-    })
-}
-
-/// A list in memory of its own, for good; `None` if there is no memory.
-pub(crate) fn list<T>(
-    frames: &Frames<'_>,
-    len: usize,
-    make: impl FnMut(usize) -> T,
-) -> Option<&'static mut [T]> {
-    list_of(frames, len, (0..len).map(make))
-}
-
-/// As [`list`], of the first `len` of `values`, or of as many as there are.
-pub(crate) fn list_of<'l, T: 'l>(
-    frames: &Frames<'_>,
-    len: usize,
-    values: impl Iterator<Item = T>,
-) -> Option<&'l mut [T]> {
-    let room = room::<T>(frames, len)?;
-    // SAFETY: mapped memory which the allocator gave to nobody else and never will.
-    Some(unsafe { list_at(room, values.take(len)) })
-}
-
-/// A list of zeroes in memory of its own, for good: of what is too large for a stack.
-///
-/// # Safety
-/// Zeroes are a valid value.
-pub(crate) unsafe fn zeroed_list<T>(frames: &Frames<'_>, len: usize) -> Option<&'static mut [T]> {
-    let room = room::<T>(frames, len)?;
-    let first = room.start().get() as *mut T;
-    // SAFETY: as much room as for `list`; zeroes are valid, as the caller promised.
-    Some(unsafe {
-        first.write_bytes(0, len);
-        core::slice::from_raw_parts_mut(first, len)
-    })
-}
-
-/// Room for so many, from a page on.
-fn room<T>(frames: &Frames<'_>, len: usize) -> Option<PhysRange> {
-    let pages = (len.checked_mul(size_of::<T>())? as u64)
-        .div_ceil(PAGE_BYTES)
-        .max(1);
-    let order = u8::try_from(pages.next_power_of_two().ilog2())
-        .ok()
-        .and_then(Order::new)?;
-    let frame = frames.allocate(Request::new(order)).ok()?;
-    PhysRange::with_size(frame.addr().get(), order.bytes())
-}
-
-/// A list of `values` in `room`, for good; as long as the room is, if that is less.
-///
-/// # Safety
-/// The room is mapped, begins on a page, and is nobody else's, now and later.
-pub(crate) unsafe fn list_at<'l, T: 'l>(
-    room: PhysRange,
-    values: impl Iterator<Item = T>,
-) -> &'l mut [T] {
-    let fits = usize::try_from(room.bytes()).unwrap_or_default() / size_of::<T>();
-    let first = room.start().get() as *mut MaybeUninit<T>;
-    // SAFETY: the caller's promise; the content may be anything.
-    let slots = unsafe { core::slice::from_raw_parts_mut(first, fits) };
-    let mut written = 0;
-    for (slot, value) in slots.iter_mut().zip(values) {
-        slot.write(value);
-        written += 1;
-    }
-    // SAFETY: so many were just written; the same layout.
-    unsafe { core::slice::from_raw_parts_mut(first.cast(), written) }
 }

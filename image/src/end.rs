@@ -1,33 +1,28 @@
-//! The ways a run ends. Each says so in the log, as an event, on the marker
-//! port where it is a mistake, and with an exit code of its own.
+//! The ways a run ends. Each is a line of the log, an event, and an exit code of its
+//! own; faults and panics also show on the marker port.
 
 use core::fmt;
 use core::panic::PanicInfo;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
-use firstlight_image::outcome::Outcome;
 use firstlight_image::record::{Cut, LINE_BYTES};
-use firstlight_image::wire::Event;
+use firstlight_wire::{Event, Outcome, marker};
 
 use crate::arch::{self, marker, ticks};
 use crate::bring_up::Stop;
 use crate::console::{self, Console};
 
-const PANIC_MARKER: u8 = 0xf1;
-
 /// The ordinary end.
 pub(crate) fn end(outcome: Outcome) -> ! {
     console::line_at(ticks(), format_args!("end: {}", outcome.name()));
-    console::event(&Event::End {
-        outcome: outcome.name(),
-    });
+    console::event(&Event::End { outcome });
     arch::exit(outcome)
 }
 
 /// The machine cannot be brought up.
 pub(crate) fn machine(stop: &Stop) -> ! {
-    let console = tell_alone(Outcome::Machine);
+    let console = only_reporter(Outcome::Machine);
     last_words(
         console,
         Outcome::Machine,
@@ -36,8 +31,8 @@ pub(crate) fn machine(stop: &Stop) -> ! {
     )
 }
 
-/// The processor reported a fault, with `details` a line each. `console` is that
-/// of [`tell_alone`].
+/// The processor reported a fault, with `details` a line each. `console` is that of
+/// [`only_reporter`].
 pub(crate) fn fault(
     console: &mut Console,
     text: fmt::Arguments<'_>,
@@ -51,17 +46,18 @@ pub(crate) fn fault(
     )
 }
 
-/// One more than the APIC id of the CPU that tells why the machine ends; 0 while none does.
-static TELLER: AtomicU64 = AtomicU64::new(0);
+/// One more than the APIC id of the CPU that reports why the machine ends; 0 while none
+/// does.
+static REPORTER: AtomicU64 = AtomicU64::new(0);
 
-/// Of the CPUs that die, the first one tells; the others stop. One that dies
-/// again while it tells leaves at once.
-pub(crate) fn tell_alone(outcome: Outcome) -> &'static mut Console {
-    // Asked of the processor: a dying CPU's own memory may be what is wrong.
+/// Of the CPUs that die, the first one reports; the others stop. A second fault of the
+/// reporting CPU ends the machine at once.
+pub(crate) fn only_reporter(outcome: Outcome) -> &'static mut Console {
+    // From the processor: a dying CPU's own memory may be damaged.
     let own = u64::from(arch::cpus::own_id()) + 1;
-    match TELLER.compare_exchange(0, own, AcqRel, Acquire) {
+    match REPORTER.compare_exchange(0, own, AcqRel, Acquire) {
         Ok(_) => console::seize(),
-        Err(teller) if teller == own => arch::exit(outcome),
+        Err(reporter) if reporter == own => arch::exit(outcome),
         Err(_) => arch::halt(),
     }
 }
@@ -83,17 +79,15 @@ fn last_words(
         text: Cut::text(&mut bytes, text),
     });
     console.line(ticks(), format_args!("end: {}", outcome.name()));
-    console.event(&Event::End {
-        outcome: outcome.name(),
-    });
+    console.event(&Event::End { outcome });
     arch::exit(outcome)
 }
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
-    marker(PANIC_MARKER);
+    marker(marker::PANIC);
     let outcome = Outcome::Panic;
-    let console = tell_alone(outcome);
+    let console = only_reporter(outcome);
     let message = info.message();
     match info.location() {
         Some(place) => last_words(

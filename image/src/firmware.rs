@@ -1,5 +1,5 @@
-//! What the loader and firmware left in memory: start info, memory map, command
-//! line, ACPI tables. All of it is read in place, so all of it is reserved.
+//! The tables of loader and firmware: start info, memory map, command line, ACPI. All
+//! are read in place, so all are reserved.
 
 use firstlight::addr::{PAGE_BYTES, PhysAddr, PhysRange};
 use firstlight::clock::Frequency;
@@ -12,13 +12,12 @@ use firstlight::firmware::acpi::{
 use firstlight::firmware::pvh::{PvhError, StartInfo, V1_BYTES};
 
 use crate::arch::{DirectMap, clock};
-use crate::bring_up::Machine;
 use crate::console::{correction, note};
 
-/// Where a PC's firmware leaves the root pointer if the loader does not say.
+/// Where a PC's firmware leaves the root pointer, if the loader does not pass it.
 const BIOS_AREA: (u64, u64) = (0xe_0000, 0x10_0000);
-/// Video memory and ROM on every PC, also where a map calls it usable: what is
-/// written there is lost.
+/// Video memory and ROM on every PC, also where a map calls it usable: writes there are
+/// lost.
 pub(crate) const HOLE: PhysRange = match PhysRange::new(0xa_0000, 0x10_0000) {
     Some(range) => range,
     None => PhysRange::EMPTY,
@@ -37,7 +36,7 @@ impl Loader {
     /// Reads the start info at `at`.
     ///
     /// # Errors
-    /// [`PvhError`] if there is none. A command line that cannot be read is told and left out.
+    /// [`PvhError`] if there is none. A command line that cannot be read is reported and left out.
     pub(crate) fn read(memory: DirectMap, at: u64) -> Result<Self, PvhError> {
         let info = StartInfo::read(&memory, PhysAddr::new(at))?;
         let text = info.command_line(&memory).unwrap_or_else(|error| {
@@ -51,7 +50,7 @@ impl Loader {
         })
     }
 
-    /// Reserves what it wrote: the start info, the memory map, the command line, the modules.
+    /// Reserves its own data: the start info, the memory map, the command line, the modules.
     pub(crate) fn reserve(
         &self,
         memory: DirectMap,
@@ -98,7 +97,7 @@ impl Loader {
     }
 }
 
-/// What ACPI says, as far as it can be read.
+/// The ACPI tables that can be read.
 #[derive(Default)]
 pub(crate) struct Acpi {
     pub(crate) madt: Option<Madt<'static>>,
@@ -113,8 +112,8 @@ pub(crate) fn root(memory: DirectMap, loader: &Loader) -> Option<Rsdp> {
         let whole = PhysRange::with_size(start, Rsdp::BYTES as u64)?;
         memory.read(whole).map(Rsdp::parse)
     };
-    let told = loader.info.rsdp.map(PhysAddr::get);
-    if let Some(address) = told {
+    let passed = loader.info.rsdp.map(PhysAddr::get);
+    if let Some(address) = passed {
         match at(address) {
             Some(Ok(rsdp)) => return Some(rsdp),
             Some(Err(error)) => correction(error),
@@ -136,8 +135,8 @@ const READ: [Signature; 4] = [
     Signature::FADT,
 ];
 
-/// Reserves the tables that [`tables`] will read; they may lie in usable memory.
-/// Others are nobody's here, and what their headers say is not believed.
+/// Reserves the tables that [`tables`] will read; they may lie in usable memory. Others
+/// are not read, so the lengths in their headers are not trusted.
 pub(crate) fn reserve(
     memory: DirectMap,
     root: Option<&Rsdp>,
@@ -182,7 +181,7 @@ fn is_of_root(fault: &Fault) -> bool {
     }
 }
 
-/// Reads the tables that matter here. Whatever is wrong is told and left out.
+/// Reads the tables that are needed. Faulty ones are reported and left out.
 pub(crate) fn tables(memory: DirectMap, root: Option<&Rsdp>) -> Acpi {
     let Some(root) = root else {
         note("no ACPI: one CPU, one node");
@@ -199,7 +198,7 @@ pub(crate) fn tables(memory: DirectMap, root: Option<&Rsdp>) -> Acpi {
         correction(fault);
     }
     let find = |signature| {
-        // Every search meets the root's bad pointers again; they were told above.
+        // Every search meets the root's bad pointers again; they are reported above.
         let mut report = |fault| {
             if !is_of_root(&fault) {
                 correction(fault);
@@ -208,30 +207,34 @@ pub(crate) fn tables(memory: DirectMap, root: Option<&Rsdp>) -> Acpi {
         let table = tables.find(signature, &mut report);
         table.map(|table| table.bytes())
     };
-    fn told<T>(parsed: Result<T, impl core::fmt::Display>) -> Option<T> {
+    fn valid<T>(parsed: Result<T, impl core::fmt::Display>) -> Option<T> {
         parsed.inspect_err(|error| correction(error)).ok()
     }
     Acpi {
-        madt: find(Signature::MADT).and_then(|bytes| told(Madt::parse(bytes))),
-        srat: find(Signature::SRAT).and_then(|bytes| told(Srat::parse(bytes))),
-        slit: find(Signature::SLIT).and_then(|bytes| told(Slit::parse(bytes))),
+        madt: find(Signature::MADT).and_then(|bytes| valid(Madt::parse(bytes))),
+        srat: find(Signature::SRAT).and_then(|bytes| valid(Srat::parse(bytes))),
+        slit: find(Signature::SLIT).and_then(|bytes| valid(Slit::parse(bytes))),
         pm_timer: find(Signature::FADT)
-            .and_then(|bytes| told(Fadt::parse(bytes)))
+            .and_then(|bytes| valid(Fadt::parse(bytes)))
             .and_then(|fadt| fadt.pm_timer()),
     }
 }
 
-/// How fast ticks come, and who says so.
-pub(crate) fn frequency(machine: &Machine) -> Option<(Frequency, &'static str)> {
-    if let Some(told) = machine.words.frequency {
-        return Some((told, "command line"));
+/// The frequency of ticks and its source: the command line, if it has one, else
+/// [`clock`].
+pub(crate) fn frequency(
+    given: Option<Frequency>,
+    pm_timer: Option<PmTimer>,
+) -> Option<(Frequency, &'static str)> {
+    if let Some(given) = given {
+        return Some((given, "command line"));
     }
-    clock::frequency(machine.acpi.pm_timer)
+    clock::frequency(pm_timer)
         .inspect_err(|error| note(format_args!("times stay in ticks: {error}")))
         .ok()
 }
 
-/// The first page, which nobody gets: a null pointer stays one.
+/// The first page, never allocated: a null pointer stays invalid.
 pub(crate) fn first_page() -> PhysRange {
     PhysRange::with_size(0, PAGE_BYTES).unwrap_or_default()
 }

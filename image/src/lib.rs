@@ -1,11 +1,10 @@
-//! What of the bare-metal image needs no machine under it, and so can be tested
-//! anywhere: how a run ends ([`outcome`]), the words it obeys ([`words`]), log
-//! lines kept until they can be shown ([`record`]), the events it tells its host
-//! ([`wire`]). The rest is the program in `main.rs`.
+//! The parts of the bare-metal image that need no machine, and so can be tested
+//! anywhere: the words on its command line ([`words`]), log lines kept until they
+//! can be shown ([`record`]), events as JSON ([`json`]). The rest is the program in
+//! `main.rs`; the interface to the host is `firstlight-wire`.
 #![no_std]
 #![deny(unsafe_code)]
 
-pub mod outcome;
+pub mod json;
 pub mod record;
-pub mod wire;
 pub mod words;

@@ -1,21 +1,23 @@
-//! The engine on a machine without an operating system: a PVH image that brings
-//! up all memory, says how long that took, puts the memory to work, and leaves.
+//! The engine on a machine without an operating system: a PVH image that brings up all
+//! memory, reports how long that took, uses the memory, and exits.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
 //! | `main` | the way up, in order |
-//! | `arch/` | what knows the processor |
-//! | `bring_up` | firmware's tables to [`firstlight::frames::Frames`], a stamp after each step |
+//! | `arch/` | everything that depends on the processor |
+//! | `bring_up` | firmware's tables to [`firstlight::frames::Frames`], a time stamp after each step |
 //! | `firmware` | the loader's and firmware's tables: read, checked, reserved |
-//! | `storage` | the memory the image lends the engine |
+//! | `machine` | a machine whose memory is up |
+//! | `storage` | the storage of the engine's tables before there is an allocator |
+//! | `lists` | lists in memory of the allocator |
 //! | `console` | the log, kept in memory until there is time for a serial port |
-//! | `report` | what came of it, as lines and as events |
-//! | `descriptors` | a descriptor for each page frame, where the command line asks for them |
-//! | `processors` | the other CPUs, each with an area on its own node |
-//! | `modes/` | what is done with the memory then |
+//! | `report` | the results, as lines and as events |
+//! | `descriptors`, `deferred` | a descriptor for each page frame, where the command line has `descriptors=` |
+//! | `processors` | the other CPUs, each with memory of its own node |
+//! | `modes/` | the use of the memory |
 //! | `end` | the ways a run ends |
 //!
-//! What needs no machine is in the library beside it (`lib.rs`).
+//! Code that needs no machine is in the library beside it (`lib.rs`).
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
@@ -25,11 +27,17 @@ mod bring_up;
 #[cfg(target_os = "none")]
 mod console;
 #[cfg(target_os = "none")]
+mod deferred;
+#[cfg(target_os = "none")]
 mod descriptors;
 #[cfg(target_os = "none")]
 mod end;
 #[cfg(target_os = "none")]
 mod firmware;
+#[cfg(target_os = "none")]
+mod lists;
+#[cfg(target_os = "none")]
+mod machine;
 #[cfg(target_os = "none")]
 mod modes;
 #[cfg(target_os = "none")]
@@ -44,30 +52,27 @@ use {
     arch::{Handover, marker, ticks},
     firstlight::events::Events,
     firstlight_image::words::Test,
+    firstlight_wire::{marker, milestone, phase},
     processors::Processors,
 };
 
 /// The machine, once its memory is up.
 #[cfg(target_os = "none")]
-static MACHINE: spin::Once<bring_up::Machine> = spin::Once::new();
-
-/// What the host sees on the marker port at a fault.
-#[cfg(target_os = "none")]
-pub(crate) const FAULT_MARKER: u8 = 0xf0;
+static MACHINE: spin::Once<machine::Machine> = spin::Once::new();
 
 /// The way up. Called once, on the first CPU.
 #[cfg(target_os = "none")]
 fn main(handover: Handover) -> ! {
     let mut events = Events::new(storage::event_slots(), 0);
-    events.end("firmware and loader", handover.entry_ticks);
-    events.milestone("entry", handover.entry_ticks);
+    events.end(phase::FIRMWARE, handover.entry_ticks);
+    events.milestone(milestone::ENTRY, handover.entry_ticks);
     console::install(handover.entry_ticks);
     // SAFETY: this is the first CPU, the others have not started, and this is done once.
     unsafe {
         arch::protect();
         arch::install_traps();
     }
-    events.end("processor", ticks());
+    events.end(phase::PROCESSOR, ticks());
 
     // Until all memory can be allocated, nothing else happens.
     let machine = match bring_up::bring_up(handover, &mut events) {
@@ -75,16 +80,16 @@ fn main(handover: Handover) -> ! {
         Err(stop) => end::machine(&stop),
     };
 
-    // Everything else needs it for good.
+    // From now on it lives as long as the machine.
     let machine = MACHINE.call_once(|| machine);
-    let clock = firmware::frequency(machine);
+    let clock = firmware::frequency(machine.words.frequency, machine.acpi.pm_timer);
     if let Some((frequency, _)) = clock {
         console::set_clock(frequency);
     }
-    marker(0x30);
-    events.end("clock", ticks());
+    marker(marker::CLOCK);
+    events.end(phase::CLOCK, ticks());
     match machine.words.test {
-        Some(Test::Panic) => panic!("asked for by the command line"),
+        Some(Test::Panic) => panic!("requested by the command line"),
         Some(Test::Hang) => arch::halt(),
         Some(fault @ (Test::PageFault | Test::DoubleFault | Test::EarlyTouch)) => {
             arch::provoke(fault);
@@ -93,14 +98,14 @@ fn main(handover: Handover) -> ! {
     }
     let mut processors = Processors::start(machine, clock.map(|clock| clock.0));
     if let Some(ticks) = processors.all_started_ticks() {
-        events.milestone("cpus_started", ticks);
+        events.milestone(milestone::CPUS_STARTED, ticks);
     }
-    marker(0x31);
-    events.end("other CPUs", ticks());
-    if descriptors::finish(machine, &mut processors) {
+    marker(marker::OTHER_CPUS);
+    events.end(phase::OTHER_CPUS, ticks());
+    if deferred::write_deferred(machine, &mut processors) {
         let now = ticks();
-        events.end("deferred descriptors", now);
-        events.milestone("all_described", now);
+        events.end(phase::DEFERRED_DESCRIPTORS, now);
+        events.milestone(milestone::ALL_DESCRIBED, now);
     }
 
     report::report(machine, clock, &processors, &events);
@@ -112,7 +117,7 @@ fn main(handover: Handover) -> ! {
     end::end(outcome)
 }
 
-/// For tests of the library on a host; there is nothing to run there.
+/// For tests of the library on a host; there is no program to run there.
 #[cfg(not(target_os = "none"))]
 fn main() {
     eprintln!(

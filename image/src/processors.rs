@@ -1,45 +1,45 @@
-//! The other CPUs: which there are by the MADT, on which node by the SRAT, each
-//! with an area on its own node, started all at once.
+//! The other CPUs: listed by the MADT, on nodes by the SRAT, each with a stack on its
+//! own node, started all at once.
 
 use firstlight::addr::{Frame, PhysRange};
 use firstlight::clock::Frequency;
 use firstlight::firmware::acpi::{MadtCpu, SratEntry};
 use firstlight::frames::Request;
 use firstlight::node::NodeId;
-use firstlight::parallel::{Crew, Seat};
+use firstlight::parallel::{Worker, Workers};
 use firstlight_image::words::Test;
 use spin::Mutex;
 
 use crate::arch::cpus::{self, AREA_ORDER, Cpus};
-use crate::bring_up::Machine;
 use crate::console::{correction, note};
+use crate::machine::Machine;
 
-/// How long the first CPU waits for the others.
+/// Longest wait of the first CPU for the others.
 const WAIT_NS: u64 = 500_000_000;
-/// How long before a test gives up on the CPU that it held back.
+/// Longest wait for the CPU that a test delayed.
 const LATE_WAIT_NS: u64 = 10_000_000_000;
 
 /// All CPUs, the first one among them.
 pub(crate) struct Processors {
-    /// None where there is no way to start others.
+    /// None if no others can be started.
     cpus: Option<Cpus>,
-    /// CPUs the firmware lists as usable.
+    /// CPUs that the firmware lists as usable.
     pub(crate) listed: usize,
-    /// The one that a test holds back, and the clock to wait by.
-    held_back: Option<(usize, Frequency)>,
-    /// CPUs besides the first that can be given work once they have come.
+    /// The one that a test delays, and the clock for that.
+    delayed: Option<(usize, Frequency)>,
+    /// CPUs besides the first that can work once they have started.
     added: usize,
-    /// By number.
+    /// The node of each CPU, by its number.
     nodes: [NodeId; cpus::MOST],
 }
 
 impl Processors {
-    /// Starts all CPUs; without a clock none, because their start takes waiting.
+    /// Starts all CPUs; without a clock none, because their start needs delays.
     pub(crate) fn start(machine: &Machine, clock: Option<Frequency>) -> Self {
         let mut this = Self {
             cpus: None,
             listed: 1,
-            held_back: None,
+            delayed: None,
             added: 0,
             nodes: [NodeId::default(); cpus::MOST],
         };
@@ -64,10 +64,10 @@ impl Processors {
             );
             return this;
         };
-        // SAFETY: early memory gave the page to nobody else.
+        // SAFETY: early memory allocated the page for this.
         let mut cpus = unsafe { Cpus::new(page) };
         for cpu in listed() {
-            // Started twice, it would be reset while it works.
+            // A second start would reset it while it works.
             if cpus.has(cpu.apic_id) {
                 correction(format_args!(
                     "MADT: CPU with APIC id {} listed twice, counted once",
@@ -83,24 +83,24 @@ impl Processors {
             }
         }
         let added = this.added;
-        let held_back = usize::from(machine.words.test == Some(Test::LateCpu) && added > 0);
-        cpus.start(1..added + 1 - held_back, clock, WAIT_NS);
+        let delayed = usize::from(machine.words.test == Some(Test::LateCpu) && added > 0);
+        cpus.start(1..added + 1 - delayed, clock, WAIT_NS);
         for number in cpus.missing() {
             note(format_args!(
-                "CPU {number} has not come yet; it joins when it comes"
+                "CPU {number} has not started yet; it joins when it does"
             ));
         }
-        this.held_back = (held_back == 1).then_some((added, clock));
+        this.delayed = (delayed == 1).then_some((added, clock));
         this.cpus = Some(cpus);
         this
     }
 
-    /// CPUs that have come so far.
+    /// CPUs that have started so far.
     pub(crate) fn started(&self) -> usize {
         self.cpus.as_ref().map_or(1, Cpus::joined)
     }
 
-    /// When the last CPU came, if all have.
+    /// When the last CPU started, if all have.
     pub(crate) fn all_started_ticks(&self) -> Option<u64> {
         if self.started() < self.listed {
             return None;
@@ -110,7 +110,7 @@ impl Processors {
             .map_or_else(|| Some(crate::arch::ticks()), Cpus::last_joined_ticks)
     }
 
-    /// Runs `work` on those CPUs that have come and are `wanted`; how many did.
+    /// Runs `work` on those CPUs that have started and are `wanted`; how many did.
     pub(crate) fn run(
         &mut self,
         wanted: &dyn Fn(usize) -> bool,
@@ -125,27 +125,27 @@ impl Processors {
         }
     }
 
-    /// Runs `work` on all CPUs that have come; how many did.
+    /// Runs `work` on all CPUs that have started; how many did.
     pub(crate) fn run_all(&mut self, work: &(dyn Fn(usize) + Sync)) -> usize {
         self.run(&|_| true, work)
     }
 
-    /// The node of each CPU that has come, by its number.
+    /// Number and node of each CPU that has started.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (usize, NodeId)> {
-        let come = |number: &usize| {
+        let started = |number: &usize| {
             let others = self.cpus.as_ref();
             *number == 0 || others.is_some_and(|cpus| cpus.has_joined(*number))
         };
         (0..=self.added)
-            .filter(come)
+            .filter(started)
             .map(|number| (number, self.nodes[number]))
     }
 
-    /// Starts the CPU that a test held back, and says who came late.
+    /// Starts the CPU that a test delayed, and reports late ones.
     pub(crate) fn late(&mut self) {
         let Some(cpus) = &mut self.cpus else { return };
         let before = cpus.joined();
-        if let Some((number, clock)) = self.held_back.take() {
+        if let Some((number, clock)) = self.delayed.take() {
             cpus.start(number..number + 1, clock, LATE_WAIT_NS);
         }
         let late = cpus.joined() - before;
@@ -158,12 +158,12 @@ impl Processors {
     }
 }
 
-/// Gives a CPU its area, best on its own node.
+/// Allocates a CPU's area, best on its own node.
 fn add(cpus: &mut Cpus, machine: &Machine, cpu: MadtCpu, node: NodeId) -> Option<usize> {
     let id = cpu.apic_id;
     if !cpus.can_reach(id) {
         note(format_args!(
-            "CPU with APIC id {id} left alone: the interrupt controller cannot address it"
+            "CPU with APIC id {id} not started: the interrupt controller cannot address it"
         ));
         return None;
     }
@@ -171,7 +171,7 @@ fn add(cpus: &mut Cpus, machine: &Machine, cpu: MadtCpu, node: NodeId) -> Option
     let area = match machine.frames.allocate(request) {
         Ok(frame) => area(frame),
         Err(error) => {
-            note(format_args!("CPU with APIC id {id} left alone: {error}"));
+            note(format_args!("CPU with APIC id {id} not started: {error}"));
             return None;
         }
     };
@@ -180,7 +180,7 @@ fn add(cpus: &mut Cpus, machine: &Machine, cpu: MadtCpu, node: NodeId) -> Option
     if number.is_none() {
         let _ = machine.frames.free(area.start().frame(), AREA_ORDER);
         note(format_args!(
-            "CPU with APIC id {id} left alone: at most {} are started",
+            "CPU with APIC id {id} not started: at most {} are started",
             cpus::MOST
         ));
     }
@@ -206,40 +206,40 @@ fn node_of(machine: &Machine, apic_id: u32) -> Option<NodeId> {
     machine.frames.layout().topology().node_of(domain?)
 }
 
-/// All CPUs as a crew for the engine's jobs.
-pub(crate) struct Team<'p>(Mutex<&'p mut Processors>);
+/// All CPUs that have started, as workers of the engine's jobs.
+pub(crate) struct StartedCpus<'p>(Mutex<&'p mut Processors>);
 
-impl<'p> Team<'p> {
-    /// Everybody who has come, while nobody else gives them work.
+impl<'p> StartedCpus<'p> {
+    /// They run nothing else meanwhile.
     pub(crate) fn new(processors: &'p mut Processors) -> Self {
         Self(Mutex::new(processors))
     }
 }
 
-impl Crew for Team<'_> {
-    /// A seat gets a CPU of its node, as long as there is one, else any.
-    fn run(&self, seats: &[Seat], work: &(dyn Fn(usize) + Sync)) {
+impl Workers for StartedCpus<'_> {
+    /// A worker gets a CPU of its node, as long as there is one, else any.
+    fn run(&self, workers: &[Worker], work: &(dyn Fn(usize) + Sync)) {
         const NONE: u16 = u16::MAX;
         let mut processors = self.0.lock();
-        // Seat by CPU number; more seats than CPUs are left to the caller.
-        let mut seat_of = [NONE; cpus::MOST];
+        // Worker by CPU number; more workers than CPUs are left to the caller.
+        let mut worker_of = [NONE; cpus::MOST];
         for at_home in [true, false] {
-            let taken = seat_of;
-            for (index, seat) in (0..NONE).zip(seats) {
+            let taken = worker_of;
+            for (index, worker) in (0..NONE).zip(workers) {
                 if taken.contains(&index) {
                     continue;
                 }
                 let free = |&(cpu, node): &(usize, NodeId)| {
-                    seat_of[cpu] == NONE && (node == seat.node() || !at_home)
+                    worker_of[cpu] == NONE && (node == worker.node() || !at_home)
                 };
                 let cpu = processors.nodes().find(free);
                 if let Some((cpu, _)) = cpu {
-                    seat_of[cpu] = index;
+                    worker_of[cpu] = index;
                 }
             }
         }
-        processors.run(&|cpu| seat_of[cpu] != NONE, &|cpu| {
-            work(usize::from(seat_of[cpu]));
+        processors.run(&|cpu| worker_of[cpu] != NONE, &|cpu| {
+            work(usize::from(worker_of[cpu]));
         });
     }
 }

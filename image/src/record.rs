@@ -1,7 +1,7 @@
-//! Log lines before anybody can read them: [`Lines`].
+//! Log lines kept in memory: [`Lines`].
 //!
-//! A serial port costs more than bringing up the memory, so lines are kept,
-//! each with the tick at which it was written, and shown when there is time.
+//! A serial port takes more time than bringing up the memory, so lines are kept, each
+//! with its tick, and sent when there is time.
 
 use core::fmt::{self, Write};
 
@@ -44,19 +44,20 @@ impl<const BYTES: usize> Lines<BYTES> {
         }
     }
 
-    /// Keeps a line; what does not fit is cut, and a line without any room is counted.
+    /// Keeps a line; the end of one that does not fit is cut, and a line without any
+    /// space is counted.
     pub fn push(&mut self, ticks: u64, text: fmt::Arguments<'_>) {
-        let room = self.bytes.get_mut(self.used..).unwrap_or_default();
-        let Some((head, room)) = room.split_first_chunk_mut::<HEAD>() else {
+        let space = self.bytes.get_mut(self.used..).unwrap_or_default();
+        let Some((head, space)) = space.split_first_chunk_mut::<HEAD>() else {
             self.lost += 1;
             return;
         };
-        let most = room.len().min(LINE_BYTES);
+        let most = space.len().min(LINE_BYTES);
         let mut line = Cut {
-            bytes: room.get_mut(..most).unwrap_or_default(),
+            bytes: space.get_mut(..most).unwrap_or_default(),
             len: 0,
         };
-        // It never fails: what is too long is cut.
+        // It never fails: a long text is cut.
         let _ = line.write_fmt(text);
         let len = u16::try_from(line.len).unwrap_or(u16::MAX);
         let (stamp, length) = head.split_at_mut(8);
@@ -65,17 +66,17 @@ impl<const BYTES: usize> Lines<BYTES> {
         self.used += HEAD + usize::from(len);
     }
 
-    /// Shows all lines by their time, those of one tick in the order they were
-    /// written, and forgets them.
+    /// Passes all lines to `show` in order of time, those of one tick in the order they
+    /// were written, and removes them.
     pub fn take(&mut self, mut show: impl FnMut(u64, &str)) {
-        // There is no memory to sort in: each line is looked for.
+        // There is no memory to sort in: each line is searched.
         let mut last = None;
         while let Some((key, text)) = self
             .iter()
             .filter(|(key, _)| Some(*key) > last)
             .min_by_key(|(key, _)| *key)
         {
-            // Not in `iter`: that would look at all the text once for every line.
+            // Not in `iter`: that would read all the text once for every line.
             let text = core::str::from_utf8(text).unwrap_or("(a line that is no text)");
             show(key.0, text);
             last = Some(key);
@@ -96,7 +97,7 @@ impl<const BYTES: usize> Lines<BYTES> {
         })
     }
 
-    /// Lines there was no room for at all.
+    /// Lines without any space.
     pub const fn lost(&self) -> u64 {
         self.lost
     }
@@ -121,16 +122,16 @@ impl<'b> Cut<'b> {
 
 impl Write for Cut<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.bytes.get_mut(self.len..).unwrap_or_default();
-        let mut len = room.len().min(text.len());
+        let space = self.bytes.get_mut(self.len..).unwrap_or_default();
+        let mut len = space.len().min(text.len());
         while !text.is_char_boundary(len) {
             len -= 1;
         }
-        if let (Some(to), Some(from)) = (room.get_mut(..len), text.as_bytes().get(..len)) {
+        if let (Some(to), Some(from)) = (space.get_mut(..len), text.as_bytes().get(..len)) {
             to.copy_from_slice(from);
             self.len += len;
         }
-        // After a cut nothing more may follow.
+        // Nothing may follow a cut.
         if len < text.len() {
             self.bytes = core::mem::take(&mut self.bytes).split_at_mut(self.len).0;
         }
@@ -138,7 +139,7 @@ impl Write for Cut<'_> {
     }
 }
 
-/// Writes what `Display` gives without what a terminal would obey.
+/// Bytes with control characters escaped, safe for a terminal.
 #[derive(Debug)]
 pub struct Printable<'a>(pub &'a [u8]);
 

@@ -1,21 +1,21 @@
-//! What came of it: lines for a reader, events for a program. Lines carry the
-//! time of the step they tell of, not of the telling.
+//! The results: lines for a reader, events for a program. Lines carry the time of the
+//! step that they describe.
 
 use firstlight::addr::{PAGE_BYTES, PhysRange};
 use firstlight::clock::Frequency;
 use firstlight::events::{Event as Stamp, Events};
 use firstlight::layout::Layout;
 use firstlight_image::record::{Cut, LINE_BYTES, Printable};
-use firstlight_image::wire::{Event, SCHEMA};
+use firstlight_wire::{Event, SCHEMA, phase};
 
-use crate::bring_up::Machine;
 use crate::console::{self, event, line_at};
+use crate::machine::Machine;
 use crate::processors::Processors;
 
 /// Most distances that fit one event.
 const MOST_DISTANCES: usize = 512;
 
-/// Tells all of it.
+/// Reports all of it.
 pub(crate) fn report(
     machine: &Machine,
     clock: Option<(Frequency, &str)>,
@@ -23,13 +23,13 @@ pub(crate) fn report(
     events: &Events<'_>,
 ) {
     let at = |step| ended(events, step);
-    start(machine, at("memory map"));
-    map(machine, at("memory map"));
+    start(machine, at(phase::MEMORY_MAP));
+    map(machine, at(phase::MEMORY_MAP));
     let layout = machine.frames.layout();
-    nodes(layout, at("topology"));
-    zones(layout, at("layout"));
-    memory(machine, at("first frame"));
-    cpus(machine, clock, processors, at("other CPUs"));
+    nodes(layout, at(phase::TOPOLOGY));
+    zones(layout, at(phase::LAYOUT));
+    memory(machine, at(phase::FIRST_FRAME));
+    cpus(machine, clock, processors, at(phase::OTHER_CPUS));
     console::remarks();
     for stamp in events.list() {
         match *stamp {
@@ -171,7 +171,7 @@ fn cpus(machine: &Machine, clock: Option<(Frequency, &str)>, processors: &Proces
     if let Some((clock, source)) = clock {
         line_at(
             ticks,
-            format_args!("clock: {} kHz, told by: {source}", clock.hz() / 1000),
+            format_args!("clock: {} kHz, source: {source}", clock.hz() / 1000),
         );
         event(&Event::Clock {
             hz: clock.hz(),

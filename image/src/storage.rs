@@ -1,5 +1,5 @@
-//! The memory the image lends the engine: the engine has no heap. Sizes are
-//! generous; a machine that needs more is told how much (no list is cut).
+//! Static storage for the engine, which has no heap. Sizes are generous; for a machine
+//! that needs more, the error has the size needed (no list is cut).
 
 use firstlight::early::{Allocation, EarlyRegion};
 use firstlight::events::Event;
@@ -26,7 +26,7 @@ pub(crate) struct Storage {
     pub(crate) map: [Region; REGIONS],
     pub(crate) memory: [EarlyRegion; REGIONS],
     pub(crate) reserved: [EarlyRegion; REGIONS],
-    pub(crate) trail: [Allocation; 256],
+    pub(crate) owners: [Allocation; 256],
     infos: [NodeInfo; NODES],
     rows: [TopologyRange; ROWS],
     pub(crate) distances: [u8; NODES * NODES],
@@ -35,13 +35,13 @@ pub(crate) struct Storage {
     zones: [Zone; 4 * NODES],
 }
 
-/// [`Storage`] in the parts that are lent one after the other.
+/// [`Storage`] in the parts that the steps need, one after the other.
 pub(crate) struct Parts {
     pub(crate) scratch: &'static mut [ScratchEntry],
     pub(crate) map: &'static mut [Region],
     pub(crate) memory: &'static mut [EarlyRegion],
     pub(crate) reserved: &'static mut [EarlyRegion],
-    pub(crate) trail: &'static mut [Allocation],
+    pub(crate) owners: &'static mut [Allocation],
     pub(crate) topology: TopologyStorage<'static>,
     pub(crate) distances: &'static mut [u8],
     pub(crate) layout: LayoutStorage<'static>,
@@ -52,7 +52,7 @@ static STORAGE: Mutex<Storage> = Mutex::new(Storage {
     map: [Region::EMPTY; REGIONS],
     memory: [EarlyRegion::EMPTY; REGIONS],
     reserved: [EarlyRegion::EMPTY; REGIONS],
-    trail: [Allocation::EMPTY; 256],
+    owners: [Allocation::EMPTY; 256],
     infos: [NodeInfo::EMPTY; NODES],
     rows: [TopologyRange::EMPTY; ROWS],
     distances: [0; NODES * NODES],
@@ -63,15 +63,15 @@ static STORAGE: Mutex<Storage> = Mutex::new(Storage {
 
 static EVENTS: Mutex<[Event; 64]> = Mutex::new([Event::EMPTY; 64]);
 
-/// All storage, for good; a second call would wait for ever.
-pub(crate) fn lend() -> Parts {
+/// All storage; called once, a second call would wait for ever.
+pub(crate) fn parts() -> Parts {
     let all = MutexGuard::leak(STORAGE.lock());
     Parts {
         scratch: &mut all.scratch,
         map: &mut all.map,
         memory: &mut all.memory,
         reserved: &mut all.reserved,
-        trail: &mut all.trail,
+        owners: &mut all.owners,
         topology: TopologyStorage {
             nodes: &mut all.infos,
             ranges: &mut all.rows,
@@ -85,15 +85,15 @@ pub(crate) fn lend() -> Parts {
     }
 }
 
-/// What CPUs know of each other's magazines.
+/// The shared part of the per-CPU caches.
 static CPU_SLOTS: [CpuSlot; MOST] = [const { CpuSlot::new() }; MOST];
 
-/// Slots for so many CPUs, or for as many as there can be.
+/// Slots for so many CPUs, or for the most that are started.
 pub(crate) fn cpu_slots(cpus: usize) -> &'static [CpuSlot] {
     CPU_SLOTS.get(..cpus).unwrap_or(&CPU_SLOTS)
 }
 
-/// Slots for the events of the way up, for good.
+/// Slots for the events of the way up; called once.
 pub(crate) fn event_slots() -> &'static mut [Event] {
     &mut *MutexGuard::leak(EVENTS.lock())
 }

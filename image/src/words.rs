@@ -1,8 +1,8 @@
 //! The image's own words on the command line: [`Words`].
 //!
 //! Words of the engine (`mem=`, `memmap=`, `kernelcore=`, `movablecore=`,
-//! `movable_node`) are left to the engine; a word nobody knows, or a value that
-//! such a word cannot have, is told ([`Misread`]), and the boot goes on.
+//! `movable_node`) are left to the engine. Unknown words and invalid values are
+//! reported ([`Misread`]), and the boot goes on.
 
 use core::fmt;
 
@@ -10,11 +10,12 @@ use crate::record::Printable;
 use firstlight::clock::Frequency;
 use firstlight::cmdline::{CommandLine, Word, parse_number};
 use firstlight::memmap;
+use firstlight_wire::MOST_THREADS;
 
-/// What to do once memory is up.
+/// The work once memory is up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
-    /// Report and leave.
+    /// Report and exit.
     #[default]
     BringUp,
     /// Allocate, write, check and free on every CPU.
@@ -25,10 +26,7 @@ pub enum Mode {
     Sweep,
 }
 
-/// Most entries in a list of thread counts.
-pub const MOST_THREADS: usize = 16;
-
-/// How many bytes a descriptor has.
+/// The size of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DescriptorBytes {
     /// 8 bytes.
@@ -40,18 +38,18 @@ pub enum DescriptorBytes {
     SixtyFour,
 }
 
-/// Something to go wrong on purpose.
+/// A failure on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Test {
     /// Write where that is not allowed.
     PageFault,
-    /// Do so while the page fault handler cannot be reached.
+    /// The same while the page fault handler cannot be reached.
     DoubleFault,
     /// Touch memory that has not been accepted; with `accept=` only.
     EarlyTouch,
     /// Panic.
     Panic,
-    /// Behave as if the loader had brought no memory map.
+    /// Behave as if the loader passed no memory map.
     NoMap,
     /// Start the last CPU long after the others.
     LateCpu,
@@ -83,30 +81,30 @@ impl Test {
 /// let mut misread = Vec::new();
 /// let words = Words::read(line, &mut |word| misread.push(word.to_string()));
 /// assert_eq!(words.mode, Mode::SelfTest);
-/// assert_eq!(misread, ["nobody knows \"colour\""]);
+/// assert_eq!(misread, ["unknown word \"colour\""]);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Words {
-    /// What to do.
+    /// The work.
     pub mode: Mode,
-    /// What is to go wrong.
+    /// The failure, if there is to be one.
     pub test: Option<Test>,
-    /// How fast the ticks come, where somebody knows.
+    /// The frequency of ticks, if it is given.
     pub frequency: Option<Frequency>,
-    /// When descriptors are written; none are kept without it.
+    /// When descriptors are written; there are none without it.
     pub descriptors: Option<memmap::Mode>,
-    /// How large they are.
+    /// Their size.
     pub descriptor_bytes: DescriptorBytes,
-    /// Threads a node for a sweep; zeros at the end mean nothing.
+    /// Threads a node for a sweep; zeros at the end are unused.
     pub threads: [u32; MOST_THREADS],
-    /// How often a sweep measures each; at least once.
+    /// Measurements of each in a sweep; at least one.
     pub runs: u32,
-    /// Ticks that accepting a page takes, where memory above 4 GiB is to behave
-    /// as that of a confidential machine.
+    /// Ticks to accept a page, if memory above 4 GiB is to behave as that of a
+    /// confidential machine.
     pub accept_ticks: Option<u32>,
 }
 
-/// Our words, each as it can be given, without values that are numbers.
+/// The image's words and their valid forms.
 const OURS: [(&str, &str); 10] = [
     ("selftest", "selftest without a value"),
     ("bench", "bench=alloc"),
@@ -129,12 +127,12 @@ const OURS: [(&str, &str); 10] = [
     ),
 ];
 
-/// A word that is left out.
+/// A word that is ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Misread<'a> {
-    /// As it stands.
+    /// As written.
     pub word: Word<'a>,
-    /// How it can be given; `None` if nobody knows it.
+    /// Its valid forms; `None` for an unknown word.
     pub expected: Option<&'static str>,
 }
 
@@ -151,18 +149,18 @@ impl fmt::Display for Misread<'_> {
         match self.expected {
             Some(expected) => {
                 let seen = Printable(self.word.text);
-                write!(f, "{seen} is left out: expected {expected}")
+                write!(f, "{seen} is ignored: expected {expected}")
             }
-            None => write!(f, "nobody knows \"{}\"", Printable(self.word.name)),
+            None => write!(f, "unknown word \"{}\"", Printable(self.word.name)),
         }
     }
 }
 
-/// Words the engine reads.
+/// Words of the engine.
 const ENGINE: [&str; 5] = ["mem", "memmap", "kernelcore", "movablecore", "movable_node"];
 
 impl Words {
-    /// Reads `line`; `misread` hears of words, or values of them, that mean nothing.
+    /// Reads `line`; `misread` is called with unknown words and invalid values.
     pub fn read(line: CommandLine<'_>, misread: &mut dyn FnMut(Misread<'_>)) -> Self {
         let mut words = Self::default();
         for word in line.words() {
@@ -174,7 +172,7 @@ impl Words {
         words
     }
 
-    /// Takes one word, if it is one of ours and makes sense.
+    /// Applies one word, if it is one of the image's and valid.
     fn take(&mut self, word: &Word<'_>) -> bool {
         match (word.name, word.value) {
             (b"selftest", None) => self.mode = Mode::SelfTest,
@@ -209,9 +207,9 @@ impl Words {
             },
             (b"tsc_hz", Some(value)) => {
                 let hz = parse_number(value).ok().filter(|(_, rest)| rest.is_empty());
-                let told = hz.and_then(|(hz, _)| Frequency::plausible(hz).ok());
-                self.frequency = self.frequency.or(told);
-                return told.is_some();
+                let given = hz.and_then(|(hz, _)| Frequency::plausible(hz).ok());
+                self.frequency = self.frequency.or(given);
+                return given.is_some();
             }
             (b"test", Some(value)) => {
                 let test = Test::NAMES.iter().find(|(name, _)| *name == value);
@@ -256,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_is_known() {
+    fn every_word_is_read() {
         let (words, unknown) =
             read("bench=alloc test=late-cpu tsc_hz=1000000000 mem=1G movable_node");
         assert_eq!(words.mode, Mode::BenchAlloc);
@@ -271,6 +269,9 @@ mod tests {
         assert_eq!(words.descriptors, Some(memmap::Mode::Early));
         assert_eq!(words.descriptor_bytes, DescriptorBytes::Eight);
         assert_eq!(unknown, [""; 0]);
+        for bytes in firstlight_wire::DESCRIPTOR_BYTES {
+            assert_eq!(read(&std::format!("descriptor_bytes={bytes}")).1, [""; 0]);
+        }
         for (name, test) in Test::NAMES {
             let line = std::format!("test={}", String::from_utf8_lossy(name));
             assert_eq!(read(&line).0.test, Some(test));
@@ -278,32 +279,32 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_and_changes_nothing() {
+    fn nonsense_is_reported_and_changes_nothing() {
         let line = "selftest=yes bench=disk test=all test tsc_hz=1 tsc_hz=12x descriptors=some \
                     descriptor_bytes=9 threads=1,,2 threads=0 runs=0 accept=0 sweep=1 quiet=2";
         let (words, misread) = read(line);
         assert_eq!(words, Words::default());
         assert_eq!(misread.len(), line.split_whitespace().count());
-        for (word, told) in line.split_whitespace().zip(misread) {
+        for (word, report) in line.split_whitespace().zip(misread) {
             let name = word.split('=').next().expect("there is always one");
             if name == "quiet" {
-                assert_eq!(told, "nobody knows \"quiet\"");
+                assert_eq!(report, "unknown word \"quiet\"");
             } else {
-                let known = std::format!("{word} is left out: expected {name}");
-                assert!(told.starts_with(&known), "{word}: {told}");
+                let known = std::format!("{word} is ignored: expected {name}");
+                assert!(report.starts_with(&known), "{word}: {report}");
             }
         }
     }
 
     #[test]
-    fn a_wrong_value_of_a_word_that_is_known_is_told_as_that() {
+    fn an_invalid_value_is_reported_as_that() {
         let (_, misread) = read("bench=aloc");
-        assert_eq!(misread, ["bench=aloc is left out: expected bench=alloc"]);
+        assert_eq!(misread, ["bench=aloc is ignored: expected bench=alloc"]);
         let (_, misread) = read("bnch=alloc");
-        assert_eq!(misread, ["nobody knows \"bnch\""]);
+        assert_eq!(misread, ["unknown word \"bnch\""]);
         let (_, misread) = read("descriptors=\"a\u{1b}b\"");
         assert!(!misread[0].contains('\u{1b}'), "{misread:?}");
-        // What is expected names everything that is taken.
+        // The expected forms are complete.
         for (name, _) in Test::NAMES {
             let (_, misread) = read("test=no");
             let name = String::from_utf8_lossy(name).into_owned();

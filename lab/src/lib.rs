@@ -2,12 +2,25 @@
 //! Linux makes of a machine's memory, [`linux`]. What either remarks is kept
 //! within bounds by [`notices`]. [`boot`] starts a machine; what came of one run
 //! is its [`record`], of a sweep over numbers of threads its [`sweep`];
-//! [`compare`] puts two runs beside each other.
+//! [`compare`] puts two runs beside each other, [`gate`] judges them, [`bisect`] says since when,
+//! [`history`] where figures changed over time; [`gaps`] are the longest
+//! spans between two lines of a log, and [`doctor`] says what a log's time went into; [`report`] shows
+//! a folder of records.
 
+pub mod bisect;
 pub mod boot;
 pub mod compare;
+pub mod doctor;
+pub mod gaps;
+pub mod gate;
+pub mod history;
 pub mod linux;
 pub mod log;
+pub mod matrix;
 pub mod notices;
+pub mod predict;
+pub mod published;
 pub mod record;
+pub mod records;
+pub mod report;
 pub mod sweep;

@@ -1,7 +1,8 @@
 //! The record of one run: what `--json` prints and every report is made from.
 //!
 //! Schema `firstlight.run/1`, the same for a machine brought up in a process
-//! (`kind` "up") and for one that was booted ("boot"). Frames are 4 KiB; `start`
+//! (`kind` "up"), for one that was booted ("boot"), and for a boot of which there is a
+//! log and nothing else ("log"). Frames are 4 KiB; `start`
 //! and `end` of ranges are half open; times are nanoseconds since the process or
 //! the virtual machine began. What nobody told is `None`, printed as `null`, and
 //! never 0.
@@ -11,25 +12,27 @@
 
 mod guest;
 mod host;
+mod phase;
+mod totals;
 
 use serde::Serialize;
-use std::borrow::Cow;
 
 pub use guest::{Asked, Bench, Descriptors, Kernel, Selftest, Swept};
-pub use host::{Host, Marker};
+pub use host::{Host, Marker, Power};
+pub use phase::{Phase, Word};
+pub use totals::Totals;
+
+use crate::gaps::Gap;
 
 /// Name and version of the record's form.
 pub const SCHEMA: &str = "firstlight.run/1";
-
-/// A word that is either ours or a guest's.
-pub type Word = Cow<'static, str>;
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Record {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// `up` or `boot`.
+    /// `up`, `boot` or `log`.
     pub kind: &'static str,
     /// Which clock the times are from: `wall` or `instructions`.
     pub clock: &'static str,
@@ -41,6 +44,10 @@ pub struct Record {
     pub milestones: Milestones,
     /// What was done one after the other.
     pub phases: Vec<Phase>,
+    /// The longest spans between two lines of the log, the longest first.
+    pub gaps: Vec<Gap>,
+    /// Where the whole restart went.
+    pub totals: Totals,
     /// Frames and what they cost.
     pub memory: Memory,
     /// The memory map.
@@ -89,6 +96,8 @@ impl Record {
             machine: Machine::default(),
             milestones: Milestones::default(),
             phases: Vec::new(),
+            gaps: Vec::new(),
+            totals: Totals::default(),
             memory: Memory::default(),
             regions: Vec::new(),
             nodes: Vec::new(),
@@ -153,17 +162,6 @@ pub struct Milestones {
     pub cpus_started_ns: Option<u64>,
     /// Every frame had its descriptor, where they were written behind the boot.
     pub all_described_ns: Option<u64>,
-}
-
-/// A step and when it was done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Phase {
-    /// What was done.
-    pub name: Word,
-    /// When it began.
-    pub start_ns: u64,
-    /// When it had ended.
-    pub end_ns: u64,
 }
 
 /// Frames and what they cost.

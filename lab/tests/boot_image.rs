@@ -113,6 +113,13 @@ fn times(record: &Record, what: &str) {
     }
     assert!(Some(end) >= milestones.all_allocatable_ns, "{what}");
     let host = record.host.as_ref().unwrap();
+    assert_eq!(host.lines_ns.len(), record.log.len(), "{what}");
+    assert!(host.lines_ns.is_sorted(), "{what}");
+    assert!(
+        host.first_output_ns <= host.lines_ns.first().copied(),
+        "{what}"
+    );
+    assert!(!record.gaps.is_empty(), "{what}");
     assert_eq!((host.exit_status, host.attempts), (Some(85), 1), "{what}");
     let markers: Vec<u8> = host.markers.iter().map(|marker| marker.code).collect();
     let begin = markers.iter().position(|code| *code == 0x10).unwrap();

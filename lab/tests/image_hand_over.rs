@@ -310,7 +310,7 @@ fn cpus_are_started_once_and_none_is_made_up() {
         (
             good().cpus(&everybody),
             Ok,
-            &["APIC id 255 left alone", "APIC id 4294967295 left alone"],
+            &["APIC id 255 not started", "APIC id 4294967295 not started"],
         ),
         (
             good().cpus(&many),
@@ -358,7 +358,7 @@ fn a_command_line_may_be_anything() {
                 ..good()
             },
             Ok,
-            &["note: command line: nobody knows"],
+            &["note: command line: unknown word"],
         ),
         (
             good().lie(|info| info.command_line = IMAGE),
@@ -409,7 +409,7 @@ fn a_fault_is_told_in_the_log_and_as_an_event() {
             Fault,
             "fault: CPU 0: double fault (vector 8",
         ),
-        ("panic", Panic, "asked for by the command line"),
+        ("panic", Panic, "requested by the command line"),
     ] {
         let boot = plain(&small, &format!("test={word}"), "");
         boot.ended(outcome).says(words);
@@ -436,7 +436,7 @@ fn odd_machines_come_up() {
 
     let boot = plain(&shape(256, 8), "test=late-cpu", "");
     boot.ended(Ok)
-        .says("CPU 7 has not come yet; it joins when it comes")
+        .says("CPU 7 has not started yet; it joins when it does")
         .says("joined late; work now runs on 8");
 }
 

@@ -133,7 +133,7 @@ fn eight_nodes_far_apart_cost_what_eight_ranges_cost() {
             (
                 layout.nodes().len(),
                 layout.ranges().len(),
-                layout.extents().count()
+                layout.segments().count()
             ),
             (8, 7, 7)
         );
@@ -200,8 +200,8 @@ fn a_kernel_without_a_dma_zone() {
 
     let log = log("11");
     let (mut memory, mut reserved) = ([EarlyRegion::EMPTY; 4], [EarlyRegion::EMPTY; 4]);
-    let mut trail = [Allocation::EMPTY; 4];
-    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+    let mut owners = [Allocation::EMPTY; 4];
+    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
     for row in &log.node_ranges {
         let range = PhysRange::new(row.span.start, row.span.last + 1).unwrap();
         early.add(range, EarlyFlags::NONE).unwrap();

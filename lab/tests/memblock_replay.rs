@@ -144,8 +144,8 @@ fn replay(name: &str, log: &KernelLog) -> usize {
     };
     let mut memory = [EarlyRegion::EMPTY; 32];
     let mut reserved = [EarlyRegion::EMPTY; 128];
-    let mut trail = [Allocation::EMPTY; 256];
-    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+    let mut owners = [Allocation::EMPTY; 256];
+    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
     start_from(&mut early, first);
     let mut checked = 0;
     let (mut nodes_known, mut compared) = (false, false);

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use firstlight::addr::FrameRange;
 use firstlight::layout::SECTION_FRAMES;
 use firstlight::node::NodeId;
-use firstlight::parallel::{Alone, Chunking, Job, Seat, Share, run};
+use firstlight::parallel::{Alone, Chunking, Job, WorkRange, Worker, run};
 use firstlight_lab::log::{KernelLog, read};
 
 fn log(number: &str) -> KernelLog {
@@ -23,7 +23,7 @@ fn log(number: &str) -> KernelLog {
     read(&fs::read(path.unwrap()).unwrap())
 }
 
-/// The machine of the report of slower boots, as `engine/tests/memmap_machine.rs`
+/// The machine of the report of slower boots, as `engine/tests/memmap_machine/main.rs`
 /// lays it out: its log has the same figures, on the good and on the bad kernel.
 #[test]
 fn model_30_the_reporting_machine_is_the_one_that_is_tested() {
@@ -44,30 +44,30 @@ fn model_35_uneven_nodes_are_all_described_under_both_chunkings() {
     assert!(rows.iter().any(|row| row.node == 215));
     for chunking in [Chunking::Padata, Chunking::Stealing] {
         let mut start = 0;
-        let mut shares: Vec<_> = rows
+        let mut ranges: Vec<_> = rows
             .iter()
             .map(|row| {
                 start = (start + SECTION_FRAMES).next_multiple_of(SECTION_FRAMES);
                 let frames = FrameRange::new(start, start + row.pages.unwrap()).unwrap();
                 start = frames.end().get();
-                Share::new(NodeId(u16::try_from(row.node).unwrap()), frames)
+                WorkRange::new(NodeId(u16::try_from(row.node).unwrap()), frames)
             })
             .collect();
-        let seats = shares.iter().step_by(2);
-        let mut seats: Vec<_> = seats.map(|share| Seat::new(share.node())).collect();
+        let workers = ranges.iter().step_by(2);
+        let mut workers: Vec<_> = workers.map(|range| Worker::new(range.node())).collect();
         let done = Mutex::new(Vec::new());
         let work = |chunk: FrameRange| done.lock().unwrap().push(chunk);
         let job = Job::sections(chunking);
-        let report = run(&job, &mut shares, &mut seats, &Alone, &work).unwrap();
+        let report = run(&job, &mut ranges, &mut workers, &Alone, &work).unwrap();
         assert_eq!(report.frames, pages.iter().sum::<u64>(), "{chunking:?}");
         let done = done.into_inner().unwrap();
-        for share in &shares {
-            let inside = done.iter().filter(|chunk| share.frames().covers(**chunk));
+        for range in &ranges {
+            let inside = done.iter().filter(|chunk| range.frames().covers(**chunk));
             let frames: u64 = inside.clone().map(|chunk| chunk.count()).sum();
-            assert_eq!(frames, share.frames().count(), "{chunking:?}");
+            assert_eq!(frames, range.frames().count(), "{chunking:?}");
             let whole_sections = |chunk: &&FrameRange| {
                 let end = chunk.end();
-                end == share.frames().end() || end.get().is_multiple_of(SECTION_FRAMES)
+                end == range.frames().end() || end.get().is_multiple_of(SECTION_FRAMES)
             };
             assert!(inside.clone().all(|chunk| whole_sections(&chunk)));
             // Linux: one thread of the node, so one piece.

@@ -21,7 +21,8 @@ chmod 755 "$root"
 install -Dm755 "$binary" "$root/usr/bin/firstlight"
 strip --strip-unneeded "$root/usr/bin/firstlight"
 install -Dm644 pool/example.toml "$root/etc/firstlight/pool.toml"
-install -Dm644 -t "$root/lib/systemd/system" packaging/systemd/firstlight-pool.service packaging/systemd/firstlight-pool.socket
+install -Dm644 -t "$root/lib/systemd/system" packaging/systemd/firstlight-pool{,-export}.service packaging/systemd/firstlight-pool.socket
+install -Dm644 packaging/systemd/firstlight-pool.sysusers "$root/usr/lib/sysusers.d/firstlight-pool.conf"
 install -Dm644 -t "$root/usr/share/doc/firstlight" docs/pool.md docs/pool-protocol.md docs/pool-safety.md CHANGELOG.md
 install -Dm644 LICENSE-MIT "$root/usr/share/doc/firstlight/copyright"
 
@@ -29,6 +30,7 @@ install -Dm644 LICENSE-MIT "$root/usr/share/doc/firstlight/copyright"
 libc=$(objdump -T "$root/usr/bin/firstlight" | grep -o 'GLIBC_2\.[0-9]*' | sort -Vu | tail -1)
 mkdir -p "$root/DEBIAN"
 echo /etc/firstlight/pool.toml >"$root/DEBIAN/conffiles"
+install -m755 -t "$root/DEBIAN" packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm
 cat >"$root/DEBIAN/control" <<CONTROL
 Package: firstlight
 Version: $version

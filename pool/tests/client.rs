@@ -54,6 +54,7 @@ const TAKE: Take = Take {
     node: None,
     page: None,
     max_topup_ms: 0,
+    topup_if_faster: false,
 };
 
 #[test]
@@ -79,7 +80,7 @@ fn what_is_taken_is_memory_with_a_lifeline() {
     );
     drop(client);
     daemon.join().expect("the daemon is content");
-    drop(borrowed.lifeline);
+    drop(borrowed.lease_pipe);
     assert_eq!(
         reader.read(&mut [0]).expect("the end"),
         0,
@@ -208,7 +209,10 @@ fn a_long_status_comes_in_parts() {
             more_leases: u32::try_from(left.len() - part.len()).expect("few"),
             ..Status::default()
         };
-        Some((Reply::Status(status).encode().expect("it fits"), vec![]))
+        Some((
+            Reply::Status(Box::new(status)).encode().expect("it fits"),
+            vec![],
+        ))
     });
     let status = client.status().expect("all parts");
     assert_eq!(status.leases, expected);
@@ -219,7 +223,10 @@ fn a_long_status_comes_in_parts() {
             more_pools: 1,
             ..Status::default()
         };
-        Some((Reply::Status(status).encode().expect("it fits"), vec![]))
+        Some((
+            Reply::Status(Box::new(status)).encode().expect("it fits"),
+            vec![],
+        ))
     });
     let error = client.status().expect_err("without end").to_string();
     assert!(error.contains("a status without end"), "{error}");

@@ -2,21 +2,16 @@
 //! the floor, the least that any allocator does; [`SpinLifo`] has one for all,
 //! behind a spin lock, and is the yardstick.
 //!
-//! Blocks are all of one order. Lists know no neighbours: nothing is split or
-//! merged, and a block freed twice goes unnoticed.
+//! Blocks are all of one order. Nothing is split or merged, and a double free goes
+//! unnoticed.
 
-use crate::locked::Lock;
+use crate::lock::{Line, Lock};
 use crate::{Allocator, Cpu};
 use core::ops::DerefMut;
 use firstlight::addr::{Frame, Order};
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
-/// On cache lines of its own, the neighbour that the processor fetches included.
-#[derive(Debug)]
-#[repr(align(128))]
-pub struct Line<T>(pub T);
-
-/// Free blocks in memory that is lent.
+/// Free blocks in memory of the caller.
 #[derive(Debug)]
 pub struct Stack<'s> {
     slots: &'s mut [Frame],
@@ -60,14 +55,13 @@ impl<'a, 's> Lifo<'a, 's> {
     }
 }
 
-/// What one CPU takes for itself: a list for a [`Lifo`], a CPU's way into
-/// [`Ours`](crate::ours::Ours).
+/// The data of one CPU: a list of a [`Lifo`], a CPU of [`Ours`](crate::ours::Ours).
 #[must_use]
 pub fn own<T>(value: T) -> Line<SpinMutex<T>> {
     Line(SpinMutex::new(value))
 }
 
-/// One CPU's list, taken once and for the whole of its work.
+/// One CPU's list, locked once for the whole of its work.
 #[derive(Debug)]
 pub struct LifoCpu<'l, 's>(SpinMutexGuard<'l, Stack<'s>>);
 
@@ -99,7 +93,7 @@ impl Cpu for LifoCpu<'_, '_> {
 pub struct SpinLifo<'s>(Lock<Stack<'s>>);
 
 impl<'s> SpinLifo<'s> {
-    /// Over what lies in `stack`; the lock's `give_way` is as in [`Lock::new`].
+    /// Over the blocks of `stack`; `give_way` is that of [`Lock::new`].
     #[must_use]
     pub fn new(stack: Stack<'s>, give_way: fn()) -> Self {
         Self(Lock::new(stack, give_way))
@@ -152,7 +146,7 @@ mod tests {
         let mut slots = [Frame::new(5)];
         let lists = [own(Stack::new(&mut slots, 1))];
         let lifo = Lifo::new(&lists);
-        let mut cpu = lifo.cpu(0).expect("nobody has it");
+        let mut cpu = lifo.cpu(0).expect("it is free");
         assert!(lifo.cpu(0).is_none() && lifo.cpu(1).is_none());
         assert_eq!(cpu.allocate(Order::PAGE), Some(Frame::new(5)));
     }

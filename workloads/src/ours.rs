@@ -1,13 +1,12 @@
-//! Firstlight as a contestant, as a kernel would call it: each CPU by its own
-//! magazines.
+//! Firstlight as a contestant, as a kernel would call it: through per-CPU caches.
 
-use crate::lists::Line;
+use crate::lock::Line;
 use crate::{Allocator, Cpu, Mobility};
 use firstlight::addr::{Frame, Order};
 use firstlight::frames::{self, Request};
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
-/// The engine's [CPUs](frames::Cpu), which are there for good, as in a kernel.
+/// The engine's [CPUs](frames::Cpu), which live as long as the allocator, as in a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Ours<'a, 'f, 'm>(&'a [Line<SpinMutex<frames::Cpu<'f, 'm>>>]);
 
@@ -30,7 +29,7 @@ impl<'f, 'm> Allocator for Ours<'_, 'f, 'm> {
     }
 }
 
-/// A CPU that one has for as long as there is work; it leaves nothing in magazines.
+/// A CPU locked for the whole of its work; its cache is empty afterwards.
 #[derive(Debug)]
 pub struct OurCpu<'a, 'f, 'm>(SpinMutexGuard<'a, frames::Cpu<'f, 'm>>);
 
@@ -56,7 +55,7 @@ impl Cpu for OurCpu<'_, '_, '_> {
     }
 
     fn drain(&mut self) {
-        // A frame freed twice is told by this; no loop does that, and tests watch.
+        // An error is a double free; no loop does that, and tests check it.
         let _ = self.0.drain();
     }
 }

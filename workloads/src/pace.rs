@@ -2,15 +2,15 @@
 
 use core::ops::Range;
 
-/// Operations between two looks at the clock, at first.
+/// Operations between two readings of the clock, at first.
 const LEAST: usize = 16;
-/// And at most: a fast allocator should not notice the looks.
+/// And at most: readings should not be noticed beside a fast allocator.
 const MOST: usize = 1 << 14;
 
-/// A time limit that is looked at between portions of work.
+/// A time limit that is checked between portions of work.
 ///
-/// A portion grows while it takes little time and shrinks when it takes much, so
-/// that neither the clock is seen in the figure nor the limit much exceeded.
+/// A portion grows while it takes little time and shrinks when it takes much, so that
+/// neither readings of the clock distort the figure nor the limit is much exceeded.
 #[derive(Clone, Debug)]
 pub struct Pace<C> {
     clock: C,
@@ -20,7 +20,7 @@ pub struct Pace<C> {
 }
 
 impl<C: Fn() -> u64> Pace<C> {
-    /// Until `clock` says `end`; a portion should take about `portion_time`.
+    /// Until `clock` reaches `end`; a portion should take about `portion_time`.
     pub fn new(clock: C, end: u64, portion_time: u64) -> Self {
         Self {
             clock,
@@ -30,8 +30,9 @@ impl<C: Fn() -> u64> Pace<C> {
         }
     }
 
-    /// Begins with, and shrinks to, one operation: where threads share CPUs, an
-    /// operation may wait for many of them, and a portion for as many times that.
+    /// Begins with, and shrinks to, one operation: where there are more
+    /// threads than CPUs, an operation may wait for many of them, and a portion for as
+    /// many times that.
     ///
     /// ```
     /// use firstlight_workloads::pace::Pace;
@@ -44,8 +45,8 @@ impl<C: Fn() -> u64> Pace<C> {
         Self { least: 1, ..self }
     }
 
-    /// Hands `0..total` to `work` in portions, and says how many were done. `work`
-    /// says how many of a portion it did; fewer than all, and that was the last.
+    /// Passes `0..total` to `work` in portions and returns how many were done. `work`
+    /// returns how many of a portion it did; fewer than all end the run.
     ///
     /// ```
     /// use std::cell::Cell;

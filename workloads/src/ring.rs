@@ -1,24 +1,24 @@
 //! From the CPU that allocates to the one that frees: [`Ring`], bounded, with one
-//! producer and one consumer, each of which looks at the other's counter only
-//! when by its last look there is nothing left to do.
+//! producer and one consumer. Each reads the other's counter only when its last
+//! reading leaves it nothing to do.
 
 use crate::Cpu;
-use crate::lists::Line;
+use crate::lock::Line;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use firstlight::addr::{Frame, Order};
 
-/// Says that nothing more comes.
+/// Marks the end.
 const END: u64 = u64::MAX;
-/// How often a producer asks again when memory is out: the consumer may free some.
+/// Requests of a producer when memory is out: the consumer may free some.
 const TRIES: usize = 1 << 16;
 
-/// A bounded queue of frames, in memory that is lent.
+/// A bounded queue of frames, in memory of the caller.
 #[derive(Debug)]
 pub struct Ring<'s> {
     slots: &'s [AtomicU64],
-    /// Frames ever put in; written by the producer, Release after the slot.
+    /// Frames put in so far; the producer stores it Release, after the slot.
     put: Line<AtomicUsize>,
-    /// Frames ever taken out; written by the consumer, Release after the slot.
+    /// Frames taken out so far; the consumer stores it Release, after the slot.
     taken: Line<AtomicUsize>,
 }
 
@@ -26,15 +26,15 @@ impl<'s> Ring<'s> {
     /// Holds as many frames as there are slots, rounded down to a power of two.
     #[must_use]
     pub fn new(slots: &'s [AtomicU64]) -> Self {
-        let room = slots.len().checked_ilog2().map_or(0, |log| 1 << log);
+        let len = slots.len().checked_ilog2().map_or(0, |log| 1 << log);
         Self {
-            slots: slots.get(..room).unwrap_or_default(),
+            slots: slots.get(..len).unwrap_or_default(),
             put: Line(AtomicUsize::new(0)),
             taken: Line(AtomicUsize::new(0)),
         }
     }
 
-    /// The end to put in; there must be one at a time.
+    /// The end that puts in; there must be one at a time.
     #[must_use]
     pub fn producer(&self) -> Producer<'_> {
         Producer {
@@ -44,7 +44,7 @@ impl<'s> Ring<'s> {
         }
     }
 
-    /// The end to take out; there must be one at a time.
+    /// The end that takes out; there must be one at a time.
     #[must_use]
     pub fn consumer(&self) -> Consumer<'_> {
         Consumer {
@@ -72,10 +72,10 @@ pub struct Producer<'r> {
 impl Producer<'_> {
     #[inline]
     fn put(&mut self, word: u64) -> bool {
-        let room = self.ring.slots.len();
-        if self.put - self.taken == room {
+        let len = self.ring.slots.len();
+        if self.put - self.taken == len {
             self.taken = self.ring.taken.0.load(Ordering::Acquire);
-            if self.put - self.taken == room {
+            if self.put - self.taken == len {
                 return false;
             }
         }
@@ -88,8 +88,8 @@ impl Producer<'_> {
         true
     }
 
-    /// Allocates up to `count` blocks and puts them in; how many. While there is no
-    /// room or no memory it calls `wait`, which says whether there is still time.
+    /// Allocates up to `count` blocks and puts them in; how many. While the ring is full
+    /// or memory is out it calls `wait`, which returns whether there is still time.
     #[inline]
     pub fn produce<C: Cpu>(
         &mut self,
@@ -99,10 +99,10 @@ impl Producer<'_> {
         wait: &impl Fn() -> bool,
     ) -> usize {
         for done in 0..count {
-            let mut asked = (0..TRIES)
+            let mut requests = (0..TRIES)
                 .take_while(|again| *again == 0 || wait())
                 .map(|_| cpu.allocate(order));
-            let Some(frame) = asked.find_map(|frame| frame) else {
+            let Some(frame) = requests.find_map(|frame| frame) else {
                 return done;
             };
             while !self.put(frame.get()) {
@@ -115,7 +115,7 @@ impl Producer<'_> {
         count
     }
 
-    /// Tells the consumer that nothing more comes.
+    /// Puts in the end; the consumer stops there.
     pub fn end(&mut self, wait: &impl Fn()) {
         while !self.put(END) {
             wait();
@@ -146,8 +146,8 @@ impl Consumer<'_> {
         Some(word)
     }
 
-    /// Takes blocks out and frees them until the producer says that it was all,
-    /// calling `wait` while there are none; how many were freed.
+    /// Takes blocks out and frees them until the producer's end, calling `wait` while
+    /// there are none; how many were freed.
     #[inline]
     pub fn consume<C: Cpu>(&mut self, cpu: &mut C, order: Order, wait: &impl Fn()) -> usize {
         let mut freed = 0;
@@ -160,7 +160,7 @@ impl Consumer<'_> {
         }
     }
 
-    /// Frees what is there now; how many.
+    /// Frees all blocks in the ring; how many.
     #[inline]
     fn consume_all<C: Cpu>(&mut self, cpu: &mut C, order: Order) -> usize {
         let mut freed = 0;
@@ -186,7 +186,7 @@ pub fn alternate<C: Cpu>(ring: &Ring<'_>, cpu: &mut C, order: Order, count: usiz
         }
         let freed = out.consume_all(cpu, order);
         done += freed;
-        // What was refused may be there once all is freed; nothing at all is the end.
+        // Memory may be there once all is freed; without any this is the end.
         if freed == 0 {
             break;
         }
@@ -194,7 +194,7 @@ pub fn alternate<C: Cpu>(ring: &Ring<'_>, cpu: &mut C, order: Order, count: usiz
     done
 }
 
-/// Gives numbers and takes anything: what the ring itself costs.
+/// Allocates ascending numbers and accepts any: the cost of the ring itself.
 #[derive(Debug, Default)]
 pub struct Nothing(u64);
 
@@ -218,11 +218,11 @@ mod tests {
     use std::thread;
     use std::vec::Vec;
 
-    /// Notes what it frees.
+    /// Records the frames it frees.
     #[derive(Default)]
-    struct Noted(Nothing, Vec<u64>);
+    struct Recorded(Nothing, Vec<u64>);
 
-    impl Cpu for Noted {
+    impl Cpu for Recorded {
         fn allocate(&mut self, order: Order) -> Option<Frame> {
             self.0.allocate(order)
         }
@@ -242,7 +242,7 @@ mod tests {
         for len in [1, 2, 7, 64] {
             let slots = slots(len);
             let ring = Ring::new(&slots);
-            let mut noted = Noted::default();
+            let mut recorded = Recorded::default();
             let wait = thread::yield_now;
             thread::scope(|scope| {
                 scope.spawn(|| {
@@ -257,9 +257,12 @@ mod tests {
                     }
                     into.end(&wait);
                 });
-                assert_eq!(ring.consumer().consume(&mut noted, Order::PAGE, &wait), 500);
+                assert_eq!(
+                    ring.consumer().consume(&mut recorded, Order::PAGE, &wait),
+                    500
+                );
             });
-            assert!(noted.1.into_iter().eq(1..=500), "{len} slots");
+            assert!(recorded.1.into_iter().eq(1..=500), "{len} slots");
         }
     }
 
@@ -279,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_out_comes_back() {
+    fn memory_that_is_out_is_requested_again() {
         let slots = slots(8);
         let ring = Ring::new(&slots);
         assert_eq!(alternate(&ring, &mut Few(3), Order::PAGE, 20), 20);
@@ -289,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_more_time_stops_waiting_and_keeps_nothing() {
+    fn without_time_a_producer_stops_waiting_and_keeps_nothing() {
         let waits = Cell::new(0);
         let thrice = || {
             waits.set(waits.get() + 1);
@@ -301,7 +304,7 @@ mod tests {
         // No memory: the third wait is the last.
         assert_eq!(into.produce(&mut Few(0), Order::PAGE, 9, &thrice), 0);
         assert_eq!(waits.get(), 3);
-        // No room: what was allocated for the fifth place goes back.
+        // The ring is full: the block for the fifth slot is freed.
         let mut few = Few(9);
         assert_eq!(into.produce(&mut few, Order::PAGE, 9, &thrice), 4);
         assert_eq!((waits.get(), few.0), (6, 5));
@@ -310,11 +313,11 @@ mod tests {
     #[test]
     fn one_cpu_alternates() {
         let slots = slots(8);
-        let mut noted = Noted::default();
+        let mut recorded = Recorded::default();
         assert_eq!(
-            alternate(&Ring::new(&slots), &mut noted, Order::PAGE, 21),
+            alternate(&Ring::new(&slots), &mut recorded, Order::PAGE, 21),
             21
         );
-        assert!(noted.1.into_iter().eq(1..=21));
+        assert!(recorded.1.into_iter().eq(1..=21));
     }
 }

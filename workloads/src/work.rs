@@ -1,13 +1,13 @@
-//! The loops. Each says how many operations it did; fewer than asked for means
-//! that the allocator refused.
+//! The loops. Each returns how many operations it did; fewer than requested mean that
+//! the allocator refused.
 //!
 //! An operation of [`pairs`], [`Mixed`] and [`Churn`] is a block allocated and a
 //! block freed; of [`fill`] a block allocated, of [`empty`] a block freed.
 
 use crate::Cpu;
-use crate::random::Random;
 use core::hint::black_box;
 use firstlight::addr::{Frame, Order};
+use firstlight_figures::random::Random;
 
 /// Allocates a block and frees it at once, `count` times.
 #[inline]
@@ -16,7 +16,7 @@ pub fn pairs<C: Cpu>(cpu: &mut C, order: Order, count: usize) -> usize {
         let Some(frame) = cpu.allocate(order) else {
             return done;
         };
-        // Or a list's compiler sees that nothing was done.
+        // Without it the compiler removes the pair of a list.
         if !cpu.free(black_box(frame), order) {
             return done;
         }
@@ -48,8 +48,8 @@ pub fn empty<C: Cpu>(cpu: &mut C, order: Order, frames: &[Frame]) -> usize {
     frames.len()
 }
 
-/// How often, of 64 times, [`Mixed`] asks for each order from 0 on: mostly pages,
-/// few blocks in between, some huge frames.
+/// How often, of 64 times, [`Mixed`] requests each order from 0 on: mostly pages, few
+/// blocks in between, some huge frames.
 pub const MIX: [u8; 10] = [32, 9, 7, 5, 3, 2, 1, 1, 1, 3];
 
 /// The order that stands for 6 random bits.
@@ -64,8 +64,8 @@ pub fn mixed_order(bits: u32) -> Order {
     order.and_then(Order::new).unwrap_or(Order::PAGE)
 }
 
-/// Orders 0 to 9 with random lifetimes: a step looks at a random slot, frees the
-/// block that lies there, or allocates one for it.
+/// Orders 0 to 9 with random lifetimes: a step picks a random slot and frees its
+/// block, or allocates one for it.
 #[derive(Debug)]
 pub struct Mixed<'s> {
     slots: &'s mut [Option<(Frame, Order)>],
@@ -113,7 +113,7 @@ impl<'s> Mixed<'s> {
         count
     }
 
-    /// Frees what lies in the slots.
+    /// Frees the blocks of all slots.
     pub fn end<C: Cpu>(&mut self, cpu: &mut C) {
         for (frame, order) in self.slots.iter_mut().filter_map(Option::take) {
             cpu.free(frame, order);
@@ -130,11 +130,11 @@ impl<'s> Mixed<'s> {
 /// Most blocks that [`Churn`] frees before it allocates as many.
 pub const BURST: usize = 256;
 
-/// Memory that stays as full as it is: frees up to [`BURST`] blocks, or what was
-/// set, from all over it, allocates as many, and so on.
+/// Memory that stays equally full: frees up to [`BURST`] blocks in random places, or
+/// fewer, allocates as many, and so on.
 #[derive(Debug)]
 pub struct Churn<'s> {
-    /// What is held, in random order; `None` where a request was refused.
+    /// The held blocks, in random order; [`NONE`] where a request was refused.
     held: &'s mut [Frame],
     at: usize,
     random: Random,
@@ -146,7 +146,7 @@ pub struct Churn<'s> {
 const NONE: Frame = Frame::new(u64::MAX);
 
 impl<'s> Churn<'s> {
-    /// Over blocks that are held, best in random order; not none.
+    /// Over held blocks, at least one, best in random order.
     #[must_use]
     pub fn new(held: &'s mut [Frame], seed: u64) -> Self {
         Self {
@@ -207,20 +207,20 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    /// Hands out ascending numbers and refuses to hold more than `room` blocks.
+    /// Allocates ascending numbers, at most `limit` at a time.
     struct Model {
         live: BTreeSet<(u64, u8)>,
         next: u64,
-        room: usize,
+        limit: usize,
         calls: [usize; 2],
     }
 
     impl Model {
-        fn new(room: usize) -> Self {
+        fn new(limit: usize) -> Self {
             Self {
                 live: BTreeSet::new(),
                 next: 0,
-                room,
+                limit,
                 calls: [0; 2],
             }
         }
@@ -228,7 +228,7 @@ mod tests {
 
     impl Cpu for Model {
         fn allocate(&mut self, order: Order) -> Option<Frame> {
-            if self.live.len() == self.room {
+            if self.live.len() == self.limit {
                 return None;
             }
             self.next += 1;
@@ -289,8 +289,8 @@ mod tests {
         let mut churn = Churn::new(&mut held, 5);
         assert_eq!(churn.run(&mut model, Order::PAGE, 3_000), 3_000);
         assert_eq!((model.live.len(), churn.refused()), (999, 0));
-        // What is refused is asked for again.
-        model.room = 900;
+        // A refused block is requested again.
+        model.limit = 900;
         churn.run(&mut model, Order::PAGE, 3_000);
         assert!(churn.refused() > 0);
         assert_eq!(model.live.len(), 900);

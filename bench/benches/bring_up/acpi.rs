@@ -6,6 +6,7 @@ use std::hint::black_box;
 use firstlight::firmware::acpi::{Madt, MadtCpu, Srat, SratEntry};
 use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage};
 use firstlight_bench::tables;
+use firstlight_figures::spread::Spread;
 
 use crate::contest::{nice, time};
 
@@ -84,13 +85,14 @@ pub(crate) fn print() -> Result<(), Box<dyn Error>> {
         ("**firstlight**, in place", 0),
         ("copies, sorted and joined", COPIES_BYTES),
     ]) {
-        times.sort_unstable_by(f64::total_cmp);
-        let median = times[ROUNDS / 2];
+        let Spread {
+            median, min, max, ..
+        } = Spread::of(times.iter().copied()).ok_or("no rounds")?;
         println!(
             "| {name} | {} ({} .. {}) | {} | {:.2} x | {kept} B |",
             nice(median),
-            nice(times[0]),
-            nice(times[ROUNDS - 1]),
+            nice(min),
+            nice(max),
             nice(median / f64::from(CPUS)),
             median / *ours.get_or_insert(median),
         );

@@ -1,10 +1,12 @@
 //! The harness: interleaved rounds of all contestants over one machine, and
-//! the tables they end in.
+//! their tables.
 
 use std::time::Instant;
 
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight_bench::machine::Machine;
+use firstlight_figures::random::Random;
+use firstlight_figures::spread::Spread;
 use firstlight_workloads::Cpu;
 
 /// Rounds for a contestant whose first run took no longer than [`SLOW_NS`].
@@ -13,7 +15,7 @@ const ROUNDS: usize = 21;
 const SLOW_ROUNDS: usize = 3;
 const SLOW_NS: f64 = 100e6;
 
-/// What is done with memory once it can be allocated.
+/// The work once memory can be allocated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     /// The first page, the first 2 MiB, the first 1 GiB.
@@ -35,12 +37,12 @@ impl Task {
 /// One run: nanoseconds until all memory could be allocated, and of the task.
 pub(crate) struct Sample {
     pub(crate) up_ns: f64,
-    /// `None` where the contestant said no.
+    /// `None` where the contestant refused.
     pub(crate) task_ns: [Option<f64>; 3],
 }
 
-/// What every contestant is given: the machine, and what of it is free.
-pub(crate) struct Game<'a> {
+/// The same for every contestant: the machine and its free memory.
+pub(crate) struct Setup<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) free: &'a [FrameRange],
     pub(crate) task: Task,
@@ -49,27 +51,27 @@ pub(crate) struct Game<'a> {
 /// An allocator that can be brought up on a machine.
 pub(crate) trait Contestant {
     fn name(&self) -> &'static str;
-    /// Why it can't take part.
-    fn excuse(&self, _machine: &Machine) -> Option<String> {
+    /// Why it is left out.
+    fn left_out(&self, _machine: &Machine) -> Option<String> {
         None
     }
-    /// Gets metadata memory that nobody has touched.
+    /// Replaces metadata memory by untouched memory.
     fn refresh(&mut self, machine: &Machine);
     /// Brings the machine up and does the task.
-    fn run(&mut self, game: &Game<'_>) -> Sample;
-    /// What it has written once it is up, after [`Self::run`].
+    fn run(&mut self, setup: &Setup<'_>) -> Sample;
+    /// The metadata it has written once it is up, after [`Self::run`].
     fn written(&self) -> String;
 }
 
-/// Nanoseconds `work` took.
+/// The time of `work` in nanoseconds, and its value.
 pub(crate) fn time<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let start = Instant::now();
     let result = work();
     (start.elapsed().as_nanos() as f64, result)
 }
 
-/// Does `task` with what `up` brings up.
-pub(crate) fn play<L: Cpu>(task: Task, up: impl FnOnce() -> L) -> Sample {
+/// Does `task` on the allocator that `up` brings up.
+pub(crate) fn measure<L: Cpu>(task: Task, up: impl FnOnce() -> L) -> Sample {
     let (up_ns, mut live) = time(up);
     let task_ns = match task {
         Task::First => [Order::PAGE, Order::HUGE, Order::GIANT].map(|order| {
@@ -103,13 +105,7 @@ fn pairs<L: Cpu>(live: &mut L, order: Order, count: u32) -> Option<f64> {
 fn held<L: Cpu>(live: &mut L) -> Option<f64> {
     const COUNT: u16 = 4096;
     let mut order: Vec<u16> = (0..COUNT).collect();
-    // A multiplicative generator is random enough to break every run.
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    for last in (1..order.len()).rev() {
-        state = state.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
-        let other = (state >> 33) as usize % (last + 1);
-        order.swap(last, other);
-    }
+    Random::new(1).shuffle(&mut order);
     let mut frames = vec![Frame::new(0); order.len()];
     let (ns, all) = time(|| {
         for slot in &mut frames {
@@ -128,25 +124,21 @@ fn held<L: Cpu>(live: &mut L) -> Option<f64> {
 struct Series(Vec<f64>);
 
 impl Series {
-    fn sorted(&self) -> Vec<f64> {
-        let mut sorted = self.0.clone();
-        sorted.sort_unstable_by(f64::total_cmp);
-        sorted
+    fn spread(&self) -> Option<Spread> {
+        Spread::of(self.0.iter().copied())
     }
 
     fn median(&self) -> Option<f64> {
-        let sorted = self.sorted();
-        sorted.get(sorted.len() / 2).copied()
+        self.spread().map(|spread| spread.median)
     }
 
     /// `median (min .. max)`.
     fn show(&self) -> String {
-        match (self.median(), self.sorted().as_slice()) {
-            (Some(median), [min, .., max]) => {
-                format!("{} ({} .. {})", nice(median), nice(*min), nice(*max))
-            }
-            (Some(median), _) => nice(median),
-            _ => "-".into(),
+        match self.spread() {
+            Some(Spread {
+                median, min, max, ..
+            }) => format!("{} ({} .. {})", nice(median), nice(min), nice(max)),
+            None => "-".into(),
         }
     }
 }
@@ -192,7 +184,7 @@ pub(crate) fn contest(
     task: Task,
     contestants: &mut [Box<dyn Contestant>],
 ) -> [Option<f64>; 2] {
-    let game = Game {
+    let setup = Setup {
         machine,
         free,
         task,
@@ -200,12 +192,12 @@ pub(crate) fn contest(
     let mut scores: Vec<Score> = contestants.iter().map(|_| Score::default()).collect();
     let mut rounds_left: Vec<usize> = Vec::new();
     for (contestant, score) in contestants.iter_mut().zip(&mut scores) {
-        // The warm-up; it also shows who is slow.
-        rounds_left.push(if contestant.excuse(machine).is_some() {
+        // The warm-up; it also finds slow contestants.
+        rounds_left.push(if contestant.left_out(machine).is_some() {
             0
         } else {
             contestant.refresh(machine);
-            let (ns, _) = time(|| contestant.run(&game));
+            let (ns, _) = time(|| contestant.run(&setup));
             score.written = contestant.written();
             if ns > SLOW_NS { SLOW_ROUNDS } else { ROUNDS }
         });
@@ -221,8 +213,8 @@ pub(crate) fn contest(
             };
             *left = fewer;
             contestant.refresh(machine);
-            let fresh = contestant.run(&game);
-            let warm = contestant.run(&game);
+            let fresh = contestant.run(&setup);
+            let warm = contestant.run(&setup);
             score.fresh.0.push(fresh.up_ns);
             score.warm.0.push(warm.up_ns);
             // First allocations meet untouched metadata; steady ones do not.
@@ -249,9 +241,9 @@ fn print_first(machine: &Machine, contestants: &[Box<dyn Contestant>], scores: &
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     for (contestant, score) in contestants.iter().zip(scores) {
-        if let Some(excuse) = contestant.excuse(machine) {
+        if let Some(left_out) = contestant.left_out(machine) {
             println!(
-                "| {} | left out: {excuse} | | | | | | | |",
+                "| {} | left out: {left_out} | | | | | | | |",
                 contestant.name()
             );
             continue;

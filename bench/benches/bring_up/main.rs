@@ -2,7 +2,7 @@
 //! one run: `make bench`.
 //!
 //! - `contest`: interleaved rounds, medians, tables;
-//! - `ours`, `rivals`: who takes part;
+//! - `ours`, `rivals`: the contestants;
 //! - `acpi`: reading the CPUs of a large machine.
 //!
 //! An argument such as `64` keeps to machines of that many GiB.
@@ -28,14 +28,14 @@ use rivals::{Bitmap1T, Bitmap16T, BuddySlab, BuddySystem, Memset, Ranges};
 /// Memory in GiB and nodes.
 const MACHINES: [(u64, u16); 5] = [(16, 1), (64, 1), (512, 4), (4096, 8), (65_536, 64)];
 
-/// What is not measured: what each can do at all.
+/// Properties that are not measured.
 const ABILITIES: &str = "\
 | | nodes | zones | largest block, aligned to its size | a given frame | parts of a block freed | double free | many CPUs |
 |---|---|---|---|---|---|---|---|
-| **firstlight** | yes, by distance | yes | 1 GiB | yes | yes | typed error | lock-free |
+| **firstlight** | yes, by distance | yes | 1 GiB | yes | yes | typed error | no lock; a level being split is waited for |
 | buddy_system_allocator 0.13 | no | no | 16 TiB | yes | not promised | not noticed | a spin lock around it |
 | free-list 0.3 | no | no | any | yes | yes | typed error | no (`&mut`) |
-| bitmap-allocator 0.4 | no | no | any, found bit by bit | yes | yes | told | no (`&mut`) |
+| bitmap-allocator 0.4 | no | no | any, found bit by bit | yes | yes | reported | no (`&mut`) |
 | buddy-slab-allocator 0.6 | no | below 4 GiB or not | a page (4 GiB unaligned) | no | no | not noticed in release builds | no (`&mut`) |
 ";
 
@@ -58,7 +58,7 @@ fn contestants(machine: &Machine) -> Vec<Box<dyn Contestant>> {
     ]
 }
 
-/// What is free in the machine's layout.
+/// The free memory of the machine's layout.
 fn free(machine: &Machine) -> Result<Vec<FrameRange>, Box<dyn Error>> {
     let mut storage = machine.storage();
     let layout = machine.layout(&mut storage)?;
@@ -69,7 +69,7 @@ fn free(machine: &Machine) -> Result<Vec<FrameRange>, Box<dyn Error>> {
         .collect())
 }
 
-/// The host, in a line: figures mean nothing without it.
+/// The host, in a line; without it figures have no meaning.
 fn host() -> String {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
@@ -102,8 +102,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("Host: {}.\n", host());
     println!("## From a layout to all memory allocatable\n");
     println!(
-        "Median (min .. max). *Fresh*: nobody touched the metadata's pages, faults are counted;\n\
-         *warm*: the same again over pages that are there. A ratio below 1: faster than we are.\n"
+        "Median (min .. max). *Fresh*: the metadata's pages are untouched, faults are counted;\n\
+         *warm*: the same again over pages that are there. A ratio below 1: faster than firstlight.\n"
     );
     let mut medians = Vec::new();
     for (gib, nodes) in MACHINES

@@ -6,19 +6,19 @@ use firstlight_bench::machine::Machine;
 use firstlight_host::metadata::MetadataSpace;
 use firstlight_workloads::Cpu;
 
-use crate::contest::{Contestant, Game, Sample, play};
+use crate::contest::{Contestant, Sample, Setup, measure};
 
 /// The engine, its metadata in reserved address space.
 #[derive(Default)]
 pub(crate) struct Firstlight {
-    /// Also asks every node for a page, so that all of them have started.
+    /// Also allocates a page of every node, so that all have started.
     every_node: bool,
     space: Option<MetadataSpace>,
     metadata: Metadata,
 }
 
 impl Firstlight {
-    /// The same, measured until every node has given a page.
+    /// The same, measured until a page of every node has been allocated.
     pub(crate) fn every_node() -> Self {
         Self {
             every_node: true,
@@ -27,7 +27,7 @@ impl Firstlight {
     }
 }
 
-/// All frames, which the workloads borrow where others have them to themselves.
+/// All frames, borrowed by the workloads.
 struct Up<'m>(Frames<'m>);
 
 impl Cpu for Up<'_> {
@@ -53,18 +53,18 @@ impl Contestant for Firstlight {
         self.space = MetadataSpace::new(machine.metadata_bytes()).ok();
     }
 
-    fn run(&mut self, game: &Game<'_>) -> Sample {
-        let mut storage = game.machine.storage();
-        let layout = game.machine.layout(&mut storage).expect("a sound machine");
+    fn run(&mut self, setup: &Setup<'_>) -> Sample {
+        let mut storage = setup.machine.storage();
+        let layout = setup.machine.layout(&mut storage).expect("a sound machine");
         let space = self.space.as_mut().expect("address space");
         space.reset();
         let space = &*space;
         let (metadata, every_node) = (&mut self.metadata, self.every_node);
-        play(game.task, || {
-            let frames = Frames::build(layout, space).expect("room for tables");
+        measure(setup.task, || {
+            let frames = Frames::build(layout, space).expect("space for tables");
             if every_node {
                 for node in frames.layout().nodes() {
-                    let page = Request::new(Order::PAGE).on(node.id).exactly();
+                    let page = Request::new(Order::PAGE).on(node.id).this_node_only();
                     let page = frames.allocate(page).expect("a page on each node");
                     frames.free(page, Order::PAGE).expect("it was allocated");
                 }

@@ -1,18 +1,19 @@
 //! Allocators from the Rust registry as contestants, and the floor of every
 //! allocator that begins with a descriptor for each page: a memset.
 //!
-//! Each gets the ranges that are free in the machine's layout; finding them is
-//! not timed. How each is asked is `firstlight_bench::rivals`.
+//! Each gets the free ranges of the machine's layout; finding them is not timed.
+//! `firstlight_bench::rivals` calls them.
 
 use std::marker::PhantomData;
 
 use firstlight::addr::{Frame, Order};
 use firstlight_bench::machine::{GIB, Machine};
 use firstlight_bench::rivals;
+use firstlight_host::meminfo::available_bytes;
 use firstlight_host::reserve::Reservation;
 use firstlight_workloads::Cpu;
 
-use crate::contest::{Contestant, Game, Sample, play};
+use crate::contest::{Contestant, Sample, Setup, measure};
 
 const PAGE: usize = firstlight::addr::PAGE_BYTES as usize;
 
@@ -38,8 +39,8 @@ impl Contestant for BuddySystem {
 
     fn refresh(&mut self, _: &Machine) {}
 
-    fn run(&mut self, game: &Game<'_>) -> Sample {
-        play(game.task, || rivals::BuddySystem::new(game.free))
+    fn run(&mut self, setup: &Setup<'_>) -> Sample {
+        measure(setup.task, || rivals::BuddySystem::new(setup.free))
     }
 
     fn written(&self) -> String {
@@ -57,8 +58,8 @@ impl Contestant for Ranges {
 
     fn refresh(&mut self, _: &Machine) {}
 
-    fn run(&mut self, game: &Game<'_>) -> Sample {
-        play(game.task, || rivals::Ranges::new(game.free))
+    fn run(&mut self, setup: &Setup<'_>) -> Sample {
+        measure(setup.task, || rivals::Ranges::new(setup.free))
     }
 
     fn written(&self) -> String {
@@ -89,7 +90,7 @@ impl<B: rivals::ZeroIsEmpty> Contestant for Bitmap<B> {
         "bitmap-allocator"
     }
 
-    fn excuse(&self, machine: &Machine) -> Option<String> {
+    fn left_out(&self, machine: &Machine) -> Option<String> {
         let most = B::CAP as u64 * PAGE as u64;
         (machine.end_bytes() > most).then(|| {
             let bytes = size_of::<B>() as u64 * machine.end_bytes().div_ceil(most);
@@ -105,10 +106,10 @@ impl<B: rivals::ZeroIsEmpty> Contestant for Bitmap<B> {
         self.space = Reservation::new(size_of::<B>()).ok();
     }
 
-    fn run(&mut self, game: &Game<'_>) -> Sample {
+    fn run(&mut self, setup: &Setup<'_>) -> Sample {
         let space = self.space.as_mut().expect("address space");
-        play(game.task, || {
-            rivals::Bitmap::<B>::new(space, game.free).expect("excused otherwise")
+        measure(setup.task, || {
+            rivals::Bitmap::<B>::new(space, setup.free).expect("excused otherwise")
         })
     }
 
@@ -131,7 +132,7 @@ impl Contestant for BuddySlab {
         "buddy-slab-allocator"
     }
 
-    fn excuse(&self, machine: &Machine) -> Option<String> {
+    fn left_out(&self, machine: &Machine) -> Option<String> {
         (machine.end_bytes() > BUDDY_SLAB_MOST_BYTES).then(|| {
             let bytes = machine.frames() * 12;
             format!(
@@ -145,10 +146,10 @@ impl Contestant for BuddySlab {
         self.space = Reservation::new(size(machine.end_bytes())).ok();
     }
 
-    fn run(&mut self, game: &Game<'_>) -> Sample {
+    fn run(&mut self, setup: &Setup<'_>) -> Sample {
         let space = self.space.as_mut().expect("address space");
-        play(game.task, || {
-            rivals::BuddySlab::new(space, game.free).expect("address space for all memory")
+        measure(setup.task, || {
+            rivals::BuddySlab::new(space, setup.free).expect("address space for all memory")
         })
     }
 
@@ -157,8 +158,8 @@ impl Contestant for BuddySlab {
     }
 }
 
-/// Writing `BYTES` for each page: the least an allocator does that begins with
-/// a descriptor for each. It allocates nothing.
+/// Writing `BYTES` for each page, the least work of an allocator that begins with a
+/// descriptor for each. It allocates nothing.
 #[derive(Default)]
 pub(crate) struct Memset<const BYTES: usize> {
     descriptors: Vec<u8>,
@@ -176,16 +177,6 @@ impl Cpu for Nothing {
     }
 }
 
-/// Bytes of memory that could be used now.
-fn available_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
-}
-
 impl<const BYTES: usize> Contestant for Memset<BYTES> {
     fn name(&self) -> &'static str {
         match BYTES {
@@ -194,10 +185,11 @@ impl<const BYTES: usize> Contestant for Memset<BYTES> {
         }
     }
 
-    fn excuse(&self, machine: &Machine) -> Option<String> {
+    fn left_out(&self, machine: &Machine) -> Option<String> {
         let bytes = machine.frames() * BYTES as u64;
         let held = self.descriptors.len() as u64;
-        (bytes > (available_bytes() + held) / 2 || bytes > 8 * GIB)
+        let available = available_bytes().unwrap_or(0);
+        (bytes > (available + held) / 2 || bytes > 8 * GIB)
             .then(|| format!("{} GiB of descriptors, too much for this host", bytes / GIB))
     }
 
@@ -219,8 +211,8 @@ impl<const BYTES: usize> Contestant for Memset<BYTES> {
         }
     }
 
-    fn run(&mut self, game: &Game<'_>) -> Sample {
-        play(game.task, || {
+    fn run(&mut self, setup: &Setup<'_>) -> Sample {
+        measure(setup.task, || {
             self.descriptors.fill(0);
             std::hint::black_box(&mut self.descriptors);
             Nothing

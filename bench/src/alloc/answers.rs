@@ -1,10 +1,10 @@
-//! Single requests at their worst: [`answers`]. What cannot be met must be refused,
-//! and soon.
+//! Single requests at their worst: [`answers`]. A request that cannot be met must be
+//! refused, and soon.
 
 use super::contestant::{Contestant, Need, Visitor};
-use super::crew::Limit;
 use super::ground::Ground;
 use super::record::{Answers, Refusal};
+use super::workers::Limit;
 use crate::machine::GIB;
 use firstlight::addr::{Frame, Order};
 use firstlight_host::clock::thread_cpu_ns;
@@ -20,16 +20,16 @@ const CHECKERBOARD_BYTES: u64 = 64 * GIB;
 const FULL_BYTES: u64 = 1024 * GIB;
 /// Requests after the first.
 const REPEATED: u32 = 100;
-/// There are no lists among who is asked.
+/// Only lists use it, and none is measured here.
 const NEED: Need = Need {
     order: Order::PAGE,
     threads: 1,
 };
 
-/// Asks firstlight; `None` if the time is up before memory is held.
+/// Measures firstlight; `None` if the time is up before memory is held.
 ///
 /// # Errors
-/// What the host or the engine refuses.
+/// Errors of the host or the engine.
 pub(super) fn answers(limit: Limit) -> Result<Option<Answers>, Box<dyn Error>> {
     answers_of(CHECKERBOARD_BYTES, FULL_BYTES, limit)
 }
@@ -56,11 +56,12 @@ fn answers_of(
         full_bytes,
         full: full.1,
         fullness: None,
+        under_churn: Vec::new(),
     }))
 }
 
-/// Asks for a block of `order` that is not there, often.
-fn ask<C: Cpu>(cpu: &mut C, order: Order, memory_bytes: u64) -> Refusal {
+/// Requests a block of `order`, of which none is free, often.
+fn refusals<C: Cpu>(cpu: &mut C, order: Order, memory_bytes: u64) -> Refusal {
     let mut refused = true;
     let mut once = |count: u32| {
         let (begin, cpu_begin) = (Instant::now(), thread_cpu_ns());
@@ -72,8 +73,8 @@ fn ask<C: Cpu>(cpu: &mut C, order: Order, memory_bytes: u64) -> Refusal {
             }
         }
         let cpu_ns = thread_cpu_ns().saturating_sub(cpu_begin);
-        // Both hold more than the requests: one what others did meanwhile, the
-        // other its own system call.
+        // Both contain more than the requests: the wall clock other threads' time, the
+        // thread's clock its system call.
         let ns = begin.elapsed().as_nanos().min(cpu_ns.into());
         #[expect(clippy::cast_precision_loss, reason = "a figure to print")]
         let each = ns as f64 / f64::from(count);
@@ -91,7 +92,7 @@ fn ask<C: Cpu>(cpu: &mut C, order: Order, memory_bytes: u64) -> Refusal {
     }
 }
 
-/// Every other page of so many bytes is held; nothing is asked if the time is up before.
+/// Every other page of so many bytes is held; no request if the time is up before.
 struct Checkerboard(u64, Limit, Vec<Refusal>);
 
 impl Visitor for Checkerboard {
@@ -100,7 +101,7 @@ impl Visitor for Checkerboard {
         allocator: &A,
         _touched: &dyn Fn() -> u64,
     ) -> Result<(), Box<dyn Error>> {
-        let mut cpu = allocator.cpu(0).ok_or("no way in for the first CPU")?;
+        let mut cpu = allocator.cpu(0).ok_or("no handle for the first CPU")?;
         let pace = self.1.pace();
         let mut odd: Vec<Frame> = Vec::new();
         pace.run(usize::MAX, |some| {
@@ -119,7 +120,9 @@ impl Visitor for Checkerboard {
         }
         cpu.drain();
         let orders = (1..9).filter_map(Order::new);
-        self.2 = orders.map(|order| ask(&mut cpu, order, self.0)).collect();
+        self.2 = orders
+            .map(|order| refusals(&mut cpu, order, self.0))
+            .collect();
         Ok(())
     }
 }
@@ -133,13 +136,15 @@ impl Visitor for Full {
         allocator: &A,
         _touched: &dyn Fn() -> u64,
     ) -> Result<(), Box<dyn Error>> {
-        let mut cpu = allocator.cpu(0).ok_or("no way in for the first CPU")?;
+        let mut cpu = allocator.cpu(0).ok_or("no handle for the first CPU")?;
         let orders = [Order::GIANT, Order::HUGE, Order::PAGE];
         for order in orders {
             while cpu.allocate(order).is_some() {}
         }
         let orders = orders.into_iter().rev();
-        self.1 = orders.map(|order| ask(&mut cpu, order, self.0)).collect();
+        self.1 = orders
+            .map(|order| refusals(&mut cpu, order, self.0))
+            .collect();
         Ok(())
     }
 }
@@ -149,11 +154,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_refused() -> Result<(), Box<dyn Error>> {
+    fn requests_without_a_free_block_are_refused() -> Result<(), Box<dyn Error>> {
         let no_time = answers_of(64 << 20, 3 * GIB, Limit::new(0))?;
         assert_eq!(no_time, None);
         let limit = Limit::new(u64::MAX);
-        let answers = answers_of(64 << 20, 3 * GIB, limit)?.ok_or("time enough")?;
+        let answers = answers_of(64 << 20, 3 * GIB, limit)?.ok_or("there is time enough")?;
         let orders = |refusals: &[Refusal]| -> Vec<u8> {
             assert!(
                 refusals.iter().all(|refusal| refusal.refused),

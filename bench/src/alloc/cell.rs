@@ -1,10 +1,10 @@
 //! One contestant's figures of one task: [`Cell`], filled in several turns.
 
 use super::contestant::Contestant;
-use super::crew::Part;
 use super::task::Task;
+use super::workers::Part;
 
-/// Turns that each contestant has, so that noise hits all alike.
+/// Turns of each contestant, so that noise affects all alike.
 pub(super) const TURNS: usize = 3;
 /// Complete rounds below which a cell counts as cut short.
 const FEWEST_ROUNDS: usize = 2;
@@ -17,19 +17,19 @@ pub(super) struct Round {
     pub(super) halves: Option<(f64, f64)>,
 }
 
-/// What has been measured so far.
+/// The measurements so far.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
     pub(super) contestant: Contestant,
     pub(super) task: Task,
     pub(super) rounds: Vec<Round>,
-    /// Rounds over tables that nobody had touched; of bulk only.
+    /// Rounds over untouched tables; of bulk only.
     pub(super) cold: Vec<Round>,
     /// Requests that were refused.
     pub(super) refused: u64,
-    /// The most that was seen.
+    /// The most so far.
     pub(super) touched_bytes: u64,
-    /// Something planned was not done for want of time.
+    /// The time was up before all was done.
     incomplete: bool,
     pub(super) spent_ns: u64,
     longest_turn_ns: u64,
@@ -50,7 +50,7 @@ impl Cell {
         }
     }
 
-    /// What the next turn may take of `budget_ns`; `None` if another would not fit.
+    /// The part of `budget_ns` for the next turn; `None` if another would not fit.
     pub(super) fn next_turn_ns(&self, budget_ns: u64) -> Option<u64> {
         let left = budget_ns.saturating_sub(self.spent_ns);
         (left > self.longest_turn_ns && !self.incomplete).then_some(left)
@@ -62,12 +62,12 @@ impl Cell {
         self.longest_turn_ns = self.longest_turn_ns.max(ns);
     }
 
-    /// Notes that time ran out.
+    /// Marks that time ran out.
     pub(super) fn cut(&mut self) {
         self.incomplete = true;
     }
 
-    /// Whether the figures rest on less than was planned.
+    /// Whether less was done than planned.
     pub(super) fn is_cut_short(&self) -> bool {
         self.incomplete || self.rounds.len() < FEWEST_ROUNDS
     }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_finished_is_cut_short() {
+    fn an_unfinished_cell_is_cut_short() {
         let mut cell = cell();
         assert!(cell.is_cut_short(), "nothing yet");
         assert!(cell.add(part(100, 500), 100));

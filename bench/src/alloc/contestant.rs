@@ -1,13 +1,13 @@
-//! Who takes part: [`Contestant`]. Each is made afresh from the free ranges of the
-//! [`Ground`] for each turn, and shown to a [`Visitor`].
+//! The allocators: [`Contestant`]. Each is built afresh from the free ranges of the
+//! [`Ground`] for each turn, and passed to a [`Visitor`].
 
 use super::ground::Ground;
 use super::task::{Task, UnknownName, Workload};
+use crate::heap;
 use crate::rivals::{Bitmap, Bitmap1T, BuddyLeaves, BuddySlab, BuddySystem, Ranges};
 use firstlight::addr::{Frame, Order};
-use firstlight::frames::{AskCpus, Asked, Cpu, CpuError, CpuSlot, Frames, Magazines};
+use firstlight::frames::{Cpu, CpuCache, CpuError, CpuSlot, DrainCpus, DrainRequest, Frames};
 use firstlight::node::NodeId;
-use firstlight_host::heap;
 use firstlight_host::metadata::MetadataSpace;
 use firstlight_host::reserve::Reservation;
 use firstlight_workloads::Allocator;
@@ -20,7 +20,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// An allocator that takes part.
+/// An allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contestant {
     /// Ours.
@@ -41,12 +41,12 @@ pub enum Contestant {
     BuddyAlloc,
 }
 
-/// What looks at an allocator.
+/// Code that works with any allocator.
 pub trait Visitor {
-    /// Does its work; `touched` counts the bytes that the allocator has written to.
+    /// Works with `allocator`; `touched` counts the bytes that it has written to.
     ///
     /// # Errors
-    /// Whatever the host refuses.
+    /// Errors of the host.
     fn visit<A: Allocator>(
         &mut self,
         allocator: &A,
@@ -54,7 +54,7 @@ pub trait Visitor {
     ) -> Result<(), Box<dyn Error>>;
 }
 
-/// What the lists are made for.
+/// The blocks that lists are built for.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     /// Order of the blocks in a list that knows one only.
@@ -76,7 +76,7 @@ impl Contestant {
         Self::BuddyAlloc,
     ];
 
-    /// As it is written in records and options: of a crate its name.
+    /// Its name in records and options: that of the crate.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -91,13 +91,13 @@ impl Contestant {
         }
     }
 
-    /// Whether it is a crate of somebody else's, and no list of ours.
+    /// Whether it is another project's crate, and no list of ours.
     #[must_use]
     pub const fn is_rival(self) -> bool {
         !matches!(self, Self::Firstlight | Self::Lifo | Self::SpinLifo)
     }
 
-    /// What a reader of its figures should know.
+    /// A remark on its figures.
     #[must_use]
     pub const fn note(self) -> Option<&'static str> {
         match self {
@@ -115,24 +115,24 @@ impl Contestant {
         }
     }
 
-    /// Why it cannot do this, if it cannot.
+    /// Why it cannot do this task, if it cannot.
     #[must_use]
-    pub fn excuse(self, task: &Task) -> Option<&'static str> {
+    pub fn unsupported(self, task: &Task) -> Option<&'static str> {
         match (self, task.workload) {
             (Self::Lifo | Self::SpinLifo, Workload::Mixed | Workload::Fragmentation) => {
                 Some("a list neither splits nor merges blocks")
             }
             (Self::Lifo, Workload::CrossCpu) if task.threads > 1 => {
-                Some("a list for each thread takes nothing back from another")
+                Some("a list for each thread accepts no blocks of another")
             }
             _ => None,
         }
     }
 
-    /// Makes the allocator over `ground` and shows it to `visitor`.
+    /// Builds the allocator over `ground` and passes it to `visitor`.
     ///
     /// # Errors
-    /// What the host or the engine refuses, or the visitor.
+    /// Errors of the host, the engine or the visitor.
     pub fn show<V: Visitor>(
         self,
         ground: &Ground,
@@ -142,29 +142,8 @@ impl Contestant {
         let free = &ground.free;
         match self {
             Self::Firstlight => firstlight(ground, need.threads, visitor),
-            Self::Lifo => {
-                let mut blocks: Vec<Frame> = ground.blocks(need.order).collect();
-                let bytes = size_of_val(blocks.as_slice()) as u64;
-                let share = blocks.len().div_ceil(need.threads.max(1)).max(1);
-                let lists: Vec<_> = blocks
-                    .chunks_mut(share)
-                    .map(|part| {
-                        let len = part.len();
-                        own(Stack::new(part, len))
-                    })
-                    .collect();
-                visitor.visit(&Lifo::new(&lists), &|| bytes)
-            }
-            Self::SpinLifo => {
-                let mut blocks: Vec<Frame> = ground.blocks(need.order).collect();
-                // The last is handed out first: let that be the lowest.
-                blocks.reverse();
-                let (len, bytes) = (blocks.len(), size_of_val(blocks.as_slice()) as u64);
-                visitor.visit(
-                    &SpinLifo::new(Stack::new(&mut blocks, len), thread::yield_now),
-                    &|| bytes,
-                )
-            }
+            Self::Lifo => lifo(ground, need, visitor),
+            Self::SpinLifo => spin_lifo(ground, need.order, visitor),
             Self::BuddySystem => {
                 let heap = Heap::begin();
                 let buddy = Locked::new(BuddySystem::new(free), thread::yield_now);
@@ -196,14 +175,43 @@ impl Contestant {
             Self::BuddyAlloc => {
                 let mut space = Reservation::new(BuddyLeaves::space_bytes(ground.frames))?;
                 let buddy = BuddyLeaves::new(&mut space, free);
-                let buddy = Locked::new(buddy.ok_or("no room for its lists")?, thread::yield_now);
+                let buddy = Locked::new(buddy.ok_or("its lists do not fit")?, thread::yield_now);
                 visitor.visit(&buddy, &|| buddy.lock().touched_bytes())
             }
         }
     }
 }
 
-/// What the heap has grown by.
+/// A list for each thread.
+fn lifo<V: Visitor>(ground: &Ground, need: Need, visitor: &mut V) -> Result<(), Box<dyn Error>> {
+    let mut blocks: Vec<Frame> = ground.blocks(need.order).collect();
+    let bytes = size_of_val(blocks.as_slice()) as u64;
+    let each = blocks.len().div_ceil(need.threads.max(1)).max(1);
+    let lists: Vec<_> = blocks
+        .chunks_mut(each)
+        .map(|part| {
+            let len = part.len();
+            own(Stack::new(part, len))
+        })
+        .collect();
+    visitor.visit(&Lifo::new(&lists), &|| bytes)
+}
+
+/// One list for all.
+fn spin_lifo<V: Visitor>(
+    ground: &Ground,
+    order: Order,
+    visitor: &mut V,
+) -> Result<(), Box<dyn Error>> {
+    let mut blocks: Vec<Frame> = ground.blocks(order).collect();
+    // The last is allocated first: let that be the lowest.
+    blocks.reverse();
+    let (len, bytes) = (blocks.len(), size_of_val(blocks.as_slice()) as u64);
+    let list = SpinLifo::new(Stack::new(&mut blocks, len), thread::yield_now);
+    visitor.visit(&list, &|| bytes)
+}
+
+/// The growth of the heap.
 struct Heap(Option<u64>);
 
 impl Heap {
@@ -211,29 +219,29 @@ impl Heap {
         Self(heap::in_use_bytes())
     }
 
-    /// 0 where the C library does not tell.
+    /// 0 where the C library does not count.
     fn grown(&self) -> u64 {
         let now = heap::in_use_bytes().zip(self.0);
         now.map_or(0, |(now, before)| now.saturating_sub(before))
     }
 }
 
-/// Most that one thread waits for what the others hold.
+/// Longest wait of a thread for the caches of the others.
 const MOST_WAIT: Duration = Duration::from_micros(100);
 
-/// Threads see by themselves that they are asked; one that works answers soon.
+/// Drains need no interrupt: a thread that works sees the request at its next call.
 struct Patience;
 
-impl AskCpus for Patience {
-    fn ask(&self, asked: &Asked<'_>) {
+impl DrainCpus for Patience {
+    fn drain(&self, request: &DrainRequest<'_>) {
         let since = Instant::now();
-        while asked.owed_frames() > 0 && since.elapsed() < MOST_WAIT {
+        while request.pending_frames() > 0 && since.elapsed() < MOST_WAIT {
             thread::yield_now();
         }
     }
 }
 
-/// The engine, its metadata in address space that nobody has touched.
+/// The engine, its metadata in untouched address space.
 fn firstlight<V: Visitor>(
     ground: &Ground,
     threads: usize,
@@ -244,11 +252,11 @@ fn firstlight<V: Visitor>(
     let space = MetadataSpace::new(ground.machine.metadata_bytes())?;
     let slots: Vec<CpuSlot> = (0..threads).map(|_| CpuSlot::new()).collect();
     let frames = Frames::build(layout, &space)?.with_cpus(&slots, &Patience);
-    let mut magazines: Vec<Magazines> = (0..threads).map(|_| Magazines::new()).collect();
+    let mut caches: Vec<CpuCache> = (0..threads).map(|_| CpuCache::new()).collect();
     let own_bytes =
-        size_of_val(&*slots) + size_of_val(&*magazines) + threads * size_of::<Cpu<'_, '_>>();
-    let cpus: Vec<_> = (magazines.iter_mut().enumerate())
-        .map(|(index, magazines)| Ok(own(frames.cpu(index, NodeId::default(), magazines)?)))
+        size_of_val(&*slots) + size_of_val(&*caches) + threads * size_of::<Cpu<'_, '_>>();
+    let cpus: Vec<_> = (caches.iter_mut().enumerate())
+        .map(|(index, cache)| Ok(own(frames.cpu(index, NodeId::default(), cache)?)))
         .collect::<Result<_, CpuError>>()?;
     visitor.visit(&Ours::new(&cpus), &|| {
         let tables = space.reservation().resident_bytes().unwrap_or_default();

@@ -1,28 +1,27 @@
-//! What long-lived blocks leave of huge and giant frames: [`Lifetimes`].
+//! Huge and giant frames left by long-lived blocks: [`Lifetimes`].
 //!
-//! Memory fills to 60 percent with blocks of orders 0 to 3. Seven of ten could be
-//! moved, and are told so to who cares; of the others every fifteenth stays to the
-//! end. Then as many blocks again come and go at random. At the end all that is
-//! short-lived, and all that could be moved out of the way, is freed, and what is
-//! left is asked for in huge and in giant frames.
+//! Memory fills to 60 percent with blocks of orders 0 to 3. Seven of ten are movable,
+//! and allocated as such; of the others every fifteenth stays to the end. Then as many
+//! blocks again are freed and allocated at random. At the end all short-lived and all
+//! movable blocks are freed, and huge and giant frames are allocated from the rest.
 
 use super::contestant::{Contestant, Visitor};
-use super::crew::Limit;
 use super::ground::Ground;
 use super::record::Fragmentation;
+use super::workers::Limit;
 use firstlight::addr::{Frame, Order};
-use firstlight_workloads::random::Random;
+use firstlight_figures::random::Random;
 use firstlight_workloads::{Allocator, Cpu, Mobility};
 use std::error::Error;
 
 /// Percent of memory that is filled.
 const FILLED_PERCENT: u64 = 60;
-/// Of so many blocks that cannot be moved one stays.
+/// One of so many unmovable blocks stays.
 const ONE_STAYS_OF: usize = 15;
 /// Of a hundred blocks, how many are of order 0, 1, 2 and 3.
 const ORDERS: [usize; 4] = [70, 15, 10, 5];
 
-/// Blocks that come and go.
+/// Blocks with random lifetimes.
 pub(super) struct Lifetimes {
     limit: Limit,
     target_frames: u64,
@@ -55,7 +54,7 @@ impl Lifetimes {
         }
     }
 
-    /// What came of it.
+    /// The result.
     pub(super) fn row(&self, contestant: Contestant) -> Fragmentation {
         let long = frames(&self.long);
         let best = |[huge, giant]: [u64; 2]| {
@@ -158,7 +157,7 @@ impl Lifetimes {
     }
 }
 
-/// How many blocks of `order` there are: takes them all and gives them back.
+/// How many blocks of `order` there are: allocates all and frees them.
 fn count<C: Cpu>(cpu: &mut C, order: Order) -> u64 {
     let taken: Vec<Frame> = std::iter::from_fn(|| cpu.allocate(order)).collect();
     for frame in &taken {
@@ -174,7 +173,7 @@ impl Visitor for Lifetimes {
         allocator: &A,
         _touched: &dyn Fn() -> u64,
     ) -> Result<(), Box<dyn Error>> {
-        let mut cpu = allocator.cpu(0).ok_or("no way in for the first CPU")?;
+        let mut cpu = allocator.cpu(0).ok_or("no handle for the first CPU")?;
         self.at_start = [Order::HUGE, Order::GIANT].map(|order| count(&mut cpu, order));
         self.live(&mut cpu);
         self.found = [Order::HUGE, Order::GIANT].map(|order| count(&mut cpu, order));

@@ -1,4 +1,4 @@
-//! Where contestants meet: [`Ground`], a made-up machine and what of it is free.
+//! The machine that all contestants allocate from: [`Ground`].
 
 use crate::machine::Machine;
 use firstlight::addr::{Frame, FrameRange, Order};
@@ -9,7 +9,7 @@ use std::error::Error;
 pub struct Ground {
     /// The machine.
     pub machine: Machine,
-    /// What is free when the allocator comes up.
+    /// Its free memory when the allocator comes up.
     pub free: Vec<FrameRange>,
     /// Frames in it.
     pub frames: u64,

@@ -1,72 +1,74 @@
-//! Allocators beside each other: [`run`], what `firstlight bench alloc` does.
+//! Allocators beside each other: [`run`], the work of `firstlight bench alloc`.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `task` | what is measured |
-//! | `ground` | the machine, and what of it is free |
-//! | `contestant` | who takes part, and what each cannot do |
-//! | `crew` | pinned threads that begin together, and their clocks |
+//! | `task` | the measurements |
+//! | `ground` | the machine and its free memory |
+//! | `contestant` | the allocators, and the tasks that each cannot do |
+//! | `workers` | pinned threads that begin together, and their clocks |
 //! | `turn` | the rounds of one contestant, over the loops of `firstlight-workloads` |
 //! | `cell` | one contestant's figures of one task |
-//! | `budget` | what the whole run may take, and what of it each cell gets |
-//! | `fragmentation`, `answers` | what is no loop: what is left, what is refused |
+//! | `budget` | the time of the whole run, and each cell's part of it |
+//! | `fragmentation`, `answers`, `churn` | not loops: large blocks left by long-lived ones, single requests |
 //! | `record` | the document |
 //!
-//! For each task all contestants have their turns one after the other, three
-//! times, each time made afresh; the least of all rounds is the figure that the
-//! neighbours of a shared host disturb least.
+//! For each task all contestants have their turns one after the other, three times,
+//! each time built afresh; the least of all rounds is the figure that other VMs on the
+//! host disturb least.
 
 mod answers;
 mod budget;
 mod cell;
+mod churn;
 mod contestant;
-mod crew;
 mod fragmentation;
 mod ground;
 mod record;
 mod task;
 mod turn;
+mod workers;
 
 pub use contestant::{Contestant, Need, Visitor};
 pub use ground::Ground;
 pub use record::{
     Absent, Answers, Fragmentation, Fullness, Note, Record, Refusal, Row, SCHEMA, Spread,
+    UnderChurn,
 };
 pub use task::{Task, UnknownName, Workload};
 
 use budget::Budget;
 use cell::{Cell, TURNS};
-use crew::{Crew, Limit};
 use firstlight::addr::Order;
 use firstlight_host::threads::allowed_cpus;
 use std::error::Error;
 use turn::{Buffers, Idle, Turn};
+use workers::{Limit, Workers};
 
-/// What is asked for.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Numbers of threads, none of them 0; empty for 1 and 2, as far as there are CPUs.
     pub threads: Vec<usize>,
-    /// Who takes part, in the order of rows.
+    /// The allocators, in the order of rows.
     pub contestants: Vec<Contestant>,
-    /// What is measured, in the order of rows.
+    /// The workloads, in the order of rows.
     pub workloads: Vec<Workload>,
     /// Memory of the machine.
     pub memory_bytes: u64,
     /// Most that a cell may take, its preparation included.
     pub cell_ms: u64,
-    /// Most that the whole run should take: what has no time left is told to be absent.
+    /// Most that the whole run should take: cells without any time are listed as absent.
     pub run_ms: u64,
 }
 
-/// Of cells for which the run had no time left.
+/// The reason of cells for which the run had no time left.
 const NO_TIME: &str = "nothing was done before the time was up";
-/// Cells for which the answers count when time is dealt out.
+/// Cells that the answers count for when time is divided.
 const ANSWERS_CELLS: u64 = 50;
-/// And one contestant's fragmentation, which is nothing unless it is whole.
+/// And one contestant's fragmentation, which has no figure unless it is finished.
 const FRAGMENTATION_CELLS: u64 = 10;
 
-/// What a run works with.
+/// A run.
 struct Bench<'b> {
     options: &'b Options,
     budget: Budget,
@@ -76,7 +78,7 @@ struct Bench<'b> {
     record: Record,
 }
 
-/// Measures; `progress` hears what is going on.
+/// Measures; `progress` is called with each step.
 ///
 /// # Errors
 /// A machine that cannot be brought up, threads or memory that cannot be had.
@@ -87,7 +89,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Record, 
             .into_iter()
             .filter(|threads| *threads <= cpus.len())
             .collect(),
-        asked => asked.to_vec(),
+        numbers => numbers.to_vec(),
     };
     let budget = Budget::new(options.run_ms, options.cell_ms, cells(options, &threads));
     let ground = Ground::new(options.memory_bytes)?;
@@ -142,7 +144,7 @@ fn cells(options: &Options, threads: &[usize]) -> u64 {
     let of = |task: Task| {
         let able = contestants
             .iter()
-            .filter(|able| able.excuse(&task).is_none());
+            .filter(|able| able.unsupported(&task).is_none());
         able.count() as u64
     };
     let of_workload = |workload: &Workload| match workload {
@@ -157,14 +159,14 @@ fn cells(options: &Options, threads: &[usize]) -> u64 {
     options.workloads.iter().map(of_workload).sum()
 }
 
-/// What firstlight does for the answers.
+/// The task of the answers.
 const ANSWERS: Task = Task {
     workload: Workload::Answers,
     order: Order::PAGE,
     ..FRAGMENTATION
 };
 
-/// What contestants of `fragmentation` do.
+/// The task of `fragmentation`.
 const FRAGMENTATION: Task = Task {
     workload: Workload::Fragmentation,
     order: Order::HUGE,
@@ -177,7 +179,7 @@ impl Bench<'_> {
     fn task(&mut self, task: Task, progress: &mut dyn FnMut(&str)) -> Result<(), Box<dyn Error>> {
         let mut cells = Vec::new();
         for contestant in &self.options.contestants {
-            match contestant.excuse(&task) {
+            match contestant.unsupported(&task) {
                 Some(reason) => self.record.absent.push(absent(*contestant, task, reason)),
                 None => cells.push(Cell::new(*contestant, task)),
             }
@@ -196,7 +198,7 @@ impl Bench<'_> {
                         progress(&format!("{task}: {}", cell.contestant));
                         self.turn(cell, ns)?;
                     }
-                    // It would have fitted, had the run more time.
+                    // It would fit if the run had more time.
                     _ if cell.next_turn_ns(self.budget.cell_ns()).is_some() => cell.cut(),
                     _ => {}
                 }
@@ -220,16 +222,16 @@ impl Bench<'_> {
             order: task.order,
             threads: task.threads,
         };
-        let crew = Crew {
+        let workers = Workers {
             cpus: &self.cpus,
             threads: task.threads,
         };
-        let limit = Limit::new(ns).by_one(crew.shares_cpus());
+        let limit = Limit::new(ns).by_one(workers.outnumber_cpus());
         let mut turn = Turn {
             cell,
             blocks: self.ground.block_count(task.order),
             buffers: &mut self.buffers,
-            crew,
+            workers,
             limit,
         };
         contestant.show(&self.ground, need, &mut turn)?;
@@ -237,7 +239,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What the ring of `cross-cpu` costs by itself, at least.
+    /// The least cost of the ring of `cross-cpu` alone.
     fn ring(&mut self, task: Task, cell_ns: u64) -> Result<Option<f64>, Box<dyn Error>> {
         let mut cell = Cell::new(Contestant::Lifo, task);
         for _ in 0..TURNS {
@@ -245,7 +247,7 @@ impl Bench<'_> {
                 cell: &mut cell,
                 blocks: 0,
                 buffers: &mut self.buffers,
-                crew: Crew {
+                workers: Workers {
                     cpus: &self.cpus,
                     threads: task.threads,
                 },
@@ -260,7 +262,7 @@ impl Bench<'_> {
     fn fragmentation(&mut self, progress: &mut dyn FnMut(&str)) -> Result<(), Box<dyn Error>> {
         let task = FRAGMENTATION;
         for contestant in &self.options.contestants {
-            if let Some(reason) = contestant.excuse(&task) {
+            if let Some(reason) = contestant.unsupported(&task) {
                 self.record.absent.push(absent(*contestant, task, reason));
                 continue;
             }
@@ -318,7 +320,18 @@ impl Bench<'_> {
                 full_99_9_ns,
             });
         } else {
-            self.record.absent.push(absent);
+            self.record.absent.push(absent.clone());
+        }
+        for threads in churn::THREADS {
+            // It may take twice as long.
+            let ns = self.budget.cell_ns().min(self.budget.left_ns() / 2);
+            if ns == 0 {
+                self.record.absent.push(Absent { threads, ..absent });
+                continue;
+            }
+            progress(&format!("answers: beside {threads} threads"));
+            let row = churn::under_churn(&self.cpus, threads, ns)?;
+            answers.under_churn.push(row);
         }
         self.record.answers = Some(answers);
         Ok(())

@@ -1,10 +1,10 @@
-//! What came of it: [`Record`], schema `firstlight.bench-alloc/1`.
+//! The results: [`Record`], schema `firstlight.bench-alloc/1`.
 //!
 //! An operation is a block allocated and a block freed; of `random-free` a block
-//! freed. Nanoseconds are CPU time of the threads, all of them together, by the
-//! operations of all.
+//! freed. Nanoseconds are CPU time of all threads, divided by their operations.
 
 use super::cell::{Cell, Round};
+use firstlight_figures::spread;
 use serde::Serialize;
 
 /// Name and version of the record's form.
@@ -15,11 +15,11 @@ pub const SCHEMA: &str = "firstlight.bench-alloc/1";
 pub struct Record {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Which clock the times are from: each thread's CPU time.
+    /// The clock of the times: each thread's CPU time.
     pub clock: &'static str,
-    /// CPUs of this host that may be used.
+    /// CPUs of this host that the process may use.
     pub cpus: usize,
-    /// Memory of the made-up machine.
+    /// Memory of the synthetic machine.
     pub memory_bytes: u64,
     /// Frames of it that are free at the start.
     pub frames: u64,
@@ -31,15 +31,15 @@ pub struct Record {
     pub rows: Vec<Row>,
     /// Cells that a contestant has no row for.
     pub absent: Vec<Absent>,
-    /// What long-lived blocks leave of huge and giant frames.
+    /// Huge and giant frames left by long-lived blocks.
     pub fragmentation: Vec<Fragmentation>,
     /// Single requests at their worst.
     pub answers: Option<Answers>,
-    /// What to know about contestants.
+    /// Remarks on contestants.
     pub notes: Vec<Note>,
 }
 
-/// Several figures of the same.
+/// Several figures of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// Half of them are not above.
@@ -51,7 +51,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// `None` of none.
+    /// `None` without figures.
     ///
     /// ```
     /// use firstlight_bench::alloc::Spread;
@@ -61,21 +61,16 @@ impl Spread {
     /// ```
     #[must_use]
     pub fn of(figures: impl Iterator<Item = f64>) -> Option<Self> {
-        let mut sorted: Vec<f64> = figures.collect();
-        sorted.sort_by(f64::total_cmp);
-        let middle = (
-            sorted.get((sorted.len().max(1) - 1) / 2)?,
-            sorted.get(sorted.len() / 2)?,
-        );
+        let spread = spread::Spread::of(figures)?;
         Some(Self {
-            median: hundredths((middle.0 + middle.1) / 2.0),
-            min: hundredths(*sorted.first()?),
-            max: hundredths(*sorted.last()?),
+            median: hundredths(spread.median),
+            min: hundredths(spread.min),
+            max: hundredths(spread.max),
         })
     }
 }
 
-/// The clocks know no more.
+/// The resolution of the clocks.
 fn hundredths(ns: f64) -> f64 {
     (ns * 100.0).round() / 100.0
 }
@@ -85,11 +80,11 @@ fn hundredths(ns: f64) -> f64 {
 pub struct Row {
     /// `firstlight`, `lifo`, `spin-lifo`, or the name of a crate.
     pub contestant: &'static str,
-    /// What was done.
+    /// Its name.
     pub workload: &'static str,
     /// Order of the blocks; of `mixed` the largest.
     pub order: u8,
-    /// Threads that did it at the same time.
+    /// Threads at the same time.
     pub threads: usize,
     /// How full memory was, in percent; of `near-full` only.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,22 +97,22 @@ pub struct Row {
     /// Of `bulk`: a block freed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub free_ns: Option<Spread>,
-    /// Of `bulk`: an operation over tables that nobody had touched before.
+    /// Of `bulk`: an operation over tables that were untouched before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cold_ns_per_op: Option<Spread>,
-    /// Of `cross-cpu`: the same through the ring alone, without any allocator. Nothing is
-    /// subtracted: threads that do nothing else meet at the ring more often.
+    /// Of `cross-cpu`: the same through the ring alone, without an allocator. It is not
+    /// subtracted: threads without other work contend for the ring more often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ring_ns_per_op: Option<f64>,
-    /// Rounds that the figures are of.
+    /// Rounds behind the figures.
     pub rounds: usize,
-    /// The time was up before all was done: the figures are of what was done.
+    /// The time was up before all was done: the figures are of the finished part.
     pub cut_short: bool,
-    /// What the cell took, its preparation included.
+    /// Time of the cell, its preparation included.
     pub cell_ms: u64,
     /// Requests that were refused for want of memory.
     pub refused: u64,
-    /// What the contestant had written to, at most.
+    /// Memory that the contestant had written to, at most.
     pub metadata_bytes_per_frame: f64,
 }
 
@@ -154,38 +149,38 @@ impl Row {
     }
 }
 
-/// A cell that has no row.
+/// A cell without a row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Absent {
-    /// Who.
+    /// The contestant.
     pub contestant: &'static str,
-    /// What.
+    /// The workload.
     pub workload: &'static str,
-    /// Of which order.
+    /// Its order.
     pub order: u8,
-    /// By how many threads.
+    /// Its threads.
     pub threads: usize,
-    /// How full memory was to be, in percent; of `near-full` only.
+    /// How full memory would have been, in percent; of `near-full` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_percent: Option<f64>,
-    /// Why not.
+    /// Why there is none.
     pub reason: &'static str,
 }
 
-/// What long-lived blocks leave.
+/// Large free blocks left by long-lived ones.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fragmentation {
     /// `firstlight`, or the name of a crate.
     pub contestant: &'static str,
-    /// Frames that are still held at the end, none of which can be moved.
+    /// Frames still held at the end, none of them movable.
     pub long_lived_frames: u64,
     /// Huge frames (order 9) that can still be allocated.
     pub huge_frames: u64,
-    /// As many as there could be at best, were all that is held in one place.
+    /// The most there could be, with all held frames in one place.
     pub huge_at_best: u64,
-    /// The same of giant frames (order 18).
+    /// Giant frames (order 18) that can still be allocated.
     pub giant_frames: u64,
-    /// As many as there could be at best.
+    /// The most there could be.
     pub giant_at_best: u64,
     /// The time was up before all blocks had come and gone.
     pub cut_short: bool,
@@ -194,16 +189,42 @@ pub struct Fragmentation {
 /// Single requests of firstlight at their worst, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answers {
-    /// Every other page of so much memory is held: requests that must fail.
+    /// Size of a machine, every other page of which is held: requests must fail.
     pub checkerboard_bytes: u64,
     /// Of orders 1 to 8.
     pub checkerboard: Vec<Refusal>,
-    /// All of so much memory is held.
+    /// Size of a machine, all pages of which are held.
     pub full_bytes: u64,
     /// Of orders 0, 9 and 18.
     pub full: Vec<Refusal>,
     /// Blocks freed and allocated while memory is 1, 99 and 99.9 percent full.
     pub fullness: Option<Fullness>,
+    /// Requests that must fail while 1, 8 and 32 threads allocate and free; fewer rows if
+    /// the time was up.
+    pub under_churn: Vec<UnderChurn>,
+}
+
+/// Requests that must fail while other threads allocate and free small blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct UnderChurn {
+    /// Order of the requests.
+    pub order: u8,
+    /// Threads that allocate and free.
+    pub churn_threads: usize,
+    /// Order of their blocks, the only free ones.
+    pub churn_order: u8,
+    /// The longest request, in CPU time of its thread.
+    pub max_ns: u64,
+    /// The longest request by the wall clock: with more threads than CPUs, its thread
+    /// waits for its turn, too.
+    pub max_wall_ns: u64,
+    /// Requests in the cell's time.
+    pub requests: u64,
+    /// Whether all were refused.
+    pub refused: bool,
+    /// The last request returned only when the other threads had stopped, after twice
+    /// the cell's time: it may not return at all while they run.
+    pub cut_short: bool,
 }
 
 /// A request that must fail.
@@ -213,15 +234,15 @@ pub struct Refusal {
     pub order: u8,
     /// The first one.
     pub first_ns: f64,
-    /// Each of many more.
+    /// The mean of many more.
     pub repeated_ns: f64,
-    /// The first one, by the size of the machine.
+    /// The first one, divided by the size of the machine.
     pub first_ns_per_tib: f64,
-    /// Whether it was refused, as it should.
+    /// Whether all were refused.
     pub refused: bool,
 }
 
-/// An operation of `near-full`, the least of all rounds, by how full memory is.
+/// An operation of `near-full`, the least of all rounds, with memory so full.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fullness {
     /// 1 percent.
@@ -232,11 +253,11 @@ pub struct Fullness {
     pub full_99_9_ns: f64,
 }
 
-/// Something to know about a contestant.
+/// A remark on a contestant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Note {
-    /// Who.
+    /// The contestant.
     pub contestant: &'static str,
-    /// What.
+    /// In words.
     pub text: &'static str,
 }

@@ -1,10 +1,10 @@
-//! What is measured: [`Workload`], and with order and threads a [`Task`].
+//! The measurements: [`Workload`], and with order and threads a [`Task`].
 
 use firstlight::addr::Order;
 use std::fmt;
 use std::str::FromStr;
 
-/// What is done to an allocator.
+/// A kind of work for an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Workload {
     /// A block is allocated and freed at once.
@@ -19,9 +19,9 @@ pub enum Workload {
     Mixed,
     /// Blocks freed and allocated while hardly any are free.
     NearFull,
-    /// How many huge and giant frames are left by long-lived blocks.
+    /// Huge and giant frames left by long-lived blocks.
     Fragmentation,
-    /// Single requests at their worst: what fails, and how fast.
+    /// Single requests at their worst: refused, and how fast.
     Answers,
 }
 
@@ -38,7 +38,7 @@ impl Workload {
         Self::Answers,
     ];
 
-    /// As it is written in records and options.
+    /// Its name in records and options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl fmt::Display for Workload {
     }
 }
 
-/// A word that names nothing.
+/// An unknown name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
     seen: String,
@@ -94,16 +94,16 @@ impl FromStr for Workload {
     }
 }
 
-/// One measurement that all contestants make.
+/// One measurement of all contestants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Task {
-    /// What is done.
+    /// The workload.
     pub workload: Workload,
     /// Order of the blocks; of `mixed` the largest.
     pub order: Order,
-    /// Threads that do it at the same time.
+    /// Threads at the same time.
     pub threads: usize,
-    /// Of a thousand blocks, how many are not held; of `near-full` only.
+    /// Blocks of a thousand that are free; of `near-full` only.
     pub free_per_mille: u16,
 }
 

@@ -1,16 +1,15 @@
-//! One turn of one contestant: its rounds of the task, on the threads of the crew.
+//! One turn of one contestant: its rounds of the task, on all workers.
 //!
-//! What is timed is each thread's CPU time in the loops of
-//! [`firstlight_workloads`]; a round's figure is the CPU time of all threads by
-//! their operations.
+//! A round's figure is the CPU time of all threads in the loops of
+//! [`firstlight_workloads`], divided by their operations.
 
 use super::cell::Cell;
 use super::contestant::Visitor;
-use super::crew::{Crew, Limit, Part};
 use super::task::{Task, Workload};
+use super::workers::{Limit, Part, Workers};
 use firstlight::addr::{Frame, Order};
+use firstlight_figures::random::Random;
 use firstlight_workloads::Allocator;
-use firstlight_workloads::random::Random;
 use firstlight_workloads::ring::{Ring, alternate};
 use firstlight_workloads::work::{BURST, Churn, Mixed, empty, fill, pairs};
 use std::cell::Cell as Count;
@@ -27,12 +26,12 @@ const MIXED: usize = 100_000;
 const CHURN: usize = 100_000;
 /// Blocks that one thread of `mixed` holds at most.
 const LIVE: usize = 1024;
-/// Frames on their way from one thread to another.
-const ROOM: usize = 1024;
-/// How often a thread looks at the ring before it lets others have the CPU.
+/// Frames in the ring from one thread to another.
+const RING: usize = 1024;
+/// Readings of a ring after which a thread yields the CPU.
 const PATIENCE: u32 = 256;
 
-/// Memory to measure with, touched before anything is timed.
+/// Memory of the loops, touched before anything is timed.
 #[derive(Debug)]
 pub(super) struct Buffers {
     frames: Vec<Frame>,
@@ -41,13 +40,13 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// For `blocks` blocks held by at most so many threads.
+    /// For `blocks` blocks, held by at most `threads` threads.
     pub(super) fn new(blocks: usize, threads: usize) -> Self {
         let held = (Frame::new(1), Order::PAGE);
         let mut this = Self {
             frames: vec![Frame::new(1); blocks],
             live: vec![Some(held); LIVE * threads],
-            ring: (0..ROOM * threads.div_ceil(2))
+            ring: (0..RING * threads.div_ceil(2))
                 .map(|_| AtomicU64::new(1))
                 .collect(),
         };
@@ -60,9 +59,9 @@ impl Buffers {
 pub(super) struct Turn<'t> {
     pub(super) cell: &'t mut Cell,
     pub(super) buffers: &'t mut Buffers,
-    pub(super) crew: Crew<'t>,
+    pub(super) workers: Workers<'t>,
     pub(super) limit: Limit,
-    /// Blocks that the machine has of the task's order.
+    /// The machine's blocks of the task's order.
     pub(super) blocks: usize,
 }
 
@@ -86,16 +85,16 @@ impl Visitor for Turn<'_> {
     }
 }
 
-/// Slices of equal length, one for each thread; what is left over is nobody's.
-fn shares<T>(list: &mut [T], threads: usize) -> Vec<Mutex<&mut [T]>> {
-    let share = (list.len() / threads.max(1)).max(1);
-    list.chunks_exact_mut(share)
+/// Slices of equal length, one for each thread; the remainder is left out.
+fn parts<T>(list: &mut [T], threads: usize) -> Vec<Mutex<&mut [T]>> {
+    let each = (list.len() / threads.max(1)).max(1);
+    list.chunks_exact_mut(each)
         .take(threads)
         .map(Mutex::new)
         .collect()
 }
 
-/// A thread's own, which nobody else asks for.
+/// A thread's own part, which no other thread locks.
 fn own<'l, T>(list: &'l [Mutex<T>], index: usize) -> Option<MutexGuard<'l, T>> {
     let mutex = list.get(index)?;
     Some(mutex.lock().unwrap_or_else(PoisonError::into_inner))
@@ -113,7 +112,7 @@ impl Turn<'_> {
         ready: impl Fn(usize, &mut A::Cpu<'_>) + Sync,
         timed: impl Fn(usize, &mut A::Cpu<'_>) -> usize + Sync,
     ) -> Result<Part, Box<dyn Error>> {
-        let parts = self.crew.run(|index, gate| {
+        let parts = self.workers.run(|index, gate| {
             let cpu = allocator.cpu(index);
             let Some(mut cpu) = cpu else {
                 gate.pass();
@@ -152,15 +151,15 @@ impl Turn<'_> {
 
     fn bulk<A: Allocator>(&mut self, allocator: &A) -> Result<(), Box<dyn Error>> {
         let (Task { order, threads, .. }, limit) = (self.task(), self.limit);
-        // A machine of all sizes has so many, whatever a contestant keeps for itself.
+        // Fewer than there are: contestants keep some for tables and caches.
         let each = BULK.min(self.blocks / threads * 7 / 8);
         let mut frames = std::mem::take(&mut self.buffers.frames);
         let total = (each * threads).min(frames.len());
         for round in 0..4 {
-            let shares = shares(&mut frames[..total], threads);
+            let slots = parts(&mut frames[..total], threads);
             let half = limit.part(2);
-            let parts = self.crew.run(|index, gate| {
-                let cpu = allocator.cpu(index).zip(own(&shares, index));
+            let parts = self.workers.run(|index, gate| {
+                let cpu = allocator.cpu(index).zip(own(&slots, index));
                 let Some((mut cpu, mut slots)) = cpu else {
                     gate.pass();
                     return (Part::default(), Part::default());
@@ -192,14 +191,14 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Allocates all of memory, shared out over the threads, and shuffles it; how
-    /// many blocks that are.
+    /// Allocates all of memory, the same number of blocks for each thread, and shuffles
+    /// them; how many blocks.
     fn take_all<A: Allocator>(&mut self, allocator: &A) -> usize {
         let (Task { order, threads, .. }, limit) = (self.task(), self.limit.part(2));
-        let share = self.blocks.div_ceil(threads);
+        let each = self.blocks.div_ceil(threads);
         let mut taken = 0;
         for index in 0..threads {
-            let end = (taken + share).min(self.buffers.frames.len());
+            let end = (taken + each).min(self.buffers.frames.len());
             let slots = &mut self.buffers.frames[taken..end];
             if let Some(mut cpu) = allocator.cpu(index) {
                 let pace = limit.pace();
@@ -222,14 +221,14 @@ impl Turn<'_> {
         let (Task { order, threads, .. }, limit) = (self.task(), self.limit);
         let mut frames = std::mem::take(&mut self.buffers.frames);
         let mut whole = Part::default();
-        // In two halves: in between, the most is fragmented.
+        // In two halves: memory is most fragmented between them.
         for half in frames[..taken].chunks_mut((taken / 2).max(1)).take(2) {
-            let shares = shares(half, threads);
+            let slots = parts(half, threads);
             let part = self.round(
                 allocator,
                 |_, _| {},
                 |index, cpu| {
-                    let frames = own(&shares, index);
+                    let frames = own(&slots, index);
                     let frames: &[Frame] = frames.as_ref().map_or(&[], |frames| frames);
                     limit
                         .pace()
@@ -240,7 +239,7 @@ impl Turn<'_> {
             self.cell.touched_bytes = self.cell.touched_bytes.max(touched());
         }
         self.buffers.frames = frames;
-        // Where halves and shares do not come out even, some are left.
+        // Halves and parts leave a remainder.
         self.cell.add(whole, taken.saturating_sub(2 * threads + 1));
         Ok(())
     }
@@ -249,23 +248,22 @@ impl Turn<'_> {
         let taken = self.take_all(allocator);
         let (task, limit) = (self.task(), self.limit);
         let order = task.order;
-        let burst = self.crew.part_of(BURST);
+        let burst = self.workers.part_of(BURST);
         let mut frames = std::mem::take(&mut self.buffers.frames);
         let free = taken * usize::from(task.free_per_mille) / 1000;
-        let (give, held) = frames[..taken].split_at_mut(free);
+        let (freed, held) = frames[..taken].split_at_mut(free);
         if let Some(mut cpu) = allocator.cpu(0) {
             let pace = limit.part(2).pace();
-            let given = pace.run(free, |some| empty(&mut cpu, order, &give[some]));
-            if given < free {
+            let done = pace.run(free, |some| empty(&mut cpu, order, &freed[some]));
+            if done < free {
                 self.cell.cut();
             }
         }
-        let churns: Vec<_> = shares(held, task.threads).into_iter().zip(7..).collect();
+        let churns: Vec<_> = parts(held, task.threads).into_iter().zip(7..).collect();
         let churns: Vec<_> = churns
             .into_iter()
-            .filter_map(|(share, seed)| {
-                share
-                    .into_inner()
+            .filter_map(|(part, seed)| {
+                part.into_inner()
                     .ok()
                     .map(|held| Churn::new(held, seed).in_bursts(burst))
             })
@@ -335,7 +333,7 @@ impl Turn<'_> {
             let rings: Vec<_> = self
                 .buffers
                 .ring
-                .chunks_exact(ROOM)
+                .chunks_exact(RING)
                 .map(Ring::new)
                 .collect();
             let part = self.round(
@@ -346,23 +344,23 @@ impl Turn<'_> {
                         return 0;
                     };
                     let pace = limit.pace();
-                    let looks = Count::new(0u32);
+                    let waits = Count::new(0u32);
                     let more = || {
                         std::hint::spin_loop();
-                        looks.set(looks.get() + 1);
-                        if !looks.get().is_multiple_of(PATIENCE) {
+                        waits.set(waits.get() + 1);
+                        if !waits.get().is_multiple_of(PATIENCE) {
                             return true;
                         }
                         std::thread::yield_now();
                         !limit.is_over()
                     };
-                    // The producer always says when it was all.
+                    // The producer always ends the ring.
                     let wait = || {
                         more();
                     };
                     if index % 2 == 1 {
                         ring.consumer().consume(cpu, order, &wait);
-                        // The producer counts them.
+                        // The producer counts the operations.
                         0
                     } else if index + 1 == threads {
                         pace.run(CROSS, |some| alternate(ring, cpu, order, some.len()))
@@ -383,7 +381,7 @@ impl Turn<'_> {
     }
 }
 
-/// What the ring itself costs, with as many threads.
+/// The ring alone, with as many threads.
 pub(super) struct Idle;
 
 impl Allocator for Idle {

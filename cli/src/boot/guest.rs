@@ -1,8 +1,9 @@
 //! The options that say what machine a guest has, and what runs it: [`Guest`].
 //! Every subcommand that boots one has them.
 
-use crate::size;
+use crate::failure::Failure;
 use clap::{Args, ValueEnum};
+use firstlight_figures::size;
 use firstlight_lab::boot::{self, Accelerator, MOST_CPUS, MOST_NODES, Machine, Request, Wish};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,9 +17,9 @@ pub(crate) struct Guest {
     /// NUMA nodes; the last one takes what does not divide evenly
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_NODES)))]
     nodes: u32,
-    /// CPUs; with fewer than nodes, some nodes have none
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CPUS)))]
-    cpus: u32,
+    /// CPUs; with fewer than nodes, some nodes have none. sweep --kernel: a list, as 1,2,4
+    #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CPUS)))]
+    pub(crate) cpus: Vec<u32>,
     /// QEMU's board
     #[arg(long, value_enum, default_value_t = Board::Q35)]
     machine: Board,
@@ -86,13 +87,26 @@ enum Clock {
 }
 
 fn memory_mib(text: &str) -> Result<u64, String> {
-    let bytes = size::parse(text).filter(|bytes| bytes % (1 << 20) == 0);
+    let bytes = size::parse(text)
+        .ok()
+        .filter(|bytes| bytes % (1 << 20) == 0);
     bytes
         .map(|bytes| bytes >> 20)
         .ok_or_else(|| "expected whole MiB, such as 200M, 64G or 1T".into())
 }
 
 impl Guest {
+    /// Refuses a list of numbers of CPUs, where there is one boot.
+    pub(crate) fn one_machine(&self) -> Result<(), Failure> {
+        match self.cpus.as_slice() {
+            [_] => Ok(()),
+            list => Err(Failure::Usage(format!(
+                "--cpus has {} numbers; expected one, or sweep --kernel",
+                list.len()
+            ))),
+        }
+    }
+
     /// A boot of our image.
     pub(crate) fn request(&self) -> Request {
         Request {
@@ -104,7 +118,7 @@ impl Guest {
                 },
                 memory_mib: self.memory.unwrap_or(Machine::default().memory_mib),
                 nodes: self.nodes,
-                cpus: self.cpus,
+                cpus: self.cpus.first().copied().unwrap_or(1),
                 clock: match self.clock {
                     Clock::Wall => boot::Clock::Wall,
                     Clock::Instructions => boot::Clock::Instructions,

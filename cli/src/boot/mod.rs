@@ -6,12 +6,12 @@
 
 mod guest;
 mod progress;
-mod render;
+pub(crate) mod render;
 
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, Command, FromArgMatches};
-use firstlight_lab::boot::{self, Request};
+use firstlight_lab::boot::{self, Request, Unwatched};
 use firstlight_lab::record::Record;
 pub(crate) use guest::Guest;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -70,6 +70,10 @@ impl Options {
         Self::from_arg_matches(&matches)
     }
 
+    pub(crate) fn guest(&self) -> &Guest {
+        &self.guest
+    }
+
     pub(crate) fn prints_log(&self) -> bool {
         self.guest.log
     }
@@ -86,6 +90,7 @@ impl Options {
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+    options.guest.one_machine()?;
     let record = Boots::new(options.guest.log)?.run(&options.request())?;
     output.print(&record, |record| render::report(record, options.full))
 }
@@ -94,19 +99,35 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
 pub(crate) struct Boots {
     stop: Arc<AtomicUsize>,
     prints_log: bool,
+    silent: bool,
 }
 
 impl Boots {
+    /// Boots without a line of their own on the terminal.
+    pub(crate) fn silent() -> Result<Self, Failure> {
+        Ok(Self {
+            silent: true,
+            ..Self::new(false)?
+        })
+    }
+
     pub(crate) fn new(prints_log: bool) -> Result<Self, Failure> {
         let stop = Arc::new(AtomicUsize::new(0));
         for (signal, number) in [(SIGINT, 2), (SIGTERM, 15), (SIGHUP, 1)] {
             signal_hook::flag::register_usize(signal, Arc::clone(&stop), number)
                 .map_err(|error| Failure::Io(format!("cannot listen for signals: {error}")))?;
         }
-        Ok(Self { stop, prints_log })
+        Ok(Self {
+            stop,
+            prints_log,
+            silent: false,
+        })
     }
 
     pub(crate) fn run(&self, request: &Request) -> Result<Record, Failure> {
+        if self.silent {
+            return boot::run(request, &self.stop, &mut Unwatched).map_err(Failure::Boot);
+        }
         let mut progress = progress::Progress::new(self.prints_log);
         let result = boot::run(request, &self.stop, &mut progress);
         progress.finish();

@@ -1,15 +1,15 @@
 //! The report of a boot, for a person.
 
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
-use crate::report::{Page, memory};
+use crate::report::{Page, gaps, memory};
 use crate::text::{self, Align, bytes, count, milliseconds, plural};
-use firstlight_lab::record::{Host, Marker, Phase, Record};
+use firstlight_lab::record::{Host, Marker, Phase, Record, Totals};
 
 /// Columns of the longest bar.
 const BAR: u64 = 40;
 
 /// Everything, or with `full` off what fits a screen.
-pub(super) fn report(record: &Record, full: bool) -> String {
+pub(crate) fn report(record: &Record, full: bool) -> String {
     let fold = |most| if full { usize::MAX } else { most };
     let mut page = Page::default();
     heading(&mut page, record);
@@ -26,6 +26,8 @@ pub(super) fn report(record: &Record, full: bool) -> String {
     }
     time_line(&mut page, record);
     phases(&mut page, &record.phases);
+    gaps::gaps(&mut page, &record.gaps, if full { usize::MAX } else { 3 });
+    totals(&mut page, &record.totals);
     memory::metadata(&mut page, &record.memory);
     selftest(&mut page, record);
     bench(&mut page, record);
@@ -50,7 +52,10 @@ fn heading(page: &mut Page, record: &Record) {
         size.push(plural(asked.nodes, "node"));
         size.push(format!("{} on {}", plural(asked.cpus, "CPU"), asked.board));
     }
-    let title = format!("firstlight boot: {name}, {}", size.join(", "));
+    let mut title = format!("firstlight {}: {name}", command(record));
+    if !size.is_empty() {
+        title.push_str(&format!(", {}", size.join(", ")));
+    }
     page.styled(HEADING, &title);
     if let Some(host) = &record.host {
         runs_on(page, host);
@@ -67,6 +72,14 @@ fn heading(page: &mut Page, record: &Record) {
     }
 }
 
+/// What made the record.
+fn command(record: &Record) -> &'static str {
+    match record.kind {
+        "log" => "record",
+        _ => "boot",
+    }
+}
+
 fn runs_on(page: &mut Page, host: &Host) {
     let qemu = host.qemu_version.as_deref().unwrap_or("of no version");
     let reason = &host.accelerator_reason;
@@ -74,6 +87,12 @@ fn runs_on(page: &mut Page, host: &Host) {
         "  runs on  {}, QEMU {qemu}: {reason}",
         host.accelerator
     ));
+    if let Some(ns) = host.before_clock_ns {
+        page.line(format!(
+            "  hidden   {} ms of this host's clock before the guest's clock began",
+            milliseconds(ns)
+        ));
+    }
     if let Some(why) = &host.retried_because {
         page.line(format!(
             "  {NOTE}note:{NOTE:#} boot {}: {why}",
@@ -170,6 +189,25 @@ fn phases(page: &mut Page, phases: &[Phase]) {
     );
 }
 
+/// Where a whole restart went, in the form such tables are published in.
+fn totals(page: &mut Page, totals: &Totals) {
+    let parts = totals.parts().into_iter().filter(|part| part.1.is_some());
+    let all = [
+        ("not explained", totals.not_explained_ns),
+        ("Total", totals.total_ns),
+    ];
+    let rows = parts.chain(all).filter_map(|(name, ns)| {
+        let seconds = milliseconds(ns? / 1000);
+        Some(vec![name.to_owned(), seconds])
+    });
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
+        return;
+    }
+    page.section("Totals", "seconds");
+    page.table(&[Align::Left, Align::Right], &rows);
+}
+
 fn selftest(page: &mut Page, record: &Record) {
     let Some(selftest) = &record.selftest else {
         return;
@@ -217,7 +255,7 @@ fn bench(page: &mut Page, record: &Record) {
         });
         vec![
             row.workload.clone(),
-            row.contestant.clone().unwrap_or_default(),
+            row.contestant.clone(),
             row.order.to_string(),
             row.threads.to_string(),
             count(row.operations),
@@ -258,14 +296,14 @@ fn markers(page: &mut Page, markers: &[Marker]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstlight_lab::record::Bench;
+    use firstlight_lab::record::{Bench, Power};
 
     #[test]
     fn a_bench_on_emulated_time_is_no_measure_and_says_so() {
         let page = |clock, accelerator: &'static str| {
             let mut record = Record::new("boot", clock);
             record.bench.push(Bench {
-                contestant: Some("firstlight".into()),
+                contestant: "firstlight".into(),
                 workload: "pair".into(),
                 order: 0,
                 threads: 1,
@@ -279,9 +317,12 @@ mod tests {
                 command: Vec::new(),
                 attempts: 1,
                 retried_because: None,
+                power: Power::default(),
                 exit_status: Some(85),
                 wall_ns: 1,
                 first_output_ns: None,
+                lines_ns: Vec::new(),
+                before_clock_ns: None,
                 markers: Vec::new(),
             });
             report(&record, false)

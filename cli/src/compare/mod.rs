@@ -2,8 +2,8 @@
 //! each other. The comparison is the [lab's](firstlight_lab::compare); here are the
 //! options, the [turns](side) and the [report](render).
 
-mod render;
-mod side;
+pub(crate) mod render;
+pub(crate) mod side;
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -13,13 +13,13 @@ use side::{Contestant, Runs};
 
 /// Boot two set-ups in turns and show their milestones and phases beside each other
 ///
-/// A and B are each a quoted list of options of `boot`, or a file with what
-/// `boot --json` printed. Each figure has its median, its MAD (the median distance
+/// A and B are each a quoted list of options of `boot`, a file with what
+/// `boot --json` printed, or a kernel log. Each figure has its median, its MAD (the median distance
 /// from it) and its range; the ratio is B over A.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Options of boot in quotes, or a record file
+    /// Options of boot in quotes, a record file or a kernel log
     #[arg(value_name = "A", allow_hyphen_values = true)]
     a: String,
     /// What it is compared with: B over A is the ratio
@@ -36,6 +36,7 @@ Examples (make linux fetches the kernels):
   firstlight compare \"--memory 16G --clock instructions --append descriptors=early\" \\
                      \"--memory 16G --clock instructions --kernel target/linux/6.12/vmlinuz\"
   firstlight boot --memory 16G --json > before.json; firstlight compare before.json \"--memory 16G\"
+  firstlight compare old.log new.log                 two kernel logs
 
 Exit codes: see firstlight --help";
 

@@ -24,6 +24,7 @@ pub(super) fn report(comparison: &Comparison) -> String {
         (Kind::Descriptors, "Descriptors"),
         (Kind::Milestone, "Milestones"),
         (Kind::Phase, "Phases"),
+        (Kind::Gap, "Gaps"),
     ] {
         let rows = comparison.rows.iter().filter(|row| row.kind == kind);
         let rows: Vec<&Row> = rows.collect();

@@ -11,7 +11,7 @@ use std::path::Path;
 const RUNS: u32 = 5;
 
 /// One side: boots to make, or a run that was made.
-pub(super) enum Contestant {
+pub(crate) enum Contestant {
     Boots { request: Box<Request>, log: bool },
     Record(Box<Told>),
 }
@@ -19,11 +19,11 @@ pub(super) enum Contestant {
 impl Contestant {
     /// Reads what was given for the side called `name`: options begin with a dash,
     /// and none at all are a list, too.
-    pub(super) fn new(name: &str, given: &str) -> Result<Self, Failure> {
+    pub(crate) fn new(name: &str, given: &str) -> Result<Self, Failure> {
         let text = given.trim();
         if !text.is_empty() && !text.starts_with('-') {
             let path = Path::new(text);
-            let told = Told::read(&file::read(path)?);
+            let told = Told::of_file(text, &file::read(path)?);
             let told =
                 told.map_err(|error| Failure::machine(&path.display().to_string(), error))?;
             return Ok(Self::Record(Box::new(told)));
@@ -35,13 +35,14 @@ impl Contestant {
             let first = text.lines().next().unwrap_or_default();
             usage(first.trim_start_matches("error: ").to_owned())
         })?;
+        options.guest().one_machine()?;
         Ok(Self::Boots {
             request: Box::new(options.request()),
             log: options.prints_log(),
         })
     }
 
-    fn clock(&self) -> &str {
+    pub(crate) fn clock(&self) -> &str {
         match self {
             Self::Boots { request, .. } => request.machine.clock.name(),
             Self::Record(told) => &told.clock,
@@ -50,11 +51,11 @@ impl Contestant {
 }
 
 /// Makes the runs of two sides.
-pub(super) struct Runs;
+pub(crate) struct Runs;
 
 impl Runs {
     /// Boots in turns, first A, B, then B, A, so that neither always comes first.
-    pub(super) fn make(
+    pub(crate) fn make(
         contestants: [Contestant; 2],
         asked: Option<u32>,
     ) -> Result<[Vec<Told>; 2], Failure> {

@@ -1,7 +1,7 @@
 //! `firstlight pool resize` and `firstlight pool drain`: a daemon's stock changed
 //! while it serves.
 
-use super::Daemon;
+use super::daemon::Daemon;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::text::{bytes, plural};
@@ -22,7 +22,7 @@ pub(super) struct ResizeOptions {
     /// Which slabs: their pages, 2M, 1G or thp
     #[arg(long, value_name = "SIZE", default_value_t = PageSize::Huge)]
     page: PageSize,
-    /// How many to keep, lent ones among them
+    /// How many to keep, allocated ones among them
     #[arg(long, value_name = "N")]
     slabs: u32,
 }
@@ -34,7 +34,7 @@ Examples:
 
 Exit codes: see firstlight --help";
 
-/// Lend no more, give back what is not lent; the daemon ends with the last lease
+/// Allocate no more, give back what is not allocated; the daemon ends with the last lease
 #[derive(Args)]
 #[command(after_help = "Exit codes: see firstlight --help")]
 pub(super) struct DrainOptions {
@@ -60,7 +60,7 @@ pub(super) fn resize(options: &ResizeOptions, output: &mut Output) -> Result<(),
     let done = options.daemon.connect()?.resize(resize);
     let document = Document {
         schema: "firstlight.pool-resize/1",
-        done: &done.map_err(Failure::pool)?,
+        done: &done.map_err(Failure::from)?,
     };
     output.print(&document, |document| {
         let Resized {
@@ -77,7 +77,7 @@ pub(super) fn drain(options: &DrainOptions, output: &mut Output) -> Result<(), F
     let done = options.daemon.connect()?.drain();
     let document = Document {
         schema: "firstlight.pool-drain/1",
-        done: &done.map_err(Failure::pool)?,
+        done: &done.map_err(Failure::from)?,
     };
     output.print(&document, |document| {
         let Drained {

@@ -1,6 +1,6 @@
-//! The process beside a monitor that was started with `--inject`.
+//! The process beside a VMM that was started with `--inject`.
 //!
-//! It answers the monitor's calls, so it lives as long as the monitor: no
+//! It answers the VMM's calls, so it lives as long as the VMM: no
 //! terminal, no signal from one, nobody waiting for its output may end it. It is
 //! this command again, with one end of a pair of sockets as standard input.
 
@@ -14,8 +14,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// Starts it, hands it the files, and returns the lifelines: what is to become
-/// the monitor has no other part of the memory.
+/// Starts it, hands it the files, and returns the lease pipes: what is to become
+/// the VMM has no other part of the memory.
 pub(super) fn start(
     needs: &[Need],
     borrowed: Vec<Borrowed>,
@@ -42,5 +42,5 @@ pub(super) fn start(
 /// Runs the process.
 pub(super) fn run() -> Result<(), Failure> {
     inject::serve(io::stdin().as_fd())
-        .map_err(|error| Failure::Pool(format!("beside the monitor: {error}")))
+        .map_err(|error| Failure::Pool(format!("beside the VMM: {error}")))
 }

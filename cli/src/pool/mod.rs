@@ -1,6 +1,9 @@
 //! `firstlight pool`: memory that is zero before a virtual machine asks for it.
 
 mod change;
+mod check;
+mod daemon;
+mod export;
 mod injector;
 mod run;
 mod serve;
@@ -9,10 +12,8 @@ mod status;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, Subcommand};
-use firstlight_pool::client::{Client, default_socket};
-use std::path::PathBuf;
 
-/// Lend pre-zeroed memory to virtual machines, so that they never wait for it
+/// Allocate pre-zeroed memory to virtual machines, so that they never wait for it
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -23,8 +24,10 @@ pub(crate) struct Options {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Options),
+    Check(check::Options),
     Run(run::Options),
     Status(status::Options),
+    Export(export::Options),
     Resize(change::ResizeOptions),
     Drain(change::DrainOptions),
     #[command(hide = true)]
@@ -39,27 +42,11 @@ Three steps, as root; docs/pool.md has more:
 
 Exit codes: see firstlight --help";
 
-/// Which daemon is meant.
-#[derive(Args)]
-struct Daemon {
-    /// The daemon's socket [default: what FIRSTLIGHT_POOL says, else /run/firstlight/pool.sock]
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
-}
-
-impl Daemon {
-    fn socket(&self) -> PathBuf {
-        self.socket.clone().unwrap_or_else(default_socket)
-    }
-
-    fn connect(&self) -> Result<Client, Failure> {
-        Client::connect(&self.socket()).map_err(Failure::pool)
-    }
-}
-
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     match &options.command {
+        Command::Check(options) => check::run(options, output),
+        Command::Export(options) => export::run(options),
         Command::Drain(options) => change::drain(options, output),
         Command::Resize(options) => change::resize(options, output),
         Command::Injector => injector::run(),

@@ -1,32 +1,34 @@
-//! `firstlight pool run`: a monitor started on memory of the pool.
+//! `firstlight pool run`: a VMM started on memory of the pool.
 //!
-//! The command becomes the monitor (`exec`): its process id, exit code and
-//! signals are the monitor's. What there is to say goes to standard error
+//! The command becomes the VMM (`exec`): its process id, exit code and
+//! signals are the VMM's. What there is to say goes to standard error
 //! before that, because standard output is the guest's.
 
-use super::{Daemon, injector};
+use super::daemon::Daemon;
+use super::injector;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::text::bytes;
 use clap::Args;
-use firstlight_host::hugepages::{SYS, node_exists};
 use firstlight_pool::client::{Borrowed, Client, ClientError};
 use firstlight_pool::launch::inject::HandOverError;
 use firstlight_pool::launch::{
     Backing, BorrowOptions, Need, Ordinary, Plan, Start, borrow, program_path,
 };
-use firstlight_pool::protocol::{Lease, PageSize};
+use firstlight_pool::os::hugepages::{SYS, node_exists};
+use firstlight_pool::protocol::{Lease, PageSize, RefusalCode};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::path::Path;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// Start a virtual machine monitor on memory of the pool
+/// Start a VMM on memory of the pool
 ///
-/// The command becomes the monitor. QEMU's command line is changed where it
-/// must be; for any other monitor, {memory} stands for the file's name. Without
-/// a daemon, or when it has nothing that fits, the monitor starts the ordinary
+/// The command becomes the VMM. QEMU's command line is changed where it
+/// must be; for any other VMM, {memory} stands for the file's name. Without
+/// a daemon, or when it has nothing that fits, the VMM starts the ordinary
 /// way and a line says so.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -41,9 +43,14 @@ pub(super) struct Options {
     #[arg(long, value_name = "SIZE")]
     page: Option<PageSize>,
     /// Time the daemon may spend on zeroing what a smaller slab lacks
-    #[arg(long, value_name = "MS", default_value_t = 5_000)]
-    topup: u32,
-    /// Leave the command line as it is, and serve what the monitor makes with memfd_create
+    /// [default: 5000, without --require only if the slab has more than half of it]
+    #[arg(long, value_name = "MS")]
+    topup: Option<u32>,
+    /// Time to ask again for memory that is not there yet; only for a connection, of which
+    /// there are too many, 10 seconds without this
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    wait: Option<u32>,
+    /// Leave the command line as it is, and serve what the VMM makes with memfd_create
     #[arg(long)]
     inject: bool,
     /// Fail where the pool has nothing, instead of starting the ordinary way
@@ -52,10 +59,19 @@ pub(super) struct Options {
     /// Print what would be started, and start nothing
     #[arg(long)]
     show: bool,
-    /// The monitor and its arguments
+    /// The VMM and its arguments
     #[arg(last = true, required = true, value_name = "MONITOR")]
     monitor: Vec<OsString>,
 }
+
+/// Seconds to ask again for a connection, if the command line does not say.
+const BUSY_S: u32 = 10;
+
+/// Between two requests of one start.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Time for zeroing what a smaller slab lacks, if the command line does not say.
+const TOPUP_MS: u32 = 5_000;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,7 +82,7 @@ Examples:
   firstlight pool run --memory 8G -- cloud-hypervisor --memory size=0 \\
       --memory-zone id=m,size=8G,shared=on,file={memory} ...
 
-Exit codes: the monitor's, once it runs; before that see firstlight --help";
+Exit codes: the VMM's, once it runs; before that see firstlight --help";
 
 /// What was, or would be, started.
 #[derive(Serialize)]
@@ -82,11 +98,11 @@ struct Record<'r> {
     command: Vec<String>,
 }
 
-/// Runs the subcommand; returns only if the monitor was not started.
+/// Runs the subcommand; returns only if the VMM was not started.
 pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     let (program, arguments) = options.monitor.split_first().ok_or_else(|| {
         // The parser of arguments asks for at least one.
-        Failure::Check("no monitor".into())
+        Failure::Check("no VMM".into())
     })?;
     let plan = if options.inject {
         Plan::injected(program, arguments, &options.memory)
@@ -119,11 +135,14 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     let (start, reason) = match on_pool {
         Ok(start) => (start, None),
         Err(obstacle) if obstacle.is_final || options.require => {
-            return Err(Failure::Pool(obstacle.text));
+            return Err(obstacle.failure);
         }
         Err(obstacle) => {
             leases.clear();
-            (ordinary(program, &plan)?, Some(obstacle.text))
+            (
+                ordinary(program, &plan)?,
+                Some(obstacle.failure.to_string()),
+            )
         }
     };
     let record = Record {
@@ -142,9 +161,9 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     Err(Failure::Pool(format!("cannot start {program}: {error}")))
 }
 
-/// Why a monitor is not started on memory of the pool.
+/// Why a VMM is not started on memory of the pool.
 struct Obstacle {
-    text: String,
+    failure: Failure,
     /// Whether it cannot be started without the pool either.
     is_final: bool,
 }
@@ -152,7 +171,7 @@ struct Obstacle {
 impl From<ClientError> for Obstacle {
     fn from(error: ClientError) -> Self {
         Self {
-            text: error.to_string(),
+            failure: error.into(),
             is_final: false,
         }
     }
@@ -161,39 +180,63 @@ impl From<ClientError> for Obstacle {
 impl From<HandOverError> for Obstacle {
     fn from(error: HandOverError) -> Self {
         Self {
-            text: error.to_string(),
+            failure: Failure::pool(&error),
             is_final: error.watched,
         }
     }
 }
 
 impl Options {
+    /// Asks again while it may be of use.
     fn take(&self, needs: &[Need]) -> Result<Vec<Borrowed>, ClientError> {
+        let begin = Instant::now();
+        loop {
+            let error = match self.take_once(needs) {
+                Err(error) => error,
+                taken => return taken,
+            };
+            let patience = match &error {
+                ClientError::Refused(refusal) => match refusal.code {
+                    RefusalCode::Busy => self.wait.unwrap_or(BUSY_S),
+                    RefusalCode::Empty | RefusalCode::Quota => self.wait.unwrap_or(0),
+                    _ => 0,
+                },
+                _ => 0,
+            };
+            if begin.elapsed() >= Duration::from_secs(patience.into()) {
+                return Err(error);
+            }
+            thread::sleep(ASK_AGAIN);
+        }
+    }
+
+    fn take_once(&self, needs: &[Need]) -> Result<Vec<Borrowed>, ClientError> {
         let mut client = Client::connect(&self.daemon.socket())?;
         let options = BorrowOptions {
             page: self.page,
-            max_topup_ms: self.topup,
+            max_topup_ms: self.topup.unwrap_or(TOPUP_MS),
+            topup_if_faster: self.topup.is_none() && !self.require,
         };
         borrow(&mut client, needs, options)
     }
 }
 
-/// The monitor on files of the pool, which it inherits with their lifelines.
+/// The VMM on files of the pool, which it inherits with their lease pipes.
 fn on_pool(program: &OsStr, plan: &Plan, borrowed: Vec<Borrowed>) -> Result<Start, HandOverError> {
     if plan.is_injected() {
-        let lifelines = injector::start(plan.needs(), borrowed)?;
+        let lease_pipes = injector::start(plan.needs(), borrowed)?;
         let start = Start::new(program, plan.with_memory(&[]));
-        return Ok(lifelines.into_iter().fold(start, Start::with));
+        return Ok(lease_pipes.into_iter().fold(start, Start::with));
     }
     let files: Vec<Backing> = borrowed.iter().map(Start::backing).collect();
     let start = Start::new(program, plan.with_memory(&files));
     let each = borrowed.into_iter();
     Ok(each.fold(start, |start, one| {
-        start.with(one.memory).with(one.lifeline)
+        start.with(one.memory).with(one.lease_pipe)
     }))
 }
 
-/// The monitor without the pool.
+/// The VMM without the pool.
 fn ordinary(program: &OsStr, plan: &Plan) -> Result<Start, Failure> {
     let arguments = match plan.ordinary() {
         Ordinary::Arguments(arguments) => return Ok(Start::new(program, arguments)),

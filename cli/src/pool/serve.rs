@@ -7,7 +7,7 @@ use firstlight_pool::server;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// Keep memory zeroed beforehand and lend it, until a signal or a drain ends it
+/// Keep memory zeroed beforehand and allocate it, until a signal or a drain ends it
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -20,16 +20,18 @@ const EXAMPLES: &str = "\
 Examples:
   firstlight pool serve --config pool/example.toml
 
-Ctrl-C or SIGTERM ends it; who has borrowed keeps what he has.
+Ctrl-C or SIGTERM ends it; running virtual machines keep their memory. SIGHUP reads the
+configuration again: pools, quotas, groups, limits and the rate of filling.
 
 Exit codes: see firstlight --help";
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let config = Config::read(&options.config).map_err(Failure::pool)?;
+    let config = Config::read(&options.config).map_err(Failure::config)?;
     // Whoever read the first lines may be gone: no reason to end.
     let mut say = |line: &str| {
         let _ = writeln!(io::stderr(), "firstlight pool: {line}");
     };
-    server::serve(&config, &mut say).map_err(Failure::pool)
+    let mut read = || Config::read(&options.config).map_err(|error| error.to_string());
+    server::serve(&config, &mut read, &mut say).map_err(Failure::served)
 }

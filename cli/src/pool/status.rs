@@ -1,6 +1,6 @@
 //! `firstlight pool status`: what the daemon holds, once or again and again.
 
-use super::Daemon;
+use super::daemon::Daemon;
 use crate::failure::Failure;
 use crate::output::{FAINT, HEADING, NOTE, Output};
 use crate::text::{self, Align, bytes, count, microseconds, plural};
@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::thread;
 use std::time::Duration;
 
-/// Show what the daemon holds: clean, being filled, lent, and to whom
+/// Show what the daemon holds: clean, being filled, allocated, and to whom
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
@@ -43,9 +43,9 @@ struct Document<'s> {
 
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
-    let mut client = options.daemon.connect()?;
     loop {
-        let status = client.status().map_err(Failure::pool)?;
+        // A daemon closes connections that are idle.
+        let status = options.daemon.connect()?.status().map_err(Failure::from)?;
         let document = Document {
             schema: "firstlight.pool-status/1",
             status: &status,
@@ -93,6 +93,7 @@ fn pools(page: &mut String, pools: &[PoolRow]) {
         "clean",
         "filling",
         "lent",
+        "unknown",
         "clean bytes",
         "dirty bytes",
         "lent bytes",
@@ -108,6 +109,7 @@ fn pools(page: &mut String, pools: &[PoolRow]) {
             count(pool.clean_slabs.into()),
             count(pool.filling_slabs.into()),
             count(pool.lent_slabs.into()),
+            count(pool.unknown_slabs.into()),
             bytes(pool.clean_bytes),
             bytes(pool.dirty_bytes),
             bytes(pool.lent_bytes),
@@ -158,10 +160,10 @@ fn counters(page: &mut String, status: &Status) {
         count(seen.starved),
         count(seen.denied),
     );
-    if let Some(times) = seen.take_times {
+    if let Some(times) = &seen.take_times {
         let _ = writeln!(
             page,
-            "  a take takes {} us (half), {} us (99 of 100), {} us (slowest)",
+            "  a take takes {} us (p50), {} us (p99), {} us (slowest)",
             microseconds(times.p50_ns),
             microseconds(times.p99_ns),
             microseconds(times.max_ns),

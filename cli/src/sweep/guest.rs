@@ -1,16 +1,16 @@
 //! A sweep in a virtual machine, by our image.
 
-use super::Options;
+use super::options::Options;
 use crate::boot::{Boots, Guest};
 use crate::failure::Failure;
 use crate::text::bytes;
 use firstlight::addr::PAGE_BYTES;
-use firstlight_host::pressure::available_bytes;
+use firstlight_host::meminfo::available_bytes;
 use firstlight_lab::boot::{Clock, Request};
 use firstlight_lab::sweep::Record;
 use firstlight_lab::sweep::guest::{GuestSweep, of_boot};
 
-/// Rounds on the wall clock, where nobody says how many.
+/// Rounds on the wall clock without `--runs`.
 const RUNS: u32 = 5;
 
 /// Measures, and makes a record of it.
@@ -19,6 +19,7 @@ pub(super) fn sweep(options: &Options, guest: &Guest) -> Result<Record, Failure>
         let text = "options of a guest need --memory; without it the sweep is this host's";
         return Err(Failure::Usage(text.into()));
     }
+    guest.one_machine()?;
     let mut request = guest.request();
     let counted = request.machine.clock == Clock::Instructions;
     let sweep = GuestSweep {
@@ -36,13 +37,13 @@ pub(super) fn sweep(options: &Options, guest: &Guest) -> Result<Record, Failure>
     of_boot(&boot).map_err(|error| Failure::Check(error.to_string()))
 }
 
-/// A guest's memory is nothing until it is written; its descriptors are.
+/// Whether this host has memory for the descriptors, all of which are written.
 fn fits(request: &Request, descriptor_bytes: u32) -> Result<(), Failure> {
     let pages = request.machine.memory_mib.saturating_mul(1 << 20) / PAGE_BYTES;
     let needed = pages.saturating_mul(descriptor_bytes.into());
     match available_bytes() {
         Some(available) if needed > available / 10 * 8 => Err(Failure::Usage(format!(
-            "{} of descriptors would be written, and this host has {} to give: expected a smaller guest or smaller descriptors",
+            "{} of descriptors would be written, and this host has {} available: expected a smaller guest or smaller descriptors",
             bytes(needed),
             bytes(available)
         ))),

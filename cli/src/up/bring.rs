@@ -242,7 +242,7 @@ pub(super) fn ready<'s>(
         corrections,
     )?;
     topology
-        .apply(&mut early, Trust::Mend, &mut |notice| {
+        .apply(&mut early, Trust::Repair, &mut |notice| {
             corrections.push(notice)
         })
         .map_err(refused)?;

@@ -109,7 +109,7 @@ impl Work {
 fn from(node: NodeId, order: Order) -> Request {
     Request::new(order)
         .on(node)
-        .exactly()
+        .this_node_only()
         .zone(ZoneKind::Movable)
 }
 
@@ -216,7 +216,7 @@ fn check(frames: &Frames<'_>, blocks: impl Iterator<Item = Held>) -> Result<u64,
             pair[0], pair[1]
         )));
     }
-    let mut extents = frames.layout().extents().peekable();
+    let mut extents = frames.layout().segments().peekable();
     for range in &ranges {
         while extents
             .next_if(|extent| extent.frames.end() <= range.start())

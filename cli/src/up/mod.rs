@@ -8,7 +8,6 @@
 mod bring;
 mod exercise;
 mod render;
-pub(crate) mod shape;
 mod source;
 
 use crate::failure::Failure;
@@ -20,6 +19,7 @@ use firstlight::frames::{BuildError, Frames, Request};
 use firstlight::layout::Layout;
 use firstlight::map::MemoryMap;
 use firstlight::node::ZoneKind;
+use firstlight_bench::machine::{Shape, ShapeError};
 use firstlight_host::clock::Clock;
 use firstlight_host::metadata::MetadataSpace;
 use firstlight_host::threads;
@@ -39,9 +39,9 @@ pub(crate) struct Options {
     /// A kernel log, a raw ACPI SRAT, or a directory with a log and raw ACPI tables
     #[arg(long, value_name = "FILE|DIR", conflicts_with = "shape")]
     machine: Option<PathBuf>,
-    /// A made-up machine: memory=SIZE[,nodes=N][,cpus=N]; else 1 node, 1 CPU a node
+    /// A synthetic machine: memory=SIZE[,nodes=N][,cpus=N]; else 1 node, 1 CPU a node
     #[arg(long, value_name = "SHAPE", value_parser = named_shape)]
-    shape: Option<(shape::Shape, String)>,
+    shape: Option<(Shape, String)>,
     /// Kernel command line words to apply: mem= memmap= kernelcore= movablecore= movable_node
     #[arg(
         long,
@@ -61,13 +61,13 @@ Examples:
   firstlight up                                      this machine
   firstlight up --machine dmesg.txt                  the machine a kernel log speaks of
   firstlight up --machine tables/                    raw ACPI tables, with or without a log
-  firstlight up --shape memory=4T,nodes=8,cpus=64    one that nobody has at hand
+  firstlight up --shape memory=4T,nodes=8,cpus=64    a synthetic machine
   firstlight up --append \"kernelcore=25% mem=16G\"    as if booted with these words
   firstlight up --json | jq .milestones              for programs
 
 Exit codes: see firstlight --help";
 
-fn named_shape(text: &str) -> Result<(shape::Shape, String), shape::ShapeError> {
+fn named_shape(text: &str) -> Result<(Shape, String), ShapeError> {
     Ok((text.parse()?, text.to_owned()))
 }
 

@@ -1,13 +1,13 @@
 //! Where a machine comes from: this one, a kernel log, a directory of ACPI
 //! tables, or a shape. All become a [`Described`] machine, still unchecked.
 
-use super::shape::Shape;
 use crate::failure::Failure;
 use crate::file::{self, read};
 use crate::text::plural;
 use firstlight::addr::PHYS_END;
 use firstlight::firmware::acpi::{Madt, Srat, SratEntry};
 use firstlight::map::{MapEntry, MemoryKind};
+use firstlight_bench::machine::Shape;
 use firstlight_host::topology::{Machine, SystemNode};
 use firstlight_lab::log::{self, KernelLog, MemorySource};
 use firstlight_lab::record::Source;
@@ -164,24 +164,21 @@ fn memory_row(domain: u32, base: u64, last: u64, hotplug: bool, non_volatile: bo
     }
 }
 
-/// A made-up machine.
+/// A synthetic machine.
 pub(super) fn shape(shape: &Shape, text: &str) -> Described {
+    let cpus = shape.cpu_nodes().zip(0..);
     let memory = shape.memory_rows().into_iter();
-    let mut entries: Vec<SratEntry> = shape
-        .cpu_domains()
-        .zip(0..)
-        .map(|(domain, id)| cpu_row(id, domain))
+    let entries = cpus
+        .map(|(node, id)| cpu_row(id, node.into()))
+        .chain(memory.map(|(node, base, bytes)| {
+            memory_row(node.into(), base, base + (bytes - 1), false, false)
+        }))
         .collect();
-    entries.extend(
-        memory.map(|(domain, base, bytes)| {
-            memory_row(domain, base, base + (bytes - 1), false, false)
-        }),
-    );
     let source = Source {
         kind: "shape".into(),
         name: text.into(),
-        map: "made up, with the holes of a PC".into(),
-        nodes: "made up, all the same size".into(),
+        map: "synthetic, with the holes of a PC".into(),
+        nodes: "synthetic, all the same size".into(),
         command_line: String::new(),
         kernel: None,
     };

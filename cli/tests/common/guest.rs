@@ -6,6 +6,7 @@
     reason = "each test file uses some of these"
 )]
 
+use firstlight_pool::os::need::skip;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -18,7 +19,7 @@ const TARGET: &str = "x86_64-unknown-none";
 pub(crate) fn qemu_is_here() -> bool {
     let here = Command::new(QEMU).arg("--version").output().is_ok();
     if !here {
-        eprintln!("skipped: {QEMU} is not installed");
+        skip("qemu", format!("{QEMU} is not installed"));
     }
     here
 }
@@ -28,7 +29,10 @@ pub(crate) fn image() -> Option<&'static str> {
     static IMAGE: LazyLock<Option<PathBuf>> = LazyLock::new(build);
     let image = IMAGE.as_ref().and_then(|path| path.to_str());
     if image.is_none() {
-        eprintln!("skipped: the image cannot be built without the target {TARGET}");
+        skip(
+            "qemu",
+            format!("the image cannot be built without the target {TARGET}"),
+        );
     }
     image
 }

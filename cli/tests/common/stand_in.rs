@@ -1,4 +1,4 @@
-//! A daemon for tests: it speaks the real protocol, lends real memory files and
+//! A daemon for tests: it speaks the real protocol, allocates real memory files and
 //! keeps nothing ready. Each take is one new file.
 
 #![allow(
@@ -7,7 +7,7 @@
     reason = "each test file uses some of these"
 )]
 
-use firstlight_host::memory_file;
+use firstlight_pool::os::memory_file;
 use firstlight_pool::protocol::{
     Lease, LeaseId, MOST_REQUEST_BYTES, PageSize, Refusal, RefusalCode, Reply, Request, Take,
     packet,
@@ -23,17 +23,17 @@ use std::thread;
 
 const HUGE: u64 = 2 << 20;
 
-/// A file lent, and the end of the pipe that tells when nobody has it any more.
+/// A file allocated, and the end of the pipe that tells when nobody has it any more.
 pub(crate) struct Lent {
     pub(crate) take: Take,
     pub(crate) file: OwnedFd,
-    lifeline: OwnedFd,
+    lease_pipe: OwnedFd,
 }
 
 impl Lent {
     /// Whether the lease has ended, after at most `seconds`.
     pub(crate) fn ended_within(&self, seconds: i64) -> bool {
-        let mut polled = [PollFd::new(&self.lifeline, PollFlags::IN)];
+        let mut polled = [PollFd::new(&self.lease_pipe, PollFlags::IN)];
         let timeout = Timespec {
             tv_sec: seconds,
             tv_nsec: 0,
@@ -55,7 +55,7 @@ pub(crate) struct StandIn {
 }
 
 impl StandIn {
-    /// Lends files of this kind until `slabs` are lent, each `extra` bytes
+    /// Allocates files of this kind until `slabs` are allocated, each `extra` bytes
     /// larger than asked for.
     pub(crate) fn new(page: PageSize, slabs: usize, extra: u64) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
@@ -88,7 +88,7 @@ impl StandIn {
         self.folder.path()
     }
 
-    /// All that was lent, in order.
+    /// All that was allocated, in order.
     pub(crate) fn lent(&self) -> Vec<Lent> {
         std::mem::take(&mut self.lent.lock().expect("no panic while locked"))
     }
@@ -105,12 +105,12 @@ fn answer(
         Request::Take(take) if lent.len() < slabs => take,
         Request::Give(_) => {
             let message = Reply::Give.encode().expect("small");
-            return packet::send(connection, &message, &[]).expect("the borrower listens");
+            return packet::send(connection, &message, &[]).expect("the client listens");
         }
         _ => {
             let refusal = Refusal::new(RefusalCode::Empty, "nothing is ready");
             let message = Reply::Refused(refusal).encode().expect("small");
-            return packet::send(connection, &message, &[]).expect("the borrower listens");
+            return packet::send(connection, &message, &[]).expect("the client listens");
         }
     };
     let bytes = take.bytes.next_multiple_of(HUGE) + extra;
@@ -120,7 +120,7 @@ fn answer(
     if huge.is_some() {
         memory_file::allocate(&file, 0, bytes).expect("huge pages were set aside");
     }
-    let (lifeline, theirs) = std::io::pipe().expect("a pipe");
+    let (lease_pipe, theirs) = std::io::pipe().expect("a pipe");
     let lease = Lease {
         lease: LeaseId::new(format!("test-{}", lent.len())).expect("a name"),
         bytes,
@@ -135,6 +135,6 @@ fn answer(
     lent.push(Lent {
         take,
         file,
-        lifeline: lifeline.into(),
+        lease_pipe: lease_pipe.into(),
     });
 }

@@ -1,9 +1,9 @@
-//! After its lease a borrower draws nothing more from the pool, whatever it kept.
+//! After its lease a client draws nothing more from the pool, whatever it kept.
 
 use super::kit::{Daemon, M, free_pages, huge_pages, mapped, take_soon, until};
 use super::tenant::{Tenant, Way};
-use firstlight_host::mapping::Mapping;
-use firstlight_host::memory_file;
+use firstlight_pool::os::mapping::Mapping;
+use firstlight_pool::os::memory_file;
 
 fn draw(source: &str) {
     let Some(_pages) = huge_pages(12) else { return };
@@ -49,7 +49,7 @@ fn draw(source: &str) {
     assert_eq!(daemon.stop(), 0);
 }
 
-/// While it borrows, too, nobody gets more than it was lent.
+/// During its lease, too, a client gets no more than was allocated.
 fn grow(source: &str) {
     let Some(_pages) = huge_pages(12) else { return };
     let mut daemon = Daemon::start(&format!(
@@ -60,11 +60,14 @@ fn grow(source: &str) {
     let mut mine = mapped(&borrowed.memory, 4 * M);
     mine.write(77, b"mine");
     let free = free_pages();
+    // No more than twice what the pool keeps, however many pages are free.
+    assert!(memory_file::refill(&borrowed.memory, 4 * M, 8 * M).is_err());
+    until("it is as long as it was", || free_pages() == free);
     let longer = |keep_size: bool| {
         if keep_size {
-            return memory_file::refill(&borrowed.memory, 4 * M, 8 * M).is_ok();
+            return memory_file::refill(&borrowed.memory, 4 * M, 4 * M).is_ok();
         }
-        Mapping::new(&borrowed.memory, 0, 12 << 20).is_ok_and(|longer| longer.populate().is_ok())
+        Mapping::new(&borrowed.memory, 0, 8 << 20).is_ok_and(|longer| longer.populate().is_ok())
     };
     for keep_size in [false, true, false, true] {
         let drew = longer(keep_size);

@@ -1,10 +1,13 @@
-//! A daemon of one's own, borrowers, and huge pages borrowed for the test.
+//! A daemon for one test, clients, and huge pages set aside for the test.
 
-use firstlight_host::hugepages::{self, Borrowed};
-use firstlight_host::mapping::Mapping;
+use firstlight_figures::random::Random;
 use firstlight_pool::client::{self, Client, ClientError};
+use firstlight_pool::os::hugepages::{self, Borrowed};
+use firstlight_pool::os::mapping::Mapping;
+use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::{Status, Take};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Gid, Pid, Signal, Uid, kill_process};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::cell::Cell;
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -34,14 +37,32 @@ pub(crate) fn rounds(variable: &str, otherwise: u32) -> u32 {
     set.map_or(otherwise, |text| text.parse().expect("a number of rounds"))
 }
 
+/// Whether this is root; else a line that says what is skipped.
+pub(crate) fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        skip("root", "only root can be another user");
+    }
+    root
+}
+
+/// Does something on a thread that is another user, with a group of the same number and
+/// no other, which only root can.
+pub(crate) fn another_user<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> T {
+    let run = || {
+        let (user, group) = (Uid::from_raw(uid), Gid::from_raw(uid));
+        set_thread_groups(&[]).expect("only root can");
+        set_thread_res_gid(group, group, group).expect("only root can");
+        set_thread_res_uid(user, user, user).expect("only root can");
+        act()
+    };
+    thread::scope(|scope| scope.spawn(run).join().expect("it did"))
+}
+
 /// Huge pages for a test, or a line that says why it is skipped.
 pub(crate) fn huge_pages(pages: u64) -> Option<Borrowed> {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root may set huge pages aside");
-        return None;
-    }
     Borrowed::new(2 * M, pages)
-        .inspect_err(|error| eprintln!("skipped: no huge pages: {error}"))
+        .inspect_err(|error| skip("hugepages", error))
         .ok()
 }
 
@@ -110,6 +131,11 @@ impl Daemon {
         self.child.wait().unwrap();
     }
 
+    /// A daemon that was started otherwise takes the place of this one, which has ended.
+    pub(crate) fn replace(&mut self, child: Child) {
+        self.child = child;
+    }
+
     /// Another daemon in the same folder, which may not be ready yet.
     pub(crate) fn start_again(&mut self) {
         self.child = spawn(self.folder.path(), &self.variables);
@@ -135,7 +161,7 @@ impl Daemon {
         self.signal(Signal::CONT);
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
@@ -164,12 +190,6 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        for page in ["2M", "1G", "thp"] {
-            let _ = rustix::mount::unmount(
-                self.folder.path().join("own").join(page),
-                rustix::mount::UnmountFlags::DETACH,
-            );
-        }
     }
 }
 
@@ -223,6 +243,7 @@ pub(crate) fn take(bytes: u64) -> Take {
         node: None,
         page: None,
         max_topup_ms: 0,
+        topup_if_faster: false,
     }
 }
 
@@ -245,25 +266,13 @@ pub(crate) fn mapped(memory: impl AsFd, bytes: u64) -> Mapping {
     Mapping::new(memory, 0, usize::try_from(bytes).unwrap()).unwrap()
 }
 
-/// Random numbers that a seed repeats: xorshift.
-pub(crate) struct Random(u64);
-
-impl Random {
-    /// A seed from the environment, else from the clock; it is printed.
-    pub(crate) fn new() -> Self {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let seed = std::env::var("FIRSTLIGHT_SEED").map_or_else(
-            |_| u64::from(now.unwrap().subsec_nanos()) | 1,
-            |text| text.parse().unwrap(),
-        );
-        eprintln!("FIRSTLIGHT_SEED={seed}");
-        Self(seed)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
+/// Random numbers from a seed in the environment, else from the clock; it is printed.
+pub(crate) fn random() -> Random {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seed = std::env::var("FIRSTLIGHT_SEED").map_or_else(
+        |_| u64::from(now.unwrap().subsec_nanos()),
+        |text| text.parse().unwrap(),
+    );
+    eprintln!("FIRSTLIGHT_SEED={seed}");
+    Random::new(seed)
 }

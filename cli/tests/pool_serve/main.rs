@@ -1,4 +1,4 @@
-//! The daemon as a process, with real borrowers, real huge pages where the
+//! The daemon as a process, with real clients, real huge pages where the
 //! machine lets us have them, and everything done to it that a hostile
 //! neighbour or a bad day may do.
 //!
@@ -12,11 +12,15 @@
 
 mod crash;
 mod draw;
+mod export;
+mod flood;
 mod guest;
 mod hostile;
 mod kit;
+mod manager;
 mod poison;
 mod refill;
+mod restart;
 mod serve;
 mod service;
 mod tenant;

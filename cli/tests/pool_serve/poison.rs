@@ -1,7 +1,7 @@
-//! No borrower ever reads a byte of another: tenants who leave in every way,
+//! No client ever reads a byte of another: tenants who leave in every way,
 //! with the daemon killed meanwhile, and a next tenant who looks at every byte.
 
-use super::kit::{Daemon, Random, free_pages, huge_pages, mapped, rounds, take_soon, until};
+use super::kit::{Daemon, free_pages, huge_pages, mapped, random, rounds, take_soon, until};
 use super::tenant::{BYTES, Tenant, Way};
 use std::collections::VecDeque;
 
@@ -12,14 +12,14 @@ fn poison(source: &str, rounds: u32) {
     // Three slabs, and what pins and kept mappings can hold besides.
     let Some(_pages) = huge_pages(40) else { return };
     let free = free_pages();
-    let mut random = Random::new();
+    let mut random = random();
     let mut daemon = Daemon::start(&format!(
         "fill = {{ rate = \"0\" }}\n[[class]]\nsize = \"4M\"\nslabs = 3\nsource = \"{source}\"\n"
     ));
     let mut kept: VecDeque<Tenant> = VecDeque::new();
     let mut poisoned = 0;
     for round in 0..rounds {
-        let way = Way::ALL[usize::try_from(random.below(5)).unwrap()];
+        let way = Way::ALL[random.below(5)];
         let context = format!("round {round}, {way:?}");
         daemon.until_clean(1);
         let tenant = Tenant::start(&daemon.socket(), way, random.below(2) == 0);

@@ -1,11 +1,12 @@
 //! What a guest gives back while it runs, and how much the daemon puts back. The
-//! test plays the monitor, which punches what its guest reports to be free.
+//! test plays the VMM, which punches what its guest reports to be free.
 
 use super::guest::{Guest, Parts};
 use super::kit::{Daemon, M, free_pages, huge_pages, mapped, take_soon, until};
-use firstlight_host::hugepages::Borrowed;
-use firstlight_host::mapping::Mapping;
-use firstlight_host::memory_file;
+use firstlight_pool::os::hugepages::Borrowed;
+use firstlight_pool::os::mapping::Mapping;
+use firstlight_pool::os::memory_file;
+use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::PoolRow;
 use std::os::fd::AsFd;
 use std::thread;
@@ -112,7 +113,7 @@ fn pages_of_1_gib_are_put_back_as_a_whole() {
     const G: u64 = 1 << 30;
     let pages = match Borrowed::new(G, 2) {
         Ok(pages) => pages,
-        Err(error) => return eprintln!("skipped: no huge pages of 1 GiB: {error}"),
+        Err(error) => return skip("giantpages", error),
     };
     let mut daemon = Daemon::start(
         "fill = { rate = \"0\", pause_at_pressure = 0, refill_rate = \"0\", refill_after_s = 0 }\n\

@@ -1,8 +1,12 @@
-//! What the daemon does for borrowers who behave.
+//! What the daemon does for clients who behave.
 
-use super::kit::{Daemon, M, fails, free_pages, huge_pages, mapped, take, take_soon, until};
+use super::kit::{
+    Daemon, M, fails, free_pages, huge_pages, mapped, take, take_soon, until, write_config,
+};
 use firstlight_pool::client::{Borrowed, Client, ClientError};
+use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::{PageSize, RefusalCode, Resize, Take};
+use rustix::process::Signal;
 
 const SMALL: &str = "
     fill = { rate = \"0\" }
@@ -42,10 +46,10 @@ fn lends_takes_back_and_fills_again() {
     let status = daemon.status();
     assert_eq!(status.leases[0].pid, std::process::id());
     drop(memory);
-    // The lease outlives the connection, and ends with its lifeline.
+    // The lease outlives the connection, and ends with its lease pipe.
     drop(pool);
     assert_eq!(daemon.status().leases.len(), 1);
-    drop(borrowed.lifeline);
+    drop(borrowed.lease_pipe);
     until("the lease ends", || daemon.status().leases.is_empty());
     drop(borrowed.memory);
     daemon.until_clean(2);
@@ -76,6 +80,12 @@ fn what_is_not_there_is_refused_or_topped_up() {
         max_topup_ms: 20_000,
         ..take(5 * M)
     };
+    let mostly_missing = Take {
+        topup_if_faster: true,
+        max_topup_ms: 20_000,
+        ..take(10 * M)
+    };
+    assert_eq!(refused(pool.take(mostly_missing)), RefusalCode::Empty);
     let borrowed = pool.take(patient).unwrap();
     assert_eq!(
         (borrowed.lease.bytes, borrowed.lease.topped_up_bytes),
@@ -121,19 +131,21 @@ fn grows_shrinks_and_drains_at_run_time() {
 
 #[test]
 fn a_quota_counts_what_is_lent_and_strangers_get_nothing() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can be somebody else");
+    if !super::kit::is_root() {
         return;
     }
     let quota = format!("{SMALL}\n[[quota]]\nuid = 65533\nbytes = \"4M\"\n");
     let daemon = Daemon::start(&quota);
     daemon.until_clean(2);
     std::os::unix::fs::chown(daemon.path(), Some(65533), None).unwrap();
-    let ask = |uid: u32| {
+    let ask = |uid: u32, turned_away: Option<&str>| {
         let script = "import json,os,socket,sys
 p = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[2]))
 p.connect(sys.argv[1])
+if len(sys.argv) > 3:
+    print(json.loads(p.recv(4096))['code'], p.recv(4096))
+    sys.exit()
 for _ in range(2):
     p.send(json.dumps({'v': 1, 'op': 'take', 'bytes': 1}).encode())
     print(json.loads(socket.recv_fds(p, 131072, 2)[0]).get('code', 'ok'))
@@ -143,16 +155,17 @@ print(json.loads(p.recv(4096))['code'])";
             .args(["-c", script])
             .arg(daemon.socket())
             .arg(uid.to_string())
+            .args(turned_away)
             .output();
         match output {
             Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
             Err(error) => {
-                eprintln!("skipped: no Python to be somebody else: {error}");
+                skip("python", error);
                 None
             }
         }
     };
-    let Some(said) = ask(65533) else { return };
+    let Some(said) = ask(65533, None) else { return };
     assert_eq!(said, "ok\nquota\ndenied\n");
     // Its process is gone, and with it all it held.
     until("it is back", || daemon.status().pools[0].lent_slabs == 0);
@@ -161,81 +174,156 @@ print(json.loads(p.recv(4096))['code'])";
         std::os::unix::fs::PermissionsExt::from_mode(0o755),
     )
     .unwrap();
-    assert_eq!(ask(65532).unwrap(), "denied\ndenied\ndenied\n");
+    let stranger = ask(65532, Some("turned away")).unwrap();
+    assert_eq!(stranger, "denied b''\n");
 }
 
 #[test]
-fn metrics_and_pages_are_served_on_loopback() {
-    use std::io::{Read, Write};
-    let daemon = Daemon::start(&format!("metrics = \"127.0.0.1:0\"\npage = true\n{SMALL}"));
-    daemon.until_clean(2);
-    let port = listening_port(daemon.pid());
-    let get = |path: &str| {
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"
-        )
+fn a_start_waits_for_memory_as_long_as_it_is_told() {
+    let daemon = Daemon::start(&SMALL.replace("slabs = 2", "slabs = 1"));
+    daemon.until_clean(1);
+    let lent = daemon.connect().take(take(1)).unwrap();
+    let run = |wait: &str| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_firstlight"))
+            .args([
+                "pool",
+                "run",
+                "--require",
+                "--wait",
+                wait,
+                "--memory",
+                "4M",
+                "--socket",
+            ])
+            .arg(daemon.socket())
+            .args(["--", "stat", "-L", "-c", "%s", "{memory}"])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let output = run("0").wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(8), "{output:?}");
+    let starved = daemon.status().counters.starved;
+    let waiting = run("60");
+    until("it has been refused twice", || {
+        daemon.status().counters.starved > starved + 1
+    });
+    drop(lent);
+    let output = waiting.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "4194304\n");
+}
+
+#[test]
+fn a_start_waits_for_a_connection_of_its_own_accord() {
+    let limits = "limits = { connections = 2 }";
+    let daemon = Daemon::start(&format!("{limits}\n{SMALL}"));
+    daemon.until_clean(1);
+    // Root may have all of them, and has: the status is asked over the first.
+    let accepted = || {
+        let mut connection = None;
+        until("a connection", || {
+            let mut pool = daemon.connect();
+            let served = pool.status().is_ok();
+            connection = served.then_some(pool);
+            served
+        });
+        connection.unwrap()
+    };
+    let (mut first, second) = (accepted(), accepted());
+    let before = first.status().unwrap().counters.turned_away;
+    let mut run = std::process::Command::new(env!("CARGO_BIN_EXE_firstlight"))
+        .args(["pool", "run", "--require", "--memory", "4M", "--socket"])
+        .arg(daemon.socket())
+        .args(["--", "stat", "-L", "-c", "%s", "{memory}"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
         .unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    };
-    let metrics = get("/metrics");
-    assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
-    let line = "firstlight_pool_clean_slabs{page=\"thp\",node=\"any\",size_bytes=\"4194304\"} 2";
-    assert!(metrics.contains(line), "{metrics}");
-    assert!(get("/").contains("<title>firstlight pool</title>"));
-    assert!(get("/status.json").contains("\"clean_slabs\":2"));
-    assert!(get("/other").starts_with("HTTP/1.1 404"));
+    until("it has been turned away twice", || {
+        first.status().unwrap().counters.turned_away > before + 1
+    });
+    drop(second);
+    assert!(run.wait().unwrap().success());
 }
 
 #[test]
-fn the_page_shows_a_browser_what_is_clean_and_what_is_lent() {
-    let daemon = Daemon::start(&format!("metrics = \"127.0.0.1:0\"\npage = true\n{SMALL}"));
+fn a_configuration_is_read_again_on_request() {
+    let daemon = Daemon::start(SMALL);
     daemon.until_clean(2);
-    let borrowed = daemon.connect().take(take(1)).unwrap();
-    let port = listening_port(daemon.pid());
-    let profile = tempfile::tempdir().unwrap();
-    let browse = |browser: &str| {
-        std::process::Command::new(browser)
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
-            .arg("--virtual-time-budget=4000")
-            .arg(format!("--user-data-dir={}", profile.path().display()))
-            .arg(format!("http://127.0.0.1:{port}/"))
-            .output()
+    let lent = daemon.connect().take(take(1)).unwrap();
+    let reload = |config: &str| {
+        write_config(daemon.path(), config);
+        daemon.signal(Signal::HUP);
     };
-    let browsers = ["chromium", "chromium-browser", "google-chrome"];
-    let Some(output) = browsers.iter().find_map(|name| browse(name).ok()) else {
-        eprintln!("skipped: none of {browsers:?} is installed");
-        return;
-    };
-    let page = String::from_utf8_lossy(&output.stdout);
-    for shown in [
-        "<td>4 MiB of thp</td><td>2</td><td>1</td><td>0</td><td>1</td>",
-        &format!("<td>{}</td><td>4 MiB</td>", borrowed.lease.lease),
-        "title=\"lent 4 MiB\" style=\"width: 50%;\"",
-        "<td>taken</td><td>1</td>",
-    ] {
-        assert!(page.contains(shown), "{shown}\n{page}");
+    let more = SMALL.replace("slabs = 2", "slabs = 4");
+    reload(&format!(
+        "{more}\n[[class]]\npage = \"thp\"\nsource = \"memfd\"\nsize = \"2M\"\nslabs = 1\n"
+    ));
+    daemon.until_clean(3);
+    until("the new pool is full", || {
+        let pools = daemon.status().pools;
+        pools.get(1).is_some_and(|pool| pool.clean_slabs == 1)
+    });
+    // What is wrong, or not on this machine, changes nothing.
+    reload("slab = 1");
+    reload(&more.replace("size = \"4M\"", "size = \"4M\"\nnode = 999"));
+    reload(&format!(
+        "{SMALL}\n[[quota]]\nuid = 65041\nbytes = \"4M\"\n"
+    ));
+    until("both pools have shrunk", || {
+        let pools = daemon.status().pools;
+        pools[0].clean_slabs == 1 && pools[1].clean_slabs == 0
+    });
+    assert_eq!(daemon.status().leases.len(), 1, "what is lent stays");
+    if super::kit::is_root() {
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(daemon.path(), open).unwrap();
+        let socket = daemon.socket();
+        let taken = super::kit::another_user(65041, || Client::connect(&socket)?.take(take(1)));
+        assert!(taken.is_ok(), "{taken:?}");
     }
+    drop(lent);
 }
 
-/// The TCP port a process listens at, as the kernel tells it.
-fn listening_port(pid: u32) -> u16 {
-    let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap();
-    let mine: Vec<_> = std::fs::read_dir(format!("/proc/{pid}/fd"))
-        .unwrap()
-        .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
-        .map(|link| link.to_string_lossy().into_owned())
-        .collect();
-    for line in table.lines().skip(1) {
-        let fields: Vec<_> = line.split_whitespace().collect();
-        if fields[3] == "0A" && mine.contains(&format!("socket:[{}]", fields[9])) {
-            return u16::from_str_radix(fields[1].rsplit(':').next().unwrap(), 16).unwrap();
-        }
+#[test]
+fn a_configuration_is_checked_without_a_daemon() {
+    let check = |config: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        write_config(folder.path(), config);
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_firstlight"))
+            .args(["pool", "check", "--json", "--config"])
+            .arg(folder.path().join("pool.toml"))
+            .output()
+            .unwrap();
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 1, "a check makes nothing");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    let (code, text) = check("[[class]]\nslabs = 3\npage = \"thp\"\nsize = \"4MiB\"\n");
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("\"firstlight.pool-check/1\""), "{text}");
+    assert!(text.contains("\"bytes\": 12582912"), "{text}");
+    for (config, said) in [
+        (
+            "[[class]]\nslabs = 1\nsize = \"4M\"\nnode = 999\n",
+            "no node 999",
+        ),
+        (
+            "access = { observers = \"no such\" }",
+            "no group \"no such\"",
+        ),
+        ("socket = 7", "line 3"),
+    ] {
+        let (code, text) = check(config);
+        assert_eq!(code, Some(9), "{config}: {text}");
+        assert!(text.contains(said), "{config}: {text}");
     }
-    panic!("it listens nowhere: {table}");
+    // Far more than any machine has: valid, and said.
+    let (code, text) = check("[[class]]\nslabs = 1000\nsize = \"64T\"\n");
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("such pages are set aside"), "{text}");
 }
 
 #[test]
@@ -251,13 +339,10 @@ fn what_keeps_it_from_starting_is_one_message() {
             "access = { group = \"no such group\" }",
             "this machine has no group \"no such group\"",
         ),
-        (
-            "metrics = \"127.0.0.1:1\"\n[limits]\nunread_s = -1",
-            "invalid value",
-        ),
+        ("[limits]\nunread_s = -1", "invalid value"),
     ] {
         let (code, text) = fails(config);
-        assert_eq!(code, 5, "{config}: {text}");
+        assert_eq!(code, 9, "{config}: {text}");
         assert!(text.contains(said), "{config}: {text}");
     }
     let first = Daemon::start(SMALL);
@@ -289,30 +374,10 @@ fn too_few_huge_pages_are_told_and_everything_goes_back_at_the_end() {
     let borrowed = take_soon(&daemon, 4 * M);
     assert_eq!(mapped(&borrowed.memory, 4 * M).first_nonzero(), None);
     assert_eq!(daemon.stop(), 0);
-    // Who borrowed goes on, and gives back by ending.
+    // Who allocated goes on, and gives back by ending.
     assert_eq!(free - free_pages(), 2);
     drop(borrowed);
     assert_eq!(free_pages(), free);
-}
-
-#[test]
-fn clean_slabs_stay_for_the_next_daemon_if_that_is_wanted() {
-    let Some(_pages) = huge_pages(6) else { return };
-    let free = free_pages();
-    let config =
-        "keep_on_stop = true\nfill = { rate = \"0\" }\n[[class]]\nsize = \"4M\"\nslabs = 3\n";
-    let mut daemon = Daemon::start(config);
-    daemon.until_clean(3);
-    assert_eq!(daemon.stop(), 0);
-    assert_eq!(free - free_pages(), 6);
-    super::kit::write_config(daemon.path(), &config.replace("rate = \"0\"", "rate = 1"));
-    daemon.start_again();
-    daemon.until_it_answers();
-    let status = daemon.status();
-    assert_eq!(
-        (status.pools[0].clean_slabs, status.counters.zeroed_bytes),
-        (3, 0)
-    );
 }
 
 #[test]
@@ -332,10 +397,6 @@ fn nobody_who_reads_what_it_says_is_no_reason_to_end() {
     });
     Client::connect(&socket).unwrap().drain().unwrap();
     assert_eq!(daemon.wait().unwrap().code(), Some(0));
-    let _ = rustix::mount::unmount(
-        folder.path().join("own/thp"),
-        rustix::mount::UnmountFlags::DETACH,
-    );
 }
 
 #[test]

@@ -1,15 +1,11 @@
 //! Under a service manager: its socket, its notifications, its store of files.
 
-use super::kit::{Daemon, M, take, take_soon, until, write_config};
+use super::kit::{Daemon, M, free_pages, huge_pages, take, take_soon, until, write_config};
+use super::manager::{Killed, Manager};
 use firstlight_pool::client::Client;
-use rustix::io::FdFlags;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
-use std::io::IoSliceMut;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use firstlight_pool::os::need::skip;
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
 
 const POOL: &str = "
     fill = { rate = \"0\" }
@@ -19,72 +15,6 @@ const POOL: &str = "
     size = \"2M\"
     slabs = 2
 ";
-
-/// A process that does not outlive its test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// The manager's end: what it was told, and what it was given to keep.
-struct Manager {
-    folder: tempfile::TempDir,
-    socket: UnixDatagram,
-}
-
-impl Manager {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
-        socket
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .unwrap();
-        Self { folder, socket }
-    }
-
-    fn variable(&self) -> String {
-        self.folder.path().join("notify").display().to_string()
-    }
-
-    /// The next message and the file that came with it.
-    fn hear(&self) -> (String, Option<OwnedFd>) {
-        let mut message = [0; 4096];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut parts = [IoSliceMut::new(&mut message)];
-        let flags = RecvFlags::CMSG_CLOEXEC;
-        let bytes = rustix::net::recvmsg(&self.socket, &mut parts, &mut control, flags)
-            .expect("the daemon says something")
-            .bytes;
-        let file = control.drain().find_map(|part| match part {
-            RecvAncillaryMessage::ScmRights(mut files) => files.next(),
-            _ => None,
-        });
-        let text = String::from_utf8_lossy(&message[..bytes]).into_owned();
-        (text, file)
-    }
-
-    /// Listens until all `words` were heard; files by the names they came under.
-    fn until(&self, words: &[&str]) -> Vec<(String, OwnedFd)> {
-        let mut missing: Vec<_> = words.to_vec();
-        let mut files = Vec::new();
-        while !missing.is_empty() {
-            let (text, file) = self.hear();
-            if let Some(at) = missing.iter().position(|word| text.contains(word)) {
-                missing.remove(at);
-            }
-            let name = text.lines().find_map(|line| line.strip_prefix("FDNAME="));
-            if let (Some(file), Some(name)) = (file, name) {
-                files.push((name.to_owned(), file));
-            }
-        }
-        files
-    }
-}
 
 #[test]
 fn it_says_when_it_is_ready_and_alive_and_about_to_end() {
@@ -100,53 +30,80 @@ fn it_says_when_it_is_ready_and_alive_and_about_to_end() {
 }
 
 #[test]
-fn clean_files_are_kept_over_a_crash_and_lent_ones_never() {
+fn clean_files_are_kept_over_a_crash() {
     let manager = Manager::new();
     let mut daemon = Daemon::with_variables(POOL, &[("NOTIFY_SOCKET", &manager.variable())]);
-    let mut files = manager.until(&["FDSTORE=1", "FDSTORE=1"]);
-    assert_eq!(files.len(), 2);
-    // One is lent: the manager is told to let go of it. It does not.
-    let borrowed = take_soon(&daemon, 2 * M);
-    manager.until(&["FDSTOREREMOVE=1"]);
+    manager.until(&["FDNAME=slab-", "FDNAME=slab-"]);
     daemon.kill();
-    let mut names: Vec<String> = Vec::new();
-    let mut redirects = String::new();
     // And something that is no slab at all comes along.
-    files.push(("slab-77".into(), tempfile::tempfile().unwrap().into()));
-    for (at, (name, file)) in files.iter().enumerate() {
-        rustix::io::fcntl_setfd(file, FdFlags::empty()).unwrap();
-        names.push(name.clone());
-        redirects += &format!(" {}<&{}", at + 3, file.as_raw_fd());
+    manager.keep("slab-77", tempfile::tempfile().unwrap());
+    write_config(
+        daemon.path(),
+        &POOL.replace("rate = \"0\"", "rate = 1, batch = 1"),
+    );
+    manager.reverse();
+    manager.start_again(&mut daemon);
+    let status = daemon.status();
+    assert_eq!(status.pools[0].clean_slabs, 2);
+    assert_eq!(status.counters.zeroed_bytes, 0);
+    // Under new names, of which none is the old one of another.
+    assert_eq!(manager.kept().len(), 2, "{:?}", manager.kept());
+}
+
+#[test]
+fn a_file_that_was_allocated_is_clean_for_no_later_daemon() {
+    let manager = Manager::new();
+    let mut daemon = Daemon::with_variables(POOL, &[("NOTIFY_SOCKET", &manager.variable())]);
+    manager.until(&["FDNAME=slab-", "FDNAME=slab-"]);
+    let names: Vec<_> = manager
+        .kept()
+        .iter()
+        .map(|name| (*name).to_owned())
+        .collect();
+    let first = take_soon(&daemon, 2 * M);
+    let copy = first.memory.try_clone().unwrap();
+    daemon.kill();
+    // The manager did not hear that one of them is clean no more.
+    for name in names {
+        manager.keep(&name, copy.try_clone().unwrap());
     }
     write_config(
         daemon.path(),
         &POOL.replace("rate = \"0\"", "rate = 1, batch = 1"),
     );
-    let script = format!("LISTEN_PID=$$ exec \"$0\" pool serve --config \"$1\"{redirects}");
-    let child = Command::new("bash")
-        .args(["-c", &script, env!("CARGO_BIN_EXE_firstlight")])
-        .arg(daemon.path().join("pool.toml"))
-        .env("LISTEN_FDS", files.len().to_string())
-        .env("LISTEN_FDNAMES", names.join(":"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(_child) = child.map(Killed) else {
-        eprintln!("skipped: no bash");
-        return;
-    };
-    drop(files);
-    daemon.until_it_answers();
-    let status = daemon.status();
-    assert_eq!(
-        status.pools[0].clean_slabs, 1,
-        "the one that was never lent"
-    );
-    assert_eq!(status.counters.zeroed_bytes, 0);
-    // The one that was lent is with its borrower, and nowhere else.
+    manager.start_again(&mut daemon);
     let next = daemon.connect().take(take(1)).unwrap();
     let inode = |file: &OwnedFd| rustix::fs::fstat(file).unwrap().st_ino;
-    assert_ne!(inode(&next.memory), inode(&borrowed.memory));
+    assert_ne!(inode(&next.memory), inode(&first.memory));
+}
+
+#[test]
+fn slabs_of_a_mount_that_no_other_process_sees_outlive_the_daemon() {
+    let Some(_pages) = huge_pages(6) else { return };
+    let free = free_pages();
+    let config = "keep_on_stop = true\nfill = { rate = \"0\" }\n\
+                  [[class]]\nsize = \"4M\"\nslabs = 3\nsource = \"mount\"\n";
+    let manager = Manager::new();
+    let mut daemon = Daemon::with_variables(config, &[("NOTIFY_SOCKET", &manager.variable())]);
+    daemon.until_clean(3);
+    for pid in ["self".to_owned(), daemon.pid().to_string()] {
+        let mounts = std::fs::read_to_string(format!("/proc/{pid}/mounts")).unwrap();
+        let folder = daemon.path().display().to_string();
+        assert!(!mounts.contains(&folder), "{mounts}");
+    }
+    assert_eq!(daemon.stop(), 0);
+    assert_eq!(manager.kept(), ["mount-2M"]);
+    assert_eq!(free - free_pages(), 6);
+    write_config(daemon.path(), &config.replace("rate = \"0\"", "rate = 1"));
+    manager.start_again(&mut daemon);
+    let status = daemon.status();
+    assert_eq!(
+        (status.pools[0].clean_slabs, status.counters.zeroed_bytes),
+        (3, 0)
+    );
+    daemon.kill();
+    drop(manager);
+    until("the kernel has all of them", || free_pages() == free);
 }
 
 #[test]
@@ -164,7 +121,7 @@ fn a_socket_from_the_manager_is_used() {
         .stderr(Stdio::null())
         .spawn();
     let Ok(_child) = child.map(Killed) else {
-        eprintln!("skipped: no systemd-socket-activate");
+        skip("systemd", "no systemd-socket-activate");
         return;
     };
     until("the activator listens", || socket.exists());

@@ -1,4 +1,4 @@
-//! A borrower in a process of its own, who fills its memory with a pattern and
+//! A client in a process of its own, who fills its memory with a pattern and
 //! then leaves in one of several ways, some of them rude.
 //!
 //! The process is this test's program again, told by variables to play the
@@ -6,9 +6,9 @@
 //! when a line comes in.
 
 use super::kit::{M, mapped, take};
-use firstlight_host::mapping::Mapping;
-use firstlight_host::memory_file;
 use firstlight_pool::client::{Borrowed, Client};
+use firstlight_pool::os::mapping::Mapping;
+use firstlight_pool::os::memory_file;
 use io_uring::{IoUring, opcode, types};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;
@@ -160,7 +160,7 @@ fn play() {
     }
 }
 
-/// Lets go of descriptor and lifeline.
+/// Lets go of descriptor and lease pipe.
 fn leave(mut pool: Client, borrowed: Borrowed, gives: bool) {
     if gives {
         let _ = pool.give(borrowed.lease.lease.clone());

@@ -1,12 +1,12 @@
-//! All interleavings of CPUs that take chunks: each chunk once, and who finds
-//! none left and none under way sees all of them online. What is online is a
+//! All interleavings of CPUs that take chunks: each chunk once, and a CPU that finds
+//! none left and none in flight sees all of them online. What is online is a
 //! watched cell, so a missing Acquire or Release is a reported race.
 
 extern crate std;
 
 use super::*;
-use crate::addr::PhysRange;
-use crate::layout::Extent;
+use crate::addr::{Order, PhysRange};
+use crate::layout::{Extent, ExtentKind};
 use crate::node::ZoneKind;
 use core::ptr::NonNull;
 use loom::cell::UnsafeCell;
@@ -14,7 +14,7 @@ use loom::thread;
 use std::boxed::Box;
 use std::vec::Vec;
 
-/// Not asked for anything here.
+/// Unused here.
 struct Nothing;
 
 #[expect(unsafe_code, reason = "the trait is unsafe to implement")]
@@ -32,7 +32,7 @@ struct Machine {
 }
 
 #[expect(unsafe_code, reason = "the watched cells are shared by contract")]
-// SAFETY: a cell is written by who took its chunk and read after its flight; loom checks that.
+// SAFETY: a cell is written by the CPU that took its chunk and read after its flight; loom checks that.
 unsafe impl Sync for Machine {}
 
 impl Machine {
@@ -42,6 +42,7 @@ impl Machine {
             frames,
             node: NodeId(0),
             zone: ZoneKind::Normal,
+            kind: ExtentKind::Unaccepted,
         })]));
         Box::leak(Box::new(Self {
             acceptance: Acceptance::new(&Nothing, pending, &|_| {}),
@@ -49,7 +50,7 @@ impl Machine {
         }))
     }
 
-    /// A CPU that brings online what it finds, and then looks whether all is there.
+    /// A CPU that brings online what it finds, and then checks that all is there.
     fn take_all(&self) {
         while let Some((chunk, _flight)) = self.acceptance.take(|_| true) {
             let index = chunk.start().get() / Order::HUGE.frames();
@@ -58,14 +59,14 @@ impl Machine {
             #[expect(unsafe_code, reason = "a watched cell")]
             cell.with_mut(|count| unsafe { *count += 1 });
         }
-        if !self.acceptance.is_under_way() {
+        if !self.acceptance.is_in_flight() {
             self.all_is_online();
         }
     }
 
     fn all_is_online(&self) {
         for cell in &self.online {
-            // SAFETY: nothing is under way; loom would report who still writes.
+            // SAFETY: nothing is in flight; loom would report a write.
             #[expect(unsafe_code, reason = "a watched cell")]
             cell.with(|count| assert_eq!(unsafe { *count }, 1));
         }
@@ -73,7 +74,7 @@ impl Machine {
 }
 
 #[test]
-fn loom_who_finds_nothing_under_way_finds_all_online() {
+fn loom_all_is_online_once_nothing_is_in_flight() {
     for chunks in [1, 2] {
         loom::model(move || {
             let machine = Machine::new(chunks);

@@ -52,7 +52,7 @@ impl Reference {
     }
 
     /// Counts from one reading to a later one, modulo the counter's range.
-    /// Bits above the counter's are not looked at.
+    /// Bits above the counter's are ignored.
     const fn counts(self, from: u32, to: u32) -> u32 {
         let counts = match self.direction {
             Direction::Up => to.wrapping_sub(from),
@@ -73,7 +73,7 @@ const fn known(hz: u64) -> Frequency {
 /// Both counters at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// The counter whose frequency is wanted.
+    /// The counter whose frequency is measured.
     pub ticks: u64,
     /// The reference.
     pub counter: u32,
@@ -113,7 +113,7 @@ impl Sample {
 /// the first and the last, the more exact the frequency.
 ///
 /// A virtual machine that is stopped between two samples for the whole range or
-/// longer (55 ms for the PIT) loses counts, and nothing here can tell: where that
+/// longer (55 ms for the PIT) loses counts undetected: where that
 /// may be, measure more than once and compare.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! [`Frequency`]: ticks to nanoseconds and back, and what a hypervisor says.
+//! [`Frequency`]: ticks to nanoseconds and back, and a hypervisor's statement of it.
 
 use core::fmt;
 use core::num::NonZeroU64;
@@ -41,7 +41,7 @@ impl Frequency {
             .ok_or(ClockError::Implausible { hz })
     }
 
-    /// From kilohertz, as CPUID leaf 0x4000_0010 gives them in EAX.
+    /// From kilohertz, as CPUID leaf 0x4000_0010 returns them in EAX.
     ///
     /// ```
     /// use firstlight::clock::{ClockError, Frequency};
@@ -51,7 +51,7 @@ impl Frequency {
     /// ```
     ///
     /// # Errors
-    /// [`ClockError::Implausible`]; a hypervisor that does not know says zero.
+    /// [`ClockError::Implausible`]; a hypervisor that does not know reports zero.
     pub fn from_khz(khz: u32) -> Result<Self, ClockError> {
         Self::plausible(u64::from(khz) * 1000)
     }
@@ -117,7 +117,7 @@ pub(super) fn rounded(number: u128, over: u128) -> Option<u64> {
         .map(saturated)
 }
 
-/// Why no frequency can be told.
+/// Why there is no frequency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClockError {
     /// No processor's counter runs so slow or so fast.
@@ -147,7 +147,7 @@ pub enum ClockError {
         to: u64,
     },
     /// Half the reference's range or more lies between two samples: it went
-    /// back, or the samples are too far apart to tell how often it wrapped.
+    /// back, or the samples are so far apart that it may have wrapped.
     ReferenceJumped {
         /// The reference in the sample before.
         from: u32,
@@ -241,7 +241,7 @@ mod tests {
         }
 
         /// Scale a frequency down to factor and shift as a hypervisor does, and
-        /// find it again to within what 31 bits of factor can tell.
+        /// find it again to within the precision of a 31-bit factor.
         #[test]
         fn pvclock_scales_are_read_back(hz in 1_000_000..=19_000_000_000u64) {
             let mut shift = 0i8;

@@ -1,11 +1,11 @@
 //! What a tick is worth: [`Frequency`], and how to find it out.
 //!
-//! A processor counts ticks from its first instruction, but seldom says how
+//! A processor counts ticks from its first instruction, but seldom reports how
 //! many make a second. So ticks are what is written down ([`crate::events`]),
 //! and they become nanoseconds once the frequency is known. Where it comes
 //! from, best first:
 //!
-//! - the hypervisor says it: [`Frequency::from_khz`], [`Frequency::from_pvclock`];
+//! - the hypervisor reports it: [`Frequency::from_khz`], [`Frequency::from_pvclock`];
 //! - a counter of known rate runs beside it: [`Calibration`], against a
 //!   [`Reference`] such as ACPI's power management timer or the PIT.
 //!

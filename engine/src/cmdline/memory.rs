@@ -11,8 +11,8 @@
 //! | `memmap=N%S-old+new` | ... change type; without `old` they are added, without `new` removed |
 //!
 //! Changes act in the order they are written, comma lists included. What `@`
-//! adds does not free what firmware holds more restrictively: the map settles
-//! that as it settles firmware's own overlaps.
+//! adds does not free what firmware lists more restrictively: the map resolves
+//! that as it resolves firmware's own overlaps.
 
 use core::fmt;
 
@@ -62,7 +62,7 @@ impl MemoryChange {
     /// Acts on `map`.
     ///
     /// # Errors
-    /// [`MapError`] when the map has no room for another boundary.
+    /// [`MapError`] when the map has no slot for another boundary.
     pub fn apply(
         self,
         map: &mut MemoryMap<'_>,
@@ -102,10 +102,10 @@ fn clip(start: u64, bytes: u64) -> PhysRange {
     PhysRange::new(start.min(end), end).unwrap_or_default()
 }
 
-/// Something to tell the user about the command line.
+/// A report on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CommandNotice<'a> {
-    /// A word makes no sense.
+    /// A word without meaning.
     Word(BadWord<'a>),
     /// A word's range was corrected.
     Map(Correction),
@@ -131,7 +131,7 @@ impl<'a> CommandLine<'a> {
         }
     }
 
-    /// Makes all changes to `map`; says how many there were.
+    /// Makes all changes to `map`; how many there were.
     ///
     /// ```
     /// use firstlight::cmdline::CommandLine;
@@ -147,7 +147,7 @@ impl<'a> CommandLine<'a> {
     /// ```
     ///
     /// # Errors
-    /// [`MapError`] when the map has no room for another boundary; the changes before are made.
+    /// [`MapError`] when the map has no slot for another boundary; the changes before are made.
     pub fn change_map(
         &self,
         map: &mut MemoryMap<'_>,
@@ -177,7 +177,7 @@ pub struct MemoryChanges<'a> {
     word: Option<Word<'a>>,
     /// What is left of that list.
     list: Option<&'a [u8]>,
-    /// A fault to tell after the change it does not prevent.
+    /// A fault to report after the change it does not prevent.
     late: Option<BadWord<'a>>,
 }
 

@@ -3,9 +3,9 @@
 //! [`CommandLine`] walks the words in place, without a heap. Two readers sit on
 //! it: [`MemoryChange`]s (`mem=`, `memmap=`) change a
 //! [`MemoryMap`](crate::map::MemoryMap), and [`CommandLine::layout_policy`]
-//! takes `kernelcore=`, `movablecore=` and `movable_node`. A value that makes no
-//! sense is a [`BadWord`]: reported, never fatal. Words that mean nothing here
-//! are skipped, and still there for others in [`CommandLine::words`].
+//! takes `kernelcore=`, `movablecore=` and `movable_node`. A value without
+//! meaning is a [`BadWord`]: reported, never fatal. Other words are skipped and
+//! stay available in [`CommandLine::words`].
 #![deny(unsafe_code)]
 
 mod memory;
@@ -45,7 +45,7 @@ impl<'a> CommandLine<'a> {
         }
     }
 
-    /// All of it, as it was given.
+    /// All of it, unchanged.
     pub const fn text(&self) -> &'a [u8] {
         self.text
     }
@@ -151,7 +151,7 @@ pub enum Fault {
     NoValue,
     /// The number in it.
     Number(BadNumber),
-    /// Zero bytes make no sense here.
+    /// Zero bytes have no meaning here.
     Zero,
     /// Bytes follow that mean nothing; what comes before them counts.
     Trailing,
@@ -161,7 +161,7 @@ pub enum Fault {
     Percent,
 }
 
-/// A word whose value makes no sense, and why.
+/// A word whose value has no meaning, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadWord<'a> {
     /// The word as it stands on the command line.

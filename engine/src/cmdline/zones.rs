@@ -6,8 +6,8 @@ use crate::layout::{CoreSize, LayoutPolicy};
 use super::{BadWord, CommandLine, Fault, Word, parse_number, parse_size};
 
 impl<'a> CommandLine<'a> {
-    /// `base` with what the command line says of movable memory. The last amount
-    /// counts; `kernelcore=mirror` and `movable_node` hold once said.
+    /// `base` with the command line's parameters of movable memory. The last amount
+    /// counts; `kernelcore=mirror` and `movable_node` hold from then on.
     ///
     /// ```
     /// use firstlight::cmdline::CommandLine;

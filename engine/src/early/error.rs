@@ -1,4 +1,4 @@
-//! What can go wrong with early memory: [`EarlyError`].
+//! Refused changes of early memory: [`EarlyError`].
 #![deny(unsafe_code)]
 
 use core::fmt;
@@ -12,7 +12,7 @@ use crate::store::Full;
 pub enum EarlySet {
     /// The memory there is.
     Memory,
-    /// What of it is taken.
+    /// What of it is reserved.
     Reserved,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for EarlySet {
 /// Why a change to early memory was refused. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EarlyError {
-    /// The storage lent for one of the sets is too small.
+    /// The storage of one of the sets is too small.
     Full {
         /// Which set.
         set: EarlySet,
@@ -39,19 +39,19 @@ pub enum EarlyError {
     },
     /// A request for no bytes.
     ZeroBytes {
-        /// Who asked.
+        /// What they were for.
         owner: &'static str,
     },
     /// An alignment that is not a power of two.
     BadAlign {
         /// The alignment seen.
         align: u64,
-        /// Who asked.
+        /// What the memory was for.
         owner: &'static str,
     },
     /// No free range fits.
-    NoRoom {
-        /// What was asked for.
+    NoSpace {
+        /// The request.
         request: EarlyRequest,
         /// The end of the addresses that were considered.
         max: PhysAddr,
@@ -69,14 +69,16 @@ impl fmt::Display for EarlyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full { set, range, full } => write!(f, "{set} set at {range}: {full}"),
-            Self::ZeroBytes { owner } => write!(f, "{owner} asked for 0 bytes of early memory"),
+            Self::ZeroBytes { owner } => {
+                write!(f, "a request for 0 bytes of early memory, for {owner}")
+            }
             Self::BadAlign { align, owner } => {
                 write!(
                     f,
-                    "{owner} asked for alignment {align:#x}; expected a power of two"
+                    "a request for alignment {align:#x}, for {owner}: expected a power of two"
                 )
             }
-            Self::NoRoom {
+            Self::NoSpace {
                 request,
                 max,
                 largest_bytes,

@@ -1,43 +1,44 @@
 //! [`EarlyMemory`]: the allocator of the time before there is an allocator.
 //!
-//! Two sets of ranges, the memory there is and what of it is reserved, each with
-//! a node and flags a range, in storage the caller lends; the semantics kernels
-//! know as memblock. Firmware's [map](crate::map) fills it, the
+//! Two sets of ranges, memory and reserved memory, each range with a node and
+//! flags, in storage the caller provides; the semantics kernels know as memblock. Firmware's [map](crate::map) fills it, the
 //! [topology](crate::topology) gives its ranges nodes, the
 //! [layout](crate::layout) consumes it.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `region` | [`EarlyRegion`] and [`EarlyFlags`] |
-//! | `set` | sorted, disjoint, merged regions over lent storage |
+//! | `set` | sorted, disjoint, merged regions in caller-provided storage |
 //! | `request` | [`EarlyRequest`], [`Direction`] |
+//! | `from_map` | early memory of a firmware map |
+//! | `allocate` | which attempts a request is worth |
 //! | `search` | which address a request gets; [`FreeRanges`] |
-//! | `trail` | [`Allocation`]: who asked for what |
+//! | `owners` | [`Allocation`]: what each range is for |
 //! | `error` | [`EarlyError`] |
 #![deny(unsafe_code)]
 
+mod allocate;
 mod error;
+mod from_map;
+mod owners;
 mod region;
 mod request;
 mod search;
 mod set;
-mod trail;
 
 pub use error::{EarlyError, EarlySet};
+pub use owners::Allocation;
 pub use region::{EarlyFlags, EarlyRegion};
 pub use request::{Direction, EarlyRequest};
 pub use search::FreeRanges;
-pub use trail::Allocation;
 
 use crate::addr::{PhysAddr, PhysRange};
-use crate::map::{MemoryKind, MemoryMap, Region};
 use crate::node::NodeId;
 use crate::store::Full;
-use search::Attempt;
+use owners::OwnerLog;
 use set::RegionSet;
-use trail::Trail;
 
-/// Memory at boot: what there is, what is taken, and by whom.
+/// Memory at boot: what there is, what of it is reserved, and what for.
 ///
 /// ```
 /// use firstlight::addr::PhysRange;
@@ -45,14 +46,14 @@ use trail::Trail;
 ///
 /// let mut memory = [EarlyRegion::EMPTY; 8];
 /// let mut reserved = [EarlyRegion::EMPTY; 8];
-/// let mut trail = [Allocation::EMPTY; 8];
-/// let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+/// let mut owners = [Allocation::EMPTY; 8];
+/// let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
 /// early.add(PhysRange::new(0x10_0000, 0x80_0000).unwrap(), EarlyFlags::NONE)?;
 /// early.reserve(PhysRange::new(0x10_0000, 0x20_0000).unwrap(), "kernel")?;
 ///
 /// let table = early.allocate(&EarlyRequest::new(0x3000, 0x1000, "page tables"))?;
 /// assert_eq!(table, PhysRange::new(0x7f_d000, 0x80_0000).unwrap()); // from the top
-/// assert_eq!(early.trail()[1].owner, "page tables");
+/// assert_eq!(early.owners()[1].owner, "page tables");
 /// early.free(table)?;
 /// assert_eq!(early.free_ranges().map(|r| r.range.bytes()).sum::<u64>(), 0x60_0000);
 /// # Ok::<(), firstlight::early::EarlyError>(())
@@ -61,100 +62,35 @@ use trail::Trail;
 pub struct EarlyMemory<'s> {
     memory: RegionSet<'s>,
     reserved: RegionSet<'s>,
-    trail: Trail<'s>,
+    owners: OwnerLog<'s>,
     limit: PhysAddr,
     direction: Direction,
     movable_node: bool,
+    /// Some region was freeable at some time.
+    has_freeable: bool,
+    /// Some memory was mirrored at some time.
+    has_mirror: bool,
 }
 
 impl<'s> EarlyMemory<'s> {
-    /// No memory yet, over the storage lent.
+    /// No memory yet, in the storage provided.
     ///
-    /// `trail` may be shorter than the number of claims; see [`Self::untracked`].
+    /// `owners` may have fewer slots than there are reservations; see [`Self::untracked`].
     pub fn new(
         memory: &'s mut [EarlyRegion],
         reserved: &'s mut [EarlyRegion],
-        trail: &'s mut [Allocation],
+        owners: &'s mut [Allocation],
     ) -> Self {
         Self {
             memory: RegionSet::new(memory),
             reserved: RegionSet::new(reserved),
-            trail: Trail::new(trail),
+            owners: OwnerLog::new(owners),
             limit: PhysAddr::new(u64::MAX),
             direction: Direction::TopDown,
             movable_node: false,
+            has_freeable: false,
+            has_mirror: false,
         }
-    }
-
-    /// The memory of a firmware map: what is usable, and what is unaccepted with its flag;
-    /// more reliable memory is mirrored memory.
-    ///
-    /// ```
-    /// use firstlight::early::{Allocation, EarlyMemory, EarlyRegion};
-    /// use firstlight::map::{MapEntry, MemoryKind, MemoryMap, Region, ScratchEntry};
-    ///
-    /// let entries = [MapEntry::new(0x10_0000, 0x70_0000, MemoryKind::Usable)];
-    /// let mut scratch = [ScratchEntry::default(); 1];
-    /// let mut regions = [Region::default(); 4];
-    /// let map = MemoryMap::build(entries.into_iter(), &mut scratch, &mut regions, &mut |_| {}).unwrap();
-    ///
-    /// let (mut memory, mut reserved) = ([EarlyRegion::EMPTY; 4], [EarlyRegion::EMPTY; 16]);
-    /// let mut trail = [Allocation::EMPTY; 16];
-    /// let early = EarlyMemory::from_map(&map, &mut memory, &mut reserved, &mut trail)?;
-    /// assert_eq!(early.memory_bytes(), 0x70_0000);
-    /// # Ok::<(), firstlight::early::EarlyError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`EarlyError::Full`] with the number of slots `memory` needs for the whole map.
-    pub fn from_map(
-        map: &MemoryMap<'_>,
-        memory: &'s mut [EarlyRegion],
-        reserved: &'s mut [EarlyRegion],
-        trail: &'s mut [Allocation],
-    ) -> Result<Self, EarlyError> {
-        let mut early = Self::new(memory, reserved, trail);
-        let flags = |region: &Region| {
-            let mirror = region.attributes.more_reliable;
-            let unaccepted = region.kind == MemoryKind::Unaccepted;
-            let mirror = if mirror {
-                EarlyFlags::MIRROR
-            } else {
-                EarlyFlags::NONE
-            };
-            mirror
-                | if unaccepted {
-                    EarlyFlags::UNACCEPTED
-                } else {
-                    EarlyFlags::NONE
-                }
-        };
-        // The map's regions are sorted, so each one is appended or melts into the last.
-        let melts = |(one, other): (&Region, &Region)| {
-            one.range.end() == other.range.start() && flags(one) == flags(other)
-        };
-        for region in map.memory() {
-            early
-                .add(region.range, flags(region))
-                .map_err(|error| match error {
-                    EarlyError::Full {
-                        set,
-                        range,
-                        full: Full { capacity, .. },
-                    } => {
-                        let pairs = map.memory().zip(map.memory().skip(1));
-                        let needed =
-                            map.memory().count() - pairs.filter(|pair| melts(*pair)).count();
-                        EarlyError::Full {
-                            set,
-                            range,
-                            full: Full { capacity, needed },
-                        }
-                    }
-                    other => other,
-                })?;
-        }
-        Ok(early)
     }
 
     /// Adds memory. Bytes that were added before keep their node and flags.
@@ -162,6 +98,7 @@ impl<'s> EarlyMemory<'s> {
     /// # Errors
     /// [`EarlyError::Full`].
     pub fn add(&mut self, range: PhysRange, flags: EarlyFlags) -> Result<(), EarlyError> {
+        self.has_mirror |= flags.contains(EarlyFlags::MIRROR);
         let added = self.memory.add(EarlyRegion {
             range,
             node: None,
@@ -170,7 +107,7 @@ impl<'s> EarlyMemory<'s> {
         added.map_err(full(EarlySet::Memory, range))
     }
 
-    /// Takes memory away, as if it had never been added. What was reserved of it stays so.
+    /// Removes memory, as if it had never been added. What is reserved of it stays so.
     ///
     /// # Errors
     /// [`EarlyError::Full`] if a hole in the middle of a range finds no slot.
@@ -180,21 +117,32 @@ impl<'s> EarlyMemory<'s> {
             .map_err(full(EarlySet::Memory, range))
     }
 
-    /// Reserves `range` for `owner`, whether it is memory or not, and whether parts of
-    /// it are reserved already or not.
+    /// Reserves `range` for `owner` for ever, whether it is memory or not, and whether
+    /// parts of it are reserved already or not.
+    ///
+    /// For ever is the default: a range marked freeable by mistake is handed out while
+    /// in use, one not marked costs its bytes.
     ///
     /// # Errors
     /// [`EarlyError::Full`].
     pub fn reserve(&mut self, range: PhysRange, owner: &'static str) -> Result<(), EarlyError> {
-        self.claim(Allocation {
-            range,
-            node: None,
-            owner,
-        })
+        self.claim(Allocation::reserved(range, owner), EarlyFlags::NONE)
     }
 
-    /// Says which node the memory in `range` belongs to. Only memory gets a node; what lies
-    /// between is left out.
+    /// Reserves `range` for boot only: the frame allocator starts with it allocated
+    /// and accepts it back. What is reserved for ever already stays so.
+    ///
+    /// # Errors
+    /// [`EarlyError::Full`].
+    pub fn reserve_freeable(
+        &mut self,
+        range: PhysRange,
+        owner: &'static str,
+    ) -> Result<(), EarlyError> {
+        self.claim(Allocation::reserved(range, owner), EarlyFlags::FREEABLE)
+    }
+
+    /// Sets the node of the memory in `range`; holes have none.
     ///
     /// # Errors
     /// [`EarlyError::Full`].
@@ -208,6 +156,7 @@ impl<'s> EarlyMemory<'s> {
     /// # Errors
     /// [`EarlyError::Full`].
     pub fn set_flags(&mut self, range: PhysRange, flags: EarlyFlags) -> Result<(), EarlyError> {
+        self.has_mirror |= flags.contains(EarlyFlags::MIRROR);
         let done = self.memory.update(range, |region| region.flags |= flags);
         done.map_err(full(EarlySet::Memory, range))
     }
@@ -223,7 +172,7 @@ impl<'s> EarlyMemory<'s> {
         done.map_err(full(EarlySet::Memory, range))
     }
 
-    /// Sets `flags` (no-init, preserved) on what is reserved in `range`.
+    /// Sets `flags` (no-init, preserved, freeable) on what is reserved in `range`.
     ///
     /// # Errors
     /// [`EarlyError::Full`].
@@ -232,6 +181,7 @@ impl<'s> EarlyMemory<'s> {
         range: PhysRange,
         flags: EarlyFlags,
     ) -> Result<(), EarlyError> {
+        self.has_freeable |= flags.contains(EarlyFlags::FREEABLE);
         let done = self.reserved.update(range, |region| region.flags |= flags);
         done.map_err(full(EarlySet::Reserved, range))
     }
@@ -246,14 +196,21 @@ impl<'s> EarlyMemory<'s> {
         &self.reserved
     }
 
-    /// Who holds what, oldest claim first; claims may overlap, freed parts are gone.
-    pub fn trail(&self) -> &[Allocation] {
-        &self.trail.claims
+    /// Reservations and allocations, oldest first; they may overlap, freed parts are gone.
+    pub fn owners(&self) -> &[Allocation] {
+        &self.owners.entries
     }
 
-    /// Claims (or halves of claims that were freed in the middle) the trail had no room for.
+    /// What the oldest reservation with a byte in `range` is for.
+    pub fn owner_of(&self, range: PhysRange) -> Option<&'static str> {
+        let mut entries = self.owners.entries.iter();
+        let met = entries.find(|entry| entry.range.overlaps(range));
+        met.map(|entry| entry.owner)
+    }
+
+    /// Reservations (or halves of those freed in the middle) the owner log had no slot for.
     pub fn untracked(&self) -> u64 {
-        self.trail.untracked
+        self.owners.untracked
     }
 
     /// Bytes of memory, reserved or not.
@@ -297,56 +254,13 @@ impl<'s> EarlyMemory<'s> {
         self.direction = direction;
     }
 
-    /// Whether allocations keep off memory that can be unplugged.
+    /// Whether allocations avoid memory that can be unplugged.
     pub fn set_movable_node(&mut self, on: bool) {
         self.movable_node = on;
     }
 
-    /// Takes memory for `request` and notes its owner in the trail.
-    ///
-    /// If some memory is mirrored, mirrored memory is tried first; on the node
-    /// wanted, then (unless `exact_node`) on any; then the same without regard to
-    /// mirrors; then, with `soft_min`, all of it again from address zero. Memory
-    /// that is nomap, driver-managed or unaccepted is never given, nor the first page.
-    ///
-    /// # Errors
-    /// [`EarlyError::NoRoom`], [`EarlyError::ZeroBytes`], [`EarlyError::BadAlign`], or
-    /// [`EarlyError::Full`] if the reserved set has no slot left.
-    pub fn allocate(&mut self, request: &EarlyRequest) -> Result<PhysRange, EarlyError> {
-        let &EarlyRequest {
-            bytes,
-            align,
-            owner,
-            ..
-        } = request;
-        if bytes == 0 {
-            return Err(EarlyError::ZeroBytes { owner });
-        }
-        if !align.is_power_of_two() {
-            return Err(EarlyError::BadAlign { align, owner });
-        }
-        let max = match request.max {
-            Some(max) if request.ignore_limit => max,
-            Some(max) => max.min(self.limit),
-            None => self.limit,
-        };
-        let Some((range, region)) = self.search(request, max) else {
-            let largest_bytes = self.largest_between(request.min, max);
-            return Err(EarlyError::NoRoom {
-                request: *request,
-                max,
-                largest_bytes,
-            });
-        };
-        self.claim(Allocation {
-            range,
-            node: region.node,
-            owner,
-        })?;
-        Ok(range)
-    }
-
-    /// Gives back what was reserved or allocated, wholly or in part.
+    /// Frees what was reserved or allocated, wholly or in part; possible until a
+    /// [layout](crate::layout) consumes early memory.
     ///
     /// # Errors
     /// [`EarlyError::NotReserved`] if some of it is free already, or
@@ -358,7 +272,7 @@ impl<'s> EarlyMemory<'s> {
         self.reserved
             .remove(range)
             .map_err(full(EarlySet::Reserved, range))?;
-        self.trail.release(range);
+        self.owners.release(range);
         Ok(())
     }
 
@@ -367,7 +281,7 @@ impl<'s> EarlyMemory<'s> {
         FreeRanges::new(&self.memory, &self.reserved)
     }
 
-    fn claim(&mut self, claim: Allocation) -> Result<(), EarlyError> {
+    fn claim(&mut self, claim: Allocation, flags: EarlyFlags) -> Result<(), EarlyError> {
         let range = claim.range;
         if range.is_empty() {
             return Ok(());
@@ -375,55 +289,19 @@ impl<'s> EarlyMemory<'s> {
         let region = EarlyRegion {
             range,
             node: None,
-            flags: EarlyFlags::NONE,
+            flags,
         };
-        self.reserved
-            .add(region)
-            .map_err(full(EarlySet::Reserved, range))?;
-        self.trail.note(claim);
+        let is_freeable = |region: &EarlyRegion| region.flags.contains(EarlyFlags::FREEABLE);
+        let for_boot = is_freeable(&region);
+        let added = if self.has_freeable && !for_boot {
+            self.reserved.add_over(region, is_freeable)
+        } else {
+            self.reserved.add(region)
+        };
+        self.has_freeable |= for_boot;
+        added.map_err(full(EarlySet::Reserved, range))?;
+        self.owners.add(claim);
         Ok(())
-    }
-
-    /// The attempts a request is worth, strictest first.
-    fn search(&self, request: &EarlyRequest, max: PhysAddr) -> Option<(PhysRange, EarlyRegion)> {
-        let mirrored = self
-            .memory
-            .iter()
-            .any(|r| r.flags.contains(EarlyFlags::MIRROR));
-        let lower = (request.soft_min && request.min > PhysAddr::ZERO).then_some(PhysAddr::ZERO);
-        let any_node = (request.node.is_some() && !request.exact_node).then_some(None);
-        for min in [Some(request.min), lower].into_iter().flatten() {
-            for mirror in [mirrored.then_some(true), Some(false)]
-                .into_iter()
-                .flatten()
-            {
-                for node in [Some(request.node), any_node].into_iter().flatten() {
-                    let attempt = Attempt {
-                        bytes: request.bytes,
-                        align: request.align,
-                        min: min.get(),
-                        max: max.get(),
-                        node,
-                        mirror,
-                        skip_hotplug: self.movable_node,
-                        direction: self.direction,
-                    };
-                    let found = attempt.find(&self.memory, &self.reserved);
-                    if found.is_some() {
-                        return found;
-                    }
-                }
-            }
-        }
-        None
-    }
-
-    fn largest_between(&self, min: PhysAddr, max: PhysAddr) -> u64 {
-        let window = PhysRange::new(min.get(), max.get()).unwrap_or(PhysRange::EMPTY);
-        let sizes = self
-            .free_ranges()
-            .map(|free| free.range.intersect(window).bytes());
-        sizes.max().unwrap_or(0)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the two range sets are made of: [`EarlyRegion`] and its [`EarlyFlags`].
 //!
-//! Two regions that touch are one region if node and flags are equal; that is
-//! the only thing [`super::set`] needs to know about them.
+//! Two regions that touch are one region if node and flags are equal; that is all
+//! [`super::set`] needs of them.
 #![deny(unsafe_code)]
 
 use core::fmt;
@@ -39,11 +39,13 @@ impl EarlyFlags {
     /// Holds what a previous kernel left there for this one; never allocated from.
     pub const PRESERVED: Self = Self(32);
 
-    /// A confidential guest must accept it before the first touch; never allocated from
-    /// until whoever accepts it clears the flag.
+    /// A confidential guest must accept it before the first touch; never allocated from.
     pub const UNACCEPTED: Self = Self(64);
+    /// Reserved for boot only: the frame allocator accepts it back later. Without the
+    /// flag a range is reserved for ever.
+    pub const FREEABLE: Self = Self(128);
 
-    const NAMED: [(Self, &'static str); 7] = [
+    const NAMED: [(Self, &'static str); 8] = [
         (Self::HOTPLUG, "hotplug"),
         (Self::MIRROR, "mirror"),
         (Self::NOMAP, "nomap"),
@@ -51,7 +53,13 @@ impl EarlyFlags {
         (Self::NO_INIT, "no-init"),
         (Self::PRESERVED, "preserved"),
         (Self::UNACCEPTED, "unaccepted"),
+        (Self::FREEABLE, "freeable"),
     ];
+
+    /// These flags if `condition` holds, else none.
+    pub(super) const fn when(self, condition: bool) -> Self {
+        if condition { self } else { Self::NONE }
+    }
 
     /// Whether no flag is set.
     pub const fn is_empty(self) -> bool {
@@ -116,19 +124,19 @@ impl fmt::Debug for EarlyFlags {
     }
 }
 
-/// A range of memory, or of reserved memory, with what is known of it.
+/// A range of memory, or of reserved memory, with its node and flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EarlyRegion {
     /// The bytes.
     pub range: PhysRange,
-    /// The node the memory belongs to; `None` as long as nobody said.
+    /// The node of the memory, once it is known.
     pub node: Option<NodeId>,
     /// What is special about it.
     pub flags: EarlyFlags,
 }
 
 impl EarlyRegion {
-    /// What storage is filled with before it is lent.
+    /// The content of unused storage.
     pub const EMPTY: Self = Self {
         range: PhysRange::EMPTY,
         node: None,

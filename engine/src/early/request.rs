@@ -1,4 +1,4 @@
-//! [`EarlyRequest`]: what an early allocation asks for.
+//! A request for early memory: [`EarlyRequest`].
 #![deny(unsafe_code)]
 
 use crate::addr::PhysAddr;
@@ -15,7 +15,7 @@ pub enum Direction {
     BottomUp,
 }
 
-/// What an early allocation asks for.
+/// A request for early memory.
 ///
 /// ```
 /// use firstlight::early::EarlyRequest;
@@ -26,24 +26,26 @@ pub enum Direction {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EarlyRequest {
-    /// Bytes wanted; not rounded.
+    /// How many bytes; not rounded.
     pub bytes: u64,
     /// Alignment of the first byte, in bytes, a power of two.
     pub align: u64,
-    /// Lowest address wanted.
+    /// Lowest address allowed.
     pub min: PhysAddr,
     /// Address the allocation must end at or below; `None`: the current limit.
     pub max: Option<PhysAddr>,
-    /// Node wanted; `None`: any.
+    /// Preferred node; `None`: any.
     pub node: Option<NodeId>,
     /// Fail rather than take memory of another node.
     pub exact_node: bool,
     /// Take memory below `min` rather than fail.
     pub soft_min: bool,
-    /// Only the address is wanted, nobody reads or writes there yet: a given
-    /// `max` may lie above the current limit.
+    /// Only the address is needed, the memory is not touched yet: a given `max` may
+    /// lie above the current limit.
     pub ignore_limit: bool,
-    /// Who asks; kept in the trail.
+    /// For boot only, see [`EarlyFlags::FREEABLE`](super::EarlyFlags::FREEABLE).
+    pub freeable: bool,
+    /// What the memory is for; kept in the owner log.
     pub owner: &'static str,
 }
 
@@ -59,6 +61,7 @@ impl EarlyRequest {
             exact_node: false,
             soft_min: false,
             ignore_limit: false,
+            freeable: false,
             owner,
         }
     }
@@ -75,6 +78,13 @@ impl EarlyRequest {
     pub const fn only_on(mut self, node: NodeId) -> Self {
         self.node = Some(node);
         self.exact_node = true;
+        self
+    }
+
+    /// For boot only: the frame allocator accepts it back later.
+    #[must_use]
+    pub const fn freeable(mut self) -> Self {
+        self.freeable = true;
         self
     }
 

@@ -1,4 +1,4 @@
-//! Finding room: the gaps of the reserved set inside the memory set, and the
+//! Free early memory: the gaps of the reserved set inside the memory set, and the
 //! address a request gets in one of them.
 //!
 //! The candidate rules are the ones every memblock has, so that a replay of
@@ -77,7 +77,7 @@ impl Attempt {
 
     /// Where the request fits in `gap`, if it does.
     fn fit(&self, gap: PhysRange) -> Option<u64> {
-        // The first page is never given out: address zero is nobody's memory.
+        // The first page is never allocated: address zero means none.
         let low = gap.start().get().max(self.min).max(PAGE_BYTES);
         let high = gap.end().get().min(self.max);
         let start = match self.direction {
@@ -94,7 +94,7 @@ impl Attempt {
         memory: &[EarlyRegion],
         reserved: &[EarlyRegion],
     ) -> Option<(PhysRange, EarlyRegion)> {
-        let look = |region: &EarlyRegion| {
+        let probe = |region: &EarlyRegion| {
             if !self.may_use(region) {
                 return None;
             }
@@ -106,8 +106,8 @@ impl Attempt {
             Some((PhysRange::with_size(start, self.bytes)?, *region))
         };
         match self.direction {
-            Direction::TopDown => memory.iter().rev().find_map(look),
-            Direction::BottomUp => memory.iter().find_map(look),
+            Direction::TopDown => memory.iter().rev().find_map(probe),
+            Direction::BottomUp => memory.iter().find_map(probe),
         }
     }
 }

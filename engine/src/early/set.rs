@@ -1,4 +1,4 @@
-//! [`RegionSet`]: sorted, disjoint regions over storage the caller lent.
+//! [`RegionSet`]: sorted, disjoint regions in caller-provided storage.
 //!
 //! Regions that touch and are alike (same node, same flags) are always one
 //! region. Every change first counts what it needs: when the storage is too
@@ -71,7 +71,7 @@ impl<'s> RegionSet<'s> {
             == range.bytes()
     }
 
-    fn room_for(&self, needed: usize) -> Result<(), Full> {
+    fn must_fit(&self, needed: usize) -> Result<(), Full> {
         let capacity = self.regions.capacity();
         if needed > capacity {
             Err(Full { capacity, needed })
@@ -83,8 +83,8 @@ impl<'s> RegionSet<'s> {
     /// Adds the bytes of `new` that are not in the set yet; those that are keep
     /// their node and flags.
     ///
-    /// Regions like `new` melt into one with it; between the ones that are not
-    /// alike a piece of `new` goes into each gap.
+    /// Regions like `new` merge with it; between those that are not alike a piece of
+    /// `new` goes into each gap.
     pub(super) fn add(&mut self, mut new: EarlyRegion) -> Result<(), Full> {
         if new.range.is_empty() {
             return Ok(());
@@ -96,6 +96,17 @@ impl<'s> RegionSet<'s> {
             .regions
             .partition_point(|r| r.range.start() <= end)
             .max(lo);
+        // Most often it touches nothing, or one region it extends.
+        match self.regions.get_mut(lo..hi) {
+            Some([]) => return self.regions.insert(lo, new),
+            Some([region]) if region.alike(&new) => {
+                start = start.min(region.range.start());
+                end = end.max(region.range.end());
+                region.range = span(start.get(), end.get());
+                return Ok(());
+            }
+            _ => {}
+        }
         let mut others = 0;
         for region in &self.regions[lo..hi] {
             if region.alike(&new) {
@@ -113,9 +124,9 @@ impl<'s> RegionSet<'s> {
             cursor = cursor.max(other.range.end());
         }
         gaps += usize::from(cursor < end);
-        self.room_for(self.regions.len() - (hi - lo) + others + gaps)?;
+        self.must_fit(self.regions.len() - (hi - lo) + others + gaps)?;
 
-        // Close up over the regions that melt.
+        // Close up over the regions that merge.
         let mut write = lo;
         for read in lo..hi {
             let region = self.regions[read];
@@ -126,6 +137,31 @@ impl<'s> RegionSet<'s> {
         }
         self.regions.remove(write, hi);
         self.fill_gaps(new, lo, write, gaps)
+    }
+
+    /// As [`Self::add`]; bytes of the set that are `weaker` become `new` too.
+    pub(super) fn add_over(
+        &mut self,
+        new: EarlyRegion,
+        weaker: impl Fn(&EarlyRegion) -> bool,
+    ) -> Result<(), Full> {
+        let (lo, hi) = self.meeting(new.range);
+        if !self.regions[lo..hi].iter().any(&weaker) {
+            return self.add(new);
+        }
+        let changed = |region: &EarlyRegion| EarlyRegion {
+            range: region.range.intersect(new.range),
+            ..if weaker(region) { new } else { *region }
+        };
+        self.must_fit(self.len_after(new.range, lo, hi, changed, Some(new)))?;
+        // Only a region that reaches past both ends needs a slot, and in the end it is three.
+        for at in (lo..hi).rev() {
+            let region = self.regions[at];
+            if weaker(&region) {
+                self.remove(region.range.intersect(new.range))?;
+            }
+        }
+        self.add(new)
     }
 
     /// Puts a piece of `new` into each of the `gaps` that the regions `lo..hi` leave in it.
@@ -177,7 +213,7 @@ impl<'s> RegionSet<'s> {
         let left = span(first.range.start().get(), range.start().get());
         let right = span(range.end().get(), last.range.end().get());
         if hi - lo == 1 && !left.is_empty() && !right.is_empty() {
-            self.room_for(self.regions.len() + 1)?;
+            self.must_fit(self.regions.len() + 1)?;
             self.regions.insert(
                 hi,
                 EarlyRegion {
@@ -200,11 +236,11 @@ impl<'s> RegionSet<'s> {
         Ok(())
     }
 
-    /// Lets `change` alter node and flags of every byte of the set in `range`; doing it
-    /// twice must be the same as once.
+    /// Applies `change` to node and flags of every byte of the set in `range`; applied
+    /// twice it must do the same as once.
     ///
     /// A region that crosses an end of `range` is cut there, unless the piece inside
-    /// melts into its neighbour: then only the border between the two moves.
+    /// merges with its neighbour: then only the border between the two moves.
     pub(super) fn update(
         &mut self,
         range: PhysRange,
@@ -222,7 +258,7 @@ impl<'s> RegionSet<'s> {
             change(&mut inside);
             inside
         };
-        self.room_for(self.len_after(range, lo, hi, changed))?;
+        self.must_fit(self.len_after(range, lo, hi, changed, None))?;
         let (first, last) = (self.regions[lo], self.regions[hi - 1]);
         let cut_low = first.range.start() < range.start() && !changed(&first).alike(&first);
         let cut_high = range.end() < last.range.end() && !changed(&last).alike(&last);
@@ -282,22 +318,31 @@ impl<'s> RegionSet<'s> {
         }
     }
 
-    /// Number of regions once `changed` has been put in place of the parts inside
-    /// `range` of the regions `lo..hi`, all that can melt together molten.
+    /// Number of regions, merged, once `changed` replaces the parts inside `range` of
+    /// the regions `lo..hi`, and `fill` is added to the gaps between them.
     fn len_after(
         &self,
         range: PhysRange,
         lo: usize,
         hi: usize,
         changed: impl Fn(&EarlyRegion) -> EarlyRegion,
+        fill: Option<EarlyRegion>,
     ) -> usize {
         let mut count = self.regions.len() - (hi - lo);
         let mut last = lo.checked_sub(1).map(|at| self.regions[at]);
         let mut put = |piece: EarlyRegion| {
-            let melts = last.is_some_and(|before| joins(&before, &piece));
+            if piece.range.is_empty() {
+                return 0;
+            }
+            let merges = last.is_some_and(|before| joins(&before, &piece));
             last = Some(piece);
-            usize::from(!melts && !piece.range.is_empty())
+            usize::from(!merges)
         };
+        let gap = |start: u64, end: u64| EarlyRegion {
+            range: fill.map_or(PhysRange::EMPTY, |_| span(start, end)),
+            ..fill.unwrap_or_default()
+        };
+        let mut filled = range.start().get();
         for region in &self.regions[lo..hi] {
             let (start, end) = (region.range.start().get(), region.range.end().get());
             if start < range.start().get() {
@@ -306,6 +351,8 @@ impl<'s> RegionSet<'s> {
                     ..*region
                 });
             }
+            count += put(gap(filled, start));
+            filled = end;
             count += put(changed(region));
             if range.end().get() < end {
                 count += put(EarlyRegion {
@@ -314,6 +361,7 @@ impl<'s> RegionSet<'s> {
                 });
             }
         }
+        count += put(gap(filled, range.end().get()));
         if let Some(next) = self.regions.get(hi) {
             count = (count + put(*next)).saturating_sub(1);
         }

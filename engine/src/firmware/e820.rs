@@ -1,9 +1,9 @@
 //! The PC memory map: 20-byte entries of base, length and type, as BIOS call
 //! E820 gives them and boot protocols pass them on.
 //!
-//! [`entries`] gives what [`crate::map::MemoryMap::build`] takes. Nothing is
+//! [`entries`] yields what [`crate::map::MemoryMap::build`] takes. Nothing is
 //! checked here but the table's size: overlaps, overflows and partial pages are
-//! the map's to settle.
+//! resolved by the map.
 //!
 //! Types: ACPI specification, table 15.4; 12 and 0xefffffff are in use but not
 //! in the standard.

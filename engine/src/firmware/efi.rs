@@ -1,6 +1,6 @@
 //! The EFI memory map, as it stands after ExitBootServices.
 //!
-//! [`entries`] gives what [`crate::map::MemoryMap::build`] takes. The size of a
+//! [`entries`] yields what [`crate::map::MemoryMap::build`] takes. The size of a
 //! descriptor is firmware's to choose, so it is a parameter.
 //!
 //! Types and attributes: UEFI specification, chapter 7.2 (`GetMemoryMap`).

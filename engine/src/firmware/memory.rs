@@ -6,10 +6,10 @@
 use super::bytes;
 use crate::addr::{PhysAddr, PhysRange};
 
-/// Gives the bytes of a physical range, or `None` where there is no memory.
+/// Returns the bytes of a physical range, or `None` where there is no memory.
 ///
 /// Any closure `Fn(PhysRange) -> Option<&[u8]>` is one. Callers check the
-/// length of what they are given, so an implementation that returns too little
+/// length of what they get, so an implementation that returns too little
 /// is refused, not trusted.
 pub trait PhysRead<'m> {
     /// The bytes of `range`, all of them.

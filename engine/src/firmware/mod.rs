@@ -1,4 +1,4 @@
-//! Firmware tables, read where they lie: over bytes nobody has checked.
+//! Firmware tables, read where they lie: unchecked bytes.
 //!
 //! Every parser here takes a slice (or, where a table points to another, a
 //! [`PhysRead`]) and copies nothing. Lengths, counts and pointers come from
@@ -7,7 +7,7 @@
 //! was expected. No parser recurses, and each does work in proportion to the
 //! bytes it was given.
 //!
-//! | module | reads | gives |
+//! | module | reads | yields |
 //! |---|---|---|
 //! | [`e820`] | the PC BIOS memory map | map entries |
 //! | [`efi`] | the EFI memory map | map entries |

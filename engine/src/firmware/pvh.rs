@@ -20,7 +20,7 @@ pub const MAGIC: u32 = 0x336e_c578;
 pub const V0_BYTES: usize = 40;
 /// Bytes of version 1 and, as far as it is known here, of any later one.
 pub const V1_BYTES: usize = 56;
-/// Longest command line looked for, in bytes.
+/// Longest command line searched for its end, in bytes.
 pub const COMMAND_LINE_BYTES: u64 = 64 << 10;
 
 const MAP_ENTRY_BYTES: usize = 24;
@@ -56,7 +56,7 @@ pub enum PvhError {
     Unterminated {
         /// Where the command line starts.
         address: u64,
-        /// Bytes looked at.
+        /// Bytes searched.
         bytes: u64,
     },
 }
@@ -102,12 +102,12 @@ impl fmt::Display for PvhError {
 
 impl core::error::Error for PvhError {}
 
-/// A start info; addresses are as the hypervisor gave them.
+/// A start info; addresses are the hypervisor's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StartInfo {
     /// 0, 1, or later.
     pub version: u32,
-    /// Flags; bits 0 and 1 tell a Xen control domain.
+    /// Flags; bits 0 and 1 mark a Xen control domain.
     pub flags: u32,
     /// Number of modules (initial RAM disks and the like).
     pub modules: u32,
@@ -275,21 +275,21 @@ fn list<'m>(
     })
 }
 
-/// Bytes up to a NUL, of a length nobody knows: reads ever more, and less again
+/// Bytes up to a NUL, of unknown length: reads ever more, and less again
 /// where memory ends, until the NUL is there.
 fn text<'m>(memory: &dyn PhysRead<'m>, address: u64) -> Result<&'m [u8], PvhError> {
     let mut known: u64 = 0;
     let mut step: u64 = 64;
     while step > 0 && known < COMMAND_LINE_BYTES {
-        let wanted = (known + step).min(COMMAND_LINE_BYTES);
-        let Some(bytes) = read(memory, address, wanted) else {
+        let length = (known + step).min(COMMAND_LINE_BYTES);
+        let Some(bytes) = read(memory, address, length) else {
             step /= 2;
             continue;
         };
         if let Some(text) = until_nul(bytes) {
             return Ok(text);
         }
-        known = wanted;
+        known = length;
         // Grow only while nothing has been refused.
         if step >= 64 {
             step *= 2;

@@ -1,57 +1,80 @@
-//! What the allocator refuses, and why.
+//! Errors of requests, blocks and ranges.
 
 use core::fmt;
 
-use super::Request;
-use crate::addr::{Frame, Order};
+use super::request::Request;
+use crate::addr::{Frame, FrameRange, Order};
 use crate::early::EarlyError;
 use crate::node::NodeId;
 
-/// A request for a block could not be met; nothing changed.
+/// A request could not be met; nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocError {
-    /// No node, zone or fallback had such a block.
+    /// No node, zone or fallback had so many frames in a row, so aligned.
     OutOfMemory {
-        /// What was asked for.
+        /// The request.
         request: Request,
-        /// Frames that lie in the magazines of other CPUs, or are about to, which were asked
-        /// for them and have not given them back yet; some of them might do.
+        /// How many frames in a row.
+        frames: u64,
+        /// The first is a multiple of this.
+        align_frames: u64,
+        /// Frames that other CPUs cache, or are about to, and whose drain is pending; some of
+        /// them might do.
         held_by_cpus: u64,
     },
     /// There is no such node.
     NoSuchNode {
-        /// The node asked for.
+        /// The node of the request.
         node: NodeId,
         /// How many there are, numbered from 0.
         nodes: usize,
+    },
+    /// A request for no frames.
+    NoFrames,
+    /// The alignment is not a power of two.
+    BadAlignment {
+        /// That of the request.
+        align_frames: u64,
     },
 }
 
 impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        match *self {
             Self::OutOfMemory {
                 request,
+                frames,
+                align_frames,
                 held_by_cpus,
             } => {
                 let (order, place) = (request.order(), request.place());
-                let held = HeldByCpus(*held_by_cpus);
-                write!(f, "out of memory: no free block of {order} {place}{held}")
+                let held = HeldByCpus(held_by_cpus);
+                if frames == order.frames() && align_frames == frames {
+                    write!(f, "out of memory: no free block of {order} {place}{held}")
+                } else {
+                    write!(
+                        f,
+                        "out of memory: no {frames:#x} free frames in a row from a multiple of {align_frames:#x} on, {place}{held}"
+                    )
+                }
             }
-            Self::NoSuchNode { node, nodes } => {
-                write!(
-                    f,
-                    "{node} asked for, but there are {nodes} nodes, numbered from 0"
-                )
-            }
+            Self::NoSuchNode { node, nodes } => write!(
+                f,
+                "{node} requested, but there are {nodes} nodes, numbered from 0"
+            ),
+            Self::NoFrames => write!(f, "a request for no frames: expected at least one"),
+            Self::BadAlignment { align_frames } => write!(
+                f,
+                "an alignment of {align_frames:#x} frames: expected a power of two"
+            ),
         }
     }
 }
 
 impl core::error::Error for AllocError {}
 
-/// How a message goes on: "; 3 frames lie in magazines of CPUs ...", or not at all if none do.
-pub(super) struct HeldByCpus(pub(super) u64);
+/// The end of a message: "; 3 frames are cached by CPUs ...", or not at all if none are.
+struct HeldByCpus(u64);
 
 impl fmt::Display for HeldByCpus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,16 +82,16 @@ impl fmt::Display for HeldByCpus {
             0 => Ok(()),
             held => write!(
                 f,
-                "; {held} frames lie in magazines of CPUs that have not answered yet: try again"
+                "; {held} frames are cached by CPUs that have not drained yet: try again"
             ),
         }
     }
 }
 
-/// A block can't be freed or claimed as asked; nothing changed.
+/// A block can't be freed or allocated; nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockError {
-    /// The frame is no place where a block of this order can start.
+    /// The frame is no multiple of the block's size.
     Misaligned {
         /// First frame of the block.
         frame: Frame,
@@ -92,15 +115,24 @@ pub enum BlockError {
         /// Its order.
         order: Order,
     },
-    /// Found free when the CPU's magazine gave it back: it had been freed twice. What the
-    /// call was made for was done nevertheless.
+    /// Some of it is reserved for ever: the allocator's own tables, the kernel's image, memory
+    /// that must not be touched.
+    Reserved {
+        /// First frame of the block.
+        frame: Frame,
+        /// Its order.
+        order: Order,
+    },
+    /// Found free when a CPU's cache was flushed: it had been freed twice. The call did its
+    /// own work nevertheless.
     FreedTwice {
         /// First frame of the block that was freed twice; not that of the call.
         frame: Frame,
         /// Its order.
         order: Order,
     },
-    /// Claimed, but some of it is allocated, reserved, isolated or promised to another CPU.
+    /// To be allocated, but some of it is allocated, reserved, isolated or held by a call in
+    /// flight.
     InUse {
         /// First frame of the block.
         frame: Frame,
@@ -124,37 +156,104 @@ impl fmt::Display for BlockError {
                 f,
                 "{frame} with {order} freed, but it is not all allocated: freed twice, or with the wrong order?"
             ),
+            Self::Reserved { frame, order } => write!(
+                f,
+                "{frame} with {order} freed, but some of it is reserved for ever"
+            ),
             Self::FreedTwice { frame, order } => write!(
                 f,
-                "{frame} with {order} was freed twice: found free when a magazine gave it back"
+                "{frame} with {order} was freed twice: found free when a cache was flushed"
             ),
-            Self::InUse { frame, order } => {
-                write!(
-                    f,
-                    "{frame} with {order} claimed, but some of it is in use or isolated"
-                )
-            }
+            Self::InUse { frame, order } => write!(
+                f,
+                "{frame} with {order} can't be allocated: some of it is in use or isolated"
+            ),
         }
     }
 }
 
 impl core::error::Error for BlockError {}
 
-/// A CPU can't have magazines.
+/// A range can't be allocated or freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeError {
+    /// There is a hole in the range, or it reaches beyond memory. Nothing changed.
+    OutsideMemory {
+        /// The range.
+        range: FrameRange,
+        /// Its first frame that is not memory.
+        frame: Frame,
+    },
+    /// To be allocated, but not all of it is free. Nothing changed.
+    InUse {
+        /// The range.
+        range: FrameRange,
+        /// Its first frame seen in use: allocated, reserved, isolated, or held at that
+        /// moment by another call. Where another CPU was faster just then, the
+        /// first frame of the block it took a part of.
+        frame: Frame,
+    },
+    /// Freed, but some of it is reserved for ever. Nothing changed.
+    Reserved {
+        /// The range.
+        range: FrameRange,
+        /// Its first frame that is.
+        frame: Frame,
+    },
+    /// Freed, but not all of it was allocated: freed twice, or too much.
+    ///
+    /// Nothing changed, unless another CPU freed a part of it at the same
+    /// moment: then what lies before `frame` may have been freed. No frame is
+    /// ever freed twice.
+    NotAllocated {
+        /// The range.
+        range: FrameRange,
+        /// Its first frame seen free; where another CPU was faster just then,
+        /// the first frame of the block it freed a part of.
+        frame: Frame,
+    },
+}
+
+impl fmt::Display for RangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutsideMemory { range, frame } => {
+                write!(f, "{range}: {frame} is not memory: expected no hole")
+            }
+            Self::InUse { range, frame } => {
+                write!(
+                    f,
+                    "{range} can't be allocated: {frame} is in use or isolated"
+                )
+            }
+            Self::Reserved { range, frame } => {
+                write!(f, "{range} freed, but {frame} is reserved for ever")
+            }
+            Self::NotAllocated { range, frame } => write!(
+                f,
+                "{range} freed, but {frame} is not allocated: freed twice, or too long a range?"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for RangeError {}
+
+/// A CPU can't have a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuError {
     /// There is no such slot.
     NoSuchCpu {
-        /// The one asked for.
+        /// Its number.
         cpu: usize,
-        /// How many were lent, numbered from 0.
+        /// How many slots were provided, numbered from 0.
         cpus: usize,
     },
     /// Another [`Cpu`](super::Cpu) has the slot.
     Taken,
     /// There is no such node.
     NoSuchNode {
-        /// The node asked for.
+        /// The node.
         node: NodeId,
         /// How many there are, numbered from 0.
         nodes: usize,
@@ -166,12 +265,12 @@ impl fmt::Display for CpuError {
         match self {
             Self::NoSuchCpu { cpu, cpus } => write!(
                 f,
-                "CPU {cpu} asked for, but slots for {cpus} CPUs were lent, numbered from 0"
+                "no slot for CPU {cpu}: {cpus} were provided, numbered from 0"
             ),
-            Self::Taken => write!(f, "the CPU's slot is taken: its magazines exist already"),
+            Self::Taken => write!(f, "the CPU's slot is taken: its cache is in use already"),
             Self::NoSuchNode { node, nodes } => write!(
                 f,
-                "{node} asked for, but there are {nodes} nodes, numbered from 0"
+                "{node} requested, but there are {nodes} nodes, numbered from 0"
             ),
         }
     }
@@ -184,23 +283,23 @@ impl core::error::Error for CpuError {}
 pub enum BuildError {
     /// The layout has no memory at all.
     NoMemory,
-    /// Early memory had no room for the metadata.
-    NoRoom {
+    /// Early memory had no space for the metadata.
+    NoSpace {
         /// Bytes of metadata that were needed in one piece.
         needed_bytes: u64,
         /// The node they describe.
         node: NodeId,
-        /// What early memory answered.
+        /// The error of early memory.
         cause: EarlyError,
     },
     /// The tables would not fit into the address space.
     TooLarge {
-        /// Contiguous runs of memory of one node and zone.
+        /// Contiguous ranges of memory of one node and zone.
         segments: usize,
         /// Nodes.
         nodes: usize,
     },
-    /// The platform gave no pointer for early-allocated metadata.
+    /// The platform has no pointer to early-allocated metadata.
     NotMapped {
         /// First byte of the metadata.
         start: crate::addr::PhysAddr,
@@ -213,17 +312,17 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoMemory => write!(f, "no usable memory: there is nothing to allocate from"),
-            Self::NoRoom {
+            Self::NoSpace {
                 needed_bytes,
                 node,
                 cause,
             } => write!(
                 f,
-                "no room for the {needed_bytes} bytes that describe the frames of {node}: {cause}"
+                "no space for the {needed_bytes} bytes that describe the frames of {node}: {cause}"
             ),
             Self::TooLarge { segments, nodes } => write!(
                 f,
-                "the tables for {segments} runs of memory on {nodes} nodes exceed the address space"
+                "the tables for {segments} segments of memory on {nodes} nodes exceed the address space"
             ),
             Self::NotMapped { start, bytes } => {
                 write!(
@@ -236,3 +335,35 @@ impl fmt::Display for BuildError {
 }
 
 impl core::error::Error for BuildError {}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn errors_say_what_was_seen_where() {
+        let range = FrameRange::new(0x10, 0x20).unwrap();
+        let frame = Frame::new(0x11);
+        let hole = RangeError::OutsideMemory { range, frame };
+        assert_eq!(
+            hole.to_string(),
+            "frames 0x10..0x20: frame 0x11 is not memory: expected no hole"
+        );
+        let used = RangeError::InUse { range, frame }.to_string();
+        assert!(used.ends_with("frame 0x11 is in use or isolated"));
+        let request = Request::new(Order::HUGE).on(NodeId(1)).this_node_only();
+        let none = AllocError::OutOfMemory {
+            request,
+            frames: 0x300,
+            align_frames: 0x200,
+            held_by_cpus: 0,
+        };
+        assert_eq!(
+            none.to_string(),
+            "out of memory: no 0x300 free frames in a row from a multiple of 0x200 on, \
+             on node 1 itself in zone Normal or below"
+        );
+    }
+}

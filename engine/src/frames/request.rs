@@ -1,72 +1,54 @@
-//! What a caller asks the allocator for: [`Request`].
+//! A request for memory: [`Request`].
 
 use core::fmt;
 
+use super::word::Mobility;
 use crate::addr::Order;
 use crate::node::{NodeId, ZoneKind};
 
-/// Whether the content of a block can be moved elsewhere.
-///
-/// One unmovable page keeps its huge frame from ever being whole again. So the
-/// allocator keeps the two apart: they share a huge frame only when there is no
-/// other choice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mobility {
-    /// It stays where it is until it is freed: what a kernel points at.
-    #[default]
-    Unmovable = 0,
-    /// It can be copied to another place: what only page tables point at.
-    Movable = 1,
-}
-
-impl Mobility {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Unmovable, Self::Movable];
-
-    /// The other one.
-    pub(crate) const fn other(self) -> Self {
-        match self {
-            Self::Unmovable => Self::Movable,
-            Self::Movable => Self::Unmovable,
-        }
-    }
-}
-
 /// Zones that will do: `highest`, then those below it, unless it is the only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Zones {
+pub(crate) struct ZoneChoice {
     highest: ZoneKind,
     only: bool,
 }
 
-impl Zones {
+impl ZoneChoice {
     /// `highest` and those below it.
     pub(crate) const fn up_to(highest: ZoneKind) -> Self {
         let only = false;
         Self { highest, only }
     }
 
+    /// Their indices in [`ZoneKind::ALL`], the highest first.
+    #[inline]
+    pub(crate) fn downwards(self) -> impl Iterator<Item = usize> {
+        let highest = self.highest as usize;
+        let lowest = if self.only { highest } else { 0 };
+        (lowest..highest + 1).rev()
+    }
+
     /// Whether `zone` is one of them.
-    pub(crate) fn contain(self, zone: ZoneKind) -> bool {
+    pub(crate) fn contains(self, zone: ZoneKind) -> bool {
         zone == self.highest || zone < self.highest && !self.only
     }
 }
 
-impl fmt::Display for Zones {
+impl fmt::Display for ZoneChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let others = if self.only { "itself" } else { "or below" };
         write!(f, "zone {} {others}", self.highest)
     }
 }
 
-/// Where a request looks, in words: "on node 1 itself in zone Normal or below".
+/// The nodes and zones of a request, as text: "on node 1 itself in zone Normal or below".
 pub(super) struct Where<'a>(&'a Request);
 
 impl fmt::Display for Where<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(request) = self;
         match request.node() {
-            Some(node) if request.is_exact() => write!(f, "on {node} itself")?,
+            Some(node) if request.is_this_node_only() => write!(f, "on {node} itself")?,
             Some(node) => write!(f, "on {node} or any other")?,
             None => write!(f, "on any node")?,
         }
@@ -81,17 +63,17 @@ impl fmt::Display for Where<'_> {
 /// use firstlight::frames::Request;
 /// use firstlight::node::{NodeId, ZoneKind};
 ///
-/// let request = Request::new(Order::HUGE).on(NodeId(1)).exactly().zone(ZoneKind::Dma32);
+/// let request = Request::new(Order::HUGE).on(NodeId(1)).this_node_only().zone(ZoneKind::Dma32);
 /// assert_eq!(request.node(), Some(NodeId(1)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     order: Order,
     node: Option<NodeId>,
-    zones: Zones,
-    exact: bool,
+    zones: ZoneChoice,
+    this_node_only: bool,
     mobility: Mobility,
-    keeps_magazines: bool,
+    keeps_caches: bool,
 }
 
 impl Request {
@@ -100,10 +82,10 @@ impl Request {
         Self {
             order,
             node: None,
-            zones: Zones::up_to(ZoneKind::Normal),
-            exact: false,
+            zones: ZoneChoice::up_to(ZoneKind::Normal),
+            this_node_only: false,
             mobility: Mobility::Unmovable,
-            keeps_magazines: false,
+            keeps_caches: false,
         }
     }
 
@@ -114,15 +96,15 @@ impl Request {
     }
 
     /// Only the preferred node will do. Without one [`Frames`](super::Frames) takes any node,
-    /// a [`Cpu`](super::Cpu) only the one its magazines of this mobility are filled from.
-    pub const fn exactly(mut self) -> Self {
-        self.exact = true;
+    /// a [`Cpu`](super::Cpu) only the one its lists of this mobility are filled from.
+    pub const fn this_node_only(mut self) -> Self {
+        self.this_node_only = true;
         self
     }
 
     /// Highest zone that will do; those below it are the fallback.
     pub const fn zone(mut self, zone: ZoneKind) -> Self {
-        self.zones = Zones::up_to(zone);
+        self.zones = ZoneChoice::up_to(zone);
         self
     }
 
@@ -135,39 +117,44 @@ impl Request {
     ///
     /// // For a device that reaches 4 GiB, without a page of those that reach 16 MiB only.
     /// let request = Request::new(Order::PAGE).only_zone(ZoneKind::Dma32);
-    /// assert!(request.is_exact_zone());
+    /// assert!(request.is_only_zone());
     /// ```
     pub const fn only_zone(mut self, zone: ZoneKind) -> Self {
-        self.zones = Zones {
+        self.zones = ZoneChoice {
             highest: zone,
             only: true,
         };
         self
     }
 
-    /// What is kept there can be moved; any zone will do, Movable first.
+    /// The content can be moved; any zone will do, Movable first.
     /// [`Request::zone`] or [`Request::only_zone`] may follow, to allow fewer zones.
     pub const fn movable(mut self) -> Self {
         self.mobility = Mobility::Movable;
-        self.zones = Zones::up_to(ZoneKind::Movable);
+        self.zones = ZoneChoice::up_to(ZoneKind::Movable);
         self
     }
 
-    /// Rather fail than have CPUs give back what their magazines hold: for a large block
-    /// that would be nice to have, and that smaller ones can stand in for.
-    pub const fn without_draining(mut self) -> Self {
-        self.keeps_magazines = true;
+    /// Fail rather than drain CPUs' caches: for a large block that smaller ones can replace.
+    pub const fn no_drain(mut self) -> Self {
+        self.keeps_caches = true;
         self
     }
 
-    /// Whether magazines may be drained for it.
+    /// Whether caches may be drained for it.
     pub const fn may_drain(&self) -> bool {
-        !self.keeps_magazines
+        !self.keeps_caches
     }
 
-    /// Whether what is kept there can be moved.
+    /// Whether the content can be moved.
     pub const fn mobility(&self) -> Mobility {
         self.mobility
+    }
+
+    /// The same request for a block of another size.
+    pub(crate) const fn with_order(mut self, order: Order) -> Self {
+        self.order = order;
+        self
     }
 
     /// Size of the block.
@@ -181,8 +168,8 @@ impl Request {
     }
 
     /// Whether only the preferred node will do.
-    pub const fn is_exact(&self) -> bool {
-        self.exact && self.node.is_some()
+    pub const fn is_this_node_only(&self) -> bool {
+        self.this_node_only && self.node.is_some()
     }
 
     /// Highest zone that will do.
@@ -191,16 +178,16 @@ impl Request {
     }
 
     /// Whether only that zone will do.
-    pub const fn is_exact_zone(&self) -> bool {
+    pub const fn is_only_zone(&self) -> bool {
         self.zones.only
     }
 
     /// The zones that will do.
-    pub(crate) const fn zones(&self) -> Zones {
+    pub(crate) const fn zones(&self) -> ZoneChoice {
         self.zones
     }
 
-    /// The nodes and zones that will do, in words.
+    /// The nodes and zones that will do, as text.
     pub(super) const fn place(&self) -> Where<'_> {
         Where(self)
     }

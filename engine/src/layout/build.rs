@@ -1,48 +1,58 @@
-//! How a [`Layout`] comes to be: ranges, then nodes, then what depends on both.
+//! Building a [`Layout`]: ranges, then nodes, then what depends on both.
 
 use crate::addr::FrameRange;
-use crate::early::{EarlyFlags, EarlyMemory};
+use crate::early::{EarlyFlags, EarlyMemory, EarlyRegion};
 use crate::node::{NodeId, ZoneKind};
 use crate::store::{Full, Store};
 use crate::topology::Topology;
 
+use super::node::NO_RANGE;
 use super::zones::{self, Bounds};
 use super::{
-    Layout, LayoutError, LayoutPart, LayoutPolicy, LayoutStorage, NO_RANGE, Node, NodeRange, Zone,
-    deferral, movable,
+    ExtentKind, Layout, LayoutError, LayoutPart, LayoutPolicy, LayoutStorage, Node, NodeRange,
+    Zone, deferral, movable,
 };
 
-pub(super) fn build<'s>(
-    early: EarlyMemory<'s>,
-    topology: Topology<'s>,
-    policy: &LayoutPolicy,
-    storage: LayoutStorage<'s>,
-) -> Result<Layout<'s>, LayoutError> {
-    let nodes = fill_nodes(&topology, storage.nodes)?;
-    let ranges = fill_ranges(&early, nodes.len(), storage.ranges)?;
-    chain(nodes, ranges);
-    let memory = match (ranges.first(), ranges.last()) {
-        (Some(first), Some(last)) => hull(first.frames, last.frames),
-        _ => {
-            return Err(LayoutError::NoMemory {
-                regions: early.memory().len(),
-            });
-        }
-    };
-    let bounds = Bounds::new(policy, memory);
-    let movable = movable::place(nodes, ranges, &bounds, policy);
-    deferral::plan(nodes, ranges, &bounds, policy);
-    let zones = fill_zones(nodes, ranges, &bounds, policy, storage.zones)?;
-    Ok(Layout {
-        early,
-        topology,
-        nodes,
-        ranges,
-        zones,
-        bounds,
-        policy: *policy,
-        movable,
-    })
+impl<'s> Layout<'s> {
+    /// Lays out `early` memory, whose nodes `topology` has set.
+    ///
+    /// On a machine of one node, memory without a node is that node's.
+    ///
+    /// # Errors
+    /// [`LayoutError`]: storage that is too small, with the number needed;
+    /// memory of no node or of a node the topology does not have; no memory at all.
+    pub fn build(
+        early: EarlyMemory<'s>,
+        topology: Topology<'s>,
+        policy: &LayoutPolicy,
+        storage: LayoutStorage<'s>,
+    ) -> Result<Self, LayoutError> {
+        let nodes = fill_nodes(&topology, storage.nodes)?;
+        let ranges = fill_ranges(&early, nodes.len(), storage.ranges)?;
+        chain(nodes, ranges);
+        let memory = match (ranges.first(), ranges.last()) {
+            (Some(first), Some(last)) => hull(first.frames, last.frames),
+            _ => {
+                return Err(LayoutError::NoMemory {
+                    regions: early.memory().len(),
+                });
+            }
+        };
+        let bounds = Bounds::new(policy, memory);
+        let movable = movable::place(nodes, ranges, &bounds, policy);
+        deferral::plan(nodes, ranges, &bounds, policy);
+        let zones = fill_zones(nodes, ranges, &bounds, policy, storage.zones)?;
+        Ok(Self {
+            early,
+            topology,
+            nodes,
+            ranges,
+            zones,
+            bounds,
+            policy: *policy,
+            movable,
+        })
+    }
 }
 
 /// From the start of `low` to the end of `high`, which starts no lower.
@@ -84,13 +94,13 @@ fn fill_ranges<'s>(
     storage: &'s mut [NodeRange],
 ) -> Result<&'s mut [NodeRange], LayoutError> {
     let memory = early.memory();
-    let whole = |range: crate::addr::PhysRange| !range.inner_frames().is_empty();
-    let needed = memory.iter().filter(|region| whole(region.range)).count();
-    if needed > storage.len() {
-        return Err(full(LayoutPart::Ranges, storage.len(), needed));
-    }
+    let whole = |region: &EarlyRegion| !region.range.inner_frames().is_empty();
     let mut ranges = Store::new(storage);
-    for region in memory.iter().filter(|region| whole(region.range)) {
+    for region in memory.iter() {
+        let frames = region.range.inner_frames();
+        if frames.is_empty() {
+            continue;
+        }
         let node = match region.node {
             Some(node) => node,
             None if nodes == 1 => NodeId(0),
@@ -109,15 +119,15 @@ fn fill_ranges<'s>(
         }
         let range = NodeRange {
             node,
-            frames: region.range.inner_frames(),
+            frames,
             mirror: region.flags.contains(EarlyFlags::MIRROR),
             hotplug: region.flags.contains(EarlyFlags::HOTPLUG),
-            unaccepted: region.flags.contains(EarlyFlags::UNACCEPTED),
+            kind: ExtentKind::of_memory(region.flags),
             next: NO_RANGE,
         };
-        ranges.push(range).map_err(|full| LayoutError::Full {
-            part: LayoutPart::Ranges,
-            full,
+        ranges.push(range).map_err(|Full { capacity, .. }| {
+            let needed = memory.iter().filter(|region| whole(region)).count();
+            full(LayoutPart::Ranges, capacity, needed)
         })?;
     }
     Ok(ranges.into_slice())

@@ -1,7 +1,7 @@
-//! Which frames are described before the other CPUs run, and which wait.
+//! Which frames are described before the other CPUs run, and which afterwards.
 //!
-//! Every zone but a node's last is described at once: whoever needs low memory
-//! needs it early. Of the last zone, descriptors are written up to the first
+//! Every zone but a node's last is described at once: low memory is needed early.
+//! Of the last zone, descriptors are written up to the first
 //! section boundary that has at least [`LayoutPolicy::eager_frames`] described
 //! frames before it; the rest of the node is deferred to workers. A node that
 //! ends before such a boundary has nothing deferred.
@@ -10,7 +10,7 @@ use crate::addr::{Frame, FrameRange};
 use crate::node::NodeId;
 
 use super::zones::{self, Bounds};
-use super::{LayoutPolicy, Node, NodeRange, SECTION_FRAMES};
+use super::{Layout, LayoutPolicy, Node, NodeRange, SECTION_FRAMES};
 
 /// What one node describes early, and what it leaves to the workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,8 +23,22 @@ pub struct Deferral {
     pub first_deferred: Option<Frame>,
     /// Present frames left to the workers.
     pub deferred_frames: u64,
-    /// CPUs of the node, and so its workers at most; a node without CPUs has one borrowed worker.
+    /// CPUs of the node, and so its workers at most; a node without CPUs gets one of another.
     pub cpus: u32,
+}
+
+impl Layout<'_> {
+    /// What each node with memory describes early and what it defers, by node.
+    pub fn deferrals(&self) -> impl Iterator<Item = Deferral> + Clone + '_ {
+        let with_memory = self.nodes.iter().filter(|node| node.has_memory());
+        with_memory.map(|node| Deferral {
+            node: node.id,
+            eager_frames: node.eager_frames,
+            first_deferred: node.first_deferred,
+            deferred_frames: node.present_frames - node.eager_frames,
+            cpus: node.cpus,
+        })
+    }
 }
 
 /// Sets `eager_frames` and `first_deferred` of every node: one pass over the

@@ -27,10 +27,10 @@ impl fmt::Display for LayoutPart {
     }
 }
 
-/// Why early memory could not be laid out.
+/// Why there is no layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LayoutError {
-    /// Storage lent by the caller is too small.
+    /// Storage provided by the caller is too small.
     Full {
         /// Which part.
         part: LayoutPart,
@@ -39,10 +39,10 @@ pub enum LayoutError {
     },
     /// Not one whole frame of memory.
     NoMemory {
-        /// Regions of early memory that were looked at.
+        /// Regions of early memory there are.
         regions: usize,
     },
-    /// Memory that nobody gave a node, on a machine of several.
+    /// Memory without a node, on a machine of several.
     NoNode {
         /// The memory.
         range: PhysRange,

@@ -1,9 +1,9 @@
 //! Frames that are not memory: [`Holes`], and the part of them that gets
 //! descriptors all the same, [`Unavailable`].
 //!
-//! Descriptors come by the section, so a hole that shares a section with memory
-//! has descriptors for frames that are nobody's. Kernels set those up as
-//! reserved and print how many there are; so a layout can say it too.
+//! Kernels write descriptors by the section, so a hole that shares a section with
+//! memory has descriptors too. They set those up as reserved and print how many
+//! there are; a layout counts them for comparison.
 
 use crate::addr::{Frame, FrameRange};
 use crate::node::{NodeId, ZoneKind};
@@ -17,14 +17,26 @@ pub struct Holes<'a> {
     end: Frame,
 }
 
-impl<'a> Holes<'a> {
-    pub(super) fn new(layout: &'a Layout<'_>) -> Self {
-        Self {
-            ranges: layout.ranges,
+impl Layout<'_> {
+    /// Frames between the ranges of memory, and below the first.
+    pub fn holes(&self) -> Holes<'_> {
+        Holes {
+            ranges: self.ranges,
             end: Frame::new(0),
         }
     }
 
+    /// Frames without memory that share a section with memory, hole by hole, as
+    /// kernels print them: `On node 0, zone DMA: 97 pages in unavailable ranges`.
+    pub fn unavailable(&self) -> UnavailableRanges<'_> {
+        UnavailableRanges {
+            layout: self,
+            holes: Some(self.holes()),
+        }
+    }
+}
+
+impl<'a> Holes<'a> {
     /// The next hole and the range after it.
     fn next_before(&mut self) -> Option<(FrameRange, &'a NodeRange)> {
         while let Some((range, rest)) = self.ranges.split_first() {
@@ -66,15 +78,8 @@ pub struct UnavailableRanges<'a> {
     holes: Option<Holes<'a>>,
 }
 
-impl<'a> UnavailableRanges<'a> {
-    pub(super) fn new(layout: &'a Layout<'a>) -> Self {
-        Self {
-            layout,
-            holes: Some(Holes::new(layout)),
-        }
-    }
-
-    /// The rest of the last section, charged to the highest zone of the node that ends there.
+impl UnavailableRanges<'_> {
+    /// The rest of the last section, counted in the highest zone of the node that ends there.
     fn tail(&self) -> Option<Unavailable> {
         let last = self.layout.ranges.last()?;
         let zone = self.layout.zones_of(last.node).last()?;

@@ -1,22 +1,25 @@
-//! What the memory of a machine looks like to a kernel: nodes, zones, extents,
-//! sections, holes, and what may wait until the other CPUs run.
+//! A machine's memory as a kernel sees it: nodes, zones, extents,
+//! sections, holes, and what is described after the other CPUs run.
 //!
-//! A [`Layout`] is built once from [`EarlyMemory`]
-//! whose nodes a [`Topology`] has set, and is what
-//! the frame allocator is built from. It costs time and storage by the number
+//! A [`Layout`] is built once from [`EarlyMemory`] whose nodes a [`Topology`] has
+//! set; the frame allocator is built from it. It costs time and storage by the number
 //! of ranges, never by the addresses they span: 512 GB scattered over 32 TiB
 //! are as cheap as 512 GB in a row.
 //!
 //! | file | what it decides |
 //! |---|---|
 //! | `policy` | the knobs, [`LayoutPolicy`] |
+//! | `node` | [`Node`], [`NodeRange`], [`Zone`] |
+//! | `kind` | [`Extent`], [`ExtentKind`], [`ZoneSegment`] |
 //! | `zones` | which zone a frame lies in |
 //! | `movable` | where Movable zones start |
 //! | `deferral` | what is described early, [`Deferral`] |
-//! | `extents` | [`Extent`]s: contiguous frames of one node and zone |
+//! | `extents` | what each frame is |
+//! | `windows` | where memory may be plugged in later |
 //! | `holes` | holes, and which of their frames have descriptors all the same |
 //! | `sections` | runs of 128 MiB sections that hold memory |
-//! | `room` | where tables go |
+//! | `tables` | early memory for tables |
+//! | `build` | all of it, in order |
 #![deny(unsafe_code)]
 
 mod build;
@@ -24,167 +27,35 @@ mod deferral;
 mod error;
 mod extents;
 mod holes;
+mod kind;
 mod movable;
+mod node;
 mod policy;
-mod room;
 mod sections;
+mod tables;
+mod windows;
 mod zones;
 
 pub use deferral::Deferral;
 pub use error::{LayoutError, LayoutPart};
-pub use extents::{Extent, Extents};
+pub use extents::{Extents, Segments};
 pub use holes::{Holes, Unavailable, UnavailableRanges};
+pub use kind::{Extent, ExtentKind, ZoneSegment};
 pub use movable::MovableOutcome;
+pub use node::{Node, NodeRange, Zone};
 pub use policy::{CoreSize, LayoutPolicy, MOVABLE_ALIGN_FRAMES, SECTION_FRAMES, SECTION_SHIFT};
-pub(crate) use room::NoRoom;
 pub use sections::{SectionRun, SectionRuns};
+pub(crate) use tables::NoSpace;
+pub use windows::Windows;
 
-use crate::addr::{Frame, FrameRange};
-use crate::early::EarlyMemory;
-use crate::node::{NodeId, ZoneKind};
+use crate::addr::{Frame, FrameRange, Order, PhysRange};
+use crate::early::{EarlyError, EarlyMemory, EarlyRequest};
+use crate::node::NodeId;
 use crate::topology::Topology;
+use node::{NO_RANGE, OwnRanges};
 use zones::{Bounds, MovableRule};
 
-/// A node, with or without memory, with or without CPUs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Node {
-    /// Its number; also its position in [`Layout::nodes`].
-    pub id: NodeId,
-    /// Firmware's proximity domain; the node's own number where firmware named none.
-    pub domain: u32,
-    /// CPUs firmware puts there.
-    pub cpus: u32,
-    /// From its first frame to its last, holes and other nodes' frames included; empty without memory.
-    pub span: FrameRange,
-    /// Frames of memory.
-    pub present_frames: u64,
-    /// First frame of its Movable zone.
-    pub movable_start: Option<Frame>,
-    /// Present frames described before the deferred workers run.
-    pub eager_frames: u64,
-    /// First frame left to the deferred workers; `None` when nothing is.
-    pub first_deferred: Option<Frame>,
-    /// Head of the chain of this node's ranges; [`NO_RANGE`] without memory.
-    first_range: u32,
-}
-
-/// End of the chain of a node's ranges.
-const NO_RANGE: u32 = u32::MAX;
-
-impl Node {
-    /// What storage is filled with before it is lent.
-    pub const EMPTY: Self = Self {
-        id: NodeId(0),
-        domain: 0,
-        cpus: 0,
-        span: FrameRange::EMPTY,
-        present_frames: 0,
-        movable_start: None,
-        eager_frames: 0,
-        first_deferred: None,
-        first_range: NO_RANGE,
-    };
-
-    /// Frames of the span that are not this node's memory.
-    pub const fn absent_frames(&self) -> u64 {
-        self.span.count() - self.present_frames
-    }
-
-    /// Whether the node has memory.
-    pub const fn has_memory(&self) -> bool {
-        self.present_frames > 0
-    }
-
-    fn own_ranges<'a>(&self, ranges: &'a [NodeRange]) -> OwnRanges<'a> {
-        OwnRanges {
-            ranges,
-            next: self.first_range,
-        }
-    }
-
-    fn movable_rule(&self, policy: &LayoutPolicy) -> MovableRule {
-        MovableRule {
-            start: self.movable_start,
-            spare_mirrored: policy.kernelcore_mirror && !policy.movable_node,
-        }
-    }
-}
-
-/// Memory of one node; ranges that touch stay apart where a flag differs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NodeRange {
-    /// The node.
-    pub node: NodeId,
-    /// The frames; never empty.
-    pub frames: FrameRange,
-    /// Kept twice by the hardware.
-    pub mirror: bool,
-    /// May be unplugged.
-    pub hotplug: bool,
-    /// Must be accepted before it is touched (confidential guests).
-    pub unaccepted: bool,
-    /// The node's next range.
-    next: u32,
-}
-
-impl NodeRange {
-    /// What storage is filled with before it is lent.
-    pub const EMPTY: Self = Self {
-        node: NodeId(0),
-        frames: FrameRange::EMPTY,
-        mirror: false,
-        hotplug: false,
-        unaccepted: false,
-        next: NO_RANGE,
-    };
-}
-
-/// The ranges of one node, ascending: follows their chain.
-#[derive(Clone, Debug)]
-struct OwnRanges<'a> {
-    ranges: &'a [NodeRange],
-    next: u32,
-}
-
-impl<'a> Iterator for OwnRanges<'a> {
-    type Item = &'a NodeRange;
-
-    fn next(&mut self) -> Option<&'a NodeRange> {
-        let range = self.ranges.get(usize::try_from(self.next).ok()?)?;
-        self.next = range.next;
-        Some(range)
-    }
-}
-
-/// A zone of a node that holds memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Zone {
-    /// The node.
-    pub node: NodeId,
-    /// Which zone.
-    pub kind: ZoneKind,
-    /// What it spans, holes included: between two address limits, cut by the node's ends.
-    pub span: FrameRange,
-    /// Frames of memory; never 0.
-    pub present_frames: u64,
-}
-
-impl Zone {
-    /// What storage is filled with before it is lent.
-    pub const EMPTY: Self = Self {
-        node: NodeId(0),
-        kind: ZoneKind::Normal,
-        span: FrameRange::EMPTY,
-        present_frames: 0,
-    };
-
-    /// Frames of the span that are not this zone's memory.
-    pub const fn absent_frames(&self) -> u64 {
-        self.span.count() - self.present_frames
-    }
-}
-
-/// What a caller lends to [`Layout::build`].
+/// The storage of [`Layout::build`].
 ///
 /// Enough is: `nodes`, one per node of the topology; `ranges`, one per region of
 /// early memory; `zones`, four per node with memory.
@@ -208,8 +79,8 @@ pub struct LayoutStorage<'s> {
 /// use firstlight::topology::{NodeInfo, Topology};
 ///
 /// let (mut memory, mut reserved) = ([EarlyRegion::EMPTY; 4], [EarlyRegion::EMPTY; 4]);
-/// let mut trail = [Allocation::EMPTY; 4];
-/// let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut trail);
+/// let mut owners = [Allocation::EMPTY; 4];
+/// let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
 /// early.add(PhysRange::new(0x1000, 0x9_f000).unwrap(), EarlyFlags::NONE).unwrap();
 /// early.add(PhysRange::new(0x10_0000, 0x4000_0000).unwrap(), EarlyFlags::NONE).unwrap();
 ///
@@ -223,7 +94,7 @@ pub struct LayoutStorage<'s> {
 /// let dma = layout.zones()[0];
 /// assert_eq!((dma.kind, dma.span.start().get(), dma.span.count()), (ZoneKind::Dma, 1, 4095));
 /// assert_eq!(dma.present_frames, 4095 - 97); // the hole below 1 MiB
-/// assert_eq!(layout.extents().count(), 3); // two of DMA, one of DMA32
+/// assert_eq!(layout.segments().count(), 3); // two of DMA, one of DMA32
 /// # Ok::<(), firstlight::layout::LayoutError>(())
 /// ```
 #[derive(Debug)]
@@ -239,22 +110,6 @@ pub struct Layout<'s> {
 }
 
 impl<'s> Layout<'s> {
-    /// Lays out `early` memory, whose nodes `topology` has set.
-    ///
-    /// On a machine of one node, memory without a node is that node's.
-    ///
-    /// # Errors
-    /// [`LayoutError`]: storage that is too small, with the number needed;
-    /// memory of no node or of a node the topology does not have; no memory at all.
-    pub fn build(
-        early: EarlyMemory<'s>,
-        topology: Topology<'s>,
-        policy: &LayoutPolicy,
-        storage: LayoutStorage<'s>,
-    ) -> Result<Self, LayoutError> {
-        build::build(early, topology, policy, storage)
-    }
-
     /// All nodes, by number.
     pub fn nodes(&self) -> &[Node] {
         self.nodes
@@ -291,52 +146,18 @@ impl<'s> Layout<'s> {
         self.zones.get(from..to).unwrap_or_default()
     }
 
-    /// Contiguous memory of one node and one zone, ascending and as long as can be.
-    pub fn extents(&self) -> Extents<'_> {
-        Extents::new(self)
+    /// What the oldest reservation with a byte in `frame` is for, if the owner log has it.
+    pub fn owner_of(&self, frame: Frame) -> Option<&'static str> {
+        let bytes = FrameRange::block(frame, Order::PAGE)?.checked_bytes()?;
+        self.early.owner_of(bytes)
     }
 
-    /// Frames with any reserved byte, ascending and disjoint.
-    pub fn reserved_frames(&self) -> impl Iterator<Item = FrameRange> + Clone + '_ {
-        extents::reserved_frames(self.early.reserved())
-    }
-
-    /// Distance between two nodes in SLIT units: 10 is local, 20 what is assumed of another node.
+    /// Distance between two nodes in SLIT units: 10 is local, 20 the default for another node.
     pub fn distance(&self, from: NodeId, to: NodeId) -> u8 {
         self.topology.distance(from, to)
     }
 
-    /// Frames between the ranges of memory, and below the first.
-    pub fn holes(&self) -> Holes<'_> {
-        Holes::new(self)
-    }
-
-    /// Frames without memory that share a section with memory, hole by hole, as
-    /// kernels print them: `On node 0, zone DMA: 97 pages in unavailable ranges`.
-    pub fn unavailable(&self) -> UnavailableRanges<'_> {
-        UnavailableRanges::new(self)
-    }
-
-    /// Runs of sections that hold memory, ascending.
-    pub fn sections(&self) -> SectionRuns<'_> {
-        SectionRuns::new(self)
-    }
-
-    /// What each node with memory describes early and what it defers, by node.
-    pub fn deferrals(&self) -> impl Iterator<Item = Deferral> + Clone + '_ {
-        self.nodes
-            .iter()
-            .filter(|node| node.has_memory())
-            .map(|node| Deferral {
-                node: node.id,
-                eager_frames: node.eager_frames,
-                first_deferred: node.first_deferred,
-                deferred_frames: node.present_frames - node.eager_frames,
-                cpus: node.cpus,
-            })
-    }
-
-    /// What became of the wish for movable memory.
+    /// The outcome of the request for movable memory.
     pub fn movable(&self) -> MovableOutcome {
         self.movable
     }
@@ -353,18 +174,53 @@ impl<'s> Layout<'s> {
             .map_or(Frame::new(0), |range| range.frames.end())
     }
 
-    /// The boot-time allocator underneath.
+    /// What is reserved, and what is still free before the frame allocator exists.
     pub fn early(&self) -> &EarlyMemory<'s> {
         &self.early
     }
 
-    /// The boot-time allocator underneath, to reserve and allocate from. Memory
-    /// added or removed there does not change the layout.
-    pub fn early_mut(&mut self) -> &mut EarlyMemory<'s> {
-        &mut self.early
+    /// Takes early memory, as [`EarlyMemory::allocate`].
+    ///
+    /// From the layout on early memory is only taken, never given back: tables and
+    /// descriptors are typed views of it, and a range freed below them would be
+    /// viewed as two types. What a kernel no longer needs is reserved as
+    /// [freeable](EarlyRequest::freeable), and freed through the frame allocator.
+    ///
+    /// ```compile_fail,E0596
+    /// # use firstlight::addr::PhysRange;
+    /// # use firstlight::layout::Layout;
+    /// fn give_back(layout: &mut Layout<'_>, range: PhysRange) {
+    ///     let _ = layout.early().free(range);
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`EarlyMemory::allocate`].
+    pub fn allocate(&mut self, request: &EarlyRequest) -> Result<PhysRange, EarlyError> {
+        self.early.allocate(request)
     }
 
-    /// Which node firmware calls what.
+    /// Reserves a range for ever, as [`EarlyMemory::reserve`].
+    ///
+    /// # Errors
+    /// As [`EarlyMemory::reserve`].
+    pub fn reserve(&mut self, range: PhysRange, owner: &'static str) -> Result<(), EarlyError> {
+        self.early.reserve(range, owner)
+    }
+
+    /// Reserves a range for boot only, as [`EarlyMemory::reserve_freeable`].
+    ///
+    /// # Errors
+    /// As [`EarlyMemory::reserve_freeable`].
+    pub fn reserve_freeable(
+        &mut self,
+        range: PhysRange,
+        owner: &'static str,
+    ) -> Result<(), EarlyError> {
+        self.early.reserve_freeable(range, owner)
+    }
+
+    /// Which proximity domain each node is.
     pub fn topology(&self) -> &Topology<'s> {
         &self.topology
     }

@@ -5,7 +5,7 @@
 //! (unmirrored memory from 4 GiB up is movable), and `kernelcore=` or
 //! `movablecore=` (an amount, spread evenly over the nodes that have memory).
 //! The result is [`super::Node::movable_start`] and a [`MovableOutcome`] that
-//! says what became of the request.
+//! reports the outcome.
 
 use core::fmt;
 
@@ -14,12 +14,12 @@ use crate::addr::{Frame, FrameRange};
 use super::zones::Bounds;
 use super::{LayoutPolicy, MOVABLE_ALIGN_FRAMES, Node, NodeRange};
 
-/// What became of the wish for movable memory.
+/// The outcome of the request for movable memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MovableOutcome {
-    /// Nobody asked for any.
+    /// None was requested.
     #[default]
-    NotAsked,
+    NotRequested,
     /// `movable_node`: every hot-pluggable range from its node's first on.
     Hotplug,
     /// `kernelcore=mirror`: every unmirrored range from 4 GiB up.
@@ -34,9 +34,9 @@ pub enum MovableOutcome {
         /// Frames the kernel keeps, before rounding.
         kernel_frames: u64,
     },
-    /// The kernel's share is nothing or everything: no memory became movable.
+    /// The kernel's part is nothing or everything: no memory became movable.
     NothingToSplit {
-        /// Frames the kernel asked for.
+        /// Frames requested for the kernel.
         kernel_frames: u64,
         /// Frames there are.
         total_frames: u64,
@@ -46,7 +46,7 @@ pub enum MovableOutcome {
 impl fmt::Display for MovableOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotAsked => f.write_str("no movable memory was asked for"),
+            Self::NotRequested => f.write_str("no movable memory was requested"),
             Self::Hotplug => f.write_str("hot-pluggable memory is movable"),
             Self::Mirror { unmirrored_low: false } => f.write_str("unmirrored memory is movable"),
             Self::Mirror { unmirrored_low: true } => f.write_str(
@@ -60,7 +60,7 @@ impl fmt::Display for MovableOutcome {
             }
             Self::NothingToSplit { kernel_frames, total_frames } => write!(
                 f,
-                "nothing is movable: {kernel_frames} of {total_frames} frames were asked for the kernel"
+                "nothing is movable: {kernel_frames} of {total_frames} frames were requested for the kernel"
             ),
         }
     }
@@ -86,7 +86,7 @@ pub(super) fn place(
     } else if policy.kernelcore.is_some() || policy.movablecore.is_some() {
         spread_request(nodes, ranges, bounds, policy)
     } else {
-        MovableOutcome::NotAsked
+        MovableOutcome::NotRequested
     };
     for node in nodes.iter_mut() {
         node.movable_start = node.movable_start.and_then(|start| {
@@ -136,7 +136,7 @@ fn spread_request(
             .checked_next_multiple_of(MOVABLE_ALIGN_FRAMES)
             .unwrap_or(u64::MAX)
             .min(total_frames);
-        // Both wishes given: the larger kernel share wins.
+        // With both parameters the larger kernel part wins.
         kernel_frames = kernel_frames.max(total_frames - movable);
     }
     if kernel_frames == 0 || kernel_frames >= total_frames {
@@ -149,22 +149,22 @@ fn spread_request(
     MovableOutcome::Spread { kernel_frames }
 }
 
-/// Deals `wanted` frames out to the nodes with memory, lowest addresses of each
-/// first, and starts every node's movable memory after its share.
+/// Spreads `wanted` frames over the nodes with memory, lowest addresses of each
+/// first, and starts every node's movable memory after its quota.
 ///
 /// Memory below `usable_start` cannot be movable and counts as dealt; a node
-/// too small for its share leaves the rest to the others in another round.
+/// too small for its quota leaves the rest to the others in another round.
 fn spread(nodes: &mut [Node], ranges: &[NodeRange], usable_start: Frame, mut wanted: u64) {
     let populated = nodes.iter().filter(|node| node.present_frames > 0).count();
     let mut sharers = u64::try_from(populated).unwrap_or(u64::MAX);
     while sharers > 0 {
         let before = wanted;
-        let mut share = wanted / sharers;
+        let mut quota = wanted / sharers;
         for node in nodes.iter_mut().filter(|node| node.present_frames > 0) {
-            if wanted < share {
-                share = wanted / sharers;
+            if wanted < quota {
+                quota = wanted / sharers;
             }
-            deal(node, ranges, usable_start, share, &mut wanted);
+            deal(node, ranges, usable_start, quota, &mut wanted);
         }
         sharers -= 1;
         // A round that dealt nothing found every node full: so would the next.
@@ -174,9 +174,9 @@ fn spread(nodes: &mut [Node], ranges: &[NodeRange], usable_start: Frame, mut wan
     }
 }
 
-/// One node's part of a round: takes up to `share` frames from where the last round ended.
-fn deal(node: &mut Node, ranges: &[NodeRange], usable_start: Frame, share: u64, wanted: &mut u64) {
-    let mut left = share;
+/// One node's part of a round: takes up to `quota` frames from where the last round ended.
+fn deal(node: &mut Node, ranges: &[NodeRange], usable_start: Frame, quota: u64, wanted: &mut u64) {
+    let mut left = quota;
     let mut start = node.movable_start;
     for range in node.own_ranges(ranges) {
         let from = start.map_or(range.frames.start(), |at| at.max(range.frames.start()));

@@ -1,9 +1,9 @@
-//! Sections of 128 MiB: the unit in which descriptors come and memory goes.
+//! Sections of 128 MiB: the unit of descriptors and of hotplug.
 
 use super::{Layout, NodeRange, SECTION_FRAMES};
 use crate::addr::FrameRange;
 
-/// Sections in a row that hold memory, whichever node's and however little.
+/// Sections in a row that hold memory, of any node and however little.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SectionRun {
     /// Number of the first section: its first frame over [`SECTION_FRAMES`].
@@ -27,13 +27,16 @@ pub struct SectionRuns<'a> {
     ranges: &'a [NodeRange],
 }
 
-impl<'a> SectionRuns<'a> {
-    pub(super) fn new(layout: &'a Layout<'_>) -> Self {
-        Self {
-            ranges: layout.ranges,
+impl Layout<'_> {
+    /// Runs of sections that hold memory, ascending.
+    pub fn sections(&self) -> SectionRuns<'_> {
+        SectionRuns {
+            ranges: self.ranges,
         }
     }
+}
 
+impl SectionRuns<'_> {
     /// The sections of the next range: first, and the one after the last.
     fn peek(&self) -> Option<(u64, u64)> {
         let frames = self.ranges.first()?.frames;

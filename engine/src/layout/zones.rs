@@ -41,7 +41,7 @@ impl Bounds {
         }
     }
 
-    /// First frame a spread Movable zone may take: the start of the highest zone with any room.
+    /// First frame a spread Movable zone may take: the start of the highest zone with any frames.
     pub(super) fn highest_start(&self) -> Frame {
         let highest = self.zones.iter().rev().find(|zone| !zone.is_empty());
         highest.map_or(Frame::new(0), |zone| zone.start())
@@ -59,7 +59,7 @@ impl Bounds {
     }
 }
 
-/// Where a node's Movable zone starts and who is exempt from it.
+/// Where a node's Movable zone starts and what is exempt from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct MovableRule {
     /// First movable frame of the node.
@@ -70,7 +70,7 @@ pub(super) struct MovableRule {
 
 /// The zone that the front of `frames` lies in, and how far it reaches.
 ///
-/// `frames` is not empty; the answer is its longest prefix of one zone.
+/// `frames` is not empty; the result is its longest prefix of one zone.
 pub(super) fn front(
     bounds: &Bounds,
     rule: MovableRule,

@@ -195,9 +195,9 @@ impl fmt::Display for Correction {
 /// Why there is no map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapError {
-    /// Too few scratch entries were lent.
+    /// Too few scratch entries were provided.
     Scratch(Full),
-    /// Too few regions were lent.
+    /// Too few regions were provided.
     Regions(Full),
     /// More than 2^32 - 1 entries.
     TooManyEntries,

@@ -1,4 +1,4 @@
-//! What a map is made of: [`MapEntry`] as firmware said it, [`Region`] as the
+//! What a map is made of: [`MapEntry`] as firmware lists it, [`Region`] as the
 //! map holds it, and the [`MemoryKind`] and [`Attributes`] of both.
 
 use core::fmt;
@@ -16,7 +16,7 @@ pub enum MemoryKind {
     /// first touch.
     Unaccepted,
     /// Memory set aside for special purposes (high bandwidth or far memory);
-    /// given to whoever asks for it by name, not to everybody.
+    /// allocated by name only, not as ordinary memory.
     SoftReserved,
     /// Keeps its content without power.
     Persistent,
@@ -84,15 +84,15 @@ impl fmt::Display for MemoryKind {
     }
 }
 
-/// What firmware says about a range beyond its kind.
+/// A range's attributes beyond its kind.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Attributes {
     /// Mirrored, or otherwise more reliable than the rest
     /// (EFI_MEMORY_MORE_RELIABLE). Where entries of one kind overlap, it holds
-    /// only if all of them say so.
+    /// only if all of them have it.
     pub more_reliable: bool,
     /// Meant for a special purpose (EFI_MEMORY_SP). Where entries of one kind
-    /// overlap, it holds if any of them says so.
+    /// overlap, it holds if any of them has it.
     pub special_purpose: bool,
 }
 
@@ -114,7 +114,7 @@ pub enum Doubt {
     NotWriteBack(u64),
 }
 
-/// One entry as firmware said it, unchecked.
+/// One entry as firmware lists it, unchecked.
 ///
 /// ```
 /// use firstlight::map::{MapEntry, MemoryKind};
@@ -130,7 +130,7 @@ pub struct MapEntry {
     pub bytes: u64,
     /// What the range is for.
     pub kind: MemoryKind,
-    /// What else firmware says of it.
+    /// Its attributes.
     pub attributes: Attributes,
     /// Set where `kind` is the parser's choice; reported when the map is built.
     pub doubt: Option<Doubt>,
@@ -198,7 +198,7 @@ pub struct Region {
     pub range: PhysRange,
     /// What they are for.
     pub kind: MemoryKind,
-    /// What else firmware says of them.
+    /// Their attributes.
     pub attributes: Attributes,
     /// Number of the firmware entry the first byte comes from, or
     /// [`Region::OVERRIDE`].
@@ -209,7 +209,7 @@ impl Region {
     /// The source of a region that firmware did not list: a command line did.
     pub const OVERRIDE: u32 = u32::MAX;
 
-    /// What storage is filled with before it is lent.
+    /// The content of unused storage.
     pub const EMPTY: Self = Self {
         range: PhysRange::EMPTY,
         kind: MemoryKind::Reserved,

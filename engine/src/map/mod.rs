@@ -1,9 +1,9 @@
-//! The memory map: what firmware said, made sorted, disjoint and typed.
+//! The memory map: firmware's list, made sorted, disjoint and typed.
 //!
 //! Firmware describes memory as a list of entries in any order. They overlap,
-//! wrap, end in the middle of a page and use types nobody knows.
+//! wrap, end in the middle of a page and use unknown types.
 //! [`MemoryMap::build`] turns them into [`Region`]s that do none of that, and
-//! tells of every [`Correction`] it made, with the entry it came from:
+//! reports every [`Correction`], with the entry it came from:
 //!
 //! - where entries overlap, the more restrictive [`MemoryKind`] wins;
 //! - memory to allocate from ([`MemoryKind::is_memory`]) shrinks to whole
@@ -13,7 +13,7 @@
 //! Neighbouring regions of the same kind and attributes are one region, except
 //! special-purpose and persistent memory, whose entries mark the borders of
 //! devices and so stay apart. Cost: O(n log n) for n entries, no heap; both
-//! lists are lent by the caller.
+//! lists are caller-provided.
 //!
 //! Neighbours: [`crate::firmware`] makes the entries, [`crate::early`] takes
 //! the regions.
@@ -65,14 +65,14 @@ pub struct MemoryMap<'s> {
 }
 
 impl<'s> MemoryMap<'s> {
-    /// Sorts `entries` and settles where they contradict each other.
+    /// Sorts `entries` and resolves contradictions between them.
     ///
     /// `scratch` needs a slot for every entry that is not empty; `regions` at
     /// most five for every one of those (in practice one or two). The position
     /// of an entry in the iterator is the `entry` number corrections speak of.
     ///
     /// # Errors
-    /// [`MapError::Scratch`] or [`MapError::Regions`] when what was lent is too
+    /// [`MapError::Scratch`] or [`MapError::Regions`] when the storage is too
     /// small, with the number that is enough.
     pub fn build(
         entries: impl Iterator<Item = MapEntry>,

@@ -137,7 +137,7 @@ impl Normaliser {
     }
 }
 
-/// Both as one region, if they touch and nothing tells them apart.
+/// Both as one region, if they touch and do not differ.
 fn join(first: Region, second: Region) -> Option<Region> {
     let alike = first.kind == second.kind
         && first.attributes == second.attributes

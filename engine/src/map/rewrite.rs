@@ -1,5 +1,5 @@
 //! One change to a finished map, as a stream: regions in, pieces out, both
-//! ascending. What a command line asks of a map (`mem=`, `memmap=`) is made of
+//! ascending. What a command line changes of a map (`mem=`, `memmap=`) is made of
 //! these.
 
 use super::entry::{MemoryKind, Region};

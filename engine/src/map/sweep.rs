@@ -9,7 +9,7 @@ use super::entry::{Attributes, MapEntry, MemoryKind, Region};
 use crate::addr::PhysRange;
 use crate::store::Full;
 
-/// Room for one entry while a map is built; lend as many as there are entries.
+/// Scratch space for one entry while a map is built; one for each entry is needed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScratchEntry {
     start: u64,
@@ -20,7 +20,7 @@ pub struct ScratchEntry {
 }
 
 impl ScratchEntry {
-    /// What storage is filled with before it is lent.
+    /// The content of unused storage.
     pub const EMPTY: Self = Self {
         start: 0,
         end: 0,
@@ -192,7 +192,7 @@ impl Sweep {
             .find(|kind| self.reach[kind.rank()].end > at)
     }
 
-    /// Remembers which kinds lost `range` to `winner`; tells of those that
+    /// Remembers which kinds lost `range` to `winner`; reports those that
     /// lost something else before.
     fn note_lost(
         &mut self,

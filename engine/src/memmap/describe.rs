@@ -1,17 +1,18 @@
 //! Which descriptors are written when: [`Mode`], [`Part`], and the writing of a
 //! part, alone or by many CPUs.
 //!
-//! Ranges are walked, never frames: a part of a bank is the frames before or
-//! from where its *node's last zone* leaves the rest to the workers
+//! Ranges are walked, never frames: a part of a range is the frames below or from
+//! the one on which its *node's last zone* leaves the rest to the workers
 //! ([`crate::layout::Deferral`]). A zone may lie in several ranges; where a
 //! range ends decides nothing.
 #![deny(unsafe_code)]
 
+use super::range::DescriptorRange;
 use super::{Descriptor, Made, Memmap};
 use crate::addr::{Frame, FrameRange};
 use crate::layout::SECTION_FRAMES;
 use crate::node::NodeId;
-use crate::parallel::{self, Crew, Job, JobError, Report, Seat, Share};
+use crate::parallel::{self, Job, JobError, Report, WorkRange, Worker, Workers};
 
 /// When descriptors are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -19,10 +20,10 @@ pub enum Mode {
     /// All before boot goes on.
     Eager,
     /// Linux's way: low zones and a section or so of each node before boot
-    /// goes on, the rest by deferred workers. Who needs more before they are
-    /// through gets it by touching it, a whole section at a time.
+    /// goes on, the rest by deferred workers. What is touched before they
+    /// come to it is written at once, a whole section at a time.
     Early,
-    /// Ours: nothing before boot goes on.
+    /// Nothing before boot goes on.
     #[default]
     Lazy,
 }
@@ -79,19 +80,22 @@ impl Part {
             Self::Whole => "whole",
         }
     }
+
+    /// The frames of this part in a range.
+    fn of<T: Descriptor>(self, range: &DescriptorRange<'_, T>) -> FrameRange {
+        let (early, deferred) = range.early_and_deferred();
+        match self {
+            Self::Early => early,
+            Self::Deferred => deferred,
+            Self::Whole => range.segment.frames,
+        }
+    }
 }
 
 impl<T: Descriptor> Memmap<'_, T> {
-    /// The frames of a part, a range for each bank; some may be empty.
+    /// The frames of a part, one entry for each descriptor range; some may be empty.
     pub fn ranges(&self, part: Part) -> impl Iterator<Item = FrameRange> + '_ {
-        self.banks.iter().map(move |bank| {
-            let (early, deferred) = bank.early_and_deferred();
-            match part {
-                Part::Early => early,
-                Part::Deferred => deferred,
-                Part::Whole => bank.extent.frames,
-            }
-        })
+        self.ranges.iter().map(move |range| part.of(range))
     }
 
     /// Writes a part on this CPU: all of it is ready when this returns.
@@ -102,19 +106,12 @@ impl<T: Descriptor> Memmap<'_, T> {
     }
 
     /// Makes all sections ready that hold some of `frames`; frames that are no
-    /// memory are passed over.
+    /// memory are skipped.
     pub fn make_range_ready(&self, frames: FrameRange) {
-        let after = self
-            .banks
-            .partition_point(|bank| bank.extent.frames.end() <= frames.start());
-        let banks = self.banks.get(after..).unwrap_or_default();
-        for bank in banks {
-            let mut left = bank.extent.frames.intersect(frames);
-            if left.is_empty() {
-                break;
-            }
+        for range in self.ranges.meeting(frames) {
+            let mut left = range.segment.frames.intersect(frames);
             while !left.is_empty() {
-                self.make_ready(bank, left.start(), Made::ByWorker);
+                self.make_ready(range, left.start(), Made::ByWorker);
                 let next = left.start().get() / SECTION_FRAMES * SECTION_FRAMES + SECTION_FRAMES;
                 let next = next.min(left.end().get());
                 left = FrameRange::new(next, left.end().get()).unwrap_or_default();
@@ -122,78 +119,73 @@ impl<T: Descriptor> Memmap<'_, T> {
         }
     }
 
-    /// How many shares [`Self::describe_with`] needs.
-    pub fn shares_needed(&self) -> usize {
-        self.banks.len()
+    /// How many work ranges [`Self::describe_with`] needs.
+    pub fn ranges_needed(&self) -> usize {
+        self.ranges.iter().count()
     }
 
-    /// Writes a part on the CPUs of `crew`. First touches go on meanwhile: a
-    /// section is written by whoever comes first.
+    /// Writes a part on the CPUs of `workers`, which `threads` starts. First touches go
+    /// on meanwhile; each section is written once.
     ///
-    /// `shares` is room for a list, [`Self::shares_needed`] slots; `seats` are
-    /// the CPUs that may work.
+    /// `list` needs [`Self::ranges_needed`] slots.
     ///
     /// # Errors
-    /// [`JobError`]: a job that makes no sense or too few shares; nothing was
-    /// done then.
-    pub fn describe_with<C: Crew + ?Sized>(
+    /// [`JobError`]: a job that is refused or too few slots; nothing was done then.
+    pub fn describe_with<W: Workers + ?Sized>(
         &self,
         part: Part,
         job: &Job,
-        shares: &mut [Share],
-        seats: &mut [Seat],
-        crew: &C,
+        list: &mut [WorkRange],
+        workers: &mut [Worker],
+        threads: &W,
     ) -> Result<Report, JobError> {
-        self.describe_nodes(part, |_| true, job, shares, seats, crew)
+        self.describe_nodes(part, |_| true, job, list, workers, threads)
     }
 
     /// The same for some of the nodes only.
     ///
     /// # Errors
     /// As [`Self::describe_with`].
-    pub fn describe_nodes<C: Crew + ?Sized>(
+    pub fn describe_nodes<W: Workers + ?Sized>(
         &self,
         part: Part,
         wanted: impl Fn(NodeId) -> bool,
         job: &Job,
-        shares: &mut [Share],
-        seats: &mut [Seat],
-        crew: &C,
+        list: &mut [WorkRange],
+        workers: &mut [Worker],
+        threads: &W,
     ) -> Result<Report, JobError> {
-        let lent = shares.len();
-        let shares = shares
-            .get_mut(..self.banks.len())
-            .ok_or(JobError::TooFewShares {
-                lent,
-                needed: self.banks.len(),
-            })?;
-        let ranges = self.banks.iter().zip(self.ranges(part));
-        for (share, (bank, frames)) in shares.iter_mut().zip(ranges) {
-            let node = bank.extent.node;
+        let ranges = self.ranges.iter();
+        let (provided, needed) = (list.len(), ranges.clone().count());
+        let list = list
+            .get_mut(..needed)
+            .ok_or(JobError::TooFewRanges { provided, needed })?;
+        for (slot, range) in list.iter_mut().zip(ranges) {
+            let node = range.segment.node;
             let frames = if wanted(node) {
-                frames
+                part.of(range)
             } else {
                 FrameRange::EMPTY
             };
-            *share = Share::new(node, frames);
+            *slot = WorkRange::new(node, frames);
         }
-        parallel::run(job, shares, seats, crew, &|chunk| {
+        parallel::run(job, list, workers, threads, &|chunk| {
             self.make_range_ready(chunk);
         })
     }
 
     /// First frame in or after `from` whose descriptor is not written yet, in
-    /// steps of sections; for diagnosis.
+    /// steps of sections, then in memory that was added; for diagnosis.
     pub fn first_untouched(&self, from: Frame) -> Option<Frame> {
-        let banks = self.banks.iter();
-        banks
-            .filter(|bank| bank.extent.frames.end() > from)
-            .find_map(|bank| {
-                let mut frame = from.max(bank.extent.frames.start());
-                while bank.is_ready(frame) {
+        let ranges = self.ranges.iter();
+        ranges
+            .filter(|range| range.segment.frames.end() > from)
+            .find_map(|range| {
+                let mut frame = from.max(range.segment.frames.start());
+                while range.is_ready(frame) {
                     let next = frame.get() / SECTION_FRAMES * SECTION_FRAMES + SECTION_FRAMES;
                     frame = Frame::new(next);
-                    if frame >= bank.extent.frames.end() {
+                    if frame >= range.segment.frames.end() {
                         return None;
                     }
                 }

@@ -3,26 +3,14 @@
 use core::mem::{ManuallyDrop, needs_drop, size_of};
 use core::ptr::{self, NonNull};
 
-use super::MemmapError;
 use super::writer::{LINE_BYTES, Line, Writer};
-use crate::node::{NodeId, ZoneKind};
+use super::{MemmapError, SectionPlace};
 
-/// Where a run of frames lies: what the first content of their descriptors may depend on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SectionPlace {
-    /// The node.
-    pub node: NodeId,
-    /// The zone.
-    pub zone: ZoneKind,
-    /// The section: frame number over [`SECTION_FRAMES`](crate::layout::SECTION_FRAMES).
-    pub section: u64,
-}
-
-/// A type of which there is one for each frame.
+/// A type of which there is one value for each frame.
 ///
-/// Its descriptors are written a section at a time, all alike: zero bytes, or
-/// what [`Descriptor::template`] says. From then on they are shared by all
-/// CPUs, so whatever changes in them is an atomic.
+/// Descriptors are written a section at a time, all alike: zero bytes, or
+/// [`Descriptor::template`]. From then on they are shared by all CPUs, so fields
+/// that change are atomics.
 ///
 /// ```
 /// use core::sync::atomic::AtomicU64;
@@ -40,18 +28,18 @@ pub struct SectionPlace {
 /// The type has no padding bytes. If `ZERO_IS_VALID`, a value of nothing but
 /// zero bytes is a valid one.
 pub unsafe trait Descriptor: Send + Sync + Sized + 'static {
-    /// Whether a descriptor of zero bytes is valid, and right for a frame that
-    /// nobody used yet unless there is a template for its place.
+    /// Whether a descriptor of zero bytes is valid, and right for a frame not used
+    /// yet unless there is a template for its place.
     const ZERO_IS_VALID: bool;
 
-    /// What the descriptors of a place hold at first; `None`: zero bytes. A
+    /// The first content of the descriptors of a place; `None`: zero bytes. A
     /// type for which zero is not valid must have one for every place.
     fn template(_place: SectionPlace) -> Option<Self> {
         None
     }
 }
 
-/// Refuses, when the program is compiled, a type that can't be written in words.
+/// Fails to compile for a type that can't be written in words.
 pub(super) const fn check<T: Descriptor>() {
     assert!(
         size_of::<T>() > 0 && size_of::<T>().is_multiple_of(8),
@@ -74,7 +62,7 @@ pub(super) const fn divides_line<T>() -> bool {
     LINE_BYTES.is_multiple_of(size_of::<T>())
 }
 
-/// What the descriptors of a place hold at first; `None`: zero bytes.
+/// The first content of the descriptors of a place; `None`: zero bytes.
 pub(super) fn first_content<T: Descriptor>(place: SectionPlace) -> Result<Option<T>, MemmapError> {
     match T::template(place) {
         None if !T::ZERO_IS_VALID => Err(MemmapError::NoTemplate {
@@ -88,7 +76,7 @@ pub(super) fn first_content<T: Descriptor>(place: SectionPlace) -> Result<Option
 /// Writes `count` descriptors from `first` on.
 ///
 /// # Safety
-/// The memory is writable and nobody else's, `first` is aligned for `T` and,
+/// The memory is writable and used by no other code, `first` is aligned for `T` and,
 /// where descriptors fill lines evenly, on a multiple of their size; `content`
 /// is `None` only if zero is valid.
 pub(super) unsafe fn write<T: Descriptor>(
@@ -100,7 +88,7 @@ pub(super) unsafe fn write<T: Descriptor>(
     let words = count * (size_of::<T>() / 8);
     let content = content.map(ManuallyDrop::new);
     let Some(content) = content else {
-        // SAFETY: so many words of memory that is the caller's.
+        // SAFETY: `words` words of the caller's memory.
         return unsafe { writer.fill_raw(first.as_ptr().cast(), words, &[0; LINE_BYTES / 8]) };
     };
     if divides_line::<T>() {

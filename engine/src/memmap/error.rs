@@ -1,4 +1,4 @@
-//! What is refused when room for descriptors is taken: [`MemmapError`].
+//! Why there are no descriptors: [`MemmapError`].
 #![deny(unsafe_code)]
 
 use core::fmt;
@@ -8,7 +8,7 @@ use crate::addr::{FrameRange, PHYS_END, PhysAddr};
 use crate::early::EarlyError;
 use crate::node::NodeId;
 
-/// Descriptors cannot be had as asked.
+/// Why there are no descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemmapError {
     /// There is no memory to describe.
@@ -20,13 +20,13 @@ pub enum MemmapError {
         /// A place it has no template for.
         place: SectionPlace,
     },
-    /// Early memory had no room.
-    NoRoom {
+    /// Early memory had no space.
+    NoSpace {
         /// Bytes that were needed in one piece.
         needed_bytes: u64,
         /// The node they describe.
         node: NodeId,
-        /// What early memory answered.
+        /// Early memory's error.
         cause: EarlyError,
     },
     /// The descriptors would not fit into the address space.
@@ -34,18 +34,18 @@ pub enum MemmapError {
         /// Frames to be described.
         frames: u64,
     },
-    /// The platform gave no pointer for the room that was taken.
+    /// The platform gave no pointer for the memory taken.
     NotMapped {
         /// Its first byte.
         start: PhysAddr,
         /// Its length.
         bytes: u64,
     },
-    /// Lent memory is too small.
-    Lent {
+    /// Storage provided by the caller is too small.
+    TooLittleStorage {
         /// What it is for.
         purpose: &'static str,
-        /// Bytes lent.
+        /// Bytes provided.
         bytes: usize,
         /// Bytes needed.
         needed_bytes: u64,
@@ -59,6 +59,13 @@ pub enum MemmapError {
     NoSuchMemory {
         /// The range.
         frames: FrameRange,
+    },
+    /// Memory that is to be added has descriptors already.
+    Described {
+        /// The memory.
+        frames: FrameRange,
+        /// A range of frames with descriptors that meets it.
+        known: FrameRange,
     },
     /// Memory that is to hold its own descriptors is too small for them.
     TooSmall {
@@ -85,13 +92,13 @@ impl fmt::Display for MemmapError {
                 f,
                 "{descriptor} is not valid as zero bytes and has no template for section {section} of {node}, zone {zone}: give it one, or make zero valid"
             ),
-            Self::NoRoom {
+            Self::NoSpace {
                 needed_bytes,
                 node,
                 cause,
             } => write!(
                 f,
-                "no room for the {needed_bytes} bytes of descriptors of {node}: {cause}"
+                "no space for the {needed_bytes} bytes of descriptors of {node}: {cause}"
             ),
             Self::TooLarge { frames } => write!(
                 f,
@@ -101,13 +108,13 @@ impl fmt::Display for MemmapError {
                 f,
                 "the platform can't reach the {bytes} bytes of descriptors at {start}"
             ),
-            Self::Lent {
+            Self::TooLittleStorage {
                 purpose,
                 bytes,
                 needed_bytes,
             } => write!(
                 f,
-                "{bytes} bytes were lent for {purpose}: {needed_bytes} are needed"
+                "{bytes} bytes of storage for {purpose} are too few: {needed_bytes} are needed"
             ),
             Self::Unordered { frames } => write!(
                 f,
@@ -117,6 +124,10 @@ impl fmt::Display for MemmapError {
                 f,
                 "{frames} to be described: expected memory below {}, where physical addresses end",
                 PhysAddr::new(PHYS_END)
+            ),
+            Self::Described { frames, known } => write!(
+                f,
+                "{frames} can't be added: {known} have descriptors already"
             ),
             Self::TooSmall {
                 frames,
@@ -132,7 +143,7 @@ impl fmt::Display for MemmapError {
 impl core::error::Error for MemmapError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            Self::NoRoom { cause, .. } => Some(cause),
+            Self::NoSpace { cause, .. } => Some(cause),
             _ => None,
         }
     }

@@ -1,8 +1,8 @@
 //! A descriptor for every frame, written when it is needed: [`Memmap`].
 //!
 //! Kernels keep something for each page frame: flags, a reference count, list
-//! links. Writing all of it at boot takes seconds on a large machine; here
-//! nobody waits for it. Room is taken from early memory between the layout and
+//! links. Writing all of it at boot takes seconds on a large machine; here boot
+//! does not wait for it. Space is taken from early memory between the layout and
 //! the frame allocator:
 //!
 //! ```text
@@ -13,28 +13,40 @@
 //! of its frames is touched, or by workers behind the boot, whichever comes
 //! first, exactly once.
 //!
-//! Who asks for a descriptor by [`Memmap::of`] gets one that is ready;
-//! [`Memmap::allocate`] takes a block from the frame allocator together with
-//! its descriptor. The descriptor of a frame that is not memory does not
-//! exist, also where the section holds other memory: there is neither room for
-//! it nor time spent on it.
+//! [`Memmap::of`] returns a descriptor that is ready; [`Memmap::allocate`] takes a
+//! block from the frame allocator together with its descriptor. A frame that is not
+//! memory has no descriptor, also where its section holds other memory: neither
+//! space nor time is spent on it.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `descriptor` | [`Descriptor`]: what a kernel's type promises; the writing of many |
-//! | `page` | [`PageDescriptor`]: 64 bytes with what kernels commonly keep |
+//! | `descriptor` | [`Descriptor`]: the kernel's type; the writing of many |
+//! | `place` | [`SectionPlace`]: what the first content depends on |
+//! | `page` | [`PageDescriptor`]: 64 bytes with what kernels commonly record |
 //! | `states` | the state of each section, atomic |
-//! | `bank` | the descriptors of one extent: arithmetic |
-//! | `reserve` | where they lie |
+//! | `range` | the descriptors of one segment: arithmetic |
+//! | `space` | their memory |
+//! | `directory` | the lists of ranges and states |
+//! | `reserve` | a memory map in early memory |
+//! | `provided` | a memory map in caller-provided memory |
+//! | `add` | descriptors of memory that comes later |
+//! | `list` | all ranges, found by frame |
 //! | `describe` | modes, parts, and the writing of a part |
 //! | `writer` | [`Writer`]: stores at the speed of the memory bus |
 
-mod bank;
+mod add;
 mod describe;
 mod descriptor;
+mod directory;
 mod error;
+mod list;
 mod page;
+mod place;
+mod policy;
+mod provided;
+mod range;
 mod reserve;
+mod space;
 mod states;
 pub mod writer;
 
@@ -42,9 +54,11 @@ pub mod writer;
 mod loom_tests;
 
 pub use describe::{Mode, Part};
-pub use descriptor::{Descriptor, SectionPlace};
+pub use descriptor::Descriptor;
 pub use error::MemmapError;
 pub use page::{FLAG_BITS, PageDescriptor};
+pub use place::SectionPlace;
+pub use policy::MemmapPolicy;
 pub use states::SectionState;
 pub use writer::Writer;
 
@@ -53,17 +67,8 @@ use core::fmt;
 use crate::addr::{Frame, Order};
 use crate::frames::{AllocError, Frames, Request};
 use crate::sync::{AtomicU64, Ordering};
-use bank::Bank;
-
-/// What a kernel may choose.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MemmapPolicy {
-    /// How descriptors are written.
-    pub writer: Writer,
-    /// Write also where the memory is known to hold what would be written; for
-    /// measurements.
-    pub always_write: bool,
-}
+use list::Ranges;
+use range::DescriptorRange;
 
 /// A descriptor of type `T` for every frame of memory.
 ///
@@ -72,18 +77,18 @@ pub struct MemmapPolicy {
 /// use std::sync::atomic::Ordering;
 ///
 /// use firstlight::addr::{Frame, FrameRange};
-/// use firstlight::layout::Extent;
+/// use firstlight::layout::ZoneSegment;
 /// use firstlight::memmap::{Memmap, MemmapPolicy, PageDescriptor, SectionState};
 /// use firstlight::node::{NodeId, ZoneKind};
 ///
-/// // 256 MiB from 4 GiB on, described in memory lent for it.
+/// // 256 MiB from 4 GiB on, described in memory provided for it.
 /// let frames = FrameRange::new(1 << 20, (1 << 20) + 65_536).unwrap();
-/// let extents = [Extent { frames, node: NodeId(0), zone: ZoneKind::Normal }];
-/// let (directory, bytes) = Memmap::<PageDescriptor>::bytes_for(&extents)?;
+/// let segments = [ZoneSegment { frames, node: NodeId(0), zone: ZoneKind::Normal }];
+/// let (directory, bytes) = Memmap::<PageDescriptor>::bytes_for(&segments)?;
 /// let mut directory = vec![MaybeUninit::uninit(); directory as usize];
 /// let mut memory = vec![MaybeUninit::uninit(); bytes as usize];
 /// let memmap = Memmap::<PageDescriptor>::in_memory(
-///     &extents, &mut directory, &mut memory, MemmapPolicy::default())?;
+///     &segments, &mut directory, &mut memory, MemmapPolicy::default())?;
 ///
 /// let frame = Frame::new((1 << 20) + 7);
 /// assert_eq!(memmap.state(frame), Some(SectionState::Untouched));
@@ -96,15 +101,14 @@ pub struct MemmapPolicy {
 /// ```
 #[derive(Debug)]
 pub struct Memmap<'m, T> {
-    /// By ascending address.
-    banks: &'m [Bank<'m, T>],
+    ranges: Ranges<'m, T>,
     policy: MemmapPolicy,
     tally: Tally,
     reserved_bytes: u64,
     directory_bytes: u64,
 }
 
-/// What was done so far.
+/// Work done so far.
 #[derive(Debug)]
 struct Tally {
     touched_sections: AtomicU64,
@@ -122,7 +126,7 @@ impl Default for Tally {
     }
 }
 
-/// Who makes a section ready.
+/// What makes a section ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Made {
     ByTouch,
@@ -142,18 +146,18 @@ pub struct Progress {
     pub worked_sections: u64,
     /// Bytes of descriptors written.
     pub written_bytes: u64,
-    /// Bytes of the directory, written when room was taken.
+    /// Bytes of the directory, written at the start.
     pub directory_bytes: u64,
     /// Bytes taken for directory and descriptors.
     pub reserved_bytes: u64,
 }
 
-/// An allocation whose frame should come with a descriptor failed; nothing changed.
+/// Why an allocation with a descriptor failed; nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DescribedError {
     /// There was no block.
     Alloc(AllocError),
-    /// The block is memory these descriptors were not made for.
+    /// The block is memory without descriptors here.
     NotDescribed {
         /// Its first frame.
         frame: Frame,
@@ -177,62 +181,75 @@ impl core::error::Error for DescribedError {}
 impl<'m, T: Descriptor> Memmap<'m, T> {
     /// The descriptor of `frame`, ready; `None` if there is no memory.
     ///
-    /// The first touch of a section writes it, or waits for who does. So an
-    /// interrupt handler that may have interrupted one on its own CPU asks
+    /// The first touch of a section writes it, or waits for the CPU that does. So an
+    /// interrupt handler that may have interrupted one on its own CPU calls
     /// [`Self::peek`], which never waits.
     #[inline]
     pub fn of(&self, frame: Frame) -> Option<&'m T> {
-        let bank = self.bank(frame)?;
-        if !bank.is_ready(frame) {
-            self.make_ready(bank, frame, Made::ByTouch);
+        match self.ranges.find_first(frame) {
+            // SAFETY: the frame is the range's, and its section is ready.
+            Some(range) if range.is_ready(frame) => Some(unsafe { range.get(frame) }),
+            _ => self.of_slowly(frame),
         }
-        // SAFETY: the frame is the bank's, and its section is ready.
-        Some(unsafe { bank.get(frame) })
+    }
+
+    /// The same, also for memory that was added.
+    #[cold]
+    fn of_slowly(&self, frame: Frame) -> Option<&'m T> {
+        let range = self.ranges.find(frame)?;
+        if !range.is_ready(frame) {
+            self.make_ready(range, frame, Made::ByTouch);
+        }
+        // SAFETY: the frame is the range's, and its section is ready.
+        Some(unsafe { range.get(frame) })
     }
 
     /// The descriptor of `frame` if it is ready already.
     #[inline]
     pub fn peek(&self, frame: Frame) -> Option<&'m T> {
-        let bank = self.bank(frame).filter(|bank| bank.is_ready(frame))?;
-        // SAFETY: the frame is the bank's, and its section is ready.
-        Some(unsafe { bank.get(frame) })
+        let range = self
+            .ranges
+            .find(frame)
+            .filter(|range| range.is_ready(frame))?;
+        // SAFETY: the frame is the range's, and its section is ready.
+        Some(unsafe { range.get(frame) })
     }
 
     /// The descriptor of a frame whose section is known to be ready, without
     /// looking; `None` if there is no memory.
     ///
     /// # Safety
-    /// The section of `frame` is ready, and this CPU knows it from one that saw it.
+    /// The section of `frame` is ready, and a CPU that saw it synchronised with this one.
     ///
     /// # Panics
     /// In debug builds, if it is not: with the frame, its section and its state.
     #[inline]
     pub unsafe fn assume_ready(&self, frame: Frame) -> Option<&'m T> {
-        let bank = self.bank(frame)?;
+        let range = self.ranges.find(frame)?;
         #[cfg(debug_assertions)]
-        if !bank.is_ready(frame) {
-            let (place, state) = (bank.place(frame), bank.state(frame));
+        if !range.is_ready(frame) {
+            let (place, state) = (range.place(frame), range.state(frame));
             panic!(
                 "descriptor of {frame} touched before it is ready: section {} of {} is {state}",
                 place.section, place.node
             );
         }
-        // SAFETY: the frame is the bank's; that its section is ready, the caller promised.
-        Some(unsafe { bank.get(frame) })
+        // SAFETY: the frame is the range's; that its section is ready, the caller promised.
+        Some(unsafe { range.get(frame) })
     }
 
     /// How far the section of `frame` is; `None` if there is no memory.
     pub fn state(&self, frame: Frame) -> Option<SectionState> {
-        self.bank(frame).map(|bank| bank.state(frame))
+        self.ranges.find(frame).map(|range| range.state(frame))
     }
 
     /// What the first content of the frame's descriptor depends on.
     pub fn place(&self, frame: Frame) -> Option<SectionPlace> {
-        self.bank(frame).map(|bank| bank.place(frame))
+        self.ranges.find(frame).map(|range| range.place(frame))
     }
 
     /// Takes a block from `frames`, and makes the descriptor of its first frame
-    /// ready; those of its other frames are when they are asked for.
+    /// ready; those of its other frames when they are first touched.
     ///
     /// # Errors
     /// [`DescribedError`]; no frame is taken then.
@@ -250,25 +267,30 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
             })
     }
 
-    /// How far it all is. Counts that change meanwhile are counted before or after.
+    /// How far it all is; counts that change meanwhile may be included or not.
     pub fn progress(&self) -> Progress {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let banks = self.banks.iter();
+        let (ranges, added) = (self.ranges.iter(), self.ranges.added());
         Progress {
-            sections: banks
+            sections: ranges
                 .clone()
-                .map(|bank| bank::sections_of(bank.extent.frames))
+                .map(|range| range::sections_of(range.segment.frames))
                 .sum(),
-            ready_sections: banks.map(Bank::count_ready).sum(),
+            ready_sections: ranges.map(DescriptorRange::count_ready).sum(),
             touched_sections: load(&self.tally.touched_sections),
             worked_sections: load(&self.tally.worked_sections),
             written_bytes: load(&self.tally.written_bytes),
-            directory_bytes: self.directory_bytes,
-            reserved_bytes: self.reserved_bytes,
+            directory_bytes: self.directory_bytes
+                + added
+                    .clone()
+                    .map(|added| added.directory_bytes)
+                    .sum::<u64>(),
+            reserved_bytes: self.reserved_bytes
+                + added.map(|added| added.reserved_bytes).sum::<u64>(),
         }
     }
 
-    /// Spoils all descriptors, so that they can be written, and checked, again:
+    /// Poisons all descriptors, so that they can be written, and checked, again:
     /// their memory holds `filler`, and all sections are untouched. For
     /// measurements, which is why [`MemmapPolicy::always_write`] must be set.
     ///
@@ -277,31 +299,21 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
     ///
     /// # Panics
     /// Without [`MemmapPolicy::always_write`].
-    pub unsafe fn spoil(&mut self, filler: u64) {
+    pub unsafe fn poison(&mut self, filler: u64) {
         assert!(
             self.policy.always_write,
             "what is known to be zero would not be written again"
         );
-        for bank in self.banks {
+        for range in self.ranges.iter() {
             // SAFETY: the caller's promise; `&mut self` keeps other calls out.
-            unsafe { bank.spoil(filler, &self.policy) };
+            unsafe { range.poison(filler, &self.policy) };
         }
         self.tally = Tally::default();
     }
 
-    /// The bank whose extent `frame` is in.
-    #[inline]
-    fn bank(&self, frame: Frame) -> Option<&'m Bank<'m, T>> {
-        let after = self
-            .banks
-            .partition_point(|bank| bank.extent.frames.start() <= frame);
-        let bank = self.banks.get(after.checked_sub(1)?)?;
-        bank.extent.frames.contains(frame).then_some(bank)
-    }
-
     #[cold]
-    fn make_ready(&self, bank: &Bank<'_, T>, frame: Frame, made: Made) {
-        let Some(written_bytes) = bank.make_ready(frame, &self.policy) else {
+    fn make_ready(&self, range: &DescriptorRange<'_, T>, frame: Frame, made: Made) {
+        let Some(written_bytes) = range.make_ready(frame, &self.policy) else {
             return;
         };
         let count = match made {

@@ -1,4 +1,4 @@
-//! A descriptor with what a general-purpose kernel keeps of a page:
+//! A descriptor with what a general-purpose kernel records of a page:
 //! [`PageDescriptor`], 64 bytes.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ const _: () = assert!(SECTION_SHIFT + SECTION_BITS == u64::BITS);
 const _: () = assert!(size_of::<PageDescriptor>() == 64);
 const _: () = assert!(ZoneKind::ALL.len() == 1 << ZONE_BITS);
 
-/// What is kept of a page frame: one cache line.
+/// The record of a page frame: one cache line.
 ///
 /// Zero bytes are a free page of node 0, zone DMA, section 0; the template
 /// fills in the place. All fields are the kernel's to change but the place.
@@ -42,23 +42,23 @@ pub struct PageDescriptor {
     /// Flags in the lowest [`FLAG_BITS`] bits; above them zone, node, section,
     /// which never change.
     flags: AtomicU64,
-    /// How many use the page; 0: free.
+    /// Users of the page; 0: free.
     pub references: AtomicU32,
-    /// How many page tables map it.
+    /// Page tables that map it.
     pub maps: AtomicU32,
-    /// List links: what comes after and before it, whatever the kernel's words for that are.
+    /// List links: next and previous.
     pub links: [AtomicU64; 2],
-    /// Whose it is: a file's cache, an address space.
+    /// Its owner: a file's cache, an address space.
     pub owner: AtomicU64,
     /// Which page of its owner it is.
     pub index: AtomicU64,
-    /// Its user's own word.
+    /// The owner's own word.
     pub private: AtomicU64,
-    /// Whom it is accounted to.
+    /// The account it is charged to.
     pub account: AtomicU64,
 }
 
-/// The part of the flags word that is the kernel's to use.
+/// The part of the flags word the kernel may use.
 const fn own_flags(word: u64) -> u32 {
     (word & ((1 << FLAG_BITS) - 1)) as u32
 }
@@ -69,13 +69,13 @@ impl PageDescriptor {
         own_flags(self.flags.load(Ordering::Relaxed))
     }
 
-    /// Sets flags; bits from [`FLAG_BITS`] on are left alone. Returns those there were.
+    /// Sets flags; bits from [`FLAG_BITS`] on are ignored. Returns the flags before.
     pub fn set_flags(&self, flags: u32, order: Ordering) -> u32 {
         let flags = own_flags(u64::from(flags));
         own_flags(self.flags.fetch_or(u64::from(flags), order))
     }
 
-    /// Clears flags, likewise.
+    /// Clears flags; returns the flags before.
     pub fn clear_flags(&self, flags: u32, order: Ordering) -> u32 {
         let flags = own_flags(u64::from(flags));
         own_flags(self.flags.fetch_and(!u64::from(flags), order))

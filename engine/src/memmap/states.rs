@@ -1,18 +1,18 @@
-//! The state of each section of a bank: untouched, being written, ready.
+//! The state of each section of a descriptor range: untouched, being written, ready.
 //!
-//! Two bits a section, 32 sections (4 GiB of memory) a word, so that a bank of
-//! terabytes costs a page to set up. A section is written by whoever first
-//! raises its bit, exactly once; others wait. Who dies while writing, by
-//! unwinding, leaves the section untouched for the next.
+//! Two bits a section, 32 sections (4 GiB of memory) a word, so that a range of
+//! terabytes costs a page to set up. The CPU that raises a section's bit writes
+//! it, exactly once; others wait. A writer that panics leaves the section
+//! untouched for the next.
 #![deny(unsafe_code)]
 
 use core::fmt;
 
 use crate::sync::{AtomicU64, Ordering, pause};
 
-/// Sections a word says something about.
+/// Sections in a word.
 const PER_WORD: usize = 32;
-/// Somebody writes, or has written.
+/// Being written, or ready.
 const CLAIMED: u64 = 1;
 /// Written. Released after the content.
 const READY: u64 = 2;
@@ -20,7 +20,7 @@ const READY: u64 = 2;
 /// How far the descriptors of a section are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SectionState {
-    /// Nobody has written them.
+    /// Not written yet.
     Untouched,
     /// A CPU is writing them.
     BeingWritten,
@@ -52,7 +52,7 @@ struct Claim<'a> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        // Release: what was written half comes before what the next one writes.
+        // Release: pairs with the Acquire of the next claim, which overwrites.
         self.word
             .fetch_and(!(CLAIMED << self.shift), Ordering::Release);
     }
@@ -78,7 +78,7 @@ impl<'m> States<'m> {
         )
     }
 
-    /// Whether what the section's writer wrote may be read.
+    /// Whether the section's descriptors may be read.
     #[inline]
     pub(crate) fn is_ready(&self, section: usize) -> bool {
         let (word, shift) = self.at(section);
@@ -96,8 +96,8 @@ impl<'m> States<'m> {
         }
     }
 
-    /// Returns once the section is ready; runs `write` if this CPU is the one
-    /// to make it so, and says whether it was.
+    /// Returns once the section is ready. Runs `write` if this CPU is the one to
+    /// make it so; whether it was.
     pub(crate) fn make_ready(&self, section: usize, write: impl FnOnce()) -> bool {
         let (word, shift) = self.at(section);
         loop {
@@ -105,7 +105,7 @@ impl<'m> States<'m> {
                 SectionState::Ready => return false,
                 SectionState::BeingWritten => pause(),
                 SectionState::Untouched => {
-                    // Acquire: pairs with the Release of a claim that was given up.
+                    // Acquire: pairs with the Release of an abandoned claim.
                     let before = word.fetch_or(CLAIMED << shift, Ordering::Acquire);
                     if before >> shift & CLAIMED == 0 {
                         break;
@@ -120,7 +120,7 @@ impl<'m> States<'m> {
         true
     }
 
-    /// Makes all sections untouched; nobody is writing one.
+    /// Makes all sections untouched; none is being written.
     pub(crate) fn clear(&self) {
         self.words
             .iter()
@@ -163,13 +163,13 @@ mod tests {
     }
 
     #[test]
-    fn who_dies_while_writing_leaves_it_to_the_next() {
+    fn a_writer_that_panics_leaves_it_to_the_next() {
         let words = [AtomicU64::new(0)];
         let states = States::new(&words);
-        let dead = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            states.make_ready(7, || panic!("a writer dies for this test"));
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            states.make_ready(7, || panic!("a writer panics for this test"));
         }));
-        assert!(dead.is_err());
+        assert!(panicked.is_err());
         assert_eq!(states.get(7), SectionState::Untouched);
         assert!(states.make_ready(7, || {}));
     }

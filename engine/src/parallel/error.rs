@@ -4,27 +4,27 @@ use core::fmt;
 
 use crate::layout::SECTION_FRAMES;
 
-/// A job makes no sense as asked; nothing was done.
+/// Why a job was refused; nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobError {
-    /// No seats, or at most zero threads on a node.
+    /// No workers, or zero threads on a node.
     NoThreads,
     /// Chunks would end inside a section.
     NotSections {
-        /// The alignment asked for.
+        /// The alignment requested.
         frames: u64,
     },
-    /// The least chunk is no multiple of the alignment.
+    /// The minimum chunk is no multiple of the alignment.
     NotAligned {
-        /// The least chunk asked for.
+        /// The minimum chunk requested.
         frames: u64,
-        /// The alignment asked for.
+        /// The alignment requested.
         align_frames: u64,
     },
-    /// The list of shares lent has too few slots.
-    TooFewShares {
-        /// Slots lent.
-        lent: usize,
+    /// The list of work ranges has too few slots.
+    TooFewRanges {
+        /// Slots provided.
+        provided: usize,
         /// Slots needed.
         needed: usize,
     },
@@ -43,11 +43,11 @@ impl fmt::Display for JobError {
                 align_frames,
             } => write!(
                 f,
-                "a least chunk of {frames} frames; expected a multiple of the alignment, {align_frames}"
+                "a minimum chunk of {frames} frames; expected a multiple of the alignment, {align_frames}"
             ),
-            Self::TooFewShares { lent, needed } => write!(
+            Self::TooFewRanges { provided, needed } => write!(
                 f,
-                "{lent} shares were lent for the ranges of the job: {needed} are needed"
+                "a list of {provided} work ranges is too short: {needed} are needed"
             ),
         }
     }

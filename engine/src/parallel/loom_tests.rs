@@ -1,9 +1,11 @@
 //! The interleavings of two threads over the queue: every chunk once, what a
-//! thread did is seen by who called, a chunk of a thread that dies is left to be found.
+//! thread wrote is visible to the caller, the chunk of a thread that panics is found.
 
 extern crate std;
 
+use super::queue::Queue;
 use super::*;
+use crate::addr::FrameRange;
 use crate::layout::SECTION_FRAMES;
 use crate::node::NodeId;
 use loom::cell::UnsafeCell;
@@ -18,7 +20,7 @@ fn sections(start: u64, end: u64) -> FrameRange {
 /// What was done to each section; watched by the checker.
 struct Done(Vec<UnsafeCell<u32>>);
 
-// SAFETY: each cell is only touched by whoever took its section; loom checks that.
+// SAFETY: each cell is only touched by the thread that took its section; loom checks that.
 #[expect(unsafe_code, reason = "the watched cells are shared by contract")]
 unsafe impl Sync for Done {}
 
@@ -33,25 +35,25 @@ impl Done {
     }
 }
 
-/// Two seats over two shares; `dies` is the section whose thread dies before it did anything.
-fn both_seats(job: Job, dies: Option<u64>) {
+/// Two workers over two ranges; the thread that takes section `panics` does so before it wrote anything.
+fn both_workers(job: Job, panics: Option<u64>) {
     loom::model(move || {
         let done: &'static Done =
             Box::leak(Box::new(Done((0..3).map(|_| UnsafeCell::new(0)).collect())));
-        let shares: &'static mut [Share] = Box::leak(Box::new([
-            Share::new(NodeId(0), sections(0, 2)),
-            Share::new(NodeId(1), sections(2, 3)),
+        let ranges: &'static mut [WorkRange] = Box::leak(Box::new([
+            WorkRange::new(NodeId(0), sections(0, 2)),
+            WorkRange::new(NodeId(1), sections(2, 3)),
         ]));
-        let seats: &'static mut [Seat] =
-            Box::leak(Box::new([Seat::new(NodeId(0)), Seat::new(NodeId(1))]));
+        let workers: &'static mut [Worker] =
+            Box::leak(Box::new([Worker::new(NodeId(0)), Worker::new(NodeId(1))]));
         let queue: &'static Queue<'static> =
-            Box::leak(Box::new(Queue::prepare(&job, shares, seats).unwrap()));
+            Box::leak(Box::new(Queue::prepare(&job, ranges, workers).unwrap()));
         let threads = [0, 1].map(|index| {
             thread::spawn(move || {
                 let work = |chunk: FrameRange| {
                     let first = chunk.start().get() / SECTION_FRAMES;
-                    // A thread that dies unwinds out of the queue.
-                    if dies == Some(first) {
+                    // A panic unwinds out of the queue.
+                    if panics == Some(first) {
                         std::panic::resume_unwind(Box::new(()));
                     }
                     done.mark(chunk);
@@ -62,10 +64,10 @@ fn both_seats(job: Job, dies: Option<u64>) {
                 outcome.is_err()
             })
         });
-        let died = threads.map(|thread| thread.join().unwrap());
+        let panicked = threads.map(|thread| thread.join().unwrap());
         let report = queue.finish(&|chunk| done.mark(chunk));
-        assert_eq!(died.iter().any(|died| *died), dies.is_some());
-        assert_eq!(report.redone_chunks, u64::from(dies.is_some()));
+        assert_eq!(panicked.iter().any(|panicked| *panicked), panics.is_some());
+        assert_eq!(report.redone_chunks, u64::from(panics.is_some()));
         assert_eq!(report.chunks, 3);
         for cell in &done.0 {
             // SAFETY: all threads are joined.
@@ -77,10 +79,10 @@ fn both_seats(job: Job, dies: Option<u64>) {
 
 #[test]
 fn loom_two_threads_share_one_queue() {
-    both_seats(Job::sections(Chunking::Stealing), None);
+    both_workers(Job::sections(Chunking::Stealing), None);
 }
 
 #[test]
-fn loom_a_chunk_left_by_the_dead_is_done_once() {
-    both_seats(Job::sections(Chunking::Stealing), Some(1));
+fn loom_a_chunk_whose_thread_panics_is_done_once() {
+    both_workers(Job::sections(Chunking::Stealing), Some(1));
 }

@@ -5,13 +5,13 @@ use super::JobError;
 use crate::addr::{Frame, FrameRange};
 use crate::layout::SECTION_FRAMES;
 
-/// How ranges are cut and who takes which piece.
+/// How ranges are cut, and which CPUs take which piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Chunking {
-    /// As Linux's padata does: threads = size / least chunk, at most the CPUs
+    /// As Linux's padata does: threads = size / minimum chunk, at most the CPUs
     /// of the node; chunks for four rounds of them.
     Padata,
-    /// One queue of least chunks over all nodes; own node first, then any.
+    /// One queue of minimum chunks over all nodes; own node first, then any.
     #[default]
     Stealing,
 }
@@ -29,21 +29,21 @@ impl Chunking {
 /// Chunks a thread gets on average under [`Chunking::Padata`].
 const ROUNDS: u64 = 4;
 
-/// What is the same for all ranges of a job.
+/// What all ranges of a job have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Least frames worth a thread; a multiple of `align_frames`.
+    /// Fewest frames worth a thread; a multiple of `align_frames`.
     pub min_chunk_frames: u64,
     /// Chunks end on multiples of this; a multiple of the section.
     pub align_frames: u64,
-    /// At most so many threads on a node; `None`: every seat.
+    /// Most threads on a node; `None`: every worker.
     pub threads_per_node: Option<u32>,
     /// How ranges are cut.
     pub chunking: Chunking,
 }
 
 impl Job {
-    /// Whole sections, every seat.
+    /// Whole sections, every worker.
     pub const fn sections(chunking: Chunking) -> Self {
         Self {
             min_chunk_frames: SECTION_FRAMES,
@@ -60,7 +60,7 @@ impl Job {
         self
     }
 
-    /// Refuses what makes no sense.
+    /// Refuses no threads and chunks that cut sections.
     pub(super) const fn check(&self) -> Result<(), JobError> {
         if let Some(0) = self.threads_per_node {
             return Err(JobError::NoThreads);
@@ -79,8 +79,8 @@ impl Job {
         Ok(())
     }
 
-    /// How `frames` are cut on a node that has `seats` threads for them; a
-    /// node without any has one that is borrowed.
+    /// How `frames` are cut on a node that has `workers` threads for them; a
+    /// node without any gets one of another node.
     ///
     /// ```
     /// use firstlight::addr::FrameRange;
@@ -91,10 +91,10 @@ impl Job {
     /// let plan = Job::sections(Chunking::Padata).plan(node, 52);
     /// assert_eq!((plan.threads, plan.chunk_frames, plan.chunks), (52, 15 * SECTION_FRAMES, 205));
     /// ```
-    pub const fn plan(&self, frames: FrameRange, seats: u32) -> Plan {
+    pub const fn plan(&self, frames: FrameRange, workers: u32) -> Plan {
         let cap = match self.threads_per_node {
-            Some(most) if most < seats => most,
-            _ => seats,
+            Some(most) if most < workers => most,
+            _ => workers,
         };
         let cap = if cap == 0 { 1 } else { cap };
         let size = frames.count();

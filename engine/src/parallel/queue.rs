@@ -1,27 +1,43 @@
-//! The queue of chunks: [`Share`]s to take from, [`Seat`]s to take from.
+//! The queue of chunks: [`WorkRange`]s, taken from by [`Worker`]s.
 //!
-//! A chunk is taken by raising its share's counter, so it is taken once. The
-//! seat notes what it holds until the work is done; what is still noted when
-//! all threads are gone belonged to one that died.
+//! A chunk is taken by raising its range's counter, so it is taken once. The
+//! worker records it until the work is done; a chunk still recorded when all
+//! threads are gone is one whose thread panicked.
 
-use super::{Chunking, Job, JobError, Plan, Report};
+use super::{Chunking, Job, JobError, Plan, Worker};
 use crate::addr::{Frame, FrameRange};
 use crate::node::NodeId;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
+
+/// The result of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Frames in all ranges.
+    pub frames: u64,
+    /// Chunks they were cut into.
+    pub chunks: u64,
+    /// Threads that took at least one chunk; the caller that did left-over
+    /// chunks is not among them.
+    pub threads: u32,
+    /// Chunks whose thread panicked, done again by the caller.
+    pub redone_chunks: u64,
+    /// Chunks that no thread took, done by the caller.
+    pub left_chunks: u64,
+}
 
 /// A range of one node, and how much of it was taken.
 #[derive(Debug)]
-pub struct Share {
+pub struct WorkRange {
     node: NodeId,
     frames: FrameRange,
     plan: Plan,
-    /// Threads of this very node.
-    seats: u32,
-    /// Chunks taken; may run past their number.
+    /// Workers of its node.
+    workers: u32,
+    /// Chunks taken; may exceed their number.
     taken: AtomicU64,
 }
 
-impl Share {
+impl WorkRange {
     /// `frames` of `node`, all still to be done.
     pub fn new(node: NodeId, frames: FrameRange) -> Self {
         Self {
@@ -32,7 +48,7 @@ impl Share {
                 chunk_frames: u64::MAX,
                 chunks: 0,
             },
-            seats: 0,
+            workers: 0,
             taken: AtomicU64::new(0),
         }
     }
@@ -52,9 +68,9 @@ impl Share {
         self.plan
     }
 
-    /// The next chunk that nobody has.
+    /// The next chunk that was not taken.
     fn take(&self) -> Option<FrameRange> {
-        // Looked at first: a counter that is through is left in everybody's cache.
+        // Read first: an exhausted counter stays shared by all caches.
         if self.taken.load(Ordering::Relaxed) >= self.plan.chunks {
             return None;
         }
@@ -63,146 +79,109 @@ impl Share {
     }
 }
 
-/// No chunk is held. No chunk starts there: frame numbers end at 2^52.
-const NOTHING: u64 = u64::MAX;
-
-/// A CPU that may work, and what it works on.
-#[derive(Debug)]
-pub struct Seat {
-    node: NodeId,
-    /// Which of its node's seats this is, from 0.
-    rank: u32,
-    /// First frame of the chunk in hand, and the share it is of.
-    start: AtomicU64,
-    share: AtomicU64,
-    chunks: AtomicU32,
-}
-
-impl Seat {
-    /// A CPU of `node`.
-    pub fn new(node: NodeId) -> Self {
-        Self {
-            node,
-            rank: 0,
-            start: AtomicU64::new(NOTHING),
-            share: AtomicU64::new(0),
-            chunks: AtomicU32::new(0),
-        }
-    }
-
-    /// The node its CPU is on.
-    pub const fn node(&self) -> NodeId {
-        self.node
-    }
-
-    /// Chunks it finished in the last job.
-    pub fn chunks(&self) -> u32 {
-        self.chunks.load(Ordering::Relaxed)
-    }
-}
-
-/// A job under way.
+/// A job in progress.
 #[derive(Debug)]
 pub(super) struct Queue<'a> {
     job: Job,
-    shares: &'a [Share],
-    seats: &'a [Seat],
+    ranges: &'a [WorkRange],
+    workers: &'a [Worker],
 }
 
 impl<'a> Queue<'a> {
-    /// Cuts the shares for the seats there are.
+    /// Cuts the ranges for the workers there are.
     pub(super) fn prepare(
         job: &Job,
-        shares: &'a mut [Share],
-        seats: &'a mut [Seat],
+        ranges: &'a mut [WorkRange],
+        workers: &'a mut [Worker],
     ) -> Result<Self, JobError> {
         job.check()?;
-        if seats.is_empty() {
+        if workers.is_empty() {
             return Err(JobError::NoThreads);
         }
-        for index in 0..seats.len() {
-            let (before, rest) = seats.split_at_mut(index);
-            let Some(seat) = rest.first_mut() else {
+        for index in 0..workers.len() {
+            let (before, rest) = workers.split_at_mut(index);
+            let Some(worker) = rest.first_mut() else {
                 continue;
             };
-            let last = before.iter().rev().find(|other| other.node == seat.node);
-            *seat = Seat::new(seat.node);
-            seat.rank = last.map_or(0, |last| last.rank + 1);
+            let last = before.iter().rev().find(|other| other.node == worker.node);
+            *worker = Worker::new(worker.node);
+            worker.rank = last.map_or(0, |last| last.rank + 1);
         }
-        for share in shares.iter_mut() {
-            let own = seats.iter().rev().find(|seat| seat.node == share.node);
-            share.seats = own.map_or(0, |seat| seat.rank + 1);
-            share.plan = job.plan(share.frames, share.seats);
-            share.taken = AtomicU64::new(0);
+        for range in ranges.iter_mut() {
+            let own = workers
+                .iter()
+                .rev()
+                .find(|worker| worker.node == range.node);
+            range.workers = own.map_or(0, |worker| worker.rank + 1);
+            range.plan = job.plan(range.frames, range.workers);
+            range.taken = AtomicU64::new(0);
         }
         Ok(Self {
             job: *job,
-            shares,
-            seats,
+            ranges,
+            workers,
         })
     }
 
-    pub(super) fn seats(&self) -> &'a [Seat] {
-        self.seats
+    pub(super) fn workers(&self) -> &'a [Worker] {
+        self.workers
     }
 
-    /// Whether the job has no thread for this seat.
-    fn is_spare(&self, seat: &Seat) -> bool {
+    /// Whether the job has no thread for this worker.
+    fn is_spare(&self, worker: &Worker) -> bool {
         self.job
             .threads_per_node
-            .is_some_and(|most| seat.rank >= most)
+            .is_some_and(|most| worker.rank >= most)
     }
 
-    /// Whether the thread in `seat` takes from `share` under Linux's rules.
-    fn may(&self, index: usize, seat: &Seat, share: &Share) -> bool {
-        if share.seats > 0 {
-            return share.node == seat.node && seat.rank < share.plan.threads;
+    /// Whether `worker` takes from `range` under Linux's rules.
+    fn may(&self, index: usize, worker: &Worker, range: &WorkRange) -> bool {
+        if range.workers > 0 {
+            return range.node == worker.node && worker.rank < range.plan.threads;
         }
-        // Nobody's: one thread is borrowed, another one for each node, and none
-        // that the job has no use for.
+        // A node without workers: one of the others, a different one for each node,
+        // and none that the job leaves out.
         let working = (0..)
-            .zip(self.seats)
-            .filter(|(_, seat)| !self.is_spare(seat));
-        let nth = usize::from(share.node.0) % working.clone().count().max(1);
+            .zip(self.workers)
+            .filter(|(_, worker)| !self.is_spare(worker));
+        let nth = usize::from(range.node.0) % working.clone().count().max(1);
         working.map(|(index, _)| index).nth(nth) == Some(index)
     }
 
-    /// What the thread in seat `index` does.
+    /// The work of worker number `index`.
     pub(super) fn work(&self, index: usize, work: &(dyn Fn(FrameRange) + Sync)) {
-        let Some(seat) = self.seats.get(index) else {
+        let Some(worker) = self.workers.get(index) else {
             return;
         };
-        if self.is_spare(seat) {
+        if self.is_spare(worker) {
             return;
         }
         match self.job.chunking {
-            Chunking::Padata => self.each(|share| self.may(index, seat, share), 0, seat, work),
+            Chunking::Padata => self.each(|range| self.may(index, worker, range), 0, worker, work),
             Chunking::Stealing => {
-                self.each(|share| share.node == seat.node, 0, seat, work);
-                // Thieves begin at different places.
-                let from = self.shares.len() * index / self.seats.len();
-                self.each(|share| share.node != seat.node, from, seat, work);
+                self.each(|range| range.node == worker.node, 0, worker, work);
+                // Each worker starts stealing elsewhere.
+                let from = self.ranges.len() * index / self.workers.len();
+                self.each(|range| range.node != worker.node, from, worker, work);
             }
         }
     }
 
-    /// Takes chunks of the shares `mine` says yes to until there are none.
+    /// Takes the chunks of all `wanted` ranges, from number `from` on.
     fn each(
         &self,
-        mine: impl Fn(&Share) -> bool,
+        wanted: impl Fn(&WorkRange) -> bool,
         from: usize,
-        seat: &Seat,
+        worker: &Worker,
         work: &(dyn Fn(FrameRange) + Sync),
     ) {
-        let (before, after) = self.shares.split_at(from.min(self.shares.len()));
+        let (before, after) = self.ranges.split_at(from.min(self.ranges.len()));
         let numbers = (from as u64..).zip(after).chain((0..).zip(before));
-        for (number, share) in numbers.filter(|(_, share)| mine(share)) {
-            while let Some(chunk) = share.take() {
-                seat.share.store(number, Ordering::Relaxed);
-                seat.start.store(chunk.start().get(), Ordering::Relaxed);
+        for (number, range) in numbers.filter(|(_, range)| wanted(range)) {
+            while let Some(chunk) = range.take() {
+                worker.begin(number, chunk.start().get());
                 work(chunk);
-                seat.chunks.fetch_add(1, Ordering::Relaxed);
-                seat.start.store(NOTHING, Ordering::Relaxed);
+                worker.end();
             }
         }
     }
@@ -210,18 +189,18 @@ impl<'a> Queue<'a> {
     /// After all threads are gone: does what was left, and counts.
     pub(super) fn finish(&self, work: &(dyn Fn(FrameRange) + Sync)) -> Report {
         let mut report = Report::default();
-        for seat in self.seats {
-            if let Some(chunk) = self.held(seat) {
+        for worker in self.workers {
+            if let Some(chunk) = self.in_hand(worker) {
                 work(chunk);
                 report.redone_chunks += 1;
-                seat.start.store(NOTHING, Ordering::Relaxed);
+                worker.forget();
             }
-            report.threads += u32::from(seat.chunks() > 0);
+            report.threads += u32::from(worker.chunks() > 0);
         }
-        for share in self.shares {
-            report.frames += share.frames.count();
-            report.chunks += share.plan.chunks;
-            while let Some(chunk) = share.take() {
+        for range in self.ranges {
+            report.frames += range.frames.count();
+            report.chunks += range.plan.chunks;
+            while let Some(chunk) = range.take() {
                 work(chunk);
                 report.left_chunks += 1;
             }
@@ -229,15 +208,11 @@ impl<'a> Queue<'a> {
         report
     }
 
-    /// The chunk a seat still holds.
-    fn held(&self, seat: &Seat) -> Option<FrameRange> {
-        let start = seat.start.load(Ordering::Relaxed);
-        if start == NOTHING {
-            return None;
-        }
-        let number = usize::try_from(seat.share.load(Ordering::Relaxed)).ok()?;
-        let share = self.shares.get(number)?;
-        let index = share.plan.index_of(share.frames, Frame::new(start));
-        Some(share.plan.chunk(share.frames, index))
+    /// The chunk a worker still has in hand.
+    fn in_hand(&self, worker: &Worker) -> Option<FrameRange> {
+        let (number, start) = worker.in_hand()?;
+        let range = self.ranges.get(usize::try_from(number).ok()?)?;
+        let index = range.plan.index_of(range.frames, Frame::new(start));
+        Some(range.plan.chunk(range.frames, index))
     }
 }

@@ -1,10 +1,11 @@
 //! Linux's figures, and every frame once whatever the machine, the threads and
-//! their fate.
+//! their panics.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 extern crate std;
 
 use super::*;
+use crate::addr::FrameRange;
 use crate::layout::SECTION_FRAMES;
 use crate::node::NodeId;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -22,13 +23,13 @@ fn padata(start: u64, count: u64, cap: u32) -> Plan {
     Job::sections(Chunking::Padata).plan(frames(start, start + count), cap)
 }
 
-/// Threads of this process; one that panics is gone and no more.
+/// Threads of this process; one may panic.
 struct Threads;
 
-impl Crew for Threads {
-    fn run(&self, seats: &[Seat], work: &(dyn Fn(usize) + Sync)) {
+impl Workers for Threads {
+    fn run(&self, workers: &[Worker], work: &(dyn Fn(usize) + Sync)) {
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..seats.len())
+            let threads: Vec<_> = (0..workers.len())
                 .map(|index| scope.spawn(move || work(index)))
                 .collect();
             for thread in threads {
@@ -38,11 +39,11 @@ impl Crew for Threads {
     }
 }
 
-/// Threads that never come.
+/// Threads that never start.
 struct Absent;
 
-impl Crew for Absent {
-    fn run(&self, _: &[Seat], _: &(dyn Fn(usize) + Sync)) {}
+impl Workers for Absent {
+    fn run(&self, _: &[Worker], _: &(dyn Fn(usize) + Sync)) {}
 }
 
 #[test]
@@ -97,15 +98,15 @@ fn model_padata_chunks_end_on_absolute_multiples() {
 #[test]
 fn nonsense_is_refused_with_a_reason() {
     let good = Job::sections(Chunking::Padata);
-    let refused = |job: Job, seats: &mut [Seat]| {
-        let mut shares = [Share::new(NodeId(0), frames(0, GIB))];
+    let refused = |job: Job, workers: &mut [Worker]| {
+        let mut ranges = [WorkRange::new(NodeId(0), frames(0, GIB))];
         let touched = AtomicBool::new(false);
         let work = |_: FrameRange| touched.store(true, Ordering::Relaxed);
-        let error = run(&job, &mut shares, seats, &Alone, &work).unwrap_err();
+        let error = run(&job, &mut ranges, workers, &Alone, &work).unwrap_err();
         assert!(!touched.into_inner());
         error
     };
-    let mut one = [Seat::new(NodeId(0))];
+    let mut one = [Worker::new(NodeId(0))];
     assert_eq!(refused(good, &mut []), JobError::NoThreads);
     assert_eq!(
         refused(good.threads_per_node(0), &mut one),
@@ -144,29 +145,29 @@ fn chunks(
     job: &Job,
     nodes: &[(u16, FrameRange)],
     cpus: &[u16],
-    crew: &dyn Crew,
-    die: &(dyn Fn(FrameRange) + Sync),
+    threads: &dyn Workers,
+    hook: &(dyn Fn(FrameRange) + Sync),
 ) -> (Vec<FrameRange>, Report) {
-    let shares = nodes
+    let ranges = nodes
         .iter()
-        .map(|&(node, frames)| Share::new(NodeId(node), frames));
-    let mut shares: Vec<_> = shares.collect();
-    let mut seats: Vec<_> = cpus.iter().map(|&node| Seat::new(NodeId(node))).collect();
+        .map(|&(node, frames)| WorkRange::new(NodeId(node), frames));
+    let mut ranges: Vec<_> = ranges.collect();
+    let mut workers: Vec<_> = cpus.iter().map(|&node| Worker::new(NodeId(node))).collect();
     let done = Mutex::new(Vec::new());
     let work = |chunk: FrameRange| {
-        die(chunk);
+        hook(chunk);
         done.lock().unwrap().push(chunk);
     };
-    let report = run(job, &mut shares, &mut seats, crew, &work).unwrap();
+    let report = run(job, &mut ranges, &mut workers, threads, &work).unwrap();
     let mut done = done.into_inner().unwrap();
     done.sort_by_key(|chunk| chunk.start());
     (done, report)
 }
 
-fn alive(_: FrameRange) {}
+fn no_hook(_: FrameRange) {}
 
 #[test]
-fn a_node_without_cpus_borrows() {
+fn a_node_without_cpus_gets_a_worker_of_another() {
     let nodes = [(0, frames(0, 4 * GIB)), (1, frames(4 * GIB, 8 * GIB))];
     for (chunking, expected) in [
         // One piece of the node without CPUs, a section at a time of the other: 32 / (2 x 4) = 4.
@@ -174,11 +175,17 @@ fn a_node_without_cpus_borrows() {
         (Chunking::Stealing, 64),
     ] {
         let job = Job::sections(chunking);
-        let (done, report) = chunks(&job, &nodes, &[0, 0], &Threads, &alive);
+        let (done, report) = chunks(&job, &nodes, &[0, 0], &Threads, &no_hook);
         assert_eq!(done.len(), expected, "{chunking:?}");
         assert_eq!(report.left_chunks + report.redone_chunks, 0, "{chunking:?}");
-        // The second seat would be node 1's, but may not work.
-        let (done, report) = chunks(&job.threads_per_node(1), &nodes, &[0, 0], &Threads, &alive);
+        // The second worker would serve node 1, but the job has no thread for it.
+        let (done, report) = chunks(
+            &job.threads_per_node(1),
+            &nodes,
+            &[0, 0],
+            &Threads,
+            &no_hook,
+        );
         assert_eq!(report.left_chunks + report.redone_chunks, 0, "{chunking:?}");
         assert_covered(&nodes, &done);
     }
@@ -188,49 +195,49 @@ fn a_node_without_cpus_borrows() {
 fn threads_keep_to_their_cap_and_their_node() {
     let nodes = [(0, frames(0, 8 * GIB)), (1, frames(8 * GIB, 16 * GIB))];
     let job = Job::sections(Chunking::Padata).threads_per_node(2);
-    let mut shares: Vec<_> = nodes
+    let mut ranges: Vec<_> = nodes
         .iter()
-        .map(|&(node, frames)| Share::new(NodeId(node), frames))
+        .map(|&(node, frames)| WorkRange::new(NodeId(node), frames))
         .collect();
-    let mut seats: Vec<_> = [0, 0, 0, 1].map(|node| Seat::new(NodeId(node))).into();
-    run(&job, &mut shares, &mut seats, &Alone, &|_| {}).unwrap();
-    assert_eq!((shares[0].plan().threads, shares[1].plan().threads), (2, 1));
-    // Run one after the other, the first does all of its node; the third may do nothing.
-    let did: Vec<_> = seats.iter().map(Seat::chunks).collect();
-    assert_eq!(did, [8, 0, 0, 1]);
+    let mut workers: Vec<_> = [0, 0, 0, 1].map(|node| Worker::new(NodeId(node))).into();
+    run(&job, &mut ranges, &mut workers, &Alone, &|_| {}).unwrap();
+    assert_eq!((ranges[0].plan().threads, ranges[1].plan().threads), (2, 1));
+    // Run one after the other, the first does all of its node; the third is spare.
+    let done: Vec<_> = workers.iter().map(Worker::chunks).collect();
+    assert_eq!(done, [8, 0, 0, 1]);
 }
 
 #[test]
-fn who_steals_has_nothing_left_on_its_own_node() {
+fn stealing_begins_once_the_own_node_has_nothing_left() {
     let nodes = [(0, frames(0, GIB)), (1, frames(GIB, 2 * GIB))];
     let job = Job::sections(Chunking::Stealing);
     for own in [0, 1] {
         // One after the other: the first does all there is.
-        let mut shares = nodes.map(|(node, frames)| Share::new(NodeId(node), frames));
-        let mut seats = [own, 1 - own].map(|node| Seat::new(NodeId(node)));
+        let mut ranges = nodes.map(|(node, frames)| WorkRange::new(NodeId(node), frames));
+        let mut workers = [own, 1 - own].map(|node| Worker::new(NodeId(node)));
         let done = Mutex::new(Vec::new());
         let work = |chunk: FrameRange| done.lock().unwrap().push(chunk);
-        run(&job, &mut shares, &mut seats, &Alone, &work).unwrap();
+        run(&job, &mut ranges, &mut workers, &Alone, &work).unwrap();
         let done = done.into_inner().unwrap();
         let mine = |chunk: &FrameRange| nodes[usize::from(own)].1.covers(*chunk);
         assert_eq!(done.iter().take_while(|chunk| mine(chunk)).count(), 8);
         assert_eq!(done.len(), 16);
-        assert_eq!([&seats[0], &seats[1]].map(Seat::chunks), [16, 0]);
+        assert_eq!([&workers[0], &workers[1]].map(Worker::chunks), [16, 0]);
     }
 }
 
 #[test]
-fn the_chunk_of_a_thread_that_dies_is_done_again() {
+fn the_chunk_of_a_thread_that_panics_is_done_again() {
     let nodes = [(0, frames(5, 2 * GIB)), (1, frames(2 * GIB, 4 * GIB))];
     for chunking in [Chunking::Padata, Chunking::Stealing] {
-        let deaths = AtomicU32::new(0);
-        let die = |_: FrameRange| {
-            if deaths.fetch_add(1, Ordering::Relaxed) < 2 {
-                panic!("a thread dies for this test");
+        let panics = AtomicU32::new(0);
+        let panic_twice = |_: FrameRange| {
+            if panics.fetch_add(1, Ordering::Relaxed) < 2 {
+                panic!("a thread panics for this test");
             }
         };
         let job = Job::sections(chunking);
-        let (done, report) = chunks(&job, &nodes, &[0, 0, 1], &Threads, &die);
+        let (done, report) = chunks(&job, &nodes, &[0, 0, 1], &Threads, &panic_twice);
         assert_eq!(report.redone_chunks, 2, "{chunking:?}");
         assert_eq!(done.len() as u64, report.chunks, "{chunking:?}");
         assert_covered(&nodes, &done);
@@ -238,10 +245,10 @@ fn the_chunk_of_a_thread_that_dies_is_done_again() {
 }
 
 #[test]
-fn threads_that_never_come_leave_the_work_to_the_caller() {
+fn threads_that_never_start_leave_the_work_to_the_caller() {
     let nodes = [(0, frames(0, GIB))];
     let job = Job::sections(Chunking::Stealing);
-    let (done, report) = chunks(&job, &nodes, &[0, 0], &Absent, &alive);
+    let (done, report) = chunks(&job, &nodes, &[0, 0], &Absent, &no_hook);
     assert_eq!((report.left_chunks, report.threads), (8, 0));
     assert_covered(&nodes, &done);
 }
@@ -252,7 +259,7 @@ fn assert_covered(nodes: &[(u16, FrameRange)], done: &[FrameRange]) {
     let mut left = FrameRange::EMPTY;
     for &chunk in done {
         if left.is_empty() {
-            left = all.next().expect("a chunk of no share");
+            left = all.next().expect("a chunk of no range");
         }
         assert!(!chunk.is_empty());
         assert_eq!(chunk.start(), left.start());
@@ -283,7 +290,7 @@ proptest! {
             threads_per_node: cap,
             ..Job::sections(if stealing { Chunking::Stealing } else { Chunking::Padata })
         };
-        let (done, report) = chunks(&job, &nodes, &cpus, &Threads, &alive);
+        let (done, report) = chunks(&job, &nodes, &cpus, &Threads, &no_hook);
         prop_assert_eq!(done.len() as u64, report.chunks);
         prop_assert_eq!(report.redone_chunks, 0);
         assert_covered(&nodes, &done);

@@ -6,12 +6,12 @@ use crate::node::NodeId;
 
 use super::{OneNodeReason, Topology, TopologyError, TopologyNotice};
 
-/// How far a topology with faults is used.
+/// How a topology with faults is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Trust {
-    /// What is wrong is mended and reported; the rest is used.
+    /// What is wrong is repaired and reported; the rest is used.
     #[default]
-    Mend,
+    Repair,
     /// As Linux does it: overlapping nodes, or this many bytes of memory or more
     /// on no node, and the machine is taken as one node.
     AllOrNothing {
@@ -23,14 +23,13 @@ pub enum Trust {
 impl Topology<'_> {
     /// Sets the node of all memory, and marks what may be unplugged.
     ///
-    /// Memory between two ranges of one node is that node's: tables like to leave
-    /// out the hole below 4 GiB and what lies at its edges. Other memory that no
-    /// range holds goes to the node of the memory below it, or else above it, and
-    /// is reported. Where memory is already reserved, its node is the kernel's and
-    /// cannot be unplugged.
+    /// Memory between two ranges of one node is that node's: tables often leave out
+    /// the hole below 4 GiB and its edges. Other memory outside all ranges gets the
+    /// node of the memory below it, or else above it, and is reported. A node with
+    /// reserved memory is the kernel's and cannot be unplugged.
     ///
     /// # Errors
-    /// [`TopologyError::Early`] when early memory has no room for another boundary.
+    /// [`TopologyError::Early`] when early memory has no slot for another boundary.
     pub fn apply(
         &mut self,
         early: &mut EarlyMemory<'_>,
@@ -60,7 +59,7 @@ impl Topology<'_> {
                 return self.apply_single(early);
             }
         }
-        give_away(early, report)?;
+        adopt(early, report)?;
         self.pin_kernel_nodes(early, report)
     }
 
@@ -72,7 +71,7 @@ impl Topology<'_> {
         Ok(())
     }
 
-    /// Takes the hot-plug mark from nodes that hold reserved memory.
+    /// Clears the hot-plug flag of nodes that hold reserved memory.
     fn pin_kernel_nodes(
         &mut self,
         early: &mut EarlyMemory<'_>,
@@ -131,25 +130,25 @@ fn unclaimed(memory: &[EarlyRegion]) -> u64 {
     bytes + run_bytes
 }
 
-/// Gives memory without a node to a neighbour, run by run, lowest first.
-fn give_away(
+/// Sets memory without a node to that of a neighbour, run by run, lowest first.
+fn adopt(
     early: &mut EarlyMemory<'_>,
     report: &mut dyn FnMut(TopologyNotice),
 ) -> Result<(), TopologyError> {
     let mut from = 0;
     loop {
         let memory = early.memory();
-        let homeless = |region: &EarlyRegion| region.node.is_none();
+        let without_node = |region: &EarlyRegion| region.node.is_none();
         let left = memory.get(from..).unwrap_or_default();
-        let Some(at) = left.iter().position(homeless).map(|at| from + at) else {
+        let Some(at) = left.iter().position(without_node).map(|at| from + at) else {
             return Ok(());
         };
-        // All below has a node, and the run may melt into the region before it.
+        // All below has a node, and the run may merge with the region before it.
         from = at.saturating_sub(1);
         let (before, rest) = memory.split_at_checked(at).unwrap_or_default();
         let len = rest
             .iter()
-            .position(|region| !homeless(region))
+            .position(|region| !without_node(region))
             .unwrap_or(rest.len());
         let (run, after) = rest.split_at_checked(len).unwrap_or_default();
         let below = before.last().and_then(|region| region.node);

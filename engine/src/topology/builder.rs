@@ -8,7 +8,7 @@ use crate::store::{Full, Store};
 use super::domains::Domains;
 use super::{NodeInfo, Topology, TopologyError, TopologyNotice, TopologyPart, TopologyRange};
 
-/// What a caller lends to a [`TopologyBuilder`].
+/// The storage of a [`TopologyBuilder`].
 #[derive(Debug)]
 pub struct TopologyStorage<'s> {
     /// One slot a node.
@@ -32,7 +32,7 @@ pub struct TopologyBuilder<'s> {
 }
 
 impl<'s> TopologyBuilder<'s> {
-    /// No nodes yet, over the storage lent.
+    /// No nodes yet, in `storage`.
     pub fn new(storage: TopologyStorage<'s>) -> Self {
         Self {
             nodes: Store::new(storage.nodes),
@@ -61,8 +61,8 @@ impl<'s> TopologyBuilder<'s> {
         Ok(number(self.last))
     }
 
-    /// Says that node `node` is domain `domain`, for rows whose node numbers are
-    /// known; lower numbers that nobody names become nodes without anything.
+    /// Makes node `node` domain `domain`, for rows whose node numbers are known; lower
+    /// numbers without a domain become empty nodes.
     ///
     /// # Errors
     /// [`TopologyError::Full`] when there is no slot for that many nodes.
@@ -135,7 +135,7 @@ impl<'s> TopologyBuilder<'s> {
 
     /// Whether there are slots for `rows` more ranges; the error says how many are
     /// needed for all.
-    pub(super) fn room_for(&self, rows: usize) -> Result<(), TopologyError> {
+    pub(super) fn must_fit(&self, rows: usize) -> Result<(), TopologyError> {
         let capacity = self.ranges.capacity();
         let needed = self.ranges.len() + rows;
         if needed <= capacity {
@@ -193,7 +193,7 @@ impl<'s> TopologyBuilder<'s> {
                 Err(error) => report(TopologyNotice::Srat { error }),
             }
         }
-        self.room_for(rows)?;
+        self.must_fit(rows)?;
         for entry in entries {
             if let Ok(SratEntry::Memory {
                 domain,
@@ -213,12 +213,12 @@ impl<'s> TopologyBuilder<'s> {
         Ok(())
     }
 
-    /// Moves borders inside a page frame down to its start, so that no frame is torn
-    /// between nodes, then sorts the ranges and settles where they overlap: the
-    /// bytes stay with the range that starts lower.
+    /// Moves borders inside a page frame down to its start, so that every frame is of
+    /// one node, then sorts the ranges and resolves overlaps: the bytes stay with the
+    /// range that starts lower.
     pub fn finish(mut self, report: &mut dyn FnMut(TopologyNotice)) -> Topology<'s> {
         if self.nodes.is_empty() {
-            // Nobody named a node: then there is one, if there is a slot for it.
+            // Without any row there is one node, if there is a slot for it.
             let _ = self.push_node();
         }
         let ranges = self.ranges.into_slice();
@@ -226,7 +226,7 @@ impl<'s> TopologyBuilder<'s> {
             row.range = whole_frames(*row, report);
         }
         ranges.sort_unstable_by_key(|row| (row.range.start(), row.node, row.range.end()));
-        let (kept, contested) = settle(ranges, report);
+        let (kept, contested) = resolve_overlaps(ranges, report);
         let ranges = ranges.get_mut(..kept).unwrap_or_default();
         Topology {
             nodes: self.nodes.into_slice(),
@@ -275,9 +275,12 @@ fn whole_frames(row: TopologyRange, report: &mut dyn FnMut(TopologyNotice)) -> P
     PhysRange::new(from.get(), to.get()).unwrap_or_default()
 }
 
-/// Makes sorted ranges disjoint, in place; says how many are left, and whether
+/// Makes sorted ranges disjoint, in place; how many are left, and whether
 /// two nodes claimed the same bytes.
-fn settle(ranges: &mut [TopologyRange], report: &mut dyn FnMut(TopologyNotice)) -> (usize, bool) {
+fn resolve_overlaps(
+    ranges: &mut [TopologyRange],
+    report: &mut dyn FnMut(TopologyNotice),
+) -> (usize, bool) {
     let mut kept = 0;
     let mut contested = false;
     let mut below = TopologyRange::EMPTY;

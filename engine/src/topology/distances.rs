@@ -9,8 +9,8 @@ use super::{
 };
 
 impl<'s> Topology<'s> {
-    /// Takes the distances from a SLIT, unless one of them is impossible: then all
-    /// are distrusted, and the defaults stay. Domains past its last locality get the defaults.
+    /// Takes the distances from a SLIT, unless one of them is impossible: then the
+    /// defaults stay for all. Domains past its last locality get the defaults.
     ///
     /// # Errors
     /// [`TopologyError::Full`] if `storage` has fewer bytes than the nodes squared.
@@ -33,8 +33,8 @@ impl<'s> Topology<'s> {
         Ok(())
     }
 
-    /// Takes the distances from a device tree's map; a row that makes no sense is
-    /// left out. A row tells the way back too, unless another row tells that.
+    /// Takes the distances from a device tree's map; an impossible
+    /// row is left out. A row holds for the way back too, unless another row gives that.
     ///
     /// # Errors
     /// [`TopologyError::Full`] if `storage` has fewer bytes than the nodes squared.

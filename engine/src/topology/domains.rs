@@ -1,4 +1,4 @@
-//! [`Domains`]: which node a proximity domain is, without a look at every node.
+//! [`Domains`]: which node a proximity domain is, found without reading every node.
 //!
 //! The index costs no storage of its own: the first slots of the nodes hold, in
 //! [`NodeInfo::ranked`], the numbers of the nodes in the order of their domains.
@@ -47,7 +47,7 @@ impl Domains {
         }
         let to = self.position(nodes, (domain, node.0));
         let (from, to) = match old {
-            // Its old entry makes room for the new one, wherever that is.
+            // The old entry's slot is used up by the entries between.
             Some(old) => {
                 let from = self.position(nodes, (old, node.0));
                 (from, if from < to { to - 1 } else { to })
@@ -98,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_index_finds_what_a_look_at_every_node_finds(
+        fn the_index_finds_what_a_scan_of_every_node_finds(
             names in proptest::collection::vec((0u16..12, 0u32..16), 0..60),
         ) {
             let mut nodes = [NodeInfo::EMPTY; 12];

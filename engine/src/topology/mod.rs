@@ -3,12 +3,13 @@
 //! Firmware speaks of *proximity domains*, in any order and with any gaps;
 //! kernels number *nodes* densely. A [`TopologyBuilder`] is fed the SRAT in
 //! place (or rows of a device tree, of sysfs, of a log), numbers the nodes, and
-//! becomes a [`Topology`]: sorted ranges, CPUs as counts, distances. Nothing is
-//! kept of a CPU but that it was counted. [`Topology::apply`] then says to
-//! [`EarlyMemory`](crate::early::EarlyMemory) which node each range lies on;
-//! what no node claims is reported and given to a neighbour.
+//! becomes a [`Topology`]: sorted ranges, counts of CPUs, distances.
+//! [`Topology::apply`] then sets the node of each range of
+//! [`EarlyMemory`](crate::early::EarlyMemory); memory on no node is reported and
+//! gets the node of a neighbour.
 //!
-//! What firmware got wrong is reported as a [`TopologyNotice`].
+//! Firmware's mistakes are reported as [`TopologyNotice`]s. Hot-pluggable ranges stay
+//! in the topology whether there is memory in them or not.
 #![deny(unsafe_code)]
 
 mod apply;
@@ -16,64 +17,23 @@ mod builder;
 mod distances;
 mod domains;
 mod notice;
+mod rows;
 mod tree;
 
 pub use apply::Trust;
 pub use builder::{TopologyBuilder, TopologyStorage};
 pub use notice::{OneNodeReason, TopologyError, TopologyNotice, TopologyPart};
+pub use rows::{NodeInfo, TopologyRange};
 
-use crate::addr::{PhysAddr, PhysRange};
+use crate::addr::PhysAddr;
 use crate::node::NodeId;
 use crate::store::Full;
 use domains::Domains;
 
 /// Distance of a node to itself, in SLIT units.
 pub const LOCAL_DISTANCE: u8 = 10;
-/// Distance to another node when firmware says nothing.
+/// Distance to another node without a table.
 pub const REMOTE_DISTANCE: u8 = 20;
-
-/// What is known of a node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct NodeInfo {
-    /// Firmware's proximity domain; `None` for a number that firmware skipped.
-    pub domain: Option<u32>,
-    /// CPUs firmware puts there.
-    pub cpus: u32,
-    /// Holds memory that was reserved when the topology was applied.
-    holds_reserved: bool,
-    /// Of the index in [`domains`], the entry kept in this slot.
-    ranked: u16,
-}
-
-impl NodeInfo {
-    /// What storage is filled with before it is lent.
-    pub const EMPTY: Self = Self {
-        domain: None,
-        cpus: 0,
-        holds_reserved: false,
-        ranked: 0,
-    };
-}
-
-/// A range that firmware puts on a node, whether there is memory in it or not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TopologyRange {
-    /// The bytes.
-    pub range: PhysRange,
-    /// The node.
-    pub node: NodeId,
-    /// Memory may come and go here.
-    pub hotplug: bool,
-}
-
-impl TopologyRange {
-    /// What storage is filled with before it is lent.
-    pub const EMPTY: Self = Self {
-        range: PhysRange::EMPTY,
-        node: NodeId(0),
-        hotplug: false,
-    };
-}
 
 /// Nodes, their ranges and their distances.
 ///
@@ -94,7 +54,7 @@ impl TopologyRange {
 /// let topology = builder.finish(&mut |notice| panic!("{notice}"));
 /// assert_eq!(topology.node_of(2), Some(NodeId(1)));
 /// assert_eq!(topology.node_at(PhysAddr::new(2 << 32)), Some(NodeId(1)));
-/// assert_eq!(topology.distance(NodeId(0), NodeId(1)), 20); // nobody said
+/// assert_eq!(topology.distance(NodeId(0), NodeId(1)), 20); // the default
 /// # Ok::<(), TopologyError>(())
 /// ```
 #[derive(Debug)]
@@ -102,7 +62,7 @@ pub struct Topology<'s> {
     nodes: &'s mut [NodeInfo],
     domains: Domains,
     ranges: &'s mut [TopologyRange],
-    /// Row by row, a square of the number of nodes; empty when nobody said.
+    /// Row by row, a square of the number of nodes; empty without a table.
     distances: &'s [u8],
     /// Ranges of two nodes overlapped.
     contested: bool,
@@ -144,7 +104,7 @@ impl<'s> Topology<'s> {
         self.nodes
     }
 
-    /// What firmware puts where, ascending and disjoint.
+    /// Firmware's ranges, ascending and disjoint.
     pub fn ranges(&self) -> &[TopologyRange] {
         self.ranges
     }
@@ -166,7 +126,7 @@ impl<'s> Topology<'s> {
             .map(|range| range.node)
     }
 
-    /// Distance between two nodes: 10 is local, 20 what is assumed of another node.
+    /// Distance between two nodes: 10 is local, 20 the default for another node.
     pub fn distance(&self, from: NodeId, to: NodeId) -> u8 {
         let count = self.nodes.len();
         let (row, column) = (usize::from(from.0), usize::from(to.0));
@@ -181,7 +141,7 @@ impl<'s> Topology<'s> {
             .unwrap_or(default)
     }
 
-    /// Forgets every range and node but one, which gets all CPUs.
+    /// Drops all ranges and all nodes but one, which gets all CPUs.
     fn become_single(&mut self) {
         let cpus = self
             .nodes

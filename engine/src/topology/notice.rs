@@ -1,5 +1,5 @@
-//! What was wrong with what firmware said about nodes: [`TopologyNotice`] where
-//! it could be mended, [`TopologyError`] where the caller has to act.
+//! Firmware's mistakes about nodes: [`TopologyNotice`] for those that are repaired,
+//! [`TopologyError`] for those that need the caller.
 
 use core::fmt;
 
@@ -22,15 +22,15 @@ pub enum OneNodeReason {
     },
 }
 
-/// Something firmware got wrong, and what was made of it.
+/// A mistake of firmware, and how it is treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TopologyNotice {
-    /// An SRAT entry could not be read; it is left out.
+    /// An SRAT entry that could not be read; it is left out.
     Srat {
         /// What was wrong with it.
         error: AcpiError,
     },
-    /// Something in a device tree could not be read; it is left out.
+    /// A device tree entry that could not be read; it is left out.
     Tree {
         /// What was wrong with it.
         error: FdtError,
@@ -76,16 +76,16 @@ pub enum TopologyNotice {
     Contested {
         /// The bytes.
         range: PhysRange,
-        /// Whose range starts lower: it keeps them.
+        /// The node whose range starts lower: it keeps them.
         kept: NodeId,
-        /// Who loses them.
+        /// The other node.
         lost: NodeId,
     },
     /// Memory that no node claims.
     Unclaimed {
         /// The memory.
         range: PhysRange,
-        /// The neighbour that gets it.
+        /// The node it gets.
         given: NodeId,
     },
     /// The nodes are not used: the machine is taken as one node.
@@ -139,7 +139,7 @@ impl fmt::Display for TopologyNotice {
                 )
             }
             Self::Unclaimed { range, given } => {
-                write!(f, "memory {range} is on no node; given to {given}")
+                write!(f, "memory {range} is on no node; taken as {given}")
             }
             Self::OneNode {
                 reason: OneNodeReason::Overlap,
@@ -162,7 +162,7 @@ impl fmt::Display for TopologyNotice {
     }
 }
 
-/// Which storage of the caller.
+/// Which part of the storage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TopologyPart {
     /// One slot a node.
@@ -176,14 +176,14 @@ pub enum TopologyPart {
 /// Why a topology could not be built or applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TopologyError {
-    /// Storage lent by the caller is too small.
+    /// Storage provided by the caller is too small.
     Full {
         /// Which part.
         part: TopologyPart,
         /// What there is and what is needed for what was seen so far.
         full: Full,
     },
-    /// Early memory has no room for the node boundaries.
+    /// Early memory has no slot for the node boundaries.
     Early(EarlyError),
 }
 

@@ -8,7 +8,7 @@ use super::{TopologyBuilder, TopologyError, TopologyNotice};
 
 impl TopologyBuilder<'_> {
     /// Reads the `numa-node-id` of CPUs and memory in a device tree: nodes are
-    /// numbered as CPUs and then memory name them. CPUs that are on no node are
+    /// numbered in the order of CPUs, then of memory. CPUs that are on no node are
     /// counted on node 0; memory that is on none is left to
     /// [`Topology::apply`](super::Topology::apply).
     ///
@@ -20,7 +20,7 @@ impl TopologyBuilder<'_> {
         tree: &Fdt<'_>,
         report: &mut dyn FnMut(TopologyNotice),
     ) -> Result<(), TopologyError> {
-        let mut homeless = 0;
+        let mut without_node = 0;
         for cpu in tree.cpus() {
             match cpu {
                 Ok(cpu) if !cpu.enabled => {}
@@ -29,7 +29,7 @@ impl TopologyBuilder<'_> {
                         let node = self.node_of(id)?;
                         self.add_cpus(node, 1);
                     }
-                    None => homeless += 1,
+                    None => without_node += 1,
                 },
                 Err(error) => report(TopologyNotice::Tree { error }),
             }
@@ -39,7 +39,7 @@ impl TopologyBuilder<'_> {
             .flatten()
             .filter(|row| row.node.is_some())
             .count();
-        self.room_for(rows)?;
+        self.must_fit(rows)?;
         for row in tree.memory() {
             let row = match row {
                 Ok(row) => row,
@@ -54,11 +54,11 @@ impl TopologyBuilder<'_> {
                 self.add_memory(node, range, row.hotpluggable)?;
             }
         }
-        if homeless > 0 {
+        if without_node > 0 {
             if self.nodes.is_empty() {
                 self.node_of(0)?;
             }
-            self.add_cpus(NodeId(0), homeless);
+            self.add_cpus(NodeId(0), without_node);
         }
         Ok(())
     }

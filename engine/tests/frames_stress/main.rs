@@ -1,8 +1,8 @@
 //! Threads over all operations of the allocator, with an owner's mark on every frame.
 //!
-//! Every few seconds all threads meet: everything is recounted, and what is free, held and
-//! in magazines must add up to the machine. Some seconds of it run with the other tests;
-//! `make stress MINUTES=120` is the long run. To add an operation, add a row to
+//! Every few seconds all threads meet: everything is recounted, and frames free, held and
+//! cached must add up to the machine. Some seconds of it run with the other tests;
+//! `make stress MINUTES=120` runs it for as long as requested. To add an operation, add a row to
 //! [`OPERATIONS`]; to add a machine, one to [`machines`].
 #![expect(
     clippy::unwrap_used,
@@ -24,14 +24,14 @@ use firstlight::addr::Order;
 use worker::{OPERATIONS, Worker};
 use yard::{Yard, machines};
 
-/// Meetings on one machine, before all is given back and the next machine's turn.
+/// Rounds on one machine, before all is freed and the next machine's turn.
 const MEETINGS: u32 = 3;
 
 /// Until when threads run, and what then.
 #[derive(Clone, Copy)]
 struct Round {
     end: Instant,
-    give_back_all: bool,
+    free_all: bool,
 }
 
 /// Where all threads meet.
@@ -56,18 +56,18 @@ impl Drop for EndWith {
     }
 }
 
-fn asked(name: &str, otherwise: u64) -> u64 {
-    let asked = std::env::var(name).ok();
-    asked.map_or(otherwise, |asked| asked.parse().expect("a number"))
+fn setting(name: &str, otherwise: u64) -> u64 {
+    let value = std::env::var(name).ok();
+    value.map_or(otherwise, |value| value.parse().expect("a number"))
 }
 
-/// One machine's turn: threads work and meet. Says what was done.
+/// One machine's turn: threads work and meet. Counts of all operations.
 fn turn(yard: &Yard, threads: usize, seed: u64, each: Duration) -> Vec<u64> {
     let meeting = Meeting {
         barrier: Barrier::new(threads + 1),
         round: Mutex::new(Round {
             end: Instant::now() + each,
-            give_back_all: false,
+            free_all: false,
         }),
         over: AtomicBool::new(false),
     };
@@ -98,7 +98,7 @@ fn turn(yard: &Yard, threads: usize, seed: u64, each: Duration) -> Vec<u64> {
             yard.check(last, order);
             *meeting.round.lock().unwrap() = Round {
                 end: Instant::now() + each,
-                give_back_all: count + 1 == MEETINGS,
+                free_all: count + 1 == MEETINGS,
             };
             meeting.over.store(last, Relaxed);
             meeting.barrier.wait();
@@ -108,9 +108,9 @@ fn turn(yard: &Yard, threads: usize, seed: u64, each: Duration) -> Vec<u64> {
 }
 
 fn stress(seconds: u64, each: Duration) {
-    let threads = usize::try_from(asked("FIRSTLIGHT_STRESS_THREADS", 4)).unwrap();
+    let threads = usize::try_from(setting("FIRSTLIGHT_STRESS_THREADS", 4)).unwrap();
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap();
-    let seed = asked("FIRSTLIGHT_STRESS_SEED", now.as_secs());
+    let seed = setting("FIRSTLIGHT_STRESS_SEED", now.as_secs());
     let _end = EndWith(seed);
     let (begin, yards) = (Instant::now(), machines(threads));
     let mut done = vec![0; OPERATIONS.len()];
@@ -146,9 +146,9 @@ fn some_seconds_of_everything_at_once() {
 
 #[test]
 #[ignore = "minutes: make stress"]
-fn as_long_as_asked() {
+fn for_the_requested_time() {
     stress(
-        asked("FIRSTLIGHT_STRESS_SECONDS", 60),
+        setting("FIRSTLIGHT_STRESS_SECONDS", 60),
         Duration::from_secs(2),
     );
 }

@@ -8,7 +8,7 @@ use firstlight::frames::{AllocError, Cpu, Request};
 use firstlight::node::{NodeId, ZoneKind};
 
 use crate::Round;
-use crate::kit::Lent;
+use crate::kit::ReusedCache;
 use crate::yard::{Yard, is_marked_sparsely};
 
 pub(crate) type Operation = (u32, &'static str, fn(&mut Worker<'_>));
@@ -17,27 +17,27 @@ pub(crate) type Operation = (u32, &'static str, fn(&mut Worker<'_>));
 pub(crate) const OPERATIONS: &[Operation] = &[
     (300, "allocate", |worker| worker.allocate(true)),
     (250, "free", |worker| worker.free(true)),
-    (60, "allocate past the magazines", |worker| {
+    (60, "allocate past the cache", |worker| {
         worker.allocate(false);
     }),
-    (60, "free past the magazines", |worker| worker.free(false)),
-    (20, "claim", |worker| worker.claim()),
+    (60, "free past the cache", |worker| worker.free(false)),
+    (20, "allocate at", |worker| worker.allocate_at()),
     (20, "free a part", |worker| worker.free_part()),
     (30, "hand over", |worker| worker.hand_over()),
     (30, "free what others had", |worker| worker.take_over()),
     (4, "many at a time", |worker| worker.bulk()),
-    (4, "fill and empty magazines", |worker| worker.burst()),
-    (3, "claim a range", |worker| worker.claim_range()),
+    (4, "fill and empty the cache", |worker| worker.burst()),
+    (3, "allocate a range", |worker| worker.allocate_range()),
     (2, "find a range", |worker| worker.find_range()),
     (1, "isolate", |worker| worker.isolate()),
     (4, "poll", |worker| worker.cpu().poll()),
     (2, "drain", |worker| worker.cpu().drain().unwrap()),
-    (1, "leave and come back", |worker| worker.leave()),
+    (1, "close the CPU and start again", |worker| worker.leave()),
 ];
 
 /// Blocks a thread keeps, at most.
 const HELD: usize = 3000;
-/// Operations between two looks at the clock.
+/// Operations between two reads of the clock.
 const SLICE: u32 = 200;
 
 struct Random(u64);
@@ -63,8 +63,8 @@ pub(crate) struct Worker<'y> {
     index: usize,
     name: u32,
     cpu: Option<Cpu<'y, 'static>>,
-    /// What the CPU is lent each time; dropped after it.
-    lent: Lent,
+    /// The memory of the CPU's cache; dropped after it.
+    cache: ReusedCache,
     held: Vec<(Frame, Order)>,
     random: Random,
     pub(crate) done: Vec<u64>,
@@ -83,7 +83,7 @@ impl<'y> Worker<'y> {
             index,
             name,
             cpu: None,
-            lent: Lent::new(),
+            cache: ReusedCache::new(),
             held: Vec::new(),
             random: Random(seed | 1),
             done: vec![0; OPERATIONS.len()],
@@ -105,10 +105,10 @@ impl<'y> Worker<'y> {
     fn cpu(&mut self) -> &mut Cpu<'y, 'static> {
         let (yard, index) = (self.yard, self.index);
         let node = NodeId(u16::try_from(self.random.below(yard.nodes.into())).unwrap());
-        // SAFETY: there is none, and one is dropped before `lent`.
-        let magazines = || unsafe { self.lent.again() };
+        // SAFETY: there is no CPU, and one is dropped before `cache`.
+        let cache = || unsafe { self.cache.reuse() };
         self.cpu
-            .get_or_insert_with(|| yard.frames.cpu(index, node, magazines()).unwrap())
+            .get_or_insert_with(|| yard.frames.cpu(index, node, cache()).unwrap())
     }
 
     fn request(&mut self) -> Request {
@@ -119,12 +119,12 @@ impl<'y> Worker<'y> {
         }
         match self.random.below(8) {
             0 => request = request.zone(ZoneKind::Dma32),
-            1 => request = request.without_draining(),
+            1 => request = request.no_drain(),
             _ => {}
         }
         let node = NodeId(u16::try_from(self.random.below(self.yard.nodes.into())).unwrap());
         match self.random.below(8) {
-            0 => request.on(node).exactly(),
+            0 => request.on(node).this_node_only(),
             1 => request.on(node),
             _ => request,
         }
@@ -141,9 +141,9 @@ impl<'y> Worker<'y> {
         (at < self.held.len()).then(|| self.held.swap_remove(at))
     }
 
-    fn give(&mut self, (frame, order): (Frame, Order), owner: u32, magazines: bool) {
+    fn free_block(&mut self, (frame, order): (Frame, Order), owner: u32, cached: bool) {
         self.yard.mark(block(frame, order), owner, 0);
-        let freed = if magazines {
+        let freed = if cached {
             self.cpu().free(frame, order)
         } else {
             self.yard.frames.free(frame, order)
@@ -151,33 +151,33 @@ impl<'y> Worker<'y> {
         freed.unwrap();
     }
 
-    fn give_some(&mut self, count: usize) {
+    fn free_some(&mut self, count: usize) {
         for _ in 0..count {
             let Some(held) = self.some_held() else { return };
-            self.give(held, self.name, true);
+            self.free_block(held, self.name, true);
         }
     }
 
-    fn allocate(&mut self, magazines: bool) {
+    fn allocate(&mut self, cached: bool) {
         let request = self.request();
-        let found = if magazines {
+        let found = if cached {
             self.cpu().allocate(request)
         } else {
             self.yard.frames.allocate(request)
         };
         match found {
             Ok(frame) => self.keep(frame, request.order()),
-            Err(AllocError::OutOfMemory { .. }) => self.give_some(self.held.len() / 8),
+            Err(AllocError::OutOfMemory { .. }) => self.free_some(self.held.len() / 8),
             Err(error) => panic!("{error}"),
         }
         if self.held.len() > HELD {
-            self.give_some(HELD / 2);
+            self.free_some(HELD / 2);
         }
     }
 
-    fn free(&mut self, magazines: bool) {
+    fn free(&mut self, cached: bool) {
         if let Some(held) = self.some_held() {
-            self.give(held, self.name, magazines);
+            self.free_block(held, self.name, cached);
         }
     }
 
@@ -186,10 +186,10 @@ impl<'y> Worker<'y> {
         memory.start().get() + self.random.below(memory.count())
     }
 
-    fn claim(&mut self) {
+    fn allocate_at(&mut self) {
         let order = Order::new(self.random.pick(self.yard.orders)).unwrap();
         let start = Frame::new(self.some_frame() & !(order.frames() - 1));
-        if self.yard.frames.claim(start, order).is_ok() {
+        if self.yard.frames.allocate_at(start, order).is_ok() {
             self.keep(start, order);
         }
     }
@@ -203,7 +203,7 @@ impl<'y> Worker<'y> {
             let Some(half) = order.get().checked_sub(1).and_then(Order::new) else {
                 break;
             };
-            // What was marked in a few places stays so.
+            // Blocks that were marked sparsely stay so.
             if is_marked_sparsely(order.frames()) != is_marked_sparsely(half.frames()) {
                 break;
             }
@@ -216,8 +216,8 @@ impl<'y> Worker<'y> {
             self.held.push((keep, half));
             (frame, order) = (split, half);
         }
-        let magazines = self.random.below(2) == 0;
-        self.give((frame, order), self.name, magazines);
+        let cached = self.random.below(2) == 0;
+        self.free_block((frame, order), self.name, cached);
     }
 
     fn hand_over(&mut self) {
@@ -231,8 +231,8 @@ impl<'y> Worker<'y> {
     fn take_over(&mut self) {
         let taken = self.yard.post.lock().unwrap().pop();
         if let Some(taken) = taken {
-            let magazines = self.random.below(4) > 0;
-            self.give(taken, u32::MAX, magazines);
+            let cached = self.random.below(4) > 0;
+            self.free_block(taken, u32::MAX, cached);
         }
     }
 
@@ -259,7 +259,7 @@ impl<'y> Worker<'y> {
         self.yard.frames.free_bulk(&blocks, order).unwrap();
     }
 
-    /// More pages than a magazine holds, freed in another order.
+    /// More pages than a list holds, freed in another order.
     fn burst(&mut self) {
         let request = Request::new(Order::PAGE);
         let mut pages = Vec::new();
@@ -273,14 +273,14 @@ impl<'y> Worker<'y> {
         while !pages.is_empty() {
             let at = self.random.below(pages.len() as u64);
             let page = pages.swap_remove(usize::try_from(at).unwrap());
-            self.give(page, self.name, true);
+            self.free_block(page, self.name, true);
         }
     }
 
-    fn claim_range(&mut self) {
+    fn allocate_range(&mut self) {
         let start = self.some_frame();
         let frames = FrameRange::new(start, start + 1 + self.random.below(3000)).unwrap();
-        if self.yard.frames.claim_range(frames).is_ok() {
+        if self.yard.frames.allocate_range(frames).is_ok() {
             self.hold_for_a_moment(frames);
         }
     }
@@ -288,7 +288,7 @@ impl<'y> Worker<'y> {
     fn find_range(&mut self) {
         let (count, align) = (1 + self.random.below(3000), 1 << self.random.below(11));
         let request = Request::new(Order::PAGE);
-        if let Ok(frames) = (self.yard.frames).allocate_contiguous(count, align, request) {
+        if let Ok(frames) = (self.yard.frames).allocate_frames(count, align, request) {
             assert!(frames.start().get().is_multiple_of(align) && frames.count() == count);
             self.hold_for_a_moment(frames);
         }
@@ -298,7 +298,7 @@ impl<'y> Worker<'y> {
         self.yard.mark(frames, 0, self.name);
         std::thread::yield_now();
         self.yard.mark(frames, self.name, 0);
-        self.yard.frames.free_range(frames).unwrap();
+        self.yard.frames.free_frames(frames).unwrap();
     }
 
     fn isolate(&mut self) {
@@ -323,16 +323,16 @@ impl<'y> Worker<'y> {
         while Instant::now() < round.end {
             (0..SLICE).for_each(|_| self.step());
         }
-        if round.give_back_all {
-            self.give_some(self.held.len());
+        if round.free_all {
+            self.free_some(self.held.len());
             while !self.yard.post.lock().unwrap().is_empty() {
                 self.take_over();
             }
             self.leave();
         }
         let held = self.held.iter().map(|held| held.1.frames()).sum();
-        self.yard.held_frames.fetch_add(held, Relaxed);
-        let kept = self.cpu.as_ref().map_or(0, Cpu::held_frames);
-        self.yard.in_magazines.fetch_add(kept, Relaxed);
+        self.yard.cached_frames.fetch_add(held, Relaxed);
+        let kept = self.cpu.as_ref().map_or(0, Cpu::cached_frames);
+        self.yard.in_caches.fetch_add(kept, Relaxed);
     }
 }

@@ -1,21 +1,21 @@
-//! A machine, whose its frames are, and what must be so while nobody calls.
+//! A machine, the owner of each of its frames, and what must hold while no call is in flight.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{AllocError, AskCpus, Asked, Frames, Request, Statistics};
+use firstlight::frames::{AllocError, DrainCpus, DrainRequest, Frames, Request, Statistics};
 use firstlight::node::ZoneKind;
 
 use crate::kit::{GIB, MIB, Machine, range, slots};
 
-/// Waits for answers, but not for ever: who waits for a meeting does not answer.
+/// Waits while drains are pending, but not for ever: a thread at a barrier does not drain.
 struct Wait;
 
-impl AskCpus for Wait {
-    fn ask(&self, asked: &Asked<'_>) {
+impl DrainCpus for Wait {
+    fn drain(&self, request: &DrainRequest<'_>) {
         for _ in 0..50 {
-            if asked.owed_frames() == 0 {
+            if request.pending_frames() == 0 {
                 return;
             }
             std::thread::yield_now();
@@ -23,20 +23,20 @@ impl AskCpus for Wait {
     }
 }
 
-/// A machine, and whose its frames are.
+/// A machine, and the owner of each of its frames.
 pub(crate) struct Yard {
     pub(crate) name: &'static str,
     pub(crate) frames: Frames<'static>,
     pub(crate) memory: Vec<FrameRange>,
     pub(crate) nodes: u16,
-    /// Orders that are asked for.
+    /// Orders of the requests.
     pub(crate) orders: &'static [u8],
     pub(crate) at_start: Statistics,
     pub(crate) owners: Vec<AtomicU32>,
     /// Blocks on their way from one thread to another.
     pub(crate) post: Mutex<Vec<(Frame, Order)>>,
-    pub(crate) held_frames: AtomicU64,
-    pub(crate) in_magazines: AtomicU64,
+    pub(crate) cached_frames: AtomicU64,
+    pub(crate) in_caches: AtomicU64,
 }
 
 pub(crate) fn machines(threads: usize) -> [Yard; 2] {
@@ -88,8 +88,8 @@ impl Yard {
             orders,
             owners: (0..end).map(|_| AtomicU32::new(0)).collect(),
             post: Mutex::default(),
-            held_frames: AtomicU64::new(0),
-            in_magazines: AtomicU64::new(0),
+            cached_frames: AtomicU64::new(0),
+            in_caches: AtomicU64::new(0),
         }
     }
 
@@ -106,20 +106,20 @@ impl Yard {
         }
     }
 
-    /// While all threads wait: everything is recounted, and a refusal is the truth.
-    pub(crate) fn check(&self, all_given_back: bool, order: Order) {
+    /// While all threads wait: recounts everything, and proves refusals by a search of all frames.
+    pub(crate) fn check(&self, all_freed: bool, order: Order) {
         self.frames.validate().unwrap();
         let now = self.frames.statistics();
         let posted = self.post.lock().unwrap();
         let posted: u64 = posted.iter().map(|block| block.1.frames()).sum();
-        let held = self.held_frames.swap(0, Relaxed) + posted;
-        let kept = self.in_magazines.swap(0, Relaxed);
+        let held = self.cached_frames.swap(0, Relaxed) + posted;
+        let kept = self.in_caches.swap(0, Relaxed);
         assert_eq!(now.free_frames + held + kept, self.at_start.free_frames);
-        if all_given_back {
+        if all_freed {
             assert_eq!((now, held, kept), (self.at_start, 0, 0));
         }
         let any_zone = |order| Request::new(order).zone(ZoneKind::Movable);
-        match self.frames.allocate(any_zone(order).without_draining()) {
+        match self.frames.allocate(any_zone(order).no_drain()) {
             Ok(frame) => self.frames.free(frame, order).unwrap(),
             Err(_) => assert_eq!(
                 self.find_free(order),
@@ -137,7 +137,7 @@ impl Yard {
         assert_eq!(self.frames.statistics(), now);
     }
 
-    /// Looks at every frame for a free block.
+    /// Searches all frames for a free block.
     fn find_free(&self, order: Order) -> Option<u64> {
         let is_free = |frame| self.frames.is_allocated(Frame::new(frame)) == Some(false);
         self.memory.iter().find_map(|memory| {

@@ -1,5 +1,5 @@
 //! A machine for tests: ranges of memory by node, and a platform whose
-//! metadata lies in ordinary memory that nobody initialised.
+//! metadata lies in ordinary, uninitialised memory.
 #![allow(
     dead_code,
     clippy::allow_attributes,
@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 
 use firstlight::addr::{Order, PhysRange};
 use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
-use firstlight::frames::{BuildError, CpuSlot, Frames, Magazines, NobodyAsked, Request};
+use firstlight::frames::{BuildError, CpuCache, CpuSlot, Frames, NoDrain, Request};
 use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
 use firstlight::node::NodeId;
 use firstlight::platform::Platform;
@@ -37,7 +37,7 @@ pub(crate) fn huge() -> Request {
 }
 
 /// Storage that lives as long as the test.
-pub(crate) fn lend<T: Clone>(empty: T, len: usize) -> &'static mut [T] {
+pub(crate) fn leak<T: Clone>(empty: T, len: usize) -> &'static mut [T] {
     Box::leak(vec![empty; len].into_boxed_slice())
 }
 
@@ -47,32 +47,33 @@ pub(crate) fn slots(cpus: usize) -> &'static [CpuSlot] {
     slots.leak()
 }
 
-/// Magazines that live as long as the test.
-pub(crate) fn magazines() -> &'static mut Magazines {
+/// A cache that lives as long as the test.
+pub(crate) fn cache() -> &'static mut CpuCache {
     Box::leak(Box::default())
 }
 
-/// Magazines that are lent to one CPU after another.
-pub(crate) struct Lent(*mut Magazines);
+/// A cache that several CPUs use, one after the other.
+pub(crate) struct ReusedCache(*mut CpuCache);
 
-impl Lent {
+impl ReusedCache {
     pub(crate) fn new() -> Self {
         Self(Box::into_raw(Box::default()))
     }
 
-    /// Lends them.
+    /// The cache, for the next CPU.
     ///
     /// # Safety
-    /// Whoever they were lent to before is gone, and who gets them goes before `self`.
-    pub(crate) unsafe fn again<'l>(&self) -> &'l mut Magazines {
-        // SAFETY: out of a box that is freed with `self`; nobody else has them, as was promised.
+    /// The CPU that had it before is gone, and the next is dropped before `self`.
+    pub(crate) unsafe fn reuse<'l>(&self) -> &'l mut CpuCache {
+        // SAFETY: out of a box that is freed with `self`; no other reference exists, as the
+        // caller promises.
         unsafe { &mut *self.0 }
     }
 }
 
-impl Drop for Lent {
+impl Drop for ReusedCache {
     fn drop(&mut self) {
-        // SAFETY: made of a box; nobody has them any more.
+        // SAFETY: made of a box; no reference exists any more.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
@@ -80,7 +81,7 @@ impl Drop for Lent {
 /// Metadata in memory of this process, never initialised.
 #[derive(Debug, Default)]
 pub(crate) struct Uninitialised {
-    /// What was asked for, by start address.
+    /// The ranges mapped, by start address.
     pub(crate) mapped: RefCell<BTreeMap<u64, u64>>,
     /// Refuses to map.
     pub(crate) broken: bool,
@@ -99,7 +100,7 @@ unsafe impl Platform for Uninitialised {
             .insert(range.start().get(), range.bytes());
         let bytes = usize::try_from(range.bytes()).ok()?;
         let bytes = std::alloc::Layout::from_size_align(bytes, 4096).ok()?;
-        // SAFETY: the engine never asks for nothing.
+        // SAFETY: the engine maps no empty range.
         NonNull::new(unsafe {
             if self.zeroed {
                 std::alloc::alloc_zeroed(bytes)
@@ -119,7 +120,9 @@ unsafe impl Platform for Uninitialised {
 pub(crate) struct Machine {
     pub(crate) memory: Vec<(u16, PhysRange, EarlyFlags)>,
     pub(crate) reserved: Vec<PhysRange>,
-    /// Row by row; empty: firmware says nothing.
+    /// Reserved for boot only.
+    pub(crate) boot: Vec<PhysRange>,
+    /// Row by row; empty: firmware reports none.
     pub(crate) distances: Vec<u8>,
     pub(crate) policy: Option<LayoutPolicy>,
 }
@@ -136,13 +139,13 @@ impl Machine {
     }
 
     pub(crate) fn layout(&self) -> Layout<'static> {
-        let slots = 4 * (self.memory.len() + self.reserved.len()) + 64;
+        let slots = 4 * (self.memory.len() + self.reserved.len() + self.boot.len()) + 64;
         // Miri is slow to make what few tests need.
         let spare = if cfg!(miri) { 32 } else { 2048 };
         let mut early = EarlyMemory::new(
-            lend(EarlyRegion::EMPTY, slots),
-            lend(EarlyRegion::EMPTY, slots + spare),
-            lend(Allocation::EMPTY, 2 * spare),
+            leak(EarlyRegion::EMPTY, slots),
+            leak(EarlyRegion::EMPTY, slots + spare),
+            leak(Allocation::EMPTY, 2 * spare),
         );
         let nodes = self
             .memory
@@ -151,8 +154,8 @@ impl Machine {
             .max()
             .unwrap_or(1);
         let mut builder = TopologyBuilder::new(TopologyStorage {
-            nodes: lend(NodeInfo::EMPTY, nodes),
-            ranges: lend(TopologyRange::EMPTY, self.memory.len()),
+            nodes: leak(NodeInfo::EMPTY, nodes),
+            ranges: leak(TopologyRange::EMPTY, self.memory.len()),
         });
         for node in 0..nodes {
             let id = builder.node_of(u32::try_from(node).unwrap()).unwrap();
@@ -166,19 +169,22 @@ impl Machine {
         if !self.distances.is_empty() {
             let distance = |a: usize, b: usize| self.distances.get(a * nodes + b).copied();
             topology
-                .set_distances(lend(0, nodes * nodes), distance)
+                .set_distances(leak(0, nodes * nodes), distance)
                 .unwrap();
         }
         topology
-            .apply(&mut early, Trust::Mend, &mut |_| {})
+            .apply(&mut early, Trust::Repair, &mut |_| {})
             .unwrap();
+        for &range in &self.boot {
+            early.reserve_freeable(range, "boot").unwrap();
+        }
         for &range in &self.reserved {
             early.reserve(range, "test").unwrap();
         }
         let storage = LayoutStorage {
-            nodes: lend(Node::EMPTY, nodes),
-            ranges: lend(NodeRange::EMPTY, slots),
-            zones: lend(Zone::EMPTY, 4 * nodes),
+            nodes: leak(Node::EMPTY, nodes),
+            ranges: leak(NodeRange::EMPTY, slots),
+            zones: leak(Zone::EMPTY, 4 * nodes),
         };
         let policy = self.policy.unwrap_or(LayoutPolicy::DEFAULT);
         Layout::build(early, topology, &policy, storage).unwrap()
@@ -192,8 +198,8 @@ impl Machine {
         self.build().unwrap()
     }
 
-    /// Frames of which `cpus` CPUs may have magazines.
+    /// Frames with slots for `cpus` CPUs.
     pub(crate) fn frames_with_cpus(&self, cpus: usize) -> Frames<'static> {
-        self.frames().with_cpus(slots(cpus), &NobodyAsked)
+        self.frames().with_cpus(slots(cpus), &NoDrain)
     }
 }

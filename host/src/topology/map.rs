@@ -41,7 +41,7 @@ impl MapRow {
 /// The kernel's name for ordinary memory.
 pub const SYSTEM_RAM: &str = "System RAM";
 
-/// Names the x86 kernel gives to rows of a firmware map, and what they are.
+/// The x86 kernel's names of rows of a firmware map, and their kinds.
 const FIRMWARE_KINDS: [(&str, MemoryKind); 9] = [
     (SYSTEM_RAM, MemoryKind::Usable),
     ("Reserved", MemoryKind::Reserved),
@@ -54,7 +54,7 @@ const FIRMWARE_KINDS: [(&str, MemoryKind); 9] = [
     ("Unaccepted Memory", MemoryKind::Unaccepted),
 ];
 
-/// The firmware's map as the kernel kept it before changing anything:
+/// The firmware's map before any change of the kernel's:
 /// `/sys/firmware/memmap/N/{start,end,type}`, in the firmware's order.
 /// Recent kernels show it to root only.
 ///
@@ -120,7 +120,7 @@ pub fn iomem(root: &Path) -> Result<Vec<MapRow>, SourceError> {
 
 /// An approximation any user may read: the memory blocks of
 /// `/sys/devices/system/memory`, 128 MiB or more each. Holes smaller than a
-/// block are not seen.
+/// block are missing.
 ///
 /// # Errors
 /// [`SourceError`] when the kernel has no memory blocks or they are malformed.
@@ -146,7 +146,7 @@ pub fn blocks(root: &Path) -> Result<Vec<MapRow>, SourceError> {
 }
 
 /// The last resort: `MemTotal` of `/proc/meminfo` as one piece that starts at
-/// 1 MiB. MemTotal leaves out what firmware and kernel took for themselves.
+/// 1 MiB. MemTotal excludes what firmware and kernel reserved.
 ///
 /// # Errors
 /// [`SourceError`] when it cannot be read or has no sensible `MemTotal`.
@@ -189,7 +189,7 @@ pub fn total(root: &Path) -> Result<Vec<MapRow>, SourceError> {
 /// Bytes in a memory block.
 ///
 /// # Errors
-/// [`SourceError`] when the kernel has none or says nonsense.
+/// [`SourceError`] when the kernel has none or the number is malformed.
 pub(super) fn block_size_bytes(root: &Path) -> Result<u64, SourceError> {
     let path = root.join("sys/devices/system/memory/block_size_bytes");
     let bytes = text::read_hexadecimal(&path)?;

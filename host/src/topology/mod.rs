@@ -2,9 +2,9 @@
 //!
 //! [`Machine::discover`] gathers the memory map ([`map`]), nodes and CPUs
 //! ([`nodes`]) and raw ACPI tables ([`acpi`]). Each has sources of falling
-//! quality; the best one this user may read is taken, and every step down is
-//! said in [`Machine::notes`]. All readers take the root of the file tree, so
-//! that a made-up machine can be read the same way; what they read is checked,
+//! quality; the best one this user may read is used, and every step down is
+//! reported in [`Machine::notes`]. All readers have the root of the file tree as a
+//! parameter, so that a synthetic one is read the same way; its content is checked,
 //! never trusted ([`SourceError`]).
 
 pub mod acpi;
@@ -57,7 +57,7 @@ impl fmt::Display for MapSource {
     }
 }
 
-/// All that was found out about a machine.
+/// Everything that this machine's kernel reports.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The memory map, unchecked, in the source's order.
@@ -74,7 +74,7 @@ pub struct Machine {
     pub slit: Option<Vec<u8>>,
     /// The raw Multiple APIC Description Table.
     pub madt: Option<Vec<u8>>,
-    /// What could not be read and what was used instead, for a person.
+    /// Sources that could not be read and their replacements, in words.
     pub notes: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ const MAP_READERS: [(MapSource, MapReader); 4] = [
 ];
 
 impl Machine {
-    /// The machine whose file tree hangs below `root`: `/` for this one.
+    /// The machine whose file tree begins at `root`: `/` for this one.
     ///
     /// # Errors
     /// The last [`SourceError`] when no source of a memory map can be read;

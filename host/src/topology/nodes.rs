@@ -13,7 +13,7 @@ pub struct SystemNode {
     pub cpus: Vec<u32>,
     /// Distances to the online nodes, in ascending order of node.
     pub distances: Vec<u32>,
-    /// What the kernel manages there, in bytes (`MemTotal` of the node).
+    /// Bytes that the kernel manages there (`MemTotal` of the node).
     pub total_bytes: u64,
     /// Its memory (first byte, last byte) in whole memory blocks; empty where
     /// the kernel has no memory blocks.

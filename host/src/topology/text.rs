@@ -1,4 +1,4 @@
-//! Reading small text and binary files whose content is not to be trusted.
+//! Readers of small text and binary files whose content is not trusted.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,7 +21,7 @@ pub enum SourceError {
     Unreadable {
         /// Which one.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         error: io::Error,
     },
     /// The kernel shows the file to this user, but with every address zero.
@@ -36,22 +36,22 @@ pub enum SourceError {
         /// Bytes, or entries, that would still have been read.
         limit: u64,
     },
-    /// The file was read and makes no sense.
+    /// The content of the file is malformed.
     Malformed {
         /// Which one.
         path: PathBuf,
         /// Line, counted from 1.
         line: usize,
-        /// What was there, shortened.
+        /// Its text, shortened.
         seen: String,
-        /// What was expected instead.
+        /// The expected form.
         expected: &'static str,
     },
-    /// The source exists and says nothing.
+    /// The source exists and has no content of use.
     Empty {
         /// Which one.
         path: PathBuf,
-        /// What was looked for.
+        /// The missing content.
         expected: &'static str,
     },
 }
@@ -83,7 +83,7 @@ impl SourceError {
         matches!(self, Self::Unreadable { error, .. } if error.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether root would be shown what this user is not.
+    /// Whether root could read it and this user cannot.
     #[must_use]
     pub fn needs_root(&self) -> bool {
         match self {
@@ -159,7 +159,7 @@ pub(super) fn read_text(path: &Path) -> Result<String, SourceError> {
 /// more than 64 bits.
 pub(super) fn hexadecimal(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` accepts a sign.
     if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }

@@ -1,18 +1,18 @@
-//! What knows the processor. Another architecture is a folder beside
-//! [`x86_64`] that offers the same names; the rest of the image uses no others:
+//! Everything that depends on the processor. Another architecture is a folder beside
+//! [`x86_64`] with the same names; the rest of the image uses no others:
 //!
-//! | name | what it is |
+//! | name | meaning |
 //! |---|---|
-//! | `Handover` | what the loader and the first instructions left: start info, entry stamp |
+//! | `Handover` | values of the loader and the first instructions: start info, time of entry |
 //! | `ticks` | the counter that starts with the machine |
 //! | `marker` | one byte that the host can see at once |
 //! | `exit` | leaves the machine with an outcome |
 //! | `halt`, `relax` | wait for an interrupt; spin politely |
 //! | `protect`, `DirectMap` | page tables: the image's own protection, all of memory |
-//! | `traps` | what faults do |
-//! | `clock` | how many ticks a second has |
+//! | `traps` | handlers of faults |
+//! | `clock` | the frequency of ticks |
 //! | `serial` | the ports for the log and the events |
-//! | `cpus` | starting the others, and giving them work |
+//! | `cpus` | starting the others and running work on them |
 //! | `writer` | the fastest way to fill memory |
 
 mod x86_64;

@@ -1,8 +1,8 @@
-//! `accept=TICKS`: memory above 4 GiB behaves as that of a confidential machine.
-//! It is not there until it is accepted, so that whoever touches it before
-//! faults, and accepting a page takes so many ticks. Some of it comes online
-//! when an allocation finds nothing else, the rest by all CPUs at once while
-//! they allocate; all of it must come as zeros, and be there in the end.
+//! `accept=TICKS`: memory above 4 GiB behaves as that of a confidential machine. It is
+//! not mapped until it is accepted, so that an earlier touch is a fault, and accepting
+//! a page takes so many ticks. Some of it comes online when an allocation finds nothing
+//! else, the rest by all CPUs at once while they allocate. All of it must be zero, and
+//! online in the end.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,19 +10,19 @@ use firstlight::acceptance::Acceptance;
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::Request;
 use firstlight::node::{NodeId, ZoneKind};
-use firstlight_image::outcome::Outcome;
-use firstlight_image::wire::Event;
+use firstlight_wire::{Event, Outcome};
 use log::{error, info};
 
 use crate::arch::{DirectMap, ticks};
-use crate::bring_up::{Machine, platform};
+use crate::bring_up::platform;
 use crate::console::event;
+use crate::machine::Machine;
 use crate::processors::Processors;
 
-/// Huge frames that are asked for one after the other, more than there are below 4 GiB.
+/// Huge frames that are allocated one after the other, more than there are below 4 GiB.
 const LAZY_BLOCKS: u64 = 16;
 
-/// Runs it, where the command line asks for it.
+/// Runs it, if the command line has `accept=`.
 pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     if machine.words.accept_ticks.is_none() {
         return Outcome::Ok;
@@ -41,7 +41,7 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
         let number = next_cpu.fetch_add(1, Relaxed);
         let node = nth_node(machine, number);
         if number % 2 == 1 {
-            // Others allocate what comes online meanwhile.
+            // Every second CPU allocates what comes online meanwhile.
             take_and_check(machine, &acceptance, &failures, node);
         }
         acceptance.accept_all(&machine.frames, node);
@@ -54,7 +54,7 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     }
     let failures = failures.into_inner();
     info!(
-        "acceptance: {} frames online, {lazy_frames} of them when asked for, {ticks} ticks; {failures} failures",
+        "acceptance: {} frames online, {lazy_frames} of them by an allocation, {ticks} ticks; {failures} failures",
         accepted.online_frames
     );
     event(&Event::Acceptance {
@@ -72,22 +72,22 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     }
 }
 
-/// The node of the CPU that comes `number`th; any will do.
+/// A node for the `number`th CPU; any will do.
 fn nth_node(machine: &Machine, number: u64) -> NodeId {
     let nodes = machine.frames.layout().nodes();
     let at = usize::try_from(number).unwrap_or_default() % nodes.len().max(1);
     nodes.get(at).map_or_else(NodeId::default, |node| node.id)
 }
 
-/// Takes all memory that needs no acceptance, and then a little more.
+/// Allocates all memory that needs no acceptance, and then a little more.
 fn lazily(machine: &Machine, acceptance: &Acceptance<'_, DirectMap>, failures: &AtomicU64) -> u64 {
     let frames = &machine.frames;
     let request = Request::new(Order::HUGE).zone(ZoneKind::Movable);
-    // The blocks taken, as a list in themselves: the first word names the one before.
+    // The allocated blocks are a list in themselves: the first word names the one before.
     let mut last = None::<Frame>;
     let hold = |frame: Frame, last: &mut Option<Frame>| {
         let before = last.map_or(u64::MAX, Frame::get);
-        // SAFETY: mapped memory that the allocator gave to this CPU.
+        // SAFETY: mapped memory that this CPU just allocated.
         unsafe { (frame.addr().get() as *mut u64).write_volatile(before) }
         *last = Some(frame);
     };
@@ -108,7 +108,7 @@ fn lazily(machine: &Machine, acceptance: &Acceptance<'_, DirectMap>, failures: &
         let before = unsafe { (frame.addr().get() as *const u64).read_volatile() };
         if frames.free(frame, Order::HUGE).is_err() {
             failures.fetch_add(1, Relaxed);
-            error!("acceptance: {frame} could not be given back");
+            error!("acceptance: {frame} could not be freed");
             break;
         }
         last = (before != u64::MAX).then(|| Frame::new(before));
@@ -116,7 +116,7 @@ fn lazily(machine: &Machine, acceptance: &Acceptance<'_, DirectMap>, failures: &
     lazy
 }
 
-/// Takes pages while memory comes online.
+/// Allocates pages while memory comes online.
 fn take_and_check(
     machine: &Machine,
     acceptance: &Acceptance<'_, DirectMap>,
@@ -129,8 +129,8 @@ fn take_and_check(
             break;
         };
         let first = frame.addr().get() as *mut u64;
-        // SAFETY: mapped memory that the allocator gave to this CPU; were it not
-        // accepted, this would fault.
+        // SAFETY: mapped memory that this CPU just allocated; if it were not accepted,
+        // this would fault.
         unsafe { first.write_volatile(first.read_volatile() ^ 1) }
         if machine.frames.free(frame, Order::HUGE).is_err() {
             failures.fetch_add(1, Relaxed);
@@ -142,7 +142,7 @@ fn take_and_check(
 fn check_zero(frame: Frame, order: Order, failures: &AtomicU64) {
     let first = frame.addr().get() as *const u64;
     let words = usize::try_from(order.bytes() / 8).unwrap_or_default();
-    // SAFETY: mapped memory that the allocator gave to this CPU.
+    // SAFETY: mapped memory that this CPU just allocated.
     let zero = (0..words).all(|at| unsafe { first.add(at).read_volatile() } == 0);
     if !zero {
         failures.fetch_add(1, Relaxed);

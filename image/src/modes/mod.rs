@@ -1,23 +1,22 @@
-//! What is done with the memory once it is up: nothing more (`bring-up`), the
-//! self-test, a bench, a sweep. A new mode is a file here and a word in `words.rs`.
+//! The use of the memory once it is up: none (`bring-up`), the self-test, a bench, a
+//! sweep. A new mode is a file here and a word in `words.rs`.
 
 mod acceptance;
 mod bench_alloc;
-mod random;
 mod self_test;
 mod sweep;
 
-use firstlight_image::outcome::Outcome;
 use firstlight_image::words::Mode;
+use firstlight_wire::{Outcome, marker};
 
 use crate::arch::marker;
-use crate::bring_up::Machine;
+use crate::machine::Machine;
 use crate::processors::Processors;
 
-/// Does what the command line asks for.
+/// Runs the mode of the command line.
 pub(crate) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     processors.late();
-    marker(0x40);
+    marker(marker::MODE);
     let accepted = acceptance::run(machine, processors);
     let outcome = match machine.words.mode {
         _ if accepted != Outcome::Ok => accepted,
@@ -26,8 +25,8 @@ pub(crate) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
         Mode::BenchAlloc => bench_alloc::run(&machine.frames, processors),
         Mode::Sweep => sweep::run(machine, processors),
     };
-    marker(0x41);
-    // A sweep has checked its own.
+    marker(marker::MODE_END);
+    // A sweep has checked its own descriptors.
     let fresh = machine.words.mode == Mode::Sweep || descriptors_are_fresh(machine);
     match outcome {
         Outcome::Ok if !fresh => Outcome::CheckFailed,
@@ -35,7 +34,7 @@ pub(crate) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     }
 }
 
-/// Whether page descriptors that are ready hold what they should; tells of them.
+/// Whether page descriptors that are ready have the right content; reports them.
 fn descriptors_are_fresh(machine: &Machine) -> bool {
     machine.descriptors.iter().all(|(mode, descriptors)| {
         let descriptors = descriptors.read();

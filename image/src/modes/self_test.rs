@@ -1,34 +1,33 @@
 //! `selftest`: every CPU allocates, writes, checks and frees blocks of every
-//! order on every node; then all CPUs stress the allocator at once; then all
-//! memory is taken, counted and given back.
+//! order on every node; then all CPUs stress the allocator at once; then all memory is
+//! allocated, counted and freed.
 //!
-//! Who holds a block writes its tag into it and finds the same tag when it
-//! gives the block back: if a frame were handed out twice, one of the two
-//! holders would find the other's tag, or none.
+//! The tag of a block is written into it and must be there when the block is freed: if
+//! a frame were allocated twice, one of its two holders would find the other's tag, or
+//! none.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use firstlight::addr::{Frame, Order};
 use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::node::{NodeId, ZoneKind};
-use firstlight_image::outcome::Outcome;
-use firstlight_image::wire::Event;
+use firstlight_figures::random::Random;
+use firstlight_wire::{Event, Outcome, Selftest};
 use log::{error, info};
 
-use super::random::Random;
 use crate::console::event;
 use crate::processors::Processors;
 
 /// Blocks a CPU holds at once under stress.
-const HELD: u16 = 64;
-/// Blocks that all CPUs together take or give back under stress, at least.
+const HELD: usize = 64;
+/// Blocks that all CPUs together allocate or free under stress, at least.
 const STEPS: usize = 80_000;
-/// Failures told one by one.
-const TOLD: u64 = 10;
+/// Failures reported one by one.
+const REPORTED: u64 = 10;
 /// Largest order whose pages are all tagged; of larger blocks one page in each 2 MiB is.
 const WHOLE: Order = Order::HUGE;
 
-/// What was done, by all CPUs together.
+/// Counts of all CPUs together.
 #[derive(Default)]
 struct Counts {
     allocated: AtomicU64,
@@ -38,13 +37,13 @@ struct Counts {
 
 impl Counts {
     fn fail(&self, what: core::fmt::Arguments<'_>) {
-        if self.failures.fetch_add(1, Relaxed) < TOLD {
+        if self.failures.fetch_add(1, Relaxed) < REPORTED {
             error!("self-test: {what}");
         }
     }
 }
 
-/// A block somebody holds.
+/// An allocated block.
 #[derive(Clone, Copy)]
 struct Held {
     frame: Frame,
@@ -68,8 +67,8 @@ impl Held {
 
     fn write(self) {
         for (at, word) in (0..).zip(self.words()) {
-            // SAFETY: mapped memory that the allocator gave to this CPU alone;
-            // volatile, because a faulty allocator may have given it twice.
+            // SAFETY: mapped memory that only this CPU has allocated; volatile, because a
+            // faulty allocator may have allocated it twice.
             unsafe { word.write_volatile(self.tag.wrapping_add(at)) }
         }
     }
@@ -88,7 +87,7 @@ impl Held {
     }
 }
 
-/// What one CPU does.
+/// The work of one CPU.
 struct Worker<'a> {
     frames: &'a Frames<'static>,
     counts: &'a Counts,
@@ -97,7 +96,7 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    fn take(&mut self, request: Request) -> Option<Held> {
+    fn allocate(&mut self, request: Request) -> Option<Held> {
         match self.frames.allocate(request) {
             Ok(frame) => {
                 self.serial += 1;
@@ -119,11 +118,11 @@ impl Worker<'_> {
         }
     }
 
-    fn give(&self, held: Held) {
+    fn free(&self, held: Held) {
         let Held { frame, order, .. } = held;
         if !held.check() {
             self.counts.fail(format_args!(
-                "CPU {}: somebody else wrote to {frame:?}, {order}",
+                "CPU {}: another holder wrote to {frame:?}, {order}",
                 self.cpu
             ));
         }
@@ -147,9 +146,9 @@ impl Worker<'_> {
             for order in (0..=Order::GIANT.get()).filter_map(Order::new) {
                 let request = Request::new(order)
                     .on(node.id)
-                    .exactly()
+                    .this_node_only()
                     .zone(ZoneKind::Movable);
-                let Some(held) = self.take(request) else {
+                let Some(held) = self.allocate(request) else {
                     continue;
                 };
                 let on = self
@@ -160,50 +159,52 @@ impl Worker<'_> {
                     .find(|range| range.frames.contains(held.frame));
                 if on.is_none_or(|range| range.node != node.id) {
                     self.counts
-                        .fail(format_args!("{:?} given for {}", held.frame, node.id));
+                        .fail(format_args!("{:?} allocated for {}", held.frame, node.id));
                 }
-                self.give(held);
+                self.free(held);
             }
         }
     }
 
-    /// Blocks of small orders, taken and given back at random.
+    /// Blocks of small orders, allocated and freed at random.
     fn stress(&mut self, steps: usize) {
         let mut random = Random::new(self.cpu as u64);
-        let mut held = [None; HELD as usize];
-        let nodes = u16::try_from(self.frames.layout().nodes().len()).unwrap_or(u16::MAX);
+        let mut held = [None; HELD];
+        let nodes = self.frames.layout().nodes();
         for _ in 0..steps {
-            let slot = &mut held[usize::from(random.below(HELD))];
+            let slot = &mut held[random.below(HELD)];
             match slot.take() {
-                Some(block) => self.give(block),
+                Some(block) => self.free(block),
                 None => {
-                    // Half of them single pages, the others up to 8 MiB.
+                    // One in two is a single page, the others have up to 8 MiB.
                     let largest = if random.below(2) == 0 { 1 } else { 12 };
                     let order = u8::try_from(random.below(largest))
                         .ok()
                         .and_then(Order::new);
                     let order = order.unwrap_or(Order::PAGE);
-                    let node = NodeId(random.below(nodes));
-                    *slot = self.take(Request::new(order).on(node).zone(ZoneKind::Movable));
+                    let node = nodes
+                        .get(random.below(nodes.len()))
+                        .map_or(NodeId(0), |node| node.id);
+                    *slot = self.allocate(Request::new(order).on(node).zone(ZoneKind::Movable));
                 }
             }
         }
         held.into_iter()
             .flatten()
-            .for_each(|block| self.give(block));
+            .for_each(|block| self.free(block));
     }
 }
 
-/// Takes all memory, largest blocks first, then gives it back; how many frames it was.
-fn drain(frames: &Frames<'static>, counts: &Counts) -> u64 {
+/// Allocates all memory, largest blocks first, then frees it; how many frames.
+fn allocate_all(frames: &Frames<'static>, counts: &Counts) -> u64 {
     let (mut all, mut last) = (0, None::<(Frame, Order)>);
     for order in (0..=Order::GIANT.get()).rev().filter_map(Order::new) {
         while let Ok(frame) = frames.allocate(Request::new(order).zone(ZoneKind::Movable)) {
-            // A list of what is held, in the memory itself: the block before and its order.
+            // A list in the memory itself: the block before and its order.
             let (before, size) =
                 last.map_or((u64::MAX, 0), |(frame, order)| (frame.get(), order.get()));
             let words = frame.addr().get() as *mut u64;
-            // SAFETY: mapped memory that the allocator gave to this CPU.
+            // SAFETY: mapped memory that this CPU just allocated.
             unsafe {
                 words.write_volatile(before);
                 words.add(1).write_volatile(size.into());
@@ -217,7 +218,7 @@ fn drain(frames: &Frames<'static>, counts: &Counts) -> u64 {
         // SAFETY: as above, the same words.
         let (before, size) = unsafe { (words.read_volatile(), words.add(1).read_volatile()) };
         if let Err(refused) = frames.free(frame, order) {
-            counts.fail(format_args!("giving all back: {refused}"));
+            counts.fail(format_args!("freeing all: {refused}"));
             break;
         }
         last = u8::try_from(size)
@@ -240,7 +241,7 @@ pub(super) fn run(frames: &Frames<'static>, processors: &mut Processors) -> Outc
         serial: 0,
     };
     let cpus = processors.run_all(&|cpu| worker(cpu).every_order());
-    info!("self-test: {cpus} CPUs took blocks of every order on every node");
+    info!("self-test: {cpus} CPUs allocated blocks of every order on every node");
     let steps = STEPS.div_ceil(cpus);
     processors.run_all(&|cpu| worker(cpu).stress(steps));
     info!("self-test: {cpus} CPUs did {steps} steps each under stress");
@@ -249,10 +250,10 @@ pub(super) fn run(frames: &Frames<'static>, processors: &mut Processors) -> Outc
     if free != free_before {
         counts.fail(format_args!("{free_before} frames were free, {free} are"));
     }
-    let all_frames = drain(frames, &counts);
+    let all_frames = allocate_all(frames, &counts);
     if all_frames != free {
         counts.fail(format_args!(
-            "{free} frames were free, {all_frames} could be taken"
+            "{free} frames were free, {all_frames} could be allocated"
         ));
     }
     if let Err(violation) = frames.validate() {
@@ -268,15 +269,15 @@ pub(super) fn run(frames: &Frames<'static>, processors: &mut Processors) -> Outc
         counts.fail(format_args!("{allocated} blocks allocated, {freed} freed"));
     }
     info!(
-        "self-test: {allocated} blocks taken and given back, then all {all_frames} frames at once; {failures} failures"
+        "self-test: {allocated} blocks allocated and freed, then all {all_frames} frames at once; {failures} failures"
     );
-    event(&Event::Selftest {
+    event(&Event::Selftest(Selftest {
         cpus: cpus as u64,
         allocated_blocks: allocated,
         freed_blocks: freed,
         all_frames,
         failures: get(&counts.failures),
-    });
+    }));
     match get(&counts.failures) {
         0 => Outcome::Ok,
         _ => Outcome::CheckFailed,

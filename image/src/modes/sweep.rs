@@ -1,31 +1,31 @@
-//! `sweep`: how long the writing of all page descriptors takes, with ever more
-//! threads a node: node by node in chunks as Linux cuts them, and all nodes at
-//! once in ours. Each writing is checked frame by frame, and spoiled before the
-//! next.
+//! `sweep`: how long the writing of all page descriptors takes, with ever more threads
+//! a node: node by node in chunks as Linux cuts them, and all nodes at once from one
+//! queue. Each writing is checked frame by frame, and poisoned before the next.
 
 use firstlight::memmap::Part;
 use firstlight::node::NodeId;
-use firstlight::parallel::{Chunking, Job, Seat, Share};
-use firstlight_image::outcome::Outcome;
-use firstlight_image::wire::Event;
+use firstlight::parallel::{Chunking, Job, WorkRange, Worker};
+use firstlight_wire::{Event, Outcome};
 use log::{error, info};
 
 use crate::arch::ticks;
-use crate::bring_up::Machine;
 use crate::console::event;
-use crate::descriptors::{Descriptors, list, shares};
-use crate::processors::{Processors, Team};
+use crate::deferred::work_ranges;
+use crate::descriptors::Descriptors;
+use crate::lists::list;
+use crate::machine::Machine;
+use crate::processors::{Processors, StartedCpus};
 
 /// Threads a node when the command line names none: powers of two, up to its CPUs.
 const DOUBLING: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
-/// What the measurements work with.
+/// A sweep.
 struct Sweep<'a> {
     machine: &'a Machine,
     descriptors: &'a mut Descriptors,
     processors: &'a mut Processors,
-    shares: &'static mut [Share],
-    seats: &'static mut [Seat],
+    ranges: &'static mut [WorkRange],
+    workers: &'static mut [Worker],
 }
 
 /// Runs the sweep.
@@ -38,14 +38,12 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     let nodes = layout.nodes().iter().filter(|node| node.has_memory());
     let count = nodes.clone().count();
     let most_threads = machine.words.threads.into_iter().max().unwrap_or_default() as usize;
-    let most_seats = count * most_threads.max(processors.started());
-    let shares = shares(&machine.frames, &descriptors);
-    let seats = list(
-        &machine.frames,
-        most_seats,
-        |_| Seat::new(NodeId::default()),
-    );
-    let (Some(shares), Some(seats)) = (shares, seats) else {
+    let most_workers = count * most_threads.max(processors.started());
+    let ranges = work_ranges(&machine.frames, &descriptors);
+    let workers = list(&machine.frames, most_workers, |_| {
+        Worker::new(NodeId::default())
+    });
+    let (Some(ranges), Some(workers)) = (ranges, workers) else {
         error!("sweep: no memory for its lists");
         return Outcome::CheckFailed;
     };
@@ -53,8 +51,8 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
         machine,
         descriptors: &mut descriptors,
         processors,
-        shares,
-        seats,
+        ranges,
+        workers,
     };
     let mut good = true;
     for part in [Part::Deferred, Part::Whole] {
@@ -74,7 +72,7 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
 }
 
 impl Sweep<'_> {
-    /// One node, or all, with every number of threads, as often as asked.
+    /// One node, or all, with every number of threads, `runs` times each.
     fn span(&mut self, part: Part, node: Option<NodeId>, chunking: Chunking) -> bool {
         let words = &self.machine.words;
         let here = |at: NodeId| node.is_none_or(|only| only == at);
@@ -84,14 +82,14 @@ impl Sweep<'_> {
         // Threads are counted a node.
         let most = cpus.div_ceil(nodes.count().max(1)).max(1);
         let most = u32::try_from(most).unwrap_or(u32::MAX);
-        let asked = words.threads.into_iter().filter(|&threads| threads > 0);
-        let none = asked.clone().next().is_none();
+        let given = words.threads.into_iter().filter(|&threads| threads > 0);
+        let none = given.clone().next().is_none();
         let doubling = DOUBLING
             .into_iter()
             .filter(|&threads| threads < most)
             .chain([most]);
         let mut good = true;
-        for threads in asked.chain(doubling.filter(|_| none)) {
+        for threads in given.chain(doubling.filter(|_| none)) {
             for _ in 0..words.runs.max(1) {
                 good &= self.once(part, node, chunking, threads, cpus);
             }
@@ -108,27 +106,27 @@ impl Sweep<'_> {
         threads: u32,
         cpus: usize,
     ) -> bool {
-        // SAFETY: nobody keeps a reference to a descriptor in this mode.
-        unsafe { self.descriptors.spoil() };
+        // SAFETY: no reference to a descriptor is kept in this mode.
+        unsafe { self.descriptors.poison() };
         let layout = self.machine.frames.layout();
         let wanted = |at: NodeId| node.is_none_or(|only| only == at);
         let nodes = layout
             .nodes()
             .iter()
             .filter(|node| node.has_memory() && wanted(node.id));
-        let mut seats = 0;
+        let mut workers = 0;
         let homes = nodes.flat_map(|node| (0..threads).map(|_| node.id));
-        for (seat, home) in self.seats.iter_mut().zip(homes) {
-            *seat = Seat::new(home);
-            seats += 1;
+        for (worker, home) in self.workers.iter_mut().zip(homes) {
+            *worker = Worker::new(home);
+            workers += 1;
         }
-        let team = Team::new(self.processors);
-        let mut lists = (&mut *self.shares, &mut self.seats[..seats]);
+        let cpus_started = StartedCpus::new(self.processors);
+        let mut lists = (&mut *self.ranges, &mut self.workers[..workers]);
         let job = Job::sections(chunking);
         let begin = ticks();
         let done = self
             .descriptors
-            .describe_with(part, wanted, &job, &mut lists, &team);
+            .describe_with(part, wanted, &job, &mut lists, &cpus_started);
         let ticks = ticks() - begin;
         let pages = match done {
             Ok(report) => report.frames,
@@ -142,7 +140,7 @@ impl Sweep<'_> {
         if wrong + missing > 0 {
             error!("sweep: {wrong} descriptors are wrong, {missing} missing");
         }
-        self.tell(
+        self.report(
             part,
             node,
             chunking,
@@ -151,7 +149,7 @@ impl Sweep<'_> {
         wrong + missing == 0
     }
 
-    fn tell(&self, part: Part, node: Option<NodeId>, chunking: Chunking, figures: [u64; 4]) {
+    fn report(&self, part: Part, node: Option<NodeId>, chunking: Chunking, figures: [u64; 4]) {
         let [threads, cpus, pages, ticks] = figures;
         let (part, chunking) = (part.name(), chunking.name());
         match node {

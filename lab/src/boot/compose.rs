@@ -8,10 +8,12 @@ use super::accelerator::Choice;
 use super::command::{Launch, Ports};
 use super::events::Events;
 use super::guest::Heard;
-use super::machine::System;
+use super::machine::{Clock, System};
 use super::request::Request;
 use super::{linux, tell};
-use crate::record::{Asked, Host, Kernel, Marker, Record};
+use crate::gaps;
+use crate::log::{self, Line};
+use crate::record::{Asked, Host, Kernel, Marker, Power, Record};
 
 /// What a record is made from besides what was heard.
 #[derive(Debug)]
@@ -72,8 +74,29 @@ pub(super) fn record(heard: &Heard, events: &Events, around: Circumstances<'_>) 
         }
     }
     record.log = lines(&heard.log);
-    record.host = Some(host(heard, around));
+    let messages = log::lines(&heard.log);
+    record.gaps = gaps::longest(&messages, &record.phases);
+    let mut host = host(heard, around);
+    host.lines_ns.truncate(record.log.len());
+    host.lines_ns.resize(record.log.len(), host.wall_ns);
+    if launch.system == System::Linux && machine.clock == Clock::Wall {
+        host.before_clock_ns = before_clock(&messages, &host.lines_ns);
+    }
+    record.host = Some(host);
     record
+}
+
+/// When the guest's clock was zero, by its first line with a time that was not printed
+/// later than it was said: the earliest of what each line says.
+fn before_clock(messages: &[Line], lines_ns: &[u64]) -> Option<u64> {
+    let start = log::clock_start(messages);
+    let messages = messages.get(start..)?.iter();
+    let zero = messages.filter_map(|line| {
+        let stamp_ns = line.stamp_ns.filter(|ns| *ns > 0)?;
+        let heard_ns = lines_ns.get(line.number.checked_sub(1)?)?;
+        heard_ns.checked_sub(stamp_ns)
+    });
+    zero.min()
 }
 
 /// The log as it came, but for line ends and what is no UTF-8.
@@ -101,9 +124,12 @@ fn host(heard: &Heard, around: Circumstances<'_>) -> Host {
         command: command(around.qemu, around.launch),
         attempts: around.attempts,
         retried_because: around.retried_because,
+        power: Power::of_host(),
         exit_status: heard.status.code(),
         wall_ns: nanoseconds(heard.wall),
         first_output_ns: heard.first_output.map(nanoseconds),
+        lines_ns: heard.line_ends.iter().copied().map(nanoseconds).collect(),
+        before_clock_ns: None,
         markers: markers.collect(),
     }
 }

@@ -76,6 +76,8 @@ pub(super) struct Heard {
     pub(super) complaints: Vec<u8>,
     /// When the first byte of the log came.
     pub(super) first_output: Option<Duration>,
+    /// When the end of each line of the log came.
+    pub(super) line_ends: Vec<Duration>,
     /// From the start to the end.
     pub(super) wall: Duration,
 }
@@ -162,6 +164,7 @@ pub(super) fn listen(
         markers: ear.markers,
         complaints: ear.complaints,
         first_output: ear.first_output,
+        line_ends: ear.line_ends,
         wall,
     })
 }
@@ -237,6 +240,7 @@ struct Ear<'e> {
     markers: Vec<(u8, Duration)>,
     complaints: Vec<u8>,
     first_output: Option<Duration>,
+    line_ends: Vec<Duration>,
     until_seen: bool,
     said_bytes: usize,
 }
@@ -253,6 +257,7 @@ impl<'e> Ear<'e> {
             markers: Vec::new(),
             complaints: Vec::new(),
             first_output: None,
+            line_ends: Vec::new(),
             until_seen: false,
             said_bytes: 0,
         }
@@ -312,6 +317,9 @@ impl<'e> Ear<'e> {
             Port::Log => {
                 self.first_output.get_or_insert(at);
                 self.log.extend_from_slice(&chunk.bytes);
+                let ends = chunk.bytes.iter().filter(|byte| **byte == b'\n');
+                let room = MOST_LINE_ENDS.saturating_sub(self.line_ends.len());
+                self.line_ends.extend(ends.take(room).map(|_| at));
                 let Self {
                     lines,
                     watch,
@@ -337,6 +345,9 @@ impl<'e> Ear<'e> {
 
 /// Most markers kept; our image writes a dozen.
 const MOST_MARKERS: usize = 1024;
+
+/// Most lines whose time is kept.
+const MOST_LINE_ENDS: usize = 1 << 20;
 
 /// Appends, with a bound a little above what stops the guest.
 fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {

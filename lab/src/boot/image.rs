@@ -1,8 +1,10 @@
 //! Where our image is: [`find`].
 //!
 //! In this order: the file that `FIRSTLIGHT_IMAGE` names, `firstlight-image`
-//! beside the running program, or built from the source tree this program was
-//! built from, if that is still there.
+//! beside the running program, built from the source tree that `FIRSTLIGHT_SOURCE`
+//! names, or where cargo put it beside this program. Nothing is built unless that
+//! variable asks for it, as it does for what cargo runs from the tree: a tree may be
+//! another user's.
 
 use std::env;
 use std::ffi::OsString;
@@ -23,10 +25,12 @@ const NAME: &str = "firstlight-image";
 const TARGET: &str = "x86_64-unknown-none";
 /// Names it where it is somewhere else.
 const VARIABLE: &str = "FIRSTLIGHT_IMAGE";
+/// Names the source tree that it may be built from.
+const SOURCE: &str = "FIRSTLIGHT_SOURCE";
 /// Lines of a failed build that are quoted.
 const QUOTED_LINES: usize = 12;
 
-/// The image's file, built if need be.
+/// The image's file, built if that is asked for.
 ///
 /// # Errors
 /// [`BootError::NoImage`], which says where it was looked for.
@@ -48,17 +52,26 @@ pub(super) fn find(stop: &AtomicUsize, watch: &mut dyn Watch) -> Result<PathBuf,
     if let Some(path) = beside.as_ref().filter(|path| is_bare(path)) {
         return Ok(path.clone());
     }
-    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    if tree.join("image/Cargo.toml").is_file() {
+    if let Some(tree) = env::var_os(SOURCE).filter(|named| !named.is_empty()) {
         watch.stage("building the image");
-        return build(&tree, stop, watch);
+        return build(Path::new(&tree), stop, watch);
+    }
+    let built = beside.as_deref().and_then(beside_the_build);
+    if let Some(path) = built.filter(|path| is_bare(path)) {
+        return Ok(path);
     }
     let looked = beside.map_or(String::new(), |path| {
         format!("looked for {}; ", path.display())
     });
     Err(BootError::NoImage(format!(
-        "{looked}the source tree this program was built from is gone; put {NAME} there or name it in {VARIABLE}"
+        "{looked}put it there, name it in {VARIABLE}, or build it: {SOURCE} names the source tree"
     )))
+}
+
+/// Where cargo puts the image, if `program` lies where it puts programs of the host.
+fn beside_the_build(program: &Path) -> Option<PathBuf> {
+    let target = program.parent()?.parent()?;
+    Some(target.join(TARGET).join("release").join(NAME))
 }
 
 /// Whether `path` is a program linked at fixed addresses, as the image is. Cargo

@@ -5,6 +5,7 @@
 
 use super::events::{Event, Events};
 use crate::record::{self, Record};
+use firstlight_wire::{milestone, phase};
 
 /// Fills `record` with what `events` say. What they do not say stays `None`.
 pub fn tell(events: &Events, record: &mut Record) {
@@ -32,7 +33,7 @@ fn firmware(record: &mut Record) {
         && first.is_none_or(|first| first >= end_ns)
     {
         let phase = record::Phase {
-            name: "firmware and loader".into(),
+            name: phase::FIRMWARE.into(),
             start_ns: 0,
             end_ns,
         };
@@ -80,12 +81,12 @@ fn place(event: &Event, time: Time, record: &mut Record) {
                 });
             }
         }
-        Event::Milestone { name, ticks } => milestone(name, time.ns(*ticks), record),
+        Event::Milestone { name, ticks } => reach(name, time.ns(*ticks), record),
         Event::Machine { .. } | Event::Memory { .. } => size(event, record),
         Event::Region { .. } | Event::Node { .. } | Event::Zone { .. } => row(event, record),
         Event::Correction { text } => record.corrections.push(text.clone()),
         Event::Note { text } => record.notes.push(text.clone()),
-        Event::Selftest(selftest) => record.selftest = Some(selftest.clone()),
+        Event::Selftest(selftest) => record.selftest = Some(*selftest),
         Event::Bench {
             contestant,
             workload,
@@ -123,19 +124,19 @@ fn place(event: &Event, time: Time, record: &mut Record) {
             bytes_written: *bytes_written,
             duration_ns: time.ns(*ticks),
         }),
-        Event::Clock { .. } | Event::End { .. } | Event::Unknown => {}
+        Event::Clock { .. } | Event::Acceptance { .. } | Event::End { .. } | Event::Unknown => {}
     }
 }
 
-fn milestone(name: &str, ns: Option<u64>, record: &mut Record) {
+fn reach(name: &str, ns: Option<u64>, record: &mut Record) {
     let milestones = &mut record.milestones;
     let slot = match name {
-        "entry" => &mut milestones.entry_ns,
-        "layout" => &mut milestones.layout_ns,
-        "first_frame" => &mut milestones.first_frame_ns,
-        "all_allocatable" => &mut milestones.all_allocatable_ns,
-        "cpus_started" => &mut milestones.cpus_started_ns,
-        "all_described" => &mut milestones.all_described_ns,
+        milestone::ENTRY => &mut milestones.entry_ns,
+        milestone::LAYOUT => &mut milestones.layout_ns,
+        milestone::FIRST_FRAME => &mut milestones.first_frame_ns,
+        milestone::ALL_ALLOCATABLE => &mut milestones.all_allocatable_ns,
+        milestone::CPUS_STARTED => &mut milestones.cpus_started_ns,
+        milestone::ALL_DESCRIBED => &mut milestones.all_described_ns,
         // Of a later image; it is among the raw events.
         _ => return,
     };

@@ -79,6 +79,7 @@ mod tests {
             markers: Vec::new(),
             complaints: Vec::new(),
             first_output: None,
+            line_ends: Vec::new(),
             wall: Duration::ZERO,
         };
         (heard, Events::read(events.as_bytes(), b""))

@@ -11,13 +11,17 @@
 //! | all of it | their sum | their sum |
 //! | deferred, the slowest node's own figure | | `node N deferred pages initialised in ...` |
 
-use serde::Serialize;
+use std::collections::BTreeMap;
+
+use firstlight_wire::phase;
+use serde::{Deserialize, Serialize};
 
 use super::told::Told;
+use crate::gaps::spans;
 use crate::log;
 
 /// What a figure is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// The writing of page descriptors.
@@ -26,6 +30,8 @@ pub enum Kind {
     Milestone,
     /// A span.
     Phase,
+    /// The time between two lines of the log.
+    Gap,
 }
 
 /// One figure of one run.
@@ -46,9 +52,15 @@ const MILESTONES: [(&str, &str); 5] = [
 
 /// Which phases write descriptors, and when.
 const WRITING: [(&str, &[&str]); 3] = [
-    ("before the boot goes on", &["descriptors", "memmap early"]),
-    ("at the first touch", &["first described frame"]),
-    ("deferred", &["deferred descriptors", "deferred memmap"]),
+    (
+        "before the boot goes on",
+        &[phase::DESCRIPTORS, "memmap early"],
+    ),
+    ("at the first touch", &[phase::FIRST_DESCRIBED_FRAME]),
+    (
+        "deferred",
+        &[phase::DEFERRED_DESCRIPTORS, "deferred memmap"],
+    ),
 ];
 
 /// All figures of a run.
@@ -69,7 +81,46 @@ pub(super) fn measures(told: &Told) -> Vec<Measure> {
             }),
         }
     }
+    gaps(told, &mut list);
     list
+}
+
+/// The time between lines; between the same lines, whatever numbers are in them, all of it.
+fn gaps(told: &Told, list: &mut Vec<Measure>) {
+    let lines = log::lines(told.log.join("\n").as_bytes());
+    let mut known: BTreeMap<String, u64> = BTreeMap::new();
+    for (from, to, ns) in spans(&lines) {
+        if let (Some(from), Some(to), true) = (lines.get(from), lines.get(to), ns > 0) {
+            let name = format!("{} -> {}", alike(&from.text), alike(&to.text));
+            let sum = known.entry(name).or_default();
+            *sum = sum.saturating_add(ns);
+        }
+    }
+    list.extend(known.into_iter().map(|(name, ns)| Measure {
+        kind: Kind::Gap,
+        name,
+        ns,
+    }));
+}
+
+/// The start of a message, the same whatever numbers are in it.
+fn alike(text: &str) -> String {
+    const MOST_CHARS: usize = 48;
+    let mut name = String::new();
+    let mut number = false;
+    for c in text.chars().take(MOST_CHARS) {
+        let hex = number && (c.is_ascii_hexdigit() || c == 'x');
+        if c.is_ascii_digit() || hex {
+            if !number {
+                name.push('#');
+            }
+            number = true;
+        } else {
+            number = false;
+            name.push(c);
+        }
+    }
+    name.trim_end().to_owned()
 }
 
 /// The time phases of these names take, if there is one.
@@ -182,6 +233,18 @@ mod tests {
                 .iter()
                 .all(|row| row.kind != Kind::Descriptors)
         );
+    }
+
+    #[test]
+    fn time_between_lines_is_found_whatever_numbers_are_in_them() {
+        let log = [
+            "[0.026875] Normal zone: 893 pages",
+            "[2.028450] IO Port: 0x4a8",
+            "[2.1000] x",
+        ];
+        let told = told(&[], &log, None);
+        let name = "Normal zone: # pages -> IO Port: #";
+        assert_eq!(figure(&told, Kind::Gap, name), Some(2_001_575_000));
     }
 
     #[test]

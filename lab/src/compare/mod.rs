@@ -16,12 +16,15 @@ mod spread;
 mod told;
 mod words;
 
-use serde::Serialize;
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
 
 pub use measures::Kind;
 pub use spread::Spread;
 pub use told::{NoRecord, Told};
 
+use crate::gaps;
 use crate::record::{Asked, Word};
 use measures::{Measure, measures};
 
@@ -29,10 +32,10 @@ use measures::{Measure, measures};
 pub const SCHEMA: &str = "firstlight.compare/1";
 
 /// Two set-ups beside each other.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// [`SCHEMA`].
-    pub schema: &'static str,
+    pub schema: Word,
     /// `wall`, or `instructions`: one instruction is one nanosecond.
     pub clock: String,
     /// What to know before the figures are read.
@@ -44,7 +47,7 @@ pub struct Comparison {
 }
 
 /// One set-up.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Side {
     /// What was given: options or a file.
     pub given: String,
@@ -67,7 +70,7 @@ pub struct Side {
 }
 
 /// One figure of both.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// What kind of figure.
     pub kind: Kind,
@@ -79,6 +82,43 @@ pub struct Row {
     pub b: Option<Spread>,
     /// Median of B over median of A.
     pub ratio: Option<f64>,
+}
+
+impl Comparison {
+    /// The same of every second run, from the first or the second on.
+    pub(crate) fn half(&self, odd: usize) -> Self {
+        let half = |spread: &Option<Spread>| {
+            let ns = spread.iter().flat_map(|spread| &spread.ns);
+            Spread::of(&ns.skip(odd).step_by(2).copied().collect::<Vec<_>>())
+        };
+        let mut halved = self.clone();
+        halved.rows = self
+            .rows
+            .iter()
+            .map(|row| Row::new(row.kind, row.name.clone(), half(&row.a), half(&row.b)))
+            .collect();
+        for side in &mut halved.sides {
+            side.runs = (side.runs + 1 - odd) / 2;
+        }
+        halved
+    }
+}
+
+impl Row {
+    /// The figure `name` of both.
+    pub(crate) fn new(kind: Kind, name: String, a: Option<Spread>, b: Option<Spread>) -> Self {
+        let ratio = match (&a, &b) {
+            (Some(a), Some(b)) if a.median_ns > 0.0 => Some(b.median_ns / a.median_ns),
+            _ => None,
+        };
+        Self {
+            kind,
+            name,
+            a,
+            b,
+            ratio,
+        }
+    }
 }
 
 /// Runs that cannot stand beside each other.
@@ -121,7 +161,7 @@ pub fn compare(a: Given<'_>, b: Given<'_>) -> Result<Comparison, Unlike> {
     }
     let of = |runs: &[Told]| runs.iter().map(measures).collect::<Vec<_>>();
     Ok(Comparison {
-        schema: SCHEMA,
+        schema: SCHEMA.into(),
         clock: first.clock.clone(),
         notes: notes(first, other, a.1.len().max(b.1.len())),
         sides: [side(a, first), side(b, other)],
@@ -170,6 +210,18 @@ fn notes(a: &Told, b: &Told, runs: usize) -> Vec<String> {
     notes
 }
 
+/// Names of the gaps that are among the longest of some run.
+fn longest_gaps<'r>(runs: impl Iterator<Item = &'r Vec<Measure>>) -> BTreeSet<&'r str> {
+    let mut names = BTreeSet::new();
+    for run in runs {
+        let gaps = run.iter().filter(|measure| measure.kind == Kind::Gap);
+        let mut gaps: Vec<&Measure> = gaps.collect();
+        gaps.sort_by_key(|gap| std::cmp::Reverse(gap.ns));
+        names.extend(gaps.iter().take(gaps::MOST).map(|gap| gap.name.as_str()));
+    }
+    names
+}
+
 /// Figures in the order in which A tells them, then what only B tells.
 fn rows(a: &[Vec<Measure>], b: &[Vec<Measure>]) -> Vec<Row> {
     let mut keys: Vec<(Kind, String)> = Vec::new();
@@ -179,6 +231,8 @@ fn rows(a: &[Vec<Measure>], b: &[Vec<Measure>]) -> Vec<Row> {
             keys.push(key);
         }
     }
+    let longest = longest_gaps(a.iter().chain(b));
+    keys.retain(|(kind, name)| *kind != Kind::Gap || longest.contains(name.as_str()));
     keys.sort_by_key(|(kind, _)| *kind);
     let spread = |runs: &[Vec<Measure>], key: &(Kind, String)| {
         let alike = |measure: &&Measure| (measure.kind, &measure.name) == (key.0, &key.1);
@@ -187,17 +241,7 @@ fn rows(a: &[Vec<Measure>], b: &[Vec<Measure>]) -> Vec<Row> {
     };
     let row = |key: (Kind, String)| {
         let (a, b) = (spread(a, &key), spread(b, &key));
-        let ratio = match (&a, &b) {
-            (Some(a), Some(b)) if a.median_ns > 0.0 => Some(b.median_ns / a.median_ns),
-            _ => None,
-        };
-        Row {
-            kind: key.0,
-            name: key.1,
-            a,
-            b,
-            ratio,
-        }
+        Row::new(key.0, key.1, a, b)
     };
     keys.into_iter().map(row).collect()
 }

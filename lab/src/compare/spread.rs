@@ -1,9 +1,10 @@
 //! How figures of some runs spread: [`Spread`].
 
-use serde::Serialize;
+use firstlight_figures::spread;
+use serde::{Deserialize, Serialize};
 
 /// Some runs of one figure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// How many.
     pub runs: usize,
@@ -15,6 +16,8 @@ pub struct Spread {
     pub min_ns: u64,
     /// The most.
     pub max_ns: u64,
+    /// Each run's, in their order.
+    pub ns: Vec<u64>,
 }
 
 impl Spread {
@@ -30,22 +33,14 @@ impl Spread {
     #[must_use]
     pub fn of(ns: &[u64]) -> Option<Self> {
         #[expect(clippy::cast_precision_loss, reason = "figures to print")]
-        let floats: Vec<f64> = ns.iter().map(|ns| *ns as f64).collect();
-        let median_ns = median(floats.clone())?;
-        let distances = floats.iter().map(|ns| (ns - median_ns).abs());
+        let floats = spread::Spread::of(ns.iter().map(|ns| *ns as f64))?;
         Some(Self {
-            runs: ns.len(),
-            median_ns,
-            mad_ns: median(distances.collect())?,
+            runs: floats.count,
+            median_ns: floats.median,
+            mad_ns: floats.mad,
             min_ns: *ns.iter().min()?,
             max_ns: *ns.iter().max()?,
+            ns: ns.to_vec(),
         })
     }
-}
-
-fn median(mut list: Vec<f64>) -> Option<f64> {
-    list.sort_by(f64::total_cmp);
-    let upper = list.get(list.len() / 2)?;
-    let lower = list.get(list.len().saturating_sub(1) / 2)?;
-    Some(f64::midpoint(*lower, *upper))
 }

@@ -7,7 +7,8 @@ use std::fmt;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::record::{self, Asked, Descriptors, Record, Word};
+use crate::boot::linux;
+use crate::record::{self, Asked, Descriptors, Milestones, Record, Word};
 
 /// What is compared of a run record.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -87,7 +88,7 @@ pub enum NoRecord {
 
 impl fmt::Display for NoRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let wanted = "expected what `firstlight boot --json` prints";
+        let wanted = "expected what `firstlight boot --json` prints, or a kernel log";
         match self {
             Self::NoJson(why) => write!(f, "it is no JSON ({why}); {wanted}"),
             Self::Form(why) => write!(f, "it is no record of a run ({why}); {wanted}"),
@@ -114,6 +115,23 @@ impl Told {
         Self::of(value)
     }
 
+    /// Reads a file's content: a record, or a kernel log, whose first boot counts.
+    ///
+    /// # Errors
+    /// [`NoRecord`].
+    pub fn of_file(name: &str, bytes: &[u8]) -> Result<Self, NoRecord> {
+        if bytes.trim_ascii_start().starts_with(b"{") {
+            return Self::read(bytes);
+        }
+        let records = linux::records(name, bytes);
+        let record = records.first().filter(|record| {
+            let stamped = record.milestones != Milestones::default();
+            stamped || !record.gaps.is_empty() || !record.phases.is_empty()
+        });
+        let none = || NoRecord::NoJson("and no kernel log with times either".into());
+        Self::of_run(record.ok_or_else(none)?)
+    }
+
     /// The same of a run just made.
     ///
     /// # Errors
@@ -123,15 +141,20 @@ impl Told {
         Self::of(value.map_err(|error| NoRecord::NoJson(error.to_string()))?)
     }
 
-    pub(super) fn of(value: Value) -> Result<Self, NoRecord> {
+    pub(crate) fn of(value: Value) -> Result<Self, NoRecord> {
         let told = Self::deserialize(value).map_err(|error| NoRecord::Form(error.to_string()))?;
-        if told.schema != record::SCHEMA || told.kind != "boot" {
+        if told.schema != record::SCHEMA || !["boot", "log"].contains(&&*told.kind) {
             return Err(NoRecord::Other {
                 schema: told.schema,
                 kind: told.kind,
             });
         }
         Ok(told)
+    }
+
+    /// The machine that was asked for.
+    pub(crate) fn asked(&self) -> Option<&Asked> {
+        self.machine.asked.as_ref()
     }
 
     /// What the kernel calls itself.

@@ -62,8 +62,8 @@ pub fn with_layout<R>(
     let slots = map.regions().len() + 2 * input.memory.len() + 4;
     let mut memory = vec![EarlyRegion::EMPTY; slots];
     let mut reserved = vec![EarlyRegion::EMPTY; slots];
-    let mut trail = vec![Allocation::EMPTY; 8];
-    let mut early = EarlyMemory::from_map(&map, &mut memory, &mut reserved, &mut trail)?;
+    let mut owners = vec![Allocation::EMPTY; 8];
+    let mut early = EarlyMemory::from_map(&map, &mut memory, &mut reserved, &mut owners)?;
     if flavour.is_linux() {
         // Reserved before Linux looks at nodes, so its node cannot be unplugged.
         let low = PhysRange::new(0, 0x10_0000).unwrap_or_default();
@@ -113,7 +113,7 @@ fn trust(flavour: Flavour) -> Trust {
         true => Trust::AllOrNothing {
             unclaimed_bytes: 1 << 20,
         },
-        false => Trust::Mend,
+        false => Trust::Repair,
     }
 }
 

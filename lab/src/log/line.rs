@@ -3,10 +3,12 @@
 //! A serial line carries more than the kernel's words: escape codes, carriage
 //! returns, bytes that are no text, a boot loader's remains in front of a stamp,
 //! two messages on one line because a newline was lost. [`messages`] takes all of
-//! that off and hands out one [`Line`] a message. Stamps may be missing, empty
-//! (`[]`), wall-clock (`[Mon Nov 21 ...]`) or followed by the caller (`[    T0]`).
+//! that off and hands out one [`Line`] a message. What stamps look like is in
+//! [`super::stamp`], what stands in front of messages in [`super::prefix`].
 
+use super::prefix::{self, Bare};
 use super::problem::LogProblem;
+use super::stamp::{Stamp, stamp};
 
 /// Bytes of a message that are looked at; kernels print at most about a thousand.
 const MESSAGE_BYTES: usize = 4096;
@@ -16,8 +18,14 @@ const MESSAGE_BYTES: usize = 4096;
 pub struct Line {
     /// Line number in the log, from 1.
     pub number: usize,
-    /// Time since the kernel's clock began.
+    /// Time since the kernel's clock began; in a log that only has the time between lines
+    /// or the calendar's, since its first line.
     pub stamp_ns: Option<u64>,
+    /// The stamp is the calendar's, in whole seconds.
+    pub coarse: bool,
+    /// Text in front of it is lost or was left out: the time since the line before is
+    /// not what passed between two messages.
+    pub torn: bool,
     /// The message, without leading white space.
     pub text: String,
 }
@@ -44,36 +52,109 @@ pub(super) fn messages(
     problems: &mut Vec<LogProblem>,
     mut each: impl FnMut(Line, &mut Vec<LogProblem>) -> bool,
 ) {
+    let mut reader = Reader::default();
     for (index, raw) in log.split(|&byte| byte == b'\n').enumerate() {
         let number = index + 1;
         let text = clean(raw);
         // Comments are not the kernel's.
         if text.starts_with('#') {
+            reader.remark(&text);
             continue;
         }
         for piece in text.split('\r') {
-            let went_on = split_at_stamps(piece, |stamp_ns, message| {
-                let message = strip_prefixes(message).trim();
-                if message.is_empty() {
+            let went_on = split_at_stamps(piece, |stamp, message| {
+                let Some(line) = reader.line(number, stamp, message, problems) else {
                     return true;
-                }
-                let kept = start_of(message);
-                if kept.len() < message.len() {
-                    let all = message.len();
-                    let what = format!("{all} bytes long, the first {MESSAGE_BYTES} were read");
-                    problems.push(LogProblem::new(number, what, kept));
-                }
-                each(
-                    Line {
-                        number,
-                        stamp_ns,
-                        text: kept.to_owned(),
-                    },
-                    problems,
-                )
+                };
+                each(line, problems)
             });
             if !went_on {
                 return;
+            }
+        }
+    }
+}
+
+/// What has been seen of a log so far.
+#[derive(Default)]
+struct Reader {
+    /// The sum of the times between lines, where a log has these.
+    since_ns: u64,
+    /// The kernel's own stamps were seen, so that the calendar's say nothing new.
+    has_kernel: bool,
+    /// The calendar's first stamp.
+    first_second: Option<u64>,
+    /// The next line does not follow the one before.
+    torn: bool,
+    /// A command left lines out between all that follow.
+    filtered: bool,
+}
+
+impl Reader {
+    /// A line that is none of the kernel's.
+    fn remark(&mut self, text: &str) {
+        if prefix::is_filter(text) || prefix::is_prompt(text) {
+            self.filtered = prefix::is_filter(text);
+            self.torn = true;
+        }
+    }
+
+    fn line(
+        &mut self,
+        number: usize,
+        stamp: Option<Stamp>,
+        message: &str,
+        problems: &mut Vec<LogProblem>,
+    ) -> Option<Line> {
+        let Bare { text, torn } = prefix::strip(message);
+        let text = text.trim_end();
+        self.torn |= torn;
+        let (stamp_ns, coarse) = self.clock(stamp);
+        if text.is_empty() {
+            return None;
+        }
+        let kept = start_of(text);
+        if kept.len() < text.len() {
+            let all = text.len();
+            let what = format!("{all} bytes long, the first {MESSAGE_BYTES} were read");
+            problems.push(LogProblem::new(number, what, kept));
+        }
+        if stamp_ns.is_none() {
+            self.remark(kept);
+            self.torn |= prefix::is_omission(kept);
+        }
+        // A line without a time hands on what is known to the next that has one.
+        let torn = self.torn || self.filtered;
+        self.torn &= stamp_ns.is_none();
+        Some(Line {
+            number,
+            stamp_ns,
+            coarse,
+            torn,
+            text: kept.to_owned(),
+        })
+    }
+
+    fn clock(&mut self, stamp: Option<Stamp>) -> (Option<u64>, bool) {
+        match stamp {
+            None => (None, false),
+            Some(Stamp::Kernel(ns)) => {
+                self.has_kernel = true;
+                (Some(ns), false)
+            }
+            Some(Stamp::Since(ns)) => {
+                self.since_ns = self.since_ns.saturating_add(ns);
+                (Some(self.since_ns), false)
+            }
+            Some(Stamp::Minute) => {
+                self.torn = true;
+                (None, false)
+            }
+            Some(Stamp::Calendar(_)) if self.has_kernel => (None, false),
+            Some(Stamp::Calendar(second)) => {
+                let first = *self.first_second.get_or_insert(second);
+                let ns = second.checked_sub(first);
+                (ns.and_then(|s| s.checked_mul(1_000_000_000)), true)
             }
         }
     }
@@ -121,8 +202,11 @@ pub(crate) fn clean_text(raw: &[u8]) -> String {
 }
 
 /// Calls `each` with the messages of a line and their stamps, until it says stop; text in
-/// front of the first stamp is one too.
-fn split_at_stamps(text: &str, mut each: impl FnMut(Option<u64>, &str) -> bool) -> bool {
+/// front of the first stamp is one too. Xen's own lines have a clock of its own.
+fn split_at_stamps(text: &str, mut each: impl FnMut(Option<Stamp>, &str) -> bool) -> bool {
+    if text.starts_with("(XEN)") {
+        return each(None, text);
+    }
     let mut current = None;
     let mut start = 0;
     let mut at = 0;
@@ -140,59 +224,6 @@ fn split_at_stamps(text: &str, mut each: impl FnMut(Option<u64>, &str) -> bool) 
         }
     }
     each(current, &text[start..])
-}
-
-/// `[    0.033176]` at the start of `text`: nanoseconds, and the bytes it took.
-fn stamp(text: &str) -> Option<(u64, usize)> {
-    let inside = text.strip_prefix('[')?;
-    if !inside.starts_with(|c: char| c == ' ' || c.is_ascii_digit()) {
-        return None;
-    }
-    let close = inside.bytes().take(32).position(|byte| byte == b']')?;
-    let (seconds, fraction) = inside.get(..close)?.trim_start().split_once('.')?;
-    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
-    if !digits(seconds) || !digits(fraction) || !(3..=9).contains(&fraction.len()) {
-        return None;
-    }
-    let scale = 10u64.pow(9 - u32::try_from(fraction.len()).ok()?);
-    let fraction_ns = fraction.parse::<u64>().ok()?.checked_mul(scale)?;
-    let ns = seconds
-        .parse::<u64>()
-        .ok()?
-        .checked_mul(1_000_000_000)?
-        .checked_add(fraction_ns)?;
-    Some((ns, close + 2))
-}
-
-/// Takes off what loggers put in front of a message.
-fn strip_prefixes(mut text: &str) -> &str {
-    text = text.trim_start();
-    // Priority, `<6>`.
-    if let Some((level, rest)) = text.strip_prefix('<').and_then(|t| t.split_once('>'))
-        && level.len() <= 3
-        && level.bytes().all(|b| b.is_ascii_digit())
-    {
-        text = rest.trim_start();
-    }
-    // System logs, `Nov 21 07:00:00 host kernel: `.
-    if let Some(at) = text.find(" kernel: ")
-        && at < 80
-    {
-        text = text[at + " kernel: ".len()..].trim_start();
-    }
-    if let Some((inside, rest)) = text.strip_prefix('[').and_then(|t| t.split_once(']')) {
-        let word = inside.trim();
-        let caller = word
-            .strip_prefix(['T', 'C'])
-            .is_some_and(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit()));
-        let clock = ["Mon ", "Tue ", "Wed ", "Thu ", "Fri ", "Sat ", "Sun "]
-            .iter()
-            .any(|day| word.starts_with(day) && word.contains(':'));
-        if word.is_empty() || caller || clock {
-            return rest.trim_start();
-        }
-    }
-    text
 }
 
 #[cfg(test)]

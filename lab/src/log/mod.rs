@@ -6,7 +6,10 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `line` | from bytes to messages: stamps, escape codes, noise |
+//! | `line` | from bytes to messages: escape codes, noise, what was left out |
+//! | `stamp`, `prefix` | time stamps; what tools put in front of messages |
+//! | `boots` | where one boot ends and the next begins |
+//! | `clock` | from which line on its clock runs |
 //! | `rows` | numbers and address ranges; [`Span`] |
 //! | `e820` | the firmware's memory map |
 //! | `srat` | which memory and CPU belongs to which node |
@@ -16,22 +19,31 @@
 //! | `source` | which rows to take as the machine's memory |
 //! | `problem` | [`LogProblem`] |
 
+mod boots;
+mod clock;
 mod deferred;
 mod e820;
 mod layout;
 mod line;
 mod memblock;
+mod prefix;
 mod problem;
 mod rows;
 mod source;
 mod srat;
+mod stamp;
 
+use boots::Boundary;
+pub use boots::{Boot, boots};
+pub(crate) use clock::SMP;
+pub use clock::clock_start;
 pub use deferred::DeferredRow;
 pub use e820::{E820Change, E820Kind, E820Row};
 pub use layout::{MovableStart, NodeRow, NodeSpan, PagesOf, Unavailable, ZonePages, ZoneRow};
 pub(crate) use line::clean_text;
 pub use line::{Line, lines};
 pub use memblock::{MemblockAction, MemblockDump, MemblockEvent, MemblockRequest, MemblockRow};
+pub(crate) use prefix::{is_omission, is_prompt};
 pub use problem::LogProblem;
 pub use rows::Span;
 pub use source::MemorySource;
@@ -139,66 +151,42 @@ pub struct AcpiTable {
 /// assert_eq!(log.problems[0].line, 2); // ends before it starts
 /// ```
 pub fn read(text: &[u8]) -> KernelLog {
-    let mut log = KernelLog::default();
-    let mut section = Section::default();
-    let mut boots = Boots::default();
+    let mut rows = Rows::default();
+    let mut boundary = Boundary::default();
     let mut problems = Vec::new();
     line::messages(text, &mut problems, |line, cut| {
-        log.problems.append(cut);
-        if let Some(number) = boots.another_begins(&line) {
+        rows.log.problems.append(cut);
+        if let Some(number) = boundary.another_begins(&line) {
             let what = "another boot begins here; only the first one was read";
-            log.problems.push(LogProblem::new(number, what, &line.text));
+            let problem = LogProblem::new(number, what, &line.text);
+            rows.log.problems.push(problem);
             return false;
         }
-        if !message(&line, &mut section, &mut log) {
-            recover(line, &mut section, &mut log);
-        }
-        log.bound_problems();
+        rows.take(&line);
         true
     });
-    log.problems.append(&mut problems);
-    log.bound_problems();
-    log
+    rows.log.problems.append(&mut problems);
+    rows.finish()
 }
 
-/// Tells one boot of a log from the next.
+/// A log being read, line by line.
 #[derive(Default)]
-struct Boots {
-    latest_ns: Option<u64>,
-    version_seen: bool,
-    /// Line of a version that may be the next boot's, in a log without stamps.
-    version_again: Option<usize>,
+struct Rows {
+    section: Section,
+    log: KernelLog,
 }
 
-impl Boots {
-    /// The line a further boot begins with, once `line` shows that there is one.
-    ///
-    /// With stamps, the clock goes back. Without them a version may also be somebody
-    /// reading `/proc/version`; what a boot prints next decides.
-    fn another_begins(&mut self, line: &Line) -> Option<usize> {
-        let version = line.text.starts_with("Linux version ");
-        let repeated = version && self.version_seen;
-        self.version_seen |= version;
-        let back = line
-            .stamp_ns
-            .is_some_and(|ns| self.latest_ns.is_none_or(|last| ns < last));
-        self.latest_ns = self.latest_ns.max(line.stamp_ns);
-        if repeated && back {
-            return Some(line.number);
+impl Rows {
+    fn take(&mut self, line: &Line) {
+        if !message(line, &mut self.section, &mut self.log) {
+            recover(line, &mut self.section, &mut self.log);
         }
-        if repeated && self.latest_ns.is_none() {
-            self.version_again = Some(line.number);
-        }
-        let next = [
-            "Command line:",
-            "BIOS-provided physical RAM map",
-            "e820: BIOS-provided",
-        ];
-        if next.iter().any(|start| line.text.starts_with(start)) {
-            self.version_again
-        } else {
-            None
-        }
+        self.log.bound_problems();
+    }
+
+    fn finish(mut self) -> KernelLog {
+        self.log.bound_problems();
+        self.log
     }
 }
 
@@ -213,7 +201,7 @@ fn message(line: &Line, section: &mut Section, log: &mut KernelLog) -> bool {
 }
 
 /// A row behind other text on its line is still a row, and worth a remark.
-fn recover(mut line: Line, section: &mut Section, log: &mut KernelLog) {
+fn recover(line: &Line, section: &mut Section, log: &mut KernelLog) {
     const KEYWORDS: [&str; 4] = ["BIOS-e820: [mem", "SRAT: Node ", "SRAT: PXM ", "NODE_DATA("];
     if let Some(at) = KEYWORDS
         .iter()
@@ -224,8 +212,11 @@ fn recover(mut line: Line, section: &mut Section, log: &mut KernelLog) {
         let what = "other text stands in front of this row; row taken";
         log.problems
             .push(LogProblem::new(line.number, what, &line.text));
-        line.text.drain(..at);
-        message(&line, section, log);
+        let row = Line {
+            text: line.text[at..].to_owned(),
+            ..line.clone()
+        };
+        message(&row, section, log);
     }
 }
 

@@ -1,8 +1,13 @@
 //! What only a booted guest has to tell: [`Asked`], [`Kernel`], [`Selftest`],
 //! [`Bench`], [`Descriptors`], [`Swept`].
 
-use super::Word;
+use super::phase::Word;
 use serde::{Deserialize, Serialize};
+
+pub use firstlight_wire::Selftest;
+
+/// The state of the guest's page descriptors.
+pub type Descriptors = firstlight_wire::Descriptors<String>;
 
 /// The machine that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,26 +35,11 @@ pub struct Kernel {
     pub initrd: Option<String>,
 }
 
-/// What the guest's check of its allocator came to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Selftest {
-    /// CPUs that took part.
-    pub cpus: u64,
-    /// Blocks allocated.
-    pub allocated_blocks: u64,
-    /// Blocks freed.
-    pub freed_blocks: u64,
-    /// Frames handed out when all memory was taken at once.
-    pub all_frames: u64,
-    /// Checks that failed.
-    pub failures: u64,
-}
-
 /// One workload the guest measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Bench {
-    /// The allocator that did it; `None` if the guest did not say.
-    pub contestant: Option<String>,
+    /// The allocator.
+    pub contestant: String,
     /// Its name.
     pub workload: String,
     /// Order of the blocks: 2^order frames.
@@ -60,33 +50,6 @@ pub struct Bench {
     pub operations: u64,
     /// How long they took; `None` if the frequency of the guest's clock is not known.
     pub duration_ns: Option<u64>,
-}
-
-/// How far the guest's page descriptors are.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Descriptors {
-    /// When they are written: `lazy`, `early` or `eager`.
-    pub mode: String,
-    /// What writes them.
-    pub writer: String,
-    /// Bytes of each.
-    pub descriptor_bytes: u64,
-    /// Sections that have any.
-    pub sections: u64,
-    /// Sections whose descriptors are ready.
-    pub ready_sections: u64,
-    /// Of these, written by a first touch.
-    pub touched_sections: u64,
-    /// Of these, written by workers.
-    pub worked_sections: u64,
-    /// Bytes written.
-    pub written_bytes: u64,
-    /// Bytes they have room in.
-    pub reserved_bytes: u64,
-    /// Frames whose descriptors were looked at.
-    pub checked_frames: u64,
-    /// Of these, those that did not hold what they should.
-    pub wrong_frames: u64,
 }
 
 /// One writing of descriptors in a sweep.

@@ -1,7 +1,9 @@
 //! What a boot owes to the host it ran on: [`Host`].
 
-use super::Word;
+use super::phase::Word;
 use serde::Serialize;
+use std::fs;
+use std::path::Path;
 
 /// Host and virtual machine monitor. Nothing here is the same from run to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -18,14 +20,61 @@ pub struct Host {
     pub attempts: u64,
     /// Why there was more than one.
     pub retried_because: Option<String>,
+    /// What decides how fast its processors run.
+    pub power: Power,
     /// QEMU's exit status; `None` if a signal ended it.
     pub exit_status: Option<i32>,
     /// From the start of QEMU to its end.
     pub wall_ns: u64,
     /// From the start of QEMU to the first byte of the guest's log, firmware's included.
     pub first_output_ns: Option<u64>,
+    /// From the start of QEMU until the host had each line of `log`, in their order.
+    pub lines_ns: Vec<u64>,
+    /// From the start of QEMU to where the clock of a Linux begins, by its first line with
+    /// a time: firmware, loader and what the kernel does before its clock runs. `None` on
+    /// the instruction clock, whose seconds are not the host's.
+    pub before_clock_ns: Option<u64>,
     /// Bytes the guest wrote to port 0x80 and when the host saw them.
     pub markers: Vec<Marker>,
+}
+
+/// What decides how fast a host's processors run; `None` where the system does not say, as
+/// in most virtual machines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Power {
+    /// Driver of processor frequencies.
+    pub cpufreq_driver: Option<String>,
+    /// The governor that chooses them.
+    pub governor: Option<String>,
+    /// Whether they may go beyond the nominal one.
+    pub turbo: Option<bool>,
+    /// Driver of idle states.
+    pub idle_driver: Option<String>,
+}
+
+impl Power {
+    /// What this host says, below `/sys/devices/system/cpu`.
+    #[must_use]
+    pub fn of_host() -> Self {
+        Self::below(Path::new("/sys/devices/system/cpu"))
+    }
+
+    /// The same below another folder.
+    #[must_use]
+    pub fn below(cpu: &Path) -> Self {
+        let word = |path: &str| {
+            let text = fs::read_to_string(cpu.join(path)).ok()?;
+            let text = text.trim();
+            (!text.is_empty() && text != "none").then(|| text.chars().take(64).collect())
+        };
+        let flag = |path: &str, on: &str| word(path).map(|text: String| text == on);
+        Self {
+            cpufreq_driver: word("cpu0/cpufreq/scaling_driver"),
+            governor: word("cpu0/cpufreq/scaling_governor"),
+            turbo: flag("intel_pstate/no_turbo", "0").or(flag("cpufreq/boost", "1")),
+            idle_driver: word("cpuidle/current_driver"),
+        }
+    }
 }
 
 /// A byte on port 0x80.
@@ -66,5 +115,33 @@ impl Marker {
             0xf1 => "panic",
             _ => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_says_what_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Power::below(folder.path()), Power::default());
+        for (path, text) in [
+            ("cpu0/cpufreq/scaling_driver", "intel_pstate\n"),
+            ("cpu0/cpufreq/scaling_governor", "performance\n"),
+            ("intel_pstate/no_turbo", "1\n"),
+            ("cpuidle/current_driver", "none\n"),
+        ] {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let power = Power::below(folder.path());
+        assert_eq!(power.governor.as_deref(), Some("performance"));
+        assert_eq!((power.turbo, power.idle_driver), (Some(false), None));
+        fs::remove_file(folder.path().join("intel_pstate/no_turbo")).unwrap();
+        fs::create_dir_all(folder.path().join("cpufreq")).unwrap();
+        fs::write(folder.path().join("cpufreq/boost"), "1").unwrap();
+        assert_eq!(Power::below(folder.path()).turbo, Some(true));
     }
 }

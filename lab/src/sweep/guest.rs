@@ -4,12 +4,8 @@
 
 use super::{Milliseconds, Record, Row, SweptPart, Where};
 use crate::record;
+use firstlight_wire::{DESCRIPTOR_BYTES, MOST_THREADS};
 use std::fmt;
-
-/// Sizes of descriptors the image knows.
-pub const SIZES: [u32; 3] = [8, 16, 64];
-/// Numbers of threads the image takes at once.
-pub const MOST_THREADS: usize = 16;
 
 /// What is to be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +42,7 @@ impl fmt::Display for SweepRefusal {
             Self::NoRuns => write!(f, "a sweep of 0 runs; expected at least 1"),
             Self::Size(bytes) => write!(
                 f,
-                "descriptors of {bytes} bytes, expected one of {SIZES:?} in a guest"
+                "descriptors of {bytes} bytes, expected one of {DESCRIPTOR_BYTES:?} in a guest"
             ),
         }
     }
@@ -77,7 +73,7 @@ impl GuestSweep {
         if self.runs == 0 {
             return Err(SweepRefusal::NoRuns);
         }
-        if !SIZES.contains(&self.descriptor_bytes) {
+        if !DESCRIPTOR_BYTES.contains(&self.descriptor_bytes) {
             return Err(SweepRefusal::Size(self.descriptor_bytes));
         }
         let mut words = format!(

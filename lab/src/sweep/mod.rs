@@ -8,11 +8,14 @@
 //! | file | concept |
 //! |---|---|
 //! | `table` | the record for a person |
+//! | [`linux`] | a sweep over CPUs with a Linux, beside the published ones |
 //! | [`guest`] | a sweep in a virtual machine: the words that ask for it, the record of what came |
 
 pub mod guest;
+pub mod linux;
 mod table;
 
+use firstlight_figures::spread::Spread;
 use serde::{Deserialize, Serialize};
 
 /// The name of the form of [`Record`].
@@ -25,6 +28,11 @@ pub struct Record {
     pub schema: String,
     /// `wall`, or `instructions`: one instruction is one nanosecond.
     pub clock: String,
+    /// Fewest threads that need at most 5 % more than the fastest, in the first series of
+    /// the deferred part, or of the whole where that is all there is; `None` on the
+    /// instruction clock, which shows no speed-up.
+    #[serde(default)]
+    pub knee_threads: Option<u32>,
     /// The measurements, by node, part and number of threads.
     pub rows: Vec<Row>,
 }
@@ -114,27 +122,20 @@ impl Milliseconds {
     /// ```
     #[must_use]
     pub fn of(rounds_ns: &[u64]) -> Option<Self> {
-        let mut ns = rounds_ns.to_vec();
-        ns.sort_unstable();
-        let (min, max) = (ms_of(*ns.first()?), ms_of(*ns.last()?));
-        let middle = ns.get((ns.len() - 1) / 2..=ns.len() / 2)?;
-        let mean = |ns: &[u64]| {
-            let count = u32::try_from(ns.len()).map_or(f64::INFINITY, f64::from);
-            ns.iter().copied().map(ms_of).sum::<f64>() / count
-        };
-        let median = mean(middle);
-        let center = mean(&ns);
-        let squares = ns.iter().map(|ns| (ms_of(*ns) - center).powi(2));
-        let others = u32::try_from(ns.len() - 1).map_or(f64::INFINITY, f64::from);
+        let ms = Spread::of(rounds_ns.iter().copied().map(ms_of))?;
+        let count = |rounds: usize| u32::try_from(rounds).map_or(f64::INFINITY, f64::from);
+        let mean = rounds_ns.iter().copied().map(ms_of).sum::<f64>() / count(ms.count);
+        let squares = rounds_ns.iter().map(|ns| (ms_of(*ns) - mean).powi(2));
+        let others = count(ms.count - 1);
         let stdev = if others > 0.0 {
             (squares.sum::<f64>() / others).sqrt()
         } else {
             0.0
         };
         Some(Self {
-            median,
-            min,
-            max,
+            median: ms.median,
+            min: ms.min,
+            max: ms.max,
             stdev,
         })
     }
@@ -161,9 +162,20 @@ impl Record {
         Self {
             schema: SCHEMA.into(),
             clock: clock.into(),
+            knee_threads: knee(&rows).filter(|_| clock == "wall"),
             rows,
         }
     }
+}
+
+/// Fewest threads within 5 % of the fastest, in the first series of the deferred part.
+fn knee(rows: &[Row]) -> Option<u32> {
+    let deferred = rows.iter().find(|row| row.part == SweptPart::Deferred);
+    let series = deferred.or(rows.first())?.series();
+    let rows = || rows.iter().filter(|row| row.series() == series);
+    let fastest = rows().map(|row| row.ms.median).min_by(f64::total_cmp)?;
+    let near = rows().filter(|row| row.ms.median <= fastest * 1.05);
+    near.map(|row| row.threads).min()
 }
 
 impl Row {
@@ -215,11 +227,29 @@ mod tests {
         assert_eq!(speedups.collect::<Vec<_>>(), [0.0, 91.0, 0.0, -25.0]);
         let table = record.table();
         let lines: Vec<_> = table.lines().collect();
-        assert_eq!(lines.len(), 3 + 4 + 1, "{table}");
+        assert_eq!(lines.len(), 3 + 4 + 1 + 1, "{table}");
         assert!(lines[4].starts_with("0 ") && lines[4].contains("100 % (2)"));
         assert!(lines[4].contains("91.2 %") && lines[4].contains("8.800 (0.500)"));
         assert!(lines[4].ends_with("0.95"));
         assert!(lines[6].starts_with("all") && lines[6].contains("-25.0 %"));
+    }
+
+    #[test]
+    fn the_knee_is_where_more_threads_are_of_no_use() {
+        let rows = [(1, 100.0), (2, 51.0), (4, 30.0), (8, 29.0), (16, 31.0)];
+        let rows = rows.map(|(threads, ms)| row(Some(0), SweptPart::Deferred, threads, ms));
+        let record = Record::new("wall", rows.to_vec());
+        assert_eq!(record.knee_threads, Some(4));
+        assert!(
+            record.table().contains("knee: 4 threads"),
+            "{}",
+            record.table()
+        );
+        assert_eq!(
+            Record::new("instructions", rows.to_vec()).knee_threads,
+            None
+        );
+        assert_eq!(Record::new("wall", Vec::new()).knee_threads, None);
     }
 
     #[test]

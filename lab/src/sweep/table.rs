@@ -21,6 +21,12 @@ impl Record {
             let rows: Vec<_> = rows.collect();
             write_block(&mut text, &rows, self.clock == "instructions");
         }
+        if let Some(threads) = self.knee_threads {
+            let _ = writeln!(
+                text,
+                "knee: {threads} threads, the fewest that need at most 5 % more than the fastest"
+            );
+        }
         text
     }
 }

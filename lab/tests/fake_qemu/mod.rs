@@ -127,7 +127,7 @@ pub const EVENTS: &str = r#"{"event":"start","schema":"firstlight.events/1","ver
 {"event":"note","text":"a note"}
 {"event":"of a later image","what":[1,2,3]}
 {"event":"selftest","cpus":2,"allocated_blocks":10,"freed_blocks":10,"all_frames":65500,"failures":0}
-{"event":"bench","workload":"pair","order":0,"threads":2,"operations":1000,"ticks":4000}"#;
+{"event":"bench","contestant":"firstlight","workload":"pair","order":0,"threads":2,"operations":1000,"ticks":4000}"#;
 
 /// A script that says all of [`EVENTS`], and the last one, and ends.
 pub fn good_image() -> String {

@@ -1,4 +1,4 @@
-//! Why a borrower did not get what it asked for.
+//! Why a client did not get what it asked for.
 
 use crate::protocol::packet::PacketError;
 use crate::protocol::{MessageError, Refusal, Reply};
@@ -6,7 +6,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::{fmt, io};
 
-/// What went wrong between a borrower and the daemon.
+/// What went wrong between a client and the daemon.
 #[derive(Debug)]
 pub enum ClientError {
     /// Nobody listens there, or not for us.

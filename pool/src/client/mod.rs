@@ -1,7 +1,7 @@
-//! A borrower's side of the protocol: one method for each request.
+//! A client's side of the protocol: one method for each request.
 //!
 //! A [`Client`] is one connection. [`Client::take`] hands out a [`Borrowed`]:
-//! the memory and its lifeline, both close-on-exec until the borrower decides
+//! the memory and its lease pipe, both close-on-exec until the client decides
 //! who shall inherit them. What the daemon says is checked like anything from
 //! outside: a file smaller than promised is an error here, not a crash later.
 
@@ -46,7 +46,7 @@ pub struct Borrowed {
     /// The file: to be mapped shared, or named `/proc/self/fd/N`.
     pub memory: OwnedFd,
     /// The lease ends when all copies of this are closed.
-    pub lifeline: OwnedFd,
+    pub lease_pipe: OwnedFd,
 }
 
 /// A connection to the daemon.
@@ -56,9 +56,9 @@ pub struct Borrowed {
 /// use firstlight_pool::protocol::Take;
 ///
 /// let mut pool = Client::connect(&default_socket())?;
-/// let take = Take { bytes: 8 << 30, node: None, page: None, max_topup_ms: 0 };
-/// let borrowed = pool.take(take)?;
-/// assert!(borrowed.lease.bytes >= 8 << 30);
+/// let take = Take { bytes: 8 << 30, node: None, page: None, max_topup_ms: 0, topup_if_faster: false };
+/// let allocated = pool.take(take)?;
+/// assert!(allocated.lease.bytes >= 8 << 30);
 /// # Ok::<(), firstlight_pool::client::ClientError>(())
 /// ```
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Client {
             None,
         )
         .map_err(no_daemon)?;
-        // A daemon that no longer accepts must not keep a monitor from starting.
+        // A daemon that no longer accepts must not keep a VMM from starting.
         set_socket_timeout(&end, Timeout::Send, Some(PATIENCE)).map_err(no_daemon)?;
         connect(&end, &address).map_err(no_daemon)?;
         Ok(Self::new(end))
@@ -107,10 +107,10 @@ impl Client {
         let Reply::Take(lease) = reply else {
             return Err(ClientError::unexpected("take", &reply));
         };
-        let [memory, lifeline]: [OwnedFd; TAKE_DESCRIPTORS] =
+        let [memory, lease_pipe]: [OwnedFd; TAKE_DESCRIPTORS] =
             descriptors.try_into().map_err(|came: Vec<_>| {
                 ClientError::Answer(format!(
-                    "lease {} came with {} descriptors, expected the memory and the lifeline",
+                    "lease {} came with {} descriptors, expected the memory and the lease pipe",
                     lease.lease,
                     came.len()
                 ))
@@ -126,7 +126,7 @@ impl Client {
         Ok(Borrowed {
             lease,
             memory,
-            lifeline,
+            lease_pipe,
         })
     }
 
@@ -171,7 +171,7 @@ impl Client {
             skip_leases: u32::try_from(leases).unwrap_or(u32::MAX),
         };
         match self.plain(&Request::Status(query))? {
-            Reply::Status(status) => Ok(status),
+            Reply::Status(status) => Ok(*status),
             other => Err(ClientError::unexpected("status", &other)),
         }
     }
@@ -187,7 +187,7 @@ impl Client {
         }
     }
 
-    /// Asks the daemon to lend no more and to give back what is not lent.
+    /// Asks the daemon to allocate no more and to give back what is not allocated.
     ///
     /// # Errors
     /// The daemon's refusal, or what is wrong with its answer.
@@ -213,7 +213,12 @@ impl Client {
             set_socket_timeout(&self.socket, direction, Some(patience))
                 .map_err(|error| ClientError::Io(error.into()))?;
         }
-        packet::send(&self.socket, &message, &[]).map_err(ClientError::from_send)?;
+        let sent = packet::send(&self.socket, &message, &[]).map_err(ClientError::from_send);
+        match sent {
+            // A daemon that closes a connection says why first.
+            Ok(()) | Err(ClientError::Closed) => {}
+            Err(error) => return Err(error),
+        }
         let packet = packet::receive(&self.socket, MOST_REPLY_BYTES, most_descriptors)?;
         match Reply::decode(&packet.message)? {
             Reply::Refused(refusal) => Err(ClientError::Refused(refusal)),

@@ -3,7 +3,6 @@
 
 use super::{Class, Config, Quota, Size};
 use crate::protocol::MOST_NUMBER;
-use std::net::SocketAddr;
 use std::ops::Range;
 use toml::Spanned;
 
@@ -39,15 +38,6 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     }
     batch(&config.fill.batch)?;
     percent("pause_at_pressure", &config.fill.pause_at_pressure)?;
-    if let Some(address) = &config.metrics {
-        loopback(address)?;
-    }
-    if config.page && config.metrics.is_none() {
-        return Err(Wrong {
-            span: None,
-            text: "`page` is served beside the metrics: `metrics` needs an address".into(),
-        });
-    }
     Ok(())
 }
 
@@ -116,20 +106,6 @@ fn one_subject(quota: &Quota) -> Result<(), Wrong> {
     }
 }
 
-fn loopback(address: &Spanned<String>) -> Result<(), Wrong> {
-    let parsed: Result<SocketAddr, _> = address.as_ref().parse();
-    match parsed {
-        Ok(parsed) if parsed.ip().is_loopback() => Ok(()),
-        _ => {
-            let text = format!(
-                "`metrics` is {:?}, expected a loopback address and port such as \"127.0.0.1:9464\"",
-                address.as_ref()
-            );
-            Err(wrong(address, text))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::*;
@@ -174,8 +150,7 @@ mod tests {
                 "invalid value: integer `-1`",
                 2,
             ),
-            ("metrics = \"0.0.0.0:80\"", "expected a loopback address", 1),
-            ("metrics = \"localhost\"", "expected a loopback address", 1),
+            ("metrics = \"127.0.0.1:80\"", "unknown field `metrics`", 1),
             ("[[class]]\nsize = \"1G\"", "missing field `slabs`", 1),
             (
                 "[[class]]\nslabs = 1\nsize = \"3M\"",
@@ -238,11 +213,5 @@ mod tests {
         let shown = parse(&twice).unwrap_err().to_string();
         assert!(shown.contains("already there"), "{shown}");
         assert!(shown.contains("\n  6 | size = \"2M\""), "{shown}");
-        assert!(
-            parse("page = true")
-                .unwrap_err()
-                .to_string()
-                .contains("`metrics`")
-        );
     }
 }

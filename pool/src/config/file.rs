@@ -10,22 +10,18 @@ use toml::Spanned;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Where borrowers connect.
+    /// Where clients connect.
     pub socket: PathBuf,
     /// The daemon's own folder: its lock and its mounts.
     pub directory: PathBuf,
     /// Whether clean slabs in named files stay when the daemon is stopped.
     pub keep_on_stop: bool,
-    /// Who may borrow.
+    /// Who may allocate.
     pub access: Access,
     /// How fast memory is zeroed.
     pub fill: Fill,
-    /// What one borrower may cost.
+    /// What one client may cost.
     pub limits: Limits,
-    /// Where metrics are served, a loopback address and port; nowhere when absent.
-    pub metrics: Option<Spanned<String>>,
-    /// Whether a page for browsers is served beside the metrics.
-    pub page: bool,
     /// The pools.
     pub class: Vec<Class>,
     /// What others than the owner's group may hold.
@@ -41,15 +37,13 @@ impl Default for Config {
             access: Access::default(),
             fill: Fill::default(),
             limits: Limits::default(),
-            metrics: None,
-            page: false,
             class: Vec::new(),
             quota: Vec::new(),
         }
     }
 }
 
-/// Who may borrow besides root and the daemon's own user.
+/// Who may allocate besides root and the daemon's own user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Access {
@@ -57,6 +51,8 @@ pub struct Access {
     pub group: Option<Spanned<String>>,
     /// What each member may hold; no limit when absent.
     pub quota: Option<Size>,
+    /// Members of this group may see everything and do nothing; name or number.
+    pub observers: Option<Spanned<String>>,
 }
 
 /// How fast memory is zeroed.
@@ -89,15 +85,17 @@ impl Default for Fill {
     }
 }
 
-/// What one borrower may cost.
+/// What one client may cost.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections at the same time.
+    /// Connections at the same time, one in sixteen of them for root and the daemon's user.
     pub connections: u32,
-    /// Of these, by one user.
+    /// Of these, by one user; root and the daemon's user may have more.
     pub connections_per_user: u32,
-    /// Seconds a borrower may leave a reply unread.
+    /// Seconds without a request after which a connection without a lease is closed.
+    pub idle_s: u32,
+    /// Seconds a client may leave a reply unread.
     pub unread_s: u32,
 }
 
@@ -106,6 +104,7 @@ impl Default for Limits {
         Self {
             connections: 1024,
             connections_per_user: 256,
+            idle_s: 60,
             unread_s: 10,
         }
     }
@@ -125,7 +124,7 @@ pub struct Class {
     pub page: Page,
     /// Bytes of a slab.
     pub size: Spanned<Size>,
-    /// How many to keep, lent ones among them.
+    /// How many to keep, allocated ones among them.
     pub slabs: u32,
     /// The node they lie on; any when absent.
     #[serde(default)]
@@ -133,8 +132,8 @@ pub struct Class {
     /// Where their files come from.
     #[serde(default)]
     pub source: Source,
-    /// Whether borrowers trust each other: a slab that comes back may then be
-    /// zeroed in place and lent again.
+    /// Whether clients trust each other: a slab that comes back may then be
+    /// zeroed in place and allocated again.
     #[serde(default)]
     pub trusted: bool,
     /// Of what a guest gives back while it runs, how much to keep ready for it;
@@ -156,7 +155,7 @@ pub enum Source {
     Auto,
     /// A mount of the daemon's own: clean slabs outlive a killed daemon.
     Mount,
-    /// Files without a name, sealed before they are lent.
+    /// Files without a name, sealed before they are allocated.
     Memfd,
 }
 
@@ -170,6 +169,6 @@ pub struct Quota {
     pub group: Option<Spanned<String>>,
     /// Processes of this cgroup and those below it together.
     pub cgroup: Option<Spanned<String>>,
-    /// Bytes at the same time, those a former borrower can still reach counted in.
+    /// Bytes at the same time, those a revoked client can still reach counted in.
     pub bytes: Spanned<Size>,
 }

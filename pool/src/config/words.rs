@@ -1,6 +1,6 @@
 //! Values of the configuration: sizes such as `8G`.
 
-use firstlight::cmdline::parse_size;
+use firstlight_figures::size;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -27,17 +27,10 @@ impl Size {
 impl FromStr for Size {
     type Err = String;
 
-    /// Decimal, with K, M, G, T or P for powers of 1,024.
+    /// As every size of the commands: [`firstlight_figures::size`].
     fn from_str(text: &str) -> Result<Self, String> {
-        // Neither hexadecimal nor octal, as kernels read them: a leading zero
-        // would be a surprise here.
-        let decimal = text.starts_with(|first: char| ('1'..='9').contains(&first)) || text == "0";
-        match parse_size(text.as_bytes()) {
-            Ok((bytes, b"")) if decimal => Ok(Self(bytes)),
-            _ => Err(format!(
-                "{text:?} is no size, expected one such as \"512M\" or \"8G\""
-            )),
-        }
+        let bytes = size::parse(text).map_err(|error| error.to_string())?;
+        Ok(Self(bytes))
     }
 }
 
@@ -92,12 +85,13 @@ mod tests {
             ("3K", 3 << 10),
             ("512M", 512 << 20),
             ("8g", 8 << 30),
+            ("64GiB", 64 << 30),
             ("2T", 2 << 40),
         ] {
             assert_eq!(text.parse::<Size>(), Ok(Size(bytes)), "{text}");
             assert_eq!(Size(bytes).to_string().parse::<Size>(), Ok(Size(bytes)));
         }
-        for text in ["", "G", "-1", "0x10", "010", "1.5G", "1GG", "8 G", "99999P"] {
+        for text in ["", "G", "-1", "0x10", "1.5G", "8GB", "99999P"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
         assert_eq!(Size(6 << 30).to_string(), "6G");

@@ -4,7 +4,7 @@
 //! A [`Worker`] is a thread with a queue. Workers that fill in the background
 //! stay out of everybody's way (`SCHED_IDLE`), take memory from one node, keep
 //! to a rate that all of them share, and pause while somebody waits for memory.
-//! The worker for what a borrower waits for does none of this.
+//! The worker for what a client waits for does none of this.
 //!
 //! In the middle of a page nobody keeps out of the way: the kernel holds locks
 //! meanwhile that others wait for, also those who use files of their own
@@ -13,15 +13,17 @@
 //! Zeros come from the kernel (`work.rs`), batch by batch, so that a worker can
 //! be told to stop and nothing else waits long for a file's lock.
 
+mod batches;
 mod pace;
 mod refill;
 mod work;
 
+pub use batches::Batches;
 pub use pace::Pace;
 pub use refill::{Refill, Tenure};
-pub use work::{Batches, Work};
+pub use work::Work;
 
-use firstlight_host::background;
+use crate::os::background;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

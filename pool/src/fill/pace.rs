@@ -1,7 +1,7 @@
 //! The pace all background workers share: a rate, and pauses under pressure.
 
-use firstlight_host::pacing::Pacer;
-use firstlight_host::pressure;
+use crate::os::pacing::Pacer;
+use crate::os::pressure;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -43,6 +43,12 @@ impl Pace {
             paused: AtomicBool::new(false),
             read_at: Mutex::new(None),
         }
+    }
+
+    /// Another rate from now on; `None` is as fast as it goes.
+    pub fn set_rate(&self, bytes_per_second: Option<u64>) {
+        let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
+        pacer.set_rate(bytes_per_second);
     }
 
     /// Whether work is paused because somebody waits for memory.

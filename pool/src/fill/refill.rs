@@ -4,7 +4,7 @@
 //! are, whatever the guest does at that moment. Three things are different from
 //! filling what is nobody's yet:
 //!
-//! - the guest, its monitor, and whoever ends the lease wait for the same locks:
+//! - the guest, its VMM, and whoever ends the lease wait for the same locks:
 //!   so it goes page by page, and no page is begun and then left lying because a
 //!   CPU has better things to do;
 //! - the lease may end at any moment, and nothing is put back after that:
@@ -13,10 +13,9 @@
 //!   pages this process has mapped, `SEEK_HOLE` sees none): so each page is
 //!   asked for, and the count says whether it was a hole.
 
-use super::Batches;
-use super::work::in_one_go;
+use super::batches::{Batches, in_one_go, length};
+use crate::os::memory_file;
 use crate::protocol::PageSize;
-use firstlight_host::memory_file;
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -127,7 +126,7 @@ fn put_back(file: &OwnedFd, page: PageSize, at: u64) -> io::Result<bool> {
     let stat = rustix::fs::fstat(file)?;
     let bytes = page.bytes();
     if u64::try_from(stat.st_size).is_ok_and(|length| length < at + bytes) {
-        return Err(io::Error::other("its borrower made it shorter"));
+        return Err(io::Error::other("its client made it shorter"));
     }
     match page {
         PageSize::Huge | PageSize::Giant => memory_file::refill(file, at, bytes)?,
@@ -136,7 +135,7 @@ fn put_back(file: &OwnedFd, page: PageSize, at: u64) -> io::Result<bool> {
             if !memory_file::has_hole(file, at, bytes)? {
                 return Ok(false);
             }
-            memory_file::populate(file, at, super::work::length(bytes)?)?;
+            memory_file::populate(file, at, length(bytes)?)?;
         }
     }
     Ok(rustix::fs::fstat(file)?.st_blocks != stat.st_blocks)

@@ -1,10 +1,11 @@
 //! Pages put back into real memory files while somebody uses them.
 
 use super::*;
+use crate::os::hugepages::{self, Borrowed};
+use crate::os::mapping::Mapping;
+use crate::os::memory_file;
+use crate::os::need::skip;
 use crate::protocol::PageSize;
-use firstlight_host::hugepages::{self, Borrowed};
-use firstlight_host::mapping::Mapping;
-use firstlight_host::memory_file;
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ fn slab(page: PageSize) -> Arc<OwnedFd> {
 
 fn huge_pages(pages: u64) -> Option<Borrowed> {
     Borrowed::new(PAGE, pages)
-        .inspect_err(|error| eprintln!("skipped: no huge pages: {error}"))
+        .inspect_err(|error| skip("hugepages", error))
         .ok()
 }
 
@@ -39,7 +40,7 @@ fn mapped(file: &OwnedFd) -> Mapping {
     Mapping::new(file, 0, usize::try_from(BYTES).unwrap()).unwrap()
 }
 
-/// As a monitor does for a guest that says it does not use them.
+/// As a VMM does for a guest that says it does not use them.
 fn give_back(file: &OwnedFd, pages: &[u64]) {
     for page in pages {
         memory_file::punch(file, page * PAGE, PAGE).unwrap();

@@ -1,9 +1,10 @@
 //! Workers on real memory files; none of them needs privileges.
 
 use super::*;
+use crate::os::mapping::Mapping;
+use crate::os::memory_file;
+use crate::os::need::skip;
 use crate::protocol::PageSize;
-use firstlight_host::mapping::Mapping;
-use firstlight_host::memory_file;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -204,13 +205,13 @@ fn policy() -> String {
 fn nobody_keeps_out_of_the_way_in_the_middle_of_a_page() {
     thread::spawn(|| {
         if !background::may_come_back() {
-            eprintln!("skipped: a thread that got out of the way may not come back here");
+            skip("root", "a thread that got out of the way may not come back");
             return;
         }
         background::run_when_idle().unwrap();
-        let during = work::in_one_go(true, policy);
+        let during = batches::in_one_go(true, policy);
         assert_eq!((during.as_str(), policy().as_str()), ("0", "5"));
-        assert_eq!(work::in_one_go(false, policy), "5");
+        assert_eq!(batches::in_one_go(false, policy), "5");
     })
     .join()
     .unwrap();

@@ -1,12 +1,12 @@
 //! What is done to a file, batch by batch.
 
-use super::{Manner, Refill, is_over};
+use super::batches::{Batches, in_one_go, length};
+use super::refill::Refill;
+use crate::os::mapping::Mapping;
+use crate::os::memory_file;
 use crate::protocol::PageSize;
-use firstlight_host::mapping::Mapping;
-use firstlight_host::{background, memory_file};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -95,22 +95,6 @@ pub(super) fn steps(at: u64, bytes: u64, step_bytes: u64) -> impl Iterator<Item 
         .map(move |at| (at, next(&at).unwrap_or(end) - at))
 }
 
-/// Does `step` without keeping out of the way, if that is what the worker does
-/// otherwise: the kernel holds locks meanwhile that others wait for. hugetlbfs has
-/// a few for the touching of all files, tmpfs that of this process' address space;
-/// with no CPU idle, who waits for one would wait for seconds.
-pub(super) fn in_one_go<T>(comes_back: bool, step: impl FnOnce() -> T) -> T {
-    if comes_back {
-        // Refused, it takes its time.
-        let _ = background::run_as_usual();
-    }
-    let done = step();
-    if comes_back {
-        let _ = background::run_when_idle();
-    }
-    done
-}
-
 fn fill(file: &OwnedFd, page: PageSize, at: u64, bytes: u64) -> io::Result<()> {
     match page {
         PageSize::Huge | PageSize::Giant => memory_file::allocate(file, at, bytes),
@@ -120,21 +104,21 @@ fn fill(file: &OwnedFd, page: PageSize, at: u64, bytes: u64) -> io::Result<()> {
 }
 
 /// A process that ends closes its files one after the other, perhaps the
-/// lifeline before the memory: what is still held at first may be free soon.
+/// lease pipe before the memory: what is still held at first may be free soon.
 fn until_alone(file: &OwnedFd, memfd: bool) -> io::Result<()> {
     const STEPS: u32 = 100;
     for _ in 0..STEPS {
         let alone = if memfd {
-            memory_file::held_by_nobody_else(memory_file::reopen(file)?)?
+            memory_file::has_no_other_holder(memory_file::reopen(file)?)?
         } else {
-            memory_file::held_by_nobody_else(file)?
+            memory_file::has_no_other_holder(file)?
         };
         if alone {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(1));
     }
-    Err(io::Error::other("somebody else holds it"))
+    Err(io::Error::other("another process holds it"))
 }
 
 fn zero(file: &OwnedFd, at: u64, bytes: u64) -> io::Result<()> {
@@ -153,149 +137,5 @@ fn verify(file: &OwnedFd, at: u64, bytes: u64) -> io::Result<()> {
             "byte {} is not zero after zeroing",
             at.saturating_add(offset as u64)
         ))),
-    }
-}
-
-pub(super) fn length(bytes: u64) -> io::Result<usize> {
-    usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
-}
-
-/// The steps of a job, and what they cost.
-#[derive(Debug)]
-pub struct Batches<'j> {
-    manner: &'j Manner,
-    cancel: &'j AtomicBool,
-    done_bytes: &'j AtomicU64,
-    batch_bytes: u64,
-    zeroed_bytes: u64,
-    zeroing_ns: u64,
-    /// Whether the worker keeps out of the way, but not in the middle of a page.
-    pub(super) comes_back: bool,
-    refilled_pages: Vec<u64>,
-    /// Bytes the pace has allowed for that were not needed yet.
-    paid_bytes: u64,
-}
-
-impl<'j> Batches<'j> {
-    pub(super) fn new(
-        manner: &'j Manner,
-        cancel: &'j AtomicBool,
-        done_bytes: &'j AtomicU64,
-    ) -> Self {
-        Self {
-            manner,
-            cancel,
-            done_bytes,
-            batch_bytes: manner.batch_bytes.max(1 << 20),
-            zeroed_bytes: 0,
-            zeroing_ns: 0,
-            comes_back: false,
-            refilled_pages: Vec::new(),
-            paid_bytes: 0,
-        }
-    }
-
-    /// Waits until `bytes` may be zeroed; what was paid for and not needed is
-    /// still good.
-    pub(super) fn pay(&mut self, bytes: u64) -> io::Result<()> {
-        if self.paid_bytes < bytes {
-            self.wait(bytes)?;
-            self.paid_bytes = bytes;
-        }
-        Ok(())
-    }
-
-    /// Does something that zeroes `bytes`, paid for, or finds it need not.
-    pub(super) fn timed(
-        &mut self,
-        bytes: u64,
-        step: impl FnOnce() -> io::Result<bool>,
-    ) -> io::Result<bool> {
-        let begin = Instant::now();
-        let zeroed = step()?;
-        if zeroed {
-            self.spend(bytes, begin);
-            self.paid_bytes = 0;
-        }
-        Ok(zeroed)
-    }
-
-    /// A page was a hole and is none any more.
-    pub(super) fn refilled(&mut self, page: u64) {
-        self.refilled_pages.push(page);
-    }
-
-    pub(super) fn take_refilled(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.refilled_pages)
-    }
-
-    fn spend(&mut self, bytes: u64, since: Instant) {
-        let spent_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.zeroing_ns = self.zeroing_ns.saturating_add(spent_ns);
-        self.zeroed_bytes += bytes;
-        self.done_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Waits for the pace, unless it is not wanted any more.
-    fn wait(&self, bytes: u64) -> io::Result<()> {
-        let stop = || self.cancel.load(Ordering::Relaxed);
-        let go_on = match &self.manner.background {
-            Some(pace) => pace.wait(bytes, stop),
-            None => !stop(),
-        };
-        if go_on {
-            return Ok(());
-        }
-        let text = "not wanted any more";
-        Err(io::Error::new(io::ErrorKind::Interrupted, text))
-    }
-
-    /// Bytes zeroed, and the time that took.
-    pub(super) fn spent(&self) -> (u64, u64) {
-        (self.zeroed_bytes, self.zeroing_ns)
-    }
-
-    /// Goes from `start` to `end` in batches, at the worker's pace.
-    fn each(
-        &mut self,
-        start: u64,
-        end: u64,
-        deadline: Option<Instant>,
-        step: impl Fn(u64, u64) -> io::Result<()>,
-    ) -> io::Result<()> {
-        self.go(start, end, deadline, |batches, at, bytes| {
-            let begin = Instant::now();
-            step(at, bytes)?;
-            batches.spend(bytes, begin);
-            Ok(())
-        })
-    }
-
-    /// The same for work that zeroes nothing.
-    fn look(&mut self, end: u64, step: impl Fn(u64, u64) -> io::Result<()>) -> io::Result<()> {
-        self.go(0, end, None, |_, at, bytes| step(at, bytes))
-    }
-
-    fn go(
-        &mut self,
-        start: u64,
-        end: u64,
-        deadline: Option<Instant>,
-        mut step: impl FnMut(&mut Self, u64, u64) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let batch_bytes = self.batch_bytes;
-        let mut at = start;
-        while at < end {
-            // To the next multiple, so that pages are never asked for by halves.
-            let next = (at - at % batch_bytes).saturating_add(batch_bytes);
-            let bytes = next.min(end) - at;
-            self.wait(bytes)?;
-            if is_over(deadline) {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "out of time"));
-            }
-            step(self, at, bytes)?;
-            at += bytes;
-        }
-        Ok(())
     }
 }

@@ -1,20 +1,22 @@
-//! Borrowing for a whole guest: all of its nodes, or nothing.
+//! Allocating for a whole guest: all of its nodes, or nothing.
 
-use super::size::Need;
+use super::need::Need;
 use crate::client::{Borrowed, Client, ClientError};
 use crate::protocol::{PageSize, Take};
 
-/// What a borrower does not leave to the daemon.
+/// What a client does not leave to the daemon.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BorrowOptions {
     /// Only this page size.
     pub page: Option<PageSize>,
     /// Time the daemon may spend on zeroing what it lacks, for each node.
     pub max_topup_ms: u32,
+    /// Only where that is faster than memory of the kernel.
+    pub topup_if_faster: bool,
 }
 
 /// Borrows a file for each of `needs`. If one cannot be had, those already
-/// borrowed are given back.
+/// allocated are given back.
 ///
 /// # Errors
 /// The daemon's refusal, or what went wrong on the way.
@@ -30,12 +32,13 @@ pub fn borrow(
             node: need.node,
             page: options.page,
             max_topup_ms: options.max_topup_ms,
+            topup_if_faster: options.topup_if_faster,
         };
         match client.take(take) {
             Ok(one) => borrowed.push(one),
             Err(error) => {
                 for one in borrowed {
-                    // The lifeline ends the lease as well; this is sooner.
+                    // The lease pipe ends the lease as well; this is sooner.
                     let _ = client.give(one.lease.lease.clone());
                 }
                 return Err(error);

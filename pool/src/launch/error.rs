@@ -1,7 +1,7 @@
 //! Why a command line cannot be started on memory of the pool, and what to
 //! change.
 
-use super::size::{Bytes, Need};
+use super::need::{Bytes, Need};
 use std::error::Error;
 use std::fmt;
 
@@ -47,11 +47,11 @@ pub enum PlanError {
         /// Why not.
         reason: String,
     },
-    /// Nobody here knows how this monitor takes its memory.
+    /// Nobody here knows how this VMM takes its memory.
     Monitor {
         /// The program.
         program: String,
-        /// A monitor among its arguments: then it only starts that.
+        /// A VMM among its arguments: then it only starts that.
         inner: Option<String>,
     },
     /// `{memoryN}` without the N-th `--memory`, or the other way round.
@@ -76,9 +76,9 @@ impl fmt::Display for PlanError {
                 text,
                 reason,
             } => write!(f, "{option} {text}: {reason}"),
-            Self::NoSize => f.write_str(
-                "how much memory? give --memory SIZE before --, or -m SIZE to the monitor",
-            ),
+            Self::NoSize => {
+                f.write_str("how much memory? give --memory SIZE before --, or -m SIZE to the VMM")
+            }
             Self::Size {
                 place,
                 seen_bytes,
@@ -99,13 +99,16 @@ impl fmt::Display for PlanError {
                 "the guest has {seen} nodes and nothing says how much memory each has: \
                  give --memory SIZE once for each"
             ),
+            Self::Backend { id, reason } if id.is_empty() => {
+                write!(f, "the memory backend without id: {reason}")
+            }
             Self::Backend { id, reason } => write!(f, "memory backend {id}: {reason}"),
             Self::Monitor {
                 program,
                 inner: Some(inner),
             } => write!(
                 f,
-                "{program} is no monitor but starts {inner}: write it first, \
+                "{program} is no VMM but starts {inner}: write it first, \
                  {program} ... firstlight pool run ... -- {inner} ..."
             ),
             Self::Monitor {

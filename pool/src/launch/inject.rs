@@ -1,19 +1,19 @@
-//! Serving what an unmodified monitor makes with `memfd_create`.
+//! Serving what an unmodified VMM makes with `memfd_create`.
 //!
-//! A monitor makes a memory file, gives it its size, seals it and maps it. The
+//! A VMM makes a memory file, gives it its size, seals it and maps it. The
 //! size is the moment when it is known what the file is for: the call waits
-//! ([`firstlight_host::seccomp`]), the descriptor becomes the pool's file, and
+//! ([`crate::os::seccomp`]), the descriptor becomes the pool's file, and
 //! the call is said to be done. Sealing is said to be done as well, since the
 //! daemon must keep its say over the file. Everything else is passed on.
 //!
-//! The process that answers is not the monitor: [`hand_over`] is called by the
-//! process that becomes the monitor, [`serve`] by the one that answers, over a
-//! pair of sockets. It lives until the monitor and all it forked are gone.
+//! The process that answers is not the VMM: [`hand_over`] is called by the
+//! process that becomes the VMM, [`serve`] by the one that answers, over a
+//! pair of sockets. It lives until the VMM and all it forked are gone.
 
-use super::size::Need;
+use super::need::Need;
 use crate::client::Borrowed;
+use crate::os::seccomp::{Call, Watcher, Wish, watch_files};
 use crate::protocol::packet::{self, PacketError};
-use firstlight_host::seccomp::{Call, Watcher, Wish, watch_files};
 use std::error::Error;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,11 +36,11 @@ struct Slab {
 }
 
 /// Hands the files to the process at the other end of `socket`, and watches the
-/// calls of this thread from now on. Returns the lifelines.
+/// calls of this thread from now on. Returns the lease pipes.
 ///
 /// # Errors
 /// What went wrong, and whether this thread is watched already: then it can
-/// no longer become a monitor.
+/// no longer become a VMM.
 pub fn hand_over(
     socket: impl AsFd,
     needs: &[Need],
@@ -50,12 +50,12 @@ pub fn hand_over(
         watched: false,
         error,
     };
-    let mut lifelines = Vec::with_capacity(borrowed.len());
+    let mut lease_pipes = Vec::with_capacity(borrowed.len());
     for (need, one) in needs.iter().zip(borrowed) {
         let message = format!("slab {}", need.bytes);
         packet::send(&socket, message.as_bytes(), &[one.memory.as_fd()]).map_err(harmless)?;
         confirmed(&socket).map_err(harmless)?;
-        lifelines.push(one.lifeline);
+        lease_pipes.push(one.lease_pipe);
     }
     let watcher = watch_files().map_err(harmless)?;
     packet::send(&socket, b"watch", &[watcher.as_fd()])
@@ -64,7 +64,7 @@ pub fn hand_over(
             watched: true,
             error,
         })?;
-    Ok(lifelines)
+    Ok(lease_pipes)
 }
 
 /// Why files could not be handed over.
@@ -161,7 +161,7 @@ fn answer(watcher: &Watcher, slabs: &mut [Slab], call: &Call) -> io::Result<()> 
         (Wish::Length(bytes), None) if file.is_memory => {
             let fitting = |slab: &&mut Slab| !slab.served && slab.bytes == bytes;
             if let Some(slab) = slabs.iter_mut().find(fitting) {
-                // What cannot be replaced is left to the monitor.
+                // What cannot be replaced is left to the VMM.
                 if watcher.replace(call, slab.file.as_fd()).is_ok() {
                     slab.served = true;
                     return watcher.done(call);

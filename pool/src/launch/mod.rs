@@ -1,40 +1,33 @@
-//! Starting a virtual machine monitor on memory of the pool.
+//! Starting a VMM on memory of the pool.
 //!
 //! A [`Plan`] is made from a command line alone: how much memory the guest
 //! needs, and what the command line becomes with files of the pool, or without.
-//! [`borrow()`] gets the files, [`Start`] hands them and their lifelines to the
-//! monitor, which takes the place of the process that started it. A lease so
-//! ends with the monitor and whatever it forked, not with its launcher.
+//! [`borrow()`] gets the files, [`Start`] hands them and their lease pipes to the
+//! VMM, which takes the place of the process that started it. A lease so
+//! ends with the VMM and whatever it forked, not with its launcher.
 
+mod backing;
 mod borrow;
 mod error;
 pub mod inject;
+mod need;
 mod places;
 mod qemu;
-mod size;
 mod start;
 
+pub use backing::Backing;
 pub use borrow::{BorrowOptions, borrow};
 pub use error::PlanError;
-pub use size::Need;
+pub use need::Need;
 pub use start::{Start, program_path};
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// A file for a guest node, as a command line names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Backing {
-    /// Its name, `/proc/self/fd/N`.
-    pub path: String,
-    /// What its mapping must be aligned to, where its file system does not say.
-    pub align_bytes: Option<u64>,
-}
-
 /// What to start when there is no pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ordinary {
-    /// These arguments; the monitor finds its own memory.
+    /// These arguments; the VMM finds its own memory.
     Arguments(Vec<OsString>),
     /// The arguments of [`Plan::with_memory`], with files that are not filled.
     EmptyFiles,
@@ -97,7 +90,7 @@ impl Plan {
         Ok(Self { kind })
     }
 
-    /// Plans a command line that stays as it is: what its monitor makes with
+    /// Plans a command line that stays as it is: what its VMM makes with
     /// `memfd_create` is served from the pool.
     ///
     /// # Errors
@@ -129,7 +122,7 @@ impl Plan {
         matches!(self.kind, Kind::Inject { .. })
     }
 
-    /// Memory to be borrowed, one for each guest node.
+    /// Memory to be allocated, one for each guest node.
     #[must_use]
     pub fn needs(&self) -> &[Need] {
         match &self.kind {

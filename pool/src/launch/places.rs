@@ -1,8 +1,8 @@
-//! Any other monitor: `{memory}` stands where it takes the name of a file.
+//! Any other VMM: `{memory}` stands where it takes the name of a file.
 
-use super::Backing;
+use super::backing::Backing;
 use super::error::PlanError;
-use super::size::Need;
+use super::need::Need;
 use std::ffi::{OsStr, OsString};
 
 /// A command line with places for files.

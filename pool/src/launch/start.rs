@@ -1,4 +1,4 @@
-//! Handing files to a monitor: it inherits them, and nothing else of ours.
+//! Handing files to a VMM: it inherits them, and nothing else of ours.
 
 use super::Backing;
 use crate::client::Borrowed;
@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-/// A monitor about to be started, and what it is to inherit.
+/// A VMM about to be started, and what it is to inherit.
 #[derive(Debug)]
 pub struct Start {
     program: OsString,
@@ -23,7 +23,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// A monitor that inherits nothing yet.
+    /// A VMM that inherits nothing yet.
     #[must_use]
     pub fn new(program: &OsStr, arguments: Vec<OsString>) -> Self {
         Self {
@@ -33,11 +33,11 @@ impl Start {
         }
     }
 
-    /// How a command line names a borrowed file; it does not change until the
+    /// How a command line names an allocated file; it does not change until the
     /// file is closed.
     #[must_use]
     pub fn backing(borrowed: &Borrowed) -> Backing {
-        // The file system of reserved huge pages tells a monitor the page size.
+        // The file system of reserved huge pages tells a VMM the page size.
         let tells = borrowed.lease.page != PageSize::Transparent;
         Backing {
             path: proc_path(&borrowed.memory),
@@ -59,7 +59,7 @@ impl Start {
         Ok((backing, file))
     }
 
-    /// The monitor inherits `descriptor`, under the number it has.
+    /// The VMM inherits `descriptor`, under the number it has.
     #[must_use]
     pub fn with(mut self, descriptor: OwnedFd) -> Self {
         self.inherited.push(descriptor);
@@ -72,7 +72,7 @@ impl Start {
         &self.arguments
     }
 
-    /// Becomes the monitor; returns only what stood in the way.
+    /// Becomes the VMM; returns only what stood in the way.
     #[must_use]
     pub fn exec(self) -> io::Error {
         match self.command() {
@@ -81,7 +81,7 @@ impl Start {
         }
     }
 
-    /// Starts the monitor as a child, as `prepare` has it (its standard
+    /// Starts the VMM as a child, as `prepare` has it (its standard
     /// streams, say). The files are its alone afterwards. Nothing else may be
     /// started at the same time, or it would inherit them too.
     ///

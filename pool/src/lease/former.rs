@@ -1,18 +1,19 @@
 //! Slabs whose lease has ended and that somebody may still reach.
 //!
-//! A slab that is back was emptied at once, but a borrower that kept a
+//! A slab that is back was emptied at once, but a client that kept a
 //! descriptor or a mapping can draw new pages through it, at least on
 //! hugetlbfs, where mapping a file makes it longer even if it is sealed. The
 //! kernel cannot be told to refuse that. So such a slab stays charged to its
-//! borrower and is emptied again whenever it holds pages, until nobody else has
+//! client and is emptied again whenever it holds pages, until nobody else has
 //! it open; then it is forgotten and its charge is credited. Emptying is left to
-//! others: it waits as long as the borrower likes to draw pages.
+//! others: it waits as long as the client likes to draw pages.
 //!
 //! Pages that were pinned when the slab was emptied are in no file any more, but
-//! a mount still counts them: as long as it counts as many as its former slabs
+//! a mount still counts them: as long as it counts as many as its revoked slabs
 //! account for, these stay charged too.
 
 use super::quota::Charge;
+use super::{Return, Serial};
 use crate::store::Key;
 use crate::store::slab::{Slab, SlabId};
 use std::os::fd::OwnedFd;
@@ -27,6 +28,10 @@ pub struct Former {
     pub key: Key,
     /// Still charged.
     pub charge: Charge,
+    /// Its return.
+    pub returned: Return,
+    /// The lease it had, if it had one.
+    pub serial: Option<Serial>,
     /// Bytes that did not go back to the kernel when it was emptied.
     pub pinned_bytes: u64,
     /// Whether it is being emptied once more.
@@ -103,7 +108,7 @@ impl Formers {
         }
     }
 
-    /// Bytes that former borrowers have pinned.
+    /// Bytes that revoked clients have pinned.
     #[must_use]
     pub fn pinned_bytes(&self) -> u64 {
         self.0.iter().map(|former| former.pinned_bytes).sum()

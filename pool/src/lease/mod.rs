@@ -1,27 +1,31 @@
 //! Leases: memory that is out, to whom, and when it is back.
 //!
-//! A lease lives until the last writing end of its lifeline is closed, or it is
-//! given back. What its borrower can still reach after that is a [`Former`]: it
+//! A lease lives until the last writing end of its lease pipe is closed, or it is
+//! given back. What its client can still reach after that is a [`Former`]: it
 //! stays charged, and is emptied again and again, until nobody else has it open.
 //!
-//! - [`quota`]: who may borrow, and how much;
-//! - `lifeline.rs`: the pipe;
+//! - [`quota`]: who may allocate, and how much;
+//! - `pipe.rs`: the lease pipe; [`journal`]: leases on file, for the next daemon;
+//! - `replace.rs`: what is charged until a clean slab takes the place of one that is back;
 //! - `reserve.rs`: how much of what a guest gives back is kept ready for it.
 
 mod former;
-mod lifeline;
+pub mod journal;
+mod pipe;
 pub mod quota;
+mod replace;
 mod reserve;
 
 pub use former::{Former, Formers, Swept};
-pub use lifeline::Lifeline;
+pub use pipe::{LeasePipe, Pipes};
+pub use replace::{Replacements, Return};
 pub use reserve::{Due, Reserve};
 
 use crate::protocol::{LeaseId, LeaseRow};
 use crate::store::Key;
-use crate::store::slab::Slab;
+use crate::store::slab::{Slab, SlabId};
 use quota::Charge;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// A lease's number, unique in the life of a daemon.
@@ -30,18 +34,25 @@ pub type Serial = u64;
 /// Memory that is out.
 #[derive(Debug)]
 pub struct Lease {
-    /// The slab.
-    pub slab: Slab,
+    /// The slab; `None` where an earlier daemon allocated it and it was not found
+    /// again: its bytes count until the lease ends.
+    pub slab: Option<Slab>,
+    /// Bytes of the slab.
+    pub bytes: u64,
+    /// The number of the slab.
+    pub slab_id: SlabId,
     /// The class it came from.
     pub key: Key,
     /// What it is charged as.
     pub charge: Charge,
-    /// The user it was lent to.
+    /// The user it was allocated to.
     pub uid: u32,
     /// The process that asked.
     pub pid: u32,
+    /// The connection it was taken on, if it was on one to this daemon.
+    pub connection: Option<u64>,
     /// The reading end.
-    pub lifeline: Lifeline,
+    pub pipe: LeasePipe,
     /// Since when.
     pub since: Instant,
 }
@@ -56,13 +67,13 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// None yet; their names begin with `prefix`, so that a name from an earlier
-    /// daemon means nothing to this one.
+    /// None yet; names of leases begin with `prefix`, and `next` is the next number: an
+    /// earlier daemon on the same folder used others.
     #[must_use]
-    pub fn new(prefix: u32) -> Self {
+    pub fn new(prefix: u32, next: Serial) -> Self {
         Self {
             prefix,
-            next: 1,
+            next,
             live: BTreeMap::new(),
         }
     }
@@ -119,6 +130,13 @@ impl Leases {
         self.live.is_empty()
     }
 
+    /// Connections on which leases were taken that still last.
+    #[must_use]
+    pub fn connections(&self) -> BTreeSet<u64> {
+        let leases = self.live.values();
+        leases.filter_map(|lease| lease.connection).collect()
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (Serial, &Lease)> {
         self.live.iter().map(|(serial, lease)| (*serial, lease))
@@ -132,7 +150,7 @@ impl Leases {
             let age = now.saturating_duration_since(lease.since);
             Some(LeaseRow {
                 lease: self.id(serial).ok()?,
-                bytes: lease.slab.bytes(),
+                bytes: lease.bytes,
                 page: lease.key.page,
                 node: lease.key.node,
                 pid: lease.pid,
@@ -150,8 +168,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_has_one_name_and_only_this_daemon_knows_it() {
-        let mut leases = Leases::new(0xabc);
+    fn a_lease_has_one_name() {
+        let mut leases = Leases::new(0xabc, 1);
         let serial = leases.new_serial();
         let id = leases.id(serial).unwrap();
         assert_eq!(id.as_str(), "00000abc-1");

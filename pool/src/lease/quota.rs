@@ -1,17 +1,18 @@
-//! Who may borrow, and how much: pure decisions over what a peer is.
+//! Who may allocate, and how much: pure decisions over what a peer is.
 //!
 //! Nobody may, except root, the daemon's own user, members of the owner's group,
-//! and whoever a quota names. All limits that apply to a borrower hold at the
+//! and whoever a quota names. All limits that apply to a client hold at the
 //! same time; each is an [`Account`] that is charged when memory leaves, and
 //! credited only when nobody can reach it any more.
 
 use crate::config::{Config, Size};
-use firstlight_host::peer::{self, Peer};
+use crate::os::peer::{self, Peer};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// What a charge is booked on.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Account {
     /// A user that a quota names.
     Uid(u32),
@@ -33,7 +34,7 @@ impl fmt::Display for Account {
     }
 }
 
-/// A limit in force for a borrower.
+/// A limit in force for a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Limit {
     account: Account,
@@ -45,17 +46,20 @@ struct Limit {
 pub struct Rules {
     owner_uid: u32,
     group: Option<u32>,
+    observers: Option<u32>,
     member_bytes: Option<u64>,
     limits: Vec<Limit>,
 }
 
-/// What a borrower is to the daemon.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a client is to the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// Root or the daemon's own user: may also resize and drain.
     Owner,
-    /// May borrow within limits, perhaps none.
+    /// May allocate within limits, perhaps none.
     Borrower,
+    /// May see everything and do nothing.
+    Observer,
     /// May nothing.
     Stranger,
 }
@@ -84,6 +88,11 @@ impl Rules {
         Ok(Self {
             owner_uid,
             group: group.map(|name| group_number(name.as_ref())).transpose()?,
+            observers: access
+                .observers
+                .as_ref()
+                .map(|name| group_number(name.as_ref()))
+                .transpose()?,
             member_bytes: access.quota.map(|size| size.bytes()),
             limits,
         })
@@ -95,10 +104,17 @@ impl Rules {
         self.group
     }
 
-    /// Whether others than the owner's group may borrow at all.
+    /// Whether others than the owner's group may connect at all.
     #[must_use]
     pub fn has_others(&self) -> bool {
-        !self.limits.is_empty()
+        !self.limits.is_empty() || self.observers.is_some()
+    }
+
+    /// Whether a limit is for a cgroup, so that a peer's must be known.
+    #[must_use]
+    pub fn has_cgroups(&self) -> bool {
+        let mut limits = self.limits.iter();
+        limits.any(|limit| matches!(limit.account, Account::Cgroup(_)))
     }
 
     /// What `peer` is.
@@ -108,6 +124,8 @@ impl Rules {
             Standing::Owner
         } else if self.is_member(peer) || self.named(peer).next().is_some() {
             Standing::Borrower
+        } else if self.observers.is_some_and(|group| peer.in_group(group)) {
+            Standing::Observer
         } else {
             Standing::Stranger
         }
@@ -132,10 +150,7 @@ impl Rules {
     /// Whether a limit may apply to `peer` of which nobody knows: who connects
     /// and is gone must not be free of its cgroup's.
     fn cannot_tell(&self, peer: &Peer) -> bool {
-        let mut limits = self.limits.iter();
-        peer.cgroup.is_none()
-            && self.standing(peer) != Standing::Owner
-            && limits.any(|limit| matches!(limit.account, Account::Cgroup(_)))
+        peer.cgroup.is_none() && self.standing(peer) != Standing::Owner && self.has_cgroups()
     }
 
     /// All limits that apply to `peer`.
@@ -179,7 +194,7 @@ pub struct Ledger {
 }
 
 /// A charge, to be credited once.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
     accounts: Vec<Account>,
     bytes: u64,
@@ -212,17 +227,24 @@ impl Ledger {
             if used.saturating_add(bytes) > limit.most_bytes {
                 let [most, used, bytes] = [limit.most_bytes, used, bytes].map(Size::new);
                 return Err(format!(
-                    "{} may hold {most} and can reach {used}; {bytes} more are too much",
+                    "{} may hold {most}; {used} are charged, with what it gave back and no clean slab \
+                     has replaced yet; {bytes} more are too much",
                     limit.account
                 ));
             }
         }
         let accounts: Vec<_> = limits.into_iter().map(|limit| limit.account).collect();
-        for account in &accounts {
+        let charge = Charge { accounts, bytes };
+        self.book(&charge);
+        Ok(charge)
+    }
+
+    /// Charges what an earlier daemon charged, whatever the limits are now.
+    pub fn book(&mut self, charge: &Charge) {
+        for account in &charge.accounts {
             let used = self.used_bytes.entry(account.clone()).or_default();
-            *used = used.saturating_add(bytes);
+            *used = used.saturating_add(charge.bytes);
         }
-        Ok(Charge { accounts, bytes })
     }
 
     /// Takes a charge back.
@@ -264,7 +286,7 @@ mod tests {
     }
 
     const RULES: &str = "
-        access = { group = \"500\", quota = \"4G\" }
+        access = { group = \"500\", quota = \"4G\", observers = \"700\" }
         [[quota]]
         uid = 1000
         bytes = \"8G\"
@@ -294,6 +316,9 @@ mod tests {
             (peer(1, 2, &[], Some("/machine.slices")), Standing::Stranger),
             (peer(1, 2, &[], Some("/")), Standing::Stranger),
             (peer(1, 2, &[3], None), Standing::Stranger),
+            (peer(1, 700, &[], None), Standing::Observer),
+            (peer(1, 2, &[700], None), Standing::Observer),
+            (peer(1, 700, &[500], None), Standing::Borrower),
         ] {
             assert_eq!(rules.standing(&peer), standing, "{peer:?}");
         }

@@ -1,9 +1,9 @@
-//! What daemon and borrowers say to each other.
+//! What daemon and clients say to each other.
 //!
 //! A connection is a Unix socket of type `SOCK_SEQPACKET`. Every message is one
-//! datagram that holds one JSON object with the version, `"v":1`. The borrower
+//! datagram that holds one JSON object with the version, `"v":1`. The client
 //! sends a [`Request`], the daemon answers each with one [`Reply`], in order;
-//! the reply to `take` carries two descriptors, the memory and the lifeline.
+//! the reply to `take` carries two descriptors, the memory and the lease pipe.
 //! `docs/pool-protocol.md` describes the same for other languages.
 //!
 //! Both ends treat what they receive as hostile: a message is bounded before it
@@ -23,7 +23,8 @@ mod words;
 
 pub use error::MessageError;
 pub use reply::{
-    Counters, Drained, Lease, LeaseRow, PoolRow, Refusal, Reply, Resized, Status, TakeTimes,
+    Counters, Drained, Gauges, Lease, LeaseRow, Misses, PoolRow, Refusal, Reply, Resized, Status,
+    TakeBucket, TakeTimes,
 };
 pub use request::{Give, Request, Resize, StatusQuery, Take};
 pub use words::{LeaseId, PageSize, RefusalCode};
@@ -46,5 +47,5 @@ pub const MOST_STATUS_ROWS: usize = 200;
 /// Largest number in a message: what every JSON reader holds exactly.
 pub const MOST_NUMBER: u64 = (1 << 53) - 1;
 
-/// Descriptors in the reply to `take`: the memory, then the lifeline.
+/// Descriptors in the reply to `take`: the memory, then the lease pipe.
 pub const TAKE_DESCRIPTORS: usize = 2;

@@ -15,7 +15,7 @@ pub enum Reply {
     /// To `give`: the lease has ended.
     Give,
     /// To `status`.
-    Status(Status),
+    Status(Box<Status>),
     /// To `resize`.
     Resize(Resized),
     /// To `drain`.
@@ -24,7 +24,7 @@ pub enum Reply {
     Refused(Refusal),
 }
 
-/// Memory lent.
+/// Memory allocated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// Its name, for `give`.
@@ -37,7 +37,7 @@ pub struct Lease {
     pub node: Option<u32>,
     /// What the address of a mapping must be a multiple of.
     pub align_bytes: u64,
-    /// Bytes that were zeroed only now, while the borrower waited.
+    /// Bytes that were zeroed only now, while the client waited.
     pub topped_up_bytes: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct Status {
     pub daemon_pid: u32,
     /// Milliseconds since it began to serve.
     pub uptime_ms: u64,
-    /// Whether it lends no more.
+    /// Whether it allocates no more.
     pub draining: bool,
     /// One row for each pool: a page size, a node, a size of slab.
     pub pools: Vec<PoolRow>,
@@ -60,6 +60,29 @@ pub struct Status {
     pub more_leases: u32,
     /// What happened since it began to serve.
     pub counters: Counters,
+    /// The daemon's version.
+    #[serde(default)]
+    pub version: String,
+    /// What else it holds now.
+    #[serde(default)]
+    pub gauges: Gauges,
+}
+
+/// What a daemon holds besides slabs and leases.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gauges {
+    /// Clients connected.
+    pub connections: u32,
+    /// Slabs taken back that a client still has open.
+    pub former_slabs: u32,
+    /// Bytes charged for these.
+    pub former_bytes: u64,
+    /// Bytes taken back that did not go back to the kernel.
+    pub pinned_bytes: u64,
+    /// Bytes in the mounts that are in no file.
+    pub stray_bytes: u64,
+    /// Whether filling pauses for memory pressure.
+    pub paused: bool,
 }
 
 /// One pool.
@@ -77,13 +100,17 @@ pub struct PoolRow {
     pub clean_slabs: u32,
     /// Slabs being zeroed, or waiting for it.
     pub filling_slabs: u32,
-    /// Slabs lent.
+    /// Slabs allocated.
     pub lent_slabs: u32,
-    /// Bytes zeroed and not lent, those of slabs being filled among them.
+    /// Slabs that an earlier daemon allocated and that were not found again; their leases
+    /// are known, and end like any other.
+    #[serde(default)]
+    pub unknown_slabs: u32,
+    /// Bytes zeroed and not allocated, those of slabs being filled among them.
     pub clean_bytes: u64,
-    /// Bytes given back by borrowers that are not yet punched.
+    /// Bytes given back by clients that are not yet punched.
     pub dirty_bytes: u64,
-    /// Bytes lent.
+    /// Bytes allocated.
     pub lent_bytes: u64,
     /// Bytes of these that guests gave back and that hold no memory now.
     #[serde(default)]
@@ -111,7 +138,7 @@ pub struct LeaseRow {
     pub pid: u32,
     /// Whose it is.
     pub uid: u32,
-    /// Milliseconds since it was lent.
+    /// Milliseconds since it was allocated.
     pub age_ms: u64,
 }
 
@@ -128,6 +155,15 @@ pub struct Counters {
     pub denied: u64,
     /// Leases that ended.
     pub returns: u64,
+    /// Requests for memory that got none, by cause.
+    #[serde(default)]
+    pub misses: Misses,
+    /// Requests of all kinds.
+    #[serde(default)]
+    pub requests: u64,
+    /// Connections closed because there were too many.
+    #[serde(default)]
+    pub turned_away: u64,
     /// Bytes zeroed.
     pub zeroed_bytes: u64,
     /// Time spent on it, summed over workers.
@@ -137,8 +173,32 @@ pub struct Counters {
     pub take_times: Option<TakeTimes>,
 }
 
+/// Requests for memory that got none, by cause.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Misses {
+    /// Nothing that fits was ready.
+    pub empty: u64,
+    /// No pool has such slabs at all.
+    pub no_class: u64,
+    /// A smaller slab could not be filled in the time given.
+    pub top_up: u64,
+    /// The client has as much as it may.
+    pub quota: u64,
+    /// The daemon is on its way out.
+    pub draining: u64,
+}
+
+/// Of `take`, those that took at most so long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakeBucket {
+    /// The bound.
+    pub most_ns: u64,
+    /// How many, those of smaller bounds among them.
+    pub count: u64,
+}
+
 /// How long `take` took inside the daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakeTimes {
     /// Half were at most as slow.
     pub p50_ns: u64,
@@ -146,6 +206,15 @@ pub struct TakeTimes {
     pub p99_ns: u64,
     /// The slowest.
     pub max_ns: u64,
+    /// How many there were.
+    #[serde(default)]
+    pub count: u64,
+    /// All of them together.
+    #[serde(default)]
+    pub sum_ns: u64,
+    /// How many took at most so long, by bounds that rise.
+    #[serde(default)]
+    pub buckets: Vec<TakeBucket>,
 }
 
 /// A pool with its new size.
@@ -157,12 +226,12 @@ pub struct Resized {
     pub before_slabs: u32,
 }
 
-/// The daemon lends no more.
+/// The daemon allocates no more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drained {
     /// Bytes that go back to the kernel.
     pub released_bytes: u64,
-    /// Slabs still lent; the daemon ends when they are back.
+    /// Slabs still allocated, unknown ones among them; the daemon ends when they are back.
     pub lent_slabs: u32,
 }
 
@@ -228,7 +297,7 @@ impl Reply {
             Some("status") => {
                 let status = fields("status", object)?;
                 rows(&status)?;
-                Self::Status(status)
+                Self::Status(Box::new(status))
             }
             Some("resize") => Self::Resize(fields("resize", object)?),
             Some("drain") => Self::Drain(fields("drain", object)?),

@@ -1,4 +1,4 @@
-//! What a borrower asks for.
+//! What a client asks for.
 
 use super::body::{bounded, fields, object, shown};
 use super::{LeaseId, MOST_NUMBER, MOST_REQUEST_BYTES, MessageError, PageSize, VERSION};
@@ -9,22 +9,22 @@ use serde_json::Value;
 ///
 /// ```
 /// use firstlight_pool::protocol::{Request, Take};
-/// let take = Request::Take(Take { bytes: 8 << 30, node: Some(1), page: None, max_topup_ms: 50 });
+/// let take = Request::Take(Take { bytes: 8 << 30, node: Some(1), page: None, max_topup_ms: 50, topup_if_faster: false });
 /// let message = take.encode()?;
 /// assert_eq!(Request::decode(&message)?, take);
 /// # Ok::<(), firstlight_pool::protocol::MessageError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Lend me memory.
+    /// Allocate memory.
     Take(Take),
-    /// I am done with a lease, whoever still holds its lifeline.
+    /// End a lease, also while copies of its lease pipe are open.
     Give(Give),
     /// What do you hold?
     Status(StatusQuery),
     /// Keep more or fewer slabs of a size.
     Resize(Resize),
-    /// Lend no more, give what is not lent back to the kernel.
+    /// Allocate no more, give what is not allocated back to the kernel.
     Drain,
 }
 
@@ -43,6 +43,10 @@ pub struct Take {
     /// Time the daemon may spend on filling what a smaller slab lacks.
     #[serde(default)]
     pub max_topup_ms: u32,
+    /// Fill only where less than half of the bytes are missing: with more, memory
+    /// that the kernel zeroes on the spot is as fast.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub topup_if_faster: bool,
 }
 
 /// `give`: ends a lease.
@@ -76,7 +80,7 @@ pub struct Resize {
     pub node: Option<u32>,
     /// Which pool: bytes of a slab.
     pub size_class_bytes: u64,
-    /// Slabs to keep, lent ones among them.
+    /// Slabs to keep, allocated ones among them.
     pub slabs: u32,
 }
 

@@ -21,6 +21,7 @@ fn a_take_is_what_the_documentation_shows() {
         node: Some(1),
         page: Some(PageSize::Huge),
         max_topup_ms: 50,
+        topup_if_faster: false,
     };
     let message = Request::Take(take.clone()).encode().expect("small");
     assert_eq!(
@@ -33,6 +34,7 @@ fn a_take_is_what_the_documentation_shows() {
         node: None,
         page: None,
         max_topup_ms: 0,
+        topup_if_faster: false,
     };
     assert_eq!(Request::decode(short), Ok(Request::Take(expected)));
 }
@@ -125,11 +127,13 @@ fn a_status_has_a_bounded_number_of_rows() {
         leases: vec![row.clone(); MOST_STATUS_ROWS],
         ..Status::default()
     };
-    let full = Reply::Status(status.clone());
+    let full = Reply::Status(Box::new(status.clone()));
     let message = full.encode().expect("as many rows as allowed fit");
     assert_eq!(Reply::decode(&message), Ok(full));
     status.leases.push(row);
-    let error = Reply::Status(status).encode().expect_err("one too many");
+    let error = Reply::Status(Box::new(status))
+        .encode()
+        .expect_err("one too many");
     assert!(error.to_string().contains("201 rows, expected at most 200"));
 }
 
@@ -144,14 +148,18 @@ fn request() -> impl Strategy<Value = Request> {
             1..=MOST_NUMBER,
             node(),
             prop::option::of(page()),
-            any::<u32>()
+            any::<u32>(),
+            any::<bool>()
         )
-            .prop_map(|(bytes, node, page, max_topup_ms)| Request::Take(Take {
-                bytes,
-                node,
-                page,
-                max_topup_ms,
-            })),
+            .prop_map(
+                |(bytes, node, page, max_topup_ms, topup_if_faster)| Request::Take(Take {
+                    bytes,
+                    node,
+                    page,
+                    max_topup_ms,
+                    topup_if_faster,
+                })
+            ),
         "[A-Za-z0-9._-]{1,64}".prop_map(|name| Request::Give(Give {
             lease: LeaseId::new(name).expect("a name")
         })),

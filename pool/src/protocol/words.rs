@@ -122,17 +122,17 @@ impl fmt::Display for LeaseId {
 pub enum RefusalCode {
     /// No slab is ready that fits, and none could be topped up in time.
     Empty,
-    /// The borrower holds, or can still reach, as much as it may.
+    /// The client holds, or can still reach, as much as it may.
     Quota,
-    /// The borrower may not do this at all.
+    /// The client may not do this at all.
     Denied,
     /// The request is no request, or asks for what makes no sense.
     BadRequest,
-    /// No such lease, or not this borrower's.
+    /// No such lease, or not this client's.
     UnknownLease,
     /// Too many connections or requests; again later.
     Busy,
-    /// The daemon is on its way out and lends no more.
+    /// The daemon is on its way out and allocates no more.
     Draining,
     /// The daemon's own fault.
     Internal,

@@ -7,27 +7,22 @@
 use super::connections::ConnectionId;
 use super::keeper::Keeper;
 use super::refills::Refills;
+use super::returns::Measured;
 use super::times::Times;
-use super::workers::{Returning, Ticket, Waiting, Workers};
-use crate::config::Size;
+use super::workers::{Returning, Ticket, Workers};
 use crate::fill::{Done, Job, Work};
-use crate::lease::quota::{Charge, Ledger, Rules, Standing};
-use crate::lease::{Formers, Lease, Leases, Lifeline, Serial};
+use crate::lease::journal::Journal;
+use crate::lease::quota::{Ledger, Rules, Standing};
+use crate::lease::{Formers, Leases, Pipes, Replacements, Serial};
+use crate::os::peer::Peer;
 use crate::protocol::{
-    Counters, Drained, Give, Lease as LeaseReply, Refusal, RefusalCode, Reply, Request, Resize,
-    Resized, Take,
+    Counters, Drained, Give, Refusal, RefusalCode, Reply, Request, Resize, Resized,
 };
-use crate::store::choose::{NsPerGib, Want};
-use crate::store::slab::Slab;
 use crate::store::{Key, Store};
-use firstlight_host::peer::Peer;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
-
-/// What a GiB of zeroing is assumed to take before any was measured.
-const ASSUMED_NS_PER_GIB: NsPerGib = 100_000_000;
+use std::time::Instant;
 
 /// Slabs one pool may be asked to keep at run time.
 const MOST_SLABS: u32 = 1 << 20;
@@ -37,12 +32,12 @@ const MOST_SLABS: u32 = 1 << 20;
 pub(super) enum Answer {
     /// This.
     Reply(Reply),
-    /// This, with memory and lifeline. If it cannot be sent, the lease ends.
+    /// This, with memory and lease pipe. If it cannot be sent, the lease ends.
     Lend {
         reply: Reply,
         serial: Serial,
         memory: OwnedFd,
-        lifeline: OwnedFd,
+        lease_pipe: OwnedFd,
     },
     /// Nothing yet: it comes from [`Broker::work_done`].
     Later,
@@ -54,26 +49,41 @@ impl Answer {
     }
 }
 
+/// Why a user that no rule names is refused.
+pub(super) fn denied(peer: &Peer) -> String {
+    format!(
+        "user {} is neither of the owner's group nor named by a quota",
+        peer.uid
+    )
+}
+
 /// Slabs, leases, quotas, and the workers for what takes time.
 #[derive(Debug)]
 pub(super) struct Broker {
     pub(super) store: Store,
     pub(super) leases: Leases,
+    pub(super) journal: Journal,
+    pub(super) pipes: Pipes,
     pub(super) formers: Formers,
     pub(super) workers: Workers,
     pub(super) keeper: Keeper,
     pub(super) refills: Refills,
-    rules: Rules,
+    pub(super) rules: Rules,
     pub(super) ledger: Ledger,
+    pub(super) replacements: Replacements,
     pub(super) counters: Counters,
     pub(super) times: Times,
     pub(super) begin: Instant,
+    /// Connections at the last tick.
+    pub(super) connections: usize,
+    /// What the mounts counted as stray at the last tick.
+    pub(super) stray_bytes: u64,
     /// Slabs being emptied; the daemon does not end before they are.
     pub(super) returning: usize,
-    /// Slabs of borrowers with a limit, to be emptied one after the other.
+    /// Slabs of clients with a limit, to be emptied one after the other.
     pub(super) to_empty: VecDeque<Box<Returning>>,
-    /// What the mounts counted as stray before the one that is being emptied.
-    pub(super) stray_before: Option<u64>,
+    /// The one of these that is being emptied.
+    pub(super) measured: Option<Measured>,
     /// Leases whose slab is being made as long as it was.
     pub(super) shortening: BTreeSet<Serial>,
 }
@@ -85,28 +95,38 @@ impl Broker {
         workers: Workers,
         keeper: Keeper,
         refills: Refills,
+        (journal, pipes): (Journal, Pipes),
     ) -> Self {
-        let begin = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default();
-        // Differs from daemon to daemon, so that their leases have other names.
-        let prefix = std::process::id() ^ begin.subsec_nanos();
         Self {
             store,
-            leases: Leases::new(prefix),
+            leases: Leases::new(journal.prefix(), journal.next()),
+            journal,
+            pipes,
             formers: Formers::default(),
             workers,
             keeper,
             refills,
             rules,
             ledger: Ledger::default(),
+            replacements: Replacements::default(),
             counters: Counters::default(),
             times: Times::new(),
             begin: Instant::now(),
+            connections: 0,
+            stray_bytes: 0,
             returning: 0,
             to_empty: VecDeque::new(),
-            stray_before: None,
+            measured: None,
             shortening: BTreeSet::new(),
+        }
+    }
+
+    /// The process at the other end, as far as the rules need to know it.
+    pub(super) fn peer_of(&self, socket: &OwnedFd) -> io::Result<Peer> {
+        if self.rules.has_cgroups() {
+            Peer::of(socket)
+        } else {
+            Peer::without_cgroup(socket)
         }
     }
 
@@ -117,17 +137,22 @@ impl Broker {
 
     /// Does what is asked.
     pub(super) fn handle(&mut self, from: ConnectionId, peer: &Peer, request: Request) -> Answer {
+        self.counters.requests += 1;
         let standing = self.standing(peer);
+        let observes = matches!(request, Request::Status(_)) && standing == Standing::Observer;
         let owner_only = matches!(request, Request::Resize(_) | Request::Drain);
-        if standing == Standing::Stranger || (owner_only && standing != Standing::Owner) {
+        let may = match standing {
+            Standing::Owner => true,
+            Standing::Borrower => !owner_only,
+            Standing::Observer => observes,
+            Standing::Stranger => false,
+        };
+        if !may {
             self.counters.denied += 1;
             let who = if owner_only {
                 "only root and the daemon's user may do this".into()
             } else {
-                format!(
-                    "user {} is neither of the owner's group nor named by a quota",
-                    peer.uid
-                )
+                denied(peer)
             };
             return Answer::refuse(RefusalCode::Denied, who);
         }
@@ -135,154 +160,20 @@ impl Broker {
             Request::Take(take) => self.take(from, peer, take),
             Request::Give(give) => self.give(peer, &standing, &give),
             Request::Status(query) => {
-                let uid = (standing != Standing::Owner).then_some(peer.uid);
-                Answer::Reply(Reply::Status(self.status(uid, query)))
+                let uid = (standing == Standing::Borrower).then_some(peer.uid);
+                Answer::Reply(Reply::Status(self.status(uid, query).into()))
             }
             Request::Resize(resize) => self.resize(&resize),
             Request::Drain => self.drain(),
         }
     }
 
-    fn take(&mut self, from: ConnectionId, peer: &Peer, take: Take) -> Answer {
-        let since = Instant::now();
-        if self.store.is_draining() {
-            return Answer::refuse(RefusalCode::Draining, "the daemon is on its way out");
-        }
-        // Charged before a slab is touched, for at least what is asked.
-        let charge = match self.ledger.charge(&self.rules, peer, take.bytes) {
-            Ok(charge) => charge,
-            Err(text) => {
-                self.counters.denied += 1;
-                return Answer::refuse(RefusalCode::Quota, text);
-            }
-        };
-        let want = Want {
-            bytes: take.bytes,
-            node: take.node,
-            page: take.page,
-            top_up: Duration::from_millis(take.max_topup_ms.into()),
-        };
-        let Some((key, slab, missing)) = self.store.take(&want, self.ns_per_gib()) else {
-            self.ledger.credit(charge);
-            self.counters.starved += 1;
-            return Answer::refuse(RefusalCode::Empty, self.nothing_for(&take));
-        };
-        // What it gets may be more than it asked for, and that is what counts.
-        self.ledger.credit(charge);
-        let charge = match self.ledger.charge(&self.rules, peer, slab.bytes()) {
-            Ok(charge) => charge,
-            Err(text) => {
-                self.counters.denied += 1;
-                self.untouched(key, slab);
-                return Answer::refuse(RefusalCode::Quota, text);
-            }
-        };
-        let waiting = Waiting {
-            connection: from,
-            peer: peer.clone(),
-            take,
-            key,
-            slab,
-            charge,
-            since,
-            topped_up_bytes: 0,
-        };
-        match missing {
-            None => self.lend(waiting),
-            Some(start) => self.top_up(waiting, start),
-        }
-    }
-
-    /// A slab that was chosen and not lent: clean as it was, unless it grew.
-    fn untouched(&mut self, key: Key, slab: Slab) {
-        if slab.bytes() == key.bytes {
-            self.store.put_back(&key, slab);
-        } else {
-            self.take_back(key, slab, Charge::default(), None);
-        }
-    }
-
-    fn top_up(&mut self, mut waiting: Waiting, start: u64) -> Answer {
-        let end = waiting.slab.bytes();
-        let budget = Duration::from_millis(waiting.take.max_topup_ms.into());
-        waiting.topped_up_bytes = end - start;
-        let node = waiting.key.node;
-        if let Err(error) = self.workers.has_prompt(node) {
-            let Waiting {
-                key, slab, charge, ..
-            } = waiting;
-            self.take_back(key, slab, charge, None);
-            return Answer::refuse(RefusalCode::Internal, error.to_string());
-        }
-        let work = Work::Fill {
-            page: waiting.key.page,
-            start,
-            end,
-            deadline: Some(waiting.since + budget),
-        };
-        let file = waiting.slab.file();
-        let job = Job::new(Ticket::TopUp(Box::new(waiting)), file, work);
-        match self.workers.promptly(node, job) {
-            Ok(()) => Answer::Later,
-            Err(error) => Answer::refuse(RefusalCode::Internal, error.to_string()),
-        }
-    }
-
-    /// Marks, then lends; what cannot be lent is taken back, never kept.
-    fn lend(&mut self, waiting: Waiting) -> Answer {
-        let Waiting {
-            peer,
-            key,
-            mut slab,
-            charge,
-            since,
-            topped_up_bytes,
-            ..
-        } = waiting;
-        let serial = self.leases.new_serial();
-        let parts = slab.lend().and_then(|memory| {
-            self.keeper.forget(&slab);
-            let (ours, theirs) = Lifeline::new()?;
-            let id = self.leases.id(serial).map_err(io::Error::other)?;
-            Ok((memory, ours, theirs, id))
-        });
-        let (memory, ours, theirs, lease) = match parts {
-            Ok(parts) => parts,
-            Err(error) => {
-                self.take_back(key, slab, charge, None);
-                return Answer::refuse(RefusalCode::Internal, error.to_string());
-            }
-        };
-        let reply = Reply::Take(LeaseReply {
-            lease,
-            bytes: slab.bytes(),
-            page: key.page,
-            node: key.node,
-            align_bytes: key.page.bytes(),
-            topped_up_bytes,
-        });
-        let lease = Lease {
-            slab,
-            key,
-            charge,
-            uid: peer.uid,
-            pid: peer.pid,
-            lifeline: ours,
-            since: Instant::now(),
-        };
-        let budget_bytes = self.store.refill_bytes(&key);
-        self.refills.begin(serial, &lease, budget_bytes);
-        self.leases.insert(serial, lease);
-        self.counters.takes += 1;
-        self.counters.top_ups += u64::from(topped_up_bytes > 0);
-        let spent_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.times.record(spent_ns);
-        Answer::Lend {
-            reply,
-            serial,
-            memory,
-            lifeline: theirs,
-        }
+    /// Nothing is left of a lease, for a later daemon either.
+    pub(super) fn lease_is_over(&mut self, serial: Serial) {
+        self.keeper.forget_lease(serial);
+        self.pipes.remove(serial);
+        // Not written, the next daemon finds neither pipe nor file.
+        let _ = self.journal.end(serial);
     }
 
     fn give(&mut self, peer: &Peer, standing: &Standing, give: &Give) -> Answer {
@@ -304,8 +195,10 @@ impl Broker {
         self.counters.zeroing_ns += done.zeroing_ns;
         match done.ticket {
             Ticket::Fill(_, id) => {
-                if let Some(slab) = self.store.filled(id, done.result, Instant::now()) {
+                let filled = self.store.filled(id, done.result, Instant::now());
+                if let Some((key, slab)) = filled {
                     self.keeper.keep(slab);
+                    self.became_clean(key);
                 }
                 None
             }
@@ -343,23 +236,13 @@ impl Broker {
         }
     }
 
-    fn topped_up(&mut self, waiting: Waiting, result: io::Result<()>) -> Answer {
-        if let Err(error) = result {
-            self.counters.starved += 1;
-            let text = format!("{}: {error}", self.nothing_for(&waiting.take));
-            let Waiting {
-                key, slab, charge, ..
-            } = waiting;
-            self.take_back(key, slab, charge, None);
-            return Answer::refuse(RefusalCode::Empty, text);
-        }
-        self.lend(waiting)
-    }
-
-    /// What is done from time to time: former slabs looked at, fills begun.
+    /// What is done from time to time: revoked slabs looked at, fills begun.
     pub(super) fn tick(&mut self) {
+        self.stray_bytes = self.store.stray_bytes();
         self.sweep_formers();
+        self.empty_next();
         self.look_for_holes();
+        self.credit_full_classes();
         self.begin_fills();
     }
 
@@ -407,8 +290,12 @@ impl Broker {
         if self.store.is_draining() {
             return Answer::refuse(RefusalCode::Draining, "the daemon is on its way out");
         }
+        let mounts = self.store.mounts().count();
         match self.store.resize(key, resize.slabs) {
             Ok((before_slabs, excess)) => {
+                if self.store.mounts().count() > mounts {
+                    self.keeper.keep_mounts(&self.store);
+                }
                 self.discard(excess);
                 self.begin_fills();
                 Answer::Reply(Reply::Resize(Resized {
@@ -438,9 +325,11 @@ impl Broker {
     }
 
     /// Ends: what is clean goes back to the kernel, or stays for the next
-    /// daemon. What is lent stays with its borrowers either way.
+    /// daemon. What is allocated stays with its clients either way.
     pub(super) fn stop(mut self, keep: bool) {
         let clean = self.store.drain();
+        // Those that can be reached no more; the next daemon watches the others.
+        self.sweep_formers();
         for slab in clean {
             if keep {
                 slab.leave();
@@ -449,35 +338,8 @@ impl Broker {
                 let _ = slab.discard();
             }
         }
-        if !keep {
-            self.store.unmount();
+        if self.store.lent_slabs() == 0 && self.formers.is_empty() && !keep {
+            self.keeper.forget_mounts(&self.store);
         }
-    }
-
-    /// That there is nothing for `take`, and why, where that is known.
-    fn nothing_for(&self, take: &Take) -> String {
-        let place = take
-            .node
-            .map_or(String::new(), |node| format!(" on node {node}"));
-        let pages = take
-            .page
-            .map_or(String::new(), |page| format!(" of {page} pages"));
-        let size = Size::new(take.bytes);
-        let why = self.store.trouble(take.node, take.page);
-        let why = why.map_or(String::new(), |why| format!(": {why}"));
-        format!("no slab of {size}{pages} is ready{place}{why}")
-    }
-
-    /// What a GiB of zeroing takes, as measured so far.
-    fn ns_per_gib(&self) -> NsPerGib {
-        let Counters {
-            zeroed_bytes,
-            zeroing_ns,
-            ..
-        } = self.counters;
-        let measured = (u128::from(zeroing_ns) << 30).checked_div(u128::from(zeroed_bytes));
-        measured
-            .and_then(|ns| u64::try_from(ns).ok())
-            .unwrap_or(ASSUMED_NS_PER_GIB)
     }
 }

@@ -5,12 +5,13 @@ use super::keeper::Keeper;
 use super::refills::Refills;
 use super::workers::Workers;
 use crate::config::Config;
-use crate::lease::Serial;
+use crate::lease::journal::Journal;
 use crate::lease::quota::Rules;
+use crate::lease::{Pipes, Serial};
+use crate::os::peer::Peer;
+use crate::os::{memory_file, need};
 use crate::protocol::{RefusalCode, Reply, Request, StatusQuery, Take};
 use crate::store::{Spec, Store};
-use firstlight_host::memory_file;
-use firstlight_host::peer::Peer;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::thread;
@@ -36,7 +37,7 @@ fn broker_of(config: &str) -> (tempfile::TempDir, Broker) {
     let config = Config::parse(Path::new("test"), config).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
-    let (store, _) = Store::open(folder.path(), &specs).unwrap();
+    let (store, _) = Store::open(folder.path(), &specs, None).unwrap();
     let rules = Rules::new(&config, u32::MAX).unwrap();
     let workers = Workers::new(&config.fill).unwrap();
     let mut broker = Broker::new(
@@ -45,6 +46,10 @@ fn broker_of(config: &str) -> (tempfile::TempDir, Broker) {
         workers,
         Keeper::new(),
         Refills::new(Duration::ZERO),
+        (
+            Journal::open(folder.path(), 0xabc).unwrap().0,
+            Pipes::open(folder.path()).unwrap(),
+        ),
     );
     until(&mut broker, |broker| clean(broker) == 3);
     (folder, broker)
@@ -83,6 +88,7 @@ fn ask(broker: &mut Broker, uid: u32) -> Result<(Serial, OwnedFd), RefusalCode> 
         node: None,
         page: None,
         max_topup_ms: 0,
+        topup_if_faster: false,
     };
     match broker.handle(0, &peer(uid), Request::Take(take)) {
         Answer::Lend { serial, memory, .. } => Ok((serial, memory)),
@@ -109,15 +115,35 @@ fn what_is_kept_stays_charged() {
     // A process that another test starts at this moment holds every descriptor
     // until it has become another program: then it counts that long.
     until(&mut broker, |broker| {
-        broker.formers.is_empty() && clean(broker) > 0
+        broker.formers.is_empty() && clean(broker) == 2
     });
     assert!(ask(&mut broker, 1000).is_ok());
-    // Nothing is kept of the other: it is credited once it is emptied.
+    // Nothing is kept of the other: it is credited once it is emptied and replaced.
     broker.end_lease(second);
     until(&mut broker, |broker| {
         let is_emptied = broker.store.rows()[0].dirty_bytes == 0;
-        is_emptied && broker.formers.is_empty() && clean(broker) > 0
+        is_emptied && broker.formers.is_empty() && clean(broker) == 2
     });
+    assert!(ask(&mut broker, 1000).is_ok());
+}
+
+#[test]
+fn a_slab_that_is_given_back_is_charged_until_another_is_clean() {
+    let config = CONFIG.replace("rate = \"0\"", "rate = \"0\", batch = \"1\"");
+    let (_folder, mut broker) = broker_of(&config.replace("\"4M\"", "\"2M\""));
+    // From here on nothing is filled.
+    broker.workers.set_rate(Some(0));
+    let (serial, _) = ask(&mut broker, 1000).unwrap();
+    broker.end_lease(serial);
+    until(&mut broker, |broker| {
+        broker.store.rows()[0].dirty_bytes == 0 && broker.formers.is_empty()
+    });
+    let seen = (ask(&mut broker, 1000).unwrap_err(), clean(&broker));
+    assert_eq!(seen, (RefusalCode::Quota, 2), "it burns the stock");
+    assert!(ask(&mut broker, 0).is_ok(), "the owner has no quota");
+    broker.workers.set_rate(None);
+    // With the owner's, that is all of them.
+    until(&mut broker, |broker| clean(broker) == 2);
     assert!(ask(&mut broker, 1000).is_ok());
 }
 
@@ -126,7 +152,7 @@ fn a_quota_counts_the_slab_that_is_lent_and_not_what_was_asked() {
     let (_folder, mut broker) = broker();
     let kept: Vec<_> = (0..2).map(|_| ask(&mut broker, 1000).unwrap()).collect();
     assert_eq!(ask(&mut broker, 1000).unwrap_err(), RefusalCode::Quota);
-    // A refused borrower took nothing from the others.
+    // A refused client took nothing from the others.
     assert_eq!(clean(&broker), 1);
     assert!(ask(&mut broker, 0).is_ok());
     assert_eq!(ask(&mut broker, 0).unwrap_err(), RefusalCode::Empty);
@@ -174,4 +200,50 @@ fn the_end_of_a_lease_ends_what_is_put_back_into_it() {
     assert_eq!(memory_file::held_bytes(&memory).unwrap(), 0);
     let row = broker.status(None, StatusQuery::default()).pools.remove(0);
     assert_eq!((row.hole_bytes, row.refilled_bytes), (0, 0));
+}
+
+/// A slab whose emptying cannot go on, as with a client that keeps its file's lock, and
+/// another that comes back after it.
+fn a_return_that_stands_still(config: &str) {
+    let (_folder, mut broker) = broker_of(config);
+    let (first, held) = ask(&mut broker, 1000).unwrap();
+    let (second, memory) = ask(&mut broker, 1000).unwrap();
+    let tenure = broker.refills.tenure(first);
+    thread::scope(|scope| {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let (begun, begins) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            tenure.during(|| {
+                begun.send(()).unwrap();
+                let _ = released.recv();
+            })
+        });
+        begins.recv().unwrap();
+        broker.end_lease(first);
+        broker.end_lease(second);
+        let bytes = |file| memory_file::held_bytes(file).unwrap();
+        until(&mut broker, |_| bytes(&memory) == 0);
+        assert_eq!(bytes(&held), 2 << 20);
+        drop(release);
+    });
+    drop((held, memory));
+    until(&mut broker, |broker| {
+        let is_emptied = broker.store.rows()[0].dirty_bytes == 0;
+        is_emptied && broker.formers.is_empty() && clean(broker) == 3
+    });
+    broker.tick();
+    assert!(ask(&mut broker, 1000).is_ok());
+}
+
+#[test]
+fn a_return_waits_for_no_other() {
+    a_return_that_stands_still(CONFIG);
+}
+
+#[test]
+fn a_return_to_a_mount_waits_for_no_other() {
+    if !rustix::process::geteuid().is_root() {
+        return need::skip("root", "only root may mount");
+    }
+    a_return_that_stands_still(&CONFIG.replace("memfd", "mount"));
 }

@@ -1,5 +1,9 @@
-//! Connections of borrowers: bounded in number, in what is kept for each, and
-//! in how long a reply may stay unread.
+//! Connections of clients: bounded in number, in what is kept for each, and in
+//! how long a reply may stay unread or a connection idle.
+//!
+//! Some are reserved for root and the daemon's user. Where all others are taken,
+//! a user that has fewer than another gets one of that user's: the one that has been
+//! idle for longest. So no user, and no number of users, keeps another out.
 //!
 //! A connection with a reply that could not be sent yet, or with a request that
 //! is being worked on, is not read from: at most one message is ever kept for it.
@@ -8,9 +12,10 @@ use super::broker::Answer;
 use super::events::{Events, Source};
 use crate::config::Limits;
 use crate::lease::Serial;
+use crate::lease::quota::Standing;
+use crate::os::peer::Peer;
 use crate::protocol::packet::{self, Packet, PacketError};
 use crate::protocol::{MOST_REQUEST_BYTES, Refusal, RefusalCode, Reply};
-use firstlight_host::peer::Peer;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,16 +33,26 @@ struct Unsent {
     since: Instant,
 }
 
-/// A borrower that is connected.
+/// A client that is connected.
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: OwnedFd,
-    pub(super) peer: Peer,
+    peer: Peer,
+    standing: Standing,
+    /// When its last request came.
+    heard: Instant,
     unsent: Option<Unsent>,
     /// Whether its answer is being worked on.
     working: bool,
     /// Whether it is waited for requests.
     reading: bool,
+}
+
+impl Connection {
+    /// Whether a request of it is being worked on, or its reply not sent yet.
+    fn is_served(&self) -> bool {
+        self.working || self.unsent.is_some()
+    }
 }
 
 /// What came of an attempt to send.
@@ -55,7 +70,15 @@ pub(super) struct Connections {
     limits: Limits,
     next: ConnectionId,
     open: BTreeMap<ConnectionId, Connection>,
+    /// Of users other than the owner.
     by_user: BTreeMap<u32, u32>,
+}
+
+/// Tells the other end why its connection is closed.
+pub(super) fn turn_away(socket: impl AsFd, code: RefusalCode, text: &str) {
+    if let Ok(message) = Reply::Refused(Refusal::new(code, text)).encode() {
+        let _ = packet::send(&socket, &message, &[]);
+    }
 }
 
 impl Connections {
@@ -68,44 +91,95 @@ impl Connections {
         }
     }
 
+    /// Other limits from now on; connections that are open stay.
+    pub(super) fn limit(&mut self, limits: &Limits) {
+        self.limits = limits.clone();
+    }
+
     pub(super) fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Takes a new connection in, or says why not and hangs up.
-    pub(super) fn add(&mut self, socket: OwnedFd, peer: Peer, events: &Events) -> io::Result<()> {
-        let by_user = self.by_user.get(&peer.uid).copied().unwrap_or(0);
-        let all = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
-        if all >= self.limits.connections || by_user >= self.limits.connections_per_user {
-            let refusal = Refusal::new(RefusalCode::Busy, "too many connections");
-            if let Ok(message) = Reply::Refused(refusal).encode() {
-                let _ = packet::send(&socket, &message, &[]);
-            }
-            return Ok(());
+    /// Connections that users other than the owner may have.
+    fn for_others(&self) -> u32 {
+        let all = self.limits.connections;
+        let reserved = (all / 16).max(1);
+        all.saturating_sub(reserved).max(1)
+    }
+
+    fn of_user(&self, uid: u32) -> u32 {
+        self.by_user.get(&uid).copied().unwrap_or(0)
+    }
+
+    /// Whether there is no connection left for `peer`.
+    fn is_full(&self, peer: &Peer, standing: Standing) -> bool {
+        if standing == Standing::Owner {
+            return u32::try_from(self.open.len()).unwrap_or(u32::MAX) >= self.limits.connections;
+        }
+        let others: u32 = self.by_user.values().sum();
+        others >= self.for_others() || self.of_user(peer.uid) >= self.limits.connections_per_user
+    }
+
+    /// The connection to close so that `peer` gets one: of the user that has most.
+    pub(super) fn to_give_up(&self, peer: &Peer, standing: Standing) -> Option<ConnectionId> {
+        let mine = self.of_user(peer.uid);
+        if standing == Standing::Owner
+            || mine >= self.limits.connections_per_user
+            || !self.is_full(peer, standing)
+        {
+            return None;
+        }
+        let (most, count) = self.by_user.iter().max_by_key(|(_, count)| **count)?;
+        let of_user = self.open.iter().filter(|(_, open)| {
+            open.peer.uid == *most && open.standing != Standing::Owner && !open.is_served()
+        });
+        let idlest = of_user.min_by_key(|(_, open)| open.heard);
+        idlest.filter(|_| *count > mine + 1).map(|(id, _)| *id)
+    }
+
+    /// Takes a new connection in, or says that there are too many and closes it.
+    pub(super) fn add(
+        &mut self,
+        socket: OwnedFd,
+        peer: Peer,
+        standing: Standing,
+        events: &Events,
+    ) -> io::Result<bool> {
+        if self.is_full(&peer, standing) {
+            turn_away(&socket, RefusalCode::Busy, "too many connections");
+            return Ok(false);
         }
         let id = self.next;
         self.next += 1;
         events.add(Source::Connection(id), &socket, true)?;
-        self.by_user.insert(peer.uid, by_user + 1);
+        if standing != Standing::Owner {
+            *self.by_user.entry(peer.uid).or_default() += 1;
+        }
         let connection = Connection {
             socket,
             peer,
+            standing,
+            heard: Instant::now(),
             unsent: None,
             working: false,
             reading: true,
         };
         self.open.insert(id, connection);
-        Ok(())
+        Ok(true)
     }
 
     /// The next message of a connection, if it may be read from now.
-    pub(super) fn receive(&self, id: ConnectionId) -> Option<Result<Packet, PacketError>> {
-        let connection = self.open.get(&id)?;
-        if connection.unsent.is_some() || connection.working {
+    pub(super) fn receive(&mut self, id: ConnectionId) -> Option<Result<Packet, PacketError>> {
+        let connection = self.open.get_mut(&id)?;
+        if connection.is_served() {
             return None;
         }
         // A request comes with no descriptors; one that does is refused.
-        Some(packet::receive(&connection.socket, MOST_REQUEST_BYTES, 0))
+        let received = packet::receive(&connection.socket, MOST_REQUEST_BYTES, 0);
+        if received.is_ok() {
+            connection.heard = Instant::now();
+        }
+        Some(received)
     }
 
     pub(super) fn peer(&self, id: ConnectionId) -> Option<&Peer> {
@@ -132,9 +206,9 @@ impl Connections {
             Answer::Lend {
                 reply,
                 memory,
-                lifeline,
+                lease_pipe,
                 ..
-            } => (reply, vec![memory, lifeline]),
+            } => (reply, vec![memory, lease_pipe]),
         };
         let Ok(message) = reply.encode() else {
             return Sent::No(serial);
@@ -180,13 +254,27 @@ impl Connections {
     /// Hangs up; the lease whose reply was still kept, if there was one.
     pub(super) fn close(&mut self, id: ConnectionId) -> Option<Serial> {
         let connection = self.open.remove(&id)?;
-        if let Some(count) = self.by_user.get_mut(&connection.peer.uid) {
+        if connection.standing != Standing::Owner
+            && let Some(count) = self.by_user.get_mut(&connection.peer.uid)
+        {
             *count = count.saturating_sub(1);
             if *count == 0 {
                 self.by_user.remove(&connection.peer.uid);
             }
         }
         connection.unsent.and_then(|unsent| unsent.serial)
+    }
+
+    /// Connections from which nothing was heard for too long.
+    pub(super) fn idle(&self, now: Instant) -> Vec<ConnectionId> {
+        let most = Duration::from_secs(self.limits.idle_s.into());
+        let idle = |connection: &Connection| {
+            !connection.is_served() && now.saturating_duration_since(connection.heard) > most
+        };
+        let open = self.open.iter();
+        open.filter(|(_, connection)| idle(connection))
+            .map(|(id, _)| *id)
+            .collect()
     }
 
     /// Connections that left a reply unread for too long.

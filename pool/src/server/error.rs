@@ -41,6 +41,23 @@ impl ServeError {
     }
 }
 
+impl ServeError {
+    /// Whether the configuration must be changed, so that to start again is of no use.
+    #[must_use]
+    pub fn is_of_configuration(&self) -> bool {
+        match self {
+            Self::Config(_) => true,
+            Self::Store(error) => {
+                matches!(
+                    error,
+                    StoreError::NoSuchPages(_) | StoreError::NoSuchNode(_)
+                )
+            }
+            Self::Socket { .. } | Self::System { .. } => false,
+        }
+    }
+}
+
 impl From<StoreError> for ServeError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)

@@ -12,21 +12,23 @@ use std::time::Duration;
 /// What something happened to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The socket borrowers connect to.
+    /// The socket clients connect to.
     Listener,
     /// Workers that are done.
     Workers,
     /// Signals.
     Signals,
-    /// The socket browsers connect to.
-    WebListener,
-    /// A borrower.
+    /// A signal to read the configuration again.
+    Reloads,
+    /// A client.
     Connection(ConnectionId),
-    /// The lifeline of a lease.
-    Lifeline(Serial),
-    /// A browser.
-    Web(u64),
+    /// The pipe of a lease.
+    LeasePipe(Serial),
 }
+
+/// Events of one wait: as many as there are connections by default, so that no
+/// user's request is behind another's in the kernel's list.
+const EVENTS: usize = 1024;
 
 /// Numbers in the lower bits, what they number in the upper ones.
 const KIND_SHIFT: u32 = 56;
@@ -37,10 +39,9 @@ impl Source {
             Self::Listener => (0, 0),
             Self::Workers => (1, 0),
             Self::Signals => (2, 0),
-            Self::WebListener => (3, 0),
+            Self::Reloads => (3, 0),
             Self::Connection(number) => (4, number),
-            Self::Lifeline(number) => (5, number),
-            Self::Web(number) => (6, number),
+            Self::LeasePipe(number) => (5, number),
         };
         (kind << KIND_SHIFT) | (number & ((1 << KIND_SHIFT) - 1))
     }
@@ -51,10 +52,9 @@ impl Source {
             0 => Self::Listener,
             1 => Self::Workers,
             2 => Self::Signals,
-            3 => Self::WebListener,
+            3 => Self::Reloads,
             4 => Self::Connection(number),
-            5 => Self::Lifeline(number),
-            6 => Self::Web(number),
+            5 => Self::LeasePipe(number),
             _ => return None,
         })
     }
@@ -102,7 +102,7 @@ impl Events {
 
     /// What happened, after at most `most`.
     pub(super) fn wait(&self, most: Duration) -> io::Result<Vec<Event>> {
-        let mut ready: Vec<epoll::Event> = Vec::with_capacity(64);
+        let mut ready: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         let timeout = Timespec {
             tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: most.subsec_nanos().into(),
@@ -140,11 +140,10 @@ mod tests {
             Source::Listener,
             Source::Workers,
             Source::Signals,
-            Source::WebListener,
+            Source::Reloads,
             Source::Connection(0),
             Source::Connection((1 << KIND_SHIFT) - 1),
-            Source::Lifeline(7),
-            Source::Web(9),
+            Source::LeasePipe(7),
         ] {
             assert_eq!(Source::from_token(source.token()), Some(source));
         }

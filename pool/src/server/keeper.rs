@@ -1,19 +1,70 @@
-//! Clean files without a name, kept by the service manager over a restart.
+//! What the service manager keeps over a restart: mounts with their files, files of
+//! leases, and clean files without a name.
 //!
-//! Only a file that was never lent is handed over, and the manager is told to
-//! let go of it when it is lent. Should the daemon die in between, the seal on
+//! Of clean files, only one that was never allocated is handed over, and the manager is told to
+//! let go of it when it is allocated. Should the daemon die in between, the seal on
 //! the file says what it is.
 
+use crate::lease::Serial;
+use crate::os::service;
 use crate::protocol::PageSize;
-use crate::store::Key;
 use crate::store::slab::Slab;
-use firstlight_host::service;
-use std::os::fd::AsFd;
+use crate::store::{Key, Store};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
-/// Whether and how slabs are kept.
-#[derive(Debug, Clone, Copy)]
+/// What the manager passed in.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    /// The socket clients connect to.
+    pub(super) socket: Option<OwnedFd>,
+    /// Mounts of an earlier daemon; `None` without a manager.
+    pub(super) mounts: Option<Vec<(PageSize, OwnedFd)>>,
+    /// Clean files of an earlier daemon, under their old names.
+    pub(super) slabs: Vec<(String, OwnedFd)>,
+    /// Files of leases, by the number of the lease.
+    pub(super) leases: BTreeMap<Serial, OwnedFd>,
+}
+
+impl Received {
+    /// What there is; each descriptor by its name.
+    ///
+    /// # Errors
+    /// Variables that make no sense.
+    pub(super) fn new() -> io::Result<Self> {
+        let mut received = Self {
+            mounts: service::is_there().then(Vec::new),
+            ..Self::default()
+        };
+        for (name, file) in service::received()? {
+            if let Some(page) = mounted_pages(&name) {
+                received.mounts.get_or_insert_default().push((page, file));
+            } else if let Some(serial) = leased(&name) {
+                received.leases.insert(serial, file);
+            } else if is_slab(&name) {
+                received.slabs.push((name, file));
+            } else {
+                received.socket.get_or_insert(file);
+            }
+        }
+        Ok(received)
+    }
+}
+
+/// Descriptors that the manager keeps if it does not say how many it keeps: what
+/// the unit says (`FileDescriptorStoreMax=`).
+const MOST_KEPT: usize = 32_768;
+
+/// Whether and how descriptors are kept.
+#[derive(Debug)]
 pub(super) struct Keeper {
     on: bool,
+    most: usize,
+    /// Names under which something is kept.
+    kept: BTreeSet<String>,
+    /// Descriptors that were not given to the manager for want of room.
+    refused: u64,
 }
 
 impl Keeper {
@@ -21,21 +72,88 @@ impl Keeper {
     pub(super) fn new() -> Self {
         Self {
             on: service::is_there(),
+            most: service::most_kept().unwrap_or(MOST_KEPT),
+            kept: BTreeSet::new(),
+            refused: 0,
+        }
+    }
+
+    fn keep_as(&mut self, name: String, file: impl AsFd) {
+        if !self.on {
+            return;
+        }
+        let room = self.kept.len() < self.most || self.kept.contains(&name);
+        if room && service::keep(&name, file.as_fd()).is_ok() {
+            self.kept.insert(name);
+        } else {
+            self.refused += 1;
+        }
+    }
+
+    fn forget_as(&mut self, name: &str) {
+        // Also what an earlier daemon gave it.
+        if self.on {
+            let _ = service::keep_no_more(name);
+            self.kept.remove(name);
+        }
+    }
+
+    /// What the operator should know, if descriptors were refused since it was last asked.
+    pub(super) fn trouble(&mut self) -> Option<String> {
+        let refused = std::mem::take(&mut self.refused);
+        (refused > 0).then(|| {
+            format!(
+                "the service manager keeps {} descriptors and no more: {refused} slabs would be unknown or \
+                 zeroed again after a restart (FileDescriptorStoreMax=)",
+                self.kept.len()
+            )
+        })
+    }
+
+    /// Hands all mounts to the manager; one that it has already it does not keep twice.
+    pub(super) fn keep_mounts(&mut self, store: &Store) {
+        for (page, mount) in store.mounts() {
+            self.keep_as(mount_name(page), mount);
+        }
+    }
+
+    /// The mounts are empty, and need not outlive the daemon.
+    pub(super) fn forget_mounts(&mut self, store: &Store) {
+        for (page, _) in store.mounts() {
+            self.forget_as(&mount_name(page));
         }
     }
 
     /// Hands a clean slab to the manager. One it does not take is lost with the
     /// daemon, which is safe.
-    pub(super) fn keep(self, slab: &Slab) {
-        if self.on && slab.is_memfd() {
-            let _ = service::keep(&name(slab), slab.as_fd());
+    pub(super) fn keep(&mut self, slab: &Slab) {
+        if slab.is_memfd() {
+            self.keep_as(name(slab), slab);
         }
     }
 
     /// The slab is no longer clean.
-    pub(super) fn forget(self, slab: &Slab) {
-        if self.on && slab.is_memfd() {
-            let _ = service::keep_no_more(&name(slab));
+    pub(super) fn forget(&mut self, slab: &Slab) {
+        if slab.is_memfd() {
+            self.forget_as(&name(slab));
+        }
+    }
+
+    /// Hands the file of a lease to the manager. One it does not take is unknown to the
+    /// next daemon, which counts it all the same.
+    pub(super) fn keep_lease(&mut self, serial: Serial, slab: &Slab) {
+        self.keep_as(lease_name(serial), slab);
+    }
+
+    /// Nothing is left of the lease.
+    pub(super) fn forget_lease(&mut self, serial: Serial) {
+        self.forget_as(&lease_name(serial));
+    }
+
+    /// The manager has had this from an earlier daemon.
+    pub(super) fn had_lease(&mut self, serial: Serial) {
+        if self.on {
+            self.kept.insert(lease_name(serial));
         }
     }
 }
@@ -45,9 +163,28 @@ fn name(slab: &Slab) -> String {
     format!("slab-{}", slab.id().0)
 }
 
+fn lease_name(serial: Serial) -> String {
+    format!("lease-{serial}")
+}
+
+/// The lease of a descriptor from the manager, by its name.
+fn leased(name: &str) -> Option<Serial> {
+    name.strip_prefix("lease-")?.parse().ok()
+}
+
+fn mount_name(page: PageSize) -> String {
+    format!("mount-{}", page.word())
+}
+
+/// The pages of a mount, by the name it was kept under.
+fn mounted_pages(name: &str) -> Option<PageSize> {
+    let mut pages = PageSize::ALL.into_iter();
+    pages.find(|page| name == mount_name(*page))
+}
+
 /// Whether a descriptor from the manager is one of ours, by its name; which
 /// class it belongs to shows in the file itself.
-pub(super) fn is_slab(name: &str) -> bool {
+fn is_slab(name: &str) -> bool {
     name.strip_prefix("slab-")
         .is_some_and(|number| number.parse::<u64>().is_ok())
 }

@@ -1,4 +1,4 @@
-//! The socket borrowers connect to: received from the service manager, or made.
+//! The socket clients connect to: received from the service manager, or made.
 
 use super::ServeError;
 use crate::lease::quota::Rules;
@@ -53,24 +53,36 @@ impl Listener {
         if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
             let probe = new().map_err(failed)?;
             if rustix::net::connect(&probe, &address).is_ok() {
-                let text = "somebody listens there already";
+                let text = "another process listens there already";
                 let error = io::Error::new(io::ErrorKind::AddrInUse, text);
                 return Err(ServeError::socket(what(), error));
             }
             fs::remove_file(path).map_err(|error| ServeError::socket(what(), error))?;
         }
         rustix::net::bind(&socket, &address).map_err(failed)?;
-        // Who may connect; who may borrow is decided for each connection. Set
-        // before anybody can: nothing listens yet.
+        let made = Some(path.to_owned());
+        let listener = Self { socket, made };
+        // Before anybody can connect: nothing listens yet.
+        listener.admit(rules)?;
+        rustix::net::listen(&listener.socket, BACKLOG).map_err(failed)?;
+        Ok(listener)
+    }
+
+    /// Lets connect whom the rules know, if the socket is the daemon's own; what a client
+    /// may do is decided for each connection.
+    pub(super) fn admit(&self, rules: &Rules) -> Result<(), ServeError> {
+        let Some(path) = &self.made else {
+            return Ok(());
+        };
+        let failed = |error: rustix::io::Errno| {
+            ServeError::socket(format!("listen at {}", path.display()), error)
+        };
         if let Some(group) = rules.group() {
             let group = Some(Gid::from_raw(group));
             rustix::fs::chown(path, None, group).map_err(failed)?;
         }
         let mode = if rules.has_others() { 0o666 } else { 0o660 };
-        rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(failed)?;
-        rustix::net::listen(&socket, BACKLOG).map_err(failed)?;
-        let made = Some(path.to_owned());
-        Ok(Self { socket, made })
+        rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(failed)
     }
 
     /// A connection that waits; `None` where there is none.

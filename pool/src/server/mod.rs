@@ -1,79 +1,82 @@
 //! The daemon: sockets, signals, the service manager, and one loop over them.
 //!
 //! One thread does everything that is quick (requests, leases, quotas); workers
-//! do the rest and wake it. Nothing a borrower does can stop the loop: messages
+//! do the rest and wake it. Nothing a client does can stop the loop: messages
 //! are bounded, replies that are not read are kept one at a time and not for
 //! long, connections are counted by user.
 //!
-//! - `broker.rs`, `returns.rs`, `view.rs`: what each request means, the way back
-//!   of what was lent, what is to be seen of both;
-//! - `connections.rs`, `events.rs`, `listen.rs`: sockets;
+//! - `broker.rs`, `take.rs`, `returns.rs`, `view.rs`: what each request means, the way out
+//!   and back of what is allocated, what is to be seen of both; `start.rs`: before all that;
+//! - `connections.rs`, `events.rs`, `listen.rs`: sockets; `turns.rs`: the order of requests;
 //! - `workers.rs`: what takes time; `refills.rs`: what guests gave back;
-//! - `keeper.rs`: the service manager keeps clean files over a restart;
-//! - `metrics.rs`, `times.rs`, `web.rs`: what is to be seen from outside.
+//! - `keeper.rs`: what the service manager keeps over a restart; `restore.rs`: leases of an
+//!   earlier daemon;
+//! - `times.rs`: how long a take takes.
 
 mod broker;
 #[cfg(test)]
 mod broker_tests;
+mod check;
 mod connections;
 mod error;
 mod events;
 mod keeper;
 mod listen;
-mod metrics;
 mod refills;
+mod reload;
+mod restore;
 mod returns;
+mod start;
+mod take;
 mod times;
+mod turns;
 mod view;
-mod web;
 mod workers;
 
+pub use check::{Checked, check};
 pub use error::ServeError;
 
-use crate::config::{Config, Limits, Size};
+use crate::config::{Config, Size};
 use crate::lease::Serial;
 use crate::lease::quota::{Rules, Standing};
+use crate::os::service::{self, NotifyState};
 use crate::protocol::packet::PacketError;
-use crate::protocol::{RefusalCode, Request, StatusQuery};
+use crate::protocol::{RefusalCode, Request};
 use crate::store::{Key, Spec, Store};
 use broker::{Answer, Broker};
-use connections::{ConnectionId, Connections, Sent};
+use connections::{ConnectionId, Connections, Sent, turn_away};
 use events::{Event, Events, Source};
-use firstlight_host::peer::Peer;
-use firstlight_host::service::{self, NotifyState};
-use keeper::Keeper;
+use keeper::{Keeper, Received};
 use listen::Listener;
 use refills::Refills;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use web::{Body, Page, Web};
+use turns::Turns;
 use workers::Workers;
 
-/// How often former slabs are looked at and stuck connections are closed.
+/// How often revoked slabs are looked at and stuck connections are closed.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Messages of one borrower that are handled before others get their turn.
-const MESSAGES_A_TURN: usize = 8;
-
-/// Connections that are accepted before others get their turn.
-const ACCEPTS_A_TURN: usize = 64;
+/// Connections that are accepted in one turn.
+const ACCEPTS_A_TURN: usize = 16;
 
 /// Serves until a signal ends it or it was drained.
 ///
-/// `say` gets a line for the operator now and then.
+/// `read` reads the configuration again, when a signal asks for it; `say` gets a line for
+/// the operator now and then.
 ///
 /// # Errors
 /// What keeps it from starting or going on; see [`ServeError`].
-pub fn serve(config: &Config, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+pub fn serve(
+    config: &Config,
+    read: &mut dyn FnMut() -> Result<Config, String>,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), ServeError> {
     let mut server = Server::start(config, say)?;
-    let result = server.run(say);
+    let result = server.run(read, say);
     server.stop(config.keep_on_stop, say);
     result
 }
@@ -82,10 +85,12 @@ struct Server {
     broker: Broker,
     connections: Connections,
     events: Events,
+    turns: Turns,
     listener: Listener,
-    web: Option<Web>,
-    page: bool,
     signals: UnixStream,
+    /// Readable when the configuration is to be read again.
+    reloads: UnixStream,
+    config: Config,
     /// How often the service manager wants a sign of life.
     watchdog: Option<Duration>,
     /// Pools that do not grow, and of which that was said.
@@ -94,12 +99,16 @@ struct Server {
 
 impl Server {
     fn start(config: &Config, say: &mut dyn FnMut(&str)) -> Result<Self, ServeError> {
-        let signals = signals().map_err(|error| ServeError::system("handle signals", error))?;
-        let limits = within_descriptors(&config.limits, say);
+        let failed = |error| ServeError::system("handle signals", error);
+        let signals = start::signals().map_err(failed)?;
+        let reloads = start::reloads().map_err(failed)?;
+        let limits = start::within_descriptors(&config.limits, say);
         let owner = rustix::process::geteuid().as_raw();
         let rules = Rules::new(config, owner).map_err(ServeError::Config)?;
         let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
-        let (mut store, found) = Store::open(&config.directory, &specs)?;
+        let received =
+            Received::new().map_err(|error| ServeError::system("read LISTEN_FDS", error))?;
+        let (mut store, found) = Store::open(&config.directory, &specs, received.mounts)?;
         for note in &found.notes {
             say(note);
         }
@@ -110,36 +119,34 @@ impl Server {
                 found.kept
             ));
         }
-        let keeper = Keeper::new();
-        let listener = adopt(&mut store, keeper, say)?;
-        let listener = match listener {
+        let mut keeper = Keeper::new();
+        keeper.keep_mounts(&store);
+        start::adopt(&mut store, &mut keeper, received.slabs, say);
+        let known = start::known_leases(&config.directory, say)?;
+        let listener = match received.socket {
             Some(socket) => Listener::received(socket)?,
             None => Listener::make(&config.socket, &rules)?,
         };
         let workers =
             Workers::new(&config.fill).map_err(|error| ServeError::system("wake itself", error))?;
-        let web = config
-            .metrics
-            .as_ref()
-            .map(|address| serve_web(address.as_ref()))
-            .transpose()?;
-        if let Some(address) = web.as_ref().and_then(|web| web.address().ok()) {
-            say(&format!("metrics at http://{address}/metrics"));
+        let refills = Refills::new(Duration::from_secs(config.fill.refill_after_s.into()));
+        let mut broker = Broker::new(store, rules, workers, keeper, refills, known);
+        let restored = broker.restore(received.leases);
+        if restored.whole + restored.unknown + restored.ended > 0 {
+            say(&format!(
+                "leases from before: {} found again, {} unknown, {} ended meanwhile",
+                restored.whole, restored.unknown, restored.ended
+            ));
         }
         let server = Self {
-            broker: Broker::new(
-                store,
-                rules,
-                workers,
-                keeper,
-                Refills::new(Duration::from_secs(config.fill.refill_after_s.into())),
-            ),
+            broker,
             connections: Connections::new(&limits),
             events: Events::new().map_err(|error| ServeError::system("wait", error))?,
+            turns: Turns::default(),
             listener,
-            web,
-            page: config.page,
             signals,
+            reloads,
+            config: config.clone(),
             watchdog: service::watchdog(),
             troubled: BTreeSet::new(),
         };
@@ -154,13 +161,19 @@ impl Server {
         self.events
             .add(Source::Workers, self.broker.workers.wake(), true)?;
         self.events.add(Source::Signals, &self.signals, true)?;
-        if let Some(web) = &self.web {
-            self.events.add(Source::WebListener, web.listener(), true)?;
+        self.events.add(Source::Reloads, &self.reloads, true)?;
+        for (serial, lease) in self.broker.leases.iter() {
+            self.events
+                .add(Source::LeasePipe(serial), &lease.pipe, false)?;
         }
         Ok(())
     }
 
-    fn run(&mut self, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+    fn run(
+        &mut self,
+        read: &mut dyn FnMut() -> Result<Config, String>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), ServeError> {
         self.broker.begin_fills();
         self.tell_troubles(say);
         say("ready");
@@ -174,11 +187,21 @@ impl Server {
                 .events
                 .wait(wait)
                 .map_err(|error| ServeError::system("wait", error))?;
+            let mut ready = BTreeMap::new();
             for event in events {
-                if self.happened(event) {
-                    return Ok(());
+                match event.source {
+                    Source::Connection(id) => {
+                        ready.insert(id, event);
+                    }
+                    Source::Reloads => {
+                        let _ = self.reloads.read(&mut [0; 16]);
+                        self.reload(read, say);
+                    }
+                    _ if self.happened(event) => return Ok(()),
+                    _ => {}
                 }
             }
+            self.requests(&ready);
             if ticked.elapsed() >= tick {
                 ticked = Instant::now();
                 self.tick();
@@ -198,6 +221,9 @@ impl Server {
             }
             troubled.insert(key);
         }
+        if let Some(trouble) = self.broker.keeper.trouble() {
+            say(&trouble);
+        }
         self.troubled = troubled;
     }
 
@@ -206,12 +232,16 @@ impl Server {
         if self.watchdog.is_some() {
             tell(&[NotifyState::Watchdog]);
         }
+        self.broker.connections = self.connections.len();
         self.broker.tick();
         for id in self.connections.stuck(now) {
             self.close(id);
         }
-        if let Some(web) = &mut self.web {
-            web.tick(now);
+        let with_lease = self.broker.leases.connections();
+        for id in self.connections.idle(now) {
+            if !with_lease.contains(&id) {
+                self.close(id);
+            }
         }
     }
 
@@ -221,14 +251,9 @@ impl Server {
             Source::Signals => return self.signals.read(&mut [0; 16]).is_ok(),
             Source::Listener => self.accept(),
             Source::Workers => self.work_done(),
-            Source::Connection(id) => self.borrower(id, event),
-            Source::Lifeline(serial) => self.lifeline(serial),
-            Source::WebListener => {
-                if let Some(web) = &mut self.web {
-                    web.accept(&self.events);
-                }
-            }
-            Source::Web(id) => self.browser(id),
+            // In their turn, and by the loop.
+            Source::Connection(_) | Source::Reloads => {}
+            Source::LeasePipe(serial) => self.lease_pipe(serial),
         }
         false
     }
@@ -236,12 +261,7 @@ impl Server {
     fn accept(&mut self) {
         for _ in 0..ACCEPTS_A_TURN {
             match self.listener.accept() {
-                Ok(Some(socket)) => {
-                    // Who cannot be named is nobody.
-                    if let Ok(peer) = Peer::of(&socket) {
-                        let _ = self.connections.add(socket, peer, &self.events);
-                    }
-                }
+                Ok(Some(socket)) => self.welcome(socket),
                 Ok(None) => return,
                 Err(_) => {
                     // Out of descriptors, most likely: whoever waits goes on waiting.
@@ -252,34 +272,62 @@ impl Server {
         }
     }
 
-    fn borrower(&mut self, id: ConnectionId, event: Event) {
-        if event.writable && !self.flush(id) {
+    /// A new connection: none is kept for a user that may do nothing here.
+    fn welcome(&mut self, socket: OwnedFd) {
+        // A peer that cannot be named may do nothing.
+        let Ok(peer) = self.broker.peer_of(&socket) else {
             return;
+        };
+        let standing = self.broker.standing(&peer);
+        if standing == Standing::Stranger {
+            self.broker.counters.denied += 1;
+            return turn_away(&socket, RefusalCode::Denied, &broker::denied(&peer));
         }
-        for _ in 0..MESSAGES_A_TURN {
-            match self.connections.receive(id) {
-                // A reply comes first, and whoever hangs up before gets none.
-                None if event.hung_up => return self.close(id),
-                None => return,
-                Some(Err(PacketError::Io(error))) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return;
-                }
-                Some(Ok(packet)) => {
-                    let answer = self.answer(id, &packet.message);
-                    if !self.send(id, answer) {
-                        return;
-                    }
-                }
-                Some(Err(
-                    error @ (PacketError::TooLong { .. } | PacketError::Descriptors { .. }),
-                )) => {
-                    let answer = Answer::refuse(RefusalCode::BadRequest, error.to_string());
-                    self.send(id, answer);
-                    return self.close(id);
-                }
-                Some(Err(_)) => return self.close(id),
+        if let Some(id) = self.connections.to_give_up(&peer, standing) {
+            self.close(id);
+        }
+        let added = self.connections.add(socket, peer, standing, &self.events);
+        self.broker.counters.turned_away += u64::from(!added.unwrap_or(true));
+    }
+
+    /// Handles requests of the connections in `ready`, the users in turn.
+    fn requests(&mut self, ready: &BTreeMap<ConnectionId, Event>) {
+        for (id, event) in ready {
+            if event.writable {
+                self.flush(*id);
             }
         }
+        let connections = &self.connections;
+        let users = ready
+            .keys()
+            .filter_map(|id| Some((connections.peer(*id)?.uid, *id)));
+        let mut turn = self.turns.begin(users);
+        while let Some(id) = self.turns.next(&mut turn) {
+            let hung_up = ready.get(&id).is_some_and(|event| event.hung_up);
+            let more = self.request(id, hung_up);
+            turn.done(id, more);
+        }
+    }
+
+    /// Handles one request of a connection; says whether there may be more.
+    fn request(&mut self, id: ConnectionId, hung_up: bool) -> bool {
+        match self.connections.receive(id) {
+            // A reply comes first, and an end that hung up before gets none.
+            None if hung_up => self.close(id),
+            None => {}
+            Some(Err(PacketError::Io(error))) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Some(Ok(packet)) => {
+                let answer = self.answer(id, &packet.message);
+                return self.send(id, answer);
+            }
+            Some(Err(error @ (PacketError::TooLong { .. } | PacketError::Descriptors { .. }))) => {
+                let answer = Answer::refuse(RefusalCode::BadRequest, error.to_string());
+                self.send(id, answer);
+                self.close(id);
+            }
+            Some(Err(_)) => self.close(id),
+        }
+        false
     }
 
     fn answer(&mut self, id: ConnectionId, message: &[u8]) -> Answer {
@@ -288,10 +336,6 @@ impl Server {
         };
         match Request::decode(message) {
             Ok(request) => self.broker.handle(id, peer, request),
-            // Strangers learn nothing about messages either.
-            Err(_) if self.broker.standing(peer) == Standing::Stranger => {
-                Answer::refuse(RefusalCode::Denied, "you may not borrow here")
-            }
             Err(error) => Answer::refuse(RefusalCode::BadRequest, error.to_string()),
         }
     }
@@ -302,8 +346,8 @@ impl Server {
             && let Some(lease) = self.broker.leases.get(*serial)
         {
             // Before the other end leaves, so that its end is never missed.
-            let source = Source::Lifeline(*serial);
-            if self.events.add(source, &lease.lifeline, false).is_err() {
+            let source = Source::LeasePipe(*serial);
+            if self.events.add(source, &lease.pipe, false).is_err() {
                 self.broker.end_lease(*serial);
                 let refusal = Answer::refuse(RefusalCode::Internal, "out of descriptors");
                 return self.send(id, refusal);
@@ -333,9 +377,9 @@ impl Server {
         }
     }
 
-    fn lifeline(&mut self, serial: Serial) {
+    fn lease_pipe(&mut self, serial: Serial) {
         let lease = self.broker.leases.get(serial);
-        if lease.is_some_and(|lease| lease.lifeline.is_cut().unwrap_or(true)) {
+        if lease.is_some_and(|lease| lease.pipe.is_closed().unwrap_or(true)) {
             self.broker.end_lease(serial);
         }
     }
@@ -349,126 +393,14 @@ impl Server {
         self.broker.begin_fills();
     }
 
-    fn browser(&mut self, id: u64) {
-        let Some(web) = &mut self.web else { return };
-        let (broker, connections) = (&mut self.broker, self.connections.len());
-        let page = self.page;
-        web.serve(id, &self.events, |wanted| {
-            make(wanted, broker, connections, page)
-        });
-    }
-
-    /// Gives back what is not lent, or leaves it for the next daemon.
+    /// Gives back what is not allocated, or leaves it for the next daemon.
     fn stop(self, keep: bool, say: &mut dyn FnMut(&str)) {
         tell(&[NotifyState::Stopping]);
         let lent = self.broker.store.lent_slabs();
         if lent > 0 {
-            say(&format!("slabs that stay with their borrowers: {lent}"));
+            say(&format!("slabs that stay with their clients: {lent}"));
         }
         self.broker.stop(keep);
-    }
-}
-
-fn serve_web(address: &str) -> Result<Web, ServeError> {
-    let failed = |error: io::Error| ServeError::socket(format!("listen at {address}"), error);
-    let parsed: SocketAddr = address
-        .parse()
-        .map_err(|_| failed(io::ErrorKind::InvalidInput.into()))?;
-    Web::listen(parsed).map_err(failed)
-}
-
-/// A page for a browser.
-fn make(wanted: Page, broker: &mut Broker, connections: usize, page: bool) -> Option<Body> {
-    match wanted {
-        Page::Metrics => {
-            let text = broker.metrics(connections);
-            Some(("text/plain; version=0.0.4; charset=utf-8", text))
-        }
-        Page::Status => {
-            let status = broker.status(None, StatusQuery::default());
-            let text = serde_json::to_string(&status).ok()?;
-            Some(("application/json", text))
-        }
-        Page::People => {
-            page.then(|| ("text/html; charset=utf-8", include_str!("page.html").into()))
-        }
-    }
-}
-
-/// What the service manager handed over: clean slabs go to the store, a socket
-/// is returned.
-fn adopt(
-    store: &mut Store,
-    keeper: Keeper,
-    say: &mut dyn FnMut(&str),
-) -> Result<Option<OwnedFd>, ServeError> {
-    let failed = |error| ServeError::system("read LISTEN_FDS", error);
-    let mut socket = None;
-    let (mut kept, mut emptied) = (0, 0);
-    for (name, file) in service::received().map_err(failed)? {
-        if !keeper::is_slab(&name) {
-            socket.get_or_insert(file);
-            continue;
-        }
-        // Under its old name it is none of ours any more; a new one follows.
-        let _ = service::keep_no_more(&name);
-        let class = rustix::fs::fstat(&file).ok().and_then(|stat| {
-            let bytes = u64::try_from(stat.st_size).ok()?;
-            let block = rustix::fs::fstatfs(&file).ok()?.f_bsize;
-            keeper::class_of(&store.keys(), bytes, u64::try_from(block).ok()?)
-        });
-        match class.and_then(|key| store.adopt(key, file)) {
-            Some(slab) => {
-                keeper.keep(slab);
-                kept += 1;
-            }
-            None => emptied += 1,
-        }
-    }
-    if kept + emptied > 0 {
-        say(&format!(
-            "from the service manager: {kept} slabs kept, {emptied} let go"
-        ));
-    }
-    Ok(socket)
-}
-
-/// A socket that is readable after a signal to end. SIGIO, which a former
-/// borrower could provoke, is taken and means nothing.
-fn signals() -> io::Result<UnixStream> {
-    let (ours, theirs) = UnixStream::pair()?;
-    ours.set_nonblocking(true)?;
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
-    }
-    let nothing = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGIO, nothing)?;
-    Ok(ours)
-}
-
-/// Every lease and every connection is a descriptor: as many as may be had, and
-/// connections use a quarter of them at most, or leases could get none.
-fn within_descriptors(limits: &Limits, say: &mut dyn FnMut(&str)) -> Limits {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    // Refused, there are as many as before.
-    let _ = setrlimit(Resource::Nofile, raised);
-    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
-    let connections = u32::try_from(most).map_or(limits.connections, |most| {
-        limits.connections.min(most.max(1))
-    });
-    if connections < limits.connections {
-        say(&format!(
-            "at most {connections} connections: this process may have {} descriptors (LimitNOFILE=)",
-            most * 4
-        ));
-    }
-    Limits {
-        connections,
-        ..limits.clone()
     }
 }
 

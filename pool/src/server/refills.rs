@@ -1,6 +1,6 @@
 //! What guests gave back while they run, and how much of it is put back.
 //!
-//! Once a second each lent slab is asked how many pages it has. What is missing
+//! Once a second each allocated slab is asked how many pages it has. What is missing
 //! was given back by its guest. Where the class says so, a worker puts a part of
 //! it back, one lease after the other, a little at a time; [`Reserve`] has the
 //! rule, [`crate::fill::Refill`] the work.
@@ -81,6 +81,12 @@ impl Refills {
         Some(refilled.tenure)
     }
 
+    /// The tenure of a lease, for a test to hold.
+    #[cfg(test)]
+    pub(super) fn tenure(&self, serial: Serial) -> Arc<Tenure> {
+        Arc::clone(&self.leases[&serial].tenure)
+    }
+
     /// Completes the row of a class.
     pub(super) fn complete(&self, row: &mut PoolRow) {
         let key = Key {
@@ -113,7 +119,7 @@ impl Refills {
 }
 
 impl Broker {
-    /// Asks each lent slab how much of it is missing, or too much.
+    /// Asks each allocated slab how much of it is missing, or too much.
     pub(super) fn look_for_holes(&mut self) {
         let now = Instant::now();
         let mut too_long = Vec::new();
@@ -121,11 +127,12 @@ impl Broker {
             let Some(refilled) = self.refills.leases.get_mut(&serial) else {
                 continue;
             };
-            let Ok(held_bytes) = lease.slab.held_bytes() else {
+            let Some(slab) = &lease.slab else { continue };
+            let Ok(held_bytes) = slab.held_bytes() else {
                 continue;
             };
-            let bytes = lease.slab.bytes();
-            if held_bytes > bytes || lease.slab.length().is_ok_and(|length| length > bytes) {
+            let bytes = slab.bytes();
+            if held_bytes > bytes || slab.length().is_ok_and(|length| length > bytes) {
                 too_long.push(serial);
             }
             refilled.missing_bytes = bytes.saturating_sub(held_bytes);
@@ -159,12 +166,13 @@ impl Broker {
     fn begin_refill(&mut self, node: Option<u32>, serial: Serial, due: Due) -> io::Result<()> {
         let gone = || io::Error::other("the lease is over");
         let lease = self.leases.get(serial).ok_or_else(gone)?;
+        let slab = lease.slab.as_ref().ok_or_else(gone)?;
         let refilled = self.refills.leases.get_mut(&serial).ok_or_else(gone)?;
         let page = lease.key.page;
         let turn_pages = (TURN_BYTES / page.bytes()).max(1);
         let refill = Refill {
             page,
-            bytes: lease.slab.bytes(),
+            bytes: slab.bytes(),
             reserve: due.reserve,
             first_page: due.first_page,
             most_pages: due.most_pages.min(turn_pages),
@@ -175,7 +183,7 @@ impl Broker {
             cancel: refilled.tenure.ended(),
             ..Job::new(
                 Ticket::Refill(node, serial),
-                lease.slab.file(),
+                slab.file(),
                 Work::Refill(refill),
             )
         };

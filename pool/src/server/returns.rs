@@ -1,39 +1,80 @@
 //! The way back: from the end of a lease until nobody can reach its memory.
 //!
-//! Emptied at once, by a worker; then a former slab while somebody still has it
-//! open or pins its pages, and charged as long. In a trusted class a slab that
+//! Emptied at once, by a worker; then a revoked slab while another process still has it
+//! open or pins its pages. It is charged as long, and until a clean slab has taken its place. In a trusted class a slab that
 //! nobody else holds is zeroed in place instead.
 
 use super::broker::Broker;
 use super::workers::{Returning, Ticket};
 use crate::fill::{Job, Tenure, Work};
 use crate::lease::quota::Charge;
-use crate::lease::{Former, Serial};
+use crate::lease::{Former, Return, Serial};
 use crate::store::Key;
-use crate::store::slab::Slab;
+use crate::store::slab::{Slab, SlabId};
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A slab that is being emptied while no other such one is.
+#[derive(Debug)]
+pub(super) struct Measured {
+    slab: SlabId,
+    /// What the mounts counted as stray before.
+    stray_before: u64,
+    since: Instant,
+}
+
+/// After this long others are emptied too.
+const STANDS_STILL: Duration = Duration::from_secs(1);
 
 impl Broker {
-    /// A lease is over: its memory is taken away, whoever still holds it.
+    /// A lease is over: its memory is taken away, also from a client that still holds it.
     pub(super) fn end_lease(&mut self, serial: Serial) {
-        if let Some(lease) = self.leases.end(serial) {
-            self.counters.returns += 1;
-            // Before the slab is emptied: nothing is put back any more.
-            let tenure = self.refills.end(serial);
-            self.take_back(lease.key, lease.slab, lease.charge, tenure);
+        let Some(lease) = self.leases.end(serial) else {
+            return;
+        };
+        self.counters.returns += 1;
+        // Before the slab is emptied: nothing is put back any more.
+        let tenure = self.refills.end(serial).unwrap_or_default();
+        match lease.slab {
+            Some(slab) => self.revoke(serial, lease.key, slab, lease.charge, tenure),
+            None => {
+                self.store.forget_unknown(lease.slab_id);
+                let returned = self.replacements.came_back(lease.key);
+                self.out_of_reach(lease.key, returned, lease.charge);
+                self.lease_is_over(serial);
+            }
         }
     }
 
-    /// Has what was taken out emptied; with the `tenure` of its lease, if it was lent.
+    /// A lease of an earlier daemon ended before this one began.
+    pub(super) fn end_restored(&mut self, serial: Serial, key: Key, slab: Slab, charge: Charge) {
+        self.revoke(serial, key, slab, charge, Arc::default());
+    }
+
+    fn revoke(
+        &mut self,
+        serial: Serial,
+        key: Key,
+        slab: Slab,
+        charge: Charge,
+        tenure: Arc<Tenure>,
+    ) {
+        // Not written, the next daemon finds its pipe closed, or takes it for a lease.
+        let _ = self.journal.revoke(serial);
+        self.take_back(key, slab, charge, Some((serial, tenure)));
+    }
+
+    /// Has what was taken out emptied; with its lease and the tenure of that, if it was allocated.
     pub(super) fn take_back(
         &mut self,
         key: Key,
         slab: Slab,
         charge: Charge,
-        tenure: Option<Arc<Tenure>>,
+        lease: Option<(Serial, Arc<Tenure>)>,
     ) {
-        let was_lent = tenure.is_some();
+        let was_lent = lease.is_some();
+        let (serial, tenure) = lease.unzip();
         if !was_lent {
             // Not clean any more, whoever keeps it over a restart.
             self.keeper.forget(&slab);
@@ -43,6 +84,8 @@ impl Broker {
             key,
             slab,
             charge,
+            returned: self.replacements.came_back(key),
+            serial,
             tenure,
         });
         if in_place {
@@ -68,7 +111,7 @@ impl Broker {
     }
 
     /// Has a slab emptied. Where it is to be seen what stays pinned of it, it is
-    /// the only such one at the time.
+    /// the only such one at the time, unless its client makes it stand still.
     pub(super) fn empty(&mut self, returning: Box<Returning>) {
         if returning.charge.is_free() || !returning.slab.is_counted() {
             return self.empty_now(returning);
@@ -77,11 +120,18 @@ impl Broker {
         self.empty_next();
     }
 
-    fn empty_next(&mut self) {
-        if self.stray_before.is_none()
-            && let Some(returning) = self.to_empty.pop_front()
-        {
-            self.stray_before = Some(self.store.stray_bytes());
+    pub(super) fn empty_next(&mut self) {
+        let stands_still = |measured: &Measured| measured.since.elapsed() >= STANDS_STILL;
+        if !self.measured.as_ref().is_none_or(stands_still) {
+            return;
+        }
+        self.measured = None;
+        if let Some(returning) = self.to_empty.pop_front() {
+            self.measured = Some(Measured {
+                slab: returning.slab.id(),
+                stray_before: self.store.stray_bytes(),
+                since: Instant::now(),
+            });
             self.empty_now(returning);
         }
     }
@@ -116,19 +166,30 @@ impl Broker {
 
     pub(super) fn emptied(&mut self, returning: Returning) {
         let Returning {
-            key, slab, charge, ..
+            key,
+            slab,
+            charge,
+            returned,
+            serial,
+            ..
         } = returning;
         let bytes = slab.bytes();
         let mut pinned_bytes = 0;
         if !charge.is_free() && slab.is_counted() {
-            let before = self.stray_before.take().unwrap_or(0);
-            pinned_bytes = self.store.stray_bytes().saturating_sub(before).min(bytes);
+            let measured = self.measured.take_if(|measured| measured.slab == slab.id());
+            // Of one that stood still all may be pinned; the next look knows better.
+            pinned_bytes = measured.map_or(bytes, |measured| {
+                let stray_bytes = self.store.stray_bytes();
+                stray_bytes.saturating_sub(measured.stray_before).min(bytes)
+            });
         }
         self.store.cleaned(&key, bytes, None);
         let former = Former {
             slab,
             key,
             charge,
+            returned,
+            serial,
             pinned_bytes,
             under_way: false,
         };
@@ -145,19 +206,26 @@ impl Broker {
             return;
         }
         let Returning {
-            key, slab, charge, ..
+            key,
+            slab,
+            charge,
+            serial,
+            ..
         } = *returning;
+        if let Some(serial) = serial {
+            self.lease_is_over(serial);
+        }
         self.ledger.credit(charge);
         self.store.cleaned(&key, key.bytes, Some(slab));
+        self.became_clean(key);
     }
 
-    /// Looks at what former borrowers may still reach.
+    /// Looks at what revoked clients may still reach.
     pub(super) fn sweep_formers(&mut self) {
         if self.formers.is_empty() {
             return;
         }
-        let stray_bytes = self.store.stray_bytes();
-        let swept = self.formers.sweep(stray_bytes);
+        let swept = self.formers.sweep(self.store.stray_bytes());
         for former in swept.free {
             self.forget(former);
         }
@@ -170,15 +238,16 @@ impl Broker {
         }
     }
 
-    /// A borrower made its slab longer than what it was lent: the rest goes back.
+    /// A client made its slab longer than what it was allocated: the rest goes back.
     pub(super) fn shorten(&mut self, serial: Serial) {
-        let Some(lease) = self.leases.get(serial) else {
+        let lease = self.leases.get(serial);
+        let Some(slab) = lease.and_then(|lease| lease.slab.as_ref()) else {
             return;
         };
         let work = Work::Shorten {
-            bytes: lease.slab.bytes(),
+            bytes: slab.bytes(),
         };
-        let job = Job::new(Ticket::Shorten(serial), lease.slab.file(), work);
+        let job = Job::new(Ticket::Shorten(serial), slab.file(), work);
         if self.workers.take_away(job).is_ok() {
             self.shortening.insert(serial);
         }
@@ -186,7 +255,44 @@ impl Broker {
 
     /// Nobody can reach it any more.
     pub(super) fn forget(&mut self, former: Former) {
-        self.ledger.credit(former.charge);
-        let _ = former.slab.discard();
+        let Former {
+            slab,
+            key,
+            charge,
+            returned,
+            serial,
+            ..
+        } = former;
+        if let Some(serial) = serial {
+            self.lease_is_over(serial);
+        }
+        self.out_of_reach(key, returned, charge);
+        let _ = slab.discard();
+    }
+
+    /// Credits a charge, now or when a clean slab has taken the place of what is back.
+    fn out_of_reach(&mut self, key: Key, returned: Return, charge: Charge) {
+        let credited = self.replacements.out_of_reach(key, returned, charge);
+        self.credit(credited);
+    }
+
+    /// A slab of the class is clean: one that came back is replaced.
+    pub(super) fn became_clean(&mut self, key: Key) {
+        let credited = self.replacements.became_clean(key);
+        self.credit(credited);
+    }
+
+    /// Where a class lacks nothing, all that came back is replaced.
+    pub(super) fn credit_full_classes(&mut self) {
+        for key in self.store.full() {
+            let credited = self.replacements.is_full(key);
+            self.credit(credited);
+        }
+    }
+
+    fn credit(&mut self, charges: impl IntoIterator<Item = Charge>) {
+        for charge in charges {
+            self.ledger.credit(charge);
+        }
     }
 }

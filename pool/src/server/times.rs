@@ -1,7 +1,7 @@
 //! How long `take` took: counts in buckets a quarter of a power of two wide, so
 //! that a quantile is at most a fifth too high.
 
-use crate::protocol::TakeTimes;
+use crate::protocol::{TakeBucket, TakeTimes};
 
 /// Buckets for each power of two.
 const STEPS: u32 = 4;
@@ -9,7 +9,7 @@ const STEPS: u32 = 4;
 const BUCKETS: usize = 40 * STEPS as usize;
 
 /// Bounds of the buckets that metrics show, in nanoseconds.
-pub(super) const SHOWN_NS: [u64; 9] = [
+const SHOWN_NS: [u64; 14] = [
     10_000,
     20_000,
     50_000,
@@ -19,12 +19,17 @@ pub(super) const SHOWN_NS: [u64; 9] = [
     1_000_000,
     10_000_000,
     100_000_000,
+    1_000_000_000,
+    2_000_000_000,
+    5_000_000_000,
+    20_000_000_000,
+    60_000_000_000,
 ];
 
 /// Times seen.
 #[derive(Debug, Clone)]
 pub(super) struct Times {
-    buckets: Vec<u64>,
+    fine: Vec<u64>,
     shown: [u64; SHOWN_NS.len()],
     count: u64,
     sum_ns: u64,
@@ -34,7 +39,7 @@ pub(super) struct Times {
 impl Times {
     pub(super) fn new() -> Self {
         Self {
-            buckets: vec![0; BUCKETS],
+            fine: vec![0; BUCKETS],
             shown: [0; SHOWN_NS.len()],
             count: 0,
             sum_ns: 0,
@@ -43,7 +48,7 @@ impl Times {
     }
 
     pub(super) fn record(&mut self, ns: u64) {
-        if let Some(bucket) = self.buckets.get_mut(bucket(ns)) {
+        if let Some(bucket) = self.fine.get_mut(bucket(ns)) {
             *bucket += 1;
         }
         for (bound, count) in SHOWN_NS.iter().zip(&mut self.shown) {
@@ -60,25 +65,33 @@ impl Times {
             p50_ns: self.quantile(50),
             p99_ns: self.quantile(99),
             max_ns: self.max_ns,
+            count: self.count,
+            sum_ns: self.sum_ns,
+            buckets: self.buckets(),
         })
+    }
+
+    fn buckets(&self) -> Vec<TakeBucket> {
+        let shown = SHOWN_NS.iter().zip(&self.shown);
+        shown
+            .map(|(most_ns, count)| TakeBucket {
+                most_ns: *most_ns,
+                count: *count,
+            })
+            .collect()
     }
 
     /// The bound that `percent` of all are at or below.
     fn quantile(&self, percent: u64) -> u64 {
         let wanted = (self.count * percent).div_ceil(100);
         let mut seen = 0;
-        for (index, count) in self.buckets.iter().enumerate() {
+        for (index, count) in self.fine.iter().enumerate() {
             seen += count;
             if seen >= wanted {
                 return bound(index).min(self.max_ns);
             }
         }
         self.max_ns
-    }
-
-    /// Counts at or below each of [`SHOWN_NS`], of all, and their sum.
-    pub(super) fn cumulative(&self) -> (&[u64], u64, u64) {
-        (&self.shown, self.count, self.sum_ns)
     }
 }
 
@@ -129,9 +142,23 @@ mod tests {
         assert!((500_000..625_000).contains(&seen.p50_ns), "{seen:?}");
         assert!((990_000..=1_000_000).contains(&seen.p99_ns), "{seen:?}");
         assert_eq!(seen.max_ns, 1_000_000);
-        let (shown, count, sum) = times.cumulative();
-        assert_eq!((shown[0], shown[2], shown[6], count), (10, 50, 1000, 1000));
-        assert_eq!(sum, 500_500_000);
+        let count = |at: usize| seen.buckets[at].count;
+        assert_eq!(
+            (count(0), count(2), count(6), seen.count),
+            (10, 50, 1000, 1000)
+        );
+        assert_eq!(seen.sum_ns, 500_500_000);
+        // As slow as the slowest top-up that may be asked for by default, and slower.
+        times.record(30_000_000_000);
+        let slow = times.summary().unwrap();
+        let last: Vec<u64> = slow
+            .buckets
+            .iter()
+            .rev()
+            .map(|bucket| bucket.count)
+            .take(2)
+            .collect();
+        assert_eq!(last, [1001, 1000]);
         times.record(u64::MAX);
         assert_eq!(times.summary().unwrap().max_ns, u64::MAX);
     }

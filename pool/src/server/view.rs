@@ -1,8 +1,7 @@
-//! What is to be seen of a broker: a status for borrowers, figures for Prometheus.
+//! What is to be seen of a broker: its status.
 
 use super::broker::Broker;
-use super::metrics;
-use crate::protocol::{MOST_STATUS_ROWS, PoolRow, Status, StatusQuery};
+use crate::protocol::{Gauges, MOST_STATUS_ROWS, PoolRow, Status, StatusQuery};
 use std::time::Instant;
 
 impl Broker {
@@ -21,25 +20,21 @@ impl Broker {
             leases,
             more_leases,
             counters,
+            version: env!("CARGO_PKG_VERSION").into(),
+            gauges: self.gauges(),
         }
     }
 
-    /// All figures, for Prometheus.
-    pub(super) fn metrics(&mut self, connections: usize) -> String {
-        let rows = self.rows();
-        let stray_bytes = self.store.stray_bytes();
-        metrics::text(&metrics::Snapshot {
-            rows: &rows,
-            counters: &self.counters,
-            times: &self.times,
-            connections,
-            leases: self.leases.len(),
-            formers: self.formers.len(),
+    fn gauges(&self) -> Gauges {
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Gauges {
+            connections: count(self.connections),
+            former_slabs: count(self.formers.len()),
             former_bytes: self.formers.bytes(),
             pinned_bytes: self.formers.pinned_bytes(),
-            stray_bytes,
+            stray_bytes: self.stray_bytes,
             paused: self.workers.is_paused(),
-        })
+        }
     }
 
     fn rows(&self) -> Vec<PoolRow> {
@@ -47,7 +42,7 @@ impl Broker {
         for row in &mut rows {
             self.refills.complete(row);
             if row.trouble.is_none() && row.filling_slabs > 0 && self.workers.is_paused() {
-                row.trouble = Some("paused: somebody waits for memory".into());
+                row.trouble = Some("paused: the machine is short of memory".into());
             }
         }
         rows

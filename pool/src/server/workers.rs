@@ -1,6 +1,7 @@
 //! The workers of a daemon: for each node one that fills in the background, one
-//! that puts back what guests gave back, and one for what a borrower waits for;
-//! and one that takes memory away.
+//! that puts back what guests gave back, and one for what a client waits for;
+//! and as many that take memory away as there are slabs to take it from, since a
+//! client that has the file can make that wait.
 //!
 //! What is being worked on travels with the job as its [`Ticket`], so that
 //! nothing is held twice and nothing is looked up when it comes back.
@@ -8,22 +9,23 @@
 use super::connections::ConnectionId;
 use crate::config::Fill;
 use crate::fill::{Done, Job, Manner, Pace, Tenure, Worker};
-use crate::lease::Serial;
 use crate::lease::quota::Charge;
+use crate::lease::{Return, Serial};
+use crate::os::peer::Peer;
+use crate::os::pressure;
 use crate::protocol::Take;
 use crate::store::Key;
 use crate::store::slab::{Slab, SlabId};
-use firstlight_host::peer::Peer;
-use firstlight_host::pressure;
 use rustix::event::EventfdFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Instant;
 
-/// A borrower that waits while its slab is made longer.
+/// A client that waits while its slab is made longer.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) connection: ConnectionId,
@@ -42,7 +44,10 @@ pub(super) struct Returning {
     pub(super) key: Key,
     pub(super) slab: Slab,
     pub(super) charge: Charge,
-    /// Of the lease it had, if it was lent.
+    pub(super) returned: Return,
+    /// The lease it had, if it was allocated.
+    pub(super) serial: Option<Serial>,
+    /// Of the lease it had, if it was allocated.
     pub(super) tenure: Option<Arc<Tenure>>,
 }
 
@@ -51,15 +56,15 @@ pub(super) struct Returning {
 pub(super) enum Ticket {
     /// A slab is being filled.
     Fill(Option<u32>, SlabId),
-    /// A borrower waits.
+    /// A client waits.
     TopUp(Box<Waiting>),
-    /// A slab of a borrower is being emptied.
+    /// A slab of a client is being emptied.
     Empty(Box<Returning>),
-    /// A slab of a trusted borrower is being zeroed in place.
+    /// A slab of a trusted client is being zeroed in place.
     ZeroInPlace(Box<Returning>),
-    /// A former slab holds pages again.
+    /// A revoked slab holds pages again.
     EmptyAgain(SlabId),
-    /// A borrower made its slab longer.
+    /// A client made its slab longer.
     Shorten(Serial),
     /// A clean slab goes back to the kernel.
     Discard(Slab),
@@ -73,8 +78,28 @@ enum Kind {
     Background,
     Refill,
     Prompt,
-    TakeAway,
 }
+
+/// A worker that takes memory away.
+#[derive(Debug)]
+struct Taker {
+    worker: Worker<Ticket>,
+    /// Jobs that it has.
+    jobs: Arc<AtomicUsize>,
+}
+
+impl Taker {
+    fn jobs(&self) -> usize {
+        self.jobs.load(Ordering::Relaxed)
+    }
+}
+
+/// Takers at most: more files than that would have to be held by their clients at
+/// once before one waits for another.
+const MOST_TAKERS: usize = 256;
+
+/// Takers that are kept while there is nothing to do.
+const IDLE_TAKERS: usize = 4;
 
 /// All workers.
 #[derive(Debug)]
@@ -83,6 +108,7 @@ pub(super) struct Workers {
     refill_pace: Arc<Pace>,
     batch_bytes: u64,
     started: BTreeMap<(Kind, Option<u32>), Worker<Ticket>>,
+    takers: Vec<Taker>,
     report: Sender<Done<Ticket>>,
     reports: Receiver<Done<Ticket>>,
     wake: Arc<OwnedFd>,
@@ -109,6 +135,7 @@ impl Workers {
             refill_pace: pace(fill.refill_rate.bytes(), 1),
             batch_bytes,
             started: BTreeMap::new(),
+            takers: Vec::new(),
             report,
             reports,
             wake: Arc::new(rustix::event::eventfd(0, flags)?),
@@ -116,13 +143,18 @@ impl Workers {
             refilling: BTreeSet::new(),
         };
         // What comes back must not be in want of a thread.
-        workers.make_sure(Kind::TakeAway, None)?;
+        workers.add_taker()?;
         Ok(workers)
     }
 
     /// Readable when something is done.
     pub(super) fn wake(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
+    }
+
+    /// Another rate of filling from now on; `None` is as fast as it goes.
+    pub(super) fn set_rate(&self, bytes_per_second: Option<u64>) {
+        self.pace.set_rate(bytes_per_second);
     }
 
     /// Whether filling is paused because somebody waits for memory.
@@ -171,10 +203,52 @@ impl Workers {
         Ok(())
     }
 
-    /// Memory that is taken away, whatever node it is from. Whoever has the file
-    /// may make this wait, so nothing that borrowers wait for goes this way.
+    /// Memory that is taken away, whatever node it is from. A client that has the file
+    /// may make this wait, so nothing that others wait for goes the same way.
     pub(super) fn take_away(&mut self, job: Job<Ticket>) -> io::Result<()> {
-        self.send(Kind::TakeAway, None, job)
+        let idle = |taker: &Taker| taker.jobs() == 0;
+        if !self.takers.iter().any(idle) && self.takers.len() < MOST_TAKERS {
+            // Without another one it waits.
+            let _ = self.add_taker();
+        }
+        let taker = self.takers.iter().min_by_key(|taker| taker.jobs());
+        let gone = || io::Error::other("a worker ended");
+        let taker = taker.ok_or_else(gone)?;
+        taker.jobs.fetch_add(1, Ordering::Relaxed);
+        taker.worker.send(job).map_err(|_| gone())?;
+        let mut kept = 0;
+        self.takers.retain(|taker| {
+            kept += usize::from(idle(taker));
+            !idle(taker) || kept <= IDLE_TAKERS
+        });
+        Ok(())
+    }
+
+    fn add_taker(&mut self) -> io::Result<()> {
+        let jobs = Arc::new(AtomicUsize::new(0));
+        let manner = Manner {
+            batch_bytes: self.batch_bytes,
+            ..Manner::default()
+        };
+        let done = Arc::clone(&jobs);
+        let report = self.reporter();
+        let worker = Worker::start("take-away", manner, move |result| {
+            done.fetch_sub(1, Ordering::Relaxed);
+            report(result);
+        })?;
+        self.takers.push(Taker { worker, jobs });
+        Ok(())
+    }
+
+    /// What a worker does with its results.
+    fn reporter(&self) -> impl Fn(Done<Ticket>) + Send + 'static {
+        let (report, wake) = (self.report.clone(), Arc::clone(&self.wake));
+        move |done| {
+            // Without a receiver the daemon is on its way out.
+            if report.send(done).is_ok() {
+                let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
+            }
+        }
     }
 
     /// Work somebody waits for.
@@ -182,7 +256,7 @@ impl Workers {
         self.send(Kind::Prompt, node, job)
     }
 
-    /// There is a worker for what borrowers wait for.
+    /// There is a worker for what clients wait for.
     pub(super) fn has_prompt(&mut self, node: Option<u32>) -> io::Result<()> {
         self.make_sure(Kind::Prompt, node)
     }
@@ -211,7 +285,6 @@ impl Workers {
                 (format!("refill-{place}"), Some(pace))
             }
             Kind::Prompt => (format!("prompt-{place}"), None),
-            Kind::TakeAway => ("take-away".into(), None),
         };
         let manner = Manner {
             background,
@@ -219,12 +292,6 @@ impl Workers {
             node,
             batch_bytes: self.batch_bytes,
         };
-        let (report, wake) = (self.report.clone(), Arc::clone(&self.wake));
-        Worker::start(&name, manner, move |done| {
-            // Without a receiver the daemon is on its way out.
-            if report.send(done).is_ok() {
-                let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
-            }
-        })
+        Worker::start(&name, manner, self.reporter())
     }
 }

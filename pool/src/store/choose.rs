@@ -1,9 +1,9 @@
-//! Which class a borrower is served from: a pure decision.
+//! Which class a client is served from: a pure decision.
 //!
 //! The smallest clean slab that is large enough; where there is none, the
-//! largest smaller one, if the borrower gave time and the rest can be zeroed in it.
+//! largest smaller one, if the client gave time and the rest can be zeroed in it.
 
-use super::class::Key;
+use super::key::Key;
 use crate::protocol::PageSize;
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ pub struct Want {
     pub page: Option<PageSize>,
     /// Time that may go into zeroing what a smaller slab lacks.
     pub top_up: Duration,
+    /// Only if less than half is lacking.
+    pub if_faster: bool,
 }
 
 /// Which slab.
@@ -36,7 +38,7 @@ pub struct Candidate {
     pub key: Key,
     /// Whether it has a clean slab.
     pub ready: bool,
-    /// Whether its slabs can be made longer: those that were lent before cannot.
+    /// Whether its slabs can be made longer: those that were allocated before cannot.
     pub grows: bool,
 }
 
@@ -77,6 +79,9 @@ pub fn choose(
         .bytes
         .checked_next_multiple_of(class.key.page.bytes())?;
     let missing = u128::from(bytes - class.key.bytes);
+    if want.if_faster && missing * 2 >= u128::from(bytes) {
+        return None;
+    }
     let needed_ns = (missing * u128::from(speed)) >> 30;
     (needed_ns < want.top_up.as_nanos()).then_some(Choice::Grow(index, bytes))
 }
@@ -99,6 +104,7 @@ mod tests {
             node: None,
             page: None,
             top_up: Duration::ZERO,
+            if_faster: false,
         }
     }
 
@@ -172,6 +178,20 @@ mod tests {
         let odd = 2 * G + 1;
         assert_eq!(ask(odd, 1), Some(Choice::Grow(1, 2 * G + (2 << 20))));
         assert_eq!(ask(u64::MAX, u64::MAX), None);
+        // A small part of what is wanted is no head start.
+        for (bytes, chosen) in [
+            (3 * G, Some(Choice::Grow(1, 3 * G))),
+            (4 * G - 1, None),
+            (4 * G, None),
+            (8 * G, None),
+        ] {
+            let faster = Want {
+                top_up: Duration::from_secs(100),
+                if_faster: true,
+                ..want(bytes)
+            };
+            assert_eq!(choose(&classes, &faster, true, 100_000_000), chosen);
+        }
         let stiff = [class(PageSize::Huge, None, 7 * G, true)];
         let patient = Want {
             top_up: Duration::from_secs(100),

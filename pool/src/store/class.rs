@@ -1,84 +1,45 @@
 //! A class: slabs of one page size, node and length, and how many there are to be.
 
+use super::key::Key;
 use super::slab::{Slab, SlabId};
 use crate::config;
-use crate::protocol::{PageSize, PoolRow};
-use firstlight_host::{hugepages, pressure};
-use std::path::Path;
+use crate::protocol::PoolRow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-
-/// What names a class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
-    /// What backs its slabs.
-    pub page: PageSize,
-    /// Where they lie; `None` where that is left to the kernel.
-    pub node: Option<u32>,
-    /// Bytes of a slab.
-    pub bytes: u64,
-}
-
-impl Key {
-    /// What `statfs` calls a block of a file with such pages.
-    pub(super) fn block_bytes(&self) -> u64 {
-        match self.page {
-            PageSize::Transparent => firstlight::addr::PAGE_BYTES,
-            reserved => reserved.bytes(),
-        }
-    }
-
-    /// Whether the kernel has free pages for `bytes` of a slab; else what to do.
-    pub(super) fn room(&self, bytes: u64) -> Result<(), String> {
-        if self.page == PageSize::Transparent {
-            // Nothing takes a tmpfs' pages back: too many, and other programs are killed.
-            let available = pressure::available_bytes().unwrap_or(u64::MAX);
-            if bytes <= available / 10 * 9 {
-                return Ok(());
-            }
-            return Err(format!(
-                "a slab needs {} MiB, and of memory {} MiB are available: keep fewer or smaller slabs",
-                bytes >> 20,
-                available >> 20
-            ));
-        }
-        let sys = Path::new(hugepages::SYS);
-        let counts = hugepages::counts(sys, self.page.bytes(), self.node);
-        let Ok(Some(counts)) = counts else {
-            return Ok(());
-        };
-        let free = counts.free_pages.saturating_sub(counts.promised_pages);
-        let needed = bytes / self.page.bytes();
-        if free >= needed {
-            return Ok(());
-        }
-        let place = match self.node {
-            Some(node) => format!("/sys/devices/system/node/node{node}/hugepages"),
-            None => "/sys/kernel/mm/hugepages".into(),
-        };
-        Err(format!(
-            "a slab needs {needed} huge pages of {}, {free} of {} are free; set more aside in {place}/hugepages-{}kB/nr_hugepages",
-            self.page,
-            counts.total_pages,
-            self.page.bytes() >> 10
-        ))
-    }
-}
 
 /// A class as it was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
     /// Its name.
     pub key: Key,
-    /// Slabs to keep, lent ones among them.
+    /// Slabs to keep, allocated ones among them.
     pub wanted: u32,
     /// Where files come from.
     pub source: config::Source,
-    /// Whether slabs may be zeroed in place and lent again.
+    /// Whether slabs may be zeroed in place and allocated again.
     pub trusted: bool,
     /// Of what a guest gives back, how much to keep ready for it.
     pub refill_bytes: u64,
+}
+
+impl Spec {
+    /// A class of which nothing is kept.
+    pub(super) fn none(key: Key) -> Self {
+        Self {
+            key,
+            wanted: 0,
+            source: config::Source::Auto,
+            trusted: false,
+            refill_bytes: 0,
+        }
+    }
+
+    /// Bytes of all its slabs.
+    #[must_use]
+    pub fn wanted_bytes(&self) -> u64 {
+        self.key.bytes.saturating_mul(self.wanted.into())
+    }
 }
 
 impl From<&config::Class> for Spec {
@@ -118,6 +79,8 @@ pub(super) struct Class {
     pub(super) filling: Vec<Filling>,
     /// Slabs out, by number.
     pub(super) lent: Vec<(SlabId, u64)>,
+    /// Slabs that an earlier daemon allocated and that were not found again.
+    pub(super) unknown: Vec<SlabId>,
     /// Bytes come back and not yet emptied.
     pub(super) dirty_bytes: u64,
     /// Why nothing is filled.
@@ -133,6 +96,7 @@ impl Class {
             clean: Vec::new(),
             filling: Vec::new(),
             lent: Vec::new(),
+            unknown: Vec::new(),
             dirty_bytes: 0,
             trouble: None,
             retry_at: None,
@@ -141,7 +105,7 @@ impl Class {
 
     /// Slabs there are or will be without anything being begun.
     pub(super) fn present(&self) -> usize {
-        self.clean.len() + self.filling.len() + self.lent.len()
+        self.clean.len() + self.filling.len() + self.lent.len() + self.unknown.len()
     }
 
     pub(super) fn wanted(&self) -> usize {
@@ -161,6 +125,7 @@ impl Class {
             clean_slabs: count(self.clean.len()),
             filling_slabs: count(self.filling.len()),
             lent_slabs: count(self.lent.len()),
+            unknown_slabs: count(self.unknown.len()),
             clean_bytes: whole + self.filling.iter().map(part).sum::<u64>(),
             dirty_bytes: self.dirty_bytes,
             lent_bytes: self.lent.iter().map(|(_, bytes)| bytes).sum(),

@@ -1,5 +1,6 @@
 //! What the store cannot do, and what to do about it.
 
+use crate::protocol::PageSize;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -23,8 +24,8 @@ pub enum StoreError {
     Mount {
         /// What was tried.
         what: &'static str,
-        /// With what.
-        path: PathBuf,
+        /// Its pages.
+        page: PageSize,
         /// The operating system's words.
         error: io::Error,
     },
@@ -34,14 +35,20 @@ pub enum StoreError {
     NoSuchNode(u32),
 }
 
+impl StoreError {
+    pub(super) fn mount(what: &'static str, page: PageSize, error: io::Error) -> Self {
+        Self::Mount { what, page, error }
+    }
+}
+
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory { what, path, error } => {
                 write!(f, "cannot {what} {}: {error}", path.display())
             }
-            Self::Mount { what, path, error } => {
-                write!(f, "cannot {what} {}: {error}", path.display())?;
+            Self::Mount { what, page, error } => {
+                write!(f, "cannot {what} a mount of {page} pages: {error}")?;
                 match error.kind() {
                     io::ErrorKind::PermissionDenied => {
                         f.write_str("; `source = \"memfd\"` needs no privilege")

@@ -1,25 +1,27 @@
 //! The store: which slabs there are, and what each may become.
 //!
 //! ```text
-//!            begin          filled          lend           lease ends
-//!  (nothing) -----> filling ------> clean -------> lent ---------------> dirty
-//!                      |              |                                    | emptied
-//!                      +---> gone <---+  shrink, drain, trouble    gone <--+--> clean
-//!                                                                       (trusted only)
+//!            begin          filled         allocate             lease ends
+//!  (nothing) -----> filling ------> clean --------> allocated ---------------> dirty
+//!                      |              |                                         | emptied
+//!                      +---> gone <---+  shrink, drain, trouble         gone <--+--> clean
+//!                                                                            (trusted only)
 //! ```
 //!
 //! The store decides and keeps count; it never waits. What takes time (filling,
 //! emptying, zeroing in place) is handed out as work ([`crate::fill`]) and comes
 //! back as a call. Invariants S1 to S8 and the test of each: `docs/pool-safety.md`.
 //!
-//! - [`slab`]: one file and the mark on it;
+//! - [`slab`]: one file and the mark on it; `adopt.rs`: those of an earlier daemon;
 //! - [`mount`], `sources.rs`: where files come from;
 //! - [`recover`]: what is clean after a crash;
-//! - [`choose`]: which slab a borrower gets.
+//! - [`choose`]: which slab a client gets.
 
+mod adopt;
 pub mod choose;
 mod class;
 mod error;
+mod key;
 pub mod mount;
 pub mod recover;
 pub mod slab;
@@ -27,18 +29,20 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-pub use class::{Key, Spec};
+pub use class::Spec;
 pub use error::StoreError;
+pub use key::Key;
+pub use sources::available;
 pub(crate) use sources::make_passable;
 
+use crate::os::{hugepages, memory_file};
 use crate::protocol::{PageSize, PoolRow};
 use choose::{Candidate, Choice, NsPerGib, Want};
 use class::{Class, Filling};
-use firstlight_host::{hugepages, memory_file};
 use slab::{Slab, SlabId};
 use sources::Sources;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -86,13 +90,18 @@ pub struct Store {
 }
 
 impl Store {
-    /// Takes the folder over, and in it whatever is known to be clean.
+    /// Takes the folder over, and of `mounts` of an earlier daemon whatever is
+    /// known to be clean; `None` where nothing keeps mounts when the daemon ends.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub fn open(directory: &Path, specs: &[Spec]) -> Result<(Self, Found), StoreError> {
+    pub fn open(
+        directory: &Path,
+        specs: &[Spec],
+        mounts: Option<Vec<(PageSize, OwnedFd)>>,
+    ) -> Result<(Self, Found), StoreError> {
         let mut store = Self {
-            sources: Sources::open(directory)?,
+            sources: Sources::open(directory, mounts)?,
             classes: Vec::new(),
             next_id: 0,
             one_node: !hugepages::node_exists(Path::new(hugepages::SYS), 1),
@@ -102,12 +111,15 @@ impl Store {
         let mut found = Found::default();
         for spec in specs {
             let mut spec = *spec;
-            found.notes.extend(store.sources.prepare(&mut spec)?);
+            let of_page = specs.iter().filter(|other| other.key.page == spec.key.page);
+            let needed = of_page.map(Spec::wanted_bytes).fold(0, u64::saturating_add);
+            found
+                .notes
+                .extend(store.sources.prepare(&mut spec, needed)?);
             store.classes.push(Class::new(spec));
         }
         found.notes.sort();
         found.notes.dedup();
-        store.sources.adopt_leftovers()?;
         for recovered in store.sources.recover()? {
             found.emptied.extend(recovered.emptied);
             for (key, slab) in recovered.clean {
@@ -115,57 +127,6 @@ impl Store {
             }
         }
         Ok((store, found))
-    }
-
-    /// A clean slab from before, if it is wanted.
-    fn take_over(&mut self, key: Key, slab: Slab, found: &mut Found) {
-        self.next_id = self.next_id.max(slab.id().0.saturating_add(1));
-        remember(&mut self.files, &slab);
-        let class = self.classes.iter_mut().find(|class| class.spec.key == key);
-        match class {
-            Some(class) if class.present() < class.wanted() => {
-                class.clean.push(slab);
-                found.kept += 1;
-            }
-            _ => {
-                let name = slab.id().to_string();
-                if slab.discard().is_ok() {
-                    found.emptied.push((name, "not wanted any more"));
-                }
-            }
-        }
-    }
-
-    /// A clean file without a name that a service manager kept, if it is what
-    /// it should be: never lent, complete, and held by nobody else.
-    pub fn adopt(&mut self, key: Key, file: OwnedFd) -> Option<&Slab> {
-        let id = self.new_id();
-        let class = self
-            .classes
-            .iter_mut()
-            .find(|class| class.spec.key == key)?;
-        let slab = Slab::memfd(id, key.page, key.bytes, file);
-        if memory_file::is_sealed(&slab).unwrap_or(true) {
-            // Lent, and the manager was not told or did not hear: whoever
-            // borrowed it goes on. Without one, its memory goes with the file.
-            slab.leave();
-            return None;
-        }
-        let known_clean = || -> io::Result<bool> {
-            Ok(slab.length()? == key.bytes
-                && slab.held_bytes()? == key.bytes
-                && rustix::fs::fstatfs(&slab)
-                    .is_ok_and(|stat| u64::try_from(stat.f_bsize) == Ok(key.block_bytes()))
-                && slab.is_ours_alone()?)
-        };
-        let wanted = class.present() < class.wanted();
-        if wanted && known_clean().unwrap_or(false) {
-            class.clean.push(slab);
-            return class.clean.last();
-        }
-        // Whatever it is, it is none of ours any more.
-        let _ = slab.discard();
-        None
     }
 
     fn new_id(&mut self) -> SlabId {
@@ -239,7 +200,12 @@ impl Store {
     /// A worker is done with a slab: `Ok` where all of it is filled. Says
     /// whether it is clean now; a file without a name comes along, for whoever
     /// keeps those over a restart.
-    pub fn filled(&mut self, id: SlabId, result: io::Result<()>, now: Instant) -> Option<&Slab> {
+    pub fn filled(
+        &mut self,
+        id: SlabId,
+        result: io::Result<()>,
+        now: Instant,
+    ) -> Option<(Key, &Slab)> {
         let draining = self.draining;
         let class = self.class_filling(id)?;
         let at = class.filling.iter().position(|f| f.slab.id() == id)?;
@@ -250,7 +216,8 @@ impl Store {
                 class.trouble = None;
                 class.retry_at = None;
                 class.clean.push(filling.slab);
-                return class.clean.last();
+                let key = class.spec.key;
+                return class.clean.last().map(|slab| (key, slab));
             }
             Ok(()) => {}
             Err(error) if wanted => {
@@ -271,7 +238,7 @@ impl Store {
     }
 
     /// Takes a slab out for `want`, growing it where that is the choice: then it
-    /// has no pages from `Some(start)` on yet. It is counted as lent from here
+    /// has no pages from `Some(start)` on yet. It is counted as allocated from here
     /// on, whatever happens; [`Slab::lend`] must follow before it leaves.
     pub fn take(&mut self, want: &Want, speed: NsPerGib) -> Option<(Key, Slab, Option<u64>)> {
         if self.draining {
@@ -306,6 +273,20 @@ impl Store {
         Some((class.spec.key, slab, grow.map(|_| start)))
     }
 
+    /// Whether some class has slabs that are large enough, ready or not.
+    #[must_use]
+    pub fn has_class_for(&self, want: &Want) -> bool {
+        let wanted = self.classes.iter().filter(|class| class.spec.wanted > 0);
+        let candidates: Vec<_> = wanted
+            .map(|class| Candidate {
+                key: class.spec.key,
+                ready: true,
+                grows: false,
+            })
+            .collect();
+        choose::choose(&candidates, want, self.one_node, 0).is_some()
+    }
+
     /// A slab that [`Store::take`] gave out and that nobody touched is clean as before.
     pub fn put_back(&mut self, key: &Key, slab: Slab) {
         let class = self.classes.iter_mut().find(|class| class.spec.key == *key);
@@ -315,7 +296,7 @@ impl Store {
         }
     }
 
-    /// A lent slab is back: it is dirty until [`Store::cleaned`]. Says whether
+    /// An allocated slab is back: it is dirty until [`Store::cleaned`]. Says whether
     /// it may be zeroed in place.
     pub fn came_back(&mut self, id: SlabId) -> bool {
         let has = |class: &&mut Class| class.lent.iter().any(|(lent, _)| *lent == id);
@@ -352,16 +333,11 @@ impl Store {
     /// A class that cannot be had on this machine.
     pub fn resize(&mut self, key: Key, wanted: u32) -> Result<(u32, Vec<Slab>), StoreError> {
         if !self.classes.iter().any(|class| class.spec.key == key) {
-            let mut spec = Spec {
-                key,
-                wanted: 0,
-                source: crate::config::Source::Auto,
-                trusted: false,
-                refill_bytes: 0,
-            };
-            self.sources.prepare(&mut spec)?;
+            let mut spec = Spec::none(key);
+            self.sources.prepare(&mut spec, key.bytes)?;
             self.classes.push(Class::new(spec));
         }
+        self.make_room(key, wanted)?;
         let class = self.classes.iter_mut().find(|class| class.spec.key == key);
         let Some(class) = class else {
             return Ok((0, Vec::new()));
@@ -378,7 +354,41 @@ impl Store {
         Ok((before, class.clean.split_off(keep)))
     }
 
-    /// From now on nothing is filled or lent; returns what is clean.
+    /// Other properties of a class from now on, for slabs that are not allocated yet.
+    pub fn change(&mut self, spec: &Spec) {
+        let class = self
+            .classes
+            .iter_mut()
+            .find(|class| class.spec.key == spec.key);
+        if let Some(class) = class {
+            class.spec.trusted = spec.trusted;
+            class.spec.refill_bytes = spec.refill_bytes;
+        }
+    }
+
+    /// Room in a mount for `wanted` slabs of a class besides the others.
+    fn make_room(&mut self, key: Key, wanted: u32) -> Result<(), StoreError> {
+        let mut needed = 0u64;
+        let mut resized = None;
+        for class in self
+            .classes
+            .iter()
+            .filter(|class| class.spec.key.page == key.page)
+        {
+            let mut spec = class.spec;
+            if spec.key == key {
+                spec.wanted = wanted;
+                resized = Some(spec);
+            }
+            needed = needed.saturating_add(spec.wanted_bytes());
+        }
+        if let Some(mut spec) = resized {
+            self.sources.prepare(&mut spec, needed)?;
+        }
+        Ok(())
+    }
+
+    /// From now on nothing is filled or allocated; returns what is clean.
     pub fn drain(&mut self) -> Vec<Slab> {
         self.draining = true;
         let mut clean = Vec::new();
@@ -397,10 +407,21 @@ impl Store {
         self.draining
     }
 
-    /// Slabs that are lent.
+    /// Classes that lack no slab.
+    #[must_use]
+    pub fn full(&self) -> Vec<Key> {
+        let full = |class: &&Class| {
+            class.filling.is_empty() && (self.draining || class.present() >= class.wanted())
+        };
+        let full = self.classes.iter().filter(full);
+        full.map(|class| class.spec.key).collect()
+    }
+
+    /// Slabs that are allocated, unknown ones among them.
     #[must_use]
     pub fn lent_slabs(&self) -> usize {
-        self.classes.iter().map(|class| class.lent.len()).sum()
+        let lent = |class: &Class| class.lent.len() + class.unknown.len();
+        self.classes.iter().map(lent).sum()
     }
 
     /// Slabs being filled, those that are no longer wanted among them.
@@ -447,7 +468,7 @@ impl Store {
     }
 
     /// Bytes in the mounts that are in none of the daemon's files: pinned by
-    /// former borrowers, or drawn into private copies. A page a worker is just
+    /// revoked clients, or drawn into private copies. A page a worker is just
     /// being given shows here too.
     #[must_use]
     pub fn stray_bytes(&mut self) -> u64 {
@@ -460,11 +481,10 @@ impl Store {
         used.saturating_sub(known)
     }
 
-    /// Takes the mounts away. Slabs that somebody holds live on.
-    pub fn unmount(&self) {
-        for mount in self.sources.mounts() {
-            let _ = mount.unmount();
-        }
+    /// The mounts, for the service manager to keep.
+    pub fn mounts(&self) -> impl Iterator<Item = (PageSize, BorrowedFd<'_>)> {
+        let mounts = self.sources.mounts();
+        mounts.map(|mount| (mount.page(), mount.as_fd()))
     }
 }
 

@@ -1,87 +1,75 @@
 //! A mount of the daemon's own: hugetlbfs for reserved huge pages, tmpfs with
 //! `huge=always` for transparent ones.
 //!
-//! It lies in the daemon's folder, which nobody else may enter. One that is
-//! there already, left by a daemon that was killed, is taken over with its files.
+//! It is in no folder: no other process sees it among its mounts (libvirt makes
+//! a folder of its own in each hugetlbfs it sees), or can enter it. It lives as long as the
+//! daemon, a client of a file in it, or the service manager has it open; the manager
+//! hands it to the next daemon, with its files.
 
 use super::error::StoreError;
 use crate::protocol::PageSize;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, StatFs};
-use rustix::mount::{MountFlags, UnmountFlags};
-use std::ffi::CString;
-use std::fs;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The kernel's numbers for the two file systems.
 const HUGETLBFS: u64 = 0x9584_58f6;
 const TMPFS: u64 = 0x0102_1994;
 
-/// Bytes a mount may hold: more than any machine has, so that the kernel keeps
-/// count of pages without ever refusing one.
-const SIZE: &str = "size=1024T";
-
 /// A folder of memory files.
 #[derive(Debug)]
 pub struct Mount {
-    path: PathBuf,
     folder: OwnedFd,
     page: PageSize,
 }
 
 impl Mount {
-    /// The mount for `page` in `directory`, made where it is missing.
+    /// A new one that holds at most `bytes`.
     ///
     /// # Errors
-    /// Not allowed, no such page size, or something else lies there.
-    pub fn open_or_make(directory: &Path, page: PageSize) -> Result<Self, StoreError> {
-        let path = directory.join(page.word());
-        let failed = |what: &'static str| {
-            let path = path.clone();
-            move |error: io::Error| StoreError::Mount { what, path, error }
-        };
-        match fs::create_dir(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            done => done.map_err(failed("make the folder"))?,
-        }
-        if !is_mount(&path, page).map_err(failed("look at"))? {
-            make(&path, page).map_err(failed("mount huge pages at"))?;
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(&path, flags, Mode::empty())
-            .map_err(io::Error::from)
-            .map_err(failed("open"))?;
-        let mount = Self { path, folder, page };
-        mount.is_private()?;
+    /// Not allowed, or no such page size.
+    pub(super) fn new(page: PageSize, bytes: u64) -> Result<Self, StoreError> {
+        let failed = |error| StoreError::mount("make", page, error);
+        let folder = make(page, bytes).map_err(|error| failed(error.into()))?;
+        Ok(Self { folder, page })
+    }
+
+    /// One of an earlier daemon.
+    ///
+    /// # Errors
+    /// It is not what it should be.
+    pub(super) fn adopt(page: PageSize, folder: OwnedFd) -> Result<Self, StoreError> {
+        let mount = Self { folder, page };
+        mount.is_such().and_then(|()| mount.is_private())?;
         Ok(mount)
     }
 
-    /// Whether an earlier daemon left one.
-    pub(super) fn is_left(directory: &Path, page: PageSize) -> bool {
-        is_mount(&directory.join(page.word()), page).unwrap_or(false)
+    /// It has the file system and the pages that it should have.
+    fn is_such(&self) -> Result<(), StoreError> {
+        let failed = |error| StoreError::mount("take over", self.page, error);
+        let stat = rustix::fs::fstatfs(&self.folder).map_err(|error| failed(error.into()))?;
+        let kind = match self.page {
+            PageSize::Huge | PageSize::Giant => HUGETLBFS,
+            PageSize::Transparent => TMPFS,
+        };
+        let same_pages = self.page == PageSize::Transparent
+            || u64::try_from(stat.f_bsize).is_ok_and(|bytes| bytes == self.page.bytes());
+        if u64::try_from(stat.f_type).is_ok_and(|seen| seen == kind) && same_pages {
+            return Ok(());
+        }
+        Err(failed(io::Error::other("it is another file system")))
     }
 
-    /// Nobody else may enter it: names in it are trusted.
+    /// No other user may enter it: names in it are trusted.
     fn is_private(&self) -> Result<(), StoreError> {
-        let failed = |error| StoreError::Mount {
-            what: "look at",
-            path: self.path.clone(),
-            error,
-        };
+        let failed = |error| StoreError::mount("take over", self.page, error);
         let stat = rustix::fs::fstat(&self.folder).map_err(|error| failed(error.into()))?;
         let ours = stat.st_uid == rustix::process::geteuid().as_raw();
         if ours && stat.st_mode & 0o077 == 0 {
             return Ok(());
         }
-        let text = "others may enter it; unmount it, the daemon makes its own";
-        Err(failed(io::Error::other(text)))
-    }
-
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+        Err(failed(io::Error::other("other users may enter it")))
     }
 
     /// What backs its files.
@@ -142,51 +130,85 @@ impl Mount {
             .map(|used| used.saturating_mul(block)))
     }
 
-    /// Takes the mount away; files that somebody still holds live on without it.
-    ///
-    /// # Errors
-    /// The operating system's refusal.
-    pub fn unmount(&self) -> io::Result<()> {
-        Ok(rustix::mount::unmount(&self.path, UnmountFlags::DETACH)?)
+    /// Bytes that it may hold.
+    pub(super) fn most_bytes(&self) -> io::Result<u64> {
+        let stat: StatFs = rustix::fs::fstatfs(&self.folder)?;
+        let block = u64::try_from(stat.f_bsize).unwrap_or(0);
+        Ok(stat.f_blocks.saturating_mul(block))
     }
 }
 
-/// Whether `path` is a mount with such pages.
-fn is_mount(path: &Path, page: PageSize) -> io::Result<bool> {
-    let (here, above) = (
-        rustix::fs::statfs(path)?,
-        rustix::fs::stat(path.join(".."))?,
-    );
-    if rustix::fs::stat(path)?.st_dev == above.st_dev {
-        return Ok(false);
+impl AsFd for Mount {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
     }
-    let kind = match page {
-        PageSize::Huge | PageSize::Giant => HUGETLBFS,
-        PageSize::Transparent => TMPFS,
-    };
-    let same_pages = page == PageSize::Transparent
-        || u64::try_from(here.f_bsize).is_ok_and(|bytes| bytes == page.bytes());
-    if u64::try_from(here.f_type).is_ok_and(|seen| seen == kind) && same_pages {
-        return Ok(true);
-    }
-    Err(io::Error::other(
-        "another file system is mounted there; unmount it",
-    ))
 }
 
-fn make(path: &Path, page: PageSize) -> io::Result<()> {
-    let (kind, options) = match page {
-        PageSize::Huge => ("hugetlbfs", "pagesize=2M,"),
-        PageSize::Giant => ("hugetlbfs", "pagesize=1G,"),
-        PageSize::Transparent => ("tmpfs", "huge=always,"),
+fn make(page: PageSize, bytes: u64) -> rustix::io::Result<OwnedFd> {
+    let (kind, option, value) = match page {
+        PageSize::Huge => ("hugetlbfs", "pagesize", "2M"),
+        PageSize::Giant => ("hugetlbfs", "pagesize", "1G"),
+        PageSize::Transparent => ("tmpfs", "huge", "always"),
     };
-    let options = CString::new(format!("{options}{SIZE},mode=0700"))?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    Ok(rustix::mount::mount(
-        "firstlight",
-        path,
-        kind,
-        flags,
-        options.as_c_str(),
-    )?)
+    let system = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let set = |name, value: &str| rustix::mount::fsconfig_set_string(&system, name, value);
+    set("source", "firstlight")?;
+    set(option, value)?;
+    set("size", &bytes.to_string())?;
+    set("mode", "0700")?;
+    rustix::mount::fsconfig_create(&system)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let mount = rustix::mount::fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(&mount, ".", flags, Mode::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::StatVfsMountFlags;
+
+    #[test]
+    fn no_other_process_sees_it_and_nothing_in_it_can_be_run() {
+        let pages = [PageSize::Transparent, PageSize::Huge];
+        for page in pages {
+            let mount = match Mount::new(page, 4 << 20) {
+                Ok(mount) => mount,
+                Err(error) if !rustix::process::geteuid().is_root() => {
+                    crate::os::need::skip("root", error);
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            };
+            let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+            assert!(!mounts.contains("firstlight"), "{mounts}");
+            let flags = rustix::fs::fstatvfs(&mount).unwrap().f_flag;
+            let expected =
+                StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV | StatVfsMountFlags::NOEXEC;
+            assert!(flags.contains(expected), "{flags:?}");
+            assert_eq!(mount.most_bytes().unwrap(), 4 << 20);
+            let again = Mount::adopt(page, mount.folder.try_clone().unwrap());
+            assert_eq!(again.unwrap().names().unwrap(), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn what_is_no_such_mount_is_not_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || OwnedFd::from(std::fs::File::open(folder.path()).unwrap());
+        let error = Mount::adopt(PageSize::Huge, open()).unwrap_err();
+        assert!(error.to_string().contains("another file system"), "{error}");
+        let Ok(mount) = Mount::new(PageSize::Transparent, 1 << 20) else {
+            crate::os::need::skip("root", "only root may mount");
+            return;
+        };
+        rustix::fs::fchmod(&mount, Mode::from_raw_mode(0o755)).unwrap();
+        let error = Mount::adopt(PageSize::Transparent, mount.folder).unwrap_err();
+        assert!(
+            error.to_string().contains("other users may enter"),
+            "{error}"
+        );
+    }
 }

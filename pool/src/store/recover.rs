@@ -1,13 +1,13 @@
 //! After a crash: what of the files in a mount is known to be clean.
 //!
 //! Known clean is a file that was marked clean when the kernel had filled it,
-//! that was never marked lent, has all its pages, and that nobody else holds.
+//! that was never marked allocated, has all its pages, and that nobody else holds.
 //! Everything else is emptied and loses its name.
 
-use super::class::Key;
+use super::key::Key;
 use super::mount::Mount;
 use super::slab::{Slab, SlabId, mode};
-use firstlight_host::memory_file;
+use crate::os::memory_file;
 use rustix::fs::FileType;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -85,8 +85,8 @@ fn examine(mount: &Mount, name: &str) -> Result<(Key, SlabId, OwnedFd), &'static
     if bytes == 0 || held != bytes {
         return Err("lacks pages");
     }
-    if !memory_file::held_by_nobody_else(&file).unwrap_or(false) {
-        return Err("held by somebody else");
+    if !memory_file::has_no_other_holder(&file).unwrap_or(false) {
+        return Err("held by another process");
     }
     let key = Key {
         page: mount.page(),

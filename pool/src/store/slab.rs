@@ -1,6 +1,6 @@
 //! A slab: one file of zeroed memory, and the mark on it that never comes off.
 //!
-//! A slab that was lent must never be lent again, whatever becomes of the
+//! A slab that was allocated must never be allocated again, whatever becomes of the
 //! daemon. So the mark is on the inode, and it is set before a descriptor
 //! leaves ([`Slab::lend`]):
 //!
@@ -11,9 +11,10 @@
 //!
 //! [`super::recover`] is the other side: what counts as clean after a crash.
 
+use super::key::Key;
 use super::mount::Mount;
+use crate::os::memory_file;
 use crate::protocol::PageSize;
-use firstlight_host::memory_file;
 use rustix::fs::Mode;
 use std::fmt;
 use std::io;
@@ -24,10 +25,10 @@ use std::sync::Arc;
 pub(super) mod mode {
     /// Being filled: worthless after a crash.
     pub(in super::super) const FILLING: u32 = 0o200;
-    /// Filled by the kernel, never lent.
+    /// Filled by the kernel, never allocated.
     pub(in super::super) const CLEAN: u32 = 0o600;
-    /// Lent, or about to be. Whoever holds a descriptor may open it again by the
-    /// descriptor's name, as virtual machine monitors do; nobody else can.
+    /// Allocated, or about to be. Whoever holds a descriptor may open it again by the
+    /// descriptor's name, as VMMs do; nobody else can.
     pub(in super::super) const LENT: u32 = 0o666;
 }
 
@@ -80,7 +81,34 @@ impl Slab {
         }
     }
 
-    /// A file without a name.
+    /// A file of a mount that has no name.
+    pub(super) fn unnamed(id: SlabId, page: PageSize, bytes: u64, file: OwnedFd) -> Self {
+        Self {
+            id,
+            page,
+            bytes,
+            file: Arc::new(file),
+            home: Home::Unnamed,
+        }
+    }
+
+    /// A file that an earlier daemon allocated, if it is what the class says.
+    pub(super) fn lent(
+        id: SlabId,
+        key: &Key,
+        bytes: u64,
+        file: OwnedFd,
+        memfd: bool,
+    ) -> io::Result<Self> {
+        let block = rustix::fs::fstatfs(&file)?.f_bsize;
+        if u64::try_from(block) != Ok(key.block_bytes()) {
+            return Err(io::Error::other("its pages are of another size"));
+        }
+        let new = if memfd { Self::memfd } else { Self::unnamed };
+        Ok(new(id, key.page, bytes, file))
+    }
+
+    /// A file that never had a name.
     pub(super) fn memfd(id: SlabId, page: PageSize, bytes: u64, file: OwnedFd) -> Self {
         Self {
             id,
@@ -115,7 +143,7 @@ impl Slab {
         Arc::clone(&self.file)
     }
 
-    /// Whether it is a file without a name that was never lent: one that a
+    /// Whether it is a file without a name that was never allocated: one that a
     /// service manager can keep over a restart.
     #[must_use]
     pub fn is_memfd(&self) -> bool {
@@ -141,7 +169,7 @@ impl Slab {
         Ok(())
     }
 
-    /// Marks the inode as lent, for good, and opens the descriptor that may
+    /// Marks the inode as allocated, for good, and opens the descriptor that may
     /// then leave. After an error the slab must not be used for anything.
     ///
     /// # Errors
@@ -179,9 +207,9 @@ impl Slab {
     /// The operating system's refusal.
     pub fn is_ours_alone(&self) -> io::Result<bool> {
         match self.home {
-            Home::Named(..) | Home::Unnamed => memory_file::held_by_nobody_else(&self.file),
+            Home::Named(..) | Home::Unnamed => memory_file::has_no_other_holder(&self.file),
             // The first descriptor of such a file does not count as an opening.
-            Home::Memfd => memory_file::held_by_nobody_else(memory_file::reopen(&self.file)?),
+            Home::Memfd => memory_file::has_no_other_holder(memory_file::reopen(&self.file)?),
         }
     }
 

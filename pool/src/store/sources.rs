@@ -1,24 +1,25 @@
 //! Where new slabs come from on this machine: mounts in the daemon's folder,
 //! or files without a name.
 
-use super::class::{Key, Spec};
+use super::class::Spec;
 use super::error::StoreError;
+use super::key::Key;
 use super::mount::Mount;
 use super::recover::{self, Recovered};
 use super::slab::{Slab, SlabId, mode};
 use crate::config::Source;
-use crate::protocol::PageSize;
-use firstlight_host::{hugepages, memory_file};
+use crate::os::{hugepages, memory_file};
+use crate::protocol::{MOST_NUMBER, PageSize};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-/// Makes a folder that anybody may pass, whatever mask we have: borrowers reach
+/// Makes a folder that anybody may pass, whatever mask we have: clients reach
 /// the socket through it. Those that are there stay as they are.
 pub(crate) fn make_passable(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
@@ -54,17 +55,42 @@ fn make_private(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The daemon's folder and what is mounted in it.
+/// Whether this machine has such a node, and such pages.
+///
+/// # Errors
+/// [`StoreError::NoSuchNode`] and [`StoreError::NoSuchPages`].
+pub fn available(key: &Key) -> Result<(), StoreError> {
+    let sys = Path::new(hugepages::SYS);
+    if let Some(node) = key.node
+        && !hugepages::node_exists(sys, node)
+    {
+        return Err(StoreError::NoSuchNode(node));
+    }
+    let reserved = key.page != PageSize::Transparent;
+    if reserved && !matches!(hugepages::counts(sys, key.page.bytes(), None), Ok(Some(_))) {
+        return Err(StoreError::NoSuchPages(key.page.word()));
+    }
+    Ok(())
+}
+
+/// The daemon's folder and its mounts.
 #[derive(Debug)]
 pub(super) struct Sources {
-    directory: PathBuf,
-    mounts: BTreeMap<PageSize, Arc<Mount>>,
+    /// The newest last: that is where new files go.
+    mounts: BTreeMap<PageSize, Vec<Arc<Mount>>>,
+    /// Whether the mounts outlive a daemon that is killed. Where they do not, a file with
+    /// a name would be lost with its pages, as long as another one keeps the mount.
+    outlive: bool,
     /// Held while the daemon lives: one daemon a folder.
     _lock: OwnedFd,
 }
 
 impl Sources {
-    pub(super) fn open(directory: &Path) -> Result<Self, StoreError> {
+    /// Takes the folder over, and `mounts` of an earlier daemon, if they are kept at all.
+    pub(super) fn open(
+        directory: &Path,
+        mounts: Option<Vec<(PageSize, OwnedFd)>>,
+    ) -> Result<Self, StoreError> {
         let failed = |what: &'static str, path: &Path| {
             let path = path.to_owned();
             move |error: io::Error| StoreError::Directory { what, path, error }
@@ -76,31 +102,32 @@ impl Sources {
             .map_err(|error| failed("write", &path)(error.into()))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| StoreError::Taken(directory.to_owned()))?;
+        let mut adopted: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        let outlive = mounts.is_some();
+        for (page, folder) in mounts.unwrap_or_default() {
+            let mount = Mount::adopt(page, folder)?;
+            adopted.entry(page).or_default().push(Arc::new(mount));
+        }
         Ok(Self {
-            directory: directory.to_owned(),
-            mounts: BTreeMap::new(),
+            mounts: adopted,
+            outlive,
             _lock: lock,
         })
     }
 
     /// Decides where the files of a class come from; a note says why it is not
-    /// what would have been best.
-    pub(super) fn prepare(&mut self, spec: &mut Spec) -> Result<Option<String>, StoreError> {
+    /// what would have been best. `bytes` is what all classes with its pages need.
+    pub(super) fn prepare(
+        &mut self,
+        spec: &mut Spec,
+        bytes: u64,
+    ) -> Result<Option<String>, StoreError> {
         let key = spec.key;
-        let sys = Path::new(hugepages::SYS);
-        if let Some(node) = key.node
-            && !hugepages::node_exists(sys, node)
-        {
-            return Err(StoreError::NoSuchNode(node));
-        }
-        let reserved = key.page != PageSize::Transparent;
-        if reserved && !matches!(hugepages::counts(sys, key.page.bytes(), None), Ok(Some(_))) {
-            return Err(StoreError::NoSuchPages(key.page.word()));
-        }
+        available(&key)?;
         if spec.source == Source::Memfd {
             return Ok(None);
         }
-        match self.mount(key.page) {
+        match self.mount(key.page, bytes) {
             Ok(()) => {
                 spec.source = Source::Mount;
                 Ok(None)
@@ -116,21 +143,15 @@ impl Sources {
         }
     }
 
-    fn mount(&mut self, page: PageSize) -> Result<(), StoreError> {
-        if !self.mounts.contains_key(&page) {
-            let mount = Mount::open_or_make(&self.directory, page)?;
-            self.mounts.insert(page, Arc::new(mount));
-        }
-        Ok(())
-    }
-
-    /// Mounts of an earlier daemon that no class asks for any more: taken over,
-    /// so that what lies in them is not lost.
-    pub(super) fn adopt_leftovers(&mut self) -> Result<(), StoreError> {
-        for page in PageSize::ALL {
-            if !self.mounts.contains_key(&page) && Mount::is_left(&self.directory, page) {
-                self.mount(page)?;
-            }
+    /// A mount that has room for all classes of such pages. One that was made for
+    /// less stays for the files it has.
+    fn mount(&mut self, page: PageSize, bytes: u64) -> Result<(), StoreError> {
+        // Each slab may be pinned by a former client while another takes its place.
+        let needed = bytes.saturating_mul(2).clamp(page.bytes(), MOST_NUMBER);
+        let mounts = self.mounts.entry(page).or_default();
+        let room = |mount: &Arc<Mount>| mount.most_bytes().is_ok_and(|most| most >= needed);
+        if !mounts.last().is_some_and(room) {
+            mounts.push(Arc::new(Mount::new(page, needed)?));
         }
         Ok(())
     }
@@ -138,23 +159,26 @@ impl Sources {
     /// What an earlier daemon left in the mounts.
     pub(super) fn recover(&self) -> Result<Vec<Recovered>, StoreError> {
         let recover = |mount: &Arc<Mount>| {
-            recover::recover(mount).map_err(|error| StoreError::Mount {
-                what: "go through",
-                path: mount.path().to_owned(),
-                error,
-            })
+            recover::recover(mount)
+                .map_err(|error| StoreError::mount("go through", mount.page(), error))
         };
-        self.mounts.values().map(recover).collect()
+        self.mounts().map(recover).collect()
     }
 
     /// A new slab without a page, as long as its class says.
     pub(super) fn create(&self, spec: &Spec, id: SlabId) -> io::Result<Slab> {
         let Key { page, bytes, .. } = spec.key;
-        let slab = match self.mounts.get(&page) {
+        let newest = self.mounts.get(&page).and_then(|mounts| mounts.last());
+        let slab = match newest {
             Some(mount) if spec.source == Source::Mount => {
                 let name = recover::name(&spec.key, id);
                 let file = mount.create(&name, mode::FILLING)?;
-                Slab::named(id, page, bytes, file, (Arc::clone(mount), name))
+                if self.outlive {
+                    Slab::named(id, page, bytes, file, (Arc::clone(mount), name))
+                } else {
+                    mount.remove(&name)?;
+                    Slab::unnamed(id, page, bytes, file)
+                }
             }
             _ => {
                 let huge = (page != PageSize::Transparent).then(|| page.bytes());
@@ -171,6 +195,6 @@ impl Sources {
     }
 
     pub(super) fn mounts(&self) -> impl Iterator<Item = &Arc<Mount>> {
-        self.mounts.values()
+        self.mounts.values().flatten()
     }
 }

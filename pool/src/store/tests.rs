@@ -4,33 +4,12 @@
 use super::slab::mode;
 use super::*;
 use crate::config::Source;
-use firstlight_host::hugepages::Borrowed;
-use firstlight_host::mapping::Mapping;
-use rustix::fs::{FallocateFlags, Mode};
+use crate::os::hugepages::Borrowed;
+use crate::os::mapping::Mapping;
+use crate::os::need::skip;
+use rustix::fs::{FallocateFlags, Mode, OFlags};
 
 const SLAB_BYTES: u64 = 4 << 20;
-
-/// A folder that takes what was mounted in it along when it goes.
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        for page in PageSize::ALL {
-            let path = self.path().join(page.word());
-            let _ = rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH);
-        }
-    }
-}
 
 fn spec(page: PageSize, source: Source, wanted: u32) -> Spec {
     let key = Key {
@@ -53,6 +32,7 @@ fn want(bytes: u64) -> Want {
         node: None,
         page: None,
         top_up: Duration::ZERO,
+        if_faster: false,
     }
 }
 
@@ -74,10 +54,10 @@ fn fill_all(store: &mut Store) -> u32 {
 }
 
 /// A store of unnamed files that needs no privileges.
-fn small(wanted: u32) -> (Folder, Store) {
-    let folder = Folder::new();
+fn small(wanted: u32) -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
     let spec = spec(PageSize::Transparent, Source::Memfd, wanted);
-    let (store, found) = Store::open(folder.path(), &[spec]).unwrap();
+    let (store, found) = Store::open(folder.path(), &[spec], None).unwrap();
     assert_eq!(found.kept, 0);
     (folder, store)
 }
@@ -85,11 +65,11 @@ fn small(wanted: u32) -> (Folder, Store) {
 /// Reserved huge pages for `slabs`, or a line that says why not.
 fn huge_pages(slabs: u64) -> Option<Borrowed> {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root may mount huge pages");
+        skip("root", "only root may mount huge pages");
         return None;
     }
     Borrowed::new(2 << 20, slabs * 2)
-        .inspect_err(|error| eprintln!("skipped: no huge pages: {error}"))
+        .inspect_err(|error| skip("hugepages", error))
         .ok()
 }
 
@@ -102,8 +82,19 @@ fn free_pages() -> u64 {
 }
 
 /// The kind of files a test runs on.
-fn mounted(folder: &Path, wanted: u32) -> (Store, Found) {
-    Store::open(folder, &[spec(PageSize::Huge, Source::Mount, wanted)]).unwrap()
+fn mounted(folder: &Path, wanted: u32, left: Left) -> (Store, Found) {
+    let spec = spec(PageSize::Huge, Source::Mount, wanted);
+    Store::open(folder, &[spec], Some(left)).unwrap()
+}
+
+type Left = Vec<(PageSize, OwnedFd)>;
+
+/// The mounts, as a service manager keeps them.
+fn left(store: &Store) -> Left {
+    let mounts = store.mounts();
+    mounts
+        .map(|(page, mount)| (page, mount.try_clone_to_owned().unwrap()))
+        .collect()
 }
 
 #[test]
@@ -237,28 +228,28 @@ fn what_cannot_be_filled_is_told_and_tried_again_later() {
 #[test]
 fn one_daemon_a_folder_and_only_nodes_that_exist() {
     let (folder, _store) = small(0);
-    let error = Store::open(folder.path(), &[]).unwrap_err();
+    let error = Store::open(folder.path(), &[], None).unwrap_err();
     assert!(matches!(error, StoreError::Taken(_)), "{error}");
     let mut spec = spec(PageSize::Transparent, Source::Memfd, 1);
     spec.key.node = Some(1000);
-    let other = Folder::new();
-    let error = Store::open(other.path(), &[spec]).unwrap_err();
+    let other = tempfile::tempdir().unwrap();
+    let error = Store::open(other.path(), &[spec], None).unwrap_err();
     assert!(error.to_string().contains("no node 1000"), "{error}");
 }
 
 #[test]
 fn after_a_crash_only_what_is_known_clean_is_kept() {
     let Some(_pages) = huge_pages(6) else { return };
-    let folder = Folder::new();
+    let folder = tempfile::tempdir().unwrap();
     let free = free_pages();
-    let (mut store, _) = mounted(folder.path(), 6);
+    let (mut store, _) = mounted(folder.path(), 6, Vec::new());
     assert_eq!(fill_all(&mut store), 6);
     assert_eq!(free - free_pages(), 12);
     let (key, mut lent, _) = store.take(&want(1), 0).unwrap();
     let theirs = lent.lend().unwrap();
     let mut guest = Mapping::new(&theirs, 0, 4096).unwrap();
     guest.write(0, b"guest");
-    // A daemon killed between mark and lending, one while it filled, one whose
+    // A daemon killed between mark and allocating, one while it filled, one whose
     // file lost a page, and something that is no slab at all.
     let (_, marked, _) = store.take(&want(1), 0).unwrap();
     let modes = [mode::LENT, mode::FILLING];
@@ -267,10 +258,12 @@ fn after_a_crash_only_what_is_known_clean_is_kept() {
     }
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(&store.classes[0].clean[1], flags, 2 << 20, 2 << 20).unwrap();
-    std::fs::write(folder.path().join("2M/rubbish"), "").unwrap();
+    let kept = left(&store);
+    let flags = OFlags::CREATE | OFlags::WRONLY;
+    rustix::fs::openat(&kept[0].1, "rubbish", flags, Mode::RUSR).unwrap();
     drop((store, marked, lent));
 
-    let (mut store, found) = mounted(folder.path(), 6);
+    let (mut store, found) = mounted(folder.path(), 6, kept);
     let mut why: Vec<_> = found.emptied.iter().map(|(_, why)| *why).collect();
     why.sort_unstable();
     assert_eq!(found.kept, 2);
@@ -300,39 +293,39 @@ fn after_a_crash_only_what_is_known_clean_is_kept() {
         "the number of a kept slab is not used again"
     );
     // Wanted no more: what is too much is given back at once.
+    let kept = left(&store);
     drop(store);
-    let (store, found) = mounted(folder.path(), 1);
+    let (store, found) = mounted(folder.path(), 1, kept);
     assert_eq!((found.kept, found.emptied.len()), (1, 5));
     assert_eq!(free - free_pages(), 2);
+    let kept = left(&store);
     for slab in { store }.drain() {
         slab.discard().unwrap();
     }
     assert_eq!(key.bytes, SLAB_BYTES);
-    let (store, found) = mounted(folder.path(), 0);
+    let (store, found) = mounted(folder.path(), 0, kept);
     assert_eq!((found.kept, found.emptied.len()), (0, 0));
-    store.unmount();
+    drop(store);
     assert_eq!(free_pages(), free);
 }
 
 #[test]
 fn a_file_of_a_mount_loses_its_name_before_it_leaves() {
     let Some(_pages) = huge_pages(1) else { return };
-    let folder = Folder::new();
-    let (mut store, _) = mounted(folder.path(), 1);
+    let folder = tempfile::tempdir().unwrap();
+    let (mut store, _) = mounted(folder.path(), 1, Vec::new());
     fill_all(&mut store);
     let (_, mut slab, _) = store.take(&want(1), 0).unwrap();
     let theirs = slab.lend().unwrap();
     let stat = rustix::fs::fstat(&theirs).unwrap();
     assert_eq!((stat.st_nlink, stat.st_mode & 0o777), (0, mode::LENT));
-    assert_eq!(
-        std::fs::read_dir(folder.path().join("2M")).unwrap().count(),
-        0
-    );
+    let mount = &left(&store)[0].1;
+    let mut names = rustix::fs::Dir::read_from(mount).unwrap();
+    assert!(names.all(|entry| entry.unwrap().file_name().to_bytes().starts_with(b".")));
     assert!(!slab.is_ours_alone().unwrap());
     drop(theirs);
     assert!(slab.is_ours_alone().unwrap());
     slab.discard().unwrap();
-    store.unmount();
 }
 
 #[test]
@@ -353,26 +346,26 @@ fn a_slab_that_was_lent_is_let_alone_whoever_still_keeps_it() {
 #[test]
 fn the_folder_is_the_daemons_alone_and_those_above_can_be_passed() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = Folder::new();
+    let folder = tempfile::tempdir().unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let above = folder.path().join("run");
     let own = above.join("pool");
     let mask = rustix::process::umask(Mode::from_raw_mode(0o077));
-    drop(Store::open(&own, &[]).unwrap());
+    drop(Store::open(&own, &[], None).unwrap());
     rustix::process::umask(mask);
     assert_eq!(mode(&own), 0o700);
-    assert_eq!(mode(&above), 0o755, "borrowers do not reach the socket");
+    assert_eq!(mode(&above), 0o755, "clients do not reach the socket");
     std::fs::set_permissions(&own, PermissionsExt::from_mode(0o770)).unwrap();
-    let error = Store::open(&own, &[]).unwrap_err().to_string();
+    let error = Store::open(&own, &[], None).unwrap_err().to_string();
     assert!(error.contains("others may write to it"), "{error}");
 }
 
 #[test]
 fn a_slab_larger_than_the_memory_there_is_is_not_begun() {
-    let folder = Folder::new();
+    let folder = tempfile::tempdir().unwrap();
     let mut spec = spec(PageSize::Transparent, Source::Memfd, 1);
     spec.key.bytes = 1 << 50;
-    let (mut store, _) = Store::open(folder.path(), &[spec]).unwrap();
+    let (mut store, _) = Store::open(folder.path(), &[spec], None).unwrap();
     assert!(store.begin_fill(None, Instant::now()).is_none());
     let trouble = store.rows()[0].trouble.clone().unwrap();
     assert!(trouble.contains("keep fewer or smaller slabs"), "{trouble}");
@@ -381,8 +374,8 @@ fn a_slab_larger_than_the_memory_there_is_is_not_begun() {
 #[test]
 fn a_slab_is_not_enlarged_where_there_are_no_pages_for_it() {
     let Some(_pages) = huge_pages(2) else { return };
-    let folder = Folder::new();
-    let (mut store, _) = mounted(folder.path(), 1);
+    let folder = tempfile::tempdir().unwrap();
+    let (mut store, _) = mounted(folder.path(), 1, Vec::new());
     fill_all(&mut store);
     let patient = Want {
         top_up: Duration::from_secs(1 << 30),

@@ -5,10 +5,10 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-/// A count this much above the committed one fails, this much below is told.
+/// A count this much above the committed one fails, this much below is reported.
 const TOLERANCE_PERCENT: u64 = 2;
 
-/// What a new count means.
+/// A new count beside the committed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Within the tolerance.

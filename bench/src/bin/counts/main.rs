@@ -3,7 +3,7 @@
 //! ```text
 //! counts            count all paths and compare with bench/counts.txt
 //! counts update     write bench/counts.txt
-//! counts run PATH   go one path (what is run under valgrind)
+//! counts run PATH   one path (run under valgrind)
 //! ```
 //!
 //! Every path runs in a process of its own under `valgrind --tool=callgrind`,
@@ -40,16 +40,16 @@ fn count(path: &str) -> Result<u64, Box<dyn Error>> {
         .args(["run", path])
         .output()
         .map_err(|error| format!("valgrind does not start: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        return Err(format!("{path} fails under valgrind:\n{said}").into());
+        return Err(format!("{path} fails under valgrind:\n{text}").into());
     }
     // ==1234== Collected : 5678
-    let collected = said
+    let collected = text
         .lines()
         .find_map(|line| line.split_once("Collected :"))
         .and_then(|(_, count)| count.trim().parse().ok())
-        .ok_or_else(|| format!("{path}: valgrind says no count:\n{said}"))?;
+        .ok_or_else(|| format!("{path}: valgrind printed no count:\n{text}"))?;
     if collected == 0 {
         return Err(format!("{path}: nothing was counted; are symbols missing?").into());
     }

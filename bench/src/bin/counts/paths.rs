@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use firstlight::addr::{Frame, Order};
 use firstlight::firmware::acpi::{Madt, Srat};
 use firstlight::firmware::e820;
-use firstlight::frames::{CpuSlot, Frames, Magazines, NobodyAsked, Request};
+use firstlight::frames::{Cpu, CpuCache, CpuSlot, Frames, NoDrain, Request};
 use firstlight::map::{MemoryMap, Region, ScratchEntry};
 use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor};
 use firstlight::node::NodeId;
@@ -21,7 +21,7 @@ use crate::measured;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// Something to count.
+/// A path to count.
 pub(crate) struct Path {
     pub(crate) name: &'static str,
     pub(crate) run: fn() -> Outcome,
@@ -58,7 +58,19 @@ pub(crate) const ALL: &[Path] = &[
     }),
     path("cpu_page_pairs_1000", || with_cpu(Order::PAGE)),
     path("cpu_huge_pairs_1000", || with_cpu(Order::HUGE)),
-    path("claim_page", || with_frames(claim)),
+    path("cpu_order_2_bursts_1000", || with_cpu_frames(bursts)),
+    path("cpu_huge_held_4096", || with_cpu_frames(huges_held)),
+    path("cpu_random_free_65536", || with_cpu_frames(random_free)),
+    path("cpu_3_frames_1000", || {
+        with_cpu_frames(|cpu| pieces(cpu, 3, 1))
+    }),
+    path("cpu_10_frames_1000", || {
+        with_cpu_frames(|cpu| pieces(cpu, 10, 1))
+    }),
+    path("cpu_1_frame_aligned_512_1000", || {
+        with_cpu_frames(|cpu| pieces(cpu, 1, 512))
+    }),
+    path("take_page_at", || with_frames(claim)),
     path("read_4096_cpus", read_cpus),
     path("memmap_4t_8_nodes", || memmap(4096, 8)),
     path("first_touch_64_bytes", || {
@@ -83,7 +95,7 @@ const WRITTEN: fn() -> MemmapPolicy = || MemmapPolicy {
     ..MemmapPolicy::default()
 };
 
-/// Runs `work` once, counted, and hands out what it made.
+/// Runs `work` once, counted, and returns its value.
 fn counted<T>(work: impl FnOnce() -> T) -> Result<T, Box<dyn Error>> {
     let mut work = Some(work);
     let mut made = None;
@@ -124,7 +136,7 @@ fn frames(gib: u64, nodes: u16) -> Outcome {
     Ok(())
 }
 
-/// Goes on with a machine of 64 GiB that is up.
+/// Runs `path` on a machine of 64 GiB that is up.
 fn with_frames(path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
     let machine = Machine::pc(64 * GIB, 1);
     let space = MetadataSpace::new(machine.metadata_bytes())?;
@@ -133,16 +145,18 @@ fn with_frames(path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
     path(&frames)
 }
 
-/// Pairs through the magazines of a CPU.
+/// Pairs through a CPU's cache, after the first one filled it.
 fn with_cpu(order: Order) -> Outcome {
     let machine = Machine::pc(64 * GIB, 1);
     let space = MetadataSpace::new(machine.metadata_bytes())?;
     let mut storage = machine.storage();
     let slots = [CpuSlot::new()];
     let frames = Frames::build(machine.layout(&mut storage)?, &space)?;
-    let frames = frames.with_cpus(&slots, &NobodyAsked);
-    let mut magazines = Magazines::new();
-    let mut cpu = frames.cpu(0, NodeId(0), &mut magazines)?;
+    let frames = frames.with_cpus(&slots, &NoDrain);
+    let mut cache = CpuCache::new();
+    let mut cpu = frames.cpu(0, NodeId(0), &mut cache)?;
+    let first = cpu.allocate(Request::new(order))?;
+    cpu.free(first, order)?;
     counted(|| -> Outcome {
         for _ in 0..1000 {
             let frame = cpu.allocate(Request::new(order))?;
@@ -152,28 +166,92 @@ fn with_cpu(order: Order) -> Outcome {
     })?
 }
 
-/// Room for descriptors of 8 bytes is taken, nothing written.
+/// Goes on with a CPU of a machine of 64 GiB.
+fn with_cpu_frames(path: impl FnOnce(&mut Cpu<'_, '_>) -> Outcome) -> Outcome {
+    let machine = Machine::pc(64 * GIB, 1);
+    let space = MetadataSpace::new(machine.metadata_bytes())?;
+    let mut storage = machine.storage();
+    let slots = [CpuSlot::new()];
+    let frames = Frames::build(machine.layout(&mut storage)?, &space)?;
+    let frames = frames.with_cpus(&slots, &NoDrain);
+    let mut cache = CpuCache::new();
+    let mut cpu = frames.cpu(0, NodeId(0), &mut cache)?;
+    path(&mut cpu)
+}
+
+/// 1000 blocks of order 2, 50 at a time.
+fn bursts(cpu: &mut Cpu<'_, '_>) -> Outcome {
+    let order = Order::new(2).ok_or("an order")?;
+    let mut blocks = [Frame::new(0); 50];
+    counted(|| -> Outcome {
+        for _ in 0..20 {
+            for block in &mut blocks {
+                *block = cpu.allocate(Request::new(order))?;
+            }
+            for &block in &blocks {
+                cpu.free(black_box(block), order)?;
+            }
+        }
+        Ok(())
+    })?
+}
+
+/// 4096 huge frames are allocated, then freed.
+fn huges_held(cpu: &mut Cpu<'_, '_>) -> Outcome {
+    let mut huges = vec![Frame::new(0); 4096];
+    counted(|| -> Outcome {
+        for huge in &mut huges {
+            *huge = cpu.allocate(Request::new(Order::HUGE))?;
+        }
+        for &huge in &huges {
+            cpu.free(black_box(huge), Order::HUGE)?;
+        }
+        Ok(())
+    })?
+}
+
+/// 65,536 pages are freed, in an order that jumps from huge frame to huge frame.
+fn random_free(cpu: &mut Cpu<'_, '_>) -> Outcome {
+    let mut pages = Vec::new();
+    for _ in 0..65_536 {
+        pages.push(cpu.allocate(Request::new(Order::PAGE))?);
+    }
+    counted(|| -> Outcome {
+        // An odd step visits each once.
+        for at in 0..pages.len() {
+            let page = pages[at * 25_717 % pages.len()];
+            cpu.free(page, Order::PAGE)?;
+        }
+        Ok(())
+    })?
+}
+
+/// 1000 pairs of so many frames, so aligned.
+fn pieces(cpu: &mut Cpu<'_, '_>, frames: u64, align_frames: u64) -> Outcome {
+    counted(|| -> Outcome {
+        for _ in 0..1000 {
+            let request = Request::new(Order::PAGE);
+            let range = cpu.allocate_frames(frames, align_frames, request)?;
+            cpu.free_frames(black_box(range))?;
+        }
+        Ok(())
+    })?
+}
+
+/// Space for descriptors of 8 bytes is reserved, nothing written.
 fn memmap(gib: u64, nodes: u16) -> Outcome {
     let machine = Machine::pc(gib * GIB, nodes);
-    let space = MetadataSpace::new(descriptor_bytes(&machine, 8)?)?;
+    let space = MetadataSpace::new(machine.descriptor_bytes(8))?;
     let mut storage = machine.storage();
     let mut layout = machine.layout(&mut storage)?;
     counted(|| Memmap::<Eight>::reserve(&mut layout, &space, WRITTEN()))??;
     Ok(())
 }
 
-/// Descriptors of `each` bytes, and a huge page for each bank.
-fn descriptor_bytes(machine: &Machine, each: u64) -> Result<usize, Box<dyn Error>> {
-    let pieces = 4 * machine.memory.len() as u64 + 4;
-    Ok(usize::try_from(
-        machine.frames() * each + pieces * (4 << 20),
-    )?)
-}
-
-/// Goes on with a machine of 64 GiB that has room for descriptors.
+/// Runs `path` on a machine of 64 GiB with space for descriptors.
 fn with_memmap<T: Descriptor>(path: impl FnOnce(&Memmap<'_, T>) -> Outcome) -> Outcome {
     let machine = Machine::pc(64 * GIB, 1);
-    let space = MetadataSpace::new(descriptor_bytes(&machine, size_of::<T>() as u64)?)?;
+    let space = MetadataSpace::new(machine.descriptor_bytes(size_of::<T>()))?;
     let mut storage = machine.storage();
     let mut layout = machine.layout(&mut storage)?;
     path(&Memmap::reserve(&mut layout, &space, WRITTEN())?)
@@ -231,7 +309,7 @@ fn held(frames: &Frames<'_>) -> Outcome {
 
 fn claim(frames: &Frames<'_>) -> Outcome {
     let frame = Frame::new((32 << 18) + 12_345);
-    counted(|| frames.claim(black_box(frame), Order::PAGE))??;
+    counted(|| frames.allocate_at(black_box(frame), Order::PAGE))??;
     Ok(())
 }
 

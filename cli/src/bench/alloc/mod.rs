@@ -5,30 +5,29 @@ mod render;
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::size;
 use clap::Args;
 use firstlight_bench::alloc::{self, Contestant, UnknownName, Workload};
+use firstlight_figures::size;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How fast frames are allocated and freed, beside other allocators
 ///
-/// The same loops are run by firstlight, by a spin-locked list of frames (the
-/// yardstick), by a plain list for each thread (the floor), and by the frame
-/// allocators of the Rust registry, in turns. A made-up machine is allocated from:
-/// only the allocators' own tables are real memory.
+/// Firstlight, a spin-locked list of frames (the yardstick), a plain list for each
+/// thread (the floor) and the frame allocators of the Rust registry run the same loops,
+/// in turns. The machine is synthetic: only the allocators' tables are real memory.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct Options {
-    /// What is measured: pair, bulk, random-free, cross-cpu, mixed, near-full, fragmentation,
-    /// answers (what each does is below); else all
+    /// Workloads: pair, bulk, random-free, cross-cpu, mixed, near-full, fragmentation, answers
+    /// (described below); else all
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = workload)]
     workload: Vec<Workload>,
-    /// Who takes part: firstlight, spin-lifo, lifo, buddy_system_allocator, bitmap-allocator,
+    /// Allocators: firstlight, spin-lifo, lifo, buddy_system_allocator, bitmap-allocator,
     /// buddy-slab-allocator, free-list, buddy-alloc; else all
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = contestant)]
     contestant: Vec<Contestant>,
-    /// Numbers of threads that do it at the same time, up to 256, each thread on a CPU of its own
-    /// as far as there are CPUs; else one thread, and two where there are two CPUs
+    /// Numbers of threads at the same time, up to 256, each thread on a CPU of its own as far as
+    /// there are CPUs; else one thread, and two if there are two CPUs
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Vec<u32>,
@@ -45,7 +44,7 @@ pub(super) struct Options {
     run_ms: Option<u64>,
 }
 
-/// What a run may take: four minutes with its end.
+/// Time of a run: four minutes with its end.
 const RUN_MS: u64 = 220_000;
 /// And for each number of threads beyond this many.
 const USUAL_THREADS: usize = 2;
@@ -59,12 +58,13 @@ Workloads, of orders 0 (a page) and 9 (a huge frame) where no other is named:
   mixed          blocks of orders 0 to 9 live for random times
   near-full      pages are freed and allocated while 99 and 99.9 % of memory are held
   fragmentation  not timed: huge and giant frames left when long-lived blocks are all over memory
-  answers        firstlight only: requests that must fail, and full memory beside empty
+  answers        firstlight only: requests that must fail, also while 1, 8 and 32 threads allocate
+                 and free, and full memory beside empty
 
 An operation is a block allocated and a block freed; of random-free a block freed. Times are CPU
-time of the threads: the least of all rounds, the median, and how many times the yardstick's least
-that is. bytes/frame is what the tables take. A cell that ran out of time is marked: its figure is
-of what was done. A cell without a figure is told below the tables, with the reason.
+time of the threads: the least of all rounds, the median, and the least divided by the yardstick's.
+bytes/frame is the size of the tables. A cell that ran out of time is marked: its figure is of the
+finished part. Cells without a figure are listed below the tables, with the reason.
 
 Examples:
   firstlight bench alloc                                     all of it, within four minutes
@@ -84,14 +84,15 @@ fn workload(text: &str) -> Result<Workload, UnknownName> {
 
 fn memory(text: &str) -> Result<u64, String> {
     size::parse(text)
+        .ok()
         .filter(|bytes| (128 << 20..=256 << 30).contains(bytes))
         .ok_or_else(|| "expected a size from 128M to 256G".into())
 }
 
-/// What was asked for, each once and in its order; `all` if nothing was.
-fn chosen<T: Copy + PartialEq>(asked: &[T], all: &[T]) -> Vec<T> {
+/// The chosen items, each once and in order; `all` if none are.
+fn chosen<T: Copy + PartialEq>(items: &[T], all: &[T]) -> Vec<T> {
     let mut list: Vec<T> = Vec::new();
-    for item in if asked.is_empty() { all } else { asked } {
+    for item in if items.is_empty() { all } else { items } {
         if !list.contains(item) {
             list.push(*item);
         }
@@ -99,7 +100,7 @@ fn chosen<T: Copy + PartialEq>(asked: &[T], all: &[T]) -> Vec<T> {
     list
 }
 
-/// What a run with so many numbers of threads may take.
+/// Time of a run with so many numbers of threads.
 fn run_ms(numbers: usize) -> u64 {
     let more = numbers.saturating_sub(USUAL_THREADS) as u64;
     RUN_MS + more * RUN_MS / USUAL_THREADS as u64
@@ -109,7 +110,7 @@ fn run_ms(numbers: usize) -> u64 {
 pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     let threads = chosen(&options.threads, &[]);
     let numbers = threads.len();
-    let asked = alloc::Options {
+    let settings = alloc::Options {
         threads: threads
             .into_iter()
             .map(|threads| threads as usize)
@@ -125,15 +126,17 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     if let Ok(style) = ProgressStyle::with_template("{elapsed:>4}  {wide_msg}") {
         bar.set_style(style);
     }
-    let measured = alloc::run(&asked, &mut |text| bar.set_message(text.to_owned()));
+    let measured = alloc::run(&settings, &mut |text| bar.set_message(text.to_owned()));
     bar.finish_and_clear();
     let record = measured.map_err(|error| Failure::machine("bench alloc", error))?;
     if let Some(answers) = &record.answers {
         let refusals = answers.checkerboard.iter().chain(&answers.full);
-        if let Some(wrong) = refusals.into_iter().find(|refusal| !refusal.refused) {
+        let refusals = refusals.map(|row| (row.order, row.refused));
+        let under_churn = answers.under_churn.iter();
+        let mut all = refusals.chain(under_churn.map(|row| (row.order, row.refused)));
+        if let Some((order, _)) = all.find(|(_, refused)| !refused) {
             return Err(Failure::Check(format!(
-                "a block of order {} was handed out where none is free",
-                wrong.order
+                "a block of order {order} was handed out where none is free"
             )));
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::text::{self, Align, bytes, count};
-use firstlight_bench::alloc::{Answers, Fragmentation, Record, Row, Workload};
+use firstlight_bench::alloc::{Answers, Fragmentation, Record, Row, UnderChurn, Workload};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -168,10 +168,10 @@ fn extras(page: &mut String, workload: Workload, rows: &[&Row]) {
             }
         }
         Workload::CrossCpu => {
-            let mut told: Vec<usize> = Vec::new();
+            let mut shown: Vec<usize> = Vec::new();
             for row in rows {
-                if let Some(ring) = row.ring_ns_per_op.filter(|_| !told.contains(&row.threads)) {
-                    told.push(row.threads);
+                if let Some(ring) = row.ring_ns_per_op.filter(|_| !shown.contains(&row.threads)) {
+                    shown.push(row.threads);
                     let threads = row.threads;
                     let ring = ns(ring);
                     let _ = writeln!(
@@ -242,18 +242,59 @@ fn answers(page: &mut String, answers: &Answers) {
             times(fullness.full_99_9_ns / fullness.empty_ns),
         );
     }
+    under_churn(page, &answers.under_churn);
 }
 
-/// What the marks mean, who is absent and why.
+fn under_churn(page: &mut String, rows: &[UnderChurn]) {
+    if rows.is_empty() {
+        return;
+    }
+    let head = [
+        "requests of firstlight beside",
+        "order",
+        "longest, ms of CPU",
+        "of wall clock",
+        "requests",
+    ];
+    let mut lines = vec![head.map(String::from).to_vec()];
+    let ms = |ns: u64| {
+        let us = ns / 1000;
+        format!("{}.{:03}", us / 1000, us % 1000)
+    };
+    for row in rows {
+        let cut = if row.cut_short { ">" } else { "" };
+        lines.push(vec![
+            format!(
+                "{} of order {}",
+                text::plural(row.churn_threads as u64, "thread"),
+                row.churn_order
+            ),
+            row.order.to_string(),
+            format!("{cut}{}", ms(row.max_ns)),
+            format!("{cut}{}", ms(row.max_wall_ns)),
+            count(row.requests),
+        ]);
+    }
+    let mut aligns = [Align::Right; 5];
+    aligns[0] = Align::Left;
+    print(page, &aligns, &lines);
+}
+
+/// The meaning of the marks, and the cells without a figure.
 fn remarks(page: &mut String, record: &Record) {
     let cut = record.rows.iter().any(|row| row.cut_short)
-        || record.fragmentation.iter().any(|row| row.cut_short);
+        || record.fragmentation.iter().any(|row| row.cut_short)
+        || record
+            .answers
+            .iter()
+            .flat_map(|answers| &answers.under_churn)
+            .any(|row| row.cut_short);
     page.push('\n');
     let _ = writeln!(page, "{FAINT}* the least of its column{FAINT:#}");
     if cut {
         let _ = writeln!(
             page,
-            "{NOTE}> ran out of time ({} ms a cell, {} s in all): the figure is of what was done{NOTE:#}",
+            "{NOTE}> ran out of time ({} ms a cell, {} s in all): the figure is of the finished part{NOTE:#}",
             record.cell_ms,
             Duration::from_millis(record.run_ms).as_secs_f64(),
         );
@@ -261,11 +302,11 @@ fn remarks(page: &mut String, record: &Record) {
     for note in &record.notes {
         let _ = writeln!(page, "{FAINT}{}: {}{FAINT:#}", note.contestant, note.text);
     }
-    let mut told = Vec::new();
+    let mut shown = Vec::new();
     for absent in &record.absent {
         let key = (absent.contestant, absent.workload, absent.reason);
-        if !told.contains(&key) {
-            told.push(key);
+        if !shown.contains(&key) {
+            shown.push(key);
             let _ = writeln!(
                 page,
                 "{FAINT}- {} has no figure for {}: {}{FAINT:#}",

@@ -10,7 +10,7 @@ use super::failed;
 use super::own_daemon::OwnDaemon;
 use super::record::{Cost, FillCost, Neighbour};
 use crate::failure::Failure;
-use firstlight_host::memory_file;
+use firstlight_pool::os::memory_file;
 use firstlight_pool::protocol::PageSize;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

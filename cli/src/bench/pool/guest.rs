@@ -34,7 +34,7 @@ pub(super) struct Bench {
     listener: UnixListener,
 }
 
-/// How long it took from the start of the monitor.
+/// How long it took from the start of the VMM.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timed {
     pub(super) to_qmp: Duration,
@@ -80,7 +80,7 @@ impl Bench {
         arguments
     }
 
-    /// The same of a guest that only its monitor speaks for.
+    /// The same of a guest that only its VMM speaks for.
     pub(super) fn silent_arguments(&self, bytes: u64) -> Vec<OsString> {
         let size = format!("{}M", bytes >> 20);
         let words = [
@@ -179,7 +179,7 @@ impl Bench {
     }
 }
 
-/// A monitor, killed when dropped.
+/// A VMM, killed when dropped.
 struct Running {
     child: Child,
 }

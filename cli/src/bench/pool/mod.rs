@@ -14,8 +14,8 @@ mod record;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
-use firstlight_host::hugepages;
 use firstlight_pool::launch::{Backing, BorrowOptions, Need, Plan, Start, borrow, program_path};
+use firstlight_pool::os::hugepages;
 use firstlight_pool::protocol::PageSize;
 use guest::Bench;
 use own_daemon::OwnDaemon;
@@ -52,7 +52,7 @@ pub(super) struct Options {
     /// Also what filling costs: processor time, and what loops on another CPU lose
     #[arg(long)]
     cost: bool,
-    /// The monitor
+    /// The VMM
     #[arg(long, value_name = "PROGRAM", default_value = "qemu-system-x86_64")]
     qemu: OsString,
 }
@@ -247,7 +247,7 @@ fn pooled_start(
     let start = Start::new(bench.qemu(), plan.with_memory(&files));
     let each = borrowed.into_iter();
     Ok(each.fold(start, |start, one| {
-        start.with(one.memory).with(one.lifeline)
+        start.with(one.memory).with(one.lease_pipe)
     }))
 }
 

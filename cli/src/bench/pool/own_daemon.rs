@@ -92,7 +92,7 @@ impl OwnDaemon {
 
     /// Bytes of slabs of `bytes` that are filled, whole or not.
     pub(super) fn filled_bytes(&mut self, bytes: u64) -> Result<u64, Failure> {
-        let status = self.client.status().map_err(Failure::pool)?;
+        let status = self.client.status().map_err(Failure::from)?;
         let mut pools = status.pools.iter();
         let pool = pools.find(|pool| pool.size_class_bytes == bytes);
         Ok(pool.map_or(0, |pool| pool.clean_bytes))
@@ -120,7 +120,7 @@ impl OwnDaemon {
             size_class_bytes: bytes,
             slabs,
         };
-        self.client.resize(resize).map_err(Failure::pool)?;
+        self.client.resize(resize).map_err(Failure::from)?;
         Ok(())
     }
 
@@ -132,7 +132,7 @@ impl OwnDaemon {
     ) -> Result<(), Failure> {
         let begin = Instant::now();
         loop {
-            let status = self.client.status().map_err(Failure::pool)?;
+            let status = self.client.status().map_err(Failure::from)?;
             let mut pools = status.pools.iter();
             let pool = pools.find(|pool| pool.size_class_bytes == bytes);
             if pool.is_some_and(&is_so) {
@@ -210,7 +210,7 @@ fn config_text(folder: &Path, page: PageSize, sizes: &BTreeSet<u64>, rate: Optio
     let directory = folder.join("pool");
     let mut text = format!(
         "socket = {socket:?}\ndirectory = {directory:?}\n\
-         [fill]\npause_at_pressure = 0\n"
+         limits = {{ idle_s = 86400 }}\n[fill]\npause_at_pressure = 0\n"
     );
     if let Some(rate) = rate {
         let _ = writeln!(text, "rate = {rate:?}");

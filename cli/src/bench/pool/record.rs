@@ -3,6 +3,7 @@
 use super::guest::Timed;
 use crate::output::{GOOD, HEADING};
 use crate::text::{self, Align, bytes};
+use firstlight_figures::spread;
 use firstlight_pool::protocol::PageSize;
 use serde::Serialize;
 use std::fmt::Write;
@@ -47,13 +48,11 @@ pub(super) struct Spread {
 impl Spread {
     /// In milliseconds; `None` of none.
     fn of(times: impl Iterator<Item = Duration>) -> Option<Self> {
-        let mut ms: Vec<f64> = times.map(|time| time.as_secs_f64() * 1e3).collect();
-        ms.sort_by(f64::total_cmp);
-        let middle = (ms.get((ms.len().max(1) - 1) / 2)?, ms.get(ms.len() / 2)?);
+        let ms = spread::Spread::of(times.map(|time| time.as_secs_f64() * 1e3))?;
         Some(Self {
-            median: micro((middle.0 + middle.1) / 2.0),
-            min: micro(*ms.first()?),
-            max: micro(*ms.last()?),
+            median: micro(ms.median),
+            min: micro(ms.min),
+            max: micro(ms.max),
         })
     }
 }
@@ -116,7 +115,7 @@ impl AtOnce {
     }
 }
 
-/// Asking the pool and having the memory in hand, as the borrower sees it.
+/// Asking the pool and having the memory in hand, as the client sees it.
 #[derive(Debug, Serialize)]
 pub(super) struct TakeRoundTrip {
     p50_us: f64,
@@ -195,14 +194,9 @@ impl Neighbour {
         #[expect(clippy::cast_precision_loss, reason = "a share of it is shown")]
         let lost = |(quiet, filling): &(u64, u64)| 100.0 - *filling as f64 * 100.0 / *quiet as f64;
         let mut lost: Vec<f64> = windows.iter().filter(|pair| pair.0 > 0).map(lost).collect();
-        lost.sort_by(f64::total_cmp);
-        let middle = (
-            lost.get((lost.len().max(1) - 1) / 2)?,
-            lost.get(lost.len() / 2)?,
-        );
         Some(Self {
             bound_by,
-            loses_percent: micro((middle.0 + middle.1) / 2.0),
+            loses_percent: micro(spread::median(&mut lost)?),
             fill_bytes_per_s,
             windows: lost.len(),
         })

@@ -4,6 +4,7 @@
 //! built here, by the compiler that builds the test.
 
 use super::kit::Daemon;
+use firstlight_pool::os::need::skip;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -27,11 +28,11 @@ impl Parts {
         let kernel = linux.join("vmlinuz");
         let module = found(&linux.join("lib/modules"), "virtio_balloon.ko.xz");
         let (true, Some(module)) = (kernel.exists(), module) else {
-            eprintln!("skipped: no Linux with a balloon, `make linux` fetches one");
+            skip("linux", "none with a balloon, `make linux` fetches one");
             return None;
         };
         if Command::new(QEMU).arg("--version").output().is_err() {
-            eprintln!("skipped: {QEMU} is not installed");
+            skip("qemu", format!("{QEMU} is not installed"));
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -75,11 +76,11 @@ fn build(folder: &Path) -> Option<PathBuf> {
                 !told.contains("init.rs"),
                 "the guest does not build: {told}"
             );
-            eprintln!("skipped: nothing to link a guest with: {told}");
+            skip("compiler", format!("nothing to link a guest with: {told}"));
             None
         }
         Err(error) => {
-            eprintln!("skipped: no compiler for the guest: {error}");
+            skip("compiler", error);
             None
         }
     }

@@ -1,5 +1,5 @@
 //! What can be wrong with ACPI tables: [`AcpiError`] stops, [`Fault`] is
-//! tolerated and told.
+//! tolerated and reported.
 
 use core::fmt;
 
@@ -42,7 +42,7 @@ impl fmt::Debug for Signature {
 pub enum AcpiError {
     /// The table is another one.
     WrongSignature {
-        /// The one asked for.
+        /// The one requested.
         expected: Signature,
         /// The one seen.
         seen: Signature,
@@ -69,7 +69,7 @@ pub enum AcpiError {
         table: Signature,
         /// The address.
         address: u64,
-        /// Bytes wanted.
+        /// Bytes requested.
         bytes: u64,
     },
     /// The RSDP points to no root table at all.

@@ -1,9 +1,9 @@
 //! Fixed hardware: [`Fadt`], of which only the power management timer is read.
 //!
 //! That timer counts at a known rate ([`PM_TIMER_HZ`]) on every PC that has
-//! one, so it can tell how fast another counter runs: see
+//! one, so another counter can be measured against it: see
 //! [`crate::clock::Calibration`]. Virtual machines without legacy hardware have
-//! none, and say so in the table's flags.
+//! none, and state it in the table's flags.
 //!
 //! Format: ACPI specification, chapter 5.2.9 and 4.8.3.3. Tables are as long as
 //! their age makes them, 116 bytes in ACPI 1.0; a field past the end is absent,

@@ -6,8 +6,8 @@
 //! read one each, in place: no list of CPUs or memory is ever kept, an iterator goes
 //! over the table's own bytes.
 //!
-//! Two classes of wrong: an [`AcpiError`] means that what was asked for cannot
-//! be had; a [`Fault`] was tolerated and is told to whoever wants to know. A
+//! Two classes of mistakes: an [`AcpiError`] means that there is no result; a
+//! [`Fault`] was tolerated and is reported. A
 //! table with a wrong checksum is a fault (shipped firmware has them), an RSDP
 //! with one is an error (it was found by scanning, so it may be no RSDP).
 //!

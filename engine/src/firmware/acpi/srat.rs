@@ -29,7 +29,7 @@ pub struct Srat<'a> {
     table: Table<'a>,
 }
 
-/// One entry of the SRAT, as firmware said it: ranges are not checked.
+/// One entry of the SRAT; ranges are not checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SratEntry {
     /// A processor, by APIC id (type 0, 8 bits) or x2APIC id (type 2).

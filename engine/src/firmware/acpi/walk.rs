@@ -1,7 +1,7 @@
 //! From the root pointer to a table by name: [`Tables`].
 //!
 //! The root table is flat, so the walk is one loop over its pointers; each
-//! costs one read of a header. Only the table that is asked for is read whole.
+//! costs one read of a header. Only the table requested is read whole.
 
 use super::error::{AcpiError, Fault, Signature};
 use super::rsdp::Rsdp;
@@ -74,7 +74,7 @@ impl<'m, R: PhysRead<'m>> Tables<'m, R> {
                         pointer_bytes,
                     });
                 }
-                // The first failure is the one to tell of.
+                // The first failure is the one reported.
                 Err(error) if failure == AcpiError::NoRoot => failure = error,
                 Err(_) => {}
             }
@@ -95,7 +95,7 @@ impl<'m, R: PhysRead<'m>> Tables<'m, R> {
         }
     }
 
-    /// The first table of a name that can be read whole; tells of everything
+    /// The first table of a name that can be read whole; reports everything
     /// wrong on the way, a wrong checksum among it.
     pub fn find(&self, signature: Signature, report: &mut dyn FnMut(Fault)) -> Option<Table<'m>> {
         let mut found = None;

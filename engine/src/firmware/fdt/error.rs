@@ -2,6 +2,9 @@
 
 use core::fmt;
 
+/// Nodes may nest this deep; real trees stay below 12.
+pub const MAX_DEPTH: usize = 64;
+
 /// Why a tree, or a value in it, could not be read. Offsets count from the
 /// start of the structure block, unless they say otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +58,7 @@ pub enum FdtError {
         /// Where.
         offset: usize,
     },
-    /// Nodes nest deeper than [`super::MAX_DEPTH`].
+    /// Nodes nest deeper than [`MAX_DEPTH`].
     TooDeep {
         /// Where.
         offset: usize,
@@ -141,7 +144,7 @@ impl fmt::Display for FdtError {
             Self::Ended { offset } => write!(f, "structure is cut at {offset}"),
             Self::Unbalanced { offset } => write!(f, "nodes do not nest at {offset}"),
             Self::TooDeep { offset } => {
-                write!(f, "more than {} nodes deep at {offset}", super::MAX_DEPTH)
+                write!(f, "more than {} nodes deep at {offset}", MAX_DEPTH)
             }
             Self::StrayProperty { offset } => {
                 write!(f, "property outside of a node's head at {offset}")

@@ -15,16 +15,13 @@ mod node;
 mod places;
 mod tokens;
 
-pub use error::FdtError;
+pub use error::{FdtError, MAX_DEPTH};
 pub use node::{Node, Nodes};
 pub use places::{FdtCpu, FdtDistance, FdtMemory, FdtReserved, Placement};
 
 use super::bytes::{index, u32_be, u64_be};
 use crate::map::{MapEntry, MemoryKind};
 use tokens::{Token, Tokens};
-
-/// Nodes may nest this deep; real trees stay below 12.
-pub const MAX_DEPTH: usize = 64;
 
 const MAGIC: u32 = 0xd00d_feed;
 const V16_HEADER_BYTES: usize = 36;

@@ -1,7 +1,6 @@
 //! Nodes and their properties: [`Nodes`] walks them, [`Node`] is one.
 
-use super::MAX_DEPTH;
-use super::error::FdtError;
+use super::error::{FdtError, MAX_DEPTH};
 use super::tokens::{Token, Tokens};
 use crate::firmware::bytes::u32_be;
 

@@ -1,4 +1,4 @@
-//! What a tree says about memory and CPUs: the places, and their NUMA nodes.
+//! Memory and CPUs of a tree: their places and NUMA nodes.
 
 use core::iter::{Chain, Flatten};
 use core::option::IntoIter;
@@ -31,7 +31,7 @@ pub enum Placement {
         /// Length in bytes; start plus length may wrap.
         bytes: u64,
     },
-    /// Wherever the kernel finds room.
+    /// Anywhere in memory.
     Anywhere {
         /// Length in bytes.
         bytes: u64,

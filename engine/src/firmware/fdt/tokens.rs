@@ -38,7 +38,7 @@ impl<'a> Tokens<'a> {
         self.offset
     }
 
-    /// Whether the name at `offset` of the strings block is `name`. Looks at no
+    /// Whether the name at `offset` of the strings block is `name`. Reads no
     /// more bytes than `name` has, so that a hostile block of one endless
     /// string costs nothing.
     pub(super) fn names(&self, offset: u32, name: &str) -> bool {

@@ -1,59 +1,75 @@
-//! The word of a giant frame: [`Giant`], and by how much it changes: [`Change`].
+//! The word of a giant frame: [`Giant`], and a change of its counts: [`Change`].
+//!
+//! | bits | what |
+//! |---|---|
+//! | 0-2 | state |
+//! | 3 | opened: the huge words below were written at least once |
+//! | 4-13 | free huge frames that are not reserved by a call |
+//! | 14-25, 26-37 | partly free huge frames, unmovable and movable |
+//! | 38-41, 42-45 | bound on the order of their free blocks, likewise |
+//! | 46-58 | unused |
+//! | 59-63 | raises: goes up with every count that is raised, and wraps |
 
 #![expect(
     clippy::cast_possible_truncation,
-    reason = "positions and counts inside one giant frame, or indices into tables that exist"
+    reason = "fields are masked to their width"
 )]
 
-use super::LARGEST_RUN;
-use crate::frames::geometry::HUGES;
-use crate::frames::request::Mobility;
+use super::geometry::{HUGES, LARGEST_PAGES};
+use super::mobility::Mobility;
 
-/// What `partial` has room for: all huge frames, and a thousand calls on the way, each of
-/// which may have emptied 32 and not said so yet.
-const MOST_PARTIAL: u32 = 0x7fff;
-/// What `busy` has room for: more than there are CPUs.
-const MOST_BUSY: u32 = 0x1fff;
+/// What `partial` can count: all huge frames, and three thousand calls that have
+/// announced one and not yet made it so.
+const MOST_PARTIAL: u32 = 0xfff;
 
 const STATE: u64 = 7;
-const FREE_BIT: u32 = 3;
-const PARTIAL_BIT: [u32; 2] = [13, 28];
-const RUN_BIT: [u32; 2] = [43, 47];
-const BUSY_BIT: u32 = 51;
+const OPENED: u64 = 1 << 3;
+const FREE_BIT: u32 = 4;
+const PARTIAL_BIT: [u32; 2] = [14, 26];
+const ORDER_BIT: [u32; 2] = [38, 42];
+const RAISE: u64 = 1 << 59;
 
 /// What a giant frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GiantState {
-    /// Free as one block; the level below has no meaning.
-    Whole,
-    /// One CPU is writing the level below; the counts have no meaning.
-    Splitting,
-    /// The level below and the counts hold.
+    /// Free as one block.
+    Free,
+    /// One CPU is writing the huge words below.
+    Opening,
+    /// The huge words below and the counts hold.
     Split,
-    /// Allocated as one block; the level below has no meaning.
+    /// Allocated as one block.
     Allocated,
+}
+
+impl GiantState {
+    const fn bits(self) -> u64 {
+        match self {
+            Self::Free => 1,
+            Self::Opening => 2,
+            Self::Split => 3,
+            Self::Allocated => 4,
+        }
+    }
 }
 
 /// State of a giant frame and what is free below it.
 ///
-/// `free` counts the huge frames that are free as a whole and not yet promised
-/// to anyone: whoever lowers it owns as many, wherever they lie. `partial` is,
-/// for each mobility, never less than the number of huge frames with some pages
-/// free (more, by calls that took the last of one and have not said so yet), and `run`
-/// never less than the order of the largest block of free pages in
-/// one of them, but for the moment in which a call counted in `busy` lowers it.
-/// `busy` counts calls that hold promises they may have to give back, or are
-/// finding out the truth of `run`, so that nobody takes what they hide for used up.
+/// `free` counts huge frames that are free as a whole: lowering it by one reserves one of
+/// them, wherever it lies. `partial` is, for each mobility, at least the number of huge
+/// frames with some pages free, and `max_order` at least the order of the largest block of
+/// free pages in one of them.
 ///
-/// In a giant frame that is one block, `free` says whether the level below was
-/// ever written: then it still says that all is free, and need not be again.
+/// Huge words that were written once (`opened`) stay valid: below a giant frame that is one
+/// block, free or allocated, they all say free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Giant {
     pub(crate) state: GiantState,
+    pub(crate) opened: bool,
     pub(crate) free: u32,
     pub(crate) partial: [u32; 2],
-    pub(crate) busy: u32,
-    pub(crate) run: [u8; 2],
+    pub(crate) max_order: [u8; 2],
+    raises: u8,
 }
 
 /// By how much the counts of a split giant frame change in one step.
@@ -61,9 +77,8 @@ pub(crate) struct Giant {
 pub(crate) struct Change {
     free: i32,
     partial: [i32; 2],
-    busy: i32,
-    /// `run` is this at least.
-    run: [u8; 2],
+    /// `max_order` is this at least.
+    max_order: [u8; 2],
 }
 
 impl Change {
@@ -72,21 +87,8 @@ impl Change {
         Self {
             free: count,
             partial: [0; 2],
-            busy: 0,
-            run: [0; 2],
+            max_order: [0; 2],
         }
-    }
-
-    /// A free huge frame is going to be split for pages of this mobility.
-    pub(crate) const fn split(mobility: Mobility) -> Self {
-        let mut split = Self::free(-1).and_partial(mobility, 1);
-        split.run[mobility as usize] = LARGEST_RUN;
-        split
-    }
-
-    /// One more call, or one less, that may give something back.
-    pub(crate) const fn busy(count: i32) -> Self {
-        Self::free(0).and_busy(count)
     }
 
     /// More or fewer huge frames of this mobility with some pages free.
@@ -99,95 +101,141 @@ impl Change {
         self
     }
 
-    pub(crate) const fn and_busy(mut self, count: i32) -> Self {
-        self.busy += count;
-        self
+    /// A free huge frame is going to be opened for pages of this mobility.
+    pub(crate) const fn open(mobility: Mobility) -> Self {
+        let mut open = Self::free(-1).and_partial(mobility, 1);
+        open.max_order[mobility as usize] = LARGEST_PAGES;
+        open
+    }
+
+    /// That huge frame was not opened after all.
+    pub(crate) const fn not_opened(mobility: Mobility) -> Self {
+        Self::free(1).and_partial(mobility, -1)
     }
 }
 
 impl Giant {
     /// Free as one block, nothing below written.
-    pub(crate) const WHOLE: Self = Self::block(GiantState::Whole);
-    /// Free as one block, the level below says so too.
-    pub(super) const MERGED: Self = Self {
-        free: HUGES,
-        ..Self::WHOLE
-    };
-    pub(crate) const SPLITTING: Self = Self::block(GiantState::Splitting);
+    pub(crate) const FREE: Self = Self::block(GiantState::Free);
     /// Allocated as one block, nothing below written.
     pub(crate) const ALLOCATED: Self = Self::block(GiantState::Allocated);
 
     const fn block(state: GiantState) -> Self {
         Self {
             state,
+            opened: false,
             free: 0,
             partial: [0; 2],
-            busy: 0,
-            run: [0; 2],
+            max_order: [0; 2],
+            raises: 0,
         }
     }
 
-    /// Open, with `partial` huge frames of each mobility that may hold a block of any order.
+    /// Split, with `partial` huge frames of each mobility that may hold a block of any order.
     pub(crate) const fn split(free: u32, partial: [u32; 2]) -> Self {
         Self {
+            opened: true,
             free,
             partial,
-            run: [LARGEST_RUN; 2],
+            max_order: [LARGEST_PAGES; 2],
             ..Self::block(GiantState::Split)
         }
-        .without_empty_runs()
+        .without_empty_bounds()
     }
 
     /// Where no pages are free they form no block.
-    const fn without_empty_runs(mut self) -> Self {
+    const fn without_empty_bounds(mut self) -> Self {
         if self.partial[0] == 0 {
-            self.run[0] = 0;
+            self.max_order[0] = 0;
         }
         if self.partial[1] == 0 {
-            self.run[1] = 0;
+            self.max_order[1] = 0;
         }
         self
     }
 
-    /// The same block, taken or given back as a whole.
-    pub(crate) const fn turned(self, state: GiantState) -> Self {
+    /// The same with another state.
+    pub(crate) const fn with_state(self, state: GiantState) -> Self {
         Self { state, ..self }
     }
 
-    /// Whether the huge frames below a block are known to be written, all as free.
-    pub(crate) const fn is_written_below(self) -> bool {
-        self.free == HUGES
+    /// Free as one block again, which counts as raised.
+    pub(crate) const fn freed(self) -> Self {
+        let raises = self.raises.wrapping_add(1) & 0x1f;
+        Self { raises, ..self }.with_state(GiantState::Free)
     }
 
-    /// Whether a block of `order`, below a huge frame, may be found in a huge frame
-    /// that is split for this mobility.
-    pub(crate) const fn may_have_run(self, order: u8, mobility: Mobility) -> bool {
-        self.partial[mobility as usize] > 0 && self.run[mobility as usize] >= order
+    /// The word while one CPU opens it: no counts.
+    pub(crate) const fn opening(self) -> Self {
+        Self {
+            state: GiantState::Opening,
+            free: 0,
+            partial: [0; 2],
+            max_order: [0; 2],
+            ..self
+        }
     }
 
-    /// The bits kept in memory. Zero is none of them: it marks memory nobody wrote.
+    /// The word once it is open, with so many free huge frames.
+    pub(crate) const fn opened_with(self, free: u32) -> Self {
+        Self {
+            state: GiantState::Split,
+            opened: true,
+            free,
+            ..self.opening()
+        }
+    }
+
+    /// Whether a block of `order`, below a huge frame, may be found in a huge frame that is
+    /// split for this mobility.
+    pub(crate) const fn may_have(self, order: u8, mobility: Mobility) -> bool {
+        self.partial[mobility as usize] > 0 && self.max_order[mobility as usize] >= order
+    }
+
+    /// The bits kept in memory; never zero.
     pub(crate) const fn pack(self) -> u64 {
-        let state = match self.state {
-            GiantState::Whole => 1,
-            GiantState::Splitting => 2,
-            GiantState::Split => 3,
-            GiantState::Allocated => 4,
-        };
-        let [unmovable, movable] = self.partial;
-        state
+        self.state.bits()
+            | (self.opened as u64) << OPENED.trailing_zeros()
             | (self.free as u64) << FREE_BIT
-            | (unmovable as u64) << PARTIAL_BIT[0]
-            | (movable as u64) << PARTIAL_BIT[1]
-            | (self.run[0] as u64) << RUN_BIT[0]
-            | (self.run[1] as u64) << RUN_BIT[1]
-            | (self.busy as u64) << BUSY_BIT
+            | (self.partial[0] as u64) << PARTIAL_BIT[0]
+            | (self.partial[1] as u64) << PARTIAL_BIT[1]
+            | (self.max_order[0] as u64) << ORDER_BIT[0]
+            | (self.max_order[1] as u64) << ORDER_BIT[1]
+            | (self.raises as u64) << RAISE.trailing_zeros()
     }
 
-    /// Whether the bits are those of a giant frame that has nothing for anybody, and of
-    /// which no call in flight may give something back.
+    #[inline]
+    pub(crate) const fn unpack(bits: u64) -> Self {
+        let state = match bits & STATE {
+            1 => GiantState::Free,
+            2 => GiantState::Opening,
+            3 => GiantState::Split,
+            _ => GiantState::Allocated,
+        };
+        Self {
+            state,
+            opened: bits & OPENED != 0,
+            free: (bits >> FREE_BIT) as u32 & 0x3ff,
+            partial: [
+                (bits >> PARTIAL_BIT[0]) as u32 & MOST_PARTIAL,
+                (bits >> PARTIAL_BIT[1]) as u32 & MOST_PARTIAL,
+            ],
+            max_order: [
+                Self::max_order_in(bits, Mobility::Unmovable),
+                Self::max_order_in(bits, Mobility::Movable),
+            ],
+            raises: (bits >> RAISE.trailing_zeros()) as u8,
+        }
+    }
+
+    /// Whether nothing can be taken from a giant frame with these bits.
     #[inline]
     pub(crate) const fn is_used_up_in(bits: u64) -> bool {
-        bits == Self::split(0, [0; 2]).pack() || bits & STATE == 4
+        const COUNTS: u64 = (1 << ORDER_BIT[0]) - (1 << FREE_BIT);
+        match bits & STATE {
+            3 => bits & COUNTS == 0,
+            state => state == 4,
+        }
     }
 
     /// Whether the bits are those of a split giant frame.
@@ -196,42 +244,39 @@ impl Giant {
         bits & STATE == 3
     }
 
+    /// Whether the huge words below were written: then they are valid.
+    #[inline]
+    pub(crate) const fn is_opened_in(bits: u64) -> bool {
+        bits & OPENED != 0 && bits & STATE != 2
+    }
+
     /// The bound of a mobility in the bits of a split giant frame.
     #[inline]
-    pub(crate) const fn run_in(bits: u64, mobility: Mobility) -> u8 {
-        (bits >> RUN_BIT[mobility as usize]) as u8 & 0xf
+    pub(crate) const fn max_order_in(bits: u64, mobility: Mobility) -> u8 {
+        (bits >> ORDER_BIT[mobility as usize]) as u8 & 0xf
     }
 
+    /// What an addition to the bits of a split giant frame does that raises `free`.
     #[inline]
-    pub(crate) const fn unpack(bits: u64) -> Self {
-        let state = match bits & STATE {
-            1 => GiantState::Whole,
-            2 => GiantState::Splitting,
-            3 => GiantState::Split,
-            _ => GiantState::Allocated,
-        };
-        Self {
-            state,
-            free: (bits >> FREE_BIT) as u32 & 0x3ff,
-            partial: [
-                (bits >> PARTIAL_BIT[0]) as u32 & MOST_PARTIAL,
-                (bits >> PARTIAL_BIT[1]) as u32 & MOST_PARTIAL,
-            ],
-            run: [
-                Self::run_in(bits, Mobility::Unmovable),
-                Self::run_in(bits, Mobility::Movable),
-            ],
-            busy: (bits >> BUSY_BIT) as u32,
-        }
+    pub(crate) const fn raise_of_free(count: u32) -> u64 {
+        RAISE | (count as u64) << FREE_BIT
     }
 
-    /// Whole again once nothing below is allocated or promised.
-    ///
-    /// `partial` and `busy` must be 0 too: a CPU that still has to lower one
-    /// would otherwise lower the count of a word that no longer has it.
-    const fn merged(self) -> Self {
-        if self.free == HUGES && self.partial[0] + self.partial[1] == 0 && self.busy == 0 {
-            Self::MERGED
+    /// Whether all huge frames are free and no call is about to change that.
+    pub(crate) const fn is_complete(self) -> bool {
+        matches!(self.state, GiantState::Split)
+            && self.free == HUGES
+            && self.partial[0] + self.partial[1] == 0
+    }
+
+    /// Free as one block if nothing below is allocated or reserved.
+    pub(crate) const fn merged(self) -> Self {
+        if self.is_complete() {
+            Self {
+                opened: true,
+                raises: self.raises,
+                ..Self::FREE
+            }
         } else {
             self
         }
@@ -246,34 +291,99 @@ impl Giant {
         let free = self.free.checked_add_signed(by.free);
         let unmovable = self.partial[0].checked_add_signed(by.partial[0]);
         let movable = self.partial[1].checked_add_signed(by.partial[1]);
-        let busy = self.busy.checked_add_signed(by.busy);
-        match (free, unmovable, movable, busy) {
-            (Some(free), Some(unmovable), Some(movable), Some(busy))
-                if free <= HUGES
-                    && unmovable <= MOST_PARTIAL
-                    && movable <= MOST_PARTIAL
-                    && busy <= MOST_BUSY =>
+        match (free, unmovable, movable) {
+            (Some(free), Some(unmovable), Some(movable))
+                if free <= HUGES && unmovable <= MOST_PARTIAL && movable <= MOST_PARTIAL =>
             {
+                let raised = by.free > 0 || by.partial[0] > 0 || by.partial[1] > 0;
                 let changed = Self {
                     free,
                     partial: [unmovable, movable],
-                    busy,
+                    raises: self.raises.wrapping_add(raised as u8) & 0x1f,
                     ..self
                 };
-                Some(changed.with_run_from(by.run).without_empty_runs().merged())
+                Some(
+                    changed
+                        .bounded_from(by.max_order)
+                        .without_empty_bounds()
+                        .merged(),
+                )
             }
             _ => None,
         }
     }
 
     /// With at least these bounds on the blocks of pages.
-    pub(crate) const fn with_run_from(mut self, run: [u8; 2]) -> Self {
-        if self.run[0] < run[0] {
-            self.run[0] = run[0];
+    pub(crate) const fn bounded_from(mut self, max_order: [u8; 2]) -> Self {
+        if self.max_order[0] < max_order[0] {
+            self.max_order[0] = max_order[0];
         }
-        if self.run[1] < run[1] {
-            self.run[1] = run[1];
+        if self.max_order[1] < max_order[1] {
+            self.max_order[1] = max_order[1];
         }
         self
+    }
+
+    /// With this bound at most on the blocks of pages of a mobility.
+    pub(crate) const fn bounded_to(mut self, mobility: Mobility, max_order: u8) -> Self {
+        if self.max_order[mobility as usize] > max_order {
+            self.max_order[mobility as usize] = max_order;
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Mobility::{Movable, Unmovable};
+
+    #[test]
+    fn words_survive_packing() {
+        for giant in [
+            Giant::FREE,
+            Giant::FREE.opening(),
+            Giant::ALLOCATED,
+            Giant::split(HUGES, [3, HUGES]),
+            Giant::split(HUGES, [0, 0]).merged(),
+        ] {
+            assert_eq!(Giant::unpack(giant.pack()), giant);
+            assert_ne!(giant.pack(), 0);
+        }
+        assert_eq!(Giant::split(HUGES, [MOST_PARTIAL; 2]).pack() >> 46, 0);
+    }
+
+    #[test]
+    fn a_giant_merges_only_when_nothing_is_left_below() {
+        let one_taken = Giant::split(HUGES - 1, [0; 2]);
+        let merged = one_taken.changed(Change::free(1)).unwrap();
+        assert_eq!((merged.state, merged.opened), (GiantState::Free, true));
+        let partial = Giant::split(HUGES - 1, [0, 1]);
+        let counted = partial.changed(Change::free(1)).unwrap();
+        assert_eq!(counted.state, GiantState::Split);
+        let done = counted.changed(Change::partial(Movable, -1)).unwrap();
+        assert_eq!(done.state, GiantState::Free);
+        assert_eq!(Giant::split(0, [0; 2]).changed(Change::free(-1)), None);
+        assert_eq!(Giant::FREE.changed(Change::free(-1)), None);
+        let added = Giant::unpack(one_taken.pack() + Giant::raise_of_free(1));
+        assert!(added.is_complete());
+    }
+
+    #[test]
+    fn every_raise_makes_another_word() {
+        let word = Giant::split(5, [1, 0]);
+        let open = word.changed(Change::open(Unmovable)).unwrap();
+        let back = open.changed(Change::not_opened(Unmovable)).unwrap();
+        assert_eq!((back.free, back.partial), (word.free, word.partial));
+        assert_ne!(back.pack(), word.pack());
+    }
+
+    #[test]
+    fn used_up_is_told_by_the_bits() {
+        assert!(Giant::is_used_up_in(Giant::split(0, [0; 2]).pack()));
+        assert!(Giant::is_used_up_in(Giant::ALLOCATED.pack()));
+        assert!(!Giant::is_used_up_in(Giant::split(0, [0, 1]).pack()));
+        assert!(!Giant::is_used_up_in(Giant::FREE.pack()));
+        assert!(!Giant::is_used_up_in(Giant::FREE.opening().pack()));
     }
 }

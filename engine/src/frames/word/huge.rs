@@ -1,61 +1,71 @@
 //! The word of a huge frame: [`Huge`].
+//!
+//! | bits | what |
+//! |---|---|
+//! | 0-2 | state |
+//! | 3 | mobility it was taken or split for |
+//! | 4-7 | bound on the order of its free blocks of pages |
+//! | 8 | partial: some of its pages are free |
+//! | 9 | isolated |
+//! | 10 | pinned: some of its pages are reserved for ever |
+//! | 11-31 | unused |
 
 #![expect(
     clippy::cast_possible_truncation,
-    reason = "positions and counts inside one giant frame, or indices into tables that exist"
+    reason = "fields are masked to their width"
 )]
 
-use super::LARGEST_RUN;
-use crate::frames::geometry::HUGE_FRAMES;
-use crate::frames::request::Mobility;
+use super::geometry::LARGEST_PAGES;
+use super::mobility::Mobility;
 
 /// What a huge frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HugeState {
-    /// Free as one block; its bitmap has no meaning.
+    /// Free as one block.
     Free,
-    /// One CPU is writing the bitmap.
-    Splitting,
-    /// The bitmap and the count hold.
+    /// One CPU is writing the bitmap, or taking the huge frame together with others.
+    Opening,
+    /// The bitmap holds.
     Split,
-    /// Allocated as one block (or a part of a larger one); its bitmap has no meaning.
+    /// Allocated as one block (or a part of a larger one).
     Allocated,
 }
 
 /// State of a huge frame.
 ///
-/// `free` counts pages that are free and not promised. `run` is never less than the
-/// order of the largest block of them, but for the moment in which a call that is
-/// counted in the giant frame's `busy` lowers it. It does not follow `free`: nobody knows
-/// yet which pages a promise will take. `mobility` is what the frame was taken or split
-/// for. While it is `isolated` nothing of it can be taken, and the giant
-/// frame's counts leave it out.
+/// Which pages of a split one are free, its bitmap alone says. `partial` and `max_order`
+/// tell searches where to look: with no call in flight `partial` says whether any page is free,
+/// and no free block is of a higher order than `max_order`. While it is `isolated` nothing of
+/// it can be taken, and the giant frame's counts leave it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Huge {
     pub(crate) state: HugeState,
     pub(crate) mobility: Mobility,
-    pub(crate) free: u32,
-    pub(crate) run: u8,
+    pub(crate) max_order: u8,
+    pub(crate) partial: bool,
     pub(crate) isolated: bool,
+    pub(crate) pinned: bool,
 }
 
 impl Huge {
     pub(crate) const FREE: Self = Self::block(HugeState::Free, Mobility::Unmovable);
-    pub(crate) const SPLITTING: Self = Self::block(HugeState::Splitting, Mobility::Unmovable);
+
+    const STATE: u32 = 7;
+    const MOBILITY_BIT: u32 = 3;
+    const ORDER_BIT: u32 = 4;
+    const PARTIAL: u32 = 1 << 8;
+    const ISOLATED: u32 = 1 << 9;
+    const PINNED: u32 = 1 << 10;
 
     const fn block(state: HugeState, mobility: Mobility) -> Self {
         Self {
             state,
             mobility,
-            free: 0,
-            run: 0,
+            max_order: 0,
+            partial: false,
             isolated: false,
+            pinned: false,
         }
-    }
-
-    /// The same, isolated or not.
-    pub(crate) const fn with_isolated(self, isolated: bool) -> Self {
-        Self { isolated, ..self }
     }
 
     /// Allocated as one block.
@@ -63,153 +73,211 @@ impl Huge {
         Self::block(HugeState::Allocated, mobility)
     }
 
-    /// Open, with `free` pages that may form a block of any order.
-    pub(crate) const fn split(mobility: Mobility, free: u32) -> Self {
-        let open = Self {
-            free,
-            run: LARGEST_RUN,
-            ..Self::block(HugeState::Split, mobility)
-        };
+    /// Split, with free pages that may form a block of any order; or with none.
+    pub(crate) const fn split(mobility: Mobility, partial: bool) -> Self {
         Self {
-            run: open.bound(),
-            ..open
+            partial,
+            max_order: if partial { LARGEST_PAGES } else { 0 },
+            ..Self::block(HugeState::Split, mobility)
         }
     }
 
-    /// Whether some, but not all, of the pages are free and can be taken.
-    pub(crate) const fn is_partial(self) -> bool {
-        matches!(self.state, HugeState::Split) && self.free > 0 && !self.isolated
+    /// The same with another state.
+    pub(crate) const fn with_state(self, state: HugeState) -> Self {
+        Self { state, ..self }
     }
 
-    /// Whether every page is allocated one by one.
-    pub(crate) const fn is_full(self) -> bool {
-        matches!(self.state, HugeState::Split) && self.free == 0
+    /// The same, isolated or not.
+    pub(crate) const fn with_isolated(self, isolated: bool) -> Self {
+        Self { isolated, ..self }
     }
 
-    /// Whether a block of `order`, below a huge frame, may be found.
-    pub(crate) const fn may_have_run(self, order: u8) -> bool {
-        self.is_partial() && self.bound() >= order
+    /// The same, with some pages reserved for ever or none.
+    pub(crate) const fn with_pinned(self, pinned: bool) -> Self {
+        Self { pinned, ..self }
     }
 
-    /// No less than the order of the largest block of free pages: `run`, or what follows
-    /// from their number.
-    pub(crate) const fn bound(self) -> u8 {
-        let most = match self.free.checked_ilog2() {
-            Some(order) => order as u8,
-            None => 0,
-        };
-        if self.run < most { self.run } else { most }
+    /// Whether it can be taken as a whole.
+    pub(crate) const fn is_free(self) -> bool {
+        matches!(self.state, HugeState::Free) && !self.isolated
     }
 
-    /// With this bound at least on the blocks of pages.
-    pub(crate) const fn with_run_from(self, run: u8) -> Self {
-        let run = if self.run < run { run } else { self.run };
-        Self { run, ..self }
+    /// Whether the giant frame counts it as partly free.
+    pub(crate) const fn is_counted(self) -> bool {
+        matches!(self.state, HugeState::Split) && self.partial && !self.isolated
+    }
+
+    /// Split and used up: the next page that is freed makes it partial.
+    pub(crate) const fn full(self) -> Self {
+        Self {
+            partial: false,
+            max_order: 0,
+            ..self
+        }
+    }
+
+    /// With pages free that form a block of this order at most.
+    pub(crate) const fn partial_from(self, max_order: u8) -> Self {
+        let bounded = self.bounded_from(max_order);
+        Self {
+            partial: true,
+            ..bounded
+        }
+    }
+
+    /// With this bound at least on the free blocks.
+    pub(crate) const fn bounded_from(mut self, max_order: u8) -> Self {
+        if self.max_order < max_order {
+            self.max_order = max_order;
+        }
+        self
+    }
+
+    /// With this bound at most on the free blocks.
+    pub(crate) const fn bounded_to(mut self, max_order: u8) -> Self {
+        if self.max_order > max_order {
+            self.max_order = max_order;
+        }
+        self
     }
 
     /// The bits kept in memory; never zero.
     pub(crate) const fn pack(self) -> u32 {
         let state = match self.state {
             HugeState::Free => 1,
-            HugeState::Splitting => 2,
+            HugeState::Opening => 2,
             HugeState::Split => 3,
             HugeState::Allocated => 4,
         };
         state
-            | (self.mobility as u32) << 3
-            | (self.run as u32) << Self::RUN_BIT
-            | self.free << Self::FREE_BIT
-            | (self.isolated as u32) << Self::ISOLATED_BIT
+            | (self.mobility as u32) << Self::MOBILITY_BIT
+            | (self.max_order as u32) << Self::ORDER_BIT
+            | if self.partial { Self::PARTIAL } else { 0 }
+            | if self.isolated { Self::ISOLATED } else { 0 }
+            | if self.pinned { Self::PINNED } else { 0 }
     }
 
-    const RUN_BIT: u32 = 4;
-    const FREE_BIT: u32 = 8;
-    const ISOLATED_BIT: u32 = 18;
-
-    /// Whether the bits are those of a huge frame that is allocated as one, not isolated.
     #[inline]
-    pub(crate) const fn is_allocated_in(bits: u32) -> bool {
-        bits & (7 | 1 << Self::ISOLATED_BIT) == 4
-    }
-
-    /// Whether the bits are those of a huge frame that is split for `mobility` and has pages
-    /// that can be taken.
-    #[inline]
-    pub(crate) const fn is_partial_in(bits: u32, mobility: Mobility) -> bool {
-        const KIND: u32 = 7 | 1 << 3 | 1 << Huge::ISOLATED_BIT;
-        bits & KIND == 3 | (mobility as u32) << 3 && bits & 0x3ff << Huge::FREE_BIT != 0
-    }
-
-    /// Whether the bits are those of a split huge frame, not isolated.
-    #[inline]
-    pub(crate) const fn is_split_in(bits: u32) -> bool {
-        bits & (7 | 1 << Self::ISOLATED_BIT) == 3
-    }
-
-    /// What the huge frame with these bits was taken or split for.
-    #[inline]
-    pub(crate) const fn mobility_in(bits: u32) -> Mobility {
-        if bits & 8 == 0 {
-            Mobility::Unmovable
-        } else {
-            Mobility::Movable
-        }
-    }
-
     pub(crate) const fn unpack(bits: u32) -> Self {
-        let state = match bits & 7 {
+        let state = match bits & Self::STATE {
             1 => HugeState::Free,
-            2 => HugeState::Splitting,
+            2 => HugeState::Opening,
             3 => HugeState::Split,
             _ => HugeState::Allocated,
         };
         Self {
             state,
             mobility: Self::mobility_in(bits),
-            run: (bits >> Self::RUN_BIT) as u8 & 0xf,
-            free: bits >> Self::FREE_BIT & 0x3ff,
-            isolated: bits >> Self::ISOLATED_BIT & 1 != 0,
+            max_order: Self::max_order_in(bits),
+            partial: bits & Self::PARTIAL != 0,
+            isolated: bits & Self::ISOLATED != 0,
+            pinned: bits & Self::PINNED != 0,
         }
     }
 
-    /// With `count` more pages free, which form or are next to a block of order
-    /// `run` at most: free as a whole once all are. Where none was free the bound starts anew,
-    /// for the caller to raise to what was promised before.
-    pub(crate) const fn freed(self, count: u32, run: u8) -> Self {
-        let free = self.free + count;
-        if free == HUGE_FRAMES {
-            return Self::FREE.with_isolated(self.isolated);
-        }
-        if self.free == 0 {
-            Self { free, run, ..self }
-        } else {
-            Self { free, ..self }.with_run_from(run)
-        }
-    }
-
-    /// The bits with `count` more pages free, if nothing else changes by it: the huge frame is
-    /// split, not isolated, has free pages, and keeps some that are not.
+    /// Whether the bits are those of a huge frame that can be taken as a whole.
     #[inline]
-    pub(crate) const fn counted_in(bits: u32, count: u32, run: u8) -> Option<u32> {
-        let free = bits >> Self::FREE_BIT & 0x3ff;
-        if !Self::is_split_in(bits) || free == 0 || free + count >= HUGE_FRAMES {
-            return None;
-        }
-        let counted = bits + (count << Self::FREE_BIT);
-        let run = (run as u32) << Self::RUN_BIT;
-        let seen = bits & 0xf << Self::RUN_BIT;
-        Some(if seen < run {
-            counted - seen + run
-        } else {
-            counted
-        })
+    pub(crate) const fn is_free_in(bits: u32) -> bool {
+        bits & (Self::STATE | Self::ISOLATED) == 1
     }
 
-    /// With `count` pages promised; `None` where there are not so many.
-    pub(crate) const fn promised(self, count: u32) -> Option<Self> {
-        match (self.state, self.free.checked_sub(count)) {
-            (HugeState::Split, Some(free)) if !self.isolated => Some(Self { free, ..self }),
-            _ => None,
+    /// Whether the bits are those of a huge frame that is allocated as one, not isolated.
+    #[inline]
+    pub(crate) const fn is_allocated_in(bits: u32) -> bool {
+        bits & (Self::STATE | Self::ISOLATED) == 4
+    }
+
+    /// Whether the bits are those of a huge frame that is split, not isolated.
+    #[inline]
+    pub(crate) const fn is_split_in(bits: u32) -> bool {
+        bits & (Self::STATE | Self::ISOLATED) == 3
+    }
+
+    /// Whether some of the pages are reserved for ever.
+    #[inline]
+    pub(crate) const fn is_pinned_in(bits: u32) -> bool {
+        bits & Self::PINNED != 0
+    }
+
+    /// Whether the bits are those of a huge frame that is split for `mobility` and may have a
+    /// free block of `order`.
+    #[inline]
+    pub(crate) const fn may_have_in(bits: u32, order: u8, mobility: Mobility) -> bool {
+        Self::is_counted_in(bits, mobility) && Self::max_order_in(bits) >= order
+    }
+
+    /// Whether the bits are those of a huge frame that is split for `mobility` and that its
+    /// giant frame counts as partly free.
+    #[inline]
+    pub(crate) const fn is_counted_in(bits: u32, mobility: Mobility) -> bool {
+        const KIND: u32 = Huge::STATE | 1 << Huge::MOBILITY_BIT | Huge::PARTIAL | Huge::ISOLATED;
+        bits & KIND == 3 | (mobility as u32) << Self::MOBILITY_BIT | Self::PARTIAL
+    }
+
+    /// Whether a page that becomes free, as part of a block of `order`, changes nothing in a
+    /// word with these bits.
+    #[inline]
+    pub(crate) const fn covers_in(bits: u32, order: u8) -> bool {
+        bits & (Self::STATE | Self::PARTIAL) == 3 | Self::PARTIAL
+            && Self::max_order_in(bits) >= order
+    }
+
+    /// The bound in the bits of a split huge frame.
+    #[inline]
+    pub(crate) const fn max_order_in(bits: u32) -> u8 {
+        (bits >> Self::ORDER_BIT) as u8 & 0xf
+    }
+
+    /// What the huge frame with these bits was taken or split for.
+    #[inline]
+    pub(crate) const fn mobility_in(bits: u32) -> Mobility {
+        if bits & 1 << Self::MOBILITY_BIT == 0 {
+            Mobility::Unmovable
+        } else {
+            Mobility::Movable
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Mobility::{Movable, Unmovable};
+
+    #[test]
+    fn words_survive_packing() {
+        for huge in [
+            Huge::FREE,
+            Huge::FREE.with_state(HugeState::Opening),
+            Huge::FREE.with_isolated(true),
+            Huge::allocated(Unmovable),
+            Huge::allocated(Movable).with_pinned(true),
+            Huge::split(Movable, true),
+            Huge::split(Unmovable, true).with_isolated(true),
+            Huge::split(Unmovable, false),
+            Huge::split(Unmovable, false).partial_from(3),
+        ] {
+            let bits = huge.pack();
+            assert_eq!(Huge::unpack(bits), huge);
+            assert_eq!(Huge::is_free_in(bits), huge.is_free());
+            for mobility in Mobility::ALL {
+                let counted = huge.is_counted() && huge.mobility == mobility;
+                assert_eq!(Huge::is_counted_in(bits, mobility), counted);
+            }
+            assert_ne!(bits, 0);
+        }
+    }
+
+    #[test]
+    fn bounds_go_up_and_down() {
+        let full = Huge::split(Movable, false);
+        let pair = full.partial_from(1);
+        assert!(Huge::may_have_in(pair.pack(), 1, Movable));
+        assert!(!Huge::may_have_in(pair.pack(), 2, Movable));
+        assert!(!Huge::may_have_in(pair.pack(), 1, Unmovable));
+        assert!(Huge::covers_in(pair.pack(), 1) && !Huge::covers_in(pair.pack(), 2));
+        assert!(!Huge::covers_in(full.pack(), 0));
+        assert_eq!(pair.bounded_from(4).bounded_to(2).max_order, 2);
+        assert_eq!(pair.full(), full);
     }
 }

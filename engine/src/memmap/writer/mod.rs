@@ -13,6 +13,8 @@
 #[cfg(target_arch = "x86_64")]
 pub mod x86_64;
 
+mod best;
+
 use core::fmt;
 
 /// Bytes in the line a fill repeats.
@@ -43,18 +45,8 @@ impl fmt::Debug for Writer {
     }
 }
 
-impl Default for Writer {
-    /// The best that every CPU of this architecture has.
-    fn default() -> Self {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        return x86_64::words();
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        return Self::plain();
-    }
-}
-
 impl Writer {
-    /// A writer of one's own.
+    /// Another writer.
     ///
     /// # Safety
     /// `fill(first, words, line)` must, for any `first` on a border of 8 bytes
@@ -85,11 +77,11 @@ impl Writer {
         unsafe { (self.fill)(memory.as_mut_ptr(), memory.len(), line) }
     }
 
-    /// The same for memory that nobody initialised.
+    /// The same for uninitialised memory.
     ///
     /// # Safety
     /// `first` is on a border of 8 bytes and writable for `words` words, which
-    /// nobody else uses meanwhile.
+    /// no other code uses meanwhile.
     pub(crate) unsafe fn fill_raw(self, first: *mut u64, words: usize, line: &Line) {
         // SAFETY: what the caller promised.
         unsafe { (self.fill)(first, words, line) }
@@ -107,8 +99,8 @@ unsafe fn fill_plain(first: *mut u64, words: usize, line: &Line) {
     turned.rotate_left(place(first));
     let lines = words / turned.len();
     for at in 0..lines {
-        // SAFETY: line `at` lies inside the words the caller lent; a line of
-        // words asks for a word's alignment only.
+        // SAFETY: line `at` lies inside the caller's words; a line of
+        // words needs a word's alignment only.
         unsafe { first.add(at * turned.len()).cast::<Line>().write(turned) };
     }
     for (at, word) in (lines * turned.len()..words).zip(turned) {

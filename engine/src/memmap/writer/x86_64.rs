@@ -1,8 +1,8 @@
 //! Fills past the caches on x86-64, in assembly strings that name their
 //! registers: they build for a kernel that gives the compiler no vector
-//! registers. Whoever runs the vector loops there switches the registers on
-//! first (CR4.OSXSAVE, XCR0), on each CPU, and saves what interrupted code
-//! holds in them.
+//! registers. Before the vector loops run, the kernel switches the registers on
+//! (CR4.OSXSAVE, XCR0), on each CPU, and saves what interrupted code holds in
+//! them.
 
 use core::arch::asm;
 
@@ -55,7 +55,7 @@ unsafe fn around(
     };
     let count = (words - head) * 8 / turn_bytes;
     let middle = count * turn_bytes / 8;
-    // SAFETY: head, middle and tail lie one after the other in what was lent.
+    // SAFETY: head, middle and tail lie one after the other in the caller's memory.
     unsafe {
         fill_plain(first, head, line);
         if count > 0 {
@@ -68,7 +68,7 @@ unsafe fn around(
 /// See [`Writer::new`].
 unsafe fn fill_words(first: *mut u64, words: usize, line: &Line) {
     let turns = |first: *mut u64, turns: usize| {
-        // SAFETY: writes `turns` lines from `first` on, all lent, and orders
+        // SAFETY: writes `turns` lines from `first` on, all the caller's, and orders
         // them before whatever is stored later; clobbers only what it names.
         unsafe {
             asm!(

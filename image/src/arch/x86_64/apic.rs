@@ -31,7 +31,7 @@ const STARTUP: u32 = 0x4600;
 const FIXED: u32 = 0x4000;
 const PENDING: u32 = 1 << 12;
 
-/// Set on the first CPU; the others do alike.
+/// Set on the first CPU; the others are alike.
 static X2APIC: AtomicBool = AtomicBool::new(false);
 
 fn read(register: u32) -> u32 {
@@ -82,7 +82,7 @@ pub(super) fn enable() {
 /// Keeps the old interrupt controllers quiet: their first vectors are those of exceptions.
 pub(super) fn silence_old_controllers() {
     for port in OLD_MASK_PORTS {
-        // SAFETY: their mask registers, or nobody's; nothing here uses their interrupts.
+        // SAFETY: their mask registers, or unused ports; nothing here uses their interrupts.
         unsafe { Port::<u8>::new(port).write(0xff) }
     }
 }
@@ -95,8 +95,8 @@ pub(super) fn acknowledge() {
 /// Sends one interrupt command to the CPU with `id`.
 fn send(id: u32, command: u32) {
     if X2APIC.load(Ordering::Relaxed) {
-        // In this mode the write is ordered with nothing: what the other CPU is
-        // woken for must be visible before.
+        // In this mode the write is not ordered with other stores: the work that the
+        // other CPU is woken for must be visible before.
         // SAFETY: fences; and as in `write`. The register has 64 bits in this mode.
         unsafe {
             core::arch::asm!("mfence", "lfence", options(nostack, preserves_flags));
@@ -104,7 +104,7 @@ fn send(id: u32, command: u32) {
         }
         return;
     }
-    // Eight bits name a CPU here; `can_reach` was asked.
+    // Eight bits name a CPU here; `can_reach` was checked.
     write(COMMAND_HIGH, id << 24);
     write(COMMAND, command);
     while read(COMMAND) & PENDING != 0 {

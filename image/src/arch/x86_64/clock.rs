@@ -1,5 +1,5 @@
-//! How fast the time stamp counter ticks: asked of the hypervisor, then of the
-//! processor, then measured beside a counter of known rate.
+//! The frequency of the time stamp counter: from the hypervisor, else from the
+//! processor, else measured beside a counter of known rate.
 
 use firstlight::clock::{Calibration, ClockError, Frequency, Reference, Sample};
 use firstlight::firmware::acpi::PmTimer;
@@ -9,13 +9,13 @@ use x86_64::registers::model_specific::Msr;
 
 use super::ticks;
 
-/// How long a measurement takes.
+/// Length of a measurement.
 const MEASURE_NS: u64 = 20_000_000;
-/// Readings a sample is the best of.
+/// Readings of a sample; the best counts.
 const TRIES: u32 = 4;
-/// A reference that has not done its part by then stands still: so many ticks the
-/// fastest plausible counter (20 GHz) takes for the measurement. Readings cost
-/// anything from nanoseconds to microseconds, so they are not what is counted.
+/// A reference that has not finished by then stands still: so many ticks has the fastest
+/// plausible counter (20 GHz) in a measurement. A reading takes between nanoseconds and
+/// microseconds, so readings are not counted.
 const PATIENCE_TICKS: u64 = MEASURE_NS * 20;
 /// KVM's time structure is switched on by writing its address here.
 const KVM_SYSTEM_TIME_MSR: u32 = 0x4b56_4d01;
@@ -23,23 +23,23 @@ const KVM_SYSTEM_TIME_MSR: u32 = 0x4b56_4d01;
 const PIT_CHANNEL_0: u16 = 0x40;
 const PIT_COMMAND: u16 = 0x43;
 
-/// Finds the frequency, and says by what. `pm_timer` is what firmware's tables name.
+/// The frequency and its source. `pm_timer` is the timer in firmware's tables.
 ///
 /// # Errors
-/// The last reference's, when none is any good.
+/// The last reference's, if none is usable.
 pub(crate) fn frequency(
     pm_timer: Option<PmTimer>,
 ) -> Result<(Frequency, &'static str), ClockError> {
-    if let Some(told) = from_cpuid() {
-        return Ok((told, "cpuid"));
+    if let Some(known) = from_cpuid() {
+        return Ok((known, "cpuid"));
     }
-    if let Some(told) = from_kvm() {
-        return Ok((told, "kvmclock"));
+    if let Some(known) = from_kvm() {
+        return Ok((known, "kvmclock"));
     }
     if let Some(timer) = pm_timer {
         let mut port = Port::<u32>::new(timer.port);
-        // SAFETY: firmware names it; reading any port but a device's data has no effect,
-        // and the worst a wrong name gives is a measurement that is refused.
+        // SAFETY: the port is from firmware; reading any port except a device's data has
+        // no effect, and a wrong port leads to a refused measurement at worst.
         let measured = measure(Reference::pm_timer(timer), || unsafe { port.read() });
         if let Ok(measured) = measured {
             return Ok((measured, "pm timer"));
@@ -49,7 +49,7 @@ pub(crate) fn frequency(
     measure(Reference::PIT, read_pit).map(|measured| (measured, "pit"))
 }
 
-/// What hypervisors tell in leaf 0x40000010, and processors in 0x15.
+/// The frequency in leaf 0x40000010 of hypervisors, or 0x15 of processors.
 fn from_cpuid() -> Option<Frequency> {
     let cpuid = CpuId::new();
     let hypervisor = cpuid.get_hypervisor_info();
@@ -125,7 +125,7 @@ fn measure(
 
 /// Lets channel 0 count down from 65,536 again and again.
 fn start_pit() {
-    // SAFETY: nobody else uses the timer, and its interrupt is not let through.
+    // SAFETY: nothing else uses the timer, and its interrupt is masked.
     unsafe {
         Port::<u8>::new(PIT_COMMAND).write(0b0011_0100);
         Port::<u8>::new(PIT_CHANNEL_0).write(0);

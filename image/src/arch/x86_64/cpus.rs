@@ -1,8 +1,8 @@
 //! The other CPUs: each has an [`Area`] with its stack, is started by
 //! INIT-SIPI-SIPI, and then waits, halted, for work in its mailbox.
 //!
-//! Nobody waits for a CPU that is late: it joins when it comes, and gets the
-//! work that is given out after that.
+//! A late CPU is not waited for: it joins when it has started, and runs the work of
+//! later calls.
 
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
@@ -19,40 +19,39 @@ use super::{apic, relax, ticks, vector};
 
 /// Most CPUs, the first one among them.
 pub(crate) const MOST: usize = 1024;
-/// What a CPU's area takes from the frame allocator: 64 KiB, its stack most of it.
+/// Size of a CPU's area: 64 KiB, most of it stack.
 pub(crate) const AREA_ORDER: Order = match Order::new(4) {
     Some(order) => order,
     None => Order::PAGE,
 };
 
-/// How long after INIT a CPU may be started (the 10 ms of the first
-/// multiprocessor PCs are long over), and how long a start may take before it is
-/// asked a second time.
+/// Delay between INIT and the start of a CPU (the 10 ms of the first multiprocessor PCs
+/// are no longer needed), and the time of a start before a second attempt.
 const AFTER_INIT_NS: u64 = 100_000;
 const AFTER_STARTUP_NS: u64 = 200_000;
 
-/// What a CPU has of its own. `entry.s` knows the first two fields.
+/// A CPU's own memory. `entry.s` uses the first two fields.
 #[repr(C)]
 struct Area {
     apic_id: u32,
-    /// 1 once the CPU has come; Release by it, Acquire by who gives it work.
+    /// 1 once the CPU has started; stored Release, pairs with the Acquire before work.
     joined: AtomicU32,
     stack_end: u64,
     number: u32,
-    /// When it came; written before `joined`.
+    /// When it started; written before `joined`.
     joined_ticks: AtomicU64,
-    /// Work for it, or null. Release by who gives, Acquire by the CPU.
+    /// Work for it, or null; stored Release, pairs with the Acquire of its CPU.
     mailbox: AtomicPtr<Job<'static>>,
-    /// Used by this CPU alone, also while others look at the fields above.
+    /// Used by this CPU alone, also while others read the fields above.
     segments: UnsafeCell<Segments>,
 }
 
 const _: () = assert!(core::mem::offset_of!(Area, stack_end) == 8);
 
-/// Work for several CPUs, on the stack of who waits for it.
+/// Work for several CPUs, on the stack of the caller, which waits for it.
 struct Job<'w> {
     work: &'w (dyn Fn(usize) + Sync),
-    /// CPUs that are not done. Release by each, Acquire by who waits.
+    /// CPUs that are not done; lowered Release, pairs with the Acquire of the caller.
     left: AtomicUsize,
     waiter_apic_id: u32,
 }
@@ -74,7 +73,7 @@ unsafe extern "C" {
 /// Number of the CPU this runs on; the first is 0.
 pub(crate) fn current() -> usize {
     let area = GsBase::read().as_ptr::<Area>();
-    // SAFETY: zero on the first CPU, on others their area, which stays.
+    // SAFETY: zero on the first CPU, on others their area, which is never freed.
     unsafe { area.as_ref() }.map_or(0, |area| area.number as usize)
 }
 
@@ -83,7 +82,7 @@ pub(crate) fn own_id() -> u32 {
     apic::own_id()
 }
 
-/// The CPUs there are besides the first one.
+/// The CPUs besides the first one.
 pub(crate) struct Cpus {
     trampoline_page: u64,
 }
@@ -92,7 +91,7 @@ impl Cpus {
     /// No others yet. `page`, below 1 MiB, is where they will begin.
     ///
     /// # Safety
-    /// The page belongs to nobody else, now and later. Called once.
+    /// The page has no other use, now or later. Called once.
     pub(crate) unsafe fn new(page: PhysRange) -> Self {
         let start = page.start().get();
         let (from, to) = (&raw const trampoline, &raw const trampoline_end);
@@ -121,7 +120,7 @@ impl Cpus {
     /// Prepares a CPU; `area` is its memory, of order [`AREA_ORDER`]. None if there is no slot left.
     ///
     /// # Safety
-    /// The memory is mapped and belongs to nobody else, now and later.
+    /// The memory is mapped and has no other use, now or later.
     pub(crate) unsafe fn add(&mut self, apic_id: u32, area: PhysRange) -> Option<usize> {
         let at = LEN.load(Ordering::Relaxed);
         let slot = AREAS.get(at as usize)?;
@@ -146,14 +145,14 @@ impl Cpus {
     /// All that were added.
     fn areas() -> impl Iterator<Item = &'static Area> + Clone {
         let len = LEN.load(Ordering::Acquire) as usize;
-        // SAFETY: the first `len` were written by `add` and stay.
+        // SAFETY: the first `len` were written by `add` and are never freed.
         AREAS
             .iter()
             .take(len)
             .filter_map(|slot| unsafe { slot.load(Ordering::Acquire).as_ref() })
     }
 
-    /// Starts CPUs `numbers`, and waits until all have come or `wait_ns` are over.
+    /// Starts CPUs `numbers`, and waits until all have started or `wait_ns` are over.
     pub(crate) fn start(&self, numbers: core::ops::Range<usize>, hz: Frequency, wait_ns: u64) {
         let wanted = || Self::areas().filter(|area| numbers.contains(&(area.number as usize)));
         let missing = || wanted().filter(|area| area.joined.load(Ordering::Acquire) == 0);
@@ -167,19 +166,19 @@ impl Cpus {
         wait(AFTER_INIT_NS);
         wanted().for_each(|area| apic::startup(area.apic_id, self.trampoline_page));
         wait(AFTER_STARTUP_NS);
-        // Once more for those that missed it; one that is up takes no notice.
+        // Once more for those that missed it; CPUs that run ignore it.
         missing().for_each(|area| apic::startup(area.apic_id, self.trampoline_page));
         wait(wait_ns);
     }
 
-    /// CPUs that have come so far, the first one among them.
+    /// CPUs that have started so far, the first one among them.
     pub(crate) fn joined(&self) -> usize {
         1 + Self::areas()
             .filter(|area| area.joined.load(Ordering::Acquire) == 1)
             .count()
     }
 
-    /// Whether the CPU with this number has come.
+    /// Whether the CPU with this number has started.
     pub(crate) fn has_joined(&self, number: usize) -> bool {
         let area = Self::areas().find(|area| area.number as usize == number);
         area.is_some_and(|area| area.joined.load(Ordering::Acquire) == 1)
@@ -192,7 +191,7 @@ impl Cpus {
             .map(|area| area.number as usize)
     }
 
-    /// When the last of those that have come came; none if nobody did.
+    /// When the last one so far started, if any did.
     pub(crate) fn last_joined_ticks(&self) -> Option<u64> {
         let joined = Self::areas().filter(|area| area.joined.load(Ordering::Acquire) == 1);
         joined
@@ -200,8 +199,8 @@ impl Cpus {
             .max()
     }
 
-    /// Runs `work` with the number of the CPU on those CPUs that have come and
-    /// are `wanted`; returns when all are done, with their number.
+    /// Runs `work` with the number of the CPU on those CPUs that have started and are
+    /// `wanted`; returns how many, when all are done.
     pub(crate) fn run(
         &mut self,
         wanted: &dyn Fn(usize) -> bool,
@@ -212,8 +211,8 @@ impl Cpus {
             left: AtomicUsize::new(0),
             waiter_apic_id: apic::own_id(),
         };
-        // SAFETY: only the lifetime changes; nobody holds the job after this
-        // function returns, because it waits until `left` is zero.
+        // SAFETY: only the lifetime changes; no CPU uses the job after this function
+        // returns, because it waits until `left` is zero.
         let shared = (&raw const job).cast::<Job<'static>>().cast_mut();
         let mut count = 0;
         let ready = Self::areas().filter(|area| area.joined.load(Ordering::Acquire) == 1);
@@ -242,7 +241,7 @@ fn sleep_until(done: impl Fn() -> bool) {
             interrupts::enable();
             return;
         }
-        // Interrupts come no sooner than the halt: none is missed.
+        // Interrupts are enabled together with the halt: none is missed.
         interrupts::enable_and_hlt();
     }
 }
@@ -251,18 +250,18 @@ fn sleep_until(done: impl Fn() -> bool) {
 #[unsafe(no_mangle)]
 extern "C" fn other_cpu_main(area: *mut Area) -> ! {
     GsBase::write(VirtAddr::from_ptr(area));
-    // SAFETY: nobody but this CPU ever uses its segments.
+    // SAFETY: only this CPU ever uses its segments.
     unsafe { super::sole(UnsafeCell::raw_get(&raw const (*area).segments)).load() };
     apic::enable();
     vector::enable();
-    // SAFETY: it was written by `add` and stays.
+    // SAFETY: it was written by `add` and is never freed.
     let area = unsafe { &*area };
     area.joined_ticks.store(ticks(), Ordering::Relaxed);
     area.joined.store(1, Ordering::Release);
     loop {
         sleep_until(|| !area.mailbox.load(Ordering::Relaxed).is_null());
         let job = area.mailbox.swap(null_mut(), Ordering::Acquire);
-        // SAFETY: who gave it waits until `left` is zero, and it is counted there.
+        // SAFETY: the caller of `run` waits until `left` is zero, and this CPU is counted there.
         let Some(Job {
             work,
             left,

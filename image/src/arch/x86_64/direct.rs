@@ -10,11 +10,11 @@ use firstlight::platform::{NotAccepted, Platform};
 use super::paging::{self, Access, Mapper};
 use super::{relax, ticks, writer};
 
-/// What accepting a page costs where it is simulated; 0: it is not.
+/// Ticks to accept a page where that is simulated, else 0.
 static ACCEPT_TICKS: AtomicU32 = AtomicU32::new(0);
 
-/// No table or list is longer; a header that says so is not believed. The MADT
-/// of 100,000 CPUs has 1.6 MB.
+/// Longest table or list that is read, whatever a header claims. The MADT of 100,000 CPUs
+/// has 1.6 MB.
 const LONGEST_BYTES: usize = 16 << 20;
 
 /// All memory, mapped where it is: at first the lowest 4 GiB, the rest after
@@ -24,8 +24,8 @@ pub(crate) struct DirectMap(());
 
 impl DirectMap {
     /// # Safety
-    /// What is in use (the image, firmware's tables, the loader's lists) is
-    /// reserved before memory is allocated, and one `Frames` is built on it.
+    /// Everything in use (the image, firmware's tables, the loader's lists) is reserved
+    /// before memory is allocated, and one `Layout` is used with it.
     pub(crate) const unsafe fn new() -> Self {
         Self(())
     }
@@ -35,13 +35,13 @@ impl DirectMap {
         PhysAddr::new(paging::limit())
     }
 
-    /// Interrupt controllers: reading there has effects, and no map makes them memory.
+    /// Interrupt controllers: reading there has effects, and they are never memory.
     pub(crate) const DEVICES: PhysRange = match PhysRange::new(0xfec0_0000, 0xff00_0000) {
         Some(range) => range,
         None => PhysRange::EMPTY,
     };
 
-    /// Page tables are taken from below this address.
+    /// Page tables are allocated below this address.
     pub(crate) const TABLES_BELOW: PhysAddr = PhysAddr::new(paging::BOOT_END);
 
     /// Adds `ranges` to the map; `table` gives pages for page tables. Only the
@@ -57,8 +57,8 @@ impl DirectMap {
         self.add_by(Mapper::new(), ranges, table)
     }
 
-    /// Adds `ranges` as memory that a confidential machine would have to accept
-    /// at `ticks_per_page`: whoever touches it before faults.
+    /// Adds `ranges` as memory that a confidential machine would have to accept, at
+    /// `ticks_per_page`: an earlier touch is a fault.
     ///
     /// # Errors
     /// Those of `table`.
@@ -88,8 +88,8 @@ impl DirectMap {
 }
 
 impl PhysRead<'static> for DirectMap {
-    /// Firmware's tables and the loader's lists, wherever a hostile pointer says
-    /// they are: only mapped memory, no devices, not the image itself.
+    /// Firmware's tables and the loader's lists, at any address, which may be hostile:
+    /// only mapped memory, no devices, not the image itself.
     fn read(&self, range: PhysRange) -> Option<&'static [u8]> {
         let bytes = usize::try_from(range.bytes()).ok()?;
         let start = NonNull::new(range.start().get() as *mut u8)?;
@@ -100,21 +100,21 @@ impl PhysRead<'static> for DirectMap {
         if forbidden || !paging::allows(range, Access::Read) {
             return None;
         }
-        // SAFETY: not null, mapped, and reserved by who reads it before any memory is
-        // allocated, so that nobody writes there.
+        // SAFETY: not null, mapped, and reserved by the reader before any memory is
+        // allocated, so that nothing writes there.
         Some(unsafe { core::slice::from_raw_parts(start.as_ptr(), bytes) })
     }
 }
 
 // SAFETY: mapped memory is readable and writable on every CPU by the same page
-// tables; `new`'s caller promised that what the engine takes is free, once.
+// tables; `new`'s caller promised that ranges the engine reserves are free, and used once.
 unsafe impl Platform for DirectMap {
     fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
         NonNull::new(range.start().get() as *mut u8)
             .filter(|_| paging::allows(range, Access::Write))
     }
 
-    /// Simulated, where the command line asks for it; refused else.
+    /// Simulated, if the command line has `accept=`; refused else.
     fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
         let ticks_per_page = ACCEPT_TICKS.load(Ordering::Relaxed);
         if ticks_per_page == 0 || range.start() < Self::TABLES_BELOW {
@@ -124,7 +124,7 @@ unsafe impl Platform for DirectMap {
         paging::reveal(range);
         let bytes = usize::try_from(range.bytes()).map_err(|_| NotAccepted { range, code: 0 })?;
         let first = range.start().get() as *mut u64;
-        // SAFETY: visible now, and nobody has it before this call returns.
+        // SAFETY: visible now, and not in use before this call returns.
         let memory = unsafe { core::slice::from_raw_parts_mut(first, bytes / 8) };
         writer().fill(memory, &[0; 8]);
         let cost = u64::from(ticks_per_page) * (range.bytes() / PAGE_BYTES);

@@ -1,10 +1,10 @@
-# From the loader's hands to Rust, on the first CPU and on the others.
+# From the loader's entry point to Rust, on the first CPU and on the others.
 #
 # The first CPU arrives by PVH: 32-bit protected mode, no paging, ebx holds the
 # physical address of the start info. The others arrive in real mode, on a page
 # below 1 MiB that `trampoline` was copied to. All meet in `enter_long_mode`.
 
-# ---- The note that tells a loader where to enter (Xen's public elfnote.h, type 18).
+# ---- The note with the entry point for loaders (Xen's public elfnote.h, type 18).
     .section .note.pvh, "a", @note
     .balign 4
     .long 4, 8, 18
@@ -35,7 +35,7 @@ enter_long_mode:
     mov es, eax
     mov ss, eax
     mov fs, eax                     # not null: that leaves the old base on some processors,
-    mov gs, eax                     # and gs at zero is how the first CPU knows itself
+    mov gs, eax                     # and gs at zero identifies the first CPU
     # Is there a long mode, and can pages be without execution?
     mov eax, 0x80000001
     cpuid
@@ -117,7 +117,7 @@ other_cpu:
     xor ebp, ebp
     call other_cpu_main
     ud2
-5:  cli                             # a CPU nobody asked for
+5:  cli                             # a CPU that was not started here
     hlt
     jmp 5b
 
@@ -162,7 +162,7 @@ boot_gdt_pointer:
     .word boot_gdt_end - boot_gdt - 1
     .long boot_gdt
 
-# ---- What the first instructions leave behind, and the first stack.
+# ---- Results of the first instructions, and the first stack.
     .section .data.boot, "aw"
     .balign 8
 entry_ticks:

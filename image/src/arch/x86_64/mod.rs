@@ -1,16 +1,16 @@
-//! x86-64: from PVH's 32-bit entry to Rust in long mode, and what the image
-//! needs of the processor after that.
+//! x86-64: from PVH's 32-bit entry to Rust in long mode, and the processor's functions
+//! after that.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `entry.s` | the first instructions, first page tables, the other CPUs' way up |
+//! | `entry.s` | the first instructions, first page tables, the start of the other CPUs |
 //! | `traps.s`, `traps` | exceptions: print and leave; the interrupt that wakes a CPU |
 //! | `segments` | GDT, TSS and IDT of each CPU |
 //! | `paging` | protection of the image, a direct map of all memory |
 //! | `direct` | physical memory as slices and pointers |
-//! | `apic` | the local interrupt controller: who am I, start and wake others |
+//! | `apic` | the local interrupt controller: this CPU's id, starting and waking others |
 //! | `cpus` | every CPU's area, starting, mailboxes |
-//! | `clock` | how fast the TSC ticks |
+//! | `clock` | the frequency of the TSC |
 //! | `vector` | vector registers, for filling memory alone |
 //! | `serial`, `port` | serial ports, markers, the way out |
 
@@ -41,7 +41,7 @@ pub(crate) use vector::writer;
 global_asm!(include_str!("entry.s"));
 global_asm!(include_str!("traps.s"));
 
-/// What the first instructions found.
+/// Values from the first instructions.
 #[derive(Clone, Copy)]
 pub(crate) struct Handover {
     /// Physical address of PVH's start info.
@@ -65,7 +65,7 @@ pub(crate) fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Tells the processor, and the host under it, that this is a waiting loop.
+/// Marks a waiting loop for the processor, and for the host under it.
 pub(crate) fn relax() {
     core::hint::spin_loop();
 }
@@ -78,11 +78,11 @@ pub(crate) fn halt() -> ! {
     }
 }
 
-/// The one who uses `place`, a static, from now on.
+/// A reference to `place`, a static.
 ///
 /// # Safety
-/// Nobody else uses it while the reference is in use.
+/// There is no other use of it while the reference is in use.
 unsafe fn sole<T>(place: *mut T) -> &'static mut T {
-    // SAFETY: a static lives for good; the rest is the caller's promise.
+    // SAFETY: a static is never freed; the rest is the caller's promise.
     unsafe { &mut *place }
 }

@@ -1,6 +1,6 @@
 //! Page tables. The first ones are in `entry.s`: the lowest 4 GiB in pages of
-//! 2 MiB. [`protect`] makes the image's pages what they should be, [`Mapper`]
-//! adds the rest of memory: pages of 1 GiB where the processor has them.
+//! 2 MiB. [`protect`] protects the image's pages, [`Mapper`] adds the rest of memory:
+//! pages of 1 GiB where the processor has them.
 
 use core::ptr::addr_of;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +16,15 @@ const LARGE: u64 = 1 << 7;
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
-/// What the first page tables map.
+/// Size of the memory that the first page tables map.
 pub(super) const BOOT_END: u64 = 4 << 30;
 
 const SIZE_4K: u64 = 1 << 12;
 const SIZE_2M: u64 = 1 << 21;
 const SIZE_1G: u64 = 1 << 30;
-/// Where the half of virtual addresses ends that equal physical ones.
+/// End of the lower half of virtual addresses, which equal physical ones.
 const VIRTUAL_END: u64 = 1 << 47;
-/// What one top-level entry covers.
+/// Size of the memory of one top-level entry.
 const SIZE_512G: u64 = 1 << 39;
 
 /// One page table of any level.
@@ -48,7 +48,7 @@ static mut LOWEST: [Table; 2] = [const { Table([0; 512]) }; 2];
 
 /// Where the image lies.
 pub(crate) fn image_range() -> PhysRange {
-    // Symbols of the linker script: only their addresses mean anything.
+    // Symbols of the linker script: only their addresses have a meaning.
     let (start, end) = (addr_of!(image_start) as u64, addr_of!(image_end) as u64);
     PhysRange::new(start, end).unwrap_or(PhysRange::EMPTY)
 }
@@ -62,9 +62,9 @@ pub(super) fn limit() -> u64 {
     (1 << bits.clamp(32, 63)).min(VIRTUAL_END)
 }
 
-/// Gives the image's pages their protection: code can't be written, data can't
-/// be executed, below the stack there is nothing, and the first page can't be
-/// written (loaders put their memory map there, so it can be read).
+/// Protects the image's pages: code can't be written, data can't be executed, the page
+/// below the stack is not mapped, and the first page can't be written (loaders put
+/// their memory map there, so it can be read).
 ///
 /// # Safety
 /// Called once, on the first CPU, before the other CPUs start.
@@ -87,8 +87,8 @@ pub(crate) unsafe fn protect() {
         };
         address | flags
     };
-    // SAFETY: nobody else uses the tables now (the caller's promise), and no
-    // reference to them is kept. What is mapped stays mapped at its address.
+    // SAFETY: nothing else uses the tables now (the caller's promise), and no reference
+    // to them is kept. Mapped pages stay mapped at their addresses.
     unsafe {
         let lowest = super::sole(&raw mut LOWEST);
         let addresses = (0..).step_by(SIZE_4K as usize);
@@ -117,7 +117,7 @@ fn no_execute() -> u64 {
     }
 }
 
-/// Forgets all translations that were looked up before.
+/// Flushes all cached translations.
 fn flush() {
     let (frame, flags) = Cr3::read();
     // SAFETY: the same tables again.
@@ -151,8 +151,8 @@ impl Mapper {
         }
     }
 
-    /// Maps `range`, rounded outwards to 2 MiB, where it is; what lies below 4 GiB is
-    /// mapped already. `table` gives a page for a table, at a mapped address.
+    /// Maps `range`, rounded outwards to 2 MiB, at equal addresses; memory below 4 GiB is
+    /// mapped already. `table` allocates a page for a table, at a mapped address.
     pub(super) fn map<E>(
         &mut self,
         range: PhysRange,
@@ -171,7 +171,7 @@ impl Mapper {
         Ok(())
     }
 
-    /// Maps `at..stop`, which lies in what `pdpt` covers.
+    /// Maps `at..stop`, which `pdpt` covers.
     fn map_within<E>(
         &self,
         pdpt: &mut Table,
@@ -198,7 +198,7 @@ impl Mapper {
         Ok(at)
     }
 
-    /// Maps `pages` pages of `size` from `at` on, all in `table`; gives the address after them.
+    /// Maps `pages` pages of `size` from `at` on, all in `table`; returns the address after them.
     fn fill(&self, table: &mut Table, at: u64, pages: u64, size: u64) -> u64 {
         let mut address = at;
         for entry in table
@@ -214,8 +214,8 @@ impl Mapper {
     }
 }
 
-/// Makes hidden pages that hold some of `range` visible; from any CPU. Nothing
-/// has to be flushed: processors do not remember that a page was not there.
+/// Makes hidden pages that hold some of `range` visible; from any CPU. No flush is
+/// needed: processors do not cache that a page is absent.
 pub(super) fn reveal(range: PhysRange) {
     let first = range.start().get() & !(SIZE_2M - 1);
     for at in (first..range.end().get()).step_by(SIZE_2M as usize) {
@@ -255,11 +255,11 @@ fn below<'t, E>(
         *entry = page | PRESENT | WRITABLE;
     }
     // SAFETY: the entry points to a table that was mapped when it was made, and
-    // the one borrow ends before the next table is looked at.
+    // the one borrow ends before the next table is read.
     Ok(unsafe { &mut *((*entry & ADDRESS) as *mut Table) })
 }
 
-/// What a range must allow.
+/// The access that a range must allow.
 #[derive(Clone, Copy)]
 pub(super) enum Access {
     Read,

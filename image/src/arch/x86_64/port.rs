@@ -1,27 +1,25 @@
-//! Ports the host watches: markers and the way out.
+//! Ports of the host: markers and the exit device.
 
-use firstlight_image::outcome::Outcome;
+use firstlight_wire::{Outcome, marker};
 use raw_cpuid::CpuId;
 use x86_64::instructions::port::Port;
 
-/// Where firmware shows its progress on two digits; free for us, visible to the host.
-const MARKER_PORT: u16 = 0x80;
 /// QEMU's `isa-debug-exit`.
 const EXIT_PORT: u16 = 0xf4;
 /// The keyboard controller, of which one command resets the machine.
 const KEYBOARD_PORT: u16 = 0x64;
 const KEYBOARD_RESET: u8 = 0xfe;
 
-/// Shows `code` to the host.
+/// Shows `code` to the host, on the port where firmware shows its progress.
 pub(crate) fn marker(code: u8) {
-    // SAFETY: nothing but a diagnostic display answers on this port.
-    unsafe { Port::new(MARKER_PORT).write(code) }
+    // SAFETY: only a diagnostic display is on this port.
+    unsafe { Port::new(marker::PORT).write(code) }
 }
 
-/// Ends the machine. Where nobody listens on the port: a reset, by which
-/// Firecracker and Cloud Hypervisor end; on a real machine, the CPU stops.
+/// Ends the machine. Without the exit device: a reset, by which Firecracker and Cloud
+/// Hypervisor end; on a real machine, the CPU stops.
 pub(crate) fn exit(outcome: Outcome) -> ! {
-    // SAFETY: the ports are the exit device's and the keyboard controller's, or nobody's.
+    // SAFETY: the ports are the exit device's and the keyboard controller's, or unused.
     unsafe {
         Port::new(EXIT_PORT).write(u32::from(outcome.code()));
         if CpuId::new()

@@ -1,4 +1,4 @@
-//! Segments, task state and interrupt table: what a CPU needs to take a fault.
+//! Segments, task state and interrupt table, which a CPU needs to handle a fault.
 
 use core::ptr::addr_of;
 
@@ -11,15 +11,15 @@ use x86_64::structures::tss::TaskStateSegment;
 
 /// Interrupt that wakes a halted CPU.
 pub(super) const WAKE_VECTOR: u8 = 0xf0;
-/// Interrupt of the local APIC that means nothing.
+/// Spurious interrupt of the local APIC.
 pub(super) const SPURIOUS_VECTOR: u8 = 0xff;
 /// Entries in `exception_entries`, [`ENTRY_BYTES`] each.
 const EXCEPTIONS: usize = 32;
 const ENTRY_BYTES: u64 = 16;
 /// Vectors with a stack of their own: NMI, double fault, page fault and machine
-/// check may come while the stack is no good.
+/// check may come while the stack is unusable.
 const OWN_STACK: [usize; 4] = [2, 8, 14, 18];
-/// Telling of a fault takes two buffers of several KiB, and there is no guard below.
+/// The report of a fault needs two buffers of several KiB, and there is no guard below.
 const FAULT_STACK_BYTES: usize = 16384;
 /// The 64-bit code segment: first in the table.
 const CODE: u128 = 0x8;
@@ -51,7 +51,7 @@ const fn gate(handler: u64, stack: u128) -> u128 {
 /// Called once, on the first CPU, before the others start.
 pub(super) unsafe fn fill_gates() {
     let entries = addr_of!(exception_entries) as u64;
-    // SAFETY: nobody else reads or writes the table yet (the caller's promise).
+    // SAFETY: nothing else reads or writes the table yet (the caller's promise).
     let gates = unsafe { super::sole(&raw mut GATES) };
     let addresses = (entries..).step_by(ENTRY_BYTES as usize);
     for (vector, (slot, address)) in gates.iter_mut().zip(addresses).take(EXCEPTIONS).enumerate() {
@@ -75,7 +75,7 @@ pub(super) unsafe fn drop_gate(vector: u8) {
     }
 }
 
-/// What one CPU needs besides. It stays where it is for good.
+/// The rest, for each CPU. It is never moved.
 #[repr(C, align(16))]
 pub(super) struct Segments {
     fault_stack: [u8; FAULT_STACK_BYTES],

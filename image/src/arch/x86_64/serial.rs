@@ -25,8 +25,8 @@ impl Port {
             baud_rate: BaudRate::Baud115200,
             ..Config::DEFAULT
         };
-        // SAFETY: these are the addresses where serial ports are on a PC; `init`
-        // sees whether one answers. Who opens one holds the console's lock.
+        // SAFETY: these are the addresses of serial ports on a PC; `init` detects whether
+        // there is one. The console's lock is held while one is opened.
         let mut port = unsafe { Uart16550::new_port(base) }.ok()?;
         port.init(config).ok()?;
         Some(Self(port))

@@ -1,8 +1,8 @@
-//! What faults do: print what happened, then leave with an exit code of their own.
+//! Handlers of faults: print the fault, then exit with a code of its own.
 
 use core::fmt;
 
-use firstlight_image::outcome::Outcome;
+use firstlight_wire::{Outcome, marker};
 use x86_64::registers::control::Cr2;
 
 use super::segments::{self, Segments};
@@ -11,7 +11,7 @@ use super::{apic, cpus, marker};
 /// The first CPU's segments; the others have theirs in their areas.
 static mut FIRST: Segments = Segments::new();
 
-/// What `traps.s` pushes, lowest address first.
+/// The values that `traps.s` pushes, lowest address first.
 #[repr(C)]
 struct Registers {
     r15: u64,
@@ -64,12 +64,12 @@ const NAMES: [&str; 22] = [
     "control protection exception",
 ];
 
-/// From now on faults are told.
+/// Reports faults from now on.
 ///
 /// # Safety
 /// Called once, on the first CPU, before the others start.
 pub(crate) unsafe fn install() {
-    // SAFETY: once, and nobody else uses either (the caller's promise).
+    // SAFETY: once, and nothing else uses either (the caller's promise).
     unsafe {
         segments::fill_gates();
         super::sole(&raw mut FIRST).load();
@@ -109,9 +109,9 @@ impl fmt::Display for Registers {
 /// Every exception ends here.
 #[unsafe(no_mangle)]
 extern "C" fn exception_main(registers: &Registers) -> ! {
-    marker(crate::FAULT_MARKER);
-    // First of all: what follows may fault again.
-    let console = crate::end::tell_alone(Outcome::Fault);
+    marker(marker::FAULT);
+    // First of all: the rest may fault again.
+    let console = crate::end::only_reporter(Outcome::Fault);
     let cpu = cpus::current();
     let r = registers;
     crate::end::fault(
@@ -139,7 +139,7 @@ extern "C" fn exception_main(registers: &Registers) -> ! {
     )
 }
 
-/// The interrupt that ends a halt: there is nothing to do but say that it came.
+/// The interrupt that ends a halt: it is only acknowledged.
 #[unsafe(no_mangle)]
 extern "C" fn wake_main() {
     apic::acknowledge();
@@ -150,8 +150,8 @@ pub(crate) fn provoke(fault: firstlight_image::words::Test) {
     use firstlight_image::words::Test;
     match fault {
         Test::PageFault => {
-            // Nobody may write to address zero.
-            // SAFETY: none; that is the point. The handler does not return.
+            // Address zero is not writable.
+            // SAFETY: none; the fault is intended. The handler does not return.
             unsafe { core::arch::asm!("mov byte ptr [{}], 1", in(reg) 0_u64, options(nostack)) }
         }
         Test::EarlyTouch => {
@@ -163,7 +163,7 @@ pub(crate) fn provoke(fault: firstlight_image::words::Test) {
         }
         Test::DoubleFault => {
             // A page fault that can't be delivered becomes a double fault.
-            // SAFETY: none; that is the point. The handler does not return.
+            // SAFETY: none; the fault is intended. The handler does not return.
             unsafe {
                 segments::drop_gate(14);
                 core::arch::asm!("mov byte ptr [{}], 1", in(reg) 0_u64, options(nostack));

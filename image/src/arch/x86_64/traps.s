@@ -43,7 +43,7 @@ exception_common:
     call exception_main
     ud2
 
-# Wakes a CPU from `hlt`; what it is to do, it finds in its mailbox.
+# Wakes a CPU from `hlt`; its work is in its mailbox.
     .balign 16
     .global wake_entry
 wake_entry:

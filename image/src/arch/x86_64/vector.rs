@@ -8,7 +8,7 @@ use spin::Once;
 use x86_64::registers::control::{Cr4, Cr4Flags};
 use x86_64::registers::xcontrol::{XCr0, XCr0Flags};
 
-/// What this processor can do, the same on all CPUs.
+/// The processor's features, the same on all CPUs.
 fn features() -> (bool, bool) {
     let cpuid = CpuId::new();
     let avx = cpuid
@@ -33,8 +33,8 @@ pub(super) fn enable() {
         true => XCr0Flags::OPMASK | XCr0Flags::ZMM_HI256 | XCr0Flags::HI16_ZMM,
         false => XCr0Flags::empty(),
     };
-    // SAFETY: the processor has them, and nobody but the loops uses them: there
-    // is nothing to save, and no code that minds their being on.
+    // SAFETY: the processor has them, and only the loops use them: there is nothing to
+    // save, and no other code depends on their being off.
     unsafe {
         Cr4::update(|flags| flags.insert(Cr4Flags::OSFXSR | Cr4Flags::OSXSAVE));
         XCr0::write(XCr0Flags::X87 | XCr0Flags::SSE | XCr0Flags::AVX | wide);

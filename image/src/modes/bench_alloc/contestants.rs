@@ -1,8 +1,8 @@
-//! Who takes part in `bench=alloc`: the engine ([`Ours`]), the [`Yardstick`], one
-//! list behind a spin lock, and the [`Floor`], a list for each CPU.
+//! The allocators of `bench=alloc`: the engine ([`Ours`]), the [`Yardstick`], one list
+//! behind a spin lock, and the [`Floor`], a list for each CPU.
 //!
-//! Lists have as many blocks of an order as the machine has; what lies in them are
-//! numbers that stand for blocks and belong to nobody.
+//! Lists have as many blocks of an order as the machine has. Their blocks are numbers
+//! without memory.
 
 use firstlight::addr::Frame;
 use firstlight::frames::Frames;
@@ -10,22 +10,21 @@ use firstlight_workloads::Allocator;
 use firstlight_workloads::lists::{Lifo, SpinLifo, Stack, own};
 use firstlight_workloads::ours::Ours;
 
-use super::rounds::share;
 use crate::arch::relax;
-use crate::descriptors::list_of;
+use crate::lists::list_of;
 
-/// One of them.
+/// An allocator.
 pub(super) trait Contestant {
-    /// As it is told.
+    /// Its name in events.
     const NAME: &'static str;
 
-    /// What the loops work with.
+    /// The form that the loops use.
     type Allocator<'a>: Allocator
     where
         Self: 'a;
 
-    /// Ready for figures of one order, of which there are so many blocks, on the
-    /// first `cpus` CPUs; `None` if there is no memory for that.
+    /// Ready for `blocks` blocks of one order on the first `cpus` CPUs; `None` if there
+    /// is no memory for that.
     fn afresh(&mut self, blocks: usize, cpus: usize) -> Option<Self::Allocator<'_>>;
 }
 
@@ -37,13 +36,13 @@ impl<'c, 'f, 'm> Contestant for Ours<'c, 'f, 'm> {
     where
         Self: 'a;
 
-    /// The machine itself, of which it has what there is.
+    /// It manages the machine's own memory.
     fn afresh(&mut self, _blocks: usize, _cpus: usize) -> Option<Self> {
         Some(*self)
     }
 }
 
-/// One list for all, in memory that is lent.
+/// One list for all, in memory of the caller.
 pub(super) struct Yardstick<'n>(pub(super) &'n mut [Frame]);
 
 impl Contestant for Yardstick<'_> {
@@ -57,12 +56,12 @@ impl Contestant for Yardstick<'_> {
     fn afresh(&mut self, blocks: usize, _cpus: usize) -> Option<SpinLifo<'_>> {
         let numbers = numbered(self.0, blocks);
         let len = numbers.len();
-        // Every CPU here is one's own: nobody to give way to.
+        // Each thread has its own CPU: there is none to yield to.
         Some(SpinLifo::new(Stack::new(numbers, len), relax))
     }
 }
 
-/// A list for each CPU, in memory that is lent, and the engine for their heads.
+/// A list for each CPU, in memory of the caller, with heads in memory of the engine.
 pub(super) struct Floor<'n, 'f> {
     pub(super) numbers: &'n mut [Frame],
     pub(super) frames: &'n Frames<'f>,
@@ -77,15 +76,14 @@ impl Contestant for Floor<'_, '_> {
         Self: 'a;
 
     fn afresh(&mut self, blocks: usize, cpus: usize) -> Option<Lifo<'_, '_>> {
-        let share = share(blocks, cpus);
-        let parts = numbered(self.numbers, blocks).chunks_exact_mut(share);
-        let lists = parts.map(|part| own(Stack::new(part, share)));
+        let each = part(blocks, cpus);
+        let parts = numbered(self.numbers, blocks).chunks_exact_mut(each);
+        let lists = parts.map(|part| own(Stack::new(part, each)));
         Some(Lifo::new(list_of(self.frames, cpus, lists)?))
     }
 }
 
-/// The first `blocks` of `list`, numbered from 0 on; what was in it before may be in
-/// any order, and twice.
+/// The first `blocks` of `list`, numbered from 0 on, whatever their content was.
 fn numbered(list: &mut [Frame], blocks: usize) -> &mut [Frame] {
     let blocks = blocks.min(list.len());
     let list = list.get_mut(..blocks).unwrap_or_default();
@@ -93,4 +91,9 @@ fn numbered(list: &mut [Frame], blocks: usize) -> &mut [Frame] {
         *slot = Frame::new(number);
     }
     list
+}
+
+/// The length of the part of a list of `len` that each of `threads` gets.
+pub(super) fn part(len: usize, threads: usize) -> usize {
+    (len / threads).max(1)
 }

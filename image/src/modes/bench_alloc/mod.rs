@@ -2,7 +2,7 @@
 //! once, by the engine, by one list behind a spin lock and by a list for each CPU.
 //! [`contestants`] has these, [`rounds`] the workloads.
 //!
-//! What the loops hold lies in memory that is taken once and for good.
+//! The lists of the loops are in memory that is allocated once and never freed.
 
 mod contestants;
 mod rounds;
@@ -11,21 +11,21 @@ use core::sync::atomic::AtomicU64;
 
 use contestants::{Floor, Yardstick};
 use firstlight::addr::{Frame, Order};
-use firstlight::frames::{Frames, Magazines};
-use firstlight_image::outcome::Outcome;
+use firstlight::frames::{CpuCache, Frames};
+use firstlight_wire::Outcome;
 use firstlight_workloads::lists::own;
 use firstlight_workloads::ours::Ours;
 use firstlight_workloads::ring::Ring;
 use log::error;
-use rounds::{Held, LIVE, ROOM, Rounds};
+use rounds::{Held, LIVE, RING, Rounds};
 
-use crate::descriptors::{list, list_of, zeroed_list};
+use crate::lists::{list, list_of, zeroed_list};
 use crate::processors::Processors;
 
 /// Blocks that all CPUs together hold at most; an eighth of memory if that is less.
 const MOST_BLOCKS: u64 = 1 << 16;
-/// Beyond the giant frames of the machine: what ranges that are no whole giant or
-/// huge frames leave.
+/// Beyond the giant frames of the machine: smaller blocks in ranges that are no whole
+/// giant or huge frames.
 const MORE_BLOCKS: u64 = 1 << 13;
 
 /// Runs every workload with 1, 2, 4, ... CPUs, and with all.
@@ -34,18 +34,16 @@ pub(super) fn run(frames: &Frames<'static>, processors: &mut Processors) -> Outc
         error!("bench: no memory for its lists");
         return Outcome::CheckFailed;
     };
-    let magazines = memory.magazines.iter_mut().zip(processors.nodes());
-    let ours = magazines
+    let caches = memory.caches.iter_mut().zip(processors.nodes());
+    let ours = caches
         .zip(0..)
-        .map_while(|((magazines, (_, node)), index)| {
-            Some(own(frames.cpu(index, node, magazines).ok()?))
-        });
+        .map_while(|((cache, (_, node)), index)| Some(own(frames.cpu(index, node, cache).ok()?)));
     let Some(ours) = list_of(frames, processors.started(), ours) else {
-        error!("bench: no memory for the CPUs' ways in");
+        error!("bench: no memory for the CPUs' handles");
         return Outcome::CheckFailed;
     };
     let mut ours = Ours::new(ours);
-    let mut rounds = Rounds::new(processors, memory.lent, &ours);
+    let mut rounds = Rounds::new(processors, memory.held, &ours);
     let floor = |numbers| Floor { numbers, frames };
     let enough = rounds.all(&mut ours)
         && rounds.all(&mut Yardstick(&mut *memory.numbers))
@@ -57,12 +55,12 @@ pub(super) fn run(frames: &Frames<'static>, processors: &mut Processors) -> Outc
     }
 }
 
-/// What the bench takes from the engine, for good.
+/// The memory of the bench, never freed.
 struct Memory {
-    lent: Held,
+    held: Held,
     numbers: &'static mut [Frame],
-    /// Of the CPUs, in the order of their numbers.
-    magazines: &'static mut [Magazines],
+    /// The per-CPU caches, in the order of the CPUs.
+    caches: &'static mut [CpuCache],
 }
 
 impl Memory {
@@ -71,19 +69,19 @@ impl Memory {
         let blocks = usize::try_from(MOST_BLOCKS.min(managed / 8)).ok()?;
         let most = managed / Order::GIANT.frames() + MORE_BLOCKS;
         let most = usize::try_from(most).ok()?;
-        let slots = list(frames, ROOM * cpus.div_ceil(2), |_| AtomicU64::new(0))?;
-        let rings = slots.chunks_exact(ROOM).map(Ring::new);
+        let slots = list(frames, RING * cpus.div_ceil(2), |_| AtomicU64::new(0))?;
+        let rings = slots.chunks_exact(RING).map(Ring::new);
         let rings = list_of(frames, cpus.div_ceil(2), rings)?;
         Some(Self {
-            lent: Held {
+            held: Held {
                 blocks: list(frames, blocks, |_| rounds::NONE)?,
                 rest: list(frames, most, |_| (rounds::NONE, Order::PAGE))?,
                 live: list(frames, LIVE * cpus, |_| None)?,
                 rings,
             },
             numbers: list(frames, blocks, |number| Frame::new(number as u64))?,
-            // SAFETY: zeroed memory is empty magazines.
-            magazines: unsafe { zeroed_list(frames, cpus) }?,
+            // SAFETY: zeroed memory is an empty per-CPU cache.
+            caches: unsafe { zeroed_list(frames, cpus) }?,
         })
     }
 }

@@ -1,20 +1,20 @@
 //! The workloads of `bench=alloc` on the machine's CPUs: [`Rounds`].
 //!
-//! Each CPU gets ready, waits for the others, and counts the ticks of its own loop;
-//! told are those of the slowest, of the fastest of three rounds.
+//! Each CPU prepares, waits for the others, and counts the ticks of its own loop. The
+//! figure is that of the slowest CPU in the fastest of three rounds.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use firstlight::addr::{Frame, Order};
-use firstlight_image::wire::Event;
-use firstlight_workloads::random::Random;
+use firstlight_figures::random::Random;
+use firstlight_wire::Event;
 use firstlight_workloads::ring::{Ring, alternate};
 use firstlight_workloads::work::{Churn, Mixed, empty, fill, pairs};
 use firstlight_workloads::{Allocator, Cpu};
 use log::{error, info};
 use spin::Mutex;
 
-use super::contestants::Contestant;
+use super::contestants::{Contestant, part};
 use crate::arch::cpus::MOST;
 use crate::arch::{relax, ticks};
 use crate::console::event;
@@ -26,19 +26,19 @@ const OPERATIONS: usize = 10_000;
 const ROUNDS: usize = 3;
 /// Blocks that one CPU holds at most in `mixed`.
 pub(super) const LIVE: usize = 256;
-/// Blocks on their way from one CPU to another.
-pub(super) const ROOM: usize = 256;
-/// Of so many blocks one is free in `near-full`.
+/// Blocks in the ring from one CPU to another.
+pub(super) const RING: usize = 256;
+/// One of so many blocks is free in `near-full`.
 const ONE_FREE_OF: usize = 100;
-/// Of so many of the machine's huge frames one is not worked on: what CPUs keep for
-/// themselves would else be missing, to some contestants.
+/// One of so many of the machine's huge frames is not used: else some contestants would
+/// miss those in per-CPU caches.
 const KEPT_OF: usize = 8;
 /// Stands for no block.
 pub(super) const NONE: Frame = Frame::new(u64::MAX);
-/// Of the orders that kernels ask for most.
+/// The orders that kernels use most.
 const ORDERS: [Order; 2] = [Order::PAGE, Order::HUGE];
 
-/// What the loops hold.
+/// The lists of the loops.
 pub(super) struct Held {
     /// Blocks of one order.
     pub(super) blocks: &'static mut [Frame],
@@ -50,17 +50,17 @@ pub(super) struct Held {
     pub(super) rings: &'static [Ring<'static>],
 }
 
-/// CPUs and what they work with.
+/// The workloads with all that they need.
 pub(super) struct Rounds<'p> {
     processors: &'p mut Processors,
     held: Held,
-    /// Huge frames that every contestant works on.
+    /// Huge frames that every contestant uses.
     huge: usize,
-    /// CPUs that take part in the figure that is measured.
+    /// CPUs of the figure that is measured.
     threads: usize,
 }
 
-/// What CPUs did at once.
+/// The operations of CPUs at the same time.
 #[derive(Clone, Copy)]
 struct Done {
     operations: u64,
@@ -80,7 +80,7 @@ impl Done {
 }
 
 impl<'p> Rounds<'p> {
-    /// Of the machine that `ours` allocates from.
+    /// On the machine that `ours` allocates from.
     pub(super) fn new<A: Allocator>(processors: &'p mut Processors, held: Held, ours: &A) -> Self {
         let there_are = count(ours, Order::HUGE, &mut *held.blocks);
         Self {
@@ -91,8 +91,8 @@ impl<'p> Rounds<'p> {
         }
     }
 
-    /// Blocks of `order` that every contestant works on: those of the machine, as far
-    /// as the list has room.
+    /// Blocks of `order` that every contestant uses: those of the machine, as far as they
+    /// fit the list.
     fn blocks(&self, order: Order) -> usize {
         match order {
             Order::HUGE => self.huge,
@@ -125,29 +125,29 @@ impl<'p> Rounds<'p> {
             return false;
         };
         let done = self.pairs(allocator, order);
-        self.tell(C::NAME, "pair", order, done);
+        self.report(C::NAME, "pair", order, done);
         let done = self.bulk(allocator, order);
-        self.tell(C::NAME, "bulk", order, done);
+        self.report(C::NAME, "bulk", order, done);
         let done = self.random_free(allocator, order);
-        self.tell(C::NAME, "random-free", order, done);
-        // A list for each CPU takes nothing back from another.
+        self.report(C::NAME, "random-free", order, done);
+        // A list for each CPU accepts no blocks of another.
         if C::NAME != "lifo" || self.threads == 1 {
             let done = self.cross_cpu(allocator, order);
-            self.tell(C::NAME, "cross-cpu", order, done);
+            self.report(C::NAME, "cross-cpu", order, done);
         }
         // A list neither splits nor merges.
         if order == Order::HUGE && C::NAME == "firstlight" {
             let done = self.mixed(allocator);
-            self.tell(C::NAME, "mixed", order, done);
+            self.report(C::NAME, "mixed", order, done);
         }
         if order == Order::PAGE {
             let done = self.near_full(allocator);
-            self.tell(C::NAME, "near-full", order, done);
+            self.report(C::NAME, "near-full", order, done);
         }
         true
     }
 
-    fn tell(&self, contestant: &str, workload: &str, order: Order, done: Option<Done>) {
+    fn report(&self, contestant: &str, workload: &str, order: Order, done: Option<Done>) {
         let (threads, order) = (self.threads, order.get());
         let Some(Done { operations, ticks }) = done else {
             info!("bench: {contestant}, {workload} of order {order} on {threads} CPUs: no memory");
@@ -167,7 +167,7 @@ impl<'p> Rounds<'p> {
         });
     }
 
-    /// One round on the CPUs that take part; `work` gets their index.
+    /// One round on the CPUs of the figure; `work` gets their index.
     fn round<A: Allocator>(
         processors: &mut Processors,
         threads: usize,
@@ -175,7 +175,7 @@ impl<'p> Rounds<'p> {
         ready: impl Fn(usize, &mut A::Cpu<'_>) + Sync,
         timed: impl Fn(usize, &mut A::Cpu<'_>) -> usize + Sync,
     ) -> Done {
-        // CPUs may come late: their numbers need not follow each other.
+        // CPUs may start late: their numbers may have gaps.
         let mut index_of = [u16::MAX; MOST];
         let mut come = 0;
         for ((cpu, _), index) in processors.nodes().take(threads).zip(0..) {
@@ -227,17 +227,17 @@ impl<'p> Rounds<'p> {
     fn bulk<A: Allocator>(&mut self, allocator: &A, order: Order) -> Option<Done> {
         let threads = self.threads;
         let blocks = self.blocks(order);
-        let share = share(blocks, threads);
+        let each = part(blocks, threads);
         let mut best = None;
         for _ in 0..ROUNDS {
-            let shares = Shares::new(self.held.blocks[..blocks].chunks_exact_mut(share));
+            let parts = Parts::new(self.held.blocks[..blocks].chunks_exact_mut(each));
             let done = Self::round(
                 self.processors,
                 threads,
                 allocator,
                 |_, _| {},
                 |_, cpu| {
-                    let slots = shares.next().unwrap_or_default();
+                    let slots = parts.next().unwrap_or_default();
                     let filled = fill(cpu, order, slots);
                     empty(cpu, order, slots.get(..filled).unwrap_or_default())
                 },
@@ -250,15 +250,15 @@ impl<'p> Rounds<'p> {
     /// Fills the list, each CPU a part, and shuffles the whole; how many blocks it has.
     fn take<A: Allocator>(&mut self, allocator: &A, order: Order) -> usize {
         let blocks = self.blocks(order);
-        let share = share(blocks, self.threads);
+        let each = part(blocks, self.threads);
         self.held.blocks.fill(NONE);
-        let shares = Shares::new(self.held.blocks[..blocks].chunks_exact_mut(share));
+        let parts = Parts::new(self.held.blocks[..blocks].chunks_exact_mut(each));
         Self::round(
             self.processors,
             self.threads,
             allocator,
             |_, _| {},
-            |_, cpu| fill(cpu, order, shares.next().unwrap_or_default()),
+            |_, cpu| fill(cpu, order, parts.next().unwrap_or_default()),
         );
         // Where memory was out, there are gaps.
         let mut taken = 0;
@@ -276,15 +276,15 @@ impl<'p> Rounds<'p> {
         let mut best = None;
         for _ in 0..ROUNDS {
             let taken = self.take(allocator, order);
-            // The first parts are larger by one, until all is shared out.
-            let share = taken.div_ceil(self.threads).max(1);
-            let shares = Shares::new(self.held.blocks[..taken].chunks_mut(share));
+            // The first parts are larger by one, until the remainder is used.
+            let each = taken.div_ceil(self.threads).max(1);
+            let parts = Parts::new(self.held.blocks[..taken].chunks_mut(each));
             let done = Self::round(
                 self.processors,
                 self.threads,
                 allocator,
                 |_, _| {},
-                |_, cpu| empty(cpu, order, shares.next().unwrap_or_default()),
+                |_, cpu| empty(cpu, order, parts.next().unwrap_or_default()),
             );
             best = Done::faster(best, done);
         }
@@ -306,7 +306,7 @@ impl<'p> Rounds<'p> {
                     };
                     if index % 2 == 1 {
                         ring.consumer().consume(cpu, order, &relax);
-                        // The producer counts them.
+                        // The producer counts the operations.
                         0
                     } else if index + 1 == threads {
                         alternate(ring, cpu, order, OPERATIONS)
@@ -330,14 +330,14 @@ impl<'p> Rounds<'p> {
     fn mixed<A: Allocator>(&mut self, allocator: &A) -> Option<Done> {
         let mut best = None;
         for seed in 1..=ROUNDS as u64 {
-            let shares = Shares::new(self.held.live.chunks_exact_mut(LIVE));
+            let parts = Parts::new(self.held.live.chunks_exact_mut(LIVE));
             let done = Self::round(
                 self.processors,
                 self.threads,
                 allocator,
                 |_, _| {},
                 |_, cpu| {
-                    let mut mixed = Mixed::new(shares.next().unwrap_or_default(), seed);
+                    let mut mixed = Mixed::new(parts.next().unwrap_or_default(), seed);
                     let done = mixed.run(cpu, OPERATIONS);
                     mixed.end(cpu);
                     done
@@ -348,7 +348,7 @@ impl<'p> Rounds<'p> {
         best
     }
 
-    /// All of memory is held but one in a hundred of the list's pages.
+    /// All of memory is held except one in a hundred of the list's pages.
     fn near_full<A: Allocator>(&mut self, allocator: &A) -> Option<Done> {
         let order = Order::PAGE;
         let taken = self.take(allocator, order);
@@ -361,16 +361,16 @@ impl<'p> Rounds<'p> {
             None => 0,
         };
         let held = &mut self.held.blocks[taken / ONE_FREE_OF..taken];
-        let share = share(held.len(), self.threads);
+        let each = part(held.len(), self.threads);
         let mut best = None;
         for seed in 1..=ROUNDS as u64 {
-            let shares = Shares::new(held.chunks_exact_mut(share));
+            let parts = Parts::new(held.chunks_exact_mut(each));
             let done = Self::round(
                 self.processors,
                 self.threads,
                 allocator,
                 |_, _| {},
-                |_, cpu| match shares.next() {
+                |_, cpu| match parts.next() {
                     Some(held) => Churn::new(held, seed).run(cpu, order, OPERATIONS),
                     None => 0,
                 },
@@ -381,7 +381,7 @@ impl<'p> Rounds<'p> {
         let held = held.map(|frame| (*frame, order));
         let rest = self.held.rest.iter().take(rest).copied();
         let mut back = held.chain(rest).peekable();
-        // What one CPU's list has no room for goes to the next.
+        // A CPU whose list is full leaves the rest to the next.
         for mut cpu in (0..self.processors.started()).map_while(|index| allocator.cpu(index)) {
             while (back.next_if(|&(frame, order)| cpu.free(frame, order))).is_some() {}
         }
@@ -389,7 +389,7 @@ impl<'p> Rounds<'p> {
     }
 }
 
-/// Blocks of `order` that there are, as far as `list` has room.
+/// How many blocks of `order` there are, as far as they fit `list`.
 fn count<A: Allocator>(allocator: &A, order: Order, list: &mut [Frame]) -> usize {
     let Some(mut cpu) = allocator.cpu(0) else {
         return 0;
@@ -398,13 +398,8 @@ fn count<A: Allocator>(allocator: &A, order: Order, list: &mut [Frame]) -> usize
     empty(&mut cpu, order, &list[..taken])
 }
 
-/// A part of `len` for each of `threads`.
-pub(super) fn share(len: usize, threads: usize) -> usize {
-    (len / threads).max(1)
-}
-
-/// Takes what is left of memory, the largest blocks first, as far as `list` has
-/// room; how many blocks that are.
+/// Allocates the rest of memory, the largest blocks first, as far as they fit `list`;
+/// how many blocks.
 fn hoard<C: Cpu>(cpu: &mut C, list: &mut [(Frame, Order)]) -> usize {
     let mut orders = (0..=Order::GIANT.get()).rev().filter_map(Order::new);
     let mut order = orders.next();
@@ -425,10 +420,10 @@ fn hoard<C: Cpu>(cpu: &mut C, list: &mut [(Frame, Order)]) -> usize {
     taken
 }
 
-/// Parts of a list, one for each CPU that asks.
-struct Shares<I>(Mutex<I>);
+/// Parts of a list, one for each CPU that takes one.
+struct Parts<I>(Mutex<I>);
 
-impl<I: Iterator> Shares<I> {
+impl<I: Iterator> Parts<I> {
     fn new(parts: I) -> Self {
         Self(Mutex::new(parts))
     }

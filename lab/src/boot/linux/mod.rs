@@ -11,18 +11,33 @@ mod memory;
 mod time;
 pub mod verdict;
 
-use crate::log::{self, KernelLog, Line};
-use crate::record::Record;
+use crate::gaps;
+use crate::log::{self, Boot};
+use crate::record::{Kernel, Record, Totals};
 
 /// Remarks on lines that could not be understood.
 const MOST_PROBLEMS: usize = 20;
 
-/// Fills `record` with what `log` says. What it does not say stays `None`.
+/// Fills `record` with what the first boot of `log` says. What it does not say stays `None`.
 pub fn tell(log: &[u8], record: &mut Record) {
-    let rows: KernelLog = log::read(log);
-    let lines: Vec<Line> = log::lines(log);
-    memory::tell(&rows, record);
-    time::tell(&lines, record);
+    let boots = log::boots(log);
+    if let [first, second, ..] = boots.as_slice() {
+        tell_boot(first, record);
+        let line = second.lines.first().map_or(0, |line| line.number);
+        record.notes.push(format!(
+            "another boot begins at line {line}; only the first one was read"
+        ));
+    } else if let Some(boot) = boots.first() {
+        tell_boot(boot, record);
+    }
+}
+
+/// Fills `record` with what `boot` says. What it does not say stays `None`.
+pub fn tell_boot(boot: &Boot, record: &mut Record) {
+    let (rows, lines) = (&boot.log, &boot.lines);
+    memory::tell(rows, record);
+    time::tell(lines, record);
+    record.totals = Totals::of(lines);
     if let Some(kernel) = &mut record.source.kernel {
         kernel.release.clone_from(&rows.release);
     }
@@ -36,9 +51,48 @@ pub fn tell(log: &[u8], record: &mut Record) {
     if more > 0 {
         record.notes.push(format!("and {more} more like these"));
     }
-    if let Some(oops) = verdict::oops(&lines) {
+    if let Some(oops) = verdict::oops(lines) {
         record
             .notes
             .push(format!("the kernel went on after \"{oops}\""));
     }
+}
+
+/// A record of each boot in a log and of nothing else; `name` is the file's.
+///
+/// ```
+/// let records = firstlight_lab::boot::linux::records("a.log", b"[0.5] x\n[    1.000000] y\n");
+/// assert_eq!((records.len(), records[0].kind), (1, "log"));
+/// ```
+#[must_use]
+pub fn records(name: &str, log: &[u8]) -> Vec<Record> {
+    let raw: Vec<&[u8]> = log.split(|byte| *byte == b'\n').collect();
+    let boots = log::boots(log);
+    let begin = |boot: &Boot| boot.lines.first().map_or(0, |line| line.number - 1);
+    // Lines without a message belong to the boot before them.
+    let ends = boots.iter().skip(1).map(begin).chain([raw.len()]);
+    let mut start = 0;
+    let mut records = Vec::new();
+    for (boot, end) in boots.iter().zip(ends) {
+        let mut record = Record::new("log", "wall");
+        record.source.kind = "linux".into();
+        record.source.name = name.to_owned();
+        record.source.kernel = Some(Kernel {
+            kind: "linux".into(),
+            release: None,
+            file: None,
+            initrd: None,
+        });
+        tell_boot(boot, &mut record);
+        record.gaps = gaps::longest(&boot.lines, &record.phases);
+        let lines = raw.get(start..end).unwrap_or_default();
+        let text = |line: &&[u8]| String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
+        record.log = lines.iter().map(text).collect();
+        if record.log.last().is_some_and(String::is_empty) {
+            record.log.pop();
+        }
+        start = end;
+        records.push(record);
+    }
+    records
 }

@@ -7,7 +7,7 @@
 //! | phase | begins with the line |
 //! |---|---|
 //! | memory map | `Linux version` |
-//! | memmap early | `Zone ranges:` |
+//! | memmap early | `Zone ranges:`, or the first `... zone: ... pages` in a piece of a log |
 //! | hash tables | the one before `Dentry cache hash table entries`, which is printed when it is done |
 //! | free to allocator | `mem auto-init` |
 //! | SMP | `smp: Bringing up secondary CPUs` |
@@ -15,14 +15,13 @@
 //! | memory blocks | `x86/mm: Memory block size`, up to the line after it |
 //! | drivers | the line after that |
 //! | root file system | the first that misses or mounts it |
-//! | services | `Run ... as init process` |
+//! | initrd | `Run /init as init process` |
+//! | services | `systemd[1]: Switching root`, or `Run ... as init process` with another program |
+//! | shutdown | `systemd-shutdown`, `systemd[1]: Shutting down`, `reboot:` |
 //! | kernel | what is between them |
 
-use crate::log::Line;
+use crate::log::{Line, SMP, clock_start};
 use crate::record::{Milestones, Phase, Record};
-
-/// A step back of the clock by less is one CPU's against another's.
-const SKEW_NS: u64 = 1_000_000;
 
 /// A line and when it was printed.
 #[derive(Clone, Copy)]
@@ -50,18 +49,7 @@ pub(super) fn tell(lines: &[Line], record: &mut Record) {
 
 /// Lines with the clock beside them, from where it runs on, never going back.
 fn timed(lines: &[Line]) -> Vec<Timed<'_>> {
-    let alone = lines
-        .iter()
-        .position(|line| line.text.starts_with(SMP))
-        .unwrap_or(lines.len());
-    let (mut start, mut latest) = (0, 0);
-    for (at, line) in lines.iter().enumerate().take(alone) {
-        let Some(ns) = line.stamp_ns else { continue };
-        if ns.saturating_add(SKEW_NS) < latest {
-            start = at;
-        }
-        latest = ns;
-    }
+    let start = clock_start(lines);
     let told = |at: usize, line: &Line| line.stamp_ns.filter(|ns| *ns > 0 && at >= start);
     let mut clock = lines
         .iter()
@@ -79,8 +67,6 @@ fn timed(lines: &[Line]) -> Vec<Timed<'_>> {
     });
     timed.collect()
 }
-
-const SMP: &str = "smp: Bringing up secondary CPUs";
 
 fn is_deferred(text: &str) -> bool {
     text.starts_with("node ") && text.contains(" initialised")
@@ -128,12 +114,13 @@ enum Edge {
 type Boundary = (&'static str, Edge, fn(&str) -> bool);
 
 /// Each counts once, in whatever order a kernel comes to them.
-const BOUNDARIES: [Boundary; 14] = [
+const BOUNDARIES: [Boundary; 16] = [
     ("memory map", Edge::First, |text| {
         text.starts_with("Linux version ")
     }),
     ("memmap early", Edge::First, |text| {
-        text.starts_with("Zone ranges:") || text.starts_with("Zone PFN ranges:")
+        let zone = text.contains(" zone: ") && text.contains(" pages");
+        text.starts_with("Zone ranges:") || text.starts_with("Zone PFN ranges:") || zone
     }),
     (KERNEL, Edge::First, ends_memmap),
     ("hash tables", Edge::Before, |text| {
@@ -160,8 +147,21 @@ const BOUNDARIES: [Boundary; 14] = [
         .iter()
         .any(|start| text.starts_with(start))
     }),
+    ("initrd", Edge::First, |text| {
+        text.starts_with("Run /init as init process")
+    }),
     ("services", Edge::First, |text| {
-        text.starts_with("Run ") && text.ends_with(" as init process")
+        let runs = text.starts_with("Run ") && text.ends_with(" as init process");
+        (runs && !text.starts_with("Run /init ")) || text.starts_with("systemd[1]: Switching root")
+    }),
+    ("shutdown", Edge::First, |text| {
+        [
+            "systemd-shutdown[1]:",
+            "systemd[1]: Shutting down",
+            "reboot: ",
+        ]
+        .iter()
+        .any(|start| text.starts_with(start))
     }),
 ];
 

@@ -14,29 +14,35 @@
 //! What would copy the memory (`share=off`, `-mem-path`) is replaced and noted;
 //! a file whose content somebody may want is not.
 
+mod nodes;
 mod options;
 mod properties;
 mod setup;
+mod size;
 #[cfg(test)]
 mod tests;
 
-use super::Backing;
+use super::backing::Backing;
 use super::error::{PlanError, same};
-use super::size::{MIB, Need};
+use super::need::Need;
 use properties::Properties;
 use setup::{Listed, Setup};
+use size::MIB;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Properties of a backend that say nothing about where its memory comes from.
-const KEPT: [&str; 7] = [
+/// Properties of a backend that say nothing about where its memory comes from, or that a
+/// slab obeys (`nodes.rs`).
+const KEPT: [&str; 9] = [
     "id",
     "size",
     "dump",
     "merge",
     "prealloc-threads",
     "prealloc-context",
+    "host-nodes",
+    "policy",
     "x-use-canonical-path-for-ramblock-id",
 ];
 
@@ -130,8 +136,8 @@ impl QemuPlan {
                 let path = list.get("mem-path").unwrap_or_default();
                 if is_file(Path::new(&path)) {
                     return refuse(format!(
-                        "its file {path} would not be used; remove the file if nobody needs \
-                         what is in it, or make the backend a memory-backend-ram"
+                        "its file {path} would not be used; remove the file if its content \
+                         is not needed, or make the backend a memory-backend-ram"
                     ));
                 }
             }
@@ -342,7 +348,7 @@ fn needs(named: &[&Listed], asked: &[Need]) -> Result<Vec<Need>, PlanError> {
         }
         needs.push(Need {
             bytes,
-            node: asked.and_then(|need| need.node).or(backend.host_node()),
+            node: backend.host_node(asked.and_then(|need| need.node))?,
         });
     }
     Ok(needs)

@@ -3,7 +3,7 @@
 //! What is read is written back in the same form. A comma inside a value is
 //! doubled in text, as QEMU wants it.
 
-use super::super::size;
+use super::size;
 use serde_json::{Map, Value};
 
 /// Properties in the order they were given.
@@ -60,6 +60,14 @@ impl Properties {
         let mut named = self.pairs.iter().rev();
         let (_, value) = named.find(|(pair, _)| pair == name)?;
         Some(value.as_ref().map_or_else(|| "on".into(), plain))
+    }
+
+    /// All values of `name`, in order.
+    pub(super) fn all(&self, name: &str) -> Vec<String> {
+        let named = self.pairs.iter().filter(|(pair, _)| pair == name);
+        named
+            .filter_map(|(_, value)| value.as_ref().map(plain))
+            .collect()
     }
 
     /// Whether a switch is on; `usual` where nothing is said.

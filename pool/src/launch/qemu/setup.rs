@@ -2,8 +2,8 @@
 
 use super::options::{self, Given};
 use super::properties::Properties;
+use super::size::{self, MIB};
 use crate::launch::error::PlanError;
-use crate::launch::size::{self, MIB};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
@@ -108,7 +108,20 @@ impl Setup {
                 reason: "no -object of the command line has this id".into(),
             })
         };
-        ids.into_iter().map(find).collect()
+        let found: Vec<&Listed> = ids.into_iter().map(find).collect::<Result<_, _>>()?;
+        for (at, backend) in found.iter().enumerate() {
+            if found
+                .iter()
+                .skip(at + 1)
+                .any(|other| other.at == backend.at)
+            {
+                return Err(PlanError::Backend {
+                    id: backend.id(),
+                    reason: "it is named more than once, and is memory of one node only".into(),
+                });
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -132,13 +145,6 @@ impl Listed {
         let size = self.properties.size("size", 1);
         size.unwrap_or_else(|| Err("it has no size".into()))
             .map_err(trouble)
-    }
-
-    /// The one node of the host it is bound to, if it is one.
-    pub(super) fn host_node(&self) -> Option<u32> {
-        let nodes = self.properties.get("host-nodes")?;
-        let nodes = nodes.trim_matches(['[', ']']);
-        nodes.parse().ok()
     }
 
     /// The memory of a node without a backend.

@@ -87,7 +87,7 @@ const CASES: [Case; 12] = [
         "-m 3G -object memory-backend-file,id=a,size=1G,mem-path=/dev/hugepages,host-nodes=1,policy=bind \
          -object memory-backend-ram,id=b,size=2G -numa node,memdev=b -numa node,memdev=a -numa node,cpus=3",
         &[],
-        "-m 3G -object memory-backend-file,id=a,size=1G,mem-path=/proc/self/fd/5,FILE \
+        "-m 3G -object memory-backend-file,id=a,size=1G,host-nodes=1,policy=bind,mem-path=/proc/self/fd/5,FILE \
          -object memory-backend-file,id=b,size=2G,mem-path=/proc/self/fd/3,FILE \
          -numa node,memdev=b -numa node,memdev=a -numa node,cpus=3",
         "-m 3G -object memory-backend-file,id=a,size=1G,mem-path=/dev/hugepages,host-nodes=1,policy=bind \
@@ -171,8 +171,8 @@ fn needs_come_from_either_side() {
         need(1 << 30, Some(1))
     );
     assert_eq!(
-        plan(line, &["1G@0"]).expect("the same").needs(),
-        need(1 << 30, Some(0))
+        plan(line, &["1G@1"]).expect("the same").needs(),
+        need(1 << 30, Some(1))
     );
     assert_eq!(
         plan("-m 64", &[]).expect("-m").needs(),
@@ -218,7 +218,7 @@ fn transparent_pages_are_aligned() {
 
 #[test]
 fn what_stands_in_the_way_is_said() {
-    let table: [(&str, &[&str], &str); 16] = [
+    let table: [(&str, &[&str], &str); 23] = [
         ("-M q35", &[], "how much memory? give --memory"),
         ("-m 0", &[], "how much memory? give --memory"),
         (
@@ -280,6 +280,42 @@ fn what_stands_in_the_way_is_said() {
             "backend x: a memory-backend-epc cannot be lent",
         ),
         (
+            "-m 2G -object memory-backend-ram,size=1G -numa node,memdev= -numa node,memdev=",
+            &[],
+            "is named more than once",
+        ),
+        (
+            "-m 1G -object memory-backend-ram,id=x,size=1G -machine memory-backend=x -numa node,memdev=x",
+            &[],
+            "backend x: it is named more than once",
+        ),
+        (
+            "-object memory-backend-ram,id=x,size=1G,host-nodes=0-1,policy=bind -machine memory-backend=x",
+            &[],
+            "backend x: host-nodes=0-1 are several nodes of the host, and a slab lies on one",
+        ),
+        (
+            "-object memory-backend-ram,id=x,size=1G,host-nodes=0,host-nodes=2 -machine memory-backend=x",
+            &[],
+            "host-nodes=0,2 are several",
+        ),
+        (
+            "-object {\"qom-type\":\"memory-backend-ram\",\"id\":\"x\",\"size\":1073741824,\"host-nodes\":[0,1]} \
+             -machine memory-backend=x",
+            &[],
+            "host-nodes=0,1 are several",
+        ),
+        (
+            "-object memory-backend-ram,id=x,size=1G,host-nodes=0,policy=interleave -machine memory-backend=x",
+            &[],
+            "backend x: policy=interleave spreads the memory, and a slab lies on one node",
+        ),
+        (
+            "-object memory-backend-ram,id=x,size=1G,host-nodes=1,policy=bind -machine memory-backend=x",
+            &["1G@0"],
+            "backend x: --memory names node 0 of the host, host-nodes=1",
+        ),
+        (
             "-object {\"qom-type\":\"memory-backend-ram\" -m 1G",
             &[],
             "\"memory-backend-ram\": EOF",
@@ -294,7 +330,7 @@ fn what_stands_in_the_way_is_said() {
     assert!(error.to_string().contains("write {memory}"), "{error}");
     let wrapped = words("-c 0 /usr/bin/qemu-system-x86_64 -m 1G");
     let error = Plan::new(OsStr::new("taskset"), &wrapped, &[], &|_| false);
-    let error = error.expect_err("no monitor").to_string();
+    let error = error.expect_err("no VMM").to_string();
     assert!(error.contains("taskset ... firstlight pool run"), "{error}");
 }
 
@@ -314,6 +350,10 @@ fn injection_leaves_the_command_line_alone() {
         (
             "-object memory-backend-memfd,id=a,size=1G,share=off -machine memory-backend=a",
             "share=off of a would copy",
+        ),
+        (
+            "-object memory-backend-memfd,id=a,size=1G,host-nodes=0-1,policy=bind -machine memory-backend=a",
+            "host-nodes=0-1 are several",
         ),
     ] {
         let error = Plan::injected(program, &words(line), &[])

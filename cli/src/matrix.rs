@@ -1,0 +1,212 @@
+//! `firstlight matrix`: kernels times shapes times command lines times clocks, in turns; the
+//! cells and the folder are the [lab's](firstlight_lab::matrix).
+
+use crate::boot::Boots;
+use crate::failure::Failure;
+use crate::output::{FAINT, HEADING, NOTE, Output};
+use crate::report::Page;
+use crate::text::plural;
+use clap::Args;
+use firstlight_lab::boot::BootError;
+use firstlight_lab::matrix::{
+    Cell, Failed, Impossible, Matrix, Run, Store, StoreError, initrd, order,
+};
+use firstlight_lab::records;
+use firstlight_lab::report::{Format, Report};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Boot kernels x shapes x command lines x clocks, in turns, and keep all of it
+///
+/// Each boot leaves a record and its raw log in the folder. The same command goes on where
+/// it was stopped. A Linux without an initial file system gets one that the lab builds:
+/// it switches the machine off when it runs.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// The matrix, as TOML
+    matrix: PathBuf,
+    /// The folder of results
+    #[arg(long, short, value_name = "DIR", default_value = "runs")]
+    output: PathBuf,
+    /// Make boots that failed again
+    #[arg(long)]
+    retry: bool,
+    /// Only say what would be booted
+    #[arg(long)]
+    dry_run: bool,
+}
+
+const EXAMPLES: &str = "\
+Example of a matrix:
+  runs = 5
+  clocks = [\"wall\", \"instructions\"]
+  words = [\"\", \"init_on_free=1\"]
+  [[kernel]]
+  name = \"image\"
+  [[kernel]]
+  name = \"6.12\"
+  path = \"target/linux/6.12/vmlinuz\"
+  [[shape]]
+  memory_mib = 16384
+  nodes = 2
+  cpus = 2
+
+Examples:
+  firstlight matrix MATRIX.toml -o runs
+  firstlight report runs -o report.html
+
+Exit codes: see firstlight --help; 6 if a boot failed";
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    folder: String,
+    cells: Vec<State>,
+    impossible: Vec<Impossible>,
+    failed: Vec<Failed>,
+}
+
+#[derive(Serialize)]
+struct State {
+    name: String,
+    done: usize,
+    failed: usize,
+    missing: usize,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+    let name = options.matrix.display().to_string();
+    let text = crate::file::read(&options.matrix)?;
+    let text =
+        String::from_utf8(text).map_err(|_| Failure::Usage(format!("{name} is no UTF-8")))?;
+    let matrix: Matrix =
+        toml::from_str(&text).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
+    let base = options.matrix.parent().unwrap_or(Path::new("."));
+    let (mut cells, impossible) = matrix
+        .cells(base)
+        .map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
+    let store = Store::open(&options.output).map_err(stored)?;
+    if !options.dry_run {
+        give_initrd(&mut cells, &store)?;
+        boot_all(&cells, &store, options.retry)?;
+    }
+    let states: Vec<State> = cells.iter().map(|cell| state(cell, &store)).collect();
+    let failed = cells.iter().flat_map(|cell| {
+        let store = &store;
+        (0..cell.runs).filter_map(move |run| store.failure(&cell.name, run))
+    });
+    let document = Document {
+        schema: "firstlight.matrix/1",
+        folder: options.output.display().to_string(),
+        failed: failed.collect(),
+        cells: states,
+        impossible,
+    };
+    output.print(&document, |document| report(document, &options.output))?;
+    match document.failed.len() {
+        0 => Ok(()),
+        count => Err(Failure::Guests(format!(
+            "{} failed; their reasons are in the folder, --retry makes them again",
+            plural(count as u64, "boot")
+        ))),
+    }
+}
+
+fn stored(error: StoreError) -> Failure {
+    match error {
+        StoreError::Busy(_) => Failure::Usage(error.to_string()),
+        StoreError::Io(..) => Failure::Io(error.to_string()),
+    }
+}
+
+/// Builds the initial file system, once, where a cell wants it.
+fn give_initrd(cells: &mut [Cell], store: &Store) -> Result<(), Failure> {
+    if !cells.iter().any(|cell| cell.needs_initrd) {
+        return Ok(());
+    }
+    let path = store
+        .file("initrd.cpio", &initrd::build())
+        .map_err(stored)?;
+    for cell in cells.iter_mut().filter(|cell| cell.needs_initrd) {
+        cell.request.initrd = Some(path.clone());
+    }
+    Ok(())
+}
+
+fn boot_all(cells: &[Cell], store: &Store, retry: bool) -> Result<(), Failure> {
+    let wanted =
+        |(at, run): &(usize, usize)| match cells.get(*at).map(|cell| store.run(&cell.name, *run)) {
+            Some(Run::Missing) => true,
+            Some(Run::Failed) => retry,
+            _ => false,
+        };
+    let order: Vec<(usize, usize)> = order(cells).into_iter().filter(wanted).collect();
+    let bar = ProgressBar::with_draw_target(
+        Some(order.len() as u64),
+        ProgressDrawTarget::stderr_with_hz(4),
+    );
+    if let Ok(style) = ProgressStyle::with_template("{pos} of {len} {bar:30} {eta} to go  {msg}") {
+        bar.set_style(style);
+    }
+    let boots = Boots::silent()?;
+    for (at, run) in order {
+        let Some(cell) = cells.get(at) else { continue };
+        bar.set_message(cell.name.clone());
+        match boots.run(&cell.request) {
+            Ok(record) => store.keep(&cell.name, run, &record).map_err(stored)?,
+            // Nothing is wrong with the guest.
+            Err(stopped @ Failure::Boot(BootError::Interrupted(_))) => return Err(stopped),
+            Err(failure) => store
+                .fail(&cell.name, run, &failure.to_string(), failure.guest_log())
+                .map_err(stored)?,
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+fn state(cell: &Cell, store: &Store) -> State {
+    let count = |state| {
+        (0..cell.runs)
+            .filter(|run| store.run(&cell.name, *run) == state)
+            .count()
+    };
+    State {
+        name: cell.name.clone(),
+        done: count(Run::Done),
+        failed: count(Run::Failed),
+        missing: count(Run::Missing),
+    }
+}
+
+fn report(document: &Document, folder: &Path) -> String {
+    let mut page = Page::default();
+    page.styled(HEADING, &format!("firstlight matrix: {}", document.folder));
+    for cell in &document.cells {
+        let more = match (cell.failed, cell.missing) {
+            (0, 0) => String::new(),
+            (failed, missing) => format!(", {failed} failed, {missing} to come"),
+        };
+        page.line(format!("  {}: {} done{more}", cell.name, cell.done));
+    }
+    for cell in &document.impossible {
+        page.line(format!("  {FAINT}{}: {}{FAINT:#}", cell.name, cell.why));
+    }
+    for failed in &document.failed {
+        page.line(format!(
+            "  {NOTE}{}:{NOTE:#} {}",
+            failed.cell, failed.message
+        ));
+    }
+    let records = records::read(folder).ok();
+    let table = records.and_then(|records| Report::of(&records, Vec::new()).ok());
+    if let Some(table) = table {
+        page.line("");
+        page.text.push_str(&table.render(Format::Table));
+    }
+    page.text
+}

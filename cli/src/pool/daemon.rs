@@ -1,0 +1,24 @@
+//! The option that names a daemon, and the way to it.
+
+use crate::failure::Failure;
+use clap::Args;
+use firstlight_pool::client::{Client, default_socket};
+use std::path::PathBuf;
+
+/// Which daemon is meant.
+#[derive(Args)]
+pub(super) struct Daemon {
+    /// The daemon's socket [default: what FIRSTLIGHT_POOL says, else /run/firstlight/pool.sock]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+impl Daemon {
+    pub(super) fn socket(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(default_socket)
+    }
+
+    pub(super) fn connect(&self) -> Result<Client, Failure> {
+        Client::connect(&self.socket()).map_err(Failure::from)
+    }
+}

@@ -1,0 +1,79 @@
+//! `firstlight report`: a folder of records as one page, or in another form; what is shown
+//! is the [lab's](firstlight_lab::report).
+
+use crate::failure::Failure;
+use crate::output::Output;
+use clap::{Args, ValueEnum};
+use firstlight_lab::records;
+use firstlight_lab::report::{Format, Report};
+use firstlight_lab::sweep;
+use std::fs;
+use std::path::PathBuf;
+
+/// Show a folder of records: summary, time lines, sizes, threads, runs, gaps, findings
+///
+/// Takes run records, sweeps (`firstlight.sweep/1`) and kernel logs. The page needs no
+/// network and no script; it follows the reader's light or dark setting and prints.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// A folder of records, or one file
+    dir: PathBuf,
+    /// In which form
+    #[arg(long, value_enum, default_value_t = Form::Html)]
+    format: Form,
+    /// Where to, instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Html,
+    Table,
+    Csv,
+    ChromeTrace,
+    Folded,
+    Junit,
+    Markdown,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  firstlight report runs/ -o report.html
+  firstlight report runs/ --format table
+  firstlight report runs/ --format chrome-trace -o trace.json   for Perfetto
+  firstlight report runs/ --format folded | flamegraph.pl > boot.svg
+  firstlight report runs/ --json | jq .fits
+
+Exit codes: see firstlight --help";
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+    let sweeps = records::documents(&options.dir, sweep::SCHEMA);
+    let sweeps: Vec<sweep::Record> = sweeps.map_err(|error| Failure::records(&error))?;
+    let records = match records::read(&options.dir) {
+        Err(records::Unreadable::Nothing(_) | records::Unreadable::NoRecord(..))
+            if !sweeps.is_empty() =>
+        {
+            Vec::new()
+        }
+        records => records.map_err(|error| Failure::records(&error))?,
+    };
+    let report = Report::of(&records, sweeps);
+    let report = report.map_err(|(file, error)| Failure::machine(&file, error))?;
+    let format = match options.format {
+        Form::Html => Format::Html,
+        Form::Table => Format::Table,
+        Form::Csv => Format::Csv,
+        Form::ChromeTrace => Format::ChromeTrace,
+        Form::Folded => Format::Folded,
+        Form::Junit => Format::Junit,
+        Form::Markdown => Format::Markdown,
+    };
+    match &options.output {
+        Some(path) => fs::write(path, report.render(format))
+            .map_err(|error| Failure::Io(format!("cannot write {}: {error}", path.display()))),
+        None => output.print(&report, |report| report.render(format)),
+    }
+}

@@ -1,0 +1,166 @@
+//! What `firstlight pool export` serves, as a user that may do nothing else.
+
+use super::kit::{Daemon, another_user, is_root, take};
+use super::manager::Killed;
+use firstlight_pool::client::{Client, ClientError};
+use firstlight_pool::os::need::skip;
+use firstlight_pool::protocol::RefusalCode;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+const OBSERVER: u32 = 65_031;
+
+fn pool() -> Daemon {
+    let daemon = Daemon::start(&format!(
+        "access = {{ observers = \"{OBSERVER}\" }}\nfill = {{ rate = \"0\" }}\n\
+         [[class]]\npage = \"thp\"\nsource = \"memfd\"\nsize = \"4M\"\nslabs = 2\n"
+    ));
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(daemon.path(), open).unwrap();
+    daemon.until_clean(2);
+    daemon
+}
+
+/// The exporter in a process of its own, and its port.
+struct Exporter {
+    _child: Killed,
+    port: u16,
+}
+
+impl Exporter {
+    fn start(daemon: &Daemon) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_firstlight"));
+        command
+            .args([
+                "pool",
+                "export",
+                "--page",
+                "--listen",
+                "127.0.0.1:0",
+                "--socket",
+            ])
+            .arg(daemon.socket())
+            .stderr(Stdio::piped());
+        if rustix::process::geteuid().is_root() {
+            // The program may lie where only root can go: it is open before.
+            command.uid(OBSERVER).gid(OBSERVER);
+        }
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        let port = line
+            .split("127.0.0.1:")
+            .nth(1)
+            .and_then(|rest| rest.split('/').next());
+        let port = port.unwrap_or_else(|| panic!("{line}")).parse().unwrap();
+        Self {
+            _child: Killed(child),
+            port,
+        }
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n",
+            self.port
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+#[test]
+fn metrics_and_pages_are_served_by_another_process() {
+    let mut daemon = pool();
+    let exporter = Exporter::start(&daemon);
+    let metrics = exporter.get("/metrics");
+    assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
+    let line = "firstlight_pool_clean_slabs{page=\"thp\",node=\"any\",size_bytes=\"4194304\"} 2";
+    assert!(metrics.contains(line), "{metrics}");
+    assert!(metrics.contains("\nfirstlight_pool_up 1\n"), "{metrics}");
+    assert!(exporter.get("/").contains("<title>firstlight pool</title>"));
+    assert!(exporter.get("/status.json").contains("\"clean_slabs\":2"));
+    assert!(exporter.get("/other").starts_with("HTTP/1.1 404"));
+    let sockets = std::fs::read_to_string(format!("/proc/{}/net/tcp", daemon.pid())).unwrap();
+    let mine: Vec<_> = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid()))
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
+        .map(|link| link.to_string_lossy().into_owned())
+        .collect();
+    for line in sockets.lines().skip(1) {
+        let inode = line.split_whitespace().nth(9).unwrap();
+        assert!(!mine.contains(&format!("socket:[{inode}]")), "{line}");
+    }
+    // Eight that say nothing, and a ninth: it waits for one of them to be given up.
+    let silent: Vec<_> = (0..8)
+        .map(|_| TcpStream::connect(("127.0.0.1", exporter.port)).unwrap())
+        .collect();
+    assert!(exporter.get("/metrics").contains("firstlight_pool_up 1"));
+    drop(silent);
+    daemon.kill();
+    assert!(
+        exporter
+            .get("/metrics")
+            .contains("\nfirstlight_pool_up 0\n")
+    );
+    assert!(exporter.get("/status.json").starts_with("HTTP/1.1 503"));
+}
+
+#[test]
+fn an_observer_sees_everything_and_may_do_nothing() {
+    if !is_root() {
+        return;
+    }
+    let daemon = pool();
+    let lease = daemon.connect().take(take(1)).unwrap();
+    let socket = daemon.socket();
+    let refused = |result: Result<(), ClientError>| match result {
+        Err(ClientError::Refused(refusal)) => refusal.code,
+        other => panic!("{other:?}"),
+    };
+    another_user(OBSERVER, || {
+        let mut pool = Client::connect(&socket).unwrap();
+        assert_eq!(pool.status().unwrap().leases.len(), 1, "of another user");
+        let give = pool.give(lease.lease.lease.clone());
+        for result in [pool.take(take(1)).map(drop), pool.drain().map(drop), give] {
+            assert_eq!(refused(result), RefusalCode::Denied);
+        }
+    });
+    assert_eq!(daemon.status().leases.len(), 1);
+}
+
+#[test]
+fn the_page_shows_a_browser_what_is_clean_and_what_is_lent() {
+    let daemon = pool();
+    let borrowed = daemon.connect().take(take(1)).unwrap();
+    let exporter = Exporter::start(&daemon);
+    let profile = tempfile::tempdir().unwrap();
+    let browse = |browser: &str| {
+        Command::new(browser)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+            .arg("--virtual-time-budget=4000")
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(format!("http://127.0.0.1:{}/", exporter.port))
+            .output()
+    };
+    let browsers = ["chromium", "chromium-browser", "google-chrome"];
+    let Some(output) = browsers.iter().find_map(|name| browse(name).ok()) else {
+        return skip("browser", format!("none of {browsers:?} is installed"));
+    };
+    let page = String::from_utf8_lossy(&output.stdout);
+    for shown in [
+        "<td>4 MiB of thp</td><td>2</td><td>1</td><td>0</td><td>1</td>",
+        &format!("<td>{}</td><td>4 MiB</td>", borrowed.lease.lease),
+        "title=\"lent 4 MiB\" style=\"width: 50%;\"",
+        "<td>taken</td><td>1</td>",
+    ] {
+        assert!(page.contains(shown), "{shown}\n{page}");
+    }
+}

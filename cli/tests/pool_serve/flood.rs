@@ -1,0 +1,157 @@
+//! Users who take more than their share of connections and of the daemon's time.
+
+use super::kit::{Daemon, another_user, take};
+use firstlight_pool::client::Client;
+use firstlight_pool::protocol::{
+    MOST_REPLY_BYTES, RefusalCode, Reply, Request, StatusQuery, packet, packet::PacketError,
+};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Users that a quota names, and others that none does.
+const TENANTS: [u32; 4] = [65_001, 65_002, 65_003, 65_004];
+const LATE_TENANT: u32 = 65_005;
+const STRANGERS: [u32; 4] = [65_011, 65_012, 65_013, 65_014];
+
+fn pool(limits: &str) -> Option<Daemon> {
+    if !super::kit::is_root() {
+        return None;
+    }
+    let quotas: String = TENANTS
+        .iter()
+        .chain([&LATE_TENANT])
+        .map(|uid| format!("[[quota]]\nuid = {uid}\nbytes = \"2M\"\n"))
+        .collect();
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    setrlimit(Resource::Nofile, raised).expect("as many descriptors as may be had");
+    let daemon = Daemon::start(&format!(
+        "limits = {{ {limits} }}\nfill = {{ rate = \"0\" }}\n\
+         [[class]]\npage = \"thp\"\nsource = \"memfd\"\nsize = \"2M\"\nslabs = 1\n{quotas}"
+    ));
+    // The socket is in a folder that only root may pass.
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(daemon.path(), open).unwrap();
+    Some(daemon)
+}
+
+fn connect(socket: &Path) -> OwnedFd {
+    let flags = SocketFlags::CLOEXEC;
+    let end = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let end = end.expect("a socket");
+    let address = SocketAddrUnix::new(socket).unwrap();
+    rustix::net::connect(&end, &address).expect("the daemon accepts");
+    end
+}
+
+/// Opens `count` connections as `uid` and leaves them idle.
+fn idle(daemon: &Daemon, uid: u32, count: usize) -> Vec<OwnedFd> {
+    let socket = daemon.socket();
+    another_user(uid, || (0..count).map(|_| connect(&socket)).collect())
+}
+
+fn is_served(daemon: &Daemon) -> Result<(), String> {
+    let served = Client::connect(&daemon.socket()).and_then(|mut pool| pool.status());
+    served.map(drop).map_err(|error| error.to_string())
+}
+
+fn status(end: &OwnedFd) {
+    let request = Request::Status(StatusQuery::default()).encode().unwrap();
+    packet::send(end, &request, &[]).unwrap();
+}
+
+fn reply(end: &OwnedFd) -> Reply {
+    let packet = packet::receive(end, MOST_REPLY_BYTES, 0).unwrap();
+    Reply::decode(&packet.message).unwrap()
+}
+
+#[test]
+fn users_who_may_not_allocate_hold_no_connection() {
+    let Some(daemon) = pool("") else { return };
+    let open: Vec<_> = STRANGERS
+        .iter()
+        .map(|uid| idle(&daemon, *uid, 256))
+        .collect();
+    assert_eq!(is_served(&daemon), Ok(()), "root is refused");
+    for end in open.iter().flatten() {
+        let Reply::Refused(refusal) = reply(end) else {
+            panic!("a user who may not allocate was served");
+        };
+        assert_eq!(refusal.code, RefusalCode::Denied);
+    }
+    // The client shows the refusal, although its request finds the connection closed.
+    let socket = daemon.socket();
+    let shown = another_user(STRANGERS[0], || {
+        Client::connect(&socket).unwrap().status().unwrap_err()
+    });
+    assert!(shown.to_string().contains("denied"), "{shown}");
+}
+
+#[test]
+fn users_with_all_connections_keep_out_neither_root_nor_another_user() {
+    let Some(daemon) = pool("") else { return };
+    let open: Vec<_> = TENANTS.iter().map(|uid| idle(&daemon, *uid, 256)).collect();
+    assert_eq!(is_served(&daemon), Ok(()), "root is refused");
+    let socket = daemon.socket();
+    let late = another_user(LATE_TENANT, || Client::connect(&socket).unwrap().status());
+    assert!(late.is_ok(), "{late:?}");
+    drop(open);
+}
+
+#[test]
+fn an_idle_connection_is_closed_unless_it_holds_a_lease() {
+    let Some(daemon) = pool("idle_s = 1") else {
+        return;
+    };
+    daemon.until_clean(1);
+    let socket = daemon.socket();
+    let (mut client, lease) = another_user(TENANTS[0], || {
+        let mut client = Client::connect(&socket).unwrap();
+        let lease = client.take(take(1)).unwrap();
+        (client, lease)
+    });
+    let end = idle(&daemon, TENANTS[0], 1).remove(0);
+    let closed = packet::receive(&end, 100, 0);
+    assert!(matches!(closed, Err(PacketError::Closed)), "{closed:?}");
+    assert_eq!(client.status().unwrap().leases.len(), 1);
+    drop(lease);
+}
+
+#[test]
+fn many_connections_of_one_user_get_one_share_of_the_daemon() {
+    const CONNECTIONS: usize = 200;
+    const REQUESTS: usize = 4;
+    let Some(daemon) = pool("connections_per_user = 250") else {
+        return;
+    };
+    let flood = idle(&daemon, TENANTS[0], CONNECTIONS);
+    let other = idle(&daemon, TENANTS[1], 1).remove(0);
+    // Accepted, all of them.
+    for end in flood.iter().chain([&other]) {
+        status(end);
+        reply(end);
+    }
+    daemon.while_stopped(|| {
+        for end in &flood {
+            (0..REQUESTS).for_each(|_| status(end));
+        }
+        status(&other);
+    });
+    let Reply::Status(seen) = reply(&other) else {
+        panic!("the other user was refused");
+    };
+    // What the daemon did before: one request for each connection, and after
+    // that a share of the flood.
+    let before = seen.counters.requests - (CONNECTIONS as u64 + 1);
+    assert!(before < 100, "{before} requests of another user came first");
+    for _ in 0..REQUESTS {
+        let mut replies = flood.iter().map(reply);
+        assert!(replies.all(|reply| matches!(reply, Reply::Status(_))));
+    }
+}

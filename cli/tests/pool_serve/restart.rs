@@ -1,0 +1,163 @@
+//! Leases outlive the daemon: what is out stays charged and counted, and ends when its
+//! client ends, under a service manager and without one.
+
+use super::kit::{Daemon, M, another_user, free_pages, huge_pages, is_root, mapped, take, until};
+use super::manager::Manager;
+use firstlight_pool::client::{Borrowed, Client, ClientError};
+use firstlight_pool::os::memory_file;
+use firstlight_pool::protocol::RefusalCode;
+use std::os::unix::fs::PermissionsExt;
+
+const TENANT: u32 = 65_021;
+
+fn config(source: &str) -> String {
+    format!(
+        "fill = {{ rate = \"0\" }}\n\
+         [[class]]\nsize = \"4M\"\nslabs = 6\nsource = \"{source}\"\n\
+         [[quota]]\nuid = {TENANT}\nbytes = \"12M\"\n"
+    )
+}
+
+fn open_to_all(daemon: &Daemon) {
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(daemon.path(), open).unwrap();
+}
+
+fn allocate(daemon: &Daemon) -> Result<Borrowed, ClientError> {
+    let socket = daemon.socket();
+    another_user(TENANT, || Client::connect(&socket)?.take(take(4 * M)))
+}
+
+fn is_over_quota(daemon: &Daemon) -> bool {
+    matches!(allocate(daemon), Err(ClientError::Refused(refusal)) if refusal.code == RefusalCode::Quota)
+}
+
+/// How the daemon ends, and what comes after it.
+enum Next<'m> {
+    Managed(&'m Manager),
+    Alone,
+}
+
+fn restart(daemon: &mut Daemon, kill: bool, next: Next<'_>) {
+    if kill {
+        daemon.kill();
+    } else {
+        assert_eq!(daemon.stop(), 0);
+    }
+    match next {
+        Next::Managed(manager) => manager.start_again(daemon),
+        Next::Alone => {
+            daemon.start_again();
+            daemon.until_it_answers();
+        }
+    }
+}
+
+fn managed(source: &str, kill: bool) {
+    if !is_root() {
+        return;
+    }
+    let Some(_pages) = huge_pages(20) else { return };
+    let free = free_pages();
+    let manager = Manager::new();
+    let variables = [("NOTIFY_SOCKET", &*manager.variable())];
+    let mut daemon = Daemon::with_variables(&config(source), &variables);
+    open_to_all(&daemon);
+    daemon.until_clean(6);
+    let mut leases: Vec<_> = (0..3).map(|_| allocate(&daemon).unwrap()).collect();
+    let mut memory = mapped(&leases[0].memory, 4 * M);
+    memory.write(7, b"mine");
+    // One was given back, and its client keeps the descriptor.
+    let revoked = leases.pop().unwrap();
+    daemon.connect().give(revoked.lease.lease.clone()).unwrap();
+    until("it is emptied", || {
+        memory_file::held_bytes(&revoked.memory).is_ok_and(|bytes| bytes == 0)
+    });
+    let before = daemon.status();
+
+    restart(&mut daemon, kill, Next::Managed(&manager));
+    let status = daemon.status();
+    assert_eq!(status.pools[0].lent_slabs, 2, "{source}");
+    assert_eq!(status.pools[0].unknown_slabs, 0);
+    assert_eq!(status.leases.len(), 2);
+    for (now, then) in status.leases.iter().zip(&before.leases) {
+        assert_eq!((&now.lease, now.uid), (&then.lease, TENANT));
+    }
+    assert!(is_over_quota(&daemon), "the restart forgot its charges");
+    // A revoked client draws nothing.
+    daemon.until_clean(4);
+    let settled = free_pages();
+    let _ = memory_file::refill(&revoked.memory, 0, 4 * M);
+    until("it was taken away again", || free_pages() == settled);
+    drop(revoked);
+    until("its charge is credited", || !is_over_quota(&daemon));
+
+    // A lease ends by its old name, and by its pipe.
+    assert_eq!(memory.first_nonzero(), Some(7));
+    let first = leases.remove(0);
+    daemon.connect().give(first.lease.lease.clone()).unwrap();
+    drop((first, memory));
+    assert_eq!(daemon.connect().drain().unwrap().lent_slabs, 1);
+    drop(leases);
+    assert_eq!(daemon.wait(), 0, "the drain waits for the last lease");
+    assert_eq!(manager.kept(), Vec::<String>::new());
+    until("all huge pages are back", || free_pages() == free);
+}
+
+#[test]
+fn leases_outlive_a_stop_under_a_manager() {
+    managed("mount", false);
+}
+
+#[test]
+fn leases_outlive_a_kill_under_a_manager() {
+    managed("mount", true);
+}
+
+#[test]
+fn leases_of_files_without_a_name_outlive_a_kill_under_a_manager() {
+    managed("memfd", true);
+}
+
+fn alone(source: &str, kill: bool) {
+    if !is_root() {
+        return;
+    }
+    let Some(_pages) = huge_pages(24) else { return };
+    let mut daemon = Daemon::start(&config(source));
+    open_to_all(&daemon);
+    daemon.until_clean(6);
+    let mut leases: Vec<_> = (0..3).map(|_| allocate(&daemon).unwrap()).collect();
+    let mut memory = mapped(&leases[0].memory, 4 * M);
+    memory.write(7, b"mine");
+    drop(leases.pop());
+    until("it is back", || daemon.status().pools[0].lent_slabs == 2);
+
+    restart(&mut daemon, kill, Next::Alone);
+    daemon.until_clean(4);
+    let row = daemon.status().pools[0].clone();
+    assert_eq!(
+        (row.lent_slabs, row.unknown_slabs, row.clean_slabs),
+        (0, 2, 4)
+    );
+    let third = allocate(&daemon).unwrap();
+    assert!(is_over_quota(&daemon), "the restart forgot its charges");
+    assert_eq!(memory.first_nonzero(), Some(7), "its memory was taken away");
+    drop((leases.pop(), third));
+    until("one of them has ended", || {
+        daemon.status().pools[0].unknown_slabs == 1
+    });
+    assert_eq!(daemon.connect().drain().unwrap().lent_slabs, 1);
+    drop((leases, memory));
+    assert_eq!(daemon.wait(), 0, "the drain waits for the last one");
+}
+
+#[test]
+fn leases_are_unknown_after_a_stop_without_a_manager_and_never_free() {
+    alone("memfd", false);
+}
+
+#[test]
+fn leases_are_unknown_after_a_kill_without_a_manager_and_never_free() {
+    alone("mount", true);
+}

@@ -1,0 +1,299 @@
+//! All frames of a machine: [`Frames`].
+
+use super::cpu::Cpu;
+use super::cpu::cache::CpuCache;
+use super::cpu::drain::{Cpus, DrainCpus};
+use super::cpu::shared::{NoCache, Shared};
+use super::cpu::slot::CpuSlot;
+use super::error::{AllocError, BlockError, CpuError, RangeError};
+use super::isolation::{IsolateError, Isolation};
+use super::metadata::Metadata;
+use super::range;
+use super::request::Request;
+use super::segment::Segment;
+use super::segment::statistics::Statistics;
+use super::segment::validate::Violation;
+use super::zone::Nodes;
+use super::zone::marks::{Marks, WatchMarks, ZoneMarks};
+use super::zone::segment::ZoneSegment;
+use crate::addr::{Frame, FrameRange, Order};
+use crate::layout::Layout;
+use crate::node::{NodeId, ZoneKind};
+
+/// All frames of a machine, to allocate and free from any CPU.
+///
+/// ```
+/// use std::alloc::{alloc, Layout as Bytes};
+/// use std::ptr::NonNull;
+///
+/// use firstlight::addr::{Order, PhysRange};
+/// use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
+/// use firstlight::frames::{Frames, Request};
+/// use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
+/// use firstlight::platform::Platform;
+/// use firstlight::topology::{NodeInfo, Topology};
+///
+/// /// Tables go to the heap; a kernel would add the offset of its direct map.
+/// struct Hosted;
+/// // SAFETY: memory of its own for every range, never freed.
+/// unsafe impl Platform for Hosted {
+///     fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
+///         let bytes = Bytes::from_size_align(range.bytes() as usize, 4096).ok()?;
+///         NonNull::new(unsafe { alloc(bytes) }) // its content does not matter
+///     }
+/// }
+///
+/// // One node with 1 GiB of memory from 4 GiB on.
+/// let (mut memory, mut reserved) = ([EarlyRegion::EMPTY; 4], [EarlyRegion::EMPTY; 8]);
+/// let mut owners = [Allocation::EMPTY; 8];
+/// let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
+/// early.add(PhysRange::with_size(4 << 30, 1 << 30).unwrap(), EarlyFlags::NONE)?;
+/// let (mut info, mut nodes) = ([NodeInfo::EMPTY; 1], [Node::EMPTY; 1]);
+/// let (mut ranges, mut zones) = ([NodeRange::EMPTY; 4], [Zone::EMPTY; 4]);
+/// let storage = LayoutStorage { nodes: &mut nodes, ranges: &mut ranges, zones: &mut zones };
+/// let topology = Topology::single(&mut info, 1)?;
+/// let layout = Layout::build(early, topology, &LayoutPolicy::DEFAULT, storage)?;
+///
+/// let frames = Frames::build(layout, &Hosted)?;
+/// let huge = frames.allocate(Request::new(Order::HUGE))?;
+/// frames.free(huge, Order::HUGE)?;
+/// assert!(frames.free(huge, Order::HUGE).is_err()); // freed twice
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Frames<'m> {
+    pub(super) shared: Shared<'m>,
+    pub(super) metadata: Metadata,
+}
+
+impl<'m> Frames<'m> {
+    /// As many CPUs as there are `slots` can have caches, see [`Frames::cpu`]. `drain` reaches
+    /// them when memory runs out; with [`NoDrain`](super::NoDrain) they see a request at their
+    /// next call.
+    ///
+    /// Metadata grows by a cache line a CPU, and by the [`CpuCache`] provided for each.
+    #[must_use]
+    pub fn with_cpus(self, slots: &'m [CpuSlot], drain: &'m dyn DrainCpus) -> Self {
+        let cpus = Cpus { slots, drain };
+        Self {
+            shared: Shared {
+                cpus,
+                ..self.shared
+            },
+            ..self
+        }
+    }
+
+    /// Counts the free frames of the zones of `zones`, and reports to `watcher` when they
+    /// cross a mark. Of two entries for one zone the first counts.
+    ///
+    /// Starts the segments of these zones. Not once CPUs have caches.
+    #[must_use]
+    pub fn with_water_marks(mut self, zones: &'m [ZoneMarks], watcher: &'m dyn WatchMarks) -> Self {
+        for marks in zones {
+            let (node, zone) = marks.zone();
+            marks.set_free_frames(self.zone_statistics(node, zone).free_frames);
+        }
+        self.shared.nodes.marks = Marks { zones, watcher };
+        self
+    }
+
+    /// Allocates and frees for CPU number `cpu`, which is on `node`, through lists of its own in
+    /// the memory provided. These are emptied first, whatever they held.
+    ///
+    /// # Errors
+    /// [`CpuError`]: no such slot or node, or the slot is taken.
+    pub fn cpu<'f>(
+        &'f self,
+        cpu: usize,
+        node: NodeId,
+        cache: &'f mut CpuCache,
+    ) -> Result<Cpu<'f, 'm>, CpuError> {
+        Cpu::new(&self.shared, cpu, node, cache)
+    }
+
+    /// Allocates a block, from the preferred node or the nearest to it that has one.
+    ///
+    /// # Errors
+    /// [`AllocError::OutOfMemory`] when no allowed node and zone has a block of
+    /// this order; [`AllocError::NoSuchNode`].
+    pub fn allocate(&self, request: Request) -> Result<Frame, AllocError> {
+        self.shared
+            .allocate(NodeId::default(), request, &mut NoCache)
+    }
+
+    /// Frees a block. It may be any aligned part of a block that was allocated, or several
+    /// smaller ones that make up an aligned whole. Frames reserved for boot are freed in the
+    /// same way.
+    ///
+    /// # Errors
+    /// [`BlockError::Misaligned`], [`BlockError::OutsideMemory`],
+    /// [`BlockError::NotAllocated`], [`BlockError::Reserved`]; nothing is changed then.
+    pub fn free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
+        self.shared.nodes.free(frame, order)
+    }
+
+    /// Allocates the block that starts at `frame`.
+    ///
+    /// # Errors
+    /// [`BlockError::Misaligned`], [`BlockError::OutsideMemory`],
+    /// [`BlockError::InUse`] when some of it is allocated, reserved, isolated or held by a call
+    /// in flight; nothing is changed then.
+    pub fn allocate_at(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
+        self.shared.nodes.allocate_at(frame, order)
+    }
+
+    /// Allocates `frames` contiguous frames, any number of them, of one node and zone.
+    /// The first is a multiple of `align_frames`, a power of two that may be
+    /// larger than the range and than a giant frame, and of the request's order.
+    /// Nothing is rounded up: the rest of a larger free block stays free.
+    /// Node and zone of the request have the same meaning as for [`Frames::allocate`].
+    /// [`Frames::free_frames`] frees them, whole or in parts.
+    ///
+    /// Small ranges come from huge and giant frames that are broken up already
+    /// for the same mobility as long as there is space in one; ranges of a huge or
+    /// giant frame and more begin with a whole one if they can.
+    ///
+    /// # Cost
+    /// One search reads each word of a segment at most once, and no level below
+    /// a giant or huge frame that is free, or used up, as a whole: for G giant
+    /// frames, H huge frames in broken up giant frames and P words of 64 pages
+    /// in broken up huge frames, at most G + H + P probes, and about one in
+    /// every range length where memory is finely broken up. Where the alignment
+    /// is a giant frame or more, one probe a giant frame the range fills (and a
+    /// huge frame likewise). At most four searches a segment and pass. Then each giant frame is
+    /// taken by one step, and each end by at most 17. [`Cpu::allocate_frames`] takes up to a huge
+    /// frame from a CPU's cache.
+    ///
+    /// ```
+    /// use firstlight::addr::{FrameRange, Order};
+    /// use firstlight::frames::{AllocError, Frames, Request};
+    /// use firstlight::node::NodeId;
+    ///
+    /// /// 2.5 GiB for a guest, mapped from a multiple of 1 GiB on.
+    /// fn guest(frames: &Frames<'_>) -> Result<FrameRange, AllocError> {
+    ///     let request = Request::new(Order::PAGE).on(NodeId(1));
+    ///     frames.allocate_frames(5 << 17, Order::GIANT.frames(), request)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`AllocError::OutOfMemory`] when no such range was seen, also after
+    /// other CPUs drained their caches. A range that is free all the time, and that no other
+    /// call takes some of meanwhile, is found.
+    /// [`AllocError::NoFrames`], [`AllocError::BadAlignment`], [`AllocError::NoSuchNode`].
+    pub fn allocate_frames(
+        &self,
+        frames: u64,
+        align_frames: u64,
+        request: Request,
+    ) -> Result<FrameRange, AllocError> {
+        range::contiguous::check(frames, align_frames)?;
+        let node = NodeId::default();
+        self.shared
+            .allocate_frames(node, frames, align_frames, request, &mut NoCache)
+    }
+
+    /// Allocates the frames of `range`, all of them or none: any start and
+    /// any length, also across the borders of zones and nodes, as long as all
+    /// of it is memory.
+    ///
+    /// Costs a read of the words of the range (one a giant frame where it is free as a whole) and a
+    /// step for each of the largest aligned blocks it consists of: one a giant frame and at most 34
+    /// at its two ends.
+    ///
+    /// ```
+    /// use firstlight::addr::FrameRange;
+    /// use firstlight::frames::{Frames, RangeError};
+    ///
+    /// /// Allocates the frames a device writes to; `false` if some of it is in use.
+    /// fn keep_out(frames: &Frames<'_>, range: FrameRange) -> Result<bool, RangeError> {
+    ///     match frames.allocate_range(range) {
+    ///         Ok(()) => Ok(true),
+    ///         Err(RangeError::InUse { .. }) => Ok(false),
+    ///         Err(error) => Err(error),
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// Frames that CPUs cache are in use; if some of the range is, the other CPUs are
+    /// requested to drain, and it is tried once more. A caller with a [`Cpu`] of its own
+    /// drains that first.
+    ///
+    /// # Errors
+    /// [`RangeError::OutsideMemory`] names the first frame that is not memory,
+    /// [`RangeError::InUse`] the first that was seen in use. Frames taken up to there are
+    /// freed; until then other CPUs see them as used.
+    pub fn allocate_range(&self, range: FrameRange) -> Result<(), RangeError> {
+        self.shared.allocate_range(range)
+    }
+
+    /// Frees all frames of `range`, however they were allocated.
+    ///
+    /// # Errors
+    /// [`RangeError::OutsideMemory`], [`RangeError::Reserved`] and
+    /// [`RangeError::NotAllocated`] name the first frame that is at fault; nothing is changed
+    /// then, unless another CPU frees some of it at the same moment.
+    pub fn free_frames(&self, range: FrameRange) -> Result<(), RangeError> {
+        range::free(&self.shared.nodes, range)
+    }
+
+    /// Isolates the memory in `range`: whole huge frames, or up to where memory ends. Holes
+    /// in it are skipped. Costs a step a huge frame.
+    ///
+    /// What CPUs cache counts as in use; all CPUs are requested to drain.
+    /// The caller drains its own cache first.
+    ///
+    /// # Errors
+    /// [`IsolateError`], but not [`IsolateError::InUse`].
+    pub fn isolate(&self, range: FrameRange) -> Result<Isolation<'_, 'm>, IsolateError> {
+        Isolation::new(&self.shared, range)
+    }
+
+    /// Whether `frame` is allocated or reserved; `None` if it is not memory.
+    pub fn is_allocated(&self, frame: Frame) -> Option<bool> {
+        let segment = self.shared.nodes.segments.at(frame)?;
+        Some(segment.online()?.is_allocated(frame))
+    }
+
+    /// The free memory of the whole machine. Starts every segment that no call reached yet.
+    pub fn statistics(&self) -> Statistics {
+        Nodes::sum(self.shared.nodes.segments.iter())
+    }
+
+    /// The free memory of one zone of one node; all zero where there is none.
+    pub fn zone_statistics(&self, node: NodeId, zone: ZoneKind) -> Statistics {
+        Nodes::sum(self.shared.nodes.segments.of_zone(node, zone))
+    }
+
+    /// Recounts everything that is kept at two levels. Meant for tests and
+    /// diagnosis: only while no other call is in flight.
+    ///
+    /// # Errors
+    /// The first [`Violation`] found.
+    pub fn validate(&self) -> Result<(), Violation> {
+        let segments = self.shared.nodes.segments.iter();
+        let mut online = segments.filter_map(ZoneSegment::online);
+        online.try_for_each(Segment::validate)
+    }
+
+    /// Nodes in the order of fallback of a request on `from`.
+    pub fn fallback(&self, from: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
+        self.shared.nodes.fallback(from)
+    }
+
+    /// The cost of the allocator's own tables up to now.
+    pub fn metadata(&self) -> Metadata {
+        let segments = self.shared.nodes.segments.iter();
+        let started: u64 = segments.map(ZoneSegment::written_bytes).sum();
+        Metadata {
+            written_bytes: self.metadata.written_bytes + started,
+            ..self.metadata
+        }
+    }
+
+    /// The layout the allocator was built from.
+    pub fn layout(&self) -> &Layout<'m> {
+        &self.shared.nodes.layout
+    }
+}

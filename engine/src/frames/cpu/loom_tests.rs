@@ -1,0 +1,411 @@
+//! The interleavings of a CPU's lists with requests of other CPUs that run out of memory: refill,
+//! flush, drain, moves from list to list, isolation.
+
+extern crate std;
+
+use super::Cpu;
+use super::cache::CpuCache;
+use super::drain::{Cpus, DrainCpus, DrainRequest, NoDrain};
+use super::shared::{NoCache, Shared};
+use super::slot::CpuSlot;
+use crate::addr::{Frame, Order, PhysRange};
+use crate::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
+use crate::frames::error::AllocError;
+use crate::frames::request::Request;
+use crate::frames::tests::kit::{first, frames, recount, segments};
+use crate::frames::tests::loom::kit::{all_but, both, check, model};
+use crate::frames::word::Mobility::Unmovable;
+use crate::frames::word::geometry::{Block, GIANT_ORDER};
+use crate::frames::zone::Nodes;
+use crate::frames::zone::marks::Marks;
+use crate::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
+use crate::node::{NodeId, ZoneKind};
+use crate::sync::Ordering;
+use crate::topology::{NodeInfo, Topology};
+use loom::cell::UnsafeCell;
+use loom::thread;
+use std::boxed::Box;
+use std::vec::Vec;
+
+const PAGE: Request = Request::new(Order::PAGE);
+
+fn leak<T>(value: T, count: usize) -> &'static mut [T]
+where
+    T: Clone,
+{
+    Box::leak(std::vec![value; count].into_boxed_slice())
+}
+
+/// One node of one giant frame.
+fn layout() -> Layout<'static> {
+    let mut early = EarlyMemory::new(
+        leak(EarlyRegion::EMPTY, 4),
+        leak(EarlyRegion::EMPTY, 4),
+        leak(Allocation::EMPTY, 4),
+    );
+    let all = PhysRange::with_size(0, 4096 << GIANT_ORDER).unwrap();
+    early.add(all, EarlyFlags::NONE).unwrap();
+    let topology = Topology::single(leak(NodeInfo::EMPTY, 1), 1).unwrap();
+    let storage = LayoutStorage {
+        nodes: leak(Node::EMPTY, 1),
+        ranges: leak(NodeRange::EMPTY, 4),
+        zones: leak(Zone::EMPTY, 4),
+    };
+    Layout::build(early, topology, &LayoutPolicy::DEFAULT, storage).unwrap()
+}
+
+/// Returns once all CPUs have answered.
+struct Wait;
+
+impl DrainCpus for Wait {
+    fn drain(&self, request: &DrainRequest<'_>) {
+        while request.pending_frames() > 0 {
+            thread::yield_now();
+        }
+    }
+}
+
+/// A giant frame of which little is free, and two CPUs.
+struct Machine {
+    shared: Shared<'static>,
+    /// The content of page 64.
+    content: UnsafeCell<u32>,
+}
+
+// SAFETY: the cell is only touched by the owner of page 64; loom checks that.
+#[expect(unsafe_code, reason = "a watched cell")]
+unsafe impl Sync for Machine {}
+
+impl Machine {
+    fn new(free: &[(u64, u64)], drain: &'static dyn DrainCpus) -> &'static Self {
+        let extents = [(frames(0, 1 << GIANT_ORDER), 0, ZoneKind::Normal)];
+        let nodes = Nodes {
+            layout: layout(),
+            marks: Marks::NONE,
+            segments: segments(&extents, &all_but(free)),
+        };
+        let slots: Vec<_> = (0..2).map(|_| CpuSlot::default()).collect();
+        let slots = Box::leak(slots.into_boxed_slice());
+        let cpus = Cpus { slots, drain };
+        Box::leak(Box::new(Self {
+            shared: Shared { nodes, cpus },
+            content: UnsafeCell::new(0),
+        }))
+    }
+
+    /// A CPU that caches nothing yet.
+    fn cpu(&'static self, cpu: usize) -> Cpu<'static, 'static> {
+        let cache = Box::leak(Box::new(CpuCache::new()));
+        Cpu::new(&self.shared, cpu, NodeId(0), cache).unwrap()
+    }
+
+    /// A CPU that caches as many pages as its list takes: two.
+    fn cpu_with_all(&'static self) -> Cpu<'static, 'static> {
+        let mut cpu = self.cpu(0);
+        let all = [cpu.allocate(PAGE).unwrap(), cpu.allocate(PAGE).unwrap()];
+        all.iter()
+            .for_each(|&page| cpu.free(page, Order::PAGE).unwrap());
+        assert_eq!(cpu.cached_frames(), 2);
+        cpu
+    }
+
+    fn slot(&self) -> &'static CpuSlot {
+        &self.shared.cpus.slots[0]
+    }
+
+    /// A page, past all lists; `Err` is what CPUs hold.
+    fn page(&self) -> Result<Frame, u64> {
+        let found = self.shared.allocate(NodeId(0), PAGE, &mut NoCache);
+        found
+            .inspect(|&page| self.touch(page))
+            .map_err(|error| match error {
+                AllocError::OutOfMemory { held_by_cpus, .. } => held_by_cpus,
+                error => panic!("{error}"),
+            })
+    }
+
+    /// What an owner does: write to the page.
+    fn touch(&self, page: Frame) {
+        if page.get() == 64 {
+            // SAFETY: the caller holds it; loom fails the test if another CPU does too.
+            #[expect(unsafe_code, reason = "a watched cell")]
+            self.content.with_mut(|cell| unsafe { *cell += 1 });
+        }
+    }
+
+    fn free_frames(&self) -> u64 {
+        recount(&self.shared.nodes.segments)
+    }
+}
+
+// ---- Drain -----------------------------------------------------------------
+
+#[test]
+fn a_request_that_drained_a_cpu_finds_what_it_cached() {
+    model(|| {
+        let machine = Machine::new(&[(64, 66)], &Wait);
+        let mut cpu = machine.cpu_with_all();
+        machine.touch(Frame::new(64));
+        let (cpu, found) = both(
+            move || {
+                while !machine.slot().is_drain_requested() {
+                    thread::yield_now();
+                }
+                cpu.poll();
+                cpu
+            },
+            || machine.page(),
+        );
+        assert!(found.is_ok());
+        assert_eq!(machine.free_frames(), 1);
+        core::mem::forget(cpu);
+    });
+}
+
+/// A request made while a CPU drains is answered by its next call.
+#[test]
+fn a_drain_requested_beside_a_drain_is_pending_or_was_seen() {
+    model(|| {
+        let machine = Machine::new(&[(64, 66)], &NoDrain);
+        let mut cpu = machine.cpu_with_all();
+        machine.touch(Frame::new(64));
+        let slot = machine.slot();
+        let (mut cpu, found) = both(
+            move || {
+                cpu.drain().unwrap();
+                // Takes a page again, without looking at requests made before.
+                slot.begin_move(1);
+                slot.end_move();
+                cpu
+            },
+            move || {
+                slot.request_drain();
+                let is_pending = slot.is_pending();
+                // Answered: all is given back, and seen here.
+                is_pending || machine.page().is_ok()
+            },
+        );
+        assert!(found);
+        cpu.poll();
+        assert_eq!(slot.cached_frames(), 0);
+        core::mem::forget(cpu);
+    });
+}
+
+// ---- Refill, flush, hand out ---------------------------------------------------
+
+#[test]
+fn a_request_beside_a_refill_finds_a_page_or_sees_it_cached() {
+    model(|| {
+        let machine = Machine::new(&[(64, 66)], &NoDrain);
+        let mut cpu = machine.cpu(0);
+        // It takes both, and hands out one.
+        let (cpu, found) = both(
+            move || {
+                if let Ok(page) = cpu.allocate(PAGE) {
+                    machine.touch(page);
+                }
+                cpu
+            },
+            || machine.page(),
+        );
+        assert!(found.is_ok() || found.is_err_and(|held| held > 0));
+        core::mem::forget(cpu);
+    });
+}
+
+#[test]
+fn a_request_beside_a_flush_finds_a_page_or_sees_it_cached() {
+    model(|| {
+        let machine = Machine::new(&[(62, 65)], &NoDrain);
+        let third = Frame::new(64);
+        let block = Block {
+            start: third,
+            order: 0,
+        };
+        first(&machine.shared.nodes.segments)
+            .take_at(block, Unmovable)
+            .unwrap();
+        let mut cpu = machine.cpu_with_all();
+        machine.touch(third);
+        let (cpu, found) = both(
+            move || {
+                cpu.free(third, Order::PAGE).unwrap();
+                cpu
+            },
+            || machine.page(),
+        );
+        assert!(found.is_ok() || found.is_err_and(|held| held > 0));
+        assert_eq!(
+            machine.free_frames() + cpu.cached_frames(),
+            3 - u64::from(found.is_ok())
+        );
+        core::mem::forget(cpu);
+    });
+}
+
+/// The last page of a list may be handed out, not given back, after others went back.
+#[test]
+fn a_list_seen_empty_shows_what_was_given_back_before() {
+    check(1, || {
+        let machine = Machine::new(&[(64, 66)], &NoDrain);
+        let mut cpu = machine.cpu_with_all();
+        let (cpu, found) = both(
+            move || {
+                let page = cpu.allocate(PAGE).unwrap();
+                machine.touch(page);
+                machine.shared.nodes.free(page, Order::PAGE).unwrap();
+                if let Ok(page) = cpu.allocate(PAGE) {
+                    machine.touch(page);
+                }
+                cpu
+            },
+            || machine.page(),
+        );
+        // One page is free or cached at every moment.
+        assert!(found.is_ok() || found.is_err_and(|held| held > 0));
+        core::mem::forget(cpu);
+    });
+}
+
+/// While blocks move from one list to another, neither list may have them.
+#[test]
+fn blocks_that_move_between_lists_are_seen() {
+    model(|| {
+        let slot: &'static CpuSlot = Box::leak(Box::new(CpuSlot::default()));
+        slot.len(Unmovable, 0).store(1, Ordering::Release);
+        let moves = move || {
+            for (from, to) in [(0, 1), (1, 0)] {
+                slot.begin_move(2);
+                slot.len(Unmovable, from).store(0, Ordering::Release);
+                slot.len(Unmovable, to).store(1, Ordering::Release);
+                slot.end_move();
+            }
+        };
+        let ((), seen) = both(moves, || slot.request_drain_of_any());
+        assert!(seen);
+    });
+}
+
+/// Of two CPUs with lists, the one that runs out finds what the other one gives back.
+#[test]
+fn a_page_goes_from_one_cpu_s_list_to_the_other_s() {
+    check(2, || {
+        let machine = Machine::new(&[(64, 66)], &Wait);
+        let mut one = machine.cpu_with_all();
+        machine.touch(Frame::new(64));
+        let mut other = machine.cpu(1);
+        let (one, (other, found)) = both(
+            move || {
+                while !machine.slot().is_drain_requested() {
+                    thread::yield_now();
+                }
+                one.poll();
+                one
+            },
+            move || {
+                let found = other.allocate(PAGE);
+                found.iter().for_each(|&page| machine.touch(page));
+                (other, found.is_ok())
+            },
+        );
+        assert!(found);
+        core::mem::forget((one, other));
+    });
+}
+
+// ---- Isolation -------------------------------------------------------------------
+
+/// What a call in flight caches of a range that is isolated just then, the next call of its CPU
+/// gives back: a drain is pending.
+fn beside_an_isolation(
+    set_up: fn(&'static Machine) -> Cpu<'static, 'static>,
+    call: fn(&'static Machine, &mut Cpu<'static, 'static>),
+) {
+    check(1, move || {
+        let machine = Machine::new(&[(64, 66)], &NoDrain);
+        let mut cpu = set_up(machine);
+        let (cpu, ()) = both(
+            move || {
+                call(machine, &mut cpu);
+                cpu
+            },
+            || {
+                first(&machine.shared.nodes.segments).isolate(0).unwrap();
+                machine.shared.cpus.drain_all();
+            },
+        );
+        let slot = machine.slot();
+        assert!(slot.cached_frames() == 0 || slot.is_drain_requested());
+        core::mem::forget(cpu);
+    });
+}
+
+#[test]
+fn pages_cached_beside_an_isolation_are_drained_by_the_next_call() {
+    // A refill, and a page freed into a list.
+    beside_an_isolation(
+        |machine| machine.cpu(0),
+        |_, cpu| assert!(cpu.allocate(PAGE).is_ok() || cpu.cached_frames() == 0),
+    );
+    beside_an_isolation(
+        |machine| {
+            let mut cpu = machine.cpu(0);
+            let pages = [cpu.allocate(PAGE).unwrap(), cpu.allocate(PAGE).unwrap()];
+            cpu.free(pages[1], Order::PAGE).unwrap();
+            cpu.drain().unwrap();
+            cpu
+        },
+        |_, cpu| cpu.free(Frame::new(64), Order::PAGE).unwrap(),
+    );
+}
+
+// ---- Pieces ----------------------------------------------------------------------
+
+/// A CPU that caches the block of four pages, and nothing else is free.
+fn cpu_with_four(machine: &'static Machine) -> Cpu<'static, 'static> {
+    let four = Order::new(2).unwrap();
+    let mut cpu = machine.cpu(0);
+    let block = cpu.allocate(Request::new(four)).unwrap();
+    cpu.free(block, four).unwrap();
+    assert_eq!(cpu.cached_frames(), 4);
+    cpu
+}
+
+/// What is left of a block that was cut is cached before, meanwhile and afterwards.
+#[test]
+fn a_request_beside_a_cut_finds_a_page_or_sees_it_cached() {
+    model(|| {
+        let machine = Machine::new(&[(64, 68)], &NoDrain);
+        let mut cpu = cpu_with_four(machine);
+        let (cpu, found) = both(
+            move || {
+                cpu.allocate_frames(3, 1, PAGE).unwrap();
+                cpu
+            },
+            || machine.page(),
+        );
+        assert!(found.is_ok() || found.is_err_and(|held| held > 0));
+        core::mem::forget(cpu);
+    });
+}
+
+/// So it is when the rest of the block comes back.
+#[test]
+fn a_request_beside_a_join_finds_a_page_or_sees_it_cached() {
+    model(|| {
+        let machine = Machine::new(&[(64, 68)], &NoDrain);
+        let mut cpu = cpu_with_four(machine);
+        let three = cpu.allocate_frames(3, 1, PAGE).unwrap();
+        assert_eq!(cpu.cached_frames(), 1);
+        let (cpu, found) = both(
+            move || {
+                cpu.free_frames(three).unwrap();
+                cpu
+            },
+            || machine.page(),
+        );
+        assert!(found.is_ok() || found.is_err_and(|held| held > 0));
+        core::mem::forget(cpu);
+    });
+}

@@ -1,0 +1,313 @@
+//! One CPU's own frames in front of all others: [`Cpu`].
+//!
+//! *What a CPU freed last it hands out first, and no other CPU hears of it.* For each mobility a
+//! CPU caches a list of blocks for each order up to a huge frame, and a bump block: a huge
+//! frame it took as a whole and cuts pages from. All of it counts as allocated in the shared
+//! levels, so these need to know nothing of CPUs. A full list gives back its older half; an
+//! empty one is refilled by half, in few atomic operations.
+//!
+//! The lists of each mobility hold only frames of one node, the nearest that has memory for
+//! it, and there of the highest zone that fits. Everything else goes straight to the shared
+//! levels, as do larger orders.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`slot`] | what other CPUs may know and ask |
+//! | [`drain`] | how they are reached, which the kernel knows |
+//! | [`cache`] | the memory of the lists |
+//! | [`shared`] | all memory, and all CPUs |
+//! | [`slow`] | refill, flush, drain |
+//! | [`pieces`] | any number of frames |
+
+pub(crate) mod cache;
+pub(crate) mod drain;
+#[cfg(all(test, loom))]
+mod loom_tests;
+mod pieces;
+pub(crate) mod shared;
+pub(crate) mod slot;
+mod slow;
+
+use super::error::{AllocError, BlockError, CpuError};
+use super::request::Request;
+use super::segment::window::Window;
+use super::word::Mobility;
+use super::word::geometry::HUGE_ORDER;
+use super::zone::segment::ZoneSegment;
+use crate::addr::{Frame, Order};
+use crate::node::{NodeId, ZoneKind};
+use cache::CpuCache;
+use shared::Shared;
+use slot::CpuSlot;
+
+/// A CPU's way to allocate and free: as [`Frames::allocate`] and [`Frames::free`], but
+/// blocks up to a huge frame that were freed here cost no atomic read-modify-write.
+///
+/// It belongs to one CPU (thread) at a time and takes `&mut self`: a kernel keeps it in
+/// per-CPU data and uses it with preemption off, and with interrupts off where their
+/// handlers use it too. It can be moved; what it caches lies in the [`CpuCache`] it was
+/// provided with.
+///
+/// Dropping it gives back all it caches. A frame that only then is found to be freed twice
+/// is not reported: [`Cpu::close`] and [`Cpu::drain`] report it.
+///
+/// [`Frames::allocate`]: crate::frames::Frames::allocate
+/// [`Frames::free`]: crate::frames::Frames::free
+///
+/// ```
+/// # use firstlight::addr::Order;
+/// # use firstlight::frames::{CpuCache, Frames, Request};
+/// fn pages_and_huge_pages(
+///     frames: &Frames<'_>,
+///     cache: &mut CpuCache,
+/// ) -> Result<(), Box<dyn std::error::Error>> {
+///     let mut cpu = frames.cpu(0, Default::default(), cache)?;
+///     let page = cpu.allocate(Request::new(Order::PAGE))?;
+///     let huge = cpu.allocate(Request::new(Order::HUGE).movable())?;
+///     cpu.free(page, Order::PAGE)?;
+///     cpu.free(huge, Order::HUGE)?;
+///     cpu.drain()?; // before the CPU goes idle for long
+///     cpu.close()?; // before it goes offline for good
+///     Ok(())
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Cpu<'f, 'm> {
+    shared: &'f Shared<'m>,
+    slot: &'f CpuSlot,
+    cache: &'f mut CpuCache,
+    /// Frames that can be freed into the lists after one check each.
+    window: Window<'m>,
+    /// Where the window lies.
+    near: &'f ZoneSegment<'m>,
+    /// Whether the lists of each mobility take what lies there.
+    takes: [bool; 2],
+    sources: [Source; 2],
+    /// Where the CPU is.
+    node: NodeId,
+    /// A frame that was found to be freed twice, until a call that may fail reports it.
+    freed_twice: Option<BlockError>,
+    /// Memory enough for a bump block in both zones.
+    has_bump: bool,
+}
+
+/// Where the lists of one mobility are filled from.
+#[derive(Debug)]
+struct Source {
+    node: NodeId,
+    zone: ZoneKind,
+    /// Bit `z` is set if a request for zone `z` and below wants this zone of this node first.
+    serves: u8,
+    /// Where the CPU's own pages and huge frames came from last, in the first segment.
+    page_hint: usize,
+    huge_hint: usize,
+}
+
+impl Source {
+    fn is_of(&self, segment: &ZoneSegment<'_>) -> bool {
+        (self.node, self.zone) == (segment.node, segment.zone)
+    }
+}
+
+impl<'f, 'm> Cpu<'f, 'm> {
+    pub(crate) fn new(
+        shared: &'f Shared<'m>,
+        cpu: usize,
+        node: NodeId,
+        cache: &'f mut CpuCache,
+    ) -> Result<Self, CpuError> {
+        let cpus = shared.cpus.slots.len();
+        let slot = shared.cpus.slots.get(cpu);
+        let slot = slot.ok_or(CpuError::NoSuchCpu { cpu, cpus })?;
+        let nodes = shared.nodes.segments.nodes();
+        let none = CpuError::NoSuchNode { node, nodes };
+        if usize::from(node.0) >= nodes {
+            return Err(none);
+        }
+        // A machine without memory is never built.
+        let movable = shared.nodes.nearest(node, ZoneKind::Movable).ok_or(none)?;
+        let near = shared
+            .nodes
+            .nearest(node, ZoneKind::Normal)
+            .unwrap_or(movable);
+        let online = near.online().ok_or(none)?;
+        if !slot.take() {
+            return Err(CpuError::Taken);
+        }
+        let sources = [near, movable].map(|segment| Self::source(shared, node, segment, cpu));
+        let mut has_bump = true;
+        for (mobility, source) in Mobility::ALL.into_iter().zip(&sources) {
+            let segments = shared.nodes.segments.of_zone(source.node, source.zone);
+            let frames: u64 = segments.map(|segment| segment.frames().count()).sum();
+            has_bump &= cache.of(mobility).reset(frames / cpus as u64);
+        }
+        Ok(Self {
+            shared,
+            slot,
+            cache,
+            window: Window::empty(online),
+            near,
+            takes: sources.each_ref().map(|source| source.is_of(near)),
+            sources,
+            node,
+            freed_twice: None,
+            has_bump,
+        })
+    }
+
+    /// Where lists are filled from: `segment` and others of its zone.
+    fn source(shared: &Shared<'m>, node: NodeId, segment: &ZoneSegment<'m>, cpu: usize) -> Source {
+        // CPUs begin far from each other.
+        let cpus = shared.cpus.slots.len().max(1);
+        let huges = segment.online().map_or(1, |online| online.huge_count());
+        let mut source = Source {
+            node: segment.node,
+            zone: segment.zone,
+            serves: 0,
+            page_hint: 0,
+            huge_hint: huges / cpus * cpu,
+        };
+        for highest in ZoneKind::ALL {
+            let first = shared.nodes.nearest(node, highest);
+            if first.is_some_and(|first| source.is_of(first)) {
+                source.serves |= 1 << highest as u8;
+            }
+        }
+        source
+    }
+
+    /// Takes a block, as [`Frames::allocate`](crate::frames::Frames::allocate) does; without
+    /// a preferred node, as near to this CPU as there is one.
+    ///
+    /// # Errors
+    /// As [`Frames::allocate`](crate::frames::Frames::allocate). Before it fails this CPU
+    /// gave back all it cached, and the others were requested to, unless the request is
+    /// [without that](Request::no_drain).
+    // Always: with the request known, half of it is known at compile time.
+    #[inline(always)]
+    pub fn allocate(&mut self, request: Request) -> Result<Frame, AllocError> {
+        if !self.slot.is_drain_requested() && self.serves(&request) {
+            let (slot, order) = (self.slot, request.order());
+            // A branch, and each way its own list: what comes next depends on no load.
+            let cached = match request.mobility() {
+                mobility @ Mobility::Unmovable if order == Order::PAGE => {
+                    let lists = &mut self.cache.unmovable;
+                    (lists.pop_page(slot, mobility)).or_else(|| lists.pop_bump(slot, mobility))
+                }
+                mobility @ Mobility::Unmovable if order == Order::HUGE => {
+                    self.cache.unmovable.pop_huge(slot, mobility)
+                }
+                mobility @ Mobility::Movable if order == Order::PAGE => {
+                    let lists = &mut self.cache.movable;
+                    (lists.pop_page(slot, mobility)).or_else(|| lists.pop_bump(slot, mobility))
+                }
+                mobility @ Mobility::Movable if order == Order::HUGE => {
+                    self.cache.movable.pop_huge(slot, mobility)
+                }
+                _ => None,
+            };
+            if let Some(frame) = cached {
+                return Ok(frame);
+            }
+        }
+        self.allocate_slow(request)
+    }
+
+    /// Gives back a block, as [`Frames::free`](crate::frames::Frames::free) does.
+    ///
+    /// A frame that is free in the shared levels is refused at once. One that is cached was
+    /// allocated as far as these can tell; that it was freed twice is seen at the latest when
+    /// a cache gives it back. With the feature `check-double-free` a block that this CPU
+    /// caches already is refused at once.
+    ///
+    /// # Errors
+    /// As [`Frames::free`](crate::frames::Frames::free), and [`BlockError::FreedTwice`].
+    #[inline(always)]
+    pub fn free(&mut self, frame: Frame, order: Order) -> Result<(), BlockError> {
+        if !cfg!(feature = "check-double-free") && !self.slot.is_drain_requested() {
+            let (slot, cache) = (self.slot, &mut *self.cache);
+            let is_cached = if order == Order::PAGE {
+                // As above.
+                match self.window.allocated_page(frame) {
+                    Some(mobility @ Mobility::Unmovable) => {
+                        self.takes[0] && cache.unmovable.push_page(slot, mobility, frame)
+                    }
+                    Some(mobility @ Mobility::Movable) => {
+                        self.takes[1] && cache.movable.push_page(slot, mobility, frame)
+                    }
+                    None => false,
+                }
+            } else if order.get() == HUGE_ORDER && frame.is_aligned(order) {
+                match self.window.allocated_huge(frame) {
+                    Some(mobility @ Mobility::Unmovable) => {
+                        self.takes[0] && cache.unmovable.push_huge(slot, mobility, frame)
+                    }
+                    Some(mobility @ Mobility::Movable) => {
+                        self.takes[1] && cache.movable.push_huge(slot, mobility, frame)
+                    }
+                    None => false,
+                }
+            } else {
+                false
+            };
+            if is_cached {
+                return Ok(());
+            }
+        }
+        self.free_slow(frame, order)
+    }
+
+    /// Whether the lists may serve a request.
+    #[inline]
+    fn serves(&self, request: &Request) -> bool {
+        let source = &self.sources[request.mobility() as usize];
+        let highest = request.highest_zone();
+        source.serves & 1 << highest as u8 != 0
+            && (!request.is_only_zone() || source.zone == highest)
+            && request.node().is_none_or(|node| node == source.node)
+    }
+
+    /// Gives back all that is cached. For a CPU that goes idle or offline.
+    ///
+    /// # Errors
+    /// [`BlockError::FreedTwice`] for the first frame that was, now or in an earlier call
+    /// that could not report it; all others are given back.
+    pub fn drain(&mut self) -> Result<(), BlockError> {
+        self.drain_all();
+        self.report()
+    }
+
+    /// Gives back all that is cached, and the slot.
+    ///
+    /// # Errors
+    /// As [`Cpu::drain`].
+    pub fn close(mut self) -> Result<(), BlockError> {
+        self.drain()
+    }
+
+    /// Gives back all that is cached if another CPU has requested it. Every other call does
+    /// this too; for an interrupt handler, an idle loop.
+    pub fn poll(&mut self) {
+        if self.slot.is_drain_requested() {
+            self.drain_all();
+        }
+    }
+
+    /// Frames in this CPU's cache.
+    pub fn cached_frames(&self) -> u64 {
+        self.slot.cached_frames().into()
+    }
+
+    /// The node its lists are filled from, those of movable content perhaps from one that
+    /// is nearer and has no memory for anything else.
+    pub fn home(&self) -> NodeId {
+        self.sources[Mobility::Unmovable as usize].node
+    }
+}
+
+impl Drop for Cpu<'_, '_> {
+    fn drop(&mut self) {
+        self.drain_all();
+        self.slot.leave();
+    }
+}

@@ -1,0 +1,205 @@
+//! What other CPUs may know of a CPU's cache, and ask of it: [`CpuSlot`].
+//!
+//! The cached frames themselves are plain memory of their owner. Shared are the lengths of its
+//! lists, which the owner writes with plain stores, and a request to drain them, which it
+//! sees at its next call.
+
+use crate::frames::word::Mobility;
+use crate::frames::word::geometry::HUGE_ORDER;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+
+/// Lists of one mobility: one an order, up to a huge frame.
+pub(super) const LISTS: usize = HUGE_ORDER as usize + 1;
+
+/// How often lists are looked at again because frames moved between them. After a request for a
+/// drain no more than one call moves some.
+const LOOKS: u32 = 4;
+
+/// No drain is requested.
+const NONE: u32 = 0;
+/// Requested since the owner last began to drain.
+const REQUESTED: u32 = 1;
+/// The owner is draining, and nothing was requested since it began.
+const DRAINING: u32 = 2;
+
+/// One CPU's entry in the list that [`Frames::with_cpus`](crate::frames::Frames::with_cpus)
+/// takes: cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct CpuSlot {
+    /// Blocks in each list, by mobility and order. Only the owner writes; Release, so that a CPU
+    /// that sees a list empty finds what the owner gave back before. 32 bits, not 16: a pair is as
+    /// fast as a processor hands a store to the next load.
+    lens: [[AtomicU32; LISTS]; 2],
+    /// Pages left of each bump block, likewise.
+    bump: [AtomicU32; 2],
+    drain: AtomicU32,
+    /// Low half: frames that a call of the owner is about to cache. High half: how many such
+    /// calls have ended.
+    moving: AtomicU64,
+    /// The giant frame that huge frames are taken from, 1 above its number; 0 is none.
+    home: AtomicU32,
+    taken: AtomicBool,
+}
+
+const _: () = assert!(cfg!(loom) || size_of::<CpuSlot>() == 128);
+
+impl CpuSlot {
+    /// A slot that no CPU has.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self {
+            lens: [const { [const { AtomicU32::new(0) }; LISTS] }; 2],
+            bump: [const { AtomicU32::new(0) }; 2],
+            drain: AtomicU32::new(NONE),
+            moving: AtomicU64::new(0),
+            home: AtomicU32::new(0),
+            taken: AtomicBool::new(false),
+        }
+    }
+
+    // ---- The owner -------------------------------------------------------
+
+    /// Makes the slot the caller's; `false` if another CPU has it.
+    pub(super) fn take(&self) -> bool {
+        // Acquire: what its last owner left comes before.
+        !self.taken.swap(true, Ordering::Acquire)
+    }
+
+    /// Gives it back, empty.
+    pub(super) fn leave(&self) {
+        self.home.store(0, Ordering::Relaxed);
+        self.taken.store(false, Ordering::Release);
+    }
+
+    /// Blocks in a list.
+    #[inline]
+    pub(super) fn len(&self, mobility: Mobility, order: usize) -> &AtomicU32 {
+        &self.lens[mobility as usize][order]
+    }
+
+    /// Pages left of a bump block.
+    #[inline]
+    pub(super) fn bump(&self, mobility: Mobility) -> &AtomicU32 {
+        &self.bump[mobility as usize]
+    }
+
+    /// A call of the owner is going to cache `frames` frames more, or to move some from one
+    /// list to another.
+    pub(super) fn begin_move(&self, frames: u32) {
+        let ended = self.moving.load(Ordering::Relaxed) & ENDED;
+        // Release: a CPU that finds one of the frames taken sees by which.
+        self.moving
+            .store(ended | u64::from(frames), Ordering::Release);
+        fence(Ordering::Release);
+    }
+
+    /// The lists say what was cached.
+    pub(super) fn end_move(&self) {
+        let ended = self.moving.load(Ordering::Relaxed) & ENDED;
+        self.moving
+            .store(ended.wrapping_add(1 << 32), Ordering::Release);
+    }
+
+    /// Whether a drain is requested.
+    #[inline]
+    pub(super) fn is_drain_requested(&self) -> bool {
+        self.drain.load(Ordering::Relaxed) != NONE
+    }
+
+    /// The owner begins to drain all lists.
+    pub(super) fn begin_drain(&self) {
+        // Acquire: pairs with `request_drain`.
+        self.drain.swap(DRAINING, Ordering::AcqRel);
+    }
+
+    /// All lists are drained. A request made meanwhile is answered by the next call.
+    pub(super) fn end_drain(&self) {
+        let (done, none) = (DRAINING, NONE);
+        // Release: who sees the request answered finds what was given back.
+        let _ = (self.drain).compare_exchange(done, none, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Sets the giant frame that huge frames are taken from.
+    pub(super) fn set_home(&self, giant: u64) {
+        let home = u32::try_from(giant + 1).unwrap_or(0);
+        self.home.store(home, Ordering::Relaxed);
+    }
+
+    // ---- Other CPUs ------------------------------------------------------
+
+    /// Whether huge frames are taken from this giant frame.
+    pub(super) fn is_home(&self, giant: u64) -> bool {
+        u64::from(self.home.load(Ordering::Relaxed)) == giant + 1
+    }
+
+    /// Frames that are cached, or that a call is about to cache.
+    pub(super) fn cached_frames(&self) -> u32 {
+        let mut before = self.moving.load(Ordering::Acquire);
+        let mut listed = self.listed_frames();
+        // What moved meanwhile may have been in neither list that was looked at.
+        for _ in 0..LOOKS {
+            let after = self.moving.load(Ordering::Acquire);
+            if before == after {
+                break;
+            }
+            before = after;
+            listed = self.listed_frames();
+        }
+        listed + (before & !ENDED) as u32
+    }
+
+    fn listed_frames(&self) -> u32 {
+        let sum = |lens: &[AtomicU32; LISTS]| -> u32 {
+            let lens = (0..).zip(lens);
+            lens.map(|(order, len)| len.load(Ordering::Acquire) << order)
+                .sum()
+        };
+        let bump = |bump: &AtomicU32| bump.load(Ordering::Acquire);
+        self.lens.iter().map(sum).sum::<u32>() + self.bump.iter().map(bump).sum::<u32>()
+    }
+
+    /// Whether the CPU has frames, or is moving some just now.
+    fn may_have_frames(&self) -> bool {
+        // A CPU that took what the caller found taken said before that it would.
+        fence(Ordering::Acquire);
+        let before = self.moving.load(Ordering::Acquire);
+        let listed = self.listed_frames();
+        let after = self.moving.load(Ordering::Acquire);
+        listed > 0 || before != after || after & !ENDED != 0
+    }
+
+    /// Requests a drain if there is anything to drain; whether there is.
+    pub(super) fn request_drain_of_any(&self) -> bool {
+        let may_have = self.may_have_frames();
+        if may_have {
+            self.request_drain();
+        }
+        may_have
+    }
+
+    /// Requests a drain of what is cached and of what a call in flight may cache: after the
+    /// owner's next call nothing that it saw before is cached.
+    pub(super) fn request_drain(&self) {
+        // Not a store: draining sees what comes before all requests.
+        self.drain.swap(REQUESTED, Ordering::AcqRel);
+    }
+
+    /// Whether the slot is taken by a CPU that has not answered a request.
+    pub(super) fn is_pending(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) && self.is_drain_requested()
+    }
+
+    /// Frames cached by a CPU that has not answered a request.
+    pub(super) fn pending_frames(&self) -> u32 {
+        // Acquire: pairs with `end_drain`.
+        if self.drain.load(Ordering::Acquire) == NONE {
+            0
+        } else {
+            self.cached_frames()
+        }
+    }
+}
+
+/// The high half of `moving`.
+const ENDED: u64 = !0 << 32;

@@ -1,0 +1,373 @@
+//! What is rare: refill, flush, drain, and blocks that no list holds.
+
+use super::shared::Own;
+use super::{Cpu, Source};
+use crate::addr::{Frame, FrameRange, Order};
+use crate::frames::error::{AllocError, BlockError};
+use crate::frames::request::Request;
+use crate::frames::search::batch::{self, Batch};
+use crate::frames::search::{self, Want};
+use crate::frames::segment::Segment;
+use crate::frames::segment::window::Window;
+use crate::frames::word::Mobility;
+use crate::frames::word::geometry::{GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER};
+use crate::frames::zone::give::Near;
+use crate::frames::zone::segment::ZoneSegment;
+use crate::sync::Ordering;
+
+/// How many giant frames to pass in search of a block to cut up.
+const GIANTS: usize = 16;
+
+/// The cached blocks' own way back, and the first that was refused.
+macro_rules! give {
+    ($cpu:ident, $mobility:expr, |$near:ident, $bad:ident| $give:expr) => {{
+        let online = $cpu.near.online();
+        let mut refused = 0;
+        if let Some(segment) = online {
+            let $near = &Near {
+                segment,
+                window: &$cpu.window,
+            };
+            let freed_twice = &mut $cpu.freed_twice;
+            let $bad = &mut |frame: Frame, order: Order| {
+                refused += order.frames();
+                freed_twice.get_or_insert(BlockError::FreedTwice { frame, order });
+            };
+            let given: u64 = $give;
+            let source = &$cpu.sources[$mobility as usize];
+            let more = (given - refused).cast_signed();
+            $cpu.shared.nodes.count_zone(source.node, source.zone, more);
+        }
+    }};
+}
+
+impl<'f, 'm> Cpu<'f, 'm> {
+    // ---- Allocate ------------------------------------------------------------
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn allocate_slow(&mut self, request: Request) -> Result<Frame, AllocError> {
+        self.poll();
+        let order = request.order();
+        if order.get() <= HUGE_ORDER && self.serves(&request) {
+            let (mobility, index) = (request.mobility(), usize::from(order.get()));
+            let (slot, lists) = (self.slot, self.cache.of(mobility));
+            let mut found = lists.pop(slot, mobility, index);
+            if found.is_none() && order == Order::PAGE {
+                found = lists.pop_bump(slot, mobility);
+            }
+            if found.is_none() {
+                found = match order.get() {
+                    0 => self.refill_pages(mobility),
+                    HUGE_ORDER => self.refill_huges(mobility),
+                    _ => self.refill_blocks(mobility, order),
+                };
+            }
+            if let Some(frame) = found {
+                return Ok(frame);
+            }
+        }
+        self.allocate_shared(request)
+    }
+
+    /// A block that no list serves.
+    fn allocate_shared(&mut self, request: Request) -> Result<Frame, AllocError> {
+        let (shared, node) = (self.shared, self.node);
+        let frame = shared.allocate(node, self.at_home(request), self)?;
+        // It was out of reach for the lists; next time they look there.
+        if let Some(online) = self.near.online()
+            && online.frames.contains(frame)
+        {
+            let source = &mut self.sources[request.mobility() as usize];
+            let huge = online.huge_of(frame);
+            match request.order().get() {
+                order if order < HUGE_ORDER => source.page_hint = huge,
+                _ => source.huge_hint = huge,
+            }
+        }
+        Ok(frame)
+    }
+
+    /// "This node only" without a node is where the lists are filled from.
+    pub(super) fn at_home(&self, request: Request) -> Request {
+        let home = request.on(self.sources[request.mobility() as usize].node);
+        if request.node().is_none() && home.is_this_node_only() {
+            home
+        } else {
+            request
+        }
+    }
+
+    /// Fills the list of pages, or takes a bump block, and takes a page.
+    fn refill_pages(&mut self, mobility: Mobility) -> Option<Frame> {
+        let (shared, slot) = (self.shared, self.slot);
+        let source = &mut self.sources[mobility as usize];
+        let (node, zone) = (source.node, source.zone);
+        let segments = || shared.nodes.segments.of_zone(node, zone);
+        let hint = &mut source.page_hint;
+        let taken = self.cache.refill(slot, mobility, Order::PAGE, |space| {
+            take_from_first(segments(), space, |segment, batch| {
+                batch::take_pages(segment, mobility, hint, batch);
+            })
+        });
+        if taken > 0 {
+            shared.nodes.count_zone(node, zone, -i64::from(taken));
+            return self.cache.of(mobility).pop_page(slot, mobility);
+        }
+        if !self.has_bump {
+            return None;
+        }
+        slot.begin_move(HUGE_FRAMES);
+        let cached = self.cache.of(mobility).pop_huge(slot, mobility);
+        let bump = cached.or_else(|| self.take_huge(mobility));
+        let lists = self.cache.of(mobility);
+        if let Some(huge) = bump {
+            lists.set_bump(slot, mobility, huge);
+        }
+        slot.end_move();
+        if cached.is_none() && bump.is_some() {
+            shared.nodes.count_zone(node, zone, -i64::from(HUGE_FRAMES));
+        }
+        self.cache.of(mobility).pop_bump(slot, mobility)
+    }
+
+    /// A huge frame of the CPU's own.
+    fn take_huge(&mut self, mobility: Mobility) -> Option<Frame> {
+        let mut one = [Frame::new(0)];
+        let source = &mut self.sources[mobility as usize];
+        let count = take_huges(self.shared, self.slot, mobility, source, &mut one);
+        (count > 0).then_some(one[0])
+    }
+
+    /// Fills the list of huge frames and takes one.
+    fn refill_huges(&mut self, mobility: Mobility) -> Option<Frame> {
+        let (shared, slot) = (self.shared, self.slot);
+        let source = &mut self.sources[mobility as usize];
+        let taken = self.cache.refill(slot, mobility, Order::HUGE, |space| {
+            take_huges(shared, slot, mobility, source, space)
+        });
+        let frames = i64::from(taken) * i64::from(HUGE_FRAMES);
+        shared.nodes.count_zone(source.node, source.zone, -frames);
+        self.cache.of(mobility).pop_huge(slot, mobility)
+    }
+
+    /// Cuts a larger block into those of `order`, and takes one.
+    fn refill_blocks(&mut self, mobility: Mobility, order: Order) -> Option<Frame> {
+        let (shared, slot) = (self.shared, self.slot);
+        let source = &self.sources[mobility as usize];
+        let half = self.cache.of(mobility).limit(order.get().into()) / 2;
+        let more = u8::try_from(half.checked_ilog2()?).unwrap_or(0);
+        let larger = (order.get() + more).min(HUGE_ORDER - 1);
+        if larger == order.get() {
+            return None;
+        }
+        let want = Want {
+            order: larger,
+            mobility,
+        };
+        let mut segments = shared.nodes.segments.of_zone(source.node, source.zone);
+        let taken = self.cache.refill(slot, mobility, order, |space| {
+            // Only where huge frames are split already: none is opened for it.
+            let found = segments.find_map(|segment| {
+                search::any_of_split(segment.online()?, &segment.hints, want, GIANTS)
+            });
+            let Some(start) = found else {
+                return 0;
+            };
+            let count = 1 << (larger - order.get());
+            for (entry, at) in space.iter_mut().zip(0..count) {
+                *entry = Frame::new(start.get() + (at << order.get()));
+            }
+            usize::try_from(count).unwrap_or(0)
+        });
+        let frames = i64::from(taken) << order.get();
+        shared.nodes.count_zone(source.node, source.zone, -frames);
+        self.cache
+            .of(mobility)
+            .pop(slot, mobility, order.get().into())
+    }
+
+    // ---- Free ------------------------------------------------------------------
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn free_slow(&mut self, frame: Frame, order: Order) -> Result<(), BlockError> {
+        self.poll();
+        if order.get() <= HUGE_ORDER
+            && frame.is_aligned(order)
+            && let Some(mobility) = self.allocated(frame, order)
+        {
+            if cfg!(feature = "check-double-free") && self.is_cached(mobility, frame, order) {
+                return Err(BlockError::FreedTwice { frame, order });
+            }
+            return self.keep(mobility, frame, order);
+        }
+        self.free_shared(frame, order)
+    }
+
+    fn is_cached(&mut self, mobility: Mobility, frame: Frame, order: Order) -> bool {
+        let index = usize::from(order.get());
+        let len = self.slot.len(mobility, index).load(Ordering::Relaxed);
+        self.cache.of(mobility).entries(index)[..len as usize].contains(&frame)
+    }
+
+    /// Puts an allocated block, of a huge frame of this mobility, into its list.
+    #[inline]
+    pub(super) fn keep(
+        &mut self,
+        mobility: Mobility,
+        frame: Frame,
+        order: Order,
+    ) -> Result<(), BlockError> {
+        let (slot, lists) = (self.slot, self.cache.of(mobility));
+        if lists.push(slot, mobility, order.get().into(), frame) {
+            return Ok(());
+        }
+        self.flush(mobility, frame, order)
+    }
+
+    /// Past all lists.
+    fn free_shared(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
+        self.shared.nodes.free(frame, order)
+    }
+
+    /// What the huge frame of an aligned block was taken for, if the block is allocated and the
+    /// lists take it. The window is there afterwards.
+    #[inline]
+    pub(super) fn allocated(&mut self, frame: Frame, order: Order) -> Option<Mobility> {
+        match self.window.allocated_block(frame, order.get()) {
+            Some(mobility) if self.takes[mobility as usize] => Some(mobility),
+            _ => self.allocated_elsewhere(frame, order),
+        }
+    }
+
+    /// The same outside of the window.
+    #[inline(never)]
+    fn allocated_elsewhere(&mut self, frame: Frame, order: Order) -> Option<Mobility> {
+        if !self.near.frames().contains(frame) {
+            let segment = self.shared.nodes.segments.at(frame)?;
+            let takes = (self.sources.each_ref()).map(|source| source.is_of(segment));
+            if takes == [false; 2] {
+                return None;
+            }
+            self.window = Window::empty(segment.online()?);
+            self.near = segment;
+            self.takes = takes;
+        }
+        let online = self.near.online()?;
+        if !self.window.frames().contains(frame) {
+            self.window = Window::around(online, frame);
+        }
+        let mobility = online.allocated_block(frame, order.get())?;
+        self.takes[mobility as usize].then_some(mobility)
+    }
+
+    /// A full list gives back its older half and takes one block more.
+    #[cold]
+    fn flush(&mut self, mobility: Mobility, block: Frame, order: Order) -> Result<(), BlockError> {
+        let index = usize::from(order.get());
+        if self.cache.of(mobility).limit(index) == 0 {
+            return self.free_shared(block, order);
+        }
+        self.flush_list(mobility, order);
+        let (slot, lists) = (self.slot, self.cache.of(mobility));
+        let is_cached = lists.push(slot, mobility, index, block);
+        debug_assert!(is_cached, "half of the list was given back");
+        self.report()
+    }
+
+    /// The older half of a list goes back; how many blocks that were.
+    fn flush_list(&mut self, mobility: Mobility, order: Order) -> usize {
+        let mut count = 0;
+        give!(self, mobility, |near, bad| {
+            let (slot, nodes) = (self.slot, &self.shared.nodes);
+            let lists = self.cache.of(mobility);
+            count = lists.flush(slot, mobility, order.get().into(), |blocks| {
+                nodes.give(order, blocks, near, &mut |frame| bad(frame, order));
+            });
+            count as u64 * order.frames()
+        });
+        count
+    }
+
+    // ---- Drain -------------------------------------------------------------------
+
+    #[cold]
+    pub(super) fn drain_all(&mut self) {
+        self.slot.begin_drain();
+        for mobility in Mobility::ALL {
+            for order in (0..=HUGE_ORDER).filter_map(Order::new) {
+                while self.flush_list(mobility, order) > 0 {}
+            }
+            give!(self, mobility, |near, bad| {
+                let (slot, nodes) = (self.slot, &self.shared.nodes);
+                let (start, count) = self.cache.of(mobility).bump_left(slot, mobility);
+                let pages = FrameRange::new(start, start + count).unwrap_or_default();
+                nodes.give_run(pages, near, &mut |page| bad(page, Order::PAGE));
+                slot.bump(mobility).store(0, Ordering::Release);
+                count
+            });
+        }
+        self.slot.end_drain();
+    }
+
+    /// What was found to be freed twice, once.
+    pub(super) fn report(&mut self) -> Result<(), BlockError> {
+        self.freed_twice.take().map_or(Ok(()), Err)
+    }
+}
+
+impl Own for Cpu<'_, '_> {
+    const SLOTS: usize = 1;
+
+    fn drain(&mut self) -> bool {
+        let had_frames = self.slot.cached_frames() > 0;
+        self.drain_all();
+        had_frames
+    }
+}
+
+/// Fills `space` from the first of `segments` that `take` finds something in; how many.
+fn take_from_first<'s, 'm: 's>(
+    mut segments: impl Iterator<Item = &'s ZoneSegment<'m>>,
+    space: &mut [Frame],
+    mut take: impl FnMut(&Segment<'m>, &mut Batch<'_>),
+) -> usize {
+    let mut batch = Batch::new(space);
+    segments.any(|segment| {
+        if let Some(online) = segment.online() {
+            take(online, &mut batch);
+        }
+        batch.count() > 0
+    });
+    batch.count()
+}
+
+/// Fills `space` with huge frames from where the CPU is at home; how many.
+fn take_huges(
+    shared: &super::Shared<'_>,
+    slot: &super::CpuSlot,
+    mobility: Mobility,
+    source: &mut Source,
+    space: &mut [Frame],
+) -> usize {
+    let (node, zone) = (source.node, source.zone);
+    let segments = shared.nodes.segments.of_zone(node, zone);
+    let is_home = |start: Frame| {
+        let others = shared
+            .cpus
+            .slots
+            .iter()
+            .filter(|other| !core::ptr::eq(*other, slot));
+        others
+            .into_iter()
+            .any(|other| other.is_home(start.get() >> GIANT_ORDER))
+    };
+    take_from_first(segments, space, |segment, batch| {
+        let hint = &mut source.huge_hint;
+        batch::take_huges(segment, mobility, hint, is_home, batch);
+        if batch.count() > 0 {
+            slot.set_home(segment.huge_start(*hint) >> GIANT_ORDER);
+        }
+    })
+}

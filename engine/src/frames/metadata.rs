@@ -1,0 +1,13 @@
+//! The cost of the allocator's own tables: [`Metadata`].
+
+/// The cost of the allocator's own tables, and the memory left to allocate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// Bytes taken from early memory for tables.
+    pub reserved_bytes: u64,
+    /// Bytes of them written so far before any block was split: the lists of
+    /// segments and nodes, and the tables of every segment that a call reached.
+    pub written_bytes: u64,
+    /// Frames that can be allocated or are: present ones that were not reserved at start.
+    pub managed_frames: u64,
+}

@@ -1,0 +1,90 @@
+//! Contiguous frames, anywhere: [`allocate`].
+
+use crate::addr::FrameRange;
+use crate::frames::error::AllocError;
+use crate::frames::request::{Request, ZoneChoice};
+use crate::frames::search::Pass;
+use crate::frames::search::contiguous::{Probed, WantRange, find};
+use crate::frames::zone::{Nodes, Segments};
+use crate::node::NodeId;
+use crate::sync::pause;
+
+/// Passes of a search, at most, while other CPUs change something.
+const PASSES: u32 = 8;
+
+/// Refuses requests that no memory could serve.
+pub(crate) fn check(frames: u64, align_frames: u64) -> Result<(), AllocError> {
+    if frames == 0 {
+        Err(AllocError::NoFrames)
+    } else if !align_frames.is_power_of_two() {
+        Err(AllocError::BadAlignment { align_frames })
+    } else {
+        Ok(())
+    }
+}
+
+/// Takes `frames` contiguous frames of one node and zone, nearest to `first`.
+pub(crate) fn allocate(
+    nodes: &Nodes<'_>,
+    first: NodeId,
+    frames: u64,
+    align_frames: u64,
+    request: &Request,
+) -> Option<FrameRange> {
+    let want = WantRange {
+        frames,
+        align_frames,
+        mobility: request.mobility(),
+    };
+    let (segments, zones) = (&nodes.segments, request.zones());
+    let range = if request.is_this_node_only() {
+        allocate_on(segments, core::iter::once(first), want, zones)
+    } else {
+        allocate_on(segments, nodes.fallback(first), want, zones)
+    }?;
+    nodes.count_range(range, -1);
+    Some(range)
+}
+
+/// Takes a range from the first of `nodes` that has one.
+pub(crate) fn allocate_on(
+    segments: &Segments<'_>,
+    nodes: impl Iterator<Item = NodeId> + Clone,
+    want: WantRange,
+    zones: ZoneChoice,
+) -> Option<FrameRange> {
+    let all = || {
+        let all = nodes.clone().flat_map(|node| segments.on(node, zones));
+        all.filter_map(|segment| segment.online())
+    };
+    let calls = || {
+        let mut pass = Pass::default();
+        pass.begin_calls(&segments.range_calls, u64::MAX);
+        all().for_each(|online| pass.begin(online));
+        pass
+    };
+    let mut passes = 0;
+    while passes < PASSES {
+        let mut pass = calls();
+        for online in all() {
+            let mut probed = Probed::default();
+            let found = find(online, want, &mut probed, |range| {
+                let taken = super::take(segments, range, want.mobility);
+                // Another CPU was faster.
+                pass.changed |= taken.is_err();
+                taken.is_ok()
+            });
+            if found.is_some() {
+                return found;
+            }
+            pass.opening |= probed.opening;
+        }
+        if calls().proves(Some(pass)) && !pass.changed && !pass.opening {
+            return None;
+        }
+        // What is being opened soon is open.
+        passes += u32::from(!pass.opening);
+        pause();
+    }
+    None
+}

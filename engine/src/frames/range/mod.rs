@@ -1,0 +1,135 @@
+//! Any number of frames: ranges by address ([`allocate`], [`free`]) and ranges anywhere
+//! ([`contiguous`]).
+//!
+//! A range is allocated and freed by the largest aligned blocks it consists of, in ascending
+//! order. A call that meets a block in use frees the blocks it has; it is counted in
+//! `range_calls`, so that a search does not report frames held for that moment as exhausted.
+
+pub(crate) mod contiguous;
+
+use super::error::RangeError;
+use super::search::probe::{first_free, first_used};
+use super::segment::Segment;
+use super::segment::give::{Refused, Why};
+use super::word::Mobility;
+use super::word::geometry::{Block, blocks};
+use super::zone::segment::ZoneSegment;
+use super::zone::{Nodes, Segments};
+use crate::addr::{Frame, FrameRange};
+
+/// The segments `range` lies in, each with what of the range is in it, ascending; the last is
+/// the first frame that is not memory, if there is one.
+fn parts<'s, 'm>(
+    segments: &'s Segments<'m>,
+    range: FrameRange,
+) -> impl Iterator<Item = Result<(&'s ZoneSegment<'m>, &'s Segment<'m>, FrameRange), Frame>> {
+    let mut left = range;
+    core::iter::from_fn(move || {
+        if left.is_empty() {
+            return None;
+        }
+        let start = left.start();
+        let Some((segment, online)) = segments.at(start).and_then(|at| Some((at, at.online()?)))
+        else {
+            left = FrameRange::EMPTY;
+            return Some(Err(start));
+        };
+        let part = left.intersect(online.frames);
+        left = FrameRange::new(part.end().get(), left.end().get()).unwrap_or_default();
+        Some(Ok((segment, online, part)))
+    })
+}
+
+/// The blocks `range` is made of, each with its segment.
+fn pieces<'s, 'm>(
+    segments: &'s Segments<'m>,
+    range: FrameRange,
+) -> impl Iterator<Item = (&'s ZoneSegment<'m>, &'s Segment<'m>, Block)> {
+    let parts = parts(segments, range).flatten();
+    parts
+        .flat_map(|(segment, online, part)| blocks(part).map(move |block| (segment, online, block)))
+}
+
+fn must_be_memory(segments: &Segments<'_>, range: FrameRange) -> Result<(), RangeError> {
+    match parts(segments, range).find_map(Result::err) {
+        None => Ok(()),
+        Some(frame) => Err(RangeError::OutsideMemory { range, frame }),
+    }
+}
+
+/// All frames of `range`, or none of them.
+pub(crate) fn allocate(segments: &Segments<'_>, range: FrameRange) -> Result<(), RangeError> {
+    // Check first, so that a range in use is not touched.
+    must_be_memory(segments, range)?;
+    let mut parts = parts(segments, range).flatten();
+    if let Some(frame) = parts.find_map(|(_, online, part)| first_used(online, part)) {
+        return Err(RangeError::InUse { range, frame });
+    }
+    take(segments, range, Mobility::Unmovable).map_err(|frame| RangeError::InUse { range, frame })
+}
+
+/// Takes all of `range`, which is memory and was seen free; or nothing: the error is the first
+/// frame of the block that was not free.
+pub(crate) fn take(
+    segments: &Segments<'_>,
+    range: FrameRange,
+    mobility: Mobility,
+) -> Result<(), Frame> {
+    let mut call = segments.range_calls.begin();
+    let failed = pieces(segments, range)
+        .find(|(_, online, block)| online.take_at(*block, mobility).is_err());
+    let Some((_, _, block)) = failed else {
+        return Ok(());
+    };
+    let mine = pieces(segments, range).take_while(|(_, _, taken)| taken.start < block.start);
+    for (_, online, taken) in mine {
+        // An error: another call freed a block that was not its own.
+        let _ = online.give(taken);
+    }
+    call.undo();
+    Err(block.start)
+}
+
+/// Frees all of `range`, all of which must be allocated.
+pub(crate) fn free(nodes: &Nodes<'_>, range: FrameRange) -> Result<(), RangeError> {
+    let count = |segment: &ZoneSegment<'_>, frames: u64| {
+        if !nodes.marks.is_empty() {
+            nodes.count_zone(segment.node, segment.zone, frames.cast_signed());
+        }
+    };
+    give(&nodes.segments, range, count)
+}
+
+/// The same; `count` is called with each segment and how many of its frames were freed.
+pub(crate) fn give(
+    segments: &Segments<'_>,
+    range: FrameRange,
+    count: impl Fn(&ZoneSegment<'_>, u64),
+) -> Result<(), RangeError> {
+    // Check first, so that an error leaves everything unchanged.
+    must_be_memory(segments, range)?;
+    for (_, online, part) in parts(segments, range).flatten() {
+        if let Some(frame) = online.first_pinned(part) {
+            return Err(RangeError::Reserved { range, frame });
+        }
+        if let Some(frame) = first_free(online, part) {
+            return Err(RangeError::NotAllocated { range, frame });
+        }
+    }
+    for (segment, online, block) in pieces(segments, range) {
+        let freed = online.give(block);
+        let frames = match freed {
+            Ok(()) => block.frames(),
+            Err(Refused { given_frames, .. }) => given_frames,
+        };
+        count(segment, frames);
+        freed.map_err(|Refused { why, .. }| {
+            let frame = block.start;
+            match why {
+                Why::NotAllocated => RangeError::NotAllocated { range, frame },
+                Why::Reserved => RangeError::Reserved { range, frame },
+            }
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! Many pages or huge frames at a time, from where a CPU took the last ones.
+//!
+//! Up to 64 pages that lie in one word of a bitmap cost one atomic operation, as does each
+//! huge frame.
+
+use super::{HugeIndex, giants_around, huges_around};
+use crate::addr::Frame;
+use crate::frames::segment::Segment;
+use crate::frames::segment::take::{Miss, Part};
+use crate::frames::word::{Giant, GiantState, Huge, Mobility};
+
+/// How many giant frames to pass in search of pages or huge frames.
+const GIANTS: usize = 64;
+/// How many huge frames to take pages from at a time.
+const HUGE_FRAMES: usize = 32;
+
+/// Space for frames on their way from a segment to a caller.
+#[derive(Debug)]
+pub(crate) struct Batch<'a> {
+    frames: &'a mut [Frame],
+    count: usize,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn new(frames: &'a mut [Frame]) -> Self {
+        Self { frames, count: 0 }
+    }
+
+    /// How many frames are in it, from the first entry on.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// How many more it takes.
+    pub(crate) fn space(&self) -> u32 {
+        u32::try_from(self.frames.len() - self.count).unwrap_or(u32::MAX)
+    }
+
+    /// Puts the pages in it whose bits are set, counted from `start`.
+    fn put_pages(&mut self, start: Frame, mut bits: u64) {
+        let free = self.frames.get_mut(self.count..).unwrap_or_default();
+        for entry in free {
+            if bits == 0 {
+                break;
+            }
+            *entry = Frame::new(start.get() + u64::from(bits.trailing_zeros()));
+            bits &= bits - 1;
+            self.count += 1;
+        }
+        debug_assert!(bits == 0, "pages from {start} on would be lost");
+    }
+
+    pub(crate) fn put(&mut self, frame: Frame) {
+        debug_assert!(self.space() > 0, "{frame} would be lost");
+        if let Some(entry) = self.frames.get_mut(self.count) {
+            *entry = frame;
+            self.count += 1;
+        }
+    }
+}
+
+/// Takes single pages from huge frames that are split for `mobility`, from the one of the
+/// hint on: as many as there is space for, or what some of them have.
+pub(crate) fn take_pages(
+    segment: &Segment<'_>,
+    mobility: Mobility,
+    hint: &mut HugeIndex,
+    batch: &mut Batch<'_>,
+) {
+    let from = *hint;
+    let mut left = HUGE_FRAMES;
+    for giant in giants_around(segment, from, mobility).take(GIANTS) {
+        if batch.space() == 0 || left == 0 {
+            return;
+        }
+        let word = segment.giant(giant);
+        if word.state != GiantState::Split || word.partial[mobility as usize] == 0 {
+            continue;
+        }
+        let mut emptied = 0;
+        for huge in huges_around(segment, giant, from, mobility) {
+            if !Huge::is_counted_in(segment.huge_bits(huge), mobility) {
+                continue;
+            }
+            *hint = huge;
+            emptied += take_pages_of(segment, huge, mobility, batch);
+            left -= 1;
+            if batch.space() == 0 || left == 0 {
+                break;
+            }
+        }
+        // One step for all of them.
+        segment.count_emptied(giant, mobility, emptied);
+    }
+}
+
+/// As many pages of one huge frame as it has and there is space for; 1 if they were its last,
+/// which its giant frame still counts.
+fn take_pages_of(
+    segment: &Segment<'_>,
+    huge: HugeIndex,
+    mobility: Mobility,
+    batch: &mut Batch<'_>,
+) -> i32 {
+    while batch.space() > 0 {
+        let part = Part::UpTo(batch.space().min(64));
+        let Ok(taken) = segment.take(huge, mobility, part) else {
+            break;
+        };
+        batch.put_pages(taken.start, taken.bits);
+        match taken.emptied {
+            None => {}
+            Some(same) if same == mobility => return 1,
+            Some(other) => segment.count_emptied(segment.giant_of_huge(huge), other, 1),
+        }
+    }
+    0
+}
+
+/// Takes whole huge frames for `mobility`, as many as there is space for: of the giant frame
+/// of the hint, the CPU's home; when that is used up of another one that is no other CPU's
+/// home, split already or free as a whole; else of any.
+pub(crate) fn take_huges(
+    segment: &Segment<'_>,
+    mobility: Mobility,
+    hint: &mut HugeIndex,
+    is_home: impl Fn(Frame) -> bool,
+    batch: &mut Batch<'_>,
+) {
+    // The hint may be one of another segment of the zone, longer than this one.
+    let from = (*hint).min(segment.huge_count().saturating_sub(1));
+    let home = segment.giant_of_huge(from);
+    let mut take = |giant, word: Giant, batch: &mut Batch<'_>| match word.state {
+        GiantState::Split if word.free > 0 => {
+            take_huges_of(segment, giant, mobility, hint, batch);
+        }
+        GiantState::Free => {
+            // An error: another CPU was faster.
+            let _ = segment.take_below(giant, word, || {
+                take_huges_of(segment, giant, mobility, hint, batch);
+                if batch.count() > 0 {
+                    Ok(())
+                } else {
+                    Err(Miss::Changed)
+                }
+            });
+        }
+        _ => {}
+    };
+    take(home, segment.giant(home), batch);
+    let giants = || giants_around(segment, from, mobility).take(GIANTS);
+    let is_free_home = |giant| !is_home(segment.giant_frames(giant).start());
+    let is_split = |giant: usize| segment.giant(giant).state == GiantState::Split;
+    // From the best to the last resort.
+    for (split, spared) in [(true, true), (false, true), (false, false)] {
+        if batch.count() > 0 {
+            return;
+        }
+        for giant in giants() {
+            if (!split || is_split(giant)) && (!spared || is_free_home(giant)) {
+                take(giant, segment.giant(giant), batch);
+            }
+            if batch.count() > 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// As many huge frames as there is space for and a split giant frame has.
+fn take_huges_of(
+    segment: &Segment<'_>,
+    giant: usize,
+    mobility: Mobility,
+    hint: &mut HugeIndex,
+    batch: &mut Batch<'_>,
+) {
+    let huges = huges_around(segment, giant, *hint, mobility);
+    segment.take_free_huges(giant, huges, batch.space(), mobility, |huge| {
+        batch.put(Frame::new(segment.huge_start(huge)));
+        *hint = huge;
+    });
+}

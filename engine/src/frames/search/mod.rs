@@ -1,0 +1,373 @@
+//! Where in a segment to look: [`any`], one block; [`batch`], many; [`contiguous`], frames in
+//! a row. What is found is taken by the segment's primitives, and a search goes on where
+//! another CPU was faster.
+//!
+//! Where there is a choice, a block of pages comes from a huge frame that is split for the
+//! same mobility already, then from a free one, and from one that is split for the other
+//! mobility only when there is nothing else: [`any_of_other`].
+
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "indices of huge frames, which fit 32 bits below 2^53 bytes"
+)]
+
+pub(crate) mod batch;
+pub(crate) mod contiguous;
+pub(crate) mod probe;
+
+use core::ops::Range;
+
+use super::segment::calls::Calls;
+use super::segment::take::{Miss, Part};
+use super::segment::{GiantIndex, HugeIndex, Segment};
+use super::word::geometry::{Block, GIANT_ORDER, HUGE_ORDER, HUGES};
+use super::word::{Giant, GiantState, Huge, Mobility};
+use crate::addr::Frame;
+use crate::sync::{AtomicU32, Ordering};
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Want {
+    pub(crate) order: u8,
+    pub(crate) mobility: Mobility,
+}
+
+/// The huge frame that last served a request of each mobility: where the next search begins.
+#[derive(Debug)]
+pub(crate) struct Hints([AtomicU32; 2]);
+
+impl Hints {
+    /// At both ends, so that the two meet as late as possible.
+    pub(crate) fn new(segment: &Segment<'_>) -> Self {
+        let last = segment.huge_count().saturating_sub(1) as u32;
+        Self([AtomicU32::new(0), AtomicU32::new(last)])
+    }
+
+    fn get(&self, mobility: Mobility) -> HugeIndex {
+        self.0[mobility as usize].load(Ordering::Relaxed) as usize
+    }
+
+    fn set(&self, mobility: Mobility, huge: HugeIndex) {
+        let hint = &self.0[mobility as usize];
+        if hint.load(Ordering::Relaxed) != huge as u32 {
+            hint.store(huge as u32, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a pass through segments saw that found nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pass {
+    /// One number made of all words: another number means that something became free or was used
+    /// up meanwhile, also if it was used up before and after.
+    fingerprint: u64,
+    /// Other CPUs were changing what was looked at.
+    pub(crate) changed: bool,
+    /// Pages of the other mobility may be free.
+    pub(crate) other: bool,
+    /// A giant frame was being opened, of which all but a little may be free: that has an end.
+    pub(crate) opening: bool,
+}
+
+impl Pass {
+    /// Whether this pass, after another one, proves that there was nothing at one moment
+    /// between the two.
+    pub(crate) fn proves(self, before: Option<Self>) -> bool {
+        !self.changed && before.is_some_and(|before| before.fingerprint == self.fingerprint)
+    }
+
+    /// Adds a word. What a change adds depends on all of the word and on its position, so that
+    /// changes in several words do not cancel out.
+    #[inline]
+    fn add(&mut self, position: u64, bits: u64) {
+        let mixed = bits.wrapping_add(position.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        // No two words give the same x * (2x + 1): it is odd times x, plus x * x * 2.
+        let mixed = mixed.wrapping_mul(mixed.wrapping_mul(2).wrapping_add(1));
+        self.fingerprint = self.fingerprint.wrapping_add(mixed);
+    }
+
+    /// Adds what is in flight in a segment, before its words are read.
+    pub(crate) fn begin(&mut self, segment: &Segment<'_>) {
+        self.begin_calls(&segment.calls, segment.frames.start().get() | 1 << 63);
+    }
+
+    /// Adds what is in flight, before any words are read. `position` tells it from other words.
+    pub(crate) fn begin_calls(&mut self, calls: &Calls, position: u64) {
+        let calls = calls.snapshot();
+        self.changed |= !calls.is_quiet();
+        self.add(position, calls.number());
+    }
+}
+
+/// How many giant frames to pass in search of a fitting huge frame that is split
+/// before another one is split.
+const SPLIT_SEARCH: usize = 64;
+
+/// All of `range` once: from `from` on to the end, then from the start; or the
+/// other way round.
+fn around(range: Range<usize>, from: usize, down: bool) -> impl Iterator<Item = usize> {
+    let Range { start, end } = range;
+    let highest = end.max(start + 1) - 1;
+    let (step, last, first) = if down {
+        (1usize.wrapping_neg(), start, highest)
+    } else {
+        (1, highest, start)
+    };
+    let mut next = from.clamp(start, highest);
+    (start..end).map(move |_| {
+        let at = next;
+        next = if at == last {
+            first
+        } else {
+            at.wrapping_add(step)
+        };
+        at
+    })
+}
+
+/// All giant frames, from the one of huge frame `from` on: upwards for unmovable blocks,
+/// downwards for movable ones.
+fn giants_around(
+    segment: &Segment<'_>,
+    from: HugeIndex,
+    mobility: Mobility,
+) -> impl Iterator<Item = GiantIndex> {
+    let first = segment.giant_of_huge(from);
+    around(
+        0..segment.giant_count(),
+        first,
+        mobility == Mobility::Movable,
+    )
+}
+
+/// All huge frames of a giant frame, from `from` on.
+fn huges_around(
+    segment: &Segment<'_>,
+    giant: GiantIndex,
+    from: HugeIndex,
+    mobility: Mobility,
+) -> impl Iterator<Item = HugeIndex> {
+    let down = mobility == Mobility::Movable;
+    around(segment.huges_in(giant), from, down)
+}
+
+/// Takes any block that is wanted, near where the last one was. Without one, says in `pass`
+/// what it saw.
+pub(crate) fn any(
+    segment: &Segment<'_>,
+    hints: &Hints,
+    want: Want,
+    pass: &mut Pass,
+) -> Option<Frame> {
+    let from = hints.get(want.mobility);
+    if let Some(found) = at_hint(segment, want, from) {
+        return Some(found);
+    }
+    pass.begin(segment);
+    let found = search(segment, want, from, pass)?;
+    hints.set(want.mobility, segment.huge_of(found));
+    Some(found)
+}
+
+/// A block of pages from the huge frame that served the last one, or that huge frame.
+#[inline]
+fn at_hint(segment: &Segment<'_>, want: Want, huge: HugeIndex) -> Option<Frame> {
+    let Want { order, mobility } = want;
+    if !Giant::is_split_in(segment.giant_bits(segment.giant_of_huge(huge))) {
+        return None;
+    }
+    let bits = segment.huge_bits(huge);
+    let part = match order {
+        HUGE_ORDER if Huge::is_free_in(bits) => Part::Whole,
+        order if order < HUGE_ORDER && Huge::may_have_in(bits, order, mobility) => Part::Any(order),
+        _ => return None,
+    };
+    segment.take_one(huge, mobility, part).ok()
+}
+
+fn search(segment: &Segment<'_>, want: Want, from: HugeIndex, pass: &mut Pass) -> Option<Frame> {
+    let Want { order, mobility } = want;
+    let (mut open, mut whole) = (None, None);
+    let giants = giants_around(segment, from, mobility);
+    for (passed, giant) in giants.enumerate() {
+        if passed >= SPLIT_SEARCH && (open.is_some() || whole.is_some()) {
+            break;
+        }
+        let bits = segment.giant_bits(giant);
+        pass.add(segment.frames.start().get() + giant as u64, bits);
+        if Giant::is_used_up_in(bits) {
+            continue;
+        }
+        let word = Giant::unpack(bits);
+        let found = match word.state {
+            GiantState::Allocated => Err(Miss::Nothing),
+            GiantState::Opening => {
+                pass.opening = true;
+                Err(Miss::Changed)
+            }
+            GiantState::Free if order == GIANT_ORDER => {
+                let start = segment.giant_frames(giant).start();
+                let taken = segment.take_giant(giant, word);
+                if taken { Ok(start) } else { Err(Miss::Changed) }
+            }
+            GiantState::Free => {
+                whole = whole.or(Some((giant, word)));
+                Err(Miss::Nothing)
+            }
+            GiantState::Split if order < HUGE_ORDER => {
+                if word.free > 0 {
+                    open = open.or(Some(giant));
+                }
+                pass.other |= word.may_have(order, mobility.other());
+                pages_of(segment, giant, word, want, from)
+            }
+            GiantState::Split if word.free == HUGES && order == GIANT_ORDER => Err(Miss::Changed),
+            GiantState::Split => huges_of(segment, giant, word, want, from),
+        };
+        match found {
+            Ok(found) => return Some(found),
+            Err(miss) => pass.changed |= miss == Miss::Changed,
+        }
+    }
+    // If other CPUs are faster, another pass follows.
+    let found = match (open, whole) {
+        (Some(giant), _) => first_free_of(segment, giant, want, from),
+        (None, Some((giant, word))) => segment.take_below(giant, word, || {
+            let from = segment.huges_in(giant).start;
+            let word = segment.giant(giant);
+            if order < HUGE_ORDER {
+                first_free_of(segment, giant, want, from)
+            } else {
+                huges_of(segment, giant, word, want, from)
+            }
+        }),
+        (None, None) => return None,
+    };
+    pass.changed |= found.is_err();
+    found.ok()
+}
+
+/// Takes a block of pages from a huge frame that is split for the other mobility.
+pub(crate) fn any_of_other(segment: &Segment<'_>, hints: &Hints, want: Want) -> Option<Frame> {
+    let mobility = want.mobility.other();
+    any_of_split(segment, hints, Want { mobility, ..want }, usize::MAX)
+}
+
+/// Takes a block of pages from a huge frame that is split for its mobility already, of the
+/// next `giants` giant frames.
+pub(crate) fn any_of_split(
+    segment: &Segment<'_>,
+    hints: &Hints,
+    want: Want,
+    giants: usize,
+) -> Option<Frame> {
+    let from = hints.get(want.mobility);
+    let mut giants = giants_around(segment, from, want.mobility).take(giants);
+    giants.find_map(|giant| {
+        let word = segment.giant(giant);
+        if word.state != GiantState::Split {
+            return None;
+        }
+        pages_of(segment, giant, word, want, from).ok()
+    })
+}
+
+/// A block below [`HUGE_ORDER`] from a huge frame that is split for its mobility.
+fn pages_of(
+    segment: &Segment<'_>,
+    giant: GiantIndex,
+    word: Giant,
+    want: Want,
+    from: HugeIndex,
+) -> Result<Frame, Miss> {
+    let Want { order, mobility } = want;
+    if !word.may_have(order, mobility) {
+        return Err(Miss::Nothing);
+    }
+    let counted = word.partial[mobility as usize];
+    let mut miss = Miss::Nothing;
+    let mut passed = 0;
+    for huge in huges_around(segment, giant, from, mobility) {
+        let bits = segment.huge_bits(huge);
+        if !Huge::is_counted_in(bits, mobility) {
+            continue;
+        }
+        passed += 1;
+        if Huge::may_have_in(bits, order, mobility) {
+            match segment.take_one(huge, mobility, Part::Any(order)) {
+                Ok(start) => return Ok(start),
+                Err(Miss::Nothing) => {
+                    segment.lower_bound(huge, order);
+                    // A word that says that a page is free is about to change.
+                    if order == 0 {
+                        miss = Miss::Changed;
+                    }
+                }
+                Err(Miss::Changed) => miss = Miss::Changed,
+            }
+        }
+        // Those that had a page were as many as there are. A larger block may lie in one that
+        // is left, where others became partial and full meanwhile.
+        if order == 0 && passed == counted {
+            break;
+        }
+    }
+    if order > 0 {
+        segment.lower_giant_bound(giant, mobility, order);
+    }
+    // Fewer than counted: one is being opened, filled, emptied or merged just now.
+    if passed < counted {
+        Err(Miss::Changed)
+    } else {
+        Err(miss)
+    }
+}
+
+/// The first block of the next free huge frame of a split giant frame.
+fn first_free_of(
+    segment: &Segment<'_>,
+    giant: GiantIndex,
+    want: Want,
+    from: HugeIndex,
+) -> Result<Frame, Miss> {
+    let Want { order, mobility } = want;
+    let part = if order == HUGE_ORDER {
+        Part::Whole
+    } else {
+        Part::Any(order)
+    };
+    let mut huges = huges_around(segment, giant, from, mobility);
+    let found = huges.find_map(|huge| {
+        let is_free = Huge::is_free_in(segment.huge_bits(huge));
+        is_free.then(|| segment.take_one(huge, mobility, part).ok())?
+    });
+    found.ok_or(Miss::Changed)
+}
+
+/// A block of one or more whole huge frames, below [`GIANT_ORDER`].
+fn huges_of(
+    segment: &Segment<'_>,
+    giant: GiantIndex,
+    word: Giant,
+    want: Want,
+    from: HugeIndex,
+) -> Result<Frame, Miss> {
+    let Want { order, mobility } = want;
+    let start = segment.giant_frames(giant).start();
+    let block = Block { start, order };
+    if word.free < block.huges() {
+        return Err(Miss::Nothing);
+    }
+    if order == HUGE_ORDER {
+        return first_free_of(segment, giant, want, from);
+    }
+    let mut miss = Miss::Nothing;
+    for block in block.siblings_in_giant() {
+        match segment.take_huges(block, mobility) {
+            Ok(()) => return Ok(block.start),
+            Err(Miss::Changed) => miss = Miss::Changed,
+            Err(Miss::Nothing) => {}
+        }
+    }
+    Err(miss)
+}

@@ -1,0 +1,349 @@
+//! Giving back: [`Segment::give`], a block; [`Segment::give_huge`] and
+//! [`Segment::give_pages`], for many at a time.
+
+use super::open::Pages;
+use super::window::Window;
+use super::{GiantIndex, HugeIndex, Segment, page_of};
+use crate::addr::Frame;
+use crate::frames::word::bitmap::{Given, NotSet};
+use crate::frames::word::geometry::{Block, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, LARGEST_PAGES};
+use crate::frames::word::{Giant, GiantState, Huge, HugeState, Mobility};
+use crate::sync::pause;
+
+/// A block was not given back, or not all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) why: Why,
+    /// Frames that were given back before that was seen: none, unless another CPU gives back
+    /// the same frames at the same moment.
+    pub(crate) given_frames: u64,
+}
+
+/// Why a block can't be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Some of it is free.
+    NotAllocated,
+    /// Some of it is reserved for ever.
+    Reserved,
+}
+
+/// Nothing was given back.
+const fn refused(why: Why) -> Refused {
+    Refused {
+        why,
+        given_frames: 0,
+    }
+}
+
+impl Segment<'_> {
+    /// Gives back `block`, which must lie inside the segment and be allocated, by itself, as a
+    /// part of a larger block or as several smaller ones.
+    #[inline]
+    pub(crate) fn give(&self, block: Block) -> Result<(), Refused> {
+        let giant = self.giant_of(block.start);
+        if block.order < HUGE_ORDER && Giant::is_split_in(self.giant_bits(giant)) {
+            let huge = self.huge_of(block.start);
+            let bits = self.huge_bits(huge);
+            if Huge::is_split_in(bits) {
+                if Huge::is_pinned_in(bits) && self.is_pinned(block.range()) {
+                    return Err(refused(Why::Reserved));
+                }
+                return self.give_block_of(giant, huge, block);
+            }
+        }
+        if block.order == HUGE_ORDER && Giant::is_split_in(self.giant_bits(giant)) {
+            let huge = self.huge_of(block.start);
+            let bits = self.huge_bits(huge);
+            if !Huge::is_pinned_in(bits) && self.give_huge(huge) {
+                self.raise_free(giant, 1);
+                return Ok(());
+            }
+        }
+        self.give_any(block)
+    }
+
+    /// The same for a block that is not pages of a split huge frame.
+    #[inline(never)]
+    fn give_any(&self, block: Block) -> Result<(), Refused> {
+        let giant = self.giant_of(block.start);
+        loop {
+            let word = self.giant(giant);
+            match word.state {
+                GiantState::Free => return Err(refused(Why::NotAllocated)),
+                GiantState::Opening => pause(),
+                GiantState::Split if block.order < HUGE_ORDER => {
+                    if let Some(answer) = self.try_give_pages(giant, block) {
+                        return answer;
+                    }
+                }
+                GiantState::Split if block.order == GIANT_ORDER && word.free > 0 => {
+                    return Err(refused(Why::NotAllocated));
+                }
+                GiantState::Split => return self.give_huges(giant, block),
+                GiantState::Allocated if self.is_pinned(block.range()) => {
+                    return Err(refused(Why::Reserved));
+                }
+                GiantState::Allocated if block.order == GIANT_ORDER => {
+                    if self.swap_giant(giant, word, word.freed()) {
+                        return Ok(());
+                    }
+                }
+                // The next look finds it split.
+                GiantState::Allocated => drop(self.open_giant(giant, word)),
+            }
+        }
+    }
+
+    /// Gives back pages of a split giant frame; `None` to look again.
+    fn try_give_pages(&self, giant: GiantIndex, block: Block) -> Option<Result<(), Refused>> {
+        let huge = self.huge_of(block.start);
+        let word = self.huge(huge);
+        if word.pinned && self.is_pinned(block.range()) {
+            return Some(Err(refused(Why::Reserved)));
+        }
+        match word.state {
+            HugeState::Free => Some(Err(refused(Why::NotAllocated))),
+            HugeState::Opening => {
+                pause();
+                None
+            }
+            HugeState::Allocated => {
+                let pages = Pages {
+                    at: block.page_in_huge(),
+                    count: 1 << block.order,
+                };
+                let opened = self.open_allocated_huge(huge, word, pages, block.order);
+                opened.then_some(Ok(()))
+            }
+            HugeState::Split => Some(self.give_block_of(giant, huge, block)),
+        }
+    }
+
+    /// Clears the bits of pages of a split huge frame.
+    #[inline]
+    fn give_block_of(
+        &self,
+        giant: GiantIndex,
+        huge: HugeIndex,
+        block: Block,
+    ) -> Result<(), Refused> {
+        match self.bitmap(huge).give(block.page_in_huge(), block.order) {
+            Ok(given) => {
+                self.after_give(giant, huge, given);
+                Ok(())
+            }
+            Err(NotSet { given }) => {
+                if given > 0 {
+                    self.reconcile(huge);
+                }
+                Err(Refused {
+                    why: Why::NotAllocated,
+                    given_frames: given.into(),
+                })
+            }
+        }
+    }
+
+    /// What follows from pages that became free.
+    #[inline]
+    pub(super) fn after_give(&self, giant: GiantIndex, huge: HugeIndex, given: Given) {
+        let bits = self.recheck_huge(huge);
+        // How large a block it is now part of matters only where the bounds are not the highest.
+        let covers_all = Huge::covers_in(bits, LARGEST_PAGES);
+        if !covers_all || !self.giant_covers(giant, Huge::mobility_in(bits)) {
+            self.raise_bounds(giant, huge, bits, given.max_order());
+        }
+        if given.is_word_empty() && self.bitmap(huge).is_empty() {
+            self.reconcile(huge);
+        }
+    }
+
+    fn raise_bounds(&self, giant: GiantIndex, huge: HugeIndex, bits: u32, order: u8) {
+        if Huge::covers_in(bits, order) {
+            self.raise_giant_bound(giant, Huge::mobility_in(bits), order);
+        } else {
+            self.raise_bound(giant, huge, order);
+        }
+    }
+
+    /// Gives back whole huge frames of a split giant frame.
+    fn give_huges(&self, giant: GiantIndex, block: Block) -> Result<(), Refused> {
+        // Look first, so that an error leaves everything as it was.
+        for huge in self.huges_of(block) {
+            let word = self.settled_huge(huge);
+            if word.pinned && self.is_pinned(block.range()) {
+                return Err(refused(Why::Reserved));
+            }
+            if !self.is_all_allocated(huge, word) {
+                return Err(refused(Why::NotAllocated));
+            }
+        }
+        let (mut counted, mut given_frames) = (0, 0);
+        // Stops early only if another CPU gives back the same frames at this moment.
+        let mut huges = self.huges_of(block);
+        let done = huges.try_for_each(|huge| {
+            let given = self.give_whole(giant, huge)?;
+            given_frames += u64::from(HUGE_FRAMES);
+            counted += u32::from(given == Counted::Later);
+            Ok(())
+        });
+        if counted > 0 {
+            self.raise_free(giant, counted);
+        }
+        done.map_err(
+            |Refused {
+                 why,
+                 given_frames: more,
+             }| Refused {
+                why,
+                given_frames: given_frames + more,
+            },
+        )
+    }
+
+    /// Gives back all of a huge frame, allocated as one or page by page.
+    fn give_whole(&self, giant: GiantIndex, huge: HugeIndex) -> Result<Counted, Refused> {
+        loop {
+            let word = self.settled_huge(huge);
+            match word.state {
+                HugeState::Allocated => {
+                    // It may be about to be isolated: then once more.
+                    let free = Huge::FREE.with_isolated(word.isolated);
+                    if self.swap_huge(huge, word, free) {
+                        return Ok(if word.isolated {
+                            Counted::Not
+                        } else {
+                            Counted::Later
+                        });
+                    }
+                }
+                HugeState::Split => {
+                    let block = Block {
+                        start: Frame::new(self.huge_start(huge)),
+                        order: HUGE_ORDER,
+                    };
+                    self.give_block_of(giant, huge, block)?;
+                    return Ok(Counted::Not);
+                }
+                HugeState::Free | HugeState::Opening => return Err(refused(Why::NotAllocated)),
+            }
+        }
+    }
+
+    /// Whether every page of a huge frame, found as `word`, is allocated.
+    fn is_all_allocated(&self, huge: HugeIndex, word: Huge) -> bool {
+        match word.state {
+            HugeState::Allocated => true,
+            HugeState::Split => self.bitmap(huge).all_set(0, HUGE_ORDER),
+            HugeState::Free | HugeState::Opening => false,
+        }
+    }
+
+    /// The huge frame's word once no CPU is opening it.
+    pub(super) fn settled_huge(&self, huge: HugeIndex) -> Huge {
+        loop {
+            let word = self.huge(huge);
+            if word.state != HugeState::Opening {
+                return word;
+            }
+            pause();
+        }
+    }
+
+    // ---- Many at a time ----------------------------------------------------
+
+    /// Gives back a huge frame of a giant frame that was opened, and leaves the count to the
+    /// caller ([`Segment::count_huges`]). `false` if it is anything but allocated as one.
+    #[inline]
+    pub(crate) fn give_huge(&self, huge: HugeIndex) -> bool {
+        let word = self.huge(huge);
+        Huge::is_allocated_in(word.pack()) && self.swap_huge(huge, word, Huge::FREE)
+    }
+
+    /// Gives back a page of a split huge frame in a window of this segment; `false` if it has to
+    /// take the way of any block.
+    #[inline]
+    pub(crate) fn give_page(&self, window: &Window<'_>, page: Frame) -> bool {
+        if !window.frames().contains(page) {
+            return false;
+        }
+        let huge = self.huge_of(page);
+        if !Huge::is_split_in(self.huge_bits(huge)) {
+            return false;
+        }
+        let given = self.bitmap(huge).give(page_of(page), 0);
+        if let Ok(given) = given {
+            self.after_give(self.giant_of(page), huge, given);
+        }
+        given.is_ok()
+    }
+
+    /// Counts huge frames of a giant frame that were given back.
+    #[inline]
+    pub(crate) fn count_huges(&self, giant: GiantIndex, count: u32) {
+        self.raise_free(giant, count);
+    }
+
+    /// Gives back pages of one word of a huge frame's bitmap, those whose bits are
+    /// set. Which of them were refused.
+    pub(crate) fn give_pages(&self, huge: HugeIndex, index: usize, bits: u64) -> u64 {
+        let giant = self.giant_of_huge(huge);
+        let (mut left, mut refused) = (bits, 0);
+        while left != 0 {
+            // Only below a giant frame that is split is the huge frame's word written.
+            let is_split = Giant::is_split_in(self.giant_bits(giant));
+            let word = if is_split { self.huge_bits(huge) } else { 0 };
+            if Huge::is_split_in(word) && !Huge::is_pinned_in(word) {
+                let (given, what) = self.bitmap(huge).give_some(index, left);
+                if given != 0 {
+                    self.after_give(giant, huge, what);
+                }
+                return refused | left & !given;
+            }
+            // It opens with one page; the others follow.
+            let page = index as u64 * 64 + u64::from(left.trailing_zeros());
+            let start = Frame::new(self.huge_start(huge) + page);
+            let rest = left & (left - 1);
+            if self.give(Block { start, order: 0 }).is_err() {
+                refused |= left & !rest;
+            }
+            left = rest;
+        }
+        refused
+    }
+
+    // ---- Look ----------------------------------------------------------------
+
+    /// What the huge frame of an aligned block of `order`, a huge frame at most, was taken
+    /// for, if the block lies in the segment and all of it is allocated below an opened giant
+    /// frame, neither isolated nor reserved for ever. `None` does not say that some of it is
+    /// free.
+    pub(crate) fn allocated_block(&self, start: Frame, order: u8) -> Option<Mobility> {
+        let block = Block { start, order };
+        if !self.frames.covers(block.range()) {
+            return None;
+        }
+        if !Giant::is_opened_in(self.giant_bits(self.giant_of(start))) {
+            return None;
+        }
+        let huge = self.huge_of(start);
+        let word = self.huge(huge);
+        let is_allocated = match word.state {
+            _ if word.isolated || word.pinned && self.is_pinned(block.range()) => false,
+            HugeState::Allocated => true,
+            HugeState::Split => self.bitmap(huge).all_set(page_of(start), order),
+            HugeState::Free | HugeState::Opening => false,
+        };
+        is_allocated.then_some(word.mobility)
+    }
+}
+
+/// Whether a huge frame that was given back is in its giant frame's count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counted {
+    /// The caller counts it.
+    Later,
+    /// It was counted already, or is isolated.
+    Not,
+}

@@ -1,0 +1,208 @@
+//! The first writing of a segment's tables: only where something is not whole.
+//!
+//! A giant frame that is entirely free or entirely reserved costs its one
+//! word. Only those in which memory or a reserved range begins or ends get
+//! their table of huge frames, and only huge frames of the same kind get their
+//! bitmap. The cost follows the number of ranges, not the amount of memory.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "positions and counts inside one giant frame, or indices into tables that exist"
+)]
+
+use super::Segment;
+use crate::addr::{Frame, FrameRange};
+use crate::frames::word::geometry::{GIANT_FRAMES, HUGE_FRAMES, HUGES};
+use crate::frames::word::{Bitmap, Giant, Huge, Mobility};
+
+/// Ranges by ascending start that are looked at once, each for as long as it
+/// reaches into what is being written.
+#[derive(Debug)]
+pub(crate) struct Ahead<I> {
+    ranges: I,
+    /// The range at hand; past every frame when there is none left.
+    next: FrameRange,
+}
+
+impl<I: Iterator<Item = FrameRange>> Ahead<I> {
+    pub(crate) fn new(ranges: I) -> Self {
+        Self {
+            ranges,
+            next: FrameRange::EMPTY,
+        }
+    }
+
+    /// Drops the ranges that end at or before `frame`; the first that does not
+    /// is the next one.
+    #[inline]
+    fn skip_to(&mut self, frame: Frame) {
+        while self.next.end() <= frame {
+            self.next = self.ranges.next().unwrap_or(Self::FAR);
+        }
+    }
+
+    /// Above every frame there can be.
+    const FAR: FrameRange = match FrameRange::new(u64::MAX, u64::MAX) {
+        Some(range) => range,
+        None => FrameRange::EMPTY,
+    };
+
+    /// How many whole units of `unit` frames, from `frame` on and before
+    /// `end`, are free.
+    #[inline]
+    fn free_units(&mut self, frame: Frame, end: Frame, unit: u64) -> u64 {
+        self.skip_to(frame);
+        self.next.start().min(end).get().saturating_sub(frame.get()) / unit
+    }
+
+    /// How many whole units of `unit` frames, from `frame` on and before
+    /// `end`, are reserved by one range.
+    #[inline]
+    fn reserved_units(&mut self, frame: Frame, end: Frame, unit: u64) -> u64 {
+        self.skip_to(frame);
+        if self.next.start() > frame {
+            return 0;
+        }
+        self.next.end().min(end).get().saturating_sub(frame.get()) / unit
+    }
+
+    /// What `frames` shares with the first range that reaches into it.
+    fn overlap(&mut self, frames: FrameRange) -> FrameRange {
+        self.skip_to(frames.start());
+        self.next.intersect(frames)
+    }
+}
+
+/// How many of `frames` are not reserved.
+pub(crate) fn free_frames<I: Iterator<Item = FrameRange>>(
+    frames: FrameRange,
+    reserved: &mut Ahead<I>,
+) -> u64 {
+    let mut free = frames.count();
+    let mut left = frames;
+    loop {
+        let overlap = reserved.overlap(left);
+        if overlap.is_empty() {
+            return free;
+        }
+        free -= overlap.count();
+        left = FrameRange::new(overlap.end().get(), frames.end().get()).unwrap_or_default();
+    }
+}
+
+/// Writes the tables of `segment` and says how many bytes that took. `reserved` yields ranges in ascending order,
+/// those before the segment may still be in it; what reaches beyond the
+/// segment stays in it.
+pub(crate) fn start<I: Iterator<Item = FrameRange>>(
+    segment: &Segment<'_>,
+    reserved: &mut Ahead<I>,
+) -> u64 {
+    let mut written_bytes = 0;
+    let mut giant = 0;
+    while giant < segment.giant_count() {
+        let inside = segment.giant_frames(giant).intersect(segment.frames);
+        let whole = segment.has_all_of_giant(giant);
+        if whole {
+            let run = reserved.free_units(inside.start(), segment.frames.end(), GIANT_FRAMES);
+            if run > 0 {
+                let next = giant + run as usize;
+                segment.store_giants(giant..next, Giant::FREE);
+                written_bytes += run * size_of::<u64>() as u64;
+                giant = next;
+                continue;
+            }
+            let run = reserved.reserved_units(inside.start(), segment.frames.end(), GIANT_FRAMES);
+            if run > 0 {
+                let next = giant + run as usize;
+                segment.store_giants(giant..next, Giant::ALLOCATED);
+                written_bytes += run * size_of::<u64>() as u64;
+                giant = next;
+                continue;
+            }
+        }
+        let word = start_mixed(segment, giant, reserved, &mut written_bytes);
+        segment.store_giants(giant..giant + 1, word);
+        written_bytes += size_of::<u64>() as u64;
+        giant += 1;
+    }
+    written_bytes
+}
+
+/// Writes the level below a giant frame that is neither all free nor all reserved.
+fn start_mixed<I: Iterator<Item = FrameRange>>(
+    segment: &Segment<'_>,
+    giant: usize,
+    reserved: &mut Ahead<I>,
+    written_bytes: &mut u64,
+) -> Giant {
+    let (mut free, mut partial) = (0, 0);
+    let end = segment.giant_frames(giant).intersect(segment.frames).end();
+    let huges = segment.huges_in(giant);
+    let mut huge = huges.start;
+    while huge < huges.end {
+        let all = segment.huge_frames(huge);
+        let inside = all.intersect(segment.frames);
+        if inside == all {
+            let run = reserved.free_units(all.start(), end, u64::from(HUGE_FRAMES));
+            if run > 0 {
+                let next = huge + run as usize;
+                segment.store_huges(huge..next, Huge::FREE);
+                *written_bytes += run * size_of::<u32>() as u64;
+                free += run as u32;
+                huge = next;
+                continue;
+            }
+            let run = reserved.reserved_units(all.start(), end, u64::from(HUGE_FRAMES));
+            if run > 0 {
+                let next = huge + run as usize;
+                let pinned = segment.is_pinned(all);
+                let word = Huge::allocated(Mobility::Unmovable).with_pinned(pinned);
+                segment.store_huges(huge..next, word);
+                *written_bytes += run * size_of::<u32>() as u64;
+                huge = next;
+                continue;
+            }
+        }
+        // What is reserved stays where it is.
+        let is_partial = start_bitmap(segment, huge, reserved) > 0;
+        let pinned = segment.is_pinned(inside);
+        let word = Huge::split(Mobility::Unmovable, is_partial).with_pinned(pinned);
+        *written_bytes += size_of::<Bitmap>() as u64;
+        segment.store_huges(huge..huge + 1, word);
+        *written_bytes += size_of::<u32>() as u64;
+        partial += u32::from(is_partial);
+        huge += 1;
+    }
+    debug_assert!(free <= HUGES);
+    Giant::split(free, [partial, 0])
+}
+
+/// Writes the bitmap of a huge frame and says how many of its pages are free.
+fn start_bitmap<I: Iterator<Item = FrameRange>>(
+    segment: &Segment<'_>,
+    huge: usize,
+    reserved: &mut Ahead<I>,
+) -> u32 {
+    let all = segment.huge_frames(huge);
+    let inside = all.intersect(segment.frames);
+    let place = |part: FrameRange| {
+        // Both fit: positions and lengths within one huge frame.
+        (
+            (part.start().get() - all.start().get()) as u32,
+            part.count() as u32,
+        )
+    };
+    let bitmap = segment.bitmap(huge);
+    let (at, count) = place(inside);
+    bitmap.write(false, at, count);
+    let mut left = inside;
+    loop {
+        let overlap = reserved.overlap(left);
+        if overlap.is_empty() {
+            return bitmap.count_free();
+        }
+        let (at, count) = place(overlap);
+        bitmap.set(at, count);
+        left = FrameRange::new(overlap.end().get(), inside.end().get()).unwrap_or_default();
+    }
+}

@@ -1,0 +1,116 @@
+//! Opening a level: writing what is below a giant or a huge frame that was one block.
+//!
+//! The frame is the CPU's alone from the moment it moved it to `Opening`.
+
+use super::{GiantIndex, HugeIndex, Segment};
+use crate::frames::word::geometry::{HUGE_FRAMES, HUGES};
+use crate::frames::word::{Change, Giant, GiantState, Huge, HugeState, Mobility};
+use crate::sync::Ordering;
+
+/// Pages of a huge frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pages {
+    pub(super) at: u32,
+    pub(super) count: u32,
+}
+
+impl Segment<'_> {
+    /// Opens giant frame `giant`, found as one block `from`, so that all of it stays as it is;
+    /// `false` if another CPU was faster.
+    pub(super) fn open_giant(&self, giant: GiantIndex, from: Giant) -> bool {
+        let opening = from.opening();
+        if !self.swap_giant(giant, from, opening) {
+            return false;
+        }
+        let huges = self.huges_in(giant);
+        let is_free = from.state == GiantState::Free;
+        if !is_free {
+            let pinned = self.is_pinned(self.giant_frames(giant));
+            let word = Huge::allocated(Mobility::Unmovable).with_pinned(pinned);
+            self.store_huges(huges, word);
+        } else if !from.opened {
+            self.store_huges(huges, Huge::FREE);
+        }
+        // Not a store: a huge frame below may be given back and counted from the moment its
+        // word is written. Release: the words come before.
+        let opened = from.opened_with(if is_free { HUGES } else { 0 });
+        let change = opened.pack().wrapping_sub(opening.pack());
+        self.giants.at(giant).fetch_add(change, Ordering::SeqCst);
+        if !is_free {
+            self.merge_if_complete(giant);
+        }
+        true
+    }
+
+    /// Opens a free huge frame, found as `from`, for pages of `mobility`, with `pages` of it
+    /// taken; `false` if another CPU was faster.
+    pub(super) fn open_free_huge(
+        &self,
+        huge: HugeIndex,
+        from: Huge,
+        mobility: Mobility,
+        pages: Pages,
+    ) -> bool {
+        let giant = self.giant_of_huge(huge);
+        let mut call = self.calls.begin();
+        // Partial before it is.
+        if self.change_giant(giant, Change::open(mobility)).is_err() {
+            return false;
+        }
+        if !self.swap_huge(huge, from, from.with_state(HugeState::Opening)) {
+            self.settle_giant(giant, Change::not_opened(mobility));
+            call.undo();
+            return false;
+        }
+        self.bitmap(huge).write(true, pages.at, pages.count);
+        debug_assert!(pages.count < HUGE_FRAMES);
+        let word = Huge::split(mobility, true);
+        self.publish_huge(huge, word);
+        self.raise_giant_bound(giant, mobility, word.max_order);
+        self.recheck_opened(huge);
+        true
+    }
+
+    /// Calls that saw the huge frame split before it merged may have taken its last pages while
+    /// it was opened again; or freed, a second time, those that it was opened for.
+    fn recheck_opened(&self, huge: HugeIndex) {
+        let bitmap = self.bitmap(huge);
+        if bitmap.is_full() || bitmap.is_empty() {
+            self.reconcile(huge);
+        }
+    }
+
+    /// Opens an allocated huge frame, found as `from`, with `pages` of it, a block of `order`,
+    /// free; `false` if another CPU was faster.
+    pub(super) fn open_allocated_huge(
+        &self,
+        huge: HugeIndex,
+        from: Huge,
+        pages: Pages,
+        order: u8,
+    ) -> bool {
+        let (giant, mobility) = (self.giant_of_huge(huge), from.mobility);
+        let is_counted = !from.isolated;
+        if is_counted
+            && self
+                .change_giant(giant, Change::partial(mobility, 1))
+                .is_err()
+        {
+            return false;
+        }
+        if !self.swap_huge(huge, from, from.with_state(HugeState::Opening)) {
+            if is_counted {
+                self.settle_giant(giant, Change::partial(mobility, -1));
+            }
+            return false;
+        }
+        self.bitmap(huge).write(false, pages.at, pages.count);
+        let word = from.with_state(HugeState::Split).partial_from(order);
+        self.publish_huge(huge, word);
+        if is_counted {
+            self.raise_giant_bound(giant, mobility, order);
+        }
+        self.recheck_opened(huge);
+        true
+    }
+}

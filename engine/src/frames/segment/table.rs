@@ -1,0 +1,223 @@
+//! Tables in memory nobody has written yet, and the carving of them out of a
+//! node's metadata. All unsafe code of the allocator but the block in
+//! `build.rs` that hands such memory over.
+//!
+//! A [`Table`] hands out references to single elements, never to the whole
+//! array, because most of it stays unwritten: an element is read only after
+//! its parent level said that it was stored.
+
+use core::marker::PhantomData;
+use core::mem::{align_of, size_of};
+use core::ops::Range;
+use core::ptr::NonNull;
+
+use crate::frames::word::Bitmap;
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// What tables are made of.
+///
+/// # Safety
+/// Every bit pattern must be a valid value, and all access must be atomic.
+pub(crate) unsafe trait Word {}
+
+// SAFETY: an atomic integer.
+unsafe impl Word for AtomicU32 {}
+// SAFETY: an atomic integer.
+unsafe impl Word for AtomicU64 {}
+// SAFETY: an array of atomic integers.
+unsafe impl Word for Bitmap {}
+
+/// An array of atomics whose elements become meaningful one by one.
+#[derive(Debug)]
+pub(crate) struct Table<'m, T> {
+    first: NonNull<T>,
+    len: usize,
+    memory: PhantomData<&'m [T]>,
+}
+
+impl<T> Clone for Table<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Table<'_, T> {}
+
+// SAFETY: a table is a shared slice as far as threads are concerned.
+unsafe impl<T: Sync> Sync for Table<'_, T> {}
+// SAFETY: as above; it owns nothing that is tied to a thread.
+unsafe impl<T: Sync> Send for Table<'_, T> {}
+
+impl<'m, T: Word> Table<'m, T> {
+    /// A table over elements that are all there.
+    #[cfg(all(loom, test))]
+    pub(crate) fn from_slice(slice: &'m [T]) -> Self {
+        Self {
+            first: NonNull::from(slice).cast(),
+            len: slice.len(),
+            memory: PhantomData,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Element `index`.
+    #[inline]
+    pub(crate) fn at(&self, index: usize) -> &'m T {
+        assert!(
+            index < self.len,
+            "element {index} of a table of {}",
+            self.len
+        );
+        // SAFETY: inside the table, whose memory is ours for 'm and aligned
+        // (see `Carver::table`); any bits there are a valid `Word`.
+        unsafe { self.first.add(index).as_ref() }
+    }
+
+    /// Element `index`, unchecked.
+    ///
+    /// # Safety
+    /// `index` is below [`Self::len`].
+    #[inline]
+    pub(crate) unsafe fn at_unchecked(&self, index: usize) -> &'m T {
+        debug_assert!(index < self.len);
+        // SAFETY: as in `at`; the caller promises that the index is inside.
+        unsafe { self.first.add(index).as_ref() }
+    }
+
+    /// Asks the processor for element `index`, if there is one, because it is going to be written.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: usize) {
+        #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+        if index < self.len {
+            // SAFETY: inside the table. The instruction changes no memory and cannot fault;
+            // processors that lack it do nothing.
+            unsafe {
+                core::arch::asm!(
+                    "prefetchw [{}]",
+                    in(reg) self.first.as_ptr().add(index),
+                    options(readonly, nostack, preserves_flags)
+                );
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
+        let _ = index;
+    }
+
+    /// The elements of `range`, with one check for all of them.
+    #[inline]
+    pub(crate) fn each(&self, range: Range<usize>) -> impl Iterator<Item = &'m T> {
+        let Range { start, end } = range;
+        assert!(
+            start <= end && end <= self.len,
+            "elements {start}..{end} of a table of {}",
+            self.len
+        );
+        let first = self.first;
+        // SAFETY: as in `at`; every index of the range is inside the table.
+        range.map(move |index| unsafe { first.add(index).as_ref() })
+    }
+}
+
+/// Hands out tables from a block of memory, front to back.
+#[derive(Debug)]
+pub(crate) struct Carver<'m> {
+    next: NonNull<u8>,
+    left_bytes: usize,
+    memory: PhantomData<&'m [u8]>,
+}
+
+impl<'m> Carver<'m> {
+    /// Takes over `bytes` bytes from `start`, which need not be initialised.
+    ///
+    /// # Safety
+    /// For all of `'m` the memory must be readable and writable through this
+    /// pointer and used by nobody else.
+    pub(crate) unsafe fn new(start: NonNull<u8>, bytes: usize) -> Self {
+        Self {
+            next: start,
+            left_bytes: bytes,
+            memory: PhantomData,
+        }
+    }
+
+    /// Bytes [`Self::table`] may use for `len` elements, alignment included.
+    pub(crate) const fn bytes_for<T>(len: u64) -> Option<u64> {
+        match len.checked_mul(size_of::<T>() as u64) {
+            Some(bytes) => bytes.checked_add(align_of::<T>() as u64 - 1),
+            None => None,
+        }
+    }
+
+    fn take<T>(&mut self, len: usize) -> Option<NonNull<T>> {
+        let pad = self.next.align_offset(align_of::<T>());
+        let bytes = len.checked_mul(size_of::<T>())?.checked_add(pad)?;
+        self.left_bytes = self.left_bytes.checked_sub(bytes)?;
+        // SAFETY: `bytes`, and so `pad`, were still left in the block.
+        let (first, next) = unsafe { (self.next.add(pad), self.next.add(bytes)) };
+        self.next = next;
+        Some(first.cast())
+    }
+
+    /// `bytes` bytes, none of them written, that start `phase` bytes after a
+    /// multiple of `step`, a power of two; `None` if the block is used up.
+    pub(crate) fn room(&mut self, bytes: usize, step: usize, phase: usize) -> Option<NonNull<u8>> {
+        let pad = phase.wrapping_sub(self.next.addr().get()) & (step - 1);
+        let taken = bytes.checked_add(pad)?;
+        self.left_bytes = self.left_bytes.checked_sub(taken)?;
+        // SAFETY: `taken`, and so `pad`, were still left in the block.
+        let (first, next) = unsafe { (self.next.add(pad), self.next.add(taken)) };
+        self.next = next;
+        Some(first)
+    }
+
+    /// A table of `len` elements, none of them written; `None` if the block is used up.
+    pub(crate) fn table<T: Word>(&mut self, len: usize) -> Option<Table<'m, T>> {
+        Some(Table {
+            first: self.take(len)?,
+            len,
+            memory: PhantomData,
+        })
+    }
+
+    /// A slice of `len` elements made by `make`; `None` if the block is used up
+    /// or `make` has no more.
+    pub(crate) fn slice<T>(
+        &mut self,
+        len: usize,
+        mut make: impl FnMut(usize) -> Option<T>,
+    ) -> Option<&'m mut [T]> {
+        let first: NonNull<T> = self.take(len)?;
+        for index in 0..len {
+            // SAFETY: inside what was just taken, aligned, not yet shared.
+            unsafe { first.add(index).write(make(index)?) };
+        }
+        // SAFETY: all `len` elements were written, and nobody else has the memory.
+        Some(unsafe { NonNull::slice_from_raw_parts(first, len).as_mut() })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use core::mem::MaybeUninit;
+    use core::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn carves_aligned_pieces_and_refuses_when_used_up() {
+        let mut memory = [MaybeUninit::<u64>::uninit(); 5];
+        let start = NonNull::from(&mut memory).cast::<u8>();
+        // SAFETY: `memory` outlives the carver and is not touched meanwhile.
+        let mut carver = unsafe { Carver::new(start, 40) };
+        assert_eq!(
+            carver.slice(3, |i| u8::try_from(i).ok()).unwrap(),
+            [0, 1, 2]
+        );
+        let table: Table<'_, AtomicU64> = carver.table(4).unwrap();
+        table.at(3).store(9, Ordering::Relaxed);
+        assert_eq!(table.at(3).load(Ordering::Relaxed), 9);
+        assert!(carver.table::<AtomicU32>(1).is_none());
+        assert!(carver.table::<AtomicU64>(usize::MAX).is_none());
+    }
+}

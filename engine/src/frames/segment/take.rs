@@ -1,0 +1,349 @@
+//! Taking: [`Segment::take`], of one huge frame; [`Segment::take_huges`] and
+//! [`Segment::take_giant`], more than one; [`Segment::take_at`], whatever a given block needs.
+
+use super::open::Pages;
+use super::{GiantIndex, HugeIndex, Segment};
+use crate::addr::Frame;
+use crate::frames::word::bitmap::{NoBlock, TakenAt};
+use crate::frames::word::geometry::{BITMAP_WORDS, Block, GIANT_ORDER, HUGE_ORDER};
+use crate::frames::word::{Change, Giant, GiantState, Huge, HugeState, Mobility};
+use crate::sync::{pause, swap_u32};
+
+/// What is wanted of a huge frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    /// The block of pages of this order that starts at this page.
+    At(u32, u8),
+    /// Any block of pages of this order.
+    Any(u8),
+    /// So many single pages, or fewer.
+    UpTo(u32),
+}
+
+/// What was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// First frame of the block; of 64 pages where single ones were wanted.
+    pub(crate) start: Frame,
+    /// Those of the 64 pages that were taken; 1 for a block.
+    pub(crate) bits: u64,
+    /// They were the last of a huge frame that its giant frame still counts as partial, for this
+    /// mobility: to be settled by [`Segment::count_emptied`].
+    pub(crate) emptied: Option<Mobility>,
+}
+
+/// Nothing was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Miss {
+    /// It was seen allocated, or not there.
+    Nothing,
+    /// Another CPU changed it meanwhile: worth another look.
+    Changed,
+}
+
+/// How often to try to take a given block while other CPUs change it.
+const TRIES: u32 = 64;
+
+impl Segment<'_> {
+    /// Takes a part of a huge frame whose giant frame is split.
+    #[inline]
+    pub(crate) fn take(
+        &self,
+        huge: HugeIndex,
+        mobility: Mobility,
+        part: Part,
+    ) -> Result<Taken, Miss> {
+        let seen = self.huge(huge);
+        match seen.state {
+            _ if seen.isolated => Err(Miss::Nothing),
+            HugeState::Split if seen.partial => self.take_of_split(huge, part),
+            HugeState::Free => self.take_of_free(huge, seen, mobility, part),
+            HugeState::Opening => Err(Miss::Changed),
+            HugeState::Split | HugeState::Allocated => Err(Miss::Nothing),
+        }
+    }
+
+    /// The same, and settles what the giant frame counts.
+    #[inline]
+    pub(crate) fn take_one(
+        &self,
+        huge: HugeIndex,
+        mobility: Mobility,
+        part: Part,
+    ) -> Result<Frame, Miss> {
+        let taken = self.take(huge, mobility, part)?;
+        if let Some(mobility) = taken.emptied {
+            self.count_emptied(self.giant_of_huge(huge), mobility, 1);
+        }
+        Ok(taken.start)
+    }
+
+    /// Settles how many huge frames of a mobility lost their last page.
+    pub(crate) fn count_emptied(&self, giant: GiantIndex, mobility: Mobility, count: i32) {
+        if count > 0 {
+            self.settle_giant(giant, Change::partial(mobility, -count));
+        }
+    }
+
+    /// Takes pages of a split huge frame.
+    #[inline]
+    fn take_of_split(&self, huge: HugeIndex, part: Part) -> Result<Taken, Miss> {
+        let first = self.huge_start(huge);
+        let bitmap = self.bitmap(huge);
+        let (taken, bits, order) = match part {
+            Part::Whole => return Err(Miss::Nothing),
+            Part::UpTo(most) => {
+                let words = 0..BITMAP_WORDS;
+                let mut words =
+                    words.map(|index| (index as u32 * 64, bitmap.take_some(index, most)));
+                let found = words.find(|(_, (bits, _))| *bits != 0);
+                let (at, (bits, filled)) = found.ok_or(Miss::Nothing)?;
+                let undone = false;
+                (TakenAt { at, filled, undone }, bits, 0)
+            }
+            Part::Any(order) => (self.take_block(huge, order, None)?, 1, order),
+            Part::At(at, order) => (self.take_block(huge, order, Some(at))?, 1, order),
+        };
+        let now = self.recheck_huge(huge);
+        if Huge::unpack(now).isolated {
+            self.undo_pages(huge, taken.at, order, bits);
+            return Err(Miss::Changed);
+        }
+        let emptied = if taken.filled && bitmap.is_full() {
+            self.note_full(huge)
+        } else {
+            None
+        };
+        let start = Frame::new(first + u64::from(taken.at));
+        Ok(Taken {
+            start,
+            bits,
+            emptied,
+        })
+    }
+
+    /// A block of pages, one of several words counted as in flight.
+    #[inline]
+    fn take_block(&self, huge: HugeIndex, order: u8, at: Option<u32>) -> Result<TakenAt, Miss> {
+        let bitmap = self.bitmap(huge);
+        let take = || match at {
+            Some(at) => bitmap.take_at(at, order),
+            None => bitmap.take_any(order),
+        };
+        if order <= 6 {
+            return take().map_err(|NoBlock { .. }| Miss::Nothing);
+        }
+        let mut call = self.calls.begin();
+        let taken = take();
+        let (Ok(TakenAt { undone, .. }) | Err(NoBlock { undone })) = taken;
+        if undone {
+            call.undo();
+            self.reconcile(huge);
+        }
+        taken.map_err(|_| if undone { Miss::Changed } else { Miss::Nothing })
+    }
+
+    /// Gives back pages of a huge frame that is isolated since this call looked at it.
+    #[cold]
+    fn undo_pages(&self, huge: HugeIndex, at: u32, order: u8, bits: u64) {
+        let bitmap = self.bitmap(huge);
+        let given = if bits == 1 {
+            bitmap.give(at, order).ok()
+        } else {
+            Some(bitmap.give_some((at / 64) as usize, bits).1)
+        };
+        if let Some(given) = given {
+            self.after_give(self.giant_of_huge(huge), huge, given);
+        }
+    }
+
+    /// Takes a free huge frame, found as `seen`, or opens it and takes pages of it.
+    fn take_of_free(
+        &self,
+        huge: HugeIndex,
+        seen: Huge,
+        mobility: Mobility,
+        part: Part,
+    ) -> Result<Taken, Miss> {
+        let first = self.huge_start(huge);
+        let (at, count) = match part {
+            Part::Whole => {
+                self.take_free_huge(huge, seen, mobility)?;
+                let start = Frame::new(first);
+                return Ok(Taken {
+                    start,
+                    bits: 1,
+                    emptied: None,
+                });
+            }
+            Part::At(at, order) => (at, 1 << order),
+            Part::Any(order) => (0, 1 << order),
+            Part::UpTo(most) => (0, most.min(64)),
+        };
+        if !self.open_free_huge(huge, seen, mobility, Pages { at, count }) {
+            return Err(Miss::Changed);
+        }
+        let bits = match part {
+            Part::UpTo(_) => !0 >> (64 - count),
+            _ => 1,
+        };
+        let start = Frame::new(first + u64::from(at));
+        Ok(Taken {
+            start,
+            bits,
+            emptied: None,
+        })
+    }
+
+    /// The giant frame's count first, then the word. Where another CPU was faster, the count hid
+    /// another huge frame for a moment.
+    fn take_free_huge(&self, huge: HugeIndex, seen: Huge, mobility: Mobility) -> Result<(), Miss> {
+        let giant = self.giant_of_huge(huge);
+        let mut call = self.calls.begin();
+        if self.change_giant(giant, Change::free(-1)).is_err() {
+            return Err(Miss::Changed);
+        }
+        if self.swap_huge(huge, seen, Huge::allocated(mobility)) {
+            return Ok(());
+        }
+        self.settle_giant(giant, Change::free(1));
+        call.undo();
+        Err(Miss::Changed)
+    }
+
+    /// Takes up to `most` of `huges`, all of one split giant frame, that are free as a whole:
+    /// one reservation for all of them.
+    pub(crate) fn take_free_huges(
+        &self,
+        giant: GiantIndex,
+        huges: impl Iterator<Item = HugeIndex>,
+        most: u32,
+        mobility: Mobility,
+        mut put: impl FnMut(HugeIndex),
+    ) {
+        let mut call = self.calls.begin();
+        let mut left = self.giant(giant).free.min(most);
+        if left == 0
+            || self
+                .change_giant(giant, Change::free(-(left as i32)))
+                .is_err()
+        {
+            return;
+        }
+        let allocated = Huge::allocated(mobility).pack();
+        for huge in huges {
+            let seen = self.huge_bits(huge);
+            if Huge::is_free_in(seen) && swap_u32(self.huges.at(huge), seen, allocated) {
+                put(huge);
+                left -= 1;
+                if left == 0 {
+                    return;
+                }
+            }
+        }
+        // Other CPUs took what this one passed, and left their own behind it.
+        self.settle_giant(giant, Change::free(left as i32));
+        call.undo();
+    }
+
+    /// Takes a block of more than one huge frame of a split giant frame.
+    pub(crate) fn take_huges(&self, block: Block, mobility: Mobility) -> Result<(), Miss> {
+        if !self.frames.covers(block.range()) {
+            return Err(Miss::Nothing);
+        }
+        let huges = self.huges_of(block);
+        if huges
+            .clone()
+            .any(|huge| !Huge::is_free_in(self.huge_bits(huge)))
+        {
+            return Err(Miss::Nothing);
+        }
+        let giant = self.giant_of(block.start);
+        let count = block.huges() as i32;
+        let mut call = self.calls.begin();
+        if self.change_giant(giant, Change::free(-count)).is_err() {
+            return Err(Miss::Changed);
+        }
+        for huge in huges.clone() {
+            // Opening, not allocated, until all are taken: nothing of it can be freed yet.
+            let seen = self.huge(huge);
+            if !seen.is_free() || !self.swap_huge(huge, seen, seen.with_state(HugeState::Opening)) {
+                for mine in huges.start..huge {
+                    let before = self.huge(mine).with_state(HugeState::Free);
+                    self.publish_huge(mine, before);
+                }
+                self.settle_giant(giant, Change::free(count));
+                call.undo();
+                return Err(Miss::Changed);
+            }
+        }
+        self.store_huges(huges, Huge::allocated(mobility));
+        Ok(())
+    }
+
+    /// Takes giant frame `giant`, found free as `word`.
+    pub(crate) fn take_giant(&self, giant: GiantIndex, word: Giant) -> bool {
+        self.swap_giant(giant, word, word.with_state(GiantState::Allocated))
+    }
+
+    /// Opens giant frame `giant`, found free as `word`, to take a part of it. If that part is
+    /// not taken, it merges again.
+    pub(crate) fn take_below<T>(
+        &self,
+        giant: GiantIndex,
+        word: Giant,
+        take: impl FnOnce() -> Result<T, Miss>,
+    ) -> Result<T, Miss> {
+        if !self.open_giant(giant, word) {
+            return Err(Miss::Changed);
+        }
+        let taken = take();
+        if taken.is_err() {
+            self.merge_if_complete(giant);
+        }
+        taken
+    }
+
+    /// Takes exactly `block`, which must lie inside the segment. Refused if some of it was seen
+    /// allocated, isolated, or held by a call in flight.
+    pub(crate) fn take_at(&self, block: Block, mobility: Mobility) -> Result<(), Miss> {
+        for _ in 0..TRIES {
+            match self.try_at(block, mobility) {
+                Err(Miss::Changed) => pause(),
+                answer => return answer,
+            }
+        }
+        Err(Miss::Changed)
+    }
+
+    fn try_at(&self, block: Block, mobility: Mobility) -> Result<(), Miss> {
+        let giant = self.giant_of(block.start);
+        let word = self.giant(giant);
+        match word.state {
+            GiantState::Allocated => Err(Miss::Nothing),
+            GiantState::Opening => Err(Miss::Changed),
+            GiantState::Free if block.order == GIANT_ORDER => {
+                let taken = self.take_giant(giant, word);
+                if taken { Ok(()) } else { Err(Miss::Changed) }
+            }
+            GiantState::Free => self.take_below(giant, word, || self.take_part_at(block, mobility)),
+            GiantState::Split => self.take_part_at(block, mobility),
+        }
+    }
+
+    /// A given block of a split giant frame.
+    fn take_part_at(&self, block: Block, mobility: Mobility) -> Result<(), Miss> {
+        let huge = self.huge_of(block.start);
+        match block.order {
+            GIANT_ORDER => Err(Miss::Nothing),
+            HUGE_ORDER => self.take_one(huge, mobility, Part::Whole).map(drop),
+            order if order > HUGE_ORDER => self.take_huges(block, mobility),
+            order => {
+                let part = Part::At(block.page_in_huge(), order);
+                self.take_one(huge, mobility, part).map(drop)
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Frames whose words are known to be written: [`Window`], for a CPU's fast path.
+//!
+//! Huge words that were written once stay valid, and a window ends where frames are reserved for
+//! ever: a call that frees something in it reads no giant word, which other CPUs change all
+//! the time, and checks one range.
+
+use super::table::Table;
+use super::{Segment, page_of};
+use crate::addr::{Frame, FrameRange};
+use crate::frames::word::geometry::HUGE_ORDER;
+use crate::frames::word::{Bitmap, Giant, Huge, Mobility};
+use crate::sync::{AtomicU32, Ordering};
+
+/// How many giant frames a window is widened by on each side at a time.
+const WIDEN: usize = 8;
+
+/// Frames of one segment, all of them below opened giant frames, none reserved for ever.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window<'m> {
+    /// First frame.
+    start: u64,
+    /// Number of frames.
+    count: u64,
+    /// Number of the huge frame that the tables begin with.
+    first_huge: u64,
+    huges: Table<'m, AtomicU32>,
+    bitmaps: Table<'m, Bitmap>,
+}
+
+impl<'m> Window<'m> {
+    /// No frames, of any segment.
+    pub(crate) fn empty(segment: &Segment<'m>) -> Self {
+        Self {
+            start: 0,
+            count: 0,
+            first_huge: segment.frames.start().get() >> HUGE_ORDER,
+            huges: segment.huges,
+            bitmaps: segment.bitmaps,
+        }
+    }
+
+    /// As many frames around `frame`, inside the segment, as a few looks find; none if its
+    /// giant frame was never opened, or if it is reserved for ever.
+    #[cold]
+    pub(crate) fn around(segment: &Segment<'m>, frame: Frame) -> Self {
+        let giant = segment.giant_of(frame);
+        let is_opened = |giant: &usize| Giant::is_opened_in(segment.giant_bits(*giant));
+        if !is_opened(&giant) {
+            return Self::empty(segment);
+        }
+        let above = (giant + 1..segment.giant_count()).take(WIDEN);
+        let end = above.take_while(is_opened).last().unwrap_or(giant);
+        let below = (0..giant).rev().take(WIDEN);
+        let first = below.take_while(is_opened).last().unwrap_or(giant);
+        let start = segment.giant_frames(first).start();
+        let opened = FrameRange::new(start.get(), segment.giant_frames(end).end().get());
+        let opened = opened.unwrap_or_default().intersect(segment.frames);
+        let frames = segment.around_unpinned(frame).intersect(opened);
+        Self {
+            start: frames.start().get(),
+            count: frames.count(),
+            ..Self::empty(segment)
+        }
+    }
+
+    /// The frames.
+    pub(crate) fn frames(&self) -> FrameRange {
+        FrameRange::new(self.start, self.start + self.count).unwrap_or_default()
+    }
+
+    /// The huge word of a block of 2^`order` frames, a huge frame at most, if all of it is in
+    /// the window.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "an index into a table that exists"
+    )]
+    fn huge_of(&self, frame: Frame, order: u8) -> Option<(usize, u32)> {
+        let at = frame.get().wrapping_sub(self.start);
+        if at >= self.count || order > 0 && self.count - at < 1 << order {
+            return None;
+        }
+        let huge = ((frame.get() >> HUGE_ORDER) - self.first_huge) as usize;
+        // SAFETY: the window lies inside its segment, whose tables have an element for every
+        // huge frame it touches, and `frame` lies in the window.
+        let word = unsafe { self.huges.at_unchecked(huge) };
+        Some((huge, word.load(Ordering::Acquire)))
+    }
+
+    /// Whether all of the huge frame that begins at `start` is in the window.
+    #[inline]
+    pub(crate) fn has_huge(&self, start: Frame) -> bool {
+        let at = start.get().wrapping_sub(self.start);
+        at < self.count && self.count - at >= 1 << HUGE_ORDER
+    }
+
+    /// What the huge frame of `page` was taken for, if the page is allocated in it and not
+    /// isolated.
+    #[inline]
+    pub(crate) fn allocated_page(&self, page: Frame) -> Option<Mobility> {
+        let (huge, bits) = self.huge_of(page, 0)?;
+        let is_allocated = Huge::is_allocated_in(bits)
+            || Huge::is_split_in(bits) && {
+                // SAFETY: as for the huge word: there are as many bitmaps.
+                let bitmap = unsafe { self.bitmaps.at_unchecked(huge) };
+                bitmap.is_set(page_of(page))
+            };
+        is_allocated.then(|| Huge::mobility_in(bits))
+    }
+
+    /// The same for an aligned block of 2^`order` frames, a huge frame at most.
+    #[inline]
+    pub(crate) fn allocated_block(&self, start: Frame, order: u8) -> Option<Mobility> {
+        let (huge, bits) = self.huge_of(start, order)?;
+        let is_allocated = Huge::is_allocated_in(bits)
+            || order < HUGE_ORDER && Huge::is_split_in(bits) && {
+                // SAFETY: as above.
+                let bitmap = unsafe { self.bitmaps.at_unchecked(huge) };
+                bitmap.all_set(page_of(start), order)
+            };
+        is_allocated.then(|| Huge::mobility_in(bits))
+    }
+
+    /// The same for a huge frame that begins at `start`, a multiple of its size.
+    #[inline]
+    pub(crate) fn allocated_huge(&self, start: Frame) -> Option<Mobility> {
+        let (_, bits) = self.huge_of(start, HUGE_ORDER)?;
+        Huge::is_allocated_in(bits).then(|| Huge::mobility_in(bits))
+    }
+}

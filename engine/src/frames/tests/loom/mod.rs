@@ -1,0 +1,13 @@
+//! The allocator under the model checker loom: every interleaving of a few CPUs on a small
+//! machine. `make loom` runs them.
+
+mod bitmap;
+mod bounds;
+mod found;
+mod huges;
+mod isolate;
+pub(crate) mod kit;
+mod levels;
+mod misuse;
+mod pages;
+mod range;

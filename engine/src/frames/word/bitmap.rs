@@ -1,0 +1,508 @@
+//! The bitmap of a huge frame: one bit a page, set while it is allocated.
+//!
+//! Below a split huge frame the bits alone decide who has a page: a page is taken by setting
+//! its bit and given back by clearing it, one atomic operation each for up to 64 pages. While
+//! the huge frame is anything but split, every bit of a bitmap that was ever written is set:
+//! a call that comes late finds nothing to take.
+
+use super::geometry::{BITMAP_WORDS, HUGE_FRAMES, HUGE_ORDER, LARGEST_PAGES};
+use crate::sync::{AtomicU64, Ordering, recheck_u64, swap_u64, update_u64};
+
+/// One bit a page of a huge frame, in ascending order.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Bitmap([AtomicU64; BITMAP_WORDS]);
+
+/// A block that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TakenAt {
+    /// Its first page.
+    pub(crate) at: u32,
+    /// All bits of the word it lies in are set now.
+    pub(crate) filled: bool,
+    /// Some others were taken for a moment before.
+    pub(crate) undone: bool,
+}
+
+/// Pages of one word that were given back, or of several words that are all clear now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Given {
+    /// The word, right after.
+    word: u64,
+    /// A block that was given back, or single pages.
+    block: Option<(u32, u8)>,
+}
+
+impl Given {
+    /// No less than the order of the largest block they are part of now.
+    pub(crate) fn max_order(self) -> u8 {
+        match self.block {
+            Some((at, order)) => order_around(self.word, at, order),
+            None => max_order_of(self.word).unwrap_or(0),
+        }
+    }
+
+    /// Whether all bits of the word were clear.
+    #[inline]
+    pub(crate) const fn is_word_empty(self) -> bool {
+        self.word == 0
+    }
+}
+
+/// No block was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoBlock {
+    /// Some pages were taken for a moment.
+    pub(crate) undone: bool,
+}
+
+/// Not all pages were allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotSet {
+    /// How many were given back before that was seen: none, unless another CPU gives back the
+    /// same pages at the same moment.
+    pub(crate) given: u32,
+}
+
+/// Order of a bitmap word.
+const WORD_ORDER: u8 = 6;
+
+/// For orders 0..=6: the bit positions where an aligned block may start.
+const STARTS: [u64; 7] = [
+    !0,
+    0x5555_5555_5555_5555,
+    0x1111_1111_1111_1111,
+    0x0101_0101_0101_0101,
+    0x0001_0001_0001_0001,
+    0x0000_0001_0000_0001,
+    1,
+];
+
+/// Bits `at..at + count` of a word.
+const fn mask(at: u32, count: u32) -> u64 {
+    (!0 >> (64 - count)) << at
+}
+
+/// What of the pages `at..at + count` lies in word `index`.
+fn mask_in(index: u32, at: u32, count: u32) -> u64 {
+    let low = index * 64;
+    let from = at.clamp(low, low + 64) - low;
+    let to = (at + count).clamp(low, low + 64) - low;
+    if from < to { mask(from, to - from) } else { 0 }
+}
+
+/// The lowest `count` of the bits set in `word`.
+fn lowest(word: u64, count: u32) -> u64 {
+    if word.count_ones() <= count {
+        return word;
+    }
+    let (mut left, mut taken) = (word, 0);
+    for _ in 0..count {
+        taken |= left & left.wrapping_neg();
+        left &= left - 1;
+    }
+    taken
+}
+
+/// First aligned block of 2^`order` clear bits in `word`.
+#[inline]
+fn find_block(word: u64, order: u8) -> Option<u32> {
+    let mut clear = !word;
+    let mut block = 1;
+    for _ in 0..order {
+        clear &= clear >> block;
+        block *= 2;
+    }
+    clear &= STARTS[usize::from(order)];
+    (clear != 0).then(|| clear.trailing_zeros())
+}
+
+/// No less than the order of the largest block of clear bits that holds page `at`
+/// of a word, which starts a clear block of `order`. A clear word may be part of
+/// any larger block.
+#[inline]
+fn order_around(word: u64, at: u32, order: u8) -> u8 {
+    let mut around = order;
+    while around < WORD_ORDER {
+        let pages = 2 << around;
+        let block = word >> (at & !(pages - 1));
+        if block << (64 - pages) != 0 {
+            return around;
+        }
+        around += 1;
+    }
+    LARGEST_PAGES
+}
+
+/// No less than the order of the largest block of clear bits in a word; `None` if all are set.
+fn max_order_of(word: u64) -> Option<u8> {
+    if word == 0 {
+        return Some(LARGEST_PAGES);
+    }
+    let mut clear = !word;
+    let mut largest = None;
+    for (order, starts) in (0u8..WORD_ORDER).zip(STARTS) {
+        clear &= starts;
+        if clear == 0 {
+            break;
+        }
+        largest = Some(order);
+        clear &= clear >> (1 << order);
+    }
+    largest
+}
+
+// ---- Taking ----------------------------------------------------------------
+
+impl Bitmap {
+    /// Takes any aligned block of 2^`order` pages, if one is seen.
+    #[inline]
+    pub(crate) fn take_any(&self, order: u8) -> Result<TakenAt, NoBlock> {
+        if order > WORD_ORDER {
+            return self.take_any_words(order);
+        }
+        for (index, word) in (0u32..).zip(&self.0) {
+            let mut seen = word.load(Ordering::Acquire);
+            while let Some(at) = find_block(seen, order) {
+                let new = seen | mask(at, 1 << order);
+                // Acquire: what the last owner wrote into the page comes before.
+                let swap =
+                    word.compare_exchange_weak(seen, new, Ordering::SeqCst, Ordering::Acquire);
+                match swap {
+                    Ok(_) => {
+                        return Ok(TakenAt {
+                            at: index * 64 + at,
+                            filled: new == !0,
+                            undone: false,
+                        });
+                    }
+                    Err(now) => seen = now,
+                }
+            }
+        }
+        Err(NoBlock { undone: false })
+    }
+
+    fn take_any_words(&self, order: u8) -> Result<TakenAt, NoBlock> {
+        let mut none = NoBlock { undone: false };
+        for at in (0..HUGE_FRAMES).step_by(1 << order) {
+            match self.take_words(at, order) {
+                Ok(()) => {
+                    return Ok(TakenAt {
+                        at,
+                        filled: true,
+                        undone: none.undone,
+                    });
+                }
+                Err(NoBlock { undone }) => none.undone |= undone,
+            }
+        }
+        Err(none)
+    }
+
+    /// Takes the pages from `at` on, which must all be clear.
+    pub(crate) fn take_at(&self, at: u32, order: u8) -> Result<TakenAt, NoBlock> {
+        if order > WORD_ORDER {
+            self.take_words(at, order)?;
+            return Ok(TakenAt {
+                at,
+                filled: true,
+                undone: false,
+            });
+        }
+        let bits = mask(at % 64, 1 << order);
+        let taken = update_u64(self.word(at), |word| {
+            (word & bits == 0).then_some(word | bits)
+        });
+        match taken {
+            Ok((_, new)) => Ok(TakenAt {
+                at,
+                filled: new == !0,
+                undone: false,
+            }),
+            Err(_) => Err(NoBlock { undone: false }),
+        }
+    }
+
+    fn take_words(&self, at: u32, order: u8) -> Result<(), NoBlock> {
+        // Look first, so that pages that can't be had are not touched.
+        if self.any_set(at, order) {
+            return Err(NoBlock { undone: false });
+        }
+        let words = (at..at + (1 << order)).step_by(64);
+        for taken in words.clone() {
+            if !swap_u64(self.word(taken), 0, !0) {
+                let mine = words.take_while(|&word| word < taken);
+                // Not a store: a call that finds nothing writes the word as it was, and the model
+                // checker orders only read-modify-writes of several CPUs.
+                for word in mine {
+                    self.word(word).swap(0, Ordering::SeqCst);
+                }
+                return Err(NoBlock { undone: taken > at });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes as many pages of word `index` as are free and wanted, `most` at most.
+    /// The bits it got are the caller's; whether all of the word is taken now.
+    pub(crate) fn take_some(&self, index: usize, most: u32) -> (u64, bool) {
+        let word = &self.0[index];
+        let wanted = lowest(!word.load(Ordering::Acquire), most);
+        if wanted == 0 {
+            return (0, false);
+        }
+        let old = word.fetch_or(wanted, Ordering::SeqCst);
+        (wanted & !old, old | wanted == !0)
+    }
+
+    /// Takes all pages, which must all be clear: the huge frame is going to be free as a whole.
+    pub(crate) fn take_all(&self) -> bool {
+        self.take_words(0, HUGE_ORDER).is_ok()
+    }
+}
+
+// ---- Giving back -----------------------------------------------------------
+
+impl Bitmap {
+    /// Gives back the pages from `at` on, which must all be set.
+    #[inline]
+    pub(crate) fn give(&self, at: u32, order: u8) -> Result<Given, NotSet> {
+        if order > WORD_ORDER {
+            return self.give_words(at, order);
+        }
+        let bits = mask(at % 64, 1 << order);
+        let given = update_u64(self.word(at), |word| {
+            (word & bits == bits).then_some(word & !bits)
+        });
+        let (_, new) = given.map_err(|_| NotSet { given: 0 })?;
+        Ok(Given {
+            word: new,
+            block: Some((at % 64, order)),
+        })
+    }
+
+    /// Fails with some words given back only if another CPU frees the same pages just then.
+    fn give_words(&self, at: u32, order: u8) -> Result<Given, NotSet> {
+        // Look first, so that an error leaves everything as it was.
+        if !self.all_set(at, order) {
+            return Err(NotSet { given: 0 });
+        }
+        for (given, at) in (0u32..).zip((at..at + (1 << order)).step_by(64)) {
+            if !swap_u64(self.word(at), !0, 0) {
+                return Err(NotSet { given: given * 64 });
+            }
+        }
+        Ok(Given {
+            word: 0,
+            block: None,
+        })
+    }
+
+    /// Gives back those pages of word `index` whose bits are set in `bits`. Which of them were
+    /// allocated, and what came of it.
+    pub(crate) fn give_some(&self, index: usize, bits: u64) -> (u64, Given) {
+        let old = self.0[index].fetch_and(!bits, Ordering::SeqCst);
+        let block = bits.is_power_of_two().then(|| (bits.trailing_zeros(), 0));
+        let given = Given {
+            word: old & !bits,
+            block,
+        };
+        (old & bits, given)
+    }
+}
+
+// ---- Writing, while the huge frame is the caller's ---------------------------
+
+impl Bitmap {
+    /// Every bit as given.
+    #[cfg(test)]
+    pub(crate) fn new(bits: u64) -> Self {
+        Self(core::array::from_fn(|_| AtomicU64::new(bits)))
+    }
+
+    /// Writes all bits: those of the pages `at..at + count` as `inside` says, the others
+    /// the opposite.
+    pub(crate) fn write(&self, inside: bool, at: u32, count: u32) {
+        for (index, word) in (0u32..).zip(&self.0) {
+            let bits = mask_in(index, at, count);
+            // Release: a call that comes late may take a page before the huge word says that
+            // the bitmap holds.
+            let bits = if inside { bits } else { !bits };
+            // The model checker orders only read-modify-writes of several CPUs, and a call that
+            // finds nothing writes the word as it was.
+            #[cfg(loom)]
+            word.swap(bits, Ordering::Release);
+            #[cfg(not(loom))]
+            word.store(bits, Ordering::Release);
+        }
+    }
+
+    /// Sets the pages `at..at + count`.
+    pub(crate) fn set(&self, at: u32, count: u32) {
+        for (index, word) in (0u32..).zip(&self.0) {
+            let bits = mask_in(index, at, count);
+            let old = word.load(Ordering::Relaxed);
+            word.store(old | bits, Ordering::Release);
+        }
+    }
+}
+
+// ---- Looking ---------------------------------------------------------------
+
+impl Bitmap {
+    /// Whether every page is allocated, in the order of all changes.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.iter().all(|word| recheck_u64(word) == !0)
+    }
+
+    /// Whether every page is free, in the order of all changes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| recheck_u64(word) == 0)
+    }
+
+    /// No less than the order of the largest free block, in the order of all changes; `None`
+    /// if nothing is free.
+    pub(crate) fn max_order(&self) -> Option<u8> {
+        let words = || self.0.iter().map(recheck_u64);
+        match words().filter_map(max_order_of).max() {
+            // A clear word, perhaps of a larger block.
+            Some(LARGEST_PAGES) => {
+                let mut larger = (WORD_ORDER + 1..=LARGEST_PAGES).rev();
+                let found = larger.find(|&order| self.has_block(order));
+                Some(found.unwrap_or(WORD_ORDER))
+            }
+            order => order,
+        }
+    }
+
+    /// Whether an aligned block of 2^`order` clear pages is seen.
+    pub(crate) fn has_block(&self, order: u8) -> bool {
+        if order > WORD_ORDER {
+            let mut starts = (0..HUGE_FRAMES).step_by(1 << order);
+            return starts.any(|at| !self.any_set(at, order));
+        }
+        let mut words = self.0.iter().map(|word| word.load(Ordering::Acquire));
+        words.any(|word| find_block(word, order).is_some())
+    }
+
+    /// Number of free pages, in the order of all changes.
+    pub(crate) fn count_free(&self) -> u32 {
+        let words = self.0.iter().map(recheck_u64);
+        words.map(u64::count_zeros).sum()
+    }
+
+    /// Whether any of the pages from `at` on is allocated.
+    pub(crate) fn any_set(&self, at: u32, order: u8) -> bool {
+        if order > WORD_ORDER {
+            let mut words = (at..at + (1 << order)).step_by(64);
+            return words.any(|at| self.word_at(at) != 0);
+        }
+        self.word_at(at) & mask(at % 64, 1 << order) != 0
+    }
+
+    /// Whether all of the pages from `at` on are allocated.
+    pub(crate) fn all_set(&self, at: u32, order: u8) -> bool {
+        if order > WORD_ORDER {
+            let mut words = (at..at + (1 << order)).step_by(64);
+            return words.all(|at| self.word_at(at) == !0);
+        }
+        let bits = mask(at % 64, 1 << order);
+        self.word_at(at) & bits == bits
+    }
+
+    /// Whether page `at` is allocated.
+    #[inline]
+    pub(crate) fn is_set(&self, at: u32) -> bool {
+        self.word_at(at) >> (at % 64) & 1 != 0
+    }
+
+    /// The 64 pages around `at`, one bit each, set while allocated.
+    #[inline]
+    pub(crate) fn word_at(&self, at: u32) -> u64 {
+        self.word(at).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn word(&self, page: u32) -> &AtomicU64 {
+        &self.0[(page / 64) as usize % BITMAP_WORDS]
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_aligned_blocks_only() {
+        assert_eq!(find_block(0, 6), Some(0));
+        assert_eq!(find_block(1, 6), None);
+        assert_eq!(find_block(1, 0), Some(1));
+        assert_eq!(find_block(1, 1), Some(2));
+        assert_eq!(find_block(!0b0110, 1), None); // two clear bits, not aligned
+        assert_eq!(find_block(!0, 0), None);
+    }
+
+    #[test]
+    fn giving_back_anything_free_changes_nothing() {
+        let bitmap = Bitmap::new(!0);
+        let given = bitmap.give(64, 6).unwrap();
+        assert_eq!(
+            (given.max_order(), given.is_word_empty()),
+            (LARGEST_PAGES, true)
+        );
+        assert_eq!(bitmap.give(0, 8), Err(NotSet { given: 0 }));
+        assert_eq!(bitmap.give(64, 0), Err(NotSet { given: 0 }));
+        assert_eq!(bitmap.count_free(), 64);
+    }
+
+    #[test]
+    fn giving_back_says_how_large_a_block_came_to_be() {
+        let bitmap = Bitmap::new(!0);
+        let order = Given::max_order;
+        assert_eq!(bitmap.give(2, 0).map(order), Ok(0));
+        assert_eq!(bitmap.give(1, 0).map(order), Ok(0)); // side by side, but not aligned
+        assert_eq!(bitmap.give(3, 0).map(order), Ok(1));
+        assert_eq!(bitmap.give(0, 0).map(order), Ok(2));
+        assert_eq!(bitmap.give(32, 5).map(order), Ok(5));
+        let some = |bits| {
+            let (given, what) = bitmap.give_some(0, bits);
+            (given, what.max_order())
+        };
+        assert_eq!(some(0xfff0), (0xfff0, 5));
+        assert_eq!(some(0x1_0008), (0x1_0000, 5));
+        assert_eq!(bitmap.max_order(), Some(5));
+        assert_eq!(some(0xfffe_0000).1, LARGEST_PAGES);
+    }
+
+    #[test]
+    fn takes_what_is_there() {
+        let bitmap = Bitmap::new(!0b1011_0100);
+        assert_eq!(bitmap.take_some(0, 2), (0b0001_0100, false));
+        assert_eq!(bitmap.take_some(0, 64), (0b1010_0000, true));
+        assert_eq!(bitmap.take_some(0, 64), (0, false));
+    }
+
+    #[test]
+    fn writing_crosses_words() {
+        let bitmap = Bitmap::new(0xa5);
+        bitmap.write(false, 60, 10);
+        assert_eq!(bitmap.count_free(), 10);
+        assert!(bitmap.is_set(59) && !bitmap.is_set(60));
+        assert!(!bitmap.is_set(69) && bitmap.is_set(70));
+        bitmap.set(0, 512);
+        assert!(bitmap.is_full() && bitmap.max_order().is_none());
+    }
+
+    #[test]
+    fn large_blocks_undo_on_conflict() {
+        let bitmap = Bitmap::new(0);
+        assert!(bitmap.take_at(200, 0).is_ok());
+        assert!(bitmap.take_at(0, 8).is_err());
+        assert_eq!(bitmap.count_free(), 511);
+        assert_eq!(bitmap.take_any(8).map(|taken| taken.at), Ok(256));
+        assert_eq!(bitmap.take_any(7).map(|taken| taken.at), Ok(0));
+        assert_eq!(bitmap.take_any(7), Err(NoBlock { undone: false }));
+        assert!(!bitmap.take_all());
+    }
+}

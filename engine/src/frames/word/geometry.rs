@@ -1,0 +1,159 @@
+//! The sizes of the three levels, in one place.
+//!
+//! The model checker explores every interleaving, so it gets a machine whose
+//! giant frame has 4 huge frames and whose huge frame has 128 pages; the code
+//! is the same.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "positions and counts inside one giant frame, or indices into tables that exist"
+)]
+
+use core::num::NonZeroU64;
+
+use crate::addr::{Frame, FrameRange};
+
+/// Order of a huge frame: 2 MiB.
+#[cfg(not(loom))]
+pub(crate) const HUGE_ORDER: u8 = 9;
+/// Order of a giant frame: 1 GiB, the largest block.
+#[cfg(not(loom))]
+pub(crate) const GIANT_ORDER: u8 = 18;
+#[cfg(loom)]
+pub(crate) const HUGE_ORDER: u8 = 7;
+#[cfg(loom)]
+pub(crate) const GIANT_ORDER: u8 = 9;
+
+/// Page frames in a huge frame.
+pub(crate) const HUGE_FRAMES: u32 = 1 << HUGE_ORDER;
+/// Page frames in a giant frame.
+pub(crate) const GIANT_FRAMES: u64 = 1 << GIANT_ORDER;
+/// Huge frames in a giant frame.
+pub(crate) const HUGES: u32 = 1 << (GIANT_ORDER - HUGE_ORDER);
+/// Order of the largest block of pages: half a huge frame.
+pub(crate) const LARGEST_PAGES: u8 = HUGE_ORDER - 1;
+/// 64-bit words in the bitmap of a huge frame.
+pub(crate) const BITMAP_WORDS: usize = (HUGE_FRAMES / 64) as usize;
+
+/// Number of units of 2^`order` frames that `frames` touches.
+pub(crate) const fn units(frames: FrameRange, order: u8) -> u64 {
+    if frames.is_empty() {
+        0
+    } else {
+        ((frames.end().get() - 1) >> order) - (frames.start().get() >> order) + 1
+    }
+}
+
+/// The unit of 2^`order` frames with absolute number `number`.
+pub(crate) fn unit(number: u64, order: u8) -> FrameRange {
+    let start = number << order;
+    FrameRange::new(start, start + (1 << order)).unwrap_or(FrameRange::EMPTY)
+}
+
+/// A block of `1 << order` frames whose start is aligned to its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) start: Frame,
+    pub(crate) order: u8,
+}
+
+impl Block {
+    /// Number of page frames.
+    pub(crate) const fn frames(self) -> u64 {
+        1 << self.order
+    }
+
+    /// Number of huge frames; 0 below [`HUGE_ORDER`].
+    pub(crate) const fn huges(self) -> u32 {
+        if self.order < HUGE_ORDER {
+            0
+        } else {
+            1 << (self.order - HUGE_ORDER)
+        }
+    }
+
+    /// The frames of the block.
+    pub(crate) fn range(self) -> FrameRange {
+        unit(self.start.get() >> self.order, self.order)
+    }
+
+    /// All blocks of this order in the giant frame that this one is the first of.
+    pub(crate) fn siblings_in_giant(self) -> impl Iterator<Item = Self> {
+        let start = self.start.get();
+        (start..start + GIANT_FRAMES)
+            .step_by(1 << self.order)
+            .map(move |start| Self {
+                start: Frame::new(start),
+                order: self.order,
+            })
+    }
+
+    /// Position of the first page inside its huge frame.
+    pub(crate) const fn page_in_huge(self) -> u32 {
+        (self.start.get() & (HUGE_FRAMES as u64 - 1)) as u32
+    }
+}
+
+/// The largest aligned blocks that `range` is made of, ascending.
+pub(crate) fn blocks(range: FrameRange) -> impl Iterator<Item = Block> + Clone {
+    let end = range.end().get();
+    let mut at = range.start().get();
+    core::iter::from_fn(move || {
+        let order = largest_order(at, end - at)?;
+        let start = Frame::new(at);
+        at += 1 << order;
+        Some(Block { start, order })
+    })
+}
+
+/// The same from the end of `range` down.
+pub(crate) fn blocks_down(range: FrameRange) -> impl Iterator<Item = Block> + Clone {
+    let start = range.start().get();
+    let mut end = range.end().get();
+    core::iter::from_fn(move || {
+        let order = largest_order(end, end - start)?;
+        end -= 1 << order;
+        Some(Block {
+            start: Frame::new(end),
+            order,
+        })
+    })
+}
+
+/// Order of the largest block that begins or ends at frame `at` and has `left` frames at most.
+#[inline]
+fn largest_order(at: u64, left: u64) -> Option<u8> {
+    let fits = NonZeroU64::new(left)?.ilog2();
+    // No more than a giant frame.
+    let aligned = (at | GIANT_FRAMES).trailing_zeros();
+    Some(fits.min(aligned) as u8)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn a_range_is_made_of_the_largest_aligned_blocks() {
+        let of = |start, end| {
+            blocks(FrameRange::new(start, end).unwrap())
+                .map(|block| (block.start.get(), block.order))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(5, 5), []);
+        assert_eq!(of(0, 7), [(0, 2), (4, 1), (6, 0)]);
+        assert_eq!(of(3, 13), [(3, 0), (4, 2), (8, 2), (12, 0)]);
+        assert_eq!(of(0, 3 << 18), [(0, 18), (1 << 18, 18), (2 << 18, 18)]);
+        assert_eq!(of(u64::MAX - 1, u64::MAX), [(u64::MAX - 1, 0)]);
+        let range = FrameRange::new(3, 13).unwrap();
+        let down: Vec<_> = blocks_down(range).collect();
+        assert_eq!(
+            down.into_iter().rev().collect::<Vec<_>>(),
+            blocks(range).collect::<Vec<_>>()
+        );
+        let most = blocks(FrameRange::new(1, (3 << 18) - 1).unwrap()).count();
+        assert_eq!(most, 18 + 1 + 18);
+    }
+}

@@ -1,0 +1,37 @@
+//! Counts of free frames for the water marks of zones: calls report frames allocated and freed.
+
+use super::Nodes;
+use super::segment::ZoneSegment;
+use crate::addr::FrameRange;
+use crate::node::{NodeId, ZoneKind};
+
+impl<'m> Nodes<'m> {
+    /// Frames of a segment became free, or fewer are.
+    #[inline]
+    pub(crate) fn count(&self, segment: &ZoneSegment<'m>, more: i64) {
+        if !self.marks.is_empty() {
+            self.count_zone(segment.node, segment.zone, more);
+        }
+    }
+
+    /// All of `range` became free (1), or is no longer (-1).
+    pub(crate) fn count_range(&self, range: FrameRange, sign: i64) {
+        if self.marks.is_empty() {
+            return;
+        }
+        for segment in self.segments.iter() {
+            let inside = segment.frames().intersect(range);
+            if !inside.is_empty() {
+                self.count(segment, sign * inside.count().cast_signed());
+            }
+        }
+    }
+
+    /// The same, by zone.
+    pub(crate) fn count_zone(&self, node: NodeId, zone: ZoneKind, more: i64) {
+        let mut zones = self.marks.zones.iter();
+        if let Some(marks) = zones.find(|marks| marks.zone() == (node, zone)) {
+            marks.change(more, self.marks.watcher);
+        }
+    }
+}

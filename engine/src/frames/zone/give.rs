@@ -1,0 +1,174 @@
+//! Many blocks freed at a time.
+
+use super::{Nodes, Segments};
+use crate::addr::{Frame, FrameRange, Order};
+use crate::frames::segment::window::Window;
+use crate::frames::segment::{GiantIndex, Segment};
+use crate::frames::word::geometry::{Block, HUGE_FRAMES, HUGE_ORDER};
+
+/// The words of so many pages to be freed next are prefetched.
+const AHEAD: usize = 16;
+/// Huge frames freed before their giant frames' counts are raised.
+const BATCH: usize = 16;
+
+/// A hint: the segment and window that most of some blocks lie in.
+#[derive(Debug)]
+pub(crate) struct Near<'a, 'm> {
+    pub(crate) segment: &'a Segment<'m>,
+    pub(crate) window: &'a Window<'m>,
+}
+
+impl<'m> Nodes<'m> {
+    /// Frees blocks of `order`, most of them `near`. `bad` is called with those refused.
+    pub(crate) fn give(
+        &self,
+        order: Order,
+        blocks: &[Frame],
+        near: &Near<'_, 'm>,
+        bad: &mut dyn FnMut(Frame),
+    ) {
+        match order.get() {
+            0 => self.segments.give_pages(blocks, near, bad),
+            HUGE_ORDER => self.segments.give_huges(blocks, near, bad),
+            _ => {
+                for &start in blocks {
+                    let order = order.get();
+                    if !self
+                        .segments
+                        .give_block(Block { start, order }, near.segment)
+                    {
+                        bad(start);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Frees contiguous pages, all of one huge frame, most of them `near`.
+    pub(crate) fn give_run(
+        &self,
+        pages: FrameRange,
+        near: &Near<'_, 'm>,
+        bad: &mut dyn FnMut(Frame),
+    ) {
+        let (mut start, end) = (pages.start().get(), pages.end().get());
+        while start < end {
+            let next = (start / 64 + 1) * 64;
+            let mut word = [Frame::new(0); 64];
+            let mut count = 0;
+            for (entry, frame) in word.iter_mut().zip(start..next.min(end)) {
+                *entry = Frame::new(frame);
+                count += 1;
+            }
+            self.segments.give_pages(&word[..count], near, bad);
+            start = next;
+        }
+    }
+}
+
+impl<'m> Segments<'m> {
+    /// The segment of `frame`: `near` if it lies there.
+    fn near_or_at<'s>(&'s self, frame: Frame, near: &'s Segment<'m>) -> Option<&'s Segment<'m>> {
+        if near.frames.contains(frame) {
+            Some(near)
+        } else {
+            self.at(frame)?.online()
+        }
+    }
+
+    fn give_block(&self, block: Block, near: &Segment<'m>) -> bool {
+        let segment = self.near_or_at(block.start, near);
+        let covers = |segment: &&Segment<'m>| segment.frames.covers(block.range());
+        segment
+            .filter(covers)
+            .is_some_and(|segment| segment.give(block).is_ok())
+    }
+
+    pub(crate) fn give_pages(
+        &self,
+        frames: &[Frame],
+        near: &Near<'_, 'm>,
+        bad: &mut dyn FnMut(Frame),
+    ) {
+        let mut coming = frames.iter();
+        let mut prefetch = |count| {
+            let pages = coming.by_ref().take(count);
+            pages.for_each(|&page| near.segment.prefetch(page));
+        };
+        prefetch(AHEAD);
+        for frames in frames.chunk_by(|one, other| one.get() / 64 == other.get() / 64) {
+            prefetch(frames.len());
+            if let &[start] = frames {
+                let freed = near.segment.give_page(near.window, start);
+                if !freed && !self.give_block(Block { start, order: 0 }, near.segment) {
+                    bad(start);
+                }
+            } else {
+                self.give_neighbours(frames, near.segment, bad);
+            }
+        }
+    }
+
+    /// The same for pages of one bitmap word.
+    fn give_neighbours(&self, frames: &[Frame], near: &Segment<'m>, bad: &mut dyn FnMut(Frame)) {
+        let mut left = frames;
+        while let Some(&first) = left.first() {
+            let segment = self.near_or_at(first, near);
+            let is_inside = |frame| segment.is_none_or(|segment| segment.frames.contains(frame));
+            // All pages up to a hole.
+            let mut bits = 0;
+            while let Some((&frame, rest)) = left.split_first()
+                && is_inside(frame)
+            {
+                let bit = 1 << (frame.get() % 64);
+                if bits & bit != 0 {
+                    bad(frame);
+                }
+                bits |= bit;
+                left = rest;
+            }
+            let index = usize::try_from(first.get() % u64::from(HUGE_FRAMES) / 64).unwrap_or(0);
+            let mut refused = segment.map_or(bits, |segment| {
+                segment.give_pages(segment.huge_of(first), index, bits)
+            });
+            let word = first.get() / 64 * 64;
+            while refused != 0 {
+                bad(Frame::new(word + u64::from(refused.trailing_zeros())));
+                refused &= refused - 1;
+            }
+        }
+    }
+
+    pub(crate) fn give_huges(
+        &self,
+        frames: &[Frame],
+        near: &Near<'_, 'm>,
+        bad: &mut dyn FnMut(Frame),
+    ) {
+        let segment = near.segment;
+        for frames in frames.chunks(BATCH) {
+            let mut freed = [(0, 0); BATCH];
+            for &start in frames {
+                if near.window.has_huge(start) && segment.give_huge(segment.huge_of(start)) {
+                    let giant = segment.giant_of(start);
+                    let of_giant =
+                        |entry: &&mut (GiantIndex, u32)| entry.1 == 0 || entry.0 == giant;
+                    if let Some(entry) = freed.iter_mut().find(of_giant) {
+                        *entry = (giant, entry.1 + 1);
+                    }
+                    continue;
+                }
+                let order = HUGE_ORDER;
+                if !self.give_block(Block { start, order }, segment) {
+                    bad(start);
+                }
+            }
+            // One step for all huge frames freed in a giant frame.
+            for (giant, count) in freed {
+                if count > 0 {
+                    segment.count_huges(giant, count);
+                }
+            }
+        }
+    }
+}

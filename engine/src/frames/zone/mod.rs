@@ -1,0 +1,316 @@
+//! Nodes and zones: [`Nodes`] knows the segment of each frame, and the order in which requests
+//! try segments.
+//!
+//! Segments are kept by address. Those of one node and zone are chained in that order; `heads`
+//! holds the first of each chain. Everything lies in metadata memory, sized by the number of
+//! segments and nodes.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`segment`] | a segment with its node, zone and state |
+//! | [`fallback`] | nodes from the nearest to the farthest |
+//! | `count` | counts of free frames for the water marks |
+//! | [`marks`] | events when a zone's free memory crosses a water mark |
+//! | [`give`] | many blocks freed at a time |
+
+mod count;
+pub(crate) mod fallback;
+pub(crate) mod give;
+pub(crate) mod marks;
+pub(crate) mod segment;
+
+use super::error::BlockError;
+use super::request::{Request, ZoneChoice};
+use super::search::{self, Hints, Pass, Want};
+use super::segment::Segment;
+use super::segment::calls::Calls;
+use super::segment::give::{Refused, Why};
+use super::segment::statistics::Statistics;
+use super::word::Mobility;
+use super::word::geometry::Block;
+use crate::addr::{Frame, Order};
+use crate::layout::Layout;
+use crate::node::{NodeId, ZoneKind};
+use crate::sync::pause;
+use marks::Marks;
+use segment::{NONE, ZoneSegment};
+
+/// Passes of a request for a page, at most. Two that agree prove that there is none.
+const PAGE_PASSES: u32 = 64;
+/// Passes of a request for a larger block, at most.
+const BLOCK_PASSES: u32 = 8;
+
+/// First segment of each zone of a node.
+pub(crate) type Heads = [u32; ZoneKind::ALL.len()];
+
+/// All segments of a machine.
+#[derive(Debug)]
+pub(crate) struct Nodes<'m> {
+    pub(crate) layout: Layout<'m>,
+    pub(crate) marks: Marks<'m>,
+    pub(crate) segments: Segments<'m>,
+}
+
+/// All segments of a machine, by address and by zone.
+#[derive(Debug)]
+pub(crate) struct Segments<'m> {
+    /// By ascending address.
+    all: &'m [ZoneSegment<'m>],
+    /// Index of the largest, where most frames are.
+    largest: usize,
+    /// By node.
+    heads: &'m [Heads],
+    /// Calls that are taking a range, of any number of segments.
+    pub(crate) range_calls: Calls,
+}
+
+impl<'m> Segments<'m> {
+    /// Chains `all`, which are in ascending order, by node and zone.
+    /// Every node number must be below the length of `heads`.
+    pub(crate) fn new(all: &'m mut [ZoneSegment<'m>], heads: &'m mut [Heads]) -> Self {
+        heads.fill([NONE; ZoneKind::ALL.len()]);
+        // From the last to the first, so that each chain ascends.
+        let mut index = u32::try_from(all.len()).unwrap_or(NONE);
+        for segment in all.iter_mut().rev() {
+            index -= 1;
+            let head = &mut heads[usize::from(segment.node.0)][segment.zone as usize];
+            segment.next = core::mem::replace(head, index);
+        }
+        let sizes = all.iter().map(|segment| segment.frames().count());
+        let largest = sizes.enumerate().max_by_key(|&(_, frames)| frames);
+        Self {
+            largest: largest.map_or(0, |(index, _)| index),
+            all,
+            heads,
+            range_calls: Calls::new(),
+        }
+    }
+
+    /// How many nodes there are, numbered from 0.
+    pub(crate) fn nodes(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// By ascending address, absent ones left out.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ZoneSegment<'m>> {
+        self.all.iter().filter(|segment| segment.is_present())
+    }
+
+    /// The segment that covers all of `block`.
+    pub(crate) fn of(&self, block: Block) -> Option<&ZoneSegment<'m>> {
+        let segment = self.at(block.start)?;
+        segment.frames().covers(block.range()).then_some(segment)
+    }
+
+    /// The segment `frame` lies in, unless it is absent.
+    #[inline]
+    pub(crate) fn at(&self, frame: Frame) -> Option<&ZoneSegment<'m>> {
+        let mut segment = self.all.get(self.largest)?;
+        if !segment.frames().contains(frame) {
+            let starts = |segment: &ZoneSegment<'m>| segment.frames().start() <= frame;
+            let after = self.all.partition_point(starts);
+            segment = self.all.get(after.checked_sub(1)?)?;
+        }
+        (segment.frames().contains(frame) && segment.is_present()).then_some(segment)
+    }
+
+    /// The segments of a node and zone, ascending.
+    pub(crate) fn of_zone(
+        &self,
+        node: NodeId,
+        zone: ZoneKind,
+    ) -> impl Iterator<Item = &ZoneSegment<'m>> {
+        let zones = self.heads.get(usize::from(node.0));
+        let head = zones.map_or(NONE, |zones| zones[zone as usize]);
+        let segment = |index: u32| self.all.get(index as usize);
+        let chain = core::iter::successors(segment(head), move |at| segment(at.next));
+        chain.filter(|segment| segment.is_present())
+    }
+
+    /// The segments of `node`, from the highest of `zones` down.
+    pub(crate) fn on(
+        &self,
+        node: NodeId,
+        zones: ZoneChoice,
+    ) -> impl Iterator<Item = &ZoneSegment<'m>> {
+        let of_zone = move |zone| self.of_zone(node, ZoneKind::ALL[zone]);
+        zones.downwards().flat_map(of_zone)
+    }
+
+    /// Takes a block on `node`, from the highest of `zones` down; from huge frames of the
+    /// other mobility only as the last fallback.
+    fn allocate_on(
+        &self,
+        node: NodeId,
+        zones: ZoneChoice,
+        want: Want,
+        pass: &mut Pass,
+    ) -> Option<Frame> {
+        pass.other = false;
+        let found = self.first_on(node, zones, |segment, hints| {
+            search::any(segment, hints, want, pass)
+        });
+        if found.is_some() || !pass.other {
+            return found;
+        }
+        let found = self.first_on(node, zones, |segment, hints| {
+            search::any_of_other(segment, hints, want)
+        });
+        pass.changed |= found.is_none();
+        found
+    }
+
+    /// The first result of `find` in the segments of `node`, from the highest of `zones` down.
+    fn first_on(
+        &self,
+        node: NodeId,
+        zones: ZoneChoice,
+        mut find: impl FnMut(&Segment<'m>, &Hints) -> Option<Frame>,
+    ) -> Option<Frame> {
+        let heads = self.heads.get(usize::from(node.0))?;
+        for zone in zones.downwards() {
+            let mut at = heads[zone];
+            while let Some(segment) = self.all.get(at as usize) {
+                at = segment.next;
+                if let Some(online) = segment.online()
+                    && let Some(found) = find(online, &segment.hints)
+                {
+                    return Some(found);
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes a block from the first of `nodes` that has one.
+    ///
+    /// A pass that found nothing is repeated: two in a row that read the same words, no word
+    /// being changed and no call in flight, prove a moment between the two at which nothing was
+    /// free. Beside other CPUs that never pause, the number of passes is bounded.
+    pub(crate) fn allocate(
+        &self,
+        nodes: impl Iterator<Item = NodeId> + Clone,
+        zones: ZoneChoice,
+        want: Want,
+    ) -> Option<Frame> {
+        let mut before = None;
+        let passes = if want.order == 0 {
+            PAGE_PASSES
+        } else {
+            BLOCK_PASSES
+        };
+        let mut done = 0;
+        while done < passes {
+            let mut pass = Pass::default();
+            pass.begin_calls(&self.range_calls, u64::MAX);
+            for node in nodes.clone() {
+                let found = self.allocate_on(node, zones, want, &mut pass);
+                if found.is_some() {
+                    return found;
+                }
+            }
+            if pass.proves(before) {
+                return None;
+            }
+            if pass.changed {
+                pause();
+            }
+            done += u32::from(!pass.opening);
+            before = Some(pass);
+        }
+        None
+    }
+}
+
+impl<'m> Nodes<'m> {
+    /// Nodes in the order of fallback of a request on `from`.
+    pub(crate) fn fallback(&self, from: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
+        let nodes = u32::try_from(self.segments.nodes()).unwrap_or(u32::MAX);
+        fallback::by_distance(from, nodes, |a, b| self.layout.distance(a, b))
+    }
+
+    /// Takes the block of a request, nearest to `first`.
+    pub(crate) fn allocate(&self, first: NodeId, request: &Request) -> Option<Frame> {
+        let want = Want {
+            order: request.order().get(),
+            mobility: request.mobility(),
+        };
+        let zones = request.zones();
+        let segments = &self.segments;
+        // In most cases the first node has one.
+        let found = segments.allocate_on(first, zones, want, &mut Pass::default());
+        let frame = found.or_else(|| {
+            if request.is_this_node_only() {
+                segments.allocate(core::iter::once(first), zones, want)
+            } else {
+                segments.allocate(self.fallback(first), zones, want)
+            }
+        })?;
+        if !self.marks.is_empty()
+            && let Some(segment) = self.segments.at(frame)
+        {
+            self.count(segment, -request.order().frames().cast_signed());
+        }
+        Some(frame)
+    }
+
+    /// Memory of the highest zone up to `highest`, on the nearest node to `node` that has any.
+    pub(crate) fn nearest(&self, node: NodeId, highest: ZoneKind) -> Option<&ZoneSegment<'m>> {
+        let zones = ZoneChoice::up_to(highest);
+        let first = |node| self.segments.on(node, zones).next();
+        self.fallback(node).find_map(first)
+    }
+
+    /// The free memory of some segments.
+    pub(crate) fn sum<'a>(segments: impl Iterator<Item = &'a ZoneSegment<'m>>) -> Statistics
+    where
+        'm: 'a,
+    {
+        let online = segments.filter_map(ZoneSegment::online);
+        online.map(Segment::statistics).sum()
+    }
+
+    /// The segment that covers the block that starts at `frame`.
+    fn segment_of(
+        &self,
+        frame: Frame,
+        order: Order,
+    ) -> Result<(&ZoneSegment<'m>, &Segment<'m>, Block), BlockError> {
+        if !frame.is_aligned(order) {
+            return Err(BlockError::Misaligned { frame, order });
+        }
+        let block = Block {
+            start: frame,
+            order: order.get(),
+        };
+        let segment = self.segments.of(block);
+        let found = segment.and_then(|segment| Some((segment, segment.online()?, block)));
+        found.ok_or(BlockError::OutsideMemory { frame, order })
+    }
+
+    /// Frees a block.
+    pub(crate) fn free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
+        let (segment, online, block) = self.segment_of(frame, order)?;
+        let freed = online.give(block);
+        let frames = match freed {
+            Ok(()) => order.frames(),
+            Err(Refused { given_frames, .. }) => given_frames,
+        };
+        if frames > 0 {
+            self.count(segment, frames.cast_signed());
+        }
+        freed.map_err(|Refused { why, .. }| match why {
+            Why::NotAllocated => BlockError::NotAllocated { frame, order },
+            Why::Reserved => BlockError::Reserved { frame, order },
+        })
+    }
+
+    /// Allocates the block at `frame`.
+    pub(crate) fn allocate_at(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
+        let (segment, online, block) = self.segment_of(frame, order)?;
+        let taken = online.take_at(block, Mobility::Unmovable);
+        taken.map_err(|_| BlockError::InUse { frame, order })?;
+        self.count(segment, -order.frames().cast_signed());
+        Ok(())
+    }
+}

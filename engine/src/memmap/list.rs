@@ -1,0 +1,138 @@
+//! All descriptor ranges of a memory map: those of the start, ascending, and those
+//! of memory that was added, newest first.
+//!
+//! Ranges are only ever added, by one atomic step, and live as long as the memory
+//! map: a reader needs no lock, and one that misses the newest finds no descriptor.
+
+use core::ptr;
+
+use super::range::DescriptorRange;
+use crate::addr::{Frame, FrameRange};
+use crate::sync::{AtomicPtr, Ordering};
+
+/// The range of memory that was added, and those added before.
+#[derive(Debug)]
+pub(super) struct Added<'m, T> {
+    pub(super) range: DescriptorRange<'m, T>,
+    /// Bytes of its directory and descriptors.
+    pub(super) directory_bytes: u64,
+    pub(super) reserved_bytes: u64,
+    before: Option<&'m Added<'m, T>>,
+}
+
+impl<'m, T> Added<'m, T> {
+    /// `range`, not yet in a list.
+    pub(super) fn new(
+        range: DescriptorRange<'m, T>,
+        directory_bytes: u64,
+        reserved_bytes: u64,
+    ) -> Self {
+        Self {
+            range,
+            directory_bytes,
+            reserved_bytes,
+            before: None,
+        }
+    }
+}
+
+/// The ranges.
+#[derive(Debug)]
+pub(super) struct Ranges<'m, T> {
+    /// Those of the start, by ascending address.
+    first: &'m [DescriptorRange<'m, T>],
+    /// The newest of the others; null without any. Released by `push`.
+    newest: AtomicPtr<Added<'m, T>>,
+}
+
+impl<'m, T> Ranges<'m, T> {
+    /// Ranges by ascending address.
+    pub(super) fn new(first: &'m [DescriptorRange<'m, T>]) -> Self {
+        Self {
+            first,
+            newest: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    fn newest(&self) -> Option<&'m Added<'m, T>> {
+        // Acquire: pairs with the Release in `push`.
+        let newest = self.newest.load(Ordering::Acquire);
+        // SAFETY: null, or what `push` got: borrowed for 'm and never changed since.
+        unsafe { newest.as_ref() }
+    }
+
+    /// Those of memory that was added, newest first; a snapshot.
+    pub(super) fn added(&self) -> impl Iterator<Item = &'m Added<'m, T>> + Clone + use<'m, T> {
+        core::iter::successors(self.newest(), |added| added.before)
+    }
+
+    /// All of them; a snapshot.
+    pub(super) fn iter(
+        &self,
+    ) -> impl Iterator<Item = &'m DescriptorRange<'m, T>> + Clone + use<'m, T> {
+        let added = self.added().map(|added| &added.range);
+        self.first.iter().chain(added)
+    }
+
+    /// Those with some of `frames`.
+    pub(super) fn meeting(
+        &self,
+        frames: FrameRange,
+    ) -> impl Iterator<Item = &'m DescriptorRange<'m, T>> + use<'m, T> {
+        let ends_before = |range: &DescriptorRange<'_, T>| {
+            let own = range.segment.frames;
+            own.end() <= frames.start()
+        };
+        let after = self.first.partition_point(ends_before);
+        let first = self.first.get(after..).unwrap_or_default().iter();
+        let first = first.take_while(move |range| range.segment.frames.start() < frames.end());
+        let added = self.added().map(|added| &added.range);
+        let meets = move |range: &&DescriptorRange<'_, T>| {
+            !range.segment.frames.intersect(frames).is_empty()
+        };
+        first.chain(added.filter(meets))
+    }
+
+    /// The one that has `frame`.
+    pub(super) fn find(&self, frame: Frame) -> Option<&'m DescriptorRange<'m, T>> {
+        self.find_first(frame).or_else(|| self.find_added(frame))
+    }
+
+    /// The one of the start that has `frame`.
+    #[inline]
+    pub(super) fn find_first(&self, frame: Frame) -> Option<&'m DescriptorRange<'m, T>> {
+        let starts_before = |range: &DescriptorRange<'_, T>| range.segment.frames.start() <= frame;
+        let after = self.first.partition_point(starts_before);
+        let range = self.first.get(after.checked_sub(1)?)?;
+        range.segment.frames.contains(frame).then_some(range)
+    }
+
+    /// The one of memory added later that has `frame`.
+    fn find_added(&self, frame: Frame) -> Option<&'m DescriptorRange<'m, T>> {
+        let mut added = self.added();
+        added
+            .find(|added| added.range.segment.frames.contains(frame))
+            .map(|added| &added.range)
+    }
+
+    /// Adds a range, unless some of its frames have one already.
+    pub(super) fn push(&self, added: &'m mut Added<'m, T>) -> Result<(), FrameRange> {
+        let frames = added.range.segment.frames;
+        loop {
+            // Looked at anew after each loss: another CPU added something.
+            let newest = self.newest();
+            if let Some(range) = self.meeting(frames).next() {
+                return Err(range.segment.frames);
+            }
+            added.before = newest;
+            let seen = newest.map_or(ptr::null_mut(), |newest| ptr::from_ref(newest).cast_mut());
+            let own = ptr::from_mut(added);
+            // Release: pairs with the Acquire in `newest`.
+            let pushed =
+                (self.newest).compare_exchange(seen, own, Ordering::Release, Ordering::Relaxed);
+            if pushed.is_ok() {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Any number of frames through a CPU's cache.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop on what it did not expect"
+)]
+
+mod kit;
+
+use firstlight::addr::{FrameRange, Order};
+use firstlight::node::NodeId;
+use kit::{GIB, MIB, Machine, cache, page, range};
+
+fn large() -> Machine {
+    Machine::new(&[
+        (0, range(MIB, 3 * GIB)),
+        (0, range(4 * GIB, 7 * GIB)),
+        (1, range(7 * GIB, 11 * GIB)),
+    ])
+}
+
+/// Any number of frames, any alignment, through the lists: no frame twice, none lost.
+#[test]
+fn any_number_of_frames_is_allocated_through_the_lists() {
+    let frames = large().frames_with_cpus(1);
+    let free = frames.statistics();
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = move |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        usize::try_from(seed % below as u64).unwrap()
+    };
+    let (mut held, mut owned) = (Vec::new(), std::collections::HashSet::new());
+    for _ in 0..20_000 {
+        if random(2) == 0 || held.is_empty() {
+            let most = [4, 20, 600][random(3)];
+            let count = 1 + random(most) as u64;
+            let align = 1 << random(10);
+            let request = if random(2) == 0 {
+                page()
+            } else {
+                page().movable()
+            };
+            let range = cpu.allocate_frames(count, align, request).unwrap();
+            assert_eq!((range.count(), range.start().get() % align), (count, 0));
+            for frame in range.start().get()..range.end().get() {
+                assert!(owned.insert(frame), "{frame:#x} twice");
+            }
+            held.push(range);
+        } else {
+            let range: FrameRange = held.swap_remove(random(held.len()));
+            for frame in range.start().get()..range.end().get() {
+                assert!(owned.remove(&frame));
+            }
+            cpu.free_frames(range).unwrap();
+        }
+    }
+    for range in held {
+        cpu.free_frames(range).unwrap();
+    }
+    cpu.close().unwrap();
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics(), free);
+}
+
+#[test]
+#[cfg_attr(feature = "check-double-free", ignore = "ranges bypass the lists")]
+fn three_frames_and_their_neighbour_stay_one_block() {
+    let frames = large().frames_with_cpus(1);
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let first = cpu.allocate_frames(3, 1, page()).unwrap();
+    for _ in 0..100 {
+        cpu.free_frames(first).unwrap();
+        assert_eq!(cpu.allocate_frames(3, 1, page()), Ok(first));
+    }
+    cpu.free_frames(first).unwrap();
+    // A part of it is free: nothing changes.
+    let order = Order::new(2).unwrap();
+    cpu.drain().unwrap();
+    assert!(cpu.free_frames(first).is_err());
+    assert!(cpu.free(first.start(), order).is_err());
+    frames.validate().unwrap();
+}

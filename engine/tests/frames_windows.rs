@@ -1,0 +1,94 @@
+//! Windows in which memory may be plugged in: their tables never cost a machine its start.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop on what it did not expect"
+)]
+
+mod kit;
+
+use firstlight::addr::{Order, PAGE_BYTES, PhysRange};
+use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
+use firstlight::frames::Frames;
+use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
+use firstlight::node::NodeId;
+use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage, Trust};
+use kit::{GIB, MIB, Uninitialised, leak, page, range};
+
+/// Memory of node 0 from `memory` without `reserved`, and windows by node.
+fn frames(
+    memory: PhysRange,
+    reserved: &[PhysRange],
+    windows: &[(u32, PhysRange)],
+) -> Frames<'static> {
+    let slots = reserved.len() + 8;
+    let mut early = EarlyMemory::new(
+        leak(EarlyRegion::EMPTY, slots),
+        leak(EarlyRegion::EMPTY, slots),
+        leak(Allocation::EMPTY, slots),
+    );
+    early.add(memory, EarlyFlags::NONE).unwrap();
+    for &range in reserved {
+        early.reserve(range, "test").unwrap();
+    }
+    let mut builder = TopologyBuilder::new(TopologyStorage {
+        nodes: leak(NodeInfo::EMPTY, 8),
+        ranges: leak(TopologyRange::EMPTY, 8),
+    });
+    let home = builder.node_of(0).unwrap();
+    builder.add_memory(home, memory, false).unwrap();
+    for &(domain, window) in windows {
+        let node = builder.node_of(domain).unwrap();
+        builder.add_memory(node, window, true).unwrap();
+    }
+    let mut topology = builder.finish(&mut |notice| panic!("{notice}"));
+    topology
+        .apply(&mut early, Trust::Repair, &mut |_| {})
+        .unwrap();
+    let storage = LayoutStorage {
+        nodes: leak(Node::EMPTY, 8),
+        ranges: leak(NodeRange::EMPTY, 8),
+        zones: leak(Zone::EMPTY, 16),
+    };
+    let layout = Layout::build(early, topology, &LayoutPolicy::DEFAULT, storage).unwrap();
+    let platform: &'static Uninitialised = Box::leak(Box::default());
+    Frames::build(layout, platform).unwrap()
+}
+
+/// Every page of the machine once, then all of them back.
+fn use_all(frames: &Frames<'_>) {
+    frames.validate().unwrap();
+    let free = frames.statistics().free_frames;
+
+    let pages: Vec<_> = std::iter::from_fn(|| frames.allocate(page()).ok()).collect();
+    assert_eq!(pages.len() as u64, free);
+    for page in pages {
+        frames.free(page, Order::PAGE).unwrap();
+    }
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics().free_frames, free);
+}
+
+#[test]
+fn a_window_of_a_node_without_memory_is_no_memory() {
+    let windows = [
+        (5, range(16 * GIB, 17 * GIB)),
+        (9, range(32 * GIB, 33 * GIB)),
+    ];
+    let frames = frames(range(MIB, 64 * MIB), &[], &windows);
+    use_all(&frames);
+    assert_eq!(frames.allocate(page().on(NodeId(1))).map(|_| ()), Ok(()));
+}
+
+#[test]
+fn a_window_whose_tables_find_no_space_gets_none() {
+    let memory = range(MIB, 65 * MIB);
+    // Free pieces of 64 KiB, reserved ones between them: enough for the machine's own tables,
+    // too little for those of 7 GiB.
+    let pieces = (MIB..65 * MIB).step_by(128 << 10);
+    let reserved: Vec<_> = pieces
+        .map(|start| range(start, start + (64 << 10)))
+        .collect();
+    let frames = frames(memory, &reserved, &[(0, range(4 * GIB, 11 * GIB))]);
+    assert!(frames.statistics().free_frames * PAGE_BYTES > 30 * MIB);
+    use_all(&frames);
+}

@@ -1,0 +1,94 @@
+//! Nodes and distances of a device tree.
+
+use crate::fdt_blob;
+use firstlight::firmware::fdt::Fdt;
+use firstlight::node::NodeId;
+use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage};
+
+#[test]
+fn nodes_of_a_device_tree() {
+    let blob = fdt_blob::virt();
+    let tree = Fdt::parse(&blob).unwrap();
+    let (mut nodes, mut ranges) = ([NodeInfo::EMPTY; 2], [TopologyRange::EMPTY; 2]);
+    let storage = TopologyStorage {
+        nodes: &mut nodes,
+        ranges: &mut ranges,
+    };
+    let mut builder = TopologyBuilder::new(storage);
+    builder
+        .add_tree(&tree, &mut |notice| panic!("{notice}"))
+        .unwrap();
+    let mut topology = builder.finish(&mut |notice| panic!("{notice}"));
+    let mut distances = [0; 4];
+    topology
+        .set_tree_distances(&tree, &mut distances, &mut |notice| panic!("{notice}"))
+        .unwrap();
+    assert_eq!(
+        topology
+            .nodes()
+            .iter()
+            .map(|node| node.cpus)
+            .collect::<Vec<_>>(),
+        [1, 1]
+    );
+    let rows: Vec<_> = topology
+        .ranges()
+        .iter()
+        .map(|row| (row.range.start().get(), row.node.0, row.hotplug))
+        .collect();
+    assert_eq!(rows, [(0x4000_0000, 0, false), (0x8000_0000, 1, true)]);
+    // The tree states one direction only.
+    assert_eq!(topology.distance(NodeId(1), NodeId(0)), 20);
+    let (mut nodes, mut ranges) = ([NodeInfo::EMPTY; 2], [TopologyRange::EMPTY; 1]);
+    let storage = TopologyStorage {
+        nodes: &mut nodes,
+        ranges: &mut ranges,
+    };
+    let full = TopologyBuilder::new(storage)
+        .add_tree(&tree, &mut |_| {})
+        .unwrap_err();
+    assert_eq!(
+        full.to_string(),
+        "topology ranges: storage for 1 entries is too small: 2 are needed"
+    );
+}
+
+#[test]
+fn distances_of_a_device_tree() {
+    let rows: [u32; 18] = [5, 5, 10, 5, 7, 31, 7, 9, 41, 9, 7, 42, 5, 9, 10, 6, 5, 30];
+    let matrix: Vec<u8> = rows.iter().flat_map(|word| word.to_be_bytes()).collect();
+    let mut blob = fdt_blob::Blob::new();
+    blob.begin("").begin("distance-map");
+    blob.property("compatible", b"numa-distance-map-v1\0")
+        .property("distance-matrix", &matrix);
+    blob.end().end();
+    let blob = blob.finish();
+    let tree = Fdt::parse(&blob).unwrap();
+    let mut nodes = [NodeInfo::EMPTY; 3];
+    let mut builder = TopologyBuilder::new(TopologyStorage {
+        nodes: &mut nodes,
+        ranges: &mut [],
+    });
+    for domain in [5, 7, 9] {
+        builder.node_of(domain).unwrap();
+    }
+    let mut topology = builder.finish(&mut |_| {});
+    let (mut distances, mut left_out) = ([0; 9], Vec::new());
+    topology
+        .set_tree_distances(&tree, &mut distances, &mut |notice| {
+            left_out.push(notice.to_string())
+        })
+        .unwrap();
+    let row = |from| [0, 1, 2].map(|to| topology.distance(NodeId(from), NodeId(to)));
+    assert_eq!(
+        [row(0), row(1), row(2)],
+        [[10, 31, 20], [31, 10, 41], [20, 42, 10]]
+    );
+    assert_eq!(
+        left_out,
+        [
+            "device tree: distance 10 from node 5 to node 9 left out", // only a node itself is as near
+            "device tree: distance 30 from node 6 to node 5 left out", // there is no node 6
+        ]
+    );
+}

@@ -1,0 +1,19 @@
+//! Figures of all kinds, in one place for all crates.
+//!
+//! - [`size`]: `64GiB`, `512M`: the one grammar of sizes of all commands and files;
+//! - [`spread`]: median, median absolute deviation, least and most;
+//! - [`random`]: pseudo-random numbers, the same in every run.
+//!
+//! Without the feature `std` there is only [`random`], which needs neither a heap nor
+//! an operating system.
+#![no_std]
+#![deny(unsafe_code)]
+
+#[cfg(any(test, feature = "std"))]
+extern crate std;
+
+pub mod random;
+#[cfg(feature = "std")]
+pub mod size;
+#[cfg(feature = "std")]
+pub mod spread;

@@ -1,0 +1,154 @@
+//! What a kernel log says about why its boot took so long, or where memory went: [`diagnose`].
+//!
+//! A [`Finding`] is data: an identifier, the line it is seen in, what it costs, why, and
+//! what to do. Each has a rule in a file of `rules/` that looks at a `Case`; the next
+//! one is a file and its name in the list there. A healthy log has none.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `case` | a boot as rules look at it: whole messages, spans, memory, command line |
+//! | `rules/` | one file a finding |
+//! | `rule` | what a rule is, and what it finds |
+
+mod case;
+mod rule;
+mod rules;
+
+use serde::Serialize;
+
+use crate::log;
+use case::Case;
+use rule::{Cost, Hit, Rule};
+
+/// Name and version of the form of [`Report`].
+pub const SCHEMA: &str = "firstlight.doctor/1";
+/// Findings kept of one log; hostile logs may repeat themselves.
+const MOST_FINDINGS: usize = 200;
+
+/// What was found in some logs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// One entry a file, in the order given.
+    pub logs: Vec<Diagnosis>,
+}
+
+/// What was found in one log.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diagnosis {
+    /// The file.
+    pub file: String,
+    /// Boots in it.
+    pub boots: usize,
+    /// What was found, in the order of the lines.
+    pub findings: Vec<Finding>,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// Its name.
+    pub id: &'static str,
+    /// The line it is seen in, from 1.
+    pub line: usize,
+    /// That line, as it stands in the log.
+    pub evidence: String,
+    /// What it costs in milliseconds, where that is known.
+    pub cost_ms: Option<f64>,
+    /// `measured` by the log's stamps, or `estimated` from published rates.
+    pub cost: &'static str,
+    /// What happens and why.
+    pub why: String,
+    /// What to do.
+    pub cure: &'static str,
+    /// The kernel since which it does not happen.
+    pub fixed_in: Option<&'static str>,
+}
+
+impl Report {
+    /// A report of `logs`.
+    #[must_use]
+    pub fn new(logs: Vec<Diagnosis>) -> Self {
+        Self {
+            schema: SCHEMA,
+            logs,
+        }
+    }
+}
+
+/// The names of all findings there are.
+pub fn ids() -> impl Iterator<Item = &'static str> {
+    let rules = rules::ALL.iter().map(|rule| rule.id);
+    rules.chain([rules::UNEXPLAINED.id])
+}
+
+/// Reads the log in `text` and applies every rule to each of its boots.
+///
+/// ```
+/// let log = b"[    0.026875] Normal zone: 89391104 pages, LIFO batch:63\n\
+///             [    2.028450] ACPI: PM-Timer IO Port: 0x448\n";
+/// let diagnosis = firstlight_lab::doctor::diagnose("boot.log", log);
+/// assert_eq!(diagnosis.findings[0].id, "memmap-eager");
+/// assert_eq!(diagnosis.findings[0].cost_ms, Some(2001.575));
+/// ```
+pub fn diagnose(file: &str, text: &[u8]) -> Diagnosis {
+    let boots = log::boots(text);
+    let mut hits: Vec<(&'static Rule, Hit)> = Vec::new();
+    for boot in &boots {
+        let case = Case::new(boot, rules::keys());
+        let mut found: Vec<(&'static Rule, Hit)> = Vec::new();
+        for rule in rules::ALL {
+            found.extend((rule.find)(&case).into_iter().map(|hit| (rule, hit)));
+        }
+        // What no rule explains counts only where none does.
+        let explained: Vec<usize> = found.iter().filter_map(|(_, hit)| hit.span_end).collect();
+        let rest = (rules::UNEXPLAINED.find)(&case).into_iter();
+        let rest = rest.filter(|hit| hit.span_end.is_none_or(|end| !explained.contains(&end)));
+        found.extend(rest.map(|hit| (&rules::UNEXPLAINED, hit)));
+        hits.extend(found);
+    }
+    hits.sort_by_key(|(_, hit)| hit.line);
+    hits.truncate(MOST_FINDINGS);
+    let findings = hits.into_iter().map(|(rule, hit)| finding(rule, hit, text));
+    Diagnosis {
+        file: file.to_owned(),
+        boots: boots.len(),
+        findings: findings.collect(),
+    }
+}
+
+fn finding(rule: &'static Rule, hit: Hit, text: &[u8]) -> Finding {
+    #[expect(clippy::cast_precision_loss, reason = "a figure to print")]
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let (cost_ms, cost) = match hit.cost {
+        Cost::Measured(ns) => (Some(ms(ns)), "measured"),
+        Cost::Estimated(ns) => (Some(ms(ns)), "estimated"),
+        Cost::Unknown => (None, "estimated"),
+    };
+    Finding {
+        id: rule.id,
+        line: hit.line,
+        evidence: raw_line(text, hit.line),
+        cost_ms,
+        cost,
+        why: if hit.detail.is_empty() {
+            rule.why.to_owned()
+        } else {
+            format!("{}: {}", hit.detail, rule.why)
+        },
+        cure: rule.cure,
+        fixed_in: rule.fixed_in,
+    }
+}
+
+/// Line `number` of `text`, without control characters and not longer than a page.
+fn raw_line(text: &[u8], number: usize) -> String {
+    const MOST_BYTES: usize = 2048;
+    let raw = text
+        .split(|byte| *byte == b'\n')
+        .nth(number.saturating_sub(1));
+    let raw = raw.unwrap_or_default();
+    let raw = raw.get(..MOST_BYTES).unwrap_or(raw);
+    log::clean_text(raw)
+}

@@ -1,0 +1,208 @@
+//! One figure, judged: [`judge`].
+
+use serde::Serialize;
+
+use super::Method;
+use super::statistics::{interval, mann_whitney};
+use crate::compare::{Kind, Row, Spread};
+use firstlight_figures::spread::median;
+
+/// What became of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// No change that chance does not explain, or a small one.
+    Same,
+    /// Slower.
+    Regressed,
+    /// Faster.
+    Improved,
+    /// Moved in the first runs and not in the others, or there were no others.
+    Unconfirmed,
+}
+
+/// A figure of both sides.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// What kind of figure.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// Median of A.
+    pub a_ns: f64,
+    /// Median of B.
+    pub b_ns: f64,
+    /// B over A.
+    pub ratio: Option<f64>,
+    /// Where 99 of 100 such ratios lie; on the wall clock only.
+    pub interval: Option<(f64, f64)>,
+    /// How probable the difference is by chance; on the wall clock only.
+    pub p: Option<f64>,
+    /// What became of it.
+    pub state: State,
+}
+
+impl Judged {
+    /// Nanoseconds that B takes more.
+    pub(super) fn lost_ns(&self) -> f64 {
+        self.b_ns - self.a_ns
+    }
+
+    /// `phase "memmap early": 26.8 -> 2,001.6 ms`.
+    pub(super) fn words(&self) -> String {
+        let kind = match self.kind {
+            Kind::Descriptors => "descriptors",
+            Kind::Milestone => "milestone",
+            Kind::Phase => "phase",
+            Kind::Gap => "gap",
+        };
+        let (a, b) = (self.a_ns / 1e6, self.b_ns / 1e6);
+        let percent = self.ratio.map_or(String::new(), |ratio| {
+            format!(" ({:+.1} %)", (ratio - 1.0) * 100.0)
+        });
+        format!("{kind} {:?}: {a:.3} -> {b:.3} ms{percent}", self.name)
+    }
+}
+
+/// The figure of `row`; `again` is the same from other runs, where there are any. `None` if a
+/// side does not tell it.
+pub(super) fn judge(row: &Row, again: Option<Option<&Row>>, method: &Method) -> Option<Judged> {
+    let whole = |row: &Row| with_absent(row.clone());
+    let again = again.map(|again| again.map(whole));
+    let again = again.as_ref().map(Option::as_ref);
+    let row = &whole(row);
+    let (a, b) = sides(row)?;
+    let exact = method.alpha >= 1.0;
+    let (figures_a, figures_b) = (floats(&a.ns), floats(&b.ns));
+    let moved = moved(row, method, method.alpha);
+    let state = match (moved, again) {
+        (None, _) => State::Same,
+        (Some(state), _) if exact => state,
+        // The same direction, and far enough.
+        (Some(state), Some(Some(again)))
+            if self::moved(again, method, method.confirm_alpha) == Some(state) =>
+        {
+            state
+        }
+        (Some(_), _) => State::Unconfirmed,
+    };
+    Some(Judged {
+        kind: row.kind,
+        name: row.name.clone(),
+        a_ns: a.median_ns,
+        b_ns: b.median_ns,
+        ratio: row.ratio,
+        interval: interval(&figures_a, &figures_b).filter(|_| !exact),
+        p: (!exact).then(|| mann_whitney(&figures_a, &figures_b)),
+        state,
+    })
+}
+
+/// Which way a figure has moved, if it has.
+fn moved(row: &Row, method: &Method, alpha: f64) -> Option<State> {
+    let (a, b) = sides(row)?;
+    differs(&a.ns, &b.ns, method, alpha)
+}
+
+/// Which way the figures of B have moved from those of A, with less than `alpha` for a
+/// chance; `None` if they have not.
+#[must_use]
+pub fn differs(a: &[u64], b: &[u64], method: &Method, alpha: f64) -> Option<State> {
+    if a.len().min(b.len()) < method.least_runs {
+        return None;
+    }
+    let (a, b) = (floats(a), floats(b));
+    let middle = median(&mut a.clone())?;
+    let change = median(&mut b.clone())? - middle;
+    #[expect(clippy::cast_precision_loss, reason = "a least difference")]
+    let least = (middle * method.effect_percent / 100.0).max(method.least_ns as f64);
+    let far = change.abs() >= least && change != 0.0;
+    if !far || (alpha < 1.0 && mann_whitney(&a, &b) >= alpha) {
+        return None;
+    }
+    Some(if change > 0.0 {
+        State::Regressed
+    } else {
+        State::Improved
+    })
+}
+
+/// A phase that a side does not have takes it no time.
+fn with_absent(mut row: Row) -> Row {
+    if row.kind == Kind::Phase {
+        let zeros = |other: &Option<Spread>| {
+            let runs = other.as_ref().map_or(0, |other| other.runs);
+            Spread::of(&vec![0; runs])
+        };
+        row.a = row.a.or_else(|| zeros(&row.b));
+        row.b = row.b.or_else(|| zeros(&row.a));
+    }
+    row
+}
+
+/// Both sides' figures.
+fn sides(row: &Row) -> Option<(&Spread, &Spread)> {
+    Some((row.a.as_ref()?, row.b.as_ref()?))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds of a boot")]
+pub(super) fn floats(ns: &[u64]) -> Vec<f64> {
+    ns.iter().map(|ns| *ns as f64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(a: &[u64], b: &[u64]) -> Row {
+        Row::new(Kind::Phase, "p".into(), Spread::of(a), Spread::of(b))
+    }
+
+    fn ms(from: u64, count: u64) -> Vec<u64> {
+        (0..count).map(|n| (from + n) * 1_000_000).collect()
+    }
+
+    fn state(first: &Row, again: Option<Option<&Row>>, method: &Method) -> State {
+        judge(first, again, method).unwrap().state
+    }
+
+    #[test]
+    fn on_the_wall_clock_a_change_must_be_far_improbable_and_confirmed() {
+        let slower = row(&ms(100, 10), &ms(120, 10));
+        let wall = &Method::WALL;
+        assert_eq!(state(&slower, Some(Some(&slower)), wall), State::Regressed);
+        assert_eq!(state(&slower, None, wall), State::Unconfirmed);
+        assert_eq!(state(&slower, Some(None), wall), State::Unconfirmed);
+        let same = row(&ms(100, 10), &ms(100, 10));
+        assert_eq!(state(&slower, Some(Some(&same)), wall), State::Unconfirmed);
+        let faster = row(&ms(120, 10), &ms(100, 10));
+        assert_eq!(state(&faster, Some(Some(&faster)), wall), State::Improved);
+        assert_eq!(
+            state(&slower, Some(Some(&faster)), wall),
+            State::Unconfirmed
+        );
+        // Too near, too short, too few.
+        let near = row(&ms(1000, 10), &ms(1012, 10));
+        let short = row(&[100; 10], &[200; 10]);
+        let few = row(&ms(100, 9), &ms(200, 9));
+        for row in [near, short, few] {
+            assert_eq!(state(&row, Some(Some(&row)), wall), State::Same);
+        }
+    }
+
+    #[test]
+    fn on_the_instruction_clock_a_thousandth_is_enough() {
+        let exact = &Method::INSTRUCTIONS;
+        assert_eq!(state(&row(&[1000], &[1010]), None, exact), State::Regressed);
+        assert_eq!(state(&row(&[10_000], &[10_009]), None, exact), State::Same);
+        assert_eq!(state(&row(&[1000], &[900]), None, exact), State::Improved);
+        assert_eq!(state(&row(&[0], &[5]), None, exact), State::Regressed);
+        // A phase that only B has.
+        let new = Row::new(Kind::Phase, "p".into(), None, Spread::of(&[7]));
+        assert_eq!(state(&new, None, exact), State::Regressed);
+        let gap = Row::new(Kind::Gap, "g".into(), None, Spread::of(&[7]));
+        assert_eq!(judge(&gap, None, exact), None);
+        let judged = judge(&row(&[1000], &[1000]), None, exact).unwrap();
+        assert_eq!((judged.state, judged.p), (State::Same, None));
+    }
+}

@@ -1,0 +1,158 @@
+//! Several boots in one log: [`boots`] tells them apart.
+
+use super::{KernelLog, Line, Rows, line};
+
+/// One boot of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Boot {
+    /// Its messages, those before its kernel's first among them.
+    pub lines: Vec<Line>,
+    /// What its kernel said of the machine.
+    pub log: KernelLog,
+}
+
+/// All boots of `text`, in the order of their lines; at least one.
+///
+/// ```
+/// let log = b"[    0.0000] Linux version 6.1\n[    5.2000] up\n\
+///             [    0.0000] Linux version 6.12\n[    4.8000] up\n";
+/// let boots = firstlight_lab::log::boots(log);
+/// assert_eq!(boots.len(), 2);
+/// assert_eq!(boots[1].log.release.as_deref(), Some("6.12"));
+/// assert_eq!(boots[1].lines[0].number, 3);
+/// ```
+#[must_use]
+pub fn boots(text: &[u8]) -> Vec<Boot> {
+    let mut boots = vec![Boot::default()];
+    let mut boundary = Boundary::default();
+    let mut problems = Vec::new();
+    line::messages(text, &mut problems, |line, _| {
+        if let Some(number) = boundary.another_begins(&line) {
+            let lines = split(&mut boots, number);
+            let has_version = lines.iter().chain([&line]).any(is_version);
+            boundary = Boundary::new_boot(has_version, line.stamp_ns);
+            boots.push(Boot {
+                lines,
+                ..Boot::default()
+            });
+        }
+        if let Some(boot) = boots.last_mut() {
+            boot.lines.push(line);
+        }
+        true
+    });
+    let mut problems = problems.into_iter().peekable();
+    for boot in &mut boots {
+        let mut rows = Rows::default();
+        let last = boot.lines.last().map_or(usize::MAX, |line| line.number);
+        for line in &boot.lines {
+            rows.take(line);
+        }
+        while let Some(problem) = problems.next_if(|problem| problem.line <= last) {
+            rows.log.problems.push(problem);
+        }
+        boot.log = rows.finish();
+    }
+    boots
+}
+
+/// Takes the lines from line `number` on out of the last boot.
+fn split(boots: &mut [Boot], number: usize) -> Vec<Line> {
+    let Some(boot) = boots.last_mut() else {
+        return Vec::new();
+    };
+    let at = boot.lines.partition_point(|line| line.number < number);
+    boot.lines.split_off(at)
+}
+
+/// The first words of a kernel.
+fn is_version(line: &Line) -> bool {
+    line.text.starts_with("Linux version ")
+}
+
+/// Tells one boot of a log from the next.
+#[derive(Default)]
+pub(super) struct Boundary {
+    latest_ns: Option<u64>,
+    lines_seen: bool,
+    version_seen: bool,
+    /// Line of a version that may be the next boot's, in a log without stamps.
+    version_again: Option<usize>,
+}
+
+impl Boundary {
+    /// For a boot that has just begun.
+    fn new_boot(version_seen: bool, latest_ns: Option<u64>) -> Self {
+        Self {
+            latest_ns,
+            lines_seen: true,
+            version_seen,
+            version_again: None,
+        }
+    }
+
+    /// The line a further boot begins with, once `line` shows that there is one.
+    ///
+    /// Journals say so. With stamps, the clock goes back. Without them a version may also
+    /// be the content of `/proc/version`; what a boot prints next decides.
+    pub(super) fn another_begins(&mut self, line: &Line) -> Option<usize> {
+        let version = is_version(line);
+        let repeated = version && self.version_seen;
+        self.version_seen |= version;
+        let back = line
+            .stamp_ns
+            .is_some_and(|ns| self.latest_ns.is_none_or(|last| ns < last));
+        self.latest_ns = self.latest_ns.max(line.stamp_ns);
+        let lines_seen = std::mem::replace(&mut self.lines_seen, true);
+        let journal = line.text.starts_with("-- Reboot --")
+            || (line.text.starts_with("-- Boot ") && line.text.ends_with("--"));
+        if (repeated && back) || (journal && lines_seen) {
+            return Some(line.number);
+        }
+        if repeated && self.latest_ns.is_none() {
+            self.version_again = Some(line.number);
+        }
+        let next = [
+            "Command line:",
+            "BIOS-provided physical RAM map",
+            "e820: BIOS-provided",
+        ];
+        if next.iter().any(|start| line.text.starts_with(start)) {
+            self.version_again
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first_lines(text: &str) -> Vec<usize> {
+        let boots = boots(text.as_bytes());
+        let first = |boot: &Boot| boot.lines.first().map_or(0, |line| line.number);
+        boots.iter().map(first).collect()
+    }
+
+    #[test]
+    fn boots_end_where_the_next_begins() {
+        let stamps = "[0.0000] Linux version 1\n[2.0000] a\n[0.0000] Linux version 2\n[1.0000] b\n\
+            [0.0000] Linux version 3\n";
+        assert_eq!(first_lines(stamps), [1, 3, 5]);
+        let bare = "Linux version 1\nCommand line: a\nb\nLinux version 2\nCommand line: c\nd\n";
+        assert_eq!(first_lines(bare), [1, 4]);
+        let journal =
+            "-- Boot 1 --\n[0.0000] Linux version 1\n-- Boot 2 --\n[0.0000] Linux version 1\n";
+        assert_eq!(first_lines(journal), [1, 3]);
+        let proc_version = "Linux version 1\nCommand line: a\nLinux version 1\nb\n";
+        assert_eq!(first_lines(proc_version), [1]);
+        assert_eq!(first_lines(""), [0]);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_is_no_boot() {
+        let skew = "[0.0000] Linux version 1\n[0.9000] a\n[0.0000] b\n[1.0000] c\n";
+        assert_eq!(first_lines(skew), [1]);
+    }
+}

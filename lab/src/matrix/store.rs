@@ -1,0 +1,216 @@
+//! The folder of a matrix: [`Store`]. One lab at a time works in it; what is finished stays,
+//! whatever comes after.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::record::Record;
+
+/// A folder of records, locked as long as this lives.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    _lock: File,
+}
+
+/// What became of a boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// It is still to come.
+    Missing,
+    /// Its record is there.
+    Done,
+    /// It failed; its reason is there.
+    Failed,
+}
+
+/// A boot that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// `firstlight.failed/1`.
+    pub schema: String,
+    /// Its cell.
+    pub cell: String,
+    /// Why.
+    pub message: String,
+    /// The last lines of its log.
+    pub log: Vec<String>,
+}
+
+/// Why a folder cannot be used.
+#[derive(Debug)]
+pub enum StoreError {
+    /// Another lab works in it.
+    Busy(PathBuf),
+    /// The system says why; a full disk, as a rule.
+    Io(PathBuf, io::Error),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy(path) => write!(
+                f,
+                "another lab works in {}; expected one at a time, or another folder",
+                path.display()
+            ),
+            Self::Io(path, error) => write!(
+                f,
+                "cannot write {}: {error}; what is finished is kept, the same command goes on from there",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+impl Store {
+    /// Opens or makes the folder.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        let io = |error| StoreError::Io(folder.to_owned(), error);
+        fs::create_dir_all(folder).map_err(io)?;
+        let lock = File::create(folder.join(".lock")).map_err(io)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| StoreError::Busy(folder.to_owned()))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// What became of run `run` of a cell. A record that was cut by a crash is none.
+    #[must_use]
+    pub fn run(&self, cell: &str, run: usize) -> Run {
+        let parses = |path: PathBuf| {
+            let text = fs::read(path).ok()?;
+            serde_json::from_slice::<serde_json::Value>(&text).ok()
+        };
+        if parses(self.path(cell, run, "json")).is_some() {
+            Run::Done
+        } else if parses(self.path(cell, run, "failed")).is_some() {
+            Run::Failed
+        } else {
+            Run::Missing
+        }
+    }
+
+    /// Keeps a record, and its log as it came.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn keep(&self, cell: &str, run: usize, record: &Record) -> Result<(), StoreError> {
+        let log = record.log.join("\n") + "\n";
+        self.write(&self.path(cell, run, "log"), log.as_bytes())?;
+        let text = serde_json::to_vec(record).map_err(|error| self.broken(error))?;
+        self.write(&self.path(cell, run, "json"), &text)?;
+        // What failed before is over.
+        let _ = fs::remove_file(self.path(cell, run, "failed"));
+        Ok(())
+    }
+
+    /// Keeps why a boot failed.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn fail(
+        &self,
+        cell: &str,
+        run: usize,
+        message: &str,
+        log: &[String],
+    ) -> Result<(), StoreError> {
+        let failed = Failed {
+            schema: "firstlight.failed/1".into(),
+            cell: cell.to_owned(),
+            message: message.to_owned(),
+            log: log.to_vec(),
+        };
+        let text = serde_json::to_vec(&failed).map_err(|error| self.broken(error))?;
+        self.write(&self.path(cell, run, "failed"), &text)
+    }
+
+    /// Keeps another file, such as an initial file system, and says where.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn file(&self, name: &str, content: &[u8]) -> Result<PathBuf, StoreError> {
+        let path = self.folder.join(name);
+        self.write(&path, content)?;
+        Ok(path)
+    }
+
+    /// Why run `run` of a cell failed, if it did.
+    #[must_use]
+    pub fn failure(&self, cell: &str, run: usize) -> Option<Failed> {
+        let text = fs::read(self.path(cell, run, "failed")).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    fn path(&self, cell: &str, run: usize, ending: &str) -> PathBuf {
+        self.folder.join(format!("{cell}-{run:04}.{ending}"))
+    }
+
+    fn broken(&self, error: serde_json::Error) -> StoreError {
+        StoreError::Io(self.folder.clone(), io::Error::other(error))
+    }
+
+    /// Whole or not at all.
+    fn write(&self, path: &Path, content: &[u8]) -> Result<(), StoreError> {
+        let unfinished = path.with_extension("unfinished");
+        let written = File::create(&unfinished).and_then(|mut file| {
+            file.write_all(content)?;
+            file.sync_data()
+        });
+        let renamed = written.and_then(|()| fs::rename(&unfinished, path));
+        renamed.map_err(|error| {
+            let _ = fs::remove_file(&unfinished);
+            StoreError::Io(path.to_owned(), error)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_finished_is_kept_and_what_was_cut_is_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        assert_eq!(store.run("a", 0), Run::Missing);
+        store.fail("a", 0, "it hangs", &["last".into()]).unwrap();
+        assert_eq!(store.run("a", 0), Run::Failed);
+        assert_eq!(store.failure("a", 0).unwrap().message, "it hangs");
+        store.keep("a", 0, &Record::new("boot", "wall")).unwrap();
+        assert_eq!(
+            (store.run("a", 0), store.failure("a", 0)),
+            (Run::Done, None)
+        );
+        fs::write(folder.path().join("a-0001.json"), "{\"sch").unwrap();
+        assert_eq!(store.run("a", 1), Run::Missing);
+        let busy = Store::open(folder.path()).unwrap_err();
+        assert!(busy.to_string().contains("another lab"), "{busy}");
+        drop(store);
+        assert!(Store::open(folder.path()).is_ok());
+    }
+
+    #[test]
+    fn a_disk_that_is_full_says_so_and_leaves_nothing_half_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let error = store.write(Path::new("/dev/full/x"), b"x").unwrap_err();
+        assert!(
+            error.to_string().contains("what is finished is kept"),
+            "{error}"
+        );
+    }
+}

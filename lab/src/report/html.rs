@@ -1,0 +1,343 @@
+//! One page that needs nothing else: no script, no font, no picture from anywhere.
+
+use std::fmt::Write;
+
+use super::chart::{Piece, Series, bars, curves, dots, short};
+use super::escape::escaped;
+use super::style::{COLOURS, CSS};
+use super::{Report, Setup, Span};
+use crate::sweep::{self, SweptPart};
+
+/// Set-ups that are drawn; tables have all.
+const MOST_DRAWN: usize = 24;
+/// Runs of a set-up that are drawn.
+const MOST_RUNS: usize = 500;
+
+impl Report {
+    /// The page.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let mut page = String::from(
+            "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
+             <meta name=\"viewport\" content=\"width=device-width\"><title>firstlight report</title><style>",
+        );
+        page.push_str(CSS);
+        page.push_str("</style></head><body>");
+        let _ = write!(
+            page,
+            "<h1>Boots</h1><p class=\"faint\">{} runs of {} set-ups. Milliseconds; on the instruction clock one is a million instructions.</p>",
+            self.runs(),
+            self.setups.len()
+        );
+        let colours = self.colours();
+        self.summary(&mut page);
+        self.time_lines(&mut page, &colours);
+        self.sizes(&mut page, &colours);
+        self.threads(&mut page);
+        self.distribution(&mut page);
+        self.gaps(&mut page);
+        self.findings(&mut page);
+        page.push_str("</body></html>\n");
+        page
+    }
+
+    /// Names of phases in their order; each has the colour of its place.
+    fn colours(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for phase in self.setups.iter().flat_map(|setup| &setup.phases) {
+            if !names.contains(&&*phase.name) {
+                names.push(&phase.name);
+            }
+        }
+        names
+    }
+
+    fn summary(&self, page: &mut String) {
+        page.push_str("<h2 id=\"summary\">Summary</h2><div class=\"scroll\"><table><tr><th>Set-up</th><th>Clock</th><th>Runs</th><th>Median</th><th>MAD</th><th>Least</th><th>Most</th><th class=\"l\">Longest phase</th><th>Findings</th></tr>");
+        for setup in &self.setups {
+            let _ = write!(
+                page,
+                "<tr><td>{}</td><td>{}</td><td>{}</td>",
+                escaped(&setup.name),
+                escaped(&setup.clock),
+                setup.files.len()
+            );
+            match &setup.total {
+                Some(total) => {
+                    for ns in [
+                        total.median_ns,
+                        total.mad_ns,
+                        float(total.min_ns),
+                        float(total.max_ns),
+                    ] {
+                        let _ = write!(page, "<td>{:.3}</td>", ns / 1e6);
+                    }
+                }
+                None => page.push_str("<td></td><td></td><td></td><td></td>"),
+            }
+            let longest = setup
+                .phases
+                .iter()
+                .max_by(|a, b| a.took.median_ns.total_cmp(&b.took.median_ns));
+            let longest = longest.map_or(String::new(), |phase| {
+                format!("{} {:.3}", escaped(&phase.name), phase.took.median_ns / 1e6)
+            });
+            let class = if setup.findings.is_empty() {
+                "good"
+            } else {
+                "bad"
+            };
+            let _ = write!(
+                page,
+                "<td class=\"l\">{longest}</td><td class=\"{class}\">{}</td></tr>",
+                setup.findings.len()
+            );
+        }
+        page.push_str("</table></div>");
+    }
+
+    fn time_lines(&self, page: &mut String, colours: &[&str]) {
+        let drawn = || self.setups.iter().filter(|setup| !setup.middle.is_empty());
+        if drawn().next().is_none() {
+            return;
+        }
+        page.push_str("<h2 id=\"time-lines\">Time lines</h2><p class=\"faint\">The run in the middle of each set-up.</p>");
+        legend(page, colours.iter().copied().enumerate());
+        // Instructions and seconds have no common scale.
+        for clock in ["wall", "instructions"] {
+            let of_clock = drawn().filter(|setup| setup.clock == clock);
+            let rows: Vec<(&str, Vec<Piece<'_>>)> = of_clock
+                .take(MOST_DRAWN)
+                .map(|setup| (setup.name.as_str(), pieces(setup, colours)))
+                .collect();
+            if !rows.is_empty() {
+                let _ = write!(page, "<h3>{clock} clock</h3>");
+                page.push_str(&bars(&rows));
+                self.more(page, rows.len());
+            }
+        }
+    }
+
+    fn more(&self, page: &mut String, drawn: usize) {
+        if self.setups.len() > drawn && drawn == MOST_DRAWN {
+            let _ = write!(
+                page,
+                "<p class=\"faint\">The first {drawn} of {} set-ups; the tables have all.</p>",
+                self.setups.len()
+            );
+        }
+    }
+
+    fn sizes(&self, page: &mut String, colours: &[&str]) {
+        if self.fits.is_empty() {
+            return;
+        }
+        page.push_str("<h2 id=\"sizes\">Phases over memory</h2>");
+        let mut families: Vec<(&str, &str)> = Vec::new();
+        for fit in &self.fits {
+            let family = (&*fit.family, &*fit.clock);
+            if !families.contains(&family) {
+                families.push(family);
+            }
+        }
+        for family in families {
+            let fits = || {
+                self.fits
+                    .iter()
+                    .filter(|fit| (&*fit.family, &*fit.clock) == family)
+            };
+            let series: Vec<Series<'_>> = fits()
+                .map(|fit| Series {
+                    name: &fit.phase,
+                    colour: colours
+                        .iter()
+                        .position(|name| *name == fit.phase)
+                        .unwrap_or(0)
+                        % COLOURS,
+                    points: fit.points.clone(),
+                    fit: Some((fit.base_ms, fit.ms_per_gib)),
+                })
+                .collect();
+            let _ = write!(
+                page,
+                "<h3>{}, {}</h3>",
+                escaped(family.0),
+                escaped(family.1)
+            );
+            legend(page, series.iter().map(|one| (one.colour, one.name)));
+            page.push_str(&curves(&series, " GiB", None));
+            page.push_str("<div class=\"scroll\"><table><tr><th>Phase</th><th>ms a GiB</th><th>ms without memory</th><th>r²</th><th>sizes</th></tr>");
+            for fit in fits() {
+                let _ = write!(
+                    page,
+                    "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.3}</td><td>{}</td></tr>",
+                    escaped(&fit.phase),
+                    short(fit.ms_per_gib),
+                    short(fit.base_ms),
+                    fit.r2,
+                    fit.points.len()
+                );
+            }
+            page.push_str("</table></div>");
+        }
+    }
+
+    fn threads(&self, page: &mut String) {
+        if self.sweeps.is_empty() {
+            return;
+        }
+        page.push_str("<h2 id=\"threads\">Threads</h2>");
+        for sweep in &self.sweeps {
+            for part in [SweptPart::Deferred, SweptPart::Whole] {
+                curve(page, sweep, part);
+            }
+        }
+    }
+
+    fn distribution(&self, page: &mut String) {
+        let several = self.setups.iter().filter(|setup| setup.runs.len() > 1);
+        let rows: Vec<(&str, Vec<f64>)> = several
+            .take(MOST_DRAWN)
+            .map(|setup| {
+                let totals = setup.runs.iter().filter_map(super::Run::total_ns);
+                (
+                    setup.name.as_str(),
+                    totals.take(MOST_RUNS).map(|ns| float(ns) / 1e6).collect(),
+                )
+            })
+            .collect();
+        if rows.is_empty() {
+            return;
+        }
+        page.push_str("<h2 id=\"distribution\">Distribution of runs</h2>");
+        page.push_str(&dots(&rows));
+    }
+
+    fn gaps(&self, page: &mut String) {
+        if self.setups.iter().all(|setup| setup.gaps.is_empty()) {
+            return;
+        }
+        page.push_str("<h2 id=\"gaps\">Gaps</h2><p class=\"faint\">The longest spans between two lines of the log.</p>");
+        for setup in self
+            .setups
+            .iter()
+            .filter(|setup| !setup.gaps.is_empty())
+            .take(MOST_DRAWN)
+        {
+            let _ = write!(
+                page,
+                "<h3>{}</h3><div class=\"scroll\"><table><tr><th>Phase</th><th>ms</th><th class=\"l\">Between</th></tr>",
+                escaped(&setup.name)
+            );
+            for gap in setup.gaps.iter().take(5) {
+                let start = |text: &str| escaped(&text.chars().take(120).collect::<String>());
+                let _ = write!(
+                    page,
+                    "<tr><td>{}</td><td>{:.3}</td><td class=\"l\"><code>{}<br>{}</code></td></tr>",
+                    escaped(gap.phase.as_deref().unwrap_or_default()),
+                    float(gap.ns) / 1e6,
+                    start(&gap.before.text),
+                    start(&gap.after.text)
+                );
+            }
+            page.push_str("</table></div>");
+        }
+    }
+
+    fn findings(&self, page: &mut String) {
+        page.push_str("<h2 id=\"findings\">Findings</h2>");
+        if self.setups.iter().all(|setup| setup.findings.is_empty()) {
+            page.push_str("<p class=\"good\">The doctor found nothing.</p>");
+        }
+        for setup in &self.setups {
+            for finding in &setup.findings {
+                let cost = finding.cost_ms.map_or(String::new(), |ms| {
+                    format!(", {} ms, {}", short(ms), finding.cost)
+                });
+                let _ = write!(
+                    page,
+                    "<div class=\"card\"><p><b>{}</b>{cost} <span class=\"faint\">{}</span></p><p><code>{}</code></p><p>{}</p><p>{}</p></div>",
+                    escaped(finding.id),
+                    escaped(&setup.name),
+                    escaped(finding.evidence.trim()),
+                    escaped(&finding.why),
+                    escaped(finding.cure)
+                );
+            }
+        }
+    }
+}
+
+/// The phases of the run in the middle, from its start on.
+fn pieces<'n>(setup: &Setup, colours: &[&'n str]) -> Vec<Piece<'n>> {
+    let start = setup.middle.iter().map(|span| span.start_ns).min();
+    let ms = |ns: u64| float(ns - start.unwrap_or(0)) / 1e6;
+    let piece = |span: &Span| {
+        let place = colours.iter().position(|name| *name == span.name)?;
+        let name = colours.get(place)?;
+        let end = span.end_ns.max(span.start_ns);
+        Some((*name, place % COLOURS, ms(span.start_ns), ms(end)))
+    };
+    setup.middle.iter().filter_map(piece).collect()
+}
+
+/// Names and their colours.
+fn legend<'n>(page: &mut String, names: impl Iterator<Item = (usize, &'n str)>) {
+    page.push_str("<div class=\"legend\">");
+    for (place, name) in names {
+        let _ = write!(
+            page,
+            "<span style=\"--c:var(--c{})\">{}</span>",
+            place % COLOURS,
+            escaped(name)
+        );
+    }
+    page.push_str("</div>");
+}
+
+/// Milliseconds over threads, one series a node and size of descriptors.
+fn curve(page: &mut String, sweep: &sweep::Record, part: SweptPart) {
+    let mut names: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for row in sweep.rows.iter().filter(|row| row.part == part) {
+        let node = row
+            .node
+            .map_or("all nodes".into(), |node| format!("node {node}"));
+        let name = format!("{node}, {} bytes", row.descriptor_bytes);
+        let point = (f64::from(row.threads), row.ms.median);
+        match names.iter_mut().find(|series| series.0 == name) {
+            Some(series) => series.1.push(point),
+            None => names.push((name, vec![point])),
+        }
+    }
+    if names.is_empty() {
+        return;
+    }
+    let knee = sweep
+        .knee_threads
+        .map(f64::from)
+        .filter(|_| part == SweptPart::Deferred);
+    let series: Vec<Series<'_>> = names
+        .iter()
+        .enumerate()
+        .map(|(colour, (name, points))| Series {
+            name,
+            colour: colour % COLOURS,
+            points: points.clone(),
+            fit: None,
+        })
+        .collect();
+    let title = if part == SweptPart::Deferred {
+        "Deferred part"
+    } else {
+        "Whole"
+    };
+    let _ = write!(page, "<h3>{title}, {} clock</h3>", escaped(&sweep.clock));
+    legend(page, series.iter().map(|one| (one.colour, one.name)));
+    page.push_str(&curves(&series, " threads", knee));
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures to draw")]
+fn float(ns: u64) -> f64 {
+    ns as f64
+}

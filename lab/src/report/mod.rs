@@ -1,0 +1,158 @@
+//! A report on a folder of records: [`Report::of`] puts runs of the same set-up together,
+//! and each format is rendered from that.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `run` | what of a record is shown |
+//! | `fit` | how phases grow with memory |
+//! | `html`, `chart`, `escape`, `style` | one page that needs nothing else, its drawings, its looks |
+//! | `text` | the same as a table, CSV, Markdown, folded stacks, a Chrome trace, JUnit |
+
+mod chart;
+mod escape;
+mod fit;
+mod html;
+mod run;
+mod style;
+mod text;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::compare::{NoRecord, Spread};
+use crate::doctor::{Finding, diagnose};
+use crate::gaps::Gap;
+use crate::records::Stored;
+use crate::sweep;
+pub use fit::Fit;
+use run::{Run, Span};
+pub use text::Format;
+
+/// Name and version of the form of [`Report`].
+pub const SCHEMA: &str = "firstlight.report/1";
+
+/// What is shown of some runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Set-ups, in the order of system, words, clock and memory.
+    pub setups: Vec<Setup>,
+    /// How phases grow with memory, where set-ups differ in nothing else.
+    pub fits: Vec<Fit>,
+    /// Sweeps over numbers of threads.
+    pub sweeps: Vec<sweep::Record>,
+}
+
+/// Runs of the same kernel, words, clock and machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Setup {
+    /// In words.
+    pub name: String,
+    /// The same without the size of its memory.
+    pub family: String,
+    /// Which clock the times are from.
+    pub clock: String,
+    /// Memory of the machine.
+    pub memory_bytes: Option<u64>,
+    /// Its runs.
+    pub files: Vec<String>,
+    /// From the start of its clock to its end.
+    pub total: Option<Spread>,
+    /// Each phase over the runs, in the order of the first.
+    pub phases: Vec<PhaseSpread>,
+    /// The longest gaps of the run in the middle.
+    pub gaps: Vec<Gap>,
+    /// What the doctor found in the logs, each finding once.
+    pub findings: Vec<Finding>,
+    /// The run in the middle, phase by phase.
+    pub middle: Vec<Span>,
+    #[serde(skip)]
+    runs: Vec<Run>,
+}
+
+/// A phase of a set-up.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PhaseSpread {
+    /// Its name.
+    pub name: String,
+    /// How long it took.
+    pub took: Spread,
+}
+
+impl Report {
+    /// A report of `records` and `sweeps`.
+    ///
+    /// # Errors
+    /// The first record that is none, and why.
+    pub fn of(records: &[Stored], sweeps: Vec<sweep::Record>) -> Result<Self, (String, NoRecord)> {
+        let mut groups: BTreeMap<run::Key, Vec<Run>> = BTreeMap::new();
+        for stored in records {
+            let file = stored.path.display().to_string();
+            let run = Run::of(stored).map_err(|error| (file, error))?;
+            groups.entry(run.key()).or_default().push(run);
+        }
+        let setups: Vec<Setup> = groups
+            .into_iter()
+            .map(|(key, runs)| Setup::of(&key, runs))
+            .collect();
+        Ok(Self {
+            schema: SCHEMA,
+            fits: fit::fits(&setups),
+            setups,
+            sweeps,
+        })
+    }
+
+    /// All runs.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        self.setups.iter().map(|setup| setup.files.len()).sum()
+    }
+}
+
+impl Setup {
+    fn of(key: &run::Key, mut runs: Vec<Run>) -> Self {
+        let totals: Vec<u64> = runs.iter().filter_map(Run::total_ns).collect();
+        let names = runs.first().map(Run::phase_names).unwrap_or_default();
+        let phases = names.into_iter().filter_map(|name| {
+            let took: Vec<u64> = runs.iter().map(|run| run.spent_ns(&name)).collect();
+            let took = Spread::of(&took)?;
+            Some(PhaseSpread { name, took })
+        });
+        let phases = phases.collect();
+        let files = runs.iter().map(|run| run.file.clone()).collect();
+        let findings = findings(&runs);
+        runs.sort_by_key(Run::total_ns);
+        let middle = runs.get(runs.len() / 2);
+        Self {
+            name: key.name(),
+            family: key.family(),
+            clock: key.clock.clone(),
+            memory_bytes: key.memory_bytes,
+            files,
+            total: Spread::of(&totals),
+            phases,
+            gaps: middle.map(|run| run.gaps.clone()).unwrap_or_default(),
+            middle: middle.map(|run| run.phases.clone()).unwrap_or_default(),
+            findings,
+            runs,
+        }
+    }
+}
+
+/// What the doctor finds in the logs of some runs; each finding once.
+fn findings(runs: &[Run]) -> Vec<Finding> {
+    /// Logs that are looked at; runs of one set-up say the same.
+    const MOST_LOGS: usize = 5;
+    let mut all: Vec<Finding> = Vec::new();
+    for run in runs.iter().filter(|run| run.is_linux()).take(MOST_LOGS) {
+        for finding in diagnose(&run.file, run.log.join("\n").as_bytes()).findings {
+            if all.iter().all(|known| known.id != finding.id) {
+                all.push(finding);
+            }
+        }
+    }
+    all
+}

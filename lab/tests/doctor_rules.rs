@@ -1,0 +1,363 @@
+//! Every rule of `doctor`: a few lines in which it finds something, in the words of kernels
+//! of several ages, and almost the same lines in which it does not.
+
+use firstlight_lab::doctor::{diagnose, ids};
+
+/// Finding, lines that have it, the line it is seen in.
+const FOUND: &[(&str, &str, usize)] = &[
+    (
+        "memory-blocks-small",
+        "[0.1000] Memory: 2100000000K/2147483648K available (1K kernel code, 47483648K reserved)\n\
+         [0.2000] x86/mm: Memory block size: 128MB\n",
+        2,
+    ),
+    (
+        "memory-blocks-slow",
+        "[0.1000] Memory: 100000000K/134217728K available\n[0.2000] devtmpfs: initialized\n\
+         [0.9000] clocksource: jiffies\n",
+        3,
+    ),
+    (
+        "memory-blocks-slow",
+        "[9.0000] watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [swapper/0:1]\n\
+         [9.1000] Call Trace:\n[9.2000]  register_mem_sect_under_node+0x1/0x2\n",
+        3,
+    ),
+    (
+        "memory-initialisation-stalls",
+        "[9.0000] rcu: INFO: rcu_sched self-detected stall on CPU\n\
+         [9.1000] Call Trace:\n[9.2000]  deferred_init_memmap+0x1/0x2\n",
+        3,
+    ),
+    (
+        "deferral-absent",
+        "[1.0000] Memory: 500000000K/536870912K available\n[1.1000] smp: Brought up 2 nodes, 64 CPUs\n\
+         [1.2000] devtmpfs: initialized\n[1.3000] NET: Registered\n",
+        3,
+    ),
+    (
+        "memmap-eager",
+        "[0.0100] On node 0 totalpages: 1000000\n[3.0000] ACPI: PM-Timer IO Port: 0x408\n",
+        2,
+    ),
+    (
+        "memmap-eager",
+        "[0.0100] Initmem setup node 0 [mem 0x1000-0x2000]\n[1.0000] Built 1 zonelists\n",
+        2,
+    ),
+    (
+        "deferral-defeated",
+        "[0.0000] Command line: root=/dev/sda early_page_ext quiet\n",
+        1,
+    ),
+    (
+        "deferral-defeated",
+        "[1.0000] node 0 deferred pages initialised in 10ms\n[1.8000] allocated 67108864 bytes of page_ext\n",
+        2,
+    ),
+    (
+        "deferral-defeated",
+        "[0.1000] Memory: 100000000K/134217728K available\n\
+         [0.2000] kmemleak: Kernel memory leak detector initialized (mem pool available: 15675)\n",
+        2,
+    ),
+    (
+        "deferral-serial",
+        "[1.0000] node 0 initialised, 15530251 pages in 400ms\n[1.4000] node 1 initialised, 15530251 pages in 400ms\n\
+         [1.8000] node 2 initialised, 15530251 pages in 400ms\n",
+        3,
+    ),
+    (
+        "deferral-slow",
+        "[1.0000] node 0 initialised, 1000000 pages in 600ms\n",
+        1,
+    ),
+    (
+        "deferral-uneven",
+        "[1.0000] node 0 initialised, 9000000 pages in 300ms\n[1.6000] node 1 initialised, 9000000 pages in 900ms\n",
+        2,
+    ),
+    (
+        "deferral-one-thread",
+        "[7.0000] kswapd 0 initialised deferred memory in 1168ms\n",
+        1,
+    ),
+    (
+        "reserved-pages-serial",
+        "[1.0000] Dentry cache hash table entries: 8\n\
+         [3.0000] Memory: 100K/2000000000K available (1K kernel code, 1900000000K reserved, 0K cma-reserved)\n",
+        2,
+    ),
+    (
+        "hash-table-failed",
+        "swapper/0: vmalloc error: size 17179869184, failed to allocate pages, mode:0xdc0\n\
+         Call Trace:\n alloc_large_system_hash+0x1/0x2\n",
+        1,
+    ),
+    (
+        "hash-table-failed",
+        "Kernel panic - not syncing: Failed to allocate Dentry cache hash table\n",
+        1,
+    ),
+    (
+        "hash-tables-oversized",
+        "Inode-cache hash table entries: 1073741824 (order: 21, 8589934592 bytes, linear)\n",
+        1,
+    ),
+    (
+        "hash-tables-oversized",
+        "Memory: 8000000K/8388608K available\n\
+         Dentry cache hash table entries: 16777216 (order: 15, 134217728 bytes)\n",
+        2,
+    ),
+    (
+        "hash-tables-slow",
+        "[1.0000] Kernel command line: a\n[2.0000] Dentry cache hash table entries: 8388608 (order: 14, 67108864 bytes)\n",
+        2,
+    ),
+    (
+        "hugepages-short",
+        "HugeTLB: allocating 100 of page size 1.00 GiB failed.  Only allocated 90 hugepages.\n",
+        1,
+    ),
+    (
+        "hugepages-slow",
+        "[1.0000] a\n[9.0000] HugeTLB registered 1.00 GiB page size, pre-allocated 5632 pages\n",
+        2,
+    ),
+    (
+        "hugepages-slow",
+        "[4.0000] HugeTLB: allocation took 1706ms with hugepage_allocation_threads=32\n",
+        1,
+    ),
+    (
+        "init-on-free",
+        "mem auto-init: stack:off, heap alloc:off, heap free:on\n",
+        1,
+    ),
+    (
+        "init-on-alloc",
+        "Command line: init_on_alloc=1\nmem auto-init: stack:off, heap alloc:on, heap free:off\n",
+        2,
+    ),
+    ("page-debugging", "Command line: a debug_pagealloc=on\n", 1),
+    (
+        "huge-hole",
+        "  node   0: [mem 0x0000000100000000-0x00000010ffffffff]\n\
+         \x20 node   1: [mem 0x0000100000000000-0x0000100fffffffff]\n",
+        2,
+    ),
+    (
+        "nodes-interleaved",
+        "  node   0: [mem 0x0000000000001000-0x000000007fffffff]\n\
+         \x20 node   1: [mem 0x0000000080000000-0x00000000bfffffff]\n\
+         \x20 node   0: [mem 0x0000000100000000-0x000000013fffffff]\n",
+        3,
+    ),
+    ("memoryless-node", "Initmem setup node 3 as memoryless\n", 1),
+    (
+        "numa-tables-faulty",
+        "SRAT: PXMs only cover 2047MB of your 3071MB e820 RAM. Not used.\n",
+        1,
+    ),
+    (
+        "numa-tables-faulty",
+        "ACPI: SLIT table looks invalid. Not used.\n",
+        1,
+    ),
+    (
+        "numa-tables-faulty",
+        "NUMA: no nodes coverage for 1024MB of 8185MB RAM\n",
+        1,
+    ),
+    (
+        "numa-tables-faulty",
+        "sched: CPU #1's llc-sibling CPU #0 is not on the same node! [node: 1 != 0]. Ignoring dependency.\n",
+        1,
+    ),
+    (
+        "memory-accepted-eagerly",
+        "Kernel command line: accept_memory=eager\n",
+        1,
+    ),
+    (
+        "memory-accepted-eagerly",
+        "[0.5000] a\n[90.000] Memory Encryption Features active: Intel TDX\n",
+        2,
+    ),
+    (
+        "bounce-buffer-large",
+        "software IO TLB: mapped [mem 0x100000000-0x200000000] (4096MB)\n",
+        1,
+    ),
+    (
+        "tsc-unstable",
+        "TSC synchronization [CPU#0 -> CPU#12]:\nMeasured 72 cycles TSC warp between CPUs, turning off TSC clock.\n\
+         tsc: Marking TSC unstable due to check_tsc_sync_source failed\n",
+        2,
+    ),
+    (
+        "bounce-buffer-short",
+        "software IO TLB: Cannot allocate buffer\n",
+        1,
+    ),
+    (
+        "bounce-buffer-short",
+        "nvme 0000:00:04.0: swiotlb buffer is full (sz: 4096 bytes), total 32768 (slots), used 32768 (slots)\n",
+        1,
+    ),
+    (
+        "tsc-unstable",
+        "TSC found unstable after boot, most likely due to broken BIOS. Use 'tsc=unstable'.\n",
+        1,
+    ),
+    (
+        "tsc-unstable",
+        "sched_clock: Marking unstable (1234567, 89)<-(2345678, -90)\n",
+        1,
+    ),
+    (
+        "init-on-free",
+        "mem auto-init: clearing system memory may take some time...\n",
+        1,
+    ),
+    (
+        "deferral-slow",
+        "[9.0000] node 0 deferred pages initialised in 5460ms\n",
+        1,
+    ),
+    (
+        "memoryless-node",
+        "Could not find start_pfn for node 1\n",
+        1,
+    ),
+    (
+        "memory-phase-slow",
+        "[0.5000] percpu: Embedded 66 pages/cpu\n[3.5000] Built 4 zonelists, mobility grouping on.\n",
+        2,
+    ),
+    (
+        "tsc-unstable",
+        "Clocksource tsc unstable (delta = -120374208 ns)\n",
+        1,
+    ),
+    (
+        "memory-lost-mtrr",
+        "WARNING: BIOS bug: CPU MTRRs don't cover all of memory, losing 64MB of RAM.\n",
+        1,
+    ),
+    (
+        "memory-lost-parameter",
+        "Command line: mem=1G\nBIOS-e820: [mem 0x0000000000100000-0x00000000ffffffff] usable\n",
+        1,
+    ),
+    ("memory-lost-parameter", "Memory limited to 512MB\n", 1),
+    (
+        "memory-lost-crashkernel",
+        "Reserving 1024MB of memory at 2048MB for crashkernel (System RAM: 4095MB)\n\
+         Memory: 3000000K/4193784K available\n",
+        1,
+    ),
+    (
+        "memory-lost-crashkernel",
+        "crashkernel reserved: 0x0000000100000000 - 0x0000000240000000 (5120 MB)\n",
+        1,
+    ),
+    (
+        "memory-lost-alignment",
+        "Block size [0x80000000] unaligned hotplug range: start 0x120000000, size 0x8000000\n",
+        1,
+    ),
+    (
+        "memory-lost-unaddressable",
+        "Warning only 4GB will be used.\nUse a HIGHMEM64G enabled kernel.\n",
+        1,
+    ),
+    (
+        "memory-lost-unaddressable",
+        "Ignoring RAM at 0x30000000-0x3fffffff (!CONFIG_HIGHMEM)\n",
+        1,
+    ),
+    (
+        "memory-lost-aperture",
+        "Mapping aperture over 65536 KB of RAM @ c000000\n",
+        1,
+    ),
+    (
+        "memory-phase-slow",
+        "[0.1000] Zone ranges:\n[0.2000] Something new\n[4.0000] and what comes after it\n[4.1000] SLUB: HWalign=64\n",
+        3,
+    ),
+];
+
+/// Lines that look alike and are healthy.
+const HEALTHY: &[&str] = &[
+    // A size that suits the machine; blocks that take no time.
+    "[0.1000] Memory: 100000000K/134217728K available\n[0.2000] x86/mm: Memory block size: 2048MB\n[0.2100] a\n",
+    // A small machine without deferral.
+    "[1.0000] Memory: 8000000K/8388608K available\n[1.1000] smp: Brought up 1 node, 4 CPUs\n[1.2000] devtmpfs: initialized\n",
+    // Nodes at the same time.
+    "[5.3131] node 0 initialised, 15530251 pages in 653ms\n[5.3306] node 1 initialised, 15988494 pages in 670ms\n",
+    // Small nodes differ by the resolution of the figure.
+    "[1.0000] node 0 deferred pages initialised in 1ms\n[1.0010] node 1 deferred pages initialised in 9ms\n",
+    // Tables as a kernel chooses them, spread over nodes.
+    "Memory: 64000000K/67108344K available\nDentry cache hash table entries: 8388608 (order: 14, 67108864 bytes, vmalloc hugepage)\n",
+    // Another failure of vmalloc.
+    "insmod: vmalloc error: size 4096, failed to allocate pages\nCall Trace:\n load_module+0x1/0x2\n",
+    "[1.0000] a\n[1.1000] HugeTLB: registered 1.00 GiB page size, pre-allocated 0 pages\n",
+    "[1.0000] a\n[9.0000] HugeTLB: registered 2.00 MiB page size, pre-allocated 0 pages\n",
+    // The build's default.
+    "Command line: quiet\nmem auto-init: stack:all(zero), heap alloc:on, heap free:off\n",
+    // One node, and no table of nodes at all.
+    "No NUMA configuration found\nFaking a node at [mem 0x0000000000000000-0x000000023fffffff]\n",
+    "NUMA: Node 0 [mem 0x0-0xbfffffff] + [mem 0x100000000-0x83fffffff] -> [mem 0x0-0x83fffffff]\n",
+    // The hole below 4 GiB.
+    "  node   0: [mem 0x0000000000001000-0x000000007fffffff]\n  node   0: [mem 0x0000000100000000-0x000000017fffffff]\n",
+    "software IO TLB: mapped [mem 0x000000007bfdb000-0x000000007ffdb000] (64MB)\n",
+    "[0.6000] Memory Encryption Features active: AMD SEV\n",
+    "tsc: Refined TSC clocksource calibration: 2593.904 MHz\nclocksource: Switched to clocksource tsc\n",
+    "tsc: Fast TSC calibration failed\n",
+    "sched_clock: Marking stable (1234567, 89)->(2345678, -90)\n",
+    "[1.0000] node 1 deferred pages initialised in 900ms\n[2.5000] Memory: 65838892K/67108344K available (1K kernel code)\n",
+    "Command line: mem=64G\nBIOS-e820: [mem 0x0000000000100000-0x00000000ffffffff] usable\n",
+    "Command line: mem=nopentium\nBIOS-e820: [mem 0x0000000000100000-0x00000000ffffffff] usable\n",
+    "Reserving 256MB of memory at 2848MB for crashkernel (System RAM: 65213MB)\nMemory: 63000000K/66778112K available\n",
+    // Services may take as long as they like.
+    "[0.1000] Zone ranges:\n[0.2000] SLUB: HWalign=64\n[9.0000] systemd[1]: Started x\n",
+    // A serial line in the middle of a driver.
+    "[3.0000] soft lockup - CPU#3 stuck for 23s! [kworker:1]\n[3.1000]  nvme_probe+0x1/0x2\n",
+];
+
+#[test]
+fn every_rule_finds_what_it_is_for() {
+    for (id, log, line) in FOUND {
+        let found = diagnose("lines", log.as_bytes()).findings;
+        let seen: Vec<_> = found
+            .iter()
+            .map(|finding| (finding.id, finding.line))
+            .collect();
+        assert!(seen.contains(&(*id, *line)), "{id}: {seen:?} in {log}");
+    }
+    // Needs a whole log; `doctor.rs` has some.
+    let elsewhere = ["early-stamps-missing"];
+    for id in ids() {
+        let tried = FOUND.iter().any(|(tried, _, _)| *tried == id) || elsewhere.contains(&id);
+        assert!(tried, "no lines for {id}");
+    }
+}
+
+#[test]
+fn lines_that_look_alike_have_nothing() {
+    for log in HEALTHY {
+        assert_eq!(diagnose("lines", log.as_bytes()).findings, [], "{log}");
+    }
+}
+
+#[test]
+fn emulated_time_is_no_measure() {
+    let slow =
+        "[0.0100] Zone ranges:\n[0.0200] On node 0 totalpages: 1\n[3.0000] a\n[3.1000] SLUB: x\n";
+    let emulated = format!("{slow}[4.0000] smpboot: CPU0: AMD QEMU TCG CPU version 2.5+\n");
+    assert_eq!(diagnose("slow", slow.as_bytes()).findings.len(), 1);
+    assert_eq!(diagnose("emulated", emulated.as_bytes()).findings, []);
+}

@@ -1,0 +1,202 @@
+//! Batches of a job: when each may be done, and what all of them cost.
+
+use super::{Manner, is_over};
+use crate::os::background;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Does `step` without keeping out of the way, if that is what the worker does
+/// otherwise: the kernel holds locks meanwhile that others wait for. hugetlbfs has
+/// a few for the touching of all files, tmpfs that of this process' address space;
+/// with no CPU idle, who waits for one would wait for seconds.
+pub(super) fn in_one_go<T>(comes_back: bool, step: impl FnOnce() -> T) -> T {
+    if comes_back {
+        // Refused, it takes its time.
+        let _ = background::run_as_usual();
+    }
+    let done = step();
+    if comes_back {
+        let _ = background::run_when_idle();
+    }
+    done
+}
+
+pub(super) fn length(bytes: u64) -> io::Result<usize> {
+    usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// The steps of a job, and what they cost.
+#[derive(Debug)]
+pub struct Batches<'j> {
+    manner: &'j Manner,
+    cancel: &'j AtomicBool,
+    done_bytes: &'j AtomicU64,
+    /// Bytes of a batch.
+    pub(super) batch_bytes: u64,
+    zeroed_bytes: u64,
+    zeroing_ns: u64,
+    /// Whether the worker keeps out of the way, but not in the middle of a page.
+    pub(super) comes_back: bool,
+    refilled_pages: Vec<u64>,
+    /// Bytes the pace has allowed for that were not needed yet.
+    paid_bytes: u64,
+}
+
+impl<'j> Batches<'j> {
+    pub(super) fn new(
+        manner: &'j Manner,
+        cancel: &'j AtomicBool,
+        done_bytes: &'j AtomicU64,
+    ) -> Self {
+        Self {
+            manner,
+            cancel,
+            done_bytes,
+            batch_bytes: manner.batch_bytes.max(1 << 20),
+            zeroed_bytes: 0,
+            zeroing_ns: 0,
+            comes_back: false,
+            refilled_pages: Vec::new(),
+            paid_bytes: 0,
+        }
+    }
+
+    /// Waits until `bytes` may be zeroed; what was paid for and not needed is
+    /// still good.
+    pub(super) fn pay(&mut self, bytes: u64) -> io::Result<()> {
+        if self.paid_bytes < bytes {
+            self.wait(bytes)?;
+            self.paid_bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// Does something that zeroes `bytes`, paid for, or finds it need not.
+    pub(super) fn timed(
+        &mut self,
+        bytes: u64,
+        step: impl FnOnce() -> io::Result<bool>,
+    ) -> io::Result<bool> {
+        let begin = Instant::now();
+        let zeroed = step()?;
+        if zeroed {
+            self.spend(bytes, begin);
+            self.paid_bytes = 0;
+        }
+        Ok(zeroed)
+    }
+
+    /// A page was a hole and is none any more.
+    pub(super) fn refilled(&mut self, page: u64) {
+        self.refilled_pages.push(page);
+    }
+
+    pub(super) fn take_refilled(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.refilled_pages)
+    }
+
+    fn spend(&mut self, bytes: u64, since: Instant) {
+        let spent_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.zeroing_ns = self.zeroing_ns.saturating_add(spent_ns);
+        self.zeroed_bytes += bytes;
+        self.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Waits for the pace, unless it is not wanted any more.
+    fn wait(&self, bytes: u64) -> io::Result<()> {
+        let stop = || self.cancel.load(Ordering::Relaxed);
+        let go_on = match &self.manner.background {
+            Some(pace) => pace.wait(bytes, stop),
+            None => !stop(),
+        };
+        if go_on {
+            return Ok(());
+        }
+        let text = "not wanted any more";
+        Err(io::Error::new(io::ErrorKind::Interrupted, text))
+    }
+
+    /// Bytes zeroed, and the time that took.
+    pub(super) fn spent(&self) -> (u64, u64) {
+        (self.zeroed_bytes, self.zeroing_ns)
+    }
+
+    /// Goes from `start` to `end` in batches, at the worker's pace.
+    pub(super) fn each(
+        &mut self,
+        start: u64,
+        end: u64,
+        deadline: Option<Instant>,
+        step: impl Fn(u64, u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.go(start, end, deadline, |batches, at, bytes| {
+            let begin = Instant::now();
+            step(at, bytes)?;
+            batches.spend(bytes, begin);
+            Ok(())
+        })
+    }
+
+    /// The same for work that zeroes nothing.
+    pub(super) fn look(
+        &mut self,
+        end: u64,
+        step: impl Fn(u64, u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.go(0, end, None, |_, at, bytes| step(at, bytes))
+    }
+
+    fn go(
+        &mut self,
+        start: u64,
+        end: u64,
+        deadline: Option<Instant>,
+        mut step: impl FnMut(&mut Self, u64, u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let batch_bytes = self.batch_bytes;
+        let mut at = start;
+        while at < end {
+            // To the next multiple, so that pages are never asked for by halves.
+            let next = (at - at % batch_bytes).saturating_add(batch_bytes);
+            let bytes = next.min(end) - at;
+            self.wait(bytes)?;
+            if is_over(deadline) {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "out of time"));
+            }
+            step(self, at, bytes)?;
+            at += bytes;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Pace;
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_was_paid_for_and_not_needed_is_still_good_and_no_more() {
+        const PAGE: u64 = 2 << 20;
+        // One page, and then none ever.
+        let pace = Pace::new(Some(0), PAGE, None, "/nonexistent");
+        let manner = Manner {
+            background: Some(Arc::new(pace)),
+            ..Manner::default()
+        };
+        let (cancel, done) = (AtomicBool::new(false), AtomicU64::new(0));
+        let mut batches = Batches::new(&manner, &cancel, &done);
+        batches.pay(PAGE).unwrap();
+        // Whatever would have to be waited for is given up now.
+        cancel.store(true, Ordering::Relaxed);
+        assert!(!batches.timed(PAGE, || Ok(false)).unwrap());
+        batches.pay(PAGE).expect("it was not needed");
+        assert!(batches.timed(PAGE, || Ok(true)).unwrap());
+        assert_eq!(done.load(Ordering::Relaxed), PAGE);
+        batches
+            .pay(PAGE)
+            .expect_err("the next one waits for its pace");
+    }
+}

@@ -1,0 +1,192 @@
+//! Huge pages the kernel sets aside: how many there are, and more for a while.
+//!
+//! [`counts`] reads what the kernel says of one page size, on the machine or on
+//! one node. [`Borrowed`] raises the number for a test or a measurement and
+//! puts the old number back when dropped; a file lock keeps two of them, in
+//! whichever process, from undoing each other's work.
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// Where the kernel shows its folders.
+pub const SYS: &str = "/sys";
+
+/// Huge pages of one size.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Set aside, used or not.
+    pub total_pages: u64,
+    /// Of these, in nobody's hands.
+    pub free_pages: u64,
+    /// Of the free ones, promised to a mapping or a mount; zero for a node,
+    /// where the kernel does not say.
+    pub promised_pages: u64,
+}
+
+fn folder(sys: &Path, page_bytes: u64, node: Option<u32>) -> PathBuf {
+    let size = format!("hugepages-{}kB", page_bytes >> 10);
+    match node {
+        None => sys.join("kernel/mm/hugepages").join(size),
+        Some(node) => {
+            let node = format!("devices/system/node/node{node}/hugepages");
+            sys.join(node).join(size)
+        }
+    }
+}
+
+fn number(path: &Path) -> io::Result<u64> {
+    let text = fs::read_to_string(path)?;
+    text.trim().parse().map_err(|_| {
+        let text = format!("{}: {:?} is no number", path.display(), text.trim());
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    })
+}
+
+/// What `sys` says of huge pages of `page_bytes`; `None` where the machine has
+/// no such pages, or no such node.
+///
+/// # Errors
+/// Files that are there and cannot be read, or make no sense.
+pub fn counts(sys: &Path, page_bytes: u64, node: Option<u32>) -> io::Result<Option<Counts>> {
+    let folder = folder(sys, page_bytes, node);
+    if !folder.is_dir() {
+        return Ok(None);
+    }
+    let promised = folder.join("resv_hugepages");
+    Ok(Some(Counts {
+        total_pages: number(&folder.join("nr_hugepages"))?,
+        free_pages: number(&folder.join("free_hugepages"))?,
+        promised_pages: if promised.exists() {
+            number(&promised)?
+        } else {
+            0
+        },
+    }))
+}
+
+/// Whether the machine has this node.
+#[must_use]
+pub fn node_exists(sys: &Path, node: u32) -> bool {
+    sys.join(format!("devices/system/node/node{node}")).is_dir()
+}
+
+/// Huge pages set aside until this value is dropped.
+#[derive(Debug)]
+pub struct Borrowed {
+    file: PathBuf,
+    before_pages: u64,
+    /// Held while the value lives.
+    _lock: OwnedFd,
+}
+
+impl Borrowed {
+    /// At least `pages` free huge pages of `page_bytes`; waits while another
+    /// process on this machine holds some.
+    ///
+    /// # Errors
+    /// No root, no such pages, or not enough memory in one piece; what was
+    /// raised is put back.
+    pub fn new(page_bytes: u64, pages: u64) -> io::Result<Self> {
+        let sys = Path::new(SYS);
+        let missing = || {
+            let text = format!("this machine has no huge pages of {page_bytes} bytes");
+            io::Error::new(io::ErrorKind::NotFound, text)
+        };
+        let file = folder(sys, page_bytes, None).join("nr_hugepages");
+        if !file.exists() {
+            return Err(missing());
+        }
+        let lock = lock(&file)?;
+        let seen = counts(sys, page_bytes, None)?.ok_or_else(missing)?;
+        let usable = seen.free_pages.saturating_sub(seen.promised_pages);
+        let wanted = seen.total_pages + pages.saturating_sub(usable);
+        let borrowed = Self {
+            file,
+            before_pages: seen.total_pages,
+            _lock: lock,
+        };
+        fs::write(&borrowed.file, wanted.to_string())?;
+        let got = number(&borrowed.file)?;
+        if got < wanted {
+            // Dropping `borrowed` puts the old number back.
+            let text = format!(
+                "{wanted} huge pages of {page_bytes} bytes needed, the kernel found room for {got}"
+            );
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
+        }
+        Ok(borrowed)
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        // Nobody is left to tell; the pages stay set aside.
+        let _ = fs::write(&self.file, self.before_pages.to_string());
+    }
+}
+
+/// An exclusive lock on the kernel's file itself; waits for it. So everybody who
+/// changes the number meets there, whatever folders they see, and nobody else can
+/// lay something in the lock's place.
+fn lock(path: &Path) -> io::Result<OwnedFd> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_machine_and_node_and_knows_what_is_missing() {
+        let sys = tempfile::tempdir().unwrap();
+        let machine = folder(sys.path(), 2 << 20, None);
+        let node = folder(sys.path(), 2 << 20, Some(1));
+        assert!(machine.ends_with("kernel/mm/hugepages/hugepages-2048kB"));
+        fs::create_dir_all(&machine).unwrap();
+        fs::create_dir_all(&node).unwrap();
+        for (path, text) in [
+            (machine.join("nr_hugepages"), "7\n"),
+            (machine.join("free_hugepages"), "5\n"),
+            (machine.join("resv_hugepages"), "2\n"),
+            (node.join("nr_hugepages"), "3\n"),
+            (node.join("free_hugepages"), "1\n"),
+        ] {
+            fs::write(path, text).unwrap();
+        }
+        let seen = |node| counts(sys.path(), 2 << 20, node).unwrap();
+        let counts = |total_pages, free_pages, promised_pages| {
+            Some(Counts {
+                total_pages,
+                free_pages,
+                promised_pages,
+            })
+        };
+        assert_eq!(seen(None), counts(7, 5, 2));
+        assert_eq!(seen(Some(1)), counts(3, 1, 0));
+        assert_eq!(seen(Some(0)), None);
+        assert!(node_exists(sys.path(), 1) && !node_exists(sys.path(), 0));
+        fs::write(machine.join("free_hugepages"), "many").unwrap();
+        let error = super::counts(sys.path(), 2 << 20, None).unwrap_err();
+        assert!(error.to_string().contains("\"many\" is no number"));
+    }
+
+    #[test]
+    fn borrowed_pages_are_there_and_go_back() {
+        let seen = || counts(Path::new(SYS), 2 << 20, None).unwrap();
+        match Borrowed::new(2 << 20, 4) {
+            Ok(borrowed) => {
+                assert!(seen().unwrap().free_pages >= 4);
+                let before = borrowed.before_pages;
+                drop(borrowed);
+                let again = Borrowed::new(2 << 20, 0).unwrap();
+                assert_eq!(again.before_pages, before);
+            }
+            Err(error) => crate::os::need::skip("hugepages", error),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Files that are memory: made, filled by the kernel, sealed, emptied.
+//!
+//! A memory file is a `memfd`, or a file of a hugetlbfs or tmpfs mount. The
+//! kernel zeroes every page it puts into one. What each call can promise about
+//! a former holder of a descriptor is said where it is promised.
+
+use crate::os::mapping::Mapping;
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// A new memory file without a name, of no bytes. `huge_page_bytes` asks for
+/// reserved huge pages of 2 MiB or 1 GiB.
+///
+/// # Errors
+/// `InvalidInput` for another page size; the operating system's refusal.
+pub fn unnamed(name: &CStr, huge_page_bytes: Option<u64>) -> io::Result<OwnedFd> {
+    let pages = match huge_page_bytes {
+        None => MemfdFlags::empty(),
+        Some(0x20_0000) => MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
+        Some(0x4000_0000) => MemfdFlags::HUGETLB | MemfdFlags::HUGE_1GB,
+        Some(_) => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | pages;
+    Ok(rustix::fs::memfd_create(name, flags)?)
+}
+
+/// The same file through a new opening of its own, readable and writable, as
+/// if by path: only openings of this kind are seen by [`has_no_other_holder`].
+///
+/// # Errors
+/// The operating system's refusal; `/proc` must be mounted.
+pub fn reopen(file: impl AsFd) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// Whether `file`, opened by path or by [`reopen`], is the only such opening of
+/// its memory: no other descriptor, in whichever process, and no mapping made
+/// from one. Pages pinned for device transfers do not count.
+///
+/// # Errors
+/// The operating system's refusal: the file is another user's, for example.
+pub fn has_no_other_holder(file: impl AsFd) -> io::Result<bool> {
+    let file = file.as_fd().as_raw_fd();
+    // SAFETY: F_SETLEASE with an integer touches no memory of this process. The
+    // kernel grants a write lease only where nobody else has the file open.
+    let answer = unsafe { libc::fcntl(file, libc::F_SETLEASE, libc::F_WRLCK) };
+    if answer == 0 {
+        // SAFETY: as above; it takes the lease off again.
+        let _ = unsafe { libc::fcntl(file, libc::F_SETLEASE, libc::F_UNLCK) };
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// From now on nobody can make the file larger by asking for it, and nobody can
+/// seal it any further; neither can be undone. Making it smaller stays possible.
+///
+/// # Errors
+/// `PermissionDenied` for a file of a mount, which cannot be sealed.
+pub fn seal_against_growth(file: impl AsFd) -> io::Result<()> {
+    rustix::fs::fcntl_add_seals(file, SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(())
+}
+
+/// Whether the file was sealed for good.
+///
+/// # Errors
+/// The operating system's refusal.
+pub fn is_sealed(file: impl AsFd) -> io::Result<bool> {
+    Ok(rustix::fs::fcntl_get_seals(file)?.contains(SealFlags::SEAL))
+}
+
+/// From now on only the file's owner can open it once more. Who kept no more than
+/// a descriptor that names the file (`O_PATH`), which no count of openings shows,
+/// could make a whole one of it otherwise.
+///
+/// # Errors
+/// The operating system's refusal: the file is another user's, for example.
+pub fn close_to_others(file: impl AsFd) -> io::Result<()> {
+    Ok(rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR)?)
+}
+
+/// Makes the file `bytes` long. A shorter file loses its pages at once, also
+/// for those who map it: they get SIGBUS. Pinned pages stay with their pinner
+/// and never come back into a file.
+///
+/// # Errors
+/// The operating system's refusal.
+pub fn set_length(file: impl AsFd, bytes: u64) -> io::Result<()> {
+    Ok(rustix::io::retry_on_intr(|| {
+        rustix::fs::ftruncate(&file, bytes)
+    })?)
+}
+
+/// Lets the kernel put zeroed pages where the range has none. Of hugetlbfs this
+/// is enough; for tmpfs see [`populate`].
+///
+/// # Errors
+/// `StorageFull` where there are no huge pages left; the operating system's refusal.
+pub fn allocate(file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
+    Ok(rustix::io::retry_on_intr(|| {
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), start, bytes)
+    })?)
+}
+
+/// The same without ever making the file longer, whoever made it shorter
+/// meanwhile. A page that somebody touches at the same moment is zeroed once,
+/// by whoever comes first; a byte that is there never changes.
+///
+/// # Errors
+/// As [`allocate`].
+pub fn refill(file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
+    Ok(rustix::io::retry_on_intr(|| {
+        rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, start, bytes)
+    })?)
+}
+
+/// Gives a range of pages back, as a VMM does with what its guest reports
+/// to be free: whoever touches it next gets zeros.
+///
+/// # Errors
+/// The operating system's refusal.
+pub fn punch(file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(rustix::io::retry_on_intr(|| {
+        rustix::fs::fallocate(&file, flags, start, bytes)
+    })?)
+}
+
+/// Whether some of the range has no page: of tmpfs only, since hugetlbfs says
+/// of all of a file that it is there.
+///
+/// # Errors
+/// The operating system's refusal.
+pub fn has_hole(file: impl AsFd, start: u64, bytes: u64) -> io::Result<bool> {
+    let hole = rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(start))?;
+    Ok(hole < start.saturating_add(bytes))
+}
+
+/// The same by touching: tmpfs zeroes a page when it is first written, not when
+/// it is allocated.
+///
+/// # Errors
+/// The operating system's refusal, for example of memory.
+pub fn populate(file: impl AsFd, start: u64, bytes: usize) -> io::Result<()> {
+    Mapping::new(file, start, bytes)?.populate()
+}
+
+/// Bytes of pages the file holds now.
+///
+/// # Errors
+/// The operating system's refusal.
+pub fn held_bytes(file: impl AsFd) -> io::Result<u64> {
+    let blocks = rustix::fs::fstat(file)?.st_blocks;
+    Ok(u64::try_from(blocks).unwrap_or(0).saturating_mul(512))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> OwnedFd {
+        let file = unnamed(c"test", None).unwrap();
+        set_length(&file, 1 << 20).unwrap();
+        file
+    }
+
+    #[test]
+    fn an_opening_is_noticed_and_so_is_what_it_left_behind() {
+        let file = small();
+        let ours = reopen(&file).unwrap();
+        assert!(has_no_other_holder(&ours).unwrap());
+        let theirs = reopen(&file).unwrap();
+        assert!(!has_no_other_holder(&ours).unwrap());
+        let copy = theirs.try_clone().unwrap();
+        drop(theirs);
+        assert!(!has_no_other_holder(&ours).unwrap(), "a dup is an opening");
+        let mapping = Mapping::new(&copy, 0, 4096).unwrap();
+        drop(copy);
+        assert!(!has_no_other_holder(&ours).unwrap(), "so is a mapping");
+        drop(mapping);
+        assert!(has_no_other_holder(&ours).unwrap());
+    }
+
+    #[test]
+    fn a_sealed_file_shrinks_and_never_grows() {
+        let file = small();
+        assert!(!is_sealed(&file).unwrap());
+        seal_against_growth(&file).unwrap();
+        assert!(is_sealed(&file).unwrap());
+        seal_against_growth(&file).unwrap_err();
+        set_length(&file, 0).unwrap();
+        set_length(&file, 4096).unwrap_err();
+        allocate(&file, 0, 4096).unwrap_err();
+    }
+
+    #[test]
+    fn populated_pages_are_held_and_leave_with_the_length() {
+        let file = small();
+        populate(&file, 4096, 8192).unwrap();
+        assert_eq!(held_bytes(&file).unwrap(), 8192);
+        set_length(&file, 0).unwrap();
+        assert_eq!(held_bytes(&file).unwrap(), 0);
+    }
+
+    #[test]
+    fn holes_are_seen_and_filled_and_the_length_stays() {
+        let file = small();
+        assert!(has_hole(&file, 0, 1 << 20).unwrap());
+        populate(&file, 0, 1 << 20).unwrap();
+        assert!(!has_hole(&file, 0, 1 << 20).unwrap());
+        punch(&file, 8192, 4096).unwrap();
+        assert!(has_hole(&file, 0, 1 << 20).unwrap());
+        assert!(!has_hole(&file, 0, 8192).unwrap());
+        assert!(!has_hole(&file, 12_288, 4096).unwrap());
+        refill(&file, 8192, 4096).unwrap();
+        assert_eq!(held_bytes(&file).unwrap(), 1 << 20);
+        refill(&file, 1 << 20, 4096).unwrap();
+        assert_eq!(rustix::fs::fstat(&file).unwrap().st_size, 1 << 20);
+        // What lies behind the end leaves with the rest.
+        set_length(&file, 0).unwrap();
+        assert_eq!(held_bytes(&file).unwrap(), 0);
+    }
+
+    /// Why nothing else is asked where the holes of huge pages are.
+    #[test]
+    fn of_huge_pages_only_their_number_is_told() {
+        let Ok(_borrowed) = crate::os::hugepages::Borrowed::new(2 << 20, 2) else {
+            crate::os::need::skip("hugepages", "none can be set aside");
+            return;
+        };
+        let file = unnamed(c"test", Some(2 << 20)).unwrap();
+        set_length(&file, 4 << 20).unwrap();
+        allocate(&file, 0, 4 << 20).unwrap();
+        punch(&file, 2 << 20, 2 << 20).unwrap();
+        assert_eq!(held_bytes(&file).unwrap(), 2 << 20);
+        assert!(!has_hole(&file, 0, 4 << 20).unwrap(), "hugetlbfs tells now");
+        refill(&file, 0, 2 << 20).unwrap();
+        assert_eq!(held_bytes(&file).unwrap(), 2 << 20, "it was there");
+        refill(&file, 2 << 20, 2 << 20).unwrap();
+        assert_eq!(held_bytes(&file).unwrap(), 4 << 20);
+        // Also behind the end, and that is taken away again.
+        set_length(&file, 0).unwrap();
+        refill(&file, 0, 2 << 20).unwrap();
+        set_length(&file, 0).unwrap();
+        assert_eq!(held_bytes(&file).unwrap(), 0);
+    }
+
+    #[test]
+    fn only_page_sizes_that_exist() {
+        assert!(unnamed(c"test", Some(4096)).is_err());
+    }
+}

@@ -1,0 +1,30 @@
+//! What the pool needs of Linux that the standard library does not offer.
+//!
+//! - [`hugepages`], [`memory_file`], [`mapping`]: huge pages, files made of
+//!   them, and such files in this process' address space;
+//! - [`zero`]: stores that go past the caches;
+//! - [`pacing`], [`pressure`], [`background`]: work that yields to other work;
+//! - [`peer`]: the process at the other end of a Unix socket;
+//! - [`seccomp`]: calls of another process that wait for a decision here;
+//! - [`service`]: what the service manager passes in and is notified of;
+//! - [`need`]: what a test needs of the machine.
+//!
+//! All unsafe code of the crate lies here: in [`memory_file`], [`mapping`], [`background`],
+//! [`peer`], [`seccomp`], [`service`] and `zero/x86.rs`.
+
+#![expect(
+    unsafe_code,
+    reason = "system calls, the memory they give, and stores that not every processor has"
+)]
+
+pub mod background;
+pub mod hugepages;
+pub mod mapping;
+pub mod memory_file;
+pub mod need;
+pub mod pacing;
+pub mod peer;
+pub mod pressure;
+pub mod seccomp;
+pub mod service;
+pub mod zero;

@@ -1,0 +1,46 @@
+//! What a test needs of the machine and may lack.
+//!
+//! A test that lacks something says so and ends. Where `FIRSTLIGHT_REQUIRE` names what it
+//! lacks, it fails instead: `FIRSTLIGHT_REQUIRE=root,hugepages,qemu,browser,linux`.
+
+use std::fmt::Display;
+use std::io::Write;
+
+/// The variable that lists what must not be lacking, separated by commas.
+pub const REQUIRE: &str = "FIRSTLIGHT_REQUIRE";
+
+/// Says that a test is skipped, for want of what.
+///
+/// # Panics
+/// If the variable names it.
+pub fn skip(need: &str, why: impl Display) {
+    let required = std::env::var(REQUIRE).unwrap_or_default();
+    if let Some(text) = refusal(&required, need, &why) {
+        panic!("{text}");
+    }
+    // Not by a macro: what those print is hidden when a test passes.
+    let _ = writeln!(std::io::stderr(), "skipped, no {need}: {why}");
+}
+
+fn refusal(required: &str, need: &str, why: &impl Display) -> Option<String> {
+    let named = required.split(',').any(|name| name.trim() == need);
+    named.then(|| format!("{REQUIRE} names {need}, and there is none: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_named_is_required() {
+        for (required, need, fails) in [
+            ("", "root", false),
+            ("root, qemu", "qemu", true),
+            ("root,qemu", "hugepages", false),
+            ("hugepages", "huge", false),
+        ] {
+            let refused = refusal(required, need, &"why");
+            assert_eq!(refused.is_some(), fails, "{required:?} {need}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Who is at the other end of a Unix socket, as the kernel saw it connect.
+//!
+//! User, group and process are what they were when the connection was made;
+//! the cgroup is read from `/proc`, and left out when that process is gone,
+//! because its number may be another's by then.
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+/// The other end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Process that connected; 0 where it cannot be seen from here.
+    pub pid: u32,
+    /// Its effective user.
+    pub uid: u32,
+    /// Its effective group.
+    pub gid: u32,
+    /// Its other groups.
+    pub groups: Vec<u32>,
+    /// Its cgroup: the unified hierarchy's path, or the memory controller's.
+    pub cgroup: Option<String>,
+}
+
+impl Peer {
+    /// The process at the other end of `socket`.
+    ///
+    /// # Errors
+    /// The operating system's refusal: no Unix socket, for example.
+    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+        let socket = socket.as_fd();
+        let mut peer = Self::without_cgroup(socket)?;
+        peer.cgroup = cgroup(socket, peer.pid);
+        Ok(peer)
+    }
+
+    /// The same without its cgroup, which has to be looked up in `/proc`.
+    ///
+    /// # Errors
+    /// As [`Peer::of`].
+    pub fn without_cgroup(socket: impl AsFd) -> io::Result<Self> {
+        let socket = socket.as_fd();
+        let credentials = credentials(socket)?;
+        Ok(Self {
+            pid: credentials.pid.unsigned_abs(),
+            uid: credentials.uid,
+            gid: credentials.gid,
+            groups: groups(socket)?,
+            cgroup: None,
+        })
+    }
+
+    /// Whether it is a member of the group.
+    #[must_use]
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+}
+
+/// Process, user and group. Not by `rustix`, for which no process is number 0.
+fn credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
+    let mut credentials = libc::ucred {
+        pid: 0,
+        uid: libc::uid_t::MAX,
+        gid: libc::gid_t::MAX,
+    };
+    let room = size_of::<libc::ucred>();
+    let mut bytes = libc::socklen_t::try_from(room).unwrap_or(0);
+    // SAFETY: the kernel writes at most `bytes` bytes, for which there is room.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut bytes,
+        )
+    };
+    if answer == 0 {
+        Ok(credentials)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// The peer's supplementary groups.
+fn groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
+    let mut groups: Vec<libc::gid_t> = vec![0; 32];
+    loop {
+        let room = size_of_val(groups.as_slice());
+        let mut bytes = libc::socklen_t::try_from(room).unwrap_or(libc::socklen_t::MAX);
+        // SAFETY: the kernel writes at most `bytes` bytes into the list, which
+        // has as many, and the number of them into `bytes`.
+        let answer = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut bytes,
+            )
+        };
+        let needed = usize::try_from(bytes).unwrap_or(usize::MAX) / size_of::<libc::gid_t>();
+        if answer == 0 {
+            groups.truncate(needed);
+            return Ok(groups);
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::ERANGE) || needed <= groups.len() {
+            return Err(error);
+        }
+        groups.resize(needed, 0);
+    }
+}
+
+/// Options of Linux that the C library's headers do not name everywhere.
+const SO_PEERGROUPS: libc::c_int = 59;
+const SO_PEERPIDFD: libc::c_int = 77;
+
+/// The cgroup of the process that connected, if it still lives.
+fn cgroup(socket: BorrowedFd<'_>, pid: u32) -> Option<String> {
+    let process = peer_process(socket)?;
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    // Still alive after the file was read: the number was its own all the time.
+    is_alive(&process).then(|| path_of(&text)).flatten()
+}
+
+/// A descriptor of the very process that connected, whatever its number means now.
+fn peer_process(socket: BorrowedFd<'_>) -> Option<OwnedFd> {
+    let mut descriptor: libc::c_int = -1;
+    let mut bytes = libc::socklen_t::try_from(size_of::<libc::c_int>()).ok()?;
+    // SAFETY: the kernel writes one integer, for which there is room.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut descriptor).cast(),
+            &raw mut bytes,
+        )
+    };
+    if answer != 0 || descriptor < 0 {
+        return None;
+    }
+    // SAFETY: the kernel made this descriptor for us just now.
+    Some(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn is_alive(process: &OwnedFd) -> bool {
+    let mut wanted = [PollFd::new(process, PollFlags::IN)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    rustix::event::poll(&mut wanted, Some(&now)).is_ok_and(|ready| ready == 0)
+}
+
+/// The path in the lines of `/proc/PID/cgroup`.
+fn path_of(text: &str) -> Option<String> {
+    let with = |controller: &str| {
+        text.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let named = parts.next()?.split(',').any(|name| name == controller);
+            let path = parts.next()?;
+            named.then(|| path.to_owned())
+        })
+    };
+    // Where nobody uses the unified hierarchy all processes are at its root.
+    let unified = with("");
+    let used = unified.clone().filter(|path| path != "/");
+    used.or_else(|| with("memory")).or(unified)
+}
+
+/// The number of a group, by its name as this machine knows it.
+///
+/// # Errors
+/// The operating system's refusal; `None` where there is no such group.
+pub fn group_id(name: &str) -> io::Result<Option<u32>> {
+    let name = CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut room = 1 << 10;
+    loop {
+        match lookup(&name, room) {
+            Err(error) if error.raw_os_error() == Some(libc::ERANGE) && room < 1 << 24 => {
+                room *= 4;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn lookup(name: &CStr, room: usize) -> io::Result<Option<u32>> {
+    let mut strings: Vec<libc::c_char> = vec![0; room];
+    let mut entry = std::mem::MaybeUninit::<libc::group>::uninit();
+    let mut found = ptr::null_mut();
+    // SAFETY: name ends in zero; entry and strings have room for what is
+    // written, whose size is told; found points to entry or is null.
+    let answer = unsafe {
+        libc::getgrnam_r(
+            name.as_ptr(),
+            entry.as_mut_ptr(),
+            strings.as_mut_ptr(),
+            strings.len(),
+            &raw mut found,
+        )
+    };
+    if answer != 0 {
+        return Err(io::Error::from_raw_os_error(answer));
+    }
+    // SAFETY: where it is not null, it points to the entry that was just written.
+    Ok(unsafe { found.as_ref() }.map(|group| group.gr_gid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn we_are_our_own_peer() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let peer = Peer::of(&one).unwrap();
+        assert_eq!(peer.pid, std::process::id());
+        assert_eq!(peer.uid, rustix::process::getuid().as_raw());
+        assert!(peer.in_group(rustix::process::getgid().as_raw()));
+        let mut groups: Vec<u32> = rustix::process::getgroups()
+            .unwrap()
+            .into_iter()
+            .map(rustix::process::Gid::as_raw)
+            .collect();
+        groups.sort_unstable();
+        let mut seen = peer.groups.clone();
+        seen.sort_unstable();
+        assert_eq!(seen, groups);
+    }
+
+    #[test]
+    fn groups_have_numbers() {
+        assert_eq!(group_id("root").unwrap(), Some(0));
+        assert_eq!(group_id("no such group here").unwrap(), None);
+        assert!(group_id("a\0b").is_err());
+    }
+
+    #[test]
+    fn the_unified_hierarchy_first_then_memory() {
+        for (text, path) in [
+            ("0::/a.slice/b\n", Some("/a.slice/b")),
+            ("4:cpu,memory:/old\n0::/new\n", Some("/new")),
+            ("4:memory:/old\n0::/\n", Some("/old")),
+            ("1:name=systemd:/x\n0::/\n", Some("/")),
+            ("4:cpu,memory:/old:with:colons\n", Some("/old:with:colons")),
+            ("1:name=systemd:/x\n", None),
+            ("", None),
+        ] {
+            assert_eq!(path_of(text).as_deref(), path, "{text}");
+        }
+    }
+}

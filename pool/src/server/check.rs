@@ -1,0 +1,61 @@
+//! Whether this machine has what a configuration names.
+
+use super::ServeError;
+use crate::config::{Config, Size};
+use crate::lease::quota::Rules;
+use crate::os::hugepages;
+use crate::protocol::PageSize;
+use crate::store::{Spec, available};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What a configuration asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// Pools.
+    pub classes: u32,
+    /// Slabs of all pools.
+    pub slabs: u64,
+    /// Bytes of all slabs.
+    pub bytes: u64,
+    /// What keeps it from being had in full at the moment.
+    pub notes: Vec<String>,
+}
+
+/// Looks groups, nodes and page sizes up, and counts what is set aside.
+///
+/// # Errors
+/// What this machine does not have.
+pub fn check(config: &Config) -> Result<Checked, ServeError> {
+    let owner = rustix::process::geteuid().as_raw();
+    Rules::new(config, owner).map_err(ServeError::Config)?;
+    let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
+    let mut needed: BTreeMap<(PageSize, Option<u32>), u64> = BTreeMap::new();
+    for spec in &specs {
+        available(&spec.key)?;
+        let bytes = needed.entry((spec.key.page, spec.key.node)).or_default();
+        *bytes = bytes.saturating_add(spec.wanted_bytes());
+    }
+    let notes = needed.iter().filter_map(|((page, node), bytes)| {
+        let sys = Path::new(hugepages::SYS);
+        let counts = hugepages::counts(sys, page.bytes(), *node).ok().flatten()?;
+        let short = counts.total_pages.saturating_mul(page.bytes()) < *bytes;
+        (short && *page != PageSize::Transparent).then(|| {
+            let place = node.map_or(String::new(), |node| format!(" on node {node}"));
+            format!(
+                "pools of {page} pages{place} keep {}, and {} such pages are set aside",
+                Size::new(*bytes),
+                counts.total_pages
+            )
+        })
+    });
+    Ok(Checked {
+        classes: u32::try_from(specs.len()).unwrap_or(u32::MAX),
+        slabs: specs.iter().map(|spec| u64::from(spec.wanted)).sum(),
+        bytes: needed
+            .values()
+            .fold(0, |all, bytes| all.saturating_add(*bytes)),
+        notes: notes.collect(),
+    })
+}

@@ -1,0 +1,112 @@
+//! A configuration that is read again while the daemon serves (SIGHUP).
+//!
+//! One that is wrong, or that this machine cannot serve, changes nothing. Leases, and slabs that are allocated, stay as they
+//! are; a pool that is named no more keeps no slab.
+
+use super::{ServeError, Server, check, start};
+use crate::config::{Config, Fill};
+use crate::lease::quota::Rules;
+use crate::store::{Key, Spec};
+
+impl Server {
+    /// Reads the configuration again, and says what came of it.
+    pub(super) fn reload(
+        &mut self,
+        read: &mut dyn FnMut() -> Result<Config, String>,
+        say: &mut dyn FnMut(&str),
+    ) {
+        let read = read().and_then(|config| {
+            check(&config).map_err(|error| error.to_string())?;
+            Ok(config)
+        });
+        let done =
+            read.and_then(|config| self.apply(config, say).map_err(|error| error.to_string()));
+        match done {
+            Ok(()) => say("configuration read again"),
+            Err(error) => say(&format!("configuration not read again: {error}")),
+        }
+    }
+
+    fn apply(&mut self, config: Config, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+        let owner = rustix::process::geteuid().as_raw();
+        let rules = Rules::new(&config, owner).map_err(ServeError::Config)?;
+        self.listener.admit(&rules)?;
+        self.broker.rules = rules;
+        let limits = start::within_descriptors(&config.limits, say);
+        self.connections.limit(&limits);
+        let rate = config.fill.rate.bytes();
+        self.broker.workers.set_rate((rate > 0).then_some(rate));
+        let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
+        self.resize(&specs)?;
+        for key in at_next_start(&self.config, &config) {
+            say(&format!("`{key}` is another one from the next start on"));
+        }
+        self.config = config;
+        Ok(())
+    }
+
+    fn resize(&mut self, specs: &[Spec]) -> Result<(), ServeError> {
+        if self.broker.store.is_draining() {
+            return Ok(());
+        }
+        let gone: Vec<Key> = self.broker.store.keys();
+        let gone = gone
+            .into_iter()
+            .filter(|key| !specs.iter().any(|spec| spec.key == *key));
+        let wanted = specs.iter().map(|spec| (spec.key, spec.wanted));
+        for (key, wanted) in gone.map(|key| (key, 0)).chain(wanted) {
+            let (_, excess) = self.broker.store.resize(key, wanted)?;
+            self.broker.discard(excess);
+        }
+        for spec in specs {
+            self.broker.store.change(spec);
+        }
+        self.broker.keeper.keep_mounts(&self.broker.store);
+        self.broker.begin_fills();
+        Ok(())
+    }
+}
+
+/// Keys that changed and that a daemon reads at its start only.
+fn at_next_start(old: &Config, new: &Config) -> Vec<&'static str> {
+    let Fill {
+        rate: _,
+        batch,
+        pause_at_pressure,
+        refill_rate,
+        refill_after_s,
+    } = &old.fill;
+    let mut keys = Vec::new();
+    for (key, same) in [
+        ("socket", old.socket == new.socket),
+        ("directory", old.directory == new.directory),
+        ("keep_on_stop", old.keep_on_stop == new.keep_on_stop),
+        ("batch", batch.as_ref() == new.fill.batch.as_ref()),
+        (
+            "pause_at_pressure",
+            pause_at_pressure.as_ref() == new.fill.pause_at_pressure.as_ref(),
+        ),
+        ("refill_rate", *refill_rate == new.fill.refill_rate),
+        ("refill_after_s", *refill_after_s == new.fill.refill_after_s),
+    ] {
+        if !same {
+            keys.push(key);
+        }
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn what_changes_at_the_next_start_only_is_said() {
+        let config = |text: &str| Config::parse(Path::new("test"), text).unwrap();
+        let old = config("socket = \"/a\"\nfill = { batch = \"2M\", rate = \"1G\" }\n");
+        let new = config("socket = \"/b\"\nfill = { batch = \"4M\", rate = \"2G\" }\n");
+        assert_eq!(at_next_start(&old, &new), ["socket", "batch"]);
+        assert!(at_next_start(&old, &old).is_empty());
+    }
+}

@@ -1,0 +1,116 @@
+//! What the daemon finds and sets up before it serves.
+
+use super::ServeError;
+use super::keeper::{self, Keeper};
+use super::restore;
+use crate::config::Limits;
+use crate::lease::Pipes;
+use crate::lease::journal::Journal;
+use crate::os::service;
+use crate::store::Store;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The journal of leases, and their pipes.
+pub(super) fn known_leases(
+    directory: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<(Journal, Pipes), ServeError> {
+    let failed = |error| ServeError::system("read which leases there are", error);
+    // Names of leases differ from those of a daemon whose journal is gone.
+    let prefix = std::process::id() ^ u32::try_from(restore::now_ms() & 0xffff_ffff).unwrap_or(0);
+    let (journal, unreadable) = Journal::open(directory, prefix).map_err(failed)?;
+    if unreadable > 0 {
+        say(&format!(
+            "{unreadable} lines of {} make no sense: as many leases may be unknown and not counted",
+            directory.join("leases").display()
+        ));
+    }
+    let pipes = Pipes::open(directory).map_err(failed)?;
+    Ok((journal, pipes))
+}
+
+/// Clean files without a name that the service manager kept.
+pub(super) fn adopt(
+    store: &mut Store,
+    keeper: &mut Keeper,
+    slabs: Vec<(String, OwnedFd)>,
+    say: &mut dyn FnMut(&str),
+) {
+    let (mut kept, mut emptied) = (0, 0);
+    // New names follow, and one may be the old one of another.
+    for (name, _) in &slabs {
+        let _ = service::keep_no_more(name);
+    }
+    for (_, file) in slabs {
+        let class = rustix::fs::fstat(&file).ok().and_then(|stat| {
+            let bytes = u64::try_from(stat.st_size).ok()?;
+            let block = rustix::fs::fstatfs(&file).ok()?.f_bsize;
+            keeper::class_of(&store.keys(), bytes, u64::try_from(block).ok()?)
+        });
+        match class.and_then(|key| store.adopt(key, file)) {
+            Some(slab) => {
+                keeper.keep(slab);
+                kept += 1;
+            }
+            None => emptied += 1,
+        }
+    }
+    if kept + emptied > 0 {
+        say(&format!(
+            "from the service manager: {kept} slabs kept, {emptied} let go"
+        ));
+    }
+}
+
+/// A socket that is readable after a signal to end. SIGIO, which a former
+/// client could provoke, is taken and means nothing.
+pub(super) fn signals() -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
+    }
+    let nothing = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGIO, nothing)?;
+    Ok(ours)
+}
+
+/// A socket that is readable after a signal to read the configuration again.
+pub(super) fn reloads() -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(signal_hook::consts::SIGHUP, theirs)?;
+    Ok(ours)
+}
+
+/// Every lease and every connection is a descriptor: as many as may be had, and
+/// connections use a quarter of them at most, or leases could get none.
+pub(super) fn within_descriptors(limits: &Limits, say: &mut dyn FnMut(&str)) -> Limits {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    // Refused, there are as many as before.
+    let _ = setrlimit(Resource::Nofile, raised);
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
+    let connections = u32::try_from(most).map_or(limits.connections, |most| {
+        limits.connections.min(most.max(1))
+    });
+    if connections < limits.connections {
+        say(&format!(
+            "at most {connections} connections: this process may have {} descriptors (LimitNOFILE=)",
+            most * 4
+        ));
+    }
+    Limits {
+        connections,
+        ..limits.clone()
+    }
+}

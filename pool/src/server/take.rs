@@ -1,0 +1,245 @@
+//! `take`: a slab is chosen, charged, topped up if need be, marked, and allocated.
+
+use super::broker::{Answer, Broker};
+use super::connections::ConnectionId;
+use super::restore;
+use super::workers::{Ticket, Waiting};
+use crate::config::Size;
+use crate::fill::{Job, Work};
+use crate::lease::journal::Record;
+use crate::lease::quota::Charge;
+use crate::lease::{Lease, Serial};
+use crate::os::peer::Peer;
+use crate::protocol::{Counters, Lease as LeaseReply, RefusalCode, Reply, Take};
+use crate::store::Key;
+use crate::store::choose::{NsPerGib, Want};
+use crate::store::slab::Slab;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// What a GiB of zeroing is assumed to take before any was measured.
+const ASSUMED_NS_PER_GIB: NsPerGib = 100_000_000;
+
+/// What a later daemon must know of a lease that begins.
+fn record(serial: Serial, key: Key, slab: &Slab, charge: &Charge, peer: &Peer) -> Record {
+    Record {
+        serial,
+        page: key.page,
+        node: key.node,
+        class_bytes: key.bytes,
+        bytes: slab.bytes(),
+        memfd: slab.is_memfd(),
+        uid: peer.uid,
+        pid: peer.pid,
+        charge: charge.clone(),
+        since_ms: restore::now_ms(),
+        revoked: false,
+    }
+}
+
+impl Broker {
+    pub(super) fn take(&mut self, from: ConnectionId, peer: &Peer, take: Take) -> Answer {
+        let since = Instant::now();
+        if self.store.is_draining() {
+            self.counters.misses.draining += 1;
+            return Answer::refuse(RefusalCode::Draining, "the daemon is on its way out");
+        }
+        // Charged before a slab is touched, for at least what is asked.
+        let charge = match self.ledger.charge(&self.rules, peer, take.bytes) {
+            Ok(charge) => charge,
+            Err(text) => {
+                self.counters.denied += 1;
+                self.counters.misses.quota += 1;
+                return Answer::refuse(RefusalCode::Quota, text);
+            }
+        };
+        let want = Want {
+            bytes: take.bytes,
+            node: take.node,
+            page: take.page,
+            top_up: Duration::from_millis(take.max_topup_ms.into()),
+            if_faster: take.topup_if_faster,
+        };
+        let Some((key, slab, missing)) = self.store.take(&want, self.ns_per_gib()) else {
+            self.ledger.credit(charge);
+            self.counters.starved += 1;
+            if self.store.has_class_for(&want) {
+                self.counters.misses.empty += 1;
+            } else {
+                self.counters.misses.no_class += 1;
+            }
+            return Answer::refuse(RefusalCode::Empty, self.nothing_for(&take));
+        };
+        // What it gets may be more than it asked for, and that is what counts.
+        self.ledger.credit(charge);
+        let charge = match self.ledger.charge(&self.rules, peer, slab.bytes()) {
+            Ok(charge) => charge,
+            Err(text) => {
+                self.counters.denied += 1;
+                self.counters.misses.quota += 1;
+                self.untouched(key, slab);
+                return Answer::refuse(RefusalCode::Quota, text);
+            }
+        };
+        let waiting = Waiting {
+            connection: from,
+            peer: peer.clone(),
+            take,
+            key,
+            slab,
+            charge,
+            since,
+            topped_up_bytes: 0,
+        };
+        match missing {
+            None => self.lend(waiting),
+            Some(start) => self.top_up(waiting, start),
+        }
+    }
+
+    fn count_take(&mut self, since: Instant, topped_up_bytes: u64) {
+        self.counters.takes += 1;
+        self.counters.top_ups += u64::from(topped_up_bytes > 0);
+        let spent_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.times.record(spent_ns);
+    }
+
+    /// A slab that was chosen and not allocated: clean as it was, unless it grew.
+    fn untouched(&mut self, key: Key, slab: Slab) {
+        if slab.bytes() == key.bytes {
+            self.store.put_back(&key, slab);
+        } else {
+            self.take_back(key, slab, Charge::default(), None);
+        }
+    }
+
+    fn top_up(&mut self, mut waiting: Waiting, start: u64) -> Answer {
+        let end = waiting.slab.bytes();
+        let budget = Duration::from_millis(waiting.take.max_topup_ms.into());
+        waiting.topped_up_bytes = end - start;
+        let node = waiting.key.node;
+        if let Err(error) = self.workers.has_prompt(node) {
+            let Waiting {
+                key, slab, charge, ..
+            } = waiting;
+            self.take_back(key, slab, charge, None);
+            return Answer::refuse(RefusalCode::Internal, error.to_string());
+        }
+        let work = Work::Fill {
+            page: waiting.key.page,
+            start,
+            end,
+            deadline: Some(waiting.since + budget),
+        };
+        let file = waiting.slab.file();
+        let job = Job::new(Ticket::TopUp(Box::new(waiting)), file, work);
+        match self.workers.promptly(node, job) {
+            Ok(()) => Answer::Later,
+            Err(error) => Answer::refuse(RefusalCode::Internal, error.to_string()),
+        }
+    }
+
+    /// Marks, then allocates; what cannot be allocated is taken back, never kept.
+    fn lend(&mut self, waiting: Waiting) -> Answer {
+        let Waiting {
+            connection,
+            peer,
+            key,
+            mut slab,
+            charge,
+            since,
+            topped_up_bytes,
+            ..
+        } = waiting;
+        let serial = self.leases.new_serial();
+        let parts = slab.lend().and_then(|memory| {
+            self.keeper.forget(&slab);
+            self.keeper.keep_lease(serial, &slab);
+            let (ours, theirs) = self.pipes.make(serial)?;
+            let id = self.leases.id(serial).map_err(io::Error::other)?;
+            // Before the client has anything, so that no lease is ever forgotten.
+            self.journal
+                .begin(record(serial, key, &slab, &charge, &peer))?;
+            Ok((memory, ours, theirs, id))
+        });
+        let (memory, ours, theirs, lease) = match parts {
+            Ok(parts) => parts,
+            Err(error) => {
+                self.lease_is_over(serial);
+                self.take_back(key, slab, charge, None);
+                return Answer::refuse(RefusalCode::Internal, error.to_string());
+            }
+        };
+        let reply = Reply::Take(LeaseReply {
+            lease,
+            bytes: slab.bytes(),
+            page: key.page,
+            node: key.node,
+            align_bytes: key.page.bytes(),
+            topped_up_bytes,
+        });
+        let lease = Lease {
+            bytes: slab.bytes(),
+            slab_id: slab.id(),
+            slab: Some(slab),
+            key,
+            charge,
+            uid: peer.uid,
+            pid: peer.pid,
+            connection: Some(connection),
+            pipe: ours,
+            since: Instant::now(),
+        };
+        let budget_bytes = self.store.refill_bytes(&key);
+        self.refills.begin(serial, &lease, budget_bytes);
+        self.leases.insert(serial, lease);
+        self.count_take(since, topped_up_bytes);
+        Answer::Lend {
+            reply,
+            serial,
+            memory,
+            lease_pipe: theirs,
+        }
+    }
+
+    pub(super) fn topped_up(&mut self, waiting: Waiting, result: io::Result<()>) -> Answer {
+        if let Err(error) = result {
+            self.counters.starved += 1;
+            self.counters.misses.top_up += 1;
+            let text = format!("{}: {error}", self.nothing_for(&waiting.take));
+            let Waiting {
+                key, slab, charge, ..
+            } = waiting;
+            self.take_back(key, slab, charge, None);
+            return Answer::refuse(RefusalCode::Empty, text);
+        }
+        self.lend(waiting)
+    }
+
+    /// That there is nothing for `take`, and why, where that is known.
+    fn nothing_for(&self, take: &Take) -> String {
+        let place = take
+            .node
+            .map_or(String::new(), |node| format!(" on node {node}"));
+        let pages = take
+            .page
+            .map_or(String::new(), |page| format!(" of {page} pages"));
+        let size = Size::new(take.bytes);
+        let why = self.store.trouble(take.node, take.page);
+        let why = why.map_or(String::new(), |why| format!(": {why}"));
+        format!("no slab of {size}{pages} is ready{place}{why}")
+    }
+
+    /// What a GiB of zeroing takes, as measured so far.
+    fn ns_per_gib(&self) -> NsPerGib {
+        let Counters {
+            zeroed_bytes,
+            zeroing_ns,
+            ..
+        } = self.counters;
+        let measured = (u128::from(zeroing_ns) << 30).checked_div(u128::from(zeroed_bytes));
+        measured
+            .and_then(|ns| u64::try_from(ns).ok())
+            .unwrap_or(ASSUMED_NS_PER_GIB)
+    }
+}

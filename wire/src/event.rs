@@ -1,0 +1,235 @@
+//! The reports of the image: [`Event`].
+
+use crate::Outcome;
+use serde::Serialize;
+
+/// One line. `S` is its type of text and `L` of lists of bytes: borrowed where it is
+/// written, owned where it is read.
+///
+/// Ticks are those of the time stamp counter, which starts with the machine;
+/// [`Clock`](Self::Clock) has its frequency. Frames are 4 KiB, ranges half open.
+#[derive(Serialize, Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "read", derive(serde::Deserialize))]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event<S, L> {
+    /// The first one.
+    Start {
+        /// [`SCHEMA`](crate::SCHEMA).
+        schema: S,
+        /// Version of the image.
+        version: S,
+        /// Its command line.
+        command_line: S,
+    },
+    /// The frequency of the ticks.
+    Clock {
+        /// Ticks a second.
+        hz: u64,
+        /// How that is known.
+        source: S,
+    },
+    /// A step.
+    Phase {
+        /// One of [`phase`](crate::phase).
+        name: S,
+        /// Its begin.
+        start_ticks: u64,
+        /// Its end.
+        end_ticks: u64,
+    },
+    /// Something is ready.
+    Milestone {
+        /// One of [`milestone`](crate::milestone).
+        name: S,
+        /// Since when.
+        ticks: u64,
+    },
+    /// The size of the machine.
+    Machine {
+        /// Memory that can be allocated.
+        memory_bytes: u64,
+        /// Nodes.
+        nodes: u64,
+        /// CPUs that firmware names.
+        cpus: u64,
+        /// CPUs that run.
+        cpus_started: u64,
+    },
+    /// A region of the memory map.
+    Region {
+        /// First byte.
+        start: u64,
+        /// First byte after it.
+        end: u64,
+        /// Its type.
+        kind: S,
+        /// Mirrored.
+        #[serde(default)]
+        more_reliable: bool,
+        /// Set aside for a driver.
+        #[serde(default)]
+        special_purpose: bool,
+    },
+    /// A node.
+    Node {
+        /// Its number.
+        node: u16,
+        /// Firmware's number for it.
+        domain: u32,
+        /// Its CPUs.
+        cpus: u64,
+        /// First frame it spans.
+        start_frame: u64,
+        /// First frame after it.
+        end_frame: u64,
+        /// Frames of memory.
+        present_frames: u64,
+        /// Its distance to each node, ascending.
+        #[serde(default)]
+        distances: L,
+    },
+    /// A zone.
+    Zone {
+        /// Its node.
+        node: u16,
+        /// Its name.
+        zone: S,
+        /// First frame it spans.
+        start_frame: u64,
+        /// Frames it spans.
+        spanned_frames: u64,
+        /// Frames of memory.
+        present_frames: u64,
+    },
+    /// The allocator's frames and metadata.
+    Memory {
+        /// Frames of memory.
+        present_frames: u64,
+        /// Frames that can be allocated.
+        managed_frames: u64,
+        /// Frames that cannot.
+        reserved_frames: u64,
+        /// Metadata written when all memory could be allocated.
+        metadata_written_bytes: u64,
+        /// Space reserved for metadata.
+        metadata_reserved_bytes: u64,
+    },
+    /// A mistake of the firmware, and how it was corrected.
+    Correction {
+        /// In words.
+        text: S,
+    },
+    /// Something that a reader should know.
+    Note {
+        /// In words.
+        text: S,
+    },
+    /// The result of the self-test.
+    Selftest(Selftest),
+    /// One measurement of a bench.
+    Bench {
+        /// The allocator.
+        contestant: S,
+        /// Name of the workload.
+        workload: S,
+        /// Order of its blocks.
+        order: u8,
+        /// CPUs at the same time.
+        threads: u64,
+        /// Operations in all.
+        operations: u64,
+        /// How long they took.
+        ticks: u64,
+    },
+    /// The state of page descriptors.
+    Descriptors(Descriptors<S>),
+    /// The acceptance of unaccepted memory.
+    Acceptance {
+        /// Frames that had to be accepted.
+        total_frames: u64,
+        /// Frames that are online.
+        online_frames: u64,
+        /// Frames that the platform refused to accept.
+        refused_frames: u64,
+        /// Frames accepted by an allocation.
+        lazy_frames: u64,
+        /// How long it took.
+        ticks: u64,
+        /// Checks that failed.
+        failures: u64,
+    },
+    /// One writing of descriptors.
+    Sweep {
+        /// The node; `None`: all at once.
+        #[serde(default)]
+        node: Option<u16>,
+        /// `deferred` or `whole`.
+        part: S,
+        /// How the work was cut: `padata` or `stealing`.
+        chunking: S,
+        /// Bytes of a descriptor.
+        descriptor_bytes: u64,
+        /// Threads a node.
+        threads: u64,
+        /// CPUs there.
+        cpus: u64,
+        /// Frames described.
+        pages: u64,
+        /// Bytes of descriptors.
+        bytes_written: u64,
+        /// How long it took.
+        ticks: u64,
+    },
+    /// The last one.
+    End {
+        /// How it went.
+        outcome: Outcome,
+    },
+    /// An event of a later image; only read.
+    #[serde(other)]
+    Unknown,
+}
+
+/// The result of the image's check of its allocator.
+#[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "read", derive(serde::Deserialize))]
+pub struct Selftest {
+    /// CPUs that took part.
+    pub cpus: u64,
+    /// Blocks allocated.
+    pub allocated_blocks: u64,
+    /// Blocks freed.
+    pub freed_blocks: u64,
+    /// Frames that were allocated when all memory was allocated at once.
+    pub all_frames: u64,
+    /// Checks that failed.
+    pub failures: u64,
+}
+
+/// The state of the image's page descriptors.
+#[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "read", derive(serde::Deserialize))]
+pub struct Descriptors<S> {
+    /// When they are written: `lazy`, `early` or `eager`.
+    pub mode: S,
+    /// The stores that write them.
+    pub writer: S,
+    /// Bytes of each.
+    pub descriptor_bytes: u64,
+    /// Sections that have any.
+    pub sections: u64,
+    /// Sections whose descriptors are ready.
+    pub ready_sections: u64,
+    /// Of these, written by a first touch.
+    pub touched_sections: u64,
+    /// Of these, written by workers.
+    pub worked_sections: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Bytes of space reserved for them.
+    pub reserved_bytes: u64,
+    /// Frames whose descriptors were checked.
+    pub checked_frames: u64,
+    /// Of these, those with a wrong descriptor.
+    pub wrong_frames: u64,
+}
