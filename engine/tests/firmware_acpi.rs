@@ -5,22 +5,13 @@
     reason = "a test on a 64-bit host, where what cannot be must fail"
 )]
 
+#[macro_use]
 mod acpi_tables;
 
 use acpi_tables::{cpu, entry, madt, memory, sealed, srat, x2apic};
 use firstlight::firmware::acpi::{
     AcpiError, Madt, MadtCpu, Signature, Slit, Srat, SratEntry, Table,
 };
-
-macro_rules! machine {
-    ($name:literal) => {
-        include_bytes!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../testdata/machines/acpi/",
-            $name
-        ))
-    };
-}
 
 const R820_SRAT: &[u8] = machine!("PowerEdge_R820.srat.bin");
 const R820_SLIT: &[u8] = machine!("PowerEdge_R820.slit.bin");

@@ -6,20 +6,11 @@
     reason = "a test, where what cannot be must fail"
 )]
 
+#[macro_use]
 mod acpi_tables;
 
 use acpi_tables::seal;
 use firstlight::firmware::acpi::{AcpiError, Fadt, PmTimer, Signature};
-
-macro_rules! machine {
-    ($name:literal) => {
-        include_bytes!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../testdata/machines/acpi/",
-            $name
-        ))
-    };
-}
 
 const PC: &[u8] = machine!("QEMU_pc.facp.bin");
 const Q35: &[u8] = machine!("QEMU_q35.facp.bin");

@@ -1,19 +1,10 @@
 //! SLITs: those of real machines byte for byte, and odd ones made by hand.
 
+#[macro_use]
 mod acpi_tables;
 
 use acpi_tables::slit;
 use firstlight::firmware::acpi::{AcpiError, Slit, SlitFault};
-
-macro_rules! machine {
-    ($name:literal) => {
-        include_bytes!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../testdata/machines/acpi/",
-            $name
-        ))
-    };
-}
 
 const R820_SLIT: &[u8] = machine!("PowerEdge_R820.slit.bin");
 const H8DGU_SLIT: &[u8] = machine!("H8DGU.slit.bin");

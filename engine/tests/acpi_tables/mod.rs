@@ -5,9 +5,21 @@
 )]
 #![allow(
     dead_code,
+    unused_macros,
     clippy::unwrap_used,
     reason = "each test binary uses some of these; bad input is a bug of the test"
 )]
+
+/// Bytes of a real machine's table, by its file.
+macro_rules! machine {
+    ($name:literal) => {
+        include_bytes!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../testdata/machines/acpi/",
+            $name
+        ))
+    };
+}
 
 /// A table with header and checksum around `body`.
 pub(crate) fn sealed(signature: &[u8; 4], revision: u8, body: &[u8]) -> Vec<u8> {

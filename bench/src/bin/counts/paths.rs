@@ -56,19 +56,19 @@ pub(crate) const ALL: &[Path] = &[
     path("huge_pairs_1000", || {
         with_frames(|frames| pairs(frames, Order::HUGE))
     }),
-    path("cpu_page_pairs_1000", || with_cpu(Order::PAGE)),
-    path("cpu_huge_pairs_1000", || with_cpu(Order::HUGE)),
-    path("cpu_order_2_bursts_1000", || with_cpu_frames(bursts)),
-    path("cpu_huge_held_4096", || with_cpu_frames(huges_held)),
-    path("cpu_random_free_65536", || with_cpu_frames(random_free)),
-    path("cpu_3_frames_1000", || {
-        with_cpu_frames(|cpu| pieces(cpu, 3, 1))
+    path("cpu_page_pairs_1000", || {
+        with_cpu(|cpu| cached_pairs(cpu, Order::PAGE))
     }),
-    path("cpu_10_frames_1000", || {
-        with_cpu_frames(|cpu| pieces(cpu, 10, 1))
+    path("cpu_huge_pairs_1000", || {
+        with_cpu(|cpu| cached_pairs(cpu, Order::HUGE))
     }),
+    path("cpu_order_2_bursts_1000", || with_cpu(bursts)),
+    path("cpu_huge_held_4096", || with_cpu(huges_held)),
+    path("cpu_random_free_65536", || with_cpu(random_free)),
+    path("cpu_3_frames_1000", || with_cpu(|cpu| pieces(cpu, 3, 1))),
+    path("cpu_10_frames_1000", || with_cpu(|cpu| pieces(cpu, 10, 1))),
     path("cpu_1_frame_aligned_512_1000", || {
-        with_cpu_frames(|cpu| pieces(cpu, 1, 512))
+        with_cpu(|cpu| pieces(cpu, 1, 512))
     }),
     path("take_page_at", || with_frames(claim)),
     path("read_4096_cpus", read_cpus),
@@ -145,29 +145,8 @@ fn with_frames(path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
     path(&frames)
 }
 
-/// Pairs through a CPU's cache, after the first one filled it.
-fn with_cpu(order: Order) -> Outcome {
-    let machine = Machine::pc(64 * GIB, 1);
-    let space = MetadataSpace::new(machine.metadata_bytes())?;
-    let mut storage = machine.storage();
-    let slots = [CpuSlot::new()];
-    let frames = Frames::build(machine.layout(&mut storage)?, &space)?;
-    let frames = frames.with_cpus(&slots, &NoDrain);
-    let mut cache = CpuCache::new();
-    let mut cpu = frames.cpu(0, NodeId(0), &mut cache)?;
-    let first = cpu.allocate(Request::new(order))?;
-    cpu.free(first, order)?;
-    counted(|| -> Outcome {
-        for _ in 0..1000 {
-            let frame = cpu.allocate(Request::new(order))?;
-            cpu.free(black_box(frame), order)?;
-        }
-        Ok(())
-    })?
-}
-
 /// Goes on with a CPU of a machine of 64 GiB.
-fn with_cpu_frames(path: impl FnOnce(&mut Cpu<'_, '_>) -> Outcome) -> Outcome {
+fn with_cpu(path: impl FnOnce(&mut Cpu<'_, '_>) -> Outcome) -> Outcome {
     let machine = Machine::pc(64 * GIB, 1);
     let space = MetadataSpace::new(machine.metadata_bytes())?;
     let mut storage = machine.storage();
@@ -177,6 +156,19 @@ fn with_cpu_frames(path: impl FnOnce(&mut Cpu<'_, '_>) -> Outcome) -> Outcome {
     let mut cache = CpuCache::new();
     let mut cpu = frames.cpu(0, NodeId(0), &mut cache)?;
     path(&mut cpu)
+}
+
+/// Pairs through a CPU's cache, after the first one filled it.
+fn cached_pairs(cpu: &mut Cpu<'_, '_>, order: Order) -> Outcome {
+    let first = cpu.allocate(Request::new(order))?;
+    cpu.free(first, order)?;
+    counted(|| -> Outcome {
+        for _ in 0..1000 {
+            let frame = cpu.allocate(Request::new(order))?;
+            cpu.free(black_box(frame), order)?;
+        }
+        Ok(())
+    })?
 }
 
 /// 1000 blocks of order 2, 50 at a time.

@@ -58,20 +58,25 @@ fn three_free_the_parts_of_the_last_huge_frame() {
     });
 }
 
+/// What was split merges and is split again, beside a call that saw it split before.
+fn split_again(machine: &'static Machine) {
+    let held = machine.allocate(6).unwrap();
+    let (mine, other) = both(
+        move || {
+            machine.free(held);
+            machine.allocate(6)
+        },
+        || machine.allocate(6),
+    );
+    let (mine, other) = (mine.unwrap(), other.unwrap());
+    assert_ne!(mine, other);
+}
+
 #[test]
 fn a_huge_frame_seen_split_before_it_merges_and_is_split_again() {
     check(2, || {
         let machine = Machine::with_free(&[(0, HUGE)]);
-        let held = machine.allocate(6).unwrap();
-        let (mine, other) = both(
-            move || {
-                machine.free(held);
-                machine.allocate(6)
-            },
-            || machine.allocate(6),
-        );
-        let (mine, other) = (mine.unwrap(), other.unwrap());
-        assert_ne!(mine, other);
+        split_again(machine);
         assert_eq!(machine.free_frames(), 0);
     });
 }
@@ -80,16 +85,7 @@ fn a_huge_frame_seen_split_before_it_merges_and_is_split_again() {
 fn a_giant_frame_seen_split_before_it_merges_and_is_split_again() {
     check(1, || {
         let machine = Machine::new(&[]);
-        let held = machine.allocate(6).unwrap();
-        let (mine, other) = both(
-            move || {
-                machine.free(held);
-                machine.allocate(6)
-            },
-            || machine.allocate(6),
-        );
-        let (mine, other) = (mine.unwrap(), other.unwrap());
-        assert_ne!(mine, other);
+        split_again(machine);
         assert_eq!(machine.free_frames(), END - 128);
     });
 }
