@@ -26,7 +26,7 @@ BARE := x86_64-unknown-none
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test stress soak deb bench counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests linux clean setup
+.PHONY: help image run test stress soak slurm deb bench counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -62,6 +62,12 @@ stress: setup ## threads over all operations of the allocator, recounted every f
 
 soak: setup ## the pool's daemon killed 220 times and poisoned in 1,100 rounds (root, huge pages; minutes)
 	@FIRSTLIGHT_POISON_ROUNDS=1100 FIRSTLIGHT_CRASHES=220 cargo test -p firstlight-cli --test pool_serve -- poison crash --nocapture
+
+slurm: setup ## boots on the nodes of a real Slurm on this machine, one of which dies (root; a minute)
+	@scripts/setup.sh target $(BARE)
+	@scripts/setup.sh qemu
+	@scripts/setup.sh debian slurmctld slurmd slurm-client munge
+	@FIRSTLIGHT_REQUIRE=slurm,qemu cargo test --quiet -p firstlight-cli --test slurm
 
 deb: setup ## a Debian package of the command and the pool's service, in target/debian
 	@command -v objdump >/dev/null || scripts/setup.sh debian binutils

@@ -116,6 +116,28 @@ fn what_makes_no_matrix_is_refused() {
 }
 
 #[test]
+fn a_host_without_slurm_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("m.toml");
+    // A kernel of its own: our image is not looked for.
+    let text = "[[kernel]]\nname = \"a\"\npath = \"k\"\n[[shape]]\nmemory_mib = 64\n";
+    fs::write(&file, text).unwrap();
+    let runs = folder.path().join("runs");
+    let paths = [&file, &runs].map(|path| path.to_str().unwrap());
+    let mut command = common::command(&["matrix", paths[0], "-o", paths[1], "--on", "slurm"]);
+    let output = command.env("PATH", folder.path()).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(
+        stderr.contains("squeue") && stderr.contains("slurm-client"),
+        "{stderr}"
+    );
+    // A task that is none of the matrix.
+    let (code, _, stderr) = told(&["matrix", paths[0], "-o", paths[1], "--task", "a/0"]);
+    assert!(code == 2 && stderr.contains("no such run"), "{stderr}");
+}
+
+#[test]
 fn a_linux_runs_to_its_end_on_the_labs_own_initrd() {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or(Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));

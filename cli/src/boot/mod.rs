@@ -18,6 +18,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Boot a machine under QEMU and see when its memory was ready
 ///
@@ -122,6 +124,26 @@ impl Boots {
             prints_log,
             silent: false,
         })
+    }
+
+    /// The file of our image.
+    pub(crate) fn image(&self) -> Result<PathBuf, Failure> {
+        boot::find_image(&self.stop, &mut Unwatched).map_err(Failure::Boot)
+    }
+
+    /// Waits; a signal ends it.
+    pub(crate) fn wait(&self, time: Duration) -> Result<(), Failure> {
+        let end = Instant::now() + time;
+        loop {
+            if let Some(stopped) = boot::interrupted(&self.stop) {
+                return Err(Failure::Boot(stopped));
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(Duration::from_millis(100)));
+        }
     }
 
     pub(crate) fn run(&self, request: &Request) -> Result<Record, Failure> {

@@ -311,6 +311,7 @@ mod tests {
                 duration_ns: Some(1_120),
             });
             record.host = Some(Host {
+                name: "h".into(),
                 accelerator: accelerator.into(),
                 accelerator_reason: String::new(),
                 qemu_version: None,

@@ -118,6 +118,7 @@ fn host(heard: &Heard, around: Circumstances<'_>) -> Host {
         wall_ns: nanoseconds(*at),
     });
     Host {
+        name: host_name(),
         accelerator: around.choice.accelerator.name().into(),
         accelerator_reason: around.choice.reason,
         qemu_version: around.qemu_version,
@@ -132,6 +133,17 @@ fn host(heard: &Heard, around: Circumstances<'_>) -> Host {
         before_clock_ns: None,
         markers: markers.collect(),
     }
+}
+
+/// What Slurm calls this host, or the host itself.
+fn host_name() -> String {
+    let system = || {
+        rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned()
+    };
+    std::env::var("SLURMD_NODENAME").unwrap_or_else(|_| system())
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

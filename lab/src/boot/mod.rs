@@ -39,6 +39,6 @@ pub use error::{BootError, Fault, Misdeed, Refusal};
 pub use guest::How;
 pub use machine::{Accelerator, Board, Clock, MOST_CPUS, MOST_NODES, Machine, System};
 pub use request::Request;
-pub use run::run;
+pub use run::{find_image, interrupted, run};
 pub use tell::tell;
 pub use watch::{Unwatched, Watch};

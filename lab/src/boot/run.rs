@@ -49,9 +49,7 @@ pub fn run(
     let kernel = match (&request.kernel, &request.image) {
         (Some(kernel), _) => readable("kernel", kernel)?,
         (None, Some(image)) => readable("image", image)?,
-        (None, None) => {
-            image::find(stop, watch).map_err(|error| interrupted(stop).unwrap_or(error))?
-        }
+        (None, None) => find_image(stop, watch)?,
     };
     if let Some(initrd) = &request.initrd {
         readable("initial file system", initrd)?;
@@ -88,7 +86,17 @@ pub fn run(
 }
 
 /// That somebody asked to stop, if somebody did.
-fn interrupted(stop: &AtomicUsize) -> Option<BootError> {
+/// The file of our image, built if that is asked for: where it lies or what
+/// `FIRSTLIGHT_IMAGE` or `FIRSTLIGHT_SOURCE` names.
+///
+/// # Errors
+/// [`BootError::NoImage`], [`BootError::Interrupted`].
+pub fn find_image(stop: &AtomicUsize, watch: &mut dyn Watch) -> Result<PathBuf, BootError> {
+    image::find(stop, watch).map_err(|error| interrupted(stop).unwrap_or(error))
+}
+
+/// The signal that ends it, if one came.
+pub fn interrupted(stop: &AtomicUsize) -> Option<BootError> {
     let signal = stop.load(Ordering::Relaxed);
     let number = i32::try_from(signal).unwrap_or(i32::MAX);
     (signal != 0).then_some(BootError::Interrupted(number))

@@ -4,9 +4,11 @@
 //! | file | concept |
 //! |---|---|
 //! | `store` | the folder of records: locked, resumed, written whole |
+//! | [`slurm`] | cells as array jobs of Slurm |
 //! | [`initrd`] | the initial file system for a Linux |
 
 pub mod initrd;
+pub mod slurm;
 mod store;
 
 use std::path::{Path, PathBuf};

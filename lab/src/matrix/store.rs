@@ -15,7 +15,8 @@ use crate::record::Record;
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
-    _lock: File,
+    /// None for a task of a job: the lab that submitted it has the lock.
+    _lock: Option<File>,
 }
 
 /// What became of a boot.
@@ -83,8 +84,33 @@ impl Store {
             .map_err(|_| StoreError::Busy(folder.to_owned()))?;
         Ok(Self {
             folder: folder.to_owned(),
-            _lock: lock,
+            _lock: Some(lock),
         })
+    }
+
+    /// The folder of a lab on another host, for a task that it submitted: without a lock,
+    /// because tasks write different runs.
+    #[must_use]
+    pub fn of_a_task(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            _lock: None,
+        }
+    }
+
+    /// Makes a folder within it.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn subfolder(&self, name: &str) -> Result<PathBuf, StoreError> {
+        let path = self.folder.join(name);
+        fs::create_dir_all(&path).map_err(|error| StoreError::Io(path.clone(), error))?;
+        Ok(path)
+    }
+
+    /// Forgets that a run failed: it is made again.
+    pub fn forget_failure(&self, cell: &str, run: usize) {
+        let _ = fs::remove_file(self.path(cell, run, "failed"));
     }
 
     /// What became of run `run` of a cell. A record that was cut by a crash is none.
@@ -112,8 +138,7 @@ impl Store {
         self.write(&self.path(cell, run, "log"), log.as_bytes())?;
         let text = serde_json::to_vec(record).map_err(|error| self.broken(error))?;
         self.write(&self.path(cell, run, "json"), &text)?;
-        // What failed before is over.
-        let _ = fs::remove_file(self.path(cell, run, "failed"));
+        self.forget_failure(cell, run);
         Ok(())
     }
 
@@ -163,9 +188,11 @@ impl Store {
         StoreError::Io(self.folder.clone(), io::Error::other(error))
     }
 
-    /// Whole or not at all.
+    /// Whole or not at all, also where a task that is repeated on another node writes the same.
     fn write(&self, path: &Path, content: &[u8]) -> Result<(), StoreError> {
-        let unfinished = path.with_extension("unfinished");
+        let host = rustix::system::uname();
+        let host = host.nodename().to_string_lossy();
+        let unfinished = path.with_extension(format!("{host}-{}.unfinished", std::process::id()));
         let written = File::create(&unfinished).and_then(|mut file| {
             file.write_all(content)?;
             file.sync_data()

@@ -8,6 +8,8 @@ use std::path::Path;
 /// Host and virtual machine monitor. Nothing here is the same from run to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Host {
+    /// Its name; in a job of Slurm the node's.
+    pub name: String,
     /// What ran the guest's instructions: `kvm` or `tcg`.
     pub accelerator: Word,
     /// Why that one.

@@ -1,12 +1,14 @@
 //! `firstlight matrix`: kernels times shapes times command lines times clocks, in turns; the
-//! cells and the folder are the [lab's](firstlight_lab::matrix).
+//! cells and the folder are the [lab's](firstlight_lab::matrix). On many hosts: [`slurm`].
+
+mod slurm;
 
 use crate::boot::Boots;
 use crate::failure::Failure;
 use crate::output::{FAINT, HEADING, NOTE, Output};
 use crate::report::Page;
 use crate::text::plural;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use firstlight_lab::boot::BootError;
 use firstlight_lab::matrix::{
     Cell, Failed, Impossible, Matrix, Run, Store, StoreError, initrd, order,
@@ -36,6 +38,27 @@ pub(crate) struct Options {
     /// Only say what would be booted
     #[arg(long)]
     dry_run: bool,
+    /// Where the boots are made; slurm: an array job for each cell
+    #[arg(long, value_enum, default_value_t = Place::Here)]
+    on: Place,
+    /// A further argument for sbatch, such as --partition=NAME; may be given more than once
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    sbatch: Vec<String>,
+    /// The file of the image, instead of the one beside this program
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+    /// One run of a cell, CELL/RUN: what a job of Slurm makes
+    #[arg(long, value_name = "CELL/RUN", hide = true)]
+    task: Option<String>,
+}
+
+/// Where boots are made.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Place {
+    /// On this host, one after the other
+    Here,
+    /// On the nodes of Slurm; the folder, the kernels and this program must be there as well
+    Slurm,
 }
 
 const EXAMPLES: &str = "\
@@ -55,9 +78,13 @@ Example of a matrix:
 
 Examples:
   firstlight matrix MATRIX.toml -o runs
+  firstlight matrix MATRIX.toml -o /shared/runs --on slurm --sbatch=--partition=lab
   firstlight report runs -o report.html
 
 Exit codes: see firstlight --help; 6 if a boot failed";
+
+/// The initial file system that the lab builds.
+const INITRD: &str = "initrd.cpio";
 
 #[derive(Serialize)]
 struct Document {
@@ -88,10 +115,19 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     let (mut cells, impossible) = matrix
         .cells(base)
         .map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
+    for cell in &mut cells {
+        cell.request.image.clone_from(&options.image);
+    }
+    if let Some(task) = &options.task {
+        return slurm::task(options, cells, task);
+    }
     let store = Store::open(&options.output).map_err(stored)?;
     if !options.dry_run {
         give_initrd(&mut cells, &store)?;
-        boot_all(&cells, &store, options.retry)?;
+        match options.on {
+            Place::Here => boot_all(&cells, &store, options.retry)?,
+            Place::Slurm => slurm::boot_all(options, &cells, &store)?,
+        }
     }
     let states: Vec<State> = cells.iter().map(|cell| state(cell, &store)).collect();
     let failed = cells.iter().flat_map(|cell| {
@@ -127,9 +163,7 @@ fn give_initrd(cells: &mut [Cell], store: &Store) -> Result<(), Failure> {
     if !cells.iter().any(|cell| cell.needs_initrd) {
         return Ok(());
     }
-    let path = store
-        .file("initrd.cpio", &initrd::build())
-        .map_err(stored)?;
+    let path = store.file(INITRD, &initrd::build()).map_err(stored)?;
     for cell in cells.iter_mut().filter(|cell| cell.needs_initrd) {
         cell.request.initrd = Some(path.clone());
     }
@@ -137,36 +171,49 @@ fn give_initrd(cells: &mut [Cell], store: &Store) -> Result<(), Failure> {
 }
 
 fn boot_all(cells: &[Cell], store: &Store, retry: bool) -> Result<(), Failure> {
+    let order = to_make(cells, store, retry);
+    let bar = bar(order.len());
+    let boots = Boots::silent()?;
+    for (at, run) in order {
+        let Some(cell) = cells.get(at) else { continue };
+        bar.set_message(cell.name.clone());
+        boot(&boots, cell, run, store)?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// The runs that are to be made, in order.
+fn to_make(cells: &[Cell], store: &Store, retry: bool) -> Vec<(usize, usize)> {
     let wanted =
         |(at, run): &(usize, usize)| match cells.get(*at).map(|cell| store.run(&cell.name, *run)) {
             Some(Run::Missing) => true,
             Some(Run::Failed) => retry,
             _ => false,
         };
-    let order: Vec<(usize, usize)> = order(cells).into_iter().filter(wanted).collect();
-    let bar = ProgressBar::with_draw_target(
-        Some(order.len() as u64),
-        ProgressDrawTarget::stderr_with_hz(4),
-    );
+    order(cells).into_iter().filter(wanted).collect()
+}
+
+fn bar(length: usize) -> ProgressBar {
+    let bar =
+        ProgressBar::with_draw_target(Some(length as u64), ProgressDrawTarget::stderr_with_hz(4));
     if let Ok(style) = ProgressStyle::with_template("{pos} of {len} {bar:30} {eta} to go  {msg}") {
         bar.set_style(style);
     }
-    let boots = Boots::silent()?;
-    for (at, run) in order {
-        let Some(cell) = cells.get(at) else { continue };
-        bar.set_message(cell.name.clone());
-        match boots.run(&cell.request) {
-            Ok(record) => store.keep(&cell.name, run, &record).map_err(stored)?,
-            // Nothing is wrong with the guest.
-            Err(stopped @ Failure::Boot(BootError::Interrupted(_))) => return Err(stopped),
-            Err(failure) => store
-                .fail(&cell.name, run, &failure.to_string(), failure.guest_log())
-                .map_err(stored)?,
-        }
-        bar.inc(1);
+    bar
+}
+
+/// Makes a run and keeps what came of it.
+fn boot(boots: &Boots, cell: &Cell, run: usize, store: &Store) -> Result<(), Failure> {
+    match boots.run(&cell.request) {
+        Ok(record) => store.keep(&cell.name, run, &record).map_err(stored),
+        // Nothing is wrong with the guest.
+        Err(stopped @ Failure::Boot(BootError::Interrupted(_))) => Err(stopped),
+        Err(failure) => store
+            .fail(&cell.name, run, &failure.to_string(), failure.guest_log())
+            .map_err(stored),
     }
-    bar.finish_and_clear();
-    Ok(())
 }
 
 fn state(cell: &Cell, store: &Store) -> State {
