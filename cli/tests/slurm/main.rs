@@ -164,7 +164,7 @@ fn a_node_that_dies_costs_no_finished_run_and_its_own_are_repeated() {
     let (code, _, words) = end(lab.begin(&[]));
     assert_eq!((code, lab.jobs().len()), (0, 2), "{words}");
     // Cells of both words, each with its own.
-    assert!(all[0]["log"].to_string() != all[3]["log"].to_string());
+    assert_ne!(all[0]["log"], all[3]["log"]);
     let report = common::told(&[
         "report",
         lab.cluster.path("runs").to_str().unwrap(),
