@@ -5,41 +5,13 @@
 mod common;
 #[path = "common/guest.rs"]
 mod guest;
+#[path = "common/tree.rs"]
+mod tree;
 
 use common::{document, told};
 use guest::{image, qemu_is_here};
 use std::fs;
-use std::path::Path;
-use std::process::Command;
-
-fn git(tree: &Path, arguments: &[&str]) -> String {
-    let mut command = Command::new("git");
-    command
-        .arg("-C")
-        .arg(tree)
-        .args(["-c", "user.name=a", "-c", "user.email=a@b"])
-        .args(arguments);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
-/// A tree of commits, each with the words its guest boots with.
-fn tree(path: &Path, words: &[&str]) -> Vec<String> {
-    git(path, &["init", "-q", "-b", "main"]);
-    let mut commits = Vec::new();
-    for (number, words) in words.iter().enumerate() {
-        fs::write(path.join("words"), words).unwrap();
-        fs::write(path.join("number"), number.to_string()).unwrap();
-        git(path, &["add", "."]);
-        git(
-            path,
-            &["commit", "-q", "-m", &format!("change {number}, {words}")],
-        );
-        commits.push(git(path, &["rev-parse", "HEAD"]));
-    }
-    commits
-}
+use tree::{git, tree};
 
 #[test]
 fn the_commit_is_named_and_the_tree_is_left_as_it_was() {

@@ -16,7 +16,7 @@ use firstlight::map::{MapError, MemoryKind, MemoryMap, Region, ScratchEntry};
 use firstlight::memmap::{MemmapError, Mode};
 use firstlight::node::ZoneKind;
 use firstlight::topology::{Topology, TopologyBuilder, TopologyError, TopologyStorage, Trust};
-use firstlight_image::words::{self, Test, Words};
+use firstlight_image::words::{self, Regression, Test, Words};
 use firstlight_wire::{marker, milestone, phase};
 use spin::{Once, RwLock};
 
@@ -26,6 +26,7 @@ use crate::descriptors::Descriptors;
 use crate::firmware::{self, Acpi, Loader};
 use crate::lists::list_at;
 use crate::machine::Machine;
+use crate::regress;
 use crate::storage;
 
 /// All memory, mapped.
@@ -117,6 +118,9 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     topology
         .apply(&mut early, Trust::Repair, &mut |notice| correction(notice))
         .map_err(Stop::Topology)?;
+    if words.regress(Regression::NodeRanges) {
+        regress::walk_pages(&early);
+    }
     steps.end(phase::TOPOLOGY, marker::TOPOLOGY);
 
     let policy = loader
@@ -322,6 +326,9 @@ fn page_descriptors(
     let descriptors = Descriptors::reserve(layout, platform, words.descriptor_bytes, sweep)?;
     if let Some(part) = mode.before_boot() {
         descriptors.describe(part);
+    }
+    if words.regress(Regression::EagerZones) {
+        regress::describe_all_but_the_last(layout, &descriptors);
     }
     Ok(Some((mode, RwLock::new(descriptors))))
 }

@@ -4,9 +4,10 @@ use firstlight::addr::FrameRange;
 use firstlight::frames::Frames;
 use firstlight::node::NodeId;
 use firstlight::parallel::{Chunking, Job, WorkRange, Worker};
-use firstlight_image::words::Mode;
+use firstlight_image::words::{Mode, Regression};
+use firstlight_wire::{DeferredWork, Event};
 
-use crate::console::note;
+use crate::console::{event, note};
 use crate::descriptors::Descriptors;
 use crate::lists::list;
 use crate::machine::Machine;
@@ -24,7 +25,8 @@ pub(crate) fn write_deferred(machine: &Machine, processors: &mut Processors) -> 
     };
     let descriptors = descriptors.read();
     let frames = &machine.frames;
-    let cpus = processors.started();
+    let one_thread = machine.words.regress(Regression::OneThread);
+    let cpus = if one_thread { 1 } else { processors.started() };
     let mut nodes = processors.nodes();
     let workers = list(frames, cpus, |_| {
         Worker::new(nodes.next().map_or_else(NodeId::default, |(_, node)| node))
@@ -35,14 +37,23 @@ pub(crate) fn write_deferred(machine: &Machine, processors: &mut Processors) -> 
         return false;
     };
     let job = Job::sections(Chunking::Stealing);
+    let mut lists = (ranges, workers);
     match descriptors.describe_with(
         part,
         |_| true,
         &job,
-        &mut (ranges, workers),
+        &mut lists,
         &StartedCpus::new(processors),
     ) {
-        Ok(_) => true,
+        Ok(report) => {
+            let busiest = lists.1.iter().map(Worker::chunks).max();
+            event(&Event::DeferredWork(DeferredWork {
+                threads: report.threads.into(),
+                chunks: report.chunks,
+                busiest_chunks: busiest.unwrap_or_default().into(),
+            }));
+            true
+        }
         Err(error) => {
             note(format_args!(
                 "deferred descriptors: {error}; written when touched"

@@ -13,6 +13,7 @@
 //! | `console` | the log, kept in memory until there is time for a serial port |
 //! | `report` | the results, as lines and as events |
 //! | `descriptors`, `deferred` | a descriptor for each page frame, where the command line has `descriptors=` |
+//! | `regress` | regressions that Linux had, where the command line has `regress=` |
 //! | `processors` | the other CPUs, each with memory of its own node |
 //! | `modes/` | the use of the memory |
 //! | `end` | the ways a run ends |
@@ -42,6 +43,8 @@ mod machine;
 mod modes;
 #[cfg(target_os = "none")]
 mod processors;
+#[cfg(target_os = "none")]
+mod regress;
 #[cfg(target_os = "none")]
 mod report;
 #[cfg(target_os = "none")]
@@ -82,6 +85,9 @@ fn main(handover: Handover) -> ! {
 
     // From now on it lives as long as the machine.
     let machine = MACHINE.call_once(|| machine);
+    if machine.words.regresses() {
+        regress::after_memory(machine.words, machine, &mut events);
+    }
     let clock = firmware::frequency(machine.words.frequency, machine.acpi.pm_timer);
     if let Some((frequency, _)) = clock {
         console::set_clock(frequency);
@@ -95,6 +101,9 @@ fn main(handover: Handover) -> ! {
             arch::provoke(fault);
         }
         _ => {}
+    }
+    if let Some(hz) = machine.words.turns_hz {
+        arch::clock::take_turns(hz);
     }
     let mut processors = Processors::start(machine, clock.map(|clock| clock.0));
     if let Some(ticks) = processors.all_started_ticks() {

@@ -72,6 +72,31 @@ impl Test {
     ];
 }
 
+/// A regression that Linux had, brought back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Regression {
+    /// All ranges but the last of a node's last zone are described before the boot goes on.
+    EagerZones,
+    /// The node of every page is looked up.
+    NodeRanges,
+    /// A large hash table is initialised bucket by bucket.
+    HashBuckets,
+    /// Memory blocks are small and looked for in a list.
+    SmallBlocks,
+    /// Deferred descriptors are written by one CPU.
+    OneThread,
+}
+
+impl Regression {
+    const NAMES: [(&'static [u8], Self); 5] = [
+        (b"eager-zones", Self::EagerZones),
+        (b"node-ranges", Self::NodeRanges),
+        (b"hash-buckets", Self::HashBuckets),
+        (b"small-blocks", Self::SmallBlocks),
+        (b"one-thread", Self::OneThread),
+    ];
+}
+
 /// The image's words.
 ///
 /// ```
@@ -102,10 +127,14 @@ pub struct Words {
     /// Ticks to accept a page, if memory above 4 GiB is to behave as that of a
     /// confidential machine.
     pub accept_ticks: Option<u32>,
+    /// Turns of CPUs a second on the instruction clock, if they are to be short.
+    pub turns_hz: Option<u32>,
+    /// Regressions, a bit each.
+    regressions: u8,
 }
 
 /// The image's words and their valid forms.
-const OURS: [(&str, &str); 10] = [
+const OURS: [(&str, &str); 12] = [
     ("selftest", "selftest without a value"),
     ("bench", "bench=alloc"),
     ("sweep", "sweep without a value"),
@@ -120,6 +149,11 @@ const OURS: [(&str, &str); 10] = [
     ),
     ("runs", "runs=N, a number from 1 on"),
     ("accept", "accept=TICKS, a number from 1 on"),
+    (
+        "regress",
+        "regress=LIST of eager-zones, node-ranges, hash-buckets, small-blocks and one-thread",
+    ),
+    ("turns_hz", "turns_hz=HZ, a number from 1 on"),
     ("tsc_hz", "tsc_hz=HZ, a frequency that a processor can have"),
     (
         "test",
@@ -172,6 +206,18 @@ impl Words {
         words
     }
 
+    /// Whether a regression is brought back.
+    #[must_use]
+    pub const fn regress(&self, regression: Regression) -> bool {
+        self.regressions & 1 << regression as u8 != 0
+    }
+
+    /// Whether any is.
+    #[must_use]
+    pub const fn regresses(&self) -> bool {
+        self.regressions != 0
+    }
+
     /// Applies one word, if it is one of the image's and valid.
     fn take(&mut self, word: &Word<'_>) -> bool {
         match (word.name, word.value) {
@@ -205,6 +251,14 @@ impl Words {
                 Some(ticks) if ticks > 0 => self.accept_ticks = Some(ticks),
                 _ => return false,
             },
+            (b"regress", Some(value)) => match regressions(value) {
+                Some(regressions) => self.regressions |= regressions,
+                None => return false,
+            },
+            (b"turns_hz", Some(value)) => match number(value) {
+                Some(hz) if hz > 0 => self.turns_hz = Some(hz),
+                _ => return false,
+            },
             (b"tsc_hz", Some(value)) => {
                 let hz = parse_number(value).ok().filter(|(_, rest)| rest.is_empty());
                 let given = hz.and_then(|(hz, _)| Frequency::plausible(hz).ok());
@@ -226,6 +280,15 @@ impl Words {
 fn number(text: &[u8]) -> Option<u32> {
     let (number, rest) = parse_number(text).ok()?;
     u32::try_from(number).ok().filter(|_| rest.is_empty())
+}
+
+/// A list of regressions between commas, a bit each.
+fn regressions(text: &[u8]) -> Option<u8> {
+    text.split(|&byte| byte == b',').try_fold(0, |all, name| {
+        let mut names = Regression::NAMES.iter();
+        let (_, regression) = names.find(|(known, _)| *known == name)?;
+        Some(all | 1 << *regression as u8)
+    })
 }
 
 /// A list of numbers between commas, none of them 0.
@@ -261,10 +324,11 @@ mod tests {
         assert_eq!(words.test, Some(Test::LateCpu));
         assert_eq!(words.frequency, Frequency::new(1_000_000_000));
         assert_eq!(unknown, [""; 0]);
-        let (words, unknown) =
-            read("sweep threads=1,2,64 runs=3 descriptors=early descriptor_bytes=8 accept=7");
+        let (words, unknown) = read(
+            "sweep threads=1,2,64 runs=3 descriptors=early descriptor_bytes=8 accept=7 turns_hz=2000",
+        );
         assert_eq!((words.mode, words.runs), (Mode::Sweep, 3));
-        assert_eq!(words.accept_ticks, Some(7));
+        assert_eq!((words.accept_ticks, words.turns_hz), (Some(7), Some(2000)));
         assert_eq!(words.threads[..4], [1, 2, 64, 0]);
         assert_eq!(words.descriptors, Some(memmap::Mode::Early));
         assert_eq!(words.descriptor_bytes, DescriptorBytes::Eight);
@@ -272,6 +336,13 @@ mod tests {
         for bytes in firstlight_wire::DESCRIPTOR_BYTES {
             assert_eq!(read(&std::format!("descriptor_bytes={bytes}")).1, [""; 0]);
         }
+        let (words, unknown) = read("regress=one-thread,eager-zones regress=small-blocks");
+        assert_eq!(unknown, [""; 0]);
+        let on: Vec<bool> = Regression::NAMES
+            .into_iter()
+            .map(|(_, regression)| words.regress(regression))
+            .collect();
+        assert_eq!(on, [true, false, false, true, true]);
         for (name, test) in Test::NAMES {
             let line = std::format!("test={}", String::from_utf8_lossy(name));
             assert_eq!(read(&line).0.test, Some(test));
@@ -281,7 +352,8 @@ mod tests {
     #[test]
     fn nonsense_is_reported_and_changes_nothing() {
         let line = "selftest=yes bench=disk test=all test tsc_hz=1 tsc_hz=12x descriptors=some \
-                    descriptor_bytes=9 threads=1,,2 threads=0 runs=0 accept=0 sweep=1 quiet=2";
+                    descriptor_bytes=9 threads=1,,2 threads=0 runs=0 accept=0 sweep=1 quiet=2 regress= regress=one-thread,all \
+                    turns_hz=0";
         let (words, misread) = read(line);
         assert_eq!(words, Words::default());
         assert_eq!(misread.len(), line.split_whitespace().count());

@@ -17,7 +17,7 @@ mod totals;
 
 use serde::Serialize;
 
-pub use guest::{Asked, Bench, Descriptors, Kernel, Selftest, Swept};
+pub use guest::{Asked, Bench, DeferredWork, Descriptors, Kernel, Selftest, Swept};
 pub use host::{Host, Marker, Power};
 pub use phase::{Phase, Word};
 pub use totals::Totals;
@@ -68,6 +68,8 @@ pub struct Record {
     pub bench: Vec<Bench>,
     /// How far the guest's page descriptors are, if it keeps any.
     pub descriptors: Option<Descriptors>,
+    /// How its deferred descriptors were divided among CPUs.
+    pub deferred_work: Option<DeferredWork>,
     /// What a sweep over numbers of threads measured, in order.
     pub sweep: Vec<Swept>,
     /// The guest's events as it told them.
@@ -108,6 +110,7 @@ impl Record {
             selftest: None,
             bench: Vec::new(),
             descriptors: None,
+            deferred_work: None,
             sweep: Vec::new(),
             events: Vec::new(),
             log: Vec::new(),

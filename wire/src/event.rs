@@ -143,6 +143,8 @@ pub enum Event<S, L> {
     },
     /// The state of page descriptors.
     Descriptors(Descriptors<S>),
+    /// The CPUs that wrote deferred descriptors.
+    DeferredWork(DeferredWork),
     /// The acceptance of unaccepted memory.
     Acceptance {
         /// Frames that had to be accepted.
@@ -232,4 +234,16 @@ pub struct Descriptors<S> {
     pub checked_frames: u64,
     /// Of these, those with a wrong descriptor.
     pub wrong_frames: u64,
+}
+
+/// How the deferred descriptors were divided among CPUs.
+#[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "read", derive(serde::Deserialize))]
+pub struct DeferredWork {
+    /// CPUs that wrote some.
+    pub threads: u64,
+    /// Chunks of the work.
+    pub chunks: u64,
+    /// Chunks of the CPU that wrote most.
+    pub busiest_chunks: u64,
 }

@@ -14,7 +14,7 @@
 mod event;
 mod outcome;
 
-pub use event::{Descriptors, Event, Selftest};
+pub use event::{DeferredWork, Descriptors, Event, Selftest};
 pub use outcome::Outcome;
 
 /// Name and version of the events' form, in the first one.
@@ -83,6 +83,10 @@ pub mod phase {
     pub const FIRST_FRAME: &str = "first frame";
     /// A first touch of a page's descriptor.
     pub const FIRST_DESCRIBED_FRAME: &str = "first described frame";
+    /// A large hash table, with `regress=hash-buckets` only.
+    pub const HASH_TABLES: &str = "hash tables";
+    /// Memory blocks, with `regress=small-blocks` only.
+    pub const MEMORY_BLOCKS: &str = "memory blocks";
     /// The frequency of the time stamp counter.
     pub const CLOCK: &str = "clock";
     /// Starting the other CPUs.

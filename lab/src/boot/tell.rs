@@ -103,6 +103,7 @@ fn place(event: &Event, time: Time, record: &mut Record) {
             duration_ns: time.ns(*ticks),
         }),
         Event::Descriptors(descriptors) => record.descriptors = Some(descriptors.clone()),
+        Event::DeferredWork(work) => record.deferred_work = Some(*work),
         Event::Sweep {
             node,
             part,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::boot::linux;
-use crate::record::{self, Asked, Descriptors, Milestones, Record, Word};
+use crate::record::{self, Asked, DeferredWork, Descriptors, Milestones, Record, Word};
 
 /// What is compared of a run record.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -25,6 +25,8 @@ pub struct Told {
     pub(super) memory: Memory,
     #[serde(default)]
     pub(super) descriptors: Option<Descriptors>,
+    #[serde(default)]
+    pub(super) deferred_work: Option<DeferredWork>,
     #[serde(default)]
     pub(super) log: Vec<String>,
     #[serde(default)]

@@ -1,10 +1,10 @@
 //! What only a booted guest has to tell: [`Asked`], [`Kernel`], [`Selftest`],
-//! [`Bench`], [`Descriptors`], [`Swept`].
+//! [`Bench`], [`Descriptors`], [`DeferredWork`], [`Swept`].
 
 use super::phase::Word;
 use serde::{Deserialize, Serialize};
 
-pub use firstlight_wire::Selftest;
+pub use firstlight_wire::{DeferredWork, Selftest};
 
 /// The state of the guest's page descriptors.
 pub type Descriptors = firstlight_wire::Descriptors<String>;

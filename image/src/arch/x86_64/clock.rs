@@ -45,7 +45,7 @@ pub(crate) fn frequency(
             return Ok((measured, "pm timer"));
         }
     }
-    start_pit();
+    start_pit(0);
     measure(Reference::PIT, read_pit).map(|measured| (measured, "pit"))
 }
 
@@ -123,13 +123,22 @@ fn measure(
     calibration.frequency()
 }
 
-/// Lets channel 0 count down from 65,536 again and again.
-fn start_pit() {
+/// Ends the turn of a CPU `hz` times a second where CPUs share the instruction clock: QEMU
+/// changes to the next one at a timer's end. The interrupt is masked.
+pub(crate) fn take_turns(hz: u32) {
+    const PIT_HZ: u32 = 1_193_182;
+    let count = PIT_HZ / hz.max(1);
+    start_pit(u16::try_from(count.max(2)).unwrap_or(0));
+}
+
+/// Lets channel 0 count down from `count` again and again; 0 is 65,536.
+fn start_pit(count: u16) {
+    let [low, high] = count.to_le_bytes();
     // SAFETY: nothing else uses the timer, and its interrupt is masked.
     unsafe {
         Port::<u8>::new(PIT_COMMAND).write(0b0011_0100);
-        Port::<u8>::new(PIT_CHANNEL_0).write(0);
-        Port::<u8>::new(PIT_CHANNEL_0).write(0);
+        Port::<u8>::new(PIT_CHANNEL_0).write(low);
+        Port::<u8>::new(PIT_CHANNEL_0).write(high);
     }
 }
 
