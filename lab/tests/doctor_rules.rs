@@ -72,6 +72,15 @@ const FOUND: &[(&str, &str, usize)] = &[
         "[1.0000] node 0 initialised, 1000000 pages in 600ms\n",
         1,
     ),
+    // Two nodes of 512 GiB, 26 CPUs each: 8 ns a page.
+    (
+        "deferral-bandwidth",
+        "[0.0000] Linux version 6.1.0\n[0.0100]   node   0: [mem 0x0000000000000000-0x0000007fffffffff]\n\
+         [0.0200]   node   1: [mem 0x0000008000000000-0x000000ffffffffff]\n\
+         [0.1000] smp: Brought up 2 nodes, 52 CPUs\n\
+         [1.1900] node 0 deferred pages initialised in 1070ms\n[1.2000] node 1 deferred pages initialised in 1080ms\n",
+        6,
+    ),
     (
         "deferral-uneven",
         "[1.0000] node 0 initialised, 9000000 pages in 300ms\n[1.6000] node 1 initialised, 9000000 pages in 900ms\n",
@@ -298,6 +307,19 @@ const HEALTHY: &[&str] = &[
     "[1.0000] Memory: 8000000K/8388608K available\n[1.1000] smp: Brought up 1 node, 4 CPUs\n[1.2000] devtmpfs: initialized\n",
     // Nodes at the same time.
     "[5.3131] node 0 initialised, 15530251 pages in 653ms\n[5.3306] node 1 initialised, 15988494 pages in 670ms\n",
+    // A node of 2 TiB at the rate of published machines; slower ones: a guest, few CPUs,
+    // one node of two.
+    "[0.0000] Linux version 6.1.0\n[0.0100]   node   0: [mem 0x0000000000000000-0x000001ffffffffff]\n\
+     [0.1000] smp: Brought up 1 node, 64 CPUs\n[1.2200] node 0 deferred pages initialised in 1100ms\n",
+    "[0.0000] Linux version 6.1.0\n[0.0000] Hypervisor detected: KVM\n\
+     [0.0100]   node   0: [mem 0x0000000000000000-0x0000007fffffffff]\n\
+     [0.1000] smp: Brought up 1 node, 64 CPUs\n[1.2200] node 0 deferred pages initialised in 1100ms\n",
+    "[0.0000] Linux version 6.1.0\n[0.0100]   node   0: [mem 0x0000000000000000-0x0000007fffffffff]\n\
+     [0.1000] smp: Brought up 1 node, 4 CPUs\n[1.2200] node 0 deferred pages initialised in 1100ms\n",
+    "[0.0000] Linux version 6.1.0\n[0.0100]   node   0: [mem 0x0000000000000000-0x0000007fffffffff]\n\
+     [0.0200]   node   1: [mem 0x0000008000000000-0x000000ffffffffff]\n\
+     [0.1000] smp: Brought up 2 nodes, 52 CPUs\n\
+     [0.6700] node 0 deferred pages initialised in 550ms\n[1.2000] node 1 deferred pages initialised in 1080ms\n",
     // Small nodes differ by the resolution of the figure.
     "[1.0000] node 0 deferred pages initialised in 1ms\n[1.0010] node 1 deferred pages initialised in 9ms\n",
     // Tables as a kernel chooses them, spread over nodes.

@@ -47,7 +47,7 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
 }
 
 /// Words that have every page written or checked as it is freed.
-fn is_check(word: &str) -> bool {
+pub(super) fn is_check(word: &str) -> bool {
     const WHOLE: [&str; 4] = [
         "page_poison=1",
         "page_poison=on",

@@ -5,6 +5,7 @@ mod blocks_small;
 mod bounce_buffer;
 mod bounce_short;
 mod deferral_absent;
+mod deferral_bandwidth;
 mod deferral_blocked;
 mod deferral_one_thread;
 mod deferral_serial;
@@ -45,7 +46,7 @@ use super::rule::{Cost, Hit, Rule};
 use crate::log::{DeferredRow, E820Kind, E820Row, clock_start};
 
 /// Every rule.
-pub(super) static ALL: [&Rule; 34] = [
+pub(super) static ALL: [&Rule; 35] = [
     &blocks_small::RULE,
     &blocks_slow::RULE,
     &stalls::RULE,
@@ -54,6 +55,7 @@ pub(super) static ALL: [&Rule; 34] = [
     &deferral_blocked::RULE,
     &deferral_serial::RULE,
     &deferral_slow::RULE,
+    &deferral_bandwidth::RULE,
     &deferral_uneven::RULE,
     &deferral_one_thread::RULE,
     &reserved_pages::RULE,
