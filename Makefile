@@ -26,7 +26,7 @@ BARE := x86_64-unknown-none
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test stress soak slurm deb bench counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests linux clean setup
+.PHONY: help image run test stress soak slurm deb bench measurements counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -76,14 +76,24 @@ deb: setup ## a Debian package of the command and the pool's service, in target/
 bench: setup ## time the engine beside other allocators (minutes, 10 GiB of memory)
 	@cargo bench --quiet -p firstlight-bench --bench bring_up
 
+measurements: setup ## measure what docs/measurements.md shows and write it (an hour); ONLY=allocator, or another part; ONLY=none writes it alone
+	@scripts/setup.sh target $(BARE)
+	@scripts/setup.sh qemu
+	@[ -e $${CARGO_TARGET_DIR:-target}/linux/6.12/vmlinuz ] || scripts/linux.sh
+	@cargo build --release --quiet -p firstlight-cli
+	@cargo build --release --quiet -p firstlight-image --target $(BARE)
+	@cargo run --release --quiet -p firstlight-bench --bin measurements -- $(ONLY)
+
 counts: setup ## count instructions, fail where they grew by 2 %; UPDATE=1 accepts the new counts
 	@command -v valgrind >/dev/null || scripts/setup.sh debian valgrind
 	@scripts/setup.sh target $(COUNTED)
 	@cargo run --quiet --profile counts --target $(COUNTED) -p firstlight-bench --bin counts -- $(if $(UPDATE),update)
+	@$(if $(UPDATE),cargo run --release --quiet -p firstlight-bench --bin measurements -- counts)
 
 boot-counts: setup ## count the instructions of the image's boots; UPDATE=1 accepts the new counts
 	@scripts/setup.sh target $(BARE)
 	@$(if $(UPDATE),FIRSTLIGHT_UPDATE_BOOT_COUNTS=1) cargo test --quiet -p firstlight-lab --test boot_counts -- --nocapture
+	@$(if $(UPDATE),cargo run --release --quiet -p firstlight-bench --bin measurements -- counts)
 
 check: setup ## format, lints, documentation, fuzz targets, the engine without an operating system
 	@cargo fmt --all --check

@@ -21,6 +21,7 @@ use std::error::Error;
 
 use contest::{Contestant, Task, contest, nice};
 use firstlight::addr::FrameRange;
+use firstlight_bench::host;
 use firstlight_bench::machine::{GIB, Machine};
 use ours::Firstlight;
 use rivals::{Bitmap1T, Bitmap16T, BuddySlab, BuddySystem, Memset, Ranges};
@@ -69,38 +70,10 @@ fn free(machine: &Machine) -> Result<Vec<FrameRange>, Box<dyn Error>> {
         .collect())
 }
 
-/// The host, in a line; without it figures have no meaning.
-fn host() -> String {
-    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-    let field = |text: &str, name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.map_or("?".into(), |rest| {
-            rest.trim_start_matches([' ', '\t', ':']).to_owned()
-        })
-    };
-    let (cpu, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
-    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
-    let is_virtual = cpu
-        .lines()
-        .any(|line| line.starts_with("flags") && line.contains(" hypervisor"));
-    format!(
-        "{}, {cpus} CPUs{}, {} of memory, Linux {}, load {}",
-        field(&cpu, "model name"),
-        if is_virtual {
-            " of a virtual machine"
-        } else {
-            ""
-        },
-        field(&memory, "MemTotal"),
-        read("/proc/sys/kernel/osrelease").trim(),
-        read("/proc/loadavg").split(' ').next().unwrap_or("?"),
-    )
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
     let only: Option<u64> = std::env::args().find_map(|argument| argument.parse().ok());
-    println!("Host: {}.\n", host());
-    println!("## From a layout to all memory allocatable\n");
+    println!("Host: {}, load {}.\n", host::line(), host::load());
+    println!("### From a layout to all memory allocatable\n");
     println!(
         "Median (min .. max). *Fresh*: the metadata's pages are untouched, faults are counted;\n\
          *warm*: the same again over pages that are there. A ratio below 1: faster than firstlight.\n"
@@ -130,7 +103,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
     println!("What each can do at all:\n\n{ABILITIES}");
-    println!("## Allocate and free, one thread, 64 GiB\n");
+    println!("### Allocate and free, one thread, 64 GiB\n");
     let machine = Machine::pc(64 * GIB, 1);
     contest(
         &machine,
@@ -138,6 +111,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         Task::Steady,
         &mut contestants(&machine)[..5],
     );
-    println!("## Reading CPUs\n");
+    println!("### Reading CPUs\n");
     acpi::print()
 }

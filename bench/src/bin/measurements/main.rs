@@ -1,0 +1,63 @@
+//! The figures of `docs/measurements.md`, from records in `testdata/measurements`.
+//!
+//! ```text
+//! measurements [NAME...]   measure these, or all; write their records and the document
+//! measurements none        write the document from the records there are
+//! ```
+//!
+//! - [`plan`]: what is measured, by which commands;
+//! - [`record`]: what the commands printed, on which host, when, at which commit;
+//! - [`document`]: the parts of the document that records fill;
+//! - [`allocator`], [`guests`]: tables of the commands that print JSON.
+//!
+//! `make measurements` calls it; a test here fails where document and records differ.
+
+mod allocator;
+mod document;
+mod guests;
+mod plan;
+mod record;
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use plan::PLANS;
+use record::Record;
+
+/// Measures nothing.
+const NONE: &str = "none";
+
+/// The repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
+    let root = root();
+    let known = |name: &str| name == NONE || PLANS.iter().any(|plan| plan.name == name);
+    if let Some(unknown) = arguments.iter().find(|name| !known(name)) {
+        let names: Vec<&str> = PLANS.iter().map(|plan| plan.name).collect();
+        let names = names.join(", ");
+        return Err(
+            format!("no measurement {unknown:?}; expected {NONE}, or some of {names}").into(),
+        );
+    }
+    for plan in PLANS {
+        if arguments.is_empty() || arguments.iter().any(|name| name == plan.name) {
+            Record::measure(plan, &root)?.write(&root)?;
+        }
+    }
+    document::write(&root)
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("measurements: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What is measured: [`PLANS`].
+
+use crate::record::Record;
+use crate::{allocator, guests};
+
+/// A part of the document.
+pub(crate) struct Plan {
+    /// Its name, in the document and of its record.
+    pub(crate) name: &'static str,
+    /// The commands, run from the root of the repository.
+    pub(crate) commands: &'static [&'static str],
+    /// Makes its tables of what the commands printed.
+    pub(crate) render: fn(&Record) -> Result<String, String>,
+}
+
+/// All parts, the quick ones first.
+pub(crate) const PLANS: &[Plan] = &[
+    Plan {
+        name: "counts",
+        commands: &["cat bench/counts.txt", "cat lab/tests/boot_counts.txt"],
+        render: guests::counts,
+    },
+    Plan {
+        name: "linux",
+        commands: &[
+            "firstlight compare '--memory 16G --clock instructions --append descriptors=lazy' \
+             '--memory 16G --clock instructions --kernel target/linux/6.1/vmlinuz' --json",
+            "firstlight compare '--memory 16G --clock instructions --append descriptors=early' \
+             '--memory 16G --clock instructions --kernel target/linux/6.12/vmlinuz' --json",
+            "firstlight compare '--memory 16G --clock instructions' \
+             '--memory 16G --clock instructions --append descriptors=eager' --json",
+        ],
+        render: guests::instructions,
+    },
+    Plan {
+        name: "guest-sweep",
+        commands: &["firstlight sweep --memory 16G --nodes 2 --cpus 4 --clock instructions"],
+        render: as_printed,
+    },
+    Plan {
+        name: "guest-sweep-wall",
+        commands: &["firstlight sweep --memory 16G --cpus 4"],
+        render: as_printed,
+    },
+    Plan {
+        name: "linux-wall",
+        commands: &[
+            "firstlight compare '--memory 16G --cpus 1 --append descriptors=lazy' \
+             '--memory 16G --cpus 1 --kernel target/linux/6.1/vmlinuz' --runs 3 --json",
+            "firstlight compare '--memory 16G --cpus 1 --append descriptors=lazy' \
+             '--memory 16G --cpus 1 --kernel target/linux/6.12/vmlinuz' --runs 3 --json",
+            "firstlight compare '--memory 16G --cpus 2 --append descriptors=lazy' \
+             '--memory 16G --cpus 2 --kernel target/linux/6.1/vmlinuz' --runs 3 --json",
+            "firstlight compare '--memory 16G --cpus 2 --append descriptors=lazy' \
+             '--memory 16G --cpus 2 --kernel target/linux/6.12/vmlinuz' --runs 3 --json",
+            "firstlight compare '--memory 16G --cpus 4 --append descriptors=lazy' \
+             '--memory 16G --cpus 4 --kernel target/linux/6.1/vmlinuz' --runs 3 --json",
+            "firstlight compare '--memory 16G --cpus 4 --append descriptors=lazy' \
+             '--memory 16G --cpus 4 --kernel target/linux/6.12/vmlinuz' --runs 3 --json",
+        ],
+        render: guests::wall,
+    },
+    Plan {
+        name: "descriptors",
+        commands: &[
+            "firstlight sweep --shape memory=16G --runs 41 --descriptor-bytes 8 --json",
+            "firstlight sweep --shape memory=16G --runs 41 --descriptor-bytes 64 --json",
+        ],
+        render: guests::descriptors,
+    },
+    Plan {
+        name: "locked-words",
+        commands: &["cargo run --release --quiet -p firstlight-bench --example locked_words"],
+        render: as_printed,
+    },
+    Plan {
+        name: "bring-up",
+        commands: &["cargo bench --quiet -p firstlight-bench --bench bring_up"],
+        render: as_printed,
+    },
+    Plan {
+        name: "allocator",
+        commands: &["firstlight bench alloc --json"],
+        render: allocator::render,
+    },
+];
+
+/// What a command printed; columns that are no table of the document's as they are.
+fn as_printed(record: &Record) -> Result<String, String> {
+    let mut text = String::new();
+    for lines in record.texts()? {
+        let is_table = lines.iter().any(|line| line.starts_with("|---"));
+        let lines = lines.join("\n");
+        match is_table {
+            true => text.push_str(&lines),
+            false => text.push_str(&format!("```text\n{}\n```", lines.trim_end())),
+        }
+        text.push('\n');
+    }
+    Ok(text)
+}
