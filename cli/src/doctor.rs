@@ -8,9 +8,7 @@ use crate::report::Page;
 use crate::report::gaps;
 use crate::text::{count, plural};
 use clap::Args;
-use firstlight_lab::boot::linux;
 use firstlight_lab::doctor::{Diagnosis, Finding, Report, diagnose};
-use firstlight_lab::gaps::Gap;
 use std::path::PathBuf;
 
 /// Read kernel logs and say what the time went into, why, and what to do
@@ -36,26 +34,21 @@ Exit codes: see firstlight --help";
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     let mut logs = Vec::new();
-    let mut longest = Vec::new();
     for path in &options.logs {
         let text = file::read(path)?;
         let name = path.display().to_string();
         logs.push(diagnose(&name, &text));
-        if !output.is_json() {
-            let records = linux::records(&name, &text);
-            longest.push(records.into_iter().flat_map(|record| record.gaps).collect());
-        }
     }
     let report = Report::new(logs);
-    output.print(&report, |report| page(report, &longest))
+    output.print(&report, page)
 }
 
-fn page(report: &Report, longest: &[Vec<Gap>]) -> String {
+fn page(report: &Report) -> String {
     let mut page = Page::default();
     page.styled(HEADING, "firstlight doctor");
-    for (log, gaps_of) in report.logs.iter().zip(longest) {
+    for log in &report.logs {
         one(&mut page, log);
-        gaps::gaps(&mut page, gaps_of, 3);
+        gaps::gaps(&mut page, &log.gaps, 3);
         page.line("");
     }
     page.text

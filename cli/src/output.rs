@@ -49,11 +49,6 @@ impl Output {
         }
     }
 
-    /// Whether a program reads what is printed.
-    pub(crate) fn is_json(&self) -> bool {
-        self.json
-    }
-
     /// Prints `record` as JSON, or what `report` makes of it for a person.
     pub(crate) fn print<R: Serialize>(
         &mut self,

@@ -16,6 +16,8 @@ mod rules;
 
 use serde::Serialize;
 
+use crate::boot::linux;
+use crate::gaps::Gap;
 use crate::log;
 use case::Case;
 use rule::{Cost, Hit, Rule};
@@ -43,6 +45,9 @@ pub struct Diagnosis {
     pub boots: usize,
     /// What was found, in the order of the lines.
     pub findings: Vec<Finding>,
+    /// The longest spans between two lines of each boot; records have them as well.
+    #[serde(skip)]
+    pub gaps: Vec<Gap>,
 }
 
 /// One finding.
@@ -95,6 +100,7 @@ pub fn ids() -> impl Iterator<Item = &'static str> {
 pub fn diagnose(file: &str, text: &[u8]) -> Diagnosis {
     let boots = log::boots(text);
     let mut hits: Vec<(&'static Rule, Hit)> = Vec::new();
+    let mut gaps = Vec::new();
     for boot in &boots {
         let case = Case::new(boot, rules::keys());
         let mut found: Vec<(&'static Rule, Hit)> = Vec::new();
@@ -107,18 +113,29 @@ pub fn diagnose(file: &str, text: &[u8]) -> Diagnosis {
         let rest = rest.filter(|hit| hit.span_end.is_none_or(|end| !explained.contains(&end)));
         found.extend(rest.map(|hit| (&rules::UNEXPLAINED, hit)));
         hits.extend(found);
+        gaps.extend(linux::gaps(boot));
     }
     hits.sort_by_key(|(_, hit)| hit.line);
     hits.truncate(MOST_FINDINGS);
-    let findings = hits.into_iter().map(|(rule, hit)| finding(rule, hit, text));
+    // In the order of their lines, so that one pass finds the evidence of all.
+    let (mut rest, mut next) = (text.split(|byte| *byte == b'\n'), 1);
+    let mut evidence = String::new();
+    let findings = hits.into_iter().map(|(rule, hit)| {
+        if hit.line >= next {
+            evidence = raw_line(rest.nth(hit.line - next));
+            next = hit.line + 1;
+        }
+        finding(rule, hit, evidence.clone())
+    });
     Diagnosis {
         file: file.to_owned(),
         boots: boots.len(),
         findings: findings.collect(),
+        gaps,
     }
 }
 
-fn finding(rule: &'static Rule, hit: Hit, text: &[u8]) -> Finding {
+fn finding(rule: &'static Rule, hit: Hit, evidence: String) -> Finding {
     #[expect(clippy::cast_precision_loss, reason = "a figure to print")]
     let ms = |ns: u64| ns as f64 / 1e6;
     let (cost_ms, cost) = match hit.cost {
@@ -129,7 +146,7 @@ fn finding(rule: &'static Rule, hit: Hit, text: &[u8]) -> Finding {
     Finding {
         id: rule.id,
         line: hit.line,
-        evidence: raw_line(text, hit.line),
+        evidence,
         cost_ms,
         cost,
         why: if hit.detail.is_empty() {
@@ -142,13 +159,9 @@ fn finding(rule: &'static Rule, hit: Hit, text: &[u8]) -> Finding {
     }
 }
 
-/// Line `number` of `text`, without control characters and not longer than a page.
-fn raw_line(text: &[u8], number: usize) -> String {
+/// A line without control characters and not longer than a page.
+fn raw_line(raw: Option<&[u8]>) -> String {
     const MOST_BYTES: usize = 2048;
-    let raw = text
-        .split(|byte| *byte == b'\n')
-        .nth(number.saturating_sub(1));
     let raw = raw.unwrap_or_default();
-    let raw = raw.get(..MOST_BYTES).unwrap_or(raw);
-    log::clean_text(raw)
+    log::clean_text(raw.get(..MOST_BYTES).unwrap_or(raw))
 }

@@ -11,7 +11,7 @@ mod memory;
 mod time;
 pub mod verdict;
 
-use crate::gaps;
+use crate::gaps::{self, Gap};
 use crate::log::{self, Boot};
 use crate::record::{Kernel, Record, Totals};
 
@@ -56,6 +56,14 @@ pub fn tell_boot(boot: &Boot, record: &mut Record) {
             .notes
             .push(format!("the kernel went on after \"{oops}\""));
     }
+}
+
+/// The longest spans between two lines of a boot.
+#[must_use]
+pub fn gaps(boot: &Boot) -> Vec<Gap> {
+    let mut record = Record::new("log", "wall");
+    time::tell(&boot.lines, &mut record);
+    gaps::longest(&boot.lines, &record.phases)
 }
 
 /// A record of each boot in a log and of nothing else; `name` is the file's.
