@@ -48,10 +48,10 @@ impl Failure {
             Self::Check(_) | Self::Boot(BootError::CheckFailed(_)) => 4,
             Self::Pool(_) => 5,
             Self::Boot(BootError::Guest(_)) | Self::Guests(_) => 6,
-            Self::NoDaemon(_) => 7,
+            Self::Regressed(_) => 7,
             Self::Refused(_) => 8,
             Self::Config(_) => 9,
-            Self::Regressed(_) => 10,
+            Self::NoDaemon(_) => 10,
             // As a shell tells it of a program that a signal ended.
             Self::Boot(BootError::Interrupted(signal)) => {
                 u8::try_from(signal.saturating_add(128)).unwrap_or(u8::MAX)

@@ -70,10 +70,10 @@ Exit codes:
   4  the engine failed its own checks: please report it
   5  the pool cannot do what was asked
   6  the guest hung, died, met a processor fault or printed rubbish
-  7  the pool: no daemon answers
+  7  gate: B is slower than A
   8  the pool: the daemon refuses
   9  the pool: its configuration is missing or wrong
-  10  gate: B is slower than A
+  10  the pool: no daemon answers
   130  stopped by Ctrl-C";
 
 fn main() -> ExitCode {

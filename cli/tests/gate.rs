@@ -38,7 +38,7 @@ fn a_change_of_one_percent_is_found_with_one_boot_each() {
     ) else {
         return;
     };
-    let found = verdict(&["gate", &a, &b, "--json"], 10);
+    let found = verdict(&["gate", &a, &b, "--json"], 7);
     assert_eq!(found["schema"], "firstlight.gate/1");
     assert_eq!(found["verdict"], "regressed");
     assert!(
@@ -92,7 +92,7 @@ fn the_smallest_machine_that_is_slower_is_named() {
         record(gib, "instructions", (gib << 20) + lost)
     });
     let b = folder(&folders.path().join("b"), slower);
-    let found = verdict(&["gate", &a, &b, "--json"], 10);
+    let found = verdict(&["gate", &a, &b, "--json"], 7);
     assert_eq!(found["smallest_regressed_bytes"], 64_u64 << 30);
     assert_eq!(found["groups"].as_array().unwrap().len(), 3);
     assert!(
@@ -104,7 +104,7 @@ fn the_smallest_machine_that_is_slower_is_named() {
     );
     let junit = folders.path().join("gate.xml");
     let (code, page, stderr) = told(&["gate", &a, &b, "--junit", junit.to_str().unwrap()]);
-    assert_eq!(code, 10);
+    assert_eq!(code, 7);
     assert!(
         page.contains("64 GiB") && stderr.contains("memmap"),
         "{page}{stderr}"
@@ -125,7 +125,7 @@ fn on_the_wall_clock_half_of_the_runs_confirm_the_other_half() {
     let make = |name: &str, base_ns, runs| folder(&folders.path().join(name), noisy(base_ns, runs));
     let good = make("good", 18_170_000_000, 20);
     let bad = make("bad", 21_600_000_000, 20);
-    let found = verdict(&["gate", &good, &bad, "--json"], 10);
+    let found = verdict(&["gate", &good, &bad, "--json"], 7);
     assert_eq!(found["verdict"], "regressed");
     let row = &found["groups"][0]["rows"][0];
     assert_eq!(
@@ -175,7 +175,7 @@ fn a_comparison_is_judged_as_it_stands() {
     let comparison = document(&["compare", &a, &b, "--json"]);
     let file = path("c.json", 0);
     fs::write(&file, comparison.to_string()).unwrap();
-    let found = verdict(&["gate", &file, "--json"], 10);
+    let found = verdict(&["gate", &file, "--json"], 7);
     assert_eq!(found["groups"][0]["rows"][0]["ratio"], 1.01);
 }
 

@@ -115,12 +115,12 @@ fn no_daemon_is_one_clear_message() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nobody.sock");
     let (code, text, stderr) = told(&socket, &["--json"]);
-    assert_eq!(code, 7);
+    assert_eq!(code, 10);
     assert!(
         stderr.starts_with("error: no pool answers at /"),
         "{stderr}"
     );
     let document: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(document["schema"], "firstlight.error/1");
-    assert_eq!(document["exit_code"], 7);
+    assert_eq!(document["exit_code"], 10);
 }

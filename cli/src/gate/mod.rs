@@ -13,7 +13,7 @@ use firstlight_lab::records::{self, Stored};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Judge whether B is slower than A, phase by phase; exit code 10 if it is
+/// Judge whether B is slower than A, phase by phase; exit code 7 if it is
 ///
 /// A and B are folders of records, or quoted options of `boot`, records or logs as for
 /// `compare`; A alone is what `compare --json` printed. On the instruction clock one run
@@ -50,7 +50,7 @@ Examples:
   firstlight compare A B --runs 20 --json > c.json; firstlight gate c.json
   firstlight gate --self \"--memory 1G\"              how much this host differs from itself
 
-Exit codes: 10 if B is slower, else see firstlight --help";
+Exit codes: 7 if B is slower, else see firstlight --help";
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
