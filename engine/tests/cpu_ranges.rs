@@ -7,6 +7,7 @@
 mod kit;
 
 use firstlight::addr::{FrameRange, Order};
+use firstlight::frames::Request;
 use firstlight::node::NodeId;
 use kit::{GIB, MIB, Machine, cache, page, range};
 
@@ -81,4 +82,30 @@ fn three_frames_and_their_neighbour_stay_one_block() {
     assert!(cpu.free_frames(first).is_err());
     assert!(cpu.free(first.start(), order).is_err());
     frames.validate().unwrap();
+}
+
+/// The rest of a block lies on top of several lists; where another block came on top of one of
+/// them, all of them keep what they had.
+#[test]
+#[cfg_attr(feature = "check-double-free", ignore = "ranges bypass the lists")]
+fn frames_whose_neighbours_are_covered_are_freed_by_themselves() {
+    let frames = large().frames_with_cpus(1);
+    let free = frames.statistics();
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let pair = Order::new(1).unwrap();
+    let other = cpu.allocate(Request::new(pair)).unwrap();
+    // Of 16 frames 7 are left: a page, a pair, a block of four.
+    let nine = cpu.allocate_frames(9, 1, page()).unwrap();
+    cpu.free(other, pair).unwrap();
+    let before = cpu.cached_frames();
+    cpu.free_frames(nine).unwrap();
+    assert_eq!(cpu.cached_frames(), before + 9);
+    // The page and the pair are where they were.
+    assert_eq!(cpu.allocate(Request::new(pair)), Ok(other));
+    let left = nine.end().get();
+    assert_eq!(cpu.allocate(Request::new(pair)).unwrap().get(), left + 1);
+    cpu.close().unwrap();
+    frames.validate().unwrap();
+    let held = 2 * pair.frames();
+    assert_eq!(frames.statistics().free_frames, free.free_frames - held);
 }

@@ -65,6 +65,7 @@ pub(crate) const ALL: &[Path] = &[
     path("cpu_order_2_bursts_1000", || with_cpu(bursts)),
     path("cpu_huge_held_4096", || with_cpu(huges_held)),
     path("cpu_random_free_65536", || with_cpu(random_free)),
+    path("cpu_near_full_20000", near_full),
     path("cpu_3_frames_1000", || with_cpu(|cpu| pieces(cpu, 3, 1))),
     path("cpu_10_frames_1000", || with_cpu(|cpu| pieces(cpu, 10, 1))),
     path("cpu_1_frame_aligned_512_1000", || {
@@ -147,7 +148,12 @@ fn with_frames(path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
 
 /// Goes on with a CPU of a machine of 64 GiB.
 fn with_cpu(path: impl FnOnce(&mut Cpu<'_, '_>) -> Outcome) -> Outcome {
-    let machine = Machine::pc(64 * GIB, 1);
+    with_cpu_of(64, path)
+}
+
+/// Goes on with a CPU of a machine of so much memory.
+fn with_cpu_of(gib: u64, path: impl FnOnce(&mut Cpu<'_, '_>) -> Outcome) -> Outcome {
+    let machine = Machine::pc(gib * GIB, 1);
     let space = MetadataSpace::new(machine.metadata_bytes())?;
     let mut storage = machine.storage();
     let slots = [CpuSlot::new()];
@@ -216,6 +222,44 @@ fn random_free(cpu: &mut Cpu<'_, '_>) -> Outcome {
         }
         Ok(())
     })?
+}
+
+/// 20,000 pages are freed and allocated in bursts of up to 256, of 16 GiB that are held but for
+/// one page in a thousand.
+fn near_full() -> Outcome {
+    with_cpu_of(16, |cpu| {
+        let mut held = Vec::new();
+        while let Ok(page) = cpu.allocate(Request::new(Order::PAGE)) {
+            held.push(page);
+        }
+        let mut random = 7u64;
+        let mut below = move |most: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            usize::try_from(random % most as u64).unwrap_or(0)
+        };
+        for at in (1..held.len()).rev() {
+            held.swap(at, below(at + 1));
+        }
+        for page in held.drain(..held.len() / 1000) {
+            cpu.free(page, Order::PAGE)?;
+        }
+        counted(|| -> Outcome {
+            let mut at = 0;
+            while at < 20_000 {
+                let burst = &mut held[at..][..below(256) + 1];
+                for page in &*burst {
+                    cpu.free(*page, Order::PAGE)?;
+                }
+                for page in &mut *burst {
+                    *page = cpu.allocate(Request::new(Order::PAGE))?;
+                }
+                at += burst.len();
+            }
+            Ok(())
+        })?
+    })
 }
 
 /// 1000 pairs of so many frames, so aligned.

@@ -84,9 +84,9 @@ impl CpuCache {
     ) -> u32 {
         let lists = self.of(mobility);
         let half = lists.limit(order.get().into()) / 2;
-        slot.begin_move(u32::try_from(half << order.get()).unwrap_or(u32::MAX));
+        let moving = slot.begin_move((half as u64) << order.get());
         let taken = lists.refill(slot, mobility, order.get().into(), fill);
-        slot.end_move();
+        slot.end_move(moving);
         taken
     }
 }
@@ -105,6 +105,9 @@ pub(super) struct Lists {
     blocks: [[Frame; BLOCKS]; HUGE_ORDER as usize],
     /// How many blocks a list may hold, by order; even. With 0 it takes nothing.
     limits: [u32; LISTS],
+    /// Those of pages and of huge frames, or 0 where the CPU's window lies in memory of which
+    /// the lists take nothing.
+    window_limits: [u32; 2],
     /// First frame after the bump block.
     bump_end: u64,
 }
@@ -143,6 +146,7 @@ impl Lists {
             pages: [Frame::new(0); PAGES],
             blocks: [const { [Frame::new(0); BLOCKS] }; HUGE_ORDER as usize],
             limits: [0; LISTS],
+            window_limits: [0; 2],
             bump_end: 0,
         }
     }
@@ -169,7 +173,13 @@ impl Lists {
         share > 2 * u64::from(HUGE_FRAMES)
     }
 
-    // ---- The fast path -----------------------------------------------------
+    /// Whether the lists take what lies in the CPU's window.
+    pub(super) fn take_window(&mut self, takes: bool) {
+        let [pages, .., huges] = self.limits;
+        self.window_limits = if takes { [pages, huges] } else { [0; 2] };
+    }
+
+    // ---- The fast path: blocks in the CPU's window ----------------------------
 
     #[inline]
     pub(super) fn pop_page(&self, slot: &CpuSlot, mobility: Mobility) -> Option<Frame> {
@@ -184,13 +194,13 @@ impl Lists {
 
     #[inline]
     pub(super) fn push_page(&mut self, slot: &CpuSlot, mobility: Mobility, page: Frame) -> bool {
-        let [limit, ..] = self.limits;
+        let [limit, _] = self.window_limits;
         push(&mut self.pages, slot.len(mobility, 0), limit, page)
     }
 
     #[inline]
     pub(super) fn push_huge(&mut self, slot: &CpuSlot, mobility: Mobility, huge: Frame) -> bool {
-        let ([.., huges], [.., limit]) = (&mut self.blocks, self.limits);
+        let ([.., huges], [_, limit]) = (&mut self.blocks, self.window_limits);
         push(huges, slot.len(mobility, HUGE_ORDER.into()), limit, huge)
     }
 
@@ -216,22 +226,30 @@ impl Lists {
         mobility: Mobility,
         order: usize,
     ) -> Option<Frame> {
-        let top = self.top(slot, mobility, order)?;
         let len = slot.len(mobility, order);
-        len.store(len.load(Ordering::Relaxed) - 1, Ordering::Release);
+        let left = len.load(Ordering::Relaxed).checked_sub(1)?;
+        let top = *self.entries(order).get(left as usize)?;
+        len.store(left, Ordering::Release);
         Some(top)
     }
 
-    /// The block on top.
-    pub(super) fn top(
+    /// Takes the block on top if it is this one; whether it was.
+    pub(super) fn pop_if(
         &mut self,
         slot: &CpuSlot,
         mobility: Mobility,
         order: usize,
-    ) -> Option<Frame> {
-        let len = slot.len(mobility, order).load(Ordering::Relaxed);
-        let top = (len as usize).checked_sub(1)?;
-        self.entries(order).get(top).copied()
+        block: Frame,
+    ) -> bool {
+        let len = slot.len(mobility, order);
+        let Some(left) = len.load(Ordering::Relaxed).checked_sub(1) else {
+            return false;
+        };
+        let is_top = self.entries(order).get(left as usize) == Some(&block);
+        if is_top {
+            len.store(left, Ordering::Release);
+        }
+        is_top
     }
 
     /// Puts a block on top; `false` if there is no space.

@@ -174,8 +174,8 @@ fn a_drain_requested_beside_a_drain_is_pending_or_was_seen() {
             move || {
                 cpu.drain().unwrap();
                 // Takes a page again, without looking at requests made before.
-                slot.begin_move(1);
-                slot.end_move();
+                let moving = slot.begin_move(1);
+                slot.end_move(moving);
                 cpu
             },
             move || {
@@ -276,10 +276,10 @@ fn blocks_that_move_between_lists_are_seen() {
         slot.len(Unmovable, 0).store(1, Ordering::Release);
         let moves = move || {
             for (from, to) in [(0, 1), (1, 0)] {
-                slot.begin_move(2);
+                let moving = slot.begin_move(2);
                 slot.len(Unmovable, from).store(0, Ordering::Release);
                 slot.len(Unmovable, to).store(1, Ordering::Release);
-                slot.end_move();
+                slot.end_move(moving);
             }
         };
         let ((), seen) = both(moves, || slot.request_drain_of_any());

@@ -139,7 +139,9 @@ impl<'f, 'm> Cpu<'f, 'm> {
         for (mobility, source) in Mobility::ALL.into_iter().zip(&sources) {
             let segments = shared.nodes.segments.of_zone(source.node, source.zone);
             let frames: u64 = segments.map(|segment| segment.frames().count()).sum();
-            has_bump &= cache.of(mobility).reset(frames / cpus as u64);
+            let lists = cache.of(mobility);
+            has_bump &= lists.reset(frames / cpus as u64);
+            lists.take_window(source.is_of(near));
         }
         Ok(Self {
             shared,
@@ -230,20 +232,20 @@ impl<'f, 'm> Cpu<'f, 'm> {
                 // As above.
                 match self.window.allocated_page(frame) {
                     Some(mobility @ Mobility::Unmovable) => {
-                        self.takes[0] && cache.unmovable.push_page(slot, mobility, frame)
+                        cache.unmovable.push_page(slot, mobility, frame)
                     }
                     Some(mobility @ Mobility::Movable) => {
-                        self.takes[1] && cache.movable.push_page(slot, mobility, frame)
+                        cache.movable.push_page(slot, mobility, frame)
                     }
                     None => false,
                 }
             } else if order.get() == HUGE_ORDER && frame.is_aligned(order) {
                 match self.window.allocated_huge(frame) {
                     Some(mobility @ Mobility::Unmovable) => {
-                        self.takes[0] && cache.unmovable.push_huge(slot, mobility, frame)
+                        cache.unmovable.push_huge(slot, mobility, frame)
                     }
                     Some(mobility @ Mobility::Movable) => {
-                        self.takes[1] && cache.movable.push_huge(slot, mobility, frame)
+                        cache.movable.push_huge(slot, mobility, frame)
                     }
                     None => false,
                 }

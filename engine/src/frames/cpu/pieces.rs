@@ -7,12 +7,15 @@ use crate::frames::error::{AllocError, BlockError, RangeError};
 use crate::frames::range;
 use crate::frames::request::Request;
 use crate::frames::word::Mobility;
-use crate::frames::word::geometry::{Block, HUGE_FRAMES, HUGE_ORDER, blocks, blocks_down};
+use crate::frames::word::geometry::{
+    Block, HUGE_FRAMES, HUGE_ORDER, blocks, blocks_down, blocks_up_to,
+};
 
 /// Order of the smallest block of so many frames, so aligned; neither is zero.
+#[inline]
 fn order_of(frames: u64, align_frames: u64) -> Option<Order> {
     let less_one = frames.max(align_frames) - 1;
-    let order = less_one.checked_ilog2().map_or(0, |order| order + 1);
+    let order = u64::BITS - less_one.leading_zeros();
     Order::new(u8::try_from(order).ok()?)
 }
 
@@ -52,59 +55,62 @@ impl Cpu<'_, '_> {
         let align_frames = align_frames.max(request.order().frames());
         if let Some(order) = order_of(frames, align_frames)
             && order.get() <= HUGE_ORDER
-            && let Some((start, cached)) = self.allocate_whole(request.with_order(order))
         {
-            let (first, end) = (start.get(), start.get() + frames);
-            let rest = span(end, first + order.frames());
-            let Some(mobility) = cached else {
-                self.give_rest(rest, frames, cached);
-                return Ok(span(first, end));
-            };
-            // Other CPUs see what is left of it in one list or the other, or that it moves.
-            self.begin_move(rest);
-            self.give_rest(rest, frames, cached);
-            let lists = self.cache.of(mobility);
-            lists.pop(self.slot, mobility, order.get().into());
-            self.slot.end_move();
-            return Ok(span(first, end));
+            if let Some(start) = self.cut_cached(&request, order, frames) {
+                return Ok(span(start.get(), start.get() + frames));
+            }
+            let request = request.with_order(order).no_drain();
+            if let Ok(start) = self.allocate_slow(request) {
+                let end = start.get() + frames;
+                self.give_rest(end, start.get() + order.frames(), frames, None);
+                return Ok(span(start.get(), end));
+            }
         }
         let (shared, node) = (self.shared, self.node);
         let request = self.at_home(request);
         shared.allocate_frames(node, frames, align_frames, request, self)
     }
 
-    /// A block; from a list, of which mobility that is: then it is on top of that list still.
+    /// The first `frames` of the block of `order` on top of the list that serves a request. The
+    /// rest moves to other lists, or goes back.
     #[inline]
-    fn allocate_whole(&mut self, request: Request) -> Option<(Frame, Option<Mobility>)> {
-        let mobility = request.mobility();
-        if !self.slot.is_drain_requested() && self.serves(&request) {
-            let (slot, lists) = (self.slot, self.cache.of(mobility));
-            if let Some(start) = lists.top(slot, mobility, request.order().get().into()) {
-                return Some((start, Some(mobility)));
-            }
+    fn cut_cached(&mut self, request: &Request, order: Order, frames: u64) -> Option<Frame> {
+        if self.slot.is_drain_requested() || !self.serves(request) {
+            return None;
         }
-        let start = self.allocate_slow(request.no_drain()).ok()?;
-        Some((start, None))
+        let (slot, mobility) = (self.slot, request.mobility());
+        let all = order.frames();
+        // Other CPUs see the rest in one list or the other, or that it moves.
+        let moving = slot.begin_move(all - frames);
+        let start = (self.cache.of(mobility)).pop(slot, mobility, order.get().into());
+        if let Some(start) = start {
+            let (rest, end) = (start.get() + frames, start.get() + all);
+            self.give_rest(rest, end, frames, Some(mobility));
+        }
+        slot.end_move(moving);
+        start
     }
 
-    /// Frames, a huge frame at most, are going to move from one list to another.
-    fn begin_move(&self, frames: FrameRange) {
-        let count = u32::try_from(frames.count()).unwrap_or(HUGE_FRAMES);
-        self.slot.begin_move(count);
-    }
-
-    /// Gives back the rest of a block that was too large for `frames` frames.
-    fn give_rest(&mut self, rest: FrameRange, frames: u64, cached: Option<Mobility>) {
+    /// Gives back the rest, up to `end`, of a block that was too large for `frames` frames; from a
+    /// list of that mobility if from one.
+    #[inline(always)]
+    fn give_rest(&mut self, rest: u64, end: u64, frames: u64, cached: Option<Mobility>) {
         // Little goes into the lists, much is left for all.
-        if rest.count() > frames {
-            return self.give_shared(rest);
+        if end - rest > frames {
+            return self.give_shared(span(rest, end));
         }
-        for Block { start, order } in blocks(rest) {
+        for Block { start, order } in blocks_up_to(rest, end) {
+            if let Some(mobility) = cached {
+                let (slot, lists) = (self.slot, self.cache.of(mobility));
+                if lists.push(slot, mobility, order.into(), start) {
+                    continue;
+                }
+            }
             let Some(order) = Order::new(order) else {
                 continue;
             };
             let given = match cached {
-                Some(mobility) => self.keep(mobility, start, order),
+                Some(mobility) => self.flush(mobility, start, order),
                 None => self.free_slow(start, order),
             };
             self.report_later(given);
@@ -141,21 +147,11 @@ impl Cpu<'_, '_> {
     /// # Errors
     /// As [`Frames::free_frames`](crate::frames::Frames::free_frames).
     pub fn free_frames(&mut self, range: FrameRange) -> Result<(), RangeError> {
-        if range.count() > u64::from(HUGE_FRAMES) || range.is_empty() || CHECKS {
+        if CHECKS || !(1..=u64::from(HUGE_FRAMES)).contains(&range.count()) {
             return range::free(&self.shared.nodes, range);
         }
         self.poll();
-        if let Some((mobility, start, order)) = self.whole_of(range) {
-            // As above.
-            let rest = span(range.end().get(), start.get() + order.frames());
-            self.begin_move(rest);
-            let freed = self.keep(mobility, start, order);
-            self.report_later(freed);
-            for block in blocks(rest) {
-                let lists = self.cache.of(mobility);
-                lists.pop(self.slot, mobility, block.order.into());
-            }
-            self.slot.end_move();
+        if self.join_cached(range) {
             return Ok(());
         }
         let mut of_one = None;
@@ -176,22 +172,43 @@ impl Cpu<'_, '_> {
         Ok(())
     }
 
-    /// The block that `range` and the blocks on top of this CPU's lists make up, if they do;
-    /// those are on the lists still.
-    fn whole_of(&mut self, range: FrameRange) -> Option<(Mobility, Frame, Order)> {
-        let order = order_of(range.count(), 1)?;
-        let start = range.start();
+    /// Frees `range` as one block with the blocks on top of this CPU's lists, if they make one
+    /// up; whether they do.
+    #[inline]
+    fn join_cached(&mut self, range: FrameRange) -> bool {
+        let (start, rest) = (range.start(), range.end().get());
+        let Some(order) = order_of(range.count(), 1) else {
+            return false;
+        };
         if !start.is_aligned(order) {
-            return None;
+            return false;
         }
-        let mobility = self.allocated(start, order)?;
-        let rest = span(range.end().get(), start.get() + order.frames());
-        let (slot, lists) = (self.slot, self.cache.of(mobility));
-        let is_on_top =
-            |block: Block| lists.top(slot, mobility, block.order.into()) == Some(block.start);
-        if !blocks(rest).all(is_on_top) {
-            return None;
+        let Some(mobility) = self.allocated(start, order) else {
+            return false;
+        };
+        let end = start.get() + order.frames();
+        let slot = self.slot;
+        // As above.
+        let moving = slot.begin_move(end - rest);
+        let lists = self.cache.of(mobility);
+        let mut is_on_top =
+            |block: &Block| lists.pop_if(slot, mobility, block.order.into(), block.start);
+        let apart = blocks_up_to(rest, end).find(|block| !is_on_top(block));
+        let is_whole = apart.is_none();
+        if let Some(apart) = apart {
+            // One list each.
+            for Block { start, order } in blocks_up_to(rest, end) {
+                if start == apart.start {
+                    break;
+                }
+                let is_back = lists.push(slot, mobility, order.into(), start);
+                debug_assert!(is_back, "it came from there");
+            }
+        } else {
+            let freed = self.keep(mobility, start, order);
+            self.report_later(freed);
         }
-        Some((mobility, start, order))
+        slot.end_move(moving);
+        is_whole
     }
 }

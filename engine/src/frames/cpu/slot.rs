@@ -86,17 +86,19 @@ impl CpuSlot {
 
     /// A call of the owner is going to cache `frames` frames more, or to move some from one
     /// list to another.
-    pub(super) fn begin_move(&self, frames: u32) {
-        let ended = self.moving.load(Ordering::Relaxed) & ENDED;
+    #[inline]
+    pub(super) fn begin_move(&self, frames: u64) -> Moving {
+        let ended = self.moving.load(Ordering::Relaxed);
+        debug_assert_eq!(ended & !ENDED, 0, "another move is in flight");
         // Release: a CPU that finds one of the frames taken sees by which.
-        self.moving
-            .store(ended | u64::from(frames), Ordering::Release);
+        self.moving.store(ended | frames, Ordering::Release);
         fence(Ordering::Release);
+        Moving { ended }
     }
 
-    /// The lists say what was cached.
-    pub(super) fn end_move(&self) {
-        let ended = self.moving.load(Ordering::Relaxed) & ENDED;
+    /// The lists say what was cached. Moves do not overlap.
+    #[inline]
+    pub(super) fn end_move(&self, Moving { ended }: Moving) {
         self.moving
             .store(ended.wrapping_add(1 << 32), Ordering::Release);
     }
@@ -199,6 +201,12 @@ impl CpuSlot {
             self.cached_frames()
         }
     }
+}
+
+/// A call of the owner that is caching frames, or moving some.
+#[must_use]
+pub(super) struct Moving {
+    ended: u64,
 }
 
 /// The high half of `moving`.

@@ -117,14 +117,14 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if !self.has_bump {
             return None;
         }
-        slot.begin_move(HUGE_FRAMES);
+        let moving = slot.begin_move(HUGE_FRAMES.into());
         let cached = self.cache.of(mobility).pop_huge(slot, mobility);
         let bump = cached.or_else(|| self.take_huge(mobility));
         let lists = self.cache.of(mobility);
         if let Some(huge) = bump {
             lists.set_bump(slot, mobility, huge);
         }
-        slot.end_move();
+        slot.end_move(moving);
         if cached.is_none() && bump.is_some() {
             shared.nodes.count_zone(node, zone, -i64::from(HUGE_FRAMES));
         }
@@ -253,6 +253,10 @@ impl<'f, 'm> Cpu<'f, 'm> {
             self.window = Window::empty(segment.online()?);
             self.near = segment;
             self.takes = takes;
+            for mobility in Mobility::ALL {
+                let takes = takes[mobility as usize];
+                self.cache.of(mobility).take_window(takes);
+            }
         }
         let online = self.near.online()?;
         if !self.window.frames().contains(frame) {
@@ -264,7 +268,12 @@ impl<'f, 'm> Cpu<'f, 'm> {
 
     /// A full list gives back its older half and takes one block more.
     #[cold]
-    fn flush(&mut self, mobility: Mobility, block: Frame, order: Order) -> Result<(), BlockError> {
+    pub(super) fn flush(
+        &mut self,
+        mobility: Mobility,
+        block: Frame,
+        order: Order,
+    ) -> Result<(), BlockError> {
         let index = usize::from(order.get());
         if self.cache.of(mobility).limit(index) == 0 {
             return self.free_shared(block, order);

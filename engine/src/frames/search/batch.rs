@@ -148,22 +148,37 @@ pub(crate) fn take_huges(
         _ => {}
     };
     take(home, segment.giant(home), batch);
-    let giants = || giants_around(segment, from, mobility).take(GIANTS);
-    let is_free_home = |giant| !is_home(segment.giant_frames(giant).start());
-    let is_split = |giant: usize| segment.giant(giant).state == GiantState::Split;
-    // From the best to the last resort.
-    for (split, spared) in [(true, true), (false, true), (false, false)] {
+    // The first of those free as a whole, and of other CPUs' homes: the last resorts.
+    let (mut whole, mut other_home) = (None, None);
+    for giant in giants_around(segment, from, mobility).take(GIANTS) {
         if batch.count() > 0 {
             return;
         }
-        for giant in giants() {
-            if (!split || is_split(giant)) && (!spared || is_free_home(giant)) {
-                take(giant, segment.giant(giant), batch);
-            }
-            if batch.count() > 0 {
-                return;
-            }
+        let word = segment.giant(giant);
+        if !has_huges(word) {
+            continue;
         }
+        if is_home(segment.giant_frames(giant).start()) {
+            other_home = other_home.or(Some(giant));
+        } else if word.state == GiantState::Split {
+            take(giant, word, batch);
+        } else {
+            whole = whole.or(Some(giant));
+        }
+    }
+    for giant in [whole, other_home].into_iter().flatten() {
+        if batch.count() == 0 {
+            take(giant, segment.giant(giant), batch);
+        }
+    }
+}
+
+/// Whether a giant frame has huge frames to take.
+fn has_huges(word: Giant) -> bool {
+    match word.state {
+        GiantState::Free => true,
+        GiantState::Split => word.free > 0,
+        GiantState::Allocated | GiantState::Opening => false,
     }
 }
 

@@ -159,30 +159,32 @@ pub(crate) fn any(
     want: Want,
     pass: &mut Pass,
 ) -> Option<Frame> {
-    let from = hints.get(want.mobility);
-    if let Some(found) = at_hint(segment, want, from) {
+    if let Some(found) = at_hint(segment, hints, want) {
         return Some(found);
     }
     pass.begin(segment);
-    let found = search(segment, want, from, pass)?;
+    let found = search(segment, want, hints.get(want.mobility), pass)?;
     hints.set(want.mobility, segment.huge_of(found));
     Some(found)
 }
 
 /// A block of pages from the huge frame that served the last one, or that huge frame.
 #[inline]
-fn at_hint(segment: &Segment<'_>, want: Want, huge: HugeIndex) -> Option<Frame> {
+pub(crate) fn at_hint(segment: &Segment<'_>, hints: &Hints, want: Want) -> Option<Frame> {
     let Want { order, mobility } = want;
+    let huge = hints.get(mobility);
     if !Giant::is_split_in(segment.giant_bits(segment.giant_of_huge(huge))) {
         return None;
     }
     let bits = segment.huge_bits(huge);
-    let part = match order {
-        HUGE_ORDER if Huge::is_free_in(bits) => Part::Whole,
-        order if order < HUGE_ORDER && Huge::may_have_in(bits, order, mobility) => Part::Any(order),
-        _ => return None,
-    };
-    segment.take_one(huge, mobility, part).ok()
+    if order < HUGE_ORDER && Huge::may_have_in(bits, order, mobility) {
+        segment.take_pages(huge, order).ok()
+    } else if order == HUGE_ORDER && Huge::is_free_in(bits) {
+        segment.take_free_huge(huge, bits, mobility).ok()?;
+        Some(Frame::new(segment.huge_start(huge)))
+    } else {
+        None
+    }
 }
 
 fn search(segment: &Segment<'_>, want: Want, from: HugeIndex, pass: &mut Pass) -> Option<Frame> {

@@ -121,7 +121,7 @@ impl Segment<'_> {
     }
 
     /// Clears the bits of pages of a split huge frame.
-    #[inline]
+    #[inline(always)]
     fn give_block_of(
         &self,
         giant: GiantIndex,
@@ -146,7 +146,7 @@ impl Segment<'_> {
     }
 
     /// What follows from pages that became free.
-    #[inline]
+    #[inline(always)]
     pub(super) fn after_give(&self, giant: GiantIndex, huge: HugeIndex, given: Given) {
         let bits = self.recheck_huge(huge);
         // How large a block it is now part of matters only where the bounds are not the highest.
@@ -265,16 +265,12 @@ impl Segment<'_> {
     /// take the way of any block.
     #[inline]
     pub(crate) fn give_page(&self, window: &Window<'_>, page: Frame) -> bool {
-        if !window.frames().contains(page) {
+        let Some(bitmap) = window.split(page) else {
             return false;
-        }
-        let huge = self.huge_of(page);
-        if !Huge::is_split_in(self.huge_bits(huge)) {
-            return false;
-        }
-        let given = self.bitmap(huge).give(page_of(page), 0);
+        };
+        let given = bitmap.give(page_of(page), 0);
         if let Ok(given) = given {
-            self.after_give(self.giant_of(page), huge, given);
+            self.after_give(self.giant_of(page), self.huge_of(page), given);
         }
         given.is_ok()
     }

@@ -305,6 +305,13 @@ impl<'m> Segment<'m> {
         changed.map(drop).map_err(Giant::unpack)
     }
 
+    /// Reserves `count` free huge frames of a split giant frame; whether it had so many.
+    #[inline]
+    fn lower_free(&self, giant: GiantIndex, count: u32) -> bool {
+        let word = self.giants.at(giant);
+        update_u64(word, |bits| Giant::lowered_free_in(bits, count)).is_ok()
+    }
+
     /// Changes the counts for something the caller holds below, which keeps the giant frame
     /// from merging. (It may be opening still, for the moment.)
     fn settle_giant(&self, giant: GiantIndex, by: Change) {

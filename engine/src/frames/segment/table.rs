@@ -12,6 +12,7 @@ use core::ops::Range;
 use core::ptr::NonNull;
 
 use crate::frames::word::Bitmap;
+use crate::frames::word::geometry::BITMAP_WORDS;
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// What tables are made of.
@@ -75,15 +76,12 @@ impl<'m, T: Word> Table<'m, T> {
         unsafe { self.first.add(index).as_ref() }
     }
 
-    /// Element `index`, unchecked.
-    ///
-    /// # Safety
-    /// `index` is below [`Self::len`].
-    #[inline]
-    pub(crate) unsafe fn at_unchecked(&self, index: usize) -> &'m T {
-        debug_assert!(index < self.len);
-        // SAFETY: as in `at`; the caller promises that the index is inside.
-        unsafe { self.first.add(index).as_ref() }
+    /// The same elements, numbered from `first` on.
+    pub(crate) fn numbered_from(self, first: u64) -> Numbered<'m, T> {
+        Numbered {
+            zero: self.first.as_ptr().wrapping_sub(first as usize),
+            memory: PhantomData,
+        }
     }
 
     /// Asks the processor for element `index`, if there is one, because it is going to be written.
@@ -117,6 +115,53 @@ impl<'m, T: Word> Table<'m, T> {
         let first = self.first;
         // SAFETY: as in `at`; every index of the range is inside the table.
         range.map(move |index| unsafe { first.add(index).as_ref() })
+    }
+}
+
+/// A table whose elements are numbered from any number on, with no check and nothing to subtract:
+/// for the fast path.
+#[derive(Debug)]
+pub(crate) struct Numbered<'m, T> {
+    /// Where element 0 would be, far outside of the table.
+    zero: *const T,
+    memory: PhantomData<&'m [T]>,
+}
+
+impl<T> Clone for Numbered<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Numbered<'_, T> {}
+
+// SAFETY: as for `Table`.
+unsafe impl<T: Sync> Sync for Numbered<'_, T> {}
+// SAFETY: as for `Table`.
+unsafe impl<T: Sync> Send for Numbered<'_, T> {}
+
+impl<'m, T: Word> Numbered<'m, T> {
+    /// Element `number`.
+    ///
+    /// # Safety
+    /// The table has it.
+    #[inline]
+    pub(crate) unsafe fn at(&self, number: u64) -> &'m T {
+        // SAFETY: inside the table, as the caller promises; else as in `Table::at`.
+        unsafe { &*self.zero.wrapping_add(number as usize) }
+    }
+}
+
+impl<'m> Numbered<'m, Bitmap> {
+    /// The word of the 64 pages with this number.
+    ///
+    /// # Safety
+    /// The table has their bitmap.
+    #[inline]
+    pub(crate) unsafe fn word(&self, number: u64) -> &'m AtomicU64 {
+        const { assert!(size_of::<Bitmap>() == BITMAP_WORDS * size_of::<AtomicU64>()) };
+        // SAFETY: bitmaps are arrays of words without gaps, so the word lies inside the table,
+        // as the caller promises.
+        unsafe { &*self.zero.cast::<AtomicU64>().wrapping_add(number as usize) }
     }
 }
 

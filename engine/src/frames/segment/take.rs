@@ -74,10 +74,23 @@ impl Segment<'_> {
         part: Part,
     ) -> Result<Frame, Miss> {
         let taken = self.take(huge, mobility, part)?;
+        Ok(self.settled(huge, taken))
+    }
+
+    /// Takes any block of pages of `order` of a split huge frame, and settles likewise.
+    #[inline]
+    pub(crate) fn take_pages(&self, huge: HugeIndex, order: u8) -> Result<Frame, Miss> {
+        let taken = self.take_of_split(huge, Part::Any(order))?;
+        Ok(self.settled(huge, taken))
+    }
+
+    /// The start of what was taken, once the giant frame's count is settled.
+    #[inline]
+    fn settled(&self, huge: HugeIndex, taken: Taken) -> Frame {
         if let Some(mobility) = taken.emptied {
             self.count_emptied(self.giant_of_huge(huge), mobility, 1);
         }
-        Ok(taken.start)
+        taken.start
     }
 
     /// Settles how many huge frames of a mobility lost their last page.
@@ -88,7 +101,8 @@ impl Segment<'_> {
     }
 
     /// Takes pages of a split huge frame.
-    #[inline]
+    // Always: with the part known, most of it is known at compile time.
+    #[inline(always)]
     fn take_of_split(&self, huge: HugeIndex, part: Part) -> Result<Taken, Miss> {
         let first = self.huge_start(huge);
         let bitmap = self.bitmap(huge);
@@ -170,7 +184,7 @@ impl Segment<'_> {
         let first = self.huge_start(huge);
         let (at, count) = match part {
             Part::Whole => {
-                self.take_free_huge(huge, seen, mobility)?;
+                self.take_free_huge(huge, seen.pack(), mobility)?;
                 let start = Frame::new(first);
                 return Ok(Taken {
                     start,
@@ -197,15 +211,21 @@ impl Segment<'_> {
         })
     }
 
-    /// The giant frame's count first, then the word. Where another CPU was faster, the count hid
-    /// another huge frame for a moment.
-    fn take_free_huge(&self, huge: HugeIndex, seen: Huge, mobility: Mobility) -> Result<(), Miss> {
+    /// Takes a free huge frame, found with these bits: the giant frame's count first, then the
+    /// word. Where another CPU was faster, the count hid another huge frame for a moment.
+    #[inline]
+    pub(crate) fn take_free_huge(
+        &self,
+        huge: HugeIndex,
+        seen: u32,
+        mobility: Mobility,
+    ) -> Result<(), Miss> {
         let giant = self.giant_of_huge(huge);
         let mut call = self.calls.begin();
-        if self.change_giant(giant, Change::free(-1)).is_err() {
+        if !self.lower_free(giant, 1) {
             return Err(Miss::Changed);
         }
-        if self.swap_huge(huge, seen, Huge::allocated(mobility)) {
+        if swap_u32(self.huges.at(huge), seen, Huge::allocated(mobility).pack()) {
             return Ok(());
         }
         self.settle_giant(giant, Change::free(1));
@@ -225,11 +245,7 @@ impl Segment<'_> {
     ) {
         let mut call = self.calls.begin();
         let mut left = self.giant(giant).free.min(most);
-        if left == 0
-            || self
-                .change_giant(giant, Change::free(-(left as i32)))
-                .is_err()
-        {
+        if left == 0 || !self.lower_free(giant, left) {
             return;
         }
         let allocated = Huge::allocated(mobility).pack();
@@ -261,9 +277,9 @@ impl Segment<'_> {
             return Err(Miss::Nothing);
         }
         let giant = self.giant_of(block.start);
-        let count = block.huges() as i32;
+        let count = block.huges();
         let mut call = self.calls.begin();
-        if self.change_giant(giant, Change::free(-count)).is_err() {
+        if !self.lower_free(giant, count) {
             return Err(Miss::Changed);
         }
         for huge in huges.clone() {
@@ -274,7 +290,7 @@ impl Segment<'_> {
                     let before = self.huge(mine).with_state(HugeState::Free);
                     self.publish_huge(mine, before);
                 }
-                self.settle_giant(giant, Change::free(count));
+                self.settle_giant(giant, Change::free(count as i32));
                 call.undo();
                 return Err(Miss::Changed);
             }

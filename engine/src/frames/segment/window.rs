@@ -4,7 +4,7 @@
 //! ever: a call that frees something in it reads no giant word, which other CPUs change all
 //! the time, and checks one range.
 
-use super::table::Table;
+use super::table::Numbered;
 use super::{Segment, page_of};
 use crate::addr::{Frame, FrameRange};
 use crate::frames::word::geometry::HUGE_ORDER;
@@ -21,21 +21,20 @@ pub(crate) struct Window<'m> {
     start: u64,
     /// Number of frames.
     count: u64,
-    /// Number of the huge frame that the tables begin with.
-    first_huge: u64,
-    huges: Table<'m, AtomicU32>,
-    bitmaps: Table<'m, Bitmap>,
+    /// By the numbers that huge frames have in the machine.
+    huges: Numbered<'m, AtomicU32>,
+    bitmaps: Numbered<'m, Bitmap>,
 }
 
 impl<'m> Window<'m> {
     /// No frames, of any segment.
     pub(crate) fn empty(segment: &Segment<'m>) -> Self {
+        let first = segment.frames.start().get() >> HUGE_ORDER;
         Self {
             start: 0,
             count: 0,
-            first_huge: segment.frames.start().get() >> HUGE_ORDER,
-            huges: segment.huges,
-            bitmaps: segment.bitmaps,
+            huges: segment.huges.numbered_from(first),
+            bitmaps: segment.bitmaps.numbered_from(first),
         }
     }
 
@@ -71,20 +70,24 @@ impl<'m> Window<'m> {
     /// The huge word of a block of 2^`order` frames, a huge frame at most, if all of it is in
     /// the window.
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "an index into a table that exists"
-    )]
-    fn huge_of(&self, frame: Frame, order: u8) -> Option<(usize, u32)> {
+    fn huge_of(&self, frame: Frame, order: u8) -> Option<(u64, u32)> {
         let at = frame.get().wrapping_sub(self.start);
-        if at >= self.count || order > 0 && self.count - at < 1 << order {
+        if self.count.checked_sub(at)? < 1 << order {
             return None;
         }
-        let huge = ((frame.get() >> HUGE_ORDER) - self.first_huge) as usize;
+        let huge = frame.get() >> HUGE_ORDER;
         // SAFETY: the window lies inside its segment, whose tables have an element for every
         // huge frame it touches, and `frame` lies in the window.
-        let word = unsafe { self.huges.at_unchecked(huge) };
+        let word = unsafe { self.huges.at(huge) };
         Some((huge, word.load(Ordering::Acquire)))
+    }
+
+    /// The bitmap of the huge frame of `page`, if that is split and not isolated.
+    #[inline]
+    pub(crate) fn split(&self, page: Frame) -> Option<&'m Bitmap> {
+        let (huge, bits) = self.huge_of(page, 0)?;
+        // SAFETY: as for the huge word: there are as many bitmaps.
+        Huge::is_split_in(bits).then(|| unsafe { self.bitmaps.at(huge) })
     }
 
     /// Whether all of the huge frame that begins at `start` is in the window.
@@ -98,13 +101,16 @@ impl<'m> Window<'m> {
     /// isolated.
     #[inline]
     pub(crate) fn allocated_page(&self, page: Frame) -> Option<Mobility> {
-        let (huge, bits) = self.huge_of(page, 0)?;
-        let is_allocated = Huge::is_allocated_in(bits)
-            || Huge::is_split_in(bits) && {
-                // SAFETY: as for the huge word: there are as many bitmaps.
-                let bitmap = unsafe { self.bitmaps.at_unchecked(huge) };
-                bitmap.is_set(page_of(page))
-            };
+        let (_, bits) = self.huge_of(page, 0)?;
+        // Most pages are of huge frames that are split.
+        let is_allocated = if Huge::is_split_in(bits) {
+            // SAFETY: as for the huge word: there are as many bitmaps.
+            let word = unsafe { self.bitmaps.word(page.get() / 64) };
+            word.load(Ordering::Acquire) >> (page.get() % 64) & 1 != 0
+        } else {
+            rare();
+            Huge::is_allocated_in(bits)
+        };
         is_allocated.then(|| Huge::mobility_in(bits))
     }
 
@@ -115,7 +121,7 @@ impl<'m> Window<'m> {
         let is_allocated = Huge::is_allocated_in(bits)
             || order < HUGE_ORDER && Huge::is_split_in(bits) && {
                 // SAFETY: as above.
-                let bitmap = unsafe { self.bitmaps.at_unchecked(huge) };
+                let bitmap = unsafe { self.bitmaps.at(huge) };
                 bitmap.all_set(page_of(start), order)
             };
         is_allocated.then(|| Huge::mobility_in(bits))
@@ -128,3 +134,8 @@ impl<'m> Window<'m> {
         Huge::is_allocated_in(bits).then(|| Huge::mobility_in(bits))
     }
 }
+
+/// Where it is called is what comes second, for the compiler.
+#[cold]
+#[inline]
+fn rare() {}

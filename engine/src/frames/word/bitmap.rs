@@ -10,7 +10,8 @@ use crate::sync::{AtomicU64, Ordering, recheck_u64, swap_u64, update_u64};
 
 /// One bit a page of a huge frame, in ascending order.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
+#[cfg_attr(not(loom), repr(align(64)))]
 pub(crate) struct Bitmap([AtomicU64; BITMAP_WORDS]);
 
 /// A block that was taken.

@@ -106,6 +106,23 @@ pub(crate) fn blocks(range: FrameRange) -> impl Iterator<Item = Block> + Clone {
     })
 }
 
+/// The same for the frames from `at` up to `end`, an aligned block's, below a giant frame: each
+/// block is larger than the one before.
+#[inline]
+pub(crate) fn blocks_up_to(mut at: u64, end: u64) -> impl Iterator<Item = Block> {
+    core::iter::from_fn(move || {
+        let start = at;
+        if start >= end {
+            return None;
+        }
+        let frames = start & start.wrapping_neg();
+        at += frames;
+        let order = NonZeroU64::new(frames)?.trailing_zeros() as u8;
+        let start = Frame::new(start);
+        Some(Block { start, order })
+    })
+}
+
 /// The same from the end of `range` down.
 pub(crate) fn blocks_down(range: FrameRange) -> impl Iterator<Item = Block> + Clone {
     let start = range.start().get();
@@ -153,6 +170,9 @@ mod tests {
             down.into_iter().rev().collect::<Vec<_>>(),
             blocks(range).collect::<Vec<_>>()
         );
+        let rest = FrameRange::new(11, 32).unwrap();
+        assert!(blocks_up_to(11, 32).eq(blocks(rest)));
+        assert_eq!(blocks_up_to(32, 32).next(), None);
         let most = blocks(FrameRange::new(1, (3 << 18) - 1).unwrap()).count();
         assert_eq!(most, 18 + 1 + 18);
     }

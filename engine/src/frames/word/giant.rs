@@ -215,7 +215,7 @@ impl Giant {
         Self {
             state,
             opened: bits & OPENED != 0,
-            free: (bits >> FREE_BIT) as u32 & 0x3ff,
+            free: Self::free_in(bits),
             partial: [
                 (bits >> PARTIAL_BIT[0]) as u32 & MOST_PARTIAL,
                 (bits >> PARTIAL_BIT[1]) as u32 & MOST_PARTIAL,
@@ -260,6 +260,23 @@ impl Giant {
     #[inline]
     pub(crate) const fn raise_of_free(count: u32) -> u64 {
         RAISE | (count as u64) << FREE_BIT
+    }
+
+    /// The bits of a split giant frame with `count` fewer free huge frames; `None` if it is
+    /// not split or has fewer. Nothing merges by that, and no bound changes.
+    #[inline]
+    pub(crate) const fn lowered_free_in(bits: u64, count: u32) -> Option<u64> {
+        if Self::is_split_in(bits) && Self::free_in(bits) >= count {
+            Some(bits - ((count as u64) << FREE_BIT))
+        } else {
+            None
+        }
+    }
+
+    /// The free huge frames in the bits of a split giant frame.
+    #[inline]
+    const fn free_in(bits: u64) -> u32 {
+        (bits >> FREE_BIT) as u32 & 0x3ff
     }
 
     /// Whether all huge frames are free and no call is about to change that.

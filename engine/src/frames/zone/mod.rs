@@ -97,6 +97,7 @@ impl<'m> Segments<'m> {
     }
 
     /// The segment that covers all of `block`.
+    #[inline]
     pub(crate) fn of(&self, block: Block) -> Option<&ZoneSegment<'m>> {
         let segment = self.at(block.start)?;
         segment.frames().covers(block.range()).then_some(segment)
@@ -182,6 +183,16 @@ impl<'m> Segments<'m> {
         None
     }
 
+    /// Takes a block from the huge frame that served the last request in the first segment of
+    /// `node` that this one looks at: in most cases there is one.
+    #[inline]
+    fn allocate_at_hint(&self, node: NodeId, zones: ZoneChoice, want: Want) -> Option<Frame> {
+        let heads = self.heads.get(usize::from(node.0))?;
+        let mut heads = zones.downwards().map(|zone| heads[zone]);
+        let first = self.all.get(heads.find(|&head| head != NONE)? as usize)?;
+        search::at_hint(first.online()?, &first.hints, want)
+    }
+
     /// Takes a block from the first of `nodes` that has one.
     ///
     /// A pass that found nothing is repeated: two in a row that read the same words, no word
@@ -237,8 +248,9 @@ impl<'m> Nodes<'m> {
         };
         let zones = request.zones();
         let segments = &self.segments;
-        // In most cases the first node has one.
-        let found = segments.allocate_on(first, zones, want, &mut Pass::default());
+        let found = segments.allocate_at_hint(first, zones, want);
+        let found =
+            found.or_else(|| segments.allocate_on(first, zones, want, &mut Pass::default()));
         let frame = found.or_else(|| {
             if request.is_this_node_only() {
                 segments.allocate(core::iter::once(first), zones, want)
@@ -271,6 +283,7 @@ impl<'m> Nodes<'m> {
     }
 
     /// The segment that covers the block that starts at `frame`.
+    #[inline]
     fn segment_of(
         &self,
         frame: Frame,

@@ -65,11 +65,13 @@ impl<'m> ZoneSegment<'m> {
     }
 
     /// The frames of the segment, there or not.
+    #[inline]
     pub(crate) fn frames(&self) -> FrameRange {
         self.segment.frames
     }
 
     /// Whether there is memory.
+    #[inline]
     pub(crate) fn is_present(&self) -> bool {
         self.state.load(Ordering::Relaxed) != ABSENT
     }
