@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use crate::output::{FAINT, GOOD, HEADING, NOTE, Output};
 use crate::report::Page;
+use crate::text::plural;
 use clap::Args;
 use firstlight_lab::history::{History, append};
 use firstlight_lab::records;
@@ -77,10 +78,10 @@ fn report(history: &History, full: bool) -> String {
         page.section(
             &series.figure,
             &format!(
-                "{}, {} clock, {} records",
+                "{}, {} clock, {}",
                 series.setup,
                 series.clock,
-                series.ms.len()
+                plural(series.ms.len() as u64, "record")
             ),
         );
         page.text.push_str(&series.plot());

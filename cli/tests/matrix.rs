@@ -60,6 +60,15 @@ fn what_is_done_is_not_done_again() {
     let result = document(&["matrix", &file, "-o", &runs, "--json"]);
     assert_eq!(result["cells"][1]["done"], 1);
     assert_eq!(fs::metadata(&first).unwrap().modified().unwrap(), time);
+    // A word that changes is not what was booted.
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("eager", "early")).unwrap();
+    let (code, _, stderr) = told(&["matrix", &file, "-o", &runs]);
+    assert_eq!(code, 2, "{stderr}");
+    assert!(
+        stderr.contains("eager") && stderr.contains("another folder"),
+        "{stderr}"
+    );
     let (code, page, _) = told(&["report", &runs, "--format", "table"]);
     assert!(code == 0 && page.contains("descriptors=eager"), "{page}");
 }

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::gate::mann_whitney;
 use crate::records::Stored;
+use crate::report::run::{memory, plural};
 use firstlight_figures::spread::median;
 
 /// Name and version of the form of [`History`].
@@ -127,25 +128,24 @@ impl History {
 /// What stays the same over time: system, words and machine, not the release.
 fn setup(value: &Value) -> String {
     let asked = &value["machine"]["asked"];
-    let memory = asked["memory_bytes"]
-        .as_u64()
-        .or(value["machine"]["memory_bytes"].as_u64());
-    format!(
-        "{} {} GiB, {} nodes, {} CPUs {}",
-        value["source"]["kind"].as_str().unwrap_or_default(),
-        memory.unwrap_or(0) >> 30,
-        asked["nodes"]
-            .as_u64()
-            .or(value["machine"]["nodes"].as_u64())
-            .unwrap_or(0),
-        asked["cpus"]
-            .as_u64()
-            .or(value["machine"]["cpus"].as_u64())
-            .unwrap_or(0),
-        value["source"]["command_line"].as_str().unwrap_or_default()
-    )
-    .trim_end()
-    .to_owned()
+    let figure = |asked_for: &str, key: &str| {
+        let figure = asked[asked_for].as_u64();
+        figure.or(value["machine"][key].as_u64())
+    };
+    let mut parts = vec![
+        value["source"]["kind"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+    ];
+    parts.extend(figure("memory_bytes", "memory_bytes").map(memory));
+    parts.extend(figure("nodes", "nodes").map(|nodes| plural(nodes, "node")));
+    parts.extend(figure("cpus", "cpus").map(|cpus| plural(cpus, "CPU")));
+    let words = value["source"]["command_line"].as_str().unwrap_or_default();
+    if !words.is_empty() {
+        parts.push(words.to_owned());
+    }
+    parts.join(", ")
 }
 
 /// All phases, and their sum.

@@ -123,6 +123,7 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     }
     let store = Store::open(&options.output).map_err(stored)?;
     if !options.dry_run {
+        store.define(&cells).map_err(stored)?;
         give_initrd(&mut cells, &store)?;
         match options.on {
             Place::Here => boot_all(&cells, &store, options.retry)?,
@@ -153,7 +154,7 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
 
 fn stored(error: StoreError) -> Failure {
     match error {
-        StoreError::Busy(_) => Failure::Usage(error.to_string()),
+        StoreError::Busy(_) | StoreError::Changed(..) => Failure::Usage(error.to_string()),
         StoreError::Io(..) => Failure::Io(error.to_string()),
     }
 }

@@ -97,6 +97,24 @@ pub struct Cell {
     pub needs_initrd: bool,
 }
 
+impl Cell {
+    /// What its name does not say, in words.
+    fn definition(&self) -> String {
+        let file = |path: &Option<PathBuf>| {
+            // The same file, wherever the command runs.
+            let whole = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+            let path = path.as_ref().map(|path| whole(path).display().to_string());
+            path.unwrap_or_else(|| "the lab's own".into())
+        };
+        format!(
+            "kernel {}, initrd {}, words {:?}",
+            file(&self.request.kernel),
+            file(&self.request.initrd),
+            self.request.append
+        )
+    }
+}
+
 /// A combination that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Impossible {

@@ -1,6 +1,7 @@
 //! The folder of a matrix: [`Store`]. One lab at a time works in it; what is finished stays,
 //! whatever comes after.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use super::Cell;
 use crate::record::Record;
 
 /// A folder of records, locked as long as this lives.
@@ -48,6 +50,8 @@ pub struct Failed {
 pub enum StoreError {
     /// Another lab works in it.
     Busy(PathBuf),
+    /// A cell of this name is of something else: what it was, what it is now.
+    Changed(String, String, String),
     /// The system says why; a full disk, as a rule.
     Io(PathBuf, io::Error),
 }
@@ -59,6 +63,10 @@ impl fmt::Display for StoreError {
                 f,
                 "another lab works in {}; expected one at a time, or another folder",
                 path.display()
+            ),
+            Self::Changed(cell, was, is) => write!(
+                f,
+                "the folder has runs of {cell} with {was}, the matrix now has {is}; expected another folder for what has changed"
             ),
             Self::Io(path, error) => write!(
                 f,
@@ -111,6 +119,28 @@ impl Store {
     /// Forgets that a run failed: it is made again.
     pub fn forget_failure(&self, cell: &str, run: usize) {
         let _ = fs::remove_file(self.path(cell, run, "failed"));
+    }
+
+    /// Keeps what cells are, so that runs of something else are not taken for theirs later.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`], [`StoreError::Io`].
+    pub fn define(&self, cells: &[Cell]) -> Result<(), StoreError> {
+        let path = self.folder.join("cells.json");
+        let text = fs::read(&path).unwrap_or_default();
+        let mut known: BTreeMap<String, String> = serde_json::from_slice(&text).unwrap_or_default();
+        for cell in cells {
+            let is = cell.definition();
+            match known.get(&cell.name) {
+                Some(was) if *was != is => {
+                    return Err(StoreError::Changed(cell.name.clone(), was.clone(), is));
+                }
+                Some(_) => {}
+                None => drop(known.insert(cell.name.clone(), is)),
+            }
+        }
+        let text = serde_json::to_vec_pretty(&known).map_err(|error| self.broken(error))?;
+        self.write(&path, &text)
     }
 
     /// What became of run `run` of a cell. A record that was cut by a crash is none.

@@ -12,7 +12,7 @@ mod chart;
 mod escape;
 mod fit;
 mod html;
-mod run;
+pub(crate) mod run;
 mod style;
 mod text;
 

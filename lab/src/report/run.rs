@@ -154,10 +154,6 @@ impl Key {
     /// All but the memory.
     pub(super) fn family(&self) -> String {
         let mut parts = vec![self.system.clone()];
-        let plural = |count: u64, word: &str| {
-            let s = if count == 1 { "" } else { "s" };
-            format!("{count} {word}{s}")
-        };
         parts.extend(self.nodes.map(|nodes| plural(nodes, "node")));
         parts.extend(self.cpus.map(|cpus| plural(cpus, "CPU")));
         if !self.words.is_empty() {
@@ -167,15 +163,23 @@ impl Key {
     }
 
     pub(super) fn name(&self) -> String {
-        let memory = self.memory_bytes.map(|bytes| {
-            // What firmware keeps of it does not count.
-            let gib = bytes.saturating_add(512 << 20) >> 30;
-            if bytes.abs_diff(gib << 30) <= bytes / 100 {
-                format!("{gib} GiB, ")
-            } else {
-                format!("{} MiB, ", bytes >> 20)
-            }
-        });
+        let memory = self.memory_bytes.map(|bytes| memory(bytes) + ", ");
         format!("{}{}", memory.unwrap_or_default(), self.family())
     }
+}
+
+/// Memory of a machine; what firmware keeps of it does not count.
+pub(crate) fn memory(bytes: u64) -> String {
+    let gib = bytes.saturating_add(512 << 20) >> 30;
+    if bytes.abs_diff(gib << 30) <= bytes / 100 {
+        format!("{gib} GiB")
+    } else {
+        format!("{} MiB", bytes >> 20)
+    }
+}
+
+/// `1 node`, `2 nodes`.
+pub(crate) fn plural(count: u64, word: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {word}{s}")
 }
