@@ -89,15 +89,9 @@ impl Lab {
         let Ok(entries) = fs::read_dir(self.cluster.path("runs")) else {
             return 0;
         };
-        entries
-            .filter(|entry| {
-                entry
-                    .as_ref()
-                    .unwrap()
-                    .path()
-                    .extension()
-                    .is_some_and(|end| end == "json")
-            })
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names
+            .filter(|name| name.starts_with("image-") && name.ends_with(".json"))
             .count()
     }
 
