@@ -76,7 +76,7 @@ deb: setup ## a Debian package of the command and the pool's service, in target/
 bench: setup ## time the engine beside other allocators (minutes, 10 GiB of memory)
 	@cargo bench --quiet -p firstlight-bench --bench bring_up
 
-measurements: setup ## measure what docs/measurements.md shows and write it (an hour); ONLY=allocator, or another part; ONLY=none writes it alone
+measurements: setup ## measure what docs/measurements.md shows and write it (a quarter of an hour); ONLY=allocator, or another part; ONLY=none writes it alone
 	@scripts/setup.sh target $(BARE)
 	@scripts/setup.sh qemu
 	@[ -e $${CARGO_TARGET_DIR:-target}/linux/6.12/vmlinuz ] || scripts/linux.sh

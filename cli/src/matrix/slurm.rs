@@ -122,7 +122,7 @@ pub(super) fn task(options: &Options, cells: Vec<Cell>, task: &str) -> Result<()
     }
     let store = Store::of_a_task(&options.output);
     // It may be repeated for a node that died after its work.
-    if store.run(&cell.name, run) == Run::Missing {
+    if store.run(&cell.name, run) != Run::Done {
         boot(&Boots::silent()?, &cell, run, &store)?;
     }
     Ok(())

@@ -55,7 +55,7 @@ impl Cluster {
             cluster.daemon("slurmd", &["-D", "-f", "CONF", "-N", node], node);
         }
         until("two idle nodes", || {
-            cluster.asked("sinfo", &["-h", "-N", "-o%T"]) == "idle\nidle"
+            cluster.output_of("sinfo", &["-h", "-N", "-o%T"]) == "idle\nidle"
         });
         Some(cluster)
     }
@@ -138,7 +138,7 @@ impl Cluster {
     }
 
     /// What a program of Slurm prints.
-    pub(crate) fn asked(&self, program: &str, arguments: &[&str]) -> String {
+    pub(crate) fn output_of(&self, program: &str, arguments: &[&str]) -> String {
         let output = self
             .join(Command::new(program).args(arguments))
             .output()

@@ -99,7 +99,7 @@ impl Lab {
     fn jobs(&self) -> Vec<String> {
         let list = self
             .cluster
-            .asked("squeue", &["-h", "--states=all", "-o%F"]);
+            .output_of("squeue", &["-h", "--states=all", "-o%F"]);
         let mut jobs: Vec<String> = list.lines().map(str::to_owned).collect();
         jobs.sort();
         jobs.dedup();
@@ -191,8 +191,8 @@ fn a_lab_that_is_stopped_goes_on_and_a_cancelled_run_is_marked() {
     let second = lab.begin(&[]);
     let cancelled = lab
         .cluster
-        .asked("squeue", &["-h", "-r", "-tRUNNING", "-wn1", "-o%F_%K"]);
-    lab.cluster.asked("scancel", &[&cancelled]);
+        .output_of("squeue", &["-h", "-r", "-tRUNNING", "-wn1", "-o%F_%K"]);
+    lab.cluster.output_of("scancel", &[&cancelled]);
     for node in ["n1", "n2"] {
         lab.release(node);
     }

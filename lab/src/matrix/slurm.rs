@@ -2,7 +2,7 @@
 //! of it. Slurm decides where and when a run is made and repeats the runs of a node that
 //! dies; all state is the queue's and the [`Store`]'s, so a lab that is stopped can go on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -87,18 +87,16 @@ impl Slurm {
         runs: &[usize],
         command: &[String],
     ) -> Result<u64, SlurmError> {
-        let outputs = self.folder.join("slurm");
+        let outputs = self.folder.join("slurm").display().to_string();
+        let outputs = outputs.replace('%', "%%");
         let mut sbatch = Command::new("sbatch");
         sbatch
             .args(["--parsable", "--requeue", "--open-mode=append"])
             .arg(format!("--job-name={}", cell.name))
             .arg(format!("--comment={}", self.mark()))
             .arg(format!("--array={}", ranges(runs)))
-            .arg(format!(
-                "--output={}/{}-%4a.out",
-                outputs.display(),
-                cell.name
-            ));
+            // A percent sign of the path is none of a pattern.
+            .arg(format!("--output={}/{}-%4a.out", outputs, cell.name));
         if cell.request.machine.clock == Clock::Wall {
             // Another job on the node would be measured as well.
             sbatch.arg("--exclusive");
@@ -228,35 +226,34 @@ fn text(bytes: &[u8]) -> String {
 /// Runs that were submitted and whose results are awaited.
 #[derive(Debug, Default)]
 pub struct Gather {
-    open: Vec<Open>,
+    /// By cell and run.
+    open: BTreeMap<(String, usize), Open>,
 }
 
 #[derive(Debug)]
 struct Open {
-    cell: String,
-    run: usize,
     job: u64,
     /// Looks since it is over.
     looks: u32,
 }
 
+/// Tasks by job and run.
+fn by_number(tasks: &[Task]) -> BTreeMap<(u64, usize), &Task> {
+    let numbered = tasks.iter().map(|task| ((task.job, task.run), task));
+    numbered.collect()
+}
+
 impl Gather {
     /// Adds a run.
     pub fn add(&mut self, cell: &str, run: usize, job: u64) {
-        self.open.push(Open {
-            cell: cell.to_owned(),
-            run,
-            job,
-            looks: 0,
-        });
+        let open = Open { job, looks: 0 };
+        self.open.insert((cell.to_owned(), run), open);
     }
 
     /// Whether a run is awaited.
     #[must_use]
     pub fn has(&self, cell: &str, run: usize) -> bool {
-        self.open
-            .iter()
-            .any(|open| open.run == run && open.cell == cell)
+        self.open.contains_key(&(cell.to_owned(), run))
     }
 
     /// Runs that are awaited.
@@ -274,9 +271,13 @@ impl Gather {
     /// What runs and what waits, and why, in words.
     #[must_use]
     pub fn words(&self, tasks: &[Task]) -> String {
+        let tasks = by_number(tasks);
         let (mut nodes, mut reasons) = (BTreeSet::new(), BTreeSet::new());
         let (mut running, mut waiting) = (0, 0);
-        for task in self.open.iter().filter_map(|open| open.task(tasks)) {
+        for ((_, run), open) in &self.open {
+            let Some(task) = tasks.get(&(open.job, *run)) else {
+                continue;
+            };
             if task.state == "PENDING" {
                 waiting += 1;
                 reasons.insert(&*task.reason);
@@ -304,48 +305,44 @@ impl Gather {
     /// # Errors
     /// [`StoreError`].
     pub fn look(&mut self, tasks: &[Task], store: &Store) -> Result<(), StoreError> {
-        let mut open = std::mem::take(&mut self.open);
-        open.retain(|open| store.run(&open.cell, open.run) == Run::Missing);
-        for mut run in open {
-            let task = run.task(tasks);
+        let tasks = by_number(tasks);
+        let mut lost = Vec::new();
+        self.open.retain(|(cell, run), open| {
+            if store.run(cell, *run) != Run::Missing {
+                return false;
+            }
+            let task = tasks.get(&(open.job, *run)).copied();
             let looks = match task {
                 Some(task) if !task.is_over() => {
-                    run.looks = 0;
-                    self.open.push(run);
-                    continue;
+                    open.looks = 0;
+                    return true;
                 }
                 Some(task) if task.state == "COMPLETED" => LOOKS_FOR_FILES,
                 _ => LOOKS,
             };
-            run.looks += 1;
-            if run.looks < looks {
-                self.open.push(run);
-            } else {
-                store.fail(&run.cell, run.run, &run.lost(task), &[])?;
+            open.looks += 1;
+            let waits = open.looks < looks;
+            if !waits {
+                let why = why_lost(cell, *run, open.job, task);
+                lost.push((cell.clone(), *run, why));
             }
+            waits
+        });
+        for (cell, run, why) in lost {
+            store.fail(&cell, run, &why, &[])?;
         }
         Ok(())
     }
 }
 
-impl Open {
-    fn task<'t>(&self, tasks: &'t [Task]) -> Option<&'t Task> {
-        tasks
-            .iter()
-            .find(|task| task.job == self.job && task.run == self.run)
-    }
-
-    fn lost(&self, task: Option<&Task>) -> String {
-        let name = format!("task {}_{} of Slurm", self.job, self.run);
-        let end = match task {
-            Some(task) => format!("ended on {} as {}", task.node, task.state),
-            None => "is gone from its queue".into(),
-        };
-        format!(
-            "{name} {end} and left no record; what it printed is in slurm/{}-{:04}.out",
-            self.cell, self.run
-        )
-    }
+fn why_lost(cell: &str, run: usize, job: u64, task: Option<&Task>) -> String {
+    let end = match task {
+        Some(task) => format!("ended on {} as {}", task.node, task.state),
+        None => "is gone from its queue".into(),
+    };
+    format!(
+        "task {job}_{run} of Slurm {end} and left no record; what it printed is in slurm/{cell}-{run:04}.out"
+    )
 }
 
 #[cfg(test)]

@@ -161,10 +161,7 @@ mod tests {
             "{once}"
         );
         assert!(once.contains("| new |") && !once.contains("old"), "{once}");
-        for part in [
-            "A host; load 1 at the begin, 2 at the end.",
-            "2026-01-02, commit abc.",
-        ] {
+        for part in ["A host; load 1 before, 2 after.", "2026-01-02, commit abc."] {
             assert!(once.contains(part), "{once}");
         }
         assert_eq!(filled(&once, &plans, &record).unwrap(), once);

@@ -115,7 +115,7 @@ impl Record {
     /// Where its figures are from, below the figures.
     pub(crate) fn source(&self) -> String {
         let load = self.load.as_ref().map_or(String::new(), |[begin, end]| {
-            format!("; load {begin} at the begin, {end} at the end")
+            format!("; load {begin} before, {end} after")
         });
         let note = self
             .note
