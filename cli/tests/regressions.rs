@@ -105,7 +105,7 @@ fn one_thread_is_found_by_the_cpus_that_took_work() {
         "--memory 8G --cpus 4 --clock instructions",
         "descriptors=early turns_hz=5000",
         "one-thread",
-        "descriptors \"deferred, the busiest CPU's part\"",
+        "descriptors \"deferred, each CPU's part\"",
     );
 }
 

@@ -37,20 +37,17 @@ pub(crate) fn write_deferred(machine: &Machine, processors: &mut Processors) -> 
         return false;
     };
     let job = Job::sections(Chunking::Stealing);
-    let mut lists = (ranges, workers);
     match descriptors.describe_with(
         part,
         |_| true,
         &job,
-        &mut lists,
+        &mut (ranges, workers),
         &StartedCpus::new(processors),
     ) {
         Ok(report) => {
-            let busiest = lists.1.iter().map(Worker::chunks).max();
             event(&Event::DeferredWork(DeferredWork {
                 threads: report.threads.into(),
                 chunks: report.chunks,
-                busiest_chunks: busiest.unwrap_or_default().into(),
             }));
             true
         }

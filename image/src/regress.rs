@@ -7,7 +7,7 @@
 //! | `node-ranges` | the node of every page looked up, instead of every range's | phase `topology` |
 //! | `hash-buckets` | a large hash table's buckets initialised one by one | phase `hash tables` |
 //! | `small-blocks` | memory blocks of 128 MiB, each looked for in the list of those before it | phase `memory blocks` |
-//! | `one-thread` | deferred descriptors written by one CPU ([`deferred`](crate::deferred)) | the busiest CPU's part |
+//! | `one-thread` | deferred descriptors written by one CPU ([`deferred`](crate::deferred)) | each CPU's part |
 
 use core::hint::black_box;
 

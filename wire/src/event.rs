@@ -244,6 +244,4 @@ pub struct DeferredWork {
     pub threads: u64,
     /// Chunks of the work.
     pub chunks: u64,
-    /// Chunks of the CPU that wrote most.
-    pub busiest_chunks: u64,
 }

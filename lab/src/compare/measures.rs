@@ -10,7 +10,7 @@
 //! | deferred | phase `deferred descriptors` | phase `deferred memmap` |
 //! | all of it | their sum | their sum |
 //! | deferred, the slowest node's own figure | | `node N deferred pages initialised in ...` |
-//! | deferred, the busiest CPU's part | on the instruction clock, which counts the work of all CPUs | |
+//! | deferred, each CPU's part | on the instruction clock, which counts the work of all CPUs | |
 
 use std::collections::BTreeMap;
 
@@ -154,10 +154,7 @@ fn descriptors(told: &Told) -> Vec<Measure> {
     }
     let deferred = spent(told, &[phase::DEFERRED_DESCRIPTORS]);
     if let (Some(ns), Some(work), "instructions") = (deferred, told.deferred_work, &*told.clock) {
-        let part =
-            u128::from(ns) * u128::from(work.busiest_chunks) / u128::from(work.chunks.max(1));
-        let name = "deferred, the busiest CPU's part";
-        add(name, u64::try_from(part).unwrap_or(u64::MAX));
+        add("deferred, each CPU's part", ns / work.threads.max(1));
     }
     let log = log::read(told.log.join("\n").as_bytes());
     let slowest = log.deferred.iter().map(|row| row.milliseconds).max();
