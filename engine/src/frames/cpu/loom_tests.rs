@@ -287,6 +287,35 @@ fn blocks_that_move_between_lists_are_seen() {
     });
 }
 
+/// A page of a cached block is free or cached at every moment, while the block is cut and while
+/// it is made up again.
+#[test]
+fn the_rest_of_a_block_is_seen_while_it_moves() {
+    let four = Order::new(2).unwrap();
+    for frees in [false, true] {
+        check(2, move || {
+            let machine = Machine::new(&[(68, 72)], &NoDrain);
+            let mut cpu = machine.cpu(0);
+            let block = cpu.allocate(PAGE.with_order(four)).unwrap();
+            cpu.free(block, four).unwrap();
+            let three = |cpu: &mut Cpu<'static, 'static>| cpu.allocate_frames(3, 1, PAGE).unwrap();
+            let cut = frees.then(|| three(&mut cpu));
+            let (cpu, found) = both(
+                move || {
+                    match cut {
+                        Some(cut) => cpu.free_frames(cut).unwrap(),
+                        None => drop(three(&mut cpu)),
+                    }
+                    cpu
+                },
+                || machine.page(),
+            );
+            assert!(found.is_ok() || found.is_err_and(|held| held > 0));
+            core::mem::forget(cpu);
+        });
+    }
+}
+
 /// Of two CPUs with lists, the one that runs out finds what the other one gives back.
 #[test]
 fn a_page_goes_from_one_cpu_s_list_to_the_other_s() {
