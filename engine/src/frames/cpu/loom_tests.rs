@@ -287,35 +287,6 @@ fn blocks_that_move_between_lists_are_seen() {
     });
 }
 
-/// A page of a cached block is free or cached at every moment, while the block is cut and while
-/// it is made up again.
-#[test]
-fn the_rest_of_a_block_is_seen_while_it_moves() {
-    let four = Order::new(2).unwrap();
-    for frees in [false, true] {
-        check(2, move || {
-            let machine = Machine::new(&[(68, 72)], &NoDrain);
-            let mut cpu = machine.cpu(0);
-            let block = cpu.allocate(PAGE.with_order(four)).unwrap();
-            cpu.free(block, four).unwrap();
-            let three = |cpu: &mut Cpu<'static, 'static>| cpu.allocate_frames(3, 1, PAGE).unwrap();
-            let cut = frees.then(|| three(&mut cpu));
-            let (cpu, found) = both(
-                move || {
-                    match cut {
-                        Some(cut) => cpu.free_frames(cut).unwrap(),
-                        None => drop(three(&mut cpu)),
-                    }
-                    cpu
-                },
-                || machine.page(),
-            );
-            assert!(found.is_ok() || found.is_err_and(|held| held > 0));
-            core::mem::forget(cpu);
-        });
-    }
-}
-
 /// Of two CPUs with lists, the one that runs out finds what the other one gives back.
 #[test]
 fn a_page_goes_from_one_cpu_s_list_to_the_other_s() {
@@ -435,6 +406,51 @@ fn a_request_beside_a_join_finds_a_page_or_sees_it_cached() {
             || machine.page(),
         );
         assert!(found.is_ok() || found.is_err_and(|held| held > 0));
+        core::mem::forget(cpu);
+    });
+}
+
+/// The same for a block that no list has; what is left of it goes to a list, or back.
+#[test]
+fn a_request_beside_a_cut_of_a_free_block_finds_a_page_or_sees_it_cached() {
+    for (frames, align_frames) in [(3, 1), (1, 4)] {
+        check(2, move || {
+            let machine = Machine::new(&[(64, 68)], &NoDrain);
+            let mut cpu = machine.cpu(0);
+            let (cpu, found) = both(
+                move || {
+                    // The other CPU may have a page of it.
+                    let _ = cpu.allocate_frames(frames, align_frames, PAGE);
+                    cpu
+                },
+                || machine.page(),
+            );
+            assert!(found.is_ok() || found.is_err_and(|held| held > 0));
+            core::mem::forget(cpu);
+        });
+    }
+}
+
+/// A join that fails puts back what it took off the lists.
+#[test]
+fn a_request_beside_a_join_that_fails_finds_a_page_or_sees_it_cached() {
+    check(2, || {
+        let machine = Machine::new(&[(64, 72)], &NoDrain);
+        let mut cpu = machine.cpu(0);
+        let five = cpu.allocate_frames(5, 1, PAGE).unwrap();
+        assert_eq!(cpu.cached_frames(), 3);
+        let pair = cpu.allocate(Request::new(Order::new(1).unwrap())).unwrap();
+        assert_eq!((pair.get(), cpu.cached_frames()), (70, 1));
+        let (cpu, found) = both(
+            move || {
+                cpu.free_frames(five).unwrap();
+                cpu
+            },
+            || machine.page(),
+        );
+        let taken = u64::from(found.is_ok());
+        assert!(found.is_ok() || found.is_err_and(|held| held > 0));
+        assert_eq!(machine.free_frames() + cpu.cached_frames(), 6 - taken);
         core::mem::forget(cpu);
     });
 }
