@@ -75,6 +75,32 @@ fn movable_pages_come_from_the_cpu_s_own_node() {
     assert_eq!(frames.statistics(), free);
 }
 
+/// Of node 0 only the lists of unmovable blocks are filled.
+#[test]
+fn movable_pages_of_another_node_are_not_cached() {
+    let frames = movable_node().frames_with_cpus(1);
+    let free = frames.statistics();
+    let mut cpu = frames.cpu(0, NodeId(1), cache()).unwrap();
+    for order in [Order::PAGE, Order::HUGE, Order::new(3).unwrap()] {
+        let request = Request::new(order);
+        let on_node_0 = request.movable().on(NodeId(0)).this_node_only();
+        let foreign = frames.allocate(on_node_0).unwrap();
+        // From here on the CPU knows the memory around it.
+        let of_kernel = cpu.allocate(request).unwrap();
+        cpu.free(of_kernel, order).unwrap();
+        let before = cpu.cached_frames();
+        cpu.free(foreign, order).unwrap();
+        assert_eq!(cpu.cached_frames(), before, "{order}");
+        assert!(cpu.free(foreign, order).is_err());
+        let of_user = cpu.allocate(request.movable()).unwrap();
+        assert_eq!(node_of(&frames, of_user), NodeId(1));
+        cpu.free(of_user, order).unwrap();
+    }
+    cpu.close().unwrap();
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics(), free);
+}
+
 /// Node 1 has no memory: node 0 is nearest to it, then 2; nearest to node 0 is 3.
 fn without_memory() -> Machine {
     let memory = [(0, 4), (2, 5), (3, 6)];

@@ -6,9 +6,14 @@
 
 mod kit;
 
-use firstlight::addr::{FrameRange, Order};
-use firstlight::frames::Request;
-use firstlight::node::NodeId;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::frames::{
+    BlockError, Crossing, NoDrain, Request, WatchMarks, WaterMarks, ZoneMarks,
+};
+use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, cache, page, range};
 
 fn large() -> Machine {
@@ -108,4 +113,66 @@ fn frames_whose_neighbours_are_covered_are_freed_by_themselves() {
     frames.validate().unwrap();
     let held = 2 * pair.frames();
     assert_eq!(frames.statistics().free_frames, free.free_frames - held);
+}
+
+/// A page freed twice, the second time as a part of a huge frame: seen when the rest of that is
+/// given back.
+#[test]
+#[cfg_attr(feature = "check-double-free", ignore = "ranges bypass the lists")]
+fn a_double_free_that_a_cut_meets_is_reported() {
+    let frames = large().frames_with_cpus(1);
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let pages: Vec<_> = (0..512).map(|_| cpu.allocate(page()).unwrap()).collect();
+    let huge = cpu.allocate(Request::new(Order::HUGE)).unwrap();
+    cpu.drain().unwrap();
+    cpu.free(huge, Order::HUGE).unwrap();
+    assert_eq!(cpu.cached_frames(), 512);
+    cpu.free(Frame::new(huge.get() + 5), Order::PAGE).unwrap();
+    // The list of pages is full: its older half goes back, with that one.
+    for page in pages {
+        cpu.free(page, Order::PAGE).unwrap();
+    }
+    let one = cpu.allocate_frames(1, 512, page()).unwrap();
+    assert_eq!(one.start(), huge);
+    assert!(matches!(cpu.drain(), Err(BlockError::FreedTwice { .. })));
+    cpu.free_frames(one).unwrap();
+    cpu.close().unwrap();
+    frames.validate().unwrap();
+}
+
+/// A water mark's watcher panics in the middle of a cut: the CPU's slot serves the next one.
+#[test]
+#[cfg_attr(feature = "check-double-free", ignore = "ranges bypass the lists")]
+fn a_slot_is_empty_again_after_a_call_that_panicked() {
+    struct Panics(AtomicBool);
+    impl WatchMarks for Panics {
+        fn crossed(&self, crossing: Crossing) {
+            assert!(!self.0.swap(false, Relaxed), "{crossing:?}");
+        }
+    }
+    let watcher = Box::leak(Box::new(Panics(AtomicBool::new(false))));
+    let machine = Machine::new(&[(0, range(4 * GIB, 7 * GIB))]);
+    let high = (3 << 18) - 100;
+    let marks = WaterMarks {
+        min: 0,
+        low: 0,
+        high,
+    };
+    let marks = ZoneMarks::new(NodeId(0), ZoneKind::Normal, marks);
+    let marks = Box::leak(Box::new([marks]));
+    let frames = machine.frames().with_cpus(kit::slots(1), &NoDrain);
+    let frames = frames.with_water_marks(marks, watcher);
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let huge = cpu.allocate(Request::new(Order::HUGE)).unwrap();
+    cpu.drain().unwrap();
+    cpu.free(huge, Order::HUGE).unwrap();
+    watcher.0.store(true, Relaxed);
+    let cut = catch_unwind(AssertUnwindSafe(|| cpu.allocate_frames(1, 512, page())));
+    assert!(cut.is_err());
+    cpu.close().unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    assert_eq!(cpu.cached_frames(), 0);
+    cpu.allocate_frames(3, 1, page()).unwrap();
+    cpu.close().unwrap();
+    frames.validate().unwrap();
 }

@@ -18,9 +18,9 @@ use firstlight::node::{NodeId, ZoneKind};
 use firstlight::platform::Platform;
 use kit::{GIB, MIB, Machine, Uninitialised, range};
 
-/// Memory full of one byte, which can be looked at.
+/// Memory full of one word, which can be looked at.
 struct Filled {
-    with: u8,
+    with: u32,
     /// In the order of the requests.
     pieces: RefCell<Vec<(NonNull<u8>, usize)>>,
 }
@@ -33,7 +33,8 @@ unsafe impl Platform for Filled {
         // SAFETY: the engine maps no empty range, and all of it is ours to fill.
         let start = unsafe {
             let start = NonNull::new(std::alloc::alloc(layout))?;
-            start.write_bytes(self.with, bytes);
+            let words = start.cast::<u32>();
+            (0..bytes / 4).for_each(|at| words.add(at).write(self.with));
             start
         };
         self.pieces.borrow_mut().push((start, bytes));
@@ -42,7 +43,7 @@ unsafe impl Platform for Filled {
 }
 
 impl Filled {
-    fn new(with: u8) -> &'static Self {
+    fn new(with: u32) -> &'static Self {
         Box::leak(Box::new(Self {
             with,
             pieces: RefCell::default(),
@@ -51,7 +52,7 @@ impl Filled {
 
     /// Bytes of each piece that were written, in words of four.
     fn written_bytes(&self) -> Vec<u64> {
-        let untouched = u32::from_ne_bytes([self.with; 4]);
+        let untouched = self.with;
         let pieces = self.pieces.borrow();
         let written = pieces.iter().map(|&(start, bytes)| {
             let words = start.cast::<u32>();
@@ -121,8 +122,9 @@ fn transcript(frames: &Frames<'_>) -> Vec<Option<Frame>> {
 #[test]
 #[cfg_attr(miri, ignore = "fills megabytes")]
 fn tables_are_written_before_they_are_read() {
-    // Free, split and allocated huge frames, where they are read.
-    let transcripts = [0x59, 0x5b, 0, 0xff].map(|with| {
+    // Huge frames that are free, split for either mobility with free pages, and allocated, where
+    // they are read.
+    let transcripts = [1, 0x183, 0x18b, 4, 0, !0].map(|with| {
         let frames = Frames::build(machine().layout(), Filled::new(with)).unwrap();
         let before = frames.statistics();
         let reported = transcript(&frames);
@@ -136,7 +138,7 @@ fn tables_are_written_before_they_are_read() {
 #[test]
 #[cfg_attr(miri, ignore = "fills megabytes")]
 fn nothing_but_lists_is_written_before_the_first_call() {
-    let platform = Filled::new(0xa5);
+    let platform = Filled::new(0xa5a5_a5a5);
     let machine = machine();
     let layout = machine.layout();
     let frames = Frames::build(layout, platform).unwrap();

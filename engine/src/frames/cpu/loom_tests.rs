@@ -409,3 +409,48 @@ fn a_request_beside_a_join_finds_a_page_or_sees_it_cached() {
         core::mem::forget(cpu);
     });
 }
+
+/// The same for a block that no list has; what is left of it goes to a list, or back.
+#[test]
+fn a_request_beside_a_cut_of_a_free_block_finds_a_page_or_sees_it_cached() {
+    for (frames, align_frames) in [(3, 1), (1, 4)] {
+        check(2, move || {
+            let machine = Machine::new(&[(64, 68)], &NoDrain);
+            let mut cpu = machine.cpu(0);
+            let (cpu, found) = both(
+                move || {
+                    // The other CPU may have a page of it.
+                    let _ = cpu.allocate_frames(frames, align_frames, PAGE);
+                    cpu
+                },
+                || machine.page(),
+            );
+            assert!(found.is_ok() || found.is_err_and(|held| held > 0));
+            core::mem::forget(cpu);
+        });
+    }
+}
+
+/// A join that fails puts back what it took off the lists.
+#[test]
+fn a_request_beside_a_join_that_fails_finds_a_page_or_sees_it_cached() {
+    check(2, || {
+        let machine = Machine::new(&[(64, 72)], &NoDrain);
+        let mut cpu = machine.cpu(0);
+        let five = cpu.allocate_frames(5, 1, PAGE).unwrap();
+        assert_eq!(cpu.cached_frames(), 3);
+        let pair = cpu.allocate(Request::new(Order::new(1).unwrap())).unwrap();
+        assert_eq!((pair.get(), cpu.cached_frames()), (70, 1));
+        let (cpu, found) = both(
+            move || {
+                cpu.free_frames(five).unwrap();
+                cpu
+            },
+            || machine.page(),
+        );
+        let taken = u64::from(found.is_ok());
+        assert!(found.is_ok() || found.is_err_and(|held| held > 0));
+        assert_eq!(machine.free_frames() + cpu.cached_frames(), 6 - taken);
+        core::mem::forget(cpu);
+    });
+}

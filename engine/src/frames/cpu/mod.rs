@@ -196,14 +196,14 @@ impl<'f, 'm> Cpu<'f, 'm> {
                     let lists = &mut self.cache.unmovable;
                     (lists.pop_page(slot, mobility)).or_else(|| lists.pop_bump(slot, mobility))
                 }
-                mobility @ Mobility::Unmovable if order == Order::HUGE => {
+                mobility @ Mobility::Unmovable if order.get() == HUGE_ORDER => {
                     self.cache.unmovable.pop_huge(slot, mobility)
                 }
                 mobility @ Mobility::Movable if order == Order::PAGE => {
                     let lists = &mut self.cache.movable;
                     (lists.pop_page(slot, mobility)).or_else(|| lists.pop_bump(slot, mobility))
                 }
-                mobility @ Mobility::Movable if order == Order::HUGE => {
+                mobility @ Mobility::Movable if order.get() == HUGE_ORDER => {
                     self.cache.movable.pop_huge(slot, mobility)
                 }
                 _ => None,

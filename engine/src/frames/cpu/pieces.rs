@@ -59,11 +59,8 @@ impl Cpu<'_, '_> {
             if let Some(start) = self.cut_cached(&request, order, frames) {
                 return Ok(span(start.get(), start.get() + frames));
             }
-            let request = request.with_order(order).no_drain();
-            if let Ok(start) = self.allocate_slow(request) {
-                let end = start.get() + frames;
-                self.give_rest(end, start.get() + order.frames(), frames, None);
-                return Ok(span(start.get(), end));
+            if let Some(start) = self.cut_free(&request, order, frames) {
+                return Ok(span(start.get(), start.get() + frames));
             }
         }
         let (shared, node) = (self.shared, self.node);
@@ -91,6 +88,21 @@ impl Cpu<'_, '_> {
         start
     }
 
+    /// The same of a block that no list has.
+    fn cut_free(&mut self, request: &Request, order: Order, frames: u64) -> Option<Frame> {
+        self.poll();
+        let slot = self.slot;
+        // As above; meanwhile other CPUs find none of the block.
+        let moving = slot.begin_move(order.frames());
+        let start = self.allocate_slow(request.with_order(order).no_drain());
+        if let Ok(start) = start {
+            let (rest, end) = (start.get() + frames, start.get() + order.frames());
+            self.give_rest(rest, end, frames, None);
+        }
+        slot.end_move(moving);
+        start.ok()
+    }
+
     /// Gives back the rest, up to `end`, of a block that was too large for `frames` frames; from a
     /// list of that mobility if from one.
     #[inline(always)]
@@ -111,14 +123,14 @@ impl Cpu<'_, '_> {
             };
             let given = match cached {
                 Some(mobility) => self.flush(mobility, start, order),
-                None => self.free_slow(start, order),
+                None => self.free_any(start, order),
             };
             self.report_later(given);
         }
     }
 
     /// Gives back a part of a block that was allocated, past all lists.
-    fn give_shared(&self, part: FrameRange) {
+    fn give_shared(&mut self, part: FrameRange) {
         let nodes = &self.shared.nodes;
         let Some(segment) = nodes.segments.at(part.start()) else {
             return;
@@ -127,8 +139,15 @@ impl Cpu<'_, '_> {
         if let Some(online) = segment.online() {
             // The largest first: the others are part of its huge frame then.
             for block in blocks_down(part) {
-                let frames = online.give(block).map_or(0, |()| block.frames());
-                given += frames.cast_signed();
+                match (online.give(block), Order::new(block.order)) {
+                    (Ok(()), _) => given += block.frames().cast_signed(),
+                    (Err(_), Some(order)) => {
+                        let frame = block.start;
+                        let error = BlockError::FreedTwice { frame, order };
+                        self.freed_twice.get_or_insert(error);
+                    }
+                    (Err(_), None) => {}
+                }
             }
         }
         nodes.count(segment, given);

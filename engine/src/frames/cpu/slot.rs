@@ -68,6 +68,10 @@ impl CpuSlot {
 
     /// Gives it back, empty.
     pub(super) fn leave(&self) {
+        // A call that panicked may have left a move behind.
+        let ended = self.moving.load(Ordering::Relaxed) & ENDED;
+        self.moving
+            .store(ended.wrapping_add(ENDED_ONE), Ordering::Release);
         self.home.store(0, Ordering::Relaxed);
         self.taken.store(false, Ordering::Release);
     }
@@ -88,19 +92,19 @@ impl CpuSlot {
     /// list to another.
     #[inline]
     pub(super) fn begin_move(&self, frames: u64) -> Moving {
-        let ended = self.moving.load(Ordering::Relaxed);
-        debug_assert_eq!(ended & !ENDED, 0, "another move is in flight");
+        let before = self.moving.load(Ordering::Relaxed);
         // Release: a CPU that finds one of the frames taken sees by which.
-        self.moving.store(ended | frames, Ordering::Release);
+        self.moving
+            .store(before.wrapping_add(frames), Ordering::Release);
         fence(Ordering::Release);
-        Moving { ended }
+        Moving { before }
     }
 
-    /// The lists say what was cached. Moves do not overlap.
+    /// The lists say what was cached. Of moves inside each other the last one ends first.
     #[inline]
-    pub(super) fn end_move(&self, Moving { ended }: Moving) {
+    pub(super) fn end_move(&self, Moving { before }: Moving) {
         self.moving
-            .store(ended.wrapping_add(1 << 32), Ordering::Release);
+            .store(before.wrapping_add(ENDED_ONE), Ordering::Release);
     }
 
     /// Whether a drain is requested.
@@ -206,8 +210,10 @@ impl CpuSlot {
 /// A call of the owner that is caching frames, or moving some.
 #[must_use]
 pub(super) struct Moving {
-    ended: u64,
+    /// What `moving` was.
+    before: u64,
 }
 
-/// The high half of `moving`.
+/// The high half of `moving`, and one in it.
 const ENDED: u64 = !0 << 32;
+const ENDED_ONE: u64 = 1 << 32;

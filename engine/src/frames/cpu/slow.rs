@@ -193,6 +193,11 @@ impl<'f, 'm> Cpu<'f, 'm> {
     #[inline(never)]
     pub(super) fn free_slow(&mut self, frame: Frame, order: Order) -> Result<(), BlockError> {
         self.poll();
+        self.free_any(frame, order)
+    }
+
+    /// A block of any order, wherever it lies.
+    pub(super) fn free_any(&mut self, frame: Frame, order: Order) -> Result<(), BlockError> {
         if order.get() <= HUGE_ORDER
             && frame.is_aligned(order)
             && let Some(mobility) = self.allocated(frame, order)

@@ -148,7 +148,8 @@ pub(crate) fn take_huges(
         _ => {}
     };
     take(home, segment.giant(home), batch);
-    // The first of those free as a whole, and of other CPUs' homes: the last resorts.
+    // One that is free as a whole, and one of other CPUs' homes: the last resorts. Where another
+    // CPU is faster there too, the search past all lists goes on.
     let (mut whole, mut other_home) = (None, None);
     for giant in giants_around(segment, from, mobility).take(GIANTS) {
         if batch.count() > 0 {

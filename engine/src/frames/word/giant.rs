@@ -371,6 +371,24 @@ mod tests {
     }
 
     #[test]
+    fn a_reservation_lowers_the_free_count_and_changes_nothing_else() {
+        for giant in [
+            Giant::FREE,
+            Giant::FREE.opening(),
+            Giant::ALLOCATED,
+            Giant::split(0, [2, 0]),
+            Giant::split(3, [0, 1]),
+            Giant::split(HUGES, [0; 2]),
+        ] {
+            for count in [1, 2, 3, 4, HUGES] {
+                let lowered = giant.changed(Change::free(-count.cast_signed()));
+                let bits = Giant::lowered_free_in(giant.pack(), count);
+                assert_eq!(bits, lowered.map(Giant::pack), "{giant:?} {count}");
+            }
+        }
+    }
+
+    #[test]
     fn a_giant_merges_only_when_nothing_is_left_below() {
         let one_taken = Giant::split(HUGES - 1, [0; 2]);
         let merged = one_taken.changed(Change::free(1)).unwrap();

@@ -268,6 +268,15 @@ mod tests {
         }
     }
 
+    /// What `engine/tests/tables_machine.rs` fills tables with.
+    #[test]
+    fn words_of_other_tests_mean_what_these_expect() {
+        assert_eq!(Huge::FREE.pack(), 1);
+        assert_eq!(Huge::split(Unmovable, true).pack(), 0x183);
+        assert_eq!(Huge::split(Movable, true).pack(), 0x18b);
+        assert_eq!(Huge::allocated(Unmovable).pack(), 4);
+    }
+
     #[test]
     fn bounds_go_up_and_down() {
         let full = Huge::split(Movable, false);

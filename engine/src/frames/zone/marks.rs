@@ -59,8 +59,9 @@ pub struct Crossing {
 
 /// Is called at crossings.
 pub trait WatchMarks: Sync {
-    /// Called by the call that crossed the mark, on its CPU, when its work is done. It must
-    /// not allocate or free: it wakes a thread that does.
+    /// Called by the call that crossed the mark, on its CPU, with what it allocated or freed
+    /// done, but perhaps before it returns. It must neither allocate nor free, nor panic: it
+    /// wakes a thread that frees.
     fn crossed(&self, crossing: Crossing);
 }
 
