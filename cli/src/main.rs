@@ -15,20 +15,18 @@ mod gate;
 mod history;
 mod layout;
 mod matrix;
-mod output;
-mod pool;
 mod predict;
 mod published;
 mod record;
 mod report;
 mod show;
 mod sweep;
-mod text;
 mod up;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
 use firstlight_host::clock::Clock;
+use firstlight_pool_cli::{Problem, output, text};
 use std::process::ExitCode;
 
 /// From a firmware memory map to memory that can be allocated.
@@ -48,7 +46,7 @@ enum Command {
     Sweep(sweep::Options),
     Bench(bench::Options),
     Compare(compare::Options),
-    Pool(pool::Options),
+    Pool(firstlight_pool_cli::Options),
     Layout(layout::Options),
     Record(record::Options),
     Gate(gate::Options),
@@ -96,7 +94,7 @@ fn main() -> ExitCode {
         Command::Published(options) => published::run(options, &mut output),
         Command::Doctor(options) => doctor::run(options, &mut output),
         Command::Record(options) => record::run(options, &mut output),
-        Command::Pool(options) => pool::run(options, &mut output),
+        Command::Pool(options) => options.run(&mut output).map_err(Failure::from),
         Command::Sweep(options) => sweep::run(options, &mut output),
     };
     match result {

@@ -4,9 +4,10 @@
 //! signals are the VMM's. What there is to say goes to standard error
 //! before that, because standard output is the guest's.
 
-use super::daemon::Daemon;
-use super::injector;
+use crate::Program;
+use crate::daemon::Daemon;
 use crate::failure::Failure;
+use crate::injector;
 use crate::output::Output;
 use crate::text::bytes;
 use clap::Args;
@@ -32,7 +33,7 @@ use std::time::{Duration, Instant};
 /// way and a line says so.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Options {
+pub struct Options {
     #[command(flatten)]
     daemon: Daemon,
     /// Memory of the guest, or of each of its nodes; from NODE of the host if named
@@ -99,7 +100,7 @@ struct Record<'r> {
 }
 
 /// Runs the subcommand; returns only if the VMM was not started.
-pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options, of: Program, output: &mut Output) -> Result<(), Failure> {
     let (program, arguments) = options.monitor.split_first().ok_or_else(|| {
         // The parser of arguments asks for at least one.
         Failure::Check("no VMM".into())
@@ -129,7 +130,7 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         Err(error) => Err(Obstacle::from(error)),
         Ok(borrowed) => {
             leases.extend(borrowed.iter().map(|one| one.lease.clone()));
-            on_pool(program, &plan, borrowed).map_err(Obstacle::from)
+            on_pool(of, program, &plan, borrowed).map_err(Obstacle::from)
         }
     };
     let (start, reason) = match on_pool {
@@ -222,9 +223,14 @@ impl Options {
 }
 
 /// The VMM on files of the pool, which it inherits with their lease pipes.
-fn on_pool(program: &OsStr, plan: &Plan, borrowed: Vec<Borrowed>) -> Result<Start, HandOverError> {
+fn on_pool(
+    of: Program,
+    program: &OsStr,
+    plan: &Plan,
+    borrowed: Vec<Borrowed>,
+) -> Result<Start, HandOverError> {
     if plan.is_injected() {
-        let lease_pipes = injector::start(plan.needs(), borrowed)?;
+        let lease_pipes = injector::start(of, plan.needs(), borrowed)?;
         let start = Start::new(program, plan.with_memory(&[]));
         return Ok(lease_pipes.into_iter().fold(start, Start::with));
     }
