@@ -4,6 +4,7 @@
 //! prints with [`output`] and [`text`] too.
 
 pub mod failure;
+pub mod manual;
 pub mod output;
 pub mod text;
 
@@ -11,6 +12,7 @@ mod change;
 mod check;
 mod daemon;
 mod export;
+mod fill;
 mod injector;
 mod run;
 mod serve;
@@ -52,6 +54,7 @@ pub enum Subcommands {
     Status(status::Options),
     Export(export::Options),
     Resize(change::ResizeOptions),
+    Fill(fill::Options),
     Drain(change::DrainOptions),
     #[command(hide = true)]
     Injector,
@@ -75,6 +78,7 @@ impl Subcommands {
             Self::Check(options) => check::run(options, output),
             Self::Export(options) => export::run(options),
             Self::Drain(options) => change::drain(options, output),
+            Self::Fill(options) => fill::run(options, output),
             Self::Resize(options) => change::resize(options, output),
             Self::Injector => injector::run(),
             Self::Run(options) => run::run(options, program, output),

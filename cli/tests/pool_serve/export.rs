@@ -37,7 +37,7 @@ impl Exporter {
             .args([
                 "pool",
                 "export",
-                "--page",
+                "--html",
                 "--listen",
                 "127.0.0.1:0",
                 "--socket",

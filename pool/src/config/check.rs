@@ -38,6 +38,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     }
     batch(&config.fill.batch)?;
     percent("pause_at_pressure", &config.fill.pause_at_pressure)?;
+    nice(config.fill.nice.as_ref())?;
     Ok(())
 }
 
@@ -85,6 +86,16 @@ fn percent(name: &str, value: &Spanned<u8>) -> Result<(), Wrong> {
     }
     let text = format!("`{name}` is {percent}, expected a percentage, 0 to 100");
     Err(wrong(value, text))
+}
+
+fn nice(value: Option<&Spanned<u8>>) -> Result<(), Wrong> {
+    match value {
+        Some(value) if *value.as_ref() > 19 => {
+            let text = format!("`nice` is {}, expected 0 to 19", value.as_ref());
+            Err(wrong(value, text))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn one_subject(quota: &Quota) -> Result<(), Wrong> {
@@ -145,6 +156,9 @@ mod tests {
                 "`pause_at_pressure` is 200, expected a percentage, 0 to 100",
                 2,
             ),
+            ("[fill]\nnice = 20", "`nice` is 20, expected 0 to 19", 2),
+            ("[fill]\ncpus = \"3-1\"", "\"3-1\" is no list of CPUs", 2),
+            ("[fill]\ncpus = \"\"", "\"\" is no list of CPUs", 2),
             (
                 "[limits]\nconnections = -1",
                 "invalid value: integer `-1`",

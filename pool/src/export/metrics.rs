@@ -211,6 +211,11 @@ fn state(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result {
             "Whether filling pauses for memory pressure",
             seen.paused.into(),
         ),
+        (
+            "filling",
+            "Whether slabs are filled",
+            seen.fill.as_ref().is_none_or(|fill| fill.on).into(),
+        ),
     ] {
         gauge(encoder, name, help, value)?;
     }

@@ -3,8 +3,7 @@
 
 use super::aside::Aside;
 use crate::os::pacing::Pacer;
-use crate::os::pressure;
-use std::path::PathBuf;
+use crate::os::pressure::Gauge;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -22,27 +21,29 @@ pub struct Pace {
     pacer: Mutex<Pacer>,
     /// Percent of time somebody waits for memory, from which on work pauses.
     pause_at: Option<f64>,
-    pressure: PathBuf,
+    gauge: Mutex<Gauge>,
+    on: AtomicBool,
     paused: AtomicBool,
     read_at: Mutex<Option<Instant>>,
     aside: Mutex<Aside>,
 }
 
 impl Pace {
-    /// At most `bytes_per_second`, `burst_bytes` at once; paused while the
-    /// kernel's figure in the file `pressure` is at `pause_at` percent or more.
+    /// At most `bytes_per_second`, `burst_bytes` at once; paused while `gauge` is at
+    /// `pause_at` percent or more.
     #[must_use]
     pub fn new(
         bytes_per_second: Option<u64>,
         burst_bytes: u64,
         pause_at: Option<f64>,
-        pressure: impl Into<PathBuf>,
+        gauge: Gauge,
     ) -> Self {
         Self {
             begin: Instant::now(),
             pacer: Mutex::new(Pacer::new(bytes_per_second, burst_bytes)),
             pause_at,
-            pressure: pressure.into(),
+            gauge: Mutex::new(gauge),
+            on: AtomicBool::new(true),
             paused: AtomicBool::new(false),
             read_at: Mutex::new(None),
             aside: Mutex::default(),
@@ -53,6 +54,11 @@ impl Pace {
     pub fn set_rate(&self, bytes_per_second: Option<u64>) {
         let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
         pacer.set_rate(bytes_per_second);
+    }
+
+    /// Whether there is to be any work from now on.
+    pub fn turn(&self, on: bool) {
+        self.on.store(on, Ordering::Relaxed);
     }
 
     /// Memory was allocated: work pauses for a moment.
@@ -70,7 +76,7 @@ impl Pace {
     /// Sleeps until a batch of `bytes` may be done; `false` when `stop` says
     /// that it is not wanted any more.
     pub(super) fn wait(&self, bytes: u64, stop: impl Fn() -> bool) -> bool {
-        while self.under_pressure() {
+        while self.under_pressure() || !self.on.load(Ordering::Relaxed) {
             if stop() {
                 return false;
             }
@@ -97,15 +103,16 @@ impl Pace {
         }
     }
 
-    fn under_pressure(&self) -> bool {
+    /// Reads the gauge, unless that was done just now.
+    pub fn under_pressure(&self) -> bool {
         let Some(pause_at) = self.pause_at else {
             return false;
         };
         let mut read_at = self.read_at.lock().unwrap_or_else(PoisonError::into_inner);
         if read_at.is_none_or(|at| at.elapsed() >= READ_AGAIN) {
             *read_at = Some(Instant::now());
-            // Figures that cannot be read say nothing of pressure.
-            let percent = pressure::some_percent_10s(&self.pressure).ok().flatten();
+            let mut gauge = self.gauge.lock().unwrap_or_else(PoisonError::into_inner);
+            let percent = gauge.percent(Instant::now());
             let paused = percent.is_some_and(|percent| percent >= pause_at);
             self.paused.store(paused, Ordering::Relaxed);
         }

@@ -65,7 +65,12 @@ fn all(page: PageSize, tenure: &Arc<Tenure>) -> Refill {
 
 fn manner() -> Manner {
     Manner {
-        background: Some(Arc::new(Pace::new(None, 1, None, "/proc/pressure/memory"))),
+        background: Some(Arc::new(Pace::new(
+            None,
+            1,
+            None,
+            crate::os::pressure::Gauge::of_machine(),
+        ))),
         shared: true,
         ..Manner::default()
     }

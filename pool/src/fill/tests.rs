@@ -4,6 +4,7 @@ use super::*;
 use crate::os::mapping::Mapping;
 use crate::os::memory_file;
 use crate::os::need::skip;
+use crate::os::pressure::Gauge;
 use crate::protocol::PageSize;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -36,6 +37,8 @@ const IN_PLACE: Work = Work::ZeroInPlace {
 
 fn manner(pace: Option<Pace>) -> Manner {
     Manner {
+        cpus: Vec::new(),
+        nice: None,
         background: pace.map(Arc::new),
         shared: false,
         node: None,
@@ -52,7 +55,7 @@ fn run(manner: Manner, job: Job<u32>) -> Done<u32> {
 }
 
 fn no_pressure(rate: Option<u64>) -> Pace {
-    Pace::new(rate, BATCH_BYTES, None, "/proc/pressure/memory")
+    Pace::new(rate, BATCH_BYTES, None, Gauge::of_machine())
 }
 
 #[test]
@@ -144,7 +147,12 @@ fn pressure_pauses_until_it_is_gone() {
         )
     };
     says("10.00").unwrap();
-    let pace = Arc::new(Pace::new(None, 1 << 20, Some(10.0), &figures));
+    let pace = Arc::new(Pace::new(
+        None,
+        1 << 20,
+        Some(10.0),
+        Gauge::of_files(&figures, "/nonexistent"),
+    ));
     let manner = Manner {
         background: Some(Arc::clone(&pace)),
         ..manner(None)

@@ -175,6 +175,8 @@ fn request() -> impl Strategy<Value = Request> {
                 slabs,
             })
         ),
+        (any::<Option<bool>>(), proptest::option::of(0..=MOST_NUMBER))
+            .prop_map(|(on, rate)| Request::Fill(FillChange { on, rate })),
         Just(Request::Drain),
     ]
 }
@@ -295,7 +297,7 @@ fn the_documentation_shows_messages() {
         .collect();
     assert_eq!(
         seen.iter().filter(|reply| !**reply).count(),
-        5,
+        6,
         "each request once"
     );
     assert_eq!(

@@ -363,6 +363,7 @@ impl Store {
         if let Some(class) = class {
             class.spec.trusted = spec.trusted;
             class.spec.refill_bytes = spec.refill_bytes;
+            class.spec.floor = spec.floor;
         }
     }
 
@@ -442,6 +443,16 @@ impl Store {
     pub fn refill_bytes(&self, key: &Key) -> u64 {
         let class = self.classes.iter().find(|class| class.spec.key == *key);
         class.map_or(0, |class| class.spec.refill_bytes)
+    }
+
+    /// One clean slab of each class that has more of them than it keeps while the machine is
+    /// short of memory: to be given back.
+    pub fn above_the_floor(&mut self) -> Vec<Slab> {
+        let above = self.classes.iter_mut().filter_map(|class| {
+            let floor = usize::try_from(class.spec.floor?).ok()?;
+            (class.clean.len() > floor).then(|| class.clean.pop())?
+        });
+        above.collect()
     }
 
     /// Why classes with such slabs do not grow, of the first that does not.

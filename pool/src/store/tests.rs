@@ -18,6 +18,7 @@ fn spec(page: PageSize, source: Source, wanted: u32) -> Spec {
         bytes: SLAB_BYTES,
     };
     Spec {
+        floor: None,
         key,
         wanted,
         source,

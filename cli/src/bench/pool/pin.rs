@@ -14,7 +14,6 @@ use super::{floor, set_aside};
 use crate::failure::Failure;
 use crate::output::{GOOD, HEADING};
 use crate::text::{self, Align, bytes};
-use firstlight_pool::client::Borrowed;
 use firstlight_pool::launch::{BorrowOptions, Need, Plan, Start, borrow};
 use firstlight_pool::os::mapping::Mapping;
 use firstlight_pool::os::memory_file;
@@ -25,6 +24,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -42,9 +42,9 @@ struct Pinned {
 }
 
 impl Pinned {
-    fn new(file: &Borrowed, bytes: u64) -> io::Result<Self> {
+    fn new(file: &OwnedFd, bytes: u64) -> io::Result<Self> {
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let mapping = Mapping::new(&file.memory, 0, length)?;
+        let mapping = Mapping::new(file, 0, length)?;
         let ring = IoUring::new(1)?;
         let starts = (0..bytes).step_by(usize::try_from(BUFFER_BYTES).unwrap_or(usize::MAX));
         let buffers: Result<Vec<_>, _> = starts
@@ -257,11 +257,16 @@ fn start_and_pin(
     let plan = Plan::new(bench.qemu(), &arguments, &[], &|_| false).map_err(Failure::pool)?;
     let files: Vec<_> = borrowed.iter().map(Start::backing).collect();
     let start = Start::new(bench.qemu(), plan.with_memory(&files));
+    let ours: io::Result<Vec<OwnedFd>> =
+        borrowed.iter().map(|one| one.memory.try_clone()).collect();
+    let ours = ours.map_err(failed("the guest's memory"))?;
+    let each = borrowed.into_iter();
+    let start = each.fold(start, |start, one| {
+        start.with(one.memory).with(one.lease_pipe)
+    });
     bench.time_until(start, begin, || {
-        let pinned: io::Result<Vec<Pinned>> = borrowed
-            .iter()
-            .map(|file| Pinned::new(file, bytes))
-            .collect();
+        let pinned: io::Result<Vec<Pinned>> =
+            ours.iter().map(|file| Pinned::new(file, bytes)).collect();
         let done = begin.elapsed();
         drop(pinned?);
         Ok(done)
