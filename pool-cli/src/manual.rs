@@ -28,6 +28,7 @@ pub fn write(options: &Options, command: Command) -> Result<(), Failure> {
 }
 
 fn write_all(folder: &Path, mut command: Command) -> std::io::Result<()> {
+    let for_pages = without_help(command.clone());
     let name = command.get_name().to_owned();
     for (shell, part) in [
         (Shell::Bash, "bash"),
@@ -40,9 +41,13 @@ fn write_all(folder: &Path, mut command: Command) -> std::io::Result<()> {
     }
     let pages = folder.join("man1");
     fs::create_dir_all(&pages)?;
-    // All of a program's options would be repeated on each page.
+    clap_mangen::generate_to(for_pages, pages)
+}
+
+/// Without `help` among the subcommands: a page for it would say nothing.
+fn without_help(command: Command) -> Command {
     let command = command.disable_help_subcommand(true);
-    clap_mangen::generate_to(command, pages)
+    command.mut_subcommands(without_help)
 }
 
 #[cfg(test)]
