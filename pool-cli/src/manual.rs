@@ -65,12 +65,10 @@ mod tests {
             let text = fs::read_to_string(&path).unwrap();
             assert!(text.contains(".SH NAME"), "{}", path.display());
         }
-        assert!(
-            !folder
-                .path()
-                .join("man1/firstlight-pool-injector.1")
-                .exists()
-        );
+        for none in ["injector", "help", "help-run"] {
+            let page = format!("man1/firstlight-pool-{none}.1");
+            assert!(!folder.path().join(page).exists(), "{none}");
+        }
         for file in [
             "bash/firstlight-pool.bash",
             "zsh/_firstlight-pool",

@@ -343,7 +343,7 @@ mod tests {
                 let rest = line.strip_prefix(name);
                 rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
             };
-            assert!(samples.iter().any(|line| is_sample(&line)), "{name}");
+            assert!(samples.iter().any(is_sample), "{name}");
         }
         assert!(count > 30, "{count} names");
     }

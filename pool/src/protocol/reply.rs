@@ -256,6 +256,9 @@ pub struct Refusal {
     pub code: RefusalCode,
     /// For people.
     pub message: String,
+    /// When it is worth a new request; `None` where that is not known, or never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u32>,
 }
 
 impl Refusal {
@@ -264,6 +267,16 @@ impl Refusal {
         Self {
             code,
             message: message.into(),
+            retry_after_ms: None,
+        }
+    }
+
+    /// The same, and after how long it is worth a new request.
+    #[must_use]
+    pub fn retry_after(self, retry_after_ms: Option<u32>) -> Self {
+        Self {
+            retry_after_ms,
+            ..self
         }
     }
 }

@@ -273,6 +273,27 @@ impl Store {
         Some((class.spec.key, slab, grow.map(|_| start)))
     }
 
+    /// Bytes that the first slab that will do for `want` lacks yet; `None` where none is
+    /// being filled.
+    #[must_use]
+    pub fn lacking_bytes(&self, want: &Want) -> Option<u64> {
+        let lacking = |class: &Class, filling: &Filling| {
+            let done = filling.done_bytes.load(Ordering::Relaxed);
+            class.spec.key.bytes.saturating_sub(done)
+        };
+        let classes = self.classes.iter().filter(|class| {
+            let key = class.spec.key;
+            let one = [Candidate {
+                key,
+                ready: true,
+                grows: false,
+            }];
+            choose::choose(&one, want, self.one_node, 0).is_some()
+        });
+        let each = classes.flat_map(|class| class.filling.iter().map(move |one| (class, one)));
+        each.map(|(class, filling)| lacking(class, filling)).min()
+    }
+
     /// Whether some class has slabs that are large enough, ready or not.
     #[must_use]
     pub fn has_class_for(&self, want: &Want) -> bool {
