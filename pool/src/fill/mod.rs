@@ -18,11 +18,13 @@ mod aside;
 mod batches;
 mod pace;
 mod refill;
+mod watch;
 mod work;
 
 pub use batches::Batches;
 pub use pace::Pace;
 pub use refill::{Refill, Tenure};
+pub use watch::Watch;
 pub use work::Work;
 
 use crate::os::hugepages::SYS;
@@ -138,6 +140,8 @@ impl<T: Send + 'static> Worker<T> {
 fn serve<T>(jobs: &Receiver<Job<T>>, manner: &Manner, report: &impl Fn(Done<T>)) {
     // Refused where a container forbids it: then it is an ordinary thread that
     // keeps to its rate. So is one that could not come back for a page.
+    // The thread that started this one may have more weight.
+    let _ = background::run_nicely(0);
     let comes_back = manner.background.is_some() && background::may_come_back();
     let is_idle = match manner.nice {
         _ if manner.background.is_none() => false,

@@ -2,50 +2,36 @@
 //! pause after memory was allocated (`aside.rs`).
 
 use super::aside::Aside;
+use super::watch::Watch;
 use crate::os::pacing::Pacer;
-use crate::os::pressure::Gauge;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a pause lasts before the figures are read again.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How old a reading may be.
-const READ_AGAIN: Duration = Duration::from_millis(100);
 
 /// A pace.
 #[derive(Debug)]
 pub struct Pace {
     begin: Instant,
     pacer: Mutex<Pacer>,
-    /// Percent of time somebody waits for memory, from which on work pauses.
-    pause_at: Option<f64>,
-    gauge: Mutex<Gauge>,
+    watch: Arc<Watch>,
     on: AtomicBool,
-    paused: AtomicBool,
-    read_at: Mutex<Option<Instant>>,
     aside: Mutex<Aside>,
 }
 
 impl Pace {
-    /// At most `bytes_per_second`, `burst_bytes` at once; paused while `gauge` is at
-    /// `pause_at` percent or more.
+    /// At most `bytes_per_second`, `burst_bytes` at once; paused while `watch`
+    /// says so.
     #[must_use]
-    pub fn new(
-        bytes_per_second: Option<u64>,
-        burst_bytes: u64,
-        pause_at: Option<f64>,
-        gauge: Gauge,
-    ) -> Self {
+    pub fn new(bytes_per_second: Option<u64>, burst_bytes: u64, watch: Arc<Watch>) -> Self {
         Self {
             begin: Instant::now(),
             pacer: Mutex::new(Pacer::new(bytes_per_second, burst_bytes)),
-            pause_at,
-            gauge: Mutex::new(gauge),
+            watch,
             on: AtomicBool::new(true),
-            paused: AtomicBool::new(false),
-            read_at: Mutex::new(None),
             aside: Mutex::default(),
         }
     }
@@ -67,16 +53,10 @@ impl Pace {
         aside.allocated(self.begin.elapsed());
     }
 
-    /// Whether work is paused because somebody waits for memory.
-    #[must_use]
-    pub fn is_paused(&self) -> bool {
-        self.paused.load(Ordering::Relaxed)
-    }
-
     /// Sleeps until a batch of `bytes` may be done; `false` when `stop` says
     /// that it is not wanted any more.
     pub(super) fn wait(&self, bytes: u64, stop: impl Fn() -> bool) -> bool {
-        while self.under_pressure() || !self.on.load(Ordering::Relaxed) {
+        while self.watch.under_pressure() || !self.on.load(Ordering::Relaxed) {
             if stop() {
                 return false;
             }
@@ -101,21 +81,5 @@ impl Pace {
             }
             thread::sleep(wait);
         }
-    }
-
-    /// Reads the gauge, unless that was done just now.
-    pub fn under_pressure(&self) -> bool {
-        let Some(pause_at) = self.pause_at else {
-            return false;
-        };
-        let mut read_at = self.read_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if read_at.is_none_or(|at| at.elapsed() >= READ_AGAIN) {
-            *read_at = Some(Instant::now());
-            let mut gauge = self.gauge.lock().unwrap_or_else(PoisonError::into_inner);
-            let percent = gauge.percent(Instant::now());
-            let paused = percent.is_some_and(|percent| percent >= pause_at);
-            self.paused.store(paused, Ordering::Relaxed);
-        }
-        self.is_paused()
     }
 }

@@ -4,6 +4,9 @@
 
 use std::io;
 
+/// The weight of a thread that all clients wait for.
+const FIRST: libc::c_int = -10;
+
 /// The least weight there is among ordinary threads.
 const LAST: libc::c_int = 19;
 
@@ -19,13 +22,26 @@ pub fn run_when_idle() -> io::Result<()> {
     schedule(libc::SCHED_IDLE)
 }
 
+/// Runs from now on with more weight than other threads: for one that many clients wait
+/// for, and that never works for long.
+///
+/// # Errors
+/// The operating system's refusal: without `CAP_SYS_NICE` only where `RLIMIT_NICE` allows it.
+pub fn run_before_others() -> io::Result<()> {
+    weigh(FIRST)
+}
+
 /// Runs from now on as other threads do, with this weight: 0 the usual one, 19 the least.
 ///
 /// # Errors
 /// The operating system's refusal.
 pub fn run_nicely(nice: u8) -> io::Result<()> {
+    weigh(nice.into())
+}
+
+fn weigh(nice: libc::c_int) -> io::Result<()> {
     // SAFETY: integers only; 0 names the calling thread.
-    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice.into()) } {
+    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

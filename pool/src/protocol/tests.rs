@@ -302,7 +302,7 @@ fn the_documentation_shows_messages() {
     );
     assert_eq!(
         seen.iter().filter(|reply| **reply).count(),
-        6,
+        7,
         "each reply, and a refusal"
     );
 }

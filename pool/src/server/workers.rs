@@ -8,7 +8,7 @@
 
 use super::connections::ConnectionId;
 use crate::config::Fill;
-use crate::fill::{Done, Job, Manner, Pace, Tenure, Worker};
+use crate::fill::{Done, Job, Manner, Pace, Tenure, Watch, Worker};
 use crate::lease::quota::Charge;
 use crate::lease::{Return, Serial};
 use crate::os::peer::Peer;
@@ -106,7 +106,7 @@ const IDLE_TAKERS: usize = 4;
 pub(super) struct Workers {
     /// What each node's pace begins with.
     rate: Option<u64>,
-    pause_at: Option<f64>,
+    watch: Arc<Watch>,
     on: bool,
     cpus: Vec<usize>,
     nice: Option<u8>,
@@ -133,12 +133,13 @@ impl Workers {
         let some = |rate: u64| (rate > 0).then_some(rate);
         // Page by page: a burst would be in the guest's way.
         let refill_rate = some(fill.refill_rate.bytes());
-        let refill_pace = Pace::new(refill_rate, 1, pause_at, Gauge::of_machine());
+        let watch = Arc::new(Watch::new(pause_at, Gauge::of_machine()));
+        let refill_pace = Pace::new(refill_rate, 1, Arc::clone(&watch));
         let (report, reports) = mpsc::channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let mut workers = Self {
             rate: some(fill.rate.bytes()),
-            pause_at,
+            watch,
             on: true,
             cpus: fill
                 .cpus
@@ -199,10 +200,10 @@ impl Workers {
     }
 
     fn pace(&mut self, node: Option<u32>) -> Arc<Pace> {
-        let (rate, pause_at) = (self.rate, self.pause_at);
+        let (rate, watch) = (self.rate, Arc::clone(&self.watch));
         let (on, burst_bytes) = (self.on, self.batch_bytes);
         let pace = self.paces.entry(node).or_insert_with(|| {
-            let pace = Pace::new(rate, burst_bytes, pause_at, Gauge::of_machine());
+            let pace = Pace::new(rate, burst_bytes, watch);
             pace.turn(on);
             Arc::new(pace)
         });
@@ -211,7 +212,7 @@ impl Workers {
 
     /// Whether filling is paused because somebody waits for memory.
     pub(super) fn is_paused(&self) -> bool {
-        self.refill_pace.under_pressure()
+        self.watch.under_pressure()
     }
 
     /// Whether the node's refilling worker does nothing.
