@@ -14,6 +14,7 @@ use serde::Serialize;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
 
 /// Keep more or fewer slabs of a size, until the daemon is started anew or for good
 #[derive(Args)]
@@ -69,11 +70,14 @@ pub(crate) fn resize(options: &ResizeOptions, output: &mut Output) -> Result<(),
         size_class_bytes: options.size.bytes,
         slabs: options.slabs,
     };
-    // First, so that a file that cannot be written changes nothing.
-    if let Some(path) = &options.persist {
-        persist(path, &resize)?;
-    }
+    // Written first and put in place last: neither a file that cannot be changed nor a
+    // daemon that refuses leaves the two apart.
+    let file = options.persist.as_ref();
+    let file = file.map(|path| NewFile::new(path, &resize)).transpose()?;
     let done = options.daemon.connect()?.resize(resize)?;
+    if let Some(file) = file {
+        file.put()?;
+    }
     let document = Document {
         schema: "firstlight.pool-resize/1",
         done: &done,
@@ -88,28 +92,46 @@ pub(crate) fn resize(options: &ResizeOptions, output: &mut Output) -> Result<(),
     })
 }
 
-/// Writes the new number into the configuration: all of the file or nothing.
-fn persist(path: &Path, resize: &Resize) -> Result<(), Failure> {
-    let failed =
-        |error: io::Error| Failure::Config(format!("cannot change {}: {error}", path.display()));
-    // Where it leads to, or a link would become a file.
-    let path = fs::canonicalize(path).map_err(failed)?;
-    let text = fs::read_to_string(&path).map_err(failed)?;
-    let key = Key {
-        page: resize.page,
-        node: resize.node,
-        bytes: resize.size_class_bytes,
-    };
-    let text = Config::with_slabs(&path, &text, &key, resize.slabs).map_err(Failure::config)?;
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-    let permissions = fs::metadata(&path).map_err(failed)?.permissions();
-    file.write_all(text.as_bytes())
-        .and_then(|()| file.as_file().set_permissions(permissions))
-        .and_then(|()| file.as_file().sync_all())
-        .map_err(failed)?;
-    file.persist(&path).map_err(|error| failed(error.error))?;
-    Ok(())
+/// A configuration with the new number, beside the old one.
+struct NewFile {
+    file: NamedTempFile,
+    path: PathBuf,
+}
+
+impl NewFile {
+    /// Writes it.
+    fn new(path: &Path, resize: &Resize) -> Result<Self, Failure> {
+        let failed = |error| cannot_change(path, &error);
+        // Where it leads to, or a link would become a file.
+        let path = fs::canonicalize(path).map_err(failed)?;
+        let text = fs::read_to_string(&path).map_err(failed)?;
+        let key = Key {
+            page: resize.page,
+            node: resize.node,
+            bytes: resize.size_class_bytes,
+        };
+        let text = Config::with_slabs(&path, &text, &key, resize.slabs).map_err(Failure::config)?;
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let mut file = NamedTempFile::new_in(folder).map_err(failed)?;
+        let permissions = fs::metadata(&path).map_err(failed)?.permissions();
+        file.write_all(text.as_bytes())
+            .and_then(|()| file.as_file().set_permissions(permissions))
+            .and_then(|()| file.as_file().sync_all())
+            .map_err(failed)?;
+        Ok(Self { file, path })
+    }
+
+    /// Puts it in the place of the old one.
+    fn put(self) -> Result<(), Failure> {
+        let Self { file, path } = self;
+        let put = file.persist(&path);
+        put.map(drop)
+            .map_err(|error| cannot_change(&path, &error.error))
+    }
+}
+
+fn cannot_change(path: &Path, error: &io::Error) -> Failure {
+    Failure::Config(format!("cannot change {}: {error}", path.display()))
 }
 
 /// Runs `drain`.

@@ -15,13 +15,15 @@
 //! - [`slab`]: one file and the mark on it; `adopt.rs`: those of an earlier daemon;
 //! - [`mount`], `sources.rs`: where files come from;
 //! - [`recover`]: what is clean after a crash;
-//! - [`choose`]: which slab a client gets.
+//! - [`choose`]: which slab a client gets; `lacking.rs`: where there is none, and where the
+//!   machine is short of memory.
 
 mod adopt;
 pub mod choose;
 mod class;
 mod error;
 mod key;
+mod lacking;
 pub mod mount;
 pub mod recover;
 pub mod slab;
@@ -273,41 +275,6 @@ impl Store {
         Some((class.spec.key, slab, grow.map(|_| start)))
     }
 
-    /// Bytes that the first slab that will do for `want` lacks yet; `None` where none is
-    /// being filled.
-    #[must_use]
-    pub fn lacking_bytes(&self, want: &Want) -> Option<u64> {
-        let lacking = |class: &Class, filling: &Filling| {
-            let done = filling.done_bytes.load(Ordering::Relaxed);
-            class.spec.key.bytes.saturating_sub(done)
-        };
-        let classes = self.classes.iter().filter(|class| {
-            let key = class.spec.key;
-            let one = [Candidate {
-                key,
-                ready: true,
-                grows: false,
-            }];
-            choose::choose(&one, want, self.one_node, 0).is_some()
-        });
-        let each = classes.flat_map(|class| class.filling.iter().map(move |one| (class, one)));
-        each.map(|(class, filling)| lacking(class, filling)).min()
-    }
-
-    /// Whether some class has slabs that are large enough, ready or not.
-    #[must_use]
-    pub fn has_class_for(&self, want: &Want) -> bool {
-        let wanted = self.classes.iter().filter(|class| class.spec.wanted > 0);
-        let candidates: Vec<_> = wanted
-            .map(|class| Candidate {
-                key: class.spec.key,
-                ready: true,
-                grows: false,
-            })
-            .collect();
-        choose::choose(&candidates, want, self.one_node, 0).is_some()
-    }
-
     /// A slab that [`Store::take`] gave out and that nobody touched is clean as before.
     pub fn put_back(&mut self, key: &Key, slab: Slab) {
         let class = self.classes.iter_mut().find(|class| class.spec.key == *key);
@@ -464,16 +431,6 @@ impl Store {
     pub fn refill_bytes(&self, key: &Key) -> u64 {
         let class = self.classes.iter().find(|class| class.spec.key == *key);
         class.map_or(0, |class| class.spec.refill_bytes)
-    }
-
-    /// One clean slab of each class that has more of them than it keeps while the machine is
-    /// short of memory: to be given back.
-    pub fn above_the_floor(&mut self) -> Vec<Slab> {
-        let above = self.classes.iter_mut().filter_map(|class| {
-            let floor = usize::try_from(class.spec.floor?).ok()?;
-            (class.clean.len() > floor).then(|| class.clean.pop())?
-        });
-        above.collect()
     }
 
     /// Why classes with such slabs do not grow, of the first that does not.
