@@ -26,7 +26,7 @@ BARE := x86_64-unknown-none
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test stress soak slurm deb bench measurements counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests linux clean setup
+.PHONY: help image run test stress soak slurm deb rules bench measurements counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -69,9 +69,14 @@ slurm: setup ## boots on the nodes of a real Slurm on this machine, one of which
 	@scripts/setup.sh debian slurmctld slurmd slurm-client munge
 	@FIRSTLIGHT_REQUIRE=slurm,qemu cargo test --quiet -p firstlight-cli --test slurm
 
-deb: setup ## a Debian package of the command and the pool's service, in target/debian
+deb: setup ## Debian packages of the pool and of the command, in target/debian
+	@scripts/setup.sh target $(BARE)
 	@command -v objdump >/dev/null || scripts/setup.sh debian binutils
 	@packaging/debian/build.sh
+
+rules: setup ## the alert rules for Prometheus, read by Prometheus's own checker
+	@command -v promtool >/dev/null || scripts/setup.sh debian prometheus
+	@promtool check rules packaging/prometheus/firstlight-pool.rules.yml
 
 bench: setup ## time the engine beside other allocators (minutes, 10 GiB of memory)
 	@cargo bench --quiet -p firstlight-bench --bench bring_up

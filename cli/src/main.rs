@@ -15,20 +15,18 @@ mod gate;
 mod history;
 mod layout;
 mod matrix;
-mod output;
-mod pool;
 mod predict;
 mod published;
 mod record;
 mod report;
 mod show;
 mod sweep;
-mod text;
 mod up;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use firstlight_host::clock::Clock;
+use firstlight_pool_cli::{Problem, manual, output, text};
 use std::process::ExitCode;
 
 /// From a firmware memory map to memory that can be allocated.
@@ -48,7 +46,7 @@ enum Command {
     Sweep(sweep::Options),
     Bench(bench::Options),
     Compare(compare::Options),
-    Pool(pool::Options),
+    Pool(firstlight_pool_cli::Options),
     Layout(layout::Options),
     Record(record::Options),
     Gate(gate::Options),
@@ -59,6 +57,8 @@ enum Command {
     Doctor(doctor::Options),
     Predict(predict::Options),
     Published(published::Options),
+    #[command(hide = true)]
+    Manual(manual::Options),
 }
 
 const EXIT_CODES: &str = "\
@@ -93,10 +93,13 @@ fn main() -> ExitCode {
         Command::History(options) => history::run(options, &mut output),
         Command::Gate(options) => gate::run(options, &mut output),
         Command::Predict(options) => predict::run(options, &mut output),
+        Command::Manual(options) => {
+            manual::write(options, Arguments::command()).map_err(Failure::from)
+        }
         Command::Published(options) => published::run(options, &mut output),
         Command::Doctor(options) => doctor::run(options, &mut output),
         Command::Record(options) => record::run(options, &mut output),
-        Command::Pool(options) => pool::run(options, &mut output),
+        Command::Pool(options) => options.run(&mut output).map_err(Failure::from),
         Command::Sweep(options) => sweep::run(options, &mut output),
     };
     match result {

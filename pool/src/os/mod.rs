@@ -18,6 +18,7 @@
 )]
 
 pub mod background;
+pub mod cpus;
 pub mod hugepages;
 pub mod mapping;
 pub mod memory_file;

@@ -1,6 +1,6 @@
 //! `firstlight pool export`: a daemon's status for Prometheus and for browsers.
 
-use super::daemon::Daemon;
+use crate::daemon::Daemon;
 use crate::failure::Failure;
 use clap::Args;
 use firstlight_pool::export;
@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpListener};
 /// of this machine can read what it serves, names of leases and processes among it.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Options {
+pub struct Options {
     #[command(flatten)]
     daemon: Daemon,
     /// Where to listen: a loopback address and port
@@ -21,13 +21,13 @@ pub(super) struct Options {
     listen: SocketAddr,
     /// Serve a page for browsers too
     #[arg(long)]
-    page: bool,
+    html: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   firstlight pool export                               http://127.0.0.1:9464/metrics
-  firstlight pool export --page --listen '[::1]:8080'  and a page at http://[::1]:8080/
+  firstlight pool export --html --listen '[::1]:8080'  and a page at http://[::1]:8080/
 
 It serves until a signal ends it.
 
@@ -41,7 +41,7 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Runs the subcommand.
-pub(super) fn run(options: &Options) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::pool(format!("listen at {}: {error}", options.listen));
     let listener = TcpListener::bind(options.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -50,7 +50,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         io::stderr(),
         "firstlight pool: metrics at http://{address}/metrics"
     );
-    export::serve(&listener, &options.daemon.socket(), options.page).map_err(failed)
+    export::serve(&listener, &options.daemon.socket(), options.html).map_err(failed)
 }
 
 #[cfg(test)]

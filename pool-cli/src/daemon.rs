@@ -7,18 +7,18 @@ use std::path::PathBuf;
 
 /// Which daemon is meant.
 #[derive(Args)]
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     /// The daemon's socket [default: what FIRSTLIGHT_POOL says, else /run/firstlight/pool.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }
 
 impl Daemon {
-    pub(super) fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.socket.clone().unwrap_or_else(default_socket)
     }
 
-    pub(super) fn connect(&self) -> Result<Client, Failure> {
+    pub(crate) fn connect(&self) -> Result<Client, Failure> {
         Client::connect(&self.socket()).map_err(Failure::from)
     }
 }

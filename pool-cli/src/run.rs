@@ -4,9 +4,10 @@
 //! signals are the VMM's. What there is to say goes to standard error
 //! before that, because standard output is the guest's.
 
-use super::daemon::Daemon;
-use super::injector;
+use crate::Program;
+use crate::daemon::Daemon;
 use crate::failure::Failure;
+use crate::injector;
 use crate::output::Output;
 use crate::text::bytes;
 use clap::Args;
@@ -32,7 +33,7 @@ use std::time::{Duration, Instant};
 /// way and a line says so.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Options {
+pub struct Options {
     #[command(flatten)]
     daemon: Daemon,
     /// Memory of the guest, or of each of its nodes; from NODE of the host if named
@@ -67,8 +68,21 @@ pub(super) struct Options {
 /// Seconds to ask again for a connection, if the command line does not say.
 const BUSY_S: u32 = 10;
 
-/// Between two requests of one start.
+/// Between two requests of one start, where the daemon does not say how long.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+/// However long the daemon says: other slabs come back meanwhile.
+const ASK_AGAIN_AT_MOST: Duration = Duration::from_millis(500);
+
+/// How long to wait before the next request.
+fn pause(error: &ClientError) -> Duration {
+    let said = match error {
+        ClientError::Refused(refusal) => refusal.retry_after_ms,
+        _ => None,
+    };
+    let said = said.map(|ms| Duration::from_millis(ms.into()));
+    said.map_or(ASK_AGAIN, |said| said.min(ASK_AGAIN_AT_MOST))
+}
 
 /// Time for zeroing what a smaller slab lacks, if the command line does not say.
 const TOPUP_MS: u32 = 5_000;
@@ -99,7 +113,7 @@ struct Record<'r> {
 }
 
 /// Runs the subcommand; returns only if the VMM was not started.
-pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options, of: Program, output: &mut Output) -> Result<(), Failure> {
     let (program, arguments) = options.monitor.split_first().ok_or_else(|| {
         // The parser of arguments asks for at least one.
         Failure::Check("no VMM".into())
@@ -129,7 +143,7 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         Err(error) => Err(Obstacle::from(error)),
         Ok(borrowed) => {
             leases.extend(borrowed.iter().map(|one| one.lease.clone()));
-            on_pool(program, &plan, borrowed).map_err(Obstacle::from)
+            on_pool(of, program, &plan, borrowed).map_err(Obstacle::from)
         }
     };
     let (start, reason) = match on_pool {
@@ -203,10 +217,11 @@ impl Options {
                 },
                 _ => 0,
             };
-            if begin.elapsed() >= Duration::from_secs(patience.into()) {
+            let left = Duration::from_secs(patience.into()).saturating_sub(begin.elapsed());
+            if left.is_zero() {
                 return Err(error);
             }
-            thread::sleep(ASK_AGAIN);
+            thread::sleep(pause(&error).min(left));
         }
     }
 
@@ -222,9 +237,14 @@ impl Options {
 }
 
 /// The VMM on files of the pool, which it inherits with their lease pipes.
-fn on_pool(program: &OsStr, plan: &Plan, borrowed: Vec<Borrowed>) -> Result<Start, HandOverError> {
+fn on_pool(
+    of: Program,
+    program: &OsStr,
+    plan: &Plan,
+    borrowed: Vec<Borrowed>,
+) -> Result<Start, HandOverError> {
     if plan.is_injected() {
-        let lease_pipes = injector::start(plan.needs(), borrowed)?;
+        let lease_pipes = injector::start(of, plan.needs(), borrowed)?;
         let start = Start::new(program, plan.with_memory(&[]));
         return Ok(lease_pipes.into_iter().fold(start, Start::with));
     }

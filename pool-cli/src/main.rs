@@ -1,0 +1,54 @@
+//! The command `firstlight-pool`: the daemon, its exporter, and what their users run.
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use firstlight_pool_cli::output::{self, Output};
+use firstlight_pool_cli::{Problem, Program, Subcommands, manual, named};
+use std::process::ExitCode;
+
+/// Memory that is zeroed before a virtual machine asks for it
+#[derive(Parser)]
+#[command(name = "firstlight-pool", version, after_help = EXIT_CODES, max_term_width = 100)]
+struct Arguments {
+    #[command(flatten)]
+    output: output::Options,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Pool(Subcommands),
+    #[command(hide = true)]
+    Manual(manual::Options),
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  2  wrong usage
+  3  the output cannot be written
+  4  the program failed its own checks: please report it
+  5  the pool cannot do what was asked
+  7  no daemon answers
+  8  the daemon refuses
+  9  its configuration is missing or wrong";
+
+fn main() -> ExitCode {
+    let program = Program::Pool;
+    let matches = named(Arguments::command(), program).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let mut output = Output::new(&arguments.output);
+    let result = match arguments.command {
+        Command::Pool(command) => command.run(program, &mut output),
+        Command::Manual(options) => manual::write(&options, named(Arguments::command(), program)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.exit_code() == 0 => ExitCode::SUCCESS,
+        Err(failure) => {
+            output.failure(&failure);
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
