@@ -79,6 +79,14 @@ Exit codes:
 fn main() -> ExitCode {
     // First, so that milestones count from the start of the process.
     let clock = Clock::start();
+    let mut words = std::env::args_os();
+    let qemu = words.next().and_then(|name| pool::emulator::qemu(&name));
+    if let Some(qemu) = qemu {
+        let mut output = output::Output::plain();
+        let failure = pool::emulator::run(&qemu, words.collect(), &mut output);
+        output.failure(&failure);
+        return ExitCode::from(failure.exit_code());
+    }
     let arguments = Arguments::parse();
     let mut output = output::Output::new(&arguments.output);
     let result = match &arguments.command {

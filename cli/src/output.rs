@@ -49,6 +49,14 @@ impl Output {
         }
     }
 
+    /// A report without colours.
+    pub(crate) fn plain() -> Self {
+        Self {
+            json: false,
+            color: anstream::ColorChoice::Never,
+        }
+    }
+
     /// Whether a program reads what is printed.
     pub(crate) fn is_json(&self) -> bool {
         self.json

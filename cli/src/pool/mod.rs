@@ -3,10 +3,12 @@
 mod change;
 mod check;
 mod daemon;
+pub(crate) mod emulator;
 mod export;
 mod injector;
 mod run;
 mod serve;
+mod start;
 mod status;
 
 use crate::failure::Failure;

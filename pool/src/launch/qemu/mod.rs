@@ -16,6 +16,7 @@
 
 mod nodes;
 mod options;
+pub(super) mod probe;
 mod properties;
 mod setup;
 mod size;
@@ -107,6 +108,7 @@ impl QemuPlan {
         }
         plan.check_total(&setup)?;
         plan.drop_copies(&setup);
+        plan.notes.extend(setup.left_to_the_kernel());
         Ok(plan)
     }
 
@@ -136,8 +138,8 @@ impl QemuPlan {
                 let path = list.get("mem-path").unwrap_or_default();
                 if is_file(Path::new(&path)) {
                     return refuse(format!(
-                        "its file {path} would not be used; remove the file if its content \
-                         is not needed, or make the backend a memory-backend-ram"
+                        "its file {path} would not be used; name a folder, remove the file if \
+                         nobody needs it, or make the backend a memory-backend-ram"
                     ));
                 }
             }
@@ -354,8 +356,12 @@ fn needs(named: &[&Listed], asked: &[Need]) -> Result<Vec<Need>, PlanError> {
     Ok(needs)
 }
 
-/// What `--inject` is to serve: each memory backend of the guest as it stands.
-pub(super) fn injected(arguments: &[OsString], asked: &[Need]) -> Result<Vec<Need>, PlanError> {
+/// What `--inject` is to serve: each memory backend of the guest as it stands; and what a
+/// person may want to know.
+pub(super) fn injected(
+    arguments: &[OsString],
+    asked: &[Need],
+) -> Result<(Vec<Need>, Vec<String>), PlanError> {
     let setup = Setup::read(arguments)?;
     let named = setup.guest_backends()?;
     if named.is_empty() {
@@ -378,5 +384,5 @@ pub(super) fn injected(arguments: &[OsString], asked: &[Need]) -> Result<Vec<Nee
             reason: format!("{reason}; without --inject it is replaced"),
         });
     }
-    needs(&named, asked)
+    Ok((needs(&named, asked)?, setup.left_to_the_kernel()))
 }

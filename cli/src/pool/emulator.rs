@@ -1,0 +1,118 @@
+//! `firstlight-qemu-system-...`: this program under another name, as a domain of libvirt
+//! names it for its emulator. It becomes the QEMU beside it, with the guest's memory from
+//! the pool.
+//!
+//! libvirt passes no variables and reads what QEMU's standard error has into the domain's
+//! log: settings come from a file, and each reason is a line there. A start that the pool
+//! has nothing for, or whose command line is not understood, is QEMU's own.
+
+use super::start::{self, Terms};
+use crate::failure::Failure;
+use crate::output::Output;
+use firstlight_pool::client::{SETTINGS, SOCKET_VARIABLE, Settings};
+use firstlight_pool::launch::{Plan, Start, program_path};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// What comes before QEMU's own name.
+const PREFIX: &str = "firstlight-";
+
+/// The QEMU that `name`, this program's, stands for.
+pub(crate) fn qemu(name: &OsStr) -> Option<PathBuf> {
+    let name = Path::new(name);
+    let base = name.file_name()?.to_str()?.strip_prefix(PREFIX)?;
+    base.starts_with("qemu-system-")
+        .then(|| match name.parent() {
+            Some(folder) if folder != Path::new("") => folder.join(base),
+            _ => PathBuf::from(base),
+        })
+}
+
+/// Becomes `qemu`; returns only what stood in the way.
+pub(crate) fn run(qemu: &Path, arguments: Vec<OsString>, output: &mut Output) -> Failure {
+    let program = qemu.as_os_str();
+    if program_path(program).is_none() {
+        return Failure::Pool(format!(
+            "cannot start {}: no such program; a {PREFIX}qemu-system-... starts the \
+             qemu-system-... beside it",
+            qemu.display()
+        ));
+    }
+    let plan = match Plan::managed(&arguments) {
+        Ok(None) => return become_qemu(program, arguments),
+        Ok(Some(plan)) => start::check_nodes(plan.needs()).map(|()| plan),
+        Err(error) => Err(Failure::pool(error)),
+    };
+    // A wrong word in the settings does not keep guests from starting either.
+    let settings = Settings::read(Path::new(SETTINGS)).unwrap_or_else(|error| {
+        say(format_args!("{error}; what this file says is not used"));
+        Settings::default()
+    });
+    match plan {
+        Ok(plan) => {
+            let socket = env::var_os(SOCKET_VARIABLE).filter(|name| !name.is_empty());
+            let terms = Terms {
+                socket: socket.map_or(settings.socket, PathBuf::from),
+                page: None,
+                topup: None,
+                wait: settings.emulator.wait_s,
+                require: settings.emulator.require,
+            };
+            start::start(program, &plan, &terms, output)
+        }
+        Err(failure) if settings.emulator.require => failure,
+        Err(failure) => {
+            say(format_args!("{failure}; starting the ordinary way"));
+            become_qemu(program, arguments)
+        }
+    }
+}
+
+fn become_qemu(program: &OsStr, arguments: Vec<OsString>) -> Failure {
+    let error = Start::new(program, arguments).exec();
+    Failure::Pool(format!(
+        "cannot start {}: {error}",
+        program.to_string_lossy()
+    ))
+}
+
+fn say(text: std::fmt::Arguments<'_>) {
+    // Whoever reads this may be gone: no reason not to start.
+    let _ = writeln!(io::stderr(), "firstlight: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_says_which_qemu() {
+        for (name, expected) in [
+            (
+                "/usr/bin/firstlight-qemu-system-x86_64",
+                Some("/usr/bin/qemu-system-x86_64"),
+            ),
+            (
+                "firstlight-qemu-system-aarch64",
+                Some("qemu-system-aarch64"),
+            ),
+            (
+                "./firstlight-qemu-system-x86_64",
+                Some("./qemu-system-x86_64"),
+            ),
+            ("/usr/bin/firstlight", None),
+            ("/usr/bin/firstlight-pool", None),
+            ("/usr/bin/qemu-system-x86_64", None),
+            ("/firstlight-qemu-system-x86_64/firstlight", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                qemu(OsStr::new(name)),
+                expected.map(PathBuf::from),
+                "{name}"
+            );
+        }
+    }
+}
