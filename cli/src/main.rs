@@ -29,6 +29,7 @@ mod up;
 use clap::{Parser, Subcommand};
 use failure::Failure;
 use firstlight_host::clock::Clock;
+use firstlight_pool::libvirt::qemu_of;
 use std::process::ExitCode;
 
 /// From a firmware memory map to memory that can be allocated.
@@ -80,7 +81,7 @@ fn main() -> ExitCode {
     // First, so that milestones count from the start of the process.
     let clock = Clock::start();
     let mut words = std::env::args_os();
-    let qemu = words.next().and_then(|name| pool::emulator::qemu(&name));
+    let qemu = words.next().and_then(|name| qemu_of(name.as_ref()));
     if let Some(qemu) = qemu {
         let mut output = output::Output::plain();
         let failure = pool::emulator::run(&qemu, words.collect(), &mut output);

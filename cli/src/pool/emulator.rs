@@ -11,24 +11,11 @@ use crate::failure::Failure;
 use crate::output::Output;
 use firstlight_pool::client::{SETTINGS, SOCKET_VARIABLE, Settings};
 use firstlight_pool::launch::{Plan, Start, program_path};
+use firstlight_pool::libvirt::PREFIX;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-
-/// What comes before QEMU's own name.
-const PREFIX: &str = "firstlight-";
-
-/// The QEMU that `name`, this program's, stands for.
-pub(crate) fn qemu(name: &OsStr) -> Option<PathBuf> {
-    let name = Path::new(name);
-    let base = name.file_name()?.to_str()?.strip_prefix(PREFIX)?;
-    base.starts_with("qemu-system-")
-        .then(|| match name.parent() {
-            Some(folder) if folder != Path::new("") => folder.join(base),
-            _ => PathBuf::from(base),
-        })
-}
 
 /// Becomes `qemu`; returns only what stood in the way.
 pub(crate) fn run(qemu: &Path, arguments: Vec<OsString>, output: &mut Output) -> Failure {
@@ -81,38 +68,4 @@ fn become_qemu(program: &OsStr, arguments: Vec<OsString>) -> Failure {
 fn say(text: std::fmt::Arguments<'_>) {
     // Whoever reads this may be gone: no reason not to start.
     let _ = writeln!(io::stderr(), "firstlight: {text}");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_says_which_qemu() {
-        for (name, expected) in [
-            (
-                "/usr/bin/firstlight-qemu-system-x86_64",
-                Some("/usr/bin/qemu-system-x86_64"),
-            ),
-            (
-                "firstlight-qemu-system-aarch64",
-                Some("qemu-system-aarch64"),
-            ),
-            (
-                "./firstlight-qemu-system-x86_64",
-                Some("./qemu-system-x86_64"),
-            ),
-            ("/usr/bin/firstlight", None),
-            ("/usr/bin/firstlight-pool", None),
-            ("/usr/bin/qemu-system-x86_64", None),
-            ("/firstlight-qemu-system-x86_64/firstlight", None),
-            ("", None),
-        ] {
-            assert_eq!(
-                qemu(OsStr::new(name)),
-                expected.map(PathBuf::from),
-                "{name}"
-            );
-        }
-    }
 }

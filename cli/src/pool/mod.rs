@@ -6,6 +6,7 @@ mod daemon;
 pub(crate) mod emulator;
 mod export;
 mod injector;
+mod libvirt;
 mod run;
 mod serve;
 mod start;
@@ -32,6 +33,7 @@ enum Command {
     Export(export::Options),
     Resize(change::ResizeOptions),
     Drain(change::DrainOptions),
+    Libvirt(libvirt::Options),
     #[command(hide = true)]
     Injector,
 }
@@ -52,6 +54,7 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         Command::Drain(options) => change::drain(options, output),
         Command::Resize(options) => change::resize(options, output),
         Command::Injector => injector::run(),
+        Command::Libvirt(options) => libvirt::run(options, output),
         Command::Run(options) => run::run(options, output),
         Command::Serve(options) => serve::run(options),
         Command::Status(options) => status::run(options, output),
