@@ -63,7 +63,8 @@ stress: setup ## threads over all operations of the allocator, recounted every f
 soak: setup ## the pool's daemon killed 220 times and poisoned in 1,100 rounds (root, huge pages; minutes)
 	@FIRSTLIGHT_POISON_ROUNDS=1100 FIRSTLIGHT_CRASHES=220 cargo test -p firstlight-cli --test pool_serve -- poison crash --nocapture
 
-deb: setup ## a Debian package of the command and the pool's service, in target/debian
+deb: setup ## Debian packages of the pool and of the command, in target/debian
+	@scripts/setup.sh target $(BARE)
 	@command -v objdump >/dev/null || scripts/setup.sh debian binutils
 	@packaging/debian/build.sh
 

@@ -4,7 +4,8 @@
 use firstlight_lab::boot::{BootError, shell_words};
 use firstlight_lab::records::Unreadable;
 use firstlight_pool::client::ClientError;
-use firstlight_pool::server::ServeError;
+use firstlight_pool_cli::Problem;
+use firstlight_pool_cli::failure::Details;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -38,8 +39,8 @@ pub(crate) enum Failure {
     Closed,
 }
 
-impl Failure {
-    pub(crate) fn exit_code(&self) -> u8 {
+impl Problem for Failure {
+    fn exit_code(&self) -> u8 {
         match self {
             Self::Closed => 0,
             Self::Machine(_) | Self::Boot(BootError::Machine(_)) => 1,
@@ -61,6 +62,21 @@ impl Failure {
         }
     }
 
+    fn details(&self) -> Details<'_> {
+        Details {
+            log: self.guest_log(),
+            complaints: self.complaints(),
+            command: self.command(),
+            lines: self.particulars(),
+        }
+    }
+
+    fn is_documented(&self) -> bool {
+        matches!(self, Self::Regressed(_) | Self::Guests(_))
+    }
+}
+
+impl Failure {
     /// A file or directory that could not be read.
     pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Self {
         Self::Io(format!("cannot read {}: {error}", path.display()))
@@ -79,20 +95,6 @@ impl Failure {
         Self::Pool(error.to_string())
     }
 
-    /// What is wrong with a configuration.
-    pub(crate) fn config(error: impl fmt::Display) -> Self {
-        Self::Config(error.to_string())
-    }
-
-    /// What kept a daemon from serving.
-    pub(crate) fn served(error: ServeError) -> Self {
-        if error.is_of_configuration() {
-            Self::config(error)
-        } else {
-            Self::pool(error)
-        }
-    }
-
     /// What the engine refused, and at which step.
     pub(crate) fn machine(step: &str, error: impl fmt::Display) -> Self {
         Self::Machine(format!("{step}: {error}"))
@@ -107,7 +109,7 @@ impl Failure {
     }
 
     /// What QEMU itself complained about.
-    pub(crate) fn complaints(&self) -> &[String] {
+    fn complaints(&self) -> &[String] {
         match self {
             Self::Boot(error) => error.fault().map_or(&[], |fault| &fault.complaints),
             _ => &[],
@@ -115,7 +117,7 @@ impl Failure {
     }
 
     /// The command that repeats what failed.
-    pub(crate) fn command(&self) -> &[String] {
+    fn command(&self) -> &[String] {
         match self {
             Self::Boot(BootError::QemuRefused { command, .. }) => command,
             Self::Boot(error) => error.fault().map_or(&[], |fault| &fault.command),
@@ -124,7 +126,7 @@ impl Failure {
     }
 
     /// What a person wants to know besides the message, line by line.
-    pub(crate) fn particulars(&self) -> Vec<String> {
+    fn particulars(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (head, list) in [
             ("the last lines of its log:", self.guest_log()),
@@ -162,25 +164,33 @@ impl fmt::Display for Failure {
     }
 }
 
+/// A subcommand of the pool, or output, that failed.
+impl From<firstlight_pool_cli::Failure> for Failure {
+    fn from(failure: firstlight_pool_cli::Failure) -> Self {
+        use firstlight_pool_cli::Failure as Theirs;
+        match failure {
+            Theirs::Usage(text) => Self::Usage(text),
+            Theirs::Io(text) => Self::Io(text),
+            Theirs::Check(text) => Self::Check(text),
+            Theirs::Pool(text) => Self::Pool(text),
+            Theirs::NoDaemon(text) => Self::NoDaemon(text),
+            Theirs::Refused(text) => Self::Refused(text),
+            Theirs::Config(text) => Self::Config(text),
+            Theirs::Closed => Self::Closed,
+        }
+    }
+}
+
 /// A request that a daemon did not fulfil.
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
-        let text = error.to_string();
-        match error {
-            ClientError::NoDaemon { .. } => Self::NoDaemon(text),
-            ClientError::Refused(_) => Self::Refused(text),
-            _ => Self::Pool(text),
-        }
+        firstlight_pool_cli::Failure::from(error).into()
     }
 }
 
 /// Standard output that could not be written.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            Self::Closed
-        } else {
-            Self::Io(format!("cannot write standard output: {error}"))
-        }
+        firstlight_pool_cli::Failure::from(error).into()
     }
 }

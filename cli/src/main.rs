@@ -15,21 +15,18 @@ mod gate;
 mod history;
 mod layout;
 mod matrix;
-mod output;
-mod pool;
 mod predict;
 mod published;
 mod record;
 mod report;
 mod show;
 mod sweep;
-mod text;
 mod up;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
 use firstlight_host::clock::Clock;
-use firstlight_pool::libvirt::qemu_of;
+use firstlight_pool_cli::{Problem, output, text};
 use std::process::ExitCode;
 
 /// From a firmware memory map to memory that can be allocated.
@@ -49,7 +46,7 @@ enum Command {
     Sweep(sweep::Options),
     Bench(bench::Options),
     Compare(compare::Options),
-    Pool(pool::Options),
+    Pool(firstlight_pool_cli::Options),
     Layout(layout::Options),
     Record(record::Options),
     Gate(gate::Options),
@@ -80,14 +77,6 @@ Exit codes:
 fn main() -> ExitCode {
     // First, so that milestones count from the start of the process.
     let clock = Clock::start();
-    let mut words = std::env::args_os();
-    let qemu = words.next().and_then(|name| qemu_of(name.as_ref()));
-    if let Some(qemu) = qemu {
-        let mut output = output::Output::plain();
-        let failure = pool::emulator::run(&qemu, words.collect(), &mut output);
-        output.failure(&failure);
-        return ExitCode::from(failure.exit_code());
-    }
     let arguments = Arguments::parse();
     let mut output = output::Output::new(&arguments.output);
     let result = match &arguments.command {
@@ -105,7 +94,7 @@ fn main() -> ExitCode {
         Command::Published(options) => published::run(options, &mut output),
         Command::Doctor(options) => doctor::run(options, &mut output),
         Command::Record(options) => record::run(options, &mut output),
-        Command::Pool(options) => pool::run(options, &mut output),
+        Command::Pool(options) => options.run(&mut output).map_err(Failure::from),
         Command::Sweep(options) => sweep::run(options, &mut output),
     };
     match result {

@@ -105,7 +105,7 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         cells: states,
         impossible,
     };
-    output.print(&document, |document| report(document, &options.output))?;
+    output.print::<_, Failure>(&document, |document| report(document, &options.output))?;
     match document.failed.len() {
         0 => Ok(()),
         count => Err(Failure::Guests(format!(

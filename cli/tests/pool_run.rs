@@ -182,7 +182,7 @@ fn show_starts_nothing() {
     assert_eq!(
         stdout,
         "qemu-system-x86_64 -m 1G -append 'a b' -object memory-backend-file,id=firstlight0,\
-         size=1073741824,mem-path=/proc/self/fd/N0,share=on,prealloc=on \
+         size=1073741824,mem-path=/proc/self/fd/N0,share=on \
          -machine memory-backend=firstlight0\n"
     );
     assert!(daemon.lent().is_empty());

@@ -1,54 +1,82 @@
 #!/usr/bin/env bash
-# Makes a Debian package of the command and the pool's service:
+# Makes two Debian packages:
 #
-#   packaging/debian/build.sh [BINARY]     writes target/debian/firstlight_VERSION_ARCH.deb
+#   firstlight-pool    the pool: daemon, units, configuration, what its users run
+#   firstlight         the command with the laboratory and the benches, and its image
 #
-# Without BINARY it builds one first. Needs dpkg-deb and binutils.
+#   packaging/debian/build.sh [FOLDER]     writes target/debian/*_VERSION_ARCH.deb
+#
+# FOLDER has the programs `firstlight` and `firstlight-pool`; without one they are built
+# first, and so is the image. Needs dpkg-deb and binutils.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-binary=${1:-}
-if [ -z "$binary" ]; then
-    cargo build --release --quiet -p firstlight-cli
-    binary=${CARGO_TARGET_DIR:-target}/release/firstlight
+built=${CARGO_TARGET_DIR:-target}
+programs=${1:-}
+if [ -z "$programs" ]; then
+    cargo build --release --quiet -p firstlight-cli -p firstlight-pool-cli
+    programs=$built/release
 fi
-version=$("$binary" --version | awk '{print $2}')
+cargo build --release --quiet -p firstlight-image --target x86_64-unknown-none
+image=$built/x86_64-unknown-none/release/firstlight-image
+version=$("$programs/firstlight-pool" --version | awk '{print $2}')
 architecture=$(dpkg --print-architecture)
-root=$(mktemp -d)
-trap 'rm -rf "$root"' EXIT
-chmod 755 "$root"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+chmod 755 "$work"
+mkdir -p target/debian
 
-install -Dm755 "$binary" "$root/usr/bin/firstlight"
-strip --strip-unneeded "$root/usr/bin/firstlight"
-install -Dm644 pool/example.toml "$root/etc/firstlight/pool.toml"
-install -Dm644 -t "$root/lib/systemd/system" packaging/systemd/firstlight-pool{,-export}.service packaging/systemd/firstlight-pool.socket
-install -Dm644 packaging/systemd/firstlight-pool.sysusers "$root/usr/lib/sysusers.d/firstlight-pool.conf"
-install -Dm644 -t "$root/usr/share/doc/firstlight" docs/pool.md docs/pool-protocol.md docs/pool-safety.md CHANGELOG.md
-install -Dm644 LICENSE-MIT "$root/usr/share/doc/firstlight/copyright"
+# A program into its package.
+program() {
+    install -Dm755 "$programs/$1" "$2/usr/bin/$1"
+    strip --strip-unneeded "$2/usr/bin/$1"
+}
 
-# The least C library whose symbols the program asks for.
-libc=$(objdump -T "$root/usr/bin/firstlight" | grep -o 'GLIBC_2\.[0-9]*' | sort -Vu | tail -1)
-mkdir -p "$root/DEBIAN"
-echo /etc/firstlight/pool.toml >"$root/DEBIAN/conffiles"
-install -m755 -t "$root/DEBIAN" packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm
-cat >"$root/DEBIAN/control" <<CONTROL
-Package: firstlight
+# package NAME SECTION-OF-CONTROL: the package of what lies in $work/NAME.
+package() {
+    local name=$1 root=$work/$1 libc
+    # The least C library whose symbols the programs ask for.
+    libc=$(objdump -T "$root"/usr/bin/* | grep -o 'GLIBC_2\.[0-9]*' | sort -Vu | tail -1)
+    mkdir -p "$root/DEBIAN"
+    cat >"$root/DEBIAN/control" - <<CONTROL
+Package: $name
 Version: $version
 Architecture: $architecture
 Maintainer: The Firstlight authors <firstlight@localhost>
 Depends: libc6 (>= ${libc#GLIBC_}), libgcc-s1
-Suggests: qemu-system-x86
 Section: admin
 Priority: optional
 Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
+$2
+CONTROL
+    dpkg-deb --root-owner-group --build "$root" "target/debian/${name}_${version}_$architecture.deb" >/dev/null
+    echo "target/debian/${name}_${version}_$architecture.deb"
+}
+
+pool=$work/firstlight-pool
+program firstlight-pool "$pool"
+install -Dm644 pool/example.toml "$pool/etc/firstlight/pool.toml"
+install -Dm644 -t "$pool/lib/systemd/system" packaging/systemd/firstlight-pool{,-export}.service packaging/systemd/firstlight-pool.socket
+install -Dm644 packaging/systemd/firstlight-pool.sysusers "$pool/usr/lib/sysusers.d/firstlight-pool.conf"
+install -Dm644 -t "$pool/usr/share/doc/firstlight-pool" docs/pool.md docs/pool-protocol.md docs/pool-safety.md CHANGELOG.md
+install -Dm644 LICENSE-MIT "$pool/usr/share/doc/firstlight-pool/copyright"
+mkdir -p "$pool/DEBIAN"
+echo /etc/firstlight/pool.toml >"$pool/DEBIAN/conffiles"
+install -m755 -t "$pool/DEBIAN" packaging/debian/firstlight-pool/{postinst,prerm,postrm}
+package firstlight-pool "Suggests: qemu-system-x86
+Description: memory zeroed beforehand for virtual machines
+ A daemon keeps memory zeroed and allocates it to unmodified QEMU, which then starts
+ in milliseconds. The service is not enabled on installation: huge pages have to be
+ set aside first."
+
+lab=$work/firstlight
+program firstlight "$lab"
+# A bare-metal program: QEMU loads it, nothing runs it here.
+install -Dm644 "$image" "$lab/usr/lib/firstlight/firstlight-image"
+strip --strip-debug "$lab/usr/lib/firstlight/firstlight-image"
+install -Dm644 -t "$lab/usr/share/doc/firstlight" README.md docs/boot.md docs/image.md docs/lab.md docs/measurements.md CHANGELOG.md
+install -Dm644 LICENSE-MIT "$lab/usr/share/doc/firstlight/copyright"
+package firstlight "Suggests: firstlight-pool, qemu-system-x86
 Description: large memory usable the moment a machine starts
  Brings up a machine's memory map and shows how fast, boots machines to measure
- them, and keeps memory zeroed beforehand for virtual machines, which then start
- in milliseconds (firstlight pool). The service is not enabled on installation:
- huge pages have to be set aside first.
-CONTROL
-
-mkdir -p target/debian
-package=target/debian/firstlight_${version}_$architecture.deb
-dpkg-deb --root-owner-group --build "$root" "$package" >/dev/null
-echo "$package"
+ them (the image is included), reads kernel logs, and compares."

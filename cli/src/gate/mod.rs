@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         fs::write(path, verdict.junit())
             .map_err(|error| Failure::Io(format!("cannot write {}: {error}", path.display())))?;
     }
-    output.print(&verdict, |verdict| render::report(verdict, options.full))?;
+    output.print::<_, Failure>(&verdict, |verdict| render::report(verdict, options.full))?;
     match verdict.moved.first() {
         Some(first) if verdict.verdict == "regressed" => {
             let more = verdict.moved.len() - 1;

@@ -102,6 +102,11 @@ impl Qmp {
         }
     }
 
+    /// Its mappings, as the kernel lists them.
+    pub(crate) fn maps(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).expect("it lives")
+    }
+
     /// Ends it and says how it ended.
     pub(crate) fn quit(mut self) -> i32 {
         self.ask("quit");

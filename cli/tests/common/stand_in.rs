@@ -42,6 +42,21 @@ impl Lent {
         polled[0].revents().contains(PollFlags::HUP)
     }
 
+    /// Bytes of it in the mappings that `/proc/PID/maps` lists.
+    pub(crate) fn mapped_bytes(&self, maps: &str) -> u64 {
+        let inode = rustix::fs::fstat(&self.file)
+            .expect("the file is ours")
+            .st_ino;
+        let bytes = |line: &str| {
+            let mut words = line.split_whitespace();
+            let (start, end) = words.next()?.split_once('-')?;
+            let ours = words.nth(3)?.parse() == Ok(inode);
+            let address = |text| u64::from_str_radix(text, 16).ok();
+            ours.then_some(address(end)? - address(start)?)
+        };
+        maps.lines().filter_map(bytes).sum()
+    }
+
     /// Bytes that somebody has touched, or that were there from the beginning.
     pub(crate) fn held_bytes(&self) -> u64 {
         memory_file::held_bytes(&self.file).expect("the file is ours")

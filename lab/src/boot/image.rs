@@ -1,8 +1,9 @@
 //! Where our image is: [`find`].
 //!
 //! In this order: the file that `FIRSTLIGHT_IMAGE` names, `firstlight-image`
-//! beside the running program, built from the source tree that `FIRSTLIGHT_SOURCE`
-//! names, or where cargo put it beside this program. Nothing is built unless that
+//! beside the running program, in `../lib/firstlight` seen from there (a package puts
+//! it there), built from the source tree that `FIRSTLIGHT_SOURCE` names, or where cargo
+//! put it beside this program. Nothing is built unless that
 //! variable asks for it, as it does for what cargo runs from the tree: a tree may be
 //! another user's.
 
@@ -49,7 +50,12 @@ pub(super) fn find(stop: &AtomicUsize, watch: &mut dyn Watch) -> Result<PathBuf,
     let beside = env::current_exe()
         .ok()
         .map(|program| program.with_file_name(NAME));
-    if let Some(path) = beside.as_ref().filter(|path| is_bare(path)) {
+    let installed = beside.as_deref().and_then(in_the_package);
+    if let Some(path) = [&beside, &installed]
+        .into_iter()
+        .flatten()
+        .find(|path| is_bare(path))
+    {
         return Ok(path.clone());
     }
     if let Some(tree) = env::var_os(SOURCE).filter(|named| !named.is_empty()) {
@@ -66,6 +72,12 @@ pub(super) fn find(stop: &AtomicUsize, watch: &mut dyn Watch) -> Result<PathBuf,
     Err(BootError::NoImage(format!(
         "{looked}put it there, name it in {VARIABLE}, or build it: {SOURCE} names the source tree"
     )))
+}
+
+/// Where a package puts the image, if it puts programs where `program` is.
+fn in_the_package(program: &Path) -> Option<PathBuf> {
+    let prefix = program.parent()?.parent()?;
+    Some(prefix.join("lib/firstlight").join(NAME))
 }
 
 /// Where cargo puts the image, if `program` lies where it puts programs of the host.

@@ -3,7 +3,8 @@
 //!
 //! A [`Worker`] is a thread with a queue. Workers that fill in the background
 //! stay out of everybody's way (`SCHED_IDLE`), take memory from one node, keep
-//! to a rate that all of them share, and pause while somebody waits for memory.
+//! to a rate that all of them share, and pause under memory pressure and for a moment after an
+//! allocation.
 //! The worker for what a client waits for does none of this.
 //!
 //! In the middle of a page nobody keeps out of the way: the kernel holds locks
@@ -13,6 +14,7 @@
 //! Zeros come from the kernel (`work.rs`), batch by batch, so that a worker can
 //! be told to stop and nothing else waits long for a file's lock.
 
+mod aside;
 mod batches;
 mod pace;
 mod refill;

@@ -1,5 +1,7 @@
-//! The pace all background workers share: a rate, and pauses under pressure.
+//! The pace all background workers share: a rate, pauses under pressure, and a moment's
+//! pause after memory was allocated (`aside.rs`).
 
+use super::aside::Aside;
 use crate::os::pacing::Pacer;
 use crate::os::pressure;
 use std::path::PathBuf;
@@ -23,6 +25,7 @@ pub struct Pace {
     pressure: PathBuf,
     paused: AtomicBool,
     read_at: Mutex<Option<Instant>>,
+    aside: Mutex<Aside>,
 }
 
 impl Pace {
@@ -42,6 +45,7 @@ impl Pace {
             pressure: pressure.into(),
             paused: AtomicBool::new(false),
             read_at: Mutex::new(None),
+            aside: Mutex::default(),
         }
     }
 
@@ -49,6 +53,12 @@ impl Pace {
     pub fn set_rate(&self, bytes_per_second: Option<u64>) {
         let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
         pacer.set_rate(bytes_per_second);
+    }
+
+    /// Memory was allocated: work pauses for a moment.
+    pub fn allocated(&self) {
+        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+        aside.allocated(self.begin.elapsed());
     }
 
     /// Whether work is paused because somebody waits for memory.
@@ -70,11 +80,16 @@ impl Pace {
             if stop() {
                 return false;
             }
-            let now_ns = u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            let wait = {
-                let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
-                pacer.wait(bytes, now_ns)
+            let now = self.begin.elapsed();
+            let mut wait = {
+                let aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+                aside.left(now)
             };
+            if wait.is_zero() {
+                let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+                let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
+                wait = pacer.wait(bytes, now_ns);
+            }
             if wait.is_zero() {
                 return true;
             }

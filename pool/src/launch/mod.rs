@@ -65,7 +65,7 @@ impl Plan {
     /// let file = Backing { path: "/proc/self/fd/3".into(), align_bytes: None };
     /// assert_eq!(plan.with_memory(&[file]).join(" ".as_ref()),
     ///     "-m 8G -object memory-backend-file,id=firstlight0,size=8589934592,\
-    ///      mem-path=/proc/self/fd/3,share=on,prealloc=on \
+    ///      mem-path=/proc/self/fd/3,share=on \
     ///      -machine memory-backend=firstlight0");
     /// # Ok::<(), firstlight_pool::launch::PlanError>(())
     /// ```

@@ -193,6 +193,7 @@ impl Broker {
         let budget_bytes = self.store.refill_bytes(&key);
         self.refills.begin(serial, &lease, budget_bytes);
         self.leases.insert(serial, lease);
+        self.workers.allocated();
         self.count_take(since, topped_up_bytes);
         Answer::Lend {
             reply,

@@ -152,6 +152,12 @@ impl Workers {
         self.wake.as_fd()
     }
 
+    /// A client has memory that it is about to touch.
+    pub(super) fn allocated(&self) {
+        self.pace.allocated();
+        self.refill_pace.allocated();
+    }
+
     /// Another rate of filling from now on; `None` is as fast as it goes.
     pub(super) fn set_rate(&self, bytes_per_second: Option<u64>) {
         self.pace.set_rate(bytes_per_second);

@@ -35,13 +35,11 @@ use std::path::Path;
 
 /// Properties of a backend that say nothing about where its memory comes from, or that a
 /// slab obeys (`nodes.rs`).
-const KEPT: [&str; 9] = [
+const KEPT: [&str; 7] = [
     "id",
     "size",
     "dump",
     "merge",
-    "prealloc-threads",
-    "prealloc-context",
     "host-nodes",
     "policy",
     "x-use-canonical-path-for-ramblock-id",
@@ -247,7 +245,7 @@ impl QemuPlan {
         Ok(())
     }
 
-    /// What would give the guest other memory, or touch all of it once more.
+    /// What would give the guest other memory, or touch all of it at the start.
     fn drop_copies(&mut self, setup: &Setup) {
         for at in &setup.mem_paths {
             self.dropped.extend([*at, *at + 1]);
@@ -260,12 +258,16 @@ impl QemuPlan {
     }
 
     /// The arguments that use `files`, one for each need.
+    ///
+    /// Not preallocated: all pages are in the file already. Touching them all would only map
+    /// them, and each touch takes one of the kernel's few locks for the touching of huge
+    /// pages, which is held for as long as a page of any file is being zeroed.
     pub(super) fn with_memory(&self, files: &[Backing]) -> Vec<OsString> {
         let objects = self.backends.iter().zip(files).map(|(backend, file)| {
             let list = backend.like.like().with("qom-type", "memory-backend-file");
             let list = list.with_those(&backend.like, |_| true);
             let list = list.with("mem-path", file.path.clone());
-            let list = list.with("share", true).with("prealloc", true);
+            let list = list.with("share", true);
             match file.align_bytes {
                 Some(align) => list.with("align", align),
                 None => list,

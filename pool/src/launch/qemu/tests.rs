@@ -44,7 +44,7 @@ struct Case(
     &'static str,
 );
 
-const FILE: &str = "share=on,prealloc=on";
+const FILE: &str = "share=on";
 
 const CASES: [Case; 12] = [
     Case(
@@ -72,7 +72,7 @@ const CASES: [Case; 12] = [
         "-object memory-backend-ram,id=ram,size=2G,prealloc=on,prealloc-threads=4,share=off \
          -machine q35,memory-backend=ram -object memory-backend-ram,id=other,size=1G",
         &[],
-        "-object memory-backend-file,id=ram,size=2G,prealloc-threads=4,mem-path=/proc/self/fd/3,\
+        "-object memory-backend-file,id=ram,size=2G,mem-path=/proc/self/fd/3,\
          FILE -machine q35,memory-backend=ram -object memory-backend-ram,id=other,size=1G -m 2048M",
         "-object memory-backend-ram,id=ram,size=2G,prealloc=on,prealloc-threads=4,share=off \
          -machine q35,memory-backend=ram -object memory-backend-ram,id=other,size=1G -m 2048M",
@@ -80,7 +80,7 @@ const CASES: [Case; 12] = [
     Case(
         r#"-m 1G -object {"qom-type":"memory-backend-memfd","id":"pc.ram","hugetlb":true,"size":1073741824} -machine pc,memory-backend=pc.ram"#,
         &["1G"],
-        r#"-m 1G -object {"id":"pc.ram","mem-path":"/proc/self/fd/3","prealloc":true,"qom-type":"memory-backend-file","share":true,"size":1073741824} -machine pc,memory-backend=pc.ram"#,
+        r#"-m 1G -object {"id":"pc.ram","mem-path":"/proc/self/fd/3","qom-type":"memory-backend-file","share":true,"size":1073741824} -machine pc,memory-backend=pc.ram"#,
         r#"-m 1G -object {"qom-type":"memory-backend-memfd","id":"pc.ram","hugetlb":true,"size":1073741824} -machine pc,memory-backend=pc.ram"#,
     ),
     Case(
@@ -210,10 +210,7 @@ fn transparent_pages_are_aligned() {
         align_bytes: Some(2 << 20),
     };
     let seen = joined(&plan("-m 1G", &[]).expect("-m").with_memory(&[file]));
-    assert!(
-        seen.contains("prealloc=on,align=2097152 -machine"),
-        "{seen}"
-    );
+    assert!(seen.contains("share=on,align=2097152 -machine"), "{seen}");
 }
 
 #[test]

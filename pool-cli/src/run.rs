@@ -4,10 +4,11 @@
 //! signals are the VMM's. What there is to say goes to standard error
 //! before that, because standard output is the guest's.
 
-use super::daemon::Daemon;
-use super::start::{self, Record, Terms, check_nodes, words};
+use crate::Program;
+use crate::daemon::Daemon;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::start::{self, Record, Terms, check_nodes, words};
 use clap::Args;
 use firstlight_pool::launch::{Backing, Need, Plan};
 use firstlight_pool::protocol::PageSize;
@@ -23,7 +24,7 @@ use std::path::Path;
 /// way and a line says so.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Options {
+pub struct Options {
     #[command(flatten)]
     daemon: Daemon,
     /// Memory of the guest, or of each of its nodes; from NODE of the host if named
@@ -67,7 +68,7 @@ Examples:
 Exit codes: the VMM's, once it runs; before that see firstlight --help";
 
 /// Runs the subcommand; returns only if the VMM was not started.
-pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options, of: Program, output: &mut Output) -> Result<(), Failure> {
     let (program, arguments) = options.monitor.split_first().ok_or_else(|| {
         // The parser of arguments asks for at least one.
         Failure::Check("no VMM".into())
@@ -90,7 +91,7 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         wait: options.wait,
         require: options.require,
     };
-    Err(start::start(program, &plan, &terms, output))
+    Err(start::start(of, program, &plan, &terms, output))
 }
 
 fn show(program: &OsStr, plan: &Plan, output: &mut Output) -> Result<(), Failure> {

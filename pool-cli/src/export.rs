@@ -1,6 +1,6 @@
 //! `firstlight pool export`: a daemon's status for Prometheus and for browsers.
 
-use super::daemon::Daemon;
+use crate::daemon::Daemon;
 use crate::failure::Failure;
 use clap::Args;
 use firstlight_pool::export;
@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpListener};
 /// of this machine can read what it serves, names of leases and processes among it.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Options {
+pub struct Options {
     #[command(flatten)]
     daemon: Daemon,
     /// Where to listen: a loopback address and port
@@ -41,7 +41,7 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Runs the subcommand.
-pub(super) fn run(options: &Options) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::pool(format!("listen at {}: {error}", options.listen));
     let listener = TcpListener::bind(options.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;

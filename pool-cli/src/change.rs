@@ -1,7 +1,7 @@
 //! `firstlight pool resize` and `firstlight pool drain`: a daemon's stock changed
 //! while it serves.
 
-use super::daemon::Daemon;
+use crate::daemon::Daemon;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::text::{bytes, plural};
@@ -13,7 +13,7 @@ use serde::Serialize;
 /// Keep more or fewer slabs of a size, until the daemon is started anew
 #[derive(Args)]
 #[command(after_help = RESIZE_EXAMPLES)]
-pub(super) struct ResizeOptions {
+pub struct ResizeOptions {
     #[command(flatten)]
     daemon: Daemon,
     /// Which slabs: their size, and their node where the pool is bound to one
@@ -37,7 +37,7 @@ Exit codes: see firstlight --help";
 /// Allocate no more, give back what is not allocated; the daemon ends with the last lease
 #[derive(Args)]
 #[command(after_help = "Exit codes: see firstlight --help")]
-pub(super) struct DrainOptions {
+pub struct DrainOptions {
     #[command(flatten)]
     daemon: Daemon,
 }
@@ -50,7 +50,7 @@ struct Document<'d, D> {
 }
 
 /// Runs `resize`.
-pub(super) fn resize(options: &ResizeOptions, output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn resize(options: &ResizeOptions, output: &mut Output) -> Result<(), Failure> {
     let resize = Resize {
         page: options.page,
         node: options.size.node,
@@ -73,7 +73,7 @@ pub(super) fn resize(options: &ResizeOptions, output: &mut Output) -> Result<(),
 }
 
 /// Runs `drain`.
-pub(super) fn drain(options: &DrainOptions, output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn drain(options: &DrainOptions, output: &mut Output) -> Result<(), Failure> {
     let done = options.daemon.connect()?.drain();
     let document = Document {
         schema: "firstlight.pool-drain/1",

@@ -1,6 +1,6 @@
 //! Standard output and standard error: plain, coloured, or one JSON document.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Problem};
 use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
 use clap::{Args, ColorChoice};
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 
 /// Options every subcommand understands.
 #[derive(Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// Print one JSON document instead of a report
     #[arg(long, global = true, display_order = 900)]
     json: bool,
@@ -20,24 +20,26 @@ pub(crate) struct Options {
 }
 
 /// Headings.
-pub(crate) const HEADING: Style = Style::new().bold();
+pub const HEADING: Style = Style::new().bold();
 /// What matters most.
-pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
+pub const GOOD: Style = AnsiColor::Green.on_default().bold();
 /// What a person should know.
-pub(crate) const NOTE: Style = AnsiColor::Yellow.on_default();
+pub const NOTE: Style = AnsiColor::Yellow.on_default();
 /// What may be skipped.
-pub(crate) const FAINT: Style = Style::new().dimmed();
+pub const FAINT: Style = Style::new().dimmed();
 /// What went wrong.
 const BAD: Style = AnsiColor::Red.on_default().bold();
 
 /// Where results go.
-pub(crate) struct Output {
+pub struct Output {
     json: bool,
     color: anstream::ColorChoice,
 }
 
 impl Output {
-    pub(crate) fn new(options: &Options) -> Self {
+    /// As the options say.
+    #[must_use]
+    pub fn new(options: &Options) -> Self {
         let color = match options.color {
             ColorChoice::Auto => anstream::ColorChoice::Auto,
             ColorChoice::Always => anstream::ColorChoice::Always,
@@ -50,7 +52,8 @@ impl Output {
     }
 
     /// A report without colours.
-    pub(crate) fn plain() -> Self {
+    #[must_use]
+    pub fn plain() -> Self {
         Self {
             json: false,
             color: anstream::ColorChoice::Never,
@@ -58,28 +61,34 @@ impl Output {
     }
 
     /// Whether a program reads what is printed.
-    pub(crate) fn is_json(&self) -> bool {
+    #[must_use]
+    pub fn is_json(&self) -> bool {
         self.json
     }
 
     /// Prints `record` as JSON, or what `report` makes of it for a person.
-    pub(crate) fn print<R: Serialize>(
+    ///
+    /// # Errors
+    /// Output that cannot be written.
+    pub fn print<R: Serialize, E: From<Failure>>(
         &mut self,
         record: &R,
         report: impl FnOnce(&R) -> String,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), E> {
         let text = if self.json {
             document(record)?
         } else {
             report(record)
         };
-        self.write(&text)?;
-        Ok(())
+        Ok(self.write(&text).map_err(Failure::from)?)
     }
 
     /// As [`Output::print`], on standard error and in one line of JSON: for what
     /// is said before standard output belongs to somebody else.
-    pub(crate) fn say<R: Serialize>(
+    ///
+    /// # Errors
+    /// Output that cannot be written.
+    pub fn say<R: Serialize>(
         &mut self,
         record: &R,
         report: impl FnOnce(&R) -> String,
@@ -108,7 +117,7 @@ impl Output {
     }
 
     /// Says what went wrong: on standard error, and for `--json` as a document.
-    pub(crate) fn failure(&mut self, failure: &Failure) {
+    pub fn failure(&mut self, failure: &dyn Problem) {
         #[derive(Serialize)]
         struct Document<'f> {
             schema: &'static str,
@@ -122,24 +131,23 @@ impl Output {
             command: &'f [String],
         }
         let message = failure.to_string();
+        let details = failure.details();
         // Nowhere is left to report that these cannot be written.
         let mut stream = AutoStream::new(io::stderr(), self.color).lock();
         let _ = writeln!(stream, "{BAD}error:{BAD:#} {message}");
-        for line in failure.particulars() {
+        for line in &details.lines {
             let _ = writeln!(stream, "  {line}");
         }
-        // These are in a document of their own.
-        let told = matches!(failure, Failure::Regressed(_) | Failure::Guests(_));
-        if self.json && !told {
+        if self.json && !failure.is_documented() {
             let exit_code = failure.exit_code();
             let schema = "firstlight.error/1";
             if let Ok(text) = document(&Document {
                 schema,
                 exit_code,
                 message: &message,
-                log: failure.guest_log(),
-                complaints: failure.complaints(),
-                command: failure.command(),
+                log: details.log,
+                complaints: details.complaints,
+                command: details.command,
             }) {
                 let _ = self.write(&text);
             }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Check a configuration: each word of it, and whether this machine has what it names
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Options {
+pub struct Options {
     /// The file
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
@@ -33,7 +33,7 @@ struct Document<'c> {
 }
 
 /// Runs the subcommand.
-pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     let config = Config::read(&options.config).map_err(Failure::config)?;
     let checked = server::check(&config).map_err(Failure::served)?;
     let document = Document {

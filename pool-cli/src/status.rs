@@ -1,6 +1,6 @@
 //! `firstlight pool status`: what the daemon holds, once or again and again.
 
-use super::daemon::Daemon;
+use crate::daemon::Daemon;
 use crate::failure::Failure;
 use crate::output::{FAINT, HEADING, NOTE, Output};
 use crate::text::{self, Align, bytes, count, microseconds, plural};
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Show what the daemon holds: clean, being filled, allocated, and to whom
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Options {
+pub struct Options {
     #[command(flatten)]
     daemon: Daemon,
     /// Show it again every SECONDS, until interrupted
@@ -42,7 +42,7 @@ struct Document<'s> {
 }
 
 /// Runs the subcommand.
-pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     loop {
         // A daemon closes connections that are idle.
         let status = options.daemon.connect()?.status().map_err(Failure::from)?;
@@ -50,7 +50,7 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
             schema: "firstlight.pool-status/1",
             status: &status,
         };
-        output.print(&document, |document| report(document.status))?;
+        output.print::<_, Failure>(&document, |document| report(document.status))?;
         let Some(seconds) = options.watch else {
             return Ok(());
         };

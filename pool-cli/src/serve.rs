@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Keep memory zeroed beforehand and allocate it, until a signal or a drain ends it
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub struct Options {
     /// What to keep and for whom, in TOML; pool/example.toml explains every word
     #[arg(long, value_name = "FILE")]
     config: PathBuf,

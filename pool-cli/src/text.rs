@@ -6,7 +6,8 @@ const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 /// `639 KiB`, `15.6 MiB`, `4 TiB`: the largest unit that leaves at least one,
 /// with a decimal where the number is not whole.
-pub(crate) fn bytes(bytes: u64) -> String {
+#[must_use]
+pub fn bytes(bytes: u64) -> String {
     let unit = (0..UNITS.len())
         .rev()
         .find(|unit| bytes >> (10 * unit) > 0)
@@ -24,7 +25,8 @@ pub(crate) fn bytes(bytes: u64) -> String {
 }
 
 /// `6,291,199`.
-pub(crate) fn count(number: u64) -> String {
+#[must_use]
+pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -37,19 +39,22 @@ pub(crate) fn count(number: u64) -> String {
 }
 
 /// Nanoseconds as microseconds, `1,234.5`.
-pub(crate) fn microseconds(ns: u64) -> String {
+#[must_use]
+pub fn microseconds(ns: u64) -> String {
     let tenths = ns.saturating_add(50) / 100;
     format!("{}.{}", count(tenths / 10), tenths % 10)
 }
 
 /// Nanoseconds as milliseconds, `1,234.568`.
-pub(crate) fn milliseconds(ns: u64) -> String {
+#[must_use]
+pub fn milliseconds(ns: u64) -> String {
     let us = ns.saturating_add(500) / 1000;
     format!("{}.{:03}", count(us / 1000), us % 1000)
 }
 
 /// `1 node`, `2 nodes`.
-pub(crate) fn plural(number: u64, word: &str) -> String {
+#[must_use]
+pub fn plural(number: u64, word: &str) -> String {
     format!(
         "{} {word}{}",
         count(number),
@@ -59,7 +64,8 @@ pub(crate) fn plural(number: u64, word: &str) -> String {
 
 /// The first `most` lines and how many there are besides; a single one besides
 /// takes no more room than saying so, and is shown.
-pub(crate) fn fold<T>(lines: &[T], most: usize) -> (&[T], usize) {
+#[must_use]
+pub fn fold<T>(lines: &[T], most: usize) -> (&[T], usize) {
     let shown = if lines.len() > most.saturating_add(1) {
         most
     } else {
@@ -69,15 +75,18 @@ pub(crate) fn fold<T>(lines: &[T], most: usize) -> (&[T], usize) {
 }
 
 /// How a column is set.
-#[derive(Clone, Copy)]
-pub(crate) enum Align {
+#[derive(Debug, Clone, Copy)]
+pub enum Align {
+    /// To the left.
     Left,
+    /// To the right.
     Right,
 }
 
 /// Rows of cells as wide as their widest, two spaces apart and in front.
 /// Cells hold no styles, so that what is counted is what is seen.
-pub(crate) fn table(columns: &[Align], rows: &[Vec<String>]) -> Vec<String> {
+#[must_use]
+pub fn table(columns: &[Align], rows: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)

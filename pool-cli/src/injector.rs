@@ -4,6 +4,7 @@
 //! terminal, no signal from one, nobody waiting for its output may end it. It is
 //! this command again, with one end of a pair of sockets as standard input.
 
+use crate::Program;
 use crate::failure::Failure;
 use firstlight_pool::client::Borrowed;
 use firstlight_pool::launch::Need;
@@ -17,7 +18,8 @@ use std::process::{Command, Stdio};
 
 /// Starts it, hands it the files, and returns the lease pipes: what is to become
 /// the VMM has no other part of the memory.
-pub(super) fn start(
+pub(crate) fn start(
+    program: Program,
     needs: &[Need],
     borrowed: Vec<Borrowed>,
 ) -> Result<Vec<OwnedFd>, HandOverError> {
@@ -32,7 +34,8 @@ pub(super) fn start(
     command
         // This program may have been started under QEMU's name.
         .arg0("firstlight")
-        .args(["pool", "injector"])
+        .args(program.prefix())
+        .arg("injector")
         .current_dir("/")
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
@@ -45,7 +48,7 @@ pub(super) fn start(
 }
 
 /// Runs the process.
-pub(super) fn run() -> Result<(), Failure> {
+pub(crate) fn run() -> Result<(), Failure> {
     inject::serve(io::stdin().as_fd())
         .map_err(|error| Failure::Pool(format!("beside the VMM: {error}")))
 }

@@ -2,7 +2,7 @@
 
 mod virsh;
 
-use super::daemon::Daemon;
+use crate::daemon::Daemon;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::text::bytes;
@@ -21,13 +21,13 @@ use virsh::Virsh;
 /// huge pages of its own, those are not used. Without the pool it starts as before.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Options {
+pub struct Options {
     #[command(subcommand)]
-    command: Command,
+    command: Change,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum Change {
     /// From its next start on a domain's memory is the pool's
     #[command(after_help = EXAMPLES)]
     Enable(Target),
@@ -79,9 +79,9 @@ struct Record {
 }
 
 /// Runs the subcommand.
-pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     let target = match &options.command {
-        Command::Enable(target) | Command::Disable(target) | Command::Status(target) => target,
+        Change::Enable(target) | Change::Disable(target) | Change::Status(target) => target,
     };
     let virsh = Virsh {
         connect: target.connect.as_deref(),
@@ -91,9 +91,9 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         |error: DomainError| Failure::Pool(format!("{} is left as it is: {error}", target.domain));
     let domain = Domain::read(&xml).map_err(as_it_was)?;
     let changed = match &options.command {
-        Command::Enable(_) => domain.enabled().map_err(as_it_was)?,
-        Command::Disable(_) => domain.disabled(),
-        Command::Status(_) => None,
+        Change::Enable(_) => domain.enabled().map_err(as_it_was)?,
+        Change::Disable(_) => domain.disabled(),
+        Change::Status(_) => None,
     };
     let mut notes = Vec::new();
     if let Some(changed) = &changed {

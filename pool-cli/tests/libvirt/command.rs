@@ -1,4 +1,4 @@
-//! `firstlight pool libvirt`: what becomes of a domain's definition.
+//! `firstlight-pool libvirt`: what becomes of a domain's definition.
 
 use crate::kit::{Domain, EMULATOR, Host, QEMU};
 
@@ -11,8 +11,8 @@ fn domain<'d>(emulator: &'d str, memory: &'d str) -> Domain<'d> {
     }
 }
 
-fn libvirt<'w>(word: &'w str) -> [&'w str; 5] {
-    ["firstlight", "pool", "libvirt", word, "demo"]
+fn libvirt<'w>(word: &'w str) -> [&'w str; 4] {
+    ["firstlight-pool", "libvirt", word, "demo"]
 }
 
 fn definition(host: &Host) -> String {
@@ -60,7 +60,7 @@ fn a_domain_is_enabled_and_is_as_it_was_when_disabled() {
 fn a_definition_that_is_not_understood_stays_as_it_is() {
     let Some(host) = Host::new(2) else { return };
     host.run(&["cp", "-a", QEMU, "/usr/bin/my-qemu"]);
-    host.run(&["cp", "-a", QEMU, "/usr/local/bin/qemu-system-x86_64"]);
+    host.run(&["cp", "-a", QEMU, "/run/qemu-system-x86_64"]);
     for (emulator, memory, reason) in [
         (
             QEMU,
@@ -78,9 +78,9 @@ fn a_definition_that_is_not_understood_stays_as_it_is() {
             "its emulator is /usr/bin/my-qemu, expected a qemu-system-...",
         ),
         (
-            "/usr/local/bin/qemu-system-x86_64",
+            "/run/qemu-system-x86_64",
             "",
-            "there is no /usr/local/bin/firstlight-qemu-system-x86_64",
+            "there is no /run/firstlight-qemu-system-x86_64",
         ),
     ] {
         host.define(domain(emulator, memory));

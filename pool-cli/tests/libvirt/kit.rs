@@ -82,10 +82,10 @@ impl Host {
             .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
             .args([
                 "bash",
-                concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pool_libvirt/host.sh"),
+                concat!(env!("CARGO_MANIFEST_DIR"), "/tests/libvirt/host.sh"),
             ])
             .arg(folder.path())
-            .arg(env!("CARGO_BIN_EXE_firstlight"))
+            .arg(env!("CARGO_BIN_EXE_firstlight-pool"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -192,18 +192,18 @@ impl Host {
 
     /// The daemon, as it was.
     pub(crate) fn start_pool_again(&self) {
-        let serve = "setsid firstlight pool serve --config /etc/firstlight/pool.toml \
+        let serve = "setsid firstlight-pool serve --config /etc/firstlight/pool.toml \
                      </dev/null >/var/log/pool.log 2>&1 &";
         self.run(&["sh", "-c", serve]);
         self.until("the pool answers", |host| {
-            host.try_run(&["firstlight", "pool", "status"]).0
+            host.try_run(&["firstlight-pool", "status"]).0
         });
     }
 
     pub(crate) fn stop_pool(&self) {
-        self.run(&["pkill", "-f", "^firstlight pool serve"]);
+        self.run(&["pkill", "-f", "^firstlight-pool serve"]);
         self.until("the pool is gone", |host| {
-            !host.try_run(&["pgrep", "-f", "^firstlight pool serve"]).0
+            !host.try_run(&["pgrep", "-f", "^firstlight-pool serve"]).0
         });
     }
 
@@ -215,7 +215,7 @@ impl Host {
 
     /// What the pool says.
     pub(crate) fn pool(&self) -> Value {
-        let text = self.run(&["firstlight", "pool", "status", "--json"]);
+        let text = self.run(&["firstlight-pool", "status", "--json"]);
         serde_json::from_str(&text).unwrap()
     }
 
@@ -229,7 +229,7 @@ impl Host {
 
     /// What `pool libvirt` says about a domain.
     pub(crate) fn state(&self, name: &str) -> Value {
-        let text = self.run(&["firstlight", "pool", "libvirt", "status", name, "--json"]);
+        let text = self.run(&["firstlight-pool", "libvirt", "status", name, "--json"]);
         serde_json::from_str(&text).unwrap()
     }
 

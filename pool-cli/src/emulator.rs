@@ -6,9 +6,10 @@
 //! log: settings come from a file, and each reason is a line there. A start that the pool
 //! has nothing for, or whose command line is not understood, is QEMU's own.
 
-use super::start::{self, Terms};
+use crate::Program;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::start::{self, Terms};
 use firstlight_pool::client::{SETTINGS, SOCKET_VARIABLE, Settings};
 use firstlight_pool::launch::{Plan, Start, program_path};
 use firstlight_pool::libvirt::PREFIX;
@@ -18,7 +19,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Becomes `qemu`; returns only what stood in the way.
-pub(crate) fn run(qemu: &Path, arguments: Vec<OsString>, output: &mut Output) -> Failure {
+#[must_use]
+pub fn run(qemu: &Path, arguments: Vec<OsString>, output: &mut Output) -> Failure {
     let program = qemu.as_os_str();
     if program_path(program).is_none() {
         return Failure::Pool(format!(
@@ -47,7 +49,7 @@ pub(crate) fn run(qemu: &Path, arguments: Vec<OsString>, output: &mut Output) ->
                 wait: settings.emulator.wait_s,
                 require: settings.emulator.require,
             };
-            start::start(program, &plan, &terms, output)
+            start::start(Program::Pool, program, &plan, &terms, output)
         }
         Err(failure) if settings.emulator.require => failure,
         Err(failure) => {

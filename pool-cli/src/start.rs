@@ -1,7 +1,8 @@
 //! Starting a VMM as planned, on memory of the pool or, where there is none, the ordinary way.
 
-use super::injector;
+use crate::Program;
 use crate::failure::Failure;
+use crate::injector;
 use crate::output::Output;
 use crate::text::bytes;
 use firstlight_pool::client::{Borrowed, Client, ClientError};
@@ -20,17 +21,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How memory is requested.
-pub(super) struct Terms {
+pub(crate) struct Terms {
     /// The daemon's socket.
-    pub(super) socket: PathBuf,
+    pub(crate) socket: PathBuf,
     /// Only this page size.
-    pub(super) page: Option<PageSize>,
+    pub(crate) page: Option<PageSize>,
     /// Milliseconds for zeroing what a smaller slab lacks.
-    pub(super) topup: Option<u32>,
+    pub(crate) topup: Option<u32>,
     /// Seconds to ask again.
-    pub(super) wait: Option<u32>,
+    pub(crate) wait: Option<u32>,
     /// Whether to fail where the pool has nothing.
-    pub(super) require: bool,
+    pub(crate) require: bool,
 }
 
 /// Seconds to ask again for a connection, if the command line does not say.
@@ -44,21 +45,27 @@ const TOPUP_MS: u32 = 5_000;
 
 /// What was, or would be, started.
 #[derive(Serialize)]
-pub(super) struct Record<'r> {
-    pub(super) schema: &'static str,
+pub(crate) struct Record<'r> {
+    pub(crate) schema: &'static str,
     /// Whether the memory is the pool's.
-    pub(super) from_pool: bool,
+    pub(crate) from_pool: bool,
     /// Why it is not.
-    pub(super) reason: Option<String>,
-    pub(super) leases: Vec<&'r Lease>,
-    pub(super) take_ns: u64,
-    pub(super) notes: &'r [String],
-    pub(super) command: Vec<String>,
+    pub(crate) reason: Option<String>,
+    pub(crate) leases: Vec<&'r Lease>,
+    pub(crate) take_ns: u64,
+    pub(crate) notes: &'r [String],
+    pub(crate) command: Vec<String>,
 }
 
 /// Becomes the VMM; returns only what stood in the way.
-pub(super) fn start(program: &OsStr, plan: &Plan, terms: &Terms, output: &mut Output) -> Failure {
-    match started(program, plan, terms, output) {
+pub(crate) fn start(
+    of: Program,
+    program: &OsStr,
+    plan: &Plan,
+    terms: &Terms,
+    output: &mut Output,
+) -> Failure {
+    match started(of, program, plan, terms, output) {
         Err(failure) => failure,
         Ok(error) => {
             let program = program.to_string_lossy();
@@ -69,6 +76,7 @@ pub(super) fn start(program: &OsStr, plan: &Plan, terms: &Terms, output: &mut Ou
 
 /// The error of `exec`, or what stood in the way before it.
 fn started(
+    of: Program,
     program: &OsStr,
     plan: &Plan,
     terms: &Terms,
@@ -88,7 +96,7 @@ fn started(
         Err(error) => Err(Obstacle::from(error)),
         Ok(borrowed) => {
             leases.extend(borrowed.iter().map(|one| one.lease.clone()));
-            on_pool(program, plan, borrowed).map_err(Obstacle::from)
+            on_pool(of, program, plan, borrowed).map_err(Obstacle::from)
         }
     };
     let (start, reason) = match on_pool {
@@ -176,9 +184,14 @@ impl Terms {
 }
 
 /// The VMM on files of the pool, which it inherits with their lease pipes.
-fn on_pool(program: &OsStr, plan: &Plan, borrowed: Vec<Borrowed>) -> Result<Start, HandOverError> {
+fn on_pool(
+    of: Program,
+    program: &OsStr,
+    plan: &Plan,
+    borrowed: Vec<Borrowed>,
+) -> Result<Start, HandOverError> {
     if plan.is_injected() {
-        let lease_pipes = injector::start(plan.needs(), borrowed)?;
+        let lease_pipes = injector::start(of, plan.needs(), borrowed)?;
         let start = Start::new(program, plan.with_memory(&[]));
         return Ok(lease_pipes.into_iter().fold(start, Start::with));
     }
@@ -212,7 +225,7 @@ fn ordinary(program: &OsStr, plan: &Plan) -> Result<Start, Failure> {
 }
 
 /// Nodes that were asked for exist.
-pub(super) fn check_nodes(needs: &[Need]) -> Result<(), Failure> {
+pub(crate) fn check_nodes(needs: &[Need]) -> Result<(), Failure> {
     for node in needs.iter().filter_map(|need| need.node) {
         if node > 0 && !node_exists(Path::new(SYS), node) {
             return Err(Failure::Pool(format!(
@@ -250,7 +263,7 @@ fn report(record: &Record<'_>) -> String {
     page
 }
 
-pub(super) fn words(program: &OsStr, arguments: &[OsString]) -> Vec<String> {
+pub(crate) fn words(program: &OsStr, arguments: &[OsString]) -> Vec<String> {
     let all = std::iter::once(program).chain(arguments.iter().map(OsString::as_os_str));
     all.map(|word| word.to_string_lossy().into_owned())
         .collect()

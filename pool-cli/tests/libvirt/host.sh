@@ -1,5 +1,5 @@
 # A host with a real libvirtd, for one test: its own mounts and processes, all of which end
-# with this bash, process 1 of its name space. Arguments: a folder, the command firstlight.
+# with this bash, process 1 of its name space. Arguments: a folder, the command firstlight-pool.
 set -eu
 own=$1 command=$2
 
@@ -32,8 +32,8 @@ mkdir -p /dev/hugepages
 mount -t hugetlbfs hugetlbfs /dev/hugepages
 
 # As the package has them.
-cp "$command" /usr/bin/firstlight
-ln -f /usr/bin/firstlight /usr/bin/firstlight-qemu-system-x86_64
+cp "$command" /usr/bin/firstlight-pool
+ln /usr/bin/firstlight-pool /usr/bin/firstlight-qemu-system-x86_64
 mkdir -p /etc/firstlight /run/elsewhere
 
 rm -rf /var/cache/libvirt/qemu /etc/libvirt/qemu/*.xml

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Which daemon is meant.
 #[derive(Args)]
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     /// The daemon's socket [default: what FIRSTLIGHT_POOL says, else
     /// /etc/firstlight/client.toml, else /run/firstlight/pool.sock]
     #[arg(long, value_name = "PATH")]
@@ -15,14 +15,14 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    pub(super) fn socket(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn socket(&self) -> Result<PathBuf, Failure> {
         match &self.socket {
             Some(socket) => Ok(socket.clone()),
             None => default_socket().map_err(Failure::config),
         }
     }
 
-    pub(super) fn connect(&self) -> Result<Client, Failure> {
+    pub(crate) fn connect(&self) -> Result<Client, Failure> {
         Client::connect(&self.socket()?).map_err(Failure::from)
     }
 }

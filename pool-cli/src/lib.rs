@@ -1,0 +1,127 @@
+//! Subcommands of the pool: `firstlight-pool serve`, and the same as `firstlight pool serve`.
+//!
+//! The pool's library has the logic; here are arguments and what is printed. `firstlight`
+//! prints with [`output`] and [`text`] too.
+
+pub mod failure;
+pub mod output;
+pub mod text;
+
+mod change;
+mod check;
+mod daemon;
+pub mod emulator;
+mod export;
+mod injector;
+mod libvirt;
+mod run;
+mod serve;
+mod start;
+mod status;
+
+pub use failure::{Failure, Problem};
+
+use clap::{Args, Command, Subcommand};
+use output::Output;
+
+/// Allocate pre-zeroed memory to virtual machines, so that they never wait for it
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Options {
+    #[command(subcommand)]
+    command: Subcommands,
+}
+
+impl Options {
+    /// Runs the subcommand as one of `firstlight pool`.
+    ///
+    /// # Errors
+    /// What it could not do.
+    pub fn run(&self, output: &mut Output) -> Result<(), Failure> {
+        self.command.run(Program::Firstlight, output)
+    }
+}
+
+/// What can be done with a pool.
+#[derive(Subcommand)]
+#[expect(
+    missing_docs,
+    reason = "the options' own words are what `--help` shows"
+)]
+pub enum Subcommands {
+    Serve(serve::Options),
+    Check(check::Options),
+    Run(run::Options),
+    Status(status::Options),
+    Export(export::Options),
+    Resize(change::ResizeOptions),
+    Drain(change::DrainOptions),
+    Libvirt(libvirt::Options),
+    #[command(hide = true)]
+    Injector,
+}
+
+const EXAMPLES: &str = "\
+Three steps, as root; docs/pool.md has more:
+  echo 4096 > /proc/sys/vm/nr_hugepages                     8 GiB in huge pages of 2 MiB
+  firstlight pool serve --config pool/example.toml &        keeps slabs of 2 and 4 GiB zeroed
+  firstlight pool run --memory 2G -- qemu-system-x86_64 ... a machine that starts on one
+
+Exit codes: see firstlight --help";
+
+impl Subcommands {
+    /// Runs the subcommand, as one of `program`.
+    ///
+    /// # Errors
+    /// What it could not do.
+    pub fn run(&self, program: Program, output: &mut Output) -> Result<(), Failure> {
+        match self {
+            Self::Check(options) => check::run(options, output),
+            Self::Export(options) => export::run(options),
+            Self::Drain(options) => change::drain(options, output),
+            Self::Resize(options) => change::resize(options, output),
+            Self::Injector => injector::run(),
+            Self::Libvirt(options) => libvirt::run(options, output),
+            Self::Run(options) => run::run(options, program, output),
+            Self::Serve(options) => serve::run(options),
+            Self::Status(options) => status::run(options, output),
+        }
+    }
+}
+
+/// The program whose subcommands these are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// `firstlight pool ...`
+    Firstlight,
+    /// `firstlight-pool ...`
+    Pool,
+}
+
+impl Program {
+    /// What comes before a subcommand.
+    fn prefix(self) -> &'static [&'static str] {
+        match self {
+            Self::Firstlight => &["pool"],
+            Self::Pool => &[],
+        }
+    }
+}
+
+/// `command` with its examples written for `program`.
+#[must_use]
+pub fn named(command: Command, program: Program) -> Command {
+    if program == Program::Firstlight {
+        return command;
+    }
+    let examples = command.get_after_help().map(|help| {
+        let help = help.to_string();
+        let help = help.replace("firstlight pool ", "firstlight-pool ");
+        help.replace("firstlight --help", "firstlight-pool --help")
+    });
+    let command = match examples {
+        Some(examples) => command.after_help(examples),
+        None => command,
+    };
+    command.mut_subcommands(|subcommand| named(subcommand, program))
+}
