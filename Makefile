@@ -26,7 +26,7 @@ BARE := x86_64-unknown-none
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test stress soak deb bench counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests linux clean setup
+.PHONY: help image run test stress soak libvirt systemd deb bench counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -62,6 +62,18 @@ stress: setup ## threads over all operations of the allocator, recounted every f
 
 soak: setup ## the pool's daemon killed 220 times and poisoned in 1,100 rounds (root, huge pages; minutes)
 	@FIRSTLIGHT_POISON_ROUNDS=1100 FIRSTLIGHT_CRASHES=220 cargo test -p firstlight-cli --test pool_serve -- poison crash --nocapture
+
+libvirt: setup ## domains of a real libvirtd on the pool, then how long virsh start takes (root, 8 GiB in huge pages; minutes)
+	@scripts/setup.sh qemu
+	@scripts/setup.sh debian libvirt-daemon-system libvirt-clients procps
+	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --quiet -p firstlight-pool-cli --test libvirt
+	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --release --quiet -p firstlight-pool-cli --test libvirt -- --ignored --nocapture
+
+systemd: setup ## the installed package under a real systemd in an emulated Debian, from install to purge (minutes)
+	@scripts/setup.sh qemu
+	@scripts/setup.sh debian mmdebstrap binutils cpio
+	@scripts/linux.sh
+	@scripts/systemd/run.sh
 
 deb: setup ## Debian packages of the pool and of the command, in target/debian
 	@scripts/setup.sh target $(BARE)

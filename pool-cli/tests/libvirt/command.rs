@@ -92,8 +92,8 @@ fn a_definition_that_is_not_understood_stays_as_it_is() {
         );
         assert!(stderr.contains(reason), "{stderr}");
         assert_eq!(definition(&host), before);
+        host.virsh(&["undefine", "demo"]);
     }
-    host.virsh(&["undefine", "demo"]);
     let error = host.fails(&libvirt("enable"));
     assert!(
         error.contains("virsh: failed to get domain 'demo'"),

@@ -30,7 +30,9 @@ fn the_kernels_memory_where_a_slab_would_be_wrong() {
     let file = "<memoryBacking><source type='file'/><access mode='shared'/></memoryBacking>";
     let log = ordinary(&host, "file", file);
     assert!(
-        log.contains("memory backend pc.ram: its file /var/lib/libvirt/qemu/ram/"),
+        log.contains(
+            "memory backend pc.ram: its file /var/lib/libvirt/qemu/ram/1-file/pc.ram is for others"
+        ),
         "{log}"
     );
     assert!(log.ends_with("starting the ordinary way"), "{log}");

@@ -121,8 +121,8 @@ impl Plan {
 
     /// Plans a command line of QEMU that management software wrote; `None` where it starts
     /// no guest. It stays as it is where all of the guest's memory is shared and made with
-    /// `memfd_create`; otherwise its backends are replaced. A backend whose file has a name
-    /// of its own is somebody else's to read: refused, whether the file exists yet or not.
+    /// `memfd_create`; otherwise its backends are replaced. Memory that is shared through a
+    /// file with a name is somebody else's to read: refused, whether it exists yet or not.
     ///
     /// ```
     /// use firstlight_pool::launch::Plan;
@@ -148,7 +148,11 @@ impl Plan {
                 needs,
                 notes,
             },
-            Err(_) => Kind::Qemu(qemu::QemuPlan::new(arguments, &[], &|path| !path.is_dir())?),
+            Err(_) => {
+                qemu::check_shared_files(arguments, &Path::is_dir)?;
+                let is_file = |path: &Path| path.exists() && !path.is_dir();
+                Kind::Qemu(qemu::QemuPlan::new(arguments, &[], &is_file)?)
+            }
         };
         Ok(Some(Self { kind }))
     }

@@ -136,8 +136,8 @@ impl QemuPlan {
                 let path = list.get("mem-path").unwrap_or_default();
                 if is_file(Path::new(&path)) {
                     return refuse(format!(
-                        "its file {path} would not be used; name a folder, remove the file if \
-                         nobody needs it, or make the backend a memory-backend-ram"
+                        "its file {path} would not be used; remove the file if its content \
+                         is not needed, or make the backend a memory-backend-ram"
                     ));
                 }
             }
@@ -356,6 +356,27 @@ fn needs(named: &[&Listed], asked: &[Need]) -> Result<Vec<Need>, PlanError> {
         });
     }
     Ok(needs)
+}
+
+/// Memory that is shared through a file with a name is somebody else's to read, whether the
+/// file is there yet or not: refused.
+pub(super) fn check_shared_files(
+    arguments: &[OsString],
+    is_folder: &dyn Fn(&Path) -> bool,
+) -> Result<(), PlanError> {
+    let setup = Setup::read(arguments)?;
+    for backend in setup.guest_backends()? {
+        let list = &backend.properties;
+        let path = list.get("mem-path").unwrap_or_default();
+        let named = backend.kind() == "memory-backend-file" && !is_folder(Path::new(&path));
+        if named && list.is_on("share", false) {
+            return Err(PlanError::Backend {
+                id: backend.id(),
+                reason: format!("its file {path} is for others to read, which a slab is not"),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// What `--inject` is to serve: each memory backend of the guest as it stands; and what a
