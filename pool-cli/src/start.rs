@@ -152,12 +152,18 @@ impl Terms {
     /// Asks again while it may be of use.
     fn take(&self, needs: &[Need]) -> Result<Vec<Borrowed>, ClientError> {
         let begin = Instant::now();
+        let mut hung_up = false;
         loop {
             let error = match self.take_once(needs) {
                 Err(error) => error,
                 taken => return taken,
             };
             let patience = match &error {
+                // A daemon that is started anew may lose a connection that waits for it.
+                ClientError::Closed if !hung_up => {
+                    hung_up = true;
+                    BUSY_S
+                }
                 ClientError::Refused(refusal) => match refusal.code {
                     RefusalCode::Busy => self.wait.unwrap_or(BUSY_S),
                     RefusalCode::Empty | RefusalCode::Quota => self.wait.unwrap_or(0),

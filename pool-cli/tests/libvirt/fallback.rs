@@ -78,6 +78,24 @@ fn without_memory_or_daemon_a_domain_starts_as_before() {
 }
 
 #[test]
+fn domains_that_are_not_enabled_have_huge_pages_as_without_the_pool() {
+    let Some(host) = Host::new(2 * MIB) else {
+        return;
+    };
+    host.start_pool(MIB, 1);
+    // libvirt looks for mounts when it starts.
+    host.stop_libvirtd();
+    host.start_libvirtd();
+    host.define(Domain {
+        emulator: QEMU,
+        ..domain("other", "<memoryBacking><hugepages/></memoryBacking>")
+    });
+    host.virsh(&["start", "other"]);
+    assert_eq!(host.virsh(&["domstate", "other"]).trim(), "running");
+    assert_eq!(host.leases(), [0; 0]);
+}
+
+#[test]
 fn a_domain_waits_for_memory_where_the_settings_say_so() {
     let Some(host) = Host::new(MIB) else { return };
     host.settings("[emulator]\nrequire = true\nwait_s = 60\n");
