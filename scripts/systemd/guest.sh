@@ -6,8 +6,10 @@ set -eEuo pipefail
 step=begin
 failed() {
     echo "FAILED $step, line $1: $BASH_COMMAND"
-    journalctl -b --no-pager -o cat -u 'firstlight*' -n 60 | sed 's/^/   /'
-    systemctl --no-pager status firstlight-pool.service firstlight-pool.socket | sed 's/^/   /'
+    journalctl -b --no-pager -o cat -u 'firstlight*' -n 30 | sed 's/^/   /' || true
+    systemctl --no-pager status firstlight-pool.service firstlight-pool.socket | sed 's/^/   /' || true
+    firstlight-pool status | sed 's/^/   /' || true
+    grep Huge /proc/meminfo | sed 's/^/   /'
 }
 trap 'failed $LINENO' ERR
 
@@ -25,15 +27,22 @@ until_so() {
 has() { [ "$(firstlight-pool status --json | jq "$1")" = "$2" ]; }
 clean() { has '.pools[0].clean_slabs' "$1"; }
 lent() { has '.pools[0].lent_slabs' "$1"; }
-state() { [ "$(systemctl is-active "firstlight-pool.$1")" = "$2" ]; }
+state() { [ "$(systemctl show -P ActiveState "firstlight-pool.$1")" = "$2" ]; }
+said() { journalctl -q --no-pager -o cat -u "$1" | grep -q "$2"; }
 pid() { systemctl show -P MainPID firstlight-pool.service; }
 free_pages() { [ "$(awk '/HugePages_Free/ { print $2 }' /proc/meminfo)" = "$1" ]; }
+
+has_memory() {
+    local start
+    start=$(systemctl show -P InvocationID "$1")
+    journalctl -q --no-pager -o cat "_SYSTEMD_INVOCATION_ID=$start" | grep -q 'from the pool'
+}
 
 # A machine in the VMM's place: it holds a slab until it is killed.
 machine() {
     systemd-run --quiet --unit="$1" -p Type=exec \
         firstlight-pool run --require "${@:2}" --memory 32M -- sh -c 'exec sleep 1000 <{memory}'
-    until_so journalctl -q --no-pager -u "$1" --grep 'from the pool'
+    until_so has_memory "$1"
 }
 end_machine() {
     systemctl stop "$1"
@@ -41,6 +50,7 @@ end_machine() {
 
 config() {
     cat >/etc/firstlight/pool.toml <<CONFIG
+keep_on_stop = true
 [access]
 group = "kvm"
 [fill]
@@ -55,7 +65,7 @@ CONFIG
 }
 
 installed() {
-    dpkg -i /packages/old.deb
+    dpkg -i /packages/old.deb >/dev/null
     state service inactive
     state socket inactive
     [ "$(stat -c %h /usr/bin/firstlight-qemu-system-x86_64)" = 2 ]
@@ -102,7 +112,7 @@ reloaded() {
     until_so has '.pools[0].wanted_slabs' 1
     echo nonsense >/etc/firstlight/pool.toml
     systemctl reload firstlight-pool.service
-    until_so journalctl -q --no-pager -u firstlight-pool.service --grep 'line 1'
+    until_so said firstlight-pool.service 'line 1'
     has '.pools[0].wanted_slabs' 1
     config 2 16M
     systemctl reload firstlight-pool.service
@@ -121,7 +131,7 @@ upgraded_with_a_lease_while_a_slab_is_half_filled() {
     # The slab that came back is emptied; another takes 32 s to fill.
     until_so has '.pools[0].filling_slabs' 1
     lent 1
-    dpkg -i /packages/new.deb
+    dpkg -i /packages/new.deb >/dev/null
     [ "$(pid)" != "$before" ]
     until_so lent 1
     has '.pools[0].clean_slabs' 0
@@ -204,7 +214,7 @@ removed_and_purged() {
     state service inactive
     state socket inactive
     # A machine that runs keeps its memory, and nothing else is left.
-    free_pages 48
+    until_so free_pages 48
     [ -e /etc/firstlight/pool.toml ]
     end_machine first
     until_so free_pages 64
