@@ -14,13 +14,14 @@ kernel=$built/linux/6.12/vmlinuz
 mkdir -p "$folder"
 
 # Root in the archive, not on this machine: the tree is unpacked by whoever runs this.
-if [ ! -e "$folder/root.tar" ] || [ -n "${FRESH:-}" ]; then
+if [ "$0" -nt "$folder/root.tar" ] || [ -n "${FRESH:-}" ]; then
     echo "firstlight: a Debian with systemd, by mmdebstrap (a minute)" >&2
-    mmdebstrap --quiet --variant=minbase --include=systemd-sysv,dbus,jq \
+    mmdebstrap --quiet --variant=minbase --include=systemd-sysv,dbus,jq,apparmor \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
         --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/zoneinfo/*' \
         bookworm "$folder/new.tar" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >&2
     mv "$folder/new.tar" "$folder/root.tar"
+    touch "$folder/root.tar"
 fi
 
 packaging/debian/build.sh "$@" >/dev/null

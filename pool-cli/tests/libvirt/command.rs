@@ -11,7 +11,7 @@ fn domain<'d>(emulator: &'d str, memory: &'d str) -> Domain<'d> {
     }
 }
 
-fn libvirt<'w>(word: &'w str) -> [&'w str; 4] {
+fn libvirt(word: &str) -> [&str; 4] {
     ["firstlight-pool", "libvirt", word, "demo"]
 }
 

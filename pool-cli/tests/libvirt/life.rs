@@ -97,7 +97,7 @@ fn two_cells_get_two_slabs() {
     });
     host.virsh(&["start", "two"]);
     assert_eq!(host.leases(), [MIB, MIB]);
-    assert_eq!(host.state("two")["pool_bytes"], 2 * MIB << 20);
+    assert_eq!(host.state("two")["pool_bytes"], (2 * MIB) << 20);
     host.virsh(&["destroy", "two"]);
     host.until_clean(2);
 }

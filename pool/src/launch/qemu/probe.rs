@@ -13,8 +13,8 @@ pub(in crate::launch) fn is_probe(arguments: &[OsString]) -> bool {
         by_name || option.value.is_some_and(is_question)
     });
     // The last `-machine` decides.
-    let machines = given.iter().filter_map(machine_type);
-    shows || machines.last().is_some_and(|kind| kind == "none")
+    let mut machines = given.iter().filter_map(machine_type);
+    shows || machines.next_back().is_some_and(|kind| kind == "none")
 }
 
 /// `help` or `?`, by itself or as a property, is a question about the option.
