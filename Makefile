@@ -26,7 +26,7 @@ BARE := x86_64-unknown-none
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test stress soak libvirt systemd deb bench counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests linux clean setup
+.PHONY: help image run test stress soak libvirt systemd deb rules bench counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -79,6 +79,10 @@ deb: setup ## Debian packages of the pool and of the command, in target/debian
 	@scripts/setup.sh target $(BARE)
 	@command -v objdump >/dev/null || scripts/setup.sh debian binutils
 	@packaging/debian/build.sh
+
+rules: setup ## the alert rules for Prometheus, read by Prometheus's own checker
+	@command -v promtool >/dev/null || scripts/setup.sh debian prometheus
+	@promtool check rules packaging/prometheus/firstlight-pool.rules.yml
 
 bench: setup ## time the engine beside other allocators (minutes, 10 GiB of memory)
 	@cargo bench --quiet -p firstlight-bench --bench bring_up

@@ -23,10 +23,10 @@ mod show;
 mod sweep;
 mod up;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use firstlight_host::clock::Clock;
-use firstlight_pool_cli::{Problem, output, text};
+use firstlight_pool_cli::{Problem, manual, output, text};
 use std::process::ExitCode;
 
 /// From a firmware memory map to memory that can be allocated.
@@ -57,6 +57,8 @@ enum Command {
     Doctor(doctor::Options),
     Predict(predict::Options),
     Published(published::Options),
+    #[command(hide = true)]
+    Manual(manual::Options),
 }
 
 const EXIT_CODES: &str = "\
@@ -91,6 +93,9 @@ fn main() -> ExitCode {
         Command::History(options) => history::run(options, &mut output),
         Command::Gate(options) => gate::run(options, &mut output),
         Command::Predict(options) => predict::run(options, &mut output),
+        Command::Manual(options) => {
+            manual::write(options, Arguments::command()).map_err(Failure::from)
+        }
         Command::Published(options) => published::run(options, &mut output),
         Command::Doctor(options) => doctor::run(options, &mut output),
         Command::Record(options) => record::run(options, &mut output),

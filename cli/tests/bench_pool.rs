@@ -29,7 +29,7 @@ fn check(document: &Value, page: &str) {
         })
         .collect();
     let expected = [32_u64 << 20, 64 << 20].into_iter().flat_map(|bytes| {
-        ["prealloc", "pool"].map(|variant| (Some(bytes), Some(variant), Some(2)))
+        ["floor", "prealloc", "pool"].map(|variant| (Some(bytes), Some(variant), Some(2)))
     });
     assert_eq!(seen, expected.collect::<Vec<_>>());
     for row in rows {
@@ -38,11 +38,7 @@ fn check(document: &Value, page: &str) {
             let (min, median, max) = (number("min"), number("median"), number("max"));
             assert!(0.0 < min && min <= median && median <= max, "{row}");
         }
-        assert_eq!(
-            row["take_ms"].is_null(),
-            row["variant"] == "prealloc",
-            "{row}"
-        );
+        assert_eq!(row["take_ms"].is_null(), row["variant"] != "pool", "{row}");
     }
 }
 
@@ -96,6 +92,34 @@ fn what_filling_costs_is_measured_where_it_is_asked_for() {
         names == ["memory", "processor"] || (names.is_empty() && cpus.get() == 1),
         "{cost}"
     );
+}
+
+#[test]
+fn starts_while_memory_is_filled_and_starts_on_pinned_memory() {
+    if !qemu_is_here() {
+        return;
+    }
+    let common = ["bench", "pool", "--sizes", "64M", "--runs", "1", "--json"];
+    let filling = ["--page", "thp", "--at-once", "0", "--filling"];
+    let document = common::document(&[&common[..], &filling].concat());
+    let rows = document["rows"].as_array().expect("rows");
+    let variants: Vec<_> = rows.iter().map(|row| row["variant"].as_str()).collect();
+    let names = ["floor", "prealloc", "pool", "floor-filling", "pool-filling"];
+    assert_eq!(variants, names.map(Some));
+    if let Err(error) = hugepages::Borrowed::new(HUGE, 32) {
+        return skip("hugepages", error);
+    }
+    let document = common::document(&[&common[..], &["--pin"]].concat());
+    assert_eq!(document["schema"], "firstlight.bench-pool-pin/1");
+    let rows = document["rows"].as_array().expect("rows");
+    for page in ["thp", "2M"] {
+        let of_page = rows.iter().filter(|row| row["page"] == page);
+        let variants: Vec<_> = of_page.map(|row| &row["prezeroed"]).collect();
+        assert_eq!(variants, [&false.into(), &true.into(), &Value::Null]);
+    }
+    for row in rows {
+        assert!(row["s"][0].as_f64().is_some_and(|s| s > 0.0), "{row}");
+    }
 }
 
 const SIZES: [&str; 9] = [

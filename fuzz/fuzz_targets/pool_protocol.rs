@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
                 Request::Resize(resize) => {
                     assert!((1..=MOST_NUMBER).contains(&resize.size_class_bytes));
                 }
-                Request::Status(_) | Request::Drain => {}
+                Request::Status(_) | Request::Fill(_) | Request::Drain => {}
             }
             let again = request.encode().expect("what was read can be written");
             assert_eq!(Request::decode(&again), Ok(request));

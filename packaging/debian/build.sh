@@ -26,6 +26,17 @@ trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 mkdir -p target/debian
 
+# manual PROGRAM FOLDER: its manual pages and completions, written by itself.
+manual() {
+    local into=$work/manual-$1 share=$2/usr/share
+    "$programs/$1" manual --into "$into"
+    gzip -9n "$into"/man1/*
+    install -Dm644 -t "$share/man/man1" "$into"/man1/*
+    install -Dm644 "$into/bash/$1.bash" "$share/bash-completion/completions/$1"
+    install -Dm644 -t "$share/zsh/vendor-completions" "$into/zsh/_$1"
+    install -Dm644 -t "$share/fish/vendor_completions.d" "$into/fish/$1.fish"
+}
+
 # A program into its package.
 program() {
     install -Dm755 "$programs/$1" "$2/usr/bin/$1"
@@ -64,6 +75,8 @@ install -Dm644 -t "$pool/lib/systemd/system" packaging/systemd/firstlight-pool{,
 install -Dm644 packaging/systemd/firstlight-pool.sysusers "$pool/usr/lib/sysusers.d/firstlight-pool.conf"
 install -Dm644 -t "$pool/usr/share/doc/firstlight-pool" docs/pool.md docs/pool-protocol.md docs/pool-safety.md CHANGELOG.md
 install -Dm644 LICENSE-MIT "$pool/usr/share/doc/firstlight-pool/copyright"
+install -Dm644 -t "$pool/usr/share/firstlight-pool" packaging/prometheus/firstlight-pool.{rules.yml,grafana.json}
+manual firstlight-pool "$pool"
 mkdir -p "$pool/DEBIAN"
 printf '%s\n' /etc/firstlight/{pool,client}.toml /etc/apparmor.d/abstractions/firstlight-pool >"$pool/DEBIAN/conffiles"
 install -m644 packaging/debian/firstlight-pool/triggers "$pool/DEBIAN/triggers"
@@ -76,6 +89,7 @@ Description: memory zeroed beforehand for virtual machines
 
 lab=$work/firstlight
 program firstlight "$lab"
+manual firstlight "$lab"
 # A bare-metal program: QEMU loads it, nothing runs it here.
 install -Dm644 "$image" "$lab/usr/lib/firstlight/firstlight-image"
 strip --strip-debug "$lab/usr/lib/firstlight/firstlight-image"

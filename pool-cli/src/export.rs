@@ -21,13 +21,13 @@ pub struct Options {
     listen: SocketAddr,
     /// Serve a page for browsers too
     #[arg(long)]
-    page: bool,
+    html: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   firstlight pool export                               http://127.0.0.1:9464/metrics
-  firstlight pool export --page --listen '[::1]:8080'  and a page at http://[::1]:8080/
+  firstlight pool export --html --listen '[::1]:8080'  and a page at http://[::1]:8080/
 
 It serves until a signal ends it.
 
@@ -50,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         io::stderr(),
         "firstlight pool: metrics at http://{address}/metrics"
     );
-    export::serve(&listener, &options.daemon.socket()?, options.page).map_err(failed)
+    export::serve(&listener, &options.daemon.socket()?, options.html).map_err(failed)
 }
 
 #[cfg(test)]

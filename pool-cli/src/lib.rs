@@ -4,6 +4,7 @@
 //! prints with [`output`] and [`text`] too.
 
 pub mod failure;
+pub mod manual;
 pub mod output;
 pub mod text;
 
@@ -12,6 +13,7 @@ mod check;
 mod daemon;
 pub mod emulator;
 mod export;
+mod fill;
 mod injector;
 mod libvirt;
 mod run;
@@ -55,6 +57,7 @@ pub enum Subcommands {
     Status(status::Options),
     Export(export::Options),
     Resize(change::ResizeOptions),
+    Fill(fill::Options),
     Drain(change::DrainOptions),
     Libvirt(libvirt::Options),
     #[command(hide = true)]
@@ -79,6 +82,7 @@ impl Subcommands {
             Self::Check(options) => check::run(options, output),
             Self::Export(options) => export::run(options),
             Self::Drain(options) => change::drain(options, output),
+            Self::Fill(options) => fill::run(options, output),
             Self::Resize(options) => change::resize(options, output),
             Self::Injector => injector::run(),
             Self::Libvirt(options) => libvirt::run(options, output),

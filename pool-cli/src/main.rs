@@ -1,11 +1,11 @@
 //! The command `firstlight-pool`: the daemon, its exporter, and what their users run; under a
 //! name such as `firstlight-qemu-system-x86_64` the emulator of libvirt's domains.
 
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use firstlight_pool::libvirt::qemu_of;
 use firstlight_pool_cli::emulator;
 use firstlight_pool_cli::output::{self, Output};
-use firstlight_pool_cli::{Problem, Program, Subcommands, named};
+use firstlight_pool_cli::{Problem, Program, Subcommands, manual, named};
 use std::process::ExitCode;
 
 /// Memory that is zeroed before a virtual machine asks for it
@@ -15,7 +15,15 @@ struct Arguments {
     #[command(flatten)]
     output: output::Options,
     #[command(subcommand)]
-    command: Subcommands,
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Pool(Subcommands),
+    #[command(hide = true)]
+    Manual(manual::Options),
 }
 
 const EXIT_CODES: &str = "\
@@ -41,7 +49,11 @@ fn main() -> ExitCode {
     let matches = named(Arguments::command(), program).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let mut output = Output::new(&arguments.output);
-    match arguments.command.run(program, &mut output) {
+    let result = match arguments.command {
+        Command::Pool(command) => command.run(program, &mut output),
+        Command::Manual(options) => manual::write(&options, named(Arguments::command(), program)),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) if failure.exit_code() == 0 => ExitCode::SUCCESS,
         Err(failure) => {

@@ -37,8 +37,21 @@ pub(crate) struct Terms {
 /// Seconds to ask again for a connection, if the command line does not say.
 const BUSY_S: u32 = 10;
 
-/// Between two requests of one start.
+/// Between two requests of one start, where the daemon does not say how long.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+/// However long the daemon says: other slabs come back meanwhile.
+const ASK_AGAIN_AT_MOST: Duration = Duration::from_millis(500);
+
+/// How long to wait before the next request.
+fn pause(error: &ClientError) -> Duration {
+    let said = match error {
+        ClientError::Refused(refusal) => refusal.retry_after_ms,
+        _ => None,
+    };
+    let said = said.map(|ms| Duration::from_millis(ms.into()));
+    said.map_or(ASK_AGAIN, |said| said.min(ASK_AGAIN_AT_MOST))
+}
 
 /// Time for zeroing what a smaller slab lacks, if the command line does not say.
 const TOPUP_MS: u32 = 5_000;
@@ -171,10 +184,11 @@ impl Terms {
                 },
                 _ => 0,
             };
-            if begin.elapsed() >= Duration::from_secs(patience.into()) {
+            let left = Duration::from_secs(patience.into()).saturating_sub(begin.elapsed());
+            if left.is_zero() {
                 return Err(error);
             }
-            thread::sleep(ASK_AGAIN);
+            thread::sleep(pause(&error).min(left));
         }
     }
 

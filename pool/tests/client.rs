@@ -137,7 +137,7 @@ fn refusals_and_nonsense_are_told_apart() {
             Request::Give(_) => (b"\xff\xff".to_vec(), vec![]),
             Request::Drain => (Reply::Give.encode().expect("small"), vec![]),
             Request::Status(_) => (vec![b' '; MOST_REPLY_BYTES + 1], vec![]),
-            Request::Resize(_) => return None,
+            Request::Resize(_) | Request::Fill(_) => return None,
         })
     });
     let error = client.take(TAKE).expect_err("refused");

@@ -37,7 +37,7 @@ impl Exporter {
             .args([
                 "pool",
                 "export",
-                "--page",
+                "--html",
                 "--listen",
                 "127.0.0.1:0",
                 "--socket",
@@ -104,6 +104,10 @@ fn metrics_and_pages_are_served_by_another_process() {
         .collect();
     assert!(exporter.get("/metrics").contains("firstlight_pool_up 1"));
     drop(silent);
+    // Killed, it takes nothing with it.
+    let killed = Exporter::start(&daemon);
+    drop(killed);
+    assert!(exporter.get("/metrics").contains("firstlight_pool_up 1"));
     daemon.kill();
     assert!(
         exporter

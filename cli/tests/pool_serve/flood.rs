@@ -1,7 +1,7 @@
 //! Users who take more than their share of connections and of the daemon's time.
 
 use super::kit::{Daemon, another_user, take};
-use firstlight_pool::client::Client;
+use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::protocol::{
     MOST_REPLY_BYTES, RefusalCode, Reply, Request, StatusQuery, packet, packet::PacketError,
 };
@@ -10,6 +10,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
 
 /// Users that a quota names, and others that none does.
 const TENANTS: [u32; 4] = [65_001, 65_002, 65_003, 65_004];
@@ -121,6 +124,96 @@ fn an_idle_connection_is_closed_unless_it_holds_a_lease() {
     assert!(matches!(closed, Err(PacketError::Closed)), "{closed:?}");
     assert_eq!(client.status().unwrap().leases.len(), 1);
     drop(lease);
+}
+
+#[test]
+fn of_1000_clients_at_once_each_gets_memory_or_hears_when_to_come_again() {
+    const CLIENTS: usize = 1000;
+    const SLABS: u32 = 200;
+    let daemon = Daemon::start(&format!(
+        "fill = {{ rate = \"0\" }}\n\
+         [[class]]\npage = \"thp\"\nsource = \"memfd\"\nsize = \"2M\"\nslabs = {SLABS}\n"
+    ));
+    daemon.until_clean(SLABS);
+    let socket = daemon.socket();
+    let start = std::sync::Barrier::new(CLIENTS);
+    let client = || {
+        start.wait();
+        let begin = Instant::now();
+        let taken = Client::connect(&socket).and_then(|mut pool| pool.take(take(1)));
+        (begin.elapsed(), taken)
+    };
+    let answers: Vec<_> = thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(client)).collect();
+        clients.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let served = answers.iter().filter(|(_, taken)| taken.is_ok()).count();
+    assert_eq!(served, SLABS as usize, "each slab went to one client");
+    for (_, taken) in &answers {
+        match taken {
+            Ok(_) => {}
+            Err(ClientError::Refused(refusal)) => {
+                let codes = [RefusalCode::Empty, RefusalCode::Busy];
+                assert!(codes.contains(&refusal.code), "{refusal:?}");
+                let told = refusal.retry_after_ms.is_some();
+                assert_eq!(told, refusal.code == RefusalCode::Busy, "nothing is filled");
+            }
+            Err(error) => panic!("a client was left alone: {error}"),
+        }
+    }
+    let mut times: Vec<_> = answers.iter().map(|(time, _)| *time).collect();
+    times.sort();
+    eprintln!(
+        "p50 {:?}, slowest {:?}",
+        times[CLIENTS / 2],
+        times[CLIENTS - 1]
+    );
+}
+
+/// What a user waits for `status` alone, beside a loop that takes a CPU, and beside another
+/// user's flood: for a person to read, as times say nothing on a busy machine.
+#[test]
+fn a_flood_of_one_user_is_measured_beside_another() {
+    const REQUESTS: usize = 2000;
+    let Some(daemon) = pool("connections_per_user = 250") else {
+        return;
+    };
+    let other = idle(&daemon, TENANTS[1], 1).remove(0);
+    let flood = idle(&daemon, TENANTS[0], 200);
+    let quantiles = || {
+        let mut times: Vec<_> = (0..REQUESTS)
+            .map(|_| {
+                let begin = Instant::now();
+                status(&other);
+                assert!(matches!(reply(&other), Reply::Status(_)));
+                begin.elapsed()
+            })
+            .collect();
+        times.sort();
+        (times[REQUESTS / 2], times[REQUESTS * 99 / 100])
+    };
+    let beside = |act: &(dyn Fn() + Sync)| {
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    act();
+                }
+            });
+            let seen = quantiles();
+            stop.store(true, Ordering::Relaxed);
+            seen
+        })
+    };
+    for _ in 0..3 {
+        let alone = quantiles();
+        let busy = beside(&std::hint::spin_loop);
+        let flooded = beside(&|| {
+            flood.iter().for_each(status);
+            flood.iter().for_each(|end| drop(reply(end)));
+        });
+        eprintln!("p50, p99: alone {alone:?}, beside a loop {busy:?}, beside a flood {flooded:?}");
+    }
 }
 
 #[test]

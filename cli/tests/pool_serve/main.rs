@@ -18,6 +18,7 @@ mod guest;
 mod hostile;
 mod kit;
 mod manager;
+mod operate;
 mod poison;
 mod refill;
 mod restart;

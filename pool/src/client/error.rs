@@ -37,6 +37,7 @@ impl ClientError {
             Reply::Give => "give",
             Reply::Status(_) => "status",
             Reply::Resize(_) => "resize",
+            Reply::Fill(_) => "fill",
             Reply::Drain(_) => "drain",
             Reply::Refused(_) => "refusal",
         };

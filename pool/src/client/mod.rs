@@ -13,8 +13,8 @@ pub use settings::{Emulator, SETTINGS, Settings};
 
 use crate::config::ConfigError;
 use crate::protocol::{
-    Drained, Give, Lease, LeaseId, MOST_REPLY_BYTES, Reply, Request, Resize, Resized, Status,
-    StatusQuery, TAKE_DESCRIPTORS, Take, packet,
+    Drained, FillChange, Filling, Give, Lease, LeaseId, MOST_REPLY_BYTES, Reply, Request, Resize,
+    Resized, Status, StatusQuery, TAKE_DESCRIPTORS, Take, packet,
 };
 use rustix::fs::fstat;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -190,6 +190,17 @@ impl Client {
         match self.plain(&Request::Resize(resize))? {
             Reply::Resize(resized) => Ok(resized),
             other => Err(ClientError::unexpected("resize", &other)),
+        }
+    }
+
+    /// Changes how slabs are filled.
+    ///
+    /// # Errors
+    /// The daemon's refusal, or what is wrong with its answer.
+    pub fn fill(&mut self, change: FillChange) -> Result<Filling, ClientError> {
+        match self.plain(&Request::Fill(change))? {
+            Reply::Fill(filling) => Ok(filling),
+            other => Err(ClientError::unexpected("fill", &other)),
         }
     }
 

@@ -38,6 +38,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     }
     batch(&config.fill.batch)?;
     percent("pause_at_pressure", &config.fill.pause_at_pressure)?;
+    nice(config.fill.nice.as_ref())?;
     Ok(())
 }
 
@@ -85,6 +86,16 @@ fn percent(name: &str, value: &Spanned<u8>) -> Result<(), Wrong> {
     }
     let text = format!("`{name}` is {percent}, expected a percentage, 0 to 100");
     Err(wrong(value, text))
+}
+
+fn nice(value: Option<&Spanned<u8>>) -> Result<(), Wrong> {
+    match value {
+        Some(value) if *value.as_ref() > 19 => {
+            let text = format!("`nice` is {}, expected 0 to 19", value.as_ref());
+            Err(wrong(value, text))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn one_subject(quota: &Quota) -> Result<(), Wrong> {
@@ -145,6 +156,9 @@ mod tests {
                 "`pause_at_pressure` is 200, expected a percentage, 0 to 100",
                 2,
             ),
+            ("[fill]\nnice = 20", "`nice` is 20, expected 0 to 19", 2),
+            ("[fill]\ncpus = \"3-1\"", "\"3-1\" is no list of CPUs", 2),
+            ("[fill]\ncpus = \"\"", "\"\" is no list of CPUs", 2),
             (
                 "[limits]\nconnections = -1",
                 "invalid value: integer `-1`",
@@ -213,5 +227,69 @@ mod tests {
         let shown = parse(&twice).unwrap_err().to_string();
         assert!(shown.contains("already there"), "{shown}");
         assert!(shown.contains("\n  6 | size = \"2M\""), "{shown}");
+    }
+
+    /// Every key, with a value that is none for it.
+    const WRONG: [(&str, &str, &str); 32] = [
+        ("", "socket", "1"),
+        ("", "directory", "true"),
+        ("", "keep_on_stop", "\"yes\""),
+        ("", "access", "1"),
+        ("", "fill", "7"),
+        ("", "limits", "\"\""),
+        ("", "class", "{}"),
+        ("", "quota", "1"),
+        ("[access]", "group", "1"),
+        ("[access]", "quota", "\"lots\""),
+        ("[access]", "observers", "false"),
+        ("[fill]", "rate", "-1"),
+        ("[fill]", "batch", "\"2G\""),
+        ("[fill]", "pause_at_pressure", "101"),
+        ("[fill]", "cpus", "3"),
+        ("[fill]", "nice", "-5"),
+        ("[fill]", "refill_rate", "1.5"),
+        ("[fill]", "refill_after_s", "\"1\""),
+        ("[limits]", "connections", "-1"),
+        ("[limits]", "connections_per_user", "4294967296"),
+        ("[limits]", "idle_s", "\"1m\""),
+        ("[limits]", "unread_s", "0.5"),
+        ("[[class]]", "page", "\"4K\""),
+        ("[[class]]", "size", "\"8GB\""),
+        ("[[class]]", "slabs", "-1"),
+        ("[[class]]", "node", "\"0\""),
+        ("[[class]]", "source", "\"disk\""),
+        ("[[class]]", "trusted", "1"),
+        ("[[class]]", "refill", "\"1K\""),
+        ("[[class]]", "keep_under_pressure", "-1"),
+        ("[[quota]]", "uid", "\"root\""),
+        ("[[quota]]", "bytes", "true"),
+    ];
+
+    #[test]
+    fn every_key_with_a_wrong_value_is_refused_at_its_line() {
+        for (table, key, value) in WRONG {
+            // What a table cannot be without comes behind, so that the line is known.
+            let needed = match table {
+                "[[class]]" => ["size = \"4M\"", "slabs = 1"],
+                "[[quota]]" => ["uid = 1", "bytes = \"1G\""],
+                _ => ["", ""],
+            };
+            let rest = needed.into_iter().filter(|line| !line.starts_with(key));
+            let rest: Vec<_> = rest.collect();
+            let text = format!("# ours\n{table}\n{key} = {value}\n{}\n", rest.join("\n"));
+            let shown = parse(&text).unwrap_err().to_string();
+            assert!(shown.starts_with("pool.toml, line 3: "), "{text}: {shown}");
+        }
+        // The example names every key, so none is missing above.
+        let example = include_str!("../../example.toml");
+        let keys = example.lines().filter_map(|line| {
+            let (key, _) = line.trim_start_matches("# ").split_once(" = ")?;
+            key.bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+                .then_some(key)
+        });
+        for key in keys {
+            assert!(WRONG.iter().any(|(_, known, _)| *known == key), "{key}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The shape of the configuration file, and what holds where it says nothing.
 
-use super::Size;
+use super::{Cpus, Size};
 use crate::protocol::{DEFAULT_SOCKET, PageSize};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -59,8 +59,13 @@ pub struct Access {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Fill {
-    /// Bytes a second, over all nodes; 0 is as fast as it goes.
+    /// Bytes a second for each node; 0 is as fast as it goes.
     pub rate: Size,
+    /// CPUs that filling may use; when absent those of the node that is filled.
+    pub cpus: Option<Spanned<Cpus>>,
+    /// Fill with ordinary threads of this weight, 0 to 19; when absent, filling uses only
+    /// time that CPUs have nothing else to do in.
+    pub nice: Option<Spanned<u8>>,
     /// Bytes the kernel is asked for at once.
     pub batch: Spanned<Size>,
     /// Percent of the last ten seconds somebody waited for memory, from which
@@ -77,6 +82,8 @@ impl Default for Fill {
     fn default() -> Self {
         Self {
             rate: Size::new(2 << 30),
+            cpus: None,
+            nice: None,
             batch: Spanned::new(0..0, Size::new(32 << 20)),
             pause_at_pressure: Spanned::new(0..0, 10),
             refill_rate: Size::new(256 << 20),
@@ -126,7 +133,11 @@ pub struct Class {
     pub size: Spanned<Size>,
     /// How many to keep, allocated ones among them.
     pub slabs: u32,
-    /// The node they lie on; any when absent.
+    /// Of slabs that are clean, how many to keep while the machine is short of memory;
+    /// all when absent.
+    #[serde(default)]
+    pub keep_under_pressure: Option<u32>,
+    /// The node they lie on; pages of all nodes in turn when absent.
     #[serde(default)]
     pub node: Option<u32>,
     /// Where their files come from.

@@ -3,16 +3,17 @@
 //! [`Config::read`] gives a [`Config`] in which everything was checked, or a
 //! [`ConfigError`] that shows the line. `file.rs` has the file's shape and
 //! defaults, `check.rs` what one line alone cannot show to be wrong, `words.rs`
-//! the values: sizes and durations. The shipped example is `pool/example.toml`.
+//! the values: sizes and lists of CPUs. The shipped example is `pool/example.toml`.
 
 mod check;
 mod error;
 mod file;
+mod persist;
 mod words;
 
 pub use error::ConfigError;
 pub use file::{Access, Class, Config, Fill, Limits, Page, Quota, Source};
-pub use words::Size;
+pub use words::{Cpus, Size};
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
-//! Values of the configuration: sizes such as `8G`.
+//! Values of the configuration: sizes such as `8G`, lists of CPUs such as `0-3`.
 
+use crate::os::cpus;
 use firstlight_figures::size;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -70,6 +71,19 @@ impl<'de> Deserialize<'de> for Size {
             }
         }
         source.deserialize_any(Words)
+    }
+}
+
+/// CPUs, as a list such as `"0-3,8"`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cpus(pub Vec<usize>);
+
+impl<'de> Deserialize<'de> for Cpus {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(source)?;
+        let cpus = cpus::parse(&text).filter(|cpus| !cpus.is_empty());
+        let wrong = || D::Error::custom(format!("{text:?} is no list of CPUs such as \"0-3,8\""));
+        cpus.map(Self).ok_or_else(wrong)
     }
 }
 

@@ -211,6 +211,11 @@ fn state(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result {
             "Whether filling pauses for memory pressure",
             seen.paused.into(),
         ),
+        (
+            "filling",
+            "Whether slabs are filled",
+            seen.fill.as_ref().is_none_or(|fill| fill.on).into(),
+        ),
     ] {
         gauge(encoder, name, help, value)?;
     }
@@ -306,6 +311,41 @@ mod tests {
             assert!(text.lines().any(|seen| seen == line), "{line}\n{text}");
         }
         assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+
+    /// Metrics that `text` names, as they stand in an exposition.
+    fn named(text: &str) -> Vec<&str> {
+        let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+        let starts = text.match_indices("firstlight_pool_");
+        let names = starts.map(|(at, _)| {
+            let rest = &text[at..];
+            &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())]
+        });
+        names.collect()
+    }
+
+    #[test]
+    fn rules_and_dashboard_name_metrics_that_there_are() {
+        let text = text(Some(status())).unwrap();
+        let samples: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let rules = include_str!("../../../packaging/prometheus/firstlight-pool.rules.yml");
+        let dashboard = include_str!("../../../packaging/prometheus/firstlight-pool.grafana.json");
+        let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap();
+        let targets = panels
+            .iter()
+            .flat_map(|panel| panel["targets"].as_array().unwrap());
+        let expressions = targets.map(|target| target["expr"].as_str().unwrap());
+        let mut count = 0;
+        for name in named(rules).into_iter().chain(expressions.flat_map(named)) {
+            count += 1;
+            let is_sample = |line: &&str| {
+                let rest = line.strip_prefix(name);
+                rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+            };
+            assert!(samples.iter().any(is_sample), "{name}");
+        }
+        assert!(count > 30, "{count} names");
     }
 
     #[test]

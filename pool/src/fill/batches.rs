@@ -173,15 +173,20 @@ impl<'j> Batches<'j> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Pace;
+    use super::super::{Pace, Watch};
     use super::*;
+    use crate::os::pressure::Gauge;
     use std::sync::Arc;
 
     #[test]
     fn what_was_paid_for_and_not_needed_is_still_good_and_no_more() {
         const PAGE: u64 = 2 << 20;
         // One page, and then none ever.
-        let pace = Pace::new(Some(0), PAGE, None, "/nonexistent");
+        let pace = Pace::new(
+            Some(0),
+            PAGE,
+            Arc::new(Watch::new(None, Gauge::of_machine())),
+        );
         let manner = Manner {
             background: Some(Arc::new(pace)),
             ..Manner::default()

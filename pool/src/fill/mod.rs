@@ -18,16 +18,20 @@ mod aside;
 mod batches;
 mod pace;
 mod refill;
+mod watch;
 mod work;
 
 pub use batches::Batches;
 pub use pace::Pace;
 pub use refill::{Refill, Tenure};
+pub use watch::Watch;
 pub use work::Work;
 
-use crate::os::background;
+use crate::os::hugepages::SYS;
+use crate::os::{background, cpus};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -89,8 +93,14 @@ pub struct Manner {
     /// Works on memory that others use meanwhile: where it could not come back
     /// for a page, it does not keep out of the way at all.
     pub shared: bool,
-    /// Takes memory from this node only.
+    /// Takes memory from this node only, and runs on its CPUs; without one, memory comes
+    /// from all nodes in turn.
     pub node: Option<u32>,
+    /// Runs on these CPUs instead; on any when empty.
+    pub cpus: Vec<usize>,
+    /// In the background an ordinary thread of this weight, instead of one that runs only
+    /// where a CPU has nothing else to do.
+    pub nice: Option<u8>,
     /// Bytes asked of the kernel at once.
     pub batch_bytes: u64,
 }
@@ -130,11 +140,20 @@ impl<T: Send + 'static> Worker<T> {
 fn serve<T>(jobs: &Receiver<Job<T>>, manner: &Manner, report: &impl Fn(Done<T>)) {
     // Refused where a container forbids it: then it is an ordinary thread that
     // keeps to its rate. So is one that could not come back for a page.
+    // The thread that started this one may have more weight.
+    let _ = background::run_nicely(0);
     let comes_back = manner.background.is_some() && background::may_come_back();
-    let is_idle = manner.background.is_some()
-        && (!manner.shared || comes_back)
-        && background::run_when_idle().is_ok();
-    let bound = background::take_memory_from(manner.node);
+    let is_idle = match manner.nice {
+        _ if manner.background.is_none() => false,
+        Some(nice) => {
+            // Refused, it has the usual weight.
+            let _ = background::run_nicely(nice);
+            false
+        }
+        None => (!manner.shared || comes_back) && background::run_when_idle().is_ok(),
+    };
+    stay_near(manner);
+    let bound = take_memory(manner.node);
     for job in jobs {
         let mut batches = Batches::new(manner, &job.cancel, &job.done_bytes);
         batches.comes_back = is_idle && comes_back;
@@ -161,6 +180,31 @@ fn serve<T>(jobs: &Receiver<Job<T>>, manner: &Manner, report: &impl Fn(Done<T>))
             result,
         });
     }
+}
+
+/// To the CPUs that the memory is near to. Refused, as in a container, it runs anywhere.
+fn stay_near(manner: &Manner) {
+    let near = match manner.node {
+        _ if !manner.cpus.is_empty() => Ok(manner.cpus.clone()),
+        Some(node) => cpus::of_node(Path::new(SYS), node),
+        None => Ok(Vec::new()),
+    };
+    if let Ok(near) = near
+        && !near.is_empty()
+    {
+        let _ = cpus::stay_on(&near);
+    }
+}
+
+/// From one node, or from all of them in turn, so that none is emptied before the others.
+fn take_memory(node: Option<u32>) -> io::Result<()> {
+    let nodes = cpus::nodes(Path::new(SYS));
+    if node.is_none() && nodes.len() > 1 {
+        // Refused, it comes from wherever the kernel takes it.
+        let _ = background::take_memory_in_turn_from(&nodes);
+        return Ok(());
+    }
+    background::take_memory_from(node)
 }
 
 /// Whether the moment has passed.

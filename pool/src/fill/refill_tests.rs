@@ -5,6 +5,7 @@ use crate::os::hugepages::{self, Borrowed};
 use crate::os::mapping::Mapping;
 use crate::os::memory_file;
 use crate::os::need::skip;
+use crate::os::pressure::Gauge;
 use crate::protocol::PageSize;
 use std::path::Path;
 use std::time::Duration;
@@ -65,7 +66,11 @@ fn all(page: PageSize, tenure: &Arc<Tenure>) -> Refill {
 
 fn manner() -> Manner {
     Manner {
-        background: Some(Arc::new(Pace::new(None, 1, None, "/proc/pressure/memory"))),
+        background: Some(Arc::new(Pace::new(
+            None,
+            1,
+            Arc::new(Watch::new(None, Gauge::of_machine())),
+        ))),
         shared: true,
         ..Manner::default()
     }

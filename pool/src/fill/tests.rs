@@ -4,6 +4,7 @@ use super::*;
 use crate::os::mapping::Mapping;
 use crate::os::memory_file;
 use crate::os::need::skip;
+use crate::os::pressure::Gauge;
 use crate::protocol::PageSize;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -36,6 +37,8 @@ const IN_PLACE: Work = Work::ZeroInPlace {
 
 fn manner(pace: Option<Pace>) -> Manner {
     Manner {
+        cpus: Vec::new(),
+        nice: None,
         background: pace.map(Arc::new),
         shared: false,
         node: None,
@@ -52,7 +55,11 @@ fn run(manner: Manner, job: Job<u32>) -> Done<u32> {
 }
 
 fn no_pressure(rate: Option<u64>) -> Pace {
-    Pace::new(rate, BATCH_BYTES, None, "/proc/pressure/memory")
+    Pace::new(
+        rate,
+        BATCH_BYTES,
+        Arc::new(Watch::new(None, Gauge::of_machine())),
+    )
 }
 
 #[test]
@@ -144,7 +151,9 @@ fn pressure_pauses_until_it_is_gone() {
         )
     };
     says("10.00").unwrap();
-    let pace = Arc::new(Pace::new(None, 1 << 20, Some(10.0), &figures));
+    let gauge = Gauge::of_files(&figures, "/nonexistent");
+    let watch = Arc::new(Watch::new(Some(10.0), gauge));
+    let pace = Arc::new(Pace::new(None, 1 << 20, Arc::clone(&watch)));
     let manner = Manner {
         background: Some(Arc::clone(&pace)),
         ..manner(None)
@@ -153,13 +162,33 @@ fn pressure_pauses_until_it_is_gone() {
     let (tell, told) = mpsc::channel();
     let worker = Worker::start("test", manner, move |done| tell.send(done).unwrap()).unwrap();
     worker.send(job(&file, FILL)).unwrap();
-    while !pace.is_paused() {
+    while !watch.is_paused() {
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(memory_file::held_bytes(&file).unwrap(), 0);
     says("9.99").unwrap();
     told.recv().unwrap().result.unwrap();
-    assert!(!pace.is_paused());
+    assert!(!watch.is_paused());
+    assert_eq!(memory_file::held_bytes(&file).unwrap(), BYTES);
+}
+
+#[test]
+fn turned_off_nothing_is_filled_until_it_is_turned_on() {
+    let pace = Arc::new(no_pressure(None));
+    pace.turn(false);
+    let manner = Manner {
+        background: Some(Arc::clone(&pace)),
+        ..manner(None)
+    };
+    let file = file();
+    let (tell, told) = mpsc::channel();
+    let worker = Worker::start("test", manner, move |done| tell.send(done).unwrap()).unwrap();
+    worker.send(job(&file, FILL)).unwrap();
+    let nothing = told.recv_timeout(Duration::from_millis(200));
+    assert!(nothing.is_err(), "{nothing:?}");
+    assert_eq!(memory_file::held_bytes(&file).unwrap(), 0);
+    pace.turn(true);
+    told.recv().unwrap().result.unwrap();
     assert_eq!(memory_file::held_bytes(&file).unwrap(), BYTES);
 }
 

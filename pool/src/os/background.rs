@@ -4,6 +4,9 @@
 
 use std::io;
 
+/// The weight of a thread that all clients wait for.
+const FIRST: libc::c_int = -10;
+
 /// The least weight there is among ordinary threads.
 const LAST: libc::c_int = 19;
 
@@ -17,6 +20,31 @@ pub fn run_when_idle() -> io::Result<()> {
     // everybody may take less weight.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, LAST) };
     schedule(libc::SCHED_IDLE)
+}
+
+/// Runs from now on with more weight than other threads: for one that many clients wait
+/// for, and that never works for long.
+///
+/// # Errors
+/// The operating system's refusal: without `CAP_SYS_NICE` only where `RLIMIT_NICE` allows it.
+pub fn run_before_others() -> io::Result<()> {
+    weigh(FIRST)
+}
+
+/// Runs from now on as other threads do, with this weight: 0 the usual one, 19 the least.
+///
+/// # Errors
+/// The operating system's refusal.
+pub fn run_nicely(nice: u8) -> io::Result<()> {
+    weigh(nice.into())
+}
+
+fn weigh(nice: libc::c_int) -> io::Result<()> {
+    // SAFETY: integers only; 0 names the calling thread.
+    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Runs from now on as other threads do, if it was out of the way with the least weight:
@@ -61,22 +89,34 @@ const MOST_NODES: usize = 1 << 10;
 /// `InvalidInput` for a node that cannot exist; the operating system's refusal
 /// of one that has no memory, or may not be used.
 pub fn take_memory_from(node: Option<u32>) -> io::Result<()> {
+    match node {
+        None => policy(libc::MPOL_DEFAULT, &[]),
+        Some(node) => policy(libc::MPOL_BIND, &[node]),
+    }
+}
+
+/// Memory this thread makes the kernel take comes from these nodes in turn, page by page.
+///
+/// # Errors
+/// As [`take_memory_from`].
+pub fn take_memory_in_turn_from(nodes: &[u32]) -> io::Result<()> {
+    policy(libc::MPOL_INTERLEAVE, nodes)
+}
+
+fn policy(mode: libc::c_int, nodes: &[u32]) -> io::Result<()> {
     let mut mask = [0 as libc::c_ulong; MOST_NODES / WORD_BITS];
-    let mode = match node {
-        None => libc::MPOL_DEFAULT,
-        Some(node) => {
-            let node = usize::try_from(node).unwrap_or(usize::MAX);
-            let word = mask
-                .get_mut(node / WORD_BITS)
-                .ok_or(io::ErrorKind::InvalidInput)?;
-            *word = 1 << (node % WORD_BITS);
-            libc::MPOL_BIND
-        }
-    };
-    let (pointer, bits) = match node {
-        None => (std::ptr::null(), 0),
+    for node in nodes {
+        let node = usize::try_from(*node).unwrap_or(usize::MAX);
+        let word = mask
+            .get_mut(node / WORD_BITS)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        *word |= 1 << (node % WORD_BITS);
+    }
+    let (pointer, bits) = if nodes.is_empty() {
+        (std::ptr::null(), 0)
+    } else {
         // The kernel reads one bit less than it is told.
-        Some(_) => (mask.as_ptr(), MOST_NODES + 1),
+        (mask.as_ptr(), MOST_NODES + 1)
     };
     // SAFETY: the kernel reads `bits - 1` bits of the mask, which has as many.
     let answer = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, pointer, bits) };
@@ -102,6 +142,14 @@ mod tests {
             take_memory_from(None).unwrap();
             take_memory_from(Some(1023)).unwrap_err();
             take_memory_from(Some(u32::MAX)).unwrap_err();
+            take_memory_in_turn_from(&[0]).unwrap();
+            let maps = std::fs::read_to_string("/proc/thread-self/numa_maps");
+            assert!(
+                maps.map_or(true, |maps| maps.contains(" interleave:0 ")),
+                "the kernel says so where it can"
+            );
+            take_memory_from(None).unwrap();
+            run_nicely(19).unwrap();
         })
         .join()
         .unwrap();

@@ -66,6 +66,12 @@ impl Mapping {
         })
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn address(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
     /// Bytes mapped.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -19,6 +19,7 @@
 )]
 
 pub mod background;
+pub mod cpus;
 pub mod hugepages;
 pub mod inherited;
 pub mod mapping;

@@ -1,12 +1,17 @@
 //! Memory pressure, as the kernel measures it (`/proc/pressure/memory`).
 //!
-//! Background work reads how much of the last ten seconds somebody waited for
-//! memory, and steps back. A kernel without these figures is one without
-//! pressure, as far as anybody can tell: the caller gets `None`.
+//! Background work reads how much of the last ten seconds tasks waited for
+//! memory, and steps back. A kernel without these figures has no pressure as far as can
+//! be seen: the caller gets `None`.
+//!
+//! A task that waits for the limit of its own cgroup counts there too, while the machine
+//! has memory to spare. So a [`Gauge`] also looks whether the machine itself reclaims
+//! (`/proc/vmstat`, whose counts leave reclaim for a cgroup's limit out).
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Where the figures are.
 pub const MEMORY: &str = "/proc/pressure/memory";
@@ -26,6 +31,66 @@ pub fn some_percent_10s(path: &Path) -> io::Result<Option<f64>> {
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Where the kernel counts reclaim.
+const VMSTAT: &str = "/proc/vmstat";
+/// As far back as the kernel's figure looks.
+const RECENT: Duration = Duration::from_secs(10);
+
+/// Pressure of the machine itself.
+#[derive(Debug)]
+pub struct Gauge {
+    memory: PathBuf,
+    vmstat: PathBuf,
+    /// The count of reclaim at the last look, and when it last grew.
+    reclaimed: Option<u64>,
+    grew_at: Option<Instant>,
+}
+
+impl Gauge {
+    /// Of this machine.
+    #[must_use]
+    pub fn of_machine() -> Self {
+        Self::of_files(MEMORY, VMSTAT)
+    }
+
+    /// Of files in the place of `/proc/pressure/memory` and `/proc/vmstat`.
+    pub fn of_files(memory: impl Into<PathBuf>, vmstat: impl Into<PathBuf>) -> Self {
+        Self {
+            memory: memory.into(),
+            vmstat: vmstat.into(),
+            reclaimed: None,
+            grew_at: None,
+        }
+    }
+
+    /// Percent of the last ten seconds in which tasks waited for memory; `None` where
+    /// that cannot be read, or the machine itself reclaimed nothing in that time.
+    pub fn percent(&mut self, now: Instant) -> Option<f64> {
+        let percent = some_percent_10s(&self.memory).ok().flatten()?;
+        let Some(reclaimed) = reclaimed(&self.vmstat) else {
+            // Nothing says that it is not the machine.
+            return Some(percent);
+        };
+        if self.reclaimed.is_some_and(|before| reclaimed > before) {
+            self.grew_at = Some(now);
+        }
+        self.reclaimed = Some(reclaimed);
+        let grew_at = self.grew_at?;
+        (now.saturating_duration_since(grew_at) < RECENT).then_some(percent)
+    }
+}
+
+/// Pages looked at by the machine's own reclaim, and tasks that had to wait for it.
+fn reclaimed(vmstat: &Path) -> Option<u64> {
+    let text = fs::read_to_string(vmstat).ok()?;
+    let counts = text.lines().filter_map(|line| {
+        let (name, count) = line.split_once(' ')?;
+        let counted = name.starts_with("allocstall") || name.starts_with("pgscan_kswapd");
+        counted.then(|| count.trim().parse::<u64>().ok())?
+    });
+    counts.reduce(u64::saturating_add)
 }
 
 fn parse(text: &str) -> Option<f64> {
@@ -59,6 +124,33 @@ mod tests {
         ] {
             assert_eq!(parse(text), percent, "{text}");
         }
+    }
+
+    #[test]
+    fn a_cgroup_that_waits_for_its_own_limit_is_no_pressure() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        fs::write(
+            file("memory"),
+            "some avg10=60.00 avg60=0 avg300=0 total=0\n",
+        )
+        .unwrap();
+        let reclaimed = |pages: u64| {
+            let text = format!("nr_free_pages 9\nallocstall_normal 1\npgscan_kswapd {pages}\n");
+            fs::write(file("vmstat"), text).unwrap();
+        };
+        let mut gauge = Gauge::of_files(file("memory"), file("vmstat"));
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        reclaimed(100);
+        assert_eq!(gauge.percent(at(0)), None);
+        assert_eq!(gauge.percent(at(1)), None, "nothing was reclaimed since");
+        reclaimed(101);
+        assert_eq!(gauge.percent(at(2)), Some(60.0));
+        assert_eq!(gauge.percent(at(11)), Some(60.0));
+        assert_eq!(gauge.percent(at(12)), None, "that was ten seconds ago");
+        fs::remove_file(file("vmstat")).unwrap();
+        assert_eq!(gauge.percent(at(13)), Some(60.0));
     }
 
     #[test]

@@ -23,10 +23,10 @@ mod words;
 
 pub use error::MessageError;
 pub use reply::{
-    Counters, Drained, Gauges, Lease, LeaseRow, Misses, PoolRow, Refusal, Reply, Resized, Status,
-    TakeBucket, TakeTimes,
+    Counters, Drained, Filling, Gauges, Lease, LeaseRow, Misses, PoolRow, Refusal, Reply, Resized,
+    Status, TakeBucket, TakeTimes,
 };
-pub use request::{Give, Request, Resize, StatusQuery, Take};
+pub use request::{FillChange, Give, Request, Resize, StatusQuery, Take};
 pub use words::{LeaseId, PageSize, RefusalCode};
 
 /// The version both ends speak: field `v` of every message.

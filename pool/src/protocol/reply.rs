@@ -18,6 +18,8 @@ pub enum Reply {
     Status(Box<Status>),
     /// To `resize`.
     Resize(Resized),
+    /// To `fill`.
+    Fill(Filling),
     /// To `drain`.
     Drain(Drained),
     /// It was not done.
@@ -83,6 +85,9 @@ pub struct Gauges {
     pub stray_bytes: u64,
     /// Whether filling pauses for memory pressure.
     pub paused: bool,
+    /// How slabs are filled.
+    #[serde(default)]
+    pub fill: Option<Filling>,
 }
 
 /// One pool.
@@ -226,6 +231,15 @@ pub struct Resized {
     pub before_slabs: u32,
 }
 
+/// How slabs are filled from now on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filling {
+    /// Whether they are.
+    pub on: bool,
+    /// Bytes a second for each node; 0 is as fast as it goes.
+    pub rate: u64,
+}
+
 /// The daemon allocates no more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drained {
@@ -242,6 +256,9 @@ pub struct Refusal {
     pub code: RefusalCode,
     /// For people.
     pub message: String,
+    /// When it is worth a new request; `None` where that is not known, or never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u32>,
 }
 
 impl Refusal {
@@ -250,6 +267,16 @@ impl Refusal {
         Self {
             code,
             message: message.into(),
+            retry_after_ms: None,
+        }
+    }
+
+    /// The same, and after how long it is worth a new request.
+    #[must_use]
+    pub fn retry_after(self, retry_after_ms: Option<u32>) -> Self {
+        Self {
+            retry_after_ms,
+            ..self
         }
     }
 }
@@ -268,6 +295,7 @@ impl Reply {
                 done("status", status)
             }
             Self::Resize(resized) => done("resize", resized),
+            Self::Fill(filling) => done("fill", filling),
             Self::Drain(drained) => done("drain", drained),
             Self::Refused(refusal) => message(None, refusal),
         }
@@ -300,6 +328,7 @@ impl Reply {
                 Self::Status(Box::new(status))
             }
             Some("resize") => Self::Resize(fields("resize", object)?),
+            Some("fill") => Self::Fill(fields("fill", object)?),
             Some("drain") => Self::Drain(fields("drain", object)?),
             _ => return Err(MessageError::Operation(shown(&operation))),
         })

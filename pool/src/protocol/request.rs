@@ -24,6 +24,8 @@ pub enum Request {
     Status(StatusQuery),
     /// Keep more or fewer slabs of a size.
     Resize(Resize),
+    /// Fill or stop filling, at this rate.
+    Fill(FillChange),
     /// Allocate no more, give what is not allocated back to the kernel.
     Drain,
 }
@@ -84,6 +86,18 @@ pub struct Resize {
     pub slabs: u32,
 }
 
+/// `fill`: how slabs are filled until the daemon is started anew.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FillChange {
+    /// Whether slabs are filled; as before when `None`.
+    #[serde(default)]
+    pub on: Option<bool>,
+    /// Bytes a second for each node, 0 as fast as it goes; as before when `None`.
+    #[serde(default)]
+    pub rate: Option<u64>,
+}
+
 impl Request {
     /// The word of its `op`.
     #[must_use]
@@ -93,6 +107,7 @@ impl Request {
             Self::Give(_) => "give",
             Self::Status(_) => "status",
             Self::Resize(_) => "resize",
+            Self::Fill(_) => "fill",
             Self::Drain => "drain",
         }
     }
@@ -109,6 +124,7 @@ impl Request {
             Self::Give(give) => message(operation, give),
             Self::Status(query) => message(operation, query),
             Self::Resize(resize) => message(operation, resize),
+            Self::Fill(change) => message(operation, change),
             Self::Drain => message(operation, &Nothing {}),
         }
     }
@@ -125,6 +141,7 @@ impl Request {
             Some("give") => Self::Give(fields("give", object)?),
             Some("status") => Self::Status(fields("status", object)?),
             Some("resize") => Self::Resize(fields("resize", object)?),
+            Some("fill") => Self::Fill(fields("fill", object)?),
             Some("drain") => fields::<Nothing>("drain", object).map(|_| Self::Drain)?,
             _ => return Err(MessageError::Operation(shown(&operation))),
         };
@@ -133,6 +150,16 @@ impl Request {
     }
 
     fn check(&self) -> Result<(), MessageError> {
+        if let Self::Fill(FillChange {
+            rate: Some(rate), ..
+        }) = self
+            && *rate > MOST_NUMBER
+        {
+            return Err(MessageError::Field {
+                message: self.operation(),
+                text: format!("`rate` is {rate}, expected 0 to {MOST_NUMBER}"),
+            });
+        }
         let (name, bytes) = match self {
             Self::Take(take) => ("bytes", take.bytes),
             Self::Resize(resize) => ("size_class_bytes", resize.size_class_bytes),

@@ -175,6 +175,8 @@ fn request() -> impl Strategy<Value = Request> {
                 slabs,
             })
         ),
+        (any::<Option<bool>>(), proptest::option::of(0..=MOST_NUMBER))
+            .prop_map(|(on, rate)| Request::Fill(FillChange { on, rate })),
         Just(Request::Drain),
     ]
 }
@@ -295,12 +297,12 @@ fn the_documentation_shows_messages() {
         .collect();
     assert_eq!(
         seen.iter().filter(|reply| !**reply).count(),
-        5,
+        6,
         "each request once"
     );
     assert_eq!(
         seen.iter().filter(|reply| **reply).count(),
-        6,
+        7,
         "each reply, and a refusal"
     );
 }

@@ -16,7 +16,7 @@ use crate::lease::quota::{Ledger, Rules, Standing};
 use crate::lease::{Formers, Leases, Pipes, Replacements, Serial};
 use crate::os::peer::Peer;
 use crate::protocol::{
-    Counters, Drained, Give, Refusal, RefusalCode, Reply, Request, Resize, Resized,
+    Counters, Drained, FillChange, Give, Refusal, RefusalCode, Reply, Request, Resize, Resized,
 };
 use crate::store::{Key, Store};
 use std::collections::{BTreeSet, VecDeque};
@@ -143,7 +143,10 @@ impl Broker {
         self.counters.requests += 1;
         let standing = self.standing(peer);
         let observes = matches!(request, Request::Status(_)) && standing == Standing::Observer;
-        let owner_only = matches!(request, Request::Resize(_) | Request::Drain);
+        let owner_only = matches!(
+            request,
+            Request::Resize(_) | Request::Fill(_) | Request::Drain
+        );
         let may = match standing {
             Standing::Owner => true,
             Standing::Borrower => !owner_only,
@@ -167,6 +170,7 @@ impl Broker {
                 Answer::Reply(Reply::Status(self.status(uid, query).into()))
             }
             Request::Resize(resize) => self.resize(&resize),
+            Request::Fill(change) => self.change_filling(&change),
             Request::Drain => self.drain(),
         }
     }
@@ -246,6 +250,10 @@ impl Broker {
         self.empty_next();
         self.look_for_holes();
         self.credit_full_classes();
+        if self.workers.is_paused() {
+            let released = self.store.above_the_floor();
+            self.discard(released);
+        }
         self.begin_fills();
     }
 
@@ -308,6 +316,16 @@ impl Broker {
             }
             Err(error) => Answer::refuse(RefusalCode::BadRequest, error.to_string()),
         }
+    }
+
+    fn change_filling(&mut self, change: &FillChange) -> Answer {
+        if let Some(rate) = change.rate {
+            self.workers.set_rate((rate > 0).then_some(rate));
+        }
+        if let Some(on) = change.on {
+            self.workers.turn_filling(on);
+        }
+        Answer::Reply(Reply::Fill(self.workers.filling_now()))
     }
 
     fn drain(&mut self) -> Answer {

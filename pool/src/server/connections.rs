@@ -74,9 +74,14 @@ pub(super) struct Connections {
     by_user: BTreeMap<u32, u32>,
 }
 
+/// After how long one of too many connections is worth another try.
+const BUSY_MS: u32 = 50;
+
 /// Tells the other end why its connection is closed.
 pub(super) fn turn_away(socket: impl AsFd, code: RefusalCode, text: &str) {
-    if let Ok(message) = Reply::Refused(Refusal::new(code, text)).encode() {
+    let soon = (code == RefusalCode::Busy).then_some(BUSY_MS);
+    let refusal = Refusal::new(code, text).retry_after(soon);
+    if let Ok(message) = Reply::Refused(refusal).encode() {
         let _ = packet::send(&socket, &message, &[]);
     }
 }

@@ -39,6 +39,7 @@ pub use error::ServeError;
 use crate::config::{Config, Size};
 use crate::lease::Serial;
 use crate::lease::quota::{Rules, Standing};
+use crate::os::background;
 use crate::os::service::{self, NotifyState};
 use crate::protocol::packet::PacketError;
 use crate::protocol::{RefusalCode, Request};
@@ -180,6 +181,8 @@ impl Server {
         read: &mut dyn FnMut() -> Result<Config, String>,
         say: &mut dyn FnMut(&str),
     ) -> Result<(), ServeError> {
+        // Refused, requests wait for a turn of the processor like anything else.
+        let _ = background::run_before_others();
         self.broker.begin_fills();
         self.tell_troubles(say);
         say("ready");

@@ -7,6 +7,7 @@ use super::{ServeError, Server, check, start};
 use crate::config::{Config, Fill};
 use crate::lease::quota::Rules;
 use crate::store::{Key, Spec};
+use toml::Spanned;
 
 impl Server {
     /// Reads the configuration again, and says what came of it.
@@ -71,6 +72,8 @@ impl Server {
 fn at_next_start(old: &Config, new: &Config) -> Vec<&'static str> {
     let Fill {
         rate: _,
+        cpus,
+        nice,
         batch,
         pause_at_pressure,
         refill_rate,
@@ -81,6 +84,8 @@ fn at_next_start(old: &Config, new: &Config) -> Vec<&'static str> {
         ("socket", old.socket == new.socket),
         ("directory", old.directory == new.directory),
         ("keep_on_stop", old.keep_on_stop == new.keep_on_stop),
+        ("cpus", same(cpus.as_ref(), new.fill.cpus.as_ref())),
+        ("nice", same(nice.as_ref(), new.fill.nice.as_ref())),
         ("batch", batch.as_ref() == new.fill.batch.as_ref()),
         (
             "pause_at_pressure",
@@ -94,6 +99,10 @@ fn at_next_start(old: &Config, new: &Config) -> Vec<&'static str> {
         }
     }
     keys
+}
+
+fn same<T: PartialEq>(old: Option<&Spanned<T>>, new: Option<&Spanned<T>>) -> bool {
+    old.map(Spanned::as_ref) == new.map(Spanned::as_ref)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::lease::journal::Record;
 use crate::lease::quota::Charge;
 use crate::lease::{Lease, Serial};
 use crate::os::peer::Peer;
-use crate::protocol::{Counters, Lease as LeaseReply, RefusalCode, Reply, Take};
+use crate::protocol::{Counters, Lease as LeaseReply, Refusal, RefusalCode, Reply, Take};
 use crate::store::Key;
 use crate::store::choose::{NsPerGib, Want};
 use crate::store::slab::Slab;
@@ -72,7 +72,9 @@ impl Broker {
             } else {
                 self.counters.misses.no_class += 1;
             }
-            return Answer::refuse(RefusalCode::Empty, self.nothing_for(&take));
+            let refusal = Refusal::new(RefusalCode::Empty, self.nothing_for(&take));
+            let refusal = refusal.retry_after(self.next_in_ms(&want));
+            return Answer::Reply(Reply::Refused(refusal));
         };
         // What it gets may be more than it asked for, and that is what counts.
         self.ledger.credit(charge);
@@ -241,6 +243,18 @@ impl Broker {
         let why = self.store.trouble(take.node, take.page);
         let why = why.map_or(String::new(), |why| format!(": {why}"));
         format!("no slab of {size}{pages} is ready{place}{why}")
+    }
+
+    /// Until a slab that will do is expected, at the speed and the rate of filling.
+    fn next_in_ms(&self, want: &Want) -> Option<u32> {
+        let filling = self.workers.filling_now();
+        let bytes = u128::from(self.store.lacking_bytes(want).filter(|_| filling.on)?);
+        let zeroing_ns = (bytes * u128::from(self.ns_per_gib())) >> 30;
+        let paced_ns = (bytes * 1_000_000_000)
+            .checked_div(filling.rate.into())
+            .unwrap_or(0);
+        let ms = zeroing_ns.max(paced_ns).div_ceil(1_000_000).max(1);
+        Some(u32::try_from(ms).unwrap_or(u32::MAX))
     }
 
     /// What a GiB of zeroing takes, as measured so far.

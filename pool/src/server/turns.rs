@@ -8,8 +8,8 @@
 use super::connections::ConnectionId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Requests of one user in one turn.
-const REQUESTS_A_USER: u32 = 8;
+/// Requests of one user in one turn: what another user waits for at most.
+const REQUESTS_A_USER: u32 = 2;
 
 /// A user with requests.
 #[derive(Debug)]
@@ -104,14 +104,15 @@ mod tests {
         let flood: Vec<_> = (100..150).chain([200]).collect();
         let order = served(&mut turns, &flood);
         assert_eq!(order[..4], [100, 200, 101, 200]);
-        assert_eq!(order.iter().filter(|id| **id == 200).count(), 8);
-        assert_eq!(order.len(), 16);
+        assert_eq!(order.iter().filter(|id| **id == 200).count(), 2);
+        assert_eq!(order.len(), 4);
         // The next turn goes on behind the last connection that was served.
-        assert_eq!(served(&mut turns, &flood)[0], 108);
-        for _ in 0..5 {
+        assert_eq!(served(&mut turns, &flood)[0], 102);
+        for _ in 0..23 {
             served(&mut turns, &flood);
         }
-        assert_eq!(served(&mut turns, &flood)[..5], [106, 200, 107, 200, 108]);
+        // All of its connections have had their turn.
+        assert_eq!(served(&mut turns, &flood)[..4], [100, 200, 101, 200]);
     }
 
     #[test]

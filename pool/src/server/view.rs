@@ -34,6 +34,7 @@ impl Broker {
             pinned_bytes: self.formers.pinned_bytes(),
             stray_bytes: self.stray_bytes,
             paused: self.workers.is_paused(),
+            fill: Some(self.workers.filling_now()),
         }
     }
 
@@ -43,6 +44,9 @@ impl Broker {
             self.refills.complete(row);
             if row.trouble.is_none() && row.filling_slabs > 0 && self.workers.is_paused() {
                 row.trouble = Some("paused: the machine is short of memory".into());
+            }
+            if row.trouble.is_none() && row.filling_slabs > 0 && !self.workers.filling_now().on {
+                row.trouble = Some("filling is turned off".into());
             }
         }
         rows

@@ -8,12 +8,12 @@
 
 use super::connections::ConnectionId;
 use crate::config::Fill;
-use crate::fill::{Done, Job, Manner, Pace, Tenure, Worker};
+use crate::fill::{Done, Job, Manner, Pace, Tenure, Watch, Worker};
 use crate::lease::quota::Charge;
 use crate::lease::{Return, Serial};
 use crate::os::peer::Peer;
-use crate::os::pressure;
-use crate::protocol::Take;
+use crate::os::pressure::Gauge;
+use crate::protocol::{Filling, Take};
 use crate::store::Key;
 use crate::store::slab::{Slab, SlabId};
 use rustix::event::EventfdFlags;
@@ -104,7 +104,14 @@ const IDLE_TAKERS: usize = 4;
 /// All workers.
 #[derive(Debug)]
 pub(super) struct Workers {
-    pace: Arc<Pace>,
+    /// What each node's pace begins with.
+    rate: Option<u64>,
+    watch: Arc<Watch>,
+    on: bool,
+    cpus: Vec<usize>,
+    nice: Option<u8>,
+    /// Of filling, for each node.
+    paces: BTreeMap<Option<u32>, Arc<Pace>>,
     refill_pace: Arc<Pace>,
     batch_bytes: u64,
     started: BTreeMap<(Kind, Option<u32>), Worker<Ticket>>,
@@ -123,16 +130,24 @@ impl Workers {
         let batch_bytes = fill.batch.as_ref().bytes();
         let pause_at = *fill.pause_at_pressure.as_ref();
         let pause_at = (pause_at > 0).then(|| f64::from(pause_at));
-        let pace = |rate: u64, burst_bytes| {
-            let rate = (rate > 0).then_some(rate);
-            Arc::new(Pace::new(rate, burst_bytes, pause_at, pressure::MEMORY))
-        };
+        let some = |rate: u64| (rate > 0).then_some(rate);
+        // Page by page: a burst would be in the guest's way.
+        let refill_rate = some(fill.refill_rate.bytes());
+        let watch = Arc::new(Watch::new(pause_at, Gauge::of_machine()));
+        let refill_pace = Pace::new(refill_rate, 1, Arc::clone(&watch));
         let (report, reports) = mpsc::channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let mut workers = Self {
-            pace: pace(fill.rate.bytes(), batch_bytes),
-            // Page by page: a burst would be in the guest's way.
-            refill_pace: pace(fill.refill_rate.bytes(), 1),
+            rate: some(fill.rate.bytes()),
+            watch,
+            on: true,
+            cpus: fill
+                .cpus
+                .as_ref()
+                .map_or_else(Vec::new, |cpus| cpus.as_ref().0.clone()),
+            nice: fill.nice.as_ref().map(|nice| *nice.as_ref()),
+            paces: BTreeMap::new(),
+            refill_pace: Arc::new(refill_pace),
             batch_bytes,
             started: BTreeMap::new(),
             takers: Vec::new(),
@@ -154,18 +169,50 @@ impl Workers {
 
     /// A client has memory that it is about to touch.
     pub(super) fn allocated(&self) {
-        self.pace.allocated();
+        for pace in self.paces.values() {
+            pace.allocated();
+        }
         self.refill_pace.allocated();
     }
 
-    /// Another rate of filling from now on; `None` is as fast as it goes.
-    pub(super) fn set_rate(&self, bytes_per_second: Option<u64>) {
-        self.pace.set_rate(bytes_per_second);
+    /// Another rate of filling from now on, for each node; `None` is as fast as it goes.
+    pub(super) fn set_rate(&mut self, bytes_per_second: Option<u64>) {
+        self.rate = bytes_per_second;
+        for pace in self.paces.values() {
+            pace.set_rate(bytes_per_second);
+        }
+    }
+
+    /// Whether anything is to be filled from now on.
+    pub(super) fn turn_filling(&mut self, on: bool) {
+        self.on = on;
+        for pace in self.paces.values() {
+            pace.turn(on);
+        }
+    }
+
+    /// How slabs are filled now.
+    pub(super) fn filling_now(&self) -> Filling {
+        Filling {
+            on: self.on,
+            rate: self.rate.unwrap_or(0),
+        }
+    }
+
+    fn pace(&mut self, node: Option<u32>) -> Arc<Pace> {
+        let (rate, watch) = (self.rate, Arc::clone(&self.watch));
+        let (on, burst_bytes) = (self.on, self.batch_bytes);
+        let pace = self.paces.entry(node).or_insert_with(|| {
+            let pace = Pace::new(rate, burst_bytes, watch);
+            pace.turn(on);
+            Arc::new(pace)
+        });
+        Arc::clone(pace)
     }
 
     /// Whether filling is paused because somebody waits for memory.
     pub(super) fn is_paused(&self) -> bool {
-        self.pace.is_paused()
+        self.watch.under_pressure()
     }
 
     /// Whether the node's refilling worker does nothing.
@@ -282,10 +329,10 @@ impl Workers {
         worker.send(job).map_err(|_| gone())
     }
 
-    fn start(&self, kind: Kind, node: Option<u32>) -> io::Result<Worker<Ticket>> {
+    fn start(&mut self, kind: Kind, node: Option<u32>) -> io::Result<Worker<Ticket>> {
         let place = node.map_or("any".into(), |node| node.to_string());
         let (name, background) = match kind {
-            Kind::Background => (format!("fill-{place}"), Some(Arc::clone(&self.pace))),
+            Kind::Background => (format!("fill-{place}"), Some(self.pace(node))),
             Kind::Refill => {
                 let pace = Arc::clone(&self.refill_pace);
                 (format!("refill-{place}"), Some(pace))
@@ -296,6 +343,12 @@ impl Workers {
             background,
             shared: kind == Kind::Refill,
             node,
+            cpus: if kind == Kind::Prompt {
+                Vec::new()
+            } else {
+                self.cpus.clone()
+            },
+            nice: self.nice,
             batch_bytes: self.batch_bytes,
         };
         Worker::start(&name, manner, self.reporter())

@@ -21,6 +21,8 @@ pub struct Spec {
     pub trusted: bool,
     /// Of what a guest gives back, how much to keep ready for it.
     pub refill_bytes: u64,
+    /// Clean slabs to keep while the machine is short of memory.
+    pub floor: Option<u32>,
 }
 
 impl Spec {
@@ -32,6 +34,7 @@ impl Spec {
             source: config::Source::Auto,
             trusted: false,
             refill_bytes: 0,
+            floor: None,
         }
     }
 
@@ -57,6 +60,7 @@ impl From<&config::Class> for Spec {
                 .refill
                 .as_ref()
                 .map_or(0, |refill| refill.as_ref().bytes()),
+            floor: class.keep_under_pressure,
         }
     }
 }

@@ -15,13 +15,15 @@
 //! - [`slab`]: one file and the mark on it; `adopt.rs`: those of an earlier daemon;
 //! - [`mount`], `sources.rs`: where files come from;
 //! - [`recover`]: what is clean after a crash;
-//! - [`choose`]: which slab a client gets.
+//! - [`choose`]: which slab a client gets; `lacking.rs`: where there is none, and where the
+//!   machine is short of memory.
 
 mod adopt;
 pub mod choose;
 mod class;
 mod error;
 mod key;
+mod lacking;
 pub mod mount;
 pub mod recover;
 pub mod slab;
@@ -273,20 +275,6 @@ impl Store {
         Some((class.spec.key, slab, grow.map(|_| start)))
     }
 
-    /// Whether some class has slabs that are large enough, ready or not.
-    #[must_use]
-    pub fn has_class_for(&self, want: &Want) -> bool {
-        let wanted = self.classes.iter().filter(|class| class.spec.wanted > 0);
-        let candidates: Vec<_> = wanted
-            .map(|class| Candidate {
-                key: class.spec.key,
-                ready: true,
-                grows: false,
-            })
-            .collect();
-        choose::choose(&candidates, want, self.one_node, 0).is_some()
-    }
-
     /// A slab that [`Store::take`] gave out and that nobody touched is clean as before.
     pub fn put_back(&mut self, key: &Key, slab: Slab) {
         let class = self.classes.iter_mut().find(|class| class.spec.key == *key);
@@ -363,6 +351,7 @@ impl Store {
         if let Some(class) = class {
             class.spec.trusted = spec.trusted;
             class.spec.refill_bytes = spec.refill_bytes;
+            class.spec.floor = spec.floor;
         }
     }
 

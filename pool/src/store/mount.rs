@@ -156,6 +156,11 @@ fn make(page: PageSize, bytes: u64) -> rustix::io::Result<OwnedFd> {
     set(option, value)?;
     set("size", &bytes.to_string())?;
     set("mode", "0700")?;
+    if page == PageSize::Transparent {
+        // Zeroed memory on a swap device would be read back while a guest starts. Linux
+        // before 6.4 has no such option, and takes the memory for what it is.
+        let _ = rustix::mount::fsconfig_set_flag(&system, "noswap");
+    }
     rustix::mount::fsconfig_create(&system)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NODEV

@@ -18,6 +18,7 @@ fn spec(page: PageSize, source: Source, wanted: u32) -> Spec {
         bytes: SLAB_BYTES,
     };
     Spec {
+        floor: None,
         key,
         wanted,
         source,
@@ -95,6 +96,43 @@ fn left(store: &Store) -> Left {
     mounts
         .map(|(page, mount)| (page, mount.try_clone_to_owned().unwrap()))
         .collect()
+}
+
+#[test]
+fn under_pressure_clean_slabs_go_one_by_one_down_to_the_floor() {
+    let (_folder, mut store) = small(3);
+    assert_eq!(fill_all(&mut store), 3);
+    assert!(
+        store.above_the_floor().is_empty(),
+        "without a floor all stay"
+    );
+    let floor = Spec {
+        floor: Some(1),
+        ..spec(PageSize::Transparent, Source::Memfd, 3)
+    };
+    store.change(&floor);
+    assert_eq!(store.above_the_floor().len(), 1);
+    assert_eq!(store.above_the_floor().len(), 1);
+    assert!(store.above_the_floor().is_empty());
+    assert_eq!(store.rows()[0].clean_slabs, 1);
+}
+
+#[test]
+fn a_slab_that_is_being_filled_says_what_it_lacks() {
+    let (_folder, mut store) = small(1);
+    assert_eq!(
+        store.lacking_bytes(&want(1)),
+        None,
+        "nothing is being filled"
+    );
+    let order = store.begin_fill(None, Instant::now()).unwrap();
+    order.done_bytes.store(1 << 20, Ordering::Relaxed);
+    assert_eq!(store.lacking_bytes(&want(1)), Some(3 << 20));
+    assert_eq!(
+        store.lacking_bytes(&want(SLAB_BYTES + 1)),
+        None,
+        "too small"
+    );
 }
 
 #[test]

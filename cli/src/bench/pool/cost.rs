@@ -7,7 +7,7 @@
 //! processor times the smallest counts, of the loops' windows the median.
 
 use super::failed;
-use super::own_daemon::OwnDaemon;
+use super::own_daemon::{Kind, OwnDaemon};
 use super::record::{Cost, FillCost, Neighbour};
 use crate::failure::Failure;
 use firstlight_pool::os::memory_file;
@@ -41,7 +41,7 @@ pub(super) fn measure(
     let folder = folder.join("cost");
     fs::create_dir(&folder).map_err(failed("a folder"))?;
     let sizes = BTreeSet::from([bytes]);
-    let mut daemon = OwnDaemon::start(&folder, page, &sizes, None)?;
+    let mut daemon = OwnDaemon::start(&folder, Kind::of(page), &sizes, None)?;
     let fill = fill_cost(&mut daemon, page, bytes, runs, stop)?;
     let neighbours = neighbours(&mut daemon, bytes, runs, stop)?;
     daemon.stop()?;

@@ -41,6 +41,12 @@ pub(super) struct Timed {
     pub(super) to_guest: Duration,
 }
 
+impl Timed {
+    pub(super) fn to_qmp(self) -> Duration {
+        self.to_qmp
+    }
+}
+
 impl Bench {
     /// Prepares the ROM and the socket.
     pub(super) fn new(qemu: &OsStr) -> io::Result<Self> {
@@ -137,11 +143,31 @@ impl Bench {
     /// Starts the guest, waits for both, and ends it.
     pub(super) fn time(&self, start: Start, begin: Instant) -> Result<Timed, Failure> {
         let log = self.file("stderr");
-        let timed = self.try_time(start, begin, &log);
-        timed.map_err(|error| self.trouble(&log, error))
+        let timed = self.try_time(start, begin, &log, || Ok(()));
+        let (timed, ()) = timed.map_err(|error| self.trouble(&log, error))?;
+        Ok(timed)
     }
 
-    fn try_time(&self, start: Start, begin: Instant, log: &Path) -> io::Result<Timed> {
+    /// Starts the guest, waits for both, does `then`, and ends it: what `then` returned.
+    pub(super) fn time_until<T>(
+        &self,
+        start: Start,
+        begin: Instant,
+        then: impl FnOnce() -> io::Result<T>,
+    ) -> Result<T, Failure> {
+        let log = self.file("stderr");
+        let timed = self.try_time(start, begin, &log, then);
+        let (_, done) = timed.map_err(|error| self.trouble(&log, error))?;
+        Ok(done)
+    }
+
+    fn try_time<T>(
+        &self,
+        start: Start,
+        begin: Instant,
+        log: &Path,
+        then: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<(Timed, T)> {
         let errors = File::create(log)?;
         thread::scope(|scope| {
             let guest = scope.spawn(|| self.first_instruction());
@@ -161,11 +187,13 @@ impl Bench {
             let seen = guest.join().map_err(|_| io::ErrorKind::Other)?;
             let (running, greeted) = greeted?;
             let seen = seen?;
+            let done = then()?;
             running.quit()?;
-            Ok(Timed {
+            let timed = Timed {
                 to_qmp: greeted.duration_since(begin),
                 to_guest: seen.duration_since(begin),
-            })
+            };
+            Ok((timed, done))
         })
     }
 

@@ -1,14 +1,18 @@
 //! `firstlight bench pool`: real QEMU, from its start to QMP's greeting and to
 //! the guest's first instruction, on fresh memory and on the pool's.
 //!
-//! Both variants run in turn in each round, on as many huge pages as one of them
+//! All variants run in turn in each round, on as many huge pages as one of them
 //! needs: the pool is emptied before the fresh start, and filled again, outside
-//! the timing, before its own. [`own_daemon`] is the pool, [`guest`] the clock;
-//! [`cost`] is what filling costs.
+//! the timing, before its own. Beside them the floor: the same QEMU with 64 MiB of
+//! ordinary memory. [`own_daemon`] is the pool, [`guest`] the clock; [`filling`] the
+//! same while a slab that came back is filled, [`cost`] what filling costs, [`pin`]
+//! starts with all memory pinned.
 
 mod cost;
+mod filling;
 mod guest;
 mod own_daemon;
+mod pin;
 mod record;
 
 use crate::failure::Failure;
@@ -17,8 +21,8 @@ use clap::Args;
 use firstlight_pool::launch::{Backing, BorrowOptions, Need, Plan, Start, borrow, program_path};
 use firstlight_pool::os::hugepages;
 use firstlight_pool::protocol::PageSize;
-use guest::Bench;
-use own_daemon::OwnDaemon;
+use guest::{Bench, Timed};
+use own_daemon::{Kind, OwnDaemon};
 use record::{AtOnce, Record, Run, TakeRoundTrip, Variant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::BTreeSet;
@@ -52,6 +56,13 @@ pub(super) struct Options {
     /// Also what filling costs: processor time, and what loops on another CPU lose
     #[arg(long)]
     cost: bool,
+    /// Also starts while a slab that came back is filled again as fast as it goes
+    #[arg(long)]
+    filling: bool,
+    /// Instead: start with all memory pinned, as for a passed-through device, on pages of
+    /// 4K, thp and 2M, zeroed beforehand or not; of the largest size
+    #[arg(long, conflicts_with_all = ["page", "cost", "filling", "at_once"])]
+    pin: bool,
     /// The VMM
     #[arg(long, value_name = "PROGRAM", default_value = "qemu-system-x86_64")]
     qemu: OsString,
@@ -62,6 +73,8 @@ Examples:
   firstlight bench pool                          2, 4 and 8 GiB in huge pages of 2 MiB
   firstlight bench pool --sizes 2G,64G --runs 11
   firstlight bench pool --cost --sizes 4G        what filling costs, too; on a quiet machine
+  firstlight bench pool --filling --sizes 2G,12G starts while other memory is filled, too
+  firstlight bench pool --pin --sizes 8G --runs 3
   firstlight bench pool --page thp --json        no huge pages to set aside; for programs
 
 Exit codes: see firstlight --help";
@@ -87,18 +100,28 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(failed("signals"))?;
     }
+    if options.pin {
+        let record = pin::measure(&options.qemu, largest, options.runs, &stop);
+        not_interrupted(&stop)?;
+        return output.print(&record?, pin::Record::table);
+    }
+    let beside = if options.filling { filling::BYTES } else { 0 };
     let pages = match options.page {
         PageSize::Transparent => None,
-        page => Some(set_aside(page, largest)?),
+        page => Some(set_aside(page, largest + beside)?),
     };
     let record = measure(options, largest, &stop);
     drop(pages);
-    if stop.load(Ordering::Relaxed) {
-        return Err(Failure::Pool(
-            "interrupted; everything was given back".into(),
-        ));
-    }
+    not_interrupted(&stop)?;
     output.print(&record?, Record::table)
+}
+
+fn not_interrupted(stop: &AtomicBool) -> Result<(), Failure> {
+    if stop.load(Ordering::Relaxed) {
+        let text = "interrupted; everything was given back";
+        return Err(Failure::Pool(text.into()));
+    }
+    Ok(())
 }
 
 fn set_aside(page: PageSize, bytes: u64) -> Result<hugepages::Borrowed, Failure> {
@@ -122,9 +145,12 @@ fn measure(options: &Options, largest: u64, stop: &AtomicBool) -> Result<Record,
     let part = largest.checked_div(options.at_once.into()).unwrap_or(0);
     let part = part / page.bytes() * page.bytes();
     sizes.extend([part, page.bytes()].into_iter().filter(|bytes| *bytes > 0));
-    let mut daemon = OwnDaemon::start(bench.folder(), page, &sizes, Some("0"))?;
+    if options.filling {
+        sizes.insert(filling::BYTES);
+    }
+    let mut daemon = OwnDaemon::start(bench.folder(), Kind::of(page), &sizes, Some("0"))?;
     // The first start of all reads QEMU from the disk.
-    fresh(&bench, page, page.bytes().max(64 << 20).min(largest))?;
+    floor(&bench)?;
     let mut record = Record::new(page);
     for size in &options.sizes {
         let mut runs: Vec<Run> = Vec::new();
@@ -132,10 +158,14 @@ fn measure(options: &Options, largest: u64, stop: &AtomicBool) -> Result<Record,
             if stop.load(Ordering::Relaxed) {
                 return Ok(record);
             }
+            runs.push(Run::new(Variant::Floor, floor(&bench)?, None));
             runs.push(fresh(&bench, page, size.bytes)?);
             daemon.fill(size.bytes, 1)?;
             runs.push(pooled(&bench, &mut daemon, size.bytes)?);
             daemon.empty(size.bytes)?;
+            if options.filling {
+                runs.extend(filling::starts(&bench, &mut daemon, size.bytes)?);
+            }
         }
         record.add(size.bytes, &runs);
     }
@@ -215,6 +245,16 @@ impl Crowd {
     }
 }
 
+/// Memory of the floor.
+const FLOOR_BYTES: u64 = 64 << 20;
+
+/// The same QEMU with little memory, of the kernel and touched by nothing: what no pool
+/// can beat.
+fn floor(bench: &Bench) -> Result<Timed, Failure> {
+    let start = Start::new(bench.qemu(), bench.arguments(FLOOR_BYTES));
+    bench.time(start, Instant::now())
+}
+
 /// A guest on memory that the kernel zeroes meanwhile.
 fn fresh_start(bench: &Bench, page: PageSize, bytes: u64, mut arguments: Vec<OsString>) -> Start {
     let pages = match page {
@@ -253,12 +293,20 @@ fn pooled_start(
 
 /// The same, timed; taking the memory is part of the time.
 fn pooled(bench: &Bench, daemon: &mut OwnDaemon, bytes: u64) -> Result<Run, Failure> {
+    let (timed, take) = timed_on_pool(bench, daemon, bytes)?;
+    Ok(Run::new(Variant::Pool, timed, Some(take)))
+}
+
+fn timed_on_pool(
+    bench: &Bench,
+    daemon: &mut OwnDaemon,
+    bytes: u64,
+) -> Result<(Timed, Duration), Failure> {
     let arguments = bench.arguments(bytes);
     let begin = Instant::now();
     let start = pooled_start(bench, daemon, arguments)?;
     let take = begin.elapsed();
-    let timed = bench.time(start, begin)?;
-    Ok(Run::new(Variant::Pool, timed, Some(take)))
+    Ok((bench.time(start, begin)?, take))
 }
 
 /// What could not be prepared.

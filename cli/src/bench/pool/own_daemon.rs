@@ -18,6 +18,33 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks at it.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// What backs its slabs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kind {
+    pub(super) page: PageSize,
+    source: &'static str,
+}
+
+impl Kind {
+    /// Reserved pages in files without a name, of which nothing can stay behind.
+    /// Transparent ones are to be had on a mount for certain only.
+    pub(super) fn of(page: PageSize) -> Self {
+        let source = match page {
+            PageSize::Transparent => "auto",
+            PageSize::Huge | PageSize::Giant => "memfd",
+        };
+        Self { page, source }
+    }
+
+    /// Small pages, where files without a name get no others.
+    pub(super) fn small() -> Self {
+        Self {
+            page: PageSize::Transparent,
+            source: "memfd",
+        }
+    }
+}
+
 /// The daemon, ended when dropped.
 #[derive(Debug)]
 pub(super) struct OwnDaemon {
@@ -32,14 +59,14 @@ impl OwnDaemon {
     /// at `rate`, or at the usual one.
     pub(super) fn start(
         folder: &Path,
-        page: PageSize,
+        kind: Kind,
         sizes: &BTreeSet<u64>,
         rate: Option<&str>,
     ) -> Result<Self, Failure> {
         let socket = folder.join("pool.sock");
         let config = folder.join("pool.toml");
         let log = folder.join("daemon.log");
-        let text = config_text(folder, page, sizes, rate);
+        let text = config_text(folder, kind, sizes, rate);
         fs::write(&config, text).map_err(failed("the daemon's configuration"))?;
         let errors = File::create(&log).map_err(failed("the daemon's log"))?;
         let program = std::env::current_exe().map_err(failed("this program"))?;
@@ -69,7 +96,7 @@ impl OwnDaemon {
         Ok(Self {
             child,
             client,
-            page,
+            page: kind.page,
             log,
         })
     }
@@ -87,6 +114,13 @@ impl OwnDaemon {
         self.resize(bytes, 1)?;
         self.wait(bytes, "a slab that is being filled", |pool| {
             pool.clean_bytes > 0
+        })
+    }
+
+    /// Waits until a slab of `bytes` is being filled, and a part of it is.
+    pub(super) fn wait_for_filling(&mut self, bytes: u64) -> Result<(), Failure> {
+        self.wait(bytes, "a slab that is being filled", |pool| {
+            pool.filling_slabs > 0 && pool.clean_bytes > 0
         })
     }
 
@@ -203,9 +237,7 @@ fn said(log: &Path) -> String {
     lines.get(from..).unwrap_or_default().join("; ")
 }
 
-/// Reserved pages in files without a name, of which nothing
-/// can stay behind. Transparent ones are to be had on a mount for certain only.
-fn config_text(folder: &Path, page: PageSize, sizes: &BTreeSet<u64>, rate: Option<&str>) -> String {
+fn config_text(folder: &Path, kind: Kind, sizes: &BTreeSet<u64>, rate: Option<&str>) -> String {
     let socket = folder.join("pool.sock");
     let directory = folder.join("pool");
     let mut text = format!(
@@ -215,10 +247,7 @@ fn config_text(folder: &Path, page: PageSize, sizes: &BTreeSet<u64>, rate: Optio
     if let Some(rate) = rate {
         let _ = writeln!(text, "rate = {rate:?}");
     }
-    let source = match page {
-        PageSize::Transparent => "auto",
-        PageSize::Huge | PageSize::Giant => "memfd",
-    };
+    let Kind { page, source } = kind;
     for bytes in sizes {
         let _ = write!(
             text,

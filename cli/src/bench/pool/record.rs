@@ -11,12 +11,28 @@ use std::time::Duration;
 
 /// Where the memory comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Variant {
+    /// 64 MiB of the kernel's, whatever the size beside it.
+    Floor,
     /// The kernel zeroes it while QEMU waits.
     Prealloc,
     /// The pool.
     Pool,
+    /// The floor while a slab that came back is filled.
+    FloorFilling,
+    /// The pool meanwhile.
+    PoolFilling,
+}
+
+impl Variant {
+    const ALL: [Self; 5] = [
+        Self::Floor,
+        Self::Prealloc,
+        Self::Pool,
+        Self::FloorFilling,
+        Self::PoolFilling,
+    ];
 }
 
 /// One start.
@@ -88,6 +104,13 @@ impl Row {
             take_ms: Spread::of(mine().filter_map(|run| run.take)),
             runs: mine().count(),
         })
+    }
+}
+
+impl Row {
+    /// Of the medians to QMP's greeting.
+    fn times_faster_than(&self, other: &Self) -> f64 {
+        other.spawn_to_qmp_ms.median / self.spawn_to_qmp_ms.median
     }
 }
 
@@ -246,7 +269,7 @@ impl Record {
 
     /// Adds what came of one size.
     pub(super) fn add(&mut self, size_bytes: u64, runs: &[Run]) {
-        for variant in [Variant::Prealloc, Variant::Pool] {
+        for variant in Variant::ALL {
             self.rows.extend(Row::of(size_bytes, variant, runs));
         }
         self.prealloc_slope_ms_per_gib = slope(&self.rows, Variant::Prealloc);
@@ -261,30 +284,56 @@ impl Record {
         );
         let columns = [
             "guest",
-            "to QMP: prealloc",
+            "to QMP: 64 MiB",
+            "prealloc",
             "pool",
             "faster",
+            "of 64 MiB",
             "to first instruction: prealloc",
             "pool",
             "of it take",
         ];
         let mut cells = vec![columns.map(String::from).to_vec()];
-        for pair in self.rows.chunks_exact(2) {
-            let [fresh, pool] = pair else { continue };
-            let faster = fresh.spawn_to_qmp_ms.median / pool.spawn_to_qmp_ms.median;
+        let sizes = self.rows.chunk_by(|a, b| a.size_bytes == b.size_bytes);
+        for rows in sizes.clone() {
+            let row = |variant| rows.iter().find(|row| row.variant == variant);
+            let (Some(floor), Some(fresh), Some(pool)) = (
+                row(Variant::Floor),
+                row(Variant::Prealloc),
+                row(Variant::Pool),
+            ) else {
+                continue;
+            };
             cells.push(vec![
                 bytes(fresh.size_bytes),
+                shown(floor.spawn_to_qmp_ms),
                 shown(fresh.spawn_to_qmp_ms),
                 shown(pool.spawn_to_qmp_ms),
-                format!("{faster:.1} x"),
+                format!("{:.1} x", pool.times_faster_than(fresh)),
+                format!("{:.2} x", floor.times_faster_than(pool)),
                 shown(fresh.spawn_to_guest_ms),
                 shown(pool.spawn_to_guest_ms),
                 pool.take_ms
                     .map_or_else(String::new, |take| format!("{:.3}", take.median)),
             ]);
         }
-        for line in text::table(&[Align::Right; 7], &cells) {
+        for line in text::table(&[Align::Right; 9], &cells) {
             let _ = writeln!(page, "{line}");
+        }
+        for rows in sizes {
+            let row = |variant| rows.iter().find(|row| row.variant == variant);
+            let (Some(floor), Some(pool)) = (row(Variant::FloorFilling), row(Variant::PoolFilling))
+            else {
+                continue;
+            };
+            let _ = writeln!(
+                page,
+                "While a slab that came back is filled: 64 MiB {}, {} from the pool {}, {:.2} x",
+                shown(floor.spawn_to_qmp_ms),
+                bytes(pool.size_bytes),
+                shown(pool.spawn_to_qmp_ms),
+                floor.times_faster_than(pool),
+            );
         }
         if let (Some(fresh), Some(pool)) =
             (self.prealloc_slope_ms_per_gib, self.pool_slope_ms_per_gib)
@@ -384,7 +433,12 @@ mod tests {
         let both = |fresh: [u64; 4], pool: [u64; 3]| {
             let fresh = fresh.map(|ms| run(Variant::Prealloc, ms));
             let pool = pool.map(|ms| run(Variant::Pool, ms));
-            fresh.into_iter().chain(pool).collect::<Vec<_>>()
+            let floor = [run(Variant::Floor, 10)];
+            floor
+                .into_iter()
+                .chain(fresh)
+                .chain(pool)
+                .collect::<Vec<_>>()
         };
         let (small, large) = (
             both([100, 90, 120, 110], [20, 19, 25]),
@@ -403,9 +457,9 @@ mod tests {
             "spawn_to_qmp_ms": {"median": 105.0, "min": 90.0, "max": 120.0},
             "spawn_to_guest_ms": {"median": 110.0, "min": 95.0, "max": 125.0},
         });
-        assert_eq!(seen["rows"][0], expected);
-        assert_eq!(seen["rows"][1]["spawn_to_qmp_ms"]["median"], 20.0);
-        assert_eq!(seen["rows"][1]["take_ms"]["median"], 0.03);
+        assert_eq!(seen["rows"][1], expected);
+        assert_eq!(seen["rows"][2]["spawn_to_qmp_ms"]["median"], 20.0);
+        assert_eq!(seen["rows"][2]["take_ms"]["median"], 0.03);
         assert_eq!(seen["prealloc_slope_ms_per_gib"], 101.25);
         assert_eq!(seen["pool_slope_ms_per_gib"], 0.5);
         assert_eq!(seen["at_once"]["prealloc_ms"]["median"], 200.0);
@@ -425,7 +479,9 @@ mod tests {
         let table = record.table();
         assert!(table.contains("1.020 times (smallest of 2)"), "{table}");
         assert!(
-            table.contains("1 GiB   105.0 (90.0-120.0)  20.0 (19.0-25.0)   5.2 x"),
+            table.contains(
+                "10.0 (10.0-10.0)   105.0 (90.0-120.0)  20.0 (19.0-25.0)   5.2 x     2.00 x"
+            ),
             "{table}"
         );
     }

@@ -1,0 +1,98 @@
+//! What an operator changes while a daemon serves.
+
+use super::kit::{Daemon, another_user, is_root, until};
+use firstlight_pool::client::{Client, ClientError};
+use firstlight_pool::protocol::{FillChange, RefusalCode};
+use std::fs;
+use std::process::{Command, Output};
+
+const CLASS: &str = "[[class]] # ours\npage = \"thp\"\nsource = \"memfd\"\nsize = \"4M\"\n";
+
+fn pool(daemon: &Daemon, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firstlight"));
+    let command = command.arg("pool").args(arguments);
+    command
+        .env("FIRSTLIGHT_POOL", daemon.socket())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_new_size_stays_only_where_it_is_written_and_only_if_the_daemon_takes_it() {
+    let daemon = Daemon::start(&format!("{CLASS}slabs = 1 # one\n"));
+    daemon.until_clean(1);
+    let path = daemon.path().join("pool.toml");
+    let file = path.to_str().unwrap();
+    let before = fs::read_to_string(&path).unwrap();
+    let resize = ["resize", "--page", "thp", "--slabs", "2", "--size"];
+    let refused = pool(
+        &daemon,
+        &[&resize[..], &["4M@999", "--persist", file]].concat(),
+    );
+    assert_eq!(refused.status.code(), Some(8), "{refused:?}");
+    let volatile = pool(&daemon, &[&resize[..], &["4M"]].concat());
+    assert!(volatile.status.success(), "{volatile:?}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), before);
+    let kept = pool(&daemon, &[&resize[..], &["4M", "--persist", file]].concat());
+    assert!(kept.status.success(), "{kept:?}");
+    let expected = before.replace("slabs = 1 # one", "slabs = 2 # one");
+    assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+    let missing = pool(
+        &daemon,
+        &[&resize[..], &["4M", "--persist", "/nonexistent"]].concat(),
+    );
+    assert_eq!(missing.status.code(), Some(9), "{missing:?}");
+    let left = fs::read_dir(daemon.path()).unwrap();
+    let names: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert!(
+        names
+            .iter()
+            .all(|name| !name.to_str().unwrap().starts_with(".tmp")),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn filling_is_turned_off_and_on_by_its_owner() {
+    let daemon = Daemon::start(&format!("fill = {{ rate = \"0\" }}\n{CLASS}slabs = 0\n"));
+    assert!(pool(&daemon, &["fill", "off"]).status.success());
+    let resize = ["resize", "--page", "thp", "--size", "4M", "--slabs", "1"];
+    assert!(pool(&daemon, &resize).status.success());
+    until("the reason", || {
+        let pools = daemon.status().pools;
+        pools[0].trouble.as_deref() == Some("filling is turned off")
+    });
+    assert_eq!(daemon.status().pools[0].clean_bytes, 0);
+    let on = pool(&daemon, &["fill", "on", "--rate", "1G", "--json"]);
+    let on: serde_json::Value = serde_json::from_slice(&on.stdout).unwrap();
+    assert_eq!(
+        (&on["on"], &on["rate"]),
+        (&true.into(), &(1_u64 << 30).into())
+    );
+    daemon.until_clean(1);
+    assert_eq!(pool(&daemon, &["fill"]).status.code(), Some(2));
+}
+
+#[test]
+fn an_observer_changes_nothing() {
+    const OBSERVER: u32 = 65_032;
+    if !is_root() {
+        return;
+    }
+    let daemon = Daemon::start(&format!(
+        "access = {{ observers = \"{OBSERVER}\" }}\n{CLASS}slabs = 1\n"
+    ));
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(daemon.path(), open).unwrap();
+    let socket = daemon.socket();
+    another_user(OBSERVER, || {
+        let refused = Client::connect(&socket).unwrap().fill(FillChange {
+            on: Some(false),
+            rate: None,
+        });
+        let Err(ClientError::Refused(refusal)) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(refusal.code, RefusalCode::Denied);
+    });
+}

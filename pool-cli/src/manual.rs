@@ -1,0 +1,81 @@
+//! Manual pages and completions for shells, from the definition of the command line itself.
+
+use crate::failure::Failure;
+use clap::{Args, Command};
+use clap_complete::Shell;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Write manual pages and completions for shells
+#[derive(Args)]
+pub struct Options {
+    /// The folder that gets man1/, bash/, zsh/ and fish/
+    #[arg(long, value_name = "FOLDER")]
+    into: PathBuf,
+}
+
+/// Writes those of `command`.
+///
+/// # Errors
+/// Files that cannot be written.
+pub fn write(options: &Options, command: Command) -> Result<(), Failure> {
+    write_all(&options.into, command).map_err(|error| {
+        Failure::Io(format!(
+            "cannot write into {}: {error}",
+            options.into.display()
+        ))
+    })
+}
+
+fn write_all(folder: &Path, mut command: Command) -> std::io::Result<()> {
+    let for_pages = without_help(command.clone());
+    let name = command.get_name().to_owned();
+    for (shell, part) in [
+        (Shell::Bash, "bash"),
+        (Shell::Zsh, "zsh"),
+        (Shell::Fish, "fish"),
+    ] {
+        let folder = folder.join(part);
+        fs::create_dir_all(&folder)?;
+        clap_complete::generate_to(shell, &mut command, &name, &folder)?;
+    }
+    let pages = folder.join("man1");
+    fs::create_dir_all(&pages)?;
+    clap_mangen::generate_to(for_pages, pages)
+}
+
+/// Without `help` among the subcommands: a page for it would say nothing.
+fn without_help(command: Command) -> Command {
+    let command = command.disable_help_subcommand(true);
+    command.mut_subcommands(without_help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Subcommand;
+
+    #[test]
+    fn each_subcommand_has_a_page_and_each_shell_its_completions() {
+        let command = crate::Subcommands::augment_subcommands(Command::new("firstlight-pool"));
+        let folder = tempfile::tempdir().unwrap();
+        write_all(folder.path(), command).unwrap();
+        for page in ["", "-serve", "-run", "-resize", "-fill"] {
+            let path = folder.path().join(format!("man1/firstlight-pool{page}.1"));
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(text.contains(".SH NAME"), "{}", path.display());
+        }
+        for none in ["injector", "help", "help-run"] {
+            let page = format!("man1/firstlight-pool-{none}.1");
+            assert!(!folder.path().join(page).exists(), "{none}");
+        }
+        for file in [
+            "bash/firstlight-pool.bash",
+            "zsh/_firstlight-pool",
+            "fish/firstlight-pool.fish",
+        ] {
+            let text = fs::read_to_string(folder.path().join(file)).unwrap();
+            assert!(text.contains("resize"), "{file}");
+        }
+    }
+}
