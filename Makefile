@@ -26,7 +26,7 @@ BARE := x86_64-unknown-none
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test stress soak slurm deb rules bench measurements counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests linux clean setup
+.PHONY: help image run test stress soak slurm libvirt systemd deb rules bench measurements counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -68,6 +68,18 @@ slurm: setup ## boots on the nodes of a real Slurm on this machine, one of which
 	@scripts/setup.sh qemu
 	@scripts/setup.sh debian slurmctld slurmd slurm-client munge
 	@FIRSTLIGHT_REQUIRE=slurm,qemu cargo test --quiet -p firstlight-cli --test slurm
+
+libvirt: setup ## domains of a real libvirtd on the pool, then how long virsh start takes (root, 8 GiB in huge pages; minutes)
+	@scripts/setup.sh qemu
+	@scripts/setup.sh debian libvirt-daemon-system libvirt-clients procps
+	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --quiet -p firstlight-pool-cli --test libvirt
+	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --release --quiet -p firstlight-pool-cli --test libvirt -- --ignored --nocapture
+
+systemd: setup ## the installed package under a real systemd in an emulated Debian, from install to purge (minutes)
+	@scripts/setup.sh qemu
+	@scripts/setup.sh debian mmdebstrap binutils cpio
+	@scripts/linux.sh
+	@scripts/systemd/run.sh
 
 deb: setup ## Debian packages of the pool and of the command, in target/debian
 	@scripts/setup.sh target $(BARE)

@@ -66,7 +66,11 @@ CONTROL
 
 pool=$work/firstlight-pool
 program firstlight-pool "$pool"
+# The same file, so that AppArmor sees the name it was started with.
+ln "$pool/usr/bin/firstlight-pool" "$pool/usr/bin/firstlight-qemu-system-x86_64"
 install -Dm644 pool/example.toml "$pool/etc/firstlight/pool.toml"
+install -Dm644 pool/client.toml "$pool/etc/firstlight/client.toml"
+install -Dm644 packaging/apparmor/firstlight-pool "$pool/etc/apparmor.d/abstractions/firstlight-pool"
 install -Dm644 -t "$pool/lib/systemd/system" packaging/systemd/firstlight-pool{,-export}.service packaging/systemd/firstlight-pool.socket
 install -Dm644 packaging/systemd/firstlight-pool.sysusers "$pool/usr/lib/sysusers.d/firstlight-pool.conf"
 install -Dm644 -t "$pool/usr/share/doc/firstlight-pool" docs/pool.md docs/pool-protocol.md docs/pool-safety.md CHANGELOG.md
@@ -74,7 +78,8 @@ install -Dm644 LICENSE-MIT "$pool/usr/share/doc/firstlight-pool/copyright"
 install -Dm644 -t "$pool/usr/share/firstlight-pool" packaging/prometheus/firstlight-pool.{rules.yml,grafana.json}
 manual firstlight-pool "$pool"
 mkdir -p "$pool/DEBIAN"
-echo /etc/firstlight/pool.toml >"$pool/DEBIAN/conffiles"
+printf '%s\n' /etc/firstlight/{pool,client}.toml /etc/apparmor.d/abstractions/firstlight-pool >"$pool/DEBIAN/conffiles"
+install -m644 packaging/debian/firstlight-pool/triggers "$pool/DEBIAN/triggers"
 install -m755 -t "$pool/DEBIAN" packaging/debian/firstlight-pool/{postinst,prerm,postrm}
 package firstlight-pool "Suggests: qemu-system-x86
 Description: memory zeroed beforehand for virtual machines

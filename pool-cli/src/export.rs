@@ -50,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         io::stderr(),
         "firstlight pool: metrics at http://{address}/metrics"
     );
-    export::serve(&listener, &options.daemon.socket(), options.html).map_err(failed)
+    export::serve(&listener, &options.daemon.socket()?, options.html).map_err(failed)
 }
 
 #[cfg(test)]

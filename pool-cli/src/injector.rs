@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use firstlight_pool::client::Borrowed;
 use firstlight_pool::launch::Need;
 use firstlight_pool::launch::inject::{self, HandOverError};
+use firstlight_pool::os::inherited;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,16 +30,20 @@ pub(crate) fn start(
     let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let (ours, theirs) = socketpair(kind.0, kind.1, SocketFlags::CLOEXEC, None)
         .map_err(|error| harmless(error.into()))?;
-    Command::new(std::env::current_exe().map_err(harmless)?)
+    let mut command = Command::new(std::env::current_exe().map_err(harmless)?);
+    command
+        // This program may have been started under QEMU's name.
+        .arg0("firstlight")
         .args(program.prefix())
         .arg("injector")
         .current_dir("/")
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .map_err(harmless)?;
+        .process_group(0);
+    // What the VMM is to inherit, such as libvirt's socket to it, would stay open with this.
+    inherited::only_standard(&mut command);
+    command.spawn().map_err(harmless)?;
     inject::hand_over(&ours, needs, borrowed)
 }
 

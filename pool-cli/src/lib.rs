@@ -11,11 +11,14 @@ pub mod text;
 mod change;
 mod check;
 mod daemon;
+pub mod emulator;
 mod export;
 mod fill;
 mod injector;
+mod libvirt;
 mod run;
 mod serve;
+mod start;
 mod status;
 
 pub use failure::{Failure, Problem};
@@ -56,6 +59,7 @@ pub enum Subcommands {
     Resize(change::ResizeOptions),
     Fill(fill::Options),
     Drain(change::DrainOptions),
+    Libvirt(libvirt::Options),
     #[command(hide = true)]
     Injector,
 }
@@ -81,6 +85,7 @@ impl Subcommands {
             Self::Fill(options) => fill::run(options, output),
             Self::Resize(options) => change::resize(options, output),
             Self::Injector => injector::run(),
+            Self::Libvirt(options) => libvirt::run(options, output),
             Self::Run(options) => run::run(options, program, output),
             Self::Serve(options) => serve::run(options),
             Self::Status(options) => status::run(options, output),

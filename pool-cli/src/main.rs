@@ -1,6 +1,9 @@
-//! The command `firstlight-pool`: the daemon, its exporter, and what their users run.
+//! The command `firstlight-pool`: the daemon, its exporter, and what their users run; under a
+//! name such as `firstlight-qemu-system-x86_64` the emulator of libvirt's domains.
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use firstlight_pool::libvirt::qemu_of;
+use firstlight_pool_cli::emulator;
 use firstlight_pool_cli::output::{self, Output};
 use firstlight_pool_cli::{Problem, Program, Subcommands, manual, named};
 use std::process::ExitCode;
@@ -35,6 +38,13 @@ Exit codes:
   9  its configuration is missing or wrong";
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    if let Some(qemu) = words.next().and_then(|name| qemu_of(name.as_ref())) {
+        let mut output = Output::plain();
+        let failure = emulator::run(&qemu, words.collect(), &mut output);
+        output.failure(&failure);
+        return ExitCode::from(failure.exit_code());
+    }
     let program = Program::Pool;
     let matches = named(Arguments::command(), program).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

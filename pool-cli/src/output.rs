@@ -51,6 +51,15 @@ impl Output {
         }
     }
 
+    /// A report without colours.
+    #[must_use]
+    pub fn plain() -> Self {
+        Self {
+            json: false,
+            color: anstream::ColorChoice::Never,
+        }
+    }
+
     /// Whether a program reads what is printed.
     #[must_use]
     pub fn is_json(&self) -> bool {

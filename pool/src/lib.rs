@@ -7,6 +7,7 @@
 //! - [`protocol`] is what daemon and clients say to each other;
 //! - [`client`] is a client's side of it;
 //! - [`launch`] starts a VMM on what was allocated;
+//! - [`libvirt`] has libvirt start domains so;
 //! - [`config`] is what the operator wants;
 //! - [`store`] has the slabs, and the marks on them that outlive the daemon;
 //! - [`fill`] does what takes time: filling, emptying;
@@ -23,6 +24,7 @@ pub mod export;
 pub mod fill;
 pub mod launch;
 pub mod lease;
+pub mod libvirt;
 pub mod os;
 pub mod protocol;
 pub mod server;

@@ -6,12 +6,15 @@
 //! outside: a file smaller than promised is an error here, not a crash later.
 
 mod error;
+mod settings;
 
 pub use error::ClientError;
+pub use settings::{Emulator, SETTINGS, Settings};
 
+use crate::config::ConfigError;
 use crate::protocol::{
-    DEFAULT_SOCKET, Drained, FillChange, Filling, Give, Lease, LeaseId, MOST_REPLY_BYTES, Reply,
-    Request, Resize, Resized, Status, StatusQuery, TAKE_DESCRIPTORS, Take, packet,
+    Drained, FillChange, Filling, Give, Lease, LeaseId, MOST_REPLY_BYTES, Reply, Request, Resize,
+    Resized, Status, StatusQuery, TAKE_DESCRIPTORS, Take, packet,
 };
 use rustix::fs::fstat;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -30,12 +33,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Rows of a status that are asked for in all; a daemon has fewer.
 const MOST_ROWS: usize = 1 << 20;
 
-/// Where the daemon listens: what `FIRSTLIGHT_POOL` says, or the usual place.
-#[must_use]
-pub fn default_socket() -> PathBuf {
-    env::var_os(SOCKET_VARIABLE)
-        .filter(|name| !name.is_empty())
-        .map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from)
+/// Where the daemon listens: what `FIRSTLIGHT_POOL` says, else this machine's [`SETTINGS`].
+///
+/// # Errors
+/// What is wrong with the settings.
+pub fn default_socket() -> Result<PathBuf, ConfigError> {
+    match env::var_os(SOCKET_VARIABLE).filter(|name| !name.is_empty()) {
+        Some(name) => Ok(name.into()),
+        None => Ok(Settings::read(Path::new(SETTINGS))?.socket),
+    }
 }
 
 /// Memory on loan.
@@ -55,11 +61,11 @@ pub struct Borrowed {
 /// use firstlight_pool::client::{Client, default_socket};
 /// use firstlight_pool::protocol::Take;
 ///
-/// let mut pool = Client::connect(&default_socket())?;
+/// let mut pool = Client::connect(&default_socket()?)?;
 /// let take = Take { bytes: 8 << 30, node: None, page: None, max_topup_ms: 0, topup_if_faster: false };
 /// let allocated = pool.take(take)?;
 /// assert!(allocated.lease.bytes >= 8 << 30);
-/// # Ok::<(), firstlight_pool::client::ClientError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Client {

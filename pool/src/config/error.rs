@@ -11,12 +11,12 @@ use std::path::Path;
 pub struct ConfigError(String);
 
 impl ConfigError {
-    pub(super) fn unreadable(path: &Path, error: &io::Error) -> Self {
+    pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Self {
         Self(format!("cannot read {}: {error}", path.display()))
     }
 
     /// An error at the bytes `span` of `text`.
-    pub(super) fn at(path: &Path, text: &str, span: Option<Range<usize>>, what: &str) -> Self {
+    pub(crate) fn at(path: &Path, text: &str, span: Option<Range<usize>>, what: &str) -> Self {
         let path = path.display();
         let Some(span) = span else {
             return Self(format!("{path}: {what}"));

@@ -19,6 +19,8 @@ pub use backing::Backing;
 pub use borrow::{BorrowOptions, borrow};
 pub use error::PlanError;
 pub use need::Need;
+#[cfg(test)]
+pub(crate) use start::keep_open;
 pub use start::{Start, program_path};
 
 use std::ffi::{OsStr, OsString};
@@ -46,6 +48,7 @@ enum Kind {
     Inject {
         arguments: Vec<OsString>,
         needs: Vec<Need>,
+        notes: Vec<String>,
     },
 }
 
@@ -100,19 +103,58 @@ impl Plan {
         arguments: &[OsString],
         asked: &[Need],
     ) -> Result<Self, PlanError> {
-        let needs = if is_qemu(program) {
+        let (needs, notes) = if is_qemu(program) {
             qemu::injected(arguments, asked)?
         } else if asked.is_empty() {
             return Err(PlanError::NoSize);
         } else {
-            asked.to_vec()
+            (asked.to_vec(), Vec::new())
         };
         Ok(Self {
             kind: Kind::Inject {
                 arguments: arguments.to_vec(),
                 needs,
+                notes,
             },
         })
+    }
+
+    /// Plans a command line of QEMU that management software wrote; `None` where it starts
+    /// no guest. It stays as it is where all of the guest's memory is shared and made with
+    /// `memfd_create`; otherwise its backends are replaced. Memory that is shared through a
+    /// file with a name is somebody else's to read: refused, whether it exists yet or not.
+    ///
+    /// ```
+    /// use firstlight_pool::launch::Plan;
+    /// let words = |line: &str| line.split(' ').map(Into::into).collect::<Vec<_>>();
+    /// let probe = words("-S -nodefaults -machine none,accel=kvm:tcg -qmp stdio");
+    /// assert!(Plan::managed(&probe)?.is_none());
+    ///
+    /// let shared = words("-m 8G -machine q35,memory-backend=pc.ram \
+    ///     -object memory-backend-memfd,id=pc.ram,size=8G,share=on");
+    /// assert!(Plan::managed(&shared)?.is_some_and(|plan| plan.is_injected()));
+    /// # Ok::<(), firstlight_pool::launch::PlanError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What stands in the way, and what to change.
+    pub fn managed(arguments: &[OsString]) -> Result<Option<Self>, PlanError> {
+        if qemu::probe::is_probe(arguments) {
+            return Ok(None);
+        }
+        let kind = match qemu::injected(arguments, &[]) {
+            Ok((needs, notes)) => Kind::Inject {
+                arguments: arguments.to_vec(),
+                needs,
+                notes,
+            },
+            Err(_) => {
+                qemu::check_shared_files(arguments, &Path::is_dir)?;
+                let is_file = |path: &Path| path.exists() && !path.is_dir();
+                Kind::Qemu(qemu::QemuPlan::new(arguments, &[], &is_file)?)
+            }
+        };
+        Ok(Some(Self { kind }))
     }
 
     /// Whether the command line stays as it is: the files are handed over
@@ -137,7 +179,8 @@ impl Plan {
     pub fn notes(&self) -> &[String] {
         match &self.kind {
             Kind::Qemu(plan) => &plan.notes,
-            Kind::Places(_) | Kind::Inject { .. } => &[],
+            Kind::Inject { notes, .. } => notes,
+            Kind::Places(_) => &[],
         }
     }
 

@@ -119,7 +119,7 @@ pub fn program_path(program: &OsStr) -> Option<PathBuf> {
 }
 
 /// A descriptor stays open in what is started from now on.
-pub(super) fn keep_open(descriptor: impl AsFd) -> io::Result<()> {
+pub(crate) fn keep_open(descriptor: impl AsFd) -> io::Result<()> {
     let flags = fcntl_getfd(&descriptor)?;
     Ok(fcntl_setfd(
         &descriptor,

@@ -6,11 +6,12 @@
 //! - [`pacing`], [`pressure`], [`background`]: work that yields to other work;
 //! - [`peer`]: the process at the other end of a Unix socket;
 //! - [`seccomp`]: calls of another process that wait for a decision here;
+//! - [`inherited`]: descriptors that whoever started this process left open;
 //! - [`service`]: what the service manager passes in and is notified of;
 //! - [`need`]: what a test needs of the machine.
 //!
 //! All unsafe code of the crate lies here: in [`memory_file`], [`mapping`], [`background`],
-//! [`peer`], [`seccomp`], [`service`] and `zero/x86.rs`.
+//! [`inherited`], [`peer`], [`seccomp`], [`service`] and `zero/x86.rs`.
 
 #![expect(
     unsafe_code,
@@ -20,6 +21,7 @@
 pub mod background;
 pub mod cpus;
 pub mod hugepages;
+pub mod inherited;
 pub mod mapping;
 pub mod memory_file;
 pub mod need;

@@ -74,6 +74,8 @@ pub(super) struct Broker {
     pub(super) counters: Counters,
     pub(super) times: Times,
     pub(super) begin: Instant,
+    /// A client has started the daemon: until then clients are to wait for the first memory.
+    pub(super) wakes_until: Option<Instant>,
     /// Connections at the last tick.
     pub(super) connections: usize,
     /// What the mounts counted as stray at the last tick.
@@ -112,6 +114,7 @@ impl Broker {
             counters: Counters::default(),
             times: Times::new(),
             begin: Instant::now(),
+            wakes_until: None,
             connections: 0,
             stray_bytes: 0,
             returning: 0,

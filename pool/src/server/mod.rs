@@ -61,6 +61,10 @@ use workers::Workers;
 /// How often revoked slabs are looked at and stuck connections are closed.
 const TICK: Duration = Duration::from_secs(1);
 
+/// How long after it was started by a client's connection (socket activation) the daemon has
+/// clients wait for memory that is being zeroed, instead of having nothing for them.
+const WAKES: Duration = Duration::from_secs(30);
+
 /// Connections that are accepted in one turn.
 const ACCEPTS_A_TURN: usize = 16;
 
@@ -124,6 +128,7 @@ impl Server {
         keeper.keep_mounts(&store);
         start::adopt(&mut store, &mut keeper, received.slabs, say);
         let known = start::known_leases(&config.directory, say)?;
+        let is_activated = received.socket.is_some();
         let listener = match received.socket {
             Some(socket) => Listener::received(socket)?,
             None => Listener::make(&config.socket, &rules)?,
@@ -132,6 +137,7 @@ impl Server {
             Workers::new(&config.fill).map_err(|error| ServeError::system("wake itself", error))?;
         let refills = Refills::new(Duration::from_secs(config.fill.refill_after_s.into()));
         let mut broker = Broker::new(store, rules, workers, keeper, refills, known);
+        broker.wakes_until = is_activated.then(|| Instant::now() + WAKES);
         let restored = broker.restore(received.leases);
         if restored.whole + restored.unknown + restored.ended > 0 {
             say(&format!(
@@ -212,6 +218,8 @@ impl Server {
             }
         }
         say("drained");
+        // The unit reads it, and stops the socket too.
+        tell(&[NotifyState::Status("drained")]);
         Ok(())
     }
 

@@ -62,6 +62,10 @@ impl Broker {
         };
         let Some((key, slab, missing)) = self.store.take(&want, self.ns_per_gib()) else {
             self.ledger.credit(charge);
+            if self.is_waking(&want) {
+                let text = "the daemon has just been started and zeroes its first memory";
+                return Answer::refuse(RefusalCode::Busy, text);
+            }
             self.counters.starved += 1;
             if self.store.has_class_for(&want) {
                 self.counters.misses.empty += 1;
@@ -97,6 +101,14 @@ impl Broker {
             None => self.lend(waiting),
             Some(start) => self.top_up(waiting, start),
         }
+    }
+
+    /// Whether memory for `want` comes soon, because a client has just started the daemon.
+    fn is_waking(&self, want: &Want) -> bool {
+        self.wakes_until.is_some_and(|until| Instant::now() < until)
+            && self.store.has_class_for(want)
+            && self.store.filling_slabs() > 0
+            && self.store.trouble(want.node, want.page).is_none()
     }
 
     fn count_take(&mut self, since: Instant, topped_up_bytes: u64) {

@@ -16,6 +16,7 @@
 
 mod nodes;
 mod options;
+pub(super) mod probe;
 mod properties;
 mod setup;
 mod size;
@@ -105,6 +106,7 @@ impl QemuPlan {
         }
         plan.check_total(&setup)?;
         plan.drop_copies(&setup);
+        plan.notes.extend(setup.left_to_the_kernel());
         Ok(plan)
     }
 
@@ -356,8 +358,33 @@ fn needs(named: &[&Listed], asked: &[Need]) -> Result<Vec<Need>, PlanError> {
     Ok(needs)
 }
 
-/// What `--inject` is to serve: each memory backend of the guest as it stands.
-pub(super) fn injected(arguments: &[OsString], asked: &[Need]) -> Result<Vec<Need>, PlanError> {
+/// Memory that is shared through a file with a name is somebody else's to read, whether the
+/// file is there yet or not: refused.
+pub(super) fn check_shared_files(
+    arguments: &[OsString],
+    is_folder: &dyn Fn(&Path) -> bool,
+) -> Result<(), PlanError> {
+    let setup = Setup::read(arguments)?;
+    for backend in setup.guest_backends()? {
+        let list = &backend.properties;
+        let path = list.get("mem-path").unwrap_or_default();
+        let named = backend.kind() == "memory-backend-file" && !is_folder(Path::new(&path));
+        if named && list.is_on("share", false) {
+            return Err(PlanError::Backend {
+                id: backend.id(),
+                reason: format!("its file {path} is for others to read, which a slab is not"),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What `--inject` is to serve: each memory backend of the guest as it stands; and what a
+/// person may want to know.
+pub(super) fn injected(
+    arguments: &[OsString],
+    asked: &[Need],
+) -> Result<(Vec<Need>, Vec<String>), PlanError> {
     let setup = Setup::read(arguments)?;
     let named = setup.guest_backends()?;
     if named.is_empty() {
@@ -380,5 +407,5 @@ pub(super) fn injected(arguments: &[OsString], asked: &[Need]) -> Result<Vec<Nee
             reason: format!("{reason}; without --inject it is replaced"),
         });
     }
-    needs(&named, asked)
+    Ok((needs(&named, asked)?, setup.left_to_the_kernel()))
 }

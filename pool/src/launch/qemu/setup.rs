@@ -123,6 +123,24 @@ impl Setup {
         }
         Ok(found)
     }
+
+    /// Backends that no node and no machine names are memory of devices: DIMMs, shared
+    /// memory, persistent memory. One note each.
+    pub(super) fn left_to_the_kernel(&self) -> Vec<String> {
+        let guest = self.guest_backends().unwrap_or_default();
+        let devices = self
+            .backends
+            .iter()
+            .filter(|backend| !guest.iter().any(|one| one.at == backend.at));
+        devices
+            .map(|backend| {
+                format!(
+                    "memory backend {} is a device's: its memory is the kernel's, not the pool's",
+                    backend.id()
+                )
+            })
+            .collect()
+    }
 }
 
 impl Listed {

@@ -1,0 +1,73 @@
+//! `firstlight-qemu-system-...`: this program under another name, as a domain of libvirt
+//! names it for its emulator. It becomes the QEMU beside it, with the guest's memory from
+//! the pool.
+//!
+//! libvirt passes no variables and reads what QEMU's standard error has into the domain's
+//! log: settings come from a file, and each reason is a line there. A start that the pool
+//! has nothing for, or whose command line is not understood, is QEMU's own.
+
+use crate::Program;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::start::{self, Terms};
+use firstlight_pool::client::{SETTINGS, SOCKET_VARIABLE, Settings};
+use firstlight_pool::launch::{Plan, Start, program_path};
+use firstlight_pool::libvirt::PREFIX;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Becomes `qemu`; returns only what stood in the way.
+#[must_use]
+pub fn run(qemu: &Path, arguments: Vec<OsString>, output: &mut Output) -> Failure {
+    let program = qemu.as_os_str();
+    if program_path(program).is_none() {
+        return Failure::Pool(format!(
+            "cannot start {}: no such program; a {PREFIX}qemu-system-... starts the \
+             qemu-system-... beside it",
+            qemu.display()
+        ));
+    }
+    let plan = match Plan::managed(&arguments) {
+        Ok(None) => return become_qemu(program, arguments),
+        Ok(Some(plan)) => start::check_nodes(plan.needs()).map(|()| plan),
+        Err(error) => Err(Failure::pool(error)),
+    };
+    // A wrong word in the settings does not keep guests from starting either.
+    let settings = Settings::read(Path::new(SETTINGS)).unwrap_or_else(|error| {
+        say(format_args!("{error}; what this file says is not used"));
+        Settings::default()
+    });
+    match plan {
+        Ok(plan) => {
+            let socket = env::var_os(SOCKET_VARIABLE).filter(|name| !name.is_empty());
+            let terms = Terms {
+                socket: socket.map_or(settings.socket, PathBuf::from),
+                page: None,
+                topup: None,
+                wait: settings.emulator.wait_s,
+                require: settings.emulator.require,
+            };
+            start::start(Program::Pool, program, &plan, &terms, output)
+        }
+        Err(failure) if settings.emulator.require => failure,
+        Err(failure) => {
+            say(format_args!("{failure}; starting the ordinary way"));
+            become_qemu(program, arguments)
+        }
+    }
+}
+
+fn become_qemu(program: &OsStr, arguments: Vec<OsString>) -> Failure {
+    let error = Start::new(program, arguments).exec();
+    Failure::Pool(format!(
+        "cannot start {}: {error}",
+        program.to_string_lossy()
+    ))
+}
+
+fn say(text: std::fmt::Arguments<'_>) {
+    // Whoever reads this may be gone: no reason not to start.
+    let _ = writeln!(io::stderr(), "firstlight: {text}");
+}

@@ -1,0 +1,290 @@
+//! Starting a VMM as planned, on memory of the pool or, where there is none, the ordinary way.
+
+use crate::Program;
+use crate::failure::Failure;
+use crate::injector;
+use crate::output::Output;
+use crate::text::bytes;
+use firstlight_pool::client::{Borrowed, Client, ClientError};
+use firstlight_pool::launch::inject::HandOverError;
+use firstlight_pool::launch::{
+    Backing, BorrowOptions, Need, Ordinary, Plan, Start, borrow, program_path,
+};
+use firstlight_pool::os::hugepages::{SYS, node_exists};
+use firstlight_pool::protocol::{Lease, PageSize, RefusalCode};
+use serde::Serialize;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How memory is requested.
+pub(crate) struct Terms {
+    /// The daemon's socket.
+    pub(crate) socket: PathBuf,
+    /// Only this page size.
+    pub(crate) page: Option<PageSize>,
+    /// Milliseconds for zeroing what a smaller slab lacks.
+    pub(crate) topup: Option<u32>,
+    /// Seconds to ask again.
+    pub(crate) wait: Option<u32>,
+    /// Whether to fail where the pool has nothing.
+    pub(crate) require: bool,
+}
+
+/// Seconds to ask again for a connection, if the command line does not say.
+const BUSY_S: u32 = 10;
+
+/// Between two requests of one start, where the daemon does not say how long.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+/// However long the daemon says: other slabs come back meanwhile.
+const ASK_AGAIN_AT_MOST: Duration = Duration::from_millis(500);
+
+/// How long to wait before the next request.
+fn pause(error: &ClientError) -> Duration {
+    let said = match error {
+        ClientError::Refused(refusal) => refusal.retry_after_ms,
+        _ => None,
+    };
+    let said = said.map(|ms| Duration::from_millis(ms.into()));
+    said.map_or(ASK_AGAIN, |said| said.min(ASK_AGAIN_AT_MOST))
+}
+
+/// Time for zeroing what a smaller slab lacks, if the command line does not say.
+const TOPUP_MS: u32 = 5_000;
+
+/// What was, or would be, started.
+#[derive(Serialize)]
+pub(crate) struct Record<'r> {
+    pub(crate) schema: &'static str,
+    /// Whether the memory is the pool's.
+    pub(crate) from_pool: bool,
+    /// Why it is not.
+    pub(crate) reason: Option<String>,
+    pub(crate) leases: Vec<&'r Lease>,
+    pub(crate) take_ns: u64,
+    pub(crate) notes: &'r [String],
+    pub(crate) command: Vec<String>,
+}
+
+/// Becomes the VMM; returns only what stood in the way.
+pub(crate) fn start(
+    of: Program,
+    program: &OsStr,
+    plan: &Plan,
+    terms: &Terms,
+    output: &mut Output,
+) -> Failure {
+    match started(of, program, plan, terms, output) {
+        Err(failure) => failure,
+        Ok(error) => {
+            let program = program.to_string_lossy();
+            Failure::Pool(format!("cannot start {program}: {error}"))
+        }
+    }
+}
+
+/// The error of `exec`, or what stood in the way before it.
+fn started(
+    of: Program,
+    program: &OsStr,
+    plan: &Plan,
+    terms: &Terms,
+    output: &mut Output,
+) -> Result<io::Error, Failure> {
+    if program_path(program).is_none() {
+        let program = program.to_string_lossy();
+        return Err(Failure::Pool(format!(
+            "cannot start {program}: no such program"
+        )));
+    }
+    let begin = Instant::now();
+    let borrowed = terms.take(plan.needs());
+    let take_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let mut leases = Vec::new();
+    let on_pool = match borrowed {
+        Err(error) => Err(Obstacle::from(error)),
+        Ok(borrowed) => {
+            leases.extend(borrowed.iter().map(|one| one.lease.clone()));
+            on_pool(of, program, plan, borrowed).map_err(Obstacle::from)
+        }
+    };
+    let (start, reason) = match on_pool {
+        Ok(start) => (start, None),
+        Err(obstacle) if obstacle.is_final || terms.require => {
+            return Err(obstacle.failure);
+        }
+        Err(obstacle) => {
+            leases.clear();
+            (ordinary(program, plan)?, Some(obstacle.failure.to_string()))
+        }
+    };
+    let record = Record {
+        schema: "firstlight.pool-run/1",
+        from_pool: reason.is_none(),
+        reason,
+        leases: leases.iter().collect(),
+        take_ns,
+        notes: plan.notes(),
+        command: words(program, start.arguments()),
+    };
+    // Whoever reads this may be gone: no reason not to start.
+    let _ = output.say(&record, report);
+    Ok(start.exec())
+}
+
+/// Why a VMM is not started on memory of the pool.
+struct Obstacle {
+    failure: Failure,
+    /// Whether it cannot be started without the pool either.
+    is_final: bool,
+}
+
+impl From<ClientError> for Obstacle {
+    fn from(error: ClientError) -> Self {
+        Self {
+            failure: error.into(),
+            is_final: false,
+        }
+    }
+}
+
+impl From<HandOverError> for Obstacle {
+    fn from(error: HandOverError) -> Self {
+        Self {
+            failure: Failure::pool(&error),
+            is_final: error.watched,
+        }
+    }
+}
+
+impl Terms {
+    /// Asks again while it may be of use.
+    fn take(&self, needs: &[Need]) -> Result<Vec<Borrowed>, ClientError> {
+        let begin = Instant::now();
+        let mut hung_up = false;
+        loop {
+            let error = match self.take_once(needs) {
+                Err(error) => error,
+                taken => return taken,
+            };
+            let patience = match &error {
+                // A daemon that is started anew may lose a connection that waits for it.
+                ClientError::Closed if !hung_up => {
+                    hung_up = true;
+                    BUSY_S
+                }
+                ClientError::Refused(refusal) => match refusal.code {
+                    RefusalCode::Busy => self.wait.unwrap_or(BUSY_S),
+                    RefusalCode::Empty | RefusalCode::Quota => self.wait.unwrap_or(0),
+                    _ => 0,
+                },
+                _ => 0,
+            };
+            let left = Duration::from_secs(patience.into()).saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return Err(error);
+            }
+            thread::sleep(pause(&error).min(left));
+        }
+    }
+
+    fn take_once(&self, needs: &[Need]) -> Result<Vec<Borrowed>, ClientError> {
+        let mut client = Client::connect(&self.socket)?;
+        let options = BorrowOptions {
+            page: self.page,
+            max_topup_ms: self.topup.unwrap_or(TOPUP_MS),
+            topup_if_faster: self.topup.is_none() && !self.require,
+        };
+        borrow(&mut client, needs, options)
+    }
+}
+
+/// The VMM on files of the pool, which it inherits with their lease pipes.
+fn on_pool(
+    of: Program,
+    program: &OsStr,
+    plan: &Plan,
+    borrowed: Vec<Borrowed>,
+) -> Result<Start, HandOverError> {
+    if plan.is_injected() {
+        let lease_pipes = injector::start(of, plan.needs(), borrowed)?;
+        let start = Start::new(program, plan.with_memory(&[]));
+        return Ok(lease_pipes.into_iter().fold(start, Start::with));
+    }
+    let files: Vec<Backing> = borrowed.iter().map(Start::backing).collect();
+    let start = Start::new(program, plan.with_memory(&files));
+    let each = borrowed.into_iter();
+    Ok(each.fold(start, |start, one| {
+        start.with(one.memory).with(one.lease_pipe)
+    }))
+}
+
+/// The VMM without the pool.
+fn ordinary(program: &OsStr, plan: &Plan) -> Result<Start, Failure> {
+    let arguments = match plan.ordinary() {
+        Ordinary::Arguments(arguments) => return Ok(Start::new(program, arguments)),
+        Ordinary::EmptyFiles => plan
+            .needs()
+            .iter()
+            .map(|need| Start::empty_file(need.bytes)),
+    };
+    let files: Vec<_> = arguments.collect::<Result<_, _>>().map_err(|error| {
+        Failure::Pool(format!(
+            "a file for the guest's memory cannot be made: {error}"
+        ))
+    })?;
+    let names: Vec<Backing> = files.iter().map(|(name, _)| name.clone()).collect();
+    let start = Start::new(program, plan.with_memory(&names));
+    Ok(files
+        .into_iter()
+        .fold(start, |start, (_, file)| start.with(file)))
+}
+
+/// Nodes that were asked for exist.
+pub(crate) fn check_nodes(needs: &[Need]) -> Result<(), Failure> {
+    for node in needs.iter().filter_map(|need| need.node) {
+        if node > 0 && !node_exists(Path::new(SYS), node) {
+            return Err(Failure::Pool(format!(
+                "this machine has no node {node}; `ls {SYS}/devices/system/node` shows those it has"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn report(record: &Record<'_>) -> String {
+    let mut page = String::new();
+    for note in record.notes {
+        let _ = writeln!(page, "firstlight: note: {note}");
+    }
+    if let Some(reason) = &record.reason {
+        let _ = writeln!(page, "firstlight: {reason}; starting the ordinary way");
+    }
+    for lease in &record.leases {
+        let node = lease
+            .node
+            .map_or(String::new(), |node| format!(" of node {node}"));
+        let topped_up = match lease.topped_up_bytes {
+            0 => String::new(),
+            some => format!(", {} zeroed meanwhile", bytes(some)),
+        };
+        let _ = writeln!(
+            page,
+            "firstlight: {}{node} from the pool: {} pages, lease {}{topped_up}",
+            bytes(lease.bytes),
+            lease.page,
+            lease.lease,
+        );
+    }
+    page
+}
+
+pub(crate) fn words(program: &OsStr, arguments: &[OsString]) -> Vec<String> {
+    let all = std::iter::once(program).chain(arguments.iter().map(OsString::as_os_str));
+    all.map(|word| word.to_string_lossy().into_owned())
+        .collect()
+}

@@ -1,0 +1,284 @@
+#!/bin/bash
+# Runs as root in the Debian that run.sh boots: the package from install to purge. Each step is
+# a function; the first that fails ends the run, with the journal. 64 huge pages are set aside.
+set -eEuo pipefail
+
+step=begin
+failed() {
+    echo "FAILED $step, line $1: $BASH_COMMAND"
+    journalctl -b --no-pager -o cat -u 'firstlight*' -n 30 | sed 's/^/   /' || true
+    dmesg | grep 'apparmor="DENIED"' | tail -5 | sed 's/^/   /' || true
+    systemctl --no-pager status firstlight-pool.service firstlight-pool.socket | sed 's/^/   /' || true
+    firstlight-pool status | sed 's/^/   /' || true
+    grep Huge /proc/meminfo | sed 's/^/   /'
+}
+trap 'failed $LINENO' ERR
+
+# Waits for something that must come.
+until_so() {
+    local left=600
+    until "$@" >/dev/null 2>&1; do
+        left=$((left - 1))
+        [ $left -gt 0 ] || return 1
+        sleep 0.1
+    done
+}
+
+# Whether a figure of the pool's status, named as jq names it, is so.
+has() { [ "$(firstlight-pool status --json | jq "$1")" = "$2" ]; }
+clean() { has '.pools[0].clean_slabs' "$1"; }
+lent() { has '.pools[0].lent_slabs' "$1"; }
+state() { [ "$(systemctl show -P ActiveState "firstlight-pool.$1")" = "$2" ]; }
+said() { journalctl -q --no-pager -o cat -u "$1" | grep -q "$2"; }
+pid() { systemctl show -P MainPID firstlight-pool.service; }
+free_pages() { [ "$(awk '/HugePages_Free/ { print $2 }' /proc/meminfo)" = "$1" ]; }
+
+has_memory() {
+    local start
+    start=$(systemctl show -P InvocationID "$1")
+    journalctl -q --no-pager -o cat "_SYSTEMD_INVOCATION_ID=$start" | grep -q 'from the pool'
+}
+
+# A machine in the VMM's place: it holds a slab until it is killed.
+machine() {
+    systemd-run --quiet --unit="$1" -p Type=exec \
+        firstlight-pool run --require "${@:2}" --memory 32M -- sh -c 'exec sleep 1000 <{memory}'
+    until_so has_memory "$1"
+}
+end_machine() {
+    systemctl stop "$1"
+}
+
+config() {
+    cat >/etc/firstlight/pool.toml <<CONFIG
+keep_on_stop = true
+[access]
+group = "kvm"
+[fill]
+rate = "$2"
+pause_at_pressure = 0
+batch = "2M"
+[[class]]
+page = "2M"
+size = "32M"
+slabs = $1
+CONFIG
+}
+
+installed() {
+    dpkg -i /packages/old.deb >/dev/null
+    state service inactive
+    state socket inactive
+    [ "$(stat -c %h /usr/bin/firstlight-qemu-system-x86_64)" = 2 ]
+}
+
+# The first client starts the daemon, and waits for its first memory.
+activated_by_the_first_client() {
+    config 2 16M
+    systemctl enable --now firstlight-pool.socket
+    state service inactive
+    machine first
+    state service active
+    until_so lent 1
+    until_so clean 1
+}
+
+restarted_with_a_lease() {
+    local before
+    before=$(pid)
+    systemctl restart firstlight-pool.service
+    [ "$(pid)" != "$before" ]
+    until_so lent 1
+    # The clean slab came along, so nothing is zeroed.
+    clean 1
+    has '.counters.zeroed_bytes' 0
+    has '.pools[0].unknown_slabs' 0
+}
+
+killed_with_a_lease() {
+    local before
+    before=$(pid)
+    kill -KILL "$before"
+    until_so lent 1
+    [ "$(pid)" != "$before" ]
+    clean 1
+    has '.pools[0].unknown_slabs' 0
+}
+
+reloaded() {
+    local before
+    before=$(pid)
+    config 1 16M
+    systemctl reload firstlight-pool.service
+    until_so has '.pools[0].wanted_slabs' 1
+    echo nonsense >/etc/firstlight/pool.toml
+    systemctl reload firstlight-pool.service
+    until_so said firstlight-pool.service 'line 1'
+    has '.pools[0].wanted_slabs' 1
+    config 2 16M
+    systemctl reload firstlight-pool.service
+    until_so clean 1
+    [ "$(pid)" = "$before" ]
+    lent 1
+}
+
+upgraded_with_a_lease_while_a_slab_is_half_filled() {
+    local before
+    before=$(pid)
+    config 2 1M
+    systemctl reload firstlight-pool.service
+    machine second
+    end_machine second
+    # The slab that came back is emptied; another takes 32 s to fill.
+    until_so has '.pools[0].filling_slabs' 1
+    lent 1
+    dpkg -i /packages/new.deb >/dev/null
+    [ "$(pid)" != "$before" ]
+    until_so lent 1
+    has '.pools[0].clean_slabs' 0
+    # The half that was zeroed is nowhere: a lease of 16 pages, the rest is free or being filled.
+    config 2 0
+    systemctl reload firstlight-pool.service
+    until_so clean 1
+    until_so free_pages 32
+    end_machine first
+    until_so clean 2
+    until_so free_pages 32
+    has '.pools[0].unknown_slabs' 0
+}
+
+watched() {
+    local before
+    mkdir -p /run/systemd/system/firstlight-pool.service.d
+    printf '[Service]\nWatchdogSec=3\n' >/run/systemd/system/firstlight-pool.service.d/watchdog.conf
+    systemctl daemon-reload
+    systemctl restart firstlight-pool.service
+    machine first
+    before=$(pid)
+    kill -STOP "$before"
+    until_so test ! -e "/proc/$before"
+    until_so lent 1
+    [ "$(pid)" != "$before" ]
+    systemctl show -P NRestarts firstlight-pool.service | grep -qx 1
+    rm -r /run/systemd/system/firstlight-pool.service.d
+    systemctl daemon-reload
+    end_machine first
+    until_so clean 2
+}
+
+# A stopped daemon is started by the next client, as the socket listens; a drained one is not.
+stopped() {
+    systemctl stop firstlight-pool.service
+    free_pages 64
+    state socket active
+    machine first
+    state service active
+    until_so lent 1
+}
+
+# A VMM under the confinement that libvirt gives its domains: the package's part of the profile
+# lets it have slabs both ways, and without that part it has none.
+confined_by_apparmor() {
+    local part kind
+    end_machine first
+    until_so clean 2
+    # It finds its file or makes one, and touches it.
+    cat >/usr/bin/qemu-system-x86_64 <<'PERL'
+#!/usr/bin/perl
+my ($path) = "@ARGV" =~ /mem-path=([^,]*)/;
+my ($file, $name, $none) = (undef, "memory", 0);
+if ($path) {
+    open($file, "+<", $path) or die "$path: $!";
+} else {
+    my $made = syscall(319, $name, $none);
+    open($file, "+<&=", $made) or die "memfd: $!";
+    truncate($file, 32 << 20) or die "length: $!";
+}
+print "pages of ", (stat $file)[11], "\n";
+PERL
+    chmod 755 /usr/bin/qemu-system-x86_64
+    for part in '' 'include <abstractions/firstlight-pool>'; do
+        cat >/run/guest.profile <<PROFILE
+include <tunables/global>
+profile guest flags=(attach_disconnected) {
+  include <abstractions/base>
+  include <abstractions/consoles>
+  $part
+  /usr/bin/{qemu-system-x86_64,perl} rmix,
+  @{PROC}/@{pid}/** r,
+}
+PROFILE
+        apparmor_parser --replace --skip-cache /run/guest.profile
+        for kind in ram memfd; do
+            aa-exec -p guest -- /usr/bin/firstlight-qemu-system-x86_64 -m 32 -machine q35,memory-backend=m \
+                -object "memory-backend-$kind,id=m,size=32M,share=on" >/run/said 2>&1 || true
+            sed "s/^/   $kind: /" /run/said
+            [ -n "$part" ] || { grep -q 'Permission denied' /run/said; continue; }
+            grep -q 'from the pool' /run/said
+            grep -q 'pages of 2097152' /run/said
+            until_so clean 2
+        done
+    done
+    rm /usr/bin/qemu-system-x86_64
+    machine first
+}
+
+drained() {
+    local before
+    before=$(pid)
+    firstlight-pool drain
+    [ "$(pid)" = "$before" ]
+    firstlight-pool run --require --memory 32M -- true {memory} && return 1
+    end_machine first
+    until_so state service inactive
+    until_so state socket inactive
+    firstlight-pool status && return 1
+    sleep 1
+    state service inactive
+    free_pages 64
+    systemctl start firstlight-pool.socket
+    until_so clean 2
+}
+
+wrongly_configured() {
+    systemctl stop firstlight-pool.service
+    echo 'sise = 5' >/etc/firstlight/pool.toml
+    for _ in 1 2 3 4 5 6 7 8; do
+        firstlight-pool run --require --memory 32M -- true {memory} && return 1
+    done
+    until_so state service failed
+    [ "$(systemctl show -P ExecMainStatus firstlight-pool.service)" = 9 ]
+    [ "$(systemctl show -P NRestarts firstlight-pool.service)" = 0 ]
+    state socket active
+    # Once it is right, the next client is served.
+    config 2 0
+    machine first
+    state service active
+}
+
+removed_and_purged() {
+    dpkg --remove firstlight-pool
+    state service inactive
+    state socket inactive
+    # A machine that runs keeps its memory, and nothing else is left.
+    until_so free_pages 48
+    [ -e /etc/firstlight/pool.toml ]
+    end_machine first
+    until_so free_pages 64
+    dpkg --purge firstlight-pool
+    [ ! -e /etc/firstlight ]
+    [ ! -e /run/firstlight ]
+    [ ! -e /etc/systemd/system/sockets.target.wants/firstlight-pool.socket ]
+    [ -z "$(systemctl list-units --all --plain --no-legend 'firstlight*')" ]
+    ! grep -q hugetlbfs.*firstlight /proc/mounts
+}
+
+groupadd --system kvm 2>/dev/null || true
+for step in installed activated_by_the_first_client restarted_with_a_lease killed_with_a_lease \
+    reloaded upgraded_with_a_lease_while_a_slab_is_half_filled watched stopped confined_by_apparmor drained \
+    wrongly_configured removed_and_purged; do
+    begin=$SECONDS
+    $step
+    echo "ok $step, $((SECONDS - begin)) s"
+done
+echo "all is well"

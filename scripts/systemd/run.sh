@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# The package under a real systemd: a small Debian boots in an emulated machine, installs it,
+# upgrades it and purges it (guest.sh says what is looked at on the way).
+#
+#   scripts/systemd/run.sh [FOLDER]    FOLDER has the programs; built where left out
+#
+# Needs QEMU, mmdebstrap, cpio, binutils, and the kernel that scripts/linux.sh fetches. The
+# file system without the package is kept in target/systemd; FRESH=1 makes it anew.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+built=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+folder=$built/systemd
+kernel=$built/linux/6.12/vmlinuz
+mkdir -p "$folder"
+
+# Root in the archive, not on this machine: the tree is unpacked by whoever runs this.
+if [ "$0" -nt "$folder/root.tar" ] || [ -n "${FRESH:-}" ]; then
+    echo "firstlight: a Debian with systemd, by mmdebstrap (a minute)" >&2
+    mmdebstrap --quiet --variant=minbase --include=systemd-sysv,dbus,jq,apparmor \
+        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+        --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/zoneinfo/*' \
+        bookworm "$folder/new.tar" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >&2
+    mv "$folder/new.tar" "$folder/root.tar"
+    touch "$folder/root.tar"
+fi
+
+packaging/debian/build.sh "$@" >/dev/null
+package=$(ls -t target/debian/firstlight-pool_*.deb | head -1)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/root/packages"
+tar -xf "$folder/root.tar" -C "$work/root" --exclude='./dev/*'
+cp "$package" "$work/root/packages/old.deb"
+# The same under a later version is what it is upgraded to.
+dpkg-deb -R "$package" "$work/newer"
+sed -i 's/^Version: .*/&+later/' "$work/newer/DEBIAN/control"
+dpkg-deb --root-owner-group -b "$work/newer" "$work/root/packages/new.deb" >/dev/null
+
+install -m755 scripts/systemd/guest.sh "$work/root/usr/local/sbin/guest"
+cat >"$work/root/etc/systemd/system/guest.service" <<UNIT
+[Unit]
+Description=The test
+After=multi-user.target
+[Service]
+Type=oneshot
+ExecStart=/usr/local/sbin/guest
+ExecStopPost=/bin/systemctl --no-block poweroff
+StandardOutput=tty
+StandardError=tty
+TTYPath=/dev/ttyS0
+UNIT
+mkdir -p "$work/root/etc/systemd/system/default.target.wants"
+ln -s /etc/systemd/system/guest.service "$work/root/etc/systemd/system/default.target.wants/"
+# Nothing asks for a password, and no console but the one that is read.
+ln -sf /dev/null "$work/root/etc/systemd/system/serial-getty@.service"
+ln -sf /dev/null "$work/root/etc/systemd/system/getty@.service"
+ln -sf /lib/systemd/systemd "$work/root/init"
+(cd "$work/root" && find . | cpio --quiet -o -H newc) | gzip -1 >"$work/initrd"
+
+echo "firstlight: a Debian with systemd boots" >&2
+timeout 600 qemu-system-x86_64 -machine q35 -accel tcg -cpu max -smp 2 -m 2G -nodefaults -display none \
+    -no-reboot -serial file:"$folder/console" -kernel "$kernel" -initrd "$work/initrd" \
+    -append "console=ttyS0 quiet systemd.log_level=warning systemd.show_status=0 hugepages=64 panic=-1" || true
+tr -d '\r' <"$folder/console" | grep -a '^\(ok\|FAILED\|  \) ' || true
+if ! grep -aq '^all is well' "$folder/console"; then
+    echo "firstlight: failed; $folder/console has everything" >&2
+    exit 1
+fi
