@@ -88,7 +88,7 @@ impl fmt::Display for HeldByCpus {
     }
 }
 
-/// A block can't be freed or allocated; nothing changed.
+/// A block can't be freed or allocated. Nothing changed, unless the variant says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockError {
     /// The frame is no multiple of the block's size.

@@ -13,7 +13,7 @@ use crate::frames::segment::isolate::AlreadyIsolated;
 use crate::frames::word::geometry::{HUGE_FRAMES, blocks};
 use crate::frames::zone::segment::ZoneSegment;
 
-/// A range can't be isolated, or not be taken; nothing changed.
+/// A range can't be isolated, or can't be taken: nothing of it is allocated by the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IsolateError {
     /// The range does not begin or end where a huge frame does, nor where memory does.

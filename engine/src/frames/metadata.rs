@@ -5,8 +5,8 @@
 pub struct Metadata {
     /// Bytes taken from early memory for tables.
     pub reserved_bytes: u64,
-    /// Bytes of them written so far before any block was split: the lists of
-    /// segments and nodes, and the tables of every segment that a call reached.
+    /// Bytes of them written at start: lists, and the first tables of each segment that a call
+    /// reached; levels opened later are not counted.
     pub written_bytes: u64,
     /// Frames that can be allocated or are: present ones that were not reserved at start.
     pub managed_frames: u64,

@@ -13,13 +13,14 @@
 //! | `range/` | any number of frames: ranges by address, and ranges anywhere |
 //! | `zone/` | nodes and zones, the order of fallback, water marks |
 //! | `search/` | where in a segment free memory is found |
-//! | `segment/` | a range of frames with its tables: the only code that changes words |
-//! | `word/` | the bits of a word, as pure functions |
+//! | `segment/` | frames of one node and zone: the only code that changes giant and huge words |
+//! | `word/` | the words as values, and a huge frame's bitmap with its atomic steps |
 //! | `request`, `error`, `metadata` | requests, errors, the cost of tables |
 //!
-//! All operations may be called from any CPU at any time. A call that frees a part of a frame
-//! which another CPU is opening at that moment waits until it is open, so an interrupt handler
-//! must not call the allocator if it may have interrupted a call on its own CPU.
+//! All operations but [`Frames::validate`] may be called from any CPU at any time. Calls that
+//! free, isolate or read a frame, and requests that find nothing else, wait for a CPU that opens
+//! it; the first calls to a segment wait for its tables. So an interrupt handler must not call
+//! the allocator if it may have interrupted a call on its own CPU.
 
 mod allocator;
 mod build;

@@ -15,21 +15,21 @@ const PAGES: usize = if cfg!(loom) { 8 } else { 512 };
 const BLOCKS: usize = if cfg!(loom) { 2 } else { 16 };
 /// Frames in a list of blocks below a huge frame, at most; or two blocks.
 const BLOCK_FRAMES: usize = 256;
-/// A list holds at most one in so many frames of the zone it is filled from, divided by all
+/// A list holds at most 1/128 of the CPU's frames: those of its zone divided by the number of
 /// slots.
 const SHARE: u64 = 128;
-/// At least two blocks, if they are at most one in so many of the CPU's share.
+/// At least two blocks, if they are at most 1/32 of the CPU's frames.
 const SHARE_OF_TWO: u64 = 32;
 
 /// Space for what one CPU caches, provided to [`Frames::cpu`](crate::frames::Frames::cpu):
 /// 10,624 bytes.
 ///
 /// That is too much for a kernel's stack, so it lies where it stays: in a `static`, in
-/// per-CPU data, in memory that the allocator gave. An empty one is all zero: a `static`
+/// per-CPU data, in memory allocated from `Frames`. An empty one is all zero: a `static`
 /// costs nothing in the kernel's image, and zeroed memory of its size and alignment is one.
 ///
 /// What is in it belongs to the [`Cpu`](super::Cpu) it is provided to, which empties it when
-/// it goes. The next one begins with none, even if the one before went without giving back
+/// it goes. The next one begins with none, even if the last `Cpu` was forgotten
 /// (`core::mem::forget`): its frames stay allocated then.
 ///
 /// ```
@@ -151,7 +151,7 @@ impl Lists {
         }
     }
 
-    /// Sets the limits; each list may hold one in so many of `frames`, or two blocks. Whether
+    /// Sets the limits; each list may hold 1/128 of `frames`, or two blocks. Whether
     /// these are enough that a huge frame may be kept to cut pages from.
     pub(super) fn reset(&mut self, frames: u64) -> bool {
         let share = frames / SHARE;
@@ -305,7 +305,7 @@ impl Lists {
         give(&entries[..count]);
         entries.copy_within(count..len, 0);
         let left = u32::try_from(len - count).unwrap_or(0);
-        // Only now: who sees the list empty finds what it held.
+        // Release, after the blocks are freed: pairs with `listed_frames`.
         slot.len(mobility, order).store(left, Ordering::Release);
         count
     }

@@ -11,14 +11,14 @@ pub struct DrainRequest<'a> {
 }
 
 impl DrainRequest<'_> {
-    /// Frames cached by CPUs that have not answered yet.
+    /// Frames cached by CPUs whose drain is pending.
     pub fn pending_frames(&self) -> u64 {
         let pending = |slot: &CpuSlot| u64::from(slot.pending_frames());
         self.slots.iter().map(pending).sum()
     }
 
-    /// The indices of the CPUs that have not answered yet, also of those that cache nothing:
-    /// one in the middle of a call may do so in a moment.
+    /// The indices of the CPUs whose drain is pending, also of those that cache nothing: one in
+    /// the middle of a call may do so in a moment.
     pub fn cpus(&self) -> impl Iterator<Item = usize> {
         let all = self.slots.iter().enumerate();
         let pending = all.filter(|(_, slot)| slot.is_pending());
@@ -32,8 +32,8 @@ impl DrainRequest<'_> {
 /// [`DrainRequest::cpus`] names, lets them call [`Cpu::poll`](super::Cpu::poll) (at once, or
 /// when the call they are in the middle of returns), and comes back when they have.
 pub trait DrainCpus: Sync {
-    /// Reaches the CPUs of the request. Returns when all have answered, or when it makes no
-    /// sense to wait any longer: the allocation fails then and says how much they cache.
+    /// Reaches the CPUs of the request. Returns when all drains are complete, or when it
+    /// makes no sense to wait any longer: the allocation fails then and says how much they cache.
     ///
     /// Called by an allocation that found nothing, or on a range in use, and by an isolation,
     /// on the CPU that needs the memory. A wait must have an end: CPUs can request drains of

@@ -1,10 +1,10 @@
 //! One CPU's own frames in front of all others: [`Cpu`].
 //!
-//! *What a CPU freed last it hands out first, and no other CPU hears of it.* For each mobility a
-//! CPU caches a list of blocks for each order up to a huge frame, and a bump block: a huge
-//! frame it took as a whole and cuts pages from. All of it counts as allocated in the shared
-//! levels, so these need to know nothing of CPUs. A full list gives back its older half; an
-//! empty one is refilled by half, in few atomic operations.
+//! *A CPU allocates first what it freed last, and while its lists serve it writes no word that
+//! another CPU writes.* For each mobility a CPU caches a list of blocks for each order up to a
+//! huge frame, and a bump block: a huge frame it took as a whole and cuts pages from. All of it
+//! counts as allocated in the shared levels, so these need to know nothing of CPUs. A full list
+//! gives back its older half; an empty one is refilled by half, in few atomic operations.
 //!
 //! The lists of each mobility hold only frames of one node, the nearest that has memory for
 //! it, and there of the highest zone that fits. Everything else goes straight to the shared
@@ -12,7 +12,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`slot`] | what other CPUs may know and ask |
+//! | [`slot`] | what other CPUs may read and request |
 //! | [`drain`] | how they are reached, which the kernel knows |
 //! | [`cache`] | the memory of the lists |
 //! | [`shared`] | all memory, and all CPUs |
@@ -48,7 +48,7 @@ use slot::CpuSlot;
 /// handlers use it too. It can be moved; what it caches lies in the [`CpuCache`] it was
 /// provided with.
 ///
-/// Dropping it gives back all it caches. A frame that only then is found to be freed twice
+/// Dropping it frees all it caches. A frame that only then is found to be freed twice
 /// is not reported: [`Cpu::close`] and [`Cpu::drain`] report it.
 ///
 /// [`Frames::allocate`]: crate::frames::Frames::allocate
@@ -98,7 +98,8 @@ struct Source {
     zone: ZoneKind,
     /// Bit `z` is set if a request for zone `z` and below wants this zone of this node first.
     serves: u8,
-    /// Where the CPU's own pages and huge frames came from last, in the first segment.
+    /// Huge frame, by its index in the segment it was taken from, that last served pages and
+    /// huge frames; searches clamp it to other segments.
     page_hint: usize,
     huge_hint: usize,
 }
@@ -178,13 +179,13 @@ impl<'f, 'm> Cpu<'f, 'm> {
         source
     }
 
-    /// Takes a block, as [`Frames::allocate`](crate::frames::Frames::allocate) does; without
-    /// a preferred node, as near to this CPU as there is one.
+    /// Allocates a block, as [`Frames::allocate`](crate::frames::Frames::allocate) does; without
+    /// a preferred node, from the nearest to this CPU.
     ///
     /// # Errors
-    /// As [`Frames::allocate`](crate::frames::Frames::allocate). Before it fails this CPU
-    /// gave back all it cached, and the others were requested to, unless the request is
-    /// [without that](Request::no_drain).
+    /// As [`Frames::allocate`](crate::frames::Frames::allocate). Before it fails,
+    /// this CPU's cache is drained and a drain of the others is requested, unless the request
+    /// is [`no_drain`](Request::no_drain).
     // Always: with the request known, half of it is known at compile time.
     #[inline(always)]
     pub fn allocate(&mut self, request: Request) -> Result<Frame, AllocError> {
@@ -215,11 +216,11 @@ impl<'f, 'm> Cpu<'f, 'm> {
         self.allocate_slow(request)
     }
 
-    /// Gives back a block, as [`Frames::free`](crate::frames::Frames::free) does.
+    /// Frees a block, as [`Frames::free`](crate::frames::Frames::free) does.
     ///
     /// A frame that is free in the shared levels is refused at once. One that is cached was
     /// allocated as far as these can tell; that it was freed twice is seen at the latest when
-    /// a cache gives it back. With the feature `check-double-free` a block that this CPU
+    /// a cache flushes it. With the feature `check-double-free` a block that this CPU
     /// caches already is refused at once.
     ///
     /// # Errors
@@ -269,17 +270,17 @@ impl<'f, 'm> Cpu<'f, 'm> {
             && request.node().is_none_or(|node| node == source.node)
     }
 
-    /// Gives back all that is cached. For a CPU that goes idle or offline.
+    /// Frees all blocks this CPU caches. For a CPU that goes idle or offline.
     ///
     /// # Errors
     /// [`BlockError::FreedTwice`] for the first frame that was, now or in an earlier call
-    /// that could not report it; all others are given back.
+    /// that could not report it; all others are freed.
     pub fn drain(&mut self) -> Result<(), BlockError> {
         self.drain_all();
         self.report()
     }
 
-    /// Gives back all that is cached, and the slot.
+    /// Frees all blocks this CPU caches, and the slot for another CPU.
     ///
     /// # Errors
     /// As [`Cpu::drain`].
@@ -287,7 +288,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         self.drain()
     }
 
-    /// Gives back all that is cached if another CPU has requested it. Every other call does
+    /// Frees all blocks this CPU caches if another CPU has requested it. Every other call does
     /// this too; for an interrupt handler, an idle loop.
     pub fn poll(&mut self) {
         if self.slot.is_drain_requested() {
@@ -300,8 +301,8 @@ impl<'f, 'm> Cpu<'f, 'm> {
         self.slot.cached_frames().into()
     }
 
-    /// The node its lists are filled from, those of movable content perhaps from one that
-    /// is nearer and has no memory for anything else.
+    /// The node of the unmovable lists; the movable ones may be filled from a nearer node that
+    /// has zone Movable only.
     pub fn home(&self) -> NodeId {
         self.sources[Mobility::Unmovable as usize].node
     }

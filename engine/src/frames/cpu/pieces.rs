@@ -28,7 +28,7 @@ fn span(start: u64, end: u64) -> FrameRange {
 const CHECKS: bool = cfg!(feature = "check-double-free");
 
 impl Cpu<'_, '_> {
-    /// Takes `frames` frames in a row, the first a multiple of `align_frames`, as
+    /// Allocates `frames` frames in a row, the first a multiple of `align_frames`, as
     /// [`Frames::allocate_frames`](crate::frames::Frames::allocate_frames) does. Up to a huge
     /// frame they come from this CPU's lists.
     ///
@@ -92,7 +92,7 @@ impl Cpu<'_, '_> {
     fn cut_free(&mut self, request: &Request, order: Order, frames: u64) -> Option<Frame> {
         self.poll();
         let slot = self.slot;
-        // As above; meanwhile other CPUs find none of the block.
+        // As in `cut_cached`; meanwhile other CPUs find none of the block.
         let moving = slot.begin_move(order.frames());
         let start = self.allocate_slow(request.with_order(order).no_drain());
         if let Ok(start) = start {
@@ -103,8 +103,8 @@ impl Cpu<'_, '_> {
         start.ok()
     }
 
-    /// Gives back the rest, up to `end`, of a block that was too large for `frames` frames; from a
-    /// list of that mobility if from one.
+    /// Frees `rest..end` of a block: into the lists if it is at most `frames` frames, else to the
+    /// shared levels. `cached` is the mobility of the list the block is from, if from one.
     #[inline(always)]
     fn give_rest(&mut self, rest: u64, end: u64, frames: u64, cached: Option<Mobility>) {
         // Little goes into the lists, much is left for all.
@@ -160,7 +160,7 @@ impl Cpu<'_, '_> {
         }
     }
 
-    /// Gives back frames in a row, as
+    /// Frees `range`, as
     /// [`Frames::free_frames`](crate::frames::Frames::free_frames) does.
     ///
     /// # Errors
@@ -191,8 +191,8 @@ impl Cpu<'_, '_> {
         Ok(())
     }
 
-    /// Frees `range` as one block with the blocks on top of this CPU's lists, if they make one
-    /// up; whether they do.
+    /// Frees `range` together with blocks on top of this CPU's lists, if all form one aligned
+    /// block; returns whether they did.
     #[inline]
     fn join_cached(&mut self, range: FrameRange) -> bool {
         let (start, rest) = (range.start(), range.end().get());
@@ -207,7 +207,7 @@ impl Cpu<'_, '_> {
         };
         let end = start.get() + order.frames();
         let slot = self.slot;
-        // As above.
+        // As in `cut_cached`.
         let moving = slot.begin_move(end - rest);
         let lists = self.cache.of(mobility);
         let mut is_on_top =

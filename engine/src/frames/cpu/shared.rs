@@ -88,8 +88,8 @@ impl Shared<'_> {
             })
     }
 
-    /// What `find` finds, at the latest after all caches were drained; else how much CPUs still
-    /// cache that did not answer.
+    /// What `find` finds, at the latest after all caches were drained; else how much CPUs
+    /// cache whose drain is pending.
     fn find<T>(
         &self,
         request: &Request,

@@ -1,7 +1,8 @@
-//! What other CPUs may know of a CPU's cache, and ask of it: [`CpuSlot`].
+//! What other CPUs may know of a CPU's cache, and request of it: [`CpuSlot`].
 //!
-//! The cached frames themselves are plain memory of their owner. Shared are the lengths of its
-//! lists, which the owner writes with plain stores, and a request to drain them, which it
+//! The cached frames themselves are plain memory of their owner. Other CPUs read the lengths of
+//! its lists, the frames its current call is about to cache or move, and the giant frame it
+//! takes huge frames from, all written with plain stores. They may request a drain, which it
 //! sees at its next call.
 
 use crate::frames::word::Mobility;
@@ -34,8 +35,9 @@ pub struct CpuSlot {
     /// Pages left of each bump block, likewise.
     bump: [AtomicU32; 2],
     drain: AtomicU32,
-    /// Low half: frames that a call of the owner is about to cache. High half: how many such
-    /// calls have ended.
+    /// Low half: frames that a call of the owner is about to cache, or to move between lists.
+    /// High half: how many moves have ended. Moves may lie inside each other: the end of an
+    /// outer one stores what was before it, and one move more.
     moving: AtomicU64,
     /// The giant frame that huge frames are taken from, 1 above its number; 0 is none.
     home: AtomicU32,
@@ -119,10 +121,10 @@ impl CpuSlot {
         self.drain.swap(DRAINING, Ordering::AcqRel);
     }
 
-    /// All lists are drained. A request made meanwhile is answered by the next call.
+    /// All lists are drained. A request made meanwhile is pending until the next call.
     pub(super) fn end_drain(&self) {
         let (done, none) = (DRAINING, NONE);
-        // Release: who sees the request answered finds what was given back.
+        // Release: pairs with `pending_frames`.
         let _ = (self.drain).compare_exchange(done, none, Ordering::AcqRel, Ordering::Relaxed);
     }
 
@@ -167,7 +169,7 @@ impl CpuSlot {
 
     /// Whether the CPU has frames, or is moving some just now.
     fn may_have_frames(&self) -> bool {
-        // A CPU that took what the caller found taken said before that it would.
+        // Acquire: pairs with the fence in `begin_move`.
         fence(Ordering::Acquire);
         let before = self.moving.load(Ordering::Acquire);
         let listed = self.listed_frames();
@@ -191,12 +193,12 @@ impl CpuSlot {
         self.drain.swap(REQUESTED, Ordering::AcqRel);
     }
 
-    /// Whether the slot is taken by a CPU that has not answered a request.
+    /// Whether the slot is taken by a CPU whose drain is pending.
     pub(super) fn is_pending(&self) -> bool {
         self.taken.load(Ordering::Relaxed) && self.is_drain_requested()
     }
 
-    /// Frames cached by a CPU that has not answered a request.
+    /// Frames cached by a CPU whose drain is pending.
     pub(super) fn pending_frames(&self) -> u32 {
         // Acquire: pairs with `end_drain`.
         if self.drain.load(Ordering::Acquire) == NONE {

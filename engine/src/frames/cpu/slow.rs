@@ -18,7 +18,7 @@ use crate::sync::Ordering;
 /// How many giant frames to pass in search of a block to cut up.
 const GIANTS: usize = 16;
 
-/// The cached blocks' own way back, and the first that was refused.
+/// Flushes cached blocks, counts them, and keeps the first that was refused.
 macro_rules! give {
     ($cpu:ident, $mobility:expr, |$near:ident, $bad:ident| $give:expr) => {{
         let online = $cpu.near.online();
@@ -246,7 +246,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         }
     }
 
-    /// The same outside of the window.
+    /// The same; moves the window to `frame` if the lists take its segment.
     #[inline(never)]
     fn allocated_elsewhere(&mut self, frame: Frame, order: Order) -> Option<Mobility> {
         if !self.near.frames().contains(frame) {

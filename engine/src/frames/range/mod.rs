@@ -1,6 +1,9 @@
 //! Any number of frames: ranges by address ([`allocate`], [`free`]) and ranges anywhere
 //! ([`contiguous`]).
 //!
+//! *A given range is allocated or freed as a whole, or not at all*, unless another CPU frees a part
+//! of it at the same moment.
+//!
 //! A range is allocated and freed by the largest aligned blocks it consists of, in ascending
 //! order. A call that meets a block in use frees the blocks it has; it is counted in
 //! `range_calls`, so that a search does not report frames held for that moment as exhausted.

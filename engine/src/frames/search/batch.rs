@@ -117,9 +117,9 @@ fn take_pages_of(
     0
 }
 
-/// Takes whole huge frames for `mobility`, as many as there is space for: of the giant frame
-/// of the hint, the CPU's home; when that is used up of another one that is no other CPU's
-/// home, split already or free as a whole; else of any.
+/// Takes whole huge frames for `mobility`, as many as there is space for, of the first giant
+/// frame that yields any: that of the hint, the CPU's home; another one that is no other CPU's
+/// home, split already, else free as a whole; one that is.
 pub(crate) fn take_huges(
     segment: &Segment<'_>,
     mobility: Mobility,

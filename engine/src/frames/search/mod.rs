@@ -91,7 +91,8 @@ impl Pass {
         self.begin_calls(&segment.calls, segment.frames.start().get() | 1 << 63);
     }
 
-    /// Adds what is in flight, before any words are read. `position` tells it from other words.
+    /// Adds what is in flight, before any words are read. `position` distinguishes it
+    /// from other words.
     pub(crate) fn begin_calls(&mut self, calls: &Calls, position: u64) {
         let calls = calls.snapshot();
         self.changed |= !calls.is_quiet();
@@ -168,7 +169,7 @@ pub(crate) fn any(
     Some(found)
 }
 
-/// A block of pages from the huge frame that served the last one, or that huge frame.
+/// A block from the hint's huge frame: pages if it is split, all of it if it is free.
 #[inline]
 pub(crate) fn at_hint(segment: &Segment<'_>, hints: &Hints, want: Want) -> Option<Frame> {
     let Want { order, mobility } = want;

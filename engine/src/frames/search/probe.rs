@@ -1,8 +1,8 @@
 //! What is free around a frame: [`probe`].
 //!
 //! The one place where searches for ranges and checks of ranges read the words of a segment.
-//! A probe answers for as many frames as the word it ended at speaks of, so that whoever walks
-//! over memory takes the largest steps there are. It promises nothing: what was seen free must
+//! A probe covers as many frames as the word it ended at speaks of, so that a walk over memory
+//! takes the largest steps there are. It promises nothing: what was seen free must
 //! still be taken.
 
 use crate::addr::{Frame, FrameRange};

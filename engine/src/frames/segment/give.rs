@@ -63,7 +63,7 @@ impl Segment<'_> {
         self.give_any(block)
     }
 
-    /// The same for a block that is not pages of a split huge frame.
+    /// The same, whatever the block is part of.
     #[inline(never)]
     fn give_any(&self, block: Block) -> Result<(), Refused> {
         let giant = self.giant_of(block.start);

@@ -1,5 +1,5 @@
-//! A segment: one contiguous run of frames of one node and one zone, and the three tables
-//! that say what is free in it. The only place that changes words.
+//! A segment: contiguous frames of one node and zone, and the three tables that say what is
+//! free in it. The only code that changes giant and huge words.
 //!
 //! # The protocol
 //!
@@ -23,7 +23,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`table`] | tables in memory that nobody has written yet (the unsafe part) |
+//! | [`table`] | tables in uninitialised memory (unsafe code) |
 //! | [`window`] | frames whose words are known to be written, for a CPU's fast path |
 //! | [`calls`] | calls in flight that may give something back |
 //! | [`open`] | writing a level |
@@ -255,7 +255,7 @@ impl<'m> Segment<'m> {
         self.bitmaps.at(huge)
     }
 
-    /// Asks the processor for the words of a page that is going to be given back.
+    /// Prefetches the words of a page that is going to be given back.
     #[inline]
     pub(crate) fn prefetch(&self, page: Frame) {
         if self.frames.contains(page) {

@@ -165,7 +165,7 @@ impl Segment<'_> {
         }
     }
 
-    /// The same for a giant frame, if none of its huge frames promises such a block.
+    /// The same for a giant frame, if none of its huge frames may have such a block.
     #[cold]
     pub(crate) fn lower_giant_bound(&self, giant: GiantIndex, mobility: Mobility, order: u8) {
         let mut call = self.calls.begin();

@@ -1,6 +1,6 @@
-//! Tables in memory nobody has written yet, and the carving of them out of a
-//! node's metadata. All unsafe code of the allocator but the block in
-//! `build.rs` that hands such memory over.
+//! Tables in uninitialised memory, carved out of a node's metadata. The
+//! allocator's unsafe code is here, in [`window`](super::window) and in one
+//! block of `build.rs`.
 //!
 //! A [`Table`] hands out references to single elements, never to the whole
 //! array, because most of it stays unwritten: an element is read only after
@@ -84,7 +84,7 @@ impl<'m, T: Word> Table<'m, T> {
         }
     }
 
-    /// Asks the processor for element `index`, if there is one, because it is going to be written.
+    /// Prefetches element `index`, if there is one, because it is going to be written.
     #[inline]
     pub(crate) fn prefetch(&self, index: usize) {
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]

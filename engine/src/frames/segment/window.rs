@@ -1,8 +1,8 @@
 //! Frames whose words are known to be written: [`Window`], for a CPU's fast path.
 //!
 //! Huge words that were written once stay valid, and a window ends where frames are reserved for
-//! ever: a call that frees something in it reads no giant word, which other CPUs change all
-//! the time, and checks one range.
+//! ever. So the check before a block is cached reads no giant word, which other CPUs change all
+//! the time, and compares one range.
 
 use super::table::Numbered;
 use super::{Segment, page_of};
@@ -11,7 +11,7 @@ use crate::frames::word::geometry::HUGE_ORDER;
 use crate::frames::word::{Bitmap, Giant, Huge, Mobility};
 use crate::sync::{AtomicU32, Ordering};
 
-/// How many giant frames a window is widened by on each side at a time.
+/// Giant frames a window reaches on each side, at most.
 const WIDEN: usize = 8;
 
 /// Frames of one segment, all of them below opened giant frames, none reserved for ever.
@@ -38,8 +38,9 @@ impl<'m> Window<'m> {
         }
     }
 
-    /// As many frames around `frame`, inside the segment, as a few looks find; none if its
-    /// giant frame was never opened, or if it is reserved for ever.
+    /// The opened giant frames around `frame`, up to 8 on each side, inside the segment and up to
+    /// the next reserved frames; none if its giant frame was never opened, or if it is reserved
+    /// for ever.
     #[cold]
     pub(crate) fn around(segment: &Segment<'m>, frame: Frame) -> Self {
         let giant = segment.giant_of(frame);
@@ -135,7 +136,7 @@ impl<'m> Window<'m> {
     }
 }
 
-/// Where it is called is what comes second, for the compiler.
+/// Marks the branch that calls it as unlikely.
 #[cold]
 #[inline]
 fn rare() {}

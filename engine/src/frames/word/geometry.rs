@@ -106,8 +106,8 @@ pub(crate) fn blocks(range: FrameRange) -> impl Iterator<Item = Block> + Clone {
     })
 }
 
-/// The same for the frames from `at` up to `end`, an aligned block's, below a giant frame: each
-/// block is larger than the one before.
+/// The same for `at..end`, the end part of an aligned block of at most a giant frame: ascending
+/// sizes.
 #[inline]
 pub(crate) fn blocks_up_to(mut at: u64, end: u64) -> impl Iterator<Item = Block> {
     core::iter::from_fn(move || {

@@ -34,7 +34,7 @@ pub(crate) enum HugeState {
 /// State of a huge frame.
 ///
 /// Which pages of a split one are free, its bitmap alone says. `partial` and `max_order`
-/// tell searches where to look: with no call in flight `partial` says whether any page is free,
+/// guide searches: with no call in flight `partial` says whether any page is free,
 /// and no free block is of a higher order than `max_order`. While it is `isolated` nothing of
 /// it can be taken, and the giant frame's counts leave it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

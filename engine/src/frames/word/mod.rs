@@ -1,6 +1,6 @@
-//! What the allocator keeps of each level, as plain values and pure functions: the sizes
-//! ([`geometry`]), the word of a giant frame ([`giant`]), the word of a huge frame
-//! ([`huge`]) and the bitmap of its pages ([`bitmap`]).
+//! What the allocator keeps of each level. Plain values and pure functions: the sizes
+//! ([`geometry`]), the word of a giant frame ([`giant`]) and the word of a huge frame
+//! ([`huge`]). With its atomic steps: the bitmap of a huge frame's pages ([`bitmap`]).
 
 pub(crate) mod bitmap;
 pub(crate) mod geometry;

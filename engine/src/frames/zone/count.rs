@@ -6,7 +6,7 @@ use crate::addr::FrameRange;
 use crate::node::{NodeId, ZoneKind};
 
 impl<'m> Nodes<'m> {
-    /// Frames of a segment became free, or fewer are.
+    /// Adds `more` frames to the free count of the segment's zone; negative if fewer are free.
     #[inline]
     pub(crate) fn count(&self, segment: &ZoneSegment<'m>, more: i64) {
         if !self.marks.is_empty() {

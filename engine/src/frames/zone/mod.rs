@@ -1,6 +1,9 @@
 //! Nodes and zones: [`Nodes`] knows the segment of each frame, and the order in which requests
 //! try segments.
 //!
+//! *A request is served by its node, else by the nearest, from the highest zone allowed down; on
+//! each node pages of the other mobility's huge frames come last.*
+//!
 //! Segments are kept by address. Those of one node and zone are chained in that order; `heads`
 //! holds the first of each chain. Everything lies in metadata memory, sized by the number of
 //! segments and nodes.
@@ -43,7 +46,7 @@ const BLOCK_PASSES: u32 = 8;
 /// First segment of each zone of a node.
 pub(crate) type Heads = [u32; ZoneKind::ALL.len()];
 
-/// All segments of a machine.
+/// Segments, distances between nodes and water marks.
 #[derive(Debug)]
 pub(crate) struct Nodes<'m> {
     pub(crate) layout: Layout<'m>,
@@ -183,8 +186,7 @@ impl<'m> Segments<'m> {
         None
     }
 
-    /// Takes a block from the huge frame that served the last request in the first segment of
-    /// `node` that this one looks at: in most cases there is one.
+    /// Takes a block at the hint of the first segment on `node` in `zones`; no search.
     #[inline]
     fn allocate_at_hint(&self, node: NodeId, zones: ZoneChoice, want: Want) -> Option<Frame> {
         let heads = self.heads.get(usize::from(node.0))?;
