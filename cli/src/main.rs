@@ -64,12 +64,13 @@ enum Command {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  the machine cannot be brought up: its description makes no sense, or shows no usable memory
+  1  the machine cannot be brought up: its description makes no sense, or shows no usable memory;
+     records are none; bisect: the bad end is no slower, or an end cannot be measured
   2  wrong usage
   3  a file cannot be read, the output cannot be written, or QEMU does not run the machine
   4  the engine failed its own checks: please report it
   5  the pool cannot do what was asked
-  6  the guest hung, died, met a processor fault or printed rubbish
+  6  the guest hung, died, met a processor fault or printed rubbish; matrix: a boot failed
   7  gate: B is slower than A
   8  the pool: the daemon refuses
   9  the pool: its configuration is missing or wrong

@@ -131,6 +131,7 @@ fn a_host_without_slurm_says_what_is_missing() {
     // A kernel of its own: our image is not looked for.
     let text = "[[kernel]]\nname = \"a\"\npath = \"k\"\n[[shape]]\nmemory_mib = 64\n";
     fs::write(&file, text).unwrap();
+    fs::write(folder.path().join("k"), "one").unwrap();
     let runs = folder.path().join("runs");
     let paths = [&file, &runs].map(|path| path.to_str().unwrap());
     let mut command = common::command(&["matrix", paths[0], "-o", paths[1], "--on", "slurm"]);
@@ -141,9 +142,19 @@ fn a_host_without_slurm_says_what_is_missing() {
         stderr.contains("squeue") && stderr.contains("slurm-client"),
         "{stderr}"
     );
-    // A task that is none of the matrix.
-    let (code, _, stderr) = told(&["matrix", paths[0], "-o", paths[1], "--task", "a/0"]);
+    // A task has a copy of the matrix, whatever becomes of the file.
+    fs::remove_file(&file).unwrap();
+    let copy = runs.join("slurm/matrix-0.json");
+    let copy = copy.to_str().unwrap();
+    let (code, _, stderr) = told(&["matrix", copy, "-o", paths[1], "--task", "a/0"]);
     assert!(code == 2 && stderr.contains("no such run"), "{stderr}");
+    // It boots no other kernel than the one that was submitted.
+    fs::write(folder.path().join("k"), "longer").unwrap();
+    let task = "a-64m-1n-1c-w0-wall/0";
+    let (code, _, stderr) = told(&["matrix", copy, "-o", paths[1], "--task", task]);
+    assert_eq!(code, 0, "{stderr}");
+    let why = fs::read_to_string(runs.join("a-64m-1n-1c-w0-wall-0000.failed")).unwrap();
+    assert!(why.contains("another folder"), "{why}");
 }
 
 #[test]

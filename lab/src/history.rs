@@ -90,7 +90,9 @@ impl History {
     pub fn of(records: &[Stored]) -> Self {
         let mut records: Vec<&Stored> = records.iter().collect();
         records.sort_by_key(|stored| stored.value["history"]["unix_seconds"].as_u64());
-        let mut all: BTreeMap<(String, String, String), Vec<(String, f64)>> = BTreeMap::new();
+        // Memory to the byte: what is shown of it is rounded.
+        type Key = (String, Option<u64>, String, String);
+        let mut all: BTreeMap<Key, Vec<(String, f64)>> = BTreeMap::new();
         for stored in records {
             let value = &stored.value;
             let file = stored
@@ -101,11 +103,12 @@ impl History {
             let label = label.or(file).unwrap_or_default();
             let clock = value["clock"].as_str().unwrap_or_default();
             for (figure, ms) in figures(value) {
-                let key = (setup(value), clock.to_owned(), figure);
+                let bytes = asked(value, "memory_bytes");
+                let key = (setup(value), bytes, clock.to_owned(), figure);
                 all.entry(key).or_default().push((label.clone(), ms));
             }
         }
-        let series = all.into_iter().map(|((setup, clock, figure), points)| {
+        let series = all.into_iter().map(|((setup, _, clock, figure), points)| {
             let (labels, ms): (Vec<String>, Vec<f64>) = points.into_iter().unzip();
             Series {
                 changes: changes(&labels, &ms, clock == "instructions"),
@@ -125,22 +128,23 @@ impl History {
     }
 }
 
+/// What was asked for, else what the record says of the machine.
+fn asked(value: &Value, key: &str) -> Option<u64> {
+    let machine = &value["machine"];
+    machine["asked"][key].as_u64().or(machine[key].as_u64())
+}
+
 /// What stays the same over time: system, words and machine, not the release.
 fn setup(value: &Value) -> String {
-    let asked = &value["machine"]["asked"];
-    let figure = |asked_for: &str, key: &str| {
-        let figure = asked[asked_for].as_u64();
-        figure.or(value["machine"][key].as_u64())
-    };
     let mut parts = vec![
         value["source"]["kind"]
             .as_str()
             .unwrap_or_default()
             .to_owned(),
     ];
-    parts.extend(figure("memory_bytes", "memory_bytes").map(memory));
-    parts.extend(figure("nodes", "nodes").map(|nodes| plural(nodes, "node")));
-    parts.extend(figure("cpus", "cpus").map(|cpus| plural(cpus, "CPU")));
+    parts.extend(asked(value, "memory_bytes").map(memory));
+    parts.extend(asked(value, "nodes").map(|nodes| plural(nodes, "node")));
+    parts.extend(asked(value, "cpus").map(|cpus| plural(cpus, "CPU")));
     let words = value["source"]["command_line"].as_str().unwrap_or_default();
     if !words.is_empty() {
         parts.push(words.to_owned());
@@ -328,6 +332,21 @@ mod tests {
         assert_eq!(found(&[100.0, 100.0, 101.0, 101.0], true), [2]);
         assert_eq!(found(&[100.0, 101.0], true), [1]);
         assert_eq!(found(&[100.0, 100.0], true), [0; 0]);
+    }
+
+    #[test]
+    fn machines_that_round_to_the_same_memory_are_not_mixed() {
+        let record = |bytes: u64| Stored {
+            path: "r.json".into(),
+            value: json!({"clock": "wall", "source": {"kind": "image"},
+                "machine": {"asked": {"memory_bytes": bytes}},
+                "phases": [{"name": "layout", "start_ns": 0, "end_ns": 1000}]}),
+        };
+        let history = History::of(&[record(16384 << 20), record(16400 << 20)]);
+        let series = history.series.iter();
+        let layout: Vec<&Series> = series.filter(|one| one.figure == "layout").collect();
+        assert_eq!(layout.len(), 2, "{layout:?}");
+        assert_eq!(layout[0].setup, layout[1].setup);
     }
 
     #[test]

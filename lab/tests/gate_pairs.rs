@@ -14,13 +14,18 @@ use std::sync::atomic::AtomicUsize;
 
 /// A boot that writes all descriptors of so much memory.
 fn boot(memory_mib: u64) -> Told {
+    boot_of(memory_mib, 1, "descriptors=eager")
+}
+
+fn boot_of(memory_mib: u64, cpus: u32, words: &str) -> Told {
     let request = Request {
         machine: Machine {
             memory_mib,
+            cpus,
             clock: Clock::Instructions,
             ..Machine::default()
         },
-        append: "descriptors=eager".into(),
+        append: words.into(),
         ..Request::default()
     };
     let record = boot::run(&request, &AtomicUsize::new(0), &mut Unwatched).unwrap();
@@ -52,6 +57,18 @@ fn none_of_fifty_pairs_is_an_alarm() {
             verdict.moved
         );
         before = after;
+    }
+}
+
+#[test]
+fn no_pair_with_four_cpus_is_an_alarm() {
+    if !qemu_is_here() {
+        return;
+    }
+    for pair in 0..5 {
+        let boot = || boot_of(256, 4, "descriptors=early");
+        let verdict = verdict(&boot(), &boot());
+        assert_eq!(verdict.verdict, "pass", "{pair}: {:?}", verdict.moved);
     }
 }
 

@@ -109,14 +109,17 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     let text = crate::file::read(&options.matrix)?;
     let text =
         String::from_utf8(text).map_err(|_| Failure::Usage(format!("{name} is no UTF-8")))?;
-    let matrix: Matrix =
-        toml::from_str(&text).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
-    let base = options.matrix.parent().unwrap_or(Path::new("."));
+    // A task has a copy that the lab wrote.
+    let matrix: Result<Matrix, String> = match options.task {
+        Some(_) => serde_json::from_str(&text).map_err(|error| error.to_string()),
+        None => toml::from_str(&text).map_err(|error| error.to_string()),
+    };
+    let matrix = matrix.map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
     let (mut cells, impossible) = matrix
-        .cells(base)
+        .cells(base(&options.matrix))
         .map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
-    for cell in &mut cells {
-        cell.request.image.clone_from(&options.image);
+    if !options.dry_run {
+        give_image(&mut cells, options)?;
     }
     if let Some(task) = &options.task {
         return slurm::task(options, cells, task);
@@ -127,7 +130,7 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         give_initrd(&mut cells, &store)?;
         match options.on {
             Place::Here => boot_all(&cells, &store, options.retry)?,
-            Place::Slurm => slurm::boot_all(options, &cells, &store)?,
+            Place::Slurm => slurm::boot_all(options, matrix, &cells, &store)?,
         }
     }
     let states: Vec<State> = cells.iter().map(|cell| state(cell, &store)).collect();
@@ -157,6 +160,28 @@ fn stored(error: StoreError) -> Failure {
         StoreError::Busy(_) | StoreError::Changed(..) => Failure::Usage(error.to_string()),
         StoreError::Io(..) => Failure::Io(error.to_string()),
     }
+}
+
+/// The folder from which paths of a matrix count.
+fn base(matrix: &Path) -> &Path {
+    matrix.parent().unwrap_or(Path::new("."))
+}
+
+/// Finds our image, once, where a cell wants it.
+fn give_image(cells: &mut [Cell], options: &Options) -> Result<(), Failure> {
+    if !cells.iter().any(|cell| cell.request.kernel.is_none()) {
+        return Ok(());
+    }
+    let image = match &options.image {
+        Some(image) => image.clone(),
+        None => Boots::silent()?.image()?,
+    };
+    for cell in cells.iter_mut() {
+        if cell.request.kernel.is_none() {
+            cell.request.image = Some(image.clone());
+        }
+    }
+    Ok(())
 }
 
 /// Builds the initial file system, once, where a cell wants it.

@@ -1,14 +1,17 @@
 //! `firstlight matrix --on slurm`: [`boot_all`] submits what is missing and waits for it,
 //! [`task`] is what each task runs on its node.
 
-use super::{INITRD, Options, bar, boot, stored, to_make};
+use super::{INITRD, Options, bar, base, boot, stored, to_make};
 use crate::boot::Boots;
 use crate::failure::Failure;
-use firstlight_lab::matrix::slurm::{Gather, Slurm, SlurmError};
-use firstlight_lab::matrix::{Cell, Run, Store};
-use std::path::{Path, PathBuf};
+use firstlight_lab::matrix::slurm::{Gather, Job, Slurm, SlurmError};
+use firstlight_lab::matrix::{Cell, Matrix, Run, Store};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
+/// Where copies of the matrix and what tasks print are kept.
+const FOLDER: &str = "slurm";
 /// Between two looks at the queue.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Looks in a row that the controller may miss, as while it restarts.
@@ -16,24 +19,28 @@ const MOST_MISSED: u32 = 30;
 
 /// Submits an array job for each cell with missing runs and waits until all have a result.
 /// Runs that an earlier lab submitted are waited for, too.
-pub(super) fn boot_all(options: &Options, cells: &[Cell], store: &Store) -> Result<(), Failure> {
+pub(super) fn boot_all(
+    options: &Options,
+    matrix: Matrix,
+    cells: &[Cell],
+    store: &Store,
+) -> Result<(), Failure> {
+    store.subfolder(FOLDER).map_err(stored)?;
     let boots = Boots::silent()?;
-    store.subfolder("slurm").map_err(stored)?;
-    let slurm = Slurm::new(&options.output, options.sbatch.clone())
+    let mut slurm = Slurm::new(&options.output, options.sbatch.clone())
         .map_err(|error| Failure::unreadable(&options.output, &error))?;
-    let image = match &options.image {
-        Some(image) => Some(image.clone()),
-        None if cells.iter().any(|cell| cell.request.kernel.is_none()) => Some(boots.image()?),
-        None => None,
-    };
-    let command = command(options, image)?;
+    let image = cells.iter().find_map(|cell| cell.request.image.as_deref());
+    let command = command(options, matrix, image, store)?;
 
     let mut gather = Gather::default();
+    let mut jobs = BTreeSet::new();
     for task in slurm.tasks().map_err(failed)? {
         let known = cells
             .iter()
             .any(|cell| cell.name == task.cell && task.run < cell.runs);
         if known && !task.is_over() && store.run(&task.cell, task.run) != Run::Done {
+            store.forget_failure(&task.cell, task.run);
+            jobs.insert(task.job.clone());
             gather.add(&task.cell, task.run, task.job);
         }
     }
@@ -51,10 +58,15 @@ pub(super) fn boot_all(options: &Options, cells: &[Cell], store: &Store) -> Resu
         for run in &runs {
             store.forget_failure(&cell.name, *run);
         }
-        let job = slurm.submit(cell, &runs, &command).map_err(failed)?;
-        for run in runs {
+        let submitted = slurm.submit(cell, &runs, &command).map_err(failed)?;
+        for (run, job) in submitted {
+            jobs.insert(job.clone());
             gather.add(&cell.name, run, job);
         }
+    }
+    if !jobs.is_empty() {
+        let jobs: Vec<String> = jobs.iter().map(Job::to_string).collect();
+        anstream::eprintln!("jobs of Slurm, for scancel: {}", jobs.join(", "));
     }
     wait(&mut gather, &slurm, store, &boots)
 }
@@ -82,21 +94,30 @@ fn wait(gather: &mut Gather, slurm: &Slurm, store: &Store, boots: &Boots) -> Res
     Ok(())
 }
 
-/// What a task runs, but for its cell and run.
-fn command(options: &Options, image: Option<PathBuf>) -> Result<Vec<String>, Failure> {
+/// What a task runs, but for its cell and run. Its matrix is a copy: what is submitted stays
+/// what it is when the file changes.
+fn command(
+    options: &Options,
+    matrix: Matrix,
+    image: Option<&Path>,
+    store: &Store,
+) -> Result<Vec<String>, Failure> {
     let whole = |path: &Path| {
-        let path = path
-            .canonicalize()
-            .map_err(|error| Failure::unreadable(path, &error))?;
+        let path = std::path::absolute(path).map_err(|error| Failure::unreadable(path, &error))?;
         path.into_os_string()
             .into_string()
             .map_err(|path| Failure::Usage(format!("{path:?} is no UTF-8")))
     };
+    let matrix = matrix.absolute(base(&options.matrix))?;
+    let text = serde_json::to_vec_pretty(&matrix)
+        .map_err(|error| Failure::Usage(format!("{}: {error}", options.matrix.display())))?;
+    let copy = store.file_of_its_own(&format!("{FOLDER}/matrix"), &text);
+    let copy = copy.map_err(stored)?;
     let program = std::env::current_exe()?;
-    let mut command = vec![whole(&program)?, "matrix".into(), whole(&options.matrix)?];
+    let mut command = vec![whole(&program)?, "matrix".into(), whole(&copy)?];
     command.extend(["--output".into(), whole(&options.output)?]);
     if let Some(image) = image {
-        command.extend(["--image".into(), whole(&image)?]);
+        command.extend(["--image".into(), whole(image)?]);
     }
     Ok(command)
 }
@@ -122,8 +143,13 @@ pub(super) fn task(options: &Options, cells: Vec<Cell>, task: &str) -> Result<()
     }
     let store = Store::of_a_task(&options.output);
     // It may be repeated for a node that died after its work.
-    if store.run(&cell.name, run) != Run::Done {
-        boot(&Boots::silent()?, &cell, run, &store)?;
+    if store.run(&cell.name, run) == Run::Done {
+        return Ok(());
     }
-    Ok(())
+    match store.check(&cell) {
+        Ok(()) => boot(&Boots::silent()?, &cell, run, &store),
+        Err(changed) => store
+            .fail(&cell.name, run, &changed.to_string(), &[])
+            .map_err(stored),
+    }
 }

@@ -78,11 +78,11 @@ impl Cluster {
              SlurmctldPidFile={folder}/ctld.pid\nSlurmdPidFile={folder}/%n.pid\n\
              SlurmctldLogFile={folder}/ctld.log\nSlurmdLogFile={folder}/%n.log\n\
              ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nMpiDefault=none\n\
-             SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n\
+             SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU_Memory\n\
              SchedulerType=sched/builtin\nSchedulerParameters=batch_sched_delay=0,sched_interval=1\n\
              ReturnToService=2\nSlurmdTimeout=2\nMessageTimeout=2\nTCPTimeout=1\nKillWait=1\n\
-             NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=1 State=UNKNOWN\n\
-             NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=1 State=UNKNOWN\n\
+             NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=1 RealMemory=1024 State=UNKNOWN\n\
+             NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=1 RealMemory=1024 State=UNKNOWN\n\
              PartitionName=lab Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP\n",
             port(0),
             port(1),

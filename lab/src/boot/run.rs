@@ -85,7 +85,6 @@ pub fn run(
     Ok(compose::record(&heard, &events, around))
 }
 
-/// That somebody asked to stop, if somebody did.
 /// The file of our image, built if that is asked for: where it lies or what
 /// `FIRSTLIGHT_IMAGE` or `FIRSTLIGHT_SOURCE` names.
 ///
@@ -95,7 +94,7 @@ pub fn find_image(stop: &AtomicUsize, watch: &mut dyn Watch) -> Result<PathBuf, 
     image::find(stop, watch).map_err(|error| interrupted(stop).unwrap_or(error))
 }
 
-/// The signal that ends it, if one came.
+/// The signal that is to end it, if one came.
 pub fn interrupted(stop: &AtomicUsize) -> Option<BootError> {
     let signal = stop.load(Ordering::Relaxed);
     let number = i32::try_from(signal).unwrap_or(i32::MAX);

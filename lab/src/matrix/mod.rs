@@ -11,7 +11,10 @@ pub mod initrd;
 pub mod slurm;
 mod store;
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +25,7 @@ pub use store::{Failed, Run, Store, StoreError};
 pub const MOST_RUNS: usize = 100_000;
 
 /// What is to be booted.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Matrix {
     /// Boots of each cell on the wall clock; one is enough on the instruction clock.
@@ -53,7 +56,7 @@ fn wall() -> Vec<String> {
 }
 
 /// A kernel.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
     /// What it is called in results.
@@ -67,7 +70,7 @@ pub struct Kernel {
 }
 
 /// A machine.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shape {
     /// Memory in MiB.
@@ -98,21 +101,41 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// What its name does not say, in words.
-    fn definition(&self) -> String {
-        let file = |path: &Option<PathBuf>| {
-            // The same file, wherever the command runs.
-            let whole = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
-            let path = path.as_ref().map(|path| whole(path).display().to_string());
-            path.unwrap_or_else(|| "the lab's own".into())
+    /// What its name does not say, in words: its files, each with its length and the time of
+    /// its last change, and its command line. `None` while one of the files is missing, with
+    /// which the boot fails.
+    fn definition(&self) -> Option<String> {
+        let request = &self.request;
+        let file = |path: &Option<PathBuf>| match path {
+            Some(path) => content(path).ok(),
+            None => Some("the lab's own".into()),
         };
-        format!(
-            "kernel {}, initrd {}, words {:?}",
-            file(&self.request.kernel),
-            file(&self.request.initrd),
-            self.request.append
-        )
+        let initrd = match self.needs_initrd {
+            true => "the lab's own".into(),
+            false => file(&request.initrd)?,
+        };
+        let system = match &request.kernel {
+            Some(_) => format!("kernel {}, initrd {initrd}", file(&request.kernel)?),
+            None => format!("image {}", file(&request.image)?),
+        };
+        Some(format!("{system}, words {:?}", request.append))
     }
+}
+
+/// A file and what tells its content from another one.
+fn content(path: &Path) -> io::Result<String> {
+    // The same file, wherever the command runs.
+    let path = path.canonicalize()?;
+    let about = fs::metadata(&path)?;
+    let changed = about.modified()?.duration_since(UNIX_EPOCH);
+    let changed = changed.unwrap_or_default();
+    Ok(format!(
+        "{} ({} bytes of {}.{:09})",
+        path.display(),
+        about.len(),
+        changed.as_secs(),
+        changed.subsec_nanos()
+    ))
 }
 
 /// A combination that cannot be.
@@ -125,6 +148,19 @@ pub struct Impossible {
 }
 
 impl Matrix {
+    /// The same with absolute paths, for use in another folder. Paths are taken from `base`.
+    ///
+    /// # Errors
+    /// There is no current folder.
+    pub fn absolute(mut self, base: &Path) -> io::Result<Self> {
+        for kernel in &mut self.kernel {
+            for path in [&mut kernel.path, &mut kernel.initrd].into_iter().flatten() {
+                *path = std::path::absolute(base.join(&*path))?;
+            }
+        }
+        Ok(self)
+    }
+
     /// All cells, and the combinations that cannot be. Paths are taken from `base`.
     ///
     /// # Errors

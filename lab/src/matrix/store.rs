@@ -8,10 +8,14 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::Cell;
 use crate::record::Record;
+
+/// The file that says what cells are.
+const CELLS: &str = "cells.json";
 
 /// A folder of records, locked as long as this lives.
 #[derive(Debug)]
@@ -87,9 +91,12 @@ impl Store {
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let io = |error| StoreError::Io(folder.to_owned(), error);
         fs::create_dir_all(folder).map_err(io)?;
-        let lock = File::create(folder.join(".lock")).map_err(io)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| StoreError::Busy(folder.to_owned()))?;
+        let path = folder.join(".lock");
+        let lock = File::create(&path).map_err(io)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+            Errno::WOULDBLOCK => StoreError::Busy(folder.to_owned()),
+            error => StoreError::Io(path, error.into()),
+        })?;
         Ok(Self {
             folder: folder.to_owned(),
             _lock: Some(lock),
@@ -126,21 +133,29 @@ impl Store {
     /// # Errors
     /// [`StoreError::Changed`], [`StoreError::Io`].
     pub fn define(&self, cells: &[Cell]) -> Result<(), StoreError> {
-        let path = self.folder.join("cells.json");
-        let text = fs::read(&path).unwrap_or_default();
-        let mut known: BTreeMap<String, String> = serde_json::from_slice(&text).unwrap_or_default();
+        let mut known = self.cells();
         for cell in cells {
-            let is = cell.definition();
-            match known.get(&cell.name) {
-                Some(was) if *was != is => {
-                    return Err(StoreError::Changed(cell.name.clone(), was.clone(), is));
-                }
-                Some(_) => {}
-                None => drop(known.insert(cell.name.clone(), is)),
+            same(cell, &known)?;
+            if let Some(is) = cell.definition() {
+                known.insert(cell.name.clone(), is);
             }
         }
         let text = serde_json::to_vec_pretty(&known).map_err(|error| self.broken(error))?;
-        self.write(&path, &text)
+        self.write(&self.folder.join(CELLS), &text)
+    }
+
+    /// Whether a cell is still what it was when the lab kept it.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`].
+    pub fn check(&self, cell: &Cell) -> Result<(), StoreError> {
+        same(cell, &self.cells())
+    }
+
+    /// What each cell is, by its name.
+    fn cells(&self) -> BTreeMap<String, String> {
+        let text = fs::read(self.folder.join(CELLS)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
     }
 
     /// What became of run `run` of a cell. A record that was cut by a crash is none.
@@ -193,6 +208,19 @@ impl Store {
         self.write(&self.path(cell, run, "failed"), &text)
     }
 
+    /// Keeps `content` as `NAME-0.json`, or under the next number where that is something
+    /// else: what is there may still be read.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn file_of_its_own(&self, name: &str, content: &[u8]) -> Result<PathBuf, StoreError> {
+        let mut paths = (0_u32..).map(|number| self.folder.join(format!("{name}-{number}.json")));
+        let free = |path: &PathBuf| fs::read(path).map_or(true, |there| there == content);
+        let path = paths.find(free).unwrap_or_default();
+        self.write(&path, content)?;
+        Ok(path)
+    }
+
     /// Keeps another file, such as an initial file system, and says where.
     ///
     /// # Errors
@@ -203,9 +231,14 @@ impl Store {
         Ok(path)
     }
 
-    /// Why run `run` of a cell failed, if it did.
+    /// Why run `run` of a cell failed, if it did. One that was made all the same, as by a
+    /// task that was taken for lost, has not.
     #[must_use]
     pub fn failure(&self, cell: &str, run: usize) -> Option<Failed> {
+        if self.run(cell, run) == Run::Done {
+            self.forget_failure(cell, run);
+            return None;
+        }
         let text = fs::read(self.path(cell, run, "failed")).ok()?;
         serde_json::from_slice(&text).ok()
     }
@@ -235,6 +268,16 @@ impl Store {
     }
 }
 
+/// A cell against those that are known; one whose files are missing fails when it is booted.
+fn same(cell: &Cell, known: &BTreeMap<String, String>) -> Result<(), StoreError> {
+    match (known.get(&cell.name), cell.definition()) {
+        (Some(was), Some(is)) if *was != is => {
+            Err(StoreError::Changed(cell.name.clone(), was.clone(), is))
+        }
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,12 +295,44 @@ mod tests {
             (store.run("a", 0), store.failure("a", 0)),
             (Run::Done, None)
         );
+        // Taken for lost while its record was on the way.
+        store.fail("a", 0, "lost", &[]).unwrap();
+        assert_eq!(store.failure("a", 0), None);
+        assert!(!folder.path().join("a-0000.failed").exists());
         fs::write(folder.path().join("a-0001.json"), "{\"sch").unwrap();
         assert_eq!(store.run("a", 1), Run::Missing);
         let busy = Store::open(folder.path()).unwrap_err();
         assert!(busy.to_string().contains("another lab"), "{busy}");
         drop(store);
         assert!(Store::open(folder.path()).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_changes_is_refused_by_a_lab_and_by_its_tasks() {
+        let folder = tempfile::tempdir().unwrap();
+        let kernel = folder.path().join("kernel");
+        let matrix = serde_json::json!({
+            "kernel": [{"name": "k", "path": "kernel"}], "shape": [{"memory_mib": 256}],
+        });
+        let matrix: super::super::Matrix = serde_json::from_value(matrix).unwrap();
+        let (cells, _) = matrix.cells(folder.path()).unwrap();
+        let store = Store::open(&folder.path().join("runs")).unwrap();
+        // Not there yet: the boot fails, and it may come.
+        store.define(&cells).unwrap();
+        fs::write(&kernel, "one").unwrap();
+        store.define(&cells).unwrap();
+        let task = Store::of_a_task(&folder.path().join("runs"));
+        task.check(&cells[0]).unwrap();
+        fs::write(&kernel, "longer").unwrap();
+        for refused in [store.define(&cells), task.check(&cells[0])] {
+            let why = refused.unwrap_err().to_string();
+            assert!(why.contains("3 bytes") && why.contains("6 bytes"), "{why}");
+        }
+        // Copies of what is submitted do not replace each other.
+        let copy = |text: &str| store.file_of_its_own("copy", text.as_bytes()).unwrap();
+        let paths = [copy("a"), copy("b"), copy("a")];
+        assert!(paths[0] == paths[2] && paths[0] != paths[1], "{paths:?}");
+        assert_eq!(fs::read_to_string(&paths[1]).unwrap(), "b");
     }
 
     #[test]

@@ -8,7 +8,7 @@ pub(super) const RULE: Rule = Rule {
     why: "all CPUs of a node write descriptors, and a page still takes twice as long as on published machines and more: memory is the limit (64 bytes are written for a page), more threads do not help",
     cure: "equip all memory channels alike and leave the memory clock at its full rate; memory behind a slower link (CXL, persistent memory) is better onlined after the boot than initialised in it",
     fixed_in: None,
-    keys: &["Hypervisor detected", "heap free:on"],
+    keys: &["Hypervisor detected", "heap free:on", "BIOS-e820", "x86/"],
     find,
 };
 
@@ -27,6 +27,8 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
     let nodes = cpus.nodes.unwrap_or(1).max(1);
     let threads = cpus.brought_up.unwrap_or(0) / nodes;
     let threaded = case.version().is_some_and(|version| version >= (5, 8));
+    // Elsewhere a kernel of the same age may use one thread a node.
+    let threaded = threaded && case.any_of(&["BIOS-e820", "x86/"]).is_some();
     // A guest also waits for its host, and a check of each page is not memory's time.
     let other = case.emulated
         || case

@@ -5,7 +5,7 @@ use super::{Case, Cost, Hit, Rule};
 pub(super) const RULE: Rule = Rule {
     id: "deferral-one-thread",
     why: "this kernel has one thread a node for deferred pages; with all CPUs of a node the published machines need 55 to 92 % less",
-    cure: "a kernel from 5.8 on",
+    cure: "a kernel from 5.8 on (x86)",
     fixed_in: Some("5.8"),
     keys: &[],
     find,
