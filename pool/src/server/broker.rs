@@ -245,6 +245,7 @@ impl Broker {
 
     /// What is done from time to time: revoked slabs looked at, fills begun.
     pub(super) fn tick(&mut self) {
+        self.workers.read_pressure();
         self.stray_bytes = self.store.stray_bytes();
         self.sweep_formers();
         self.empty_next();
