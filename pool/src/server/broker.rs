@@ -74,7 +74,7 @@ pub(super) struct Broker {
     pub(super) counters: Counters,
     pub(super) times: Times,
     pub(super) begin: Instant,
-    /// A client has started the daemon: until then clients are to wait for the first memory.
+    /// The daemon began with no clean slab: until then clients are to wait for the first.
     pub(super) wakes_until: Option<Instant>,
     /// Connections at the last tick.
     pub(super) connections: usize,

@@ -216,6 +216,12 @@ impl Workers {
         self.watch.is_paused()
     }
 
+    /// With another watch, for paces that begin later.
+    #[cfg(test)]
+    pub(super) fn set_watch(&mut self, watch: Watch) {
+        self.watch = Arc::new(watch);
+    }
+
     /// Looks whether somebody waits for memory; the daemon's tick does.
     pub(super) fn read_pressure(&self) {
         self.watch.read();
