@@ -94,6 +94,8 @@ Description: memory zeroed beforehand for virtual machines
 lab=$work/firstlight
 program firstlight "$lab"
 manual firstlight "$lab"
+# `firstlight pool` has the pages of `firstlight-pool`, which are in that package.
+rm "$lab"/usr/share/man/man1/firstlight-pool*
 # A bare-metal program: QEMU loads it, nothing runs it here.
 install -Dm644 "$image" "$lab/usr/lib/firstlight/firstlight-image"
 strip --strip-debug "$lab/usr/lib/firstlight/firstlight-image"
