@@ -74,7 +74,7 @@ fn without_memory_or_daemon_a_domain_starts_as_before() {
     host.virsh(&["start", "second"]);
     let log = host.log("second");
     assert!(
-        log.contains("no pool answers at /run/firstlight/pool.sock"),
+        log.contains("no pool answers at /run/elsewhere/pool.sock"),
         "{log}"
     );
 }
