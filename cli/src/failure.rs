@@ -194,3 +194,32 @@ impl From<io::Error> for Failure {
         firstlight_pool_cli::Failure::from(error).into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_programs_end_with_the_same_codes() {
+        use firstlight_pool_cli::Failure as Theirs;
+        let text = String::new;
+        for (theirs, code) in [
+            (Theirs::Closed, 0),
+            (Theirs::Usage(text()), 2),
+            (Theirs::Io(text()), 3),
+            (Theirs::Check(text()), 4),
+            (Theirs::Pool(text()), 5),
+            (Theirs::Refused(text()), 8),
+            (Theirs::Config(text()), 9),
+            (Theirs::NoDaemon(text()), 10),
+        ] {
+            assert_eq!(theirs.exit_code(), code, "{theirs:?}");
+            assert_eq!(Failure::from(theirs).exit_code(), code);
+        }
+        assert_eq!(
+            Failure::Regressed(text()).exit_code(),
+            7,
+            "the gate's alone"
+        );
+    }
+}

@@ -19,7 +19,9 @@ if [ -z "$programs" ]; then
 fi
 cargo build --release --quiet -p firstlight-image --target x86_64-unknown-none
 image=$built/x86_64-unknown-none/release/firstlight-image
-version=$("$programs/firstlight-pool" --version | awk '{print $2}')
+# The pool was in `firstlight` up to the packages without a revision.
+revision=2
+version=$("$programs/firstlight-pool" --version | awk '{print $2}')-$revision
 architecture=$(dpkg --print-architecture)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -82,6 +84,8 @@ printf '%s\n' /etc/firstlight/{pool,client}.toml /etc/apparmor.d/abstractions/fi
 install -m644 packaging/debian/firstlight-pool/triggers "$pool/DEBIAN/triggers"
 install -m755 -t "$pool/DEBIAN" packaging/debian/firstlight-pool/{postinst,prerm,postrm}
 package firstlight-pool "Suggests: qemu-system-x86
+Breaks: firstlight (<< 0.1.0-2)
+Replaces: firstlight (<< 0.1.0-2)
 Description: memory zeroed beforehand for virtual machines
  A daemon keeps memory zeroed and allocates it to unmodified QEMU, which then starts
  in milliseconds. The service is not enabled on installation: huge pages have to be
@@ -90,6 +94,8 @@ Description: memory zeroed beforehand for virtual machines
 lab=$work/firstlight
 program firstlight "$lab"
 manual firstlight "$lab"
+# `firstlight pool` has the pages of `firstlight-pool`, which are in that package.
+rm "$lab"/usr/share/man/man1/firstlight-pool*
 # A bare-metal program: QEMU loads it, nothing runs it here.
 install -Dm644 "$image" "$lab/usr/lib/firstlight/firstlight-image"
 strip --strip-debug "$lab/usr/lib/firstlight/firstlight-image"

@@ -10,9 +10,11 @@ use firstlight_pool::config::Config;
 use firstlight_pool::launch::Need;
 use firstlight_pool::protocol::{Drained, PageSize, Resize, Resized};
 use firstlight_pool::store::Key;
+use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
@@ -96,6 +98,8 @@ pub(crate) fn resize(options: &ResizeOptions, output: &mut Output) -> Result<(),
 struct NewFile {
     file: NamedTempFile,
     path: PathBuf,
+    /// What was read: the old one, locked, and its text.
+    old: (File, String),
 }
 
 impl NewFile {
@@ -104,29 +108,59 @@ impl NewFile {
         let failed = |error| cannot_change(path, &error);
         // Where it leads to, or a link would become a file.
         let path = fs::canonicalize(path).map_err(failed)?;
-        let text = fs::read_to_string(&path).map_err(failed)?;
+        // Another `resize --persist` waits; editors know no such lock, so what they write
+        // meanwhile is seen by its text.
+        let old = locked(&path).map_err(failed)?;
+        let before = fs::read_to_string(&path).map_err(failed)?;
         let key = Key {
             page: resize.page,
             node: resize.node,
             bytes: resize.size_class_bytes,
         };
-        let text = Config::with_slabs(&path, &text, &key, resize.slabs).map_err(Failure::config)?;
+        let text =
+            Config::with_slabs(&path, &before, &key, resize.slabs).map_err(Failure::config)?;
         let folder = path.parent().unwrap_or(Path::new("/"));
         let mut file = NamedTempFile::new_in(folder).map_err(failed)?;
-        let permissions = fs::metadata(&path).map_err(failed)?.permissions();
+        let metadata = old.metadata().map_err(failed)?;
+        let permissions = metadata.permissions();
         file.write_all(text.as_bytes())
+            .and_then(|()| fchown(file.as_file(), Some(metadata.uid()), Some(metadata.gid())))
             .and_then(|()| file.as_file().set_permissions(permissions))
             .and_then(|()| file.as_file().sync_all())
             .map_err(failed)?;
-        Ok(Self { file, path })
+        Ok(Self {
+            file,
+            path,
+            old: (old, before),
+        })
     }
 
     /// Puts it in the place of the old one.
     fn put(self) -> Result<(), Failure> {
-        let Self { file, path } = self;
-        let put = file.persist(&path);
-        put.map(drop)
-            .map_err(|error| cannot_change(&path, &error.error))
+        let Self { file, path, old } = self;
+        let (_locked, before) = old;
+        let failed = |error| cannot_change(&path, &error);
+        if fs::read_to_string(&path).map_err(failed)? != before {
+            let text = "it was changed meanwhile; the daemon has the new number, the file has not";
+            return Err(failed(io::Error::other(text)));
+        }
+        file.persist(&path).map_err(|error| failed(error.error))?;
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(failed)
+    }
+}
+
+/// The file at `path`, locked: not one that another process replaced while this one waited.
+fn locked(path: &Path) -> io::Result<File> {
+    loop {
+        let file = File::open(path)?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        let (ours, there) = (file.metadata()?, fs::metadata(path)?);
+        if (ours.dev(), ours.ino()) == (there.dev(), there.ino()) {
+            return Ok(file);
+        }
     }
 }
 
@@ -149,4 +183,38 @@ pub(crate) fn drain(options: &DrainOptions, output: &mut Output) -> Result<(), F
         let lent = plural((*lent_slabs).into(), "slab");
         format!("{} given back, {lent} still lent\n", bytes(*released_bytes))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_wrote_meanwhile_is_not_lost() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pool.toml");
+        fs::write(
+            &path,
+            "[[class]]\npage = \"2M\"\nsize = \"2M\"\nslabs = 1\n",
+        )
+        .expect("written");
+        let resize = Resize {
+            page: PageSize::Huge,
+            node: None,
+            size_class_bytes: 2 << 20,
+            slabs: 4,
+        };
+        let new = || NewFile::new(&path, &resize).unwrap_or_else(|error| panic!("{error}"));
+        let late = new();
+        fs::write(&path, "# mine\n").expect("written");
+        let error = late.put().expect_err("it was changed").to_string();
+        assert!(error.contains("changed meanwhile"), "{error}");
+        assert_eq!(fs::read_to_string(&path).expect("a file"), "# mine\n");
+        new().put().unwrap_or_else(|error| panic!("{error}"));
+        let text = fs::read_to_string(&path).expect("a file");
+        assert!(
+            text.contains("# mine\n") && text.contains("slabs = 4"),
+            "{text}"
+        );
+    }
 }

@@ -4,7 +4,8 @@
 //!
 //! libvirt passes no variables and reads what QEMU's standard error has into the domain's
 //! log: settings come from a file, and each reason is a line there. A start that the pool
-//! has nothing for, or whose command line is not understood, is QEMU's own.
+//! has nothing for, or whose command line is not understood, is QEMU's own, unless the settings
+//! require the pool. Settings that are wrong may do so too: with them nothing is started.
 
 use crate::Program;
 use crate::failure::Failure;
@@ -34,11 +35,15 @@ pub fn run(qemu: &Path, arguments: Vec<OsString>, output: &mut Output) -> Failur
         Ok(Some(plan)) => start::check_nodes(plan.needs()).map(|()| plan),
         Err(error) => Err(Failure::pool(error)),
     };
-    // A wrong word in the settings does not keep guests from starting either.
-    let settings = Settings::read(Path::new(SETTINGS)).unwrap_or_else(|error| {
-        say(format_args!("{error}; what this file says is not used"));
-        Settings::default()
-    });
+    let settings = match Settings::read(Path::new(SETTINGS)) {
+        Ok(settings) => settings,
+        Err(error) => {
+            return Failure::Config(format!(
+                "{error}; this file may require the pool, so nothing is started: correct it, \
+                 or remove it"
+            ));
+        }
+    };
     match plan {
         Ok(plan) => {
             let socket = env::var_os(SOCKET_VARIABLE).filter(|name| !name.is_empty());

@@ -65,9 +65,10 @@ impl Problem for Failure {
             Self::Io(_) => 3,
             Self::Check(_) => 4,
             Self::Pool(_) => 5,
-            Self::NoDaemon(_) => 7,
             Self::Refused(_) => 8,
             Self::Config(_) => 9,
+            // 7 is `firstlight gate`.
+            Self::NoDaemon(_) => 10,
         }
     }
 }

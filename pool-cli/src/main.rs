@@ -33,9 +33,9 @@ Exit codes:
   3  the output cannot be written
   4  the program failed its own checks: please report it
   5  the pool cannot do what was asked
-  7  no daemon answers
   8  the daemon refuses
-  9  its configuration is missing or wrong";
+  9  its configuration is missing or wrong
+  10  no daemon answers";
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();

@@ -40,6 +40,9 @@ const BUSY_S: u32 = 10;
 /// Between two requests of one start, where the daemon does not say how long.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
+/// However soon the daemon says: a request in a loop is in the way of the others.
+const ASK_AGAIN_AT_LEAST: Duration = Duration::from_millis(20);
+
 /// However long the daemon says: other slabs come back meanwhile.
 const ASK_AGAIN_AT_MOST: Duration = Duration::from_millis(500);
 
@@ -50,7 +53,9 @@ fn pause(error: &ClientError) -> Duration {
         _ => None,
     };
     let said = said.map(|ms| Duration::from_millis(ms.into()));
-    said.map_or(ASK_AGAIN, |said| said.min(ASK_AGAIN_AT_MOST))
+    said.map_or(ASK_AGAIN, |said| {
+        said.clamp(ASK_AGAIN_AT_LEAST, ASK_AGAIN_AT_MOST)
+    })
 }
 
 /// Time for zeroing what a smaller slab lacks, if the command line does not say.

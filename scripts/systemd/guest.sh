@@ -4,6 +4,7 @@
 set -eEuo pipefail
 
 step=begin
+profile=/etc/apparmor.d/local/abstractions/libvirt-qemu
 failed() {
     echo "FAILED $step, line $1: $BASH_COMMAND"
     journalctl -b --no-pager -o cat -u 'firstlight*' -n 30 | sed 's/^/   /' || true
@@ -65,8 +66,16 @@ slabs = $1
 CONFIG
 }
 
+# Over the package of before, when one had the pool and the rest.
 installed() {
-    dpkg -i /packages/old.deb >/dev/null
+    # The administrator's, whose last line has no end.
+    mkdir -p "${profile%/*}"
+    printf '# mine' >"$profile"
+    dpkg -i /packages/before.deb >/dev/null
+    dpkg --auto-deconfigure -i /packages/old.deb /packages/lab.deb >/dev/null
+    dpkg -S /usr/bin/firstlight-pool | grep -q '^firstlight-pool:'
+    dpkg --purge firstlight >/dev/null
+    [ "$(cat "$profile")" = "$(printf '# mine\ninclude if exists <abstractions/firstlight-pool>')" ]
     state service inactive
     state socket inactive
     [ "$(stat -c %h /usr/bin/firstlight-qemu-system-x86_64)" = 2 ]
@@ -145,6 +154,25 @@ upgraded_with_a_lease_while_a_slab_is_half_filled() {
     until_so clean 2
     until_so free_pages 32
     has '.pools[0].unknown_slabs' 0
+}
+
+# With a wrong configuration the package is installed, and the earlier daemon goes on.
+installed_again_with_a_wrong_configuration() {
+    local before
+    before=$(pid)
+    echo nonsense >/etc/firstlight/pool.toml
+    echo '# mine' >"$profile"
+    dpkg -i /packages/new.deb 2>/run/said >/dev/null
+    grep -q 'the earlier version goes on' /run/said
+    [ "$(dpkg-query -W -f '${db:Status-Status}' firstlight-pool)" = installed ]
+    [ "$(pid)" = "$before" ]
+    # The administrator took the line out, so it stays out, until libvirt comes.
+    [ "$(cat "$profile")" = '# mine' ]
+    dpkg-trigger --no-await --by-package=apparmor /etc/apparmor.d/abstractions/libvirt-qemu
+    dpkg --triggers-only firstlight-pool
+    grep -q '^include if exists <abstractions/firstlight-pool>$' "$profile"
+    config 2 0
+    systemctl reload firstlight-pool.service
 }
 
 watched() {
@@ -267,6 +295,7 @@ removed_and_purged() {
     until_so free_pages 64
     dpkg --purge firstlight-pool
     [ ! -e /etc/firstlight ]
+    [ "$(cat "$profile")" = '# mine' ]
     [ ! -e /run/firstlight ]
     [ ! -e /etc/systemd/system/sockets.target.wants/firstlight-pool.socket ]
     [ -z "$(systemctl list-units --all --plain --no-legend 'firstlight*')" ]
@@ -275,7 +304,7 @@ removed_and_purged() {
 
 groupadd --system kvm 2>/dev/null || true
 for step in installed activated_by_the_first_client restarted_with_a_lease killed_with_a_lease \
-    reloaded upgraded_with_a_lease_while_a_slab_is_half_filled watched stopped confined_by_apparmor drained \
+    reloaded upgraded_with_a_lease_while_a_slab_is_half_filled installed_again_with_a_wrong_configuration watched stopped confined_by_apparmor drained \
     wrongly_configured removed_and_purged; do
     begin=$SECONDS
     $step

@@ -31,6 +31,13 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/root/packages"
 tar -xf "$folder/root.tar" -C "$work/root" --exclude='./dev/*'
 cp "$package" "$work/root/packages/old.deb"
+cp "$(ls -t target/debian/firstlight_*.deb | head -1)" "$work/root/packages/lab.deb"
+# What had the pool before it was a package of its own.
+mkdir -p "$work/before/DEBIAN" "$work/before/usr/bin"
+printf '#!/bin/sh\n' >"$work/before/usr/bin/firstlight-pool"
+printf '%s\n' 'Package: firstlight' 'Version: 0.1.0' 'Architecture: all' 'Maintainer: none' \
+    'Description: the package of before' >"$work/before/DEBIAN/control"
+dpkg-deb --root-owner-group -b "$work/before" "$work/root/packages/before.deb" >/dev/null
 # The same under a later version is what it is upgraded to.
 dpkg-deb -R "$package" "$work/newer"
 sed -i 's/^Version: .*/&+later/' "$work/newer/DEBIAN/control"
@@ -58,10 +65,19 @@ ln -sf /lib/systemd/systemd "$work/root/init"
 (cd "$work/root" && find . | cpio --quiet -o -H newc) | gzip -1 >"$work/initrd"
 
 echo "firstlight: a Debian with systemd boots" >&2
+# What an earlier run left there says nothing of this one.
+rm -f "$folder/console"
+ended=0
 timeout 600 qemu-system-x86_64 -machine q35 -accel tcg -cpu max -smp 2 -m 2G -nodefaults -display none \
     -no-reboot -serial file:"$folder/console" -kernel "$kernel" -initrd "$work/initrd" \
-    -append "console=ttyS0 quiet systemd.log_level=warning systemd.show_status=0 hugepages=64 panic=-1" || true
-tr -d '\r' <"$folder/console" | grep -a '^\(ok\|FAILED\|  \) ' || true
+    -append "console=ttyS0 quiet systemd.log_level=warning systemd.show_status=0 hugepages=64 panic=-1" || ended=$?
+if [ -e "$folder/console" ]; then
+    tr -d "\r" <"$folder/console" | grep -a "^\(ok\|FAILED\|  \) " || true
+fi
+if [ "$ended" != 0 ]; then
+    echo "firstlight: QEMU ended with $ended (124: after 600 s); $folder/console has what was printed" >&2
+    exit 1
+fi
 if ! grep -aq '^all is well' "$folder/console"; then
     echo "firstlight: failed; $folder/console has everything" >&2
     exit 1

@@ -9,6 +9,13 @@ for folder in etc var usr/bin; do
     mount -t overlay overlay -o "lowerdir=/$folder,upperdir=$own/$folder/upper,workdir=$own/$folder/work" "/$folder"
 done
 mount -t tmpfs tmpfs /run
+# Nothing else of this machine's files is changed: not by libvirt, not by a test.
+for folder in /root /home /opt /srv /usr; do
+    if [ -d "$folder" ]; then
+        mount --rbind "$folder" "$folder"
+        mount -o remount,bind,ro "$folder"
+    fi
+done
 
 # All devices but /dev/kvm: where it opens and runs no guest, as on a virtual machine without
 # nested virtualization, each start of a domain tries it for 4 s.

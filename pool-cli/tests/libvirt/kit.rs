@@ -80,6 +80,7 @@ impl Host {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut outside = Command::new("unshare")
             .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
+            .args(["--net", "--ipc"])
             .args([
                 "bash",
                 concat!(env!("CARGO_MANIFEST_DIR"), "/tests/libvirt/host.sh"),
@@ -111,7 +112,9 @@ impl Host {
     /// A command inside.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
-        command.args(["-t", &self.inside, "-m", "-p"]).args(words);
+        command
+            .args(["-t", &self.inside, "-m", "-p", "-n", "-i"])
+            .args(words);
         command.stdin(Stdio::null()).env("LC_ALL", "C");
         command.env_remove("FIRSTLIGHT_POOL");
         command
@@ -264,6 +267,20 @@ impl Host {
             .collect()
     }
 
+    /// Those of the domains: libvirt made them in the machine's hierarchies, and was killed.
+    fn remove_control_groups(&self) {
+        let script = "find /sys/fs/cgroup -depth -type d -path '*/machine/qemu-*.libvirt-qemu*' \
+                      -exec rmdir {} + 2>/dev/null";
+        // One that still has a process of a host that is ending is empty soon.
+        for _ in 0..100 {
+            let done = Command::new("sh").args(["-c", script]).status();
+            if done.is_ok_and(|status| status.success()) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Waits for something that must come.
     pub(crate) fn until(&self, what: &str, mut come: impl FnMut(&Self) -> bool) {
         let begin = Instant::now();
@@ -279,5 +296,6 @@ impl Drop for Host {
         // The first process inside takes all others along.
         let _ = Command::new("kill").args(["-KILL", &self.inside]).status();
         let _ = self.outside.wait();
+        self.remove_control_groups();
     }
 }

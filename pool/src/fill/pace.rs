@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a pause lasts before the figures are read again.
+/// How long a pause lasts before a worker looks again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// A pace.
@@ -19,7 +19,7 @@ pub struct Pace {
     pacer: Mutex<Pacer>,
     watch: Arc<Watch>,
     on: AtomicBool,
-    aside: Mutex<Aside>,
+    aside: Aside,
 }
 
 impl Pace {
@@ -32,7 +32,7 @@ impl Pace {
             pacer: Mutex::new(Pacer::new(bytes_per_second, burst_bytes)),
             watch,
             on: AtomicBool::new(true),
-            aside: Mutex::default(),
+            aside: Aside::default(),
         }
     }
 
@@ -49,14 +49,13 @@ impl Pace {
 
     /// Memory was allocated: work pauses for a moment.
     pub fn allocated(&self) {
-        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
-        aside.allocated(self.begin.elapsed());
+        self.aside.allocated(self.begin.elapsed());
     }
 
     /// Sleeps until a batch of `bytes` may be done; `false` when `stop` says
     /// that it is not wanted any more.
     pub(super) fn wait(&self, bytes: u64, stop: impl Fn() -> bool) -> bool {
-        while self.watch.under_pressure() || !self.on.load(Ordering::Relaxed) {
+        while self.watch.is_paused() || !self.on.load(Ordering::Relaxed) {
             if stop() {
                 return false;
             }
@@ -67,10 +66,7 @@ impl Pace {
                 return false;
             }
             let now = self.begin.elapsed();
-            let mut wait = {
-                let aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
-                aside.left(now)
-            };
+            let mut wait = self.aside.left(now);
             if wait.is_zero() {
                 let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
                 let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);

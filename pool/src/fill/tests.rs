@@ -153,6 +153,8 @@ fn pressure_pauses_until_it_is_gone() {
     says("10.00").unwrap();
     let gauge = Gauge::of_files(&figures, "/nonexistent");
     let watch = Arc::new(Watch::new(Some(10.0), gauge));
+    watch.read();
+    assert!(watch.is_paused());
     let pace = Arc::new(Pace::new(None, 1 << 20, Arc::clone(&watch)));
     let manner = Manner {
         background: Some(Arc::clone(&pace)),
@@ -162,11 +164,12 @@ fn pressure_pauses_until_it_is_gone() {
     let (tell, told) = mpsc::channel();
     let worker = Worker::start("test", manner, move |done| tell.send(done).unwrap()).unwrap();
     worker.send(job(&file, FILL)).unwrap();
-    while !watch.is_paused() {
-        thread::sleep(Duration::from_millis(1));
-    }
+    let nothing = told.recv_timeout(Duration::from_millis(200));
+    assert!(nothing.is_err(), "{nothing:?}");
     assert_eq!(memory_file::held_bytes(&file).unwrap(), 0);
     says("9.99").unwrap();
+    assert!(watch.is_paused(), "it was not read again");
+    watch.read();
     told.recv().unwrap().result.unwrap();
     assert!(!watch.is_paused());
     assert_eq!(memory_file::held_bytes(&file).unwrap(), BYTES);

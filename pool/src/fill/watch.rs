@@ -1,20 +1,21 @@
 //! A watch on memory pressure, which all paces share: it looks back in time, so it has to
 //! be read also while nothing is filled.
+//!
+//! The daemon's tick alone reads the figures; everybody else reads a flag. A worker runs only
+//! where a CPU is idle, and a lock that it held meanwhile would stop the daemon.
 
 use crate::os::pressure::Gauge;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-/// How old a reading may be.
-const READ_AGAIN: Duration = Duration::from_millis(100);
+use std::time::Instant;
 
 /// The watch.
 #[derive(Debug)]
 pub struct Watch {
     /// Percent of time tasks wait for memory, from which on work pauses.
     pause_at: Option<f64>,
-    gauge: Mutex<(Gauge, Option<Instant>)>,
+    /// Locked by [`Watch::read`] alone.
+    gauge: Mutex<Gauge>,
     paused: AtomicBool,
 }
 
@@ -24,7 +25,7 @@ impl Watch {
     pub fn new(pause_at: Option<f64>, gauge: Gauge) -> Self {
         Self {
             pause_at,
-            gauge: Mutex::new((gauge, None)),
+            gauge: Mutex::new(gauge),
             paused: AtomicBool::new(false),
         }
     }
@@ -35,22 +36,14 @@ impl Watch {
         self.paused.load(Ordering::Relaxed)
     }
 
-    /// Reads the gauge, unless that was done just now.
-    pub fn under_pressure(&self) -> bool {
+    /// Reads the gauge: for one thread, never a worker's.
+    pub fn read(&self) {
         let Some(pause_at) = self.pause_at else {
-            return false;
+            return;
         };
         let mut gauge = self.gauge.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if gauge
-            .1
-            .is_none_or(|at| now.saturating_duration_since(at) >= READ_AGAIN)
-        {
-            gauge.1 = Some(now);
-            let percent = gauge.0.percent(now);
-            let paused = percent.is_some_and(|percent| percent >= pause_at);
-            self.paused.store(paused, Ordering::Relaxed);
-        }
-        self.is_paused()
+        let percent = gauge.percent(Instant::now());
+        let paused = percent.is_some_and(|percent| percent >= pause_at);
+        self.paused.store(paused, Ordering::Relaxed);
     }
 }

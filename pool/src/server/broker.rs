@@ -74,7 +74,7 @@ pub(super) struct Broker {
     pub(super) counters: Counters,
     pub(super) times: Times,
     pub(super) begin: Instant,
-    /// A client has started the daemon: until then clients are to wait for the first memory.
+    /// The daemon began with no clean slab: until then clients are to wait for the first.
     pub(super) wakes_until: Option<Instant>,
     /// Connections at the last tick.
     pub(super) connections: usize,
@@ -245,6 +245,7 @@ impl Broker {
 
     /// What is done from time to time: revoked slabs looked at, fills begun.
     pub(super) fn tick(&mut self) {
+        self.workers.read_pressure();
         self.stray_bytes = self.store.stray_bytes();
         self.sweep_formers();
         self.empty_next();

@@ -5,12 +5,14 @@ use super::keeper::Keeper;
 use super::refills::Refills;
 use super::workers::Workers;
 use crate::config::Config;
+use crate::fill::Watch;
 use crate::lease::journal::Journal;
 use crate::lease::quota::Rules;
 use crate::lease::{Pipes, Serial};
 use crate::os::peer::Peer;
+use crate::os::pressure::Gauge;
 use crate::os::{memory_file, need};
-use crate::protocol::{RefusalCode, Reply, Request, StatusQuery, Take};
+use crate::protocol::{PageSize, RefusalCode, Reply, Request, Resize, StatusQuery, Take};
 use crate::store::{Spec, Store};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -157,6 +159,54 @@ fn a_quota_counts_the_slab_that_is_lent_and_not_what_was_asked() {
     assert!(ask(&mut broker, 0).is_ok());
     assert_eq!(ask(&mut broker, 0).unwrap_err(), RefusalCode::Empty);
     drop(kept);
+}
+
+/// What the owner is refused with.
+fn refused(broker: &mut Broker) -> (RefusalCode, Option<u32>) {
+    let take = Take {
+        bytes: 1,
+        node: None,
+        page: None,
+        max_topup_ms: 0,
+        topup_if_faster: false,
+    };
+    match broker.handle(0, &peer(0), Request::Take(take)) {
+        Answer::Reply(Reply::Refused(refusal)) => (refusal.code, refusal.retry_after_ms),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn clients_hear_when_to_ask_again_only_while_something_is_filled() {
+    let (_folder, mut broker) =
+        broker_of(&CONFIG.replace("rate = \"0\"", "rate = \"0\", batch = \"1\""));
+    // From here on nothing is finished.
+    broker.workers.set_rate(Some(0));
+    let more = Resize {
+        page: PageSize::Transparent,
+        node: None,
+        size_class_bytes: 2 << 20,
+        slabs: 4,
+    };
+    let answer = broker.handle(0, &peer(0), Request::Resize(more));
+    assert!(matches!(answer, Answer::Reply(Reply::Resize(_))));
+    let _kept: Vec<_> = (0..3).map(|_| ask(&mut broker, 0).unwrap()).collect();
+    let (code, ms) = refused(&mut broker);
+    assert_eq!(code, RefusalCode::Empty);
+    // A slab of 2 MiB takes less than that.
+    assert_eq!(ms, Some(20));
+    broker.wakes_until = Some(Instant::now() + Duration::from_secs(3600));
+    assert_eq!(refused(&mut broker), (RefusalCode::Busy, Some(20)));
+    broker.workers.turn_filling(false);
+    assert_eq!(refused(&mut broker), (RefusalCode::Empty, None));
+    broker.workers.turn_filling(true);
+    let folder = tempfile::tempdir().unwrap();
+    let figures = folder.path().join("memory");
+    std::fs::write(&figures, "some avg10=50.00 avg60=0 avg300=0 total=0\n").unwrap();
+    let gauge = Gauge::of_files(figures, "/nonexistent");
+    broker.workers.set_watch(Watch::new(Some(10.0), gauge));
+    broker.workers.read_pressure();
+    assert_eq!(refused(&mut broker), (RefusalCode::Empty, None));
 }
 
 #[test]

@@ -61,7 +61,7 @@ use workers::Workers;
 /// How often revoked slabs are looked at and stuck connections are closed.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long after it was started by a client's connection (socket activation) the daemon has
+/// How long after it was started on a service manager's socket with no clean slab the daemon has
 /// clients wait for memory that is being zeroed, instead of having nothing for them.
 const WAKES: Duration = Duration::from_secs(30);
 
@@ -137,7 +137,9 @@ impl Server {
             Workers::new(&config.fill).map_err(|error| ServeError::system("wake itself", error))?;
         let refills = Refills::new(Duration::from_secs(config.fill.refill_after_s.into()));
         let mut broker = Broker::new(store, rules, workers, keeper, refills, known);
-        broker.wakes_until = is_activated.then(|| Instant::now() + WAKES);
+        // One that is started anew has its stock from before, and nobody waits.
+        let is_empty = broker.store.rows().iter().all(|row| row.clean_slabs == 0);
+        broker.wakes_until = (is_activated && is_empty).then(|| Instant::now() + WAKES);
         let restored = broker.restore(received.leases);
         if restored.whole + restored.unknown + restored.ended > 0 {
             say(&format!(

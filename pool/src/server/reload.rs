@@ -1,7 +1,9 @@
 //! A configuration that is read again while the daemon serves (SIGHUP).
 //!
-//! One that is wrong, or that this machine cannot serve, changes nothing. Leases, and slabs that are allocated, stay as they
-//! are; a pool that is named no more keeps no slab.
+//! One that is wrong, or that names what this machine does not have, changes nothing. Should
+//! a mount or the socket fail after that, what was changed before it stays changed: the daemon
+//! says what failed, and the next reload does all of it again. Leases, and slabs that are
+//! allocated, stay as they are; a pool that is named no more keeps no slab.
 
 use super::{ServeError, Server, check, start};
 use crate::config::{Config, Fill};

@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 /// What a GiB of zeroing is assumed to take before any was measured.
 const ASSUMED_NS_PER_GIB: NsPerGib = 100_000_000;
 
+/// Whatever is lacking: clients that wait are not to ask in a loop.
+const LEAST_RETRY_MS: u32 = 20;
+
 /// What a later daemon must know of a lease that begins.
 fn record(serial: Serial, key: Key, slab: &Slab, charge: &Charge, peer: &Peer) -> Record {
     Record {
@@ -64,7 +67,9 @@ impl Broker {
             self.ledger.credit(charge);
             if self.is_waking(&want) {
                 let text = "the daemon has just been started and zeroes its first memory";
-                return Answer::refuse(RefusalCode::Busy, text);
+                let refusal = Refusal::new(RefusalCode::Busy, text);
+                let refusal = refusal.retry_after(self.next_in_ms(&want));
+                return Answer::Reply(Reply::Refused(refusal));
             }
             self.counters.starved += 1;
             if self.store.has_class_for(&want) {
@@ -108,6 +113,7 @@ impl Broker {
         self.wakes_until.is_some_and(|until| Instant::now() < until)
             && self.store.has_class_for(want)
             && self.store.filling_slabs() > 0
+            && self.fills_now()
             && self.store.trouble(want.node, want.page).is_none()
     }
 
@@ -245,16 +251,23 @@ impl Broker {
         format!("no slab of {size}{pages} is ready{place}{why}")
     }
 
-    /// Until a slab that will do is expected, at the speed and the rate of filling.
+    /// Whether filling is neither turned off nor paused.
+    fn fills_now(&self) -> bool {
+        self.workers.filling_now().on && !self.workers.is_paused()
+    }
+
+    /// Until a slab that will do is expected, at the speed and the rate of filling; `None`
+    /// while nothing says when filling goes on.
     fn next_in_ms(&self, want: &Want) -> Option<u32> {
         let filling = self.workers.filling_now();
-        let bytes = u128::from(self.store.lacking_bytes(want).filter(|_| filling.on)?);
+        let bytes = self.store.lacking_bytes(want);
+        let bytes = u128::from(bytes.filter(|_| self.fills_now())?);
         let zeroing_ns = (bytes * u128::from(self.ns_per_gib())) >> 30;
         let paced_ns = (bytes * 1_000_000_000)
             .checked_div(filling.rate.into())
             .unwrap_or(0);
-        let ms = zeroing_ns.max(paced_ns).div_ceil(1_000_000).max(1);
-        Some(u32::try_from(ms).unwrap_or(u32::MAX))
+        let ms = zeroing_ns.max(paced_ns).div_ceil(1_000_000);
+        Some(u32::try_from(ms).unwrap_or(u32::MAX).max(LEAST_RETRY_MS))
     }
 
     /// What a GiB of zeroing takes, as measured so far.

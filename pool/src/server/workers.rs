@@ -134,6 +134,7 @@ impl Workers {
         // Page by page: a burst would be in the guest's way.
         let refill_rate = some(fill.refill_rate.bytes());
         let watch = Arc::new(Watch::new(pause_at, Gauge::of_machine()));
+        watch.read();
         let refill_pace = Pace::new(refill_rate, 1, Arc::clone(&watch));
         let (report, reports) = mpsc::channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -212,7 +213,18 @@ impl Workers {
 
     /// Whether filling is paused because somebody waits for memory.
     pub(super) fn is_paused(&self) -> bool {
-        self.watch.under_pressure()
+        self.watch.is_paused()
+    }
+
+    /// With another watch, for paces that begin later.
+    #[cfg(test)]
+    pub(super) fn set_watch(&mut self, watch: Watch) {
+        self.watch = Arc::new(watch);
+    }
+
+    /// Looks whether somebody waits for memory; the daemon's tick does.
+    pub(super) fn read_pressure(&self) {
+        self.watch.read();
     }
 
     /// Whether the node's refilling worker does nothing.

@@ -128,7 +128,7 @@ fn plain(value: &Value) -> String {
 }
 
 /// Splits at single commas; a doubled one stands for itself.
-fn split(text: &str) -> Vec<String> {
+pub(super) fn split(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
