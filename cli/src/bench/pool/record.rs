@@ -294,8 +294,8 @@ impl Record {
             "of it take",
         ];
         let mut cells = vec![columns.map(String::from).to_vec()];
-        let sizes = self.rows.chunk_by(|a, b| a.size_bytes == b.size_bytes);
-        for rows in sizes.clone() {
+        let sizes = || self.rows.chunk_by(|a, b| a.size_bytes == b.size_bytes);
+        for rows in sizes() {
             let row = |variant| rows.iter().find(|row| row.variant == variant);
             let (Some(floor), Some(fresh), Some(pool)) = (
                 row(Variant::Floor),
@@ -320,7 +320,7 @@ impl Record {
         for line in text::table(&[Align::Right; 9], &cells) {
             let _ = writeln!(page, "{line}");
         }
-        for rows in sizes {
+        for rows in sizes() {
             let row = |variant| rows.iter().find(|row| row.variant == variant);
             let (Some(floor), Some(pool)) = (row(Variant::FloorFilling), row(Variant::PoolFilling))
             else {
