@@ -12,6 +12,7 @@ use crate::frames::BuildError;
 use crate::layout::{LayoutError, LayoutPart};
 use crate::map::{MapError, MemoryKind};
 use crate::node::ZoneKind;
+use crate::store::Full;
 use crate::topology::{TopologyError, TopologyPart};
 
 /// Why a machine's memory did not come up: the error of a step.
@@ -29,6 +30,8 @@ pub enum StartError {
     Pvh(PvhError),
     /// The device tree cannot be read.
     Fdt(FdtError),
+    /// Memory for [`BootSlots::carve`](super::BootSlots::carve) is too small; in bytes.
+    Storage(Full),
     /// There is no memory map.
     Map(MapError),
     /// The memory map has no memory, usable or unaccepted.
@@ -117,7 +120,7 @@ impl StartError {
     /// The step that failed, and its error.
     fn cause(&self) -> Option<(&'static str, &(dyn core::error::Error + 'static))> {
         Some(match self {
-            Self::NoMemory { .. } => return None,
+            Self::NoMemory { .. } | Self::Storage(_) => return None,
             // The first five, and topology's, name what they are about.
             Self::E820(error) => ("", error),
             Self::Efi(error) => ("", error),
@@ -134,14 +137,25 @@ impl StartError {
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some((step, error)) = self.cause() {
-            write!(f, "{step}{error}")?;
-        } else if let Self::NoMemory { bytes } = self {
-            let mapped: u64 = bytes.iter().sum();
-            write!(
-                f,
-                "memory map: no usable memory, expected some; {mapped} bytes are of other kinds"
-            )?;
+        match self {
+            Self::NoMemory { bytes } => {
+                let mapped: u64 = bytes.iter().sum();
+                write!(
+                    f,
+                    "memory map: no usable memory, expected some; {mapped} bytes are of other kinds"
+                )?;
+            }
+            Self::Storage(Full { capacity, needed }) => {
+                write!(
+                    f,
+                    "storage of {capacity} bytes is too small: {needed} are needed"
+                )?;
+            }
+            _ => {
+                if let Some((step, error)) = self.cause() {
+                    write!(f, "{step}{error}")?;
+                }
+            }
         }
         match self.storage_needed() {
             Some(needed) => write!(f, "; {needed}"),
@@ -172,6 +186,7 @@ from! {
     EfiError => Efi,
     PvhError => Pvh,
     FdtError => Fdt,
+    Full => Storage,
     MapError => Map,
     EarlyError => Early,
     TopologyError => Topology,
