@@ -27,6 +27,9 @@
 //! | [`clock`], [`events`] | what a tick is worth; what happened when, in ticks |
 //! | [`addr`], [`node`], [`store`] | addresses and frames, nodes and zones, lists in caller-provided memory |
 //!
+//! With the feature `x86_64`, the page tables of the crate `x86_64` take their frames from
+//! [`frames::Frames`] (module `x86_64`).
+//!
 //! The way from firmware's memory map to an allocator is [`start()`]; `docs/kernel.md` of the
 //! repository is the guide for kernel authors.
 #![cfg_attr(not(loom), no_std)]
@@ -49,5 +52,7 @@ pub mod start;
 pub mod store;
 mod sync;
 pub mod topology;
+#[cfg(feature = "x86_64")]
+pub mod x86_64;
 
 pub use start::start;
