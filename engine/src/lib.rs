@@ -33,6 +33,7 @@
 //! The way from firmware's memory map to an allocator is [`start()`]; `docs/kernel.md` of the
 //! repository is the guide for kernel authors.
 #![cfg_attr(not(loom), no_std)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod acceptance;
 pub mod addr;
@@ -56,3 +57,8 @@ pub mod topology;
 pub mod x86_64;
 
 pub use start::start;
+
+/// The example of the README, so that it stays true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
