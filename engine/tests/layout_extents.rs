@@ -14,7 +14,7 @@ use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion, EarlyR
 use firstlight::layout::{
     Extent, ExtentKind, Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone,
 };
-use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor};
+use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor, SectionPlace};
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage, Trust};
 use kit::{GIB, MIB, Machine, Uninitialised, leak, range};
@@ -227,9 +227,11 @@ fn windows_are_memory_announced_and_absent() {
 
 /// Another type of descriptor.
 struct Word(#[expect(dead_code, reason = "never read")] AtomicU64);
-// SAFETY: 8 bytes without padding; zero is valid.
+// SAFETY: 8 bytes without padding.
 unsafe impl Descriptor for Word {
-    const ZERO_IS_VALID: bool = true;
+    fn template(_: SectionPlace) -> Self {
+        Self(AtomicU64::new(0))
+    }
 }
 
 #[test]

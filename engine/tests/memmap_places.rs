@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use firstlight::addr::{Frame, Order, PAGE_BYTES, PhysRange};
 use firstlight::frames::{Frames, Request};
 use firstlight::layout::SECTION_FRAMES;
-use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, SectionState};
+use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, SectionPlace, SectionState};
 use firstlight::node::NodeId;
 use firstlight::platform::Platform;
 use kit::{GIB, MIB, Machine, TIB, range};
@@ -23,7 +23,9 @@ use kit::{GIB, MIB, Machine, TIB, range};
 struct Line([AtomicU64; 8]);
 // SAFETY: atomic integers.
 unsafe impl Descriptor for Line {
-    const ZERO_IS_VALID: bool = true;
+    fn template(_: SectionPlace) -> Self {
+        Self([const { AtomicU64::new(0) }; 8])
+    }
 }
 
 /// Half a line.
@@ -32,7 +34,9 @@ unsafe impl Descriptor for Line {
 struct Half([AtomicU64; 4]);
 // SAFETY: atomic integers.
 unsafe impl Descriptor for Half {
-    const ZERO_IS_VALID: bool = true;
+    fn template(_: SectionPlace) -> Self {
+        Self([const { AtomicU64::new(0) }; 4])
+    }
 }
 
 /// Memory of this process that lies as the range does modulo 2 MiB, all of it zero: what is

@@ -33,14 +33,12 @@ impl<const WORDS: usize> Words<WORDS> {
     }
 }
 
-// SAFETY: atomic integers without padding; zero is a valid value of each.
+// SAFETY: atomic integers without padding.
 unsafe impl<const WORDS: usize> Descriptor for Words<WORDS> {
-    const ZERO_IS_VALID: bool = true;
-
-    fn template(place: SectionPlace) -> Option<Self> {
+    fn template(place: SectionPlace) -> Self {
         let words = Self([const { AtomicU64::new(0) }; WORDS]);
         words.0[0].store(Self::first(place), Relaxed);
-        Some(words)
+        words
     }
 }
 

@@ -90,6 +90,44 @@ impl<'a, P: Platform + Sync> Acceptance<'a, P> {
         }
     }
 
+    /// Accepts a chunk that `request` may have, on `node` or, without one, on the nearest node
+    /// that has such a chunk, and frees it into `frames`. Whether another search may find
+    /// more than the last one did.
+    ///
+    /// Where no chunk is left but some are in flight, a call without a node returns `true`
+    /// too: the search is repeated until they are online. After `false` nothing more comes
+    /// online; a last search finds what did since the one before.
+    ///
+    /// Waits for chunks other calls have in flight, so neither `describe`, nor the
+    /// platform's `accept`, nor an interrupt handler that may have interrupted
+    /// a call on its own CPU may call it.
+    pub fn accept_for(&self, frames: &Frames<'_>, request: &Request, node: Option<NodeId>) -> bool {
+        let accept_on = |node| {
+            self.accept_next(frames, |pending| {
+                pending.node() == node && request.zones().contains(pending.zone())
+            })
+        };
+        if let Some(node) = node {
+            return accept_on(node);
+        }
+        let nodes = if request.is_this_node_only() {
+            1
+        } else {
+            usize::MAX
+        };
+        let mut nearest = frames
+            .fallback(request.node().unwrap_or_default())
+            .take(nodes);
+        if nearest.any(accept_on) {
+            return true;
+        }
+        let wait = self.is_in_flight();
+        if wait {
+            pause();
+        }
+        wait
+    }
+
     /// Takes a block from `frames`, and accepts memory for it where needed, a chunk
     /// at a time.
     ///
@@ -97,41 +135,27 @@ impl<'a, P: Platform + Sync> Acceptance<'a, P> {
     /// memory of other nodes, unaccepted memory there. Per-CPU caches are drained only
     /// when no chunk is left that the request may have.
     ///
-    /// Waits for chunks other calls have in flight, so neither `describe`, nor the
-    /// platform's `accept`, nor an interrupt handler that may have interrupted
-    /// a call on its own CPU may call it.
-    ///
     /// # Errors
     /// [`AllocError`], once nothing is left to accept.
     pub fn allocate(&self, frames: &Frames<'_>, request: Request) -> Result<Frame, AllocError> {
         let node = request.node().unwrap_or_default();
         let local = request.on(node).this_node_only().no_drain();
-        let accept_on = |node| {
-            self.accept_next(frames, |pending| {
-                pending.node() == node && request.zones().contains(pending.zone())
-            })
-        };
         loop {
             match frames.allocate(local) {
                 Err(AllocError::OutOfMemory { .. }) => {}
                 found_or_refused => return found_or_refused,
             }
-            if accept_on(node) {
+            if self.accept_for(frames, &request, Some(node)) {
                 continue;
             }
-            if !request.is_this_node_only() {
-                if let Ok(frame) = frames.allocate(request.no_drain()) {
-                    return Ok(frame);
-                }
-                if frames.fallback(node).any(accept_on) {
-                    continue;
-                }
+            if !request.is_this_node_only()
+                && let Ok(frame) = frames.allocate(request.no_drain())
+            {
+                return Ok(frame);
             }
-            if !self.is_in_flight() {
-                // Also finds what came online since the last look.
+            if !self.accept_for(frames, &request, None) {
                 return frames.allocate(request);
             }
-            pause();
         }
     }
 

@@ -29,6 +29,7 @@
 //! | `directory` | the lists of ranges and states |
 //! | `reserve` | a memory map in early memory |
 //! | `provided` | a memory map in caller-provided memory |
+//! | `linear` | a memory map over an array at a fixed address |
 //! | `add` | descriptors of memory that comes later |
 //! | `list` | all ranges, found by frame |
 //! | `describe` | modes, parts, and the writing of a part |
@@ -39,6 +40,7 @@ mod describe;
 mod descriptor;
 mod directory;
 mod error;
+mod linear;
 mod list;
 mod page;
 mod place;
@@ -202,6 +204,22 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         }
         // SAFETY: the frame is the range's, and its section is ready.
         Some(unsafe { range.get(frame) })
+    }
+
+    /// Whether the descriptor of `frame` is ready.
+    #[inline]
+    pub fn is_ready(&self, frame: Frame) -> bool {
+        match self.ranges.find_first(frame) {
+            Some(range) => range.is_ready(frame),
+            None => self.is_ready_slowly(frame),
+        }
+    }
+
+    /// The same for memory that was added.
+    #[cold]
+    fn is_ready_slowly(&self, frame: Frame) -> bool {
+        let range = self.ranges.find(frame);
+        range.is_some_and(|range| range.is_ready(frame))
     }
 
     /// The descriptor of `frame` if it is ready already.

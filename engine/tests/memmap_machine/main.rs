@@ -8,6 +8,7 @@
 mod added;
 #[path = "../kit/mod.rs"]
 mod kit;
+mod linear;
 mod workers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,7 +31,9 @@ use kit::{GIB, MIB, Machine, TIB, Uninitialised, range};
 struct Eight(AtomicU64);
 // SAFETY: an atomic integer.
 unsafe impl Descriptor for Eight {
-    const ZERO_IS_VALID: bool = true;
+    fn template(_: SectionPlace) -> Self {
+        Self(AtomicU64::new(0))
+    }
 }
 
 /// 16 bytes, never zero: its place, and a count.
@@ -39,15 +42,14 @@ unsafe impl Descriptor for Eight {
 struct Sixteen(AtomicU64, AtomicU64);
 // SAFETY: atomic integers without padding.
 unsafe impl Descriptor for Sixteen {
-    const ZERO_IS_VALID: bool = false;
-    fn template(place: SectionPlace) -> Option<Self> {
+    fn template(place: SectionPlace) -> Self {
         let SectionPlace {
             node,
             zone,
             section,
         } = place;
         let word = 1 << 63 | section << 32 | u64::from(node.0) << 8 | zone as u64;
-        Some(Self(AtomicU64::new(word), AtomicU64::new(!word)))
+        Self(AtomicU64::new(word), AtomicU64::new(!word))
     }
 }
 
@@ -57,11 +59,8 @@ unsafe impl Descriptor for Sixteen {
 struct TwentyFour([AtomicU64; 3]);
 // SAFETY: atomic integers without padding.
 unsafe impl Descriptor for TwentyFour {
-    const ZERO_IS_VALID: bool = true;
-    fn template(place: SectionPlace) -> Option<Self> {
-        Some(Self(
-            [1, 2, 3].map(|word| AtomicU64::new(word << 32 | place.section)),
-        ))
+    fn template(place: SectionPlace) -> Self {
+        Self([1, 2, 3].map(|word| AtomicU64::new(word << 32 | place.section)))
     }
 }
 
@@ -84,7 +83,7 @@ impl Fresh for Eight {
 
 impl Fresh for Sixteen {
     fn is_fresh(&self, place: SectionPlace) -> bool {
-        let word = Self::template(place).unwrap().0.into_inner();
+        let word = Self::template(place).0.into_inner();
         let seen = [&self.0, &self.1].map(|word| word.load(Ordering::Relaxed));
         seen == [word, !word]
     }
@@ -288,36 +287,14 @@ fn memory_that_is_zero_is_written_only_on_request() {
         );
         check_all(&layout, &memmap);
     }
-    // A type with a template is written all the same.
+    // A template that is not zero is written all the same.
     let mut layout = machine().layout();
-    let memmap =
-        Memmap::<PageDescriptor>::reserve(&mut layout, platform(true), MemmapPolicy::default());
+    let memmap = Memmap::<Sixteen>::reserve(&mut layout, platform(true), MemmapPolicy::default());
     let memmap = memmap.unwrap();
     memmap.describe(Part::Whole);
     assert_eq!(
         memmap.progress().written_bytes,
-        64 * layout.present_frames()
-    );
-}
-
-/// Not valid as zero, and without a first content.
-#[derive(Debug)]
-struct Lawless(#[expect(dead_code, reason = "never made")] AtomicU64);
-// SAFETY: an atomic integer; it says that zero is not valid.
-unsafe impl Descriptor for Lawless {
-    const ZERO_IS_VALID: bool = false;
-}
-
-#[test]
-fn a_type_without_a_first_content_is_refused() {
-    let mut layout = machine().layout();
-    let error = Memmap::<Lawless>::reserve(&mut layout, platform(false), MemmapPolicy::default());
-    let error = error.unwrap_err();
-    assert!(matches!(error, MemmapError::NoTemplate { .. }));
-    let text = error.to_string();
-    assert!(
-        text.contains("Lawless") && text.contains("give it one"),
-        "{text}"
+        16 * layout.present_frames()
     );
 }
 
