@@ -64,6 +64,15 @@ unsafe impl Descriptor for TwentyFour {
     }
 }
 
+/// 16 bytes, of which only some are zero at first.
+struct HalfZero(#[expect(dead_code, reason = "never read")] [AtomicU64; 2]);
+// SAFETY: atomic integers without padding.
+unsafe impl Descriptor for HalfZero {
+    fn template(_: SectionPlace) -> Self {
+        Self([0, 1].map(AtomicU64::new))
+    }
+}
+
 /// What a test can read of a descriptor.
 trait Fresh: Descriptor {
     /// Whether it is as it should be at first, at this place.
@@ -289,7 +298,7 @@ fn memory_that_is_zero_is_written_only_on_request() {
     }
     // A template that is not zero is written all the same.
     let mut layout = machine().layout();
-    let memmap = Memmap::<Sixteen>::reserve(&mut layout, platform(true), MemmapPolicy::default());
+    let memmap = Memmap::<HalfZero>::reserve(&mut layout, platform(true), MemmapPolicy::default());
     let memmap = memmap.unwrap();
     memmap.describe(Part::Whole);
     assert_eq!(
