@@ -15,20 +15,22 @@
 //! | [`slot`] | what other CPUs may read and request |
 //! | [`drain`] | how they are reached, which the kernel knows |
 //! | [`cache`] | the memory of the lists |
-//! | [`shared`] | all memory, and all CPUs |
+//! | `cell` | both in a kernel's per-CPU data |
 //! | [`slow`] | refill, flush, drain |
 //! | [`pieces`] | any number of frames |
 
 pub(crate) mod cache;
+#[cfg(not(loom))]
+pub(crate) mod cell;
 pub(crate) mod drain;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod pieces;
-pub(crate) mod shared;
 pub(crate) mod slot;
 mod slow;
 
 use super::error::{AllocError, BlockError, CpuError};
+use super::find::Frames;
 use super::request::Request;
 use super::segment::window::Window;
 use super::word::Mobility;
@@ -36,8 +38,8 @@ use super::word::geometry::HUGE_ORDER;
 use super::zone::segment::ZoneSegment;
 use crate::addr::{Frame, Order};
 use crate::node::{NodeId, ZoneKind};
+use crate::sync::Ordering;
 use cache::CpuCache;
-use shared::Shared;
 use slot::CpuSlot;
 
 /// A CPU's way to allocate and free: as [`Frames::allocate`] and [`Frames::free`], but
@@ -73,7 +75,7 @@ use slot::CpuSlot;
 /// ```
 #[derive(Debug)]
 pub struct Cpu<'f, 'm> {
-    shared: &'f Shared<'m>,
+    shared: &'f Frames<'m>,
     slot: &'f CpuSlot,
     cache: &'f mut CpuCache,
     /// Frames that can be freed into the lists after one check each.
@@ -89,6 +91,8 @@ pub struct Cpu<'f, 'm> {
     freed_twice: Option<BlockError>,
     /// Memory enough for a bump block in both zones.
     has_bump: bool,
+    /// How often memory had been added when that was looked at.
+    added: u32,
 }
 
 /// Where the lists of one mobility are filled from.
@@ -112,56 +116,91 @@ impl Source {
 
 impl<'f, 'm> Cpu<'f, 'm> {
     pub(crate) fn new(
-        shared: &'f Shared<'m>,
+        shared: &'f Frames<'m>,
         cpu: usize,
         node: NodeId,
         cache: &'f mut CpuCache,
     ) -> Result<Self, CpuError> {
-        let cpus = shared.cpus.slots.len();
-        let slot = shared.cpus.slots.get(cpu);
+        let cpus = shared.slots.len();
+        let slot = shared.slots.get(cpu);
         let slot = slot.ok_or(CpuError::NoSuchCpu { cpu, cpus })?;
         let nodes = shared.nodes.segments.nodes();
-        let none = CpuError::NoSuchNode { node, nodes };
         if usize::from(node.0) >= nodes {
-            return Err(none);
+            return Err(CpuError::NoSuchNode { node, nodes });
         }
-        // A machine without memory is never built.
-        let movable = shared.nodes.nearest(node, ZoneKind::Movable).ok_or(none)?;
-        let near = shared
-            .nodes
-            .nearest(node, ZoneKind::Normal)
-            .unwrap_or(movable);
-        let online = near.online().ok_or(none)?;
+        let [near, movable] = Self::nearest(shared, node).ok_or(CpuError::NoMemory)?;
+        let online = near.online().ok_or(CpuError::NoMemory)?;
         if !slot.take() {
             return Err(CpuError::Taken);
         }
-        let sources = [near, movable].map(|segment| Self::source(shared, node, segment, cpu));
-        let mut has_bump = true;
-        for (mobility, source) in Mobility::ALL.into_iter().zip(&sources) {
-            let segments = shared.nodes.segments.of_zone(source.node, source.zone);
-            let frames: u64 = segments.map(|segment| segment.frames().count()).sum();
-            let lists = cache.of(mobility);
-            has_bump &= lists.reset(frames / cpus as u64);
-            lists.take_window(source.is_of(near));
-        }
-        Ok(Self {
+        let mut new = Self {
             shared,
             slot,
             cache,
             window: Window::empty(online),
             near,
-            takes: sources.each_ref().map(|source| source.is_of(near)),
-            sources,
+            takes: [false; 2],
+            sources: [near, movable].map(|segment| Self::source(shared, node, segment, cpu)),
             node,
             freed_twice: None,
-            has_bump,
-        })
+            has_bump: false,
+            added: shared.nodes.added.load(Ordering::Acquire),
+        };
+        new.set_limits();
+        Ok(new)
+    }
+
+    /// The nearest memory that lists are filled from, by mobility.
+    fn nearest(shared: &'f Frames<'m>, node: NodeId) -> Option<[&'f ZoneSegment<'m>; 2]> {
+        let movable = shared.nodes.nearest(node, ZoneKind::Movable)?;
+        let near = shared.nodes.nearest(node, ZoneKind::Normal);
+        Some([near.unwrap_or(movable), movable])
+    }
+
+    /// Looks anew where lists, which are empty, are filled from, if memory was added.
+    fn fill_from_nearest(&mut self) {
+        // Acquire: what was added is seen.
+        let added = self.shared.nodes.added.load(Ordering::Acquire);
+        if added == self.added {
+            return;
+        }
+        self.added = added;
+        let Some([near, movable]) = Self::nearest(self.shared, self.node) else {
+            return;
+        };
+        let Some(online) = near.online() else {
+            return;
+        };
+        (self.near, self.window) = (near, Window::empty(online));
+        let (shared, node) = (self.shared, self.node);
+        let mut slots = shared.slots.iter();
+        let cpu = slots.position(|slot| core::ptr::eq(slot, self.slot));
+        let cpu = cpu.unwrap_or(0);
+        self.sources = [near, movable].map(|segment| Self::source(shared, node, segment, cpu));
+        self.set_limits();
+    }
+
+    /// Sets how much the lists, which are empty, may hold.
+    fn set_limits(&mut self) {
+        let cpus = self.shared.slots.len() as u64;
+        self.has_bump = true;
+        self.takes = self
+            .sources
+            .each_ref()
+            .map(|source| source.is_of(self.near));
+        for (mobility, source) in Mobility::ALL.into_iter().zip(&self.sources) {
+            let segments = self.shared.nodes.segments.of_zone(source.node, source.zone);
+            let frames: u64 = segments.map(ZoneSegment::managed_frames).sum();
+            let lists = self.cache.of(mobility);
+            self.has_bump &= lists.reset(frames / cpus);
+            lists.take_window(self.takes[mobility as usize]);
+        }
     }
 
     /// Where lists are filled from: `segment` and others of its zone.
-    fn source(shared: &Shared<'m>, node: NodeId, segment: &ZoneSegment<'m>, cpu: usize) -> Source {
+    fn source(shared: &Frames<'m>, node: NodeId, segment: &ZoneSegment<'m>, cpu: usize) -> Source {
         // CPUs begin far from each other.
-        let cpus = shared.cpus.slots.len().max(1);
+        let cpus = shared.slots.len().max(1);
         let huges = segment.online().map_or(1, |online| online.huge_count());
         let mut source = Source {
             node: segment.node,
@@ -294,6 +333,15 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if self.slot.is_drain_requested() {
             self.drain_all();
         }
+    }
+
+    /// Whether it allocates from `frames`.
+    #[cfg(not(loom))]
+    fn is_of(&self, frames: &Frames<'_>) -> bool {
+        core::ptr::eq(
+            core::ptr::from_ref(self.shared).cast(),
+            core::ptr::from_ref(frames),
+        )
     }
 
     /// Frames in this CPU's cache.

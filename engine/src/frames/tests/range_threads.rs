@@ -44,8 +44,12 @@ fn churn(segments: &Segments<'_>, owners: &[AtomicU32], thread: u32, rounds: u32
             0 | 1 => {
                 let order = [0, 0, 2, 7, 9, 10][usize::try_from(random(6)).unwrap()];
                 let nodes = [NodeId(0), NodeId(1)].into_iter();
-                let start =
-                    segments.allocate(nodes, ZoneChoice::up_to(ZoneKind::Normal), want(order));
+                let start = segments.allocate(
+                    nodes,
+                    ZoneChoice::up_to(ZoneKind::Normal),
+                    want(order),
+                    None,
+                );
                 start.map(|start| Block { start, order }.range())
             }
             2 => {
@@ -99,7 +103,10 @@ fn threads_never_hold_the_same_frame_of_a_range() {
         (frames(border, end), 1, ZoneKind::Normal),
     ];
     let segments = segments(&extents, &[frames(700, 900)]);
-    let managed: u64 = segments.iter().map(ZoneSegment::managed_frames).sum();
+    let managed: u64 = segments
+        .iter()
+        .map(|segment| segment.statistics().free_frames)
+        .sum();
     let owners: Vec<_> = (0..end).map(|_| AtomicU32::new(0)).collect();
     let rounds = if cfg!(miri) { 20 } else { 5000 };
     std::thread::scope(|scope| {
