@@ -2,8 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use firstlight::addr::{Frame, FrameRange};
-use firstlight::frames::{Frames, Request};
+use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::layout::Layout;
 use firstlight::memmap::{
     Descriptor, Memmap, MemmapError, MemmapPolicy, Mode, PageDescriptor, Part, Progress,
@@ -146,9 +145,9 @@ impl Descriptors {
         each!(self, memmap => memmap.ranges_needed())
     }
 
-    /// Allocates a block and touches its first descriptor; the frame.
-    pub(crate) fn allocate(&self, frames: &Frames<'_>, request: Request) -> Option<Frame> {
-        each!(self, memmap => memmap.allocate(frames, request).ok().map(|(frame, _)| frame))
+    /// Makes the descriptors of blocks that are allocated ready.
+    pub(crate) fn prepare(&self, blocks: &[Frame], order: Order) {
+        each!(self, memmap => memmap.prepare(blocks, order));
     }
 
     /// Poisons all, for another measurement.

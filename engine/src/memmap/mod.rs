@@ -13,9 +13,9 @@
 //! of its frames is touched, or by workers behind the boot, whichever comes
 //! first, exactly once.
 //!
-//! [`Memmap::of`] returns a descriptor that is ready; [`Memmap::allocate`] takes a
-//! block from the frame allocator together with its descriptor. A frame that is not
-//! memory has no descriptor, also where its section holds other memory: neither
+//! [`Memmap::of`] returns a descriptor that is ready. Where a kernel's
+//! [`Hooks::prepare`](crate::frames::Hooks::prepare) calls [`Memmap::prepare`], those of
+//! allocated frames are ready without a look. A frame that is not memory has no descriptor, also where its section holds other memory: neither
 //! space nor time is spent on it.
 //!
 //! | file | what it is |
@@ -64,10 +64,7 @@ pub use policy::MemmapPolicy;
 pub use states::SectionState;
 pub use writer::Writer;
 
-use core::fmt;
-
-use crate::addr::{Frame, Order};
-use crate::frames::{AllocError, Frames, Request};
+use crate::addr::Frame;
 use crate::sync::{AtomicU64, Ordering};
 use list::Ranges;
 use range::DescriptorRange;
@@ -153,32 +150,6 @@ pub struct Progress {
     /// Bytes taken for directory and descriptors.
     pub reserved_bytes: u64,
 }
-
-/// Why an allocation with a descriptor failed; nothing changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DescribedError {
-    /// There was no block.
-    Alloc(AllocError),
-    /// The block is memory without descriptors here.
-    NotDescribed {
-        /// Its first frame.
-        frame: Frame,
-    },
-}
-
-impl fmt::Display for DescribedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Alloc(error) => error.fmt(f),
-            Self::NotDescribed { frame } => write!(
-                f,
-                "{frame} was allocated but has no descriptor: expected descriptors made from the same layout"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for DescribedError {}
 
 impl<'m, T: Descriptor> Memmap<'m, T> {
     /// The descriptor of `frame`, ready; `None` if there is no memory.
@@ -266,25 +237,6 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         self.ranges.find(frame).map(|range| range.place(frame))
     }
 
-    /// Takes a block from `frames`, and makes the descriptor of its first frame
-    /// ready; those of its other frames when they are first touched.
-    ///
-    /// # Errors
-    /// [`DescribedError`]; no frame is taken then.
-    pub fn allocate(
-        &self,
-        frames: &Frames<'_>,
-        request: Request,
-    ) -> Result<(Frame, &'m T), DescribedError> {
-        let frame = frames.allocate(request).map_err(DescribedError::Alloc)?;
-        self.of(frame)
-            .map(|descriptor| (frame, descriptor))
-            .ok_or_else(|| {
-                give_back(frames, frame, request.order());
-                DescribedError::NotDescribed { frame }
-            })
-    }
-
     /// How far it all is; counts that change meanwhile may be included or not.
     pub fn progress(&self) -> Progress {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -343,10 +295,4 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
             .written_bytes
             .fetch_add(written_bytes, Ordering::Relaxed);
     }
-}
-
-/// Frees a block that was just allocated.
-fn give_back(frames: &Frames<'_>, frame: Frame, order: Order) {
-    let freed = frames.free(frame, order);
-    debug_assert!(freed.is_ok(), "a block just allocated can be freed");
 }

@@ -6,6 +6,7 @@
 )]
 
 mod added;
+mod hook;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod linear;
@@ -14,13 +15,12 @@ mod workers;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange};
 use firstlight::early::EarlyFlags;
-use firstlight::frames::Request;
 use firstlight::layout::{Layout, SECTION_FRAMES};
 use firstlight::memmap::{
-    DescribedError, Descriptor, Memmap, MemmapError, MemmapPolicy, Mode, PageDescriptor, Part,
-    SectionPlace, SectionState,
+    Descriptor, Memmap, MemmapError, MemmapPolicy, Mode, PageDescriptor, Part, SectionPlace,
+    SectionState,
 };
 use firstlight::node::NodeId;
 use firstlight::parallel::{Chunking, Job, WorkRange, Worker, Workers};
@@ -415,24 +415,6 @@ fn model_the_end_of_a_region_is_not_the_end_of_its_zone() {
     assert_eq!(memmap.state(last), Some(SectionState::Untouched));
     let deferred: u64 = memmap.ranges(Part::Deferred).map(FrameRange::count).sum();
     assert_eq!(deferred + total, layout.present_frames());
-}
-
-#[test]
-fn a_block_of_another_machine_is_freed() {
-    let mut other = Machine::new(&[(0, range(32 * GIB, 32 * GIB + 16 * MIB))]).layout();
-    let memmap = reserve::<Eight>(&mut other);
-    let frames = machine().frames();
-    let before = frames.statistics();
-    let error = memmap
-        .allocate(&frames, Request::new(Order::PAGE))
-        .unwrap_err();
-    assert!(
-        matches!(error, DescribedError::NotDescribed { .. }),
-        "{error}"
-    );
-    assert_eq!(frames.statistics(), before);
-    let none = memmap.allocate(&frames, Request::new(Order::PAGE).on(NodeId(77)));
-    assert!(matches!(none.unwrap_err(), DescribedError::Alloc(_)));
 }
 
 #[test]
