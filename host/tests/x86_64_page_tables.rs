@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test, where what cannot be must fail")]
 
 use firstlight::addr::PhysRange;
-use firstlight::frames::{Cpu, CpuCache, CpuSlot, Frames, NoDrain};
+use firstlight::frames::{Cpu, CpuCache, CpuSlot, Frames};
 use firstlight::map::{MapEntry, MemoryKind};
 use firstlight::node::NodeId;
 use firstlight::platform::DirectMap;
@@ -175,7 +175,7 @@ fn page_tables_in_frames_of_a_cpus_cache() {
     let (offset, frames) = machine();
     let slots = [CpuSlot::new()];
     let before = frames.statistics();
-    let frames = frames.with_cpus(&slots, &NoDrain);
+    let frames = frames.with_cpus(&slots);
     let mut cache = Box::new(CpuCache::new());
     let mut cpu: Cpu<'_, '_> = frames.cpu(0, NodeId(0), &mut cache).unwrap();
     map_all_sizes(offset, &mut cpu);

@@ -9,7 +9,7 @@ use firstlight::addr::{Order, PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
 use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRequest};
 use firstlight::events::Events;
 use firstlight::firmware::acpi::Rsdp;
-use firstlight::frames::{AllocError, Frames, Metadata, NoDrain, Request};
+use firstlight::frames::{AllocError, Frames, Metadata, Request};
 use firstlight::layout::Layout;
 use firstlight::map::{MemoryKind, MemoryMap, Region};
 use firstlight::memmap::{MemmapError, Mode};
@@ -134,7 +134,7 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
         // Per-CPU caches are not needed before there is work.
         frames: memory
             .frames
-            .with_cpus(storage::cpu_slots(listed_cpus(&acpi)), &NoDrain),
+            .with_cpus(storage::cpu_slots(listed_cpus(&acpi))),
         acpi,
         trampoline,
         descriptors: memory.descriptors,

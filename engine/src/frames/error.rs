@@ -73,6 +73,17 @@ impl fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
+impl AllocError {
+    /// Frames that other CPUs cache and have not drained yet: a reason to try again, after
+    /// [`Frames::request_drain`](super::Frames::request_drain).
+    pub const fn held_by_cpus(&self) -> u64 {
+        match *self {
+            Self::OutOfMemory { held_by_cpus, .. } => held_by_cpus,
+            _ => 0,
+        }
+    }
+}
+
 /// The end of a message: "; 3 frames are cached by CPUs ...", or not at all if none are.
 struct HeldByCpus(u64);
 
@@ -115,8 +126,8 @@ pub enum BlockError {
         /// Its order.
         order: Order,
     },
-    /// Some of it is reserved for ever: the allocator's own tables, the kernel's image, memory
-    /// that must not be touched.
+    /// Some of it is reserved for ever (the allocator's own tables, the kernel's image, memory
+    /// that must not be touched), or was never added.
     Reserved {
         /// First frame of the block.
         frame: Frame,
@@ -253,6 +264,17 @@ pub enum CpuError {
     Taken,
     /// No memory was added yet.
     NoMemory,
+    /// Called in a handler that interrupted a call with this CPU's cache.
+    InCall,
+    /// The cell is another CPU's.
+    OtherCpu {
+        /// The CPU of the call.
+        cpu: usize,
+        /// The CPU that used the cell first.
+        owner: usize,
+    },
+    /// The cell's CPU allocates from other `Frames`.
+    OtherFrames,
     /// There is no such node.
     NoSuchNode {
         /// The node.
@@ -270,6 +292,15 @@ impl fmt::Display for CpuError {
                 "no slot for CPU {cpu}: {cpus} were provided, numbered from 0"
             ),
             Self::Taken => write!(f, "the CPU's slot is taken: its cache is in use already"),
+            Self::InCall => write!(
+                f,
+                "the CPU's cache is in use by the call that was interrupted: expected interrupts to be off around calls, or no call in a handler"
+            ),
+            Self::OtherCpu { cpu, owner } => write!(
+                f,
+                "CPU {cpu} used the cell of CPU {owner}: expected one for each CPU"
+            ),
+            Self::OtherFrames => write!(f, "the cell's CPU allocates from other memory"),
             Self::NoMemory => write!(f, "no memory to cache: expected some to be added first"),
             Self::NoSuchNode { node, nodes } => write!(
                 f,
