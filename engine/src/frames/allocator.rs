@@ -2,7 +2,7 @@
 
 use super::cpu::Cpu;
 use super::cpu::cache::CpuCache;
-use super::cpu::drain::{Cpus, DrainCpus};
+use super::cpu::drain::{Cpus, DrainCpus, DrainRequest};
 use super::cpu::shared::{NoCache, Shared};
 use super::cpu::slot::CpuSlot;
 use super::error::{AllocError, BlockError, CpuError, RangeError};
@@ -110,6 +110,13 @@ impl<'m> Frames<'m> {
         cache: &'f mut CpuCache,
     ) -> Result<Cpu<'f, 'm>, CpuError> {
         Cpu::new(&self.shared, cpu, node, cache)
+    }
+
+    /// Requests that all CPUs drain their caches, the caller's too: after an error, outside of
+    /// locks and with interrupts on. The caller reaches those that [`DrainRequest::cpus`] names,
+    /// and may wait until [`DrainRequest::pending_frames`] is 0.
+    pub fn request_drain(&self) -> DrainRequest<'_> {
+        self.shared.cpus.request()
     }
 
     /// Allocates a block, from the preferred node or the nearest to it that has one.

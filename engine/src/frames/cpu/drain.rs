@@ -88,6 +88,12 @@ impl Cpus<'_> {
         self.slots.iter().for_each(CpuSlot::request_drain);
     }
 
+    /// Requests that all CPUs drain, and reaches none.
+    pub(crate) fn request(&self) -> DrainRequest<'_> {
+        self.drain_at_next_call();
+        DrainRequest { slots: self.slots }
+    }
+
     fn reach(&self) -> u64 {
         let request = DrainRequest { slots: self.slots };
         self.drain.drain(&request);
