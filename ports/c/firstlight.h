@@ -171,9 +171,14 @@ typedef struct {
     uint64_t opaque[FL_DRAIN_WORDS];
 } fl_drain;
 
-// What is free. Exact while no other call is being made.
+// How much memory there is, and what of it is free. Exact while no other call is being made; then
+// managed_frames = free_frames + cached_frames + what is allocated.
 typedef struct {
-    // Frames that can be allocated now. Frames that CPUs cache are not among them.
+    // Frames that were added or adopted.
+    uint64_t managed_frames;
+    // Frames that CPUs cache; 0 in the count of a zone, which counts them as allocated.
+    uint64_t cached_frames;
+    // Frames that can be allocated now by every CPU.
     uint64_t free_frames;
     // Blocks of 1 GiB that are free as a whole.
     uint64_t free_giants;

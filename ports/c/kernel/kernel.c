@@ -386,6 +386,9 @@ void kernel_main(uint32_t number, uint64_t start_info) {
             release(cpu, (struct block){left, left != 0});
         }
         adopt_boot_page(cpu);
+        fl_statistics counted = count();
+        check(counted.managed_frames == added_frames, "all that was added and adopted is managed");
+        check(counted.free_frames + counted.cached_frames == added_frames, "statistics add up");
         exhaust(cpu);
     }
     barrier(cpu);

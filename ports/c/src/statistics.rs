@@ -8,11 +8,16 @@ use crate::error::fl_error::{self, *};
 use crate::frames::{created, fl_frames};
 use crate::request::{node, zone};
 
-/// What is free. Exact while no other call is being made.
+/// How much memory there is, and what of it is free. Exact while no other call is being made; then
+/// managed_frames = free_frames + cached_frames + what is allocated.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct fl_statistics {
-    /// Frames that can be allocated now. Frames that CPUs cache are not among them.
+    /// Frames that were added or adopted.
+    pub managed_frames: u64,
+    /// Frames that CPUs cache; 0 in the count of a zone, which counts them as allocated.
+    pub cached_frames: u64,
+    /// Frames that can be allocated now by every CPU.
     pub free_frames: u64,
     /// Blocks of 1 GiB that are free as a whole.
     pub free_giants: u64,
@@ -25,6 +30,8 @@ pub struct fl_statistics {
 impl From<Statistics> for fl_statistics {
     fn from(counted: Statistics) -> Self {
         Self {
+            managed_frames: counted.managed_frames,
+            cached_frames: counted.cached_frames,
             free_frames: counted.free_frames,
             free_giants: counted.free_giants,
             free_huges: counted.free_huges,

@@ -37,7 +37,9 @@ void test_cpus(void) {
     // Freed on another CPU.
     CHECK_CODE(fl_cpu_free(&m->cpus[1], again, 0), FL_OK);
     CHECK(cached(&m->cpus[1]) > 0);
-    CHECK_NUMBER(count(m).free_frames + cached(cpu) + cached(&m->cpus[1]), GIB / 4096);
+    CHECK_NUMBER(count(m).cached_frames, cached(cpu) + cached(&m->cpus[1]));
+    CHECK_NUMBER(count(m).free_frames + count(m).cached_frames, GIB / 4096);
+    CHECK_NUMBER(count(m).managed_frames, GIB / 4096);
     for (uint32_t order = 0; order <= 12; order++) {
         fl_request request = {.order = order, .flags = order % 2 ? FL_MOVABLE : 0};
         CHECK_CODE(fl_cpu_allocate(cpu, &request, &first), FL_OK);
@@ -153,6 +155,14 @@ void test_drain(void) {
     const uint64_t others = cached(&m->cpus[1]) + cached(&m->cpus[2]);
     CHECK(others > 0);
     page.held_by_cpus = &held;
+
+    // A request that may not drain leaves caches as they are.
+    fl_request giant = {.order = FL_MAX_ORDER, .flags = FL_NO_DRAIN};
+    CHECK_CODE(fl_cpu_allocate(&m->cpus[0], &giant, &address), FL_OUT_OF_MEMORY);
+    for (uint32_t cpu = 1; cpu <= 2; cpu++)
+        CHECK_CODE(fl_cpu_poll(&m->cpus[cpu]), FL_OK);
+    CHECK_NUMBER(cached(&m->cpus[1]) + cached(&m->cpus[2]), others);
+
     uint64_t *taken = calloc(GIB / 4096, sizeof *taken), got = 0;
     if (taken == NULL)
         abort();

@@ -79,6 +79,7 @@ void test_create(void) {
     CHECK_CODE(fl_create(&frames, 0, size, 4, memory, sizeof memory), FL_ALREADY_CREATED);
     CHECK_CODE(fl_count(&frames, &counted), FL_OK);
     CHECK_NUMBER(counted.free_frames, 0);
+    CHECK_NUMBER(counted.managed_frames, 0);
     CHECK_CODE(fl_allocate(&frames, &page, &address), FL_OUT_OF_MEMORY);
     CHECK_CODE(fl_validate(&frames), FL_OK);
 }
@@ -146,7 +147,9 @@ void test_adopt(void) {
     // Never added: it can't be freed. Adopted: whole or in parts, and once.
     CHECK_REFUSED(m, fl_free(&m->frames, 40 * MIB, 0), FL_ABSENT);
     CHECK_REFUSED(m, fl_free_frames(&m->frames, 40 * MIB, 3), FL_ABSENT);
-    CHECK_REFUSED(m, fl_adopt(&m->frames, 40 * MIB, 4 * 4096), FL_OK);
+    CHECK_CODE(fl_adopt(&m->frames, 40 * MIB, 4 * 4096), FL_OK);
+    CHECK_NUMBER(count(m).managed_frames, 16 * MIB / 4096 + 4);
+    CHECK_NUMBER(count(m).free_frames, 16 * MIB / 4096);
     CHECK_REFUSED(m, fl_adopt(&m->frames, 40 * MIB, 4096), FL_PRESENT);
     CHECK_REFUSED(m, fl_add(&m->frames, 40 * MIB + 4096, 4096), FL_PRESENT);
     CHECK_REFUSED(m, fl_free_frames(&m->frames, 40 * MIB, 5), FL_ABSENT);

@@ -40,12 +40,14 @@ struct machine *machine_new(uint64_t span_bytes) {
         abort();
     // Whatever was there before: tables need no zeros.
     memset(machine->memory, GUARD_BYTE, machine->bytes + 2 * GUARD);
-    // An odd address, as the smallest size must allow.
-    CHECK_CODE(fl_create(&machine->frames, 0, span_bytes, 4, machine->memory + GUARD - 1,
-                         machine->bytes),
-               FL_OK);
+    CHECK_CODE(
+        fl_create(&machine->frames, 0, span_bytes, 4, machine_memory(machine), machine->bytes),
+        FL_OK);
     return machine;
 }
+
+// An odd address, as the smallest size must allow.
+unsigned char *machine_memory(struct machine *machine) { return machine->memory + GUARD - 1; }
 
 void machine_delete(struct machine *machine) {
     CHECK_CODE(fl_validate(&machine->frames), FL_OK);
@@ -82,6 +84,7 @@ int main(void) {
     test_places();
     test_requests();
     test_free();
+    test_validate();
     test_cpus();
     test_cpu_arguments();
     test_drain();

@@ -30,7 +30,7 @@ void check_code(fl_error seen, fl_error expected, const char *what, const char *
 struct machine {
     fl_frames frames;
     fl_cpu cpus[4];
-    unsigned char *memory;
+    unsigned char *memory; // with guards on both sides
     uint64_t bytes;
 };
 
@@ -38,6 +38,9 @@ struct machine {
 struct machine *machine_new(uint64_t span_bytes);
 // Checks the tables and their guards, and frees it.
 void machine_delete(struct machine *machine);
+
+// The `bytes` of its tables.
+unsigned char *machine_memory(struct machine *machine);
 
 fl_statistics count(struct machine *machine);
 void check_same(struct machine *machine, fl_statistics before, const char *what, const char *file,
@@ -52,6 +55,7 @@ void test_frames(void);
 void test_places(void);
 void test_requests(void);
 void test_free(void);
+void test_validate(void);
 void test_cpus(void);
 void test_cpu_arguments(void);
 void test_drain(void);
