@@ -50,8 +50,7 @@ static void print_number(uint64_t number) {
     print(at);
 }
 
-static _Noreturn void end(bool passed) {
-    out8(0xf4, passed ? 16 : 17); // (value << 1) | 1
+static _Noreturn void halt(void) {
     for (;;)
         __asm__ volatile("cli; hlt");
 }
@@ -59,6 +58,24 @@ static _Noreturn void end(bool passed) {
 // ---- Checks. A CPU counts what went wrong in its rounds; CPU 0 checks and prints.
 
 static unsigned passed, failed;
+static uint64_t added_frames;
+static atomic_ullong operations;
+
+static _Noreturn void end(void) {
+    print("C kernel: ");
+    print_number(added_frames / 256);
+    print(" MiB, ");
+    print_number(atomic_load(&cpus_started));
+    print(" CPUs, ");
+    print_number(atomic_load(&operations));
+    print(" operations: ");
+    print_number(passed);
+    print(" passed, ");
+    print_number(failed);
+    print(" failed\n");
+    out8(0xf4, failed == 0 ? 16 : 17); // QEMU's exit code is (value << 1) | 1
+    halt();
+}
 
 static void check(bool holds, const char *what) {
     if (!holds) {
@@ -80,11 +97,17 @@ static void check_code(fl_error seen, fl_error expected, const char *what) {
     }
 }
 
-// Without memory there is no kernel.
+// What the rest depends on: without memory there is no kernel.
+static void must_hold(bool holds, const char *what) {
+    check(holds, what);
+    if (!holds)
+        end();
+}
+
 static void must(fl_error error, const char *what) {
     check_code(error, FL_OK, what);
     if (error != FL_OK)
-        end(false);
+        end();
 }
 
 // ---- Memory: the loader's map, and what the kernel makes of it.
@@ -102,7 +125,6 @@ struct start_info {
 
 static fl_frames frames;
 static fl_cpu caches[CPUS];
-static uint64_t added_frames;
 
 // A copy of the map, needed at boot only: a page that becomes memory later.
 static union {
@@ -177,8 +199,7 @@ struct block {
     uint64_t address, count;
 };
 
-static atomic_ullong exchange[EXCHANGED]; // address | order: blocks that another CPU frees
-static atomic_ullong operations;
+static atomic_ullong exchange[EXCHANGED]; // pages that another CPU frees
 
 static uint64_t next(uint64_t *random) {
     *random ^= *random << 13;
@@ -275,7 +296,7 @@ static void command(uint32_t value) {
 }
 
 static bool start_cpus(void) {
-    enum { PAGE = 0x8000, TRIES = 2000 };
+    enum { PAGE = 0x8000 };
     char *page = (char *)(uint64_t)PAGE;
     for (char *at = trampoline; at < trampoline_end; at++)
         *page++ = *at;
@@ -326,10 +347,13 @@ static void exhaust(fl_cpu *cpu) {
     // The others poll: what they cache comes back, and this CPU tries again.
     fl_drain drain;
     must(fl_request_drain(&frames, &drain), "a drain is requested");
-    for (held = 1; held != 0; relax()) {
-        must(fl_cpu_poll(cpu), "this CPU drains, too");
-        must(fl_drain_pending_frames(&drain, &held), "pending frames are counted");
+    held = 1;
+    for (long tries = 0; tries < 100000000 && held != 0; tries++) {
+        expect(fl_cpu_poll(cpu));
+        expect(fl_drain_pending_frames(&drain, &held));
+        relax();
     }
+    must_hold(held == 0, "all CPUs drain");
     got += allocate_all(cpu, &pages, (fl_request){0});
     check(got == added_frames, "all memory can be allocated, what other CPUs cached too");
     fl_request page = {.flags = FL_ON_NODE | FL_MOVABLE};
@@ -365,15 +389,16 @@ void kernel_main(uint32_t number, uint64_t start_info) {
     fl_cpu *cpu = &caches[number];
     if (number == 0) {
         const struct start_info *info = (const struct start_info *)start_info;
-        uint32_t entries = (uint32_t)smaller(info->map_entries, MAP_ENTRIES);
-        for (uint32_t i = 0; i < entries; i++)
+        must_hold(info->magic == 0x336ec578 && info->version >= 1, "there is a start info");
+        must_hold(info->map_entries <= MAP_ENTRIES, "the memory map fits a page");
+        for (uint32_t i = 0; i < info->map_entries; i++)
             boot.entries[i] = ((const struct map_entry *)info->map)[i];
-        bring_up(entries);
+        bring_up(info->map_entries);
         check(count().free_frames == added_frames, "all memory that was added is free");
         check_code(fl_add(&frames, 64 * MIB, MIB), FL_PRESENT, "memory is added once");
         must(fl_cpu_init(cpu, &frames, 0, 0), "CPU 0 has a cache");
         refuse(cpu);
-        check(start_cpus(), "all CPUs start");
+        must_hold(start_cpus(), "all CPUs start");
     } else {
         expect(fl_cpu_init(cpu, &frames, number, 0));
     }
@@ -381,6 +406,7 @@ void kernel_main(uint32_t number, uint64_t start_info) {
     churn(number, cpu);
     barrier(cpu);
     if (number == 0) {
+        must_hold(atomic_load(&faults) == 0, "no call failed, no frame was handed out twice");
         for (int i = 0; i < EXCHANGED; i++) {
             uint64_t left = atomic_exchange(&exchange[i], 0);
             release(cpu, (struct block){left, left != 0});
@@ -395,22 +421,9 @@ void kernel_main(uint32_t number, uint64_t start_info) {
     expect(fl_cpu_close(cpu));
     barrier(NULL);
     if (number != 0)
-        for (;;)
-            __asm__ volatile("cli; hlt");
-
-    check(atomic_load(&faults) == 0, "no call failed, no frame was handed out twice");
+        halt();
+    check(atomic_load(&faults) == 0, "and none when memory ran out");
     check(count().free_frames == added_frames, "every frame is free again");
     check_code(fl_validate(&frames), FL_OK, "the tables agree");
-    print("C kernel: ");
-    print_number(added_frames / 256);
-    print(" MiB, ");
-    print_number(atomic_load(&cpus_started));
-    print(" CPUs, ");
-    print_number(atomic_load(&operations));
-    print(" operations: ");
-    print_number(passed);
-    print(" passed, ");
-    print_number(failed);
-    print(" failed\n");
-    end(failed == 0);
+    end();
 }
