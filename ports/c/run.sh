@@ -5,8 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-bare=x86_64-unknown-none
-out=${CARGO_TARGET_DIR:-target}/c
+target=${CARGO_TARGET_DIR:-target}
+out=$target/c
 mkdir -p "$out"
 
 warnings=(-std=c11 -pedantic -Wall -Wextra -Wconversion -Wno-sign-conversion -Werror -O2 -g -I.
@@ -54,9 +54,9 @@ one() {
 }
 
 cargo build --locked --release --quiet -p firstlight-c
-cargo build --locked --release --quiet -p firstlight-c --target $bare
-hosted=${CARGO_TARGET_DIR:-target}/release/libfirstlight.a
-bare=${CARGO_TARGET_DIR:-target}/$bare/release/libfirstlight.a
+cargo build --locked --release --quiet -p firstlight-c --target x86_64-unknown-none
+hosted=$target/release/libfirstlight.a
+bare=$target/x86_64-unknown-none/release/libfirstlight.a
 
 one "header" cargo run --locked --quiet -p header -- --check
 one "format" cargo fmt --all --check

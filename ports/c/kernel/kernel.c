@@ -348,7 +348,7 @@ static void exhaust(fl_cpu *cpu) {
     fl_drain drain;
     must(fl_request_drain(&frames, &drain), "a drain is requested");
     held = 1;
-    for (long tries = 0; tries < 100000000 && held != 0; tries++) {
+    for (long tries = 0; tries < 4000000 && held != 0; tries++) {
         expect(fl_cpu_poll(cpu));
         expect(fl_drain_pending_frames(&drain, &held));
         relax();
