@@ -166,7 +166,7 @@ typedef struct FL_ALIGNED(64) {
     uint64_t opaque[FL_CPU_WORDS];
 } fl_cpu;
 
-// A request to all CPUs to free what they cache, see fl_request_drain.
+// A request to CPUs to free what they cache, see fl_request_drain.
 typedef struct {
     uint64_t opaque[FL_DRAIN_WORDS];
 } fl_drain;
@@ -326,7 +326,7 @@ fl_error fl_cpu_close(fl_cpu *cpu);
 // FL_NULL, FL_UNALIGNED, FL_NOT_CREATED, FL_IN_CALL. On the CPU of `cpu`.
 fl_error fl_cpu_cached_frames(fl_cpu *cpu, uint64_t *frames);
 
-// Requests that all CPUs free what they cache, and stores the request in `drain`. After
+// Requests that all CPUs that cache something free it, and stores the request in `drain`. After
 // FL_OUT_OF_MEMORY with frames held by CPUs: each CPU frees them at its next call, or when it
 // calls fl_cpu_poll, to which the caller interrupts those that fl_drain_next_cpu names. Then it
 // waits until fl_drain_pending_frames is 0, for a bounded time, and tries again.

@@ -14,7 +14,7 @@ pub const FL_DRAIN_WORDS: usize = 4;
 /// No further CPU.
 pub const FL_NO_CPU: u32 = u32::MAX;
 
-/// A request to all CPUs to free what they cache, see fl_request_drain.
+/// A request to CPUs to free what they cache, see fl_request_drain.
 #[repr(C)]
 pub struct fl_drain {
     opaque: [u64; FL_DRAIN_WORDS],
@@ -32,7 +32,7 @@ struct State {
 const _: () = assert!(size_of::<State>() <= size_of::<fl_drain>());
 const _: () = assert!(align_of::<State>() <= align_of::<fl_drain>());
 
-/// Requests that all CPUs free what they cache, and stores the request in `drain`. After
+/// Requests that all CPUs that cache something free it, and stores the request in `drain`. After
 /// FL_OUT_OF_MEMORY with frames held by CPUs: each CPU frees them at its next call, or when it
 /// calls fl_cpu_poll, to which the caller interrupts those that fl_drain_next_cpu names. Then it
 /// waits until fl_drain_pending_frames is 0, for a bounded time, and tries again.

@@ -6,7 +6,7 @@ use core::mem::MaybeUninit;
 use core::slice;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use engine::frames::{CpuSlot, Frames, NoDrain};
+use engine::frames::{CpuSlot, Frames};
 
 use crate::check;
 use crate::error::code;
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn fl_create(
         let memory = unsafe { slice::from_raw_parts_mut(memory.cast(), memory_bytes) };
         let built = split(memory, cpus).and_then(|(slots, tables)| {
             let frames = Frames::over(span, tables)?;
-            Ok(frames.with_cpus(slots, &NoDrain))
+            Ok(frames.with_cpus(slots))
         });
         match built {
             Ok(built) => {

@@ -106,11 +106,9 @@ impl fl_request {
     /// # Safety
     /// `held_by_cpus` is null, or points to a number of the caller's.
     pub(crate) unsafe fn failed(self, error: AllocError) -> fl_error {
-        if let AllocError::OutOfMemory { held_by_cpus, .. } = error
-            && !self.held_by_cpus.is_null()
-        {
+        if matches!(error, AllocError::OutOfMemory { .. }) && !self.held_by_cpus.is_null() {
             // SAFETY: the caller's, not null; `to_engine` found it aligned.
-            unsafe { self.held_by_cpus.write(held_by_cpus) };
+            unsafe { self.held_by_cpus.write(error.held_by_cpus()) };
         }
         error.into()
     }

@@ -159,7 +159,7 @@ void test_drain(void) {
     // A request that may not drain leaves caches as they are.
     fl_request giant = {.order = FL_MAX_ORDER, .flags = FL_NO_DRAIN};
     CHECK_CODE(fl_cpu_allocate(&m->cpus[0], &giant, &address), FL_OUT_OF_MEMORY);
-    for (uint32_t cpu = 1; cpu <= 2; cpu++)
+    for (uint32_t cpu = 1; cpu <= 3; cpu++)
         CHECK_CODE(fl_cpu_poll(&m->cpus[cpu]), FL_OK);
     CHECK_NUMBER(cached(&m->cpus[1]) + cached(&m->cpus[2]), others);
 
@@ -175,11 +175,10 @@ void test_drain(void) {
 
     CHECK_CODE(fl_request_drain(&m->frames, &drain), FL_OK);
     CHECK_CODE(fl_drain_pending_frames(&drain, NULL), FL_NULL);
-    for (uint32_t cpu = 0, number = 0; number < 4; cpu++, number++) {
-        cpu = fl_drain_next_cpu(&drain, cpu);
-        CHECK_NUMBER(cpu, number);
-    }
-    CHECK_NUMBER(fl_drain_next_cpu(&drain, 4), FL_NO_CPU);
+    const uint32_t next[] = {1, 1, 2, FL_NO_CPU, FL_NO_CPU};
+    for (uint32_t from = 0; from < 5; from++)
+        CHECK_NUMBER(fl_drain_next_cpu(&drain, from), next[from]);
+    CHECK_NUMBER(fl_drain_next_cpu(&drain, UINT32_MAX), FL_NO_CPU);
     CHECK_CODE(fl_drain_pending_frames(&drain, &held), FL_OK);
     CHECK_NUMBER(held, others);
     CHECK_CODE(fl_cpu_poll(&m->cpus[1]), FL_OK);
@@ -189,7 +188,7 @@ void test_drain(void) {
     CHECK_CODE(fl_cpu_poll(&m->cpus[2]), FL_OK);
     CHECK_CODE(fl_drain_pending_frames(&drain, &held), FL_OK);
     CHECK_NUMBER(held, 0);
-    CHECK_NUMBER(fl_drain_next_cpu(&drain, 1), 3);
+    CHECK_NUMBER(fl_drain_next_cpu(&drain, 0), FL_NO_CPU);
     while (fl_cpu_allocate(&m->cpus[0], &page, &taken[got]) == FL_OK)
         got++;
     CHECK_NUMBER(got, GIB / 4096);
