@@ -4,7 +4,8 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use engine::frames::{Cpu, CpuCache};
+use engine::frames::{Cpu, CpuCell, CpuGuard, Frames};
+use engine::node::NodeId;
 
 use crate::check;
 use crate::error::code;
@@ -27,19 +28,37 @@ pub struct fl_cpu {
 }
 
 const NOT_CREATED: u32 = 0;
-const READY: u32 = 0x464c_0002;
-const IN_CALL: u32 = 0x464c_0003;
+const CREATED: u32 = 0x464c_0002;
 
 /// What lies in an [`fl_cpu`]. Zero is a state: nothing was initialised.
+#[repr(C)]
 struct State {
     /// Written by its own CPU only.
     tag: AtomicU32,
-    cpu: UnsafeCell<MaybeUninit<Cpu<'static, 'static>>>,
-    cache: UnsafeCell<CpuCache>,
+    /// There once the tag says so.
+    contents: UnsafeCell<MaybeUninit<Contents>>,
+}
+
+struct Contents {
+    cell: CpuCell,
+    cpu: ThisCpu,
+    frames: &'static Frames<'static>,
+    node: NodeId,
 }
 
 const _: () = assert!(size_of::<State>() <= size_of::<fl_cpu>());
 const _: () = assert!(align_of::<State>() <= align_of::<fl_cpu>());
+
+/// The CPU of an fl_cpu: its callers in C promise to be on it.
+struct ThisCpu(usize);
+
+// SAFETY: each function that makes or uses one is unsafe, for a caller on that CPU that stays
+// there meanwhile.
+unsafe impl CpuGuard for ThisCpu {
+    fn cpu(&self) -> usize {
+        self.0
+    }
+}
 
 /// # Safety
 /// `from` is null, misaligned, or points to storage that only functions of this library use,
@@ -50,27 +69,33 @@ unsafe fn state(from: *const fl_cpu) -> Result<&'static State, fl_error> {
     Ok(unsafe { pointer.as_ref() })
 }
 
+impl State {
+    fn contents(&'static self) -> Result<&'static Contents, fl_error> {
+        if self.tag.load(Ordering::Acquire) != CREATED {
+            return Err(FL_NOT_CREATED);
+        }
+        // SAFETY: written before the tag, and only shared while it is there.
+        Ok(unsafe { (*self.contents.get()).assume_init_ref() })
+    }
+}
+
 /// Calls with what `from` holds, unless such a call is being made.
 ///
 /// # Safety
 /// As of [`state`], and this is the fl_cpu's own CPU.
+#[inline(always)]
 unsafe fn with<R>(
     from: *mut fl_cpu,
     call: impl FnOnce(&mut Cpu<'static, 'static>) -> Result<R, fl_error>,
 ) -> Result<R, fl_error> {
     // SAFETY: the same contract.
-    let state = unsafe { state(from) }?;
-    // Not one step: what interrupts this CPU in between ends before it goes on.
-    match state.tag.load(Ordering::Relaxed) {
-        READY => state.tag.store(IN_CALL, Ordering::Relaxed),
-        IN_CALL => return Err(FL_IN_CALL),
-        _ => return Err(FL_NOT_CREATED),
-    }
-    core::sync::atomic::compiler_fence(Ordering::Acquire);
-    // SAFETY: `READY` means that it is there; `IN_CALL` keeps all others from it.
-    let result = call(unsafe { (*state.cpu.get()).assume_init_mut() });
-    state.tag.store(READY, Ordering::Release);
-    result
+    let Contents {
+        cell,
+        cpu,
+        frames,
+        node,
+    } = unsafe { state(from) }?.contents()?;
+    cell.with(cpu, frames, *node, call)?
 }
 
 /// Makes `cpu` the cache of CPU number `number`, which is on node `node_number` (0 where there is
@@ -96,12 +121,16 @@ pub unsafe extern "C" fn fl_cpu_init(
             return Err(FL_ALREADY_CREATED);
         }
         let number = usize::try_from(number).map_err(|_| FL_NO_SUCH_CPU)?;
+        let contents = Contents {
+            cell: CpuCell::new(),
+            cpu: ThisCpu(number),
+            frames,
+            node: node(node_number)?,
+        };
         // SAFETY: nothing else uses it while the tag says that it is not there.
-        let cache = unsafe { &mut *state.cache.get() };
-        let built = frames.cpu(number, node(node_number)?, cache)?;
-        // SAFETY: as above.
-        unsafe { (*state.cpu.get()).write(built) };
-        state.tag.store(READY, Ordering::Release);
+        let Contents { cell, cpu, .. } = unsafe { (*state.contents.get()).write(contents) };
+        cell.with(cpu, frames, node(node_number)?, |_| ())?;
+        state.tag.store(CREATED, Ordering::Release);
         Ok(())
     })())
 }
@@ -244,17 +273,10 @@ pub unsafe extern "C" fn fl_cpu_drain(cpu: *mut fl_cpu) -> fl_error {
 pub unsafe extern "C" fn fl_cpu_close(cpu: *mut fl_cpu) -> fl_error {
     code((|| {
         // SAFETY: by the contract.
-        let drained = match unsafe { with(cpu, |cpu| Ok(cpu.drain())) } {
-            Ok(drained) => drained,
-            Err(error) => return Err(error),
-        };
-        // SAFETY: by the contract; it is there, and no call is being made.
-        unsafe {
-            let state = state(cpu)?;
-            state.tag.store(IN_CALL, Ordering::Relaxed);
-            (*state.cpu.get()).assume_init_drop();
-            state.tag.store(NOT_CREATED, Ordering::Release);
-        }
+        let state = unsafe { state(cpu) }?;
+        let Contents { cell, cpu, .. } = state.contents()?;
+        let drained = cell.close(cpu)?;
+        state.tag.store(NOT_CREATED, Ordering::Release);
         Ok(drained?)
     })())
 }

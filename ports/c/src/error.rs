@@ -207,6 +207,9 @@ impl From<CpuError> for fl_error {
             CpuError::Taken => FL_CPU_TAKEN,
             CpuError::NoSuchNode { .. } => FL_NO_SUCH_NODE,
             CpuError::NoMemory => FL_NO_MEMORY,
+            CpuError::InCall => FL_IN_CALL,
+            // An fl_cpu has one number and one allocator.
+            CpuError::OtherCpu { .. } | CpuError::OtherFrames => FL_ALREADY_CREATED,
         }
     }
 }
