@@ -9,8 +9,9 @@
 // memset and memcmp, which the library for bare metal brings along.
 //
 // Every function checks its arguments. On an error it returns the code and changes nothing, the
-// numbers behind its pointers neither. What it cannot see is the caller's duty: pointers point to
-// what their types say, and no two CPUs use one fl_cpu.
+// numbers behind its pointers neither; exceptions are FL_FREED_TWICE and fl_request.held_by_cpus.
+// What it cannot see is the caller's duty: pointers point to what their types say, and no two CPUs
+// use one fl_cpu.
 
 #ifndef FIRSTLIGHT_H
 #define FIRSTLIGHT_H
