@@ -121,15 +121,16 @@ pub unsafe extern "C" fn fl_cpu_init(
             return Err(FL_ALREADY_CREATED);
         }
         let number = usize::try_from(number).map_err(|_| FL_NO_SUCH_CPU)?;
+        let node = node(node_number)?;
         let contents = Contents {
             cell: CpuCell::new(),
             cpu: ThisCpu(number),
             frames,
-            node: node(node_number)?,
+            node,
         };
         // SAFETY: nothing else uses it while the tag says that it is not there.
         let Contents { cell, cpu, .. } = unsafe { (*state.contents.get()).write(contents) };
-        cell.with(cpu, frames, node(node_number)?, |_| ())?;
+        cell.with(cpu, frames, node, |_| ())?;
         state.tag.store(CREATED, Ordering::Release);
         Ok(())
     })())

@@ -67,6 +67,15 @@ void test_cpus(void) {
     CHECK_CODE(fl_cpu_drain(cpu), FL_OK);
     CHECK_CODE(fl_cpu_drain(&m->cpus[1]), FL_FREED_TWICE);
     CHECK_CODE(fl_cpu_drain(&m->cpus[1]), FL_OK);
+
+    // Or when the CPU is closed, which it is nevertheless.
+    CHECK_CODE(fl_cpu_allocate(cpu, &page, &first), FL_OK);
+    CHECK_CODE(fl_cpu_free(cpu, first, 0), FL_OK);
+    CHECK_CODE(fl_cpu_free(&m->cpus[1], first, 0), FL_OK);
+    CHECK_CODE(fl_cpu_drain(cpu), FL_OK);
+    CHECK_CODE(fl_cpu_close(&m->cpus[1]), FL_FREED_TWICE);
+    CHECK_CODE(fl_cpu_poll(&m->cpus[1]), FL_NOT_CREATED);
+    CHECK_CODE(fl_cpu_init(&m->cpus[1], &m->frames, 1, 0), FL_OK);
     close_cpus(m, GIB / 4096);
 }
 
