@@ -159,7 +159,7 @@ miri-machines: miri-setup
 	@$(call MIRI) --test frames_ranges -- owned own_deallocate rolled_back freed_in_bulk
 	@$(call MIRI) --test frames_machine -- misuse requests_stay a_block_is_allocated_at
 	@$(call MIRI) --test cpu_machine -- freed_last refused_at_once slot_serves
-	@$(call MIRI) --test memmap_machine -- of_16_bytes of_24_bytes zero added_memory
+	@$(call MIRI) --test memmap_machine -- of_16_bytes of_24_bytes zero added_memory linear
 
 miri-seeds: miri-setup ## the allocator's threads and a CPU's cache under Miri, SEEDS=64 schedules each (long)
 	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --lib -- threads_never
