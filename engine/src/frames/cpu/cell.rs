@@ -107,15 +107,17 @@ impl CpuCell {
         let _in_call = self.enter(number)?;
         // SAFETY: no other call uses the cell, and none can before `_in_call` is dropped.
         let place = unsafe { &mut *self.cpu.get() };
-        if let Some(cpu) = place {
-            if cpu.is_of(frames) {
-                return Ok(call(cpu));
+        let cpu = match place {
+            Some(cpu) if cpu.is_of(frames) => cpu,
+            Some(_) => return Err(CpuError::OtherFrames),
+            None => {
+                // SAFETY: there is no `Cpu`, which would borrow it, and no other call.
+                let cache = unsafe { &mut *self.cache.get() };
+                place.insert(frames.cpu(number, node, cache)?)
             }
-            return Err(CpuError::OtherFrames);
-        }
-        // SAFETY: there is no `Cpu`, which would borrow it, and no other call.
-        let cache = unsafe { &mut *self.cache.get() };
-        Ok(call(place.insert(frames.cpu(number, node, cache)?)))
+        };
+        // The only place, so that it is inlined.
+        Ok(call(cpu))
     }
 
     /// Frees what the CPU caches, and its slot: for a CPU that goes offline. A later
