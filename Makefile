@@ -21,12 +21,13 @@ SEEDS ?= 64
 CASES ?= 500
 SEED ?= $(shell date +%s)
 MSRV := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1.0/p' Cargo.toml)
+OSTD_TOOLCHAIN := $(shell sed -n 's/^channel *= *"\(.*\)"/\1/p' ports/ostd/rust-toolchain.toml)
 BARE := x86_64-unknown-none
 # No C library of the machine, so no code chosen by its processor.
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test stress soak slurm libvirt systemd deb rules bench measurements counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests linux clean setup
+.PHONY: help image run test stress soak slurm libvirt systemd deb rules bench measurements counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-ostd linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -167,6 +168,11 @@ guests: setup ## boot the image in QEMU with damaged hand-overs; CASES=500, anot
 	@scripts/setup.sh target $(BARE)
 	@seed=$(SEED); echo "SEED=$$seed repeats these boots" >&2; \
 	    PROPTEST_CASES=$(CASES) PROPTEST_RNG_SEED=$$seed cargo test --quiet -p firstlight-lab --test image_hand_over whatever
+
+port-ostd: setup ## ostd, the kernel framework of Asterinas, on our allocator: its own tests, stress, costs (minutes)
+	@scripts/setup.sh toolchain $(OSTD_TOOLCHAIN) rust-src
+	@scripts/setup.sh qemu
+	@ports/ostd/run.sh
 
 linux: ## fetch and unpack Debian's 6.1 and 6.12 kernels to compare with; FRESH=1 looks for newer ones
 	@FRESH=$(FRESH) scripts/linux.sh
