@@ -194,7 +194,7 @@ fn a_cache_holds_at_most_its_part_of_any_machine() {
 
 #[test]
 fn a_cpu_and_its_cache_have_their_documented_sizes() {
-    assert_eq!(size_of::<Cpu<'_, '_>>(), 136);
+    assert_eq!(size_of::<Cpu<'_, '_>>(), 144);
     assert_eq!(size_of::<CpuCache>(), 10_624);
     assert_eq!(align_of::<CpuCache>(), 64);
 }

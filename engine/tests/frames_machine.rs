@@ -84,7 +84,7 @@ fn every_frame_is_allocated_exactly_once() {
     ]);
     let frames = machine.frames();
     let free = frames.statistics().free_frames;
-    assert_eq!(free, frames.metadata().managed_frames);
+    assert_eq!(free, frames.statistics().managed_frames);
     let mut seen = std::collections::BTreeSet::new();
     while let Ok(frame) = frames.allocate(page()) {
         assert!(seen.insert(frame), "{frame} twice");
@@ -291,11 +291,12 @@ fn a_sparse_machine_pays_for_its_memory_not_for_its_span() {
         (node, range(start, start + 32 * GIB))
     });
     let frames = Machine::new(&rows.collect::<Vec<_>>()).frames();
-    // Counting starts every segment.
-    assert_eq!(
-        frames.statistics().free_frames,
-        frames.metadata().managed_frames
-    );
+    let statistics = frames.statistics();
+    assert_eq!(statistics.free_frames, statistics.managed_frames);
+    for segment in frames.layout().segments() {
+        assert!(frames.is_allocated(segment.frames.start()).is_some());
+    }
+    assert_eq!(frames.statistics(), statistics, "the same once started");
     let metadata = frames.metadata();
     let pages = 512 * GIB / 4096;
     assert!(metadata.reserved_bytes * 10 <= pages * 3, "{metadata:?}");
@@ -340,7 +341,10 @@ fn interleaved_nodes_and_slivers_work() {
             counts[usize::from(node)] += 1;
         }
     }
-    assert_eq!(counts.iter().sum::<u64>(), frames.metadata().managed_frames);
+    assert_eq!(
+        counts.iter().sum::<u64>(),
+        frames.statistics().managed_frames
+    );
     frames.validate().unwrap();
 }
 

@@ -149,9 +149,13 @@ fn nothing_but_lists_is_written_before_the_first_call() {
     assert!(tables.len() == 2 && tables.iter().all(|&written| written == 0));
     assert!(*written > 0 && *written <= lists, "{written}");
 
-    // Counting starts every segment.
+    // Counting writes nothing; any other call starts its segment.
     assert!(frames.statistics().free_frames > 0);
+    assert_eq!(frames.metadata().written_bytes, lists);
     let layout = frames.layout();
+    for segment in layout.segments() {
+        assert!(frames.is_allocated(segment.frames.start()).is_some());
+    }
     let ranges = layout.early().memory().len() + layout.early().reserved().len();
     let most = 16 * 128 + 8192 * (2 + ranges as u64);
     let written: u64 = platform.written_bytes().iter().sum();
@@ -304,5 +308,56 @@ fn tables_fit_where_whole_huge_frames_do_not() {
         .push(range(5 * GIB + 4 * MIB + MIB / 2, 68 * GIB));
     let frames = machine.frames();
     assert!(frames.statistics().free_frames > 200);
+    frames.validate().unwrap();
+}
+
+/// A list of ranges that are not free joins the two; only one of them may be freed.
+#[test]
+fn what_is_reserved_for_ever_behind_what_is_freeable_stays_reserved() {
+    let mut layout = Machine::new(&[(0, range(4 * GIB, 5 * GIB))]).layout();
+    let (disk, kernel) = (4 * GIB + 64 * MIB, 4 * GIB + 68 * MIB);
+    layout
+        .reserve_freeable(range(disk, kernel), "disk")
+        .unwrap();
+    layout
+        .reserve(range(kernel, kernel + 4 * MIB), "kernel")
+        .unwrap();
+    let frames = Frames::build(layout, Box::leak(Box::new(Uninitialised::default()))).unwrap();
+    for at in [kernel, kernel + 2 * MIB] {
+        let frame = Frame::new(at / PAGE_BYTES);
+        assert!(frames.free(frame, Order::PAGE).is_err());
+        assert!(frames.free(frame, Order::HUGE).is_err());
+    }
+    frames
+        .free(Frame::new(disk / PAGE_BYTES), Order::HUGE)
+        .unwrap();
+    frames.validate().unwrap();
+}
+
+#[test]
+fn tables_in_memory_that_is_provided_need_no_platform() {
+    let machine = Machine::new(&[(0, range(MIB, 64 * MIB)), (1, range(4 * GIB, 6 * GIB))]);
+    let needed = Frames::bytes_for_layout(&machine.layout()).unwrap();
+    let bytes = usize::try_from(needed).unwrap();
+    let memory = Box::leak(Box::new_uninit_slice(bytes));
+    let error = Frames::build_in(machine.layout(), &mut memory[..bytes - 1]).unwrap_err();
+    let bytes = needed - 1;
+    assert_eq!(
+        error,
+        BuildError::TooSmall {
+            needed_bytes: needed,
+            bytes
+        }
+    );
+    let frames = Frames::build_in(machine.layout(), memory).unwrap();
+    let statistics = frames.statistics();
+    // No table lies in it.
+    assert_eq!(statistics.free_frames, frames.layout().present_frames());
+    assert_eq!(statistics.free_frames, statistics.managed_frames);
+    let page = frames
+        .allocate(Request::new(Order::PAGE).on(NodeId(1)))
+        .unwrap();
+    assert!(page.addr().get() >= 4 * GIB);
+    frames.free(page, Order::PAGE).unwrap();
     frames.validate().unwrap();
 }

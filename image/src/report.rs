@@ -145,7 +145,7 @@ fn zones(layout: &Layout<'_>, ticks: u64) {
 fn memory(machine: &Machine, ticks: u64) {
     let metadata = machine.ready;
     let present_frames = machine.frames.layout().present_frames();
-    let managed_frames = metadata.managed_frames;
+    let managed_frames = machine.frames.statistics().managed_frames;
     line_at(
         ticks,
         format_args!(

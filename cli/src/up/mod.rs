@@ -159,10 +159,11 @@ struct Measured {
 fn memory(frames: &Frames<'_>, space: &MetadataSpace) -> Memory {
     let metadata = frames.metadata();
     let present_frames = frames.layout().present_frames();
+    let managed_frames = frames.statistics().managed_frames;
     Memory {
         present_frames: Some(present_frames),
-        managed_frames: Some(metadata.managed_frames),
-        reserved_frames: Some(present_frames - metadata.managed_frames),
+        managed_frames: Some(managed_frames),
+        reserved_frames: Some(present_frames - managed_frames),
         metadata_written_bytes: Some(metadata.written_bytes),
         metadata_reserved_bytes: Some(metadata.reserved_bytes),
         metadata_resident_bytes: space.reservation().resident_bytes().ok(),

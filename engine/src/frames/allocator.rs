@@ -87,7 +87,7 @@ impl<'m> Frames<'m> {
     /// Counts the free frames of the zones of `zones`, and reports to `watcher` when they
     /// cross a mark. Of two entries for one zone the first counts.
     ///
-    /// Starts the segments of these zones. Not once CPUs have caches.
+    /// Not once CPUs have caches.
     #[must_use]
     pub fn with_water_marks(mut self, zones: &'m [ZoneMarks], watcher: &'m dyn WatchMarks) -> Self {
         for marks in zones {
@@ -256,12 +256,17 @@ impl<'m> Frames<'m> {
         Some(segment.online()?.is_allocated(frame))
     }
 
-    /// The free memory of the whole machine. Starts every segment that no call reached yet.
+    /// The memory of the whole machine.
     pub fn statistics(&self) -> Statistics {
-        Nodes::sum(self.shared.nodes.segments.iter())
+        let cached = self.shared.cpus.slots.iter().map(CpuSlot::cached_frames);
+        Statistics {
+            cached_frames: cached.map(u64::from).sum(),
+            ..Nodes::sum(self.shared.nodes.segments.iter())
+        }
     }
 
-    /// The free memory of one zone of one node; all zero where there is none.
+    /// The memory of one zone of one node; all zero where there is none. Of which zone the frames
+    /// are that CPUs cache is not known: they count as allocated.
     pub fn zone_statistics(&self, node: NodeId, zone: ZoneKind) -> Statistics {
         Nodes::sum(self.shared.nodes.segments.of_zone(node, zone))
     }

@@ -1,5 +1,7 @@
 //! From a [`Layout`] to [`Frames`]: the size of each node's metadata, its memory, and the first
 //! writes to it.
+//!
+//! *The tables lie in early memory, or in memory that the caller provides.*
 
 use super::allocator::Frames;
 use super::cpu::drain::Cpus;
@@ -7,6 +9,7 @@ use super::cpu::shared::Shared;
 use super::error::BuildError;
 use super::metadata::Metadata;
 use super::segment::Segment;
+use super::segment::pinned::{Entry, Pinned};
 use super::segment::table::Carver;
 use super::word::Bitmap;
 use super::zone::marks::Marks;
@@ -14,49 +17,110 @@ use super::zone::segment::ZoneSegment;
 use super::zone::{Heads, Nodes, Segments};
 use crate::addr::{FrameRange, PAGE_BYTES};
 use crate::layout::{self, Extent, ExtentKind, Layout, NoSpace};
-use crate::node::NodeId;
+use crate::node::{NodeId, ZoneKind};
 use crate::platform::Platform;
 use crate::sync::{AtomicU32, AtomicU64};
+use core::mem::MaybeUninit;
 
 /// Bytes of tables for a segment over `frames`.
-fn table_bytes(frames: FrameRange) -> Option<u64> {
+pub(super) const fn table_bytes(frames: FrameRange) -> Option<u64> {
     let huges = Segment::huges_for(frames);
-    Carver::bytes_for::<AtomicU64>(Segment::giants_for(frames))?
-        .checked_add(Carver::bytes_for::<AtomicU32>(huges)?)?
-        .checked_add(Carver::bytes_for::<Bitmap>(huges)?)
+    sum([
+        Carver::bytes_for::<AtomicU64>(Segment::giants_for(frames)),
+        Carver::bytes_for::<AtomicU32>(huges),
+        Carver::bytes_for::<Bitmap>(huges),
+    ])
 }
 
-/// Reserves memory for tables and maps it.
-fn carver<'m, P: Platform>(
-    layout: &mut Layout<'_>,
-    platform: &'m P,
-    node: NodeId,
-    bytes: u64,
-    metadata: &mut Metadata,
-) -> Result<Carver<'m>, BuildError> {
-    let range = layout
-        .allocate_table(node, bytes, "frame allocator tables")
-        .map_err(
-            |NoSpace {
-                 needed_bytes,
-                 cause,
-             }| BuildError::NoSpace {
-                needed_bytes,
-                node,
-                cause,
+/// The sum, if it is a number of bytes.
+pub(super) const fn sum<const N: usize>(parts: [Option<u64>; N]) -> Option<u64> {
+    let (mut sum, mut at) = (0_u64, 0);
+    while at < N {
+        sum = match parts[at] {
+            Some(bytes) => match sum.checked_add(bytes) {
+                Some(sum) => sum,
+                None => return None,
             },
-        )?;
-    let not_mapped = BuildError::NotMapped {
-        start: range.start(),
-        bytes: range.bytes(),
-    };
-    let (Some(start), Ok(bytes)) = (platform.map(range), usize::try_from(range.bytes())) else {
-        return Err(not_mapped);
-    };
-    metadata.reserved_bytes += range.bytes();
-    // SAFETY: the range was just taken from early memory, so it has no other owner, and the
-    // platform guarantees that it is reachable while borrowed for 'm.
-    Ok(unsafe { Carver::new(start, bytes) })
+            None => return None,
+        };
+        at += 1;
+    }
+    Some(sum)
+}
+
+/// Where memory for tables comes from.
+trait TableMemory<'m> {
+    /// `bytes` bytes for the tables of `node`.
+    fn take(
+        &mut self,
+        layout: &mut Layout<'_>,
+        node: NodeId,
+        bytes: u64,
+        metadata: &mut Metadata,
+    ) -> Result<Carver<'m>, BuildError>;
+}
+
+/// Early memory, on the node it describes if it can be.
+struct Early<'m, P>(&'m P);
+
+impl<'m, P: Platform> TableMemory<'m> for Early<'m, P> {
+    fn take(
+        &mut self,
+        layout: &mut Layout<'_>,
+        node: NodeId,
+        bytes: u64,
+        metadata: &mut Metadata,
+    ) -> Result<Carver<'m>, BuildError> {
+        let range = layout
+            .allocate_table(node, bytes, "frame allocator tables")
+            .map_err(
+                |NoSpace {
+                     needed_bytes,
+                     cause,
+                 }| BuildError::NoSpace {
+                    needed_bytes,
+                    node,
+                    cause,
+                },
+            )?;
+        let not_mapped = BuildError::NotMapped {
+            start: range.start(),
+            bytes: range.bytes(),
+        };
+        let (Some(start), Ok(bytes)) = (self.0.map(range), usize::try_from(range.bytes())) else {
+            return Err(not_mapped);
+        };
+        metadata.reserved_bytes += range.bytes();
+        // SAFETY: the range was just taken from early memory, so it has no other owner, and the
+        // platform guarantees that it is reachable while borrowed for 'm.
+        Ok(unsafe { Carver::new(start, bytes) })
+    }
+}
+
+/// Memory that the caller provides.
+struct Provided<'m> {
+    left: Carver<'m>,
+    bytes: usize,
+}
+
+impl<'m> TableMemory<'m> for Provided<'m> {
+    fn take(
+        &mut self,
+        layout: &mut Layout<'_>,
+        _: NodeId,
+        bytes: u64,
+        metadata: &mut Metadata,
+    ) -> Result<Carver<'m>, BuildError> {
+        let piece = usize::try_from(bytes)
+            .ok()
+            .and_then(|bytes| self.left.piece(bytes));
+        let piece = piece.ok_or_else(|| BuildError::TooSmall {
+            needed_bytes: Frames::bytes_for_layout(layout).unwrap_or(u64::MAX),
+            bytes: self.bytes as u64,
+        })?;
+        metadata.reserved_bytes += bytes;
+        Ok(piece)
+    }
 }
 
 /// Memory for tables: how much, and the memory once there is some.
@@ -89,50 +153,40 @@ impl<'m> NodeTables<'m> {
     }
 }
 
-/// Ranges not free at start, ascending and disjoint.
+/// Frames not free at start.
 #[derive(Clone, Copy)]
 struct Lists<'m> {
-    /// All of them.
+    /// All that are memory, ascending and disjoint.
     taken: &'m [FrameRange],
-    /// Those reserved for ever.
-    pinned: &'m [FrameRange],
-}
-
-/// Lays out one segment's tables in its node's metadata.
-fn segment<'m>(
-    span: SegmentSpan,
-    nodes: &mut [NodeTables<'m>],
-    lists: Lists<'m>,
-) -> Option<ZoneSegment<'m>> {
-    let tables = nodes.get_mut(usize::from(span.node.0))?.of(&span);
-    let tables = tables.carver.as_mut()?;
-    let SegmentSpan {
-        frames,
-        node,
-        zone,
-        is_present,
-    } = span;
-    let giants = usize::try_from(Segment::giants_for(frames)).ok()?;
-    let huges = usize::try_from(Segment::huges_for(frames)).ok()?;
-    let (giants, words) = (tables.table(giants)?, tables.table(huges)?);
-    let bitmaps = tables.table(huges)?;
-    let segment = Segment::new(frames, lists.pinned, giants, words, bitmaps);
-    Some(ZoneSegment::new(
-        segment,
-        node,
-        zone,
-        is_present,
-        lists.taken,
-    ))
+    /// Those that can't be freed.
+    pinned: &'m Pinned<'m>,
 }
 
 /// Frames of one node and zone that get a segment.
 #[derive(Clone, Copy)]
-struct SegmentSpan {
-    frames: FrameRange,
-    node: NodeId,
-    zone: crate::node::ZoneKind,
-    is_present: bool,
+pub(super) struct SegmentSpan {
+    pub(super) frames: FrameRange,
+    pub(super) node: NodeId,
+    pub(super) zone: ZoneKind,
+    pub(super) is_present: bool,
+}
+
+impl SegmentSpan {
+    /// Lays out its tables; `None` if `tables` has no space for them.
+    pub(super) fn segment<'m>(
+        self,
+        tables: &mut Carver<'m>,
+        taken: &'m [FrameRange],
+        pinned: &'m Pinned<'m>,
+    ) -> Option<ZoneSegment<'m>> {
+        let giants = usize::try_from(Segment::giants_for(self.frames)).ok()?;
+        let huges = usize::try_from(Segment::huges_for(self.frames)).ok()?;
+        let (giants, words) = (tables.table(giants)?, tables.table(huges)?);
+        let bitmaps = tables.table(huges)?;
+        let segment = Segment::new(self.frames, pinned, giants, words, bitmaps);
+        let taken = self.is_present.then_some(taken);
+        Some(ZoneSegment::new(segment, self.node, self.zone, taken))
+    }
 }
 
 /// Windows get tables as long as these cost at most one in so many bytes of the memory present:
@@ -177,24 +231,54 @@ impl<'m> Frames<'m> {
     /// # Errors
     /// [`BuildError`]: no memory at all, no space for the tables, or tables out
     /// of the platform's reach.
-    pub fn build<P: Platform>(mut layout: Layout<'m>, platform: &'m P) -> Result<Self, BuildError> {
+    pub fn build<P: Platform>(layout: Layout<'m>, platform: &'m P) -> Result<Self, BuildError> {
+        Self::build_with(layout, Early(platform))
+    }
+
+    /// The same with the tables in `memory`, which is no part of what `layout` has free; nothing
+    /// of it need be initialised. Needs no [`Platform`].
+    ///
+    /// # Errors
+    /// [`BuildError::NoMemory`]; [`BuildError::TooSmall`] says how much memory is needed.
+    pub fn build_in(
+        layout: Layout<'m>,
+        memory: &'m mut [MaybeUninit<u8>],
+    ) -> Result<Self, BuildError> {
+        let bytes = memory.len();
+        let left = Carver::over(memory);
+        Self::build_with(layout, Provided { left, bytes })
+    }
+
+    /// Bytes of memory that [`Frames::build_in`] needs; `None` if they exceed the address space.
+    pub fn bytes_for_layout(layout: &Layout<'_>) -> Option<u64> {
+        let mut bytes = Directory::of(layout).bytes()?;
+        for span in spans(layout) {
+            bytes = bytes.checked_add(table_bytes(span.frames)?)?;
+        }
+        Some(bytes)
+    }
+
+    fn build_with(
+        mut layout: Layout<'m>,
+        mut memory: impl TableMemory<'m>,
+    ) -> Result<Self, BuildError> {
         let mut metadata = Metadata::default();
         let first = layout.segments().next().ok_or(BuildError::NoMemory)?.node;
-        let segments = spans(&layout).count();
-        let nodes = layout.nodes().len();
-        // The tables of each node and these lists are reserved as well.
-        let most_taken = layout.most_reserved_runs() + 2 * nodes + 1;
-
-        let too_large = BuildError::TooLarge { segments, nodes };
-        let bytes = directory_bytes(segments, nodes, most_taken).ok_or(too_large)?;
-        let mut directory = carver(&mut layout, platform, first, bytes, &mut metadata)?;
+        let lens = Directory::of(&layout);
+        let nodes = lens.nodes;
+        let too_large = BuildError::TooLarge {
+            segments: lens.segments,
+            nodes,
+        };
+        let bytes = lens.bytes().ok_or(too_large)?;
+        let mut directory = memory.take(&mut layout, first, bytes, &mut metadata)?;
         metadata.written_bytes += bytes;
 
-        let tables = take_tables(&mut layout, platform, &mut directory, nodes, &mut metadata)?;
+        let tables = take_tables(&mut layout, memory, &mut directory, nodes, &mut metadata)?;
         let tables = tables.ok_or(too_large)?;
-        let lists = lists(&layout, &mut directory, most_taken).ok_or(too_large)?;
+        let lists = lists(&layout, &mut directory, &lens).ok_or(too_large)?;
         let segments = if tables.iter().all(NodeTables::is_complete) {
-            segments
+            lens.segments
         } else {
             spans(&layout)
                 .filter(|span| has_tables(span, tables))
@@ -203,25 +287,38 @@ impl<'m> Frames<'m> {
         let mut spans = spans(&layout);
         let next = |_| {
             let span = spans.find(|span| has_tables(span, tables))?;
-            segment(span, tables, lists)
+            let tables = tables.get_mut(usize::from(span.node.0))?.of(&span);
+            span.segment(tables.carver.as_mut()?, lists.taken, lists.pinned)
         };
         let all = directory.slice(segments, next).ok_or(too_large)?;
         let heads = directory.slice(nodes, |_| Some(Heads::default()));
         let heads = heads.ok_or(too_large)?;
         drop(spans);
 
-        metadata.managed_frames = all.iter().map(ZoneSegment::managed_frames).sum();
-        Ok(Self {
+        let segments = Segments::new(all, heads);
+        Ok(Self::of_segments(layout, segments, lists.pinned, metadata))
+    }
+
+    /// Without CPUs and water marks.
+    pub(super) fn of_segments(
+        layout: Layout<'m>,
+        segments: Segments<'m>,
+        pinned: &'m Pinned<'m>,
+        metadata: Metadata,
+    ) -> Self {
+        Self {
             shared: Shared {
                 nodes: Nodes {
-                    segments: Segments::new(all, heads),
+                    segments,
                     layout,
+                    pinned,
+                    added: AtomicU32::new(0),
                     marks: Marks::NONE,
                 },
                 cpus: Cpus::NONE,
             },
             metadata,
-        })
+        }
     }
 }
 
@@ -233,9 +330,9 @@ fn has_tables(span: &SegmentSpan, nodes: &[NodeTables<'_>]) -> bool {
 
 /// Reserves space for the tables of each node, then for those of its windows if there is any;
 /// `None` if they exceed all bounds.
-fn take_tables<'m, P: Platform>(
+fn take_tables<'m>(
     layout: &mut Layout<'_>,
-    platform: &'m P,
+    mut memory: impl TableMemory<'m>,
     directory: &mut Carver<'m>,
     nodes: usize,
     metadata: &mut Metadata,
@@ -253,15 +350,15 @@ fn take_tables<'m, P: Platform>(
     for (id, tables) in (0..=u16::MAX).zip(tables.iter_mut()) {
         if tables.present.bytes > 0 {
             let bytes = tables.present.bytes;
-            let carver = carver(layout, platform, NodeId(id), bytes, metadata)?;
+            let carver = memory.take(layout, NodeId(id), bytes, metadata)?;
             tables.present.carver = Some(carver);
         }
     }
     for (id, tables) in (0..=u16::MAX).zip(tables.iter_mut()) {
         if tables.absent.bytes > 0 {
             let bytes = tables.absent.bytes;
-            tables.absent.carver = match carver(layout, platform, NodeId(id), bytes, metadata) {
-                Err(BuildError::NoSpace { .. }) => None,
+            tables.absent.carver = match memory.take(layout, NodeId(id), bytes, metadata) {
+                Err(BuildError::NoSpace { .. } | BuildError::TooSmall { .. }) => None,
                 carver => Some(carver?),
             };
         }
@@ -307,28 +404,71 @@ impl<'m> RangeList<'m> {
     }
 }
 
-/// The ranges not free at start, in one pass.
-fn lists<'m>(layout: &Layout<'_>, directory: &mut Carver<'m>, most: usize) -> Option<Lists<'m>> {
-    let mut taken = RangeList::new(directory, most)?;
-    let mut pinned = RangeList::new(directory, most)?;
+/// The ranges not free at start, in one pass, and the windows.
+fn lists<'m>(
+    layout: &Layout<'_>,
+    directory: &mut Carver<'m>,
+    lens: &Directory,
+) -> Option<Lists<'m>> {
+    let mut taken = RangeList::new(directory, lens.taken)?;
+    let pinned = Pinned::new(directory.table::<Entry>(lens.pinned)?);
     for extent in layout.extents().filter(is_taken) {
         taken.push(extent.frames)?;
-        if !extent.kind.may_become_free() {
-            pinned.push(extent.frames)?;
+        if !extent.kind.may_become_free() && !pinned.pin(extent.frames) {
+            return None;
         }
     }
+    if lens.windows > 0 {
+        for window in spans(layout).filter(|span| !span.is_present) {
+            if !pinned.pin(window.frames) {
+                return None;
+            }
+        }
+    }
+    let mut pinned = Some(pinned);
     Some(Lists {
         taken: taken.into_list(),
-        pinned: pinned.into_list(),
+        pinned: &directory.slice(1, |_| pinned.take())?[0],
     })
 }
 
-/// Bytes of the lists of segments, nodes and taken ranges.
-fn directory_bytes(segments: usize, nodes: usize, taken: usize) -> Option<u64> {
-    let [segments, nodes, taken] = [segments, nodes, taken].map(|len| len as u64);
-    Carver::bytes_for::<ZoneSegment<'_>>(segments)?
-        .checked_add(Carver::bytes_for::<Heads>(nodes)?)?
-        .checked_add(Carver::bytes_for::<NodeTables<'_>>(nodes)?)?
-        // Those that are reserved for ever are among them.
-        .checked_add(Carver::bytes_for::<FrameRange>(taken)?.checked_mul(2)?)
+/// Ranges that can be added in the middle of others, beyond two for each window.
+const MORE_RANGES: usize = 16;
+
+/// The lengths of the lists that all nodes share.
+struct Directory {
+    segments: usize,
+    nodes: usize,
+    windows: usize,
+    /// Ranges not free at start, at most.
+    taken: usize,
+    /// Ranges that can't be freed, at most.
+    pinned: usize,
+}
+
+impl Directory {
+    fn of(layout: &Layout<'_>) -> Self {
+        let (segments, nodes) = (spans(layout).count(), layout.nodes().len());
+        // The tables of each node and these lists are reserved as well.
+        let taken = layout.most_reserved_runs() + 2 * nodes + 1;
+        let windows = layout.windows().count();
+        Self {
+            segments,
+            nodes,
+            windows,
+            taken,
+            pinned: taken + 2 * windows + MORE_RANGES,
+        }
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        sum([
+            Carver::bytes_for::<ZoneSegment<'_>>(self.segments as u64),
+            Carver::bytes_for::<Heads>(self.nodes as u64),
+            Carver::bytes_for::<NodeTables<'_>>(self.nodes as u64),
+            Carver::bytes_for::<FrameRange>(self.taken as u64),
+            Carver::bytes_for::<Entry>(self.pinned as u64),
+            Carver::bytes_for::<Pinned<'_>>(1),
+        ])
+    }
 }

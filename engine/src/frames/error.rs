@@ -251,6 +251,8 @@ pub enum CpuError {
     },
     /// Another [`Cpu`](super::Cpu) has the slot.
     Taken,
+    /// No memory was added yet.
+    NoMemory,
     /// There is no such node.
     NoSuchNode {
         /// The node.
@@ -268,6 +270,7 @@ impl fmt::Display for CpuError {
                 "no slot for CPU {cpu}: {cpus} were provided, numbered from 0"
             ),
             Self::Taken => write!(f, "the CPU's slot is taken: its cache is in use already"),
+            Self::NoMemory => write!(f, "no memory to cache: expected some to be added first"),
             Self::NoSuchNode { node, nodes } => write!(
                 f,
                 "{node} requested, but there are {nodes} nodes, numbered from 0"
@@ -299,6 +302,13 @@ pub enum BuildError {
         /// Nodes.
         nodes: usize,
     },
+    /// The memory provided for the tables is too small.
+    TooSmall {
+        /// Bytes that are needed.
+        needed_bytes: u64,
+        /// Bytes provided.
+        bytes: u64,
+    },
     /// The platform has no pointer to early-allocated metadata.
     NotMapped {
         /// First byte of the metadata.
@@ -323,6 +333,13 @@ impl fmt::Display for BuildError {
             Self::TooLarge { segments, nodes } => write!(
                 f,
                 "the tables for {segments} segments of memory on {nodes} nodes exceed the address space"
+            ),
+            Self::TooSmall {
+                needed_bytes,
+                bytes,
+            } => write!(
+                f,
+                "{bytes} bytes provided for the allocator's tables: expected {needed_bytes}"
             ),
             Self::NotMapped { start, bytes } => {
                 write!(

@@ -1,6 +1,6 @@
 //! The cost of the allocator's own tables: [`Metadata`].
 
-/// The cost of the allocator's own tables, and the memory left to allocate.
+/// The cost of the allocator's own tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// Bytes taken from early memory for tables.
@@ -8,6 +8,4 @@ pub struct Metadata {
     /// Bytes of them written at start: lists, and the first tables of each segment that a call
     /// reached; levels opened later are not counted.
     pub written_bytes: u64,
-    /// Frames that can be allocated or are: present ones that were not reserved at start.
-    pub managed_frames: u64,
 }

@@ -8,7 +8,7 @@
 //! | folder | what it is |
 //! |---|---|
 //! | `allocator`, `bulk`, `isolation`, `owned` | what a kernel calls |
-//! | `build` | from a [`Layout`](crate::layout::Layout) to [`Frames`] |
+//! | `build`, `over` | from a [`Layout`](crate::layout::Layout) to [`Frames`]; from a span whose memory comes range by range |
 //! | `cpu/` | a CPU's cache in front of the shared levels |
 //! | `range/` | any number of frames: ranges by address, and ranges anywhere |
 //! | `zone/` | nodes and zones, the order of fallback, water marks |
@@ -29,6 +29,7 @@ mod cpu;
 mod error;
 mod isolation;
 mod metadata;
+mod over;
 mod owned;
 mod range;
 mod request;
@@ -48,6 +49,7 @@ pub use cpu::slot::CpuSlot;
 pub use error::{AllocError, BlockError, BuildError, CpuError, RangeError};
 pub use isolation::{IsolateError, Isolation};
 pub use metadata::Metadata;
+pub use over::AddError;
 pub use owned::{Deallocate, Owned};
 pub use request::Request;
 pub use segment::statistics::Statistics;

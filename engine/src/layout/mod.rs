@@ -110,6 +110,21 @@ pub struct Layout<'s> {
 }
 
 impl<'s> Layout<'s> {
+    /// No memory: for an allocator that was built without a layout.
+    pub(crate) fn none() -> Self {
+        let policy = LayoutPolicy::DEFAULT;
+        Self {
+            early: EarlyMemory::new(&mut [], &mut [], &mut []),
+            topology: Topology::none(),
+            nodes: &[],
+            ranges: &[],
+            zones: &[],
+            bounds: Bounds::new(&policy, FrameRange::EMPTY),
+            policy,
+            movable: MovableOutcome::NotRequested,
+        }
+    }
+
     /// All nodes, by number.
     pub fn nodes(&self) -> &[Node] {
         self.nodes

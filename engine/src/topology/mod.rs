@@ -69,6 +69,17 @@ pub struct Topology<'s> {
 }
 
 impl<'s> Topology<'s> {
+    /// No node.
+    pub(crate) fn none() -> Self {
+        Self {
+            nodes: &mut [],
+            domains: Domains::default(),
+            ranges: &mut [],
+            distances: &[],
+            contested: false,
+        }
+    }
+
     /// A machine of one node.
     ///
     /// # Errors

@@ -77,10 +77,15 @@ impl Cpus<'_> {
     /// about to cache what it saw before the caller changed it.
     #[cold]
     pub(crate) fn drain_all(&self) {
-        self.slots.iter().for_each(CpuSlot::request_drain);
+        self.drain_at_next_call();
         if !self.slots.is_empty() {
             self.reach();
         }
+    }
+
+    /// Requests a drain that no CPU is reached for.
+    pub(crate) fn drain_at_next_call(&self) {
+        self.slots.iter().for_each(CpuSlot::request_drain);
     }
 
     fn reach(&self) -> u64 {

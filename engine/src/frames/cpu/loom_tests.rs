@@ -12,7 +12,7 @@ use crate::addr::{Frame, Order, PhysRange};
 use crate::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
 use crate::frames::error::AllocError;
 use crate::frames::request::Request;
-use crate::frames::tests::kit::{first, frames, recount, segments};
+use crate::frames::tests::kit::{first, frames, none_pinned, recount, segments};
 use crate::frames::tests::loom::kit::{all_but, both, check, model};
 use crate::frames::word::Mobility::Unmovable;
 use crate::frames::word::geometry::{Block, GIANT_ORDER};
@@ -20,7 +20,7 @@ use crate::frames::zone::Nodes;
 use crate::frames::zone::marks::Marks;
 use crate::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
 use crate::node::{NodeId, ZoneKind};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU32, Ordering};
 use crate::topology::{NodeInfo, Topology};
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -81,6 +81,8 @@ impl Machine {
         let extents = [(frames(0, 1 << GIANT_ORDER), 0, ZoneKind::Normal)];
         let nodes = Nodes {
             layout: layout(),
+            pinned: none_pinned(),
+            added: AtomicU32::new(0),
             marks: Marks::NONE,
             segments: segments(&extents, &all_but(free)),
         };

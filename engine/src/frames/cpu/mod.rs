@@ -36,6 +36,7 @@ use super::word::geometry::HUGE_ORDER;
 use super::zone::segment::ZoneSegment;
 use crate::addr::{Frame, Order};
 use crate::node::{NodeId, ZoneKind};
+use crate::sync::Ordering;
 use cache::CpuCache;
 use shared::Shared;
 use slot::CpuSlot;
@@ -89,6 +90,8 @@ pub struct Cpu<'f, 'm> {
     freed_twice: Option<BlockError>,
     /// Memory enough for a bump block in both zones.
     has_bump: bool,
+    /// How often memory had been added when that was looked at.
+    added: u32,
 }
 
 /// Where the lists of one mobility are filled from.
@@ -121,41 +124,76 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let slot = shared.cpus.slots.get(cpu);
         let slot = slot.ok_or(CpuError::NoSuchCpu { cpu, cpus })?;
         let nodes = shared.nodes.segments.nodes();
-        let none = CpuError::NoSuchNode { node, nodes };
         if usize::from(node.0) >= nodes {
-            return Err(none);
+            return Err(CpuError::NoSuchNode { node, nodes });
         }
-        // A machine without memory is never built.
-        let movable = shared.nodes.nearest(node, ZoneKind::Movable).ok_or(none)?;
-        let near = shared
-            .nodes
-            .nearest(node, ZoneKind::Normal)
-            .unwrap_or(movable);
-        let online = near.online().ok_or(none)?;
+        let [near, movable] = Self::nearest(shared, node).ok_or(CpuError::NoMemory)?;
+        let online = near.online().ok_or(CpuError::NoMemory)?;
         if !slot.take() {
             return Err(CpuError::Taken);
         }
-        let sources = [near, movable].map(|segment| Self::source(shared, node, segment, cpu));
-        let mut has_bump = true;
-        for (mobility, source) in Mobility::ALL.into_iter().zip(&sources) {
-            let segments = shared.nodes.segments.of_zone(source.node, source.zone);
-            let frames: u64 = segments.map(|segment| segment.frames().count()).sum();
-            let lists = cache.of(mobility);
-            has_bump &= lists.reset(frames / cpus as u64);
-            lists.take_window(source.is_of(near));
-        }
-        Ok(Self {
+        let mut new = Self {
             shared,
             slot,
             cache,
             window: Window::empty(online),
             near,
-            takes: sources.each_ref().map(|source| source.is_of(near)),
-            sources,
+            takes: [false; 2],
+            sources: [near, movable].map(|segment| Self::source(shared, node, segment, cpu)),
             node,
             freed_twice: None,
-            has_bump,
-        })
+            has_bump: false,
+            added: shared.nodes.added.load(Ordering::Acquire),
+        };
+        new.set_limits();
+        Ok(new)
+    }
+
+    /// The nearest memory that lists are filled from, by mobility.
+    fn nearest(shared: &'f Shared<'m>, node: NodeId) -> Option<[&'f ZoneSegment<'m>; 2]> {
+        let movable = shared.nodes.nearest(node, ZoneKind::Movable)?;
+        let near = shared.nodes.nearest(node, ZoneKind::Normal);
+        Some([near.unwrap_or(movable), movable])
+    }
+
+    /// Looks anew where lists, which are empty, are filled from, if memory was added.
+    fn fill_from_nearest(&mut self) {
+        // Acquire: what was added is seen.
+        let added = self.shared.nodes.added.load(Ordering::Acquire);
+        if added == self.added {
+            return;
+        }
+        self.added = added;
+        let Some([near, movable]) = Self::nearest(self.shared, self.node) else {
+            return;
+        };
+        let Some(online) = near.online() else {
+            return;
+        };
+        (self.near, self.window) = (near, Window::empty(online));
+        let (shared, node) = (self.shared, self.node);
+        let mut slots = shared.cpus.slots.iter();
+        let cpu = slots.position(|slot| core::ptr::eq(slot, self.slot));
+        let cpu = cpu.unwrap_or(0);
+        self.sources = [near, movable].map(|segment| Self::source(shared, node, segment, cpu));
+        self.set_limits();
+    }
+
+    /// Sets how much the lists, which are empty, may hold.
+    fn set_limits(&mut self) {
+        let cpus = self.shared.cpus.slots.len() as u64;
+        self.has_bump = true;
+        self.takes = self
+            .sources
+            .each_ref()
+            .map(|source| source.is_of(self.near));
+        for (mobility, source) in Mobility::ALL.into_iter().zip(&self.sources) {
+            let segments = self.shared.nodes.segments.of_zone(source.node, source.zone);
+            let frames: u64 = segments.map(ZoneSegment::managed_frames).sum();
+            let lists = self.cache.of(mobility);
+            self.has_bump &= lists.reset(frames / cpus);
+            lists.take_window(self.takes[mobility as usize]);
+        }
     }
 
     /// Where lists are filled from: `segment` and others of its zone.

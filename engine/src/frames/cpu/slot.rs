@@ -142,7 +142,7 @@ impl CpuSlot {
     }
 
     /// Frames that are cached, or that a call is about to cache.
-    pub(super) fn cached_frames(&self) -> u32 {
+    pub(crate) fn cached_frames(&self) -> u32 {
         let mut before = self.moving.load(Ordering::Acquire);
         let mut listed = self.listed_frames();
         // What moved meanwhile may have been in neither list that was looked at.

@@ -322,6 +322,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
                 count
             });
         }
+        self.fill_from_nearest();
         self.slot.end_drain();
     }
 

@@ -12,7 +12,10 @@
 
 use super::Segment;
 use crate::addr::{Frame, FrameRange};
-use crate::frames::word::geometry::{GIANT_FRAMES, HUGE_FRAMES, HUGES};
+use crate::frames::segment::statistics::Statistics;
+use crate::frames::word::geometry::{
+    GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, HUGES, blocks,
+};
 use crate::frames::word::{Bitmap, Giant, Huge, Mobility};
 
 /// Ranges by ascending start that are looked at once, each for as long as it
@@ -73,21 +76,41 @@ impl<I: Iterator<Item = FrameRange>> Ahead<I> {
     }
 }
 
-/// How many of `frames` are not reserved.
-pub(crate) fn free_frames<I: Iterator<Item = FrameRange>>(
+/// What of `frames` is free once its tables are written.
+pub(crate) fn statistics<I: Iterator<Item = FrameRange>>(
     frames: FrameRange,
     reserved: &mut Ahead<I>,
-) -> u64 {
-    let mut free = frames.count();
+) -> Statistics {
+    let mut sum = Statistics::default();
+    // Huge frame that was counted as partial last, 1 above its number.
+    let mut last_partial = 0;
     let mut left = frames;
-    loop {
+    while !left.is_empty() {
         let overlap = reserved.overlap(left);
-        if overlap.is_empty() {
-            return free;
+        let end = if overlap.is_empty() {
+            left.end()
+        } else {
+            overlap.start()
+        };
+        let free = FrameRange::new(left.start().get(), end.get()).unwrap_or_default();
+        sum.free_frames += free.count();
+        sum.free_giants += whole_units(free, GIANT_ORDER);
+        sum.free_huges += whole_units(free, HUGE_ORDER);
+        for block in blocks(free).filter(|block| block.order < HUGE_ORDER) {
+            let huge = (block.start.get() >> HUGE_ORDER) + 1;
+            sum.partial_huges += u64::from(huge != last_partial);
+            last_partial = huge;
         }
-        free -= overlap.count();
-        left = FrameRange::new(overlap.end().get(), frames.end().get()).unwrap_or_default();
+        let next = overlap.end().max(end);
+        left = FrameRange::new(next.get(), frames.end().get()).unwrap_or_default();
     }
+    sum
+}
+
+/// How many units of 2^`order` frames lie in `frames` as a whole.
+fn whole_units(frames: FrameRange, order: u8) -> u64 {
+    let first = frames.start().get().div_ceil(1 << order);
+    (frames.end().get() >> order).saturating_sub(first)
 }
 
 /// Writes the tables of `segment` and says how many bytes that took. `reserved` yields ranges in ascending order,
@@ -155,7 +178,9 @@ fn start_mixed<I: Iterator<Item = FrameRange>>(
             let run = reserved.reserved_units(all.start(), end, u64::from(HUGE_FRAMES));
             if run > 0 {
                 let next = huge + run as usize;
-                let pinned = segment.is_pinned(all);
+                let frames = run * u64::from(HUGE_FRAMES);
+                let run_of = FrameRange::new(all.start().get(), all.start().get() + frames);
+                let pinned = segment.is_pinned(run_of.unwrap_or_default());
                 let word = Huge::allocated(Mobility::Unmovable).with_pinned(pinned);
                 segment.store_huges(huge..next, word);
                 *written_bytes += run * size_of::<u32>() as u64;

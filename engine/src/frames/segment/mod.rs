@@ -30,6 +30,7 @@
 //! | [`take`], [`give`] | the two primitives |
 //! | [`reconcile`] | counts and bounds after bits changed |
 //! | [`isolate`] | huge frames of which nothing can be taken |
+//! | [`pinned`] | frames that can't be freed |
 //! | [`init`] | the first words: free, reserved, or a border |
 //! | [`statistics`], [`validate`] | what is free; whether every count equals what it counts |
 
@@ -43,6 +44,7 @@ pub(crate) mod give;
 pub(crate) mod init;
 pub(crate) mod isolate;
 mod open;
+pub(crate) mod pinned;
 mod reconcile;
 pub(crate) mod statistics;
 pub(crate) mod table;
@@ -61,6 +63,7 @@ use crate::sync::{
     AtomicU32, AtomicU64, Ordering, pause, recheck_u32, recheck_u64, swap_u32, swap_u64, update_u64,
 };
 use calls::Calls;
+use pinned::Pinned;
 use table::Table;
 
 /// Frames of one node and zone with their tables.
@@ -68,8 +71,8 @@ use table::Table;
 pub(crate) struct Segment<'m> {
     /// What it covers.
     pub(crate) frames: FrameRange,
-    /// Ranges of the machine that are reserved for ever, ascending and disjoint.
-    pinned: &'m [FrameRange],
+    /// Those of the machine that can't be freed.
+    pinned: &'m Pinned<'m>,
     giants: Table<'m, AtomicU64>,
     huges: Table<'m, AtomicU32>,
     bitmaps: Table<'m, Bitmap>,
@@ -83,19 +86,19 @@ pub(crate) type HugeIndex = usize;
 
 impl<'m> Segment<'m> {
     /// Number of giant words a segment over `frames` needs.
-    pub(crate) fn giants_for(frames: FrameRange) -> u64 {
+    pub(crate) const fn giants_for(frames: FrameRange) -> u64 {
         units(frames, GIANT_ORDER)
     }
 
     /// Number of huge words, and of bitmaps, a segment over `frames` needs.
-    pub(crate) fn huges_for(frames: FrameRange) -> u64 {
+    pub(crate) const fn huges_for(frames: FrameRange) -> u64 {
         units(frames, HUGE_ORDER)
     }
 
     /// A segment over tables of the right length, nothing written yet: see [`init`].
     pub(crate) fn new(
         frames: FrameRange,
-        pinned: &'m [FrameRange],
+        pinned: &'m Pinned<'m>,
         giants: Table<'m, AtomicU64>,
         huges: Table<'m, AtomicU32>,
         bitmaps: Table<'m, Bitmap>,
@@ -182,36 +185,19 @@ impl<'m> Segment<'m> {
         self.frames.covers(self.giant_frames(giant))
     }
 
-    /// Whether some of `range` is reserved for ever.
+    /// Whether some of `range` can't be freed.
     pub(crate) fn is_pinned(&self, range: FrameRange) -> bool {
         self.first_pinned(range).is_some()
     }
 
-    /// The first frame of `range` that is reserved for ever.
+    /// The first frame of `range` that can't be freed.
     pub(crate) fn first_pinned(&self, range: FrameRange) -> Option<Frame> {
-        let after = self.first_pinned_after(range.start());
-        let inside = self.pinned.get(after)?.intersect(range);
-        (!inside.is_empty()).then(|| inside.start())
+        self.pinned.first_in(range)
     }
 
-    /// Index of the first pinned range that ends after `frame`.
-    fn first_pinned_after(&self, frame: Frame) -> usize {
-        self.pinned.partition_point(|pinned| pinned.end() <= frame)
-    }
-
-    /// All frames around `frame` up to the next ones that are reserved for ever.
-    fn around_unpinned(&self, frame: Frame) -> FrameRange {
-        let after = self.first_pinned_after(frame);
-        let start = after
-            .checked_sub(1)
-            .and_then(|before| self.pinned.get(before));
-        let start = start.map_or(0, |before| before.end().get());
-        let end = self.pinned.get(after);
-        let end = end.map_or(u64::MAX, |next| next.start().get());
-        // In the wrong order: the frame itself is reserved.
-        FrameRange::new(start.min(end), end)
-            .filter(|range| range.contains(frame))
-            .unwrap_or_default()
+    /// Frames that are free, or may be freed.
+    pub(crate) fn managed_frames(&self) -> u64 {
+        self.frames.count() - self.pinned.frames_in(self.frames)
     }
 
     // ---- Words -----------------------------------------------------------
@@ -346,7 +332,7 @@ impl<'m> Segment<'m> {
 
     // ---- Look ------------------------------------------------------------
 
-    /// Whether `frame`, inside the segment, is reserved for ever.
+    /// Whether `frame`, inside the segment, can't be freed.
     pub(crate) fn is_reserved(&self, frame: Frame) -> bool {
         let frame = FrameRange::new(frame.get(), frame.get() + 1);
         self.is_pinned(frame.unwrap_or_default())

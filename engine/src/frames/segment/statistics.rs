@@ -11,9 +11,16 @@ use crate::frames::word::geometry::{GIANT_FRAMES, HUGE_FRAMES, HUGES};
 /// What is free, by the largest block it forms. Exact whenever no call is in
 /// flight; costs one look at each giant frame's word and, where pages of it
 /// are free one by one, at its 512 huge words and the bitmaps of those that are partly free.
+/// Nothing is written.
+///
+/// `managed_frames` = `free_frames` + `cached_frames` + what is allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// All frames that can be allocated now.
+    /// Frames that are free, or may be freed: all that is memory, less what is reserved for ever.
+    pub managed_frames: u64,
+    /// Frames that CPUs cache.
+    pub cached_frames: u64,
+    /// All frames that can be allocated now, past the caches.
     pub free_frames: u64,
     /// Giant (1 GiB) frames that are free as a whole.
     pub free_giants: u64,
@@ -25,6 +32,8 @@ pub struct Statistics {
 
 impl AddAssign for Statistics {
     fn add_assign(&mut self, other: Self) {
+        self.managed_frames += other.managed_frames;
+        self.cached_frames += other.cached_frames;
         self.free_frames += other.free_frames;
         self.free_giants += other.free_giants;
         self.free_huges += other.free_huges;
@@ -43,7 +52,10 @@ impl Sum for Statistics {
 impl Segment<'_> {
     /// What is free in the segment.
     pub(crate) fn statistics(&self) -> Statistics {
-        let mut sum = Statistics::default();
+        let mut sum = Statistics {
+            managed_frames: self.managed_frames(),
+            ..Statistics::default()
+        };
         for giant in 0..self.giant_count() {
             let word = self.giant(giant);
             match word.state {

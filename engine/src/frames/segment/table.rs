@@ -7,7 +7,7 @@
 //! its parent level said that it was stored.
 
 use core::marker::PhantomData;
-use core::mem::{align_of, size_of};
+use core::mem::{MaybeUninit, align_of, size_of};
 use core::ops::Range;
 use core::ptr::NonNull;
 
@@ -50,7 +50,7 @@ unsafe impl<T: Sync> Send for Table<'_, T> {}
 
 impl<'m, T: Word> Table<'m, T> {
     /// A table over elements that are all there.
-    #[cfg(all(loom, test))]
+    #[cfg(test)]
     pub(crate) fn from_slice(slice: &'m [T]) -> Self {
         Self {
             first: NonNull::from(slice).cast(),
@@ -74,6 +74,17 @@ impl<'m, T: Word> Table<'m, T> {
         // SAFETY: inside the table, whose memory is ours for 'm and aligned
         // (see `Carver::table`); any bits there are a valid `Word`.
         unsafe { self.first.add(index).as_ref() }
+    }
+
+    /// The first `len` elements; none if there are fewer.
+    ///
+    /// # Safety
+    /// They were written.
+    #[inline]
+    pub(crate) unsafe fn written(&self, len: usize) -> &'m [T] {
+        let len = if len <= self.len { len } else { 0 };
+        // SAFETY: inside the table, and written, as the caller promises; else as in `at`.
+        unsafe { NonNull::slice_from_raw_parts(self.first, len).as_ref() }
     }
 
     /// The same elements, numbered from `first` on.
@@ -187,6 +198,28 @@ impl<'m> Carver<'m> {
         }
     }
 
+    /// Takes over `memory`, none of which need be initialised.
+    pub(crate) fn over(memory: &'m mut [MaybeUninit<u8>]) -> Self {
+        let bytes = memory.len();
+        // SAFETY: borrowed for 'm, and by nobody else.
+        unsafe { Self::new(NonNull::from(memory).cast(), bytes) }
+    }
+
+    /// The next `bytes` bytes, to be carved by themselves; `None` if fewer are left.
+    pub(crate) fn piece(&mut self, bytes: usize) -> Option<Self> {
+        Some(Self {
+            next: self.take::<u8>(bytes)?,
+            left_bytes: bytes,
+            memory: PhantomData,
+        })
+    }
+
+    /// How many elements fit into what is left.
+    pub(crate) fn space_for<T>(&self) -> usize {
+        let pad = self.next.align_offset(align_of::<T>());
+        self.left_bytes.saturating_sub(pad) / size_of::<T>()
+    }
+
     /// Bytes [`Self::table`] may use for `len` elements, alignment included.
     pub(crate) const fn bytes_for<T>(len: u64) -> Option<u64> {
         match len.checked_mul(size_of::<T>() as u64) {
@@ -246,7 +279,6 @@ impl<'m> Carver<'m> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use core::mem::MaybeUninit;
     use core::sync::atomic::{AtomicU64, Ordering};
 
     #[test]

@@ -1,7 +1,7 @@
 //! Frames whose words are known to be written: [`Window`], for a CPU's fast path.
 //!
-//! Huge words that were written once stay valid, and a window ends where frames are reserved for
-//! ever. So the check before a block is cached reads no giant word, which other CPUs change all
+//! Huge words that were written once stay valid, and a window ends where frames
+//! can't be freed. So the check before a block is cached reads no giant word, which other CPUs change all
 //! the time, and compares one range.
 
 use super::table::Numbered;
@@ -55,7 +55,7 @@ impl<'m> Window<'m> {
         let start = segment.giant_frames(first).start();
         let opened = FrameRange::new(start.get(), segment.giant_frames(end).end().get());
         let opened = opened.unwrap_or_default().intersect(segment.frames);
-        let frames = segment.around_unpinned(frame).intersect(opened);
+        let frames = segment.pinned.around(frame).intersect(opened);
         Self {
             start: frames.start().get(),
             count: frames.count(),

@@ -12,6 +12,8 @@ use crate::frames::search::{Hints, Pass, Want, any};
 use crate::frames::segment::Segment;
 #[cfg(loom)]
 use crate::frames::segment::init::{Ahead, start};
+use crate::frames::segment::pinned::Pinned;
+use crate::frames::segment::table::Table;
 use crate::frames::word::Mobility;
 #[cfg(not(loom))]
 use crate::frames::word::geometry::Block;
@@ -27,6 +29,11 @@ pub(crate) fn frames(start: u64, end: u64) -> FrameRange {
     FrameRange::new(start, end).expect("a range that does not end before it starts")
 }
 
+/// No frame is reserved.
+pub(crate) fn none_pinned() -> &'static Pinned<'static> {
+    Box::leak(Box::new(Pinned::new(Table::from_slice(&[]))))
+}
+
 /// A segment with its tables not yet written.
 #[cfg(not(loom))]
 pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
@@ -40,13 +47,19 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
     // SAFETY: leaked, so ours for ever; no other reference to it exists.
     let mut carver = unsafe { Carver::new(NonNull::from(memory).cast(), bytes) };
     let (giants, words) = (carver.table(giants).unwrap(), carver.table(huges).unwrap());
-    Segment::new(frames, &[], giants, words, carver.table(huges).unwrap())
+    Segment::new(
+        frames,
+        none_pinned(),
+        giants,
+        words,
+        carver.table(huges).unwrap(),
+    )
 }
 
 /// A segment whose atomics the model checker knows.
 #[cfg(loom)]
 pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
-    use crate::frames::segment::table::{Table, Word};
+    use crate::frames::segment::table::Word;
     use crate::frames::word::Bitmap;
     use crate::sync::{AtomicU32, AtomicU64};
 
@@ -61,7 +74,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
     let huges = Segment::huges_for(frames);
     Segment::new(
         frames,
-        &[],
+        none_pinned(),
         table(Segment::giants_for(frames), || AtomicU64::new(0xdead_0000)),
         table(huges, || AtomicU32::new(0xdead_0000)),
         table(huges, || Bitmap::new(0x5555_5555_5555_5555)),
@@ -101,7 +114,7 @@ pub(crate) fn segments(
     let all: Vec<_> = extents
         .iter()
         .map(|&(frames, node, zone)| {
-            ZoneSegment::new(blank_segment(frames), NodeId(node), zone, true, reserved)
+            ZoneSegment::new(blank_segment(frames), NodeId(node), zone, Some(reserved))
         })
         .collect();
     let nodes = extents

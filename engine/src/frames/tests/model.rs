@@ -174,7 +174,10 @@ fn run(steps: &[Step], recount_every: usize) {
     let (extents, reserved) = if cfg!(miri) { sliver() } else { machine() };
     let segments = segments(&extents, &reserved);
     let model = Model::new(&extents, &reserved);
-    let managed: u64 = segments.iter().map(ZoneSegment::managed_frames).sum();
+    let managed: u64 = segments
+        .iter()
+        .map(|segment| segment.statistics().free_frames)
+        .sum();
     assert_eq!(managed, model.free);
     let mut state = State {
         segments,
@@ -289,7 +292,7 @@ fn start_writes_only_where_something_begins_or_ends() {
         let segment = segments.iter().next().unwrap();
         assert_eq!(segment.written_bytes(), 0, "no call yet");
         let reserved: u64 = reserved.iter().map(|range| range.count()).sum();
-        assert_eq!(segment.managed_frames(), 64 * GIB - reserved);
+        assert_eq!(segment.statistics().free_frames, 64 * GIB - reserved);
         assert_eq!(
             segment.online().unwrap().statistics().free_frames,
             64 * GIB - reserved
@@ -326,7 +329,7 @@ fn threads_never_hold_the_same_frame() {
     });
     let managed = segments
         .iter()
-        .map(ZoneSegment::managed_frames)
+        .map(|segment| segment.statistics().free_frames)
         .sum::<u64>();
     assert_eq!(recount(&segments), managed);
 }

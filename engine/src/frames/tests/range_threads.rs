@@ -99,7 +99,10 @@ fn threads_never_hold_the_same_frame_of_a_range() {
         (frames(border, end), 1, ZoneKind::Normal),
     ];
     let segments = segments(&extents, &[frames(700, 900)]);
-    let managed: u64 = segments.iter().map(ZoneSegment::managed_frames).sum();
+    let managed: u64 = segments
+        .iter()
+        .map(|segment| segment.statistics().free_frames)
+        .sum();
     let owners: Vec<_> = (0..end).map(|_| AtomicU32::new(0)).collect();
     let rounds = if cfg!(miri) { 20 } else { 5000 };
     std::thread::scope(|scope| {

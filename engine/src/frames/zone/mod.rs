@@ -28,13 +28,14 @@ use super::search::{self, Hints, Pass, Want};
 use super::segment::Segment;
 use super::segment::calls::Calls;
 use super::segment::give::{Refused, Why};
+use super::segment::pinned::Pinned;
 use super::segment::statistics::Statistics;
 use super::word::Mobility;
 use super::word::geometry::Block;
 use crate::addr::{Frame, Order};
 use crate::layout::Layout;
 use crate::node::{NodeId, ZoneKind};
-use crate::sync::pause;
+use crate::sync::{AtomicU32, pause};
 use marks::Marks;
 use segment::{NONE, ZoneSegment};
 
@@ -50,6 +51,10 @@ pub(crate) type Heads = [u32; ZoneKind::ALL.len()];
 #[derive(Debug)]
 pub(crate) struct Nodes<'m> {
     pub(crate) layout: Layout<'m>,
+    /// Frames that can't be freed.
+    pub(crate) pinned: &'m Pinned<'m>,
+    /// How often memory was added.
+    pub(crate) added: AtomicU32,
     pub(crate) marks: Marks<'m>,
     pub(crate) segments: Segments<'m>,
 }
@@ -109,13 +114,20 @@ impl<'m> Segments<'m> {
     /// The segment `frame` lies in, unless it is absent.
     #[inline]
     pub(crate) fn at(&self, frame: Frame) -> Option<&ZoneSegment<'m>> {
+        let segment = self.present_or_not(frame)?;
+        segment.is_present().then_some(segment)
+    }
+
+    /// The segment `frame` lies in.
+    #[inline]
+    pub(crate) fn present_or_not(&self, frame: Frame) -> Option<&ZoneSegment<'m>> {
         let mut segment = self.all.get(self.largest)?;
         if !segment.frames().contains(frame) {
             let starts = |segment: &ZoneSegment<'m>| segment.frames().start() <= frame;
             let after = self.all.partition_point(starts);
             segment = self.all.get(after.checked_sub(1)?)?;
         }
-        (segment.frames().contains(frame) && segment.is_present()).then_some(segment)
+        segment.frames().contains(frame).then_some(segment)
     }
 
     /// The segments of a node and zone, ascending.
@@ -280,8 +292,7 @@ impl<'m> Nodes<'m> {
     where
         'm: 'a,
     {
-        let online = segments.filter_map(ZoneSegment::online);
-        online.map(Segment::statistics).sum()
+        segments.map(ZoneSegment::statistics).sum()
     }
 
     /// The segment that covers the block that starts at `frame`.

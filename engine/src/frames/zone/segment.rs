@@ -1,13 +1,14 @@
 //! A segment with its node, its zone and its state: [`ZoneSegment`].
 //!
 //! A segment without memory is *absent*: its tables are reserved and not written, and every
-//! request, free and search stops at its state. Even the tables of an *online* segment are
+//! request, free and search stops at its state, until memory is added. Even the tables of an *online* segment are
 //! written at the first call that reaches it: nodes that are not used yet cost nothing.
 
 use crate::addr::FrameRange;
 use crate::frames::search::Hints;
 use crate::frames::segment::Segment;
-use crate::frames::segment::init::{Ahead, free_frames, start};
+use crate::frames::segment::init::{self, Ahead, start};
+use crate::frames::segment::statistics::Statistics;
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, pause};
 
@@ -23,7 +24,7 @@ const STARTING: u32 = 2;
 /// The tables are valid.
 const READY: u32 = 3;
 
-/// A segment, its node and zone, and its ranges not free at start.
+/// A segment, its node and its zone.
 #[derive(Debug)]
 pub(crate) struct ZoneSegment<'m> {
     segment: Segment<'m>,
@@ -34,24 +35,23 @@ pub(crate) struct ZoneSegment<'m> {
     pub(crate) next: u32,
     /// Goes from UNTOUCHED through STARTING to READY, by Release; `online` acquires.
     state: AtomicU32,
-    /// Ascending and disjoint; the first is the first that ends in or after the segment.
-    taken: &'m [FrameRange],
+    /// Its ranges not free at start: ascending and disjoint; the first is the first that ends in
+    /// or after the segment. Memory that comes later is not free before it is added.
+    taken: Option<&'m [FrameRange]>,
     written_bytes: AtomicU64,
 }
 
 impl<'m> ZoneSegment<'m> {
-    /// A segment whose tables are not written; absent, or online. `taken` are the frames of the
-    /// whole machine that are not free at start, ascending and disjoint.
+    /// A segment whose tables are not written: absent; or online, with the frames of the whole
+    /// machine that are not free at start, ascending and disjoint.
     pub(crate) fn new(
         segment: Segment<'m>,
         node: NodeId,
         zone: ZoneKind,
-        is_present: bool,
-        taken: &'m [FrameRange],
+        taken: Option<&'m [FrameRange]>,
     ) -> Self {
         let first = segment.frames.start();
-        let before = taken.partition_point(|range| range.end() <= first);
-        let state = if is_present { UNTOUCHED } else { ABSENT };
+        let state = if taken.is_some() { UNTOUCHED } else { ABSENT };
         Self {
             hints: Hints::new(&segment),
             segment,
@@ -59,7 +59,10 @@ impl<'m> ZoneSegment<'m> {
             zone,
             next: NONE,
             state: AtomicU32::new(state),
-            taken: taken.get(before..).unwrap_or_default(),
+            taken: taken.map(|taken| {
+                let before = taken.partition_point(|range| range.end() <= first);
+                taken.get(before..).unwrap_or_default()
+            }),
             written_bytes: AtomicU64::new(0),
         }
     }
@@ -105,8 +108,19 @@ impl<'m> ZoneSegment<'m> {
         true
     }
 
+    /// Memory comes to an absent segment; whether it is the first.
+    pub(crate) fn become_present(&self) -> bool {
+        let (done, not) = (Ordering::Relaxed, Ordering::Relaxed);
+        (self.state)
+            .compare_exchange(ABSENT, UNTOUCHED, done, not)
+            .is_ok()
+    }
+
+    /// What is not free at start.
     fn ahead(&self) -> Ahead<impl Iterator<Item = FrameRange> + '_> {
-        Ahead::new(self.taken.iter().copied())
+        let all = self.taken.is_none().then_some(self.segment.frames);
+        let some = self.taken.unwrap_or_default().iter().copied();
+        Ahead::new(all.into_iter().chain(some))
     }
 
     /// Bytes of tables written to start the segment; 0 before.
@@ -114,12 +128,25 @@ impl<'m> ZoneSegment<'m> {
         self.written_bytes.load(Ordering::Relaxed)
     }
 
-    /// Frames that are free once the segment is started.
+    /// Frames that are free, or may be freed.
     pub(crate) fn managed_frames(&self) -> u64 {
         if self.is_present() {
-            free_frames(self.segment.frames, &mut self.ahead())
+            self.segment.managed_frames()
         } else {
             0
+        }
+    }
+
+    /// What is free, also before the tables are written.
+    pub(crate) fn statistics(&self) -> Statistics {
+        // Acquire: pairs with the Release in `start`.
+        match self.state.load(Ordering::Acquire) {
+            ABSENT => Statistics::default(),
+            READY => self.segment.statistics(),
+            _ => Statistics {
+                managed_frames: self.segment.managed_frames(),
+                ..init::statistics(self.segment.frames, &mut self.ahead())
+            },
         }
     }
 }

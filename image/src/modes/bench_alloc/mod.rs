@@ -65,7 +65,7 @@ struct Memory {
 
 impl Memory {
     fn new(frames: &Frames<'_>, cpus: usize) -> Option<Self> {
-        let managed = frames.metadata().managed_frames;
+        let managed = frames.statistics().managed_frames;
         let blocks = usize::try_from(MOST_BLOCKS.min(managed / 8)).ok()?;
         let most = managed / Order::GIANT.frames() + MORE_BLOCKS;
         let most = usize::try_from(most).ok()?;

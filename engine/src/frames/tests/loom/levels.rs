@@ -5,6 +5,7 @@ extern crate std;
 
 use super::kit::{END, HUGE, Machine, block, both, check, model, model_of_three, three};
 use crate::frames::request::ZoneChoice;
+use crate::frames::segment::statistics::Statistics;
 use crate::frames::tests::kit::{frames, segments, want};
 use crate::frames::word::geometry::{GIANT_ORDER, HUGE_ORDER};
 use crate::frames::zone::segment::ZoneSegment;
@@ -160,7 +161,7 @@ fn two_start_the_same_segment_beside_an_absent_one() {
         let (mine, other) = both(take, take);
         assert!(mine.is_some() && other.is_some() && mine != other);
         let segment = online.iter().next().unwrap();
-        assert_eq!(segment.managed_frames(), 127);
+        assert_eq!(segment.statistics().free_frames, 127);
         let segment = segment.online().unwrap();
         assert_eq!(segment.statistics().free_frames, 125);
         segment.validate().unwrap();
@@ -323,10 +324,10 @@ fn an_absent_segment_is_never_written_nor_taken_from() {
             segment,
             NodeId(0),
             ZoneKind::Normal,
-            false,
-            &[],
+            None,
         )));
-        let look = move || absent.online().is_none() && absent.managed_frames() == 0;
+        let look =
+            move || absent.online().is_none() && absent.statistics() == Statistics::default();
         assert_eq!(both(look, look), (true, true));
         assert_eq!(absent.written_bytes(), 0);
     });

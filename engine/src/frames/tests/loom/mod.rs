@@ -10,4 +10,5 @@ pub(crate) mod kit;
 mod levels;
 mod misuse;
 mod pages;
+mod pinned;
 mod range;

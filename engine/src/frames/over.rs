@@ -1,0 +1,311 @@
+//! Memory that comes range by range: [`Frames::over`], [`Frames::add`], [`Frames::adopt`].
+//!
+//! *A frame is absent until it is added, which makes it free, or adopted, which makes it
+//! allocated.* Absent frames are pinned: every table says that they are allocated, and the list
+//! of [`Pinned`] that they can't be freed. So adding is taking them off that list, and freeing
+//! them as any call does.
+
+use core::fmt;
+use core::mem::MaybeUninit;
+
+use super::allocator::Frames;
+use super::build::{SegmentSpan, sum, table_bytes};
+use super::error::{BuildError, RangeError};
+use super::metadata::Metadata;
+use super::range;
+use super::segment::pinned::{Entry, Pinned, Unpin};
+use super::segment::table::Carver;
+use super::zone::segment::ZoneSegment;
+use super::zone::{Heads, Segments};
+use crate::addr::{Frame, FrameRange, PAGE_BYTES, PhysRange};
+use crate::layout::{Layout, LayoutPolicy};
+use crate::node::{NodeId, ZoneKind};
+use crate::sync::Ordering;
+
+/// Memory can't be added or adopted. Nothing changed, unless the variant says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddError {
+    /// It does not begin and end where pages do, or is empty.
+    Misaligned {
+        /// The range.
+        range: PhysRange,
+    },
+    /// Not all of it lies where memory may come: in the span of [`Frames::over`], or in a window
+    /// of the layout.
+    OutsideSpan {
+        /// The range.
+        range: PhysRange,
+        /// Its first frame that does not.
+        frame: Frame,
+    },
+    /// Some of it is there already.
+    Present {
+        /// The range.
+        range: PhysRange,
+        /// Its first frame that is.
+        frame: Frame,
+    },
+    /// The list of what is absent is full: it has no space for one range more.
+    ListFull {
+        /// The range.
+        range: PhysRange,
+        /// Ranges it has space for.
+        capacity: usize,
+    },
+    /// Another call freed some of it, which was not there, at the same moment; the rest is
+    /// adopted.
+    FreedMeanwhile {
+        /// The range.
+        range: PhysRange,
+        /// The first frame that was.
+        frame: Frame,
+    },
+}
+
+impl fmt::Display for AddError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Misaligned { range } => write!(
+                f,
+                "{range} can't be added: expected one page or more, and multiples of {PAGE_BYTES} bytes"
+            ),
+            Self::OutsideSpan { range, frame } => write!(
+                f,
+                "{range} can't be added: {frame} is outside of where memory may come"
+            ),
+            Self::Present { range, frame } => {
+                write!(f, "{range} can't be added: {frame} is memory already")
+            }
+            Self::ListFull { range, capacity } => write!(
+                f,
+                "{range} can't be added: it would split one of {capacity} absent ranges, and there is space for no more"
+            ),
+            Self::FreedMeanwhile { range, frame } => write!(
+                f,
+                "{range} was added, but {frame} was freed at that moment, before it was memory"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for AddError {}
+
+/// Zones of a span, with the end of each.
+const ZONES: [(ZoneKind, Frame); 3] = [
+    (ZoneKind::Dma, LayoutPolicy::DEFAULT.dma_end),
+    (ZoneKind::Dma32, LayoutPolicy::DEFAULT.dma32_end),
+    (ZoneKind::Normal, Frame::new(u64::MAX)),
+];
+
+/// The part of `span` that lies in zone number `index` of [`ZONES`].
+const fn part(span: FrameRange, index: usize) -> FrameRange {
+    let first = match index.checked_sub(1) {
+        Some(below) => ZONES[below].1.get(),
+        None => 0,
+    };
+    let end = ZONES[index].1.get();
+    let (from, to) = (span.start().get(), span.end().get());
+    let start = if from > first { from } else { first };
+    match FrameRange::new(start, if to < end { to } else { end }) {
+        Some(part) => part,
+        None => FrameRange::EMPTY,
+    }
+}
+
+/// The parts of `span`, one for each zone it reaches into.
+fn parts(span: FrameRange) -> impl Iterator<Item = SegmentSpan> {
+    let part = move |(index, (zone, _))| SegmentSpan {
+        frames: part(span, index),
+        node: NodeId(0),
+        zone,
+        is_present: false,
+    };
+    let parts = ZONES.into_iter().enumerate().map(part);
+    parts.filter(|part| !part.frames.is_empty())
+}
+
+impl<'m> Frames<'m> {
+    /// Bytes of memory that [`Frames::over`] needs for `span`, if at most `ranges` ranges are
+    /// absent at a time: one for each hole between what is added, and one at each end. `None` if
+    /// they exceed the address space.
+    ///
+    /// ```
+    /// use firstlight::addr::FrameRange;
+    /// use firstlight::frames::Frames;
+    ///
+    /// // 64 GiB: 34 bytes a MiB, none of them written before the memory is used.
+    /// const SPAN: FrameRange = FrameRange::new(0, 64 << 18).unwrap();
+    /// const BYTES: u64 = Frames::bytes_for(SPAN, 64).unwrap();
+    /// assert_eq!(BYTES >> 20, 2);
+    /// ```
+    pub const fn bytes_for(span: FrameRange, ranges: usize) -> Option<u64> {
+        let ranges = if ranges == 0 { 1 } else { ranges };
+        sum([
+            table_bytes(part(span, 0)),
+            table_bytes(part(span, 1)),
+            table_bytes(part(span, 2)),
+            Carver::bytes_for::<ZoneSegment<'_>>(ZONES.len() as u64),
+            Carver::bytes_for::<Heads>(1),
+            Carver::bytes_for::<Pinned<'_>>(1),
+            Carver::bytes_for::<Entry>(ranges as u64),
+        ])
+    }
+
+    /// An allocator of one node for memory that comes range by range. All frames of `span` are
+    /// absent; [`Frames::add`] and [`Frames::adopt`] make them memory, before and after the first
+    /// allocation. Zones are those of [`LayoutPolicy::DEFAULT`].
+    ///
+    /// The tables lie in `memory`, at least [`Frames::bytes_for`] bytes, none of which need be
+    /// initialised; what is not needed for tables makes space for more absent ranges. It may lie
+    /// in `span` itself, in a part that is never added.
+    ///
+    /// ```
+    /// use core::mem::MaybeUninit;
+    /// use firstlight::addr::{FrameRange, Order, PhysRange};
+    /// use firstlight::frames::{AddError, Frames, Request};
+    ///
+    /// let span = FrameRange::new(0, 1 << 18).unwrap(); // the first GiB
+    /// let bytes = Frames::bytes_for(span, 8).unwrap();
+    /// let mut memory = vec![MaybeUninit::uninit(); bytes as usize];
+    /// let frames = Frames::over(span, &mut memory)?;
+    /// assert!(frames.allocate(Request::new(Order::PAGE)).is_err());
+    ///
+    /// let range = PhysRange::with_size(256 << 20, 64 << 20).unwrap();
+    /// frames.add(range)?;
+    /// assert!(matches!(frames.add(range), Err(AddError::Present { .. })));
+    /// let page = frames.allocate(Request::new(Order::PAGE))?;
+    /// frames.free(page, Order::PAGE)?;
+    ///
+    /// // The page tables the kernel booted with: in use, and freed later.
+    /// let tables = PhysRange::with_size(1 << 20, 8 << 12).unwrap();
+    /// assert!(frames.free_frames(tables.inner_frames()).is_err());
+    /// frames.adopt(tables)?;
+    /// frames.free_frames(tables.inner_frames())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`BuildError::NoMemory`] if `span` is empty, [`BuildError::TooLarge`],
+    /// [`BuildError::TooSmall`].
+    pub fn over(span: FrameRange, memory: &'m mut [MaybeUninit<u8>]) -> Result<Self, BuildError> {
+        if span.is_empty() {
+            return Err(BuildError::NoMemory);
+        }
+        let needed = Self::bytes_for(span, 1);
+        let needed_bytes = needed.ok_or(BuildError::TooLarge {
+            segments: ZONES.len(),
+            nodes: 1,
+        })?;
+        let bytes = memory.len() as u64;
+        let mut carver = Carver::over(memory);
+        // Where `memory` begins at an odd address, it may be too small nevertheless.
+        Self::carved(span, &mut carver)
+            .filter(|_| needed_bytes <= bytes)
+            .ok_or(BuildError::TooSmall {
+                needed_bytes,
+                bytes,
+            })
+    }
+
+    fn carved(span: FrameRange, carver: &mut Carver<'m>) -> Option<Self> {
+        // Tables first, and the list of what is absent takes the rest: so both are reserved here.
+        let tables = parts(span).map(|part| table_bytes(part.frames));
+        let tables = tables.sum::<Option<u64>>()?;
+        let mut tables = carver.piece(usize::try_from(tables).ok()?)?;
+        let mut lists = {
+            let count = parts(span).count() as u64;
+            let bytes = sum([
+                Carver::bytes_for::<ZoneSegment<'_>>(count),
+                Carver::bytes_for::<Heads>(1),
+                Carver::bytes_for::<Pinned<'_>>(1),
+            ])?;
+            carver.piece(usize::try_from(bytes).ok()?)?
+        };
+        let ranges = carver.space_for::<Entry>();
+        let pinned = Pinned::new(carver.table::<Entry>(ranges)?);
+        if !pinned.pin(span) {
+            return None;
+        }
+        let mut pinned = Some(pinned);
+        let pinned: &'m Pinned<'m> = &lists.slice(1, |_| pinned.take())?[0];
+        let mut parts_left = parts(span);
+        let all = lists.slice(parts(span).count(), |_| {
+            parts_left.next()?.segment(&mut tables, &[], pinned)
+        })?;
+        let heads = lists.slice(1, |_| Some(Heads::default()))?;
+        let layout = Layout::none();
+        let metadata = Metadata {
+            reserved_bytes: Self::bytes_for(span, ranges)?,
+            ..Metadata::default()
+        };
+        Some(Self::of_segments(
+            layout,
+            Segments::new(all, heads),
+            pinned,
+            metadata,
+        ))
+    }
+
+    /// Memory that came: all of `range` is free from now on. Any CPU, at any time.
+    ///
+    /// Nothing else may use it: what of it is in use is adopted, or never added.
+    ///
+    /// # Errors
+    /// [`AddError`].
+    pub fn add(&self, range: PhysRange) -> Result<(), AddError> {
+        let frames = self.come(range)?;
+        let count = |segment: &ZoneSegment<'_>, frames: u64| {
+            self.shared.nodes.count(segment, frames.cast_signed());
+        };
+        let freed = range::give(&self.shared.nodes.segments, frames, count);
+        // CPUs look anew where their lists are filled from. Release: pairs with `fill_from_nearest`.
+        self.shared.nodes.added.fetch_add(1, Ordering::Release);
+        self.shared.cpus.drain_at_next_call();
+        freed.map_err(|error| match error {
+            RangeError::OutsideMemory { frame, .. }
+            | RangeError::InUse { frame, .. }
+            | RangeError::Reserved { frame, .. }
+            | RangeError::NotAllocated { frame, .. } => AddError::FreedMeanwhile { range, frame },
+        })
+    }
+
+    /// Memory that is in use by what ran before the allocator: all of `range` is allocated from now
+    /// on, so that it can be freed, whole or in parts. Also for frames that a layout has reserved
+    /// for ever. Any CPU, at any time.
+    ///
+    /// # Errors
+    /// [`AddError`].
+    pub fn adopt(&self, range: PhysRange) -> Result<(), AddError> {
+        self.come(range).map(drop)
+    }
+
+    /// Makes `range` memory, allocated.
+    fn come(&self, range: PhysRange) -> Result<FrameRange, AddError> {
+        let (nodes, frames) = (&self.shared.nodes, range.inner_frames());
+        if frames.is_empty() || frames.checked_bytes() != Some(range) {
+            return Err(AddError::Misaligned { range });
+        }
+        let mut at = frames.start();
+        while at < frames.end() {
+            let Some(segment) = nodes.segments.present_or_not(at) else {
+                return Err(AddError::OutsideSpan { range, frame: at });
+            };
+            at = segment.frames().end();
+        }
+        nodes.pinned.unpin(frames).map_err(|why| match why {
+            Unpin::NotPinned(frame) => AddError::Present { range, frame },
+            Unpin::Full => AddError::ListFull {
+                range,
+                capacity: nodes.pinned.capacity(),
+            },
+        })?;
+        let mut at = frames.start();
+        while at < frames.end()
+            && let Some(segment) = nodes.segments.present_or_not(at)
+        {
+            segment.become_present();
+            at = segment.frames().end();
+        }
+        Ok(frames)
+    }
+}

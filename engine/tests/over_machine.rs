@@ -1,0 +1,229 @@
+//! Memory that comes range by range: what is refused, and CPUs that notice what came.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop on what it did not expect"
+)]
+
+use std::mem::MaybeUninit;
+
+use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
+use firstlight::frames::{
+    AddError, BlockError, BuildError, CpuCache, CpuError, CpuSlot, Frames, NoDrain, RangeError,
+    Request,
+};
+use firstlight::node::{NodeId, ZoneKind};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+const PAGE: Request = Request::new(Order::PAGE);
+
+fn range(start: u64, end: u64) -> PhysRange {
+    PhysRange::new(start, end).unwrap()
+}
+
+fn span(bytes: PhysRange) -> FrameRange {
+    bytes.inner_frames()
+}
+
+/// Frames over `bytes`, with space for so many absent ranges.
+fn over(bytes: PhysRange, ranges: usize) -> Frames<'static> {
+    let needed = usize::try_from(Frames::bytes_for(span(bytes), ranges).unwrap()).unwrap();
+    Frames::over(span(bytes), Box::leak(Box::new_uninit_slice(needed))).unwrap()
+}
+
+#[test]
+fn memory_is_there_once_it_is_added() {
+    let frames = over(range(0, 8 * GIB), 8);
+    assert!(frames.allocate(PAGE).is_err());
+    assert_eq!(frames.statistics(), Default::default());
+    frames.add(range(5 * GIB, 5 * GIB + MIB)).unwrap();
+    let first = frames.allocate(PAGE).unwrap();
+    assert_eq!(first, Frame::new(5 * GIB / 4096));
+    // Neighbours become one block, whatever the order they come in.
+    frames.add(range(5 * GIB + 3 * MIB, 6 * GIB)).unwrap();
+    frames.add(range(5 * GIB + MIB, 5 * GIB + 3 * MIB)).unwrap();
+    frames.free(first, Order::PAGE).unwrap();
+    assert_eq!(frames.allocate(Request::new(Order::GIANT)).unwrap(), first);
+    let low = PAGE.zone(ZoneKind::Dma);
+    assert!(frames.allocate(low).is_err());
+    frames.add(range(MIB, 2 * MIB)).unwrap();
+    assert_eq!(frames.allocate(low).unwrap(), Frame::new(256));
+    let statistics = frames.statistics();
+    assert_eq!(statistics.managed_frames, (GIB + MIB) / 4096);
+    assert_eq!(statistics.free_frames, MIB / 4096 - 1);
+    frames.validate().unwrap();
+}
+
+#[test]
+fn what_was_never_added_is_freed_only_if_adopted() {
+    let frames = over(range(0, GIB), 8);
+    let tables = range(MIB, 2 * MIB);
+    let first = Frame::new(256);
+    // No memory at all so far, then memory beside it.
+    let refused = frames.free(first, Order::PAGE);
+    assert!(matches!(refused, Err(BlockError::OutsideMemory { .. })));
+    frames.add(range(16 * MIB, GIB)).unwrap();
+    frames.add(range(2 * MIB, 3 * MIB)).unwrap();
+    let refused = frames.free(first, Order::PAGE);
+    assert!(matches!(refused, Err(BlockError::Reserved { .. })));
+    let refused = frames.free_frames(span(tables));
+    assert!(matches!(refused, Err(RangeError::Reserved { frame, .. }) if frame == first));
+
+    let free = frames.statistics().free_frames;
+    frames.adopt(tables).unwrap();
+    assert_eq!(frames.statistics().free_frames, free);
+    frames.free(first, Order::PAGE).unwrap();
+    frames
+        .free_frames(FrameRange::new(257, 512).unwrap())
+        .unwrap();
+    assert_eq!(frames.statistics().free_frames, free + 256);
+    assert!(frames.free(first, Order::PAGE).is_err(), "freed twice");
+    frames.validate().unwrap();
+}
+
+#[test]
+fn bad_ranges_are_refused_and_change_nothing() {
+    let frames = over(range(MIB, GIB), 3);
+    frames.add(range(16 * MIB, 32 * MIB)).unwrap();
+    let before = frames.statistics();
+    let bad = |bytes: PhysRange| {
+        let (added, adopted) = (frames.add(bytes), frames.adopt(bytes));
+        assert_eq!(added, adopted);
+        assert_eq!(frames.statistics(), before);
+        added.unwrap_err()
+    };
+    let misaligned = [
+        range(64 * MIB + 1, 65 * MIB),
+        range(64 * MIB, 64 * MIB + 4095),
+    ];
+    for range in [range(64 * MIB, 64 * MIB)].iter().chain(&misaligned) {
+        assert_eq!(bad(*range), AddError::Misaligned { range: *range });
+    }
+    for (start, end, outside) in [
+        (0, 2 * MIB, 0),
+        (GIB - MIB, GIB + MIB, GIB),
+        (1 << 60, (1 << 60) + MIB, 1 << 60),
+        (0, !4095, 0),
+    ] {
+        let (range, frame) = (range(start, end), Frame::new(outside / 4096));
+        assert_eq!(bad(range), AddError::OutsideSpan { range, frame });
+    }
+    for (start, end, present) in [
+        (16 * MIB, 32 * MIB, 16 * MIB),
+        (15 * MIB, 17 * MIB, 16 * MIB),
+        (31 * MIB, 33 * MIB, 31 * MIB),
+        (2 * MIB, 64 * MIB, 16 * MIB),
+    ] {
+        let (range, frame) = (range(start, end), Frame::new(present / 4096));
+        assert_eq!(bad(range), AddError::Present { range, frame });
+    }
+    // Each leaves one hole more, until the list is full: of three ranges, or what was left over.
+    let full = (0..400).find_map(|at| {
+        let (range, before) = (
+            range((64 + 2 * at) * MIB, (65 + 2 * at) * MIB),
+            frames.statistics(),
+        );
+        let error = frames.add(range).err()?;
+        assert_eq!(frames.statistics(), before);
+        Some((at, range, error))
+    });
+    let (at, seen, full) = full.unwrap();
+    assert!(at >= 1, "below, between, and above");
+    assert!(matches!(full, AddError::ListFull { range, capacity: 3.. } if range == seen));
+    assert!(full.to_string().contains("absent ranges"), "{full}");
+}
+
+#[test]
+fn too_little_memory_for_tables_says_how_much_is_needed() {
+    let all = span(range(0, 64 * GIB));
+    let needed = usize::try_from(Frames::bytes_for(all, 1).unwrap()).unwrap();
+    let mut memory = vec![MaybeUninit::uninit(); needed];
+    for bytes in [0, 1, 4095, needed - 1] {
+        let error = Frames::over(all, &mut memory[..bytes]).unwrap_err();
+        let (needed_bytes, bytes) = (needed as u64, bytes as u64);
+        assert_eq!(
+            error,
+            BuildError::TooSmall {
+                needed_bytes,
+                bytes
+            }
+        );
+    }
+    // Wherever it begins.
+    let mut memory = vec![MaybeUninit::uninit(); needed + 64];
+    for skip in 0..64 {
+        Frames::over(all, &mut memory[skip..skip + needed]).unwrap();
+    }
+    let nothing = Frames::over(FrameRange::EMPTY, &mut memory).unwrap_err();
+    assert_eq!(nothing, BuildError::NoMemory);
+    assert_eq!(Frames::bytes_for(FrameRange::ALL, usize::MAX), None);
+}
+
+#[test]
+fn a_cpu_caches_of_memory_that_came_after_it() {
+    let slots: &'static [CpuSlot] = Box::leak(Box::new([const { CpuSlot::new() }; 2]));
+    let frames = over(range(0, 16 * GIB), 8).with_cpus(slots, &NoDrain);
+    let cache = Box::leak(Box::new(CpuCache::new()));
+    let none = frames.cpu(0, NodeId(0), cache).unwrap_err();
+    assert_eq!(none, CpuError::NoMemory);
+
+    frames.add(range(16 * MIB, 17 * MIB)).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), cache).unwrap();
+    let low = cpu.allocate(PAGE).unwrap();
+    assert_eq!(low, Frame::new(4096));
+    frames.add(range(8 * GIB, 12 * GIB)).unwrap();
+    let high = cpu.allocate(PAGE).unwrap();
+    assert!(high.addr().get() >= 8 * GIB, "the highest zone first");
+    assert!(cpu.cached_frames() > 100, "a large zone, long lists");
+    cpu.free(low, Order::PAGE).unwrap();
+    cpu.free(high, Order::PAGE).unwrap();
+    cpu.close().unwrap();
+    let statistics = frames.statistics();
+    assert_eq!(statistics.free_frames, statistics.managed_frames);
+    frames.validate().unwrap();
+}
+
+/// Two CPUs add the same pieces, others allocate and free; each piece is added once.
+#[test]
+fn memory_added_twice_at_the_same_moment_is_added_once() {
+    let pieces = if cfg!(miri) { 4 } else { 256 };
+    let frames = &over(range(0, 8 * GIB), 300);
+    let piece = |at: u64| range(4 * GIB + at * 3 * MIB, 4 * GIB + at * 3 * MIB + 2 * MIB);
+    let added = std::sync::atomic::AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for at in 0..pieces {
+                    match frames.add(piece(at)) {
+                        Ok(()) => drop(added.fetch_add(1, std::sync::atomic::Ordering::Relaxed)),
+                        Err(AddError::Present { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+        for order in [0, 4] {
+            let order = Order::new(order).unwrap();
+            scope.spawn(move || {
+                let mut held = Vec::new();
+                for _ in 0..pieces * 16 {
+                    if let Ok(block) = frames.allocate(Request::new(order)) {
+                        held.push(block);
+                    }
+                    if held.len() > 32 {
+                        held.drain(..)
+                            .for_each(|block| frames.free(block, order).unwrap());
+                    }
+                }
+                held.into_iter()
+                    .for_each(|block| frames.free(block, order).unwrap());
+            });
+        }
+    });
+    assert_eq!(added.into_inner(), pieces);
+    let statistics = frames.statistics();
+    assert_eq!(statistics.managed_frames, pieces * 512);
+    assert_eq!(statistics.free_frames, pieces * 512);
+    frames.validate().unwrap();
+}

@@ -1,0 +1,205 @@
+//! Memory that comes range by range against the plainest model: what each frame is.
+//!
+//! `FIRSTLIGHT_MODEL_CASES` sets the number of cases.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop on what it did not expect"
+)]
+
+use std::ops::Range;
+
+use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::frames::{AddError, CpuCache, CpuSlot, Frames, NoDrain, RangeError, Request};
+use firstlight::node::NodeId;
+use proptest::prelude::*;
+
+/// Across the end of a zone, and of a giant frame.
+const FIRST: u64 = (1 << 20) - 3 * 512 - 7;
+const FRAMES: u64 = if cfg!(miri) { 700 } else { 6 * 512 + 19 };
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Is {
+    Absent,
+    Allocated,
+    Free,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Add(Range<u64>),
+    Adopt(Range<u64>),
+    Free(Range<u64>, bool),
+    Allocate(u64, u32, bool),
+    Drain,
+}
+
+fn part() -> impl Strategy<Value = Range<u64>> {
+    let lens = prop_oneof![1..40_u64, 1..FRAMES];
+    (0..FRAMES, lens).prop_map(|(start, len)| {
+        let (start, len) = (start / 3 * 3, len.div_ceil(3) * 3);
+        FIRST + start..FIRST + (start + len).min(FRAMES + 1)
+    })
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => part().prop_map(Step::Add),
+        2 => part().prop_map(Step::Adopt),
+        4 => (part(), any::<bool>()).prop_map(|(part, by_cpu)| Step::Free(part, by_cpu)),
+        6 => (1..600_u64, 0..8_u32, any::<bool>())
+            .prop_map(|(count, align, by_cpu)| Step::Allocate(count, align, by_cpu)),
+        1 => Just(Step::Drain),
+    ];
+    prop::collection::vec(step, 1..if cfg!(miri) { 12 } else { 60 })
+}
+
+fn frame_range(frames: &Range<u64>) -> FrameRange {
+    FrameRange::new(frames.start, frames.end).unwrap()
+}
+
+struct Model(Vec<Is>);
+
+impl Model {
+    fn is(&self, frame: u64) -> Option<Is> {
+        let index = usize::try_from(frame.checked_sub(FIRST)?).unwrap();
+        self.0.get(index).copied()
+    }
+
+    /// The first frame of `range` that is not as it should be.
+    fn first_not(&self, mut range: Range<u64>, is: Is) -> Option<u64> {
+        range.find(|&frame| self.is(frame) != Some(is))
+    }
+
+    fn set(&mut self, range: Range<u64>, is: Is) {
+        for frame in range {
+            self.0[usize::try_from(frame - FIRST).unwrap()] = is;
+        }
+    }
+
+    fn count(&self, is: Is) -> u64 {
+        self.0.iter().filter(|&&one| one == is).count() as u64
+    }
+}
+
+fn run(steps: &[Step]) {
+    let span = FrameRange::new(FIRST, FIRST + FRAMES).unwrap();
+    let bytes = usize::try_from(Frames::bytes_for(span, 1000).unwrap()).unwrap();
+    let mut memory = Box::new_uninit_slice(bytes);
+    let slots = [const { CpuSlot::new() }; 1];
+    let frames = Frames::over(span, &mut memory)
+        .unwrap()
+        .with_cpus(&slots, &NoDrain);
+    let mut cache = Some(Box::new(CpuCache::new()));
+    let mut cpu = None;
+    let mut model = Model(vec![Is::Absent; usize::try_from(FRAMES).unwrap()]);
+    for step in steps {
+        if cpu.is_none() && model.count(Is::Absent) < FRAMES {
+            let cache = Box::leak(cache.take().unwrap());
+            cpu = Some(frames.cpu(0, NodeId(0), cache).unwrap());
+        }
+        match step {
+            Step::Add(range) | Step::Adopt(range) => {
+                let (adds, bytes) = (matches!(step, Step::Add(_)), frame_range(range).bytes());
+                let added = if adds {
+                    frames.add(bytes)
+                } else {
+                    frames.adopt(bytes)
+                };
+                let inside = range.start..range.end.min(FIRST + FRAMES);
+                if inside != *range {
+                    assert!(
+                        matches!(added, Err(AddError::OutsideSpan { .. })),
+                        "{added:?}"
+                    );
+                } else if let Some(frame) = model.first_not(range.clone(), Is::Absent) {
+                    let (range, frame) = (bytes, Frame::new(frame));
+                    assert_eq!(added, Err(AddError::Present { range, frame }));
+                } else {
+                    assert_eq!(added, Ok(()));
+                    model.set(range.clone(), if adds { Is::Free } else { Is::Allocated });
+                }
+            }
+            Step::Free(range, by_cpu) => {
+                // Frames that are cached count as allocated in the shared levels.
+                if let Some(cpu) = &mut cpu {
+                    cpu.drain().unwrap();
+                }
+                let freed = match &mut cpu {
+                    Some(cpu) if *by_cpu => cpu.free_frames(frame_range(range)),
+                    _ => frames.free_frames(frame_range(range)),
+                };
+                match model.first_not(range.clone(), Is::Allocated) {
+                    None => {
+                        assert_eq!(freed, Ok(()));
+                        model.set(range.clone(), Is::Free);
+                    }
+                    Some(frame) => {
+                        let error = freed.unwrap_err();
+                        let is_right = match error {
+                            RangeError::OutsideMemory { frame, .. } => {
+                                matches!(model.is(frame.get()), None | Some(Is::Absent))
+                            }
+                            RangeError::Reserved { frame, .. } => {
+                                model.is(frame.get()) == Some(Is::Absent)
+                            }
+                            RangeError::NotAllocated { frame, .. } => {
+                                model.is(frame.get()) == Some(Is::Free)
+                            }
+                            RangeError::InUse { .. } => false,
+                        };
+                        let is = model.is(frame);
+                        assert!(is_right, "{error}, {frame:#x} is {is:?}");
+                    }
+                }
+            }
+            Step::Allocate(count, align, by_cpu) => {
+                let align = 1 << align;
+                let request = Request::new(Order::PAGE);
+                let found = match &mut cpu {
+                    Some(cpu) if *by_cpu => cpu.allocate_frames(*count, align, request),
+                    _ => frames.allocate_frames(*count, align, request),
+                };
+                if let Ok(found) = found {
+                    let range = found.start().get()..found.end().get();
+                    assert_eq!((found.count(), range.start % align), (*count, 0));
+                    assert_eq!(model.first_not(range.clone(), Is::Free), None);
+                    model.set(range, Is::Allocated);
+                } else if *count == 1 && align == 1 {
+                    let cached = frames.statistics().cached_frames;
+                    assert_eq!(model.count(Is::Free), cached);
+                }
+            }
+            Step::Drain => {
+                if let Some(cpu) = &mut cpu {
+                    cpu.drain().unwrap();
+                }
+            }
+        }
+        let seen = frames.statistics();
+        assert_eq!(seen.free_frames + seen.cached_frames, model.count(Is::Free));
+        assert_eq!(seen.managed_frames, FRAMES - model.count(Is::Absent));
+        frames.validate().unwrap();
+    }
+    if let Some(cpu) = cpu {
+        cpu.close().unwrap();
+    }
+    for frame in FIRST..FIRST + FRAMES {
+        let is_free = frames.is_allocated(Frame::new(frame)) == Some(false);
+        assert_eq!(is_free, model.is(frame) == Some(Is::Free), "{frame:#x}");
+    }
+}
+
+fn cases() -> u32 {
+    let set = std::env::var("FIRSTLIGHT_MODEL_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    if cfg!(miri) { 3 } else { set.unwrap_or(200) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn frames_are_what_the_model_says(steps in steps()) {
+        run(&steps);
+    }
+}
