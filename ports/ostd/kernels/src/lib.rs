@@ -32,6 +32,8 @@ pub struct Subject {
     ///
     /// An error says what does not add up.
     pub recount: fn() -> Result<u64, &'static str>,
+    /// Measures what only this one does.
+    pub measure_more: fn(),
     /// Whether what goes wrong fails the run: not in the allocator ours is compared with.
     pub is_ours: bool,
 }
@@ -54,6 +56,7 @@ pub fn run(subject: &'static Subject) -> ! {
     if has("measure") {
         early_println!("measured boot {}", booted);
         measure::run(subject.allocator);
+        (subject.measure_more)();
     }
     if has("stress") {
         passed = stress::run(subject);

@@ -45,6 +45,19 @@ impl Owners {
     }
 }
 
+impl Owners {
+    /// Calls `free` with the first byte of each frame that has an owner; it has none then.
+    pub fn take_all(&self, mut free: impl FnMut(usize)) {
+        for (index, word) in self.0.iter().enumerate() {
+            let mut bits = word.swap(0, Relaxed);
+            while bits != 0 {
+                free((index * 64 + bits.trailing_zeros() as usize) * PAGE_SIZE);
+                bits &= bits - 1;
+            }
+        }
+    }
+}
+
 /// The words of a range of bytes, and its bits in each.
 fn bits(range: Range<usize>) -> impl Iterator<Item = (usize, u64)> {
     let (start, end) = (range.start / PAGE_SIZE, range.end / PAGE_SIZE);

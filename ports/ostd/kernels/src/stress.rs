@@ -284,6 +284,7 @@ fn judge(run: &Run) -> bool {
     let in_use = is_ours
         .then_some(())
         .ok_or("another allocator is in use".into());
+    let exhausted = exhaust(run, before);
     [
         report("ostd_allocates_from_it", in_use),
         report("no_request_is_refused", none(refused, "refused")),
@@ -293,7 +294,32 @@ fn judge(run: &Run) -> bool {
             none(shared, "of frames with two owners"),
         ),
         report("all_frames_are_back_and_recounted", recounted),
+        report("all_memory_can_be_allocated", exhausted),
     ]
     .iter()
     .all(|passed| *passed)
+}
+
+/// Allocates all memory and frees it again; no other CPU calls meanwhile.
+fn exhaust(run: &Run, free: u64) -> Result<(), String> {
+    let mut allocated = 0;
+    for frames in [512, 1] {
+        let layout = Layout::from_size_align(frames * PAGE_SIZE, PAGE_SIZE).expect("small");
+        while let Some(start) = run.subject.allocator.alloc(layout) {
+            if !run.owners.take(start..start + layout.size()) {
+                return Err(format!("{start:#x} was allocated twice"));
+            }
+            allocated += frames as u64;
+        }
+    }
+    run.owners
+        .take_all(|start| run.subject.allocator.dealloc(start, PAGE_SIZE));
+    (run.subject.drain)();
+    let after = (run.subject.recount)()?;
+    if (allocated, after) != (free, free) {
+        return Err(format!(
+            "of {free} free frames {allocated} could be allocated, {after} are free now"
+        ));
+    }
+    Ok(())
 }

@@ -13,6 +13,7 @@ static SUBJECT: Subject = Subject {
     is_allocated: |_| true,
     drain: || {},
     recount: || Ok(osdk_frame_allocator::load_total_free_size() as u64 / 4096),
+    measure_more: || {},
     is_ours: false,
 };
 
