@@ -22,7 +22,7 @@ fn check(name: &str, machine: &Machine) -> Metadata {
     // allocation.
     let free_frames = frames.statistics().free_frames;
     let metadata = frames.metadata();
-    assert_eq!(free_frames, metadata.managed_frames, "{name}");
+    assert_eq!(free_frames, frames.statistics().managed_frames, "{name}");
 
     let gibs = machine.memory_bytes().div_ceil(GIB);
     let most = 16 * gibs + 8 * KIB * (u64::from(machine.nodes) + ranges as u64);

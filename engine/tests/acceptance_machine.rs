@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use firstlight::acceptance::{Acceptance, Pending};
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::early::EarlyFlags;
-use firstlight::frames::{AllocError, DrainCpus, DrainRequest, Frames, Request};
+use firstlight::frames::{AllocError, DrainRequest, Frames, Hooks, Request};
 use firstlight::memmap::{Memmap, MemmapPolicy, PageDescriptor, SectionState};
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight::platform::{NotAccepted, Platform};
@@ -219,7 +219,7 @@ fn a_request_accepts_only_what_it_may_have() {
 #[derive(Default)]
 struct Drains(AtomicU64);
 
-impl DrainCpus for Drains {
+impl Hooks for Drains {
     fn drain(&self, _: &DrainRequest<'_>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -238,7 +238,7 @@ fn memory_is_accepted_before_caches_are_drained_or_other_nodes_are_used() {
     machine.memory[3].2 = EarlyFlags::UNACCEPTED;
     let (frames, pending) = bring_up(&machine);
     let drains = Box::leak(Box::new(Drains::default()));
-    let frames = frames.with_cpus(kit::slots(1), drains);
+    let frames = frames.with_cpus(kit::slots(1)).with_hooks(drains);
     let mut cpu = frames.cpu(0, NodeId(0), kit::cache()).unwrap();
     let held = cpu.allocate(Request::new(Order::PAGE)).unwrap();
     assert!(cpu.cached_frames() > 0, "nothing to be drained");

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use firstlight::addr::{Frame, Order};
 use firstlight::frames::{
-    AllocError, BlockError, Cpu, CpuError, DrainCpus, DrainRequest, Frames, Request,
+    AllocError, BlockError, Cpu, CpuError, DrainRequest, Frames, Hooks, Request,
 };
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, cache, huge, page, range, slots};
@@ -337,7 +337,7 @@ fn a_request_with_no_drain_drains_no_cpu() {
 /// Waits until no drain is pending.
 struct Wait;
 
-impl DrainCpus for Wait {
+impl Hooks for Wait {
     fn drain(&self, request: &DrainRequest<'_>) {
         while request.pending_frames() > 0 {
             std::thread::yield_now();
@@ -349,7 +349,7 @@ impl DrainCpus for Wait {
 fn threads_share_a_small_machine_and_lose_nothing() {
     let threads = 4;
     let machine = small();
-    let frames = machine.frames().with_cpus(slots(threads), &Wait);
+    let frames = machine.frames().with_cpus(slots(threads)).with_hooks(&Wait);
     let free = frames.statistics();
     let owners: Vec<_> = (0..130 * MIB / 4096).map(|_| AtomicU32::new(0)).collect();
     let rounds = if cfg!(miri) { 40 } else { 60_000 };

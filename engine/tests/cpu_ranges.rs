@@ -10,9 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{
-    BlockError, Crossing, NoDrain, Request, WatchMarks, WaterMarks, ZoneMarks,
-};
+use firstlight::frames::{BlockError, Crossing, Hooks, Request, WaterMarks, ZoneMarks};
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, cache, page, range};
 
@@ -145,7 +143,7 @@ fn a_double_free_that_a_cut_meets_is_reported() {
 #[cfg_attr(feature = "check-double-free", ignore = "ranges bypass the lists")]
 fn a_slot_is_empty_again_after_a_call_that_panicked() {
     struct Panics(AtomicBool);
-    impl WatchMarks for Panics {
+    impl Hooks for Panics {
         fn crossed(&self, crossing: Crossing) {
             assert!(!self.0.swap(false, Relaxed), "{crossing:?}");
         }
@@ -157,11 +155,12 @@ fn a_slot_is_empty_again_after_a_call_that_panicked() {
         min: 0,
         low: 0,
         high,
+        lowmem_reserve: 0,
     };
     let marks = ZoneMarks::new(NodeId(0), ZoneKind::Normal, marks);
     let marks = Box::leak(Box::new([marks]));
-    let frames = machine.frames().with_cpus(kit::slots(1), &NoDrain);
-    let frames = frames.with_water_marks(marks, watcher);
+    let frames = machine.frames().with_cpus(kit::slots(1));
+    let frames = frames.with_hooks(watcher).with_water_marks(marks);
     let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     let huge = cpu.allocate(Request::new(Order::HUGE)).unwrap();
     cpu.drain().unwrap();

@@ -47,7 +47,7 @@ fn machines() -> Vec<Machine> {
 fn absurd_requests_are_refused_and_change_nothing() {
     for machine in machines() {
         let Ok(built) = machine.build() else { continue };
-        let frames = built.with_cpus(kit::slots(3), &firstlight::frames::NoDrain);
+        let frames = built.with_cpus(kit::slots(3));
         let free = frames.statistics();
         let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
         let numbers = [

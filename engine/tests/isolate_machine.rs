@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{BlockError, DrainCpus, DrainRequest, IsolateError, Request};
+use firstlight::frames::{BlockError, DrainRequest, Hooks, IsolateError, Request};
 use firstlight::node::NodeId;
 use kit::{GIB, MIB, Machine, cache, page, range, slots};
 
@@ -203,7 +203,7 @@ fn only_ends_of_memory_may_be_unaligned() {
 #[derive(Default)]
 struct Reached(Mutex<Vec<Vec<usize>>>);
 
-impl DrainCpus for Reached {
+impl Hooks for Reached {
     fn drain(&self, request: &DrainRequest<'_>) {
         self.0.lock().unwrap().push(request.cpus().collect());
     }
@@ -212,7 +212,7 @@ impl DrainCpus for Reached {
 #[test]
 fn a_cpu_with_an_empty_cache_is_requested_to_drain_too() {
     let reached: &'static Reached = Box::leak(Box::default());
-    let all = machine().frames().with_cpus(slots(3), reached);
+    let all = machine().frames().with_cpus(slots(3)).with_hooks(reached);
     let mut cpu = all.cpu(1, NodeId(0), cache()).unwrap();
     let away = frames(5 * GIB, 6 * GIB);
     drop(all.isolate(away).unwrap());

@@ -8,8 +8,7 @@ use std::mem::MaybeUninit;
 
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::frames::{
-    AddError, BlockError, BuildError, CpuCache, CpuError, CpuSlot, Frames, NoDrain, RangeError,
-    Request,
+    AddError, BlockError, BuildError, CpuCache, CpuError, CpuSlot, Frames, RangeError, Request,
 };
 use firstlight::node::{NodeId, ZoneKind};
 
@@ -163,7 +162,7 @@ fn too_little_memory_for_tables_says_how_much_is_needed() {
 #[test]
 fn a_cpu_caches_of_memory_that_came_after_it() {
     let slots: &'static [CpuSlot] = Box::leak(Box::new([const { CpuSlot::new() }; 2]));
-    let frames = over(range(0, 16 * GIB), 8).with_cpus(slots, &NoDrain);
+    let frames = over(range(0, 16 * GIB), 8).with_cpus(slots);
     let cache = Box::leak(Box::new(CpuCache::new()));
     let none = frames.cpu(0, NodeId(0), cache).unwrap_err();
     assert_eq!(none, CpuError::NoMemory);

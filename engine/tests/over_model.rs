@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{AddError, CpuCache, CpuSlot, Frames, NoDrain, RangeError, Request};
+use firstlight::frames::{AddError, CpuCache, CpuSlot, Frames, RangeError, Request};
 use firstlight::node::NodeId;
 use proptest::prelude::*;
 
@@ -86,9 +86,7 @@ fn run(steps: &[Step]) {
     let bytes = usize::try_from(Frames::bytes_for(span, 1000).unwrap()).unwrap();
     let mut memory = Box::new_uninit_slice(bytes);
     let slots = [const { CpuSlot::new() }; 1];
-    let frames = Frames::over(span, &mut memory)
-        .unwrap()
-        .with_cpus(&slots, &NoDrain);
+    let frames = Frames::over(span, &mut memory).unwrap().with_cpus(&slots);
     let mut cache = Some(Box::new(CpuCache::new()));
     let mut cpu = None;
     let mut model = Model(vec![Is::Absent; usize::try_from(FRAMES).unwrap()]);

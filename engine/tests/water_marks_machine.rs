@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock};
 
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{
-    AllocError, Crossing, Frames, NoDrain, Request, WatchMarks, WaterMark, WaterMarks, ZoneMarks,
+    AllocError, Crossing, Frames, Hooks, Request, WaterMark, WaterMarks, ZoneMarks,
 };
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, cache, range, slots};
@@ -18,7 +18,7 @@ use kit::{GIB, MIB, Machine, cache, range, slots};
 #[derive(Default)]
 struct Log(Mutex<Vec<Crossing>>);
 
-impl WatchMarks for Log {
+impl Hooks for Log {
     fn crossed(&self, crossing: Crossing) {
         self.0.lock().unwrap().push(crossing);
     }
@@ -29,6 +29,7 @@ const MARKS: WaterMarks = WaterMarks {
     min: 1000,
     low: 2000,
     high: 3000,
+    lowmem_reserve: 0,
 };
 
 /// Zone Normal of node 0 is watched, the rest is not.
@@ -40,8 +41,8 @@ fn watched(cpus: usize) -> (Frames<'static>, &'static ZoneMarks, &'static Log) {
     ]);
     let zones: &'static _ = Box::leak(Box::new([ZoneMarks::new(NORMAL.0, NORMAL.1, MARKS)]));
     let log: &'static Log = Box::leak(Box::default());
-    let frames = machine.frames().with_water_marks(zones, log);
-    let frames = frames.with_cpus(slots(cpus), &NoDrain);
+    let frames = machine.frames().with_hooks(log).with_water_marks(zones);
+    let frames = frames.with_cpus(slots(cpus));
     let [zone] = zones;
     (frames, zone, log)
 }
@@ -56,6 +57,7 @@ fn every_crossing_is_reported_once() {
     let free = exact(&frames);
     assert_eq!(zone.free_frames(), free);
     let page = Request::new(Order::PAGE).on(NodeId(0)).this_node_only();
+    let page = page.from_reserve();
     let mut held: Vec<_> = (0..free).map(|_| frames.allocate(page).unwrap()).collect();
     assert_eq!(zone.free_frames(), 0);
     // From here on it comes from a zone without marks.
@@ -191,7 +193,7 @@ struct Greedy {
     reported: Mutex<Vec<u64>>,
 }
 
-impl WatchMarks for Greedy {
+impl Hooks for Greedy {
     fn crossed(&self, _: Crossing) {
         let wanted = Request::new(Order::GIANT);
         match self.frames.get().map(|frames| frames.allocate(wanted)) {
@@ -212,6 +214,7 @@ fn a_refill_that_fails_midway_reports_its_crossing() {
         min: 0,
         low: 0,
         high,
+        lowmem_reserve: 0,
     };
     let greedy: &'static Greedy = Box::leak(Box::default());
     let zones: &'static _ = Box::leak(Box::new([ZoneMarks::new(
@@ -219,8 +222,8 @@ fn a_refill_that_fails_midway_reports_its_crossing() {
         ZoneKind::Dma32,
         marks,
     )]));
-    let frames = frames.with_water_marks(zones, greedy);
-    let frames: &'static _ = Box::leak(Box::new(frames.with_cpus(slots(1), &NoDrain)));
+    let frames = frames.with_hooks(greedy).with_water_marks(zones);
+    let frames: &'static _ = Box::leak(Box::new(frames.with_cpus(slots(1))));
     assert!(greedy.frames.set(frames).is_ok());
     let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     cpu.allocate(Request::new(Order::PAGE)).unwrap();
@@ -237,13 +240,16 @@ fn a_free_that_fails_midway_is_counted_as_far_as_it_came() {
         min: 0,
         low: 0,
         high: 0,
+        lowmem_reserve: 0,
     };
     let zones: &'static [_] = Box::leak(Box::new([ZoneMarks::new(
         NodeId(0),
         ZoneKind::Normal,
         marks,
     )]));
-    let frames = frames.with_water_marks(zones, Box::leak(Box::new(Log::default())));
+    let frames = frames
+        .with_hooks(Box::leak(Box::new(Log::default())))
+        .with_water_marks(zones);
     let order = |order| Order::new(order).unwrap();
     let mut failed = 0;
     for round in 0..3000 {
@@ -273,4 +279,51 @@ fn a_free_that_fails_midway_is_counted_as_far_as_it_came() {
         assert_eq!(zones[0].free_frames(), frames.statistics().free_frames);
     }
     assert!(failed > 0, "the part was freed first at least once");
+}
+
+/// What the marks keep: `min` for requests of the reserve, more where a higher zone would do.
+#[test]
+fn a_reserve_is_kept_for_those_who_may_use_it() {
+    let machine = Machine::new(&[
+        (0, range(MIB, 16 * MIB)),
+        (0, range(4 * GIB, 4 * GIB + 64 * MIB)),
+        (1, range(6 * GIB, 6 * GIB + 64 * MIB)),
+    ]);
+    let marks = |min, lowmem_reserve| WaterMarks {
+        min,
+        low: 2 * min,
+        high: 3 * min,
+        lowmem_reserve,
+    };
+    let zones: &'static [ZoneMarks] = Box::leak(Box::new([
+        ZoneMarks::new(NodeId(0), ZoneKind::Dma, marks(100, 2000)),
+        ZoneMarks::new(NodeId(0), ZoneKind::Normal, marks(1000, 0)),
+        ZoneMarks::new(NodeId(1), ZoneKind::Normal, marks(500, 0)),
+    ]));
+    for by_cpu in [false, true] {
+        let frames = machine.frames().with_water_marks(zones).with_cpus(slots(1));
+        let mut cpu = by_cpu.then(|| frames.cpu(0, NodeId(0), cache()).unwrap());
+        let mut take = |request: Request| match &mut cpu {
+            Some(cpu) => cpu.allocate(request),
+            None => frames.allocate(request),
+        };
+        let page = Request::new(Order::PAGE);
+        while take(page).is_ok() {}
+        let free = |zone: &ZoneMarks| zone.free_frames();
+        assert_eq!(
+            zones.iter().map(free).collect::<Vec<_>>(),
+            [2100, 1000, 500]
+        );
+        // Runs of frames, and huge frames, keep to it too.
+        assert!(frames.allocate_frames(3, 1, page).is_err());
+        assert!(take(Request::new(Order::HUGE)).is_err());
+        // Who needs this zone may take all but the reserve.
+        let low = page.zone(ZoneKind::Dma);
+        while take(low).is_ok() {}
+        assert_eq!(zones[0].free_frames(), 100);
+        let urgent = page.from_reserve();
+        (0..1000).for_each(|_| assert!(take(urgent).unwrap().addr().get() >= 4 * GIB));
+        while take(urgent).is_ok() {}
+        assert_eq!(frames.statistics().free_frames, 0);
+    }
 }

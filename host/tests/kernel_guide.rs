@@ -137,7 +137,7 @@ fn every_frame_of_the_machine_once_and_no_other() {
         .filter(|frame| !tables.iter().any(|taken| taken.contains(frame.addr())))
         .collect();
     let at_start = frames.statistics();
-    assert_eq!(frames.metadata().managed_frames, expected.len() as u64);
+    assert_eq!(frames.statistics().managed_frames, expected.len() as u64);
     assert_eq!(at_start.free_frames, expected.len() as u64);
 
     let all = take_all(&frames);

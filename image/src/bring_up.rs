@@ -10,7 +10,7 @@ use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRequest};
 use firstlight::events::Events;
 use firstlight::firmware::acpi::{Madt, Rsdp, Srat};
 use firstlight::firmware::pvh::PvhError;
-use firstlight::frames::{AllocError, BuildError, Frames, Metadata, NoDrain, Request};
+use firstlight::frames::{AllocError, BuildError, Frames, Metadata, Request};
 use firstlight::layout::{Layout, LayoutError, LayoutPolicy};
 use firstlight::map::{MapError, MemoryKind, MemoryMap, Region, ScratchEntry};
 use firstlight::memmap::{MemmapError, Mode};
@@ -136,7 +136,7 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
         // Per-CPU caches are not needed before there is work.
         frames: memory
             .frames
-            .with_cpus(storage::cpu_slots(listed_cpus(&acpi)), &NoDrain),
+            .with_cpus(storage::cpu_slots(listed_cpus(&acpi))),
         acpi,
         trampoline,
         descriptors: memory.descriptors,

@@ -6,7 +6,7 @@ use super::task::{Task, UnknownName, Workload};
 use crate::heap;
 use crate::rivals::{Bitmap, Bitmap1T, BuddyLeaves, BuddySlab, BuddySystem, Ranges};
 use firstlight::addr::{Frame, Order};
-use firstlight::frames::{Cpu, CpuCache, CpuError, CpuSlot, DrainCpus, DrainRequest, Frames};
+use firstlight::frames::{Cpu, CpuCache, CpuError, CpuSlot, DrainRequest, Frames, Hooks};
 use firstlight::node::NodeId;
 use firstlight_host::metadata::MetadataSpace;
 use firstlight_host::reserve::Reservation;
@@ -232,7 +232,7 @@ const MOST_WAIT: Duration = Duration::from_micros(100);
 /// Drains need no interrupt: a thread that works sees the request at its next call.
 struct Patience;
 
-impl DrainCpus for Patience {
+impl Hooks for Patience {
     fn drain(&self, request: &DrainRequest<'_>) {
         let since = Instant::now();
         while request.pending_frames() > 0 && since.elapsed() < MOST_WAIT {
@@ -251,7 +251,9 @@ fn firstlight<V: Visitor>(
     let layout = ground.machine.layout(&mut storage)?;
     let space = MetadataSpace::new(ground.machine.metadata_bytes())?;
     let slots: Vec<CpuSlot> = (0..threads).map(|_| CpuSlot::new()).collect();
-    let frames = Frames::build(layout, &space)?.with_cpus(&slots, &Patience);
+    let frames = Frames::build(layout, &space)?
+        .with_cpus(&slots)
+        .with_hooks(&Patience);
     let mut caches: Vec<CpuCache> = (0..threads).map(|_| CpuCache::new()).collect();
     let own_bytes =
         size_of_val(&*slots) + size_of_val(&*caches) + threads * size_of::<Cpu<'_, '_>>();

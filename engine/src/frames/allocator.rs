@@ -1,11 +1,12 @@
-//! All frames of a machine: [`Frames`].
+//! What a kernel calls on [`Frames`].
 
 use super::cpu::Cpu;
 use super::cpu::cache::CpuCache;
-use super::cpu::drain::{Cpus, DrainCpus};
-use super::cpu::shared::{NoCache, Shared};
+use super::cpu::drain::DrainRequest;
 use super::cpu::slot::CpuSlot;
 use super::error::{AllocError, BlockError, CpuError, RangeError};
+use super::find::{Frames, NoCache};
+use super::hooks::Hooks;
 use super::isolation::{IsolateError, Isolation};
 use super::metadata::Metadata;
 use super::range;
@@ -14,87 +15,40 @@ use super::segment::Segment;
 use super::segment::statistics::Statistics;
 use super::segment::validate::Violation;
 use super::zone::Nodes;
-use super::zone::marks::{Marks, WatchMarks, ZoneMarks};
+use super::zone::marks::ZoneMarks;
 use super::zone::segment::ZoneSegment;
 use crate::addr::{Frame, FrameRange, Order};
 use crate::layout::Layout;
 use crate::node::{NodeId, ZoneKind};
 
-/// All frames of a machine, to allocate and free from any CPU.
-///
-/// ```
-/// use std::alloc::{alloc, Layout as Bytes};
-/// use std::ptr::NonNull;
-///
-/// use firstlight::addr::{Order, PhysRange};
-/// use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
-/// use firstlight::frames::{Frames, Request};
-/// use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
-/// use firstlight::platform::Platform;
-/// use firstlight::topology::{NodeInfo, Topology};
-///
-/// /// Tables go to the heap; a kernel would add the offset of its direct map.
-/// struct Hosted;
-/// // SAFETY: memory of its own for every range, never freed.
-/// unsafe impl Platform for Hosted {
-///     fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
-///         let bytes = Bytes::from_size_align(range.bytes() as usize, 4096).ok()?;
-///         NonNull::new(unsafe { alloc(bytes) }) // its content does not matter
-///     }
-/// }
-///
-/// // One node with 1 GiB of memory from 4 GiB on.
-/// let (mut memory, mut reserved) = ([EarlyRegion::EMPTY; 4], [EarlyRegion::EMPTY; 8]);
-/// let mut owners = [Allocation::EMPTY; 8];
-/// let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
-/// early.add(PhysRange::with_size(4 << 30, 1 << 30).unwrap(), EarlyFlags::NONE)?;
-/// let (mut info, mut nodes) = ([NodeInfo::EMPTY; 1], [Node::EMPTY; 1]);
-/// let (mut ranges, mut zones) = ([NodeRange::EMPTY; 4], [Zone::EMPTY; 4]);
-/// let storage = LayoutStorage { nodes: &mut nodes, ranges: &mut ranges, zones: &mut zones };
-/// let topology = Topology::single(&mut info, 1)?;
-/// let layout = Layout::build(early, topology, &LayoutPolicy::DEFAULT, storage)?;
-///
-/// let frames = Frames::build(layout, &Hosted)?;
-/// let huge = frames.allocate(Request::new(Order::HUGE))?;
-/// frames.free(huge, Order::HUGE)?;
-/// assert!(frames.free(huge, Order::HUGE).is_err()); // freed twice
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct Frames<'m> {
-    pub(super) shared: Shared<'m>,
-    pub(super) metadata: Metadata,
-}
-
 impl<'m> Frames<'m> {
-    /// As many CPUs as there are `slots` can have caches, see [`Frames::cpu`]. `drain` reaches
-    /// them when memory runs out; with [`NoDrain`](super::NoDrain) they see a request at their
-    /// next call.
-    ///
-    /// Metadata grows by a cache line a CPU, and by the [`CpuCache`] provided for each.
+    /// With what a kernel adds to allocation.
     #[must_use]
-    pub fn with_cpus(self, slots: &'m [CpuSlot], drain: &'m dyn DrainCpus) -> Self {
-        let cpus = Cpus { slots, drain };
-        Self {
-            shared: Shared {
-                cpus,
-                ..self.shared
-            },
-            ..self
-        }
+    pub fn with_hooks(mut self, hooks: &'m dyn Hooks) -> Self {
+        self.nodes.hooks = Some(hooks);
+        self
     }
 
-    /// Counts the free frames of the zones of `zones`, and reports to `watcher` when they
-    /// cross a mark. Of two entries for one zone the first counts.
+    /// As many CPUs as there are `slots` can have caches, see [`Frames::cpu`]. When memory runs out
+    /// [`Hooks::drain`] reaches them; without it they see a request at their next call.
+    ///
+    /// Metadata grows by a slot a CPU, and by the [`CpuCache`] provided for each.
+    #[must_use]
+    pub fn with_cpus(self, slots: &'m [CpuSlot]) -> Self {
+        Self { slots, ..self }
+    }
+
+    /// Counts the free frames of the zones of `zones`, keeps their reserves, and reports to
+    /// [`Hooks::crossed`] when they cross a mark. Of two entries for one zone the first counts.
     ///
     /// Not once CPUs have caches.
     #[must_use]
-    pub fn with_water_marks(mut self, zones: &'m [ZoneMarks], watcher: &'m dyn WatchMarks) -> Self {
+    pub fn with_water_marks(mut self, zones: &'m [ZoneMarks]) -> Self {
         for marks in zones {
             let (node, zone) = marks.zone();
             marks.set_free_frames(self.zone_statistics(node, zone).free_frames);
         }
-        self.shared.nodes.marks = Marks { zones, watcher };
+        self.nodes.marks = zones;
         self
     }
 
@@ -109,7 +63,41 @@ impl<'m> Frames<'m> {
         node: NodeId,
         cache: &'f mut CpuCache,
     ) -> Result<Cpu<'f, 'm>, CpuError> {
-        Cpu::new(&self.shared, cpu, node, cache)
+        Cpu::new(self, cpu, node, cache)
+    }
+
+    /// Requests a drain of all CPUs that cache something. Meant for after an
+    /// [`AllocError`] whose [`held_by_cpus`](AllocError::held_by_cpus) is not 0, where the caller
+    /// holds no lock and has interrupts on: it may interrupt those CPUs, wait for them, and try
+    /// again.
+    ///
+    /// ```
+    /// # use firstlight::addr::Frame;
+    /// # use firstlight::frames::{AllocError, Frames};
+    /// fn allocate(
+    ///     frames: &Frames<'_>,
+    ///     try_once: impl Fn() -> Result<Frame, AllocError>, // with this CPU's cache
+    ///     interrupt: fn(cpu: usize),
+    /// ) -> Result<Frame, AllocError> {
+    ///     let request = match try_once() {
+    ///         Err(error) if error.held_by_cpus() > 0 => frames.request_drain(),
+    ///         result => return result,
+    ///     };
+    ///     request.cpus().for_each(interrupt);
+    ///     for _ in 0..100_000 {
+    ///         if request.pending_frames() == 0 {
+    ///             break;
+    ///         }
+    ///         core::hint::spin_loop();
+    ///     }
+    ///     try_once()
+    /// }
+    /// ```
+    pub fn request_drain(&self) -> DrainRequest<'_> {
+        self.slots.iter().for_each(|slot| {
+            slot.request_drain_of_any();
+        });
+        DrainRequest::new(self.slots)
     }
 
     /// Allocates a block, from the preferred node or the nearest to it that has one.
@@ -118,8 +106,7 @@ impl<'m> Frames<'m> {
     /// [`AllocError::OutOfMemory`] when no allowed node and zone has a block of
     /// this order; [`AllocError::NoSuchNode`].
     pub fn allocate(&self, request: Request) -> Result<Frame, AllocError> {
-        self.shared
-            .allocate(NodeId::default(), request, &mut NoCache)
+        self.allocate_near(None, request, &mut NoCache)
     }
 
     /// Frees a block. It may be any aligned part of a block that was allocated, or several
@@ -130,7 +117,7 @@ impl<'m> Frames<'m> {
     /// [`BlockError::Misaligned`], [`BlockError::OutsideMemory`],
     /// [`BlockError::NotAllocated`], [`BlockError::Reserved`]; nothing is changed then.
     pub fn free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        self.shared.nodes.free(frame, order)
+        self.nodes.free(frame, order)
     }
 
     /// Allocates the block that starts at `frame`.
@@ -140,7 +127,7 @@ impl<'m> Frames<'m> {
     /// [`BlockError::InUse`] when some of it is allocated, reserved, isolated or held by a call
     /// in flight; nothing is changed then.
     pub fn allocate_at(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        self.shared.nodes.allocate_at(frame, order)
+        self.nodes.allocate_at(frame, order)
     }
 
     /// Allocates `frames` contiguous frames, any number of them, of one node and zone.
@@ -189,9 +176,7 @@ impl<'m> Frames<'m> {
         request: Request,
     ) -> Result<FrameRange, AllocError> {
         range::contiguous::check(frames, align_frames)?;
-        let node = NodeId::default();
-        self.shared
-            .allocate_frames(node, frames, align_frames, request, &mut NoCache)
+        self.allocate_frames_near(None, frames, align_frames, request, &mut NoCache)
     }
 
     /// Allocates the frames of `range`, all of them or none: any start and
@@ -225,7 +210,7 @@ impl<'m> Frames<'m> {
     /// [`RangeError::InUse`] the first that was seen in use. Frames taken up to there are
     /// freed; until then other CPUs see them as used.
     pub fn allocate_range(&self, range: FrameRange) -> Result<(), RangeError> {
-        self.shared.allocate_range(range)
+        self.take_range(range)
     }
 
     /// Frees all frames of `range`, however they were allocated.
@@ -235,7 +220,7 @@ impl<'m> Frames<'m> {
     /// [`RangeError::NotAllocated`] name the first frame that is at fault; nothing is changed
     /// then, unless another CPU frees some of it at the same moment.
     pub fn free_frames(&self, range: FrameRange) -> Result<(), RangeError> {
-        range::free(&self.shared.nodes, range)
+        range::free(&self.nodes, range)
     }
 
     /// Isolates the memory in `range`: whole huge frames, or up to where memory ends. Holes
@@ -247,28 +232,28 @@ impl<'m> Frames<'m> {
     /// # Errors
     /// [`IsolateError`], but not [`IsolateError::InUse`].
     pub fn isolate(&self, range: FrameRange) -> Result<Isolation<'_, 'm>, IsolateError> {
-        Isolation::new(&self.shared, range)
+        Isolation::new(self, range)
     }
 
     /// Whether `frame` is allocated or reserved; `None` if it is not memory.
     pub fn is_allocated(&self, frame: Frame) -> Option<bool> {
-        let segment = self.shared.nodes.segments.at(frame)?;
+        let segment = self.nodes.segments.at(frame)?;
         Some(segment.online()?.is_allocated(frame))
     }
 
     /// The memory of the whole machine.
     pub fn statistics(&self) -> Statistics {
-        let cached = self.shared.cpus.slots.iter().map(CpuSlot::cached_frames);
+        let cached = self.slots.iter().map(CpuSlot::cached_frames);
         Statistics {
             cached_frames: cached.map(u64::from).sum(),
-            ..Nodes::sum(self.shared.nodes.segments.iter())
+            ..Nodes::sum(self.nodes.segments.iter())
         }
     }
 
     /// The memory of one zone of one node; all zero where there is none. Of which zone the frames
     /// are that CPUs cache is not known: they count as allocated.
     pub fn zone_statistics(&self, node: NodeId, zone: ZoneKind) -> Statistics {
-        Nodes::sum(self.shared.nodes.segments.of_zone(node, zone))
+        Nodes::sum(self.nodes.segments.of_zone(node, zone))
     }
 
     /// Recounts everything that is kept at two levels. Meant for tests and
@@ -277,19 +262,19 @@ impl<'m> Frames<'m> {
     /// # Errors
     /// The first [`Violation`] found.
     pub fn validate(&self) -> Result<(), Violation> {
-        let segments = self.shared.nodes.segments.iter();
+        let segments = self.nodes.segments.iter();
         let mut online = segments.filter_map(ZoneSegment::online);
         online.try_for_each(Segment::validate)
     }
 
     /// Nodes in the order of fallback of a request on `from`.
     pub fn fallback(&self, from: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
-        self.shared.nodes.fallback(from)
+        self.nodes.fallback(from)
     }
 
     /// The cost of the allocator's own tables up to now.
     pub fn metadata(&self) -> Metadata {
-        let segments = self.shared.nodes.segments.iter();
+        let segments = self.nodes.segments.iter();
         let started: u64 = segments.map(ZoneSegment::written_bytes).sum();
         Metadata {
             written_bytes: self.metadata.written_bytes + started,
@@ -299,6 +284,6 @@ impl<'m> Frames<'m> {
 
     /// The layout the allocator was built from.
     pub fn layout(&self) -> &Layout<'m> {
-        &self.shared.nodes.layout
+        &self.nodes.layout
     }
 }

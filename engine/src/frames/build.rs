@@ -3,16 +3,13 @@
 //!
 //! *The tables lie in early memory, or in memory that the caller provides.*
 
-use super::allocator::Frames;
-use super::cpu::drain::Cpus;
-use super::cpu::shared::Shared;
 use super::error::BuildError;
+use super::find::Frames;
 use super::metadata::Metadata;
 use super::segment::Segment;
 use super::segment::pinned::{Entry, Pinned};
 use super::segment::table::Carver;
 use super::word::Bitmap;
-use super::zone::marks::Marks;
 use super::zone::segment::ZoneSegment;
 use super::zone::{Heads, Nodes, Segments};
 use crate::addr::{FrameRange, PAGE_BYTES};
@@ -299,7 +296,7 @@ impl<'m> Frames<'m> {
         Ok(Self::of_segments(layout, segments, lists.pinned, metadata))
     }
 
-    /// Without CPUs and water marks.
+    /// Without CPUs, water marks and hooks.
     pub(super) fn of_segments(
         layout: Layout<'m>,
         segments: Segments<'m>,
@@ -307,16 +304,15 @@ impl<'m> Frames<'m> {
         metadata: Metadata,
     ) -> Self {
         Self {
-            shared: Shared {
-                nodes: Nodes {
-                    segments,
-                    layout,
-                    pinned,
-                    added: AtomicU32::new(0),
-                    marks: Marks::NONE,
-                },
-                cpus: Cpus::NONE,
+            nodes: Nodes {
+                segments,
+                layout,
+                pinned,
+                added: AtomicU32::new(0),
+                marks: &[],
+                hooks: None,
             },
+            slots: &[],
             metadata,
         }
     }

@@ -1,7 +1,7 @@
 //! Many blocks of one order at a time.
 
-use super::allocator::Frames;
 use super::error::{AllocError, BlockError};
+use super::find::Frames;
 use super::request::Request;
 use super::search::batch::{self, Batch};
 use super::segment::window::Window;
@@ -44,7 +44,7 @@ impl Frames<'_> {
                 Err(error) => return Err(error),
             };
             batch.put(frame);
-            let Some(segment) = self.shared.nodes.segments.at(frame) else {
+            let Some(segment) = self.nodes.segments.at(frame) else {
                 continue;
             };
             let Some(online) = segment.online() else {
@@ -56,8 +56,9 @@ impl Frames<'_> {
             } else if order == Order::HUGE {
                 batch::take_huges(online, mobility, &mut hint, |_| false, &mut batch);
             }
+            self.nodes.prepare(batch.since(before), order);
             let taken = (batch.count() - before) as u64 * order.frames();
-            self.shared.nodes.count(segment, -taken.cast_signed());
+            self.nodes.count(segment, -taken.cast_signed());
         }
         Ok(batch.count())
     }
@@ -83,7 +84,7 @@ impl Frames<'_> {
 
     /// Frees pages of one word of a bitmap.
     fn free_pages(&self, first: Frame, pages: &[Frame]) -> Result<(), BlockError> {
-        let (nodes, order) = (&self.shared.nodes, Order::PAGE);
+        let (nodes, order) = (&self.nodes, Order::PAGE);
         let one_by_one = || {
             let one = |all: Result<(), _>, &page| all.and(self.free(page, order));
             pages.iter().fold(Ok(()), one)

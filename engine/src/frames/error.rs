@@ -73,6 +73,17 @@ impl fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
+impl AllocError {
+    /// Frames that other CPUs cache and have not drained yet: a reason to try again, after
+    /// [`Frames::request_drain`](super::Frames::request_drain).
+    pub const fn held_by_cpus(&self) -> u64 {
+        match *self {
+            Self::OutOfMemory { held_by_cpus, .. } => held_by_cpus,
+            _ => 0,
+        }
+    }
+}
+
 /// The end of a message: "; 3 frames are cached by CPUs ...", or not at all if none are.
 struct HeldByCpus(u64);
 
@@ -115,8 +126,8 @@ pub enum BlockError {
         /// Its order.
         order: Order,
     },
-    /// Some of it is reserved for ever: the allocator's own tables, the kernel's image, memory
-    /// that must not be touched.
+    /// Some of it is reserved for ever (the allocator's own tables, the kernel's image, memory
+    /// that must not be touched), or was never added.
     Reserved {
         /// First frame of the block.
         frame: Frame,

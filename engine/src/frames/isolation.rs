@@ -7,7 +7,7 @@
 use core::fmt;
 
 use crate::addr::{Frame, FrameRange};
-use crate::frames::cpu::shared::Shared;
+use crate::frames::find::Frames;
 use crate::frames::segment::Segment;
 use crate::frames::segment::isolate::AlreadyIsolated;
 use crate::frames::word::geometry::{HUGE_FRAMES, blocks};
@@ -82,13 +82,13 @@ impl core::error::Error for IsolateError {}
 #[derive(Debug)]
 #[must_use = "dropping it ends the isolation"]
 pub struct Isolation<'f, 'm> {
-    shared: &'f Shared<'m>,
+    shared: &'f Frames<'m>,
     range: FrameRange,
 }
 
 /// The huge frames of `range`, segment by segment.
 fn huges_in<'f, 'm>(
-    shared: &'f Shared<'m>,
+    shared: &'f Frames<'m>,
     range: FrameRange,
 ) -> impl Iterator<Item = (&'f Segment<'m>, core::ops::Range<usize>)> {
     let online = |segment: &'f ZoneSegment<'m>| segment.online();
@@ -106,7 +106,7 @@ fn inside(segment: &Segment<'_>, huge: usize) -> FrameRange {
 
 impl<'f, 'm> Isolation<'f, 'm> {
     /// Isolates the memory in `range`, as [`Frames::isolate`](crate::frames::Frames::isolate).
-    pub(crate) fn new(shared: &'f Shared<'m>, range: FrameRange) -> Result<Self, IsolateError> {
+    pub(crate) fn new(shared: &'f Frames<'m>, range: FrameRange) -> Result<Self, IsolateError> {
         let mut any = false;
         for (segment, huges) in huges_in(shared, range) {
             any = true;
@@ -135,7 +135,7 @@ impl<'f, 'm> Isolation<'f, 'm> {
             }
         }
         done.range = range;
-        shared.cpus.drain_all();
+        shared.drain_all();
         Ok(done)
     }
 
@@ -190,6 +190,7 @@ impl<'f, 'm> Isolation<'f, 'm> {
         }
         all().for_each(|(segment, huge)| segment.end_isolation(huge));
         self.shared.nodes.count_range(self.range, -1);
+        self.shared.nodes.prepare_range(self.range);
         Ok(core::mem::take(&mut self.range))
     }
 }

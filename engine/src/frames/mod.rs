@@ -9,6 +9,8 @@
 //! |---|---|
 //! | `allocator`, `bulk`, `isolation`, `owned` | what a kernel calls |
 //! | `build`, `over` | from a [`Layout`](crate::layout::Layout) to [`Frames`]; from a span whose memory comes range by range |
+//! | `hooks` | what a kernel adds |
+//! | `find` | [`Frames`], and what a request does until it finds memory or gives up |
 //! | `cpu/` | a CPU's cache in front of the shared levels |
 //! | `range/` | any number of frames: ranges by address, and ranges anywhere |
 //! | `zone/` | nodes and zones, the order of fallback, water marks |
@@ -27,6 +29,8 @@ mod build;
 mod bulk;
 mod cpu;
 mod error;
+mod find;
+mod hooks;
 mod isolation;
 mod metadata;
 mod over;
@@ -41,12 +45,13 @@ mod zone;
 #[cfg(test)]
 mod tests;
 
-pub use allocator::Frames;
 pub use cpu::Cpu;
 pub use cpu::cache::CpuCache;
-pub use cpu::drain::{DrainCpus, DrainRequest, NoDrain};
+pub use cpu::drain::DrainRequest;
 pub use cpu::slot::CpuSlot;
 pub use error::{AllocError, BlockError, BuildError, CpuError, RangeError};
+pub use find::Frames;
+pub use hooks::{Crossing, Hooks, WaterMark};
 pub use isolation::{IsolateError, Isolation};
 pub use metadata::Metadata;
 pub use over::AddError;
@@ -56,4 +61,4 @@ pub use segment::statistics::Statistics;
 pub(crate) use segment::table::Carver;
 pub use segment::validate::Violation;
 pub use word::mobility::Mobility;
-pub use zone::marks::{Crossing, WatchMarks, WaterMark, WaterMarks, ZoneMarks};
+pub use zone::marks::{WaterMarks, ZoneMarks};

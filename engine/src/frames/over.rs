@@ -8,9 +8,9 @@
 use core::fmt;
 use core::mem::MaybeUninit;
 
-use super::allocator::Frames;
 use super::build::{SegmentSpan, sum, table_bytes};
 use super::error::{BuildError, RangeError};
+use super::find::Frames;
 use super::metadata::Metadata;
 use super::range;
 use super::segment::pinned::{Entry, Pinned, Unpin};
@@ -255,12 +255,12 @@ impl<'m> Frames<'m> {
     pub fn add(&self, range: PhysRange) -> Result<(), AddError> {
         let frames = self.come(range)?;
         let count = |segment: &ZoneSegment<'_>, frames: u64| {
-            self.shared.nodes.count(segment, frames.cast_signed());
+            self.nodes.count(segment, frames.cast_signed());
         };
-        let freed = range::give(&self.shared.nodes.segments, frames, count);
+        let freed = range::give(&self.nodes.segments, frames, count);
         // CPUs look anew where their lists are filled from. Release: pairs with `fill_from_nearest`.
-        self.shared.nodes.added.fetch_add(1, Ordering::Release);
-        self.shared.cpus.drain_at_next_call();
+        self.nodes.added.fetch_add(1, Ordering::Release);
+        self.drain_at_next_call();
         freed.map_err(|error| match error {
             RangeError::OutsideMemory { frame, .. }
             | RangeError::InUse { frame, .. }
@@ -281,7 +281,7 @@ impl<'m> Frames<'m> {
 
     /// Makes `range` memory, allocated.
     fn come(&self, range: PhysRange) -> Result<FrameRange, AddError> {
-        let (nodes, frames) = (&self.shared.nodes, range.inner_frames());
+        let (nodes, frames) = (&self.nodes, range.inner_frames());
         if frames.is_empty() || frames.checked_bytes() != Some(range) {
             return Err(AddError::Misaligned { range });
         }

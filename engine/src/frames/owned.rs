@@ -13,8 +13,8 @@
 use core::fmt;
 use core::mem::ManuallyDrop;
 
-use super::allocator::Frames;
 use super::error::AllocError;
+use super::find::Frames;
 use super::request::Request;
 use crate::addr::{Frame, FrameRange, Order};
 

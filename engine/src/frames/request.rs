@@ -74,10 +74,12 @@ pub struct Request {
     this_node_only: bool,
     mobility: Mobility,
     keeps_caches: bool,
+    from_reserve: bool,
 }
 
 impl Request {
-    /// A block of `order` from any node, nearest to node 0 first, in zone Normal or below.
+    /// A block of `order` from any node, nearest to the CPU that calls first, in zone Normal or
+    /// below. Past a [`Cpu`](super::Cpu) it is node 0, if no [`Hooks`](super::Hooks) say otherwise.
     pub const fn new(order: Order) -> Self {
         Self {
             order,
@@ -86,6 +88,7 @@ impl Request {
             this_node_only: false,
             mobility: Mobility::Unmovable,
             keeps_caches: false,
+            from_reserve: false,
         }
     }
 
@@ -139,6 +142,23 @@ impl Request {
     pub const fn no_drain(mut self) -> Self {
         self.keeps_caches = true;
         self
+    }
+
+    /// It cannot wait, or frees memory soon: it may take what the water marks keep for such.
+    pub const fn from_reserve(mut self) -> Self {
+        self.from_reserve = true;
+        self
+    }
+
+    /// The same request, which may not.
+    pub(crate) const fn without_reserve(mut self) -> Self {
+        self.from_reserve = false;
+        self
+    }
+
+    /// Whether it may take what the water marks keep.
+    pub const fn is_from_reserve(&self) -> bool {
+        self.from_reserve
     }
 
     /// Whether caches may be drained for it.

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{AllocError, DrainCpus, DrainRequest, Frames, Request, Statistics};
+use firstlight::frames::{AllocError, DrainRequest, Frames, Hooks, Request, Statistics};
 use firstlight::node::ZoneKind;
 
 use crate::kit::{GIB, MIB, Machine, range, slots};
@@ -12,7 +12,7 @@ use crate::kit::{GIB, MIB, Machine, range, slots};
 /// Waits while drains are pending, but not for ever: a thread at a barrier does not drain.
 struct Wait;
 
-impl DrainCpus for Wait {
+impl Hooks for Wait {
     fn drain(&self, request: &DrainRequest<'_>) {
         for _ in 0..50 {
             if request.pending_frames() == 0 {
@@ -73,7 +73,8 @@ impl Yard {
         let rows: Vec<_> = rows.collect();
         let frames = Machine::new(&rows)
             .frames()
-            .with_cpus(slots(threads), &Wait);
+            .with_cpus(slots(threads))
+            .with_hooks(&Wait);
         let memory = memory.iter().map(|&(_, start, end)| {
             FrameRange::new(start / 4096, end / 4096).expect("ascending pages")
         });

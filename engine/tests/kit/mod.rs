@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 
 use firstlight::addr::{Order, PhysRange};
 use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
-use firstlight::frames::{BuildError, CpuCache, CpuSlot, Frames, NoDrain, Request};
+use firstlight::frames::{BuildError, CpuCache, CpuSlot, Frames, Request};
 use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
 use firstlight::node::NodeId;
 use firstlight::platform::Platform;
@@ -200,6 +200,6 @@ impl Machine {
 
     /// Frames with slots for `cpus` CPUs.
     pub(crate) fn frames_with_cpus(&self, cpus: usize) -> Frames<'static> {
-        self.frames().with_cpus(slots(cpus), &NoDrain)
+        self.frames().with_cpus(slots(cpus))
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use firstlight::addr::{Frame, Order};
 use firstlight::firmware::acpi::{Madt, Srat};
 use firstlight::firmware::e820;
-use firstlight::frames::{Cpu, CpuCache, CpuSlot, Frames, NoDrain, Request};
+use firstlight::frames::{Cpu, CpuCache, CpuSlot, Frames, Request};
 use firstlight::map::{MemoryMap, Region, ScratchEntry};
 use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor};
 use firstlight::node::NodeId;
@@ -158,7 +158,7 @@ fn with_cpu_of(gib: u64, path: impl FnOnce(&mut Cpu<'_, '_>) -> Outcome) -> Outc
     let mut storage = machine.storage();
     let slots = [CpuSlot::new()];
     let frames = Frames::build(machine.layout(&mut storage)?, &space)?;
-    let frames = frames.with_cpus(&slots, &NoDrain);
+    let frames = frames.with_cpus(&slots);
     let mut cache = CpuCache::new();
     let mut cpu = frames.cpu(0, NodeId(0), &mut cache)?;
     path(&mut cpu)

@@ -5,19 +5,21 @@ extern crate std;
 
 use super::Cpu;
 use super::cache::CpuCache;
-use super::drain::{Cpus, DrainCpus, DrainRequest, NoDrain};
-use super::shared::{NoCache, Shared};
+use super::drain::DrainRequest;
 use super::slot::CpuSlot;
 use crate::addr::{Frame, Order, PhysRange};
 use crate::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
+use crate::frames::Hooks;
 use crate::frames::error::AllocError;
+use crate::frames::find::Frames;
+use crate::frames::find::NoCache;
+use crate::frames::metadata::Metadata;
 use crate::frames::request::Request;
 use crate::frames::tests::kit::{first, frames, none_pinned, recount, segments};
 use crate::frames::tests::loom::kit::{all_but, both, check, model};
 use crate::frames::word::Mobility::Unmovable;
 use crate::frames::word::geometry::{Block, GIANT_ORDER};
 use crate::frames::zone::Nodes;
-use crate::frames::zone::marks::Marks;
 use crate::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::{AtomicU32, Ordering};
@@ -57,7 +59,12 @@ fn layout() -> Layout<'static> {
 /// Returns once all CPUs have answered.
 struct Wait;
 
-impl DrainCpus for Wait {
+/// CPUs are seen to drain at their next call.
+struct NoDrain;
+
+impl Hooks for NoDrain {}
+
+impl Hooks for Wait {
     fn drain(&self, request: &DrainRequest<'_>) {
         while request.pending_frames() > 0 {
             thread::yield_now();
@@ -67,7 +74,7 @@ impl DrainCpus for Wait {
 
 /// A giant frame of which little is free, and two CPUs.
 struct Machine {
-    shared: Shared<'static>,
+    shared: Frames<'static>,
     /// The content of page 64.
     content: UnsafeCell<u32>,
 }
@@ -77,20 +84,24 @@ struct Machine {
 unsafe impl Sync for Machine {}
 
 impl Machine {
-    fn new(free: &[(u64, u64)], drain: &'static dyn DrainCpus) -> &'static Self {
+    fn new(free: &[(u64, u64)], hooks: &'static dyn Hooks) -> &'static Self {
         let extents = [(frames(0, 1 << GIANT_ORDER), 0, ZoneKind::Normal)];
         let nodes = Nodes {
             layout: layout(),
             pinned: none_pinned(),
             added: AtomicU32::new(0),
-            marks: Marks::NONE,
+            marks: &[],
+            hooks: Some(hooks),
             segments: segments(&extents, &all_but(free)),
         };
         let slots: Vec<_> = (0..2).map(|_| CpuSlot::default()).collect();
         let slots = Box::leak(slots.into_boxed_slice());
-        let cpus = Cpus { slots, drain };
         Box::leak(Box::new(Self {
-            shared: Shared { nodes, cpus },
+            shared: Frames {
+                nodes,
+                slots,
+                metadata: Metadata::default(),
+            },
             content: UnsafeCell::new(0),
         }))
     }
@@ -112,12 +123,14 @@ impl Machine {
     }
 
     fn slot(&self) -> &'static CpuSlot {
-        &self.shared.cpus.slots[0]
+        &self.shared.slots[0]
     }
 
     /// A page, past all lists; `Err` is what CPUs hold.
     fn page(&self) -> Result<Frame, u64> {
-        let found = self.shared.allocate(NodeId(0), PAGE, &mut NoCache);
+        let found = self
+            .shared
+            .allocate_near(Some(NodeId(0)), PAGE, &mut NoCache);
         found
             .inspect(|&page| self.touch(page))
             .map_err(|error| match error {
@@ -334,7 +347,7 @@ fn beside_an_isolation(
             },
             || {
                 first(&machine.shared.nodes.segments).isolate(0).unwrap();
-                machine.shared.cpus.drain_all();
+                machine.shared.drain_all();
             },
         );
         let slot = machine.slot();

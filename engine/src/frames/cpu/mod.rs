@@ -15,7 +15,6 @@
 //! | [`slot`] | what other CPUs may read and request |
 //! | [`drain`] | how they are reached, which the kernel knows |
 //! | [`cache`] | the memory of the lists |
-//! | [`shared`] | all memory, and all CPUs |
 //! | [`slow`] | refill, flush, drain |
 //! | [`pieces`] | any number of frames |
 
@@ -24,11 +23,11 @@ pub(crate) mod drain;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod pieces;
-pub(crate) mod shared;
 pub(crate) mod slot;
 mod slow;
 
 use super::error::{AllocError, BlockError, CpuError};
+use super::find::Frames;
 use super::request::Request;
 use super::segment::window::Window;
 use super::word::Mobility;
@@ -38,7 +37,6 @@ use crate::addr::{Frame, Order};
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::Ordering;
 use cache::CpuCache;
-use shared::Shared;
 use slot::CpuSlot;
 
 /// A CPU's way to allocate and free: as [`Frames::allocate`] and [`Frames::free`], but
@@ -74,7 +72,7 @@ use slot::CpuSlot;
 /// ```
 #[derive(Debug)]
 pub struct Cpu<'f, 'm> {
-    shared: &'f Shared<'m>,
+    shared: &'f Frames<'m>,
     slot: &'f CpuSlot,
     cache: &'f mut CpuCache,
     /// Frames that can be freed into the lists after one check each.
@@ -115,13 +113,13 @@ impl Source {
 
 impl<'f, 'm> Cpu<'f, 'm> {
     pub(crate) fn new(
-        shared: &'f Shared<'m>,
+        shared: &'f Frames<'m>,
         cpu: usize,
         node: NodeId,
         cache: &'f mut CpuCache,
     ) -> Result<Self, CpuError> {
-        let cpus = shared.cpus.slots.len();
-        let slot = shared.cpus.slots.get(cpu);
+        let cpus = shared.slots.len();
+        let slot = shared.slots.get(cpu);
         let slot = slot.ok_or(CpuError::NoSuchCpu { cpu, cpus })?;
         let nodes = shared.nodes.segments.nodes();
         if usize::from(node.0) >= nodes {
@@ -150,7 +148,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
     }
 
     /// The nearest memory that lists are filled from, by mobility.
-    fn nearest(shared: &'f Shared<'m>, node: NodeId) -> Option<[&'f ZoneSegment<'m>; 2]> {
+    fn nearest(shared: &'f Frames<'m>, node: NodeId) -> Option<[&'f ZoneSegment<'m>; 2]> {
         let movable = shared.nodes.nearest(node, ZoneKind::Movable)?;
         let near = shared.nodes.nearest(node, ZoneKind::Normal);
         Some([near.unwrap_or(movable), movable])
@@ -172,7 +170,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         };
         (self.near, self.window) = (near, Window::empty(online));
         let (shared, node) = (self.shared, self.node);
-        let mut slots = shared.cpus.slots.iter();
+        let mut slots = shared.slots.iter();
         let cpu = slots.position(|slot| core::ptr::eq(slot, self.slot));
         let cpu = cpu.unwrap_or(0);
         self.sources = [near, movable].map(|segment| Self::source(shared, node, segment, cpu));
@@ -181,7 +179,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
 
     /// Sets how much the lists, which are empty, may hold.
     fn set_limits(&mut self) {
-        let cpus = self.shared.cpus.slots.len() as u64;
+        let cpus = self.shared.slots.len() as u64;
         self.has_bump = true;
         self.takes = self
             .sources
@@ -197,9 +195,9 @@ impl<'f, 'm> Cpu<'f, 'm> {
     }
 
     /// Where lists are filled from: `segment` and others of its zone.
-    fn source(shared: &Shared<'m>, node: NodeId, segment: &ZoneSegment<'m>, cpu: usize) -> Source {
+    fn source(shared: &Frames<'m>, node: NodeId, segment: &ZoneSegment<'m>, cpu: usize) -> Source {
         // CPUs begin far from each other.
-        let cpus = shared.cpus.slots.len().max(1);
+        let cpus = shared.slots.len().max(1);
         let huges = segment.online().map_or(1, |online| online.huge_count());
         let mut source = Source {
             node: segment.node,

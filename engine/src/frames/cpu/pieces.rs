@@ -65,7 +65,7 @@ impl Cpu<'_, '_> {
         }
         let (shared, node) = (self.shared, self.node);
         let request = self.at_home(request);
-        shared.allocate_frames(node, frames, align_frames, request, self)
+        shared.allocate_frames_near(Some(node), frames, align_frames, request, self)
     }
 
     /// The first `frames` of the block of `order` on top of the list that serves a request. The

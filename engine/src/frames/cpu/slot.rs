@@ -178,7 +178,7 @@ impl CpuSlot {
     }
 
     /// Requests a drain if there is anything to drain; whether there is.
-    pub(super) fn request_drain_of_any(&self) -> bool {
+    pub(crate) fn request_drain_of_any(&self) -> bool {
         let may_have = self.may_have_frames();
         if may_have {
             self.request_drain();
@@ -188,7 +188,7 @@ impl CpuSlot {
 
     /// Requests a drain of what is cached and of what a call in flight may cache: after the
     /// owner's next call nothing that it saw before is cached.
-    pub(super) fn request_drain(&self) {
+    pub(crate) fn request_drain(&self) {
         // Not a store: draining sees what comes before all requests.
         self.drain.swap(REQUESTED, Ordering::AcqRel);
     }

@@ -1,9 +1,10 @@
 //! What is rare: refill, flush, drain, and blocks that no list holds.
 
-use super::shared::Own;
 use super::{Cpu, Source};
 use crate::addr::{Frame, FrameRange, Order};
 use crate::frames::error::{AllocError, BlockError};
+use crate::frames::find::Frames;
+use crate::frames::find::Own;
 use crate::frames::request::Request;
 use crate::frames::search::batch::{self, Batch};
 use crate::frames::search::{self, Want};
@@ -11,6 +12,7 @@ use crate::frames::segment::Segment;
 use crate::frames::segment::window::Window;
 use crate::frames::word::Mobility;
 use crate::frames::word::geometry::{GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER};
+use crate::frames::zone::gate::Gate;
 use crate::frames::zone::give::Near;
 use crate::frames::zone::segment::ZoneSegment;
 use crate::sync::Ordering;
@@ -56,9 +58,10 @@ impl<'f, 'm> Cpu<'f, 'm> {
             if found.is_none() && order == Order::PAGE {
                 found = lists.pop_bump(slot, mobility);
             }
-            if found.is_none() {
+            let half = (lists.limit(index) / 2) << index;
+            if found.is_none() && self.may_cache(&request, half as u64) {
                 found = match order.get() {
-                    0 => self.refill_pages(mobility),
+                    0 => self.refill_pages(&request),
                     HUGE_ORDER => self.refill_huges(mobility),
                     _ => self.refill_blocks(mobility, order),
                 };
@@ -70,10 +73,18 @@ impl<'f, 'm> Cpu<'f, 'm> {
         self.allocate_shared(request)
     }
 
+    /// Whether the water marks allow that `frames` frames are cached.
+    fn may_cache(&self, request: &Request, frames: u64) -> bool {
+        let source = &self.sources[request.mobility() as usize];
+        // For requests to come, which are of no reserve.
+        let gate = Gate::new(self.shared.nodes.marks, &request.without_reserve(), frames);
+        gate.is_none_or(|gate| gate.allows(source.node, source.zone))
+    }
+
     /// A block that no list serves.
     fn allocate_shared(&mut self, request: Request) -> Result<Frame, AllocError> {
         let (shared, node) = (self.shared, self.node);
-        let frame = shared.allocate(node, self.at_home(request), self)?;
+        let frame = shared.allocate_near(Some(node), self.at_home(request), self)?;
         // It was out of reach for the lists; next time they look there.
         if let Some(online) = self.near.online()
             && online.frames.contains(frame)
@@ -99,22 +110,25 @@ impl<'f, 'm> Cpu<'f, 'm> {
     }
 
     /// Fills the list of pages, or takes a bump block, and takes a page.
-    fn refill_pages(&mut self, mobility: Mobility) -> Option<Frame> {
+    fn refill_pages(&mut self, request: &Request) -> Option<Frame> {
+        let mobility = request.mobility();
         let (shared, slot) = (self.shared, self.slot);
         let source = &mut self.sources[mobility as usize];
         let (node, zone) = (source.node, source.zone);
         let segments = || shared.nodes.segments.of_zone(node, zone);
         let hint = &mut source.page_hint;
         let taken = self.cache.refill(slot, mobility, Order::PAGE, |space| {
-            take_from_first(segments(), space, |segment, batch| {
+            let count = take_from_first(segments(), space, |segment, batch| {
                 batch::take_pages(segment, mobility, hint, batch);
-            })
+            });
+            shared.nodes.prepare(&space[..count], Order::PAGE);
+            count
         });
         if taken > 0 {
             shared.nodes.count_zone(node, zone, -i64::from(taken));
             return self.cache.of(mobility).pop_page(slot, mobility);
         }
-        if !self.has_bump {
+        if !self.has_bump || !self.may_cache(request, HUGE_FRAMES.into()) {
             return None;
         }
         let moving = slot.begin_move(HUGE_FRAMES.into());
@@ -178,7 +192,9 @@ impl<'f, 'm> Cpu<'f, 'm> {
             for (entry, at) in space.iter_mut().zip(0..count) {
                 *entry = Frame::new(start.get() + (at << order.get()));
             }
-            usize::try_from(count).unwrap_or(0)
+            let count = usize::try_from(count).unwrap_or(0).min(space.len());
+            shared.nodes.prepare(&space[..count], order);
+            count
         });
         let frames = i64::from(taken) << order.get();
         shared.nodes.count_zone(source.node, source.zone, -frames);
@@ -360,7 +376,7 @@ fn take_from_first<'s, 'm: 's>(
 
 /// Fills `space` with huge frames from where the CPU is at home; how many.
 fn take_huges(
-    shared: &super::Shared<'_>,
+    shared: &Frames<'_>,
     slot: &super::CpuSlot,
     mobility: Mobility,
     source: &mut Source,
@@ -370,7 +386,6 @@ fn take_huges(
     let segments = shared.nodes.segments.of_zone(node, zone);
     let is_home = |start: Frame| {
         let others = shared
-            .cpus
             .slots
             .iter()
             .filter(|other| !core::ptr::eq(*other, slot));
@@ -378,11 +393,13 @@ fn take_huges(
             .into_iter()
             .any(|other| other.is_home(start.get() >> GIANT_ORDER))
     };
-    take_from_first(segments, space, |segment, batch| {
+    let count = take_from_first(segments, space, |segment, batch| {
         let hint = &mut source.huge_hint;
         batch::take_huges(segment, mobility, hint, is_home, batch);
         if batch.count() > 0 {
             slot.set_home(segment.huge_start(*hint) >> GIANT_ORDER);
         }
-    })
+    });
+    shared.nodes.prepare(&space[..count], Order::HUGE);
+    count
 }

@@ -5,7 +5,8 @@ use crate::frames::error::AllocError;
 use crate::frames::request::{Request, ZoneChoice};
 use crate::frames::search::Pass;
 use crate::frames::search::contiguous::{Probed, WantRange, find};
-use crate::frames::zone::{Nodes, Segments};
+use crate::frames::zone::gate::Gate;
+use crate::frames::zone::{Nodes, Reach, Segments};
 use crate::node::NodeId;
 use crate::sync::pause;
 
@@ -27,6 +28,7 @@ pub(crate) fn check(frames: u64, align_frames: u64) -> Result<(), AllocError> {
 pub(crate) fn allocate(
     nodes: &Nodes<'_>,
     first: NodeId,
+    reach: Reach,
     frames: u64,
     align_frames: u64,
     request: &Request,
@@ -37,10 +39,12 @@ pub(crate) fn allocate(
         mobility: request.mobility(),
     };
     let (segments, zones) = (&nodes.segments, request.zones());
-    let range = if request.is_this_node_only() {
-        allocate_on(segments, core::iter::once(first), want, zones)
+    let gate = Gate::new(nodes.marks, request, frames);
+    let gate = gate.as_ref();
+    let range = if reach == Reach::Node || request.is_this_node_only() {
+        allocate_on(segments, core::iter::once(first), want, zones, gate)
     } else {
-        allocate_on(segments, nodes.fallback(first), want, zones)
+        allocate_on(segments, nodes.fallback(first), want, zones, gate)
     }?;
     nodes.count_range(range, -1);
     Some(range)
@@ -52,10 +56,13 @@ pub(crate) fn allocate_on(
     nodes: impl Iterator<Item = NodeId> + Clone,
     want: WantRange,
     zones: ZoneChoice,
+    gate: Option<&Gate<'_>>,
 ) -> Option<FrameRange> {
     let all = || {
         let all = nodes.clone().flat_map(|node| segments.on(node, zones));
-        all.filter_map(|segment| segment.online())
+        let allowed =
+            all.filter(|segment| gate.is_none_or(|gate| gate.allows(segment.node, segment.zone)));
+        allowed.filter_map(|segment| segment.online())
     };
     let calls = || {
         let mut pass = Pass::default();

@@ -31,6 +31,11 @@ impl<'a> Batch<'a> {
         self.count
     }
 
+    /// Those put in after the first `before`.
+    pub(crate) fn since(&self, before: usize) -> &[Frame] {
+        self.frames.get(before..self.count).unwrap_or_default()
+    }
+
     /// How many more it takes.
     pub(crate) fn space(&self) -> u32 {
         u32::try_from(self.frames.len() - self.count).unwrap_or(u32::MAX)

@@ -18,6 +18,7 @@ use crate::frames::word::Mobility;
 #[cfg(not(loom))]
 use crate::frames::word::geometry::Block;
 use crate::frames::zone::Segments;
+#[cfg(not(loom))]
 use crate::frames::zone::segment::{NONE, ZoneSegment};
 use crate::node::{NodeId, ZoneKind};
 #[cfg(not(loom))]
@@ -168,7 +169,7 @@ pub(crate) fn allocate_frames(
     zones: ZoneChoice,
     want: WantRange,
 ) -> Option<FrameRange> {
-    crate::frames::range::contiguous::allocate_on(segments, nodes, want, zones)
+    crate::frames::range::contiguous::allocate_on(segments, nodes, want, zones, None)
 }
 
 /// How much a property test does: `FIRSTLIGHT_MODEL_CASES` cases, two under Miri.

@@ -95,6 +95,7 @@ impl State {
                     once(NodeId(node)),
                     ZoneChoice::up_to(highest),
                     want(order),
+                    None,
                 ) {
                     Some(start) => {
                         let block = Block { start, order };
@@ -367,6 +368,7 @@ fn churn(
                 once(NodeId(0)),
                 ZoneChoice::up_to(ZoneKind::Normal),
                 want(order),
+                None,
             ) {
                 let block = Block { start, order };
                 mark(block, 0, thread);

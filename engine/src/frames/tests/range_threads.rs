@@ -44,8 +44,12 @@ fn churn(segments: &Segments<'_>, owners: &[AtomicU32], thread: u32, rounds: u32
             0 | 1 => {
                 let order = [0, 0, 2, 7, 9, 10][usize::try_from(random(6)).unwrap()];
                 let nodes = [NodeId(0), NodeId(1)].into_iter();
-                let start =
-                    segments.allocate(nodes, ZoneChoice::up_to(ZoneKind::Normal), want(order));
+                let start = segments.allocate(
+                    nodes,
+                    ZoneChoice::up_to(ZoneKind::Normal),
+                    want(order),
+                    None,
+                );
                 start.map(|start| Block { start, order }.range())
             }
             2 => {

@@ -232,6 +232,7 @@ impl State {
                     once(NodeId(node)),
                     ZoneChoice::up_to(highest),
                     want(order),
+                    None,
                 ) {
                     self.take(Block { start, order }.range());
                 }

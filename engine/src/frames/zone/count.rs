@@ -1,6 +1,7 @@
 //! Counts of free frames for the water marks of zones: calls report frames allocated and freed.
 
 use super::Nodes;
+use super::marks::ZoneMarks;
 use super::segment::ZoneSegment;
 use crate::addr::FrameRange;
 use crate::node::{NodeId, ZoneKind};
@@ -29,9 +30,13 @@ impl<'m> Nodes<'m> {
 
     /// The same, by zone.
     pub(crate) fn count_zone(&self, node: NodeId, zone: ZoneKind, more: i64) {
-        let mut zones = self.marks.zones.iter();
-        if let Some(marks) = zones.find(|marks| marks.zone() == (node, zone)) {
-            marks.change(more, self.marks.watcher);
+        if let Some(marks) = self.marks_of(node, zone) {
+            marks.change(more, self.hooks);
         }
+    }
+
+    fn marks_of(&self, node: NodeId, zone: ZoneKind) -> Option<&'m ZoneMarks> {
+        let mut zones = self.marks.iter();
+        zones.find(|marks| marks.zone() == (node, zone))
     }
 }

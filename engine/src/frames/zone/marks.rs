@@ -4,65 +4,23 @@
 //! so one for a whole refill of a list. Every crossing is reported once, by the call that
 //! crossed: additions to one counter have an order.
 
-use core::fmt;
-
+use crate::frames::hooks::{Crossing, Hooks, WaterMark};
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::{AtomicU64, Ordering};
 
-/// The water marks of a zone, in frames; ascending, as a rule. They only report: the allocator
-/// allocates the frames below them as well.
+/// The water marks of a zone, in frames; ascending, as a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaterMarks {
-    /// Below it only requests that cannot wait should be served.
+    /// So many frames stay free, for requests [from the reserve](crate::frames::Request::from_reserve);
+    /// all others go to the next zone or node, or fail.
     pub min: u64,
     /// Below it reclaim should begin.
     pub low: u64,
     /// From here on reclaim may stop.
     pub high: u64,
-}
-
-/// One of the three.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum WaterMark {
-    /// [`WaterMarks::min`].
-    Min,
-    /// [`WaterMarks::low`].
-    Low,
-    /// [`WaterMarks::high`].
-    High,
-}
-
-impl fmt::Display for WaterMark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Min => "min",
-            Self::Low => "low",
-            Self::High => "high",
-        })
-    }
-}
-
-/// A water mark was crossed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crossing {
-    /// The zone's node.
-    pub node: NodeId,
-    /// The zone.
-    pub zone: ZoneKind,
-    /// Which mark.
-    pub mark: WaterMark,
-    /// Fewer frames than the mark are free now; else as many or more.
-    pub below: bool,
-    /// Frames free right after.
-    pub free_frames: u64,
-}
-
-/// Is called at crossings.
-pub trait WatchMarks: Sync {
-    /// Called by the call that crossed the mark, on its CPU, with what it allocated or freed
-    /// done, but perhaps before it returns. It must neither allocate nor free, nor panic: it
-    /// wakes a thread that frees.
-    fn crossed(&self, crossing: Crossing);
+    /// So many frames more stay free where a request could have had a higher zone: what
+    /// anything can use leaves something for those that can use this zone only.
+    pub lowmem_reserve: u64,
 }
 
 /// A zone, its marks, and how much of it is free. Provided to
@@ -105,21 +63,35 @@ impl ZoneMarks {
         not_below_none(self.free_frames.load(Ordering::Relaxed))
     }
 
+    /// Whether `frames` frames can be taken so that as many stay free as should.
+    pub(super) fn leaves_enough(&self, frames: u64, is_fallback: bool) -> bool {
+        let more = if is_fallback {
+            self.marks.lowmem_reserve
+        } else {
+            0
+        };
+        let stay = self.marks.min.saturating_add(more);
+        self.free_frames() >= frames.saturating_add(stay)
+    }
+
     /// Adds `more` frames, or takes some off, and reports which marks that crossed.
-    pub(super) fn change(&self, more: i64, watcher: &dyn WatchMarks) {
+    pub(super) fn change(&self, more: i64, hooks: Option<&dyn Hooks>) {
         let old = self
             .free_frames
             .fetch_add(more.cast_unsigned(), Ordering::Relaxed);
         let new = not_below_none(old.wrapping_add_signed(more));
         let old = not_below_none(old);
-        let WaterMarks { min, low, high } = self.marks;
+        let Some(hooks) = hooks else {
+            return;
+        };
+        let WaterMarks { min, low, high, .. } = self.marks;
         for (mark, at) in [
             (WaterMark::Min, min),
             (WaterMark::Low, low),
             (WaterMark::High, high),
         ] {
             if (old < at) != (new < at) {
-                watcher.crossed(Crossing {
+                hooks.crossed(Crossing {
                     node: self.node,
                     zone: self.zone,
                     mark,
@@ -137,36 +109,6 @@ fn not_below_none(frames: u64) -> u64 {
     if frames.cast_signed() < 0 { 0 } else { frames }
 }
 
-/// The zones that have marks, and what is called at crossings.
-#[derive(Clone, Copy)]
-pub(crate) struct Marks<'m> {
-    pub(crate) zones: &'m [ZoneMarks],
-    pub(crate) watcher: &'m dyn WatchMarks,
-}
-
-impl fmt::Debug for Marks<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.zones).finish()
-    }
-}
-
-struct NoWatcher;
-
-impl WatchMarks for NoWatcher {
-    fn crossed(&self, _: Crossing) {}
-}
-
-impl Marks<'_> {
-    pub(crate) const NONE: Self = Self {
-        zones: &[],
-        watcher: &NoWatcher,
-    };
-
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.zones.is_empty()
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 #[expect(
     clippy::unwrap_used,
@@ -180,7 +122,7 @@ mod tests {
 
     struct Log(Mutex<Vec<Crossing>>);
 
-    impl WatchMarks for Log {
+    impl Hooks for Log {
         fn crossed(&self, crossing: Crossing) {
             self.0.lock().unwrap().push(crossing);
         }
@@ -193,17 +135,18 @@ mod tests {
             min: 1,
             low: 2,
             high: 3,
+            lowmem_reserve: 0,
         };
         let zone = ZoneMarks::new(NodeId(0), ZoneKind::Normal, all);
         let log = Log(Mutex::default());
-        zone.change(-1, &log);
+        zone.change(-1, Some(&log));
         assert_eq!(zone.free_frames(), 0);
-        zone.change(1, &log);
+        zone.change(1, Some(&log));
         assert_eq!(zone.free_frames(), 0);
         assert_eq!(*log.0.lock().unwrap(), []);
         // A negative count is never reported.
-        zone.change(-1, &log);
-        zone.change(2, &log);
+        zone.change(-1, Some(&log));
+        zone.change(2, Some(&log));
         let crossings = log.0.into_inner().unwrap();
         let reported: Vec<_> = crossings
             .iter()

@@ -13,16 +13,21 @@
 //! | [`segment`] | a segment with its node, zone and state |
 //! | [`fallback`] | nodes from the nearest to the farthest |
 //! | `count` | counts of free frames for the water marks |
+//! | [`gate`] | zones in which enough stays free |
 //! | [`marks`] | events when a zone's free memory crosses a water mark |
 //! | [`give`] | many blocks freed at a time |
 
 mod count;
 pub(crate) mod fallback;
+pub(crate) mod gate;
 pub(crate) mod give;
 pub(crate) mod marks;
 pub(crate) mod segment;
 
+use core::fmt;
+
 use super::error::BlockError;
+use super::hooks::Hooks;
 use super::request::{Request, ZoneChoice};
 use super::search::{self, Hints, Pass, Want};
 use super::segment::Segment;
@@ -31,12 +36,13 @@ use super::segment::give::{Refused, Why};
 use super::segment::pinned::Pinned;
 use super::segment::statistics::Statistics;
 use super::word::Mobility;
-use super::word::geometry::Block;
-use crate::addr::{Frame, Order};
+use super::word::geometry::{Block, blocks};
+use crate::addr::{Frame, FrameRange, Order};
 use crate::layout::Layout;
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::{AtomicU32, pause};
-use marks::Marks;
+use gate::Gate;
+use marks::ZoneMarks;
 use segment::{NONE, ZoneSegment};
 
 /// Passes of a request for a page, at most. Two that agree prove that there is none.
@@ -44,18 +50,27 @@ const PAGE_PASSES: u32 = 64;
 /// Passes of a request for a larger block, at most.
 const BLOCK_PASSES: u32 = 8;
 
+/// How far a search goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The node it begins on.
+    Node,
+    /// All nodes the request allows.
+    All,
+}
+
 /// First segment of each zone of a node.
 pub(crate) type Heads = [u32; ZoneKind::ALL.len()];
 
 /// Segments, distances between nodes and water marks.
-#[derive(Debug)]
 pub(crate) struct Nodes<'m> {
     pub(crate) layout: Layout<'m>,
     /// Frames that can't be freed.
     pub(crate) pinned: &'m Pinned<'m>,
     /// How often memory was added.
     pub(crate) added: AtomicU32,
-    pub(crate) marks: Marks<'m>,
+    pub(crate) marks: &'m [ZoneMarks],
+    pub(crate) hooks: Option<&'m dyn Hooks>,
     pub(crate) segments: Segments<'m>,
 }
 
@@ -160,16 +175,17 @@ impl<'m> Segments<'m> {
         node: NodeId,
         zones: ZoneChoice,
         want: Want,
+        gate: Option<&Gate<'_>>,
         pass: &mut Pass,
     ) -> Option<Frame> {
         pass.other = false;
-        let found = self.first_on(node, zones, |segment, hints| {
+        let found = self.first_on(node, zones, gate, |segment, hints| {
             search::any(segment, hints, want, pass)
         });
         if found.is_some() || !pass.other {
             return found;
         }
-        let found = self.first_on(node, zones, |segment, hints| {
+        let found = self.first_on(node, zones, gate, |segment, hints| {
             search::any_of_other(segment, hints, want)
         });
         pass.changed |= found.is_none();
@@ -181,11 +197,15 @@ impl<'m> Segments<'m> {
         &self,
         node: NodeId,
         zones: ZoneChoice,
+        gate: Option<&Gate<'_>>,
         mut find: impl FnMut(&Segment<'m>, &Hints) -> Option<Frame>,
     ) -> Option<Frame> {
         let heads = self.heads.get(usize::from(node.0))?;
         for zone in zones.downwards() {
             let mut at = heads[zone];
+            if at == NONE || !gate.is_none_or(|gate| gate.allows(node, ZoneKind::ALL[zone])) {
+                continue;
+            }
             while let Some(segment) = self.all.get(at as usize) {
                 at = segment.next;
                 if let Some(online) = segment.online()
@@ -200,10 +220,19 @@ impl<'m> Segments<'m> {
 
     /// Takes a block at the hint of the first segment on `node` in `zones`; no search.
     #[inline]
-    fn allocate_at_hint(&self, node: NodeId, zones: ZoneChoice, want: Want) -> Option<Frame> {
+    fn allocate_at_hint(
+        &self,
+        node: NodeId,
+        zones: ZoneChoice,
+        want: Want,
+        gate: Option<&Gate<'_>>,
+    ) -> Option<Frame> {
         let heads = self.heads.get(usize::from(node.0))?;
         let mut heads = zones.downwards().map(|zone| heads[zone]);
         let first = self.all.get(heads.find(|&head| head != NONE)? as usize)?;
+        if !gate.is_none_or(|gate| gate.allows(node, first.zone)) {
+            return None;
+        }
         search::at_hint(first.online()?, &first.hints, want)
     }
 
@@ -217,6 +246,7 @@ impl<'m> Segments<'m> {
         nodes: impl Iterator<Item = NodeId> + Clone,
         zones: ZoneChoice,
         want: Want,
+        gate: Option<&Gate<'_>>,
     ) -> Option<Frame> {
         let mut before = None;
         let passes = if want.order == 0 {
@@ -229,7 +259,7 @@ impl<'m> Segments<'m> {
             let mut pass = Pass::default();
             pass.begin_calls(&self.range_calls, u64::MAX);
             for node in nodes.clone() {
-                let found = self.allocate_on(node, zones, want, &mut pass);
+                let found = self.allocate_on(node, zones, want, gate, &mut pass);
                 if found.is_some() {
                     return found;
                 }
@@ -247,6 +277,15 @@ impl<'m> Segments<'m> {
     }
 }
 
+impl fmt::Debug for Nodes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nodes")
+            .field("segments", &self.segments)
+            .field("marks", &self.marks)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'m> Nodes<'m> {
     /// Nodes in the order of fallback of a request on `from`.
     pub(crate) fn fallback(&self, from: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
@@ -254,30 +293,77 @@ impl<'m> Nodes<'m> {
         fallback::by_distance(from, nodes, |a, b| self.layout.distance(a, b))
     }
 
-    /// Takes the block of a request, nearest to `first`.
-    pub(crate) fn allocate(&self, first: NodeId, request: &Request) -> Option<Frame> {
+    /// Takes the block of a request from node `first`; from others too, nearest first, if the
+    /// `reach` and the request say so.
+    pub(crate) fn allocate(&self, first: NodeId, request: &Request, reach: Reach) -> Option<Frame> {
+        if self.marks.is_empty() {
+            return self.allocate_from(first, request, reach, None);
+        }
+        let gate = Gate::new(self.marks, request, request.order().frames());
+        let frame = self.allocate_from(first, request, reach, gate.as_ref())?;
+        if let Some(segment) = self.segments.at(frame) {
+            self.count(segment, -request.order().frames().cast_signed());
+        }
+        Some(frame)
+    }
+
+    #[inline]
+    fn allocate_from(
+        &self,
+        first: NodeId,
+        request: &Request,
+        reach: Reach,
+        gate: Option<&Gate<'_>>,
+    ) -> Option<Frame> {
         let want = Want {
             order: request.order().get(),
             mobility: request.mobility(),
         };
         let zones = request.zones();
-        let segments = &self.segments;
-        let found = segments.allocate_at_hint(first, zones, want);
-        let found =
-            found.or_else(|| segments.allocate_on(first, zones, want, &mut Pass::default()));
-        let frame = found.or_else(|| {
-            if request.is_this_node_only() {
-                segments.allocate(core::iter::once(first), zones, want)
-            } else {
-                segments.allocate(self.fallback(first), zones, want)
-            }
-        })?;
-        if !self.marks.is_empty()
-            && let Some(segment) = self.segments.at(frame)
-        {
-            self.count(segment, -request.order().frames().cast_signed());
+        let found = (self.segments).allocate_at_hint(first, zones, want, gate);
+        if found.is_some() {
+            return found;
         }
-        Some(frame)
+        self.search_from(first, request, want, reach, gate)
+    }
+
+    #[inline(never)]
+    fn search_from(
+        &self,
+        first: NodeId,
+        request: &Request,
+        want: Want,
+        reach: Reach,
+        gate: Option<&Gate<'_>>,
+    ) -> Option<Frame> {
+        let (zones, segments) = (request.zones(), &self.segments);
+        let found = segments.allocate_on(first, zones, want, gate, &mut Pass::default());
+        if found.is_some() {
+            found
+        } else if reach == Reach::Node || request.is_this_node_only() {
+            segments.allocate(core::iter::once(first), zones, want, gate)
+        } else {
+            segments.allocate(self.fallback(first), zones, want, gate)
+        }
+    }
+
+    /// Blocks of `order` are about to leave the shared levels.
+    #[inline]
+    pub(crate) fn prepare(&self, blocks: &[Frame], order: Order) {
+        if let Some(hooks) = self.hooks {
+            hooks.prepare(blocks, order);
+        }
+    }
+
+    /// The same for the frames of a range.
+    pub(crate) fn prepare_range(&self, range: FrameRange) {
+        if let Some(hooks) = self.hooks {
+            for block in blocks(range) {
+                if let Some(order) = Order::new(block.order) {
+                    hooks.prepare(&[block.start], order);
+                }
+            }
+        }
     }
 
     /// Memory of the highest zone up to `highest`, on the nearest node to `node` that has any.
@@ -337,6 +423,7 @@ impl<'m> Nodes<'m> {
         let taken = online.take_at(block, Mobility::Unmovable);
         taken.map_err(|_| BlockError::InUse { frame, order })?;
         self.count(segment, -order.frames().cast_signed());
+        self.prepare(&[frame], order);
         Ok(())
     }
 }

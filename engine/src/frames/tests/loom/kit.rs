@@ -103,7 +103,7 @@ impl Machine {
     pub(crate) fn allocate(&self, order: u8) -> Option<Block> {
         let nodes = core::iter::once(NodeId(0));
         let zones = ZoneChoice::up_to(ZoneKind::Normal);
-        let start = self.segments.allocate(nodes, zones, want(order))?;
+        let start = self.segments.allocate(nodes, zones, want(order), None)?;
         let found = Block { start, order };
         self.touch(found.range());
         Some(found)

@@ -50,7 +50,8 @@ fn in_a_row(machine: &Machine, frames: u64) -> Option<FrameRange> {
         mobility: Unmovable,
     };
     let zones = ZoneChoice::up_to(ZoneKind::Normal);
-    let found = range::contiguous::allocate_on(&machine.segments, once(NodeId(0)), want, zones)?;
+    let found =
+        range::contiguous::allocate_on(&machine.segments, once(NodeId(0)), want, zones, None)?;
     machine.touch(found);
     Some(found)
 }

@@ -1,0 +1,114 @@
+//! What a kernel adds to allocation: [`Hooks`].
+
+use core::fmt;
+
+use crate::addr::{Frame, Order};
+use crate::frames::cpu::drain::DrainRequest;
+use crate::frames::request::Request;
+use crate::node::{NodeId, ZoneKind};
+
+/// What a kernel adds to allocation, set by
+/// [`Frames::with_hooks`](crate::frames::Frames::with_hooks). Each method has a default that
+/// adds nothing.
+///
+/// All of them are called in the middle of a call, on its CPU. None may panic, allocate, or use
+/// a [`Cpu`](crate::frames::Cpu); only [`Hooks::exhausted`] may free, and add memory.
+///
+/// ```
+/// use firstlight::addr::{Frame, Order};
+/// use firstlight::frames::{Hooks, Request};
+/// use firstlight::memmap::{Memmap, PageDescriptor};
+/// use firstlight::node::NodeId;
+///
+/// /// Page descriptors that are ready when a frame is allocated, and pages that can be reclaimed.
+/// struct Kernel {
+///     memmap: Memmap<'static, PageDescriptor>,
+///     shrink: fn() -> bool,
+/// }
+///
+/// impl Hooks for Kernel {
+///     fn prepare(&self, blocks: &[Frame], _: Order) {
+///         blocks.iter().for_each(|&block| drop(self.memmap.of(block)));
+///     }
+///
+///     fn exhausted(&self, _: &Request, node: Option<NodeId>) -> bool {
+///         // Other nodes first.
+///         node.is_none() && (self.shrink)()
+///     }
+/// }
+/// ```
+pub trait Hooks: Sync {
+    /// The node of the CPU that calls: where a request begins that names none.
+    fn node(&self) -> NodeId {
+        NodeId(0)
+    }
+
+    /// Blocks of `order` leave what all CPUs share: they are allocated, or a CPU caches them, once
+    /// this returns. Each was free, or was prepared before.
+    fn prepare(&self, blocks: &[Frame], order: Order) {
+        let _ = (blocks, order);
+    }
+
+    /// Nothing that would do for `request` is free on `node`, where it begins; or, with `None`,
+    /// anywhere, and all caches are drained. Whether some was freed or added: then
+    /// the search is repeated. Called again as long as that finds nothing.
+    fn exhausted(&self, request: &Request, node: Option<NodeId>) -> bool {
+        let _ = (request, node);
+        false
+    }
+
+    /// Reaches the CPUs of the request, so that they drain their caches, inside the call of
+    /// the CPU that needs memory, isolates some, or allocates a range in use. Returns when all
+    /// drains are complete, or when it makes no sense to wait any longer: the allocation fails
+    /// then and says how much they cache.
+    ///
+    /// A wait must have an end: CPUs can request drains of each other at the same time, with
+    /// interrupts off; and a call that does not go through the caller's
+    /// [`Cpu`](crate::frames::Cpu) requests a drain of that, too. A kernel that must not wait
+    /// there calls [`Frames::request_drain`](crate::frames::Frames::request_drain) afterwards.
+    fn drain(&self, request: &DrainRequest<'_>) {
+        let _ = request;
+    }
+
+    /// A zone's free memory crossed a water mark, by the call that is in progress; what that
+    /// allocated or freed is done. It may wake a thread that frees.
+    fn crossed(&self, crossing: Crossing) {
+        let _ = crossing;
+    }
+}
+
+/// One of the three [`WaterMarks`](crate::frames::WaterMarks).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WaterMark {
+    /// The reserve.
+    Min,
+    /// Reclaim begins below it.
+    Low,
+    /// Reclaim stops above it.
+    High,
+}
+
+impl fmt::Display for WaterMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Min => "min",
+            Self::Low => "low",
+            Self::High => "high",
+        })
+    }
+}
+
+/// A water mark was crossed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crossing {
+    /// The zone's node.
+    pub node: NodeId,
+    /// The zone.
+    pub zone: ZoneKind,
+    /// Which mark.
+    pub mark: WaterMark,
+    /// Fewer frames than the mark are free now; else as many or more.
+    pub below: bool,
+    /// Frames free right after.
+    pub free_frames: u64,
+}
