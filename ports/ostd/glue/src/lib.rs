@@ -12,11 +12,11 @@ use core::alloc::Layout;
 use core::cell::RefCell;
 use core::mem::MaybeUninit;
 
-use firstlight::addr::{FrameRange, Order, PAGE_BYTES, PhysRange};
-use firstlight::frames::{Cpu, CpuCache, CpuSlot, Frames, NoDrain, Request};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
+use firstlight::frames::{AllocError, Cpu, CpuCache, CpuSlot, Frames, Request};
 use firstlight::node::NodeId;
 use ostd::cpu::{PinCurrentCpu, num_cpus};
-use ostd::mm::{Paddr, frame::GlobalFrameAllocator};
+use ostd::mm::{PAGE_SIZE, Paddr, frame::GlobalFrameAllocator};
 use ostd::util::id_set::Id;
 use ostd::{cpu_local, irq};
 
@@ -48,7 +48,7 @@ pub fn frames() -> &'static Frames<'static> {
     FRAMES.call_once(|| {
         let tables = spin::MutexGuard::leak(TABLES.lock());
         let frames = Frames::over(SPAN, tables).expect("tables are large enough");
-        frames.with_cpus(&SLOTS[..num_cpus()], &NoDrain)
+        frames.with_cpus(&SLOTS[..num_cpus()])
     })
 }
 
@@ -71,30 +71,17 @@ pub struct Firstlight;
 
 impl GlobalFrameAllocator for Firstlight {
     fn alloc(&self, layout: Layout) -> Option<Paddr> {
-        let frames = layout.size() as u64 / PAGE_BYTES;
-        let align = (layout.align() as u64).div_ceil(PAGE_BYTES);
-        let found = with_cpu(|cpu| match (frames, align) {
-            (1, 1) => cpu.allocate(Request::new(Order::PAGE)),
-            (512, ..=512) => cpu.allocate(Request::new(Order::HUGE)),
-            _ => cpu
-                .allocate_frames(frames, align, Request::new(Order::PAGE))
-                .map(FrameRange::start),
-        });
+        let found = match (layout.size(), layout.align()) {
+            (PAGE_SIZE, ..=PAGE_SIZE) => with_cpu(|cpu| cpu.allocate(Request::new(Order::PAGE))),
+            (bytes, align) => allocate(bytes, align),
+        };
         Some(found.ok()?.addr().get() as Paddr)
     }
 
     fn dealloc(&self, addr: Paddr, size: usize) {
-        let bytes = PhysRange::with_size(addr as u64, size as u64).unwrap_or_default();
-        let range = bytes.inner_frames();
-        let free = || {
-            with_cpu(|cpu| match range.count() {
-                1 => cpu.free(range.start(), Order::PAGE).is_ok(),
-                _ => cpu.free_frames(range).is_ok(),
-            })
-        };
-        // What the kernel had before it had an allocator, its boot page tables, it never added.
-        if !free() && !(frames().adopt(bytes).is_ok() && free()) {
-            ostd::error!("{} is freed, but not allocated", bytes);
+        let first = Frame::new(addr as u64 / PAGE_BYTES);
+        if size != PAGE_SIZE || with_cpu(|cpu| cpu.free(first, Order::PAGE)).is_err() {
+            free(addr, size);
         }
     }
 
@@ -103,5 +90,25 @@ impl GlobalFrameAllocator for Firstlight {
         if let Err(error) = frames().add(range) {
             ostd::error!("{}", error);
         }
+    }
+}
+
+/// Frames in a row.
+#[inline(never)]
+fn allocate(bytes: usize, align: usize) -> Result<Frame, AllocError> {
+    let (frames, align) = (bytes.div_ceil(PAGE_SIZE) as u64, align.div_ceil(PAGE_SIZE) as u64);
+    let request = Request::new(Order::PAGE);
+    with_cpu(|cpu| cpu.allocate_frames(frames, align, request)).map(FrameRange::start)
+}
+
+/// Frees frames in a row; what was the kernel's own before it had an allocator, such as its boot
+/// page tables, was never added.
+#[inline(never)]
+fn free(addr: Paddr, bytes: usize) {
+    let bytes = PhysRange::with_size(addr as u64, bytes as u64).unwrap_or_default();
+    let free = || with_cpu(|cpu| cpu.free_frames(bytes.inner_frames()));
+    let freed = free().or_else(|error| frames().adopt(bytes).map_or(Err(error), |()| free()));
+    if let Err(error) = freed {
+        ostd::error!("{}", error);
     }
 }
