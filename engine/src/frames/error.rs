@@ -264,6 +264,17 @@ pub enum CpuError {
     Taken,
     /// No memory was added yet.
     NoMemory,
+    /// Called in a handler that interrupted a call with this CPU's cache.
+    InCall,
+    /// The cell is another CPU's.
+    OtherCpu {
+        /// The CPU of the call.
+        cpu: usize,
+        /// The CPU that used the cell first.
+        owner: usize,
+    },
+    /// The cell's CPU allocates from other `Frames`.
+    OtherFrames,
     /// There is no such node.
     NoSuchNode {
         /// The node.
@@ -281,6 +292,15 @@ impl fmt::Display for CpuError {
                 "no slot for CPU {cpu}: {cpus} were provided, numbered from 0"
             ),
             Self::Taken => write!(f, "the CPU's slot is taken: its cache is in use already"),
+            Self::InCall => write!(
+                f,
+                "the CPU's cache is in use by the call that was interrupted: expected interrupts to be off around calls, or no call in a handler"
+            ),
+            Self::OtherCpu { cpu, owner } => write!(
+                f,
+                "CPU {cpu} used the cell of CPU {owner}: expected one for each CPU"
+            ),
+            Self::OtherFrames => write!(f, "the cell's CPU allocates from other memory"),
             Self::NoMemory => write!(f, "no memory to cache: expected some to be added first"),
             Self::NoSuchNode { node, nodes } => write!(
                 f,

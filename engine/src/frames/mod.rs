@@ -47,6 +47,8 @@ mod tests;
 
 pub use cpu::Cpu;
 pub use cpu::cache::CpuCache;
+#[cfg(not(loom))]
+pub use cpu::cell::{CpuCell, CpuGuard};
 pub use cpu::drain::DrainRequest;
 pub use cpu::slot::CpuSlot;
 pub use error::{AllocError, BlockError, BuildError, CpuError, RangeError};

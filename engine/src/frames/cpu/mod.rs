@@ -15,10 +15,13 @@
 //! | [`slot`] | what other CPUs may read and request |
 //! | [`drain`] | how they are reached, which the kernel knows |
 //! | [`cache`] | the memory of the lists |
+//! | `cell` | both in a kernel's per-CPU data |
 //! | [`slow`] | refill, flush, drain |
 //! | [`pieces`] | any number of frames |
 
 pub(crate) mod cache;
+#[cfg(not(loom))]
+pub(crate) mod cell;
 pub(crate) mod drain;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -330,6 +333,15 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if self.slot.is_drain_requested() {
             self.drain_all();
         }
+    }
+
+    /// Whether it allocates from `frames`.
+    #[cfg(not(loom))]
+    fn is_of(&self, frames: &Frames<'_>) -> bool {
+        core::ptr::eq(
+            core::ptr::from_ref(self.shared).cast(),
+            core::ptr::from_ref(frames),
+        )
     }
 
     /// Frames in this CPU's cache.

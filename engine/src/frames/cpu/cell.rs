@@ -1,0 +1,180 @@
+//! A CPU's cache in a kernel's per-CPU data: [`CpuCell`].
+//!
+//! *A cell belongs to the CPU whose guard used it first, and to one call at a time.* So nothing
+//! in it needs an atomic read-modify-write: other CPUs are refused by its number, handlers that
+//! interrupt a call by a flag.
+
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
+
+use super::Cpu;
+use super::cache::CpuCache;
+use crate::frames::error::{BlockError, CpuError};
+use crate::frames::find::Frames;
+use crate::node::NodeId;
+
+/// Proof that the code that holds it stays on one CPU: what a kernel has for disabled preemption
+/// or disabled interrupts.
+///
+/// # Safety
+/// From its creation until it is dropped the code that holds it runs on CPU [`CpuGuard::cpu`],
+/// and of other code only interrupt handlers do. What one holder wrote is seen by the next one
+/// of the same CPU.
+pub unsafe trait CpuGuard {
+    /// The CPU, by the number of its slot in
+    /// [`Frames::with_cpus`](crate::frames::Frames::with_cpus).
+    fn cpu(&self) -> usize;
+}
+
+/// A [`CpuCache`] and the [`Cpu`] that uses it, for a kernel's per-CPU data.
+///
+/// ```
+/// use firstlight::addr::{Frame, Order};
+/// use firstlight::frames::{CpuCell, CpuError, CpuGuard, Frames, Request};
+/// use firstlight::node::NodeId;
+///
+/// /// Interrupts are disabled while it lives.
+/// struct NoInterrupts {
+///     cpu: usize,
+/// }
+/// // SAFETY: (of a kernel that has made it so when it created this) nothing else runs here.
+/// unsafe impl CpuGuard for NoInterrupts {
+///     fn cpu(&self) -> usize {
+///         self.cpu
+///     }
+/// }
+///
+/// static OF_CPU_0: CpuCell = CpuCell::new(); // a kernel has one in each CPU's data
+///
+/// fn page(frames: &'static Frames<'static>, guard: &NoInterrupts) -> Result<Frame, CpuError> {
+///     let page = Request::new(Order::PAGE);
+///     let found = OF_CPU_0.with(guard, frames, NodeId(0), |cpu| cpu.allocate(page))?;
+///     Ok(found.expect("memory"))
+/// }
+/// ```
+pub struct CpuCell {
+    /// 1 above the number of its CPU; 0 before the first call.
+    owner: AtomicU32,
+    /// A call on its CPU is using it.
+    in_call: AtomicBool,
+    cpu: UnsafeCell<Option<Cpu<'static, 'static>>>,
+    /// Borrowed by `cpu`, while there is one.
+    cache: UnsafeCell<CpuCache>,
+}
+
+// SAFETY: what is in it is touched by the one call that set `in_call`, on the one CPU that owns
+// the cell: see `enter`.
+unsafe impl Sync for CpuCell {}
+
+/// A call that uses the cell, until it is dropped.
+struct InCall<'c>(&'c CpuCell);
+
+impl Drop for InCall<'_> {
+    fn drop(&mut self) {
+        compiler_fence(Ordering::Release);
+        self.0.in_call.store(false, Ordering::Relaxed);
+    }
+}
+
+impl CpuCell {
+    /// A cell that no CPU has used.
+    pub const fn new() -> Self {
+        Self {
+            owner: AtomicU32::new(0),
+            in_call: AtomicBool::new(false),
+            cpu: UnsafeCell::new(None),
+            cache: UnsafeCell::new(CpuCache::new()),
+        }
+    }
+
+    /// Calls `call` with this CPU's [`Cpu`], which is made at the first call: for the slot of
+    /// [`CpuGuard::cpu`], on `node`.
+    ///
+    /// # Errors
+    /// [`CpuError::InCall`] in a handler that interrupted a call of this cell: it cannot have memory
+    /// now, or the kernel disables interrupts around calls. [`CpuError::OtherCpu`],
+    /// [`CpuError::OtherFrames`], and those of [`Frames::cpu`]. `call` was not called.
+    #[inline]
+    pub fn with<R>(
+        &'static self,
+        guard: &impl CpuGuard,
+        frames: &'static Frames<'static>,
+        node: NodeId,
+        call: impl FnOnce(&mut Cpu<'static, 'static>) -> R,
+    ) -> Result<R, CpuError> {
+        let number = guard.cpu();
+        let _in_call = self.enter(number)?;
+        // SAFETY: no other call uses the cell, and none can before `_in_call` is dropped.
+        let place = unsafe { &mut *self.cpu.get() };
+        if let Some(cpu) = place {
+            if cpu.is_of(frames) {
+                return Ok(call(cpu));
+            }
+            return Err(CpuError::OtherFrames);
+        }
+        // SAFETY: there is no `Cpu`, which would borrow it, and no other call.
+        let cache = unsafe { &mut *self.cache.get() };
+        Ok(call(place.insert(frames.cpu(number, node, cache)?)))
+    }
+
+    /// Frees what the CPU caches, and its slot: for a CPU that goes offline. A later
+    /// [`CpuCell::with`] begins anew.
+    ///
+    /// # Errors
+    /// [`CpuError`] as for [`CpuCell::with`]; within, as for [`Cpu::close`].
+    pub fn close(&'static self, guard: &impl CpuGuard) -> Result<Result<(), BlockError>, CpuError> {
+        let _in_call = self.enter(guard.cpu())?;
+        // SAFETY: as above.
+        let cpu = unsafe { (*self.cpu.get()).take() };
+        Ok(cpu.map_or(Ok(()), Cpu::close))
+    }
+
+    /// The cell is the caller's, of CPU `number`, until the result is dropped.
+    #[inline]
+    fn enter(&self, number: usize) -> Result<InCall<'_>, CpuError> {
+        let owner = u32::try_from(number)
+            .ok()
+            .and_then(|number| number.checked_add(1));
+        let owner = owner.ok_or(CpuError::NoSuchCpu {
+            cpu: number,
+            cpus: 0,
+        })?;
+        if self.owner.load(Ordering::Relaxed) != owner {
+            self.own(owner)?;
+        }
+        // From here on only handlers on this CPU can be in between, and they leave before they
+        // return: no read-modify-write is needed.
+        if self.in_call.load(Ordering::Relaxed) {
+            return Err(CpuError::InCall);
+        }
+        self.in_call.store(true, Ordering::Relaxed);
+        compiler_fence(Ordering::Acquire);
+        Ok(InCall(self))
+    }
+
+    #[cold]
+    fn own(&self, owner: u32) -> Result<(), CpuError> {
+        let (mine, not) = (Ordering::Relaxed, Ordering::Relaxed);
+        let was = self.owner.compare_exchange(0, owner, mine, not);
+        was.map(drop).map_err(|was| CpuError::OtherCpu {
+            cpu: owner as usize - 1,
+            owner: was as usize - 1,
+        })
+    }
+}
+
+impl Default for CpuCell {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for CpuCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CpuCell")
+            .field("owner", &self.owner)
+            .field("in_call", &self.in_call)
+            .finish_non_exhaustive()
+    }
+}
