@@ -20,6 +20,8 @@ SEEDS ?= 64
 # Boots of `make guests`, and what their damages are made from.
 CASES ?= 500
 SEED ?= $(shell date +%s)
+# What `make semver` compares with.
+BASE ?= HEAD~1
 MSRV := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1.0/p' Cargo.toml)
 OSTD_TOOLCHAIN := $(shell sed -n 's/^channel *= *"\(.*\)"/\1/p' ports/ostd/rust-toolchain.toml)
 BARE := x86_64-unknown-none
@@ -27,7 +29,7 @@ BARE := x86_64-unknown-none
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test stress soak slurm libvirt systemd deb rules bench measurements counts boot-counts check msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-ostd linux clean setup
+.PHONY: help image run test stress soak slurm libvirt systemd deb rules bench measurements counts boot-counts check publish-check semver msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-ostd linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -121,6 +123,16 @@ check: setup ## format, lints, documentation, fuzz targets, the engine without a
 	@cargo check --manifest-path fuzz/Cargo.toml --locked --quiet
 	@scripts/setup.sh target $(BARE)
 	@cargo clippy --release --quiet -p firstlight -p firstlight-image --target $(BARE) -- -D warnings
+	@$(MAKE) publish-check
+
+publish-check: setup ## the engine as the registry gets it: packed, built on its own, documented as docs.rs does
+	@cargo publish --dry-run --allow-dirty --quiet -p firstlight
+	@scripts/setup.sh toolchain nightly
+	@RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc -p firstlight --all-features --no-deps --quiet --target-dir target/docsrs
+
+semver: setup ## the engine's interface beside that of an earlier commit, BASE=HEAD~1 (the tool takes minutes to build, once)
+	@scripts/setup.sh tool cargo-semver-checks
+	@cargo semver-checks -p firstlight --baseline-rev $(BASE)
 
 msrv: setup ## all crates with the oldest Rust that is promised
 	@scripts/setup.sh toolchain $(MSRV)

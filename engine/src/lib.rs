@@ -23,12 +23,17 @@
 //! | [`acceptance`] | unaccepted memory of confidential guests, brought online chunk by chunk |
 //! | [`parallel`] | jobs over frame ranges, done by many CPUs |
 //! | [`platform`] | [`platform::Platform`]: what a kernel implements |
+//! | [`mod@start`] | [`start()`]: all steps in one call |
 //! | [`clock`], [`events`] | what a tick is worth; what happened when, in ticks |
 //! | [`addr`], [`node`], [`store`] | addresses and frames, nodes and zones, lists in caller-provided memory |
 //!
-//! The way from an e820 table to an allocator, as a kernel walks it, is in
-//! `docs/kernel.md` of the repository; a short one is at [`frames::Frames`].
+//! With the feature `x86_64`, the page tables of the crate `x86_64` take their frames from
+//! [`frames::Frames`] (module `x86_64`).
+//!
+//! The way from firmware's memory map to an allocator is [`start()`]; `docs/kernel.md` of the
+//! repository is the guide for kernel authors.
 #![cfg_attr(not(loom), no_std)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod acceptance;
 pub mod addr;
@@ -44,6 +49,16 @@ pub mod memmap;
 pub mod node;
 pub mod parallel;
 pub mod platform;
+pub mod start;
 pub mod store;
 mod sync;
 pub mod topology;
+#[cfg(feature = "x86_64")]
+pub mod x86_64;
+
+pub use start::start;
+
+/// The example of the README, so that it stays true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -1,7 +1,8 @@
-//! What a kernel implements for the engine: [`Platform`].
+//! What a kernel implements for the engine: [`Platform`]; or [`DirectMap`], where all memory is
+//! mapped at one offset.
 
 use core::fmt;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
 use crate::addr::PhysRange;
 
@@ -45,6 +46,38 @@ pub unsafe trait Platform {
     /// [`Acceptance`]: crate::acceptance::Acceptance
     fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
         Err(NotAccepted { range, code: 0 })
+    }
+}
+
+/// Physical memory, all of it mapped at one offset on every CPU: the platform of most kernels.
+///
+/// It accepts no unaccepted memory; a kernel for confidential guests implements [`Platform`]
+/// on a type of its own.
+#[derive(Debug)]
+pub struct DirectMap {
+    offset: usize,
+}
+
+impl DirectMap {
+    /// The direct map whose address is the physical address plus `offset`, which may wrap.
+    ///
+    /// # Safety
+    /// For ever, all memory that the engine is given is mapped there, readable and writable
+    /// on every CPU; all of it that is in use is reserved
+    /// ([`Boot::reserved`](crate::start::Boot::reserved),
+    /// [`EarlyMemory::reserve`](crate::early::EarlyMemory::reserve)); and one
+    /// [`Layout`](crate::layout::Layout) is used with it.
+    pub const unsafe fn new(offset: usize) -> Self {
+        Self { offset }
+    }
+}
+
+// SAFETY: the caller of `new` promised it.
+unsafe impl Platform for DirectMap {
+    fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
+        let start = usize::try_from(range.start().get()).ok()?;
+        let address = self.offset.wrapping_add(start);
+        NonNull::new(ptr::with_exposed_provenance_mut(address))
     }
 }
 

@@ -7,12 +7,12 @@
 mod kit;
 
 use firstlight::addr::{Order, PAGE_BYTES, PhysRange};
-use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
+use firstlight::early::{EarlyFlags, EarlyMemory};
 use firstlight::frames::Frames;
-use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
+use firstlight::layout::{Layout, LayoutPolicy};
 use firstlight::node::NodeId;
-use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage, Trust};
-use kit::{GIB, MIB, Uninitialised, leak, page, range};
+use firstlight::topology::{TopologyBuilder, Trust};
+use kit::{GIB, MIB, Uninitialised, boot_slots, page, range};
 
 /// Memory of node 0 from `memory` without `reserved`, and windows by node.
 fn frames(
@@ -20,20 +20,13 @@ fn frames(
     reserved: &[PhysRange],
     windows: &[(u32, PhysRange)],
 ) -> Frames<'static> {
-    let slots = reserved.len() + 8;
-    let mut early = EarlyMemory::new(
-        leak(EarlyRegion::EMPTY, slots),
-        leak(EarlyRegion::EMPTY, slots),
-        leak(Allocation::EMPTY, slots),
-    );
+    let slots = boot_slots(reserved.len() + 8, 8);
+    let mut early = EarlyMemory::new(slots.memory, slots.reserved, slots.owners);
     early.add(memory, EarlyFlags::NONE).unwrap();
     for &range in reserved {
         early.reserve(range, "test").unwrap();
     }
-    let mut builder = TopologyBuilder::new(TopologyStorage {
-        nodes: leak(NodeInfo::EMPTY, 8),
-        ranges: leak(TopologyRange::EMPTY, 8),
-    });
+    let mut builder = TopologyBuilder::new(slots.topology);
     let home = builder.node_of(0).unwrap();
     builder.add_memory(home, memory, false).unwrap();
     for &(domain, window) in windows {
@@ -44,12 +37,7 @@ fn frames(
     topology
         .apply(&mut early, Trust::Repair, &mut |_| {})
         .unwrap();
-    let storage = LayoutStorage {
-        nodes: leak(Node::EMPTY, 8),
-        ranges: leak(NodeRange::EMPTY, 8),
-        zones: leak(Zone::EMPTY, 16),
-    };
-    let layout = Layout::build(early, topology, &LayoutPolicy::DEFAULT, storage).unwrap();
+    let layout = Layout::build(early, topology, &LayoutPolicy::DEFAULT, slots.layout).unwrap();
     let platform: &'static Uninitialised = Box::leak(Box::default());
     Frames::build(layout, platform).unwrap()
 }

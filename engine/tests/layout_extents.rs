@@ -10,34 +10,36 @@ mod kit;
 use std::sync::atomic::AtomicU64;
 
 use firstlight::addr::{Frame, PhysRange};
-use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion, EarlyRequest};
-use firstlight::layout::{
-    Extent, ExtentKind, Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone,
-};
+use firstlight::early::{EarlyFlags, EarlyMemory, EarlyRequest};
+use firstlight::layout::{Extent, ExtentKind, Layout, LayoutPolicy, LayoutStorage};
 use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor};
 use firstlight::node::{NodeId, ZoneKind};
-use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage, Trust};
-use kit::{GIB, MIB, Machine, Uninitialised, leak, range};
+use firstlight::topology::{Topology, TopologyBuilder, TopologyStorage, Trust};
+use kit::{GIB, MIB, Machine, Uninitialised, boot_slots, range};
 use proptest::prelude::*;
 
 const PAGE: u64 = 4096;
 
-fn early(slots: usize) -> EarlyMemory<'static> {
-    EarlyMemory::new(
-        leak(EarlyRegion::EMPTY, slots),
-        leak(EarlyRegion::EMPTY, slots),
-        leak(Allocation::EMPTY, slots),
-    )
+/// Early memory, and the storage of a layout of at most two nodes.
+fn early(
+    ranges: usize,
+) -> (
+    EarlyMemory<'static>,
+    TopologyStorage<'static>,
+    LayoutStorage<'static>,
+) {
+    let slots = boot_slots(ranges, 2);
+    let early = EarlyMemory::new(slots.memory, slots.reserved, slots.owners);
+    (early, slots.topology, slots.layout)
 }
 
 /// A layout of one node.
-fn layout_of(early: EarlyMemory<'static>) -> Layout<'static> {
-    let topology = firstlight::topology::Topology::single(leak(NodeInfo::EMPTY, 1), 1).unwrap();
-    let storage = LayoutStorage {
-        nodes: leak(Node::EMPTY, 1),
-        ranges: leak(NodeRange::EMPTY, 64),
-        zones: leak(Zone::EMPTY, 4),
-    };
+fn layout_of(
+    early: EarlyMemory<'static>,
+    nodes: TopologyStorage<'static>,
+    storage: LayoutStorage<'static>,
+) -> Layout<'static> {
+    let topology = Topology::single(nodes.nodes, 1).unwrap();
     Layout::build(early, topology, &LayoutPolicy::DEFAULT, storage).unwrap()
 }
 
@@ -89,7 +91,7 @@ proptest! {
         memory in prop::collection::vec((0..3u64, 1..12u64, flags()), 1..6),
         rows in prop::collection::vec((0..260u64, 1..24u64, any::<bool>()), 0..10),
     ) {
-        let mut early = early(64);
+        let (mut early, nodes, storage) = early(64);
         let mut at = 1;
         let mut frames = Vec::new();
         for (gap, count, flags) in memory {
@@ -107,7 +109,7 @@ proptest! {
             }
         }
         // Bytes reserved both ways are reserved for ever, in whichever order.
-        let layout = layout_of(early);
+        let layout = layout_of(early, nodes, storage);
         let mut left = frames.iter();
         let mut before: Option<Extent> = None;
         for extent in layout.extents() {
@@ -129,7 +131,7 @@ proptest! {
 
 #[test]
 fn owners_are_known_by_frame() {
-    let mut early = early(16);
+    let (mut early, nodes, storage) = early(16);
     early.add(range(MIB, 16 * MIB), EarlyFlags::NONE).unwrap();
     early
         .reserve(range(2 * MIB, 3 * MIB + 1), "kernel")
@@ -137,7 +139,7 @@ fn owners_are_known_by_frame() {
     early
         .reserve_freeable(range(3 * MIB + 1, 4 * MIB), "loader")
         .unwrap();
-    let mut layout = layout_of(early);
+    let mut layout = layout_of(early, nodes, storage);
     let request = EarlyRequest::new(PAGE, PAGE, "scratch").freeable();
     let scratch = layout.allocate(&request).unwrap();
     let kinds: Vec<_> = layout
@@ -162,14 +164,11 @@ fn owners_are_known_by_frame() {
 /// Memory at 0..2 GiB on node 0 and 4..5 GiB on node 1; node 1 may grow to 8 GiB
 /// and has a window at 16 GiB, node 0 has one of 1 GiB across the end of DMA32.
 fn pluggable(policy: &LayoutPolicy) -> Layout<'static> {
-    let mut early = early(32);
+    let (mut early, nodes, storage) = early(32);
     for memory in [range(MIB, 2 * GIB), range(4 * GIB + MIB, 5 * GIB)] {
         early.add(memory, EarlyFlags::NONE).unwrap();
     }
-    let mut builder = TopologyBuilder::new(TopologyStorage {
-        nodes: leak(NodeInfo::EMPTY, 2),
-        ranges: leak(TopologyRange::EMPTY, 8),
-    });
+    let mut builder = TopologyBuilder::new(nodes);
     for (node, memory, hotplug) in [
         (0, range(0, 2 * GIB), false),
         (0, range(2 * GIB, 3 * GIB), false),
@@ -184,11 +183,6 @@ fn pluggable(policy: &LayoutPolicy) -> Layout<'static> {
     topology
         .apply(&mut early, Trust::Repair, &mut |notice| panic!("{notice}"))
         .unwrap();
-    let storage = LayoutStorage {
-        nodes: leak(Node::EMPTY, 2),
-        ranges: leak(NodeRange::EMPTY, 8),
-        zones: leak(Zone::EMPTY, 8),
-    };
     Layout::build(early, topology, policy, storage).unwrap()
 }
 

@@ -2,13 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use firstlight::addr::{Frame, FrameRange, PhysRange};
-use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
+use firstlight::early::{EarlyFlags, EarlyMemory};
 use firstlight::layout::{
-    CoreSize, Deferral, Layout, LayoutPolicy, LayoutStorage, MovableOutcome, Node, NodeRange,
-    SECTION_FRAMES, Unavailable, Zone, ZoneSegment,
+    CoreSize, Deferral, Layout, LayoutPolicy, MovableOutcome, SECTION_FRAMES, Unavailable, Zone,
+    ZoneSegment,
 };
 use firstlight::node::{NodeId, ZoneKind};
-use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyStorage};
+use firstlight::start::{BootSlots, BootStorage};
+use firstlight::topology::TopologyBuilder;
 use proptest::prelude::*;
 
 /// Memory: frames, node, flags.
@@ -17,34 +18,20 @@ type Row = (u64, u64, u16, EarlyFlags);
 const NODES: u16 = 4;
 
 fn with_layout<R>(rows: &[Row], policy: &LayoutPolicy, then: impl FnOnce(Layout<'_>) -> R) -> R {
-    let mut memory = vec![EarlyRegion::EMPTY; 2 * rows.len() + 2];
-    let mut reserved = [EarlyRegion::EMPTY; 2];
-    let mut owners = [Allocation::EMPTY; 2];
-    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
+    let mut storage = BootStorage::<32, { NODES as usize }>::EMPTY;
+    let slots = BootSlots::from(&mut storage);
+    let mut early = EarlyMemory::new(slots.memory, slots.reserved, slots.owners);
     for &(start, end, node, flags) in rows {
         let range = PhysRange::new(start << 12, end << 12).unwrap();
         early.add(range, flags).unwrap();
         early.set_node(range, NodeId(node)).unwrap();
     }
-    let mut infos = [NodeInfo::EMPTY; NODES as usize];
-    let storage = TopologyStorage {
-        nodes: &mut infos,
-        ranges: &mut [],
-    };
-    let mut builder = TopologyBuilder::new(storage);
+    let mut builder = TopologyBuilder::new(slots.topology);
     for node in 0..NODES {
         builder.pin(NodeId(node), node.into()).unwrap();
     }
     let topology = builder.finish(&mut |_| {});
-    let mut nodes = [Node::EMPTY; NODES as usize];
-    let mut ranges = vec![NodeRange::EMPTY; rows.len()];
-    let mut zones = [Zone::EMPTY; 4 * NODES as usize];
-    let storage = LayoutStorage {
-        nodes: &mut nodes,
-        ranges: &mut ranges,
-        zones: &mut zones,
-    };
-    then(Layout::build(early, topology, policy, storage).unwrap())
+    then(Layout::build(early, topology, policy, slots.layout).unwrap())
 }
 
 fn flags() -> impl Strategy<Value = EarlyFlags> {

@@ -3,20 +3,23 @@
 #![no_main]
 
 use firstlight::addr::FrameRange;
-use firstlight::early::{Allocation, EarlyMemory, EarlyRegion, EarlyRequest};
-use firstlight::firmware::acpi::Srat;
+use firstlight::early::EarlyRequest;
 use firstlight::firmware::e820;
-use firstlight::layout::{
-    CoreSize, ExtentKind, Layout, LayoutError, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone,
+use firstlight::layout::{CoreSize, ExtentKind, Layout, LayoutPolicy};
+use firstlight::map::MapEntry;
+use firstlight::start::{
+    AcpiNodes, Boot, BootMemory, BootSizes, BootSlots, NodeTables, StartError,
 };
-use firstlight::map::{MapEntry, MemoryMap, Region, ScratchEntry};
-use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage, Trust};
+use firstlight::topology::Trust;
 use firstlight_fuzz::with_header;
 use libfuzzer_sys::fuzz_target;
 
 const ROW_BYTES: usize = 8;
-/// More than a fuzzer's input has entries for.
-const SLOTS: usize = 4096;
+/// More than a fuzzer's input has entries for: five regions for each of 64 rows of the map,
+/// two ends for each of 1,024 rows of nodes.
+const RANGES: usize = 2400;
+/// More than its rows name.
+const NODES: usize = 1024;
 
 /// Start and length in units of 64 KiB or 16 GiB, so that ranges meet often.
 fn row(bytes: &[u8; ROW_BYTES]) -> MapEntry {
@@ -101,31 +104,38 @@ fuzz_target!(|data: &[u8]| {
     };
     let (rows, rest) = rest.split_at(rest.len().min(usize::from(count & 0x3f) * ROW_BYTES));
     let rows: Vec<MapEntry> = rows.as_chunks::<ROW_BYTES>().0.iter().map(row).collect();
-    let mut scratch = [ScratchEntry::default(); 64];
-    let mut regions = [Region::default(); 320];
-    let map = MemoryMap::build(rows.into_iter(), &mut scratch, &mut regions, &mut |_| {})
-        .expect("five regions an entry are enough");
+    let table = with_header(b"SRAT", &[&[0; 48], rest].concat());
+    let nodes = AcpiNodes {
+        srat: Some(&table),
+        ..AcpiNodes::NONE
+    };
+    let sizes = BootSizes::new(RANGES, NODES).without_distances();
+    let mut storage = Vec::with_capacity(sizes.bytes());
+    let slots = BootSlots::carve(storage.spare_capacity_mut(), sizes).expect("as many bytes");
+    let boot = Boot {
+        policy: policy(*bits),
+        ..Boot::new(rows)
+    };
+    let BootMemory {
+        map,
+        mut early,
+        policy,
+        topology,
+        distances,
+        layout,
+        ..
+    } = match boot.early(slots, &mut |_| {}) {
+        Ok(memory) => memory,
+        Err(StartError::NoMemory { .. }) => return,
+        Err(error) => panic!("{error}"),
+    };
     let present = map.usable_bytes() >> 12;
-
-    let mut memory = vec![EarlyRegion::EMPTY; SLOTS];
-    let (mut reserved, mut owners) = ([EarlyRegion::EMPTY; 64], [Allocation::EMPTY; 64]);
-    let mut early =
-        EarlyMemory::from_map(&map, &mut memory, &mut reserved, &mut owners).expect("there is room");
     let _ = early.allocate(&EarlyRequest::new(0x2345, 64, "fuzz"));
     let _ = early.allocate(&EarlyRequest::new(0x1234, 16, "fuzz").freeable());
 
-    let (mut infos, mut ranges) = ([NodeInfo::EMPTY; 512], [TopologyRange::EMPTY; 1024]);
-    let storage = TopologyStorage {
-        nodes: &mut infos,
-        ranges: &mut ranges,
-    };
-    let mut builder = TopologyBuilder::new(storage);
-    let table = with_header(b"SRAT", &[&[0; 48], rest].concat());
-    let srat = Srat::parse(&table).expect("a header made right");
-    builder
-        .add_srat(srat.entries(), &mut |_| {})
+    let mut topology = nodes
+        .topology(topology, distances, &mut |_| {})
         .expect("fewer entries than slots");
-    let mut topology = builder.finish(&mut |_| {});
     let trust = match trust & 1 {
         0 => Trust::Repair,
         _ => Trust::AllOrNothing {
@@ -142,18 +152,10 @@ fuzz_target!(|data: &[u8]| {
             .map(|region| region.range.bytes() >> 12)
             .sum::<u64>()
     );
-    assert!(reserved_bytes <= 0x2345 + 0x1234);
+    assert!(reserved_bytes <= 0x2345 + 0x1234 + 0x1000);
 
-    let (mut nodes, mut zones) = ([Node::EMPTY; 512], [Zone::EMPTY; 2048]);
-    let mut ranges = vec![NodeRange::EMPTY; SLOTS];
-    let storage = LayoutStorage {
-        nodes: &mut nodes,
-        ranges: &mut ranges,
-        zones: &mut zones,
-    };
-    match Layout::build(early, topology, &policy(*bits), storage) {
+    match Layout::build(early, topology, &policy, layout) {
         Ok(layout) => check(&layout, present),
-        Err(LayoutError::NoMemory { .. }) => assert_eq!(present, 0),
         Err(error) => panic!("{error}"),
     }
 });

@@ -8,14 +8,14 @@ use firstlight::acceptance::Pending;
 use firstlight::addr::{Order, PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
 use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRequest};
 use firstlight::events::Events;
-use firstlight::firmware::acpi::{Madt, Rsdp, Srat};
-use firstlight::firmware::pvh::PvhError;
-use firstlight::frames::{AllocError, BuildError, Frames, Metadata, Request};
-use firstlight::layout::{Layout, LayoutError, LayoutPolicy};
-use firstlight::map::{MapError, MemoryKind, MemoryMap, Region, ScratchEntry};
+use firstlight::firmware::acpi::Rsdp;
+use firstlight::frames::{AllocError, Frames, Metadata, Request};
+use firstlight::layout::Layout;
+use firstlight::map::{MemoryKind, MemoryMap, Region};
 use firstlight::memmap::{MemmapError, Mode};
 use firstlight::node::ZoneKind;
-use firstlight::topology::{Topology, TopologyBuilder, TopologyError, TopologyStorage, Trust};
+use firstlight::start::{AcpiNodes, Boot, BootMemory, NodeTables, StartError};
+use firstlight::topology::Trust;
 use firstlight_image::words::{self, Regression, Test, Words};
 use firstlight_wire::{marker, milestone, phase};
 use spin::{Once, RwLock};
@@ -42,31 +42,22 @@ const REAL_MODE_END: u64 = 1 << 20;
 
 /// Why a machine cannot be brought up.
 pub(crate) enum Stop {
-    Loader(PvhError),
-    Map(MapError),
-    NoMemory { mapped_bytes: u64 },
-    Early(EarlyError),
-    Topology(TopologyError),
-    Layout(LayoutError),
+    Start(StartError),
     Descriptors(MemmapError),
-    Frames(BuildError),
     FirstFrame(AllocError),
+}
+
+impl<E: Into<StartError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Start(error.into())
+    }
 }
 
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Loader(error) => error.fmt(f),
-            Self::Map(error) => write!(f, "memory map: {error}"),
-            Self::NoMemory { mapped_bytes } => write!(
-                f,
-                "memory map: no usable memory, expected some; {mapped_bytes} bytes are of other kinds"
-            ),
-            Self::Early(error) => write!(f, "early memory: {error}"),
-            Self::Topology(error) => write!(f, "topology: {error}"),
-            Self::Layout(error) => write!(f, "layout: {error}"),
+            Self::Start(error) => error.fmt(f),
             Self::Descriptors(error) => write!(f, "page descriptors: {error}"),
-            Self::Frames(error) => write!(f, "frame allocator: {error}"),
             Self::FirstFrame(error) => write!(f, "first frame: {error}"),
         }
     }
@@ -85,49 +76,56 @@ impl Steps<'_, '_> {
     }
 }
 
-/// All steps, in order.
+/// All steps, in order: those of [`firstlight::start()`], with page tables between them.
 pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Machine, Stop> {
-    let parts = storage::parts();
+    let log = &mut |seen: &dyn fmt::Display| correction(seen);
     let mut steps = Steps(events);
-    // SAFETY: everything in use is reserved in `reserve`, below, before any memory is
-    // allocated, and there is one `Layout`.
+    // SAFETY: everything in use is reserved, below, before any memory is allocated, and there
+    // is one `Layout`.
     let platform = DIRECT.call_once(|| unsafe { DirectMap::new() });
     let direct = *platform;
 
-    let mut loader = Loader::read(direct, handover.start_info).map_err(Stop::Loader)?;
+    let mut loader = Loader::read(direct, handover.start_info)?;
     let words = Words::read(loader.command_line, &mut |misread| {
         note(format_args!("command line: {misread}"));
     });
     if words.test == Some(Test::NoMap) {
         loader.info.memory_map = None;
     }
-    let map = memory_map(direct, &loader, parts.scratch, parts.map)?;
+    let boot = Boot {
+        command_line: loader.command_line.text(),
+        reserved: &[
+            (firmware::HOLE, "video memory and ROM"),
+            (DirectMap::DEVICES, "interrupt controllers"),
+            (image_range(), "image"),
+        ],
+        ..Boot::new(loader.info.map_entries(&direct)?)
+    };
+    let mut boot = boot.early(storage::boot(), log)?;
     steps.end(phase::MEMORY_MAP, marker::MEMORY_MAP);
 
-    let mut early = EarlyMemory::from_map(&map, parts.memory, parts.reserved, parts.owners)
-        .map_err(Stop::Early)?;
     let root = firmware::root(direct, &loader);
-    let trampoline = reserve(direct, &loader, root.as_ref(), &mut early).map_err(Stop::Early)?;
-    map_memory(direct, &map, words.accept_ticks, &mut early).map_err(Stop::Early)?;
+    let trampoline = reserve(direct, &loader, root.as_ref(), &mut boot.early)?;
+    map_memory(direct, &boot.map, words.accept_ticks, &mut boot.early)?;
     // Once more, for tables that were not mapped before.
-    firmware::reserve(direct, root.as_ref(), &mut early).map_err(Stop::Early)?;
+    firmware::reserve(direct, root.as_ref(), &mut boot.early)?;
     steps.end(phase::PAGE_TABLES, marker::PAGE_TABLES);
 
     let acpi = firmware::tables(direct, root.as_ref());
-    let mut topology = nodes(&acpi, parts.topology, parts.distances).map_err(Stop::Topology)?;
-    topology
-        .apply(&mut early, Trust::Repair, &mut |notice| correction(notice))
-        .map_err(Stop::Topology)?;
+    let nodes = AcpiNodes {
+        srat: acpi.srat,
+        slit: acpi.slit,
+        cpus: u32::try_from(listed_cpus(&acpi)).unwrap_or(u32::MAX),
+    };
+    let BootMemory { map, mut early, .. } = boot;
+    let mut topology = nodes.topology(boot.topology, boot.distances, log)?;
+    topology.apply(&mut early, Trust::Repair, &mut |notice| correction(notice))?;
     if words.regress(Regression::NodeRanges) {
         regress::walk_pages(&early);
     }
     steps.end(phase::TOPOLOGY, marker::TOPOLOGY);
 
-    let policy = loader
-        .command_line
-        .layout_policy(LayoutPolicy::DEFAULT, &mut |bad| correction(bad));
-    early.set_movable_node(policy.movable_node);
-    let layout = Layout::build(early, topology, &policy, parts.layout).map_err(Stop::Layout)?;
+    let layout = Layout::build(early, topology, &boot.policy, boot.layout)?;
     let memory = memory(layout, words, platform, &mut steps)?;
     Ok(Machine {
         words,
@@ -166,8 +164,8 @@ fn memory(
         steps.end(phase::DESCRIPTORS, marker::DESCRIPTORS);
     }
 
-    let pending = pending(&mut layout).map_err(Stop::Early)?;
-    let frames = Frames::build(layout, platform).map_err(Stop::Frames)?;
+    let pending = pending(&mut layout)?;
+    let frames = Frames::build(layout, platform)?;
     steps.end(phase::FRAME_ALLOCATOR, marker::FRAME_ALLOCATOR);
     let request = Request::new(Order::PAGE).zone(ZoneKind::Movable);
     let first = frames.allocate(request).map_err(Stop::FirstFrame)?;
@@ -200,41 +198,13 @@ fn listed_cpus(acpi: &Acpi) -> usize {
     listed.filter(|cpu| cpu.enabled).count().max(1)
 }
 
-/// The loader's map with the changes of the command line.
-fn memory_map(
-    direct: DirectMap,
-    loader: &Loader,
-    scratch: &mut [ScratchEntry],
-    regions: &'static mut [Region],
-) -> Result<MemoryMap<'static>, Stop> {
-    let entries = loader.info.map_entries(&direct).map_err(Stop::Loader)?;
-    let mut map = MemoryMap::build(entries, scratch, regions, &mut |wrong| correction(wrong))
-        .map_err(Stop::Map)?;
-    loader
-        .command_line
-        .change_map(&mut map, &mut |bad| correction(bad))
-        .map_err(Stop::Map)?;
-    if map.memory().next().is_some() {
-        return Ok(map);
-    }
-    let mapped_bytes = MemoryKind::ALL
-        .into_iter()
-        .map(|kind| map.bytes_of(kind))
-        .sum();
-    Err(Stop::NoMemory { mapped_bytes })
-}
-
-/// Reserves everything in use, and a page for starting CPUs.
+/// Reserves the loader's data and firmware's tables, and a page for starting CPUs.
 fn reserve(
     direct: DirectMap,
     loader: &Loader,
     root: Option<&Rsdp>,
     early: &mut EarlyMemory<'_>,
 ) -> Result<Option<PhysRange>, EarlyError> {
-    early.reserve(firmware::first_page(), "address zero")?;
-    early.reserve(firmware::HOLE, "video memory and ROM")?;
-    early.reserve(DirectMap::DEVICES, "interrupt controllers")?;
-    early.reserve(image_range(), "image")?;
     loader.reserve(direct, early)?;
     firmware::reserve(direct, root, early)?;
     let page = EarlyRequest {
@@ -331,27 +301,4 @@ fn page_descriptors(
         regress::describe_all_but_the_last(layout, &descriptors);
     }
     Ok(Some((mode, RwLock::new(descriptors))))
-}
-
-/// Nodes and distances by firmware's tables; one node if they have none.
-fn nodes(
-    acpi: &Acpi,
-    storage: TopologyStorage<'static>,
-    distances: &'static mut [u8],
-) -> Result<Topology<'static>, TopologyError> {
-    let enabled = |madt: &Madt<'_>| madt.cpus().flatten().filter(|cpu| cpu.enabled).count();
-    let cpus = acpi.madt.as_ref().map_or(1, enabled);
-    let usable = |srat: &&Srat<'_>| srat.entries().flatten().next().is_some();
-    let Some(srat) = acpi.srat.as_ref().filter(usable) else {
-        let unread = acpi.srat.iter().flat_map(|srat| srat.entries());
-        unread.filter_map(Result::err).for_each(correction);
-        return Topology::single(storage.nodes, u32::try_from(cpus).unwrap_or(u32::MAX));
-    };
-    let mut builder = TopologyBuilder::new(storage);
-    builder.add_srat(srat.entries(), &mut |notice| correction(notice))?;
-    let mut topology = builder.finish(&mut |notice| correction(notice));
-    if let Some(slit) = &acpi.slit {
-        topology.set_slit(slit, distances, &mut |notice| correction(notice))?;
-    }
-    Ok(topology)
 }

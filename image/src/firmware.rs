@@ -1,13 +1,13 @@
 //! The tables of loader and firmware: start info, memory map, command line, ACPI. All
 //! are read in place, so all are reserved.
 
-use firstlight::addr::{PAGE_BYTES, PhysAddr, PhysRange};
+use firstlight::addr::{PhysAddr, PhysRange};
 use firstlight::clock::Frequency;
 use firstlight::cmdline::CommandLine;
 use firstlight::early::{EarlyError, EarlyMemory};
 use firstlight::firmware::PhysRead;
 use firstlight::firmware::acpi::{
-    AcpiError, Fadt, Fault, HEADER_BYTES, Madt, PmTimer, Rsdp, Signature, Slit, Srat, Tables,
+    AcpiError, Fadt, Fault, HEADER_BYTES, Madt, PmTimer, Rsdp, Signature, Tables,
 };
 use firstlight::firmware::pvh::{PvhError, StartInfo, V1_BYTES};
 
@@ -97,12 +97,12 @@ impl Loader {
     }
 }
 
-/// The ACPI tables that can be read.
+/// The ACPI tables there are; those of nodes are read by the engine.
 #[derive(Default)]
 pub(crate) struct Acpi {
     pub(crate) madt: Option<Madt<'static>>,
-    pub(crate) srat: Option<Srat<'static>>,
-    pub(crate) slit: Option<Slit<'static>>,
+    pub(crate) srat: Option<&'static [u8]>,
+    pub(crate) slit: Option<&'static [u8]>,
     pub(crate) pm_timer: Option<PmTimer>,
 }
 
@@ -212,8 +212,8 @@ pub(crate) fn tables(memory: DirectMap, root: Option<&Rsdp>) -> Acpi {
     }
     Acpi {
         madt: find(Signature::MADT).and_then(|bytes| valid(Madt::parse(bytes))),
-        srat: find(Signature::SRAT).and_then(|bytes| valid(Srat::parse(bytes))),
-        slit: find(Signature::SLIT).and_then(|bytes| valid(Slit::parse(bytes))),
+        srat: find(Signature::SRAT),
+        slit: find(Signature::SLIT),
         pm_timer: find(Signature::FADT)
             .and_then(|bytes| valid(Fadt::parse(bytes)))
             .and_then(|fadt| fadt.pm_timer()),
@@ -232,9 +232,4 @@ pub(crate) fn frequency(
     clock::frequency(pm_timer)
         .inspect_err(|error| note(format_args!("times stay in ticks: {error}")))
         .ok()
-}
-
-/// The first page, never allocated: a null pointer stays invalid.
-pub(crate) fn first_page() -> PhysRange {
-    PhysRange::with_size(0, PAGE_BYTES).unwrap_or_default()
 }

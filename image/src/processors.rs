@@ -3,7 +3,7 @@
 
 use firstlight::addr::{Frame, PhysRange};
 use firstlight::clock::Frequency;
-use firstlight::firmware::acpi::{MadtCpu, SratEntry};
+use firstlight::firmware::acpi::{MadtCpu, Srat, SratEntry};
 use firstlight::frames::Request;
 use firstlight::node::NodeId;
 use firstlight::parallel::{Worker, Workers};
@@ -193,7 +193,8 @@ fn area(frame: Frame) -> PhysRange {
 
 /// The node of a CPU, by the SRAT.
 fn node_of(machine: &Machine, apic_id: u32) -> Option<NodeId> {
-    let mut entries = machine.acpi.srat.as_ref()?.entries().flatten();
+    let srat = Srat::parse(machine.acpi.srat?).ok()?;
+    let mut entries = srat.entries().flatten();
     let domain = entries.find_map(|entry| match entry {
         SratEntry::Cpu {
             apic_id: id,

@@ -6,10 +6,9 @@ mod common;
 use std::fs;
 
 use firstlight::addr::Frame;
-use firstlight::layout::{Layout, LayoutError, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
-use firstlight_lab::linux::{
-    Flavour, LayoutAnswer, LayoutFailure, LayoutInput, layout_of, with_layout,
-};
+use firstlight::layout::{LayoutError, LayoutPolicy};
+use firstlight::start::{Boot, BootStorage, StartError};
+use firstlight_lab::linux::{Flavour, LayoutAnswer, LayoutInput, layout_of, with_layout};
 use firstlight_lab::log::{KernelLog, read};
 
 fn log(number: &str) -> KernelLog {
@@ -64,10 +63,7 @@ fn every_file_is_laid_out_or_has_no_memory() {
     ] {
         for flavour in Flavour::ALL {
             let got = layout_of(&input(number), flavour);
-            let without = matches!(
-                got,
-                Err(LayoutFailure::Layout(LayoutError::NoMemory { .. }))
-            );
+            let without = matches!(got, Err(StartError::Layout(LayoutError::NoMemory { .. })));
             let expected = match number {
                 // Soft-reserved memory only; and logs of zones and timings, without a map.
                 "17" | "30" | "35" | "37" => true,
@@ -194,32 +190,15 @@ fn hotplug_windows_to_4_pib() {
 
 #[test]
 fn a_kernel_without_a_dma_zone() {
-    use firstlight::addr::PhysRange;
-    use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
-    use firstlight::topology::{NodeInfo, Topology};
-
-    let log = log("11");
-    let (mut memory, mut reserved) = ([EarlyRegion::EMPTY; 4], [EarlyRegion::EMPTY; 4]);
-    let mut owners = [Allocation::EMPTY; 4];
-    let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
-    for row in &log.node_ranges {
-        let range = PhysRange::new(row.span.start, row.span.last + 1).unwrap();
-        early.add(range, EarlyFlags::NONE).unwrap();
-    }
-    let mut infos = [NodeInfo::EMPTY; 1];
-    let topology = Topology::single(&mut infos, 1).unwrap();
-    let (mut nodes, mut ranges, mut zones) =
-        ([Node::EMPTY; 1], [NodeRange::EMPTY; 4], [Zone::EMPTY; 4]);
-    let storage = LayoutStorage {
-        nodes: &mut nodes,
-        ranges: &mut ranges,
-        zones: &mut zones,
+    let boot = Boot {
+        policy: LayoutPolicy {
+            dma_end: Frame::new(0),
+            ..LayoutPolicy::DEFAULT
+        },
+        ..Boot::new(log("11").map_entries().1)
     };
-    let policy = LayoutPolicy {
-        dma_end: Frame::new(0),
-        ..LayoutPolicy::DEFAULT
-    };
-    let layout = Layout::build(early, topology, &policy, storage).unwrap();
+    let mut storage = BootStorage::<4, 1>::EMPTY;
+    let layout = boot.layout(&mut storage, &mut |_| {}).unwrap();
     let holes: Vec<_> = layout
         .unavailable()
         .map(|hole| (hole.zone.name(), hole.frames))

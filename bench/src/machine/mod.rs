@@ -7,15 +7,15 @@ mod shape;
 pub use shape::{Shape, ShapeError};
 
 use std::error::Error;
+use std::mem::MaybeUninit;
 
 use firstlight::addr::{PAGE_BYTES, PhysRange};
-use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
-use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
+use firstlight::early::{EarlyFlags, EarlyMemory};
+use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage};
 use firstlight::map::MemoryKind;
 use firstlight::node::NodeId;
-use firstlight::topology::{
-    NodeInfo, Topology, TopologyBuilder, TopologyRange, TopologyStorage, Trust,
-};
+use firstlight::start::{BootSizes, BootSlots};
+use firstlight::topology::{Topology, TopologyBuilder, Trust};
 
 /// Bytes in a GiB.
 pub const GIB: u64 = 1 << 30;
@@ -137,15 +137,10 @@ impl Machine {
         // Every table of the allocator is a reservation, so are descriptors of a range,
         // which zones cut in up to four.
         let reservations = self.reserved.len() + 2 * nodes + 8 * ranges + 16;
+        let sizes = BootSizes::new(reservations, nodes).without_distances();
         Storage {
-            memory: vec![EarlyRegion::EMPTY; ranges + 1],
-            reserved: vec![EarlyRegion::EMPTY; reservations],
-            owners: vec![Allocation::EMPTY; reservations],
-            infos: vec![NodeInfo::EMPTY; nodes],
-            rows: vec![TopologyRange::EMPTY; ranges],
-            nodes: vec![Node::EMPTY; nodes],
-            ranges: vec![NodeRange::EMPTY; ranges],
-            zones: vec![Zone::EMPTY; 4 * nodes],
+            memory: Box::new_uninit_slice(sizes.bytes()),
+            sizes,
         }
     }
 
@@ -154,15 +149,9 @@ impl Machine {
     /// # Errors
     /// Errors of early memory or the topology.
     pub fn parts<'s>(&self, storage: &'s mut Storage) -> Result<Parts<'s>, Box<dyn Error>> {
-        let mut early = EarlyMemory::new(
-            &mut storage.memory,
-            &mut storage.reserved,
-            &mut storage.owners,
-        );
-        let mut builder = TopologyBuilder::new(TopologyStorage {
-            nodes: &mut storage.infos,
-            ranges: &mut storage.rows,
-        });
+        let slots = BootSlots::carve(&mut storage.memory, storage.sizes)?;
+        let mut early = EarlyMemory::new(slots.memory, slots.reserved, slots.owners);
+        let mut builder = TopologyBuilder::new(slots.topology);
         for node in 0..self.nodes {
             builder.pin(NodeId(node), u32::from(node))?;
             builder.add_cpus(NodeId(node), CPUS_A_NODE);
@@ -179,11 +168,7 @@ impl Machine {
         Ok(Parts {
             early,
             topology,
-            storage: LayoutStorage {
-                nodes: &mut storage.nodes,
-                ranges: &mut storage.ranges,
-                zones: &mut storage.zones,
-            },
+            storage: slots.layout,
         })
     }
 
@@ -222,14 +207,8 @@ impl Machine {
 /// Storage of early memory, topology and layout.
 #[derive(Debug)]
 pub struct Storage {
-    memory: Vec<EarlyRegion>,
-    reserved: Vec<EarlyRegion>,
-    owners: Vec<Allocation>,
-    infos: Vec<NodeInfo>,
-    rows: Vec<TopologyRange>,
-    nodes: Vec<Node>,
-    ranges: Vec<NodeRange>,
-    zones: Vec<Zone>,
+    memory: Box<[MaybeUninit<u8>]>,
+    sizes: BootSizes,
 }
 
 /// Early memory and topology, ready to be laid out.

@@ -1,7 +1,7 @@
 //! `firstlight up`: a machine's memory comes up, for real except that nothing
 //! of the memory itself is touched.
 //!
-//! [`source`] says what the machine is, [`bring`] walks the path of memory,
+//! [`source`] says what the machine is, [`bring`] what the path of memory needs of it,
 //! [`exercise`] puts the result to work, and [`render`] shows the
 //! [record](firstlight_lab::record) of it to a person.
 
@@ -12,13 +12,15 @@ mod source;
 
 use crate::failure::Failure;
 use crate::output::Output;
-use bring::{MOST_DISTANT_NODES, MapStorage, Phases, Ready, Slots, Storage};
+use bring::{MOST_DISTANT_NODES, Phases};
 use clap::Args;
 use firstlight::addr::Order;
 use firstlight::frames::{BuildError, Frames, Request};
 use firstlight::layout::Layout;
 use firstlight::map::MemoryMap;
 use firstlight::node::ZoneKind;
+use firstlight::start::{Boot, BootMemory, BootSlots, NodeTables};
+use firstlight::topology::{TopologyError, Trust};
 use firstlight_bench::machine::{Shape, ShapeError};
 use firstlight_host::clock::Clock;
 use firstlight_host::metadata::MetadataSpace;
@@ -26,6 +28,7 @@ use firstlight_host::threads;
 use firstlight_lab::notices::Notices;
 use firstlight_lab::record::{self, Exercise, Machine, Memory, Milestones, Phase, Record};
 use source::Described;
+use std::fmt::Display;
 use std::path::PathBuf;
 
 /// Bring up a machine's memory and see when it was ready
@@ -89,24 +92,29 @@ fn bring_up(described: Described, clock: Clock) -> Result<Record, Failure> {
     let mut phases = Phases::new(clock);
     let mut corrections = Notices::default();
     phases.end("description read");
-    let mut map_storage = MapStorage::new(&described);
-    let map = bring::map(&described, &mut map_storage, &mut corrections)?;
-    let policy = bring::policy(&described, &mut corrections);
+    let line = bring::command_line(&described);
+    let sizes = bring::sizes(&described, &line)?;
+    let mut storage = Vec::with_capacity(sizes.bytes());
+    let slots = BootSlots::carve(storage.spare_capacity_mut(), sizes)
+        .map_err(|full| Failure::machine("storage", full))?;
+    let boot = Boot {
+        command_line: &line,
+        policy: bring::policy(&described, &mut corrections),
+        ..Boot::new(described.map.iter().copied())
+    };
+    let log = &mut |seen: &dyn Display| corrections.push(seen);
+    let boot = boot.early(slots, log).map_err(bring::refused)?;
     phases.end("memory map");
-    let mut storage = Storage::new(&map, &described.affinity);
-    let mut ready = bring::ready(
-        &map,
-        &described,
-        &mut storage,
-        &mut corrections,
-        &mut phases,
-    )?;
-    ready.early.set_movable_node(policy.movable_node);
-    let space = bring::metadata_space(&ready)?;
+    let BootMemory { map, mut early, .. } = boot;
+    let refused = |error: TopologyError| Failure::Machine(error.to_string());
+    let topology = described.topology(boot.topology, boot.distances, log);
+    let mut topology = topology.map_err(refused)?;
+    let applied = topology.apply(&mut early, Trust::Repair, &mut |seen| log(&seen));
+    applied.map_err(refused)?;
+    phases.end("topology");
+    let space = bring::metadata_space(&early, &topology)?;
     phases.end("address space");
-    let mut slots = Slots::new(&ready);
-    let Ready { early, topology } = ready;
-    let layout = Layout::build(early, topology, &policy, slots.lend())
+    let layout = Layout::build(early, topology, &boot.policy, boot.layout)
         .map_err(|error| Failure::machine("layout", error))?;
 
     // From here to the last stamp nothing happens but the engine's work.

@@ -303,6 +303,7 @@ fn log_and_srat(name: String, log: &[u8], srat: &Path) -> Result<Described, Fail
     let nodes = format!("SRAT ({})", srat.display());
     match from_log("directory", name.clone(), log) {
         Ok(mut machine) => {
+            Srat::parse(&table).map_err(|error| Failure::machine("SRAT", error))?;
             machine.source.nodes = nodes;
             machine.affinity = Affinity::Table(table);
             Ok(machine)

@@ -42,6 +42,11 @@ impl<'s> TopologyBuilder<'s> {
         }
     }
 
+    /// Whether no node has been named yet.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
     /// The node of proximity domain `domain`; a new one when the domain is new.
     ///
     /// # Errors

@@ -11,14 +11,13 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
 use firstlight::addr::{Order, PhysRange};
-use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
+use firstlight::early::{EarlyFlags, EarlyMemory};
 use firstlight::frames::{BuildError, CpuCache, CpuSlot, Frames, Request};
-use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
+use firstlight::layout::{Layout, LayoutPolicy};
 use firstlight::node::NodeId;
 use firstlight::platform::Platform;
-use firstlight::topology::{
-    NodeInfo, Topology, TopologyBuilder, TopologyRange, TopologyStorage, Trust,
-};
+use firstlight::start::{BootSizes, BootSlots};
+use firstlight::topology::{Topology, TopologyBuilder, Trust};
 
 pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const GIB: u64 = 1 << 30;
@@ -39,6 +38,12 @@ pub(crate) fn huge() -> Request {
 /// Storage that lives as long as the test.
 pub(crate) fn leak<T: Clone>(empty: T, len: usize) -> &'static mut [T] {
     Box::leak(vec![empty; len].into_boxed_slice())
+}
+
+/// Storage of all steps that lives as long as the test.
+pub(crate) fn boot_slots(ranges: usize, nodes: usize) -> BootSlots<'static> {
+    let sizes = BootSizes::new(ranges, nodes);
+    BootSlots::carve(Box::leak(Box::new_uninit_slice(sizes.bytes())), sizes).unwrap()
 }
 
 /// Slots of CPUs that live as long as the test.
@@ -142,21 +147,23 @@ impl Machine {
         let slots = 4 * (self.memory.len() + self.reserved.len() + self.boot.len()) + 64;
         // Miri is slow to make what few tests need.
         let spare = if cfg!(miri) { 32 } else { 2048 };
-        let mut early = EarlyMemory::new(
-            leak(EarlyRegion::EMPTY, slots),
-            leak(EarlyRegion::EMPTY, slots + spare),
-            leak(Allocation::EMPTY, 2 * spare),
-        );
         let nodes = self
             .memory
             .iter()
             .map(|row| usize::from(row.0) + 1)
             .max()
             .unwrap_or(1);
-        let mut builder = TopologyBuilder::new(TopologyStorage {
-            nodes: leak(NodeInfo::EMPTY, nodes),
-            ranges: leak(TopologyRange::EMPTY, self.memory.len()),
-        });
+        let BootSlots {
+            memory,
+            reserved,
+            owners,
+            topology,
+            distances,
+            layout,
+            ..
+        } = boot_slots(slots + spare, nodes);
+        let mut early = EarlyMemory::new(memory, reserved, owners);
+        let mut builder = TopologyBuilder::new(topology);
         for node in 0..nodes {
             let id = builder.node_of(u32::try_from(node).unwrap()).unwrap();
             builder.add_cpus(id, 4);
@@ -168,9 +175,7 @@ impl Machine {
         let mut topology: Topology<'static> = builder.finish(&mut |_| {});
         if !self.distances.is_empty() {
             let distance = |a: usize, b: usize| self.distances.get(a * nodes + b).copied();
-            topology
-                .set_distances(leak(0, nodes * nodes), distance)
-                .unwrap();
+            topology.set_distances(distances, distance).unwrap();
         }
         topology
             .apply(&mut early, Trust::Repair, &mut |_| {})
@@ -181,13 +186,8 @@ impl Machine {
         for &range in &self.reserved {
             early.reserve(range, "test").unwrap();
         }
-        let storage = LayoutStorage {
-            nodes: leak(Node::EMPTY, nodes),
-            ranges: leak(NodeRange::EMPTY, slots),
-            zones: leak(Zone::EMPTY, 4 * nodes),
-        };
         let policy = self.policy.unwrap_or(LayoutPolicy::DEFAULT);
-        Layout::build(early, topology, &policy, storage).unwrap()
+        Layout::build(early, topology, &policy, layout).unwrap()
     }
 
     pub(crate) fn build(&self) -> Result<Frames<'static>, BuildError> {

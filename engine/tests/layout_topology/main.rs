@@ -9,9 +9,10 @@ mod properties;
 use std::path::Path;
 
 use firstlight::addr::{PHYS_END, PhysAddr, PhysRange};
-use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
+use firstlight::early::{EarlyFlags, EarlyMemory, EarlyRegion};
 use firstlight::firmware::acpi::{AcpiError, Slit, Srat, SratEntry};
 use firstlight::node::NodeId;
+use firstlight::start::{BootSlots, BootStorage};
 use firstlight::topology::{
     NodeInfo, OneNodeReason, Topology, TopologyBuilder, TopologyError, TopologyNotice,
     TopologyPart, TopologyRange, TopologyStorage, Trust,
@@ -39,19 +40,14 @@ fn apply(
     trust: Trust,
 ) -> Applied {
     let mut notices = Vec::new();
-    let (mut infos, mut ranges) = ([NodeInfo::EMPTY; 64], [TopologyRange::EMPTY; 64]);
-    let storage = TopologyStorage {
-        nodes: &mut infos,
-        ranges: &mut ranges,
-    };
-    let mut builder = TopologyBuilder::new(storage);
+    let mut storage = BootStorage::<256, 64>::EMPTY;
+    let slots = BootSlots::from(&mut storage);
+    let mut builder = TopologyBuilder::new(slots.topology);
     builder
         .add_srat(entries, &mut |notice| notices.push(notice))
         .unwrap();
     let mut topology = builder.finish(&mut |notice| notices.push(notice));
-    let (mut slots, mut taken) = ([EarlyRegion::EMPTY; 256], [EarlyRegion::EMPTY; 256]);
-    let mut owners = [Allocation::EMPTY; 4];
-    let mut early = EarlyMemory::new(&mut slots, &mut taken, &mut owners);
+    let mut early = EarlyMemory::new(slots.memory, slots.reserved, slots.owners);
     for &(start, end) in memory {
         early
             .add(PhysRange::new(start, end).unwrap(), EarlyFlags::NONE)

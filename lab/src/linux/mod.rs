@@ -21,10 +21,7 @@ mod prepare;
 use std::fmt;
 use std::str::FromStr;
 
-use firstlight::early::EarlyError;
-use firstlight::layout::LayoutError;
-use firstlight::map::MapError;
-use firstlight::topology::TopologyError;
+use firstlight::start::StartError;
 
 pub use answer::{LayoutAnswer, ZoneAnswer};
 pub use input::{LayoutInput, NodeCpus, NodeMemory};
@@ -92,65 +89,6 @@ impl FromStr for Flavour {
     }
 }
 
-/// Why a machine has no layout.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LayoutFailure {
-    /// Its memory map.
-    Map(MapError),
-    /// Its early memory.
-    Early(EarlyError),
-    /// Its nodes.
-    Topology(TopologyError),
-    /// Its layout.
-    Layout(LayoutError),
-}
-
-impl fmt::Display for LayoutFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Map(error) => write!(f, "memory map: {error}"),
-            Self::Early(error) => write!(f, "early memory: {error}"),
-            Self::Topology(error) => write!(f, "nodes: {error}"),
-            Self::Layout(error) => write!(f, "layout: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for LayoutFailure {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(match self {
-            Self::Map(error) => error,
-            Self::Early(error) => error,
-            Self::Topology(error) => error,
-            Self::Layout(error) => error,
-        })
-    }
-}
-
-impl From<MapError> for LayoutFailure {
-    fn from(error: MapError) -> Self {
-        Self::Map(error)
-    }
-}
-
-impl From<EarlyError> for LayoutFailure {
-    fn from(error: EarlyError) -> Self {
-        Self::Early(error)
-    }
-}
-
-impl From<TopologyError> for LayoutFailure {
-    fn from(error: TopologyError) -> Self {
-        Self::Topology(error)
-    }
-}
-
-impl From<LayoutError> for LayoutFailure {
-    fn from(error: LayoutError) -> Self {
-        Self::Layout(error)
-    }
-}
-
 /// What `flavour` makes of the machine.
 ///
 /// ```
@@ -162,12 +100,12 @@ impl From<LayoutError> for LayoutFailure {
 /// let answer = layout_of(&LayoutInput::from_log(&log), Flavour::Linux6_12)?;
 /// assert_eq!(answer.node_ranges_pfn, [(0, 1, 159), (0, 256, 262_112)]);
 /// assert_eq!(answer.zones[0].zone, "DMA");
-/// # Ok::<(), firstlight_lab::linux::LayoutFailure>(())
+/// # Ok::<(), firstlight::start::StartError>(())
 /// ```
 ///
 /// # Errors
-/// [`LayoutFailure`]: as a rule, that there is no memory.
-pub fn layout_of(input: &LayoutInput, flavour: Flavour) -> Result<LayoutAnswer, LayoutFailure> {
+/// [`StartError`]: as a rule, that there is no memory.
+pub fn layout_of(input: &LayoutInput, flavour: Flavour) -> Result<LayoutAnswer, StartError> {
     with_layout(input, flavour, |prepared| {
         LayoutAnswer::new(
             &prepared.layout,

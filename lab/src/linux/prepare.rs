@@ -3,15 +3,14 @@
 
 use firstlight::addr::{Frame, PhysRange};
 use firstlight::cmdline::CommandLine;
-use firstlight::early::{Allocation, EarlyMemory, EarlyRegion};
-use firstlight::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
+use firstlight::early::EarlyMemory;
+use firstlight::layout::{Layout, LayoutPolicy};
 use firstlight::map::{MemoryKind, MemoryMap, Region, ScratchEntry};
 use firstlight::node::NodeId;
-use firstlight::topology::{
-    NodeInfo, Topology, TopologyBuilder, TopologyRange, TopologyStorage, Trust,
-};
+use firstlight::start::{BootSizes, BootSlots, StartError};
+use firstlight::topology::{Topology, TopologyBuilder, TopologyStorage, Trust};
 
-use super::{Flavour, LayoutFailure, LayoutInput};
+use super::{Flavour, LayoutInput};
 use crate::notices::Notices;
 
 /// What an x86 kernel keeps of its command line. Every change of the map costs a
@@ -32,12 +31,12 @@ pub struct Prepared<'s> {
 /// Lays `input` out as `flavour` does and hands the layout to `then`.
 ///
 /// # Errors
-/// [`LayoutFailure`]: as a rule, that there is no memory.
+/// [`StartError`]: as a rule, that there is no memory.
 pub fn with_layout<R>(
     input: &LayoutInput,
     flavour: Flavour,
     then: impl FnOnce(Prepared<'_>) -> R,
-) -> Result<R, LayoutFailure> {
+) -> Result<R, StartError> {
     let mut notices = input.notices.clone();
     let text = input.command_line.as_bytes();
     if text.len() > COMMAND_LINE_BYTES {
@@ -46,24 +45,18 @@ pub fn with_layout<R>(
         ));
     }
     let line = CommandLine::new(text.get(..COMMAND_LINE_BYTES).unwrap_or(text));
-    let mut scratch = vec![ScratchEntry::default(); input.map.len()];
-    // Every change of the map adds two boundaries at most; Linux makes two more.
+    // Every change of the map adds two boundaries at most, Linux makes two more, and every row
+    // of nodes has two ends.
     let changes = line.memory_changes().count() + 2;
-    let mut regions = vec![Region::default(); 5 * input.map.len() + 4 * changes + 4];
-    let map = memory_map(
-        input,
-        line,
-        flavour,
-        (&mut scratch, &mut regions),
-        &mut notices,
-    )?;
+    let ranges = 5 * input.map.len() + 4 * changes + 2 * input.memory.len() + 8;
+    let sizes = BootSizes::new(ranges, node_count(input)).without_distances();
+    let mut storage = Vec::with_capacity(sizes.bytes());
+    let slots = BootSlots::carve(storage.spare_capacity_mut(), sizes)?;
+    let (scratch, regions) = (slots.scratch, slots.map);
+    let map = memory_map(input, line, flavour, (scratch, regions), &mut notices)?;
     let max_frame = map.end().frame();
 
-    let slots = map.regions().len() + 2 * input.memory.len() + 4;
-    let mut memory = vec![EarlyRegion::EMPTY; slots];
-    let mut reserved = vec![EarlyRegion::EMPTY; slots];
-    let mut owners = vec![Allocation::EMPTY; 8];
-    let mut early = EarlyMemory::from_map(&map, &mut memory, &mut reserved, &mut owners)?;
+    let mut early = EarlyMemory::from_map(&map, slots.memory, slots.reserved, slots.owners)?;
     if flavour.is_linux() {
         // Reserved before Linux looks at nodes, so its node cannot be unplugged.
         let low = PhysRange::new(0, 0x10_0000).unwrap_or_default();
@@ -71,26 +64,12 @@ pub fn with_layout<R>(
     }
 
     let policy = policy(&line, flavour, &mut notices);
-    let mut infos = vec![NodeInfo::EMPTY; node_count(input)];
-    let mut rows = vec![TopologyRange::EMPTY; input.memory.len()];
-    let storage = TopologyStorage {
-        nodes: &mut infos,
-        ranges: &mut rows,
-    };
-    let mut topology = topology(input, line, flavour, storage, &mut notices)?;
+    let mut topology = topology(input, line, flavour, slots.topology, &mut notices)?;
     topology.apply(&mut early, trust(flavour), &mut |notice| {
         notices.push(notice)
     })?;
 
-    let mut nodes = vec![Node::EMPTY; topology.nodes().len()];
-    let mut ranges = vec![NodeRange::EMPTY; early.memory().len()];
-    let mut zones = vec![Zone::EMPTY; 4 * nodes.len()];
-    let storage = LayoutStorage {
-        nodes: &mut nodes,
-        ranges: &mut ranges,
-        zones: &mut zones,
-    };
-    let layout = Layout::build(early, topology, &policy, storage)?;
+    let layout = Layout::build(early, topology, &policy, slots.layout)?;
     Ok(then(Prepared {
         layout,
         max_frame,
@@ -131,7 +110,7 @@ fn memory_map<'s>(
     flavour: Flavour,
     (scratch, regions): (&mut [ScratchEntry], &'s mut [Region]),
     notices: &mut Notices,
-) -> Result<MemoryMap<'s>, LayoutFailure> {
+) -> Result<MemoryMap<'s>, StartError> {
     let mut note = |correction| notices.push(correction);
     let mut map = MemoryMap::build(input.map.iter().copied(), scratch, regions, &mut note)?;
     if !input.map_is_changed {
@@ -158,7 +137,7 @@ fn topology<'s>(
     flavour: Flavour,
     storage: TopologyStorage<'s>,
     notices: &mut Notices,
-) -> Result<Topology<'s>, LayoutFailure> {
+) -> Result<Topology<'s>, StartError> {
     let ignored = |value: Option<&[u8]>| matches!(value, Some(b"off" | b"noacpi"));
     let numa_off = line
         .words()

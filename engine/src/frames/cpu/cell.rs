@@ -107,15 +107,33 @@ impl CpuCell {
         let _in_call = self.enter(number)?;
         // SAFETY: no other call uses the cell, and none can before `_in_call` is dropped.
         let place = unsafe { &mut *self.cpu.get() };
-        if let Some(cpu) = place {
-            if cpu.is_of(frames) {
-                return Ok(call(cpu));
-            }
+        if !place.as_ref().is_some_and(|cpu| cpu.is_of(frames)) {
+            self.open(place, number, frames, node)?;
+        }
+        match place {
+            Some(cpu) => Ok(call(cpu)),
+            None => unreachable!("opened above"),
+        }
+    }
+
+    /// Makes the `Cpu`. Not inlined: `call` would be twice.
+    #[cold]
+    #[inline(never)]
+    fn open(
+        &'static self,
+        place: &mut Option<Cpu<'static, 'static>>,
+        number: usize,
+        frames: &'static Frames<'static>,
+        node: NodeId,
+    ) -> Result<(), CpuError> {
+        if place.is_some() {
             return Err(CpuError::OtherFrames);
         }
-        // SAFETY: there is no `Cpu`, which would borrow it, and no other call.
+        // SAFETY: there is no `Cpu`, which would borrow it, and no other call: the caller is in one
+        // and provides what is in the cell.
         let cache = unsafe { &mut *self.cache.get() };
-        Ok(call(place.insert(frames.cpu(number, node, cache)?)))
+        *place = Some(frames.cpu(number, node, cache)?);
+        Ok(())
     }
 
     /// Frees what the CPU caches, and its slot: for a CPU that goes offline. A later

@@ -1,69 +1,57 @@
 //! Firstlight's frame allocator as the global frame allocator of an ostd kernel.
 #![no_std]
-#![deny(unsafe_code)]
-
-macro_rules! __log_prefix {
-    () => {
-        "firstlight: "
-    };
-}
 
 use core::alloc::Layout;
-use core::cell::RefCell;
 use core::mem::MaybeUninit;
 
-use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
-use firstlight::frames::{AllocError, Cpu, CpuCache, CpuSlot, Frames, Request};
+use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::frames::{Cpu, CpuCell, CpuGuard, CpuSlot, Frames, Request};
 use firstlight::node::NodeId;
-use ostd::cpu::{PinCurrentCpu, num_cpus};
+use ostd::cpu::{CpuId, PinCurrentCpu, num_cpus};
+use ostd::irq::{DisabledLocalIrqGuard, disable_local};
 use ostd::mm::{PAGE_SIZE, Paddr, frame::GlobalFrameAllocator};
 use ostd::util::id_set::Id;
-use ostd::{cpu_local, irq};
+use spin::{Mutex, MutexGuard, Once};
 
-/// Where memory may be: below so many GiB. Each costs 34 KiB of tables in the image's `.bss`.
-const GIB: u64 = match option_env!("FIRSTLIGHT_GIB") {
-    Some(gib) => match u64::from_str_radix(gib, 10) {
-        Ok(gib) => gib,
-        Err(_) => panic!("FIRSTLIGHT_GIB is not a number"),
-    },
-    None => 64,
-};
+/// All memory lies below; a GiB costs 34 KiB in the image's `.bss`.
+const GIB: u64 = if cfg!(feature = "large") { 1024 } else { 64 };
 const SPAN: FrameRange = FrameRange::new(0, GIB << 18).unwrap();
 const BYTES: usize = Frames::bytes_for(SPAN, 256).unwrap() as usize;
-/// CPUs that may have a cache.
-const CPUS: usize = 64;
+const PAGE: Request = Request::new(Order::PAGE);
 
-static TABLES: spin::Mutex<[MaybeUninit<u8>; BYTES]> =
-    spin::Mutex::new([MaybeUninit::uninit(); BYTES]);
-static SLOTS: [CpuSlot; CPUS] = [const { CpuSlot::new() }; CPUS];
-static FRAMES: spin::Once<Frames<'static>> = spin::Once::new();
+static TABLES: Mutex<[MaybeUninit<u8>; BYTES]> = Mutex::new([MaybeUninit::uninit(); BYTES]);
+static SLOTS: [CpuSlot; 64] = [const { CpuSlot::new() }; 64];
+static FRAMES: Once<Frames<'static>> = Once::new();
 
-cpu_local! {
-    static CACHE: spin::Mutex<CpuCache> = spin::Mutex::new(CpuCache::new());
-    static CPU: RefCell<Option<Cpu<'static, 'static>>> = RefCell::new(None);
+ostd::cpu_local! {
+    static CELL: CpuCell = CpuCell::new();
+}
+
+struct Pinned(CpuId, #[expect(dead_code)] DisabledLocalIrqGuard);
+
+// SAFETY: nothing else runs on a CPU while its interrupts are disabled.
+unsafe impl CpuGuard for Pinned {
+    fn cpu(&self) -> usize {
+        self.0.as_usize()
+    }
 }
 
 /// All frames.
 pub fn frames() -> &'static Frames<'static> {
     FRAMES.call_once(|| {
-        let tables = spin::MutexGuard::leak(TABLES.lock());
-        let frames = Frames::over(SPAN, tables).expect("tables are large enough");
+        let frames = Frames::over(SPAN, &mut MutexGuard::leak(TABLES.lock())[..]);
+        let frames = frames.expect("tables are large enough");
         frames.with_cpus(&SLOTS[..num_cpus()])
     })
 }
 
-/// With the cache of this CPU, interrupts off.
+/// With the cache of this CPU, interrupts disabled.
 pub fn with_cpu<R>(call: impl FnOnce(&mut Cpu<'static, 'static>) -> R) -> R {
-    let guard = irq::disable_local();
-    let cell = CPU.get_with(&guard);
-    let mut cpu = cell.borrow_mut();
-    let cpu = cpu.get_or_insert_with(|| {
-        let id = guard.current_cpu();
-        let cache = spin::MutexGuard::leak(CACHE.get_on_cpu(id).lock());
-        let cpu = frames().cpu(id.as_usize(), NodeId(0), cache);
-        cpu.expect("a slot for each CPU, and memory")
-    });
-    call(cpu)
+    let guard = disable_local();
+    let cpu = guard.current_cpu();
+    let (cell, guard) = (CELL.get_on_cpu(cpu), Pinned(cpu, guard));
+    let result = cell.with(&guard, frames(), NodeId(0), call);
+    result.expect("a slot for each CPU, and no call within a call")
 }
 
 /// Firstlight.
@@ -71,44 +59,43 @@ pub struct Firstlight;
 
 impl GlobalFrameAllocator for Firstlight {
     fn alloc(&self, layout: Layout) -> Option<Paddr> {
-        let found = match (layout.size(), layout.align()) {
-            (PAGE_SIZE, ..=PAGE_SIZE) => with_cpu(|cpu| cpu.allocate(Request::new(Order::PAGE))),
-            (bytes, align) => allocate(bytes, align),
+        let first = match (layout.size(), layout.align()) {
+            (PAGE_SIZE, ..=PAGE_SIZE) => with_cpu(|cpu| cpu.allocate(PAGE).ok()),
+            (size, align) => allocate_many(size, align),
         };
-        Some(found.ok()?.addr().get() as Paddr)
+        Some(first?.get() as Paddr * PAGE_SIZE)
     }
 
     fn dealloc(&self, addr: Paddr, size: usize) {
-        let first = Frame::new(addr as u64 / PAGE_BYTES);
-        if size != PAGE_SIZE || with_cpu(|cpu| cpu.free(first, Order::PAGE)).is_err() {
-            free(addr, size);
+        let page = Frame::new((addr / PAGE_SIZE) as u64);
+        if size != PAGE_SIZE || with_cpu(|cpu| cpu.free(page, Order::PAGE).is_err()) {
+            free_many(range(addr, size));
         }
     }
 
     fn add_free_memory(&self, addr: Paddr, size: usize) {
-        let range = PhysRange::with_size(addr as u64, size as u64).unwrap_or_default();
-        if let Err(error) = frames().add(range) {
-            ostd::error!("{}", error);
-        }
+        let added = frames().add(range(addr, size).bytes());
+        added.expect("all memory lies in the span, and comes once");
     }
 }
 
-/// Frames in a row.
-#[inline(never)]
-fn allocate(bytes: usize, align: usize) -> Result<Frame, AllocError> {
-    let (frames, align) = (bytes.div_ceil(PAGE_SIZE) as u64, align.div_ceil(PAGE_SIZE) as u64);
-    let request = Request::new(Order::PAGE);
-    with_cpu(|cpu| cpu.allocate_frames(frames, align, request)).map(FrameRange::start)
+fn range(addr: Paddr, size: usize) -> FrameRange {
+    let [first, count] = [addr, size].map(|bytes| (bytes / PAGE_SIZE) as u64);
+    FrameRange::new(first, first + count).unwrap_or_default()
 }
 
-/// Frees frames in a row; what was the kernel's own before it had an allocator, such as its boot
-/// page tables, was never added.
 #[inline(never)]
-fn free(addr: Paddr, bytes: usize) {
-    let bytes = PhysRange::with_size(addr as u64, bytes as u64).unwrap_or_default();
-    let free = || with_cpu(|cpu| cpu.free_frames(bytes.inner_frames()));
-    let freed = free().or_else(|error| frames().adopt(bytes).map_or(Err(error), |()| free()));
-    if let Err(error) = freed {
-        ostd::error!("{}", error);
+fn allocate_many(size: usize, align: usize) -> Option<Frame> {
+    let [count, align] = [size, align].map(|bytes| bytes.div_ceil(PAGE_SIZE) as u64);
+    with_cpu(|cpu| Some(cpu.allocate_frames(count, align, PAGE).ok()?.start()))
+}
+
+#[inline(never)]
+fn free_many(range: FrameRange) {
+    if with_cpu(|cpu| cpu.free_frames(range).is_err()) {
+        // What the kernel used before it had an allocator, such as its boot page tables.
+        let adopted = frames().adopt(range.bytes());
+        adopted.expect("no frame is freed twice");
+        free_many(range);
     }
 }
