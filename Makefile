@@ -23,12 +23,13 @@ SEED ?= $(shell date +%s)
 # What `make semver` compares with.
 BASE ?= HEAD~1
 MSRV := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1.0/p' Cargo.toml)
+OSTD_TOOLCHAIN := $(shell sed -n 's/^channel *= *"\(.*\)"/\1/p' ports/ostd/rust-toolchain.toml)
 BARE := x86_64-unknown-none
 # No C library of the machine, so no code chosen by its processor.
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test stress soak slurm libvirt systemd deb rules bench measurements counts boot-counts check publish-check semver msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c linux clean setup
+.PHONY: help image run test stress soak slurm libvirt systemd deb rules bench measurements counts boot-counts check publish-check semver msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -189,6 +190,11 @@ port-c: setup ## the C port: its header, tests on this host, a C kernel on 4 CPU
 	@scripts/setup.sh qemu
 	@{ command -v gcc && command -v clang; } >/dev/null || scripts/setup.sh debian gcc clang libc6-dev
 	@ports/c/run.sh
+
+port-ostd: setup ## ostd, the kernel framework of Asterinas, on our allocator: its own tests, stress, costs (minutes)
+	@scripts/setup.sh toolchain $(OSTD_TOOLCHAIN) rust-src
+	@scripts/setup.sh qemu
+	@ports/ostd/run.sh
 
 linux: ## fetch and unpack Debian's 6.1 and 6.12 kernels to compare with; FRESH=1 looks for newer ones
 	@FRESH=$(FRESH) scripts/linux.sh
