@@ -107,33 +107,31 @@ impl CpuCell {
         let _in_call = self.enter(number)?;
         // SAFETY: no other call uses the cell, and none can before `_in_call` is dropped.
         let place = unsafe { &mut *self.cpu.get() };
-        if !place.as_ref().is_some_and(|cpu| cpu.is_of(frames)) {
-            self.open(place, number, frames, node)?;
-        }
-        match place {
-            Some(cpu) => Ok(call(cpu)),
-            None => unreachable!("opened above"),
-        }
+        let cpu = match place {
+            Some(cpu) if cpu.is_of(frames) => cpu,
+            Some(_) => return Err(CpuError::OtherFrames),
+            // SAFETY: there is no `Cpu`, and no other call.
+            None => place.insert(unsafe { self.open(number, frames, node)? }),
+        };
+        // The only place, so that it is inlined.
+        Ok(call(cpu))
     }
 
-    /// Makes the `Cpu`. Not inlined: `call` would be twice.
+    /// Makes the `Cpu`.
+    ///
+    /// # Safety
+    /// There is none, which would borrow the cache, and this is the only call of the cell.
     #[cold]
     #[inline(never)]
-    fn open(
+    unsafe fn open(
         &'static self,
-        place: &mut Option<Cpu<'static, 'static>>,
         number: usize,
         frames: &'static Frames<'static>,
         node: NodeId,
-    ) -> Result<(), CpuError> {
-        if place.is_some() {
-            return Err(CpuError::OtherFrames);
-        }
-        // SAFETY: there is no `Cpu`, which would borrow it, and no other call: the caller is in one
-        // and provides what is in the cell.
+    ) -> Result<Cpu<'static, 'static>, CpuError> {
+        // SAFETY: as the caller promises.
         let cache = unsafe { &mut *self.cache.get() };
-        *place = Some(frames.cpu(number, node, cache)?);
-        Ok(())
+        frames.cpu(number, node, cache)
     }
 
     /// Frees what the CPU caches, and its slot: for a CPU that goes offline. A later
