@@ -117,6 +117,7 @@ boot-counts: setup ## count the instructions of the image's boots; UPDATE=1 acce
 
 check: setup ## format, lints, documentation, fuzz targets, the engine without an operating system
 	@cargo fmt --all --check
+	@cargo fmt --manifest-path ports/ostd/Cargo.toml --all --check
 	@cargo clippy --workspace --all-targets --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	@command -v c++ >/dev/null || scripts/setup.sh debian g++

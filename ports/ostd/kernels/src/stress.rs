@@ -175,7 +175,7 @@ impl Run {
         }
         self.meet(&self.ready, 2);
 
-        let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ cpu as u64 + 1);
+        let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (cpu as u64 + 1));
         let mut held: [Option<Range<usize>>; HELD] = [const { None }; HELD];
         let mut requests = 0;
         while requests < REQUESTS || self.interrupts[cpu].load(Ordering::Relaxed) < INTERRUPTS {
