@@ -29,7 +29,7 @@ BARE := x86_64-unknown-none
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test stress soak slurm libvirt systemd deb rules bench measurements counts boot-counts check publish-check semver msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd linux clean setup
+.PHONY: help image run test stress soak slurm libvirt systemd deb rules bench measurements counts boot-counts check publish-check semver msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-small linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -191,6 +191,10 @@ port-c: setup ## the C port: its header, tests on this host, a C kernel on 4 CPU
 	@scripts/setup.sh qemu
 	@{ command -v gcc && command -v clang; } >/dev/null || scripts/setup.sh debian gcc clang libc6-dev
 	@ports/c/run.sh
+
+port-small: setup ## how much of the allocator a small kernel links
+	@scripts/setup.sh target $(BARE)
+	@ports/small/run.sh
 
 port-ostd: setup ## ostd, the kernel framework of Asterinas, on our allocator: its own tests, stress, costs (minutes)
 	@scripts/setup.sh toolchain $(OSTD_TOOLCHAIN) rust-src

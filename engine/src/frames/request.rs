@@ -133,7 +133,7 @@ impl Request {
     /// The content can be moved; any zone will do, Movable first.
     /// [`Request::zone`] or [`Request::only_zone`] may follow, to allow fewer zones.
     pub const fn movable(mut self) -> Self {
-        self.mobility = Mobility::Movable;
+        self.mobility = Mobility::of_content(true);
         self.zones = ZoneChoice::up_to(ZoneKind::Movable);
         self
     }

@@ -10,9 +10,21 @@ use crate::sync::{AtomicU32, Ordering};
 use super::slot::{CpuSlot, LISTS};
 
 /// Pages in a list, at most.
-const PAGES: usize = if cfg!(loom) { 8 } else { 512 };
+const PAGES: usize = if cfg!(loom) {
+    8
+} else if cfg!(feature = "small-caches") {
+    64
+} else {
+    512
+};
 /// Blocks of a larger order in a list, at most.
-const BLOCKS: usize = if cfg!(loom) { 2 } else { 16 };
+const BLOCKS: usize = if cfg!(loom) {
+    2
+} else if cfg!(feature = "small-caches") {
+    4
+} else {
+    16
+};
 /// Frames in a list of blocks below a huge frame, at most; or two blocks.
 const BLOCK_FRAMES: usize = 256;
 /// A list holds at most 1/128 of the CPU's frames: those of its zone divided by the number of
@@ -54,6 +66,7 @@ const SHARE_OF_TWO: u64 = 32;
 #[repr(align(64))]
 pub struct CpuCache {
     pub(super) unmovable: Lists,
+    #[cfg(feature = "movable")]
     pub(super) movable: Lists,
 }
 
@@ -62,6 +75,7 @@ impl CpuCache {
     pub const fn new() -> Self {
         Self {
             unmovable: Lists::new(),
+            #[cfg(feature = "movable")]
             movable: Lists::new(),
         }
     }
@@ -69,6 +83,7 @@ impl CpuCache {
     pub(super) fn of(&mut self, mobility: Mobility) -> &mut Lists {
         match mobility {
             Mobility::Unmovable => &mut self.unmovable,
+            #[cfg(feature = "movable")]
             Mobility::Movable => &mut self.movable,
         }
     }

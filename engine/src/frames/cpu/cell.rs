@@ -4,8 +4,9 @@
 //! in it needs an atomic read-modify-write: other CPUs are refused by its number, handlers that
 //! interrupt a call by a flag.
 
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::fmt;
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 
 use super::Cpu;
@@ -58,7 +59,9 @@ pub struct CpuCell {
     owner: AtomicU32,
     /// A call on its CPU is using it.
     in_call: AtomicBool,
-    cpu: UnsafeCell<Option<Cpu<'static, 'static>>>,
+    /// There is a `Cpu`. A flag of its own, so that an empty cell is all zero.
+    is_open: Cell<bool>,
+    cpu: UnsafeCell<MaybeUninit<Cpu<'static, 'static>>>,
     /// Borrowed by `cpu`, while there is one.
     cache: UnsafeCell<CpuCache>,
 }
@@ -78,12 +81,13 @@ impl Drop for InCall<'_> {
 }
 
 impl CpuCell {
-    /// A cell that no CPU has used.
+    /// A cell that no CPU has used. It is all zero, and takes no space in the kernel's image.
     pub const fn new() -> Self {
         Self {
             owner: AtomicU32::new(0),
             in_call: AtomicBool::new(false),
-            cpu: UnsafeCell::new(None),
+            is_open: Cell::new(false),
+            cpu: UnsafeCell::new(MaybeUninit::zeroed()),
             cache: UnsafeCell::new(CpuCache::new()),
         }
     }
@@ -105,16 +109,18 @@ impl CpuCell {
     ) -> Result<R, CpuError> {
         let number = guard.cpu();
         let _in_call = self.enter(number)?;
-        // SAFETY: no other call uses the cell, and none can before `_in_call` is dropped.
-        let place = unsafe { &mut *self.cpu.get() };
-        let cpu = match place {
-            Some(cpu) if cpu.is_of(frames) => cpu,
-            Some(_) => return Err(CpuError::OtherFrames),
-            // SAFETY: there is no `Cpu`, and no other call.
-            None => place.insert(unsafe { self.open(number, frames, node)? }),
-        };
-        // The only place, so that it is inlined.
-        Ok(call(cpu))
+        if !self.is_open.get() {
+            // SAFETY: there is no `Cpu`; no other call uses the cell, and none can before
+            // `_in_call` is dropped.
+            unsafe { self.open(number, frames, node)? };
+        }
+        // SAFETY: it is open; no other call, as above.
+        let cpu = unsafe { (*self.cpu.get()).assume_init_mut() };
+        if cpu.is_of(frames) {
+            Ok(call(cpu))
+        } else {
+            Err(CpuError::OtherFrames)
+        }
     }
 
     /// Makes the `Cpu`.
@@ -128,10 +134,12 @@ impl CpuCell {
         number: usize,
         frames: &'static Frames<'static>,
         node: NodeId,
-    ) -> Result<Cpu<'static, 'static>, CpuError> {
+    ) -> Result<(), CpuError> {
         // SAFETY: as the caller promises.
-        let cache = unsafe { &mut *self.cache.get() };
-        frames.cpu(number, node, cache)
+        let (place, cache) = unsafe { (&mut *self.cpu.get(), &mut *self.cache.get()) };
+        place.write(frames.cpu(number, node, cache)?);
+        self.is_open.set(true);
+        Ok(())
     }
 
     /// Frees what the CPU caches, and its slot: for a CPU that goes offline. A later
@@ -141,9 +149,12 @@ impl CpuCell {
     /// [`CpuError`] as for [`CpuCell::with`]; within, as for [`Cpu::close`].
     pub fn close(&'static self, guard: &impl CpuGuard) -> Result<Result<(), BlockError>, CpuError> {
         let _in_call = self.enter(guard.cpu())?;
-        // SAFETY: as above.
-        let cpu = unsafe { (*self.cpu.get()).take() };
-        Ok(cpu.map_or(Ok(()), Cpu::close))
+        if !self.is_open.replace(false) {
+            return Ok(Ok(()));
+        }
+        // SAFETY: it was open, and is no more; no other call, as above.
+        let cpu = unsafe { (*self.cpu.get()).assume_init_read() };
+        Ok(cpu.close())
     }
 
     /// The cell is the caller's, of CPU `number`, until the result is dropped.

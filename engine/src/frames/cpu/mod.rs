@@ -35,6 +35,7 @@ use super::request::Request;
 use super::segment::window::Window;
 use super::word::Mobility;
 use super::word::geometry::HUGE_ORDER;
+use super::word::mobility::MOBILITIES;
 use super::zone::segment::ZoneSegment;
 use crate::addr::{Frame, Order};
 use crate::node::{NodeId, ZoneKind};
@@ -83,8 +84,8 @@ pub struct Cpu<'f, 'm> {
     /// Where the window lies.
     near: &'f ZoneSegment<'m>,
     /// Whether the lists of each mobility take what lies there.
-    takes: [bool; 2],
-    sources: [Source; 2],
+    takes: [bool; MOBILITIES],
+    sources: [Source; MOBILITIES],
     /// Where the CPU is.
     node: NodeId,
     /// A frame that was found to be freed twice, until a call that may fail reports it.
@@ -128,7 +129,8 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if usize::from(node.0) >= nodes {
             return Err(CpuError::NoSuchNode { node, nodes });
         }
-        let [near, movable] = Self::nearest(shared, node).ok_or(CpuError::NoMemory)?;
+        let nearest = Self::nearest(shared, node).ok_or(CpuError::NoMemory)?;
+        let [near, ..] = nearest;
         let online = near.online().ok_or(CpuError::NoMemory)?;
         if !slot.take() {
             return Err(CpuError::Taken);
@@ -139,8 +141,8 @@ impl<'f, 'm> Cpu<'f, 'm> {
             cache,
             window: Window::empty(online),
             near,
-            takes: [false; 2],
-            sources: [near, movable].map(|segment| Self::source(shared, node, segment, cpu)),
+            takes: [false; MOBILITIES],
+            sources: nearest.map(|segment| Self::source(shared, node, segment, cpu)),
             node,
             freed_twice: None,
             has_bump: false,
@@ -151,10 +153,11 @@ impl<'f, 'm> Cpu<'f, 'm> {
     }
 
     /// The nearest memory that lists are filled from, by mobility.
-    fn nearest(shared: &'f Frames<'m>, node: NodeId) -> Option<[&'f ZoneSegment<'m>; 2]> {
+    fn nearest(shared: &'f Frames<'m>, node: NodeId) -> Option<[&'f ZoneSegment<'m>; MOBILITIES]> {
         let movable = shared.nodes.nearest(node, ZoneKind::Movable)?;
         let near = shared.nodes.nearest(node, ZoneKind::Normal);
-        Some([near.unwrap_or(movable), movable])
+        let near = near.unwrap_or(movable);
+        Some(Mobility::ALL.map(|one| if one.is_movable() { movable } else { near }))
     }
 
     /// Looks anew where lists, which are empty, are filled from, if memory was added.
@@ -165,9 +168,10 @@ impl<'f, 'm> Cpu<'f, 'm> {
             return;
         }
         self.added = added;
-        let Some([near, movable]) = Self::nearest(self.shared, self.node) else {
+        let Some(nearest) = Self::nearest(self.shared, self.node) else {
             return;
         };
+        let [near, ..] = nearest;
         let Some(online) = near.online() else {
             return;
         };
@@ -176,7 +180,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let mut slots = shared.slots.iter();
         let cpu = slots.position(|slot| core::ptr::eq(slot, self.slot));
         let cpu = cpu.unwrap_or(0);
-        self.sources = [near, movable].map(|segment| Self::source(shared, node, segment, cpu));
+        self.sources = nearest.map(|segment| Self::source(shared, node, segment, cpu));
         self.set_limits();
     }
 
@@ -239,10 +243,12 @@ impl<'f, 'm> Cpu<'f, 'm> {
                 mobility @ Mobility::Unmovable if order.get() == HUGE_ORDER => {
                     self.cache.unmovable.pop_huge(slot, mobility)
                 }
+                #[cfg(feature = "movable")]
                 mobility @ Mobility::Movable if order == Order::PAGE => {
                     let lists = &mut self.cache.movable;
                     (lists.pop_page(slot, mobility)).or_else(|| lists.pop_bump(slot, mobility))
                 }
+                #[cfg(feature = "movable")]
                 mobility @ Mobility::Movable if order.get() == HUGE_ORDER => {
                     self.cache.movable.pop_huge(slot, mobility)
                 }
@@ -274,6 +280,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
                     Some(mobility @ Mobility::Unmovable) => {
                         cache.unmovable.push_page(slot, mobility, frame)
                     }
+                    #[cfg(feature = "movable")]
                     Some(mobility @ Mobility::Movable) => {
                         cache.movable.push_page(slot, mobility, frame)
                     }
@@ -284,6 +291,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
                     Some(mobility @ Mobility::Unmovable) => {
                         cache.unmovable.push_huge(slot, mobility, frame)
                     }
+                    #[cfg(feature = "movable")]
                     Some(mobility @ Mobility::Movable) => {
                         cache.movable.push_huge(slot, mobility, frame)
                     }

@@ -7,6 +7,7 @@
 
 use crate::frames::word::Mobility;
 use crate::frames::word::geometry::HUGE_ORDER;
+use crate::frames::word::mobility::MOBILITIES;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Lists of one mobility: one an order, up to a huge frame.
@@ -31,9 +32,9 @@ pub struct CpuSlot {
     /// Blocks in each list, by mobility and order. Only the owner writes; Release, so that a CPU
     /// that sees a list empty finds what the owner gave back before. 32 bits, not 16: a pair is as
     /// fast as a processor hands a store to the next load.
-    lens: [[AtomicU32; LISTS]; 2],
+    lens: [[AtomicU32; LISTS]; MOBILITIES],
     /// Pages left of each bump block, likewise.
-    bump: [AtomicU32; 2],
+    bump: [AtomicU32; MOBILITIES],
     drain: AtomicU32,
     /// Low half: frames that a call of the owner is about to cache, or to move between lists.
     /// High half: how many moves have ended. Moves may lie inside each other: the end of an
@@ -76,8 +77,8 @@ impl CpuSlot {
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self {
-            lens: [const { [const { AtomicU32::new(0) }; LISTS] }; 2],
-            bump: [const { AtomicU32::new(0) }; 2],
+            lens: [const { [const { AtomicU32::new(0) }; LISTS] }; MOBILITIES],
+            bump: [const { AtomicU32::new(0) }; MOBILITIES],
             drain: AtomicU32::new(NONE),
             moving: AtomicU64::new(0),
             home: AtomicU32::new(0),

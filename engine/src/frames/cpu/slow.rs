@@ -13,6 +13,7 @@ use crate::frames::segment::Segment;
 use crate::frames::segment::window::Window;
 use crate::frames::word::Mobility;
 use crate::frames::word::geometry::{GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER};
+use crate::frames::word::mobility::MOBILITIES;
 use crate::frames::zone::gate::Gate;
 use crate::frames::zone::give::Near;
 use crate::frames::zone::segment::ZoneSegment;
@@ -271,7 +272,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if !self.near.frames().contains(frame) {
             let segment = self.shared.nodes.segments.at(frame)?;
             let takes = (self.sources.each_ref()).map(|source| source.is_of(segment));
-            if takes == [false; 2] {
+            if takes == [false; MOBILITIES] {
                 return None;
             }
             self.window = Window::empty(segment.online()?);

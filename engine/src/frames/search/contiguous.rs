@@ -49,7 +49,7 @@ impl WantRange {
         let policy = |align: u64, largest| Policy {
             align_frames: self.align_frames.max(align),
             largest,
-            not_from: Some(self.mobility.other()),
+            not_from: self.mobility.other(),
         };
         let any = policy(1, GIANT_ORDER);
         let mixed = Policy {

@@ -134,11 +134,7 @@ fn giants_around(
     mobility: Mobility,
 ) -> impl Iterator<Item = GiantIndex> {
     let first = segment.giant_of_huge(from);
-    around(
-        0..segment.giant_count(),
-        first,
-        mobility == Mobility::Movable,
-    )
+    around(0..segment.giant_count(), first, mobility.is_movable())
 }
 
 /// All huge frames of a giant frame, from `from` on.
@@ -148,7 +144,7 @@ fn huges_around(
     from: HugeIndex,
     mobility: Mobility,
 ) -> impl Iterator<Item = HugeIndex> {
-    let down = mobility == Mobility::Movable;
+    let down = mobility.is_movable();
     around(segment.huges_in(giant), from, down)
 }
 
@@ -221,7 +217,9 @@ fn search(segment: &Segment<'_>, want: Want, from: HugeIndex, pass: &mut Pass) -
                 if word.free > 0 {
                     open = open.or(Some(giant));
                 }
-                pass.other |= word.may_have(order, mobility.other());
+                pass.other |= mobility
+                    .other()
+                    .is_some_and(|other| word.may_have(order, other));
                 pages_of(segment, giant, word, want, from)
             }
             GiantState::Split if word.free == HUGES && order == GIANT_ORDER => Err(Miss::Changed),
@@ -252,7 +250,7 @@ fn search(segment: &Segment<'_>, want: Want, from: HugeIndex, pass: &mut Pass) -
 
 /// Takes a block of pages from a huge frame that is split for the other mobility.
 pub(crate) fn any_of_other(segment: &Segment<'_>, hints: &Hints, want: Want) -> Option<Frame> {
-    let mobility = want.mobility.other();
+    let mobility = want.mobility.other()?;
     any_of_split(segment, hints, Want { mobility, ..want }, usize::MAX)
 }
 

@@ -221,8 +221,8 @@ impl Giant {
                 (bits >> PARTIAL_BIT[1]) as u32 & MOST_PARTIAL,
             ],
             max_order: [
-                Self::max_order_in(bits, Mobility::Unmovable),
-                Self::max_order_in(bits, Mobility::Movable),
+                (bits >> ORDER_BIT[0]) as u8 & 0xf,
+                (bits >> ORDER_BIT[1]) as u8 & 0xf,
             ],
             raises: (bits >> RAISE.trailing_zeros()) as u8,
         }

@@ -231,11 +231,7 @@ impl Huge {
     /// What the huge frame with these bits was taken or split for.
     #[inline]
     pub(crate) const fn mobility_in(bits: u32) -> Mobility {
-        if bits & 1 << Self::MOBILITY_BIT == 0 {
-            Mobility::Unmovable
-        } else {
-            Mobility::Movable
-        }
+        Mobility::of_content(bits & 1 << Self::MOBILITY_BIT != 0)
     }
 }
 

@@ -1,0 +1,47 @@
+//! A kernel that only adds memory, allocates and frees: what it links is the size of the allocator.
+#![no_std]
+#![no_main]
+
+use core::mem::MaybeUninit;
+
+use firstlight::addr::{FrameRange, Order, PhysRange};
+use firstlight::frames::{CpuCell, CpuGuard, CpuSlot, Frames, Request};
+use firstlight::node::NodeId;
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
+
+/// There is one CPU, and interrupts are off.
+struct Alone;
+
+// SAFETY: nothing else runs.
+unsafe impl CpuGuard for Alone {
+    fn cpu(&self) -> usize {
+        0
+    }
+}
+
+static CELL: CpuCell = CpuCell::new();
+static SLOTS: [CpuSlot; 1] = [const { CpuSlot::new() }; 1];
+static mut TABLES: [MaybeUninit<u8>; 1 << 20] = [MaybeUninit::uninit(); 1 << 20];
+static mut FRAMES: MaybeUninit<Frames<'static>> = MaybeUninit::uninit();
+
+/// The loader's arguments are unknown to the compiler: nothing is computed at compile time.
+#[unsafe(no_mangle)]
+extern "C" fn _start(start: u64, end: u64, order: u8) -> u64 {
+    let work = || {
+        let span = FrameRange::new(0, 1 << 18)?;
+        // SAFETY: called once.
+        let (tables, place) = unsafe { (&mut *(&raw mut TABLES), &mut *(&raw mut FRAMES)) };
+        let frames: &_ = place.write(Frames::over(span, tables).ok()?.with_cpus(&SLOTS));
+        frames.add(PhysRange::new(start, end)?).ok()?;
+        let order = Order::new(order)?;
+        let page = CELL.with(&Alone, frames, NodeId(0), |cpu| cpu.allocate(Request::new(order)));
+        let page = page.ok()?.ok()?;
+        let freed = CELL.with(&Alone, frames, NodeId(0), |cpu| cpu.free(page, order));
+        freed.ok()?.ok().map(|()| page.get())
+    };
+    work().unwrap_or(u64::MAX)
+}
