@@ -23,12 +23,13 @@ SEED ?= $(shell date +%s)
 # What `make semver` compares with.
 BASE ?= HEAD~1
 MSRV := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1.0/p' Cargo.toml)
+OSTD_TOOLCHAIN := $(shell sed -n 's/^channel *= *"\(.*\)"/\1/p' ports/ostd/rust-toolchain.toml)
 BARE := x86_64-unknown-none
 # No C library of the machine, so no code chosen by its processor.
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test stress soak slurm libvirt systemd deb rules bench measurements counts boot-counts check publish-check semver msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests linux clean setup
+.PHONY: help image run test stress soak slurm libvirt systemd deb rules bench measurements counts boot-counts check publish-check semver msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -138,6 +139,7 @@ msrv: setup ## all crates with the oldest Rust that is promised
 	@rustup target list --installed --toolchain $(MSRV) | grep -qx $(BARE) || rustup target add --toolchain $(MSRV) $(BARE) >&2
 	@cargo +$(MSRV) check --workspace --all-targets --quiet --target-dir target/msrv
 	@cargo +$(MSRV) check -p firstlight-image --target $(BARE) --quiet --target-dir target/msrv
+	@cargo +$(MSRV) check --manifest-path ports/c/Cargo.toml --locked --quiet --target-dir target/msrv
 
 # Miri interprets on one processor: `make -j2 miri` takes two.
 MIRI = MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks $(1)" \
@@ -159,7 +161,9 @@ miri-machines: miri-setup
 	@$(call MIRI) --test frames_machine -- misuse requests_stay a_block_is_allocated_at
 	@$(call MIRI) --test cpu_machine -- freed_last refused_at_once slot_serves
 	@$(call MIRI) --test start_machine -- carved too_small between
-	@$(call MIRI) --test memmap_machine -- of_16_bytes of_24_bytes zero added_memory
+	@$(call MIRI) --test memmap_machine -- of_16_bytes of_24_bytes zero added_memory linear
+	@$(call MIRI) --test cpu_cell
+	@$(call MIRI) --test over_machine --test over_model
 
 miri-seeds: miri-setup ## the allocator's threads and a CPU's cache under Miri, SEEDS=64 schedules each (long)
 	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --lib -- threads_never
@@ -180,6 +184,17 @@ guests: setup ## boot the image in QEMU with damaged hand-overs; CASES=500, anot
 	@scripts/setup.sh target $(BARE)
 	@seed=$(SEED); echo "SEED=$$seed repeats these boots" >&2; \
 	    PROPTEST_CASES=$(CASES) PROPTEST_RNG_SEED=$$seed cargo test --quiet -p firstlight-lab --test image_hand_over whatever
+
+port-c: setup ## the C port: its header, tests on this host, a C kernel on 4 CPUs in QEMU; by gcc and by clang
+	@scripts/setup.sh target $(BARE)
+	@scripts/setup.sh qemu
+	@{ command -v gcc && command -v clang; } >/dev/null || scripts/setup.sh debian gcc clang libc6-dev
+	@ports/c/run.sh
+
+port-ostd: setup ## ostd, the kernel framework of Asterinas, on our allocator: its own tests, stress, costs (minutes)
+	@scripts/setup.sh toolchain $(OSTD_TOOLCHAIN) rust-src
+	@scripts/setup.sh qemu
+	@ports/ostd/run.sh
 
 linux: ## fetch and unpack Debian's 6.1 and 6.12 kernels to compare with; FRESH=1 looks for newer ones
 	@FRESH=$(FRESH) scripts/linux.sh

@@ -467,3 +467,30 @@ fn a_block_freed_twice_in_a_row_is_reported_at_once() {
     cpu.drain().unwrap();
     frames.validate().unwrap();
 }
+
+#[test]
+fn what_a_cpu_does_besides_its_lists_is_counted() {
+    let frames = large().frames_with_cpus(1);
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let page = cpu.allocate(Request::new(Order::PAGE)).unwrap();
+    let seen = frames.cpu_events(0).unwrap();
+    assert_eq!((seen.refills, seen.misses, seen.flushes), (1, 0, 0));
+    cpu.free(page, Order::PAGE).unwrap();
+    (0..100).for_each(|_| {
+        let page = cpu.allocate(Request::new(Order::PAGE)).unwrap();
+        cpu.free(page, Order::PAGE).unwrap();
+    });
+    assert_eq!(frames.cpu_events(0).unwrap(), seen, "all from the lists");
+    let giant = cpu.allocate(Request::new(Order::GIANT)).unwrap();
+    cpu.free(giant, Order::GIANT).unwrap();
+    cpu.drain().unwrap();
+    let now = frames.cpu_events(0).unwrap();
+    assert_eq!((now.misses, now.drains), (1, seen.drains + 1));
+    assert_eq!(frames.cpu_events(1), None);
+    cpu.close().unwrap();
+    assert_eq!(
+        frames.cpu_events(0),
+        Some(Default::default()),
+        "for the next"
+    );
+}

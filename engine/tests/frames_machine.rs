@@ -475,3 +475,27 @@ fn bulk_allocates_what_single_requests_would_and_frees_it_all() {
     assert!(frames.allocate_bulk(nowhere, &mut blocks).is_err());
     frames.validate().unwrap();
 }
+
+/// Each free frame counts once, in the largest aligned block it is part of.
+#[test]
+fn free_blocks_are_counted_by_order() {
+    let frames = Machine::new(&[(0, range(4 * GIB, 6 * GIB))]).frames();
+    let count = || frames.free_blocks(NodeId(0), ZoneKind::Normal);
+    let sum =
+        |blocks: &[u64]| -> u64 { (0..).zip(blocks).map(|(order, count)| count << order).sum() };
+    let at_start = count();
+    assert_eq!(sum(&at_start), frames.statistics().free_frames);
+    assert_eq!(at_start[18], 1, "the tables lie in the other");
+    // A page in the middle of the free giant frame leaves one block of each order.
+    let page = Frame::new((4 << 18) + 77);
+    frames.allocate_at(page, Order::PAGE).unwrap();
+    let split = count();
+    let expected: Vec<_> = (0..18)
+        .map(|order| at_start[order] + 1)
+        .chain([0])
+        .collect();
+    assert_eq!(split[..], expected[..]);
+    frames.free(page, Order::PAGE).unwrap();
+    assert_eq!(count(), at_start);
+    assert_eq!(frames.free_blocks(NodeId(1), ZoneKind::Normal), [0; 19]);
+}

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use firstlight::addr::{Frame, PhysRange};
 use firstlight::early::{EarlyFlags, EarlyMemory, EarlyRequest};
 use firstlight::layout::{Extent, ExtentKind, Layout, LayoutPolicy, LayoutStorage};
-use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor};
+use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor, SectionPlace};
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight::topology::{Topology, TopologyBuilder, TopologyStorage, Trust};
 use kit::{GIB, MIB, Machine, Uninitialised, boot_slots, range};
@@ -221,9 +221,11 @@ fn windows_are_memory_announced_and_absent() {
 
 /// Another type of descriptor.
 struct Word(#[expect(dead_code, reason = "never read")] AtomicU64);
-// SAFETY: 8 bytes without padding; zero is valid.
+// SAFETY: 8 bytes without padding.
 unsafe impl Descriptor for Word {
-    const ZERO_IS_VALID: bool = true;
+    fn template(_: SectionPlace) -> Self {
+        Self(AtomicU64::new(0))
+    }
 }
 
 #[test]

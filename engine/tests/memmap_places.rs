@@ -10,10 +10,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use firstlight::addr::{Frame, Order, PAGE_BYTES, PhysRange};
-use firstlight::frames::{Frames, Request};
+use firstlight::frames::Frames;
 use firstlight::layout::SECTION_FRAMES;
-use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, SectionState};
-use firstlight::node::NodeId;
+use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, SectionPlace, SectionState};
 use firstlight::platform::Platform;
 use kit::{GIB, MIB, Machine, TIB, range};
 
@@ -23,7 +22,9 @@ use kit::{GIB, MIB, Machine, TIB, range};
 struct Line([AtomicU64; 8]);
 // SAFETY: atomic integers.
 unsafe impl Descriptor for Line {
-    const ZERO_IS_VALID: bool = true;
+    fn template(_: SectionPlace) -> Self {
+        Self([const { AtomicU64::new(0) }; 8])
+    }
 }
 
 /// Half a line.
@@ -32,7 +33,9 @@ unsafe impl Descriptor for Line {
 struct Half([AtomicU64; 4]);
 // SAFETY: atomic integers.
 unsafe impl Descriptor for Half {
-    const ZERO_IS_VALID: bool = true;
+    fn template(_: SectionPlace) -> Self {
+        Self([const { AtomicU64::new(0) }; 4])
+    }
 }
 
 /// Memory of this process that lies as the range does modulo 2 MiB, all of it zero: what is
@@ -127,15 +130,13 @@ fn space_for_descriptors_follows_memory() {
 
 #[test]
 #[cfg_attr(miri, ignore = "allocates by the gigabyte")]
-fn the_rest_of_a_large_block_is_ready_when_touched() {
-    let (memmap, frames) = reserve::<Line>(&Machine::new(&[(0, range(4 * GIB, 6 * GIB))]));
-    let giant = Request::new(Order::GIANT).on(NodeId(0));
-    let (frame, first) = memmap.allocate(&frames, giant).unwrap();
-    assert!(std::ptr::eq(first, memmap.peek(frame).unwrap()));
-    assert_eq!(memmap.progress().ready_sections, 1);
-    let other = Frame::new(frame.get() + 3 * SECTION_FRAMES);
-    assert_eq!(memmap.state(other), Some(SectionState::Untouched));
-    assert!(memmap.of(other).is_some());
-    assert_eq!(memmap.state(other), Some(SectionState::Ready));
-    assert_eq!(memmap.progress().ready_sections, 2);
+fn all_sections_of_a_large_block_are_prepared() {
+    let (memmap, _) = reserve::<Line>(&Machine::new(&[(0, range(4 * GIB, 6 * GIB))]));
+    let giant = Frame::new((5 * GIB) >> 12);
+    memmap.prepare(&[giant], Order::GIANT);
+    assert_eq!(memmap.progress().ready_sections, 8);
+    let before = Frame::new(giant.get() - 1);
+    assert_eq!(memmap.state(before), Some(SectionState::Untouched));
+    assert!(memmap.is_ready(giant));
+    assert!(memmap.is_ready(Frame::new(giant.get() + 7 * SECTION_FRAMES)));
 }

@@ -24,6 +24,7 @@ use crate::arch::{DirectMap, Handover, image_range, marker, ticks};
 use crate::console::{correction, note};
 use crate::descriptors::Descriptors;
 use crate::firmware::{self, Acpi, Loader};
+use crate::hooks::{self, Described, Kernel};
 use crate::lists::list_at;
 use crate::machine::Machine;
 use crate::regress;
@@ -31,11 +32,6 @@ use crate::storage;
 
 /// All memory, mapped.
 static DIRECT: Once<DirectMap> = Once::new();
-
-/// The platform, once memory is up.
-pub(crate) fn platform() -> &'static DirectMap {
-    DIRECT.wait()
-}
 
 /// First address that a starting CPU cannot reach.
 const REAL_MODE_END: u64 = 1 << 20;
@@ -137,8 +133,7 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
             .with_cpus(storage::cpu_slots(listed_cpus(&acpi))),
         acpi,
         trampoline,
-        descriptors: memory.descriptors,
-        pending: memory.pending,
+        hooks: memory.hooks,
         ready: memory.ready,
     })
 }
@@ -146,8 +141,7 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
 /// The memory of a [`Machine`].
 struct Memory {
     frames: Frames<'static>,
-    descriptors: Option<(Mode, RwLock<Descriptors>)>,
-    pending: &'static [Pending],
+    hooks: &'static Kernel,
     ready: Metadata,
 }
 
@@ -176,9 +170,11 @@ fn memory(
     events.milestone(milestone::ALL_ALLOCATABLE, ready_ticks);
 
     let ready = frames.metadata();
-    if let Some((_, descriptors)) = &descriptors {
-        // The first touch of a section writes its descriptors.
-        let frame = descriptors.read().allocate(&frames, request);
+    let hooks = hooks::install(descriptors, platform, pending);
+    let frames = frames.with_hooks(hooks);
+    if hooks.descriptors.is_some() {
+        // The first allocation from a section writes its descriptors.
+        let frame = frames.allocate(request);
         events.end(phase::FIRST_DESCRIBED_FRAME, ticks());
         let _ = frame.map(|frame| frames.free(frame, Order::PAGE));
     }
@@ -186,8 +182,7 @@ fn memory(
     let _ = frames.free(first, Order::PAGE);
     Ok(Memory {
         frames,
-        descriptors,
-        pending,
+        hooks,
         ready,
     })
 }
@@ -288,7 +283,7 @@ fn page_descriptors(
     words: Words,
     layout: &mut Layout<'_>,
     platform: &'static DirectMap,
-) -> Result<Option<(Mode, RwLock<Descriptors>)>, MemmapError> {
+) -> Result<Option<Described>, MemmapError> {
     let sweep = words.mode == words::Mode::Sweep;
     let Some(mode) = words.descriptors.or(sweep.then_some(Mode::Lazy)) else {
         return Ok(None);

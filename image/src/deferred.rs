@@ -15,7 +15,7 @@ use crate::processors::{Processors, StartedCpus};
 
 /// Writes the descriptors that the mode defers, on all CPUs; false if there are none.
 pub(crate) fn write_deferred(machine: &Machine, processors: &mut Processors) -> bool {
-    let Some((mode, descriptors)) = &machine.descriptors else {
+    let Some((mode, descriptors)) = &machine.hooks.descriptors else {
         return false;
     };
     // A sweep times the writing itself.

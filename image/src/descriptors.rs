@@ -2,8 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use firstlight::addr::{Frame, FrameRange};
-use firstlight::frames::{Frames, Request};
+use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::layout::Layout;
 use firstlight::memmap::{
     Descriptor, Memmap, MemmapError, MemmapPolicy, Mode, PageDescriptor, Part, Progress,
@@ -33,14 +32,12 @@ impl<const WORDS: usize> Words<WORDS> {
     }
 }
 
-// SAFETY: atomic integers without padding; zero is a valid value of each.
+// SAFETY: atomic integers without padding.
 unsafe impl<const WORDS: usize> Descriptor for Words<WORDS> {
-    const ZERO_IS_VALID: bool = true;
-
-    fn template(place: SectionPlace) -> Option<Self> {
+    fn template(place: SectionPlace) -> Self {
         let words = Self([const { AtomicU64::new(0) }; WORDS]);
         words.0[0].store(Self::first(place), Relaxed);
-        Some(words)
+        words
     }
 }
 
@@ -148,9 +145,9 @@ impl Descriptors {
         each!(self, memmap => memmap.ranges_needed())
     }
 
-    /// Allocates a block and touches its first descriptor; the frame.
-    pub(crate) fn allocate(&self, frames: &Frames<'_>, request: Request) -> Option<Frame> {
-        each!(self, memmap => memmap.allocate(frames, request).ok().map(|(frame, _)| frame))
+    /// Makes the descriptors of blocks that are allocated ready.
+    pub(crate) fn prepare(&self, blocks: &[Frame], order: Order) {
+        each!(self, memmap => memmap.prepare(blocks, order));
     }
 
     /// Poisons all, for another measurement.

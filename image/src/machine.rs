@@ -1,16 +1,13 @@
 //! The result of the way up: [`Machine`].
 
-use firstlight::acceptance::Pending;
 use firstlight::addr::PhysRange;
 use firstlight::cmdline::CommandLine;
 use firstlight::frames::{Frames, Metadata};
 use firstlight::map::MemoryMap;
-use firstlight::memmap::Mode;
 use firstlight_image::words::Words;
-use spin::RwLock;
 
-use crate::descriptors::Descriptors;
 use crate::firmware::Acpi;
+use crate::hooks::Kernel;
 
 /// A machine whose memory is up.
 pub(crate) struct Machine {
@@ -21,10 +18,8 @@ pub(crate) struct Machine {
     /// A page below 1 MiB where other CPUs begin, if there is memory.
     pub(crate) trampoline: Option<PhysRange>,
     pub(crate) frames: Frames<'static>,
-    /// Page descriptors and their mode, if the command line has one.
-    pub(crate) descriptors: Option<(Mode, RwLock<Descriptors>)>,
-    /// Memory that must be accepted before it is touched.
-    pub(crate) pending: &'static [Pending],
+    /// What is added to allocation: page descriptors, and memory to be accepted.
+    pub(crate) hooks: &'static Kernel,
     /// The allocator's metadata when all memory could be allocated.
     pub(crate) ready: Metadata,
 }

@@ -12,6 +12,7 @@
 //! | `lists` | lists in memory of the allocator |
 //! | `console` | the log, kept in memory until there is time for a serial port |
 //! | `report` | the results, as lines and as events |
+//! | `hooks` | what it adds to allocation: descriptors, acceptance |
 //! | `descriptors`, `deferred` | a descriptor for each page frame, where the command line has `descriptors=` |
 //! | `regress` | regressions that Linux had, where the command line has `regress=` |
 //! | `processors` | the other CPUs, each with memory of its own node |
@@ -35,6 +36,8 @@ mod descriptors;
 mod end;
 #[cfg(target_os = "none")]
 mod firmware;
+#[cfg(target_os = "none")]
+mod hooks;
 #[cfg(target_os = "none")]
 mod lists;
 #[cfg(target_os = "none")]

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use firstlight::addr::PhysRange;
-use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, Part};
+use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, Part, SectionPlace};
 use firstlight::platform::Platform;
 use firstlight_lab::linux::{Flavour, LayoutInput, with_layout};
 
@@ -19,7 +19,9 @@ use firstlight_lab::linux::{Flavour, LayoutInput, with_layout};
 struct Eight(#[expect(dead_code, reason = "never read")] AtomicU64);
 // SAFETY: an atomic integer.
 unsafe impl Descriptor for Eight {
-    const ZERO_IS_VALID: bool = true;
+    fn template(_: SectionPlace) -> Self {
+        Self(AtomicU64::new(0))
+    }
 }
 
 /// Memory of this process, given back at the end.

@@ -38,14 +38,10 @@ impl<const N: usize> Words<N> {
     }
 }
 
-// SAFETY: an array of atomic integers has no padding; zero is not claimed to be valid.
+// SAFETY: an array of atomic integers has no padding.
 unsafe impl<const N: usize> Descriptor for Words<N> {
-    const ZERO_IS_VALID: bool = false;
-
-    fn template(place: SectionPlace) -> Option<Self> {
-        Some(Self(std::array::from_fn(|_| {
-            AtomicU64::new(Self::word(place))
-        })))
+    fn template(place: SectionPlace) -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(Self::word(place))))
     }
 }
 

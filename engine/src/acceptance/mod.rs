@@ -4,7 +4,8 @@
 //! enough to keep large guests from starting for minutes. The frame allocator
 //! starts with such memory allocated; here it comes online 2 MiB at a time, in one
 //! pass: accepted (and so zero), described, freed. Either when an allocation finds
-//! no free memory on its node ([`Acceptance::allocate`]), or by workers behind the
+//! no free memory on its node ([`Acceptance::accept_for`], from
+//! [`Hooks::exhausted`](crate::frames::Hooks::exhausted)), or by workers behind the
 //! boot ([`Acceptance::accept_all`], from any number of CPUs).
 //!
 //! A chunk is taken by raising its range's counter, so it is accepted once. One
@@ -20,8 +21,8 @@ pub use pending::Pending;
 
 use core::fmt;
 
-use crate::addr::{Frame, FrameRange};
-use crate::frames::{AllocError, Frames, Request};
+use crate::addr::FrameRange;
+use crate::frames::{Frames, Request};
 use crate::node::NodeId;
 use crate::platform::{NotAccepted, Platform};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, pause};
@@ -90,49 +91,44 @@ impl<'a, P: Platform + Sync> Acceptance<'a, P> {
         }
     }
 
-    /// Takes a block from `frames`, and accepts memory for it where needed, a chunk
-    /// at a time.
+    /// Accepts a chunk that `request` may have, on `node` or, without one, on the nearest node
+    /// that has such a chunk, and frees it into `frames`. Whether the search is to be repeated.
     ///
-    /// In this order: free memory of the request's node, unaccepted memory there, free
-    /// memory of other nodes, unaccepted memory there. Per-CPU caches are drained only
-    /// when no chunk is left that the request may have.
+    /// A kernel's [`Hooks::exhausted`](crate::frames::Hooks::exhausted) calls it. So an
+    /// allocation takes, in this order, free memory of its node, unaccepted memory there, free
+    /// memory of other nodes, what CPUs cache, unaccepted memory of other nodes.
     ///
-    /// Waits for chunks other calls have in flight, so neither `describe`, nor the
+    /// Where no chunk is left but some are in flight, a call without a node returns `true`
+    /// too, and the search is repeated until they are online.
+    ///
+    /// So it waits for chunks other calls have in flight: neither `describe`, nor the
     /// platform's `accept`, nor an interrupt handler that may have interrupted
-    /// a call on its own CPU may call it.
-    ///
-    /// # Errors
-    /// [`AllocError`], once nothing is left to accept.
-    pub fn allocate(&self, frames: &Frames<'_>, request: Request) -> Result<Frame, AllocError> {
-        let node = request.node().unwrap_or_default();
-        let local = request.on(node).this_node_only().no_drain();
+    /// a call on its own CPU may allocate.
+    pub fn accept_for(&self, frames: &Frames<'_>, request: &Request, node: Option<NodeId>) -> bool {
         let accept_on = |node| {
             self.accept_next(frames, |pending| {
                 pending.node() == node && request.zones().contains(pending.zone())
             })
         };
-        loop {
-            match frames.allocate(local) {
-                Err(AllocError::OutOfMemory { .. }) => {}
-                found_or_refused => return found_or_refused,
-            }
-            if accept_on(node) {
-                continue;
-            }
-            if !request.is_this_node_only() {
-                if let Ok(frame) = frames.allocate(request.no_drain()) {
-                    return Ok(frame);
-                }
-                if frames.fallback(node).any(accept_on) {
-                    continue;
-                }
-            }
-            if !self.is_in_flight() {
-                // Also finds what came online since the last look.
-                return frames.allocate(request);
-            }
+        if let Some(node) = node {
+            return accept_on(node);
+        }
+        let nodes = if request.is_this_node_only() {
+            1
+        } else {
+            usize::MAX
+        };
+        let mut nearest = frames
+            .fallback(request.node().unwrap_or_default())
+            .take(nodes);
+        if nearest.any(accept_on) {
+            return true;
+        }
+        let wait = self.is_in_flight();
+        if wait {
             pause();
         }
+        wait
     }
 
     /// Accepts all that is left, `node`'s first; to be run by any number of CPUs.

@@ -3,7 +3,7 @@
 use super::cpu::Cpu;
 use super::cpu::cache::CpuCache;
 use super::cpu::drain::DrainRequest;
-use super::cpu::slot::CpuSlot;
+use super::cpu::slot::{CpuEvents, CpuSlot};
 use super::error::{AllocError, BlockError, CpuError, RangeError};
 use super::find::{Frames, NoCache};
 use super::hooks::Hooks;
@@ -12,7 +12,7 @@ use super::metadata::Metadata;
 use super::range;
 use super::request::Request;
 use super::segment::Segment;
-use super::segment::statistics::Statistics;
+use super::segment::statistics::{FreeBlocks, Statistics};
 use super::segment::validate::Violation;
 use super::zone::Nodes;
 use super::zone::marks::ZoneMarks;
@@ -254,6 +254,35 @@ impl<'m> Frames<'m> {
     /// are that CPUs cache is not known: they count as allocated.
     pub fn zone_statistics(&self, node: NodeId, zone: ZoneKind) -> Statistics {
         Nodes::sum(self.nodes.segments.of_zone(node, zone))
+    }
+
+    /// The free blocks of one zone of one node, by order; blocks that CPUs cache are none. Exact
+    /// whenever no call is in flight. For diagnosis: it reads every word of the zone, and starts
+    /// its segments.
+    ///
+    /// ```
+    /// # use firstlight::addr::Order;
+    /// # use firstlight::frames::Frames;
+    /// # use firstlight::node::{NodeId, ZoneKind};
+    /// /// How many huge frames could be had, larger blocks broken up.
+    /// fn huge_frames(frames: &Frames<'_>) -> u64 {
+    ///     let blocks = frames.free_blocks(NodeId(0), ZoneKind::Normal);
+    ///     let large = blocks.iter().enumerate().skip(Order::HUGE.get().into());
+    ///     large.map(|(order, count)| count << (order - 9)).sum()
+    /// }
+    /// ```
+    pub fn free_blocks(&self, node: NodeId, zone: ZoneKind) -> FreeBlocks {
+        let mut counts = FreeBlocks::default();
+        let segments = self.nodes.segments.of_zone(node, zone);
+        for online in segments.filter_map(ZoneSegment::online) {
+            online.count_blocks(&mut counts);
+        }
+        counts
+    }
+
+    /// What CPU number `cpu` has done since it was given its slot.
+    pub fn cpu_events(&self, cpu: usize) -> Option<CpuEvents> {
+        self.slots.get(cpu).map(CpuSlot::events)
     }
 
     /// Recounts everything that is kept at two levels. Meant for tests and

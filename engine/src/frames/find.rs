@@ -194,8 +194,13 @@ impl Frames<'_> {
             return Ok(found);
         }
         let mut found = self.find_drained(request, own, &find);
-        while found.is_err() && hooks.exhausted(request, None) {
-            found = find(Reach::All).ok_or(0);
+        while let Err(held_by_cpus) = found {
+            let again = hooks.exhausted(request, None);
+            // Also if there is no more: some may have come since the last search.
+            found = find(Reach::All).ok_or(held_by_cpus);
+            if !again {
+                break;
+            }
         }
         found
     }

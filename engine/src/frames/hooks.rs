@@ -27,8 +27,8 @@ use crate::node::{NodeId, ZoneKind};
 /// }
 ///
 /// impl Hooks for Kernel {
-///     fn prepare(&self, blocks: &[Frame], _: Order) {
-///         blocks.iter().for_each(|&block| drop(self.memmap.of(block)));
+///     fn prepare(&self, blocks: &[Frame], order: Order) {
+///         self.memmap.prepare(blocks, order);
 ///     }
 ///
 ///     fn exhausted(&self, _: &Request, node: Option<NodeId>) -> bool {
@@ -51,7 +51,8 @@ pub trait Hooks: Sync {
 
     /// Nothing that would do for `request` is free on `node`, where it begins; or, with `None`,
     /// anywhere, and all caches are drained. Whether some was freed or added: then
-    /// the search is repeated. Called again as long as that finds nothing.
+    /// the search is repeated. Called again as long as that finds nothing. A request fails after
+    /// a last search: other CPUs may have freed or added some meanwhile.
     fn exhausted(&self, request: &Request, node: Option<NodeId>) -> bool {
         let _ = (request, node);
         false

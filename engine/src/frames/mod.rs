@@ -50,7 +50,7 @@ pub use cpu::cache::CpuCache;
 #[cfg(not(loom))]
 pub use cpu::cell::{CpuCell, CpuGuard};
 pub use cpu::drain::DrainRequest;
-pub use cpu::slot::CpuSlot;
+pub use cpu::slot::{CpuEvents, CpuSlot};
 pub use error::{AllocError, BlockError, BuildError, CpuError, RangeError};
 pub use find::Frames;
 pub use hooks::{Crossing, Hooks, WaterMark};
@@ -59,7 +59,7 @@ pub use metadata::Metadata;
 pub use over::AddError;
 pub use owned::{Deallocate, Owned};
 pub use request::Request;
-pub use segment::statistics::Statistics;
+pub use segment::statistics::{FreeBlocks, Statistics};
 pub(crate) use segment::table::Carver;
 pub use segment::validate::Violation;
 pub use word::mobility::Mobility;

@@ -46,7 +46,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
     /// Bytes of directory that [`Self::add`] needs; `None` where they exceed the
     /// address space.
     pub fn bytes_to_add(frames: FrameRange) -> Option<u64> {
-        let words = directory::words_for(frames)? as u64;
+        let words = directory::words_for(frames);
         Carver::bytes_for::<AtomicU64>(words)?.checked_add(Carver::bytes_for::<Added<'_, T>>(1)?)
     }
 
@@ -127,7 +127,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         }
         // SAFETY: the slice is borrowed for 'm and its content does not matter.
         let mut lists = unsafe { Carver::new(NonNull::from(directory).cast(), len) };
-        let words = directory::words_for(frames).ok_or(too_large)?;
+        let words = usize::try_from(directory::words_for(frames)).map_err(|_| too_large)?;
         let words = lists.slice(words, |_| Some(AtomicU64::new(0)));
         let states = States::new(words.ok_or(small)?);
         let mut range = DescriptorRange::new(segment, states, frames.start());

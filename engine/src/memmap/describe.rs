@@ -9,7 +9,7 @@
 
 use super::range::DescriptorRange;
 use super::{Descriptor, Made, Memmap};
-use crate::addr::{Frame, FrameRange};
+use crate::addr::{Frame, FrameRange, Order};
 use crate::layout::SECTION_FRAMES;
 use crate::node::NodeId;
 use crate::parallel::{self, Job, JobError, Report, WorkRange, Worker, Workers};
@@ -108,15 +108,53 @@ impl<T: Descriptor> Memmap<'_, T> {
     /// Makes all sections ready that hold some of `frames`; frames that are no
     /// memory are skipped.
     pub fn make_range_ready(&self, frames: FrameRange) {
+        self.make_ready_in(frames, Made::ByWorker);
+    }
+
+    fn make_ready_in(&self, frames: FrameRange, made: Made) {
         for range in self.ranges.meeting(frames) {
             let mut left = range.segment.frames.intersect(frames);
             while !left.is_empty() {
-                self.make_ready(range, left.start(), Made::ByWorker);
+                self.make_ready(range, left.start(), made);
                 let next = left.start().get() / SECTION_FRAMES * SECTION_FRAMES + SECTION_FRAMES;
                 let next = next.min(left.end().get());
                 left = FrameRange::new(next, left.end().get()).unwrap_or_default();
             }
         }
+    }
+
+    /// Makes the descriptors of all frames of some blocks of one order ready, for code that
+    /// reads them without a look: what a kernel's hook calls for the blocks that an
+    /// allocation is about to return. Blocks of one section, one after the other, cost one look;
+    /// frames that are no memory are skipped.
+    ///
+    /// As in [`Self::of`], a section that another CPU is writing is waited for.
+    pub fn prepare(&self, blocks: &[Frame], order: Order) {
+        let mut ready = FrameRange::EMPTY;
+        for &block in blocks {
+            if !ready.contains(block) {
+                ready = self.prepare_block(block, order);
+            }
+        }
+    }
+
+    /// Makes a block ready. Returns where other blocks of its order may begin that are then known
+    /// to be ready.
+    fn prepare_block(&self, block: Frame, order: Order) -> FrameRange {
+        let frames = FrameRange::block(block, order).unwrap_or_default();
+        if let Some(range) = self.ranges.find(block) {
+            let part = range.part_of(block);
+            if part.covers(frames) {
+                if !range.is_ready(block) {
+                    self.make_ready(range, block, Made::ByTouch);
+                }
+                let last = part.end().get() - frames.count();
+                return FrameRange::new(part.start().get(), last + 1).unwrap_or_default();
+            }
+        }
+        // Larger than a section, or partly no memory.
+        self.make_ready_in(frames, Made::ByTouch);
+        FrameRange::EMPTY
     }
 
     /// How many work ranges [`Self::describe_with`] needs.

@@ -1,8 +1,8 @@
 //! The lists that a memory map writes when it is made: its ranges and their states.
 
 use super::MemmapError;
-use super::descriptor::{self, Descriptor, first_content};
-use super::range::{DescriptorRange, place_of, sections_of};
+use super::descriptor::{self, Descriptor};
+use super::range::{DescriptorRange, sections_of};
 use super::states::States;
 use crate::addr::{Frame, FrameRange, PAGE_BYTES, PHYS_END};
 use crate::frames::Carver;
@@ -39,9 +39,22 @@ impl NodeSpace<'_> {
 }
 
 /// Words for the states of a segment's sections.
-pub(super) fn words_for(frames: FrameRange) -> Option<usize> {
-    let sections = usize::try_from(sections_of(frames)).ok()?;
-    Some(States::words_for(sections))
+pub(super) const fn words_for(frames: FrameRange) -> u64 {
+    States::words_for(sections_of(frames))
+}
+
+/// Bytes of a directory with so many ranges, words of states and node spaces.
+pub(super) const fn bytes_for<T>(ranges: u64, words: u64, nodes: u64) -> Option<u64> {
+    let words = Carver::bytes_for::<AtomicU64>(words);
+    let ranges = Carver::bytes_for::<DescriptorRange<'_, T>>(ranges);
+    let nodes = Carver::bytes_for::<NodeSpace<'_>>(nodes);
+    let (Some(words), Some(ranges), Some(nodes)) = (words, ranges, nodes) else {
+        return None;
+    };
+    let Some(lists) = words.checked_add(ranges) else {
+        return None;
+    };
+    lists.checked_add(nodes)
 }
 
 impl Counts {
@@ -52,7 +65,7 @@ impl Counts {
         nodes: usize,
     ) -> Result<Self, MemmapError> {
         const { descriptor::check::<T>() };
-        let (mut ranges, mut words, mut all_frames) = (0, 0usize, 0u64);
+        let (mut ranges, mut words, mut all_frames) = (0, 0u64, 0u64);
         let mut end = Frame::new(0);
         for segment in segments {
             let frames = segment.frames;
@@ -63,24 +76,17 @@ impl Counts {
             if end > LAST_END {
                 return Err(MemmapError::NoSuchMemory { frames });
             }
-            first_content::<T>(place_of(&segment, frames.start()))?;
             all_frames = all_frames.saturating_add(frames.count());
-            let sum = words_for(frames).and_then(|more| words.checked_add(more));
-            words = sum.ok_or(MemmapError::TooLarge { frames: all_frames })?;
+            // No overflow: there are fewer than 2^40 frames.
+            words += words_for(frames);
             ranges += 1;
         }
         if ranges == 0 {
             return Err(MemmapError::NoMemory);
         }
-        let lists = [
-            Carver::bytes_for::<AtomicU64>(words as u64),
-            Carver::bytes_for::<DescriptorRange<'_, T>>(ranges as u64),
-            Carver::bytes_for::<NodeSpace<'_>>(nodes as u64),
-        ];
-        let sum = lists
-            .into_iter()
-            .try_fold(0u64, |sum, bytes| sum.checked_add(bytes?));
-        let bytes = sum.ok_or(MemmapError::TooLarge { frames: all_frames })?;
+        let too_large = MemmapError::TooLarge { frames: all_frames };
+        let bytes = bytes_for::<T>(ranges as u64, words, nodes as u64).ok_or(too_large)?;
+        let words = usize::try_from(words).map_err(|_| too_large)?;
         Ok(Self {
             ranges,
             words,
@@ -99,7 +105,8 @@ impl Counts {
         let mut words: &'m [AtomicU64] = words;
         directory.slice(self.ranges, |_| {
             let (segment, deferred_from) = segments.next()?;
-            let (own, rest) = words.split_at_checked(words_for(segment.frames)?)?;
+            let own_words = usize::try_from(words_for(segment.frames)).ok()?;
+            let (own, rest) = words.split_at_checked(own_words)?;
             words = rest;
             Some(DescriptorRange::new(
                 segment,

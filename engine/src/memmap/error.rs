@@ -3,7 +3,6 @@
 
 use core::fmt;
 
-use super::SectionPlace;
 use crate::addr::{FrameRange, PHYS_END, PhysAddr};
 use crate::early::EarlyError;
 use crate::node::NodeId;
@@ -13,13 +12,6 @@ use crate::node::NodeId;
 pub enum MemmapError {
     /// There is no memory to describe.
     NoMemory,
-    /// Zero bytes are no valid descriptor, and the type has no other first content.
-    NoTemplate {
-        /// The type.
-        descriptor: &'static str,
-        /// A place it has no template for.
-        place: SectionPlace,
-    },
     /// Early memory had no space.
     NoSpace {
         /// Bytes that were needed in one piece.
@@ -40,6 +32,13 @@ pub enum MemmapError {
         start: PhysAddr,
         /// Its length.
         bytes: u64,
+    },
+    /// An array of descriptors does not begin where one may be.
+    Misplaced {
+        /// Address of its first descriptor.
+        address: u64,
+        /// What the address must be a multiple of.
+        align: u64,
     },
     /// Storage provided by the caller is too small.
     TooLittleStorage {
@@ -80,18 +79,6 @@ impl fmt::Display for MemmapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoMemory => write!(f, "no usable memory: there is nothing to describe"),
-            Self::NoTemplate {
-                descriptor,
-                place:
-                    SectionPlace {
-                        node,
-                        zone,
-                        section,
-                    },
-            } => write!(
-                f,
-                "{descriptor} is not valid as zero bytes and has no template for section {section} of {node}, zone {zone}: give it one, or make zero valid"
-            ),
             Self::NoSpace {
                 needed_bytes,
                 node,
@@ -107,6 +94,10 @@ impl fmt::Display for MemmapError {
             Self::NotMapped { start, bytes } => write!(
                 f,
                 "the platform can't reach the {bytes} bytes of descriptors at {start}"
+            ),
+            Self::Misplaced { address, align } => write!(
+                f,
+                "descriptors at {address:#x}: expected a multiple of {align}, and not null"
             ),
             Self::TooLittleStorage {
                 purpose,

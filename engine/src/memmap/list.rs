@@ -41,6 +41,8 @@ impl<'m, T> Added<'m, T> {
 pub(super) struct Ranges<'m, T> {
     /// Those of the start, by ascending address.
     first: &'m [DescriptorRange<'m, T>],
+    /// The one of them with most frames, which is looked at first.
+    largest: Option<&'m DescriptorRange<'m, T>>,
     /// The newest of the others; null without any. Released by `push`.
     newest: AtomicPtr<Added<'m, T>>,
 }
@@ -48,8 +50,10 @@ pub(super) struct Ranges<'m, T> {
 impl<'m, T> Ranges<'m, T> {
     /// Ranges by ascending address.
     pub(super) fn new(first: &'m [DescriptorRange<'m, T>]) -> Self {
+        let frames = |range: &&DescriptorRange<'_, T>| range.segment.frames.count();
         Self {
             first,
+            largest: first.iter().max_by_key(frames),
             newest: AtomicPtr::new(ptr::null_mut()),
         }
     }
@@ -101,10 +105,13 @@ impl<'m, T> Ranges<'m, T> {
     /// The one of the start that has `frame`.
     #[inline]
     pub(super) fn find_first(&self, frame: Frame) -> Option<&'m DescriptorRange<'m, T>> {
-        let starts_before = |range: &DescriptorRange<'_, T>| range.segment.frames.start() <= frame;
-        let after = self.first.partition_point(starts_before);
-        let range = self.first.get(after.checked_sub(1)?)?;
-        range.segment.frames.contains(frame).then_some(range)
+        let has = |range: &&DescriptorRange<'_, T>| range.segment.frames.contains(frame);
+        if let Some(largest) = self.largest.filter(has) {
+            return Some(largest);
+        }
+        let starts = |range: &DescriptorRange<'_, T>| range.segment.frames.start() <= frame;
+        let after = self.first.partition_point(starts);
+        self.first.get(after.checked_sub(1)?).filter(has)
     }
 
     /// The one of memory added later that has `frame`.

@@ -4,10 +4,10 @@
 
 extern crate std;
 
-use super::Descriptor;
 use super::list::{Added, Ranges};
 use super::range::DescriptorRange;
 use super::states::{SectionState, States};
+use super::{Descriptor, SectionPlace};
 use crate::addr::{Frame, FrameRange};
 use crate::layout::ZoneSegment;
 use crate::node::{NodeId, ZoneKind};
@@ -117,9 +117,11 @@ fn loom_a_writer_that_panics_hands_over_what_it_wrote() {
 
 /// A descriptor that nothing is read of.
 struct Word(#[expect(dead_code, reason = "never read")] u64);
-// SAFETY: 8 bytes without padding; zero is valid.
+// SAFETY: 8 bytes without padding.
 unsafe impl Descriptor for Word {
-    const ZERO_IS_VALID: bool = true;
+    fn template(_: SectionPlace) -> Self {
+        Self(0)
+    }
 }
 
 /// Two ranges that share frames, and what is prepared for each before it is added.

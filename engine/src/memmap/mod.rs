@@ -13,9 +13,9 @@
 //! of its frames is touched, or by workers behind the boot, whichever comes
 //! first, exactly once.
 //!
-//! [`Memmap::of`] returns a descriptor that is ready; [`Memmap::allocate`] takes a
-//! block from the frame allocator together with its descriptor. A frame that is not
-//! memory has no descriptor, also where its section holds other memory: neither
+//! [`Memmap::of`] returns a descriptor that is ready. Where a kernel's
+//! [`Hooks::prepare`](crate::frames::Hooks::prepare) calls [`Memmap::prepare`], those of
+//! allocated frames are ready without a look. A frame that is not memory has no descriptor, also where its section holds other memory: neither
 //! space nor time is spent on it.
 //!
 //! | file | what it is |
@@ -29,6 +29,7 @@
 //! | `directory` | the lists of ranges and states |
 //! | `reserve` | a memory map in early memory |
 //! | `provided` | a memory map in caller-provided memory |
+//! | `linear` | a memory map over an array at a fixed address |
 //! | `add` | descriptors of memory that comes later |
 //! | `list` | all ranges, found by frame |
 //! | `describe` | modes, parts, and the writing of a part |
@@ -39,6 +40,7 @@ mod describe;
 mod descriptor;
 mod directory;
 mod error;
+mod linear;
 mod list;
 mod page;
 mod place;
@@ -62,10 +64,7 @@ pub use policy::MemmapPolicy;
 pub use states::SectionState;
 pub use writer::Writer;
 
-use core::fmt;
-
-use crate::addr::{Frame, Order};
-use crate::frames::{AllocError, Frames, Request};
+use crate::addr::Frame;
 use crate::sync::{AtomicU64, Ordering};
 use list::Ranges;
 use range::DescriptorRange;
@@ -152,32 +151,6 @@ pub struct Progress {
     pub reserved_bytes: u64,
 }
 
-/// Why an allocation with a descriptor failed; nothing changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DescribedError {
-    /// There was no block.
-    Alloc(AllocError),
-    /// The block is memory without descriptors here.
-    NotDescribed {
-        /// Its first frame.
-        frame: Frame,
-    },
-}
-
-impl fmt::Display for DescribedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Alloc(error) => error.fmt(f),
-            Self::NotDescribed { frame } => write!(
-                f,
-                "{frame} was allocated but has no descriptor: expected descriptors made from the same layout"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for DescribedError {}
-
 impl<'m, T: Descriptor> Memmap<'m, T> {
     /// The descriptor of `frame`, ready; `None` if there is no memory.
     ///
@@ -202,6 +175,22 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         }
         // SAFETY: the frame is the range's, and its section is ready.
         Some(unsafe { range.get(frame) })
+    }
+
+    /// Whether the descriptor of `frame` is ready.
+    #[inline]
+    pub fn is_ready(&self, frame: Frame) -> bool {
+        match self.ranges.find_first(frame) {
+            Some(range) => range.is_ready(frame),
+            None => self.is_ready_slowly(frame),
+        }
+    }
+
+    /// The same for memory that was added.
+    #[cold]
+    fn is_ready_slowly(&self, frame: Frame) -> bool {
+        let range = self.ranges.find(frame);
+        range.is_some_and(|range| range.is_ready(frame))
     }
 
     /// The descriptor of `frame` if it is ready already.
@@ -246,25 +235,6 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
     /// What the first content of the frame's descriptor depends on.
     pub fn place(&self, frame: Frame) -> Option<SectionPlace> {
         self.ranges.find(frame).map(|range| range.place(frame))
-    }
-
-    /// Takes a block from `frames`, and makes the descriptor of its first frame
-    /// ready; those of its other frames when they are first touched.
-    ///
-    /// # Errors
-    /// [`DescribedError`]; no frame is taken then.
-    pub fn allocate(
-        &self,
-        frames: &Frames<'_>,
-        request: Request,
-    ) -> Result<(Frame, &'m T), DescribedError> {
-        let frame = frames.allocate(request).map_err(DescribedError::Alloc)?;
-        self.of(frame)
-            .map(|descriptor| (frame, descriptor))
-            .ok_or_else(|| {
-                give_back(frames, frame, request.order());
-                DescribedError::NotDescribed { frame }
-            })
     }
 
     /// How far it all is; counts that change meanwhile may be included or not.
@@ -325,10 +295,4 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
             .written_bytes
             .fetch_add(written_bytes, Ordering::Relaxed);
     }
-}
-
-/// Frees a block that was just allocated.
-fn give_back(frames: &Frames<'_>, frame: Frame, order: Order) {
-    let freed = frames.free(frame, order);
-    debug_assert!(freed.is_ok(), "a block just allocated can be freed");
 }

@@ -32,7 +32,7 @@ const _: () = assert!(ZoneKind::ALL.len() == 1 << ZONE_BITS);
 /// use firstlight::node::{NodeId, ZoneKind};
 ///
 /// let place = SectionPlace { node: NodeId(3), zone: ZoneKind::Normal, section: 4711 };
-/// let page = PageDescriptor::template(place).unwrap();
+/// let page = PageDescriptor::template(place);
 /// assert_eq!(page.place(), place);
 /// assert_eq!(page.flags(), 0);
 /// ```
@@ -98,19 +98,16 @@ impl PageDescriptor {
     }
 }
 
-// SAFETY: 8 + 2 x 4 + 6 x 8 = 64 bytes of atomic integers without padding;
-// zero is a valid value of each.
+// SAFETY: 8 + 2 x 4 + 6 x 8 = 64 bytes of atomic integers without padding.
 unsafe impl Descriptor for PageDescriptor {
-    const ZERO_IS_VALID: bool = true;
-
-    fn template(place: SectionPlace) -> Option<Self> {
+    fn template(place: SectionPlace) -> Self {
         let word = place.section << SECTION_SHIFT
             | u64::from(place.node.0) << NODE_SHIFT
             | (place.zone as u64) << ZONE_SHIFT;
-        Some(Self {
+        Self {
             flags: AtomicU64::new(word),
             ..Self::default()
-        })
+        }
     }
 }
 
@@ -125,7 +122,7 @@ mod tests {
             zone: ZoneKind::Movable,
             section: (1 << 25) - 1,
         };
-        let page = PageDescriptor::template(place).expect("there is one");
+        let page = PageDescriptor::template(place);
         assert_eq!(page.set_flags(u32::MAX, Ordering::Relaxed), 0);
         assert_eq!(page.flags(), (1 << FLAG_BITS) - 1);
         assert_eq!(page.place(), place);

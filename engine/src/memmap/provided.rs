@@ -17,8 +17,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
     /// `None` where they exceed the address space.
     ///
     /// # Errors
-    /// [`MemmapError`]: no segments, segments that do not ascend, a type without
-    /// a first content.
+    /// [`MemmapError`]: no segments, or segments that do not ascend.
     pub fn bytes_for(segments: &[ZoneSegment]) -> Result<(u64, u64), MemmapError> {
         let counts = Counts::of::<T>(segments.iter().copied(), 0)?;
         let frames = segments.iter().map(|segment| segment.frames);

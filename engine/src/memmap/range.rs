@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 use super::descriptor::{self, Descriptor};
 use super::space::Space;
 use super::states::{SectionState, States};
-use super::{MemmapError, MemmapPolicy, SectionPlace};
+use super::{MemmapPolicy, SectionPlace};
 use crate::addr::{Frame, FrameRange};
 use crate::layout::{SECTION_FRAMES, ZoneSegment};
 
@@ -33,17 +33,8 @@ unsafe impl<T: Send + Sync> Sync for DescriptorRange<'_, T> {}
 unsafe impl<T: Send + Sync> Send for DescriptorRange<'_, T> {}
 
 /// Sections that hold some of `frames`.
-pub(super) fn sections_of(frames: FrameRange) -> u64 {
+pub(super) const fn sections_of(frames: FrameRange) -> u64 {
     frames.end().get().div_ceil(SECTION_FRAMES) - frames.start().get() / SECTION_FRAMES
-}
-
-/// The place of a frame of `segment`.
-pub(super) fn place_of(segment: &ZoneSegment, frame: Frame) -> SectionPlace {
-    SectionPlace {
-        node: segment.node,
-        zone: segment.zone,
-        section: frame.get() / SECTION_FRAMES,
-    }
 }
 
 impl<'m, T: Descriptor> DescriptorRange<'m, T> {
@@ -91,9 +82,18 @@ impl<'m, T: Descriptor> DescriptorRange<'m, T> {
             .intersect(self.segment.frames)
     }
 
+    /// The range's frames in the section of `frame`, one of the segment's.
+    pub(super) fn part_of(&self, frame: Frame) -> FrameRange {
+        self.part(self.index_of(frame))
+    }
+
     /// The place of a frame of the segment.
     pub(super) fn place(&self, frame: Frame) -> SectionPlace {
-        place_of(&self.segment, frame)
+        SectionPlace {
+            node: self.segment.node,
+            zone: self.segment.zone,
+            section: frame.get() / SECTION_FRAMES,
+        }
     }
 
     /// The state of the section `frame`, one of the segment's, lies in.
@@ -135,11 +135,8 @@ impl<'m, T: Descriptor> DescriptorRange<'m, T> {
 
     /// Writes the descriptors of a part, which is this call's alone.
     fn write(&self, part: FrameRange, policy: &MemmapPolicy) -> u64 {
-        let content = match descriptor::first_content::<T>(self.place(part.start())) {
-            Ok(content) => content,
-            Err(error) => broken_rule(&error),
-        };
-        if content.is_none() && self.space.is_zero && !policy.always_write {
+        let template = T::template(self.place(part.start()));
+        if self.space.is_zero && !policy.always_write && descriptor::is_zero(&template) {
             return 0;
         }
         // Fits: the descriptors are in memory.
@@ -148,7 +145,7 @@ impl<'m, T: Descriptor> DescriptorRange<'m, T> {
         // SAFETY: the part lies in the segment, so its descriptors, this CPU's alone by
         // the claim of its state, lie in the space of `set_space`; its first is on a
         // multiple of the size if the range's first is.
-        unsafe { descriptor::write(self.at(part.start()), count, content, policy.writer) };
+        unsafe { descriptor::write(self.at(part.start()), count, &template, policy.writer) };
         part.count() * size_of::<T>() as u64
     }
 
@@ -182,13 +179,8 @@ impl<'m, T: Descriptor> DescriptorRange<'m, T> {
     /// The frame is one of the segment's and [`Self::is_ready`] was seen.
     #[inline]
     pub(super) unsafe fn get(&self, frame: Frame) -> &'m T {
-        // SAFETY: written, or zero where zero is valid, before it became ready;
+        // SAFETY: written, or zero where its template is, before it became ready;
         // from then on written through shared references only.
         unsafe { self.at(frame).as_ref() }
     }
-}
-
-#[cold]
-fn broken_rule(error: &MemmapError) -> ! {
-    panic!("{error}")
 }

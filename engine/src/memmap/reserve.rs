@@ -40,16 +40,14 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
     /// 2 bytes a GiB and some 100 a range.
     ///
     /// # Errors
-    /// [`MemmapError`]: a type that is not valid as zero and has no template,
-    /// no space, or space out of the platform's reach.
+    /// [`MemmapError`]: no memory, no space, or space out of the platform's reach.
     pub fn reserve<P: Platform>(
         layout: &mut Layout<'_>,
         platform: &'m P,
         policy: MemmapPolicy,
     ) -> Result<Self, MemmapError> {
         let first = layout.segments().next().ok_or(MemmapError::NoMemory)?.node;
-        let highest = layout.segments().map(|segment| segment.node).max();
-        let nodes = usize::from(highest.unwrap_or_default().0) + 1;
+        let nodes = layout.nodes().len();
         let counts = Counts::of::<T>(layout.segments(), nodes)?;
         let frames = layout.present_frames();
         let too_large = MemmapError::TooLarge { frames };

@@ -60,8 +60,8 @@ impl Drop for Claim<'_> {
 
 impl<'m> States<'m> {
     /// Words for `sections` sections.
-    pub(crate) const fn words_for(sections: usize) -> usize {
-        sections.div_ceil(PER_WORD)
+    pub(crate) const fn words_for(sections: u64) -> u64 {
+        sections.div_ceil(PER_WORD as u64)
     }
 
     /// States in `words`, all zero: all untouched.

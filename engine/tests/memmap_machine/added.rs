@@ -79,6 +79,7 @@ fn added_memory_describes_itself() {
         memmap.describe(Part::Whole);
         for number in start..start + count {
             let frame = Frame::new(number);
+            assert!(memmap.is_ready(frame));
             let descriptor = memmap.peek(frame).unwrap();
             assert!(descriptor.is_fresh(memmap.place(frame).unwrap()));
             let at = std::ptr::from_ref(descriptor).addr();

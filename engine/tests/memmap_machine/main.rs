@@ -6,20 +6,21 @@
 )]
 
 mod added;
+mod hook;
 #[path = "../kit/mod.rs"]
 mod kit;
+mod linear;
 mod workers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange};
 use firstlight::early::EarlyFlags;
-use firstlight::frames::Request;
 use firstlight::layout::{Layout, SECTION_FRAMES};
 use firstlight::memmap::{
-    DescribedError, Descriptor, Memmap, MemmapError, MemmapPolicy, Mode, PageDescriptor, Part,
-    SectionPlace, SectionState,
+    Descriptor, Memmap, MemmapError, MemmapPolicy, Mode, PageDescriptor, Part, SectionPlace,
+    SectionState,
 };
 use firstlight::node::NodeId;
 use firstlight::parallel::{Chunking, Job, WorkRange, Worker, Workers};
@@ -30,7 +31,9 @@ use kit::{GIB, MIB, Machine, TIB, Uninitialised, range};
 struct Eight(AtomicU64);
 // SAFETY: an atomic integer.
 unsafe impl Descriptor for Eight {
-    const ZERO_IS_VALID: bool = true;
+    fn template(_: SectionPlace) -> Self {
+        Self(AtomicU64::new(0))
+    }
 }
 
 /// 16 bytes, never zero: its place, and a count.
@@ -39,15 +42,14 @@ unsafe impl Descriptor for Eight {
 struct Sixteen(AtomicU64, AtomicU64);
 // SAFETY: atomic integers without padding.
 unsafe impl Descriptor for Sixteen {
-    const ZERO_IS_VALID: bool = false;
-    fn template(place: SectionPlace) -> Option<Self> {
+    fn template(place: SectionPlace) -> Self {
         let SectionPlace {
             node,
             zone,
             section,
         } = place;
         let word = 1 << 63 | section << 32 | u64::from(node.0) << 8 | zone as u64;
-        Some(Self(AtomicU64::new(word), AtomicU64::new(!word)))
+        Self(AtomicU64::new(word), AtomicU64::new(!word))
     }
 }
 
@@ -57,11 +59,17 @@ unsafe impl Descriptor for Sixteen {
 struct TwentyFour([AtomicU64; 3]);
 // SAFETY: atomic integers without padding.
 unsafe impl Descriptor for TwentyFour {
-    const ZERO_IS_VALID: bool = true;
-    fn template(place: SectionPlace) -> Option<Self> {
-        Some(Self(
-            [1, 2, 3].map(|word| AtomicU64::new(word << 32 | place.section)),
-        ))
+    fn template(place: SectionPlace) -> Self {
+        Self([1, 2, 3].map(|word| AtomicU64::new(word << 32 | place.section)))
+    }
+}
+
+/// 16 bytes, of which only some are zero at first.
+struct HalfZero(#[expect(dead_code, reason = "never read")] [AtomicU64; 2]);
+// SAFETY: atomic integers without padding.
+unsafe impl Descriptor for HalfZero {
+    fn template(_: SectionPlace) -> Self {
+        Self([0, 1].map(AtomicU64::new))
     }
 }
 
@@ -84,7 +92,7 @@ impl Fresh for Eight {
 
 impl Fresh for Sixteen {
     fn is_fresh(&self, place: SectionPlace) -> bool {
-        let word = Self::template(place).unwrap().0.into_inner();
+        let word = Self::template(place).0.into_inner();
         let seen = [&self.0, &self.1].map(|word| word.load(Ordering::Relaxed));
         seen == [word, !word]
     }
@@ -288,36 +296,14 @@ fn memory_that_is_zero_is_written_only_on_request() {
         );
         check_all(&layout, &memmap);
     }
-    // A type with a template is written all the same.
+    // A template that is not zero is written all the same.
     let mut layout = machine().layout();
-    let memmap =
-        Memmap::<PageDescriptor>::reserve(&mut layout, platform(true), MemmapPolicy::default());
+    let memmap = Memmap::<HalfZero>::reserve(&mut layout, platform(true), MemmapPolicy::default());
     let memmap = memmap.unwrap();
     memmap.describe(Part::Whole);
     assert_eq!(
         memmap.progress().written_bytes,
-        64 * layout.present_frames()
-    );
-}
-
-/// Not valid as zero, and without a first content.
-#[derive(Debug)]
-struct Lawless(#[expect(dead_code, reason = "never made")] AtomicU64);
-// SAFETY: an atomic integer; it says that zero is not valid.
-unsafe impl Descriptor for Lawless {
-    const ZERO_IS_VALID: bool = false;
-}
-
-#[test]
-fn a_type_without_a_first_content_is_refused() {
-    let mut layout = machine().layout();
-    let error = Memmap::<Lawless>::reserve(&mut layout, platform(false), MemmapPolicy::default());
-    let error = error.unwrap_err();
-    assert!(matches!(error, MemmapError::NoTemplate { .. }));
-    let text = error.to_string();
-    assert!(
-        text.contains("Lawless") && text.contains("give it one"),
-        "{text}"
+        16 * layout.present_frames()
     );
 }
 
@@ -429,24 +415,6 @@ fn model_the_end_of_a_region_is_not_the_end_of_its_zone() {
     assert_eq!(memmap.state(last), Some(SectionState::Untouched));
     let deferred: u64 = memmap.ranges(Part::Deferred).map(FrameRange::count).sum();
     assert_eq!(deferred + total, layout.present_frames());
-}
-
-#[test]
-fn a_block_of_another_machine_is_freed() {
-    let mut other = Machine::new(&[(0, range(32 * GIB, 32 * GIB + 16 * MIB))]).layout();
-    let memmap = reserve::<Eight>(&mut other);
-    let frames = machine().frames();
-    let before = frames.statistics();
-    let error = memmap
-        .allocate(&frames, Request::new(Order::PAGE))
-        .unwrap_err();
-    assert!(
-        matches!(error, DescribedError::NotDescribed { .. }),
-        "{error}"
-    );
-    assert_eq!(frames.statistics(), before);
-    let none = memmap.allocate(&frames, Request::new(Order::PAGE).on(NodeId(77)));
-    assert!(matches!(none.unwrap_err(), DescribedError::Alloc(_)));
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Descriptors written by workers while CPUs touch memory.
 
-use crate::kit::{GIB, Machine, range};
+use crate::hook::Kernel;
+use crate::kit::{self, GIB, Machine, range};
 use crate::{Eight, Sixteen, Threads, machine, platform, reserve};
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{Frames, Request};
 use firstlight::layout::{SECTION_FRAMES, ZoneSegment};
-use firstlight::memmap::{Descriptor, Mode, PageDescriptor, Part, SectionPlace, SectionState};
+use firstlight::memmap::{Descriptor, Mode, PageDescriptor, Part, SectionPlace};
 use firstlight::node::NodeId;
 use firstlight::parallel::{Alone, Chunking, Job, JobError, WorkRange, Worker};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -66,24 +67,25 @@ fn touches_and_workers_make_each_section_ready_once() {
 #[cfg_attr(miri, ignore = "allocates every frame")]
 fn early_grows_by_whole_sections_while_cpus_allocate() {
     let mut layout = machine().layout();
-    let memmap = reserve::<PageDescriptor>(&mut layout);
+    let kernel = Box::leak(Box::new(Kernel(reserve::<PageDescriptor>(&mut layout))));
+    let memmap = &kernel.0;
     let mode = Mode::Early;
     memmap.describe(mode.before_boot().unwrap());
     let early = memmap.progress().worked_sections;
     assert!(early < memmap.progress().sections);
     let frames = Frames::build(layout, platform(false)).unwrap();
+    let frames = frames.with_hooks(kernel).with_cpus(kit::slots(2));
     let order = Order::new(4).unwrap();
     let taken: u64 = std::thread::scope(|scope| {
         let threads = [0, 1].map(|node| {
-            let (memmap, frames) = (&memmap, &frames);
+            let frames = &frames;
             scope.spawn(move || {
+                let mut cpu = frames.cpu(node.into(), NodeId(node), kit::cache()).unwrap();
                 let mut taken = 0;
-                while let Ok((frame, page)) =
-                    memmap.allocate(frames, Request::new(order).on(NodeId(node)))
-                {
+                while let Ok(frame) = cpu.allocate(Request::new(order)) {
+                    let page = memmap.peek(frame).unwrap();
                     assert_eq!(page.references.fetch_add(1, Ordering::Relaxed), 0);
                     assert_eq!(memmap.place(frame), Some(page.place()));
-                    assert_eq!(memmap.state(frame), Some(SectionState::Ready));
                     taken += 1;
                 }
                 taken
@@ -108,13 +110,11 @@ struct Stumbling(AtomicU64);
 static STUMBLES: AtomicU32 = AtomicU32::new(0);
 // SAFETY: an atomic integer.
 unsafe impl Descriptor for Stumbling {
-    const ZERO_IS_VALID: bool = false;
-    fn template(place: SectionPlace) -> Option<Self> {
-        // Not where the template is checked once a range: sections 33 and 35.
-        if place.section > 32 && STUMBLES.fetch_add(1, Ordering::Relaxed) < 2 {
+    fn template(place: SectionPlace) -> Self {
+        if STUMBLES.fetch_add(1, Ordering::Relaxed) < 2 {
             panic!("a writer panics for this test");
         }
-        Some(Self(AtomicU64::new(place.section)))
+        Self(AtomicU64::new(place.section))
     }
 }
 

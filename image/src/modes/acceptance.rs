@@ -6,20 +6,18 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use firstlight::acceptance::Acceptance;
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{Frame, Order};
 use firstlight::frames::Request;
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight_wire::{Event, Outcome};
 use log::{error, info};
 
 use crate::arch::{DirectMap, ticks};
-use crate::bring_up::platform;
 use crate::console::event;
 use crate::machine::Machine;
 use crate::processors::Processors;
 
-/// Huge frames that are allocated one after the other, more than there are below 4 GiB.
+/// Huge frames that each test allocates of memory that was accepted.
 const LAZY_BLOCKS: u64 = 16;
 
 /// Runs it, if the command line has `accept=`.
@@ -27,22 +25,17 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     if machine.words.accept_ticks.is_none() {
         return Outcome::Ok;
     }
-    let describe = |chunk: FrameRange| {
-        if let Some((_, descriptors)) = &machine.descriptors {
-            descriptors.read().make_range_ready(chunk);
-        }
-    };
-    let acceptance = Acceptance::new(platform(), machine.pending, &describe);
+    let acceptance = &machine.hooks.acceptance;
     let failures = AtomicU64::new(0);
     let begin = ticks();
-    let lazy_frames = lazily(machine, &acceptance, &failures);
+    let lazy_frames = lazily(machine, &failures);
     let next_cpu = AtomicU64::new(0);
     processors.run_all(&|_| {
         let number = next_cpu.fetch_add(1, Relaxed);
         let node = nth_node(machine, number);
         if number % 2 == 1 {
             // Every second CPU allocates what comes online meanwhile.
-            take_and_check(machine, &acceptance, &failures, node);
+            take_and_check(machine, &failures, node);
         }
         acceptance.accept_all(&machine.frames, node);
     });
@@ -79,10 +72,11 @@ fn nth_node(machine: &Machine, number: u64) -> NodeId {
     nodes.get(at).map_or_else(NodeId::default, |node| node.id)
 }
 
-/// Allocates all memory that needs no acceptance, and then a little more.
-fn lazily(machine: &Machine, acceptance: &Acceptance<'_, DirectMap>, failures: &AtomicU64) -> u64 {
-    let frames = &machine.frames;
+/// Allocates memory until some was accepted, and then a little more; frames accepted for it.
+fn lazily(machine: &Machine, failures: &AtomicU64) -> u64 {
+    let (frames, acceptance) = (&machine.frames, &machine.hooks.acceptance);
     let request = Request::new(Order::HUGE).zone(ZoneKind::Movable);
+    let before = acceptance.accepted().online_frames;
     // The allocated blocks are a list in themselves: the first word names the one before.
     let mut last = None::<Frame>;
     let hold = |frame: Frame, last: &mut Option<Frame>| {
@@ -91,15 +85,14 @@ fn lazily(machine: &Machine, acceptance: &Acceptance<'_, DirectMap>, failures: &
         unsafe { (frame.addr().get() as *mut u64).write_volatile(before) }
         *last = Some(frame);
     };
-    while let Ok(frame) = frames.allocate(request) {
-        hold(frame, &mut last);
-    }
-    let before = acceptance.accepted().online_frames;
-    for _ in 0..LAZY_BLOCKS {
-        let Ok(frame) = acceptance.allocate(frames, request) else {
-            break;
-        };
-        check_zero(frame, Order::HUGE, failures);
+    let mut accepted = 0;
+    while accepted < LAZY_BLOCKS
+        && let Ok(frame) = frames.allocate(request)
+    {
+        if frame.addr() >= DirectMap::TABLES_BELOW {
+            check_zero(frame, Order::HUGE, failures);
+            accepted += 1;
+        }
         hold(frame, &mut last);
     }
     let lazy = acceptance.accepted().online_frames - before;
@@ -117,15 +110,10 @@ fn lazily(machine: &Machine, acceptance: &Acceptance<'_, DirectMap>, failures: &
 }
 
 /// Allocates pages while memory comes online.
-fn take_and_check(
-    machine: &Machine,
-    acceptance: &Acceptance<'_, DirectMap>,
-    failures: &AtomicU64,
-    node: NodeId,
-) {
+fn take_and_check(machine: &Machine, failures: &AtomicU64, node: NodeId) {
     let request = Request::new(Order::HUGE).on(node).zone(ZoneKind::Movable);
     for _ in 0..LAZY_BLOCKS {
-        let Ok(frame) = acceptance.allocate(&machine.frames, request) else {
+        let Ok(frame) = machine.frames.allocate(request) else {
             break;
         };
         let first = frame.addr().get() as *mut u64;

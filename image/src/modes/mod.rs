@@ -36,7 +36,7 @@ pub(crate) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
 
 /// Whether page descriptors that are ready have the right content; reports them.
 fn descriptors_are_fresh(machine: &Machine) -> bool {
-    machine.descriptors.iter().all(|(mode, descriptors)| {
+    machine.hooks.descriptors.iter().all(|(mode, descriptors)| {
         let descriptors = descriptors.read();
         descriptors.report(*mode, machine.frames.layout())
     })

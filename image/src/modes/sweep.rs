@@ -30,16 +30,15 @@ struct Sweep<'a> {
 
 /// Runs the sweep.
 pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
-    let Some((mode, descriptors)) = &machine.descriptors else {
+    let Some((mode, descriptors)) = &machine.hooks.descriptors else {
         return Outcome::CheckFailed;
     };
-    let mut descriptors = descriptors.write();
     let layout = machine.frames.layout();
     let nodes = layout.nodes().iter().filter(|node| node.has_memory());
     let count = nodes.clone().count();
     let most_threads = machine.words.threads.into_iter().max().unwrap_or_default() as usize;
     let most_workers = count * most_threads.max(processors.started());
-    let ranges = work_ranges(&machine.frames, &descriptors);
+    let ranges = work_ranges(&machine.frames, &descriptors.read());
     let workers = list(&machine.frames, most_workers, |_| {
         Worker::new(NodeId::default())
     });
@@ -47,6 +46,7 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
         error!("sweep: no memory for its lists");
         return Outcome::CheckFailed;
     };
+    let mut descriptors = descriptors.write();
     let mut sweep = Sweep {
         machine,
         descriptors: &mut descriptors,

@@ -3,14 +3,15 @@
 
 use std::error::Error;
 use std::hint::black_box;
+use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU64;
 
-use firstlight::addr::{Frame, Order};
+use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::firmware::acpi::{Madt, Srat};
 use firstlight::firmware::e820;
 use firstlight::frames::{Cpu, CpuCache, CpuSlot, Frames, Request};
 use firstlight::map::{MemoryMap, Region, ScratchEntry};
-use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor};
+use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor, SectionPlace};
 use firstlight::node::NodeId;
 use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage};
 use firstlight_bench::machine::{GIB, Machine};
@@ -81,13 +82,17 @@ pub(crate) const ALL: &[Path] = &[
     path("descriptors_1000", || {
         with_memmap::<PageDescriptor>(ready_descriptors)
     }),
+    path("is_ready_1000", is_ready),
+    path("prepare_32_pages_1000", prepare),
 ];
 
 /// A descriptor of 8 bytes, zero at first.
 struct Eight(#[expect(dead_code, reason = "only written")] AtomicU64);
 // SAFETY: an atomic integer.
 unsafe impl Descriptor for Eight {
-    const ZERO_IS_VALID: bool = true;
+    fn template(_: SectionPlace) -> Self {
+        Self(AtomicU64::new(0))
+    }
 }
 
 /// Written also where it is zero already.
@@ -312,6 +317,44 @@ fn ready_descriptors<T: Descriptor>(memmap: &Memmap<'_, T>) -> Outcome {
     })?;
     assert_eq!(found, 1000);
     Ok(())
+}
+
+/// Goes on with descriptors of 64 GiB in an array, those of the first section ready.
+fn with_linear(path: impl FnOnce(&Memmap<'_, Eight>) -> Outcome) -> Outcome {
+    let frames = FrameRange::new(0, 64 << 18).ok_or("a range")?;
+    let mut array = Vec::<Eight>::with_capacity(64 << 18);
+    let mut directory = vec![MaybeUninit::uninit(); Memmap::<Eight>::directory_bytes(frames)];
+    let base = array.as_mut_ptr();
+    // SAFETY: the vector has space for them, and nothing else uses it.
+    let memmap = unsafe { Memmap::linear(base, frames, &mut directory, WRITTEN()) }?;
+    memmap.of(Frame::new(0));
+    path(&memmap)
+}
+
+/// Whether descriptors in an array are ready: they are.
+fn is_ready() -> Outcome {
+    with_linear(|memmap| {
+        let ready = counted(|| {
+            let frames = (0..1000).map(|number| Frame::new(black_box(number)));
+            frames.filter(|frame| memmap.is_ready(*frame)).count()
+        })?;
+        assert_eq!(ready, 1000);
+        Ok(())
+    })
+}
+
+/// The hook for a refill of 32 pages whose descriptors are ready.
+fn prepare() -> Outcome {
+    with_linear(|memmap| {
+        let blocks: Vec<_> = (64..96).map(Frame::new).collect();
+        counted(|| {
+            for _ in 0..1000 {
+                memmap.prepare(black_box(&blocks), Order::PAGE);
+            }
+        })?;
+        assert_eq!(memmap.progress().touched_sections, 1);
+        Ok(())
+    })
 }
 
 fn take(frames: &Frames<'_>, order: Order) -> Outcome {

@@ -107,15 +107,31 @@ impl CpuCell {
         let _in_call = self.enter(number)?;
         // SAFETY: no other call uses the cell, and none can before `_in_call` is dropped.
         let place = unsafe { &mut *self.cpu.get() };
-        if let Some(cpu) = place {
-            if cpu.is_of(frames) {
-                return Ok(call(cpu));
-            }
-            return Err(CpuError::OtherFrames);
-        }
-        // SAFETY: there is no `Cpu`, which would borrow it, and no other call.
+        let cpu = match place {
+            Some(cpu) if cpu.is_of(frames) => cpu,
+            Some(_) => return Err(CpuError::OtherFrames),
+            // SAFETY: there is no `Cpu`, and no other call.
+            None => place.insert(unsafe { self.open(number, frames, node)? }),
+        };
+        // The only place, so that it is inlined.
+        Ok(call(cpu))
+    }
+
+    /// Makes the `Cpu`.
+    ///
+    /// # Safety
+    /// There is none, which would borrow the cache, and this is the only call of the cell.
+    #[cold]
+    #[inline(never)]
+    unsafe fn open(
+        &'static self,
+        number: usize,
+        frames: &'static Frames<'static>,
+        node: NodeId,
+    ) -> Result<Cpu<'static, 'static>, CpuError> {
+        // SAFETY: as the caller promises.
         let cache = unsafe { &mut *self.cache.get() };
-        Ok(call(place.insert(frames.cpu(number, node, cache)?)))
+        frames.cpu(number, node, cache)
     }
 
     /// Frees what the CPU caches, and its slot: for a CPU that goes offline. A later

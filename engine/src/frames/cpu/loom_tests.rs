@@ -15,11 +15,16 @@ use crate::frames::find::Frames;
 use crate::frames::find::NoCache;
 use crate::frames::metadata::Metadata;
 use crate::frames::request::Request;
-use crate::frames::tests::kit::{first, frames, none_pinned, recount, segments};
+use crate::frames::segment::pinned::{Entry, Pinned};
+use crate::frames::segment::table::Table;
+use crate::frames::tests::kit::{
+    blank_segment_with, first, frames, none_pinned, recount, segments,
+};
 use crate::frames::tests::loom::kit::{all_but, both, check, model};
 use crate::frames::word::Mobility::Unmovable;
 use crate::frames::word::geometry::{Block, GIANT_ORDER};
-use crate::frames::zone::Nodes;
+use crate::frames::zone::segment::{NONE, ZoneSegment};
+use crate::frames::zone::{Nodes, Segments};
 use crate::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::{AtomicU32, Ordering};
@@ -86,13 +91,21 @@ unsafe impl Sync for Machine {}
 impl Machine {
     fn new(free: &[(u64, u64)], hooks: &'static dyn Hooks) -> &'static Self {
         let extents = [(frames(0, 1 << GIANT_ORDER), 0, ZoneKind::Normal)];
+        Self::of(segments(&extents, &all_but(free)), none_pinned(), hooks)
+    }
+
+    fn of(
+        segments: Segments<'static>,
+        pinned: &'static Pinned<'static>,
+        hooks: &'static dyn Hooks,
+    ) -> &'static Self {
         let nodes = Nodes {
             layout: layout(),
-            pinned: none_pinned(),
+            pinned,
             added: AtomicU32::new(0),
             marks: &[],
             hooks: Some(hooks),
-            segments: segments(&extents, &all_but(free)),
+            segments,
         };
         let slots: Vec<_> = (0..2).map(|_| CpuSlot::default()).collect();
         let slots = Box::leak(slots.into_boxed_slice());
@@ -467,5 +480,68 @@ fn a_request_beside_a_join_that_fails_finds_a_page_or_sees_it_cached() {
         assert!(found.is_ok() || found.is_err_and(|held| held > 0));
         assert_eq!(machine.free_frames() + cpu.cached_frames(), 6 - taken);
         core::mem::forget(cpu);
+    });
+}
+
+// ---- Memory that is added ---------------------------------------------------------
+
+/// A machine of which pages 64 and 65 are absent, and all else is allocated.
+fn without_64_and_65() -> &'static Machine {
+    let entries: Vec<_> = (0..2).map(|_| Entry::default()).collect();
+    let pinned: &'static _ = Box::leak(Box::new(Pinned::new(Table::from_slice(entries.leak()))));
+    assert!(pinned.pin(frames(64, 66)));
+    let all = frames(0, 1 << GIANT_ORDER);
+    let segment = blank_segment_with(all, pinned);
+    let taken = std::vec![all].leak();
+    let segment = ZoneSegment::new(segment, NodeId(0), ZoneKind::Normal, Some(taken));
+    let heads = Box::leak(Box::new([[NONE; 4]]));
+    let segments = Segments::new(std::vec![segment].leak(), heads);
+    Machine::of(segments, pinned, &NoDrain)
+}
+
+fn bytes(start: u64, end: u64) -> PhysRange {
+    frames(start, end).bytes()
+}
+
+#[test]
+fn a_search_beside_an_addition_finds_what_came_or_nothing() {
+    check(2, || {
+        let machine = without_64_and_65();
+        let (added, found) = both(
+            || machine.shared.add(bytes(64, 66)),
+            || first(&machine.shared.nodes.segments).take_any(0),
+        );
+        assert_eq!(added, Ok(()));
+        assert!(found.is_err() || found.is_ok_and(|page| (64..66).contains(&page.get())));
+        assert_eq!(machine.free_frames(), if found.is_ok() { 1 } else { 2 });
+        // From now on it is found.
+        assert!(machine.page().is_ok());
+    });
+}
+
+#[test]
+fn of_two_additions_of_a_page_one_is_refused() {
+    check(2, || {
+        let machine = without_64_and_65();
+        let (one, other) = both(
+            || machine.shared.add(bytes(64, 66)),
+            || machine.shared.adopt(bytes(65, 66)),
+        );
+        assert!(one.is_ok() != other.is_ok(), "{one:?}, {other:?}");
+        assert_eq!(machine.free_frames(), if one.is_ok() { 2 } else { 0 });
+    });
+}
+
+/// A page freed before it is memory is refused; one freed while it is adopted, before or after.
+#[test]
+fn a_page_freed_beside_its_adoption_is_refused_or_free() {
+    check(2, || {
+        let machine = without_64_and_65();
+        let (adopted, freed) = both(
+            || machine.shared.adopt(bytes(64, 66)),
+            || machine.shared.free(Frame::new(64), Order::PAGE),
+        );
+        assert_eq!(adopted, Ok(()));
+        assert_eq!(machine.free_frames(), u64::from(freed.is_ok()));
     });
 }

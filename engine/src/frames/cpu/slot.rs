@@ -42,6 +42,31 @@ pub struct CpuSlot {
     /// The giant frame that huge frames are taken from, 1 above its number; 0 is none.
     home: AtomicU32,
     taken: AtomicBool,
+    /// What [`CpuEvents`] has, in that order. Only the owner writes.
+    events: [AtomicU32; 4],
+}
+
+/// Counts of what a CPU did besides taking blocks from its lists and putting some there; they wrap
+/// at 2^32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuEvents {
+    /// An empty list was filled from the shared levels, or a bump block taken.
+    pub refills: u32,
+    /// A full list gave back half.
+    pub flushes: u32,
+    /// All lists were given back: for another CPU, before a request failed, by the kernel.
+    pub drains: u32,
+    /// A request went to the shared levels itself.
+    pub misses: u32,
+}
+
+/// Index of a count in a slot.
+#[derive(Clone, Copy)]
+pub(super) enum CpuEvent {
+    Refill,
+    Flush,
+    Drain,
+    Miss,
 }
 
 const _: () = assert!(cfg!(loom) || size_of::<CpuSlot>() == 128);
@@ -57,6 +82,7 @@ impl CpuSlot {
             moving: AtomicU64::new(0),
             home: AtomicU32::new(0),
             taken: AtomicBool::new(false),
+            events: [const { AtomicU32::new(0) }; 4],
         }
     }
 
@@ -75,7 +101,17 @@ impl CpuSlot {
         self.moving
             .store(ended.wrapping_add(ENDED_ONE), Ordering::Release);
         self.home.store(0, Ordering::Relaxed);
+        self.events
+            .iter()
+            .for_each(|count| count.store(0, Ordering::Relaxed));
         self.taken.store(false, Ordering::Release);
+    }
+
+    /// Counts what the owner does.
+    pub(super) fn count(&self, event: CpuEvent) {
+        let count = &self.events[event as usize];
+        let one_more = count.load(Ordering::Relaxed).wrapping_add(1);
+        count.store(one_more, Ordering::Relaxed);
     }
 
     /// Blocks in a list.
@@ -135,6 +171,20 @@ impl CpuSlot {
     }
 
     // ---- Other CPUs ------------------------------------------------------
+
+    /// What the owner did.
+    pub(crate) fn events(&self) -> CpuEvents {
+        let [refills, flushes, drains, misses] = self
+            .events
+            .each_ref()
+            .map(|count| count.load(Ordering::Relaxed));
+        CpuEvents {
+            refills,
+            flushes,
+            drains,
+            misses,
+        }
+    }
 
     /// Whether huge frames are taken from this giant frame.
     pub(super) fn is_home(&self, giant: u64) -> bool {

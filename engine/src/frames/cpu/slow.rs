@@ -1,5 +1,6 @@
 //! What is rare: refill, flush, drain, and blocks that no list holds.
 
+use super::slot::CpuEvent;
 use super::{Cpu, Source};
 use crate::addr::{Frame, FrameRange, Order};
 use crate::frames::error::{AllocError, BlockError};
@@ -60,6 +61,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
             }
             let half = (lists.limit(index) / 2) << index;
             if found.is_none() && self.may_cache(&request, half as u64) {
+                self.slot.count(CpuEvent::Refill);
                 found = match order.get() {
                     0 => self.refill_pages(&request),
                     HUGE_ORDER => self.refill_huges(mobility),
@@ -84,6 +86,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// A block that no list serves.
     fn allocate_shared(&mut self, request: Request) -> Result<Frame, AllocError> {
         let (shared, node) = (self.shared, self.node);
+        self.slot.count(CpuEvent::Miss);
         let frame = shared.allocate_near(Some(node), self.at_home(request), self)?;
         // It was out of reach for the lists; next time they look there.
         if let Some(online) = self.near.online()
@@ -299,6 +302,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if self.cache.of(mobility).limit(index) == 0 {
             return self.free_shared(block, order);
         }
+        self.slot.count(CpuEvent::Flush);
         self.flush_list(mobility, order);
         let (slot, lists) = (self.slot, self.cache.of(mobility));
         let is_cached = lists.push(slot, mobility, index, block);
@@ -324,6 +328,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
 
     #[cold]
     pub(super) fn drain_all(&mut self) {
+        self.slot.count(CpuEvent::Drain);
         self.slot.begin_drain();
         for mobility in Mobility::ALL {
             for order in (0..=HUGE_ORDER).filter_map(Order::new) {

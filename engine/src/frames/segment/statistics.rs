@@ -4,9 +4,10 @@
 use core::iter::Sum;
 use core::ops::AddAssign;
 
-use super::Segment;
-use crate::frames::word::GiantState;
-use crate::frames::word::geometry::{GIANT_FRAMES, HUGE_FRAMES, HUGES};
+use super::{HugeIndex, Segment};
+use crate::addr::FrameRange;
+use crate::frames::word::geometry::{GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGES, blocks};
+use crate::frames::word::{GiantState, HugeState};
 
 /// What is free, by the largest block it forms. Exact whenever no call is in
 /// flight; costs one look at each giant frame's word and, where pages of it
@@ -29,6 +30,10 @@ pub struct Statistics {
     /// Huge frames of which some pages are free.
     pub partial_huges: u64,
 }
+
+/// How many free blocks of each order there are: each frame counts in the largest aligned free
+/// block it is part of.
+pub type FreeBlocks = [u64; GIANT_ORDER as usize + 1];
 
 impl AddAssign for Statistics {
     fn add_assign(&mut self, other: Self) {
@@ -75,6 +80,55 @@ impl Segment<'_> {
             }
         }
         sum
+    }
+
+    /// Adds up how many of the largest free blocks of each order there are.
+    pub(crate) fn count_blocks(&self, counts: &mut FreeBlocks) {
+        let mut run = FrameRange::EMPTY;
+        let mut add = |frames: FrameRange| {
+            if run.end() == frames.start() {
+                run = FrameRange::new(run.start().get(), frames.end().get()).unwrap_or_default();
+            } else {
+                blocks(run).for_each(|block| counts[usize::from(block.order)] += 1);
+                run = frames;
+            }
+        };
+        for giant in 0..self.giant_count() {
+            let word = self.giant(giant);
+            match word.state {
+                GiantState::Free => add(self.giant_frames(giant)),
+                GiantState::Split => {
+                    for huge in self.huges_in(giant) {
+                        self.free_runs_of(huge, &mut add);
+                    }
+                }
+                GiantState::Opening | GiantState::Allocated => {}
+            }
+        }
+        // Whatever comes after ends the last run.
+        add(FrameRange::ALL);
+    }
+
+    /// The free frames of a huge frame, a word of its bitmap at a time.
+    fn free_runs_of(&self, huge: HugeIndex, add: &mut impl FnMut(FrameRange)) {
+        let (start, word) = (self.huge_start(huge), self.huge(huge));
+        if word.isolated {
+            return;
+        }
+        match word.state {
+            HugeState::Free => add(self.huge_frames(huge)),
+            HugeState::Split => {
+                for first in (0..HUGE_FRAMES).step_by(64) {
+                    let mut free = !self.bitmap(huge).word_at(first);
+                    while free != 0 {
+                        let at = start + u64::from(first + free.trailing_zeros());
+                        add(FrameRange::new(at, at + 1).unwrap_or_default());
+                        free &= free - 1;
+                    }
+                }
+            }
+            HugeState::Allocated | HugeState::Opening => {}
+        }
     }
 
     fn partial_statistics(&self, giant: usize) -> Statistics {

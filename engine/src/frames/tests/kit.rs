@@ -18,7 +18,6 @@ use crate::frames::word::Mobility;
 #[cfg(not(loom))]
 use crate::frames::word::geometry::Block;
 use crate::frames::zone::Segments;
-#[cfg(not(loom))]
 use crate::frames::zone::segment::{NONE, ZoneSegment};
 use crate::node::{NodeId, ZoneKind};
 #[cfg(not(loom))]
@@ -60,6 +59,15 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
 /// A segment whose atomics the model checker knows.
 #[cfg(loom)]
 pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
+    blank_segment_with(frames, none_pinned())
+}
+
+/// The same, some of it reserved or absent.
+#[cfg(loom)]
+pub(crate) fn blank_segment_with(
+    frames: FrameRange,
+    pinned: &'static Pinned<'static>,
+) -> Segment<'static> {
     use crate::frames::segment::table::Word;
     use crate::frames::word::Bitmap;
     use crate::sync::{AtomicU32, AtomicU64};
@@ -75,7 +83,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
     let huges = Segment::huges_for(frames);
     Segment::new(
         frames,
-        none_pinned(),
+        pinned,
         table(Segment::giants_for(frames), || AtomicU64::new(0xdead_0000)),
         table(huges, || AtomicU32::new(0xdead_0000)),
         table(huges, || Bitmap::new(0x5555_5555_5555_5555)),

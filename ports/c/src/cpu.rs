@@ -1,0 +1,303 @@
+//! A CPU's cache in front of the allocator: [`fl_cpu`].
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use engine::frames::{Cpu, CpuCell, CpuGuard, Frames};
+use engine::node::NodeId;
+
+use crate::check;
+use crate::error::code;
+use crate::error::fl_error::{self, *};
+use crate::frames::{created, fl_frames};
+use crate::request::{fl_request, node};
+
+/// 64-bit words of an fl_cpu.
+pub const FL_CPU_WORDS: usize = 1400;
+
+/// A CPU's own frames: what was freed on it is the next that it allocates, without a write that
+/// other CPUs see. In storage of the caller: per-CPU data, or frames of the allocator, never a
+/// stack. All zero before fl_cpu_init.
+///
+/// All calls with it come from its CPU, with preemption off, and with interrupts off where their
+/// handlers make some, too. A call that interrupted another one is refused with FL_IN_CALL.
+#[repr(C, align(64))]
+pub struct fl_cpu {
+    opaque: [u64; FL_CPU_WORDS],
+}
+
+const NOT_CREATED: u32 = 0;
+const CREATED: u32 = 0x464c_0002;
+
+/// What lies in an [`fl_cpu`]. Zero is a state: nothing was initialised.
+#[repr(C)]
+struct State {
+    /// Written by its own CPU only.
+    tag: AtomicU32,
+    /// There once the tag says so.
+    contents: UnsafeCell<MaybeUninit<Contents>>,
+}
+
+struct Contents {
+    cell: CpuCell,
+    cpu: ThisCpu,
+    frames: &'static Frames<'static>,
+    node: NodeId,
+}
+
+const _: () = assert!(size_of::<State>() <= size_of::<fl_cpu>());
+const _: () = assert!(align_of::<State>() <= align_of::<fl_cpu>());
+
+/// The CPU of an fl_cpu: its callers in C promise to be on it.
+struct ThisCpu(usize);
+
+// SAFETY: each function that makes or uses one is unsafe, for a caller on that CPU that stays
+// there meanwhile.
+unsafe impl CpuGuard for ThisCpu {
+    fn cpu(&self) -> usize {
+        self.0
+    }
+}
+
+/// # Safety
+/// `from` is null, misaligned, or points to storage that only functions of this library use,
+/// zero at first.
+unsafe fn state(from: *const fl_cpu) -> Result<&'static State, fl_error> {
+    let pointer = check::pointer(from.cast_mut())?.cast::<State>();
+    // SAFETY: by the contract: large enough and aligned (asserted above), and zero is a `State`.
+    Ok(unsafe { pointer.as_ref() })
+}
+
+impl State {
+    fn contents(&'static self) -> Result<&'static Contents, fl_error> {
+        if self.tag.load(Ordering::Acquire) != CREATED {
+            return Err(FL_NOT_CREATED);
+        }
+        // SAFETY: written before the tag, and only shared while it is there.
+        Ok(unsafe { (*self.contents.get()).assume_init_ref() })
+    }
+}
+
+/// Calls with what `from` holds, unless such a call is being made.
+///
+/// # Safety
+/// As of [`state`], and this is the fl_cpu's own CPU.
+#[inline(always)]
+unsafe fn with<R>(
+    from: *mut fl_cpu,
+    call: impl FnOnce(&mut Cpu<'static, 'static>) -> Result<R, fl_error>,
+) -> Result<R, fl_error> {
+    // SAFETY: the same contract.
+    let Contents {
+        cell,
+        cpu,
+        frames,
+        node,
+    } = unsafe { state(from) }?.contents()?;
+    cell.with(cpu, frames, *node, call)?
+}
+
+/// Makes `cpu` the cache of CPU number `number`, which is on node `node_number` (0 where there is
+/// one).
+///
+/// FL_NULL, FL_UNALIGNED, FL_NOT_CREATED, FL_ALREADY_CREATED, FL_NO_SUCH_CPU, FL_CPU_TAKEN,
+/// FL_NO_SUCH_NODE, FL_NO_MEMORY. On that CPU, once memory was added.
+///
+/// # Safety
+/// `cpu` is null, misaligned, or points to storage that is zero or was closed, and that only this
+/// library uses from now on; `frames` is, or points to an fl_frames that stays while `cpu` is used.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_cpu_init(
+    cpu: *mut fl_cpu,
+    frames: *mut fl_frames,
+    number: u32,
+    node_number: u32,
+) -> fl_error {
+    code((|| {
+        // SAFETY: by the contract.
+        let (state, frames) = unsafe { (state(cpu)?, created(frames)?) };
+        if state.tag.load(Ordering::Acquire) != NOT_CREATED {
+            return Err(FL_ALREADY_CREATED);
+        }
+        let number = usize::try_from(number).map_err(|_| FL_NO_SUCH_CPU)?;
+        let node = node(node_number)?;
+        let contents = Contents {
+            cell: CpuCell::new(),
+            cpu: ThisCpu(number),
+            frames,
+            node,
+        };
+        // SAFETY: nothing else uses it while the tag says that it is not there.
+        let Contents { cell, cpu, .. } = unsafe { (*state.contents.get()).write(contents) };
+        cell.with(cpu, frames, node, |_| ())?;
+        state.tag.store(CREATED, Ordering::Release);
+        Ok(())
+    })())
+}
+
+/// Allocates the block of `request` for this CPU and stores its address in `address`; fl_cpu_free
+/// frees it, on any CPU. Without FL_ON_NODE from the CPU's own node.
+///
+/// Errors of fl_allocate, and FL_IN_CALL. Before FL_OUT_OF_MEMORY this CPU's cache is drained, and
+/// a drain of all others is requested, unless the request has FL_NO_DRAIN. On the CPU of `cpu`.
+///
+/// # Safety
+/// `cpu` is null, misaligned, or points to the fl_cpu of this CPU; `request` and `address` are, or
+/// point to a request and a number of the caller's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_cpu_allocate(
+    cpu: *mut fl_cpu,
+    request: *const fl_request,
+    address: *mut u64,
+) -> fl_error {
+    code((|| {
+        let address = check::pointer(address)?;
+        // SAFETY: by the contract.
+        let wanted = unsafe { *check::shared(request)? };
+        let request = wanted.to_engine()?;
+        // SAFETY: by the contract; `address` is not null, and aligned.
+        unsafe {
+            let found = with(cpu, |cpu| {
+                cpu.allocate(request).map_err(|error| wanted.failed(error))
+            })?;
+            address.write(found.addr().get());
+        }
+        Ok(())
+    })())
+}
+
+/// Frees a block of 2^order frames from `address` on, as fl_free does. What is free is refused at
+/// once; what CPUs cache was freed twice when a cache that has it is drained: FL_FREED_TWICE.
+///
+/// Errors of fl_free, FL_IN_CALL, FL_FREED_TWICE. On the CPU of `cpu`.
+///
+/// # Safety
+/// `cpu` is null, misaligned, or points to the fl_cpu of this CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_cpu_free(cpu: *mut fl_cpu, address: u64, order: u32) -> fl_error {
+    code((|| {
+        let (frame, order) = (check::frame(address)?, check::order(order)?);
+        // SAFETY: by the contract.
+        unsafe { with(cpu, |cpu| Ok(cpu.free(frame, order)?)) }
+    })())
+}
+
+/// Allocates `count` contiguous frames for this CPU, as fl_allocate_frames does.
+///
+/// Errors of fl_allocate_frames, and FL_IN_CALL. On the CPU of `cpu`.
+///
+/// # Safety
+/// As of fl_cpu_allocate.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_cpu_allocate_frames(
+    cpu: *mut fl_cpu,
+    count: u64,
+    align_frames: u64,
+    request: *const fl_request,
+    address: *mut u64,
+) -> fl_error {
+    code((|| {
+        let address = check::pointer(address)?;
+        // SAFETY: by the contract.
+        let wanted = unsafe { *check::shared(request)? };
+        let request = wanted.to_engine()?;
+        // SAFETY: by the contract; `address` is not null, and aligned.
+        unsafe {
+            let found = with(cpu, |cpu| {
+                let found = cpu.allocate_frames(count, align_frames, request);
+                found.map_err(|error| wanted.failed(error))
+            })?;
+            address.write(found.start().addr().get());
+        }
+        Ok(())
+    })())
+}
+
+/// Frees `count` frames from `address` on, as fl_free_frames does.
+///
+/// Errors of fl_free_frames, FL_IN_CALL. On the CPU of `cpu`.
+///
+/// # Safety
+/// `cpu` is null, misaligned, or points to the fl_cpu of this CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_cpu_free_frames(
+    cpu: *mut fl_cpu,
+    address: u64,
+    count: u64,
+) -> fl_error {
+    code((|| {
+        let range = check::frames(address, count)?;
+        // SAFETY: by the contract.
+        unsafe { with(cpu, |cpu| Ok(cpu.free_frames(range)?)) }
+    })())
+}
+
+/// Frees all that this CPU caches if another CPU has requested it; each other call does so, too.
+/// For a handler of interrupts, or an idle loop.
+///
+/// FL_NULL, FL_UNALIGNED, FL_NOT_CREATED, FL_IN_CALL: the call that was interrupted, or the next
+/// one, does it then. On the CPU of `cpu`.
+///
+/// # Safety
+/// `cpu` is null, misaligned, or points to the fl_cpu of this CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_cpu_poll(cpu: *mut fl_cpu) -> fl_error {
+    // SAFETY: by the contract.
+    code(unsafe {
+        with(cpu, |cpu| {
+            cpu.poll();
+            Ok(())
+        })
+    })
+}
+
+/// Frees all that this CPU caches, before it is idle for long.
+///
+/// FL_NULL, FL_UNALIGNED, FL_NOT_CREATED, FL_IN_CALL; FL_FREED_TWICE, and all is freed. On the
+/// CPU of `cpu`.
+///
+/// # Safety
+/// `cpu` is null, misaligned, or points to the fl_cpu of this CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_cpu_drain(cpu: *mut fl_cpu) -> fl_error {
+    // SAFETY: by the contract.
+    code(unsafe { with(cpu, |cpu| Ok(cpu.drain()?)) })
+}
+
+/// Frees all that this CPU caches, and its number; `cpu` may be initialised again. Errors of
+/// fl_cpu_drain; after FL_FREED_TWICE it is closed. On the CPU of `cpu`.
+///
+/// # Safety
+/// `cpu` is null, misaligned, or points to the fl_cpu of this CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_cpu_close(cpu: *mut fl_cpu) -> fl_error {
+    code((|| {
+        // SAFETY: by the contract.
+        let state = unsafe { state(cpu) }?;
+        let Contents { cell, cpu, .. } = state.contents()?;
+        let drained = cell.close(cpu)?;
+        state.tag.store(NOT_CREATED, Ordering::Release);
+        Ok(drained?)
+    })())
+}
+
+/// Stores how many frames this CPU caches in `frames`.
+///
+/// FL_NULL, FL_UNALIGNED, FL_NOT_CREATED, FL_IN_CALL. On the CPU of `cpu`.
+///
+/// # Safety
+/// `cpu` is null, misaligned, or points to the fl_cpu of this CPU; `frames` is, or points to a
+/// number of the caller's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_cpu_cached_frames(cpu: *mut fl_cpu, frames: *mut u64) -> fl_error {
+    code((|| {
+        let frames = check::pointer(frames)?;
+        // SAFETY: by the contract; `frames` is not null, and aligned.
+        unsafe {
+            let cached = with(cpu, |cpu| Ok(cpu.cached_frames()))?;
+            frames.write(cached);
+        }
+        Ok(())
+    })())
+}

@@ -1,0 +1,220 @@
+//! The codes that functions return, and their text: [`fl_error`].
+
+use core::ffi::{CStr, c_char};
+
+use engine::frames::{AddError, AllocError, BlockError, BuildError, CpuError, RangeError};
+
+/// What a function returns: `FL_OK`, or why it changed nothing. Numbers stay as they are.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum fl_error {
+    /// Done.
+    FL_OK = 0,
+    /// A pointer is NULL that must not be.
+    FL_NULL = 1,
+    /// A pointer is not aligned as its type is.
+    FL_UNALIGNED = 2,
+    /// The storage holds no allocator, or no CPU: create or initialise it first.
+    FL_NOT_CREATED = 3,
+    /// The storage is in use, or was not zero.
+    FL_ALREADY_CREATED = 4,
+    /// The span is empty, is not made of whole frames, or ends above 2^52.
+    FL_BAD_SPAN = 5,
+    /// Too little memory for the tables: fl_bytes_for says how much they need.
+    FL_NO_SPACE = 6,
+    /// More than an address space has.
+    FL_TOO_LARGE = 7,
+    /// An address or a size is no multiple of a frame, or an address no multiple of its block.
+    FL_MISALIGNED = 8,
+    /// Not all of the range lies in the span; or, of a block, in one zone.
+    FL_OUTSIDE_SPAN = 9,
+    /// Some of the range was added or adopted before.
+    FL_PRESENT = 10,
+    /// The range would split a hole, and the tables have no space for one hole more.
+    FL_LIST_FULL = 11,
+    /// An order above FL_MAX_ORDER.
+    FL_BAD_ORDER = 12,
+    /// Flags that do not exist or exclude each other, or a node or zone without its flag.
+    FL_BAD_FLAGS = 13,
+    /// There is no such node.
+    FL_NO_SUCH_NODE = 14,
+    /// There is no such zone.
+    FL_NO_SUCH_ZONE = 15,
+    /// A request for no frames.
+    FL_NO_FRAMES = 16,
+    /// An alignment that is not a power of two.
+    FL_BAD_ALIGNMENT = 17,
+    /// No such frames are free, on no node and in no zone of the request. CPUs may cache some:
+    /// see fl_request.held_by_cpus and fl_request_drain.
+    FL_OUT_OF_MEMORY = 18,
+    /// Some of it was neither added nor adopted: it can't be freed.
+    FL_ABSENT = 19,
+    /// Freed, but not all of it was allocated: freed twice, or too much.
+    FL_NOT_ALLOCATED = 20,
+    /// A frame freed earlier was found to be freed twice. This call did its own work.
+    FL_FREED_TWICE = 21,
+    /// There is no CPU of that number: fl_create had fewer.
+    FL_NO_SUCH_CPU = 22,
+    /// Another fl_cpu has that number.
+    FL_CPU_TAKEN = 23,
+    /// The call interrupted another one of the same fl_cpu.
+    FL_IN_CALL = 24,
+    /// The tables contradict each other: they were overwritten, or this library has a bug.
+    FL_CORRUPT = 25,
+    /// A CPU can't start before there is memory.
+    FL_NO_MEMORY = 26,
+}
+
+use fl_error::*;
+
+impl fl_error {
+    fn text(self) -> &'static CStr {
+        match self {
+            FL_OK => c"done",
+            FL_NULL => c"a pointer is NULL",
+            FL_UNALIGNED => c"a pointer is not aligned as its type is",
+            FL_NOT_CREATED => c"the storage holds nothing yet: create or initialise it first",
+            FL_ALREADY_CREATED => c"the storage is in use already, or was not zero",
+            FL_BAD_SPAN => c"the span is empty, not of whole frames, or ends above 2^52",
+            FL_NO_SPACE => c"too little memory for the tables: see fl_bytes_for",
+            FL_TOO_LARGE => c"more than an address space has",
+            FL_MISALIGNED => c"an address or a size is no multiple of its frame or block",
+            FL_OUTSIDE_SPAN => c"not all of it lies in the span, or in one zone",
+            FL_PRESENT => c"some of the range was added or adopted before",
+            FL_LIST_FULL => c"too many holes: the tables need more memory, see fl_bytes_for",
+            FL_BAD_ORDER => c"an order above FL_MAX_ORDER",
+            FL_BAD_FLAGS => c"flags that do not exist or exclude each other, or a missing one",
+            FL_NO_SUCH_NODE => c"there is no such node",
+            FL_NO_SUCH_ZONE => c"there is no such zone",
+            FL_NO_FRAMES => c"a request for no frames",
+            FL_BAD_ALIGNMENT => c"an alignment that is not a power of two",
+            FL_OUT_OF_MEMORY => c"out of memory: no such frames are free",
+            FL_ABSENT => c"some of it was neither added nor adopted",
+            FL_NOT_ALLOCATED => c"not all of it is allocated: freed twice, or too much",
+            FL_FREED_TWICE => c"a frame freed earlier was freed twice",
+            FL_NO_SUCH_CPU => c"there is no CPU of that number",
+            FL_CPU_TAKEN => c"the number of the CPU is taken",
+            FL_IN_CALL => c"the call interrupted another one of the same CPU",
+            FL_CORRUPT => c"the tables contradict each other",
+            FL_NO_MEMORY => c"no memory was added yet",
+        }
+    }
+
+    const ALL: [Self; 27] = [
+        FL_OK,
+        FL_NULL,
+        FL_UNALIGNED,
+        FL_NOT_CREATED,
+        FL_ALREADY_CREATED,
+        FL_BAD_SPAN,
+        FL_NO_SPACE,
+        FL_TOO_LARGE,
+        FL_MISALIGNED,
+        FL_OUTSIDE_SPAN,
+        FL_PRESENT,
+        FL_LIST_FULL,
+        FL_BAD_ORDER,
+        FL_BAD_FLAGS,
+        FL_NO_SUCH_NODE,
+        FL_NO_SUCH_ZONE,
+        FL_NO_FRAMES,
+        FL_BAD_ALIGNMENT,
+        FL_OUT_OF_MEMORY,
+        FL_ABSENT,
+        FL_NOT_ALLOCATED,
+        FL_FREED_TWICE,
+        FL_NO_SUCH_CPU,
+        FL_CPU_TAKEN,
+        FL_IN_CALL,
+        FL_CORRUPT,
+        FL_NO_MEMORY,
+    ];
+}
+
+/// What a code means, as English text without a full stop. Never NULL: a number that is no code
+/// has a text, too. Any CPU, any handler, at any time.
+#[unsafe(no_mangle)]
+pub extern "C" fn fl_error_string(error: i32) -> *const c_char {
+    let all = fl_error::ALL.into_iter();
+    let mut known = all.filter(|known| *known as i32 == error);
+    let text = known
+        .next()
+        .map_or(c"not a code of Firstlight", fl_error::text);
+    text.as_ptr()
+}
+
+impl From<BuildError> for fl_error {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::NoMemory => FL_BAD_SPAN,
+            BuildError::TooLarge { .. } => FL_TOO_LARGE,
+            BuildError::TooSmall { .. }
+            | BuildError::NoSpace { .. }
+            | BuildError::NotMapped { .. } => FL_NO_SPACE,
+        }
+    }
+}
+
+impl From<AddError> for fl_error {
+    fn from(error: AddError) -> Self {
+        match error {
+            AddError::Misaligned { .. } => FL_MISALIGNED,
+            AddError::OutsideSpan { .. } => FL_OUTSIDE_SPAN,
+            AddError::Present { .. } => FL_PRESENT,
+            AddError::ListFull { .. } => FL_LIST_FULL,
+            AddError::FreedMeanwhile { .. } => FL_NOT_ALLOCATED,
+        }
+    }
+}
+
+impl From<AllocError> for fl_error {
+    fn from(error: AllocError) -> Self {
+        match error {
+            AllocError::OutOfMemory { .. } => FL_OUT_OF_MEMORY,
+            AllocError::NoSuchNode { .. } => FL_NO_SUCH_NODE,
+            AllocError::NoFrames => FL_NO_FRAMES,
+            AllocError::BadAlignment { .. } => FL_BAD_ALIGNMENT,
+        }
+    }
+}
+
+impl From<BlockError> for fl_error {
+    fn from(error: BlockError) -> Self {
+        match error {
+            BlockError::Misaligned { .. } => FL_MISALIGNED,
+            BlockError::OutsideMemory { .. } => FL_OUTSIDE_SPAN,
+            BlockError::NotAllocated { .. } | BlockError::InUse { .. } => FL_NOT_ALLOCATED,
+            BlockError::Reserved { .. } => FL_ABSENT,
+            BlockError::FreedTwice { .. } => FL_FREED_TWICE,
+        }
+    }
+}
+
+impl From<RangeError> for fl_error {
+    fn from(error: RangeError) -> Self {
+        match error {
+            RangeError::OutsideMemory { .. } => FL_OUTSIDE_SPAN,
+            RangeError::InUse { .. } | RangeError::NotAllocated { .. } => FL_NOT_ALLOCATED,
+            RangeError::Reserved { .. } => FL_ABSENT,
+        }
+    }
+}
+
+impl From<CpuError> for fl_error {
+    fn from(error: CpuError) -> Self {
+        match error {
+            CpuError::NoSuchCpu { .. } => FL_NO_SUCH_CPU,
+            CpuError::Taken => FL_CPU_TAKEN,
+            CpuError::NoSuchNode { .. } => FL_NO_SUCH_NODE,
+            CpuError::NoMemory => FL_NO_MEMORY,
+            CpuError::InCall => FL_IN_CALL,
+            // An fl_cpu has one number and one allocator.
+            CpuError::OtherCpu { .. } | CpuError::OtherFrames => FL_ALREADY_CREATED,
+        }
+    }
+}
+
+/// The code of a call.
+pub(crate) fn code(result: Result<(), fl_error>) -> fl_error {
+    result.err().unwrap_or(FL_OK)
+}
