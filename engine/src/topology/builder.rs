@@ -288,28 +288,31 @@ fn resolve_overlaps(
 ) -> (usize, bool) {
     let mut kept = 0;
     let mut contested = false;
-    let mut below = TopologyRange::EMPTY;
+    // Where the ranges kept so far end. They leave no gap above the start of any row to come.
+    let mut end = 0;
     for at in 0..ranges.len() {
         let Some(mut row) = ranges.get(at).copied() else {
             break;
         };
-        let shared = row.range.intersect(below.range);
-        if !shared.is_empty() {
-            if row.node == below.node {
-                report(TopologyNotice::Repeated {
-                    range: shared,
-                    node: row.node,
-                });
-            } else {
-                contested = true;
-                report(TopologyNotice::Contested {
-                    range: shared,
-                    kept: below.node,
-                    lost: row.node,
+        if !row.range.is_empty() && row.range.start().get() < end {
+            let below = ranges.get(..kept).unwrap_or_default();
+            let first = below.partition_point(|other| other.range.end() <= row.range.start());
+            let behind = below.partition_point(|other| other.range.start() < row.range.end());
+            let met = below.get(first..behind).unwrap_or_default();
+            // Of many the lowest and the highest are reported. Where they are of several
+            // nodes, those have met before.
+            let highest = met.last().filter(|_| met.len() > 1);
+            for other in met.first().into_iter().chain(highest) {
+                let range = row.range.intersect(other.range);
+                let (kept, lost) = (other.node, row.node);
+                report(if kept == lost {
+                    TopologyNotice::Repeated { range, node: kept }
+                } else {
+                    contested = true;
+                    TopologyNotice::Contested { range, kept, lost }
                 });
             }
-            let start = shared.end().get();
-            row.range = PhysRange::new(start, row.range.end().get()).unwrap_or_default();
+            row.range = PhysRange::new(end, row.range.end().get()).unwrap_or_default();
         }
         if row.range.is_empty() {
             continue;
@@ -318,7 +321,7 @@ fn resolve_overlaps(
             *slot = row;
             kept += 1;
         }
-        below = row;
+        end = row.range.end().get();
     }
     (kept, contested)
 }

@@ -1,8 +1,11 @@
 //! Random rows: every byte gets a node.
 
 use crate::{STRICT, apply, cpu, memory, ok};
+use firstlight::addr::{PhysAddr, PhysRange};
 use firstlight::firmware::acpi::SratEntry;
-use firstlight::topology::Trust;
+use firstlight::node::NodeId;
+use firstlight::start::{BootSlots, BootStorage};
+use firstlight::topology::{TopologyBuilder, TopologyNotice, Trust};
 use proptest::prelude::*;
 
 fn entry() -> impl Strategy<Value = SratEntry> {
@@ -63,6 +66,48 @@ proptest! {
         for notice in applied.notices {
             prop_assert!(!notice.to_string().is_empty());
         }
+    }
+}
+
+proptest! {
+    /// However rows overlap, ranges ascend and are disjoint, and a byte is of the row that
+    /// starts lowest of those that have it; of two nodes that claim a byte one is reported.
+    #[test]
+    fn overlapping_rows_become_disjoint_ranges(
+        rows in prop::collection::vec((0..4u16, 0..24u64, 1..16u64), 1..12),
+    ) {
+        let mut storage = BootStorage::<16, 4>::EMPTY;
+        let mut builder = TopologyBuilder::new(BootSlots::from(&mut storage).topology);
+        for node in 0..4 {
+            builder.pin(NodeId(node), node.into()).unwrap();
+        }
+        for &(node, start, pages) in &rows {
+            let range = PhysRange::new(start << 12, (start + pages) << 12).unwrap();
+            builder.add_memory(NodeId(node), range, false).unwrap();
+        }
+        let mut contested = false;
+        let topology = builder.finish(&mut |notice| {
+            contested |= matches!(notice, TopologyNotice::Contested { .. });
+        });
+        let mut end = 0;
+        for row in topology.ranges() {
+            prop_assert!(end <= row.range.start().get() && !row.range.is_empty());
+            end = row.range.end().get();
+        }
+        let mut claimed_twice = false;
+        for page in 0..40u64 {
+            let has = |row: &&(u16, u64, u64)| (row.1..row.1 + row.2).contains(&page);
+            let claims: Vec<_> = rows.iter().filter(has).collect();
+            let lowest = claims.iter().map(|row| row.1).min();
+            let node = topology.node_at(PhysAddr::new(page << 12));
+            prop_assert_eq!(node.is_some(), lowest.is_some());
+            claimed_twice |= claims.iter().any(|row| row.0 != claims[0].0);
+            // Rows that start together may be of several nodes.
+            let owners = claims.iter().filter(|row| Some(row.1) == lowest);
+            let owners: Vec<_> = owners.map(|row| NodeId(row.0)).collect();
+            prop_assert!(node.is_none_or(|node| owners.contains(&node)), "{:?} {:?}", node, claims);
+        }
+        prop_assert_eq!(contested, claimed_twice);
     }
 }
 
