@@ -68,6 +68,7 @@ pub(crate) const ALL: &[Path] = &[
     path("cpu_random_free_65536", || with_cpu(random_free)),
     path("cpu_near_full_20000", near_full),
     path("cpu_3_frames_1000", || with_cpu(|cpu| pieces(cpu, 3, 1))),
+    path("cpu_16_frames_1000", || with_cpu(|cpu| pieces(cpu, 16, 1))),
     path("cpu_10_frames_1000", || with_cpu(|cpu| pieces(cpu, 10, 1))),
     path("cpu_1_frame_aligned_512_1000", || {
         with_cpu(|cpu| pieces(cpu, 1, 512))

@@ -4,10 +4,10 @@
 //! in it needs an atomic read-modify-write: other CPUs are refused by its number, handlers that
 //! interrupt a call by a flag.
 
-use core::cell::{Cell, UnsafeCell};
+use core::cell::UnsafeCell;
 use core::fmt;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use super::Cpu;
 use super::cache::CpuCache;
@@ -55,28 +55,37 @@ pub unsafe trait CpuGuard {
 /// }
 /// ```
 pub struct CpuCell {
-    /// 1 above the number of its CPU; 0 before the first call.
-    owner: AtomicU32,
-    /// A call on its CPU is using it.
-    in_call: AtomicBool,
-    /// There is a `Cpu`. A flag of its own, so that an empty cell is all zero.
-    is_open: Cell<bool>,
+    /// 0 before the first call; then 1 above the number of its CPU, shifted, with the two bits
+    /// below. One word, so that a call compares once.
+    state: AtomicU32,
     cpu: UnsafeCell<MaybeUninit<Cpu<'static, 'static>>>,
     /// Borrowed by `cpu`, while there is one.
     cache: UnsafeCell<CpuCache>,
 }
 
-// SAFETY: what is in it is touched by the one call that set `in_call`, on the one CPU that owns
+/// There is a `Cpu`.
+const OPEN: u32 = 1;
+/// A call on its CPU is using the cell.
+const IN_CALL: u32 = 2;
+/// 1 above the number of the CPU, from this bit on.
+const OWNER_BIT: u32 = 2;
+
+// SAFETY: what is in it is touched by the one call that set `IN_CALL`, on the one CPU that owns
 // the cell: see `enter`.
 unsafe impl Sync for CpuCell {}
 
 /// A call that uses the cell, until it is dropped.
-struct InCall<'c>(&'c CpuCell);
+struct InCall<'c> {
+    cell: &'c CpuCell,
+    /// The state afterwards.
+    after: u32,
+}
 
 impl Drop for InCall<'_> {
+    #[inline]
     fn drop(&mut self) {
         compiler_fence(Ordering::Release);
-        self.0.in_call.store(false, Ordering::Relaxed);
+        self.cell.state.store(self.after, Ordering::Relaxed);
     }
 }
 
@@ -84,9 +93,7 @@ impl CpuCell {
     /// A cell that no CPU has used. It is all zero, and takes no space in the kernel's image.
     pub const fn new() -> Self {
         Self {
-            owner: AtomicU32::new(0),
-            in_call: AtomicBool::new(false),
-            is_open: Cell::new(false),
+            state: AtomicU32::new(0),
             cpu: UnsafeCell::new(MaybeUninit::zeroed()),
             cache: UnsafeCell::new(CpuCache::new()),
         }
@@ -108,11 +115,12 @@ impl CpuCell {
         call: impl FnOnce(&mut Cpu<'static, 'static>) -> R,
     ) -> Result<R, CpuError> {
         let number = guard.cpu();
-        let _in_call = self.enter(number)?;
-        if !self.is_open.get() {
+        let mut in_call = self.enter(number)?;
+        if in_call.after & OPEN == 0 {
             // SAFETY: there is no `Cpu`; no other call uses the cell, and none can before
-            // `_in_call` is dropped.
+            // `in_call` is dropped.
             unsafe { self.open(number, frames, node)? };
+            in_call.after |= OPEN;
         }
         // SAFETY: it is open; no other call, as above.
         let cpu = unsafe { (*self.cpu.get()).assume_init_mut() };
@@ -138,7 +146,6 @@ impl CpuCell {
         // SAFETY: as the caller promises.
         let (place, cache) = unsafe { (&mut *self.cpu.get(), &mut *self.cache.get()) };
         place.write(frames.cpu(number, node, cache)?);
-        self.is_open.set(true);
         Ok(())
     }
 
@@ -148,10 +155,11 @@ impl CpuCell {
     /// # Errors
     /// [`CpuError`] as for [`CpuCell::with`]; within, as for [`Cpu::close`].
     pub fn close(&'static self, guard: &impl CpuGuard) -> Result<Result<(), BlockError>, CpuError> {
-        let _in_call = self.enter(guard.cpu())?;
-        if !self.is_open.replace(false) {
+        let mut in_call = self.enter(guard.cpu())?;
+        if in_call.after & OPEN == 0 {
             return Ok(Ok(()));
         }
+        in_call.after &= !OPEN;
         // SAFETY: it was open, and is no more; no other call, as above.
         let cpu = unsafe { (*self.cpu.get()).assume_init_read() };
         Ok(cpu.close())
@@ -160,36 +168,44 @@ impl CpuCell {
     /// The cell is the caller's, of CPU `number`, until the result is dropped.
     #[inline]
     fn enter(&self, number: usize) -> Result<InCall<'_>, CpuError> {
-        let owner = u32::try_from(number)
-            .ok()
-            .and_then(|number| number.checked_add(1));
-        let owner = owner.ok_or(CpuError::NoSuchCpu {
-            cpu: number,
-            cpus: 0,
-        })?;
-        if self.owner.load(Ordering::Relaxed) != owner {
-            self.own(owner)?;
-        }
+        #[expect(clippy::cast_possible_truncation, reason = "checked in `enter_first`")]
+        let open = ((number as u32).wrapping_add(1) << OWNER_BIT) | OPEN;
+        let after = if self.state.load(Ordering::Relaxed) == open && number < MOST_CPUS {
+            open
+        } else {
+            self.enter_first(number)?
+        };
         // From here on only handlers on this CPU can be in between, and they leave before they
         // return: no read-modify-write is needed.
-        if self.in_call.load(Ordering::Relaxed) {
-            return Err(CpuError::InCall);
-        }
-        self.in_call.store(true, Ordering::Relaxed);
+        self.state.store(after | IN_CALL, Ordering::Relaxed);
         compiler_fence(Ordering::Acquire);
-        Ok(InCall(self))
+        Ok(InCall { cell: self, after })
     }
 
+    /// The state of a cell that can be entered, but is not open, or why it can't be.
     #[cold]
-    fn own(&self, owner: u32) -> Result<(), CpuError> {
-        let (mine, not) = (Ordering::Relaxed, Ordering::Relaxed);
-        let was = self.owner.compare_exchange(0, owner, mine, not);
-        was.map(drop).map_err(|was| CpuError::OtherCpu {
-            cpu: owner as usize - 1,
-            owner: was as usize - 1,
-        })
+    fn enter_first(&self, number: usize) -> Result<u32, CpuError> {
+        let owner = u32::try_from(number).ok().filter(|_| number < MOST_CPUS);
+        let owner = owner.ok_or(CpuError::NoSuchCpu {
+            cpu: number,
+            cpus: MOST_CPUS,
+        })?;
+        let mine = (owner + 1) << OWNER_BIT;
+        let (done, not) = (Ordering::Relaxed, Ordering::Relaxed);
+        match self.state.compare_exchange(0, mine, done, not) {
+            Ok(_) => Ok(mine),
+            Err(state) if state >> OWNER_BIT != owner + 1 => Err(CpuError::OtherCpu {
+                cpu: number,
+                owner: (state >> OWNER_BIT) as usize - 1,
+            }),
+            Err(state) if state & IN_CALL != 0 => Err(CpuError::InCall),
+            Err(state) => Ok(state),
+        }
     }
 }
+
+/// Numbers of CPUs a cell can have.
+const MOST_CPUS: usize = 1 << 24;
 
 impl Default for CpuCell {
     fn default() -> Self {
@@ -200,8 +216,7 @@ impl Default for CpuCell {
 impl fmt::Debug for CpuCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CpuCell")
-            .field("owner", &self.owner)
-            .field("in_call", &self.in_call)
+            .field("state", &self.state)
             .finish_non_exhaustive()
     }
 }

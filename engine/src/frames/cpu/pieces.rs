@@ -77,6 +77,9 @@ impl Cpu<'_, '_> {
         }
         let (slot, mobility) = (self.slot, request.mobility());
         let all = order.frames();
+        if all == frames {
+            return (self.cache.of(mobility)).pop(slot, mobility, order.get().into());
+        }
         // Other CPUs see the rest in one list or the other, or that it moves.
         let moving = slot.begin_move(all - frames);
         let start = (self.cache.of(mobility)).pop(slot, mobility, order.get().into());
@@ -206,6 +209,11 @@ impl Cpu<'_, '_> {
             return false;
         };
         let end = start.get() + order.frames();
+        if rest == end {
+            let freed = self.keep(mobility, start, order);
+            self.report_later(freed);
+            return true;
+        }
         let slot = self.slot;
         // As in `cut_cached`.
         let moving = slot.begin_move(end - rest);
