@@ -35,10 +35,10 @@ fn judged(machine: &str, words: &str, regression: &str) -> Option<Vec<String>> {
     )
 }
 
-/// The figure expected is the first; a phase may stand beside a figure that is the same time.
+/// The figure expected is the first, but for at most two that are the same time.
 fn is_found(machine: &str, words: &str, regression: &str, figure: &str) {
     if let Some(moved) = judged(machine, words, regression) {
-        let mut first = moved.iter().take(2);
+        let mut first = moved.iter().take(3);
         assert!(
             first.any(|row| row.starts_with(figure)),
             "{regression}: {moved:?}"

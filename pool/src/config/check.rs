@@ -262,6 +262,8 @@ mod tests {
         ("[[class]]", "refill", "\"1K\""),
         ("[[class]]", "keep_under_pressure", "-1"),
         ("[[quota]]", "uid", "\"root\""),
+        ("[[quota]]", "group", "1"),
+        ("[[quota]]", "cgroup", "1"),
         ("[[quota]]", "bytes", "true"),
     ];
 
