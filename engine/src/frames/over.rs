@@ -253,11 +253,18 @@ impl<'m> Frames<'m> {
     /// # Errors
     /// [`AddError`].
     pub fn add(&self, range: PhysRange) -> Result<(), AddError> {
-        let frames = self.come(range)?;
-        let count = |segment: &ZoneSegment<'_>, frames: u64| {
-            self.nodes.count(segment, frames.cast_signed());
-        };
-        let freed = range::give(&self.nodes.segments, frames, count);
+        let mut left = self.unpin(range)?;
+        let mut freed = Ok(());
+        while let Some((segment, part)) = self.next_part(&mut left) {
+            if segment.come(part) {
+                self.nodes.count(segment, part.count().cast_signed());
+            } else {
+                let count = |segment: &ZoneSegment<'_>, frames: u64| {
+                    self.nodes.count(segment, frames.cast_signed());
+                };
+                freed = freed.and(range::give(&self.nodes.segments, part, count));
+            }
+        }
         // CPUs look anew where their lists are filled from. Release: pairs with `fill_from_nearest`.
         self.nodes.added.fetch_add(1, Ordering::Release);
         self.drain_at_next_call();
@@ -276,36 +283,43 @@ impl<'m> Frames<'m> {
     /// # Errors
     /// [`AddError`].
     pub fn adopt(&self, range: PhysRange) -> Result<(), AddError> {
-        self.come(range).map(drop)
+        let mut left = self.unpin(range)?;
+        while let Some((segment, _)) = self.next_part(&mut left) {
+            segment.come(FrameRange::EMPTY);
+        }
+        Ok(())
     }
 
-    /// Makes `range` memory, allocated.
-    fn come(&self, range: PhysRange) -> Result<FrameRange, AddError> {
-        let (nodes, frames) = (&self.nodes, range.inner_frames());
+    /// The part of `left` in its first segment, which is taken off it.
+    fn next_part(&self, left: &mut FrameRange) -> Option<(&ZoneSegment<'m>, FrameRange)> {
+        if left.is_empty() {
+            return None;
+        }
+        let segment = self.nodes.segments.present_or_not(left.start())?;
+        let part = left.intersect(segment.frames());
+        *left = FrameRange::new(part.end().get(), left.end().get()).unwrap_or_default();
+        Some((segment, part))
+    }
+
+    /// Takes `range`, all of which is absent or reserved, off the list of what can't be freed.
+    fn unpin(&self, range: PhysRange) -> Result<FrameRange, AddError> {
+        let frames = range.inner_frames();
         if frames.is_empty() || frames.checked_bytes() != Some(range) {
             return Err(AddError::Misaligned { range });
         }
-        let mut at = frames.start();
-        while at < frames.end() {
-            let Some(segment) = nodes.segments.present_or_not(at) else {
-                return Err(AddError::OutsideSpan { range, frame: at });
-            };
-            at = segment.frames().end();
+        let mut left = frames;
+        while self.next_part(&mut left).is_some() {}
+        if !left.is_empty() {
+            let frame = left.start();
+            return Err(AddError::OutsideSpan { range, frame });
         }
-        nodes.pinned.unpin(frames).map_err(|why| match why {
+        self.nodes.pinned.unpin(frames).map_err(|why| match why {
             Unpin::NotPinned(frame) => AddError::Present { range, frame },
             Unpin::Full => AddError::ListFull {
                 range,
-                capacity: nodes.pinned.capacity(),
+                capacity: self.nodes.pinned.capacity(),
             },
         })?;
-        let mut at = frames.start();
-        while at < frames.end()
-            && let Some(segment) = nodes.segments.present_or_not(at)
-        {
-            segment.become_present();
-            at = segment.frames().end();
-        }
         Ok(frames)
     }
 }

@@ -7,7 +7,7 @@ use super::Cpu;
 use super::cache::CpuCache;
 use super::drain::DrainRequest;
 use super::slot::CpuSlot;
-use crate::addr::{Frame, Order, PhysRange};
+use crate::addr::{Frame, FrameRange, Order, PhysRange};
 use crate::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
 use crate::frames::Hooks;
 use crate::frames::error::AllocError;
@@ -487,13 +487,17 @@ fn a_request_beside_a_join_that_fails_finds_a_page_or_sees_it_cached() {
 
 /// A machine of which pages 64 and 65 are absent, and all else is allocated.
 fn without_64_and_65() -> &'static Machine {
+    let all = frames(0, 1 << GIANT_ORDER);
+    with_absent(frames(64, 66), Some(std::vec![all].leak()))
+}
+
+/// A machine of which `absent` frames are absent; `taken` as for a segment.
+fn with_absent(absent: FrameRange, taken: Option<&'static [FrameRange]>) -> &'static Machine {
     let entries: Vec<_> = (0..2).map(|_| Entry::default()).collect();
     let pinned: &'static _ = Box::leak(Box::new(Pinned::new(Table::from_slice(entries.leak()))));
-    assert!(pinned.pin(frames(64, 66)));
-    let all = frames(0, 1 << GIANT_ORDER);
-    let segment = blank_segment_with(all, pinned);
-    let taken = std::vec![all].leak();
-    let segment = ZoneSegment::new(segment, NodeId(0), ZoneKind::Normal, Some(taken));
+    assert!(pinned.pin(absent));
+    let segment = blank_segment_with(frames(0, 1 << GIANT_ORDER), pinned);
+    let segment = ZoneSegment::new(segment, NodeId(0), ZoneKind::Normal, taken);
     let heads = Box::leak(Box::new([[NONE; 4]]));
     let segments = Segments::new(std::vec![segment].leak(), heads);
     Machine::of(segments, pinned, &NoDrain)
@@ -516,6 +520,34 @@ fn a_search_beside_an_addition_finds_what_came_or_nothing() {
         assert_eq!(machine.free_frames(), if found.is_ok() { 1 } else { 2 });
         // From now on it is found.
         assert!(machine.page().is_ok());
+    });
+}
+
+/// The first memory of a segment is free at start; what comes at the same moment is freed.
+#[test]
+fn the_first_memory_comes_beside_more_and_beside_a_search() {
+    let absent = || with_absent(frames(0, 1 << GIANT_ORDER), None);
+    check(2, move || {
+        let machine = absent();
+        let (one, other) = both(
+            || machine.shared.add(bytes(64, 66)),
+            || machine.shared.add(bytes(66, 67)),
+        );
+        assert_eq!((one, other), (Ok(()), Ok(())));
+        assert_eq!(machine.free_frames(), 3);
+    });
+    check(2, move || {
+        let machine = absent();
+        let (added, found) = both(
+            || machine.shared.add(bytes(64, 66)),
+            || {
+                let mut segments = machine.shared.nodes.segments.iter();
+                segments.next()?.online()?.take_any(0).ok()
+            },
+        );
+        assert_eq!(added, Ok(()));
+        assert!(found.is_none_or(|page| (64..66).contains(&page.get())));
+        assert_eq!(machine.free_frames(), if found.is_some() { 1 } else { 2 });
     });
 }
 

@@ -17,6 +17,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// There is no memory (yet).
 const ABSENT: u32 = 0;
+/// The first memory is being added.
+const COMING: u32 = 4;
 /// There is memory, and nothing of the tables is written.
 const UNTOUCHED: u32 = 1;
 /// One CPU is writing the first tables.
@@ -36,8 +38,10 @@ pub(crate) struct ZoneSegment<'m> {
     /// Goes from UNTOUCHED through STARTING to READY, by Release; `online` acquires.
     state: AtomicU32,
     /// Its ranges not free at start: ascending and disjoint; the first is the first that ends in
-    /// or after the segment. Memory that comes later is not free before it is added.
+    /// or after the segment. `None`: there was no memory at first.
     taken: Option<&'m [FrameRange]>,
+    /// Then start and end of the frames that are free at start, those that were added first.
+    first_added: [AtomicU64; 2],
     written_bytes: AtomicU64,
 }
 
@@ -63,6 +67,7 @@ impl<'m> ZoneSegment<'m> {
                 let before = taken.partition_point(|range| range.end() <= first);
                 taken.get(before..).unwrap_or_default()
             }),
+            first_added: [AtomicU64::new(0), AtomicU64::new(0)],
             written_bytes: AtomicU64::new(0),
         }
     }
@@ -76,7 +81,7 @@ impl<'m> ZoneSegment<'m> {
     /// Whether there is memory.
     #[inline]
     pub(crate) fn is_present(&self) -> bool {
-        self.state.load(Ordering::Relaxed) != ABSENT
+        is_present(self.state.load(Ordering::Relaxed))
     }
 
     /// The segment, its tables written; `None` while it is absent.
@@ -93,7 +98,8 @@ impl<'m> ZoneSegment<'m> {
             return false;
         }
         let state = &self.state;
-        let (mine, now) = (Ordering::Relaxed, Ordering::Relaxed);
+        // Acquire: pairs with the Release in `come`.
+        let (mine, now) = (Ordering::Acquire, Ordering::Relaxed);
         if state
             .compare_exchange(UNTOUCHED, STARTING, mine, now)
             .is_ok()
@@ -108,19 +114,49 @@ impl<'m> ZoneSegment<'m> {
         true
     }
 
-    /// Memory comes to an absent segment; whether it is the first.
-    pub(crate) fn become_present(&self) -> bool {
-        let (done, not) = (Ordering::Relaxed, Ordering::Relaxed);
-        (self.state)
-            .compare_exchange(ABSENT, UNTOUCHED, done, not)
-            .is_ok()
+    /// Memory comes to the segment. If it is the first, `free` of it is free at start, and nothing
+    /// else; whether it was.
+    pub(crate) fn come(&self, free: FrameRange) -> bool {
+        let state = &self.state;
+        // Acquire: pairs with the Release of the first.
+        let (mine, not) = (Ordering::Acquire, Ordering::Acquire);
+        match state.compare_exchange(ABSENT, COMING, mine, not) {
+            Ok(_) => {
+                let [start, end] = &self.first_added;
+                start.store(free.start().get(), Ordering::Relaxed);
+                end.store(free.end().get(), Ordering::Relaxed);
+                state.store(UNTOUCHED, Ordering::Release);
+                true
+            }
+            Err(_) => {
+                while state.load(Ordering::Acquire) == COMING {
+                    pause();
+                }
+                false
+            }
+        }
     }
 
-    /// What is not free at start.
+    /// What is not free at start. For a segment with memory.
     fn ahead(&self) -> Ahead<impl Iterator<Item = FrameRange> + '_> {
-        let all = self.taken.is_none().then_some(self.segment.frames);
-        let some = self.taken.unwrap_or_default().iter().copied();
-        Ahead::new(all.into_iter().chain(some))
+        let all = self.segment.frames;
+        let around = match self.taken {
+            Some(_) => [FrameRange::EMPTY; 2],
+            None => {
+                let [start, end] = self
+                    .first_added
+                    .each_ref()
+                    .map(|at| at.load(Ordering::Relaxed));
+                let range = |start, end| FrameRange::new(start, end).unwrap_or_default();
+                if start == end {
+                    [all, FrameRange::EMPTY]
+                } else {
+                    [range(all.start().get(), start), range(end, all.end().get())]
+                }
+            }
+        };
+        let around = around.into_iter().filter(|range| !range.is_empty());
+        Ahead::new(around.chain(self.taken.unwrap_or_default().iter().copied()))
     }
 
     /// Bytes of tables written to start the segment; 0 before.
@@ -141,7 +177,7 @@ impl<'m> ZoneSegment<'m> {
     pub(crate) fn statistics(&self) -> Statistics {
         // Acquire: pairs with the Release in `start`.
         match self.state.load(Ordering::Acquire) {
-            ABSENT => Statistics::default(),
+            ABSENT | COMING => Statistics::default(),
             READY => self.segment.statistics(),
             _ => Statistics {
                 managed_frames: self.segment.managed_frames(),
@@ -149,4 +185,8 @@ impl<'m> ZoneSegment<'m> {
             },
         }
     }
+}
+
+const fn is_present(state: u32) -> bool {
+    state != ABSENT && state != COMING
 }
