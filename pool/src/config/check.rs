@@ -230,7 +230,7 @@ mod tests {
     }
 
     /// Every key, with a value that is none for it.
-    const WRONG: [(&str, &str, &str); 32] = [
+    const WRONG: [(&str, &str, &str); 34] = [
         ("", "socket", "1"),
         ("", "directory", "true"),
         ("", "keep_on_stop", "\"yes\""),
