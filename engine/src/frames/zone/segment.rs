@@ -18,13 +18,13 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// There is no memory (yet).
 const ABSENT: u32 = 0;
 /// The first memory is being added.
-const COMING: u32 = 4;
-/// There is memory, and nothing of the tables is written.
-const UNTOUCHED: u32 = 1;
+const COMING: u32 = 1;
+/// There is memory, from here on, and nothing of the tables is written.
+const UNTOUCHED: u32 = 2;
 /// One CPU is writing the first tables.
-const STARTING: u32 = 2;
+const STARTING: u32 = 3;
 /// The tables are valid.
-const READY: u32 = 3;
+const READY: u32 = 4;
 
 /// A segment, its node and its zone.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl<'m> ZoneSegment<'m> {
     /// Whether there is memory.
     #[inline]
     pub(crate) fn is_present(&self) -> bool {
-        is_present(self.state.load(Ordering::Relaxed))
+        self.state.load(Ordering::Relaxed) >= UNTOUCHED
     }
 
     /// The segment, its tables written; `None` while it is absent.
@@ -185,8 +185,4 @@ impl<'m> ZoneSegment<'m> {
             },
         }
     }
-}
-
-const fn is_present(state: u32) -> bool {
-    state != ABSENT && state != COMING
 }
