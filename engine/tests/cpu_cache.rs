@@ -7,7 +7,7 @@
 mod kit;
 
 use firstlight::addr::Order;
-use firstlight::frames::{BlockError, Cpu, CpuCache, CpuError, Frames, Request};
+use firstlight::frames::{BlockError, Cpu, CpuCache, CpuCell, CpuError, Frames, Request};
 use firstlight::node::NodeId;
 use kit::{GIB, MIB, Machine, ReusedCache, cache, huge, page, range};
 
@@ -197,6 +197,7 @@ fn a_cpu_and_its_cache_have_their_documented_sizes() {
     assert_eq!(size_of::<Cpu<'_, '_>>(), 144);
     assert_eq!(size_of::<CpuCache>(), 10_624);
     assert_eq!(align_of::<CpuCache>(), 64);
+    assert_eq!(size_of::<CpuCell>(), 10_816);
 }
 
 #[test]

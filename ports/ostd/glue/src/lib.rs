@@ -4,7 +4,7 @@
 use core::alloc::Layout;
 use core::mem::MaybeUninit;
 
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{FrameRange, Order};
 use firstlight::frames::{Cpu, CpuCell, CpuGuard, CpuSlot, Frames, Request};
 use firstlight::node::NodeId;
 use ostd::cpu::{CpuId, PinCurrentCpu, num_cpus};
@@ -40,17 +40,15 @@ unsafe impl CpuGuard for Pinned {
 pub fn frames() -> &'static Frames<'static> {
     FRAMES.call_once(|| {
         let frames = Frames::over(SPAN, &mut MutexGuard::leak(TABLES.lock())[..]);
-        let frames = frames.expect("tables are large enough");
-        frames.with_cpus(&SLOTS[..num_cpus()])
+        frames.expect("tables are large enough").with_cpus(&SLOTS[..num_cpus()])
     })
 }
 
 /// With the cache of this CPU, interrupts disabled.
 pub fn with_cpu<R>(call: impl FnOnce(&mut Cpu<'static, 'static>) -> R) -> R {
     let guard = disable_local();
-    let cpu = guard.current_cpu();
-    let (cell, guard) = (CELL.get_on_cpu(cpu), Pinned(cpu, guard));
-    let result = cell.with(&guard, frames(), NodeId(0), call);
+    let guard = Pinned(guard.current_cpu(), guard);
+    let result = CELL.get_on_cpu(guard.0).with(&guard, frames(), NodeId(0), call);
     result.expect("a slot for each CPU, and no call within a call")
 }
 
@@ -59,43 +57,26 @@ pub struct Firstlight;
 
 impl GlobalFrameAllocator for Firstlight {
     fn alloc(&self, layout: Layout) -> Option<Paddr> {
-        let first = match (layout.size(), layout.align()) {
-            (PAGE_SIZE, ..=PAGE_SIZE) => with_cpu(|cpu| cpu.allocate(PAGE).ok()),
-            (size, align) => allocate_many(size, align),
-        };
-        Some(first?.get() as Paddr * PAGE_SIZE)
+        let [count, align] = [layout.size(), layout.align()].map(|bytes| bytes.div_ceil(PAGE_SIZE));
+        let found = with_cpu(|cpu| cpu.allocate_frames(count as u64, align as u64, PAGE));
+        Some(found.ok()?.start().get() as Paddr * PAGE_SIZE)
     }
 
     fn dealloc(&self, addr: Paddr, size: usize) {
-        let page = Frame::new((addr / PAGE_SIZE) as u64);
-        if size != PAGE_SIZE || with_cpu(|cpu| cpu.free(page, Order::PAGE).is_err()) {
-            free_many(range(addr, size));
+        let freed = range(addr, size);
+        if with_cpu(|cpu| cpu.free_frames(freed)).is_err() {
+            // What the kernel used before it had an allocator, such as its boot page tables.
+            frames().adopt(freed.bytes()).expect("no frame is freed twice");
+            self.dealloc(addr, size);
         }
     }
 
     fn add_free_memory(&self, addr: Paddr, size: usize) {
-        let added = frames().add(range(addr, size).bytes());
-        added.expect("all memory lies in the span, and comes once");
+        frames().add(range(addr, size).bytes()).expect("memory of the span comes once");
     }
 }
 
 fn range(addr: Paddr, size: usize) -> FrameRange {
     let [first, count] = [addr, size].map(|bytes| (bytes / PAGE_SIZE) as u64);
     FrameRange::new(first, first + count).unwrap_or_default()
-}
-
-#[inline(never)]
-fn allocate_many(size: usize, align: usize) -> Option<Frame> {
-    let [count, align] = [size, align].map(|bytes| bytes.div_ceil(PAGE_SIZE) as u64);
-    with_cpu(|cpu| Some(cpu.allocate_frames(count, align, PAGE).ok()?.start()))
-}
-
-#[inline(never)]
-fn free_many(range: FrameRange) {
-    if with_cpu(|cpu| cpu.free_frames(range).is_err()) {
-        // What the kernel used before it had an allocator, such as its boot page tables.
-        let adopted = frames().adopt(range.bytes());
-        adopted.expect("no frame is freed twice");
-        free_many(range);
-    }
 }
