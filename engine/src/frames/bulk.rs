@@ -11,7 +11,8 @@ use crate::addr::{Frame, Order};
 impl Frames<'_> {
     /// Allocates blocks for all entries of `blocks`, as [`Frames::allocate`] would one by one but
     /// up to 64 pages at a time. Returns how many there were: the first so many entries hold
-    /// them. Fewer only when memory ran out.
+    /// them. Fewer only when memory ran out. Water marks keep only the first block of a batch from
+    /// the reserve.
     ///
     /// # Errors
     /// [`AllocError::NoSuchNode`].

@@ -204,7 +204,7 @@ pub enum RangeError {
         /// first frame of the block it took a part of.
         frame: Frame,
     },
-    /// Freed, but some of it is reserved for ever. Nothing changed.
+    /// Freed, but some of it is reserved for ever, or was never added. Nothing changed.
     Reserved {
         /// The range.
         range: FrameRange,
