@@ -18,8 +18,9 @@ fn check(name: &str, machine: &Machine) -> Metadata {
     let ranges = layout.early().memory().len() + layout.early().reserved().len();
     let space = MetadataSpace::new(machine.metadata_bytes()).unwrap();
     let frames = Frames::build(layout, &space).unwrap();
-    // Counting starts every segment: nothing more is written before any first
+    // A recount starts every segment: nothing more is written before any first
     // allocation.
+    frames.validate().unwrap();
     let free_frames = frames.statistics().free_frames;
     let metadata = frames.metadata();
     assert_eq!(free_frames, frames.statistics().managed_frames, "{name}");

@@ -308,6 +308,11 @@ fn a_reserve_is_kept_for_those_who_may_use_it() {
             None => frames.allocate(request),
         };
         let page = Request::new(Order::PAGE);
+        if !by_cpu {
+            // Many at a time, as far as it goes.
+            let mut pages = vec![Frame::new(0); 60_000];
+            assert!(frames.allocate_bulk(page, &mut pages).unwrap() < pages.len());
+        }
         while take(page).is_ok() {}
         let free = |zone: &ZoneMarks| zone.free_frames();
         assert_eq!(

@@ -5,6 +5,7 @@ use super::find::Frames;
 use super::request::Request;
 use super::search::batch::{self, Batch};
 use super::segment::window::Window;
+use super::zone::gate::Gate;
 use super::zone::give::Near;
 use crate::addr::{Frame, Order};
 
@@ -50,6 +51,11 @@ impl Frames<'_> {
             let Some(online) = segment.online() else {
                 continue;
             };
+            let more = u64::from(batch.space()) * order.frames();
+            let gate = Gate::new(self.nodes.marks, &request, more);
+            if gate.is_some_and(|gate| !gate.allows(segment.node, segment.zone)) {
+                continue;
+            }
             let (mut hint, before) = (online.huge_of(frame), batch.count());
             if order == Order::PAGE {
                 batch::take_pages(online, mobility, &mut hint, &mut batch);

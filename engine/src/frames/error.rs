@@ -169,7 +169,7 @@ impl fmt::Display for BlockError {
             ),
             Self::Reserved { frame, order } => write!(
                 f,
-                "{frame} with {order} freed, but some of it is reserved for ever"
+                "{frame} with {order} freed, but some of it is reserved for ever, or was never added"
             ),
             Self::FreedTwice { frame, order } => write!(
                 f,
@@ -204,7 +204,7 @@ pub enum RangeError {
         /// first frame of the block it took a part of.
         frame: Frame,
     },
-    /// Freed, but some of it is reserved for ever. Nothing changed.
+    /// Freed, but some of it is reserved for ever, or was never added. Nothing changed.
     Reserved {
         /// The range.
         range: FrameRange,
@@ -238,7 +238,10 @@ impl fmt::Display for RangeError {
                 )
             }
             Self::Reserved { range, frame } => {
-                write!(f, "{range} freed, but {frame} is reserved for ever")
+                write!(
+                    f,
+                    "{range} freed, but {frame} is reserved for ever, or was never added"
+                )
             }
             Self::NotAllocated { range, frame } => write!(
                 f,

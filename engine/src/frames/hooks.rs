@@ -50,7 +50,7 @@ pub trait Hooks: Sync {
     }
 
     /// Nothing that would do for `request` is free on `node`, where it begins; or, with `None`,
-    /// anywhere, and all caches are drained. Whether some was freed or added: then
+    /// anywhere, and all caches are drained (not for a request with `no_drain`). Whether some was freed or added: then
     /// the search is repeated. Called again as long as that finds nothing. A request fails after
     /// a last search: other CPUs may have freed or added some meanwhile.
     fn exhausted(&self, request: &Request, node: Option<NodeId>) -> bool {

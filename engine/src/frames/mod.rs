@@ -21,7 +21,8 @@
 //!
 //! All operations but [`Frames::validate`] may be called from any CPU at any time. Calls that
 //! free, isolate or read a frame, and requests that find nothing else, wait for a CPU that opens
-//! it; the first calls to a segment wait for its tables. So an interrupt handler must not call
+//! it; the first calls to a segment wait for its tables, and some for [`Frames::add`] and
+//! [`Frames::adopt`], which change one list. So an interrupt handler must not call
 //! the allocator if it may have interrupted a call on its own CPU.
 
 mod allocator;

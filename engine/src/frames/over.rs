@@ -67,18 +67,21 @@ impl fmt::Display for AddError {
         match self {
             Self::Misaligned { range } => write!(
                 f,
-                "{range} can't be added: expected one page or more, and multiples of {PAGE_BYTES} bytes"
+                "{range} can't be added or adopted: expected one page or more, and multiples of {PAGE_BYTES} bytes"
             ),
             Self::OutsideSpan { range, frame } => write!(
                 f,
-                "{range} can't be added: {frame} is outside of where memory may come"
+                "{range} can't be added or adopted: {frame} is outside of where memory may come"
             ),
             Self::Present { range, frame } => {
-                write!(f, "{range} can't be added: {frame} is memory already")
+                write!(
+                    f,
+                    "{range} can't be added or adopted: {frame} is memory already"
+                )
             }
             Self::ListFull { range, capacity } => write!(
                 f,
-                "{range} can't be added: it would split one of {capacity} absent ranges, and there is space for no more"
+                "{range} can't be added or adopted: it would split one of {capacity} absent ranges, and there is space for no more"
             ),
             Self::FreedMeanwhile { range, frame } => write!(
                 f,

@@ -15,8 +15,8 @@
 //!
 //! [`Memmap::of`] returns a descriptor that is ready. Where a kernel's
 //! [`Hooks::prepare`](crate::frames::Hooks::prepare) calls [`Memmap::prepare`], those of
-//! allocated frames are ready without a look. A frame that is not memory has no descriptor, also where its section holds other memory: neither
-//! space nor time is spent on it.
+//! allocated frames are ready without a look. A frame that is not memory has no descriptor, also
+//! where its section holds other memory: neither space nor time is spent on it.
 //!
 //! | file | what it is |
 //! |---|---|

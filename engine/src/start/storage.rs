@@ -14,7 +14,7 @@ use crate::topology::{NodeInfo, TopologyRange, TopologyStorage};
 /// Zones that a node may have.
 const ZONES: usize = ZoneKind::ALL.len();
 
-/// The storage of [`start`](super::start), a `static` of a kernel: 192 bytes a range, 231 and
+/// The storage of [`start`](super::start), a `static` of a kernel: 192 bytes a range, 224 and
 /// `NODES` bytes a node.
 ///
 /// `RANGES` is the most entries of any list of ranges: of firmware's map, of the regions

@@ -34,7 +34,7 @@ const SHARE: u64 = 128;
 const SHARE_OF_TWO: u64 = 32;
 
 /// Space for what one CPU caches, provided to [`Frames::cpu`](crate::frames::Frames::cpu):
-/// 10,624 bytes.
+/// 10,624 bytes; less without the feature `movable`, or with `small-caches`.
 ///
 /// That is too much for a kernel's stack, so it lies where it stays: in a `static`, in
 /// per-CPU data, in memory allocated from `Frames`. An empty one is all zero: a `static`

@@ -148,7 +148,7 @@ impl<'m> Pinned<'m> {
             }
             pause();
         };
-        // Release: who reads what is stored from here on sees the odd version.
+        // Release: a reader of what is stored from here on sees the odd version.
         fence(Ordering::Release);
         let changed = change();
         self.version

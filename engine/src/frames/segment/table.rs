@@ -189,7 +189,7 @@ impl<'m> Carver<'m> {
     ///
     /// # Safety
     /// For all of `'m` the memory must be readable and writable through this
-    /// pointer and used by nobody else.
+    /// pointer and used by no other code.
     pub(crate) unsafe fn new(start: NonNull<u8>, bytes: usize) -> Self {
         Self {
             next: start,
@@ -201,7 +201,7 @@ impl<'m> Carver<'m> {
     /// Takes over `memory`, none of which need be initialised.
     pub(crate) fn over(memory: &'m mut [MaybeUninit<u8>]) -> Self {
         let bytes = memory.len();
-        // SAFETY: borrowed for 'm, and by nobody else.
+        // SAFETY: borrowed for 'm, and by no other code.
         unsafe { Self::new(NonNull::from(memory).cast(), bytes) }
     }
 
@@ -271,7 +271,7 @@ impl<'m> Carver<'m> {
             // SAFETY: inside what was just taken, aligned, not yet shared.
             unsafe { first.add(index).write(make(index)?) };
         }
-        // SAFETY: all `len` elements were written, and nobody else has the memory.
+        // SAFETY: all `len` elements were written, and no other code has the memory.
         Some(unsafe { NonNull::slice_from_raw_parts(first, len).as_mut() })
     }
 }
