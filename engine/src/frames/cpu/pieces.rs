@@ -20,7 +20,6 @@ fn order_of(frames: u64, align_frames: u64) -> Option<Order> {
 }
 
 /// `start..end`, which are in order.
-#[inline]
 fn span(start: u64, end: u64) -> FrameRange {
     FrameRange::new(start, end).unwrap_or_default()
 }
@@ -46,21 +45,7 @@ impl Cpu<'_, '_> {
     ///
     /// # Errors
     /// As [`Frames::allocate_frames`](crate::frames::Frames::allocate_frames).
-    #[inline]
     pub fn allocate_frames(
-        &mut self,
-        frames: u64,
-        align_frames: u64,
-        request: Request,
-    ) -> Result<FrameRange, AllocError> {
-        if frames == 1 && align_frames == 1 && request.order() == Order::PAGE {
-            let page = self.allocate(request)?.get();
-            return Ok(span(page, page + 1));
-        }
-        self.allocate_many(frames, align_frames, request)
-    }
-
-    fn allocate_many(
         &mut self,
         frames: u64,
         align_frames: u64,
@@ -183,32 +168,7 @@ impl Cpu<'_, '_> {
     ///
     /// # Errors
     /// As [`Frames::free_frames`](crate::frames::Frames::free_frames).
-    #[inline]
     pub fn free_frames(&mut self, range: FrameRange) -> Result<(), RangeError> {
-        if range.count() == 1 {
-            let freed = self.free(range.start(), Order::PAGE);
-            return freed.or_else(|error| self.refuse(range, error));
-        }
-        self.free_many(range)
-    }
-
-    /// What is wrong with a page that was not freed.
-    #[cold]
-    fn refuse(&mut self, page: FrameRange, error: BlockError) -> Result<(), RangeError> {
-        match error {
-            BlockError::FreedTwice { frame, .. } if frame != page.start() => {
-                // Found on the way: the page itself is free.
-                self.freed_twice.get_or_insert(error);
-                Ok(())
-            }
-            BlockError::FreedTwice { frame, .. } => {
-                Err(RangeError::NotAllocated { range: page, frame })
-            }
-            _ => range::free(&self.shared.nodes, page),
-        }
-    }
-
-    fn free_many(&mut self, range: FrameRange) -> Result<(), RangeError> {
         if CHECKS || !(1..=u64::from(HUGE_FRAMES)).contains(&range.count()) {
             return range::free(&self.shared.nodes, range);
         }

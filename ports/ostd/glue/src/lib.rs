@@ -4,7 +4,7 @@
 use core::alloc::Layout;
 use core::mem::MaybeUninit;
 
-use firstlight::addr::{FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{Cpu, CpuCell, CpuGuard, CpuSlot, Frames, Request};
 use firstlight::node::NodeId;
 use ostd::cpu::{CpuId, PinCurrentCpu, num_cpus};
@@ -57,17 +57,17 @@ pub struct Firstlight;
 
 impl GlobalFrameAllocator for Firstlight {
     fn alloc(&self, layout: Layout) -> Option<Paddr> {
-        let [count, align] = [layout.size(), layout.align()].map(|bytes| bytes.div_ceil(PAGE_SIZE));
-        let found = with_cpu(|cpu| cpu.allocate_frames(count as u64, align as u64, PAGE));
-        Some(found.ok()?.start().get() as Paddr * PAGE_SIZE)
+        let first = match (layout.size(), layout.align()) {
+            (PAGE_SIZE, ..=PAGE_SIZE) => with_cpu(|cpu| cpu.allocate(PAGE).ok()),
+            (size, align) => allocate_many(size, align),
+        };
+        Some(first?.get() as Paddr * PAGE_SIZE)
     }
 
     fn dealloc(&self, addr: Paddr, size: usize) {
-        let freed = range(addr, size);
-        if with_cpu(|cpu| cpu.free_frames(freed)).is_err() {
-            // What the kernel used before it had an allocator, such as its boot page tables.
-            frames().adopt(freed.bytes()).expect("no frame is freed twice");
-            self.dealloc(addr, size);
+        let page = Frame::new((addr / PAGE_SIZE) as u64);
+        if size != PAGE_SIZE || with_cpu(|cpu| cpu.free(page, Order::PAGE).is_err()) {
+            free_many(range(addr, size));
         }
     }
 
@@ -79,4 +79,19 @@ impl GlobalFrameAllocator for Firstlight {
 fn range(addr: Paddr, size: usize) -> FrameRange {
     let [first, count] = [addr, size].map(|bytes| (bytes / PAGE_SIZE) as u64);
     FrameRange::new(first, first + count).unwrap_or_default()
+}
+
+#[inline(never)]
+fn allocate_many(size: usize, align: usize) -> Option<Frame> {
+    let [count, align] = [size, align].map(|bytes| bytes.div_ceil(PAGE_SIZE) as u64);
+    with_cpu(|cpu| Some(cpu.allocate_frames(count, align, PAGE).ok()?.start()))
+}
+
+#[inline(never)]
+fn free_many(range: FrameRange) {
+    if with_cpu(|cpu| cpu.free_frames(range).is_err()) {
+        // What the kernel used before it had an allocator, such as its boot page tables.
+        frames().adopt(range.bytes()).expect("no frame is freed twice");
+        free_many(range);
+    }
 }
