@@ -46,7 +46,7 @@ pub fn frames() -> &'static Frames<'static> {
 }
 
 /// With the cache of this CPU, interrupts disabled.
-pub fn with_cpu<R>(call: impl FnOnce(&mut Cpu<'static, 'static>) -> R) -> R {
+pub fn with_cpu<R>(call: impl for<'f> FnOnce(&mut Cpu<'f, 'static>) -> R) -> R {
     let guard = disable_local();
     let cpu = guard.current_cpu();
     let (cell, guard) = (CELL.get_on_cpu(cpu), Pinned(cpu, guard));
