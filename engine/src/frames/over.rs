@@ -248,12 +248,13 @@ impl<'m> Frames<'m> {
 
     /// Memory that came: all of `range` is free from now on. Any CPU, at any time.
     ///
-    /// Nothing else may use it: what of it is in use is adopted, or never added.
+    /// Nothing else may use it: what of it is in use is adopted, or never added. What a layout has
+    /// reserved for ever is memory already, and refused.
     ///
     /// # Errors
     /// [`AddError`].
     pub fn add(&self, range: PhysRange) -> Result<(), AddError> {
-        let frames = self.come(range)?;
+        let frames = self.come(range, ZoneSegment::is_memory_from_start)?;
         let count = |segment: &ZoneSegment<'_>, frames: u64| {
             self.nodes.count(segment, frames.cast_signed());
         };
@@ -276,11 +277,18 @@ impl<'m> Frames<'m> {
     /// # Errors
     /// [`AddError`].
     pub fn adopt(&self, range: PhysRange) -> Result<(), AddError> {
-        self.come(range).map(drop)
+        let frames = self.come(range, |_| false)?;
+        // As allocated as if it had been free: a CPU may cache it, once it is freed.
+        self.nodes.prepare_range(frames);
+        Ok(())
     }
 
-    /// Makes `range` memory, allocated.
-    fn come(&self, range: PhysRange) -> Result<FrameRange, AddError> {
+    /// Makes `range` memory, allocated, unless some of it lies in a segment that is `refused`.
+    fn come(
+        &self,
+        range: PhysRange,
+        refused: impl Fn(&ZoneSegment<'m>) -> bool,
+    ) -> Result<FrameRange, AddError> {
         let (nodes, frames) = (&self.nodes, range.inner_frames());
         if frames.is_empty() || frames.checked_bytes() != Some(range) {
             return Err(AddError::Misaligned { range });
@@ -290,6 +298,9 @@ impl<'m> Frames<'m> {
             let Some(segment) = nodes.segments.present_or_not(at) else {
                 return Err(AddError::OutsideSpan { range, frame: at });
             };
+            if refused(segment) {
+                return Err(AddError::Present { range, frame: at });
+            }
             at = segment.frames().end();
         }
         nodes.pinned.unpin(frames).map_err(|why| match why {

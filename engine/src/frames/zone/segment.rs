@@ -108,6 +108,11 @@ impl<'m> ZoneSegment<'m> {
         true
     }
 
+    /// Whether all of it is memory since the layout: none of it is added.
+    pub(crate) fn is_memory_from_start(&self) -> bool {
+        self.taken.is_some()
+    }
+
     /// Memory comes to an absent segment; whether it is the first.
     pub(crate) fn become_present(&self) -> bool {
         let (done, not) = (Ordering::Relaxed, Ordering::Relaxed);
