@@ -4,11 +4,14 @@
     reason = "a test may stop on what it did not expect"
 )]
 
+use std::collections::HashSet;
 use std::mem::MaybeUninit;
+use std::sync::Mutex;
 
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::frames::{
-    AddError, BlockError, BuildError, CpuCache, CpuError, CpuSlot, Frames, RangeError, Request,
+    AddError, BlockError, BuildError, CpuCache, CpuError, CpuSlot, Frames, Hooks, IsolateError,
+    RangeError, Request,
 };
 use firstlight::node::{NodeId, ZoneKind};
 
@@ -225,4 +228,89 @@ fn memory_added_twice_at_the_same_moment_is_added_once() {
     assert_eq!(statistics.managed_frames, pieces * 512);
     assert_eq!(statistics.free_frames, pieces * 512);
     frames.validate().unwrap();
+}
+
+#[test]
+fn memory_that_comes_to_an_isolated_range_is_not_isolated() {
+    let frames = over(range(0, 8 * GIB), 8);
+    frames.add(range(GIB, 4 * GIB)).unwrap();
+    let isolate = || frames.isolate(span(range(GIB, 8 * GIB))).unwrap();
+    let isolation = isolate();
+    assert_eq!(isolation.first_in_use(), None);
+    // Zone Normal was absent.
+    frames.add(range(4 * GIB, 7 * GIB)).unwrap();
+    let came = Frame::new(4 * GIB / 4096);
+    assert_eq!(isolation.first_in_use(), Some(came));
+    assert_eq!(isolation.frames_in_use(), 0);
+    let page = frames.allocate(PAGE).unwrap();
+    assert_eq!(page, came);
+    assert_eq!(isolation.take(), Err(IsolateError::InUse { frame: came }));
+    frames.free(page, Order::PAGE).unwrap();
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics().free_frames, 6 * GIB / 4096);
+    drop(isolate());
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics().free_frames, 6 * GIB / 4096);
+}
+
+/// What was prepared, and how often nothing was found.
+#[derive(Default)]
+struct Kernel {
+    prepared: Mutex<HashSet<u64>>,
+    exhausted: Mutex<u32>,
+}
+
+impl Hooks for Kernel {
+    fn prepare(&self, blocks: &[Frame], order: Order) {
+        let all = (blocks.iter()).flat_map(|block| (0..order.frames()).map(|at| block.get() + at));
+        self.prepared.lock().unwrap().extend(all);
+    }
+
+    fn exhausted(&self, _: &Request, _: Option<NodeId>) -> bool {
+        *self.exhausted.lock().unwrap() += 1;
+        false
+    }
+}
+
+#[test]
+fn adopted_pages_are_prepared_before_a_cpu_caches_them() {
+    let kernel = Kernel::default();
+    let slots = [const { CpuSlot::new() }; 1];
+    let frames = over(range(4 * GIB, 5 * GIB), 8);
+    let frames = frames.with_hooks(&kernel).with_cpus(&slots);
+    frames.add(range(4 * GIB + 64 * MIB, 5 * GIB)).unwrap();
+    frames.adopt(range(4 * GIB, 4 * GIB + MIB)).unwrap();
+    let mut cache = Box::new(CpuCache::new());
+    let mut cpu = frames.cpu(0, NodeId(0), &mut cache).unwrap();
+    let first = 4 * GIB / 4096;
+    for frame in first..first + 200 {
+        cpu.free(Frame::new(frame), Order::PAGE).unwrap();
+    }
+    for _ in 0..300 {
+        let page = cpu.allocate(PAGE).unwrap();
+        assert!(
+            kernel.prepared.lock().unwrap().contains(&page.get()),
+            "{page}"
+        );
+    }
+}
+
+#[test]
+fn frames_in_a_row_that_are_found_exhaust_nothing() {
+    let kernel = Kernel::default();
+    let slots = [const { CpuSlot::new() }; 1];
+    let frames = over(range(4 * GIB, 5 * GIB), 8);
+    let frames = frames.with_hooks(&kernel).with_cpus(&slots);
+    frames.add(range(4 * GIB, 4 * GIB + 2 * MIB)).unwrap();
+    let mut cache = Box::new(CpuCache::new());
+    let mut cpu = frames.cpu(0, NodeId(0), &mut cache).unwrap();
+    let all = FrameRange::new(4 * GIB / 4096, 4 * GIB / 4096 + 512).unwrap();
+    frames.allocate_range(all).unwrap();
+    // Three in a row, no four that are aligned.
+    let three = FrameRange::new(all.start().get() + 1, all.start().get() + 4).unwrap();
+    frames.free_frames(three).unwrap();
+    assert_eq!(cpu.allocate_frames(3, 1, PAGE), Ok(three));
+    assert_eq!(*kernel.exhausted.lock().unwrap(), 0);
+    assert!(cpu.allocate_frames(3, 1, PAGE).is_err());
+    assert_eq!(*kernel.exhausted.lock().unwrap(), 2);
 }

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 
 use firstlight::addr::{Frame, Order, PAGE_BYTES, PhysRange};
 use firstlight::early::EarlyFlags;
-use firstlight::frames::{BuildError, Frames, Request};
+use firstlight::frames::{AddError, BuildError, Frames, Request};
 use firstlight::layout::{CoreSize, LayoutPolicy};
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight::platform::Platform;
@@ -323,6 +323,12 @@ fn what_is_reserved_for_ever_behind_what_is_freeable_stays_reserved() {
         .reserve(range(kernel, kernel + 4 * MIB), "kernel")
         .unwrap();
     let frames = Frames::build(layout, Box::leak(Box::new(Uninitialised::default()))).unwrap();
+    let before = frames.statistics();
+    for at in [4 * GIB, disk, kernel, kernel + 2 * MIB] {
+        let added = frames.add(range(at, at + MIB));
+        assert!(matches!(added, Err(AddError::Present { .. })), "{added:?}");
+    }
+    assert_eq!(frames.statistics(), before);
     for at in [kernel, kernel + 2 * MIB] {
         let frame = Frame::new(at / PAGE_BYTES);
         assert!(frames.free(frame, Order::PAGE).is_err());

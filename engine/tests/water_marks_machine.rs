@@ -332,3 +332,24 @@ fn a_reserve_is_kept_for_those_who_may_use_it() {
         assert_eq!(frames.statistics().free_frames, 0);
     }
 }
+
+#[test]
+fn many_pages_at_a_time_keep_the_reserve() {
+    let (frames, zone, _) = watched(0);
+    let request = Request::new(Order::PAGE).on(NodeId(0)).this_node_only();
+    let request = request.only_zone(NORMAL.1);
+    // All but 2000 frames are taken, in huge frames that are broken up.
+    let mut held: Vec<_> =
+        std::iter::from_fn(|| frames.allocate(request.from_reserve()).ok()).collect();
+    held.sort_unstable();
+    for page in held.split_off(held.len() - 2000) {
+        frames.free(page, Order::PAGE).unwrap();
+    }
+    let mut pages = [Frame::new(0); 1500];
+    assert_eq!(frames.allocate_bulk(request, &mut pages), Ok(1000));
+    assert_eq!((zone.free_frames(), exact(&frames)), (1000, 1000));
+    assert_eq!(frames.allocate_bulk(request, &mut pages), Ok(0));
+    let urgent = frames.allocate_bulk(request.from_reserve(), &mut pages[..700]);
+    assert_eq!(urgent, Ok(700));
+    assert_eq!((zone.free_frames(), exact(&frames)), (300, 300));
+}

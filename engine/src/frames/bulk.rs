@@ -5,7 +5,6 @@ use super::find::Frames;
 use super::request::Request;
 use super::search::batch::{self, Batch};
 use super::segment::window::Window;
-use super::zone::gate::Gate;
 use super::zone::give::Near;
 use crate::addr::{Frame, Order};
 
@@ -36,37 +35,40 @@ impl Frames<'_> {
         blocks: &mut [Frame],
     ) -> Result<usize, AllocError> {
         let (order, mobility) = (request.order(), request.mobility());
-        let mut batch = Batch::new(blocks);
-        while batch.space() > 0 {
+        let mut done = 0;
+        while let Some(left @ [_, ..]) = blocks.get_mut(done..) {
             // One by the rules of `allocate`; the next ones are from the same segment.
             let frame = match self.allocate(request) {
                 Ok(frame) => frame,
                 Err(AllocError::OutOfMemory { .. }) => break,
                 Err(error) => return Err(error),
             };
-            batch.put(frame);
+            left[0] = frame;
+            done += 1;
             let Some(segment) = self.nodes.segments.at(frame) else {
                 continue;
             };
             let Some(online) = segment.online() else {
                 continue;
             };
-            let more = u64::from(batch.space()) * order.frames();
-            let gate = Gate::new(self.nodes.marks, &request, more);
-            if gate.is_some_and(|gate| !gate.allows(segment.node, segment.zone)) {
-                continue;
-            }
-            let (mut hint, before) = (online.huge_of(frame), batch.count());
+            // No more than the water marks allow.
+            let most = self.nodes.most_allowed(&request, segment) / order.frames();
+            let len = usize::try_from(most)
+                .unwrap_or(usize::MAX)
+                .min(left.len() - 1);
+            let mut batch = Batch::new(&mut left[1..=len]);
+            let mut hint = online.huge_of(frame);
             if order == Order::PAGE {
                 batch::take_pages(online, mobility, &mut hint, &mut batch);
             } else if order == Order::HUGE {
                 batch::take_huges(online, mobility, &mut hint, |_| false, &mut batch);
             }
-            self.nodes.prepare(batch.since(before), order);
-            let taken = (batch.count() - before) as u64 * order.frames();
+            self.nodes.prepare(batch.frames(), order);
+            let taken = batch.count() as u64 * order.frames();
             self.nodes.count(segment, -taken.cast_signed());
+            done += batch.count();
         }
-        Ok(batch.count())
+        Ok(done)
     }
 
     /// Frees blocks of one order, neighbours together.

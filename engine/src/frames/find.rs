@@ -180,6 +180,9 @@ impl Frames<'_> {
         own: &mut impl Own,
         find: impl Fn(Reach) -> Option<T>,
     ) -> Result<T, u64> {
+        if request.is_attempt() {
+            return find(Reach::All).ok_or(0);
+        }
         loop {
             if let Some(found) = find(Reach::Node) {
                 return Ok(found);

@@ -61,6 +61,9 @@ impl core::error::Error for IsolateError {}
 
 /// A range of which nothing can be allocated. Dropping it makes its free frames available again.
 ///
+/// A segment of it that had no memory before, and gets some meanwhile, is not isolated, and counts
+/// as in use.
+///
 /// ```
 /// # use firstlight::addr::FrameRange;
 /// # use firstlight::frames::{Frames, IsolateError};
@@ -97,6 +100,14 @@ fn huges_in<'f, 'm>(
     inside
         .filter_map(online)
         .map(move |online| (online, online.huges_touched(online.frames.intersect(range))))
+}
+
+/// Those that an isolation of `range` has isolated: not of segments that became memory since.
+fn isolated_in<'f, 'm>(
+    shared: &'f Frames<'m>,
+    range: FrameRange,
+) -> impl Iterator<Item = (&'f Segment<'m>, core::ops::Range<usize>)> {
+    huges_in(shared, range).filter(|(segment, huges)| segment.is_isolated(huges.start))
 }
 
 /// What of a huge frame lies in its segment.
@@ -151,13 +162,17 @@ impl<'f, 'm> Isolation<'f, 'm> {
     pub fn first_in_use(&self) -> Option<Frame> {
         let mut all = huges_in(self.shared, self.range);
         all.find_map(|(segment, mut huges)| {
+            // It came after the isolation, and may be anyone's.
+            if !segment.is_isolated(huges.start) {
+                return Some(inside(segment, huges.start).start());
+            }
             huges.find_map(|huge| (segment.in_use(huge) > 0).then(|| segment.first_in_use(huge))?)
         })
     }
 
     /// How many frames are still allocated or reserved.
     pub fn frames_in_use(&self) -> u64 {
-        let all = huges_in(self.shared, self.range);
+        let all = isolated_in(self.shared, self.range);
         all.map(|(segment, huges)| huges.map(|huge| segment.in_use(huge)).sum::<u64>())
             .sum()
     }
@@ -173,7 +188,7 @@ impl<'f, 'm> Isolation<'f, 'm> {
             return Err(IsolateError::InUse { frame });
         }
         let all = || {
-            let segments = huges_in(self.shared, self.range);
+            let segments = isolated_in(self.shared, self.range);
             segments.flat_map(|(segment, huges)| huges.map(move |huge| (segment, huge)))
         };
         if let Some((segment, failed)) = all().find(|&(segment, huge)| !segment.take_isolated(huge))
@@ -188,16 +203,19 @@ impl<'f, 'm> Isolation<'f, 'm> {
             }
             return Err(IsolateError::InUse { frame });
         }
-        all().for_each(|(segment, huge)| segment.end_isolation(huge));
-        self.shared.nodes.count_range(self.range, -1);
-        self.shared.nodes.prepare_range(self.range);
+        for (segment, huges) in isolated_in(self.shared, self.range) {
+            huges.for_each(|huge| segment.end_isolation(huge));
+            let taken = segment.frames.intersect(self.range);
+            self.shared.nodes.count_range(taken, -1);
+            self.shared.nodes.prepare_range(taken);
+        }
         Ok(core::mem::take(&mut self.range))
     }
 }
 
 impl Drop for Isolation<'_, '_> {
     fn drop(&mut self) {
-        for (segment, huges) in huges_in(self.shared, self.range) {
+        for (segment, huges) in isolated_in(self.shared, self.range) {
             huges.for_each(|huge| segment.end_isolation(huge));
         }
     }

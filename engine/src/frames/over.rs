@@ -251,12 +251,13 @@ impl<'m> Frames<'m> {
 
     /// Memory that came: all of `range` is free from now on. Any CPU, at any time.
     ///
-    /// Nothing else may use it: what of it is in use is adopted, or never added.
+    /// Nothing else may use it: what of it is in use is adopted, or never added. What a layout has
+    /// reserved for ever is memory already, and refused.
     ///
     /// # Errors
     /// [`AddError`].
     pub fn add(&self, range: PhysRange) -> Result<(), AddError> {
-        let mut left = self.unpin(range)?;
+        let mut left = self.unpin(range, ZoneSegment::is_memory_from_start)?;
         let mut freed = Ok(());
         while let Some((segment, part)) = self.next_part(&mut left) {
             if segment.come(part) {
@@ -286,10 +287,13 @@ impl<'m> Frames<'m> {
     /// # Errors
     /// [`AddError`].
     pub fn adopt(&self, range: PhysRange) -> Result<(), AddError> {
-        let mut left = self.unpin(range)?;
+        let frames = self.unpin(range, |_| false)?;
+        let mut left = frames;
         while let Some((segment, _)) = self.next_part(&mut left) {
             segment.come(FrameRange::EMPTY);
         }
+        // As allocated as if it had been free: a CPU may cache it, once it is freed.
+        self.nodes.prepare_range(frames);
         Ok(())
     }
 
@@ -304,14 +308,24 @@ impl<'m> Frames<'m> {
         Some((segment, part))
     }
 
-    /// Takes `range`, all of which is absent or reserved, off the list of what can't be freed.
-    fn unpin(&self, range: PhysRange) -> Result<FrameRange, AddError> {
+    /// Takes `range`, all of which is absent or reserved, off the list of what can't be freed, unless
+    /// some of it lies in a segment that is `refused`.
+    fn unpin(
+        &self,
+        range: PhysRange,
+        refused: impl Fn(&ZoneSegment<'m>) -> bool,
+    ) -> Result<FrameRange, AddError> {
         let frames = range.inner_frames();
         if frames.is_empty() || frames.checked_bytes() != Some(range) {
             return Err(AddError::Misaligned { range });
         }
         let mut left = frames;
-        while self.next_part(&mut left).is_some() {}
+        while let Some((segment, part)) = self.next_part(&mut left) {
+            if refused(segment) {
+                let frame = part.start();
+                return Err(AddError::Present { range, frame });
+            }
+        }
         if !left.is_empty() {
             let frame = left.start();
             return Err(AddError::OutsideSpan { range, frame });

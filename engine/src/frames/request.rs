@@ -75,6 +75,7 @@ pub struct Request {
     mobility: Mobility,
     keeps_caches: bool,
     from_reserve: bool,
+    is_attempt: bool,
 }
 
 impl Request {
@@ -89,6 +90,7 @@ impl Request {
             mobility: Mobility::Unmovable,
             keeps_caches: false,
             from_reserve: false,
+            is_attempt: false,
         }
     }
 
@@ -154,6 +156,18 @@ impl Request {
     pub(crate) const fn without_reserve(mut self) -> Self {
         self.from_reserve = false;
         self
+    }
+
+    /// The same request, one of the engine's that another one follows: it drains nobody, and no
+    /// hook learns that it found nothing.
+    pub(crate) const fn attempt(mut self) -> Self {
+        self.is_attempt = true;
+        self.no_drain()
+    }
+
+    /// Whether another request follows.
+    pub(crate) const fn is_attempt(&self) -> bool {
+        self.is_attempt
     }
 
     /// Whether it may take what the water marks keep.

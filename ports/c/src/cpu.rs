@@ -86,7 +86,7 @@ impl State {
 #[inline(always)]
 unsafe fn with<R>(
     from: *mut fl_cpu,
-    call: impl FnOnce(&mut Cpu<'static, 'static>) -> Result<R, fl_error>,
+    call: impl for<'f> FnOnce(&mut Cpu<'f, 'static>) -> Result<R, fl_error>,
 ) -> Result<R, fl_error> {
     // SAFETY: the same contract.
     let Contents {

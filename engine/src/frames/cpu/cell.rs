@@ -100,7 +100,21 @@ impl CpuCell {
     }
 
     /// Calls `call` with this CPU's [`Cpu`], which is made at the first call: for the slot of
-    /// [`CpuGuard::cpu`], on `node`.
+    /// [`CpuGuard::cpu`], on `node`. It borrows the cell's cache, so it does not leave `call`:
+    ///
+    /// ```compile_fail,E0521
+    /// # use firstlight::frames::{Cpu, CpuCell, CpuGuard, Frames};
+    /// # use firstlight::node::NodeId;
+    /// fn taken_away(
+    ///     cell: &'static CpuCell,
+    ///     guard: &impl CpuGuard,
+    ///     frames: &'static Frames<'static>,
+    ///     mut other: Cpu<'static, 'static>,
+    /// ) -> Cpu<'static, 'static> {
+    ///     let _ = cell.with(guard, frames, NodeId(0), |cpu| core::mem::swap(cpu, &mut other));
+    ///     other
+    /// }
+    /// ```
     ///
     /// # Errors
     /// [`CpuError::InCall`] in a handler that interrupted a call of this cell: it cannot have memory
@@ -112,7 +126,7 @@ impl CpuCell {
         guard: &impl CpuGuard,
         frames: &'static Frames<'static>,
         node: NodeId,
-        call: impl FnOnce(&mut Cpu<'static, 'static>) -> R,
+        call: impl for<'f> FnOnce(&mut Cpu<'f, 'static>) -> R,
     ) -> Result<R, CpuError> {
         let number = guard.cpu();
         let mut in_call = self.enter(number)?;

@@ -129,6 +129,9 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if usize::from(node.0) >= nodes {
             return Err(CpuError::NoSuchNode { node, nodes });
         }
+        // Before the look: what is added meanwhile is looked for at the first drain. Acquire, as in
+        // `fill_from_nearest`.
+        let added = shared.nodes.added.load(Ordering::Acquire);
         let nearest = Self::nearest(shared, node).ok_or(CpuError::NoMemory)?;
         let [near, ..] = nearest;
         let online = near.online().ok_or(CpuError::NoMemory)?;
@@ -146,7 +149,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
             node,
             freed_twice: None,
             has_bump: false,
-            added: shared.nodes.added.load(Ordering::Acquire),
+            added,
         };
         new.set_limits();
         Ok(new)

@@ -97,7 +97,7 @@ impl Cpu<'_, '_> {
         let slot = self.slot;
         // As in `cut_cached`; meanwhile other CPUs find none of the block.
         let moving = slot.begin_move(order.frames());
-        let start = self.allocate_slow(request.with_order(order).no_drain());
+        let start = self.allocate_slow(request.with_order(order).attempt());
         if let Ok(start) = start {
             let (rest, end) = (start.get() + frames, start.get() + order.frames());
             self.give_rest(rest, end, frames, None);

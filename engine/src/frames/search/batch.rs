@@ -31,9 +31,9 @@ impl<'a> Batch<'a> {
         self.count
     }
 
-    /// Those put in after the first `before`.
-    pub(crate) fn since(&self, before: usize) -> &[Frame] {
-        self.frames.get(before..self.count).unwrap_or_default()
+    /// Those that are in it.
+    pub(crate) fn frames(&self) -> &[Frame] {
+        self.frames.get(..self.count).unwrap_or_default()
     }
 
     /// How many more it takes.

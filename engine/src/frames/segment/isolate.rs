@@ -80,6 +80,13 @@ impl Segment<'_> {
         }
     }
 
+    /// Whether the huge frame is isolated.
+    pub(crate) fn is_isolated(&self, huge: HugeIndex) -> bool {
+        // Only below a giant frame that is split is its word written.
+        self.giant(self.giant_of_huge(huge)).state == GiantState::Split
+            && self.settled_huge(huge).isolated
+    }
+
     /// What is free of an isolated huge frame can be taken again.
     pub(crate) fn end_isolation(&self, huge: HugeIndex) {
         let giant = self.giant_of_huge(huge);

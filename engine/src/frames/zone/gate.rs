@@ -24,6 +24,17 @@ impl<'m> Gate<'m> {
         })
     }
 
+    /// How many frames more than those it is for the request may take from a zone.
+    pub(crate) fn most(&self, node: NodeId, zone: ZoneKind) -> u64 {
+        let mut marks = self.marks.iter();
+        let marks = marks.find(|marks| marks.zone() == (node, zone));
+        marks.map_or(u64::MAX, |marks| {
+            marks
+                .above_reserve(zone < self.highest)
+                .saturating_sub(self.frames)
+        })
+    }
+
     /// Whether the request may take from a zone.
     pub(crate) fn allows(&self, node: NodeId, zone: ZoneKind) -> bool {
         let mut marks = self.marks.iter();

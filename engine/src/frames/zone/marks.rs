@@ -65,13 +65,21 @@ impl ZoneMarks {
 
     /// Whether `frames` frames can be taken so that as many stay free as should.
     pub(super) fn leaves_enough(&self, frames: u64, is_fallback: bool) -> bool {
+        self.free_frames() >= frames.saturating_add(self.reserve(is_fallback))
+    }
+
+    /// How many frames are free beyond those that should stay free.
+    pub(super) fn above_reserve(&self, is_fallback: bool) -> u64 {
+        self.free_frames().saturating_sub(self.reserve(is_fallback))
+    }
+
+    fn reserve(&self, is_fallback: bool) -> u64 {
         let more = if is_fallback {
             self.marks.lowmem_reserve
         } else {
             0
         };
-        let stay = self.marks.min.saturating_add(more);
-        self.free_frames() >= frames.saturating_add(stay)
+        self.marks.min.saturating_add(more)
     }
 
     /// Adds `more` frames, or takes some off, and reports which marks that crossed.

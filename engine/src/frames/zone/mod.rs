@@ -347,6 +347,12 @@ impl<'m> Nodes<'m> {
         }
     }
 
+    /// How many frames a request may take from a segment, as far as water marks go.
+    pub(crate) fn most_allowed(&self, request: &Request, segment: &ZoneSegment<'m>) -> u64 {
+        let gate = Gate::new(self.marks, request, 0);
+        gate.map_or(u64::MAX, |gate| gate.most(segment.node, segment.zone))
+    }
+
     /// Blocks of `order` are about to leave the shared levels.
     #[inline]
     pub(crate) fn prepare(&self, blocks: &[Frame], order: Order) {

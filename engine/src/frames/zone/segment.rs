@@ -114,6 +114,11 @@ impl<'m> ZoneSegment<'m> {
         true
     }
 
+    /// Whether all of it is memory since the layout: none of it is added.
+    pub(crate) fn is_memory_from_start(&self) -> bool {
+        self.taken.is_some()
+    }
+
     /// Memory comes to the segment. If it is the first, `free` of it is free at start, and nothing
     /// else; whether it was.
     pub(crate) fn come(&self, free: FrameRange) -> bool {

@@ -45,7 +45,7 @@ pub fn frames() -> &'static Frames<'static> {
 }
 
 /// With the cache of this CPU, interrupts disabled.
-pub fn with_cpu<R>(call: impl FnOnce(&mut Cpu<'static, 'static>) -> R) -> R {
+pub fn with_cpu<R>(call: impl for<'f> FnOnce(&mut Cpu<'f, 'static>) -> R) -> R {
     let guard = disable_local();
     let guard = Pinned(guard.current_cpu(), guard);
     let result = CELL.get_on_cpu(guard.0).with(&guard, frames(), NodeId(0), call);
