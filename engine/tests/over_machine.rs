@@ -67,6 +67,7 @@ fn what_was_never_added_is_freed_only_if_adopted() {
     assert!(matches!(refused, Err(BlockError::OutsideMemory { .. })));
     frames.add(range(16 * MIB, GIB)).unwrap();
     frames.add(range(2 * MIB, 3 * MIB)).unwrap();
+    assert_eq!(frames.is_allocated(first), None, "not yet");
     let refused = frames.free(first, Order::PAGE);
     assert!(matches!(refused, Err(BlockError::Reserved { .. })));
     let refused = frames.free_frames(span(tables));

@@ -235,10 +235,12 @@ impl<'m> Frames<'m> {
         Isolation::new(self, range)
     }
 
-    /// Whether `frame` is allocated or reserved; `None` if it is not memory.
+    /// Whether `frame` is allocated or reserved; `None` if it is not memory, or not yet.
     pub fn is_allocated(&self, frame: Frame) -> Option<bool> {
         let segment = self.nodes.segments.at(frame)?;
-        Some(segment.online()?.is_allocated(frame))
+        let online = segment.online()?;
+        let is_absent = !segment.is_memory_from_start() && online.is_reserved(frame);
+        (!is_absent).then(|| online.is_allocated(frame))
     }
 
     /// The memory of the whole machine.

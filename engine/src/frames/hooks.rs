@@ -44,13 +44,14 @@ pub trait Hooks: Sync {
     }
 
     /// Blocks of `order` leave what all CPUs share: they are allocated, or a CPU caches them, once
-    /// this returns. Each was free, or was prepared before.
+    /// this returns. Not called for what a layout reserved for boot: a kernel prepares that when
+    /// it frees it.
     fn prepare(&self, blocks: &[Frame], order: Order) {
         let _ = (blocks, order);
     }
 
     /// Nothing that would do for `request` is free on `node`, where it begins; or, with `None`,
-    /// anywhere, and all caches are drained (not for a request with `no_drain`). Whether some was freed or added: then
+    /// anywhere, and all caches are drained, unless the request is `no_drain`. Whether some was freed or added: then
     /// the search is repeated. Called again as long as that finds nothing. A request fails after
     /// a last search: other CPUs may have freed or added some meanwhile.
     fn exhausted(&self, request: &Request, node: Option<NodeId>) -> bool {

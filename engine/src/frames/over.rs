@@ -249,7 +249,8 @@ impl<'m> Frames<'m> {
         ))
     }
 
-    /// Memory that came: all of `range` is free from now on. Any CPU, at any time.
+    /// Memory that came: all of `range` is free from now on. Any CPU, at any time, with interrupts
+    /// off where handlers free.
     ///
     /// Nothing else may use it: what of it is in use is adopted, or never added. What a layout has
     /// reserved for ever is memory already, and refused.
