@@ -40,7 +40,9 @@ unsafe impl CpuGuard for Pinned {
 pub fn frames() -> &'static Frames<'static> {
     FRAMES.call_once(|| {
         let frames = Frames::over(SPAN, &mut MutexGuard::leak(TABLES.lock())[..]);
-        frames.expect("tables are large enough").with_cpus(&SLOTS[..num_cpus()])
+        frames
+            .expect("tables are large enough")
+            .with_cpus(&SLOTS[..num_cpus()])
     })
 }
 
@@ -48,7 +50,9 @@ pub fn frames() -> &'static Frames<'static> {
 pub fn with_cpu<R>(call: impl for<'f> FnOnce(&mut Cpu<'f, 'static>) -> R) -> R {
     let guard = disable_local();
     let guard = Pinned(guard.current_cpu(), guard);
-    let result = CELL.get_on_cpu(guard.0).with(&guard, frames(), NodeId(0), call);
+    let result = CELL
+        .get_on_cpu(guard.0)
+        .with(&guard, frames(), NodeId(0), call);
     result.expect("a slot for each CPU, and no call within a call")
 }
 
@@ -72,7 +76,9 @@ impl GlobalFrameAllocator for Firstlight {
     }
 
     fn add_free_memory(&self, addr: Paddr, size: usize) {
-        frames().add(range(addr, size).bytes()).expect("memory of the span comes once");
+        frames()
+            .add(range(addr, size).bytes())
+            .expect("memory of the span comes once");
     }
 }
 
@@ -91,7 +97,9 @@ fn allocate_many(size: usize, align: usize) -> Option<Frame> {
 fn free_many(range: FrameRange) {
     if with_cpu(|cpu| cpu.free_frames(range).is_err()) {
         // What the kernel used before it had an allocator, such as its boot page tables.
-        frames().adopt(range.bytes()).expect("no frame is freed twice");
+        frames()
+            .adopt(range.bytes())
+            .expect("no frame is freed twice");
         free_many(range);
     }
 }
