@@ -485,10 +485,11 @@ fn a_request_beside_a_join_that_fails_finds_a_page_or_sees_it_cached() {
 
 // ---- Memory that is added ---------------------------------------------------------
 
-/// A machine of which pages 64 and 65 are absent, and all else is allocated.
+/// A machine of which pages 0 to 63 are allocated, and all else is absent.
 fn without_64_and_65() -> &'static Machine {
-    let all = frames(0, 1 << GIANT_ORDER);
-    with_absent(frames(64, 66), Some(std::vec![all].leak()))
+    let machine = with_absent(frames(0, 1 << GIANT_ORDER), None);
+    machine.shared.adopt(bytes(0, 64)).unwrap();
+    machine
 }
 
 /// A machine of which `absent` frames are absent; `taken` as for a segment.
