@@ -200,50 +200,39 @@ impl<'m> Frames<'m> {
             nodes: 1,
         })?;
         let bytes = memory.len() as u64;
-        let mut carver = Carver::over(memory);
-        // Where `memory` begins at an odd address, it may be too small nevertheless.
-        Self::carved(span, &mut carver)
-            .filter(|_| needed_bytes <= bytes)
-            .ok_or(BuildError::TooSmall {
-                needed_bytes,
-                bytes,
-            })
+        let too_small = BuildError::TooSmall {
+            needed_bytes,
+            bytes,
+        };
+        let spare = bytes.checked_sub(needed_bytes).ok_or(too_small)?;
+        let ranges = 1 + spare / size_of::<Entry>() as u64;
+        Self::carved(span, ranges, Carver::over(memory)).ok_or(too_small)
     }
 
-    fn carved(span: FrameRange, carver: &mut Carver<'m>) -> Option<Self> {
-        // Tables first, and the list of what is absent takes the rest: so both are reserved here.
-        let tables = parts(span).map(|part| table_bytes(part.frames));
-        let tables = tables.sum::<Option<u64>>()?;
-        let mut tables = carver.piece(usize::try_from(tables).ok()?)?;
-        let mut lists = {
-            let count = parts(span).count() as u64;
-            let bytes = sum([
-                Carver::bytes_for::<ZoneSegment<'_>>(count),
-                Carver::bytes_for::<Heads>(1),
-                Carver::bytes_for::<Pinned<'_>>(1),
-            ])?;
-            carver.piece(usize::try_from(bytes).ok()?)?
-        };
-        let ranges = carver.space_for::<Entry>();
+    fn carved(span: FrameRange, ranges: u64, mut carver: Carver<'m>) -> Option<Self> {
+        let ranges = usize::try_from(ranges).ok()?;
         let pinned = Pinned::new(carver.table::<Entry>(ranges)?);
         if !pinned.pin(span) {
             return None;
         }
         let mut pinned = Some(pinned);
-        let pinned: &'m Pinned<'m> = &lists.slice(1, |_| pinned.take())?[0];
-        let mut parts_left = parts(span);
-        let all = lists.slice(parts(span).count(), |_| {
-            parts_left.next()?.segment(&mut tables, &[], pinned)
+        let pinned: &'m Pinned<'m> = &carver.slice(1, |_| pinned.take())?[0];
+        let tables = parts(span).map(|part| table_bytes(part.frames));
+        let tables = tables.sum::<Option<u64>>()?;
+        let mut tables = carver.piece(usize::try_from(tables).ok()?)?;
+        let mut left = parts(span);
+        let all = carver.slice(parts(span).count(), |_| {
+            left.next()?.segment(&mut tables, &[], pinned)
         })?;
-        let heads = lists.slice(1, |_| Some(Heads::default()))?;
-        let layout = Layout::none();
+        let heads = carver.slice(1, |_| Some(Heads::default()))?;
         let metadata = Metadata {
             reserved_bytes: Self::bytes_for(span, ranges)?,
             ..Metadata::default()
         };
+        let segments = Segments::new(all, heads);
         Some(Self::of_segments(
-            layout,
-            Segments::new(all, heads),
+            Layout::none(),
+            segments,
             pinned,
             metadata,
         ))
@@ -264,10 +253,7 @@ impl<'m> Frames<'m> {
             if segment.come(part) {
                 self.nodes.count(segment, part.count().cast_signed());
             } else {
-                let count = |segment: &ZoneSegment<'_>, frames: u64| {
-                    self.nodes.count(segment, frames.cast_signed());
-                };
-                freed = freed.and(range::give(&self.nodes.segments, part, count));
+                freed = freed.and(range::free(&self.nodes, part));
             }
         }
         // CPUs look anew where their lists are filled from. Release: pairs with `fill_from_nearest`.

@@ -4,7 +4,8 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use engine::frames::{Cpu, CpuCell, CpuGuard, Frames};
+use engine::addr::{Frame, FrameRange};
+use engine::frames::{AllocError, Cpu, CpuCell, CpuGuard, Frames, Request};
 use engine::node::NodeId;
 
 use crate::check;
@@ -98,6 +99,31 @@ unsafe fn with<R>(
     cell.with(cpu, frames, *node, call)?
 }
 
+/// Stores the address of what `find` finds for a request.
+///
+/// # Safety
+/// As of [`fl_cpu_allocate`].
+#[inline(always)]
+unsafe fn allocate(
+    cpu: *mut fl_cpu,
+    request: *const fl_request,
+    address: *mut u64,
+    find: impl FnOnce(&mut Cpu<'_, '_>, Request) -> Result<Frame, AllocError>,
+) -> Result<(), fl_error> {
+    let address = check::pointer(address)?;
+    // SAFETY: by the contract.
+    let wanted = unsafe { *check::shared(request)? };
+    let request = wanted.to_engine()?;
+    // SAFETY: by the contract; `address` is not null, and aligned.
+    unsafe {
+        let found = with(cpu, |cpu| {
+            find(cpu, request).map_err(|error| wanted.failed(error))
+        })?;
+        address.write(found.addr().get());
+    }
+    Ok(())
+}
+
 /// Makes `cpu` the cache of CPU number `number`, which is on node `node_number` (0 where there is
 /// one).
 ///
@@ -151,20 +177,9 @@ pub unsafe extern "C" fn fl_cpu_allocate(
     request: *const fl_request,
     address: *mut u64,
 ) -> fl_error {
-    code((|| {
-        let address = check::pointer(address)?;
-        // SAFETY: by the contract.
-        let wanted = unsafe { *check::shared(request)? };
-        let request = wanted.to_engine()?;
-        // SAFETY: by the contract; `address` is not null, and aligned.
-        unsafe {
-            let found = with(cpu, |cpu| {
-                cpu.allocate(request).map_err(|error| wanted.failed(error))
-            })?;
-            address.write(found.addr().get());
-        }
-        Ok(())
-    })())
+    let find = |cpu: &mut Cpu<'_, '_>, request| cpu.allocate(request);
+    // SAFETY: the same contract.
+    code(unsafe { allocate(cpu, request, address, find) })
 }
 
 /// Frees a block of 2^order frames from `address` on, as fl_free does. What is free is refused at
@@ -197,21 +212,12 @@ pub unsafe extern "C" fn fl_cpu_allocate_frames(
     request: *const fl_request,
     address: *mut u64,
 ) -> fl_error {
-    code((|| {
-        let address = check::pointer(address)?;
-        // SAFETY: by the contract.
-        let wanted = unsafe { *check::shared(request)? };
-        let request = wanted.to_engine()?;
-        // SAFETY: by the contract; `address` is not null, and aligned.
-        unsafe {
-            let found = with(cpu, |cpu| {
-                let found = cpu.allocate_frames(count, align_frames, request);
-                found.map_err(|error| wanted.failed(error))
-            })?;
-            address.write(found.start().addr().get());
-        }
-        Ok(())
-    })())
+    let find = |cpu: &mut Cpu<'_, '_>, request| {
+        let found = cpu.allocate_frames(count, align_frames, request);
+        found.map(FrameRange::start)
+    };
+    // SAFETY: the same contract.
+    code(unsafe { allocate(cpu, request, address, find) })
 }
 
 /// Frees `count` frames from `address` on, as fl_free_frames does.

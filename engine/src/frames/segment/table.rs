@@ -214,12 +214,6 @@ impl<'m> Carver<'m> {
         })
     }
 
-    /// How many elements fit into what is left.
-    pub(crate) fn space_for<T>(&self) -> usize {
-        let pad = self.next.align_offset(align_of::<T>());
-        self.left_bytes.saturating_sub(pad) / size_of::<T>()
-    }
-
     /// Bytes [`Self::table`] may use for `len` elements, alignment included.
     pub(crate) const fn bytes_for<T>(len: u64) -> Option<u64> {
         match len.checked_mul(size_of::<T>() as u64) {
