@@ -318,6 +318,13 @@ impl FrameRange {
         }
     }
 
+    /// So many frames from `start` on, which are there.
+    #[inline(always)]
+    pub(crate) const fn of(start: Frame, count: u64) -> Self {
+        let end = Frame(start.0.wrapping_add(count));
+        Self { start, end }
+    }
+
     /// First frame.
     pub const fn start(self) -> Frame {
         self.start

@@ -6,21 +6,34 @@
 
 mod kit;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard};
 
-use firstlight::addr::Order;
-use firstlight::frames::{CpuCell, CpuError, CpuGuard, Frames, Request};
-use firstlight::node::NodeId;
+use firstlight::addr::{FrameRange, Order};
+use firstlight::frames::{
+    AllocError, BlockError, CpuCell, CpuError, Frames, PerCpu, RangeError, Request,
+};
 use kit::{GIB, MIB, Machine, range};
 
 /// A thread that runs on a CPU keeps others off it.
 struct OnCpu {
+    /// Which slot it says that it has.
     cpu: usize,
+    cell: &'static CpuCell,
+    frames: &'static Frames<'static>,
     _alone: MutexGuard<'static, ()>,
 }
 
-// SAFETY: whoever holds it has locked its CPU.
-unsafe impl CpuGuard for OnCpu {
+// SAFETY: whoever holds it has locked its CPU; cells are never dropped.
+unsafe impl PerCpu for OnCpu {
+    fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
+        call(self.cell)
+    }
+
+    fn frames(&self) -> &'static Frames<'static> {
+        self.frames
+    }
+
     fn cpu(&self) -> usize {
         self.cpu
     }
@@ -34,7 +47,6 @@ struct Cpus {
 }
 
 const PAGE: Request = Request::new(Order::PAGE);
-const NODE: NodeId = NodeId(0);
 
 impl Cpus {
     fn new(cpus: usize) -> Self {
@@ -49,13 +61,17 @@ impl Cpus {
     }
 
     fn on(&self, cpu: usize) -> OnCpu {
-        let _alone = self.locks[cpu].lock().unwrap();
-        OnCpu { cpu, _alone }
+        OnCpu {
+            cpu,
+            cell: &self.cells[cpu],
+            frames: self.frames,
+            _alone: self.locks[cpu].lock().unwrap(),
+        }
     }
 
     fn assert_all_free(&self) {
         for cpu in 0..self.cells.len() {
-            self.cells[cpu].close(&self.on(cpu)).unwrap().unwrap();
+            self.on(cpu).close().unwrap();
         }
         let statistics = self.frames.statistics();
         assert_eq!(statistics.free_frames, statistics.managed_frames);
@@ -72,16 +88,12 @@ fn threads_take_turns_on_cpus() {
                 let mut held = Vec::new();
                 for round in 0..rounds {
                     let on = cpus.on((thread + round) % 2);
-                    let cell = &cpus.cells[on.cpu];
-                    let done = cell.with(&on, cpus.frames, NODE, |cpu| {
-                        if held.len() < 3 {
-                            held.push(cpu.allocate(PAGE).unwrap());
-                        } else {
-                            held.drain(..)
-                                .for_each(|page| cpu.free(page, Order::PAGE).unwrap());
-                        }
-                    });
-                    done.unwrap();
+                    if held.len() < 3 {
+                        held.push(on.allocate(PAGE).unwrap());
+                    } else {
+                        held.drain(..)
+                            .for_each(|page| on.free(page, Order::PAGE).unwrap());
+                    }
                 }
                 held.iter()
                     .for_each(|&page| cpus.frames.free(page, Order::PAGE).unwrap());
@@ -91,53 +103,101 @@ fn threads_take_turns_on_cpus() {
     cpus.assert_all_free();
 }
 
+/// All that the fast ways serve, what they leave to the others, and what is refused.
 #[test]
-fn a_call_inside_a_call_is_refused_and_another_cpu_s_cell_is() {
-    let cpus = Cpus::new(3);
-    let (on, cell) = (cpus.on(0), &cpus.cells[0]);
-    let inner = cell.with(&on, cpus.frames, NODE, |_| {
-        // As a handler would that interrupts the call.
-        let again = cell.with(&on, cpus.frames, NODE, |_| ());
-        (again, cell.close(&on).map(drop))
-    });
-    assert_eq!(inner, Ok((Err(CpuError::InCall), Err(CpuError::InCall))));
-    let other = cell.with(&cpus.on(1), cpus.frames, NODE, |_| ());
-    assert_eq!(other, Err(CpuError::OtherCpu { cpu: 1, owner: 0 }));
-    let frames = Cpus::new(1).frames;
-    assert_eq!(
-        cell.with(&on, frames, NODE, |_| ()),
-        Err(CpuError::OtherFrames)
-    );
-    // One slot, two cells; no slot.
-    let twice = cpus.cells[1].with(&on, cpus.frames, NODE, |_| ());
-    assert_eq!(twice, Err(CpuError::Taken));
-    let few = Cpus::new(3);
-    let far = few.cells[2].with(&few.on(2), frames, NODE, |_| ());
-    assert_eq!(far, Err(CpuError::NoSuchCpu { cpu: 2, cpus: 1 }));
+fn any_number_of_frames_through_a_cell() {
+    let cpus = Cpus::new(1);
+    let on = cpus.on(0);
+    let shapes = [
+        (1, 1),
+        (1, 8),
+        (2, 1),
+        (3, 1),
+        (5, 16),
+        (64, 64),
+        (128, 1),
+        (200, 256),
+        (512, 512),
+        (700, 1),
+    ];
+    // The second round finds what the first one left in the lists.
+    for round in 0..2 {
+        let mut all: Vec<FrameRange> = Vec::new();
+        for (frames, align) in shapes {
+            let found = on.allocate_frames(frames, align, PAGE).unwrap();
+            assert_eq!(found.count(), frames, "round {round}");
+            assert_eq!(found.start().get() % align, 0, "round {round}");
+            assert!(all.iter().all(|other| other.intersect(found).is_empty()));
+            all.push(found);
+        }
+        let larger = on.allocate_frames(1, 1, Request::new(Order::HUGE)).unwrap();
+        assert!(larger.start().is_aligned(Order::HUGE));
+        all.push(larger);
+        all.into_iter()
+            .for_each(|found| on.free_frames(found).unwrap());
+    }
+    let none = on.allocate_frames(0, 1, PAGE);
+    assert_eq!(none, Err(AllocError::NoFrames));
+    for align_frames in [0, 3] {
+        let bad = on.allocate_frames(4, align_frames, PAGE);
+        assert_eq!(bad, Err(AllocError::BadAlignment { align_frames }));
+    }
+    on.free_frames(FrameRange::EMPTY).unwrap();
+    for frames in [1, 4, 64] {
+        let free = FrameRange::new(5 << 18, (5 << 18) + frames).unwrap();
+        let refused = on.free_frames(free);
+        assert!(matches!(refused, Err(RangeError::OutsideMemory { .. })));
+    }
     drop(on);
-    cpus.cells[0].close(&cpus.on(0)).unwrap().unwrap();
+    cpus.assert_all_free();
+}
+
+#[test]
+fn a_call_inside_a_call_and_a_slot_that_is_taken_or_missing_are_refused() {
+    let cpus = Cpus::new(2);
+    let on = cpus.on(0);
+    let page = on.allocate(PAGE).unwrap();
+    let in_call = CpuError::InCall;
+    // As a handler would that interrupts the call.
+    let inner = on.with(|_| {
+        let pages = FrameRange::block(page, Order::PAGE).unwrap();
+        assert_eq!(on.with(|_| ()), Err(in_call));
+        assert_eq!(on.allocate(PAGE), Err(AllocError::Cpu(in_call)));
+        assert_eq!(
+            on.allocate_frames(3, 1, PAGE),
+            Err(AllocError::Cpu(in_call))
+        );
+        assert_eq!(on.free(page, Order::PAGE), Err(BlockError::Cpu(in_call)));
+        assert_eq!(on.free_frames(pages), Err(RangeError::Cpu(in_call)));
+        assert_eq!(on.close(), Err(BlockError::Cpu(in_call)));
+    });
+    assert_eq!(inner, Ok(()));
+    on.free(page, Order::PAGE).unwrap();
+    // One slot, two cells; no slot.
+    let mut other = cpus.on(1);
+    other.cpu = 0;
+    assert_eq!(other.with(|_| ()), Err(CpuError::Taken));
+    other.cpu = 2;
+    let (cpu, cpus_there) = (2, 2);
+    let missing = CpuError::NoSuchCpu {
+        cpu,
+        cpus: cpus_there,
+    };
+    assert_eq!(other.allocate(PAGE), Err(AllocError::Cpu(missing)));
+    drop((on, other));
+    cpus.assert_all_free();
 }
 
 #[test]
 fn a_cell_works_again_after_a_call_that_panicked_and_after_close() {
     let cpus = Cpus::new(1);
-    let cell = &cpus.cells[0];
-    let on = OnCpu {
-        cpu: 0,
-        _alone: cpus.locks[0].lock().unwrap(),
-    };
-    let panics = std::panic::AssertUnwindSafe(|| {
-        cell.with(&on, cpus.frames, NODE, |_| panic!("of a caller"))
-    });
-    assert!(std::panic::catch_unwind(panics).is_err());
+    let on = cpus.on(0);
+    let panics = AssertUnwindSafe(|| on.with(|_| panic!("of a caller")));
+    assert!(catch_unwind(panics).is_err());
     for _ in 0..2 {
-        let page = cell
-            .with(&on, cpus.frames, NODE, |cpu| cpu.allocate(PAGE))
-            .unwrap()
-            .unwrap();
-        let freed = cell.with(&on, cpus.frames, NODE, |cpu| cpu.free(page, Order::PAGE));
-        assert_eq!(freed, Ok(Ok(())));
-        cell.close(&on).unwrap().unwrap();
+        let page = on.allocate(PAGE).unwrap();
+        on.free(page, Order::PAGE).unwrap();
+        on.close().unwrap();
     }
     drop(on);
     cpus.assert_all_free();

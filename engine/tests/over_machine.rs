@@ -187,6 +187,24 @@ fn a_cpu_caches_of_memory_that_came_after_it() {
     frames.validate().unwrap();
 }
 
+/// A CPU looks anew once for each huge frame of what comes, however small the pieces.
+#[test]
+fn a_cpu_caches_of_memory_that_comes_page_by_page() {
+    let (slots, cache) = (Box::leak(Box::new([CpuSlot::new()])), &mut CpuCache::new());
+    let frames = over(range(0, GIB), 8).with_cpus(slots);
+    let mut pages = (0..if cfg!(miri) { 600 } else { 1 << 15 }).map(|page| page * 4096);
+    let mut add = |page| frames.add(range(page, page + 4096)).unwrap();
+    add(pages.next().unwrap());
+    let mut cpu = frames.cpu(0, NodeId(0), cache).unwrap();
+    pages.for_each(&mut add);
+    let page = cpu.allocate(PAGE).unwrap();
+    cpu.free(page, Order::PAGE).unwrap();
+    assert!(cpu.cached_frames() > 0, "its lists are longer than none");
+    let drains = frames.cpu_events(0).unwrap().drains;
+    assert_eq!(drains, 1, "at its first call");
+    cpu.close().unwrap();
+}
+
 /// Two CPUs add the same pieces, others allocate and free; each piece is added once.
 #[test]
 fn memory_added_twice_at_the_same_moment_is_added_once() {

@@ -64,7 +64,7 @@
 #define FL_FRAMES_WORDS 128
 
 // 64-bit words of an fl_cpu.
-#define FL_CPU_WORDS 1400
+#define FL_CPU_WORDS 1536
 
 // 64-bit words of an fl_drain.
 #define FL_DRAIN_WORDS 4

@@ -308,7 +308,7 @@ impl<'m> Frames<'m> {
                 segments,
                 layout,
                 pinned,
-                added: AtomicU32::new(0),
+                added: AtomicU64::new(0),
                 marks: &[],
                 hooks: None,
             },

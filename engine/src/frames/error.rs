@@ -36,6 +36,8 @@ pub enum AllocError {
         /// That of the request.
         align_frames: u64,
     },
+    /// This CPU's cache can't be used, through a [`PerCpu`](super::PerCpu).
+    Cpu(CpuError),
 }
 
 impl fmt::Display for AllocError {
@@ -67,11 +69,18 @@ impl fmt::Display for AllocError {
                 f,
                 "an alignment of {align_frames:#x} frames: expected a power of two"
             ),
+            Self::Cpu(error) => error.fmt(f),
         }
     }
 }
 
 impl core::error::Error for AllocError {}
+
+impl From<CpuError> for AllocError {
+    fn from(error: CpuError) -> Self {
+        Self::Cpu(error)
+    }
+}
 
 impl AllocError {
     /// Frames that other CPUs cache and have not drained yet: a reason to try again, after
@@ -150,6 +159,8 @@ pub enum BlockError {
         /// Its order.
         order: Order,
     },
+    /// This CPU's cache can't be used, through a [`PerCpu`](super::PerCpu).
+    Cpu(CpuError),
 }
 
 impl fmt::Display for BlockError {
@@ -179,11 +190,18 @@ impl fmt::Display for BlockError {
                 f,
                 "{frame} with {order} can't be allocated: some of it is in use or isolated"
             ),
+            Self::Cpu(error) => error.fmt(f),
         }
     }
 }
 
 impl core::error::Error for BlockError {}
+
+impl From<CpuError> for BlockError {
+    fn from(error: CpuError) -> Self {
+        Self::Cpu(error)
+    }
+}
 
 /// A range can't be allocated or freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,6 +241,8 @@ pub enum RangeError {
         /// the first frame of the block it freed a part of.
         frame: Frame,
     },
+    /// This CPU's cache can't be used, through a [`PerCpu`](super::PerCpu). Nothing changed.
+    Cpu(CpuError),
 }
 
 impl fmt::Display for RangeError {
@@ -247,11 +267,31 @@ impl fmt::Display for RangeError {
                 f,
                 "{range} freed, but {frame} is not allocated: freed twice, or too long a range?"
             ),
+            Self::Cpu(error) => error.fmt(f),
         }
     }
 }
 
 impl core::error::Error for RangeError {}
+
+impl From<CpuError> for RangeError {
+    fn from(error: CpuError) -> Self {
+        Self::Cpu(error)
+    }
+}
+
+impl RangeError {
+    /// The first frame that is not as it was expected.
+    pub const fn frame(&self) -> Option<Frame> {
+        match *self {
+            Self::OutsideMemory { frame, .. }
+            | Self::InUse { frame, .. }
+            | Self::Reserved { frame, .. }
+            | Self::NotAllocated { frame, .. } => Some(frame),
+            Self::Cpu(_) => None,
+        }
+    }
+}
 
 /// A CPU can't have a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,15 +309,6 @@ pub enum CpuError {
     NoMemory,
     /// Called in a handler that interrupted a call with this CPU's cache.
     InCall,
-    /// The cell is another CPU's.
-    OtherCpu {
-        /// The CPU of the call.
-        cpu: usize,
-        /// The CPU that used the cell first.
-        owner: usize,
-    },
-    /// The cell's CPU allocates from other `Frames`.
-    OtherFrames,
     /// There is no such node.
     NoSuchNode {
         /// The node.
@@ -299,11 +330,6 @@ impl fmt::Display for CpuError {
                 f,
                 "the CPU's cache is in use by the call that was interrupted: expected interrupts to be off around calls, or no call in a handler"
             ),
-            Self::OtherCpu { cpu, owner } => write!(
-                f,
-                "CPU {cpu} used the cell of CPU {owner}: expected one for each CPU"
-            ),
-            Self::OtherFrames => write!(f, "the cell's CPU allocates from other memory"),
             Self::NoMemory => write!(f, "no memory to cache: expected some to be added first"),
             Self::NoSuchNode { node, nodes } => write!(
                 f,

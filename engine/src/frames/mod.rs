@@ -49,7 +49,7 @@ mod tests;
 pub use cpu::Cpu;
 pub use cpu::cache::CpuCache;
 #[cfg(not(loom))]
-pub use cpu::cell::{CpuCell, CpuGuard};
+pub use cpu::cell::{CpuCell, PerCpu};
 pub use cpu::drain::DrainRequest;
 pub use cpu::slot::{CpuEvents, CpuSlot};
 pub use error::{AllocError, BlockError, BuildError, CpuError, RangeError};

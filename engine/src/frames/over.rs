@@ -9,12 +9,13 @@ use core::fmt;
 use core::mem::MaybeUninit;
 
 use super::build::{SegmentSpan, sum, table_bytes};
-use super::error::{BuildError, RangeError};
+use super::error::BuildError;
 use super::find::Frames;
 use super::metadata::Metadata;
 use super::range;
 use super::segment::pinned::{Entry, Pinned, Unpin};
 use super::segment::table::Carver;
+use super::word::geometry::{HUGE_FRAMES, HUGE_ORDER};
 use super::zone::segment::ZoneSegment;
 use super::zone::{Heads, Segments};
 use crate::addr::{Frame, FrameRange, PAGE_BYTES, PhysRange};
@@ -247,23 +248,25 @@ impl<'m> Frames<'m> {
     /// # Errors
     /// [`AddError`].
     pub fn add(&self, range: PhysRange) -> Result<(), AddError> {
-        let mut left = self.unpin(range, ZoneSegment::is_memory_from_start)?;
-        let mut freed = Ok(());
+        let frames = self.unpin(range, ZoneSegment::is_memory_from_start)?;
+        let mut left = frames;
+        let (mut freed, mut news) = (Ok(()), frames.count());
         while let Some((segment, part)) = self.next_part(&mut left) {
             if segment.come(part) {
                 self.nodes.count(segment, part.count().cast_signed());
+                news += u64::from(HUGE_FRAMES);
             } else {
                 freed = freed.and(range::free(&self.nodes, part));
             }
         }
-        // CPUs look anew where their lists are filled from. Release: pairs with `fill_from_nearest`.
-        self.nodes.added.fetch_add(1, Ordering::Release);
-        self.drain_at_next_call();
-        freed.map_err(|error| match error {
-            RangeError::OutsideMemory { frame, .. }
-            | RangeError::InUse { frame, .. }
-            | RangeError::Reserved { frame, .. }
-            | RangeError::NotAllocated { frame, .. } => AddError::FreedMeanwhile { range, frame },
+        // Release: pairs with `Nodes::added_huges`.
+        let before = self.nodes.added.fetch_add(news, Ordering::Release);
+        if before >> HUGE_ORDER != (before + news) >> HUGE_ORDER {
+            self.drain_at_next_call();
+        }
+        freed.map_err(|error| AddError::FreedMeanwhile {
+            range,
+            frame: error.frame().unwrap_or(frames.start()),
         })
     }
 

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use engine::addr::{Frame, FrameRange};
-use engine::frames::{AllocError, Cpu, CpuCell, CpuGuard, Frames, Request};
+use engine::frames::{AllocError, BlockError, CpuCell, Frames, PerCpu, Request};
 use engine::node::NodeId;
 
 use crate::check;
@@ -15,7 +15,7 @@ use crate::frames::{created, fl_frames};
 use crate::request::{fl_request, node};
 
 /// 64-bit words of an fl_cpu.
-pub const FL_CPU_WORDS: usize = 1400;
+pub const FL_CPU_WORDS: usize = 1536;
 
 /// A CPU's own frames: what was freed on it is the next that it allocates, without a write that
 /// other CPUs see. In storage of the caller: per-CPU data, or frames of the allocator, never a
@@ -37,29 +37,40 @@ struct State {
     /// Written by its own CPU only.
     tag: AtomicU32,
     /// There once the tag says so.
-    contents: UnsafeCell<MaybeUninit<Contents>>,
+    cpu: UnsafeCell<MaybeUninit<ThisCpu>>,
 }
 
-struct Contents {
+/// The CPU of an fl_cpu: its callers in C promise to be on it.
+struct ThisCpu {
     cell: CpuCell,
-    cpu: ThisCpu,
+    number: usize,
     frames: &'static Frames<'static>,
     node: NodeId,
 }
 
-const _: () = assert!(size_of::<State>() <= size_of::<fl_cpu>());
-const _: () = assert!(align_of::<State>() <= align_of::<fl_cpu>());
-
-/// The CPU of an fl_cpu: its callers in C promise to be on it.
-struct ThisCpu(usize);
-
 // SAFETY: each function that makes or uses one is unsafe, for a caller on that CPU that stays
-// there meanwhile.
-unsafe impl CpuGuard for ThisCpu {
+// there meanwhile; the storage is this library's.
+unsafe impl PerCpu for ThisCpu {
+    #[inline(always)]
+    fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
+        call(&self.cell)
+    }
+
+    fn frames(&self) -> &'static Frames<'static> {
+        self.frames
+    }
+
     fn cpu(&self) -> usize {
-        self.0
+        self.number
+    }
+
+    fn node(&self) -> NodeId {
+        self.node
     }
 }
+
+const _: () = assert!(size_of::<State>() <= size_of::<fl_cpu>());
+const _: () = assert!(align_of::<State>() <= align_of::<fl_cpu>());
 
 /// # Safety
 /// `from` is null, misaligned, or points to storage that only functions of this library use,
@@ -71,32 +82,24 @@ unsafe fn state(from: *const fl_cpu) -> Result<&'static State, fl_error> {
 }
 
 impl State {
-    fn contents(&'static self) -> Result<&'static Contents, fl_error> {
+    #[inline(always)]
+    fn cpu(&'static self) -> Result<&'static ThisCpu, fl_error> {
         if self.tag.load(Ordering::Acquire) != CREATED {
             return Err(FL_NOT_CREATED);
         }
         // SAFETY: written before the tag, and only shared while it is there.
-        Ok(unsafe { (*self.contents.get()).assume_init_ref() })
+        Ok(unsafe { (*self.cpu.get()).assume_init_ref() })
     }
 }
 
-/// Calls with what `from` holds, unless such a call is being made.
+/// The CPU that `from` is.
 ///
 /// # Safety
 /// As of [`state`], and this is the fl_cpu's own CPU.
 #[inline(always)]
-unsafe fn with<R>(
-    from: *mut fl_cpu,
-    call: impl for<'f> FnOnce(&mut Cpu<'f, 'static>) -> Result<R, fl_error>,
-) -> Result<R, fl_error> {
+unsafe fn this(from: *mut fl_cpu) -> Result<&'static ThisCpu, fl_error> {
     // SAFETY: the same contract.
-    let Contents {
-        cell,
-        cpu,
-        frames,
-        node,
-    } = unsafe { state(from) }?.contents()?;
-    cell.with(cpu, frames, *node, call)?
+    unsafe { state(from) }?.cpu()
 }
 
 /// Stores the address of what `find` finds for a request.
@@ -108,7 +111,7 @@ unsafe fn allocate(
     cpu: *mut fl_cpu,
     request: *const fl_request,
     address: *mut u64,
-    find: impl FnOnce(&mut Cpu<'_, '_>, Request) -> Result<Frame, AllocError>,
+    find: impl FnOnce(&ThisCpu, Request) -> Result<Frame, AllocError>,
 ) -> Result<(), fl_error> {
     let address = check::pointer(address)?;
     // SAFETY: by the contract.
@@ -116,9 +119,7 @@ unsafe fn allocate(
     let request = wanted.to_engine()?;
     // SAFETY: by the contract; `address` is not null, and aligned.
     unsafe {
-        let found = with(cpu, |cpu| {
-            find(cpu, request).map_err(|error| wanted.failed(error))
-        })?;
+        let found = find(this(cpu)?, request).map_err(|error| wanted.failed(error))?;
         address.write(found.addr().get());
     }
     Ok(())
@@ -148,15 +149,15 @@ pub unsafe extern "C" fn fl_cpu_init(
         }
         let number = usize::try_from(number).map_err(|_| FL_NO_SUCH_CPU)?;
         let node = node(node_number)?;
-        let contents = Contents {
+        let this = ThisCpu {
             cell: CpuCell::new(),
-            cpu: ThisCpu(number),
+            number,
             frames,
             node,
         };
         // SAFETY: nothing else uses it while the tag says that it is not there.
-        let Contents { cell, cpu, .. } = unsafe { (*state.contents.get()).write(contents) };
-        cell.with(cpu, frames, node, |_| ())?;
+        let this = unsafe { (*state.cpu.get()).write(this) };
+        this.with(|_| ())?;
         state.tag.store(CREATED, Ordering::Release);
         Ok(())
     })())
@@ -177,7 +178,7 @@ pub unsafe extern "C" fn fl_cpu_allocate(
     request: *const fl_request,
     address: *mut u64,
 ) -> fl_error {
-    let find = |cpu: &mut Cpu<'_, '_>, request| cpu.allocate(request);
+    let find = |this: &ThisCpu, request| this.allocate(request);
     // SAFETY: the same contract.
     code(unsafe { allocate(cpu, request, address, find) })
 }
@@ -194,7 +195,7 @@ pub unsafe extern "C" fn fl_cpu_free(cpu: *mut fl_cpu, address: u64, order: u32)
     code((|| {
         let (frame, order) = (check::frame(address)?, check::order(order)?);
         // SAFETY: by the contract.
-        unsafe { with(cpu, |cpu| Ok(cpu.free(frame, order)?)) }
+        Ok(unsafe { this(cpu) }?.free(frame, order)?)
     })())
 }
 
@@ -212,8 +213,8 @@ pub unsafe extern "C" fn fl_cpu_allocate_frames(
     request: *const fl_request,
     address: *mut u64,
 ) -> fl_error {
-    let find = |cpu: &mut Cpu<'_, '_>, request| {
-        let found = cpu.allocate_frames(count, align_frames, request);
+    let find = |this: &ThisCpu, request| {
+        let found = this.allocate_frames(count, align_frames, request);
         found.map(FrameRange::start)
     };
     // SAFETY: the same contract.
@@ -235,7 +236,7 @@ pub unsafe extern "C" fn fl_cpu_free_frames(
     code((|| {
         let range = check::frames(address, count)?;
         // SAFETY: by the contract.
-        unsafe { with(cpu, |cpu| Ok(cpu.free_frames(range)?)) }
+        Ok(unsafe { this(cpu) }?.free_frames(range)?)
     })())
 }
 
@@ -250,12 +251,8 @@ pub unsafe extern "C" fn fl_cpu_free_frames(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_cpu_poll(cpu: *mut fl_cpu) -> fl_error {
     // SAFETY: by the contract.
-    code(unsafe {
-        with(cpu, |cpu| {
-            cpu.poll();
-            Ok(())
-        })
-    })
+    let this = unsafe { this(cpu) };
+    code(this.and_then(|this| Ok(this.with(|cpu| cpu.poll())?)))
 }
 
 /// Frees all that this CPU caches, before it is idle for long.
@@ -268,7 +265,8 @@ pub unsafe extern "C" fn fl_cpu_poll(cpu: *mut fl_cpu) -> fl_error {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_cpu_drain(cpu: *mut fl_cpu) -> fl_error {
     // SAFETY: by the contract.
-    code(unsafe { with(cpu, |cpu| Ok(cpu.drain()?)) })
+    let this = unsafe { this(cpu) };
+    code(this.and_then(|this| Ok(this.with(|cpu| cpu.drain())??)))
 }
 
 /// Frees all that this CPU caches, and its number; `cpu` may be initialised again. Errors of
@@ -281,10 +279,11 @@ pub unsafe extern "C" fn fl_cpu_close(cpu: *mut fl_cpu) -> fl_error {
     code((|| {
         // SAFETY: by the contract.
         let state = unsafe { state(cpu) }?;
-        let Contents { cell, cpu, .. } = state.contents()?;
-        let drained = cell.close(cpu)?;
-        state.tag.store(NOT_CREATED, Ordering::Release);
-        Ok(drained?)
+        let closed = state.cpu()?.close();
+        if !matches!(closed, Err(BlockError::Cpu(_))) {
+            state.tag.store(NOT_CREATED, Ordering::Release);
+        }
+        Ok(closed?)
     })())
 }
 
@@ -301,7 +300,7 @@ pub unsafe extern "C" fn fl_cpu_cached_frames(cpu: *mut fl_cpu, frames: *mut u64
         let frames = check::pointer(frames)?;
         // SAFETY: by the contract; `frames` is not null, and aligned.
         unsafe {
-            let cached = with(cpu, |cpu| Ok(cpu.cached_frames()))?;
+            let cached = this(cpu)?.with(|cpu| cpu.cached_frames())?;
             frames.write(cached);
         }
         Ok(())

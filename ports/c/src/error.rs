@@ -174,6 +174,7 @@ impl From<AllocError> for fl_error {
             AllocError::NoSuchNode { .. } => FL_NO_SUCH_NODE,
             AllocError::NoFrames => FL_NO_FRAMES,
             AllocError::BadAlignment { .. } => FL_BAD_ALIGNMENT,
+            AllocError::Cpu(error) => error.into(),
         }
     }
 }
@@ -186,6 +187,7 @@ impl From<BlockError> for fl_error {
             BlockError::NotAllocated { .. } | BlockError::InUse { .. } => FL_NOT_ALLOCATED,
             BlockError::Reserved { .. } => FL_ABSENT,
             BlockError::FreedTwice { .. } => FL_FREED_TWICE,
+            BlockError::Cpu(error) => error.into(),
         }
     }
 }
@@ -196,6 +198,7 @@ impl From<RangeError> for fl_error {
             RangeError::OutsideMemory { .. } => FL_OUTSIDE_SPAN,
             RangeError::InUse { .. } | RangeError::NotAllocated { .. } => FL_NOT_ALLOCATED,
             RangeError::Reserved { .. } => FL_ABSENT,
+            RangeError::Cpu(error) => error.into(),
         }
     }
 }
@@ -208,8 +211,6 @@ impl From<CpuError> for fl_error {
             CpuError::NoSuchNode { .. } => FL_NO_SUCH_NODE,
             CpuError::NoMemory => FL_NO_MEMORY,
             CpuError::InCall => FL_IN_CALL,
-            // An fl_cpu has one number and one allocator.
-            CpuError::OtherCpu { .. } | CpuError::OtherFrames => FL_ALREADY_CREATED,
         }
     }
 }

@@ -5,8 +5,7 @@
 use core::mem::MaybeUninit;
 
 use firstlight::addr::{FrameRange, Order, PhysRange};
-use firstlight::frames::{CpuCell, CpuGuard, CpuSlot, Frames, Request};
-use firstlight::node::NodeId;
+use firstlight::frames::{CpuCell, CpuSlot, Frames, PerCpu, Request};
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
@@ -14,10 +13,18 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 }
 
 /// There is one CPU, and interrupts are off.
-struct Alone;
+struct Alone(&'static Frames<'static>);
 
 // SAFETY: nothing else runs.
-unsafe impl CpuGuard for Alone {
+unsafe impl PerCpu for Alone {
+    fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
+        call(&CELL)
+    }
+
+    fn frames(&self) -> &'static Frames<'static> {
+        self.0
+    }
+
     fn cpu(&self) -> usize {
         0
     }
@@ -38,10 +45,9 @@ extern "C" fn _start(start: u64, end: u64, order: u8) -> u64 {
         let frames: &_ = place.write(Frames::over(span, tables).ok()?.with_cpus(&SLOTS));
         frames.add(PhysRange::new(start, end)?).ok()?;
         let order = Order::new(order)?;
-        let page = CELL.with(&Alone, frames, NodeId(0), |cpu| cpu.allocate(Request::new(order)));
-        let page = page.ok()?.ok()?;
-        let freed = CELL.with(&Alone, frames, NodeId(0), |cpu| cpu.free(page, order));
-        freed.ok()?.ok().map(|()| page.get())
+        let alone = Alone(frames);
+        let page = alone.allocate(Request::new(order)).ok()?;
+        alone.free(page, order).ok().map(|()| page.get())
     };
     work().unwrap_or(u64::MAX)
 }

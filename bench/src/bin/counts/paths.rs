@@ -57,12 +57,8 @@ pub(crate) const ALL: &[Path] = &[
     path("huge_pairs_1000", || {
         with_frames(|frames| pairs(frames, Order::HUGE))
     }),
-    path("cpu_page_pairs_1000", || {
-        with_cpu(|cpu| cached_pairs(cpu, Order::PAGE))
-    }),
-    path("cpu_huge_pairs_1000", || {
-        with_cpu(|cpu| cached_pairs(cpu, Order::HUGE))
-    }),
+    path("cpu_page_pairs_1000", || with_cpu(cached_pairs::<0>)),
+    path("cpu_huge_pairs_1000", || with_cpu(cached_pairs::<9>)),
     path("cpu_order_2_bursts_1000", || with_cpu(bursts)),
     path("cpu_huge_held_4096", || with_cpu(huges_held)),
     path("cpu_random_free_65536", || with_cpu(random_free)),
@@ -171,10 +167,14 @@ fn with_cpu_of(gib: u64, path: impl FnOnce(&mut Cpu<'_, '_>) -> Outcome) -> Outc
 }
 
 /// Pairs through a CPU's cache, after the first one filled it.
-fn cached_pairs(cpu: &mut Cpu<'_, '_>, order: Order) -> Outcome {
+fn cached_pairs<const ORDER: u8>(cpu: &mut Cpu<'_, '_>) -> Outcome {
+    // A constant, as in a kernel.
+    const { assert!(Order::new(ORDER).is_some()) };
+    let order = Order::new(ORDER).unwrap_or_default();
     let first = cpu.allocate(Request::new(order))?;
     cpu.free(first, order)?;
     counted(|| -> Outcome {
+        let order = Order::new(ORDER).unwrap_or_default();
         for _ in 0..1000 {
             let frame = cpu.allocate(Request::new(order))?;
             cpu.free(black_box(frame), order)?;

@@ -9,24 +9,43 @@ use crate::sync::{AtomicU32, Ordering};
 
 use super::slot::{CpuSlot, LISTS};
 
-/// Pages in a list, at most.
-const PAGES: usize = if cfg!(loom) {
-    8
-} else if cfg!(feature = "small-caches") {
-    64
+/// Blocks in a list, at most, by order.
+#[cfg(loom)]
+const LENGTHS: [usize; LISTS] = [8, 2, 2, 2, 2, 2, 2, 2];
+#[cfg(not(loom))]
+const LENGTHS: [usize; LISTS] = if cfg!(feature = "small-caches") {
+    [64, 4, 4, 4, 4, 4, 4, 2, 2, 4]
 } else {
-    512
+    [512, 64, 64, 32, 16, 8, 4, 2, 2, 16]
 };
-/// Blocks of a larger order in a list, at most.
-const BLOCKS: usize = if cfg!(loom) {
-    2
-} else if cfg!(feature = "small-caches") {
-    4
-} else {
-    16
+/// Where each list begins among all entries, and their number.
+const STARTS: [usize; LISTS + 1] = {
+    let mut starts = [0; LISTS + 1];
+    let mut order = 0;
+    while order < LISTS {
+        starts[order + 1] = starts[order] + LENGTHS[order];
+        order += 1;
+    }
+    starts
 };
-/// Frames in a list of blocks below a huge frame, at most; or two blocks.
-const BLOCK_FRAMES: usize = 256;
+const ENTRIES: usize = STARTS[LISTS];
+/// Where an entry of a list lies.
+#[inline(always)]
+fn place(order: usize, at: u32) -> usize {
+    let start = STARTS.get(order).copied().unwrap_or(ENTRIES);
+    start + at as usize
+}
+
+const HUGE: usize = HUGE_ORDER as usize;
+/// A refill cuts a block into so many, at most: a larger one would more often not be there.
+const CUTS: usize = 8;
+/// The same of a list whose order is known: the mask tells the compiler that it is in range.
+#[inline(always)]
+const fn known_place<const ORDER: usize>(at: u32) -> usize {
+    const { assert!(LENGTHS[ORDER].is_power_of_two()) };
+    STARTS[ORDER] + (at as usize & (LENGTHS[ORDER] - 1))
+}
+
 /// A list holds at most 1/128 of the CPU's frames: those of its zone divided by the number of
 /// slots.
 const SHARE: u64 = 128;
@@ -34,7 +53,7 @@ const SHARE: u64 = 128;
 const SHARE_OF_TWO: u64 = 32;
 
 /// Space for what one CPU caches, provided to [`Frames::cpu`](crate::frames::Frames::cpu):
-/// 10,624 bytes; less without the feature `movable`, or with `small-caches`.
+/// 11,712 bytes; less without the feature `movable`, or with `small-caches`.
 ///
 /// That is too much for a kernel's stack, so it lies where it stays: in a `static`, in
 /// per-CPU data, in memory allocated from `Frames`. An empty one is all zero: a `static`
@@ -88,7 +107,7 @@ impl CpuCache {
         }
     }
 
-    /// Fills an empty list with up to half of what it may hold; other CPUs see that before it
+    /// Fills an empty list, with up to half of what it may hold; other CPUs see that before it
     /// is taken. How many blocks there are.
     pub(super) fn refill(
         &mut self,
@@ -98,8 +117,8 @@ impl CpuCache {
         fill: impl FnOnce(&mut [Frame]) -> usize,
     ) -> u32 {
         let lists = self.of(mobility);
-        let half = lists.limit(order.get().into()) / 2;
-        let moving = slot.begin_move((half as u64) << order.get());
+        let most = lists.refill_limit(order.get().into());
+        let moving = slot.begin_move((most as u64) << order.get());
         let taken = lists.refill(slot, mobility, order.get().into(), fill);
         slot.end_move(moving);
         taken
@@ -115,53 +134,22 @@ impl Default for CpuCache {
 /// What a CPU caches of one mobility: blocks by order, and a huge frame it cuts pages from.
 #[derive(Debug)]
 pub(super) struct Lists {
-    pages: [Frame; PAGES],
-    /// Of orders 1 to [`HUGE_ORDER`].
-    blocks: [[Frame; BLOCKS]; HUGE_ORDER as usize],
+    /// All lists, by order; the last one in is the first one out.
+    entries: [Frame; ENTRIES],
     /// How many blocks a list may hold, by order; even. With 0 it takes nothing.
     limits: [u32; LISTS],
-    /// Those of pages and of huge frames, or 0 where the CPU's window lies in memory of which
-    /// the lists take nothing.
-    window_limits: [u32; 2],
+    /// The same, or 0 where the CPU's window lies in memory of which the lists take nothing.
+    window_limits: [u32; LISTS],
     /// First frame after the bump block.
     bump_end: u64,
-}
-
-/// The last one in is the first one out.
-#[inline]
-fn pop<const N: usize>(entries: &[Frame; N], len: &AtomicU32) -> Option<Frame> {
-    const { assert!(N.is_power_of_two()) };
-    let left = len.load(Ordering::Relaxed).checked_sub(1)?;
-    // The mask tells the compiler that it is in range.
-    let frame = entries[left as usize & (N - 1)];
-    len.store(left, Ordering::Release);
-    Some(frame)
-}
-
-/// Puts a frame on top; `false` if there is no space.
-#[inline]
-fn push<const N: usize>(
-    entries: &mut [Frame; N],
-    len: &AtomicU32,
-    limit: u32,
-    frame: Frame,
-) -> bool {
-    let at = len.load(Ordering::Relaxed);
-    if at >= limit {
-        return false;
-    }
-    entries[at as usize & (N - 1)] = frame;
-    len.store(at + 1, Ordering::Release);
-    true
 }
 
 impl Lists {
     const fn new() -> Self {
         Self {
-            pages: [Frame::new(0); PAGES],
-            blocks: [const { [Frame::new(0); BLOCKS] }; HUGE_ORDER as usize],
+            entries: [Frame::new(0); ENTRIES],
             limits: [0; LISTS],
-            window_limits: [0; 2],
+            window_limits: [0; LISTS],
             bump_end: 0,
         }
     }
@@ -176,13 +164,8 @@ impl Lists {
             } else {
                 0
             };
-            let most = match order {
-                0 => PAGES,
-                order if order == usize::from(HUGE_ORDER) => BLOCKS,
-                order => (BLOCK_FRAMES >> order).clamp(2, BLOCKS),
-            };
             let share = usize::try_from(share >> order).unwrap_or(usize::MAX);
-            *limit = u32::try_from(share.max(two).min(most)).unwrap_or(0) & !1;
+            *limit = u32::try_from(share.max(two).min(LENGTHS[order])).unwrap_or(0) & !1;
         }
         self.bump_end = 0;
         share > 2 * u64::from(HUGE_FRAMES)
@@ -190,62 +173,98 @@ impl Lists {
 
     /// Whether the lists take what lies in the CPU's window.
     pub(super) fn take_window(&mut self, takes: bool) {
-        let [pages, .., huges] = self.limits;
-        self.window_limits = if takes { [pages, huges] } else { [0; 2] };
+        self.window_limits = if takes { self.limits } else { [0; LISTS] };
     }
 
-    // ---- The fast path: blocks in the CPU's window ----------------------------
+    // ---- The fast path ---------------------------------------------------------
 
-    #[inline]
+    /// Takes the page on top.
+    #[inline(always)]
     pub(super) fn pop_page(&self, slot: &CpuSlot, mobility: Mobility) -> Option<Frame> {
-        pop(&self.pages, slot.len(mobility, 0))
+        self.pop_at(slot.len(mobility, 0), known_place::<0>)
     }
 
-    #[inline]
+    /// Takes the huge frame on top.
+    #[inline(always)]
     pub(super) fn pop_huge(&self, slot: &CpuSlot, mobility: Mobility) -> Option<Frame> {
-        let [.., huges] = &self.blocks;
-        pop(huges, slot.len(mobility, HUGE_ORDER.into()))
-    }
-
-    #[inline]
-    pub(super) fn push_page(&mut self, slot: &CpuSlot, mobility: Mobility, page: Frame) -> bool {
-        let [limit, _] = self.window_limits;
-        push(&mut self.pages, slot.len(mobility, 0), limit, page)
-    }
-
-    #[inline]
-    pub(super) fn push_huge(&mut self, slot: &CpuSlot, mobility: Mobility, huge: Frame) -> bool {
-        let ([.., huges], [_, limit]) = (&mut self.blocks, self.window_limits);
-        push(huges, slot.len(mobility, HUGE_ORDER.into()), limit, huge)
-    }
-
-    // ---- Any order -----------------------------------------------------------
-
-    /// How many blocks of an order up to [`HUGE_ORDER`] may be cached.
-    pub(super) fn limit(&self, order: usize) -> usize {
-        self.limits.get(order).copied().unwrap_or(0) as usize
-    }
-
-    /// All entries of a list, as many as it may ever hold.
-    pub(super) fn entries(&mut self, order: usize) -> &mut [Frame] {
-        match order.checked_sub(1) {
-            None => &mut self.pages,
-            Some(index) => self.blocks.get_mut(index).map_or(&mut [], |list| list),
-        }
+        self.pop_at(slot.len(mobility, HUGE), known_place::<HUGE>)
     }
 
     /// Takes the block on top.
-    pub(super) fn pop(
+    #[inline(always)]
+    pub(super) fn pop(&self, slot: &CpuSlot, mobility: Mobility, order: usize) -> Option<Frame> {
+        self.pop_at(slot.len(mobility, order), |at| place(order, at))
+    }
+
+    #[inline(always)]
+    fn pop_at(&self, len: &AtomicU32, place: impl FnOnce(u32) -> usize) -> Option<Frame> {
+        let left = len.load(Ordering::Relaxed).checked_sub(1)?;
+        let top = *self.entries.get(place(left))?;
+        len.store(left, Ordering::Release);
+        Some(top)
+    }
+
+    /// Puts a page of the CPU's window on top; `false` if there is no space, or the lists take
+    /// nothing of the window.
+    #[inline(always)]
+    pub(super) fn push_page(&mut self, slot: &CpuSlot, mobility: Mobility, page: Frame) -> bool {
+        let [limit, ..] = self.window_limits;
+        self.push_at(slot.len(mobility, 0), limit, known_place::<0>, page)
+    }
+
+    /// The same for a huge frame.
+    #[inline(always)]
+    pub(super) fn push_huge(&mut self, slot: &CpuSlot, mobility: Mobility, huge: Frame) -> bool {
+        let [.., limit] = self.window_limits;
+        self.push_at(slot.len(mobility, HUGE), limit, known_place::<HUGE>, huge)
+    }
+
+    /// The same for a block of any order.
+    #[inline(always)]
+    pub(super) fn push_of_window(
         &mut self,
         slot: &CpuSlot,
         mobility: Mobility,
         order: usize,
-    ) -> Option<Frame> {
+        block: Frame,
+    ) -> bool {
+        let limit = self.window_limits.get(order).copied().unwrap_or(0);
         let len = slot.len(mobility, order);
-        let left = len.load(Ordering::Relaxed).checked_sub(1)?;
-        let top = *self.entries(order).get(left as usize)?;
-        len.store(left, Ordering::Release);
-        Some(top)
+        self.push_at(len, limit, |at| place(order, at), block)
+    }
+
+    /// Puts a block on top; `false` if there is no space.
+    #[inline]
+    pub(super) fn push(
+        &mut self,
+        slot: &CpuSlot,
+        mobility: Mobility,
+        order: usize,
+        block: Frame,
+    ) -> bool {
+        let limit = self.limits.get(order).copied().unwrap_or(0);
+        let len = slot.len(mobility, order);
+        self.push_at(len, limit, |at| place(order, at), block)
+    }
+
+    #[inline(always)]
+    fn push_at(
+        &mut self,
+        len: &AtomicU32,
+        limit: u32,
+        place: impl FnOnce(u32) -> usize,
+        block: Frame,
+    ) -> bool {
+        let at = len.load(Ordering::Relaxed);
+        if at >= limit {
+            return false;
+        }
+        let Some(entry) = self.entries.get_mut(place(at)) else {
+            return false;
+        };
+        *entry = block;
+        len.store(at + 1, Ordering::Release);
+        true
     }
 
     /// Takes the block on top if it is this one; whether it was.
@@ -260,32 +279,37 @@ impl Lists {
         let Some(left) = len.load(Ordering::Relaxed).checked_sub(1) else {
             return false;
         };
-        let is_top = self.entries(order).get(left as usize) == Some(&block);
+        let is_top = self.entries.get(place(order, left)) == Some(&block);
         if is_top {
             len.store(left, Ordering::Release);
         }
         is_top
     }
 
-    /// Puts a block on top; `false` if there is no space.
-    pub(super) fn push(
-        &mut self,
-        slot: &CpuSlot,
-        mobility: Mobility,
-        order: usize,
-        block: Frame,
-    ) -> bool {
-        let len = slot.len(mobility, order);
-        let at = len.load(Ordering::Relaxed);
-        if at as usize >= self.limit(order) {
-            return false;
-        }
-        self.entries(order)[at as usize] = block;
-        len.store(at + 1, Ordering::Release);
-        true
+    // ---- Many at a time ----------------------------------------------------------
+
+    /// How many blocks of an order up to [`HUGE_ORDER`] may be cached.
+    pub(super) fn limit(&self, order: usize) -> usize {
+        self.limits.get(order).copied().unwrap_or(0) as usize
     }
 
-    /// Fills an empty list with up to half of what it may hold. How many blocks there are.
+    /// How many blocks a refill puts into an empty list, at most.
+    pub(super) fn refill_limit(&self, order: usize) -> usize {
+        match (order, self.limit(order) / 2) {
+            (0 | HUGE, half) => half,
+            (_, half) => half.min(CUTS),
+        }
+    }
+
+    /// All entries of a list, as many as it may ever hold.
+    pub(super) fn entries(&mut self, order: usize) -> &mut [Frame] {
+        let end = STARTS.get(order + 1).copied().unwrap_or(0);
+        self.entries
+            .get_mut(place(order, 0)..end)
+            .unwrap_or(&mut [])
+    }
+
+    /// Fills an empty list with as many blocks as a refill puts there. How many there are.
     fn refill(
         &mut self,
         slot: &CpuSlot,
@@ -293,11 +317,14 @@ impl Lists {
         order: usize,
         fill: impl FnOnce(&mut [Frame]) -> usize,
     ) -> u32 {
-        let half = self.limit(order) / 2;
-        let space = &mut self.entries(order)[..half];
-        let count = fill(space).min(half);
-        // What was taken first comes out first.
-        let (older, newer) = space[..count].split_at_mut(count / 2);
+        let most = self.refill_limit(order);
+        let count = fill(&mut self.entries(order)[..most]).min(most);
+        self.filled(slot, mobility, order, count)
+    }
+
+    /// An empty list has its first `count` entries, of which the first is to come out first.
+    fn filled(&mut self, slot: &CpuSlot, mobility: Mobility, order: usize, count: usize) -> u32 {
+        let (older, newer) = self.entries(order)[..count].split_at_mut(count / 2);
         for (one, other) in older.iter_mut().zip(newer.iter_mut().rev()) {
             (*one, *other) = (*other, *one);
         }

@@ -1,8 +1,8 @@
-//! A CPU's cache in a kernel's per-CPU data: [`CpuCell`].
+//! A CPU's cache in a kernel's per-CPU data: [`CpuCell`], and what a kernel says once about its
+//! CPUs, [`PerCpu`], to allocate through it.
 //!
-//! *A cell belongs to the CPU whose guard used it first, and to one call at a time.* So nothing
-//! in it needs an atomic read-modify-write: other CPUs are refused by its number, handlers that
-//! interrupt a call by a flag.
+//! *A cell is used on its CPU only, by one call at a time*: by the promise of a `PerCpu`, and by a flag
+//! for handlers that interrupt a call. So nothing in it needs an atomic read-modify-write.
 
 use core::cell::UnsafeCell;
 use core::fmt;
@@ -11,67 +11,30 @@ use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use super::Cpu;
 use super::cache::CpuCache;
-use crate::frames::error::{BlockError, CpuError};
+use super::pieces::exact_order;
+use crate::addr::{Frame, FrameRange, Order};
+use crate::frames::error::{AllocError, BlockError, CpuError, RangeError};
 use crate::frames::find::Frames;
+use crate::frames::request::Request;
 use crate::node::NodeId;
 
-/// Proof that the code that holds it stays on one CPU: what a kernel has for disabled preemption
-/// or disabled interrupts.
-///
-/// # Safety
-/// From its creation until it is dropped the code that holds it runs on CPU [`CpuGuard::cpu`],
-/// and of other code only interrupt handlers do. What one holder wrote is seen by the next one
-/// of the same CPU.
-pub unsafe trait CpuGuard {
-    /// The CPU, by the number of its slot in
-    /// [`Frames::with_cpus`](crate::frames::Frames::with_cpus).
-    fn cpu(&self) -> usize;
-}
-
-/// A [`CpuCache`] and the [`Cpu`] that uses it, for a kernel's per-CPU data.
-///
-/// ```
-/// use firstlight::addr::{Frame, Order};
-/// use firstlight::frames::{CpuCell, CpuError, CpuGuard, Frames, Request};
-/// use firstlight::node::NodeId;
-///
-/// /// Interrupts are disabled while it lives.
-/// struct NoInterrupts {
-///     cpu: usize,
-/// }
-/// // SAFETY: (of a kernel that has made it so when it created this) nothing else runs here.
-/// unsafe impl CpuGuard for NoInterrupts {
-///     fn cpu(&self) -> usize {
-///         self.cpu
-///     }
-/// }
-///
-/// static OF_CPU_0: CpuCell = CpuCell::new(); // a kernel has one in each CPU's data
-///
-/// fn page(frames: &'static Frames<'static>, guard: &NoInterrupts) -> Result<Frame, CpuError> {
-///     let page = Request::new(Order::PAGE);
-///     let found = OF_CPU_0.with(guard, frames, NodeId(0), |cpu| cpu.allocate(page))?;
-///     Ok(found.expect("memory"))
-/// }
-/// ```
+/// A [`CpuCache`] and the [`Cpu`] that uses it, for a kernel's per-CPU data: [`PerCpu`] uses it.
 pub struct CpuCell {
-    /// 0 before the first call; then 1 above the number of its CPU, shifted, with the two bits
-    /// below. One word, so that a call compares once.
     state: AtomicU32,
     cpu: UnsafeCell<MaybeUninit<Cpu<'static, 'static>>>,
     /// Borrowed by `cpu`, while there is one.
     cache: UnsafeCell<CpuCache>,
 }
 
-/// There is a `Cpu`.
+/// There is no `Cpu`.
+const CLOSED: u32 = 0;
+/// There is one.
 const OPEN: u32 = 1;
-/// A call on its CPU is using the cell.
+/// A call is using the cell, whose state was the rest of the bits.
 const IN_CALL: u32 = 2;
-/// 1 above the number of the CPU, from this bit on.
-const OWNER_BIT: u32 = 2;
 
-// SAFETY: what is in it is touched by the one call that set `IN_CALL`, on the one CPU that owns
-// the cell: see `enter`.
+// SAFETY: what is in it is touched by the one call that set `IN_CALL`, on the one CPU that a
+// `PerCpu` passes the cell on.
 unsafe impl Sync for CpuCell {}
 
 /// A call that uses the cell, until it is dropped.
@@ -82,7 +45,7 @@ struct InCall<'c> {
 }
 
 impl Drop for InCall<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         compiler_fence(Ordering::Release);
         self.cell.state.store(self.after, Ordering::Relaxed);
@@ -93,133 +56,80 @@ impl CpuCell {
     /// A cell that no CPU has used. It is all zero, and takes no space in the kernel's image.
     pub const fn new() -> Self {
         Self {
-            state: AtomicU32::new(0),
+            state: AtomicU32::new(CLOSED),
             cpu: UnsafeCell::new(MaybeUninit::zeroed()),
             cache: UnsafeCell::new(CpuCache::new()),
         }
     }
 
-    /// Calls `call` with this CPU's [`Cpu`], which is made at the first call: for the slot of
-    /// [`CpuGuard::cpu`], on `node`. It borrows the cell's cache, so it does not leave `call`:
-    ///
-    /// ```compile_fail,E0521
-    /// # use firstlight::frames::{Cpu, CpuCell, CpuGuard, Frames};
-    /// # use firstlight::node::NodeId;
-    /// fn taken_away(
-    ///     cell: &'static CpuCell,
-    ///     guard: &impl CpuGuard,
-    ///     frames: &'static Frames<'static>,
-    ///     mut other: Cpu<'static, 'static>,
-    /// ) -> Cpu<'static, 'static> {
-    ///     let _ = cell.with(guard, frames, NodeId(0), |cpu| core::mem::swap(cpu, &mut other));
-    ///     other
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// [`CpuError::InCall`] in a handler that interrupted a call of this cell: it cannot have memory
-    /// now, or the kernel disables interrupts around calls. [`CpuError::OtherCpu`],
-    /// [`CpuError::OtherFrames`], and those of [`Frames::cpu`]. `call` was not called.
-    #[inline]
-    pub fn with<R>(
-        &'static self,
-        guard: &impl CpuGuard,
-        frames: &'static Frames<'static>,
-        node: NodeId,
-        call: impl for<'f> FnOnce(&mut Cpu<'f, 'static>) -> R,
-    ) -> Result<R, CpuError> {
-        let number = guard.cpu();
-        let mut in_call = self.enter(number)?;
-        if in_call.after & OPEN == 0 {
-            // SAFETY: there is no `Cpu`; no other call uses the cell, and none can before
-            // `in_call` is dropped.
-            unsafe { self.open(number, frames, node)? };
-            in_call.after |= OPEN;
-        }
-        // SAFETY: it is open; no other call, as above.
-        let cpu = unsafe { (*self.cpu.get()).assume_init_mut() };
-        if cpu.is_of(frames) {
-            Ok(call(cpu))
-        } else {
-            Err(CpuError::OtherFrames)
+    /// The cell, whose state is `before`, is the caller's until the result is dropped.
+    #[inline(always)]
+    fn enter(&self, before: u32) -> InCall<'_> {
+        // Since the state was read only handlers on this CPU can have been in between, and they
+        // left: no read-modify-write is needed.
+        self.state.store(before | IN_CALL, Ordering::Relaxed);
+        compiler_fence(Ordering::Acquire);
+        InCall {
+            cell: self,
+            after: before,
         }
     }
 
-    /// Makes the `Cpu`.
+    /// Calls with the `Cpu`, if there is one and no call is using it.
     ///
     /// # Safety
-    /// There is none, which would borrow the cache, and this is the only call of the cell.
-    #[cold]
-    #[inline(never)]
-    unsafe fn open(
-        &'static self,
-        number: usize,
-        frames: &'static Frames<'static>,
-        node: NodeId,
-    ) -> Result<(), CpuError> {
-        // SAFETY: as the caller promises.
-        let (place, cache) = unsafe { (&mut *self.cpu.get(), &mut *self.cache.get()) };
-        place.write(frames.cpu(number, node, cache)?);
-        Ok(())
+    /// On the cell's CPU, which stays so.
+    #[inline(always)]
+    unsafe fn if_open<R>(&self, call: impl FnOnce(&mut Cpu<'static, 'static>) -> R) -> Option<R> {
+        if self.state.load(Ordering::Relaxed) != OPEN {
+            return None;
+        }
+        let _in_call = self.enter(OPEN);
+        // SAFETY: it is open, and no other call uses it before `_in_call` is dropped.
+        Some(call(unsafe { (*self.cpu.get()).assume_init_mut() }))
     }
 
-    /// Frees what the CPU caches, and its slot: for a CPU that goes offline. A later
-    /// [`CpuCell::with`] begins anew.
+    /// The cell with a `Cpu`, made now if there is none.
     ///
-    /// # Errors
-    /// [`CpuError`] as for [`CpuCell::with`]; within, as for [`Cpu::close`].
-    pub fn close(&'static self, guard: &impl CpuGuard) -> Result<Result<(), BlockError>, CpuError> {
-        let mut in_call = self.enter(guard.cpu())?;
-        if in_call.after & OPEN == 0 {
-            return Ok(Ok(()));
+    /// # Safety
+    /// As [`CpuCell::if_open`], and the cell stays where it is for ever.
+    unsafe fn opened(
+        &self,
+        open: impl FnOnce(&'static mut CpuCache) -> Result<Cpu<'static, 'static>, CpuError>,
+    ) -> Result<InCall<'_>, CpuError> {
+        let before = self.state.load(Ordering::Relaxed);
+        if before & IN_CALL != 0 {
+            return Err(CpuError::InCall);
         }
-        in_call.after &= !OPEN;
+        let mut in_call = self.enter(before);
+        if before == CLOSED {
+            // SAFETY: no other call uses the cell before `in_call` is dropped, there is no `Cpu`,
+            // and it stays for ever.
+            let (place, cache) = unsafe { (&mut *self.cpu.get(), &mut *self.cache.get()) };
+            place.write(open(cache)?);
+            in_call.after = OPEN;
+        }
+        Ok(in_call)
+    }
+
+    /// Takes the `Cpu` out and drops it.
+    ///
+    /// # Safety
+    /// As [`CpuCell::if_open`].
+    unsafe fn close(&self) -> Result<(), BlockError> {
+        let before = self.state.load(Ordering::Relaxed);
+        if before & IN_CALL != 0 {
+            return Err(BlockError::Cpu(CpuError::InCall));
+        }
+        let mut in_call = self.enter(before);
+        if before == CLOSED {
+            return Ok(());
+        }
+        in_call.after = CLOSED;
         // SAFETY: it was open, and is no more; no other call, as above.
-        let cpu = unsafe { (*self.cpu.get()).assume_init_read() };
-        Ok(cpu.close())
-    }
-
-    /// The cell is the caller's, of CPU `number`, until the result is dropped.
-    #[inline]
-    fn enter(&self, number: usize) -> Result<InCall<'_>, CpuError> {
-        #[expect(clippy::cast_possible_truncation, reason = "checked in `enter_first`")]
-        let open = ((number as u32).wrapping_add(1) << OWNER_BIT) | OPEN;
-        let after = if self.state.load(Ordering::Relaxed) == open && number < MOST_CPUS {
-            open
-        } else {
-            self.enter_first(number)?
-        };
-        // From here on only handlers on this CPU can be in between, and they leave before they
-        // return: no read-modify-write is needed.
-        self.state.store(after | IN_CALL, Ordering::Relaxed);
-        compiler_fence(Ordering::Acquire);
-        Ok(InCall { cell: self, after })
-    }
-
-    /// The state of a cell that can be entered, but is not open, or why it can't be.
-    #[cold]
-    fn enter_first(&self, number: usize) -> Result<u32, CpuError> {
-        let owner = u32::try_from(number).ok().filter(|_| number < MOST_CPUS);
-        let owner = owner.ok_or(CpuError::NoSuchCpu {
-            cpu: number,
-            cpus: MOST_CPUS,
-        })?;
-        let mine = (owner + 1) << OWNER_BIT;
-        let (done, not) = (Ordering::Relaxed, Ordering::Relaxed);
-        match self.state.compare_exchange(0, mine, done, not) {
-            Ok(_) => Ok(mine),
-            Err(state) if state >> OWNER_BIT != owner + 1 => Err(CpuError::OtherCpu {
-                cpu: number,
-                owner: (state >> OWNER_BIT) as usize - 1,
-            }),
-            Err(state) if state & IN_CALL != 0 => Err(CpuError::InCall),
-            Err(state) => Ok(state),
-        }
+        unsafe { (*self.cpu.get()).assume_init_read() }.close()
     }
 }
-
-/// Numbers of CPUs a cell can have.
-const MOST_CPUS: usize = 1 << 24;
 
 impl Default for CpuCell {
     fn default() -> Self {
@@ -233,4 +143,285 @@ impl fmt::Debug for CpuCell {
             .field("state", &self.state)
             .finish_non_exhaustive()
     }
+}
+
+/// What a kernel says once about the CPU that code runs on, to allocate and free through its
+/// [`CpuCell`].
+///
+/// Each call disables what [`PerCpu::with_cell`] disables for as long as it takes. It first tries
+/// what the cell's lists serve, in a few instructions; the first call on a CPU makes its [`Cpu`].
+///
+/// ```
+/// use firstlight::addr::Order;
+/// use firstlight::frames::{AllocError, CpuCell, Frames, PerCpu, Request};
+/// # use std::sync::OnceLock;
+/// # static FRAMES: OnceLock<&'static Frames<'static>> = OnceLock::new();
+/// # fn frames() -> &'static Frames<'static> { FRAMES.get().expect("memory") }
+/// # fn cpu_number() -> usize { 0 }
+/// # fn without_interrupts<R>(call: impl FnOnce() -> R) -> R { call() }
+///
+/// static CELLS: [CpuCell; 64] = [const { CpuCell::new() }; 64]; // or one in each CPU's data
+///
+/// struct ThisCpu;
+///
+/// // SAFETY: nothing else runs on a CPU while its interrupts are disabled; cells are static.
+/// unsafe impl PerCpu for ThisCpu {
+///     fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
+///         without_interrupts(|| call(&CELLS[cpu_number()]))
+///     }
+///     fn frames(&self) -> &'static Frames<'static> {
+///         frames()
+///     }
+///     fn cpu(&self) -> usize {
+///         cpu_number()
+///     }
+/// }
+///
+/// fn page_and_stack() -> Result<(), Box<dyn std::error::Error>> {
+///     let page = ThisCpu.allocate(Request::new(Order::PAGE))?;
+///     let stack = ThisCpu.allocate_frames(3, 1, Request::new(Order::PAGE))?;
+///     ThisCpu.free(page, Order::PAGE)?;
+///     ThisCpu.free_frames(stack)?;
+///     Ok(())
+/// }
+/// ```
+///
+/// # Safety
+/// [`with_cell`](PerCpu::with_cell) calls `call` once, with the cell of the CPU that it runs on, the
+/// same cell for all calls on that CPU and for none on another one, which stays where it is for ever
+/// (a `static`, or per-CPU data). During `call` the code stays on that CPU, and of other code that
+/// uses the cell only interrupt handlers run there, which leave before they return. What one
+/// call wrote is seen by the next one on the same CPU.
+pub unsafe trait PerCpu {
+    /// Calls `call` with the cell of this CPU, with interrupts or preemption disabled.
+    fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R;
+
+    /// All frames.
+    fn frames(&self) -> &'static Frames<'static>;
+
+    /// This CPU, by the number of its slot in
+    /// [`Frames::with_cpus`](crate::frames::Frames::with_cpus). Called within `with_cell`.
+    fn cpu(&self) -> usize;
+
+    /// This CPU's node. Called within `with_cell`.
+    fn node(&self) -> NodeId {
+        NodeId(0)
+    }
+
+    /// Calls `call` with this CPU's [`Cpu`]. It borrows the cell's cache, so it does not leave
+    /// `call`:
+    ///
+    /// ```compile_fail,E0521
+    /// # use firstlight::frames::{Cpu, PerCpu};
+    /// fn taken_away(this: &impl PerCpu, mut other: Cpu<'static, 'static>) -> Cpu<'static, 'static> {
+    ///     let _ = this.with(|cpu| core::mem::swap(cpu, &mut other));
+    ///     other
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`CpuError::InCall`] in a handler that interrupted a call on this CPU: it cannot have memory
+    /// now, or the kernel disables interrupts around calls. Those of [`Frames::cpu`]. `call` was
+    /// not called.
+    fn with<R>(
+        &self,
+        call: impl for<'f> FnOnce(&mut Cpu<'f, 'static>) -> R,
+    ) -> Result<R, CpuError> {
+        with(self, |cpu| Ok(call(cpu)))
+    }
+
+    /// Allocates a block, as [`Cpu::allocate`] does.
+    ///
+    /// # Errors
+    /// As [`Cpu::allocate`]; [`AllocError::Cpu`] as for [`PerCpu::with`].
+    #[inline(always)]
+    fn allocate(&self, request: Request) -> Result<Frame, AllocError> {
+        // No call on the fast path, and a copy whose address no call gets: what is known of the
+        // request at compile time stays so, and no register has to be saved.
+        let copy = request;
+        // SAFETY: by the contract of the trait.
+        let cached =
+            self.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.allocate_cached(&copy)) });
+        match cached {
+            Some(Some(frame)) => Ok(frame),
+            _ => allocate_slow(self, request),
+        }
+    }
+
+    /// Frees a block, as [`Cpu::free`] does.
+    ///
+    /// # Errors
+    /// As [`Cpu::free`]; [`BlockError::Cpu`] as for [`PerCpu::with`].
+    #[inline(always)]
+    fn free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
+        // SAFETY: by the contract of the trait.
+        let cached =
+            self.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.free_cached(frame, order)) });
+        match cached {
+            Some(true) => Ok(()),
+            _ => free_slow(self, frame, order),
+        }
+    }
+
+    /// Allocates any number of frames in a row, as [`Cpu::allocate_frames`] does.
+    ///
+    /// # Errors
+    /// As [`Cpu::allocate_frames`]; [`AllocError::Cpu`] as for [`PerCpu::with`].
+    #[inline(always)]
+    fn allocate_frames(
+        &self,
+        frames: u64,
+        align_frames: u64,
+        request: Request,
+    ) -> Result<FrameRange, AllocError> {
+        if (frames, align_frames, request.order()) == (1, 1, Order::PAGE) {
+            return self.allocate(request).map(|page| FrameRange::of(page, 1));
+        }
+        allocate_many(self, frames, align_frames, request)
+    }
+
+    /// Frees any range that is allocated, as [`Cpu::free_frames`] does.
+    ///
+    /// # Errors
+    /// As [`Cpu::free_frames`]; [`RangeError::Cpu`] as for [`PerCpu::with`].
+    #[inline(always)]
+    fn free_frames(&self, range: FrameRange) -> Result<(), RangeError> {
+        if range.count() == 1 {
+            let (page, order) = (range.start(), Order::PAGE);
+            // SAFETY: by the contract of the trait.
+            let cached =
+                self.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.free_cached(page, order)) });
+            if cached == Some(true) {
+                return Ok(());
+            }
+        }
+        free_many(self, range)
+    }
+
+    /// Frees what this CPU caches, and its slot: for a CPU that goes offline. A later call begins
+    /// anew.
+    ///
+    /// # Errors
+    /// As [`Cpu::close`]; [`BlockError::Cpu`] with [`CpuError::InCall`].
+    fn close(&self) -> Result<(), BlockError> {
+        // SAFETY: by the contract of the trait.
+        self.with_cell(|cell| unsafe { cell.close() })
+    }
+}
+
+#[inline(never)]
+fn opened<'c, C: PerCpu + ?Sized>(this: &C, cell: &'c CpuCell) -> Result<InCall<'c>, CpuError> {
+    let open = |cache| this.frames().cpu(this.cpu(), this.node(), cache);
+    // SAFETY: by the contract of the trait.
+    unsafe { cell.opened(open) }
+}
+
+/// Calls with this CPU's `Cpu`, made now if there is none.
+#[inline]
+fn with<C: PerCpu + ?Sized, T, E: From<CpuError>>(
+    this: &C,
+    call: impl for<'f> FnOnce(&mut Cpu<'f, 'static>) -> Result<T, E>,
+) -> Result<T, E> {
+    this.with_cell(|cell| {
+        let in_call = opened(this, cell)?;
+        // SAFETY: it is open, and no other call uses it before `in_call` is dropped.
+        call(unsafe { (*in_call.cell.cpu.get()).assume_init_mut() })
+    })
+}
+
+#[cold]
+#[inline(never)]
+fn allocate_slow<C: PerCpu + ?Sized>(this: &C, request: Request) -> Result<Frame, AllocError> {
+    with(this, |cpu| cpu.allocate_slow(request))
+}
+
+#[cold]
+#[inline(never)]
+fn free_slow<C: PerCpu + ?Sized>(this: &C, frame: Frame, order: Order) -> Result<(), BlockError> {
+    with(this, |cpu| cpu.free_slow(frame, order))
+}
+
+/// A block first, likewise without a call.
+#[inline(never)]
+fn allocate_many<C: PerCpu + ?Sized>(
+    this: &C,
+    frames: u64,
+    align_frames: u64,
+    request: Request,
+) -> Result<FrameRange, AllocError> {
+    if let Some(order) = exact_order(frames)
+        && align_frames.wrapping_sub(1) < frames
+        && align_frames.is_power_of_two()
+        && order >= request.order()
+    {
+        let copy = request;
+        // SAFETY: by the contract of the trait.
+        let cached =
+            this.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.pop_block(order, &copy)) });
+        if let Some(Some(start)) = cached {
+            return Ok(FrameRange::of(start, frames));
+        }
+    }
+    allocate_part(this, frames, align_frames, request)
+}
+
+/// The first part of a block.
+#[inline(never)]
+fn allocate_part<C: PerCpu + ?Sized>(
+    this: &C,
+    frames: u64,
+    align_frames: u64,
+    request: Request,
+) -> Result<FrameRange, AllocError> {
+    // SAFETY: by the contract of the trait.
+    let cached = this.with_cell(|cell| unsafe {
+        cell.if_open(|cpu| cpu.cut_cached(frames, align_frames, &request))
+    });
+    if let Some(Some(start)) = cached {
+        return Ok(FrameRange::of(start, frames));
+    }
+    allocate_many_slow(this, frames, align_frames, request)
+}
+
+#[cold]
+#[inline(never)]
+fn allocate_many_slow<C: PerCpu + ?Sized>(
+    this: &C,
+    frames: u64,
+    align_frames: u64,
+    request: Request,
+) -> Result<FrameRange, AllocError> {
+    with(this, |cpu| {
+        cpu.allocate_frames_slow(frames, align_frames, request)
+    })
+}
+
+/// As `allocate_many`.
+#[inline(never)]
+fn free_many<C: PerCpu + ?Sized>(this: &C, range: FrameRange) -> Result<(), RangeError> {
+    if let Some(order) = exact_order(range.count()) {
+        let start = range.start();
+        // SAFETY: by the contract of the trait.
+        let cached =
+            this.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.push_block(start, order)) });
+        if cached == Some(true) {
+            return Ok(());
+        }
+    }
+    free_part(this, range)
+}
+
+#[inline(never)]
+fn free_part<C: PerCpu + ?Sized>(this: &C, range: FrameRange) -> Result<(), RangeError> {
+    // SAFETY: by the contract of the trait.
+    match this.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.join_cached(range)) }) {
+        Some(true) => Ok(()),
+        _ => free_many_slow(this, range),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn free_many_slow<C: PerCpu + ?Sized>(this: &C, range: FrameRange) -> Result<(), RangeError> {
+    with(this, |cpu| cpu.free_frames_slow(range))
 }

@@ -39,9 +39,11 @@ use super::word::mobility::MOBILITIES;
 use super::zone::segment::ZoneSegment;
 use crate::addr::{Frame, Order};
 use crate::node::{NodeId, ZoneKind};
-use crate::sync::Ordering;
 use cache::CpuCache;
 use slot::CpuSlot;
+
+/// With the feature that refuses what is cached already, nothing takes the fast paths.
+const CHECKS: bool = cfg!(feature = "check-double-free");
 
 /// A CPU's way to allocate and free: as [`Frames::allocate`] and [`Frames::free`], but
 /// blocks up to a huge frame that were freed here cost no atomic read-modify-write.
@@ -92,8 +94,8 @@ pub struct Cpu<'f, 'm> {
     freed_twice: Option<BlockError>,
     /// Memory enough for a bump block in both zones.
     has_bump: bool,
-    /// How often memory had been added when that was looked at.
-    added: u32,
+    /// How many huge frames had been added when that was looked at.
+    added: u64,
 }
 
 /// Where the lists of one mobility are filled from.
@@ -129,9 +131,8 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if usize::from(node.0) >= nodes {
             return Err(CpuError::NoSuchNode { node, nodes });
         }
-        // Before the look: what is added meanwhile is looked for at the first drain. Acquire, as in
-        // `fill_from_nearest`.
-        let added = shared.nodes.added.load(Ordering::Acquire);
+        // Before the look: what is added meanwhile is looked for at the first drain.
+        let added = shared.nodes.added_huges();
         let nearest = Self::nearest(shared, node).ok_or(CpuError::NoMemory)?;
         let [near, ..] = nearest;
         let online = near.online().ok_or(CpuError::NoMemory)?;
@@ -165,8 +166,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
 
     /// Looks anew where lists, which are empty, are filled from, if memory was added.
     fn fill_from_nearest(&mut self) {
-        // Acquire: what was added is seen.
-        let added = self.shared.nodes.added.load(Ordering::Acquire);
+        let added = self.shared.nodes.added_huges();
         if added == self.added {
             return;
         }
@@ -232,36 +232,42 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// As [`Frames::allocate`](crate::frames::Frames::allocate). Before it fails,
     /// this CPU's cache is drained and a drain of the others is requested, unless the request
     /// is [`no_drain`](Request::no_drain).
-    // Always: with the request known, half of it is known at compile time.
     #[inline(always)]
     pub fn allocate(&mut self, request: Request) -> Result<Frame, AllocError> {
-        if !self.slot.is_drain_requested() && self.serves(&request) {
-            let (slot, order) = (self.slot, request.order());
-            // A branch, and each way its own list: what comes next depends on no load.
-            let cached = match request.mobility() {
-                mobility @ Mobility::Unmovable if order == Order::PAGE => {
-                    let lists = &mut self.cache.unmovable;
-                    (lists.pop_page(slot, mobility)).or_else(|| lists.pop_bump(slot, mobility))
-                }
-                mobility @ Mobility::Unmovable if order.get() == HUGE_ORDER => {
-                    self.cache.unmovable.pop_huge(slot, mobility)
-                }
-                #[cfg(feature = "movable")]
-                mobility @ Mobility::Movable if order == Order::PAGE => {
-                    let lists = &mut self.cache.movable;
-                    (lists.pop_page(slot, mobility)).or_else(|| lists.pop_bump(slot, mobility))
-                }
-                #[cfg(feature = "movable")]
-                mobility @ Mobility::Movable if order.get() == HUGE_ORDER => {
-                    self.cache.movable.pop_huge(slot, mobility)
-                }
-                _ => None,
-            };
-            if let Some(frame) = cached {
-                return Ok(frame);
-            }
+        match self.allocate_cached(&request) {
+            Some(frame) => Ok(frame),
+            None => self.allocate_slow(request),
         }
-        self.allocate_slow(request)
+    }
+
+    /// A page or a huge frame that this CPU caches.
+    // Always: with the request known, half of it is known at compile time.
+    #[inline(always)]
+    fn allocate_cached(&mut self, request: &Request) -> Option<Frame> {
+        if self.slot.is_drain_requested() || !self.serves(request) {
+            return None;
+        }
+        let (slot, order) = (self.slot, request.order());
+        // A branch, and each way its own list: what comes next depends on no load.
+        match request.mobility() {
+            mobility @ Mobility::Unmovable if order == Order::PAGE => {
+                let lists = &mut self.cache.unmovable;
+                (lists.pop_page(slot, mobility)).or_else(|| lists.pop_bump(slot, mobility))
+            }
+            mobility @ Mobility::Unmovable if order.get() == HUGE_ORDER => {
+                self.cache.unmovable.pop_huge(slot, mobility)
+            }
+            #[cfg(feature = "movable")]
+            mobility @ Mobility::Movable if order == Order::PAGE => {
+                let lists = &mut self.cache.movable;
+                (lists.pop_page(slot, mobility)).or_else(|| lists.pop_bump(slot, mobility))
+            }
+            #[cfg(feature = "movable")]
+            mobility @ Mobility::Movable if order.get() == HUGE_ORDER => {
+                self.cache.movable.pop_huge(slot, mobility)
+            }
+            _ => None,
+        }
     }
 
     /// Frees a block, as [`Frames::free`](crate::frames::Frames::free) does.
@@ -275,39 +281,46 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// As [`Frames::free`](crate::frames::Frames::free), and [`BlockError::FreedTwice`].
     #[inline(always)]
     pub fn free(&mut self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        if !cfg!(feature = "check-double-free") && !self.slot.is_drain_requested() {
-            let (slot, cache) = (self.slot, &mut *self.cache);
-            let is_cached = if order == Order::PAGE {
-                // As above.
-                match self.window.allocated_page(frame) {
-                    Some(mobility @ Mobility::Unmovable) => {
-                        cache.unmovable.push_page(slot, mobility, frame)
-                    }
-                    #[cfg(feature = "movable")]
-                    Some(mobility @ Mobility::Movable) => {
-                        cache.movable.push_page(slot, mobility, frame)
-                    }
-                    None => false,
-                }
-            } else if order.get() == HUGE_ORDER && frame.is_aligned(order) {
-                match self.window.allocated_huge(frame) {
-                    Some(mobility @ Mobility::Unmovable) => {
-                        cache.unmovable.push_huge(slot, mobility, frame)
-                    }
-                    #[cfg(feature = "movable")]
-                    Some(mobility @ Mobility::Movable) => {
-                        cache.movable.push_huge(slot, mobility, frame)
-                    }
-                    None => false,
-                }
-            } else {
-                false
-            };
-            if is_cached {
-                return Ok(());
-            }
+        if self.free_cached(frame, order) {
+            Ok(())
+        } else {
+            self.free_slow(frame, order)
         }
-        self.free_slow(frame, order)
+    }
+
+    /// Caches a page or a huge frame of the window; whether it did.
+    #[inline(always)]
+    fn free_cached(&mut self, frame: Frame, order: Order) -> bool {
+        if CHECKS || self.slot.is_drain_requested() {
+            return false;
+        }
+        let (slot, cache) = (self.slot, &mut *self.cache);
+        // As above.
+        if order == Order::PAGE {
+            match self.window.allocated_page(frame) {
+                Some(mobility @ Mobility::Unmovable) => {
+                    cache.unmovable.push_page(slot, mobility, frame)
+                }
+                #[cfg(feature = "movable")]
+                Some(mobility @ Mobility::Movable) => {
+                    cache.movable.push_page(slot, mobility, frame)
+                }
+                None => false,
+            }
+        } else if order.get() == HUGE_ORDER && frame.is_aligned(order) {
+            match self.window.allocated_huge(frame) {
+                Some(mobility @ Mobility::Unmovable) => {
+                    cache.unmovable.push_huge(slot, mobility, frame)
+                }
+                #[cfg(feature = "movable")]
+                Some(mobility @ Mobility::Movable) => {
+                    cache.movable.push_huge(slot, mobility, frame)
+                }
+                None => false,
+            }
+        } else {
+            false
+        }
     }
 
     /// Whether the lists may serve a request.
@@ -344,15 +357,6 @@ impl<'f, 'm> Cpu<'f, 'm> {
         if self.slot.is_drain_requested() {
             self.drain_all();
         }
-    }
-
-    /// Whether it allocates from `frames`.
-    #[cfg(not(loom))]
-    fn is_of(&self, frames: &Frames<'_>) -> bool {
-        core::ptr::eq(
-            core::ptr::from_ref(self.shared).cast(),
-            core::ptr::from_ref(frames),
-        )
     }
 
     /// Frames in this CPU's cache.

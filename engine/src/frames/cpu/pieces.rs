@@ -1,7 +1,7 @@
 //! Any number of frames, through the lists: a block that is large enough, less what is too
 //! much of it.
 
-use super::Cpu;
+use super::{CHECKS, Cpu};
 use crate::addr::{Frame, FrameRange, Order};
 use crate::frames::error::{AllocError, BlockError, RangeError};
 use crate::frames::range;
@@ -11,21 +11,17 @@ use crate::frames::word::geometry::{
     Block, HUGE_FRAMES, HUGE_ORDER, blocks, blocks_down, blocks_up_to,
 };
 
-/// Order of the smallest block of so many frames, so aligned; neither is zero.
-#[inline]
-fn order_of(frames: u64, align_frames: u64) -> Option<Order> {
-    let less_one = frames.max(align_frames) - 1;
+/// Order of the smallest block of so many frames, if that is a huge frame at most. `less_one` is the
+/// number less one, or of several the bits that are set in any.
+#[inline(always)]
+fn order_of(less_one: u64) -> Option<Order> {
     let order = u64::BITS - less_one.leading_zeros();
-    Order::new(u8::try_from(order).ok()?)
+    if order <= u32::from(HUGE_ORDER) {
+        Order::new(u8::try_from(order).ok()?)
+    } else {
+        None
+    }
 }
-
-/// `start..end`, which are in order.
-fn span(start: u64, end: u64) -> FrameRange {
-    FrameRange::new(start, end).unwrap_or_default()
-}
-
-/// With the feature that refuses what is cached already, pieces take the same way as blocks.
-const CHECKS: bool = cfg!(feature = "check-double-free");
 
 impl Cpu<'_, '_> {
     /// Allocates `frames` frames in a row, the first a multiple of `align_frames`, as
@@ -51,38 +47,80 @@ impl Cpu<'_, '_> {
         align_frames: u64,
         request: Request,
     ) -> Result<FrameRange, AllocError> {
+        match self.cut_cached(frames, align_frames, &request) {
+            Some(start) => Ok(FrameRange::of(start, frames)),
+            None => self.allocate_frames_slow(frames, align_frames, request),
+        }
+    }
+
+    /// The same where no list has a block that is large enough.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn allocate_frames_slow(
+        &mut self,
+        frames: u64,
+        align_frames: u64,
+        request: Request,
+    ) -> Result<FrameRange, AllocError> {
         range::contiguous::check(frames, align_frames)?;
         let align_frames = align_frames.max(request.order().frames());
-        if let Some(order) = order_of(frames, align_frames)
-            && order.get() <= HUGE_ORDER
+        if let Some(order) = order_of((frames - 1) | (align_frames - 1))
+            && let Some(start) = self.cut_free(&request, order, frames)
         {
-            if let Some(start) = self.cut_cached(&request, order, frames) {
-                return Ok(span(start.get(), start.get() + frames));
-            }
-            if let Some(start) = self.cut_free(&request, order, frames) {
-                return Ok(span(start.get(), start.get() + frames));
-            }
+            return Ok(FrameRange::of(start, frames));
         }
         let (shared, node) = (self.shared, self.node);
         let request = self.at_home(request);
         shared.allocate_frames_near(Some(node), frames, align_frames, request, self)
     }
 
-    /// The first `frames` of the block of `order` on top of the list that serves a request. The
-    /// rest moves to other lists, or goes back.
-    #[inline]
-    fn cut_cached(&mut self, request: &Request, order: Order, frames: u64) -> Option<Frame> {
+    /// A block of up to a huge frame that this CPU caches.
+    #[inline(always)]
+    pub(super) fn pop_block(&mut self, order: Order, request: &Request) -> Option<Frame> {
         if self.slot.is_drain_requested() || !self.serves(request) {
             return None;
         }
+        let mobility = request.mobility();
+        let lists = self.cache.of(mobility);
+        lists.pop(self.slot, mobility, order.get().into())
+    }
+
+    /// Caches a block of the window, of up to 64 pages or a huge frame; whether it did.
+    #[inline(always)]
+    pub(super) fn push_block(&mut self, block: Frame, order: Order) -> bool {
+        if CHECKS || self.slot.is_drain_requested() || !block.is_aligned(order) {
+            return false;
+        }
+        let mobility = self.window.allocated_small(block, order.get());
+        mobility.is_some_and(|mobility| {
+            let lists = self.cache.of(mobility);
+            lists.push_of_window(self.slot, mobility, order.get().into(), block)
+        })
+    }
+
+    /// The first `frames` of the block on top of the list that serves a request. The rest moves to
+    /// other lists, or goes back. `None` if the list is empty, or for a request that is refused.
+    #[inline]
+    pub(super) fn cut_cached(
+        &mut self,
+        frames: u64,
+        align_frames: u64,
+        request: &Request,
+    ) -> Option<Frame> {
+        let is_served = align_frames.is_power_of_two() && self.serves(request);
+        if !is_served || self.slot.is_drain_requested() {
+            return None;
+        }
+        let align_less_one = (align_frames - 1) | (request.order().frames() - 1);
+        let order = order_of(frames.checked_sub(1)? | align_less_one)?;
         let (slot, mobility) = (self.slot, request.mobility());
-        let all = order.frames();
+        let (all, index) = (order.frames(), usize::from(order.get()));
         if all == frames {
-            return (self.cache.of(mobility)).pop(slot, mobility, order.get().into());
+            return (self.cache.of(mobility)).pop(slot, mobility, index);
         }
         // Other CPUs see the rest in one list or the other, or that it moves.
         let moving = slot.begin_move(all - frames);
-        let start = (self.cache.of(mobility)).pop(slot, mobility, order.get().into());
+        let start = (self.cache.of(mobility)).pop(slot, mobility, index);
         if let Some(start) = start {
             let (rest, end) = (start.get() + frames, start.get() + all);
             self.give_rest(rest, end, frames, Some(mobility));
@@ -112,7 +150,7 @@ impl Cpu<'_, '_> {
     fn give_rest(&mut self, rest: u64, end: u64, frames: u64, cached: Option<Mobility>) {
         // Little goes into the lists, much is left for all.
         if end - rest > frames {
-            return self.give_shared(span(rest, end));
+            return self.give_shared(FrameRange::of(Frame::new(rest), end - rest));
         }
         for Block { start, order } in blocks_up_to(rest, end) {
             if let Some(mobility) = cached {
@@ -169,11 +207,25 @@ impl Cpu<'_, '_> {
     /// # Errors
     /// As [`Frames::free_frames`](crate::frames::Frames::free_frames).
     pub fn free_frames(&mut self, range: FrameRange) -> Result<(), RangeError> {
+        if self.join_cached(range) {
+            Ok(())
+        } else {
+            self.free_frames_slow(range)
+        }
+    }
+
+    /// The same for what is elsewhere, forms no block, or finds no space.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn free_frames_slow(&mut self, range: FrameRange) -> Result<(), RangeError> {
         if CHECKS || !(1..=u64::from(HUGE_FRAMES)).contains(&range.count()) {
             return range::free(&self.shared.nodes, range);
         }
         self.poll();
-        if self.join_cached(range) {
+        if let Some(order) = block_from(range)
+            && let Some(mobility) = self.allocated(range.start(), order)
+            && self.join(mobility, order, range)
+        {
             return Ok(());
         }
         let mut of_one = None;
@@ -194,26 +246,32 @@ impl Cpu<'_, '_> {
         Ok(())
     }
 
-    /// Frees `range` together with blocks on top of this CPU's lists, if all form one aligned
-    /// block; returns whether they did.
+    /// Caches `range` of the window, together with blocks on top of this CPU's lists, if all form one
+    /// aligned block; returns whether they did.
     #[inline]
-    fn join_cached(&mut self, range: FrameRange) -> bool {
+    pub(super) fn join_cached(&mut self, range: FrameRange) -> bool {
+        if CHECKS || self.slot.is_drain_requested() {
+            return false;
+        }
+        let Some(order) = block_from(range) else {
+            return false;
+        };
+        let (start, slot) = (range.start(), self.slot);
+        let Some(mobility) = self.window.allocated_block(start, order.get()) else {
+            return false;
+        };
+        if order.frames() == range.count() {
+            let lists = self.cache.of(mobility);
+            return lists.push_of_window(slot, mobility, order.get().into(), start);
+        }
+        self.takes[mobility as usize] && self.join(mobility, order, range)
+    }
+
+    /// The same for an allocated block of `order` that begins with `range`.
+    #[inline]
+    fn join(&mut self, mobility: Mobility, order: Order, range: FrameRange) -> bool {
         let (start, rest) = (range.start(), range.end().get());
-        let Some(order) = order_of(range.count(), 1) else {
-            return false;
-        };
-        if !start.is_aligned(order) {
-            return false;
-        }
-        let Some(mobility) = self.allocated(start, order) else {
-            return false;
-        };
         let end = start.get() + order.frames();
-        if rest == end {
-            let freed = self.keep(mobility, start, order);
-            self.report_later(freed);
-            return true;
-        }
         let slot = self.slot;
         // As in `cut_cached`.
         let moving = slot.begin_move(end - rest);
@@ -238,4 +296,21 @@ impl Cpu<'_, '_> {
         slot.end_move(moving);
         is_whole
     }
+}
+
+/// Order of the block of exactly so many frames, a huge frame at most.
+#[inline(always)]
+pub(super) fn exact_order(frames: u64) -> Option<Order> {
+    let order = frames.trailing_zeros();
+    if order > u32::from(HUGE_ORDER) || frames != 1 << order {
+        return None;
+    }
+    Order::new(u8::try_from(order).ok()?)
+}
+
+/// Order of the smallest block, a huge frame at most, that begins with `range`, if that can start one.
+#[inline(always)]
+fn block_from(range: FrameRange) -> Option<Order> {
+    let order = order_of(range.count().checked_sub(1)?)?;
+    range.start().is_aligned(order).then_some(order)
 }

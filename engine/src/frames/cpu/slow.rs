@@ -55,13 +55,12 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let order = request.order();
         if order.get() <= HUGE_ORDER && self.serves(&request) {
             let (mobility, index) = (request.mobility(), usize::from(order.get()));
-            let (slot, lists) = (self.slot, self.cache.of(mobility));
-            let mut found = lists.pop(slot, mobility, index);
+            let mut found = self.pop(mobility, index);
             if found.is_none() && order == Order::PAGE {
-                found = lists.pop_bump(slot, mobility);
+                found = (self.cache.of(mobility)).pop_bump(self.slot, mobility);
             }
-            let half = (lists.limit(index) / 2) << index;
-            if found.is_none() && self.may_cache(&request, half as u64) {
+            let most = self.cache.of(mobility).refill_limit(index) << index;
+            if found.is_none() && self.may_cache(&request, most as u64) {
                 self.slot.count(CpuEvent::Refill);
                 found = match order.get() {
                     0 => self.refill_pages(&request),
@@ -74,6 +73,11 @@ impl<'f, 'm> Cpu<'f, 'm> {
             }
         }
         self.allocate_shared(request)
+    }
+
+    /// The block on top of a list.
+    fn pop(&mut self, mobility: Mobility, order: usize) -> Option<Frame> {
+        self.cache.of(mobility).pop(self.slot, mobility, order)
     }
 
     /// Whether the water marks allow that `frames` frames are cached.
@@ -130,13 +134,13 @@ impl<'f, 'm> Cpu<'f, 'm> {
         });
         if taken > 0 {
             shared.nodes.count_zone(node, zone, -i64::from(taken));
-            return self.cache.of(mobility).pop_page(slot, mobility);
+            return self.pop(mobility, 0);
         }
         if !self.has_bump || !self.may_cache(request, HUGE_FRAMES.into()) {
             return None;
         }
         let moving = slot.begin_move(HUGE_FRAMES.into());
-        let cached = self.cache.of(mobility).pop_huge(slot, mobility);
+        let cached = self.pop(mobility, HUGE_ORDER.into());
         let bump = cached.or_else(|| self.take_huge(mobility));
         let lists = self.cache.of(mobility);
         if let Some(huge) = bump {
@@ -166,15 +170,15 @@ impl<'f, 'm> Cpu<'f, 'm> {
         });
         let frames = i64::from(taken) * i64::from(HUGE_FRAMES);
         shared.nodes.count_zone(source.node, source.zone, -frames);
-        self.cache.of(mobility).pop_huge(slot, mobility)
+        self.pop(mobility, HUGE_ORDER.into())
     }
 
     /// Cuts a larger block into those of `order`, and takes one.
     fn refill_blocks(&mut self, mobility: Mobility, order: Order) -> Option<Frame> {
         let (shared, slot) = (self.shared, self.slot);
         let source = &self.sources[mobility as usize];
-        let half = self.cache.of(mobility).limit(order.get().into()) / 2;
-        let more = u8::try_from(half.checked_ilog2()?).unwrap_or(0);
+        let most = self.cache.of(mobility).refill_limit(order.get().into());
+        let more = u8::try_from(most.checked_ilog2()?).unwrap_or(0);
         let larger = (order.get() + more).min(HUGE_ORDER - 1);
         if larger == order.get() {
             return None;
@@ -202,9 +206,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         });
         let frames = i64::from(taken) << order.get();
         shared.nodes.count_zone(source.node, source.zone, -frames);
-        self.cache
-            .of(mobility)
-            .pop(slot, mobility, order.get().into())
+        self.pop(mobility, order.get().into())
     }
 
     // ---- Free ------------------------------------------------------------------

@@ -7,7 +7,7 @@
 use super::table::Numbered;
 use super::{Segment, page_of};
 use crate::addr::{Frame, FrameRange};
-use crate::frames::word::geometry::HUGE_ORDER;
+use crate::frames::word::geometry::{HUGE_ORDER, WORD_ORDER};
 use crate::frames::word::{Bitmap, Giant, Huge, Mobility};
 use crate::sync::{AtomicU32, Ordering};
 
@@ -73,7 +73,7 @@ impl<'m> Window<'m> {
     #[inline]
     fn huge_of(&self, frame: Frame, order: u8) -> Option<(u64, u32)> {
         let at = frame.get().wrapping_sub(self.start);
-        if self.count.checked_sub(at)? < 1 << order {
+        if self.count.saturating_sub(at) < 1 << order {
             return None;
         }
         let huge = frame.get() >> HUGE_ORDER;
@@ -115,9 +115,27 @@ impl<'m> Window<'m> {
         is_allocated.then(|| Huge::mobility_in(bits))
     }
 
+    /// The same for an aligned block of 2^`order` frames, at most 64 pages or a huge frame.
+    #[inline(always)]
+    pub(crate) fn allocated_small(&self, start: Frame, order: u8) -> Option<Mobility> {
+        let (_, bits) = self.huge_of(start, order)?;
+        let is_allocated = if order <= WORD_ORDER && Huge::is_split_in(bits) {
+            let pages = !0 >> (64 - (1u32 << order)) << (start.get() % 64);
+            // SAFETY: as above.
+            let word = unsafe { self.bitmaps.word(start.get() / 64) };
+            word.load(Ordering::Acquire) & pages == pages
+        } else {
+            Huge::is_allocated_in(bits)
+        };
+        is_allocated.then(|| Huge::mobility_in(bits))
+    }
+
     /// The same for an aligned block of 2^`order` frames, a huge frame at most.
     #[inline]
     pub(crate) fn allocated_block(&self, start: Frame, order: u8) -> Option<Mobility> {
+        if order <= WORD_ORDER {
+            return self.allocated_small(start, order);
+        }
         let (huge, bits) = self.huge_of(start, order)?;
         let is_allocated = Huge::is_allocated_in(bits)
             || order < HUGE_ORDER && Huge::is_split_in(bits) && {

@@ -5,7 +5,7 @@
 //! the huge frame is anything but split, every bit of a bitmap that was ever written is set:
 //! a call that comes late finds nothing to take.
 
-use super::geometry::{BITMAP_WORDS, HUGE_FRAMES, HUGE_ORDER, LARGEST_PAGES};
+use super::geometry::{BITMAP_WORDS, HUGE_FRAMES, HUGE_ORDER, LARGEST_PAGES, WORD_ORDER};
 use crate::sync::{AtomicU64, Ordering, recheck_u64, swap_u64, update_u64};
 
 /// One bit a page of a huge frame, in ascending order.
@@ -64,9 +64,6 @@ pub(crate) struct NotSet {
     /// same pages at the same moment.
     pub(crate) given: u32,
 }
-
-/// Order of a bitmap word.
-const WORD_ORDER: u8 = 6;
 
 /// For orders 0..=6: the bit positions where an aligned block may start.
 const STARTS: [u64; 7] = [

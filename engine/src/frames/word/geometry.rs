@@ -13,6 +13,8 @@ use core::num::NonZeroU64;
 
 use crate::addr::{Frame, FrameRange};
 
+/// Order of a bitmap word: 64 pages.
+pub(crate) const WORD_ORDER: u8 = 6;
 /// Order of a huge frame: 2 MiB.
 #[cfg(not(loom))]
 pub(crate) const HUGE_ORDER: u8 = 9;

@@ -36,11 +36,11 @@ use super::segment::give::{Refused, Why};
 use super::segment::pinned::Pinned;
 use super::segment::statistics::Statistics;
 use super::word::Mobility;
-use super::word::geometry::{Block, blocks};
+use super::word::geometry::{Block, HUGE_ORDER, blocks};
 use crate::addr::{Frame, FrameRange, Order};
 use crate::layout::Layout;
 use crate::node::{NodeId, ZoneKind};
-use crate::sync::{AtomicU32, pause};
+use crate::sync::{AtomicU64, Ordering, pause};
 use gate::Gate;
 use marks::ZoneMarks;
 use segment::{NONE, ZoneSegment};
@@ -67,8 +67,8 @@ pub(crate) struct Nodes<'m> {
     pub(crate) layout: Layout<'m>,
     /// Frames that can't be freed.
     pub(crate) pinned: &'m Pinned<'m>,
-    /// How often memory was added.
-    pub(crate) added: AtomicU32,
+    /// Frames that were added, and a huge frame more for each segment that had none.
+    pub(crate) added: AtomicU64,
     pub(crate) marks: &'m [ZoneMarks],
     pub(crate) hooks: Option<&'m dyn Hooks>,
     pub(crate) segments: Segments<'m>,
@@ -287,6 +287,13 @@ impl fmt::Debug for Nodes<'_> {
 }
 
 impl<'m> Nodes<'m> {
+    /// Whole huge frames that were added: where it changes, CPUs look anew where they fill their
+    /// lists from.
+    pub(crate) fn added_huges(&self) -> u64 {
+        // Acquire: what was added before is seen. Pairs with `Frames::add`.
+        self.added.load(Ordering::Acquire) >> HUGE_ORDER
+    }
+
     /// Nodes in the order of fallback of a request on `from`.
     pub(crate) fn fallback(&self, from: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
         let nodes = u32::try_from(self.segments.nodes()).unwrap_or(u32::MAX);

@@ -1,14 +1,11 @@
 //! Firstlight's frame allocator as the global frame allocator of an ostd kernel.
 #![no_std]
 
-use core::alloc::Layout;
-use core::mem::MaybeUninit;
+use core::{alloc::Layout, arch::asm, mem::MaybeUninit};
 
-use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{Cpu, CpuCell, CpuGuard, CpuSlot, Frames, Request};
-use firstlight::node::NodeId;
-use ostd::cpu::{CpuId, PinCurrentCpu, num_cpus};
-use ostd::irq::{DisabledLocalIrqGuard, disable_local};
+use firstlight::addr::{FrameRange, Order};
+use firstlight::frames::{CpuCell, CpuSlot, Frames, PerCpu, Request};
+use ostd::cpu::{CpuId, num_cpus};
 use ostd::mm::{PAGE_SIZE, Paddr, frame::GlobalFrameAllocator};
 use ostd::util::id_set::Id;
 use spin::{Mutex, MutexGuard, Once};
@@ -27,79 +24,57 @@ ostd::cpu_local! {
     static CELL: CpuCell = CpuCell::new();
 }
 
-struct Pinned(CpuId, #[expect(dead_code)] DisabledLocalIrqGuard);
-
-// SAFETY: nothing else runs on a CPU while its interrupts are disabled.
-unsafe impl CpuGuard for Pinned {
-    fn cpu(&self) -> usize {
-        self.0.as_usize()
-    }
-}
-
-/// All frames.
-pub fn frames() -> &'static Frames<'static> {
-    FRAMES.call_once(|| {
-        let frames = Frames::over(SPAN, &mut MutexGuard::leak(TABLES.lock())[..]);
-        frames
-            .expect("tables are large enough")
-            .with_cpus(&SLOTS[..num_cpus()])
-    })
-}
-
-/// With the cache of this CPU, interrupts disabled.
-pub fn with_cpu<R>(call: impl for<'f> FnOnce(&mut Cpu<'f, 'static>) -> R) -> R {
-    let guard = disable_local();
-    let guard = Pinned(guard.current_cpu(), guard);
-    let result = CELL
-        .get_on_cpu(guard.0)
-        .with(&guard, frames(), NodeId(0), call);
-    result.expect("a slot for each CPU, and no call within a call")
-}
-
 /// Firstlight.
 pub struct Firstlight;
 
+// SAFETY: nothing else runs on a CPU while its interrupts are disabled; its data stays for ever.
+unsafe impl PerCpu for Firstlight {
+    #[inline(always)]
+    fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
+        let guard = ostd::irq::disable_local();
+        let mut cell = &raw const *CELL.get_with(&guard);
+        // No instruction: the address stays in a register, else each access computes it anew.
+        // SAFETY: it stays what it is.
+        unsafe { asm!("/* {} */", inout(reg) cell, options(pure, nomem, nostack)) };
+        // SAFETY: it is that of the cell.
+        call(unsafe { &*cell })
+    }
+
+    fn frames(&self) -> &'static Frames<'static> {
+        FRAMES.call_once(|| {
+            let tables = MutexGuard::leak(TABLES.lock());
+            let frames = Frames::over(SPAN, &mut tables[..]).expect("tables are large enough");
+            frames.with_cpus(&SLOTS[..num_cpus()])
+        })
+    }
+
+    fn cpu(&self) -> usize {
+        CpuId::current_racy().as_usize()
+    }
+}
+
 impl GlobalFrameAllocator for Firstlight {
     fn alloc(&self, layout: Layout) -> Option<Paddr> {
-        let first = match (layout.size(), layout.align()) {
-            (PAGE_SIZE, ..=PAGE_SIZE) => with_cpu(|cpu| cpu.allocate(PAGE).ok()),
-            (size, align) => allocate_many(size, align),
-        };
-        Some(first?.get() as Paddr * PAGE_SIZE)
+        let count = (layout.size() / PAGE_SIZE) as u64;
+        let align = layout.align().div_ceil(PAGE_SIZE) as u64;
+        let found = self.allocate_frames(count, align, PAGE).ok()?;
+        Some(found.start().get() as Paddr * PAGE_SIZE)
     }
 
     fn dealloc(&self, addr: Paddr, size: usize) {
-        let page = Frame::new((addr / PAGE_SIZE) as u64);
-        if size != PAGE_SIZE || with_cpu(|cpu| cpu.free(page, Order::PAGE).is_err()) {
-            free_many(range(addr, size));
+        if self.free_frames(range(addr, size)).is_err() {
+            // What the kernel used before it had an allocator, such as its boot page tables.
+            self.add_free_memory(addr, size);
         }
     }
 
     fn add_free_memory(&self, addr: Paddr, size: usize) {
-        frames()
-            .add(range(addr, size).bytes())
-            .expect("memory of the span comes once");
+        let added = self.frames().add(range(addr, size).bytes());
+        added.expect("no frame comes twice, or is freed twice");
     }
 }
 
 fn range(addr: Paddr, size: usize) -> FrameRange {
     let [first, count] = [addr, size].map(|bytes| (bytes / PAGE_SIZE) as u64);
     FrameRange::new(first, first + count).unwrap_or_default()
-}
-
-#[inline(never)]
-fn allocate_many(size: usize, align: usize) -> Option<Frame> {
-    let [count, align] = [size, align].map(|bytes| bytes.div_ceil(PAGE_SIZE) as u64);
-    with_cpu(|cpu| Some(cpu.allocate_frames(count, align, PAGE).ok()?.start()))
-}
-
-#[inline(never)]
-fn free_many(range: FrameRange) {
-    if with_cpu(|cpu| cpu.free_frames(range).is_err()) {
-        // What the kernel used before it had an allocator, such as its boot page tables.
-        frames()
-            .adopt(range.bytes())
-            .expect("no frame is freed twice");
-        free_many(range);
-    }
 }

@@ -3,10 +3,10 @@
 #![no_main]
 
 use core::mem::{ManuallyDrop, MaybeUninit};
-use firstlight_ostd::{Firstlight, frames, with_cpu};
+use firstlight_ostd::Firstlight;
 
 use firstlight::addr::{FrameRange, PhysAddr, PhysRange};
-use firstlight::frames::Frames;
+use firstlight::frames::{Frames, PerCpu};
 use firstlight_ostd_kernels::{Subject, run};
 use ostd::arch::read_tsc;
 use ostd::early_println;
@@ -18,13 +18,23 @@ static FRAMES: Firstlight = Firstlight;
 
 static SUBJECT: Subject = Subject {
     allocator: &FRAMES,
-    is_allocated: |addr| frames().is_allocated(PhysAddr::new(addr as u64).frame()) == Some(true),
-    drain: || with_cpu(|cpu| cpu.drain()).expect("freed twice"),
+    is_allocated: |addr| {
+        FRAMES
+            .frames()
+            .is_allocated(PhysAddr::new(addr as u64).frame())
+            == Some(true)
+    },
+    drain: || {
+        FRAMES
+            .with(|cpu| cpu.drain())
+            .expect("no call within a call")
+            .expect("no frame is freed twice")
+    },
     recount: || {
-        frames()
-            .validate()
-            .map_err(|_| "validate() found a violation")?;
-        Ok(frames().statistics().free_frames)
+        let frames = FRAMES.frames();
+        let valid = frames.validate();
+        valid.map_err(|_| "validate() found a violation")?;
+        Ok(frames.statistics().free_frames)
     },
     measure_more: measure_build,
     is_ours: true,

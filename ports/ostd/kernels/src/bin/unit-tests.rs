@@ -7,8 +7,6 @@ extern crate osdk_test_kernel;
 use firstlight_ostd_kernels as _;
 
 use firstlight_ostd::Firstlight;
-#[cfg(ktest)]
-use firstlight_ostd::frames;
 
 #[ostd::global_frame_allocator]
 static FRAMES: Firstlight = Firstlight;
@@ -23,12 +21,13 @@ static KTEST_CRATE_WHITELIST: Option<&[&str]> = Some(&["ostd", "firstlight-ostd-
 #[cfg(ktest)]
 #[ostd::prelude::ktest]
 fn ostd_allocates_from_firstlight() {
+    use firstlight::frames::PerCpu;
     use ostd::mm::{FrameAllocOptions, HasPaddr};
 
     let frame = FrameAllocOptions::new().alloc_frame().unwrap();
     let frame = firstlight::addr::PhysAddr::new(frame.paddr() as u64).frame();
     assert_eq!(
-        frames().is_allocated(frame),
+        FRAMES.frames().is_allocated(frame),
         Some(true),
         "OSDK's weak default is in use"
     );
