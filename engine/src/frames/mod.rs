@@ -49,8 +49,10 @@ mod tests;
 pub use cpu::Cpu;
 pub use cpu::cache::CpuCache;
 #[cfg(not(loom))]
-pub use cpu::cell::{CpuCell, PerCpu};
+pub use cpu::cell::CpuCell;
 pub use cpu::drain::DrainRequest;
+#[cfg(not(loom))]
+pub use cpu::per_cpu::PerCpu;
 pub use cpu::slot::{CpuEvents, CpuSlot};
 pub use error::{AllocError, BlockError, BuildError, CpuError, RangeError};
 pub use find::Frames;

@@ -1,7 +1,6 @@
-//! A CPU's cache in a kernel's per-CPU data: [`CpuCell`], and what a kernel says once about its
-//! CPUs, [`PerCpu`], to allocate through it.
+//! A CPU's cache in a kernel's per-CPU data: [`CpuCell`].
 //!
-//! *A cell is used on its CPU only, by one call at a time*: by the promise of a `PerCpu`, and by a flag
+//! *A cell is used on its CPU only, by one call at a time*: by the promise of a [`PerCpu`](super::per_cpu::PerCpu), and by a flag
 //! for handlers that interrupt a call. So nothing in it needs an atomic read-modify-write.
 
 use core::cell::UnsafeCell;
@@ -11,14 +10,10 @@ use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use super::Cpu;
 use super::cache::CpuCache;
-use super::pieces::exact_order;
-use crate::addr::{Frame, FrameRange, Order};
-use crate::frames::error::{AllocError, BlockError, CpuError, RangeError};
-use crate::frames::find::Frames;
-use crate::frames::request::Request;
-use crate::node::NodeId;
+use crate::frames::error::{BlockError, CpuError};
 
-/// A [`CpuCache`] and the [`Cpu`] that uses it, for a kernel's per-CPU data: [`PerCpu`] uses it.
+/// A [`CpuCache`] and the [`Cpu`] that uses it, for a kernel's per-CPU data; a
+/// [`PerCpu`](super::per_cpu::PerCpu) uses it.
 pub struct CpuCell {
     state: AtomicU32,
     cpu: UnsafeCell<MaybeUninit<Cpu<'static, 'static>>>,
@@ -38,7 +33,7 @@ const IN_CALL: u32 = 2;
 unsafe impl Sync for CpuCell {}
 
 /// A call that uses the cell, until it is dropped.
-struct InCall<'c> {
+pub(super) struct InCall<'c> {
     cell: &'c CpuCell,
     /// The state afterwards.
     after: u32,
@@ -49,6 +44,14 @@ impl Drop for InCall<'_> {
     fn drop(&mut self) {
         compiler_fence(Ordering::Release);
         self.cell.state.store(self.after, Ordering::Relaxed);
+    }
+}
+
+impl InCall<'_> {
+    /// The `Cpu` of the cell, which is open.
+    pub(super) fn cpu(&mut self) -> &mut Cpu<'static, 'static> {
+        // SAFETY: it is open, and no other call uses it before this one is dropped.
+        unsafe { (*self.cell.cpu.get()).assume_init_mut() }
     }
 }
 
@@ -80,7 +83,10 @@ impl CpuCell {
     /// # Safety
     /// On the cell's CPU, which stays so.
     #[inline(always)]
-    unsafe fn if_open<R>(&self, call: impl FnOnce(&mut Cpu<'static, 'static>) -> R) -> Option<R> {
+    pub(super) unsafe fn if_open<R>(
+        &self,
+        call: impl FnOnce(&mut Cpu<'static, 'static>) -> R,
+    ) -> Option<R> {
         if self.state.load(Ordering::Relaxed) != OPEN {
             return None;
         }
@@ -93,7 +99,7 @@ impl CpuCell {
     ///
     /// # Safety
     /// As [`CpuCell::if_open`], and the cell stays where it is for ever.
-    unsafe fn opened(
+    pub(super) unsafe fn opened(
         &self,
         open: impl FnOnce(&'static mut CpuCache) -> Result<Cpu<'static, 'static>, CpuError>,
     ) -> Result<InCall<'_>, CpuError> {
@@ -116,7 +122,7 @@ impl CpuCell {
     ///
     /// # Safety
     /// As [`CpuCell::if_open`].
-    unsafe fn close(&self) -> Result<(), BlockError> {
+    pub(super) unsafe fn close(&self) -> Result<(), BlockError> {
         let before = self.state.load(Ordering::Relaxed);
         if before & IN_CALL != 0 {
             return Err(BlockError::Cpu(CpuError::InCall));
@@ -143,285 +149,4 @@ impl fmt::Debug for CpuCell {
             .field("state", &self.state)
             .finish_non_exhaustive()
     }
-}
-
-/// What a kernel says once about the CPU that code runs on, to allocate and free through its
-/// [`CpuCell`].
-///
-/// Each call disables what [`PerCpu::with_cell`] disables for as long as it takes. It first tries
-/// what the cell's lists serve, in a few instructions; the first call on a CPU makes its [`Cpu`].
-///
-/// ```
-/// use firstlight::addr::Order;
-/// use firstlight::frames::{AllocError, CpuCell, Frames, PerCpu, Request};
-/// # use std::sync::OnceLock;
-/// # static FRAMES: OnceLock<&'static Frames<'static>> = OnceLock::new();
-/// # fn frames() -> &'static Frames<'static> { FRAMES.get().expect("memory") }
-/// # fn cpu_number() -> usize { 0 }
-/// # fn without_interrupts<R>(call: impl FnOnce() -> R) -> R { call() }
-///
-/// static CELLS: [CpuCell; 64] = [const { CpuCell::new() }; 64]; // or one in each CPU's data
-///
-/// struct ThisCpu;
-///
-/// // SAFETY: nothing else runs on a CPU while its interrupts are disabled; cells are static.
-/// unsafe impl PerCpu for ThisCpu {
-///     fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
-///         without_interrupts(|| call(&CELLS[cpu_number()]))
-///     }
-///     fn frames(&self) -> &'static Frames<'static> {
-///         frames()
-///     }
-///     fn cpu(&self) -> usize {
-///         cpu_number()
-///     }
-/// }
-///
-/// fn page_and_stack() -> Result<(), Box<dyn std::error::Error>> {
-///     let page = ThisCpu.allocate(Request::new(Order::PAGE))?;
-///     let stack = ThisCpu.allocate_frames(3, 1, Request::new(Order::PAGE))?;
-///     ThisCpu.free(page, Order::PAGE)?;
-///     ThisCpu.free_frames(stack)?;
-///     Ok(())
-/// }
-/// ```
-///
-/// # Safety
-/// [`with_cell`](PerCpu::with_cell) calls `call` once, with the cell of the CPU that it runs on, the
-/// same cell for all calls on that CPU and for none on another one, which stays where it is for ever
-/// (a `static`, or per-CPU data). During `call` the code stays on that CPU, and of other code that
-/// uses the cell only interrupt handlers run there, which leave before they return. What one
-/// call wrote is seen by the next one on the same CPU.
-pub unsafe trait PerCpu {
-    /// Calls `call` with the cell of this CPU, with interrupts or preemption disabled.
-    fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R;
-
-    /// All frames.
-    fn frames(&self) -> &'static Frames<'static>;
-
-    /// This CPU, by the number of its slot in
-    /// [`Frames::with_cpus`](crate::frames::Frames::with_cpus). Called within `with_cell`.
-    fn cpu(&self) -> usize;
-
-    /// This CPU's node. Called within `with_cell`.
-    fn node(&self) -> NodeId {
-        NodeId(0)
-    }
-
-    /// Calls `call` with this CPU's [`Cpu`]. It borrows the cell's cache, so it does not leave
-    /// `call`:
-    ///
-    /// ```compile_fail,E0521
-    /// # use firstlight::frames::{Cpu, PerCpu};
-    /// fn taken_away(this: &impl PerCpu, mut other: Cpu<'static, 'static>) -> Cpu<'static, 'static> {
-    ///     let _ = this.with(|cpu| core::mem::swap(cpu, &mut other));
-    ///     other
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// [`CpuError::InCall`] in a handler that interrupted a call on this CPU: it cannot have memory
-    /// now, or the kernel disables interrupts around calls. Those of [`Frames::cpu`]. `call` was
-    /// not called.
-    fn with<R>(
-        &self,
-        call: impl for<'f> FnOnce(&mut Cpu<'f, 'static>) -> R,
-    ) -> Result<R, CpuError> {
-        with(self, |cpu| Ok(call(cpu)))
-    }
-
-    /// Allocates a block, as [`Cpu::allocate`] does.
-    ///
-    /// # Errors
-    /// As [`Cpu::allocate`]; [`AllocError::Cpu`] as for [`PerCpu::with`].
-    #[inline(always)]
-    fn allocate(&self, request: Request) -> Result<Frame, AllocError> {
-        // No call on the fast path, and a copy whose address no call gets: what is known of the
-        // request at compile time stays so, and no register has to be saved.
-        let copy = request;
-        // SAFETY: by the contract of the trait.
-        let cached =
-            self.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.allocate_cached(&copy)) });
-        match cached {
-            Some(Some(frame)) => Ok(frame),
-            _ => allocate_slow(self, request),
-        }
-    }
-
-    /// Frees a block, as [`Cpu::free`] does.
-    ///
-    /// # Errors
-    /// As [`Cpu::free`]; [`BlockError::Cpu`] as for [`PerCpu::with`].
-    #[inline(always)]
-    fn free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        // SAFETY: by the contract of the trait.
-        let cached =
-            self.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.free_cached(frame, order)) });
-        match cached {
-            Some(true) => Ok(()),
-            _ => free_slow(self, frame, order),
-        }
-    }
-
-    /// Allocates any number of frames in a row, as [`Cpu::allocate_frames`] does.
-    ///
-    /// # Errors
-    /// As [`Cpu::allocate_frames`]; [`AllocError::Cpu`] as for [`PerCpu::with`].
-    #[inline(always)]
-    fn allocate_frames(
-        &self,
-        frames: u64,
-        align_frames: u64,
-        request: Request,
-    ) -> Result<FrameRange, AllocError> {
-        if (frames, align_frames, request.order()) == (1, 1, Order::PAGE) {
-            return self.allocate(request).map(|page| FrameRange::of(page, 1));
-        }
-        allocate_many(self, frames, align_frames, request)
-    }
-
-    /// Frees any range that is allocated, as [`Cpu::free_frames`] does.
-    ///
-    /// # Errors
-    /// As [`Cpu::free_frames`]; [`RangeError::Cpu`] as for [`PerCpu::with`].
-    #[inline(always)]
-    fn free_frames(&self, range: FrameRange) -> Result<(), RangeError> {
-        if range.count() == 1 {
-            let (page, order) = (range.start(), Order::PAGE);
-            // SAFETY: by the contract of the trait.
-            let cached =
-                self.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.free_cached(page, order)) });
-            if cached == Some(true) {
-                return Ok(());
-            }
-        }
-        free_many(self, range)
-    }
-
-    /// Frees what this CPU caches, and its slot: for a CPU that goes offline. A later call begins
-    /// anew.
-    ///
-    /// # Errors
-    /// As [`Cpu::close`]; [`BlockError::Cpu`] with [`CpuError::InCall`].
-    fn close(&self) -> Result<(), BlockError> {
-        // SAFETY: by the contract of the trait.
-        self.with_cell(|cell| unsafe { cell.close() })
-    }
-}
-
-#[inline(never)]
-fn opened<'c, C: PerCpu + ?Sized>(this: &C, cell: &'c CpuCell) -> Result<InCall<'c>, CpuError> {
-    let open = |cache| this.frames().cpu(this.cpu(), this.node(), cache);
-    // SAFETY: by the contract of the trait.
-    unsafe { cell.opened(open) }
-}
-
-/// Calls with this CPU's `Cpu`, made now if there is none.
-#[inline]
-fn with<C: PerCpu + ?Sized, T, E: From<CpuError>>(
-    this: &C,
-    call: impl for<'f> FnOnce(&mut Cpu<'f, 'static>) -> Result<T, E>,
-) -> Result<T, E> {
-    this.with_cell(|cell| {
-        let in_call = opened(this, cell)?;
-        // SAFETY: it is open, and no other call uses it before `in_call` is dropped.
-        call(unsafe { (*in_call.cell.cpu.get()).assume_init_mut() })
-    })
-}
-
-#[cold]
-#[inline(never)]
-fn allocate_slow<C: PerCpu + ?Sized>(this: &C, request: Request) -> Result<Frame, AllocError> {
-    with(this, |cpu| cpu.allocate_slow(request))
-}
-
-#[cold]
-#[inline(never)]
-fn free_slow<C: PerCpu + ?Sized>(this: &C, frame: Frame, order: Order) -> Result<(), BlockError> {
-    with(this, |cpu| cpu.free_slow(frame, order))
-}
-
-/// A block first, likewise without a call.
-#[inline(never)]
-fn allocate_many<C: PerCpu + ?Sized>(
-    this: &C,
-    frames: u64,
-    align_frames: u64,
-    request: Request,
-) -> Result<FrameRange, AllocError> {
-    if let Some(order) = exact_order(frames)
-        && align_frames.wrapping_sub(1) < frames
-        && align_frames.is_power_of_two()
-        && order >= request.order()
-    {
-        let copy = request;
-        // SAFETY: by the contract of the trait.
-        let cached =
-            this.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.pop_block(order, &copy)) });
-        if let Some(Some(start)) = cached {
-            return Ok(FrameRange::of(start, frames));
-        }
-    }
-    allocate_part(this, frames, align_frames, request)
-}
-
-/// The first part of a block.
-#[inline(never)]
-fn allocate_part<C: PerCpu + ?Sized>(
-    this: &C,
-    frames: u64,
-    align_frames: u64,
-    request: Request,
-) -> Result<FrameRange, AllocError> {
-    // SAFETY: by the contract of the trait.
-    let cached = this.with_cell(|cell| unsafe {
-        cell.if_open(|cpu| cpu.cut_cached(frames, align_frames, &request))
-    });
-    if let Some(Some(start)) = cached {
-        return Ok(FrameRange::of(start, frames));
-    }
-    allocate_many_slow(this, frames, align_frames, request)
-}
-
-#[cold]
-#[inline(never)]
-fn allocate_many_slow<C: PerCpu + ?Sized>(
-    this: &C,
-    frames: u64,
-    align_frames: u64,
-    request: Request,
-) -> Result<FrameRange, AllocError> {
-    with(this, |cpu| {
-        cpu.allocate_frames_slow(frames, align_frames, request)
-    })
-}
-
-/// As `allocate_many`.
-#[inline(never)]
-fn free_many<C: PerCpu + ?Sized>(this: &C, range: FrameRange) -> Result<(), RangeError> {
-    if let Some(order) = exact_order(range.count()) {
-        let start = range.start();
-        // SAFETY: by the contract of the trait.
-        let cached =
-            this.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.push_block(start, order)) });
-        if cached == Some(true) {
-            return Ok(());
-        }
-    }
-    free_part(this, range)
-}
-
-#[inline(never)]
-fn free_part<C: PerCpu + ?Sized>(this: &C, range: FrameRange) -> Result<(), RangeError> {
-    // SAFETY: by the contract of the trait.
-    match this.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.join_cached(range)) }) {
-        Some(true) => Ok(()),
-        _ => free_many_slow(this, range),
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn free_many_slow<C: PerCpu + ?Sized>(this: &C, range: FrameRange) -> Result<(), RangeError> {
-    with(this, |cpu| cpu.free_frames_slow(range))
 }

@@ -27,7 +27,7 @@ use crate::frames::zone::segment::{NONE, ZoneSegment};
 use crate::frames::zone::{Nodes, Segments};
 use crate::layout::{Layout, LayoutPolicy, LayoutStorage, Node, NodeRange, Zone};
 use crate::node::{NodeId, ZoneKind};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 use crate::topology::{NodeInfo, Topology};
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -102,7 +102,7 @@ impl Machine {
         let nodes = Nodes {
             layout: layout(),
             pinned,
-            added: AtomicU32::new(0),
+            added: AtomicU64::new(0),
             marks: &[],
             hooks: Some(hooks),
             segments,

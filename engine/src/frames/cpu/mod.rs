@@ -16,6 +16,7 @@
 //! | [`drain`] | how they are reached, which the kernel knows |
 //! | [`cache`] | the memory of the lists |
 //! | `cell` | both in a kernel's per-CPU data |
+//! | `per_cpu` | what a kernel says once about its CPUs |
 //! | [`slow`] | refill, flush, drain |
 //! | [`pieces`] | any number of frames |
 
@@ -25,6 +26,8 @@ pub(crate) mod cell;
 pub(crate) mod drain;
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(not(loom))]
+pub(crate) mod per_cpu;
 mod pieces;
 pub(crate) mod slot;
 mod slow;

@@ -74,30 +74,6 @@ impl Cpu<'_, '_> {
         shared.allocate_frames_near(Some(node), frames, align_frames, request, self)
     }
 
-    /// A block of up to a huge frame that this CPU caches.
-    #[inline(always)]
-    pub(super) fn pop_block(&mut self, order: Order, request: &Request) -> Option<Frame> {
-        if self.slot.is_drain_requested() || !self.serves(request) {
-            return None;
-        }
-        let mobility = request.mobility();
-        let lists = self.cache.of(mobility);
-        lists.pop(self.slot, mobility, order.get().into())
-    }
-
-    /// Caches a block of the window, of up to 64 pages or a huge frame; whether it did.
-    #[inline(always)]
-    pub(super) fn push_block(&mut self, block: Frame, order: Order) -> bool {
-        if CHECKS || self.slot.is_drain_requested() || !block.is_aligned(order) {
-            return false;
-        }
-        let mobility = self.window.allocated_small(block, order.get());
-        mobility.is_some_and(|mobility| {
-            let lists = self.cache.of(mobility);
-            lists.push_of_window(self.slot, mobility, order.get().into(), block)
-        })
-    }
-
     /// The first `frames` of the block on top of the list that serves a request. The rest moves to
     /// other lists, or goes back. `None` if the list is empty, or for a request that is refused.
     #[inline]
@@ -296,16 +272,6 @@ impl Cpu<'_, '_> {
         slot.end_move(moving);
         is_whole
     }
-}
-
-/// Order of the block of exactly so many frames, a huge frame at most.
-#[inline(always)]
-pub(super) fn exact_order(frames: u64) -> Option<Order> {
-    let order = frames.trailing_zeros();
-    if order > u32::from(HUGE_ORDER) || frames != 1 << order {
-        return None;
-    }
-    Order::new(u8::try_from(order).ok()?)
 }
 
 /// Order of the smallest block, a huge frame at most, that begins with `range`, if that can start one.
