@@ -578,3 +578,18 @@ fn a_page_freed_beside_its_adoption_is_refused_or_free() {
         assert_eq!(machine.free_frames(), u64::from(freed.is_ok()));
     });
 }
+
+/// Of memory that comes while a CPU begins, the CPU learns at once or at its next call.
+#[test]
+fn a_cpu_that_begins_beside_an_addition_fills_its_lists_from_what_came() {
+    check(2, || {
+        let machine = with_absent(frames(0, 1 << GIANT_ORDER), None);
+        machine.shared.add(bytes(0, 64)).unwrap();
+        let (mut cpu, added) = both(|| machine.cpu(0), || machine.shared.add(bytes(64, 128)));
+        assert_eq!(added, Ok(()));
+        cpu.poll();
+        assert_eq!(cpu.added, machine.shared.nodes.added_huges());
+        drop(cpu);
+        assert_eq!(machine.free_frames(), 128);
+    });
+}
