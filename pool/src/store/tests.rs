@@ -110,7 +110,8 @@ fn under_pressure_clean_slabs_go_one_by_one_down_to_the_floor() {
         floor: Some(1),
         ..spec(PageSize::Transparent, Source::Memfd, 3)
     };
-    store.change(&floor);
+    let prepared = store.prepare(&[floor]).unwrap();
+    assert!(store.apply(prepared).is_empty());
     assert_eq!(store.above_the_floor().len(), 1);
     assert_eq!(store.above_the_floor().len(), 1);
     assert!(store.above_the_floor().is_empty());
