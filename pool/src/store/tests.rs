@@ -247,6 +247,37 @@ fn growing_and_shrinking_at_run_time() {
 }
 
 #[test]
+fn other_classes_are_applied_as_a_whole_or_not_at_all() {
+    let (_folder, mut store) = small(2);
+    fill_all(&mut store);
+    let old = spec(PageSize::Transparent, Source::Memfd, 1);
+    let of = |bytes, node| Spec {
+        key: Key {
+            bytes,
+            node,
+            ..old.key
+        },
+        ..old
+    };
+    let rows = |store: &Store| {
+        let rows = store.rows().into_iter();
+        rows.map(|row| (row.size_class_bytes, row.wanted_slabs, row.clean_slabs))
+            .collect::<Vec<_>>()
+    };
+    let before = rows(&store);
+    // The last of them cannot be had.
+    let wrong = [old, of(2 << 20, None), of(2 << 20, Some(1023))];
+    assert!(store.prepare(&wrong).is_err());
+    assert_eq!(rows(&store), before);
+    // A class that is named no more keeps no slab, another one begins.
+    let prepared = store.prepare(&[of(2 << 20, None)]).unwrap();
+    assert_eq!(rows(&store), before);
+    assert_eq!(store.apply(prepared).len(), 2);
+    assert_eq!(rows(&store), [(SLAB_BYTES, 0, 0), (2 << 20, 1, 0)]);
+    assert_eq!(fill_all(&mut store), 1);
+}
+
+#[test]
 fn what_cannot_be_filled_is_told_and_tried_again_later() {
     let (_folder, mut store) = small(1);
     let now = Instant::now();
