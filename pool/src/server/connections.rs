@@ -112,7 +112,7 @@ impl Connections {
     fn for_others(&self) -> u32 {
         let all = self.limits.connections;
         let reserved = (all / 16).max(1);
-        all.saturating_sub(reserved).max(1)
+        all.saturating_sub(reserved)
     }
 
     fn of_user(&self, uid: u32) -> u32 {

@@ -105,11 +105,12 @@ impl Server {
         let reloads = start::reloads().map_err(failed)?;
         let limits = start::within_descriptors(&config.limits, say);
         let owner = rustix::process::geteuid().as_raw();
+        check(config)?;
         let rules = Rules::new(config, owner).map_err(ServeError::Config)?;
         let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
         let received =
             Received::new().map_err(|error| ServeError::system("read LISTEN_FDS", error))?;
-        let (mut store, found) = Store::open(&config.directory, &specs, received.mounts)?;
+        let (mut store, found) = Store::open(config.directory.as_ref(), &specs, received.mounts)?;
         for note in &found.notes {
             say(note);
         }
@@ -123,11 +124,11 @@ impl Server {
         let mut keeper = Keeper::new();
         keeper.keep_mounts(&store);
         start::adopt(&mut store, &mut keeper, received.slabs, say);
-        let known = start::known_leases(&config.directory, say)?;
+        let known = start::known_leases(config.directory.as_ref(), say)?;
         let is_activated = received.socket.is_some();
         let listener = match received.socket {
             Some(socket) => Listener::received(socket)?,
-            None => Listener::make(&config.socket, &rules)?,
+            None => Listener::make(config.socket.as_ref(), &rules)?,
         };
         let workers =
             Workers::new(&config.fill).map_err(|error| ServeError::system("wake itself", error))?;

@@ -74,8 +74,11 @@ fn at_next_start(old: &Config, new: &Config) -> Vec<&'static str> {
     } = &old.fill;
     let mut keys = Vec::new();
     for (key, same) in [
-        ("socket", old.socket == new.socket),
-        ("directory", old.directory == new.directory),
+        ("socket", old.socket.as_ref() == new.socket.as_ref()),
+        (
+            "directory",
+            old.directory.as_ref() == new.directory.as_ref(),
+        ),
         ("keep_on_stop", old.keep_on_stop == new.keep_on_stop),
         ("cpus", same(cpus.as_ref(), new.fill.cpus.as_ref())),
         ("nice", same(nice.as_ref(), new.fill.nice.as_ref())),
