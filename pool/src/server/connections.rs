@@ -300,3 +300,20 @@ impl Connections {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_connections_are_reserved_for_root_whatever_the_limit() {
+        for (connections, for_others) in [(1, 0), (2, 1), (15, 14), (16, 15), (32, 30), (1024, 960)]
+        {
+            let limits = Limits {
+                connections,
+                ..Limits::default()
+            };
+            assert_eq!(Connections::new(&limits).for_others(), for_others);
+        }
+    }
+}
