@@ -89,9 +89,9 @@ deb: setup ## Debian packages of the pool and of the command, in target/debian
 	@command -v objdump >/dev/null || scripts/setup.sh debian binutils
 	@packaging/debian/build.sh
 
-rules: setup ## the alert rules for Prometheus, read by Prometheus's own checker
-	@command -v promtool >/dev/null || scripts/setup.sh debian prometheus
-	@promtool check rules packaging/prometheus/firstlight-pool.rules.yml
+rules: setup ## the alert rules and the dashboard's queries, read by Prometheus's own checker
+	@{ command -v promtool && command -v jq; } >/dev/null || scripts/setup.sh debian prometheus jq
+	@packaging/prometheus/check.sh
 
 bench: setup ## time the engine beside other allocators (minutes, 10 GiB of memory)
 	@cargo bench --quiet -p firstlight-bench --bench bring_up

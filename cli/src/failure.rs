@@ -21,38 +21,26 @@ pub(crate) enum Failure {
     Io(String),
     /// The engine's own checks failed.
     Check(String),
-    /// The pool of memory for virtual machines cannot do it.
-    Pool(String),
-    /// No daemon answers.
-    NoDaemon(String),
-    /// The daemon refuses.
-    Refused(String),
-    /// The daemon's configuration is missing or wrong.
-    Config(String),
+    /// A subcommand of the pool, or output that cannot be written.
+    Pool(firstlight_pool_cli::Failure),
     /// A machine that was to be booted.
     Boot(BootError),
     /// Some of many guests went wrong; the document says which.
     Guests(String),
     /// What was compared is slower than before; the document says in what.
     Regressed(String),
-    /// Whoever read our output has seen enough; not a failure.
-    Closed,
 }
 
 impl Problem for Failure {
     fn exit_code(&self) -> u8 {
         match self {
-            Self::Closed => 0,
             Self::Machine(_) | Self::Boot(BootError::Machine(_)) => 1,
             Self::Usage(_) | Self::Boot(BootError::Refused(_)) => 2,
             Self::Io(_) => 3,
             Self::Check(_) | Self::Boot(BootError::CheckFailed(_)) => 4,
-            Self::Pool(_) => 5,
+            Self::Pool(failure) => failure.exit_code(),
             Self::Boot(BootError::Guest(_)) | Self::Guests(_) => 6,
             Self::Regressed(_) => 7,
-            Self::Refused(_) => 8,
-            Self::Config(_) => 9,
-            Self::NoDaemon(_) => 10,
             // As a shell tells it of a program that a signal ended.
             Self::Boot(BootError::Interrupted(signal)) => {
                 u8::try_from(signal.saturating_add(128)).unwrap_or(u8::MAX)
@@ -92,7 +80,7 @@ impl Failure {
 
     /// What the pool's daemon, or the way there, refused.
     pub(crate) fn pool(error: impl fmt::Display) -> Self {
-        Self::Pool(error.to_string())
+        firstlight_pool_cli::Failure::pool(error).into()
     }
 
     /// What the engine refused, and at which step.
@@ -152,14 +140,10 @@ impl fmt::Display for Failure {
             | Self::Machine(text)
             | Self::Io(text)
             | Self::Check(text)
-            | Self::Pool(text)
-            | Self::NoDaemon(text)
-            | Self::Refused(text)
-            | Self::Config(text)
             | Self::Guests(text)
             | Self::Regressed(text) => f.write_str(text),
             Self::Boot(error) => write!(f, "{error}"),
-            Self::Closed => f.write_str("the reader of the output went away"),
+            Self::Pool(failure) => write!(f, "{failure}"),
         }
     }
 }
@@ -167,17 +151,7 @@ impl fmt::Display for Failure {
 /// A subcommand of the pool, or output, that failed.
 impl From<firstlight_pool_cli::Failure> for Failure {
     fn from(failure: firstlight_pool_cli::Failure) -> Self {
-        use firstlight_pool_cli::Failure as Theirs;
-        match failure {
-            Theirs::Usage(text) => Self::Usage(text),
-            Theirs::Io(text) => Self::Io(text),
-            Theirs::Check(text) => Self::Check(text),
-            Theirs::Pool(text) => Self::Pool(text),
-            Theirs::NoDaemon(text) => Self::NoDaemon(text),
-            Theirs::Refused(text) => Self::Refused(text),
-            Theirs::Config(text) => Self::Config(text),
-            Theirs::Closed => Self::Closed,
-        }
+        Self::Pool(failure)
     }
 }
 
@@ -200,26 +174,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_programs_end_with_the_same_codes() {
-        use firstlight_pool_cli::Failure as Theirs;
+    fn no_two_causes_have_the_same_code() {
+        use firstlight_pool_cli::Failure as OfPool;
         let text = String::new;
-        for (theirs, code) in [
-            (Theirs::Closed, 0),
-            (Theirs::Usage(text()), 2),
-            (Theirs::Io(text()), 3),
-            (Theirs::Check(text()), 4),
-            (Theirs::Pool(text()), 5),
-            (Theirs::Refused(text()), 8),
-            (Theirs::Config(text()), 9),
-            (Theirs::NoDaemon(text()), 10),
+        for (failure, code) in [
+            (OfPool::Closed.into(), 0),
+            (Failure::Machine(text()), 1),
+            (OfPool::Usage(text()).into(), 2),
+            (Failure::Usage(text()), 2),
+            (OfPool::Io(text()).into(), 3),
+            (Failure::Io(text()), 3),
+            (OfPool::Check(text()).into(), 4),
+            (Failure::Check(text()), 4),
+            (OfPool::Pool(text()).into(), 5),
+            (Failure::Guests(text()), 6),
+            (Failure::Regressed(text()), 7),
+            (OfPool::Refused(text()).into(), 8),
+            (OfPool::Config(text()).into(), 9),
+            (OfPool::NoDaemon(text()).into(), 10),
         ] {
-            assert_eq!(theirs.exit_code(), code, "{theirs:?}");
-            assert_eq!(Failure::from(theirs).exit_code(), code);
+            assert_eq!(failure.exit_code(), code, "{failure:?}");
         }
-        assert_eq!(
-            Failure::Regressed(text()).exit_code(),
-            7,
-            "the gate's alone"
-        );
     }
 }

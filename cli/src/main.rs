@@ -105,7 +105,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Closed) => ExitCode::SUCCESS,
+        Err(Failure::Pool(firstlight_pool_cli::Failure::Closed)) => ExitCode::SUCCESS,
         Err(failure) => {
             output.failure(&failure);
             ExitCode::from(failure.exit_code())

@@ -3,7 +3,7 @@
 
 use crate::daemon::Daemon;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Document, Output};
 use crate::text::{bytes, plural};
 use clap::Args;
 use firstlight_pool::config::Config;
@@ -11,7 +11,6 @@ use firstlight_pool::launch::Need;
 use firstlight_pool::protocol::{Drained, PageSize, Resize, Resized};
 use firstlight_pool::store::Key;
 use rustix::fs::{FlockOperation, flock};
-use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
@@ -57,13 +56,6 @@ pub struct DrainOptions {
     daemon: Daemon,
 }
 
-#[derive(Serialize)]
-struct Document<'d, D> {
-    schema: &'static str,
-    #[serde(flatten)]
-    done: &'d D,
-}
-
 /// Runs `resize`.
 pub(crate) fn resize(options: &ResizeOptions, output: &mut Output) -> Result<(), Failure> {
     let resize = Resize {
@@ -82,13 +74,13 @@ pub(crate) fn resize(options: &ResizeOptions, output: &mut Output) -> Result<(),
     }
     let document = Document {
         schema: "firstlight.pool-resize/1",
-        done: &done,
+        value: &done,
     };
     output.print(&document, |document| {
         let Resized {
             slabs,
             before_slabs,
-        } = document.done;
+        } = document.value;
         let slabs = plural((*slabs).into(), "slab");
         format!("{}: {slabs} to keep, {before_slabs} before\n", options.size)
     })
@@ -173,13 +165,13 @@ pub(crate) fn drain(options: &DrainOptions, output: &mut Output) -> Result<(), F
     let done = options.daemon.connect()?.drain();
     let document = Document {
         schema: "firstlight.pool-drain/1",
-        done: &done.map_err(Failure::from)?,
+        value: &done.map_err(Failure::from)?,
     };
     output.print(&document, |document| {
         let Drained {
             released_bytes,
             lent_slabs,
-        } = document.done;
+        } = document.value;
         let lent = plural((*lent_slabs).into(), "slab");
         format!("{} given back, {lent} still lent\n", bytes(*released_bytes))
     })

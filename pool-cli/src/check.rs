@@ -1,12 +1,11 @@
 //! `firstlight pool check`: a configuration, before a daemon runs on it.
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Document, Output};
 use crate::text::{bytes, plural};
 use clap::Args;
 use firstlight_pool::config::Config;
 use firstlight_pool::server::{self, Checked};
-use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -25,20 +24,13 @@ Examples:
 
 Exit codes: see firstlight --help";
 
-#[derive(Serialize)]
-struct Document<'c> {
-    schema: &'static str,
-    #[serde(flatten)]
-    checked: &'c Checked,
-}
-
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     let config = Config::read(&options.config).map_err(Failure::config)?;
     let checked = server::check(&config).map_err(Failure::served)?;
     let document = Document {
         schema: "firstlight.pool-check/1",
-        checked: &checked,
+        value: &checked,
     };
     output.print(&document, |document| {
         let Checked {
@@ -46,7 +38,7 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
             slabs,
             bytes: all_bytes,
             notes,
-        } = document.checked;
+        } = document.value;
         let mut page = format!(
             "{}: {}, {} of {} in all\n",
             options.config.display(),

@@ -2,12 +2,11 @@
 
 use crate::daemon::Daemon;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Document, Output};
 use crate::text::bytes;
 use clap::{Args, ValueEnum};
 use firstlight_pool::config::Size;
-use firstlight_pool::protocol::{FillChange, Filling};
-use serde::Serialize;
+use firstlight_pool::protocol::FillChange;
 
 /// Stop filling slabs, fill them again, or at another rate, until the daemon is started anew
 ///
@@ -39,13 +38,6 @@ Examples:
 
 Exit codes: see firstlight --help";
 
-#[derive(Serialize)]
-struct Document<'f> {
-    schema: &'static str,
-    #[serde(flatten)]
-    filling: &'f Filling,
-}
-
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     let change = FillChange {
@@ -55,11 +47,11 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     let filling = options.daemon.connect()?.fill(change)?;
     let document = Document {
         schema: "firstlight.pool-fill/1",
-        filling: &filling,
+        value: &filling,
     };
     output.print(&document, |document| {
-        let switch = if document.filling.on { "on" } else { "off" };
-        let rate = match document.filling.rate {
+        let switch = if document.value.on { "on" } else { "off" };
+        let rate = match document.value.rate {
             0 => "as fast as it goes".into(),
             rate => format!("{} a second for each node", bytes(rate)),
         };

@@ -36,6 +36,16 @@ pub struct Output {
     color: anstream::ColorChoice,
 }
 
+/// A document of one value: the name of its schema, and the value's fields.
+#[derive(Debug, Serialize)]
+pub struct Document<'d, D> {
+    /// Its name and version.
+    pub schema: &'static str,
+    /// The value.
+    #[serde(flatten)]
+    pub value: &'d D,
+}
+
 impl Output {
     /// As the options say.
     #[must_use]

@@ -2,11 +2,10 @@
 
 use crate::daemon::Daemon;
 use crate::failure::Failure;
-use crate::output::{FAINT, HEADING, NOTE, Output};
+use crate::output::{Document, FAINT, HEADING, NOTE, Output};
 use crate::text::{self, Align, bytes, count, microseconds, plural};
 use clap::Args;
 use firstlight_pool::protocol::{LeaseRow, PoolRow, Status};
-use serde::Serialize;
 use std::fmt::Write;
 use std::thread;
 use std::time::Duration;
@@ -34,13 +33,6 @@ Exit codes: see firstlight --help";
 /// Leases a person is shown.
 const MOST_LEASES: usize = 20;
 
-#[derive(Serialize)]
-struct Document<'s> {
-    schema: &'static str,
-    #[serde(flatten)]
-    status: &'s Status,
-}
-
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     loop {
@@ -48,9 +40,9 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         let status = options.daemon.connect()?.status().map_err(Failure::from)?;
         let document = Document {
             schema: "firstlight.pool-status/1",
-            status: &status,
+            value: &status,
         };
-        output.print::<_, Failure>(&document, |document| report(document.status))?;
+        output.print::<_, Failure>(&document, |document| report(document.value))?;
         let Some(seconds) = options.watch else {
             return Ok(());
         };

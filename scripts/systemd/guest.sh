@@ -282,6 +282,100 @@ wrongly_configured() {
     config 2 0
     machine first
     state service active
+    end_machine first
+}
+
+# A daemon that fails for another reason is started again once a second, no sooner, and comes
+# back when the reason is gone: systemd before 254 knows no steps between two starts.
+failing() {
+    local before after
+    systemctl stop firstlight-pool.socket firstlight-pool.service
+    config 2 0
+    # Others could have it mount anywhere.
+    mkdir -p /run/firstlight/pool
+    chmod 777 /run/firstlight/pool
+    systemctl start firstlight-pool.socket
+    firstlight-pool status && return 1
+    until_so restarted_at_least 2
+    before=$(restarts)
+    sleep 10
+    after=$(restarts)
+    echo "   starts in 10 s: $((after - before))"
+    [ $((after - before)) -le 11 ]
+    chmod 700 /run/firstlight/pool
+    until_so state service active
+    until_so clean 2
+    state socket active
+}
+restarts() { systemctl show -P NRestarts firstlight-pool.service; }
+restarted_at_least() { [ "$(restarts)" -ge "$1" ]; }
+
+# Two nodes: each is filled by a thread of its own, on its CPU, at a rate of its own, and a class
+# without a node takes pages of both in turn.
+spread_over_nodes() {
+    local node thread
+    [ "$(node_pages 0) $(node_pages 1)" = "16 16" ]
+    config 2 4M
+    for node in 0 1; do
+        printf '[[class]]\npage = "2M"\nsize = "16M"\nslabs = 1\nnode = %s\n' $node
+    done >>/etc/firstlight/pool.toml
+    systemctl reload firstlight-pool.service
+    until_so has '[.pools[] | select(.node != null) | .filling_slabs] == [1, 1]' true
+    for node in 0 1; do
+        thread=$(grep -lx "fill-$node" /proc/"$(pid)"/task/*/comm)
+        grep -q "^Cpus_allowed_list:[[:space:]]*$node\$" "${thread%comm}status"
+    done
+    until_so has '[.pools[] | select(.node != null) | .clean_slabs] == [1, 1]' true
+    [ "$(node_pages 0) $(node_pages 1)" = "8 8" ]
+    # What a guest gets is of the node that it names.
+    systemd-run --quiet --unit=bound -p Type=exec firstlight-pool run --require --memory 16M@1 -- \
+        sh -c 'exec sleep 1000 <{memory}'
+    until_so has '[.pools[] | select(.node != null) | .lent_slabs] == [0, 1]' true
+    systemctl stop bound
+    config 2 0
+    systemctl reload firstlight-pool.service
+    until_so free_pages 32
+}
+node_pages() { cat "/sys/devices/system/node/node$1/hugepages/hugepages-2048kB/free_hugepages"; }
+
+# A cgroup that waits for its own limit pauses nothing, though the machine's figure counts it.
+filled_beside_a_throttled_cgroup() {
+    config 0 4M
+    sed -i 's/^pause_at_pressure.*/pause_at_pressure = 10/' /etc/firstlight/pool.toml
+    systemctl restart firstlight-pool.service
+    systemd-run --quiet --unit=throttled -p MemoryHigh=16M perl -e \
+        'my @m; while (1) { push @m, "x" x 65536; splice @m, 0, 1 if @m > 1024; }'
+    until_so pressed
+    sed -i 's/^slabs.*/slabs = 2/' /etc/firstlight/pool.toml
+    systemctl reload firstlight-pool.service
+    until_so has '.pools[0].filling_slabs' 1
+    until_so clean 2
+    has '.gauges.paused' false
+    pressed
+    sed 's/^/   /' /proc/pressure/memory
+    systemctl stop throttled
+}
+pressed() { [ "$(sed -n 's/^some avg10=\([0-9]*\).*/\1/p' /proc/pressure/memory)" -ge 10 ]; }
+
+# Where all CPUs are busy an ordinary thread of the least weight gets on.
+filled_on_busy_cpus() {
+    local cpu begin
+    for cpu in 0 1 2; do
+        systemd-run --quiet --unit="busy-$cpu" sh -c 'while :; do :; done'
+    done
+    config 0 0
+    sed -i 's/^rate.*/&\nnice = 19/' /etc/firstlight/pool.toml
+    systemctl restart firstlight-pool.service
+    sed -i 's/^slabs.*/slabs = 2/' /etc/firstlight/pool.toml
+    begin=$SECONDS
+    systemctl reload firstlight-pool.service
+    until_so clean 2
+    echo "   64 MiB in $((SECONDS - begin)) s"
+    systemctl stop 'busy-*'
+    config 2 0
+    systemctl restart firstlight-pool.service
+    until_so clean 2
+    machine first
 }
 
 removed_and_purged() {
@@ -305,7 +399,7 @@ removed_and_purged() {
 groupadd --system kvm 2>/dev/null || true
 for step in installed activated_by_the_first_client restarted_with_a_lease killed_with_a_lease \
     reloaded upgraded_with_a_lease_while_a_slab_is_half_filled installed_again_with_a_wrong_configuration watched stopped confined_by_apparmor drained \
-    wrongly_configured removed_and_purged; do
+    wrongly_configured failing spread_over_nodes filled_beside_a_throttled_cgroup filled_on_busy_cpus removed_and_purged; do
     begin=$SECONDS
     $step
     echo "ok $step, $((SECONDS - begin)) s"

@@ -9,10 +9,11 @@ use firstlight_pool::protocol::{Status, Take};
 use rustix::process::{Gid, Pid, Signal, Uid, kill_process};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::cell::Cell;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -103,6 +104,27 @@ impl Daemon {
         daemon
     }
 
+    /// One whose lines are read.
+    pub(crate) fn that_says(config: &str) -> (Self, Said) {
+        let folder = tempfile::Builder::new().prefix("pool").tempdir().unwrap();
+        write_config(folder.path(), config);
+        let mut child = serve(folder.path()).stderr(Stdio::piped()).spawn().unwrap();
+        let (says, said) = mpsc::channel();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        thread::spawn(move || {
+            lines
+                .map_while(Result::ok)
+                .try_for_each(|line| says.send(line))
+        });
+        let daemon = Self {
+            folder,
+            child,
+            variables: Vec::new(),
+        };
+        daemon.until_it_answers();
+        (daemon, Said(said))
+    }
+
     pub(crate) fn until_it_answers(&self) {
         until("the daemon answers", || {
             Client::connect(&self.socket()).is_ok_and(|mut pool| pool.status().is_ok())
@@ -183,6 +205,22 @@ impl Daemon {
             last.set(Some(status));
             clean
         });
+    }
+}
+
+/// The lines of a daemon.
+pub(crate) struct Said(mpsc::Receiver<String>);
+
+impl Said {
+    /// The next line with these words.
+    pub(crate) fn until(&self, words: &str) -> String {
+        loop {
+            let line = self.0.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("waited in vain: {words}"));
+            if line.contains(words) {
+                return line;
+            }
+        }
     }
 }
 

@@ -21,6 +21,7 @@ mod manager;
 mod operate;
 mod poison;
 mod refill;
+mod reload;
 mod restart;
 mod serve;
 mod service;

@@ -6,7 +6,6 @@ use super::kit::{
 use firstlight_pool::client::{Borrowed, Client, ClientError};
 use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::{PageSize, RefusalCode, Resize, Take};
-use rustix::process::Signal;
 
 const SMALL: &str = "
     fill = { rate = \"0\" }
@@ -245,45 +244,6 @@ fn a_start_waits_for_a_connection_of_its_own_accord() {
     });
     drop(second);
     assert!(run.wait().unwrap().success());
-}
-
-#[test]
-fn a_configuration_is_read_again_on_request() {
-    let daemon = Daemon::start(SMALL);
-    daemon.until_clean(2);
-    let lent = daemon.connect().take(take(1)).unwrap();
-    let reload = |config: &str| {
-        write_config(daemon.path(), config);
-        daemon.signal(Signal::HUP);
-    };
-    let more = SMALL.replace("slabs = 2", "slabs = 4");
-    reload(&format!(
-        "{more}\n[[class]]\npage = \"thp\"\nsource = \"memfd\"\nsize = \"2M\"\nslabs = 1\n"
-    ));
-    daemon.until_clean(3);
-    until("the new pool is full", || {
-        let pools = daemon.status().pools;
-        pools.get(1).is_some_and(|pool| pool.clean_slabs == 1)
-    });
-    // What is wrong, or not on this machine, changes nothing.
-    reload("slab = 1");
-    reload(&more.replace("size = \"4M\"", "size = \"4M\"\nnode = 999"));
-    reload(&format!(
-        "{SMALL}\n[[quota]]\nuid = 65041\nbytes = \"4M\"\n"
-    ));
-    until("both pools have shrunk", || {
-        let pools = daemon.status().pools;
-        pools[0].clean_slabs == 1 && pools[1].clean_slabs == 0
-    });
-    assert_eq!(daemon.status().leases.len(), 1, "what is lent stays");
-    if super::kit::is_root() {
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(daemon.path(), open).unwrap();
-        let socket = daemon.socket();
-        let taken = super::kit::another_user(65041, || Client::connect(&socket)?.take(take(1)));
-        assert!(taken.is_ok(), "{taken:?}");
-    }
-    drop(lent);
 }
 
 #[test]

@@ -250,6 +250,18 @@ impl Host {
         ours.collect::<Vec<_>>().join("\n")
     }
 
+    /// A domain does not start, and its log says why: libvirt shows as much of that as has
+    /// come through its log's own daemon by then, on a busy machine nothing.
+    pub(crate) fn does_not_start(&self, name: &str, why: &str) {
+        self.fails(&["virsh", "start", name]);
+        let path = format!("/var/log/libvirt/qemu/{name}.log");
+        self.until(why, |host| {
+            let log = host.run(&["cat", &path]);
+            let last = log.rfind("starting up libvirt").unwrap_or(0);
+            log[last..].contains(why)
+        });
+    }
+
     /// Files that a domain's VMM has mapped shared: their names and MiB.
     pub(crate) fn shared_files(&self, name: &str) -> Vec<(String, u64)> {
         let pid = self.run(&["cat", &format!("/run/libvirt/qemu/{name}.pid")]);

@@ -3,7 +3,10 @@
 
 use super::{Class, Config, Quota, Size};
 use crate::protocol::MOST_NUMBER;
+use crate::store::Spec;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use toml::Spanned;
 
 /// What is wrong, and at which bytes of the file.
@@ -23,23 +26,44 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     for (index, class) in config.class.iter().enumerate() {
         size(class)?;
         refill(class)?;
-        let twin = |other: &Class| {
-            other.page == class.page
-                && other.node == class.node
-                && other.size.as_ref() == class.size.as_ref()
-        };
+        let twin = |other: &Class| Spec::from(other).key == Spec::from(class).key;
         if config.class.iter().take(index).any(twin) {
             let text = "a class with this page, node and size is already there";
             return Err(wrong(&class.size, text));
         }
     }
-    for quota in &config.quota {
+    for (index, quota) in config.quota.iter().enumerate() {
         one_subject(quota)?;
+        let twin = |other: &Quota| {
+            let text = |name: &Option<Spanned<String>>| name.as_ref().map(|n| n.as_ref().clone());
+            other.uid == quota.uid
+                && text(&other.group) == text(&quota.group)
+                && text(&other.cgroup) == text(&quota.cgroup)
+        };
+        if config.quota.iter().take(index).any(twin) {
+            let text = "a quota for the same user, group or cgroup is already there";
+            return Err(wrong(&quota.bytes, text));
+        }
     }
+    path("socket", &config.socket, MOST_SOCKET_BYTES)?;
+    path("directory", &config.directory, MOST_PATH_BYTES)?;
     batch(&config.fill.batch)?;
     percent("pause_at_pressure", &config.fill.pause_at_pressure)?;
     nice(config.fill.nice.as_ref())?;
     Ok(())
+}
+
+/// What fits into the address of a socket, and into a path, each with the zero at its end.
+const MOST_SOCKET_BYTES: usize = 107;
+const MOST_PATH_BYTES: usize = 4000;
+
+fn path(name: &str, path: &Spanned<PathBuf>, most_bytes: usize) -> Result<(), Wrong> {
+    let bytes = path.as_ref().as_os_str().as_bytes();
+    if path.as_ref().is_absolute() && bytes.len() <= most_bytes && !bytes.contains(&0) {
+        return Ok(());
+    }
+    let text = format!("`{name}` is no absolute path of at most {most_bytes} bytes");
+    Err(wrong(path, text))
 }
 
 fn size(class: &Class) -> Result<(), Wrong> {
@@ -207,6 +231,26 @@ mod tests {
                 2,
             ),
             ("[[quota]]\nbytes = \"1G\"", "names one of", 2),
+            (
+                "[[quota]]\nuid = 1\nbytes = \"1G\"\n[[quota]]\nuid = 1\nbytes = \"2G\"",
+                "already there",
+                6,
+            ),
+            ("socket = \"\"", "`socket` is no absolute path", 1),
+            (
+                "\nsocket = \"pool.sock\"",
+                "`socket` is no absolute path",
+                2,
+            ),
+            ("directory = \"own\"", "`directory` is no absolute path", 1),
+            ("[limits]\nconnections = 0", "expected 1 or more", 2),
+            (
+                "[limits]\nconnections_per_user = 0",
+                "expected 1 or more",
+                2,
+            ),
+            ("[limits]\nidle_s = 0", "expected 1 or more", 2),
+            ("[limits]\nunread_s = 0", "expected 1 or more", 2),
             (
                 "[[quota]]\nbytes = \"1G\"\nuid = 1\ngroup = \"kvm\"",
                 "names one of",

@@ -1,8 +1,10 @@
 //! The shape of the configuration file, and what holds where it says nothing.
 
+use super::origin::Origin;
 use super::{Cpus, Size};
 use crate::protocol::{DEFAULT_SOCKET, PageSize};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, Unexpected};
 use std::path::PathBuf;
 use toml::Spanned;
 
@@ -11,9 +13,9 @@ use toml::Spanned;
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Where clients connect.
-    pub socket: PathBuf,
+    pub socket: Spanned<PathBuf>,
     /// The daemon's own folder: its lock and its mounts.
-    pub directory: PathBuf,
+    pub directory: Spanned<PathBuf>,
     /// Whether clean slabs in named files stay when the daemon is stopped.
     pub keep_on_stop: bool,
     /// Who may allocate.
@@ -26,19 +28,23 @@ pub struct Config {
     pub class: Vec<Class>,
     /// What others than the owner's group may hold.
     pub quota: Vec<Quota>,
+    /// For messages.
+    #[serde(skip)]
+    pub(super) origin: Origin,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            socket: DEFAULT_SOCKET.into(),
-            directory: "/run/firstlight/pool".into(),
+            socket: Spanned::new(0..0, DEFAULT_SOCKET.into()),
+            directory: Spanned::new(0..0, "/run/firstlight/pool".into()),
             keep_on_stop: false,
             access: Access::default(),
             fill: Fill::default(),
             limits: Limits::default(),
             class: Vec::new(),
             quota: Vec::new(),
+            origin: Origin::default(),
         }
     }
 }
@@ -97,12 +103,16 @@ impl Default for Fill {
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Connections at the same time, one in sixteen of them for root and the daemon's user.
+    #[serde(deserialize_with = "positive")]
     pub connections: u32,
     /// Of these, by one user; root and the daemon's user may have more.
+    #[serde(deserialize_with = "positive")]
     pub connections_per_user: u32,
     /// Seconds without a request after which a connection without a lease is closed.
+    #[serde(deserialize_with = "positive")]
     pub idle_s: u32,
     /// Seconds a client may leave a reply unread.
+    #[serde(deserialize_with = "positive")]
     pub unread_s: u32,
 }
 
@@ -139,7 +149,7 @@ pub struct Class {
     pub keep_under_pressure: Option<u32>,
     /// The node they lie on; pages of all nodes in turn when absent.
     #[serde(default)]
-    pub node: Option<u32>,
+    pub node: Option<Spanned<u32>>,
     /// Where their files come from.
     #[serde(default)]
     pub source: Source,
@@ -151,6 +161,14 @@ pub struct Class {
     /// nothing when absent.
     #[serde(default)]
     pub refill: Option<Spanned<Size>>,
+}
+
+fn positive<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let number = u32::deserialize(from)?;
+    if number == 0 {
+        return Err(Error::invalid_value(Unexpected::Unsigned(0), &"1 or more"));
+    }
+    Ok(number)
 }
 
 const fn two_megabytes() -> Page {

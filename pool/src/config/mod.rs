@@ -3,11 +3,12 @@
 //! [`Config::read`] gives a [`Config`] in which everything was checked, or a
 //! [`ConfigError`] that shows the line. `file.rs` has the file's shape and
 //! defaults, `check.rs` what one line alone cannot show to be wrong, `words.rs`
-//! the values: sizes and lists of CPUs. The shipped example is `pool/example.toml`.
+//! the values: sizes and lists of CPUs, `origin.rs` the lines for messages. The shipped example is `pool/example.toml`.
 
 mod check;
 mod error;
 mod file;
+mod origin;
 mod persist;
 mod words;
 
@@ -15,6 +16,7 @@ pub use error::ConfigError;
 pub use file::{Access, Class, Config, Fill, Limits, Page, Quota, Source};
 pub use words::{Cpus, Size};
 
+use origin::Origin;
 use std::path::Path;
 
 impl Config {
@@ -45,10 +47,11 @@ impl Config {
     /// # Errors
     /// As [`Config::read`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let config: Self = toml::from_str(text)
+        let mut config: Self = toml::from_str(text)
             .map_err(|error| ConfigError::at(path, text, error.span(), error.message()))?;
         check::check(&config)
             .map_err(|wrong| ConfigError::at(path, text, wrong.span, &wrong.text))?;
+        config.origin = Origin::new(path, text);
         Ok(config)
     }
 }

@@ -1,7 +1,7 @@
 //! A configuration with another number of slabs: the operator's words and comments stay.
 
 use super::{Config, ConfigError, Size};
-use crate::store::Key;
+use crate::store::{Key, Spec};
 use std::path::Path;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
@@ -33,10 +33,8 @@ impl Config {
             ConfigError::at(path, text, error.span(), error.message())
         };
         let mut document: DocumentMut = text.parse().map_err(wrong)?;
-        let at = config.class.iter().position(|class| {
-            let bytes = class.size.as_ref().bytes();
-            (class.page.0, class.node, bytes) == (key.page, key.node, key.bytes)
-        });
+        let mut classes = config.class.iter();
+        let at = classes.position(|class| Spec::from(class).key == *key);
         let wanted = value(i64::from(slabs));
         match (at, document.get_mut("class")) {
             // The number alone, so that what stands beside it stays.
@@ -131,7 +129,8 @@ mod tests {
             let before = Config::parse(Path::new("test"), text).unwrap();
             assert_eq!(after.class.len(), before.class.len() + 1);
             let added = after.class.last().unwrap();
-            assert_eq!((added.page.0, added.node), (PageSize::Giant, Some(0)));
+            let key = Spec::from(added).key;
+            assert_eq!((key.page, key.node), (PageSize::Giant, Some(0)));
             assert_eq!((added.size.as_ref().bytes(), added.slabs), (32 << 30, 7));
         }
         assert!(changed(TEXT, &key, 7).starts_with(TEXT));

@@ -5,11 +5,12 @@
 //! same time; each is an [`Account`] that is charged when memory leaves, and
 //! credited only when nobody can reach it any more.
 
-use crate::config::{Config, Size};
+use crate::config::{Config, ConfigError, Size};
 use crate::os::peer::{self, Peer};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use toml::Spanned;
 
 /// What a charge is booked on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -69,16 +70,24 @@ impl Rules {
     ///
     /// # Errors
     /// A group this machine does not know.
-    pub fn new(config: &Config, owner_uid: u32) -> Result<Self, String> {
+    pub fn new(config: &Config, owner_uid: u32) -> Result<Self, ConfigError> {
         let access = &config.access;
-        let mut limits = Vec::new();
+        let number = |name: &Spanned<String>| {
+            group_number(name.as_ref()).map_err(|text| config.wrong(name, &text))
+        };
+        let mut limits: Vec<Limit> = Vec::new();
         for quota in &config.quota {
             let account = match (&quota.uid, &quota.group, &quota.cgroup) {
                 (Some(uid), _, _) => Account::Uid(*uid),
-                (_, Some(group), _) => Account::Group(group_number(group.as_ref())?),
+                (_, Some(group), _) => Account::Group(number(group)?),
                 (_, _, Some(path)) => Account::Cgroup(path.as_ref().clone()),
                 _ => continue,
             };
+            // By name and by number, say: what one takes would be charged twice.
+            if limits.iter().any(|limit| limit.account == account) {
+                let text = format!("a quota for {account} is already there");
+                return Err(config.wrong(&quota.bytes, &text));
+            }
             limits.push(Limit {
                 account,
                 most_bytes: quota.bytes.as_ref().bytes(),
@@ -87,12 +96,8 @@ impl Rules {
         let group = access.group.as_ref();
         Ok(Self {
             owner_uid,
-            group: group.map(|name| group_number(name.as_ref())).transpose()?,
-            observers: access
-                .observers
-                .as_ref()
-                .map(|name| group_number(name.as_ref()))
-                .transpose()?,
+            group: group.map(number).transpose()?,
+            observers: access.observers.as_ref().map(number).transpose()?,
             member_bytes: access.quota.map(|size| size.bytes()),
             limits,
         })
@@ -376,9 +381,22 @@ mod tests {
     }
 
     #[test]
-    fn a_group_nobody_knows_is_an_error() {
-        let config = Config::parse(Path::new("test"), "access = { group = \"no such\" }").unwrap();
-        let error = Rules::new(&config, 0).unwrap_err();
-        assert!(error.contains("no group \"no such\""), "{error}");
+    fn what_this_machine_does_not_know_and_what_is_there_twice_is_shown_with_its_line() {
+        let root = "[[quota]]\ngroup = \"root\"\nbytes = 1\n[[quota]]\ngroup = \"0\"\nbytes = 1\n";
+        for (text, message) in [
+            (
+                "access = { group = \"no such\" }",
+                "test, line 1: this machine has no group \"no such\"",
+            ),
+            (
+                "\n[[quota]]\ngroup = \"no such\"\nbytes = 1\n",
+                "test, line 3: this machine has no group",
+            ),
+            (root, "test, line 6: a quota for group 0 is already there"),
+        ] {
+            let config = Config::parse(Path::new("test"), text).unwrap();
+            let error = Rules::new(&config, 0).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
     }
 }

@@ -22,7 +22,11 @@ use crate::store::{Key, Store};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long after it was started on a service manager's socket with no clean slab the daemon has
+/// clients wait for memory that is being zeroed, instead of having nothing for them.
+const WAKES: Duration = Duration::from_secs(30);
 
 /// Slabs one pool may be asked to keep at run time.
 const MOST_SLABS: u32 = 1 << 20;
@@ -122,6 +126,14 @@ impl Broker {
             measured: None,
             shortening: BTreeSet::new(),
         }
+    }
+
+    /// The daemon was started by a client that came to the service manager's socket. One that
+    /// was started anew has clean slabs from before, and its clients need not wait.
+    pub(super) fn activated(&mut self, now: Instant) {
+        let rows = self.store.rows();
+        let is_empty = rows.iter().all(|row| row.clean_slabs == 0);
+        self.wakes_until = is_empty.then(|| now + WAKES);
     }
 
     /// The process at the other end, as far as the rules need to know it.

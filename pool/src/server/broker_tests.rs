@@ -84,15 +84,17 @@ fn peer(uid: u32) -> Peer {
     }
 }
 
+/// Any slab.
+const LEAST: Take = Take {
+    bytes: 1,
+    node: None,
+    page: None,
+    max_topup_ms: 0,
+    topup_if_faster: false,
+};
+
 fn ask(broker: &mut Broker, uid: u32) -> Result<(Serial, OwnedFd), RefusalCode> {
-    let take = Take {
-        bytes: 1,
-        node: None,
-        page: None,
-        max_topup_ms: 0,
-        topup_if_faster: false,
-    };
-    match broker.handle(0, &peer(uid), Request::Take(take)) {
+    match broker.handle(0, &peer(uid), Request::Take(LEAST)) {
         Answer::Lend { serial, memory, .. } => Ok((serial, memory)),
         Answer::Reply(Reply::Refused(refusal)) => Err(refusal.code),
         other => panic!("{other:?}"),
@@ -191,6 +193,8 @@ fn clients_hear_when_to_ask_again_only_while_something_is_filled() {
     let answer = broker.handle(0, &peer(0), Request::Resize(more));
     assert!(matches!(answer, Answer::Reply(Reply::Resize(_))));
     let _kept: Vec<_> = (0..3).map(|_| ask(&mut broker, 0).unwrap()).collect();
+    // As fast as any machine, however busy this one is.
+    (broker.counters.zeroed_bytes, broker.counters.zeroing_ns) = (1 << 30, 100_000_000);
     let (code, ms) = refused(&mut broker);
     assert_eq!(code, RefusalCode::Empty);
     // A slab of 2 MiB takes less than that.
@@ -207,6 +211,42 @@ fn clients_hear_when_to_ask_again_only_while_something_is_filled() {
     broker.workers.set_watch(Watch::new(Some(10.0), gauge));
     broker.workers.read_pressure();
     assert_eq!(refused(&mut broker), (RefusalCode::Empty, None));
+}
+
+#[test]
+fn the_first_client_waits_where_it_has_started_the_daemon_and_nothing_is_clean() {
+    let (_folder, mut broker) =
+        broker_of(&CONFIG.replace("rate = \"0\"", "rate = \"0\", batch = \"1\""));
+    let now = Instant::now();
+    let waits = |broker: &mut Broker| refused(broker).0 == RefusalCode::Busy;
+    // The daemon had memory for its first client: others hear that there is none.
+    broker.activated(now);
+    broker.workers.set_rate(Some(0));
+    let _kept: Vec<_> = (0..3).map(|_| ask(&mut broker, 0).unwrap()).collect();
+    let more = Resize {
+        page: PageSize::Transparent,
+        node: None,
+        size_class_bytes: 2 << 20,
+        slabs: 4,
+    };
+    broker.handle(0, &peer(0), Request::Resize(more));
+    assert!(!waits(&mut broker));
+    broker.activated(now);
+    assert!(waits(&mut broker));
+    // Not for what never comes.
+    let none = Take {
+        bytes: 1 << 40,
+        ..LEAST
+    };
+    let Answer::Reply(Reply::Refused(refusal)) = broker.handle(0, &peer(0), Request::Take(none))
+    else {
+        panic!("there is no such slab");
+    };
+    assert_eq!(refusal.code, RefusalCode::Empty);
+    // And not for ever.
+    let begin = now.checked_sub(Duration::from_secs(30)).expect("an uptime");
+    broker.activated(begin);
+    assert!(!waits(&mut broker));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::config::{Config, Size};
 use crate::lease::quota::Rules;
 use crate::os::hugepages;
 use crate::protocol::PageSize;
-use crate::store::{Spec, available};
+use crate::store::{Spec, StoreError, available};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,8 +32,16 @@ pub fn check(config: &Config) -> Result<Checked, ServeError> {
     Rules::new(config, owner).map_err(ServeError::Config)?;
     let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
     let mut needed: BTreeMap<(PageSize, Option<u32>), u64> = BTreeMap::new();
-    for spec in &specs {
-        available(&spec.key)?;
+    for (class, spec) in config.class.iter().zip(&specs) {
+        available(&spec.key).map_err(|error| {
+            let text = error.to_string();
+            ServeError::Config(match &class.node {
+                Some(node) if matches!(error, StoreError::NoSuchNode(_)) => {
+                    config.wrong(node, &text)
+                }
+                _ => config.wrong(&class.size, &text),
+            })
+        })?;
         let bytes = needed.entry((spec.key.page, spec.key.node)).or_default();
         *bytes = bytes.saturating_add(spec.wanted_bytes());
     }

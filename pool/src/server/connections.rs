@@ -19,6 +19,7 @@ use crate::protocol::{MOST_REQUEST_BYTES, Refusal, RefusalCode, Reply};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// A connection's number, never used twice.
@@ -37,6 +38,8 @@ struct Unsent {
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: OwnedFd,
+    /// Its user's queue.
+    queue: Rc<Events>,
     peer: Peer,
     standing: Standing,
     /// When its last request came.
@@ -109,7 +112,7 @@ impl Connections {
     fn for_others(&self) -> u32 {
         let all = self.limits.connections;
         let reserved = (all / 16).max(1);
-        all.saturating_sub(reserved).max(1)
+        all.saturating_sub(reserved)
     }
 
     fn of_user(&self, uid: u32) -> u32 {
@@ -148,7 +151,7 @@ impl Connections {
         socket: OwnedFd,
         peer: Peer,
         standing: Standing,
-        events: &Events,
+        queue: Rc<Events>,
     ) -> io::Result<bool> {
         if self.is_full(&peer, standing) {
             turn_away(&socket, RefusalCode::Busy, "too many connections");
@@ -156,12 +159,13 @@ impl Connections {
         }
         let id = self.next;
         self.next += 1;
-        events.add(Source::Connection(id), &socket, true)?;
+        queue.add(Source::Connection(id), &socket, true)?;
         if standing != Standing::Owner {
             *self.by_user.entry(peer.uid).or_default() += 1;
         }
         let connection = Connection {
             socket,
+            queue,
             peer,
             standing,
             heard: Instant::now(),
@@ -192,7 +196,7 @@ impl Connections {
     }
 
     /// Sends an answer, or keeps it until there is room.
-    pub(super) fn answer(&mut self, id: ConnectionId, answer: Answer, events: &Events) -> Sent {
+    pub(super) fn answer(&mut self, id: ConnectionId, answer: Answer) -> Sent {
         let serial = match &answer {
             Answer::Lend { serial, .. } => Some(*serial),
             _ => None,
@@ -204,7 +208,8 @@ impl Connections {
         let (reply, descriptors) = match answer {
             Answer::Later => {
                 connection.reading = false;
-                let _ = events.change(Source::Connection(id), &connection.socket, false, false);
+                let (source, socket) = (Source::Connection(id), &connection.socket);
+                let _ = connection.queue.change(source, socket, false, false);
                 return Sent::Yes;
             }
             Answer::Reply(reply) => (reply, Vec::new()),
@@ -224,11 +229,11 @@ impl Connections {
             serial,
             since: Instant::now(),
         });
-        self.flush(id, events)
+        self.flush(id)
     }
 
     /// Tries to send what is kept.
-    pub(super) fn flush(&mut self, id: ConnectionId, events: &Events) -> Sent {
+    pub(super) fn flush(&mut self, id: ConnectionId) -> Sent {
         let Some(connection) = self.open.get_mut(&id) else {
             return Sent::No(None);
         };
@@ -242,13 +247,13 @@ impl Connections {
             Ok(()) => {
                 if !connection.reading {
                     connection.reading = true;
-                    let _ = events.change(source, socket, true, false);
+                    let _ = connection.queue.change(source, socket, true, false);
                 }
                 Sent::Yes
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 connection.reading = false;
-                let _ = events.change(source, socket, false, true);
+                let _ = connection.queue.change(source, socket, false, true);
                 connection.unsent = Some(unsent);
                 Sent::Yes
             }
@@ -293,5 +298,22 @@ impl Connections {
         open.filter(|(_, connection)| stuck(connection))
             .map(|(id, _)| *id)
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_connections_are_reserved_for_root_whatever_the_limit() {
+        for (connections, for_others) in [(1, 0), (2, 1), (15, 14), (16, 15), (32, 30), (1024, 960)]
+        {
+            let limits = Limits {
+                connections,
+                ..Limits::default()
+            };
+            assert_eq!(Connections::new(&limits).for_others(), for_others);
+        }
     }
 }

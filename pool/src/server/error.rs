@@ -1,5 +1,6 @@
 //! What keeps the daemon from serving.
 
+use crate::config::ConfigError;
 use crate::store::StoreError;
 use std::error::Error;
 use std::fmt;
@@ -9,7 +10,7 @@ use std::io;
 #[derive(Debug)]
 pub enum ServeError {
     /// What the configuration names is not there.
-    Config(String),
+    Config(ConfigError),
     /// The slabs.
     Store(StoreError),
     /// A socket.
@@ -67,7 +68,7 @@ impl From<StoreError> for ServeError {
 impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Config(text) => f.write_str(text),
+            Self::Config(error) => error.fmt(f),
             Self::Store(error) => error.fmt(f),
             Self::Socket { what, error } => write!(f, "cannot {what}: {error}"),
             Self::System { what, error } => write!(f, "cannot {what}: {error}"),
@@ -78,7 +79,7 @@ impl fmt::Display for ServeError {
 impl Error for ServeError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Config(_) => None,
+            Self::Config(error) => Some(error),
             Self::Store(error) => Some(error),
             Self::Socket { error, .. } | Self::System { error, .. } => Some(error),
         }

@@ -3,10 +3,11 @@
 use super::connections::ConnectionId;
 use crate::lease::Serial;
 use rustix::buffer::spare_capacity;
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// What something happened to.
@@ -20,15 +21,16 @@ pub(super) enum Source {
     Signals,
     /// A signal to read the configuration again.
     Reloads,
+    /// The connections of a user.
+    User(u32),
     /// A client.
     Connection(ConnectionId),
     /// The pipe of a lease.
     LeasePipe(Serial),
 }
 
-/// Events of one wait: as many as there are connections by default, so that no
-/// user's request is behind another's in the kernel's list.
-const EVENTS: usize = 1024;
+/// Events of one wait. The kernel goes on behind the last one at the next.
+const EVENTS: usize = 256;
 
 /// Numbers in the lower bits, what they number in the upper ones.
 const KIND_SHIFT: u32 = 56;
@@ -42,6 +44,7 @@ impl Source {
             Self::Reloads => (3, 0),
             Self::Connection(number) => (4, number),
             Self::LeasePipe(number) => (5, number),
+            Self::User(uid) => (6, uid.into()),
         };
         (kind << KIND_SHIFT) | (number & ((1 << KIND_SHIFT) - 1))
     }
@@ -55,6 +58,7 @@ impl Source {
             3 => Self::Reloads,
             4 => Self::Connection(number),
             5 => Self::LeasePipe(number),
+            6 => Self::User(u32::try_from(number).ok()?),
             _ => return None,
         })
     }
@@ -100,15 +104,32 @@ impl Events {
         Ok(epoll::modify(&self.epoll, file, data, flags(read, write))?)
     }
 
+    /// The first thing that has happened, if anything has. What is ready comes in turn.
+    pub(super) fn next(&self) -> io::Result<Option<Event>> {
+        Ok(self.ready(1)?.pop())
+    }
+
     /// What happened, after at most `most`.
     pub(super) fn wait(&self, most: Duration) -> io::Result<Vec<Event>> {
-        let mut ready: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         let timeout = Timespec {
             tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: most.subsec_nanos().into(),
         };
-        match epoll::wait(&self.epoll, spare_capacity(&mut ready), Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        // To the nanosecond: `epoll_wait` counts milliseconds, in which a user out of debt
+        // would have a burst saved up.
+        let mut epoll = [PollFd::new(&self.epoll, PollFlags::IN)];
+        match rustix::event::poll(&mut epoll, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => self.ready(EVENTS),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What has happened.
+    fn ready(&self, events: usize) -> io::Result<Vec<Event>> {
+        let mut ready: Vec<epoll::Event> = Vec::with_capacity(events);
+        let at_once = Timespec::default();
+        match epoll::wait(&self.epoll, spare_capacity(&mut ready), Some(&at_once)) {
+            Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let event = |event: epoll::Event| {
@@ -123,6 +144,12 @@ impl Events {
     }
 }
 
+impl AsFd for Events {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
 fn flags(read: bool, write: bool) -> EventFlags {
     let mut flags = EventFlags::empty();
     flags.set(EventFlags::IN, read);
@@ -133,6 +160,23 @@ fn flags(read: bool, write: bool) -> EventFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn each_in_turn_however_long_all_of_them_are_ready() {
+        let events = Events::new().unwrap();
+        let ends: Vec<_> = (0..3).map(|_| UnixStream::pair().unwrap()).collect();
+        for (number, (ours, theirs)) in (0..).zip(&ends) {
+            events.add(Source::Connection(number), ours, true).unwrap();
+            rustix::io::write(theirs, b"x").unwrap();
+        }
+        let next = || match events.next().unwrap().unwrap().source {
+            Source::Connection(number) => number,
+            other => panic!("{other:?}"),
+        };
+        let order: Vec<_> = (0..6).map(|_| next()).collect();
+        assert_eq!(order, [0, 1, 2, 0, 1, 2]);
+    }
 
     #[test]
     fn a_token_is_read_as_it_was_written() {
@@ -144,6 +188,7 @@ mod tests {
             Source::Connection(0),
             Source::Connection((1 << KIND_SHIFT) - 1),
             Source::LeasePipe(7),
+            Source::User(u32::MAX),
         ] {
             assert_eq!(Source::from_token(source.token()), Some(source));
         }

@@ -7,7 +7,8 @@
 //!
 //! - `broker.rs`, `take.rs`, `returns.rs`, `view.rs`: what each request means, the way out
 //!   and back of what is allocated, what is to be seen of both; `start.rs`: before all that;
-//! - `connections.rs`, `events.rs`, `listen.rs`: sockets; `turns.rs`: the order of requests;
+//! - `connections.rs`, `events.rs`, `listen.rs`: sockets; `clients.rs`: what is done for them;
+//!   `turns.rs`, `budget.rs`: the order of requests, and how much of the time a user may have;
 //! - `workers.rs`: what takes time; `refills.rs`: what guests gave back;
 //! - `keeper.rs`: what the service manager keeps over a restart; `restore.rs`: leases of an
 //!   earlier daemon;
@@ -16,7 +17,9 @@
 mod broker;
 #[cfg(test)]
 mod broker_tests;
+mod budget;
 mod check;
+mod clients;
 mod connections;
 mod error;
 mod events;
@@ -38,21 +41,18 @@ pub use error::ServeError;
 
 use crate::config::{Config, Size};
 use crate::lease::Serial;
-use crate::lease::quota::{Rules, Standing};
+use crate::lease::quota::Rules;
 use crate::os::background;
 use crate::os::service::{self, NotifyState};
-use crate::protocol::packet::PacketError;
-use crate::protocol::{RefusalCode, Request};
 use crate::store::{Key, Spec, Store};
-use broker::{Answer, Broker};
-use connections::{ConnectionId, Connections, Sent, turn_away};
-use events::{Event, Events, Source};
+use broker::Broker;
+use connections::Connections;
+use events::{Events, Source};
 use keeper::{Keeper, Received};
 use listen::Listener;
 use refills::Refills;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use turns::Turns;
@@ -61,12 +61,8 @@ use workers::Workers;
 /// How often revoked slabs are looked at and stuck connections are closed.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long after it was started on a service manager's socket with no clean slab the daemon has
-/// clients wait for memory that is being zeroed, instead of having nothing for them.
-const WAKES: Duration = Duration::from_secs(30);
-
-/// Connections that are accepted in one turn.
-const ACCEPTS_A_TURN: usize = 16;
+/// Leases whose end is looked after in one turn: the others are there in the next.
+const ENDS_A_TURN: usize = 16;
 
 /// Serves until a signal ends it or it was drained.
 ///
@@ -109,11 +105,12 @@ impl Server {
         let reloads = start::reloads().map_err(failed)?;
         let limits = start::within_descriptors(&config.limits, say);
         let owner = rustix::process::geteuid().as_raw();
+        check(config)?;
         let rules = Rules::new(config, owner).map_err(ServeError::Config)?;
         let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
         let received =
             Received::new().map_err(|error| ServeError::system("read LISTEN_FDS", error))?;
-        let (mut store, found) = Store::open(&config.directory, &specs, received.mounts)?;
+        let (mut store, found) = Store::open(config.directory.as_ref(), &specs, received.mounts)?;
         for note in &found.notes {
             say(note);
         }
@@ -127,19 +124,19 @@ impl Server {
         let mut keeper = Keeper::new();
         keeper.keep_mounts(&store);
         start::adopt(&mut store, &mut keeper, received.slabs, say);
-        let known = start::known_leases(&config.directory, say)?;
+        let known = start::known_leases(config.directory.as_ref(), say)?;
         let is_activated = received.socket.is_some();
         let listener = match received.socket {
             Some(socket) => Listener::received(socket)?,
-            None => Listener::make(&config.socket, &rules)?,
+            None => Listener::make(config.socket.as_ref(), &rules)?,
         };
         let workers =
             Workers::new(&config.fill).map_err(|error| ServeError::system("wake itself", error))?;
         let refills = Refills::new(Duration::from_secs(config.fill.refill_after_s.into()));
         let mut broker = Broker::new(store, rules, workers, keeper, refills, known);
-        // One that is started anew has its stock from before, and nobody waits.
-        let is_empty = broker.store.rows().iter().all(|row| row.clean_slabs == 0);
-        broker.wakes_until = (is_activated && is_empty).then(|| Instant::now() + WAKES);
+        if is_activated {
+            broker.activated(Instant::now());
+        }
         let restored = broker.restore(received.leases);
         if restored.whole + restored.unknown + restored.ended > 0 {
             say(&format!(
@@ -193,26 +190,33 @@ impl Server {
         let tick = self.watchdog.map_or(TICK, |most| (most / 2).min(TICK));
         let mut ticked = Instant::now();
         while !self.broker.is_drained() {
+            let now = Instant::now();
+            self.turns.go_on(now, &self.events);
             let wait = tick.saturating_sub(ticked.elapsed());
+            let wait = self.turns.wait(now).map_or(wait, |due| due.min(wait));
             let events = self
                 .events
                 .wait(wait)
                 .map_err(|error| ServeError::system("wait", error))?;
-            let mut ready = BTreeMap::new();
+            let mut ends = 0;
             for event in events {
                 match event.source {
-                    Source::Connection(id) => {
-                        ready.insert(id, event);
-                    }
+                    Source::User(uid) => self.turn(uid),
                     Source::Reloads => {
                         let _ = self.reloads.read(&mut [0; 16]);
                         self.reload(read, say);
                     }
-                    _ if self.happened(event) => return Ok(()),
-                    _ => {}
+                    Source::Signals if self.signals.read(&mut [0; 16]).is_ok() => return Ok(()),
+                    Source::LeasePipe(serial) if ends < ENDS_A_TURN => {
+                        ends += 1;
+                        self.lease_pipe(serial);
+                    }
+                    Source::Listener => self.accept(),
+                    Source::Workers => self.work_done(),
+                    // A user's own, and not here; what is left waits for the next turn.
+                    Source::Connection(_) | Source::LeasePipe(_) | Source::Signals => {}
                 }
             }
-            self.requests(&ready);
             if ticked.elapsed() >= tick {
                 ticked = Instant::now();
                 self.tick();
@@ -250,143 +254,12 @@ impl Server {
         for id in self.connections.stuck(now) {
             self.close(id);
         }
+        self.turns.sweep(now);
         let with_lease = self.broker.leases.connections();
         for id in self.connections.idle(now) {
             if !with_lease.contains(&id) {
                 self.close(id);
             }
-        }
-    }
-
-    /// Says whether the daemon is to end.
-    fn happened(&mut self, event: Event) -> bool {
-        match event.source {
-            Source::Signals => return self.signals.read(&mut [0; 16]).is_ok(),
-            Source::Listener => self.accept(),
-            Source::Workers => self.work_done(),
-            // In their turn, and by the loop.
-            Source::Connection(_) | Source::Reloads => {}
-            Source::LeasePipe(serial) => self.lease_pipe(serial),
-        }
-        false
-    }
-
-    fn accept(&mut self) {
-        for _ in 0..ACCEPTS_A_TURN {
-            match self.listener.accept() {
-                Ok(Some(socket)) => self.welcome(socket),
-                Ok(None) => return,
-                Err(_) => {
-                    // Out of descriptors, most likely: whoever waits goes on waiting.
-                    std::thread::sleep(Duration::from_millis(1));
-                    return;
-                }
-            }
-        }
-    }
-
-    /// A new connection: none is kept for a user that may do nothing here.
-    fn welcome(&mut self, socket: OwnedFd) {
-        // A peer that cannot be named may do nothing.
-        let Ok(peer) = self.broker.peer_of(&socket) else {
-            return;
-        };
-        let standing = self.broker.standing(&peer);
-        if standing == Standing::Stranger {
-            self.broker.counters.denied += 1;
-            return turn_away(&socket, RefusalCode::Denied, &broker::denied(&peer));
-        }
-        if let Some(id) = self.connections.to_give_up(&peer, standing) {
-            self.close(id);
-        }
-        let added = self.connections.add(socket, peer, standing, &self.events);
-        self.broker.counters.turned_away += u64::from(!added.unwrap_or(true));
-    }
-
-    /// Handles requests of the connections in `ready`, the users in turn.
-    fn requests(&mut self, ready: &BTreeMap<ConnectionId, Event>) {
-        for (id, event) in ready {
-            if event.writable {
-                self.flush(*id);
-            }
-        }
-        let connections = &self.connections;
-        let users = ready
-            .keys()
-            .filter_map(|id| Some((connections.peer(*id)?.uid, *id)));
-        let mut turn = self.turns.begin(users);
-        while let Some(id) = self.turns.next(&mut turn) {
-            let hung_up = ready.get(&id).is_some_and(|event| event.hung_up);
-            let more = self.request(id, hung_up);
-            turn.done(id, more);
-        }
-    }
-
-    /// Handles one request of a connection; says whether there may be more.
-    fn request(&mut self, id: ConnectionId, hung_up: bool) -> bool {
-        match self.connections.receive(id) {
-            // A reply comes first, and an end that hung up before gets none.
-            None if hung_up => self.close(id),
-            None => {}
-            Some(Err(PacketError::Io(error))) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Some(Ok(packet)) => {
-                let answer = self.answer(id, &packet.message);
-                return self.send(id, answer);
-            }
-            Some(Err(error @ (PacketError::TooLong { .. } | PacketError::Descriptors { .. }))) => {
-                let answer = Answer::refuse(RefusalCode::BadRequest, error.to_string());
-                self.send(id, answer);
-                self.close(id);
-            }
-            Some(Err(_)) => self.close(id),
-        }
-        false
-    }
-
-    fn answer(&mut self, id: ConnectionId, message: &[u8]) -> Answer {
-        let Some(peer) = self.connections.peer(id) else {
-            return Answer::Later;
-        };
-        match Request::decode(message) {
-            Ok(request) => self.broker.handle(id, peer, request),
-            Err(error) => Answer::refuse(RefusalCode::BadRequest, error.to_string()),
-        }
-    }
-
-    /// Sends an answer; says whether the connection is still there.
-    fn send(&mut self, id: ConnectionId, answer: Answer) -> bool {
-        if let Answer::Lend { serial, .. } = &answer
-            && let Some(lease) = self.broker.leases.get(*serial)
-        {
-            // Before the other end leaves, so that its end is never missed.
-            let source = Source::LeasePipe(*serial);
-            if self.events.add(source, &lease.pipe, false).is_err() {
-                self.broker.end_lease(*serial);
-                let refusal = Answer::refuse(RefusalCode::Internal, "out of descriptors");
-                return self.send(id, refusal);
-            }
-        }
-        let sent = self.connections.answer(id, answer, &self.events);
-        self.settle(id, sent)
-    }
-
-    fn flush(&mut self, id: ConnectionId) -> bool {
-        let sent = self.connections.flush(id, &self.events);
-        self.settle(id, sent)
-    }
-
-    fn settle(&mut self, id: ConnectionId, sent: Sent) -> bool {
-        let Sent::No(serial) = sent else { return true };
-        if let Some(serial) = serial {
-            self.broker.end_lease(serial);
-        }
-        self.close(id);
-        false
-    }
-
-    fn close(&mut self, id: ConnectionId) {
-        if let Some(serial) = self.connections.close(id) {
-            self.broker.end_lease(serial);
         }
     }
 

@@ -1,14 +1,12 @@
 //! A configuration that is read again while the daemon serves (SIGHUP).
 //!
-//! One that is wrong, or that names what this machine does not have, changes nothing. Should
-//! a mount or the socket fail after that, what was changed before it stays changed: the daemon
-//! says what failed, and the next reload does all of it again. Leases, and slabs that are
-//! allocated, stay as they are; a pool that is named no more keeps no slab.
+//! All of it is applied or nothing: what may fail comes first, and a reason is given. Leases,
+//! and slabs that are allocated, stay as they are; a pool that is named no more keeps no slab.
 
 use super::{ServeError, Server, check, start};
 use crate::config::{Config, Fill};
 use crate::lease::quota::Rules;
-use crate::store::{Key, Spec};
+use crate::store::Spec;
 use toml::Spanned;
 
 impl Server {
@@ -33,39 +31,32 @@ impl Server {
     fn apply(&mut self, config: Config, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
         let owner = rustix::process::geteuid().as_raw();
         let rules = Rules::new(&config, owner).map_err(ServeError::Config)?;
-        self.listener.admit(&rules)?;
+        let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
+        let prepared = self.broker.store.prepare(&specs)?;
+        if let Err(error) = self.listener.admit(&rules) {
+            // Half of it may be done.
+            let _ = self.listener.admit(&self.broker.rules);
+            return Err(error);
+        }
+        // Nothing fails from here on.
         self.broker.rules = rules;
         let limits = start::within_descriptors(&config.limits, say);
         self.connections.limit(&limits);
         let rate = config.fill.rate.bytes();
         self.broker.workers.set_rate((rate > 0).then_some(rate));
-        let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
-        self.resize(&specs)?;
+        for note in &prepared.notes {
+            say(note);
+        }
+        if !self.broker.store.is_draining() {
+            let excess = self.broker.store.apply(prepared);
+            self.broker.discard(excess);
+            self.broker.keeper.keep_mounts(&self.broker.store);
+            self.broker.begin_fills();
+        }
         for key in at_next_start(&self.config, &config) {
             say(&format!("`{key}` is another one from the next start on"));
         }
         self.config = config;
-        Ok(())
-    }
-
-    fn resize(&mut self, specs: &[Spec]) -> Result<(), ServeError> {
-        if self.broker.store.is_draining() {
-            return Ok(());
-        }
-        let gone: Vec<Key> = self.broker.store.keys();
-        let gone = gone
-            .into_iter()
-            .filter(|key| !specs.iter().any(|spec| spec.key == *key));
-        let wanted = specs.iter().map(|spec| (spec.key, spec.wanted));
-        for (key, wanted) in gone.map(|key| (key, 0)).chain(wanted) {
-            let (_, excess) = self.broker.store.resize(key, wanted)?;
-            self.broker.discard(excess);
-        }
-        for spec in specs {
-            self.broker.store.change(spec);
-        }
-        self.broker.keeper.keep_mounts(&self.broker.store);
-        self.broker.begin_fills();
         Ok(())
     }
 }
@@ -83,8 +74,11 @@ fn at_next_start(old: &Config, new: &Config) -> Vec<&'static str> {
     } = &old.fill;
     let mut keys = Vec::new();
     for (key, same) in [
-        ("socket", old.socket == new.socket),
-        ("directory", old.directory == new.directory),
+        ("socket", old.socket.as_ref() == new.socket.as_ref()),
+        (
+            "directory",
+            old.directory.as_ref() == new.directory.as_ref(),
+        ),
         ("keep_on_stop", old.keep_on_stop == new.keep_on_stop),
         ("cpus", same(cpus.as_ref(), new.fill.cpus.as_ref())),
         ("nice", same(nice.as_ref(), new.fill.nice.as_ref())),

@@ -1,129 +1,223 @@
-//! Whose request is handled next: users in turn, and of each user its
+//! Whose request is handled next: one of each user in turn, and of each user its
 //! connections in turn.
 //!
-//! A turn is what happens between two waits. Each user gets as many requests
-//! handled in it as any other, however many connections they come over; what is
-//! left is handled in the next turn, from the next connection on.
+//! The connections of a user are an `epoll` instance of their own, and that is one source
+//! of the daemon's. So a turn costs as many requests as there are users with any, however
+//! many connections they come over, and a user over its [`Budget`] is set aside by changing one
+//! source. The kernel goes through what is ready in turn.
 
-use super::connections::ConnectionId;
-use std::collections::{BTreeMap, VecDeque};
+use super::budget::Budget;
+use super::events::{Event, Events, Source};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
-/// Requests of one user in one turn: what another user waits for at most.
-const REQUESTS_A_USER: u32 = 2;
-
-/// A user with requests.
+/// A user with connections, or with less than its whole budget.
 #[derive(Debug)]
 struct User {
-    uid: u32,
-    ready: VecDeque<ConnectionId>,
-    left: u32,
+    queue: Rc<Events>,
+    /// None for users that are not held back.
+    budget: Option<Budget>,
+    is_aside: bool,
 }
 
-/// One turn.
-#[derive(Debug)]
-pub(super) struct Turn {
-    users: VecDeque<User>,
+impl User {
+    fn is_gone(&self, now: Instant) -> bool {
+        let is_whole = self.budget.is_none_or(|budget| budget.is_full(now));
+        Rc::strong_count(&self.queue) == 1 && is_whole
+    }
 }
 
-/// The connection of each user that was served last.
+/// All users, by number.
 #[derive(Debug, Default)]
-pub(super) struct Turns(BTreeMap<u32, ConnectionId>);
+pub(super) struct Turns {
+    users: BTreeMap<u32, User>,
+    /// Users that are set aside, and until when.
+    aside: BTreeSet<(Instant, u32)>,
+}
 
 impl Turns {
-    /// A turn for connections that have requests, with their users.
-    pub(super) fn begin(&mut self, ready: impl Iterator<Item = (u32, ConnectionId)>) -> Turn {
-        let mut by_user: BTreeMap<u32, Vec<ConnectionId>> = BTreeMap::new();
-        for (uid, id) in ready {
-            by_user.entry(uid).or_default().push(id);
+    /// The queue of a user, for a new connection. One that is not `bounded` is not held back.
+    pub(super) fn queue(
+        &mut self,
+        uid: u32,
+        bounded: bool,
+        events: &Events,
+    ) -> io::Result<Rc<Events>> {
+        if let Some(user) = self.users.get(&uid) {
+            return Ok(Rc::clone(&user.queue));
         }
-        // A user without requests has no last one to go on from.
-        self.0.retain(|uid, _| by_user.contains_key(uid));
-        let users = by_user.into_iter().map(|(uid, mut ready)| {
-            ready.sort_unstable();
-            let last = self.0.get(&uid).copied();
-            let next = ready.partition_point(|id| last.is_some_and(|last| *id <= last));
-            ready.rotate_left(next);
-            User {
-                uid,
-                ready: ready.into(),
-                left: REQUESTS_A_USER,
-            }
-        });
-        Turn {
-            users: users.collect(),
-        }
+        let queue = Rc::new(Events::new()?);
+        events.add(Source::User(uid), &*queue, true)?;
+        let user = User {
+            queue: Rc::clone(&queue),
+            budget: bounded.then(|| Budget::full(Instant::now())),
+            is_aside: false,
+        };
+        self.users.insert(uid, user);
+        Ok(queue)
     }
 
-    /// The next connection to read one request from, if the turn is not over.
-    /// [`Turn::done`] must follow.
-    pub(super) fn next(&mut self, turn: &mut Turn) -> Option<ConnectionId> {
-        let user = turn.users.front_mut()?;
-        let id = user.ready.pop_front()?;
-        user.left -= 1;
-        self.0.insert(user.uid, id);
-        Some(id)
+    /// What is next of a user; [`Turns::spend`] must follow.
+    pub(super) fn next(&self, uid: u32) -> Option<Event> {
+        self.users.get(&uid)?.queue.next().ok()?
     }
-}
 
-impl Turn {
-    /// The request was handled; `more` where the connection may have another.
-    pub(super) fn done(&mut self, id: ConnectionId, more: bool) {
-        let Some(mut user) = self.users.pop_front() else {
+    /// Subtracts what was done for a user from its budget, and sets a user in debt aside.
+    pub(super) fn spend(&mut self, uid: u32, spent: Duration, events: &Events) {
+        let Some(user) = self.users.get_mut(&uid) else {
             return;
         };
-        if more {
-            user.ready.push_back(id);
+        let Some(budget) = &mut user.budget else {
+            return;
+        };
+        let now = Instant::now();
+        budget.spend(spent, now);
+        if let Some(due) = budget.due(now).filter(|_| !user.is_aside) {
+            let aside = events.change(Source::User(uid), &*user.queue, false, false);
+            user.is_aside = aside.is_ok();
+            if user.is_aside {
+                self.aside.insert((due, uid));
+            }
         }
-        if user.left > 0 && !user.ready.is_empty() {
-            self.users.push_back(user);
+    }
+
+    /// Users out of debt have their turn again.
+    pub(super) fn go_on(&mut self, now: Instant, events: &Events) {
+        while let Some((due, uid)) = self.aside.first().copied()
+            && due <= now
+        {
+            self.aside.pop_first();
+            let Some(user) = self.users.get_mut(&uid) else {
+                continue;
+            };
+            // It may have cost more meanwhile: a connection, or an answer that took long.
+            if let Some(later) = user.budget.and_then(|budget| budget.due(now)) {
+                self.aside.insert((later, uid));
+            } else {
+                user.is_aside = false;
+                let _ = events.change(Source::User(uid), &*user.queue, true, false);
+            }
         }
+    }
+
+    /// Until the next user is out of debt.
+    pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
+        let (due, _) = self.aside.first()?;
+        Some(due.saturating_duration_since(now))
+    }
+
+    /// Forgets users without connections, once nothing is to be remembered of them.
+    pub(super) fn sweep(&mut self, now: Instant) {
+        self.users.retain(|_, user| !user.is_gone(now));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::budget::BURST;
     use super::*;
+    use std::os::unix::net::UnixStream;
 
-    /// Serves a turn in which connections always have more; users by the tens of the number.
-    fn served(turns: &mut Turns, ready: &[ConnectionId]) -> Vec<ConnectionId> {
-        let with_user = ready
-            .iter()
-            .map(|id| (u32::try_from(*id / 100).unwrap(), *id));
-        let mut turn = turns.begin(with_user);
-        let mut order = Vec::new();
-        while let Some(id) = turns.next(&mut turn) {
-            order.push(id);
-            turn.done(id, true);
+    const FLOOD: u32 = 1000;
+    const OTHER: u32 = 1001;
+
+    /// Users with connections that always have a request.
+    struct Flood {
+        events: Events,
+        turns: Turns,
+        _queues: Vec<Rc<Events>>,
+        _ends: Vec<(UnixStream, UnixStream)>,
+    }
+
+    impl Flood {
+        fn new(users: &[(u32, u64)], bounded: bool) -> Self {
+            let events = Events::new().unwrap();
+            let mut turns = Turns::default();
+            let (mut queues, mut ends) = (Vec::new(), Vec::new());
+            for (uid, connections) in users {
+                let queue = turns.queue(*uid, bounded, &events).unwrap();
+                for number in 0..*connections {
+                    let (ours, theirs) = UnixStream::pair().unwrap();
+                    rustix::io::write(&theirs, b"x").unwrap();
+                    let source = Source::Connection(u64::from(*uid) * 1000 + number);
+                    queue.add(source, &ours, true).unwrap();
+                    ends.push((ours, theirs));
+                }
+                queues.push(queue);
+            }
+            Self {
+                events,
+                turns,
+                _queues: queues,
+                _ends: ends,
+            }
         }
-        order
+
+        /// The connections served in a turn.
+        fn turn(&mut self, spent: Duration) -> Vec<u64> {
+            let mut order = Vec::new();
+            for event in self.events.wait(Duration::ZERO).unwrap() {
+                let Source::User(uid) = event.source else {
+                    panic!("{event:?}");
+                };
+                if let Source::Connection(number) = self.turns.next(uid).unwrap().source {
+                    order.push(number);
+                }
+                self.turns.spend(uid, spent, &self.events);
+            }
+            order
+        }
     }
 
     #[test]
-    fn each_user_gets_the_same_number_of_requests() {
-        let mut turns = Turns::default();
-        let flood: Vec<_> = (100..150).chain([200]).collect();
-        let order = served(&mut turns, &flood);
-        assert_eq!(order[..4], [100, 200, 101, 200]);
-        assert_eq!(order.iter().filter(|id| **id == 200).count(), 2);
-        assert_eq!(order.len(), 4);
-        // The next turn goes on behind the last connection that was served.
-        assert_eq!(served(&mut turns, &flood)[0], 102);
-        for _ in 0..23 {
-            served(&mut turns, &flood);
+    fn one_request_of_each_user_in_a_turn_and_its_connections_in_turn() {
+        let mut flood = Flood::new(&[(FLOOD, 5), (OTHER, 1)], false);
+        for round in 0..10 {
+            let mut order = flood.turn(Duration::from_secs(1));
+            order.sort_unstable();
+            assert_eq!(order, [1_000_000 + round % 5, 1_001_000]);
         }
-        // All of its connections have had their turn.
-        assert_eq!(served(&mut turns, &flood)[..4], [100, 200, 101, 200]);
     }
 
     #[test]
-    fn a_connection_without_more_is_left_out() {
-        let mut turns = Turns::default();
-        let mut turn = turns.begin([(1, 5), (1, 6)].into_iter());
-        for expected in [5, 6] {
-            let id = turns.next(&mut turn).unwrap();
-            assert_eq!(id, expected);
-            turn.done(id, false);
-        }
-        assert_eq!(turns.next(&mut turn), None);
+    fn a_user_in_debt_is_set_aside_until_it_is_repaid() {
+        let mut flood = Flood::new(&[(FLOOD, 2)], true);
+        let begin = Instant::now();
+        assert_eq!(flood.turn(BURST + Duration::from_secs(100)).len(), 1);
+        assert!(flood.turn(Duration::ZERO).is_empty());
+        let wait = flood.turns.wait(begin).unwrap();
+        assert!(wait >= Duration::from_secs(800), "{wait:?}");
+        // What is spent meanwhile comes on top.
+        flood
+            .turns
+            .spend(FLOOD, Duration::from_secs(1), &flood.events);
+        flood.turns.go_on(begin + wait, &flood.events);
+        assert!(flood.turns.wait(begin).unwrap() >= Duration::from_secs(808));
+        // No sooner, and not for coming anew either.
+        flood._ends.clear();
+        flood._queues.clear();
+        let almost = begin + Duration::from_secs(807);
+        flood.turns.go_on(almost, &flood.events);
+        flood.turns.sweep(almost);
+        let queue = flood.turns.queue(FLOOD, true, &flood.events).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        queue.add(Source::Connection(7), &ours, true).unwrap();
+        rustix::io::write(&theirs, b"x").unwrap();
+        assert!(flood.turn(Duration::ZERO).is_empty());
+        let due = begin + Duration::from_secs(3600);
+        flood.turns.go_on(due, &flood.events);
+        assert_eq!(flood.turn(Duration::ZERO), [7]);
+    }
+
+    #[test]
+    fn a_user_without_connections_is_forgotten_when_its_budget_is_whole() {
+        let mut flood = Flood::new(&[(FLOOD, 1), (OTHER, 1)], true);
+        flood.turn(Duration::from_millis(1));
+        flood._queues.pop();
+        let now = Instant::now();
+        flood.turns.sweep(now + Duration::from_secs(1));
+        assert!(flood.turns.users.keys().eq([&FLOOD]));
     }
 }

@@ -50,7 +50,7 @@ impl From<&config::Class> for Spec {
         Self {
             key: Key {
                 page: class.page.0,
-                node: class.node,
+                node: class.node.as_ref().map(|node| *node.as_ref()),
                 bytes: class.size.as_ref().bytes(),
             },
             wanted: class.slabs,

@@ -15,6 +15,7 @@
 //! - [`slab`]: one file and the mark on it; `adopt.rs`: those of an earlier daemon;
 //! - [`mount`], `sources.rs`: where files come from;
 //! - [`recover`]: what is clean after a crash;
+//! - `reconfigure.rs`: other classes while the daemon serves;
 //! - [`choose`]: which slab a client gets; `lacking.rs`: where there is none, and where the
 //!   machine is short of memory.
 
@@ -25,6 +26,7 @@ mod error;
 mod key;
 mod lacking;
 pub mod mount;
+mod reconfigure;
 pub mod recover;
 pub mod slab;
 mod sources;
@@ -34,8 +36,8 @@ mod tests;
 pub use class::Spec;
 pub use error::StoreError;
 pub use key::Key;
-pub use sources::available;
 pub(crate) use sources::make_passable;
+pub use sources::{Prepared, available};
 
 use crate::os::{hugepages, memory_file};
 use crate::protocol::{PageSize, PoolRow};
@@ -110,18 +112,12 @@ impl Store {
             draining: false,
             files: Vec::new(),
         };
-        let mut found = Found::default();
-        for spec in specs {
-            let mut spec = *spec;
-            let of_page = specs.iter().filter(|other| other.key.page == spec.key.page);
-            let needed = of_page.map(Spec::wanted_bytes).fold(0, u64::saturating_add);
-            found
-                .notes
-                .extend(store.sources.prepare(&mut spec, needed)?);
-            store.classes.push(Class::new(spec));
-        }
-        found.notes.sort();
-        found.notes.dedup();
+        let prepared = store.prepare(specs)?;
+        let mut found = Found {
+            notes: prepared.notes.clone(),
+            ..Found::default()
+        };
+        store.apply(prepared);
         for recovered in store.sources.recover()? {
             found.emptied.extend(recovered.emptied);
             for (key, slab) in recovered.clean {
@@ -312,69 +308,6 @@ impl Store {
                 class.clean.push(slab);
             }
         }
-    }
-
-    /// Keeps `wanted` slabs of a class from now on; one that is not there yet
-    /// is made. Returns how many were wanted before, and the slabs to give back.
-    ///
-    /// # Errors
-    /// A class that cannot be had on this machine.
-    pub fn resize(&mut self, key: Key, wanted: u32) -> Result<(u32, Vec<Slab>), StoreError> {
-        if !self.classes.iter().any(|class| class.spec.key == key) {
-            let mut spec = Spec::none(key);
-            self.sources.prepare(&mut spec, key.bytes)?;
-            self.classes.push(Class::new(spec));
-        }
-        self.make_room(key, wanted)?;
-        let class = self.classes.iter_mut().find(|class| class.spec.key == key);
-        let Some(class) = class else {
-            return Ok((0, Vec::new()));
-        };
-        let before = std::mem::replace(&mut class.spec.wanted, wanted);
-        class.retry_at = None;
-        class.trouble = None;
-        let mut excess = class.present().saturating_sub(class.wanted());
-        for filling in class.filling.iter().rev().take(excess) {
-            filling.cancel.store(true, Ordering::Relaxed);
-            excess -= 1;
-        }
-        let keep = class.clean.len().saturating_sub(excess);
-        Ok((before, class.clean.split_off(keep)))
-    }
-
-    /// Other properties of a class from now on, for slabs that are not allocated yet.
-    pub fn change(&mut self, spec: &Spec) {
-        let class = self
-            .classes
-            .iter_mut()
-            .find(|class| class.spec.key == spec.key);
-        if let Some(class) = class {
-            class.spec.trusted = spec.trusted;
-            class.spec.refill_bytes = spec.refill_bytes;
-            class.spec.floor = spec.floor;
-        }
-    }
-
-    /// Room in a mount for `wanted` slabs of a class besides the others.
-    fn make_room(&mut self, key: Key, wanted: u32) -> Result<(), StoreError> {
-        let mut needed = 0u64;
-        let mut resized = None;
-        for class in self
-            .classes
-            .iter()
-            .filter(|class| class.spec.key.page == key.page)
-        {
-            let mut spec = class.spec;
-            if spec.key == key {
-                spec.wanted = wanted;
-                resized = Some(spec);
-            }
-            needed = needed.saturating_add(spec.wanted_bytes());
-        }
-        if let Some(mut spec) = resized {
-            self.sources.prepare(&mut spec, needed)?;
-        }
-        Ok(())
     }
 
     /// From now on nothing is filled or allocated; returns what is clean.

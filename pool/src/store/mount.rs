@@ -31,7 +31,10 @@ impl Mount {
     /// Not allowed, or no such page size.
     pub(super) fn new(page: PageSize, bytes: u64) -> Result<Self, StoreError> {
         let failed = |error| StoreError::mount("make", page, error);
-        let folder = make(page, bytes).map_err(|error| failed(error.into()))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = make(page, bytes)
+            .and_then(|mount| rustix::fs::openat(mount, ".", flags, Mode::empty()));
+        let folder = folder.map_err(|error| failed(error.into()))?;
         Ok(Self { folder, page })
     }
 
@@ -144,6 +147,7 @@ impl AsFd for Mount {
     }
 }
 
+/// A mount in no folder.
 fn make(page: PageSize, bytes: u64) -> rustix::io::Result<OwnedFd> {
     let (kind, option, value) = match page {
         PageSize::Huge => ("hugetlbfs", "pagesize", "2M"),
@@ -165,9 +169,7 @@ fn make(page: PageSize, bytes: u64) -> rustix::io::Result<OwnedFd> {
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NODEV
         | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let mount = rustix::mount::fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::openat(&mount, ".", flags, Mode::empty())
+    rustix::mount::fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
 #[cfg(test)]
@@ -196,7 +198,28 @@ mod tests {
             assert_eq!(mount.most_bytes().unwrap(), 4 << 20);
             let again = Mount::adopt(page, mount.folder.try_clone().unwrap());
             assert_eq!(again.unwrap().names().unwrap(), Vec::<String>::new());
+            let seen = attached(make(page, 4 << 20).unwrap());
+            assert!(seen.contains("nosuid,nodev,noexec"), "{seen}");
+            // Linux 6.4 and later.
+            let probe = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
+            let has_it = rustix::mount::fsconfig_set_flag(&probe, "noswap").is_ok();
+            let is_expected = has_it && page == PageSize::Transparent;
+            assert_eq!(seen.contains(",noswap"), is_expected, "{seen}");
         }
+    }
+
+    /// What the kernel says of a mount while it is in a folder.
+    fn attached(mount: OwnedFd) -> String {
+        let place = tempfile::tempdir().unwrap();
+        let flags = rustix::mount::MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        let here = rustix::fs::CWD;
+        rustix::mount::move_mount(mount, "", here, place.path(), flags).unwrap();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let flags = rustix::mount::UnmountFlags::DETACH;
+        rustix::mount::unmount(place.path(), flags).unwrap();
+        let name = format!(" {} ", place.path().display());
+        let mut lines = mounts.lines().filter(|line| line.contains(&name));
+        lines.next().unwrap().into()
     }
 
     #[test]

@@ -73,6 +73,17 @@ pub fn available(key: &Key) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Classes that can be had, and what they need besides what there is. Dropped, it leaves
+/// nothing behind.
+#[derive(Debug, Default)]
+pub struct Prepared {
+    pub(super) specs: Vec<Spec>,
+    /// Where a new one is needed.
+    mounts: BTreeMap<PageSize, Arc<Mount>>,
+    /// Why a source is not what would have been best.
+    pub notes: Vec<String>,
+}
+
 /// The daemon's folder and its mounts.
 #[derive(Debug)]
 pub(super) struct Sources {
@@ -115,45 +126,59 @@ impl Sources {
         })
     }
 
-    /// Decides where the files of a class come from; a note says why it is not
-    /// what would have been best. `bytes` is what all classes with its pages need.
-    pub(super) fn prepare(
-        &mut self,
-        spec: &mut Spec,
-        bytes: u64,
-    ) -> Result<Option<String>, StoreError> {
-        let key = spec.key;
-        available(&key)?;
-        if spec.source == Source::Memfd {
-            return Ok(None);
-        }
-        match self.mount(key.page, bytes) {
-            Ok(()) => {
-                spec.source = Source::Mount;
-                Ok(None)
+    /// Decides where the files of `specs` come from, and makes the mounts they need beside those
+    /// that there are; `all` are the classes that are to share them.
+    pub(super) fn prepare(&self, specs: &[Spec], all: &[Spec]) -> Result<Prepared, StoreError> {
+        let mut prepared = Prepared::default();
+        for spec in specs {
+            available(&spec.key)?;
+            let mut spec = *spec;
+            if spec.source != Source::Memfd {
+                let page = spec.key.page;
+                let of_page = all.iter().filter(|other| other.key.page == page);
+                let bytes = of_page.map(Spec::wanted_bytes).fold(0, u64::saturating_add);
+                spec.source = match self.prepare_mount(page, bytes, &mut prepared) {
+                    Ok(()) => Source::Mount,
+                    Err(error) if spec.source == Source::Auto => {
+                        let note = format!("files without a name for {page} pages: {error}");
+                        if !prepared.notes.contains(&note) {
+                            prepared.notes.push(note);
+                        }
+                        Source::Memfd
+                    }
+                    Err(error) => return Err(error),
+                };
             }
-            Err(error) if spec.source == Source::Auto => {
-                spec.source = Source::Memfd;
-                Ok(Some(format!(
-                    "files without a name for {} pages: {error}",
-                    key.page
-                )))
-            }
-            Err(error) => Err(error),
+            prepared.specs.push(spec);
         }
+        Ok(prepared)
     }
 
     /// A mount that has room for all classes of such pages. One that was made for
     /// less stays for the files it has.
-    fn mount(&mut self, page: PageSize, bytes: u64) -> Result<(), StoreError> {
+    fn prepare_mount(
+        &self,
+        page: PageSize,
+        bytes: u64,
+        prepared: &mut Prepared,
+    ) -> Result<(), StoreError> {
         // Each slab may be pinned by a former client while another takes its place.
         let needed = bytes.saturating_mul(2).clamp(page.bytes(), MOST_NUMBER);
-        let mounts = self.mounts.entry(page).or_default();
         let room = |mount: &Arc<Mount>| mount.most_bytes().is_ok_and(|most| most >= needed);
-        if !mounts.last().is_some_and(room) {
-            mounts.push(Arc::new(Mount::new(page, needed)?));
+        let newest = self.mounts.get(&page).and_then(|mounts| mounts.last());
+        if !newest.is_some_and(room) && !prepared.mounts.contains_key(&page) {
+            let mount = Arc::new(Mount::new(page, needed)?);
+            prepared.mounts.insert(page, mount);
         }
         Ok(())
+    }
+
+    /// Uses the mounts that were prepared from now on; returns the classes.
+    pub(super) fn install(&mut self, prepared: Prepared) -> Vec<Spec> {
+        for (page, mount) in prepared.mounts {
+            self.mounts.entry(page).or_default().push(mount);
+        }
+        prepared.specs
     }
 
     /// What an earlier daemon left in the mounts.

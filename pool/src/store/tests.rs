@@ -110,7 +110,8 @@ fn under_pressure_clean_slabs_go_one_by_one_down_to_the_floor() {
         floor: Some(1),
         ..spec(PageSize::Transparent, Source::Memfd, 3)
     };
-    store.change(&floor);
+    let prepared = store.prepare(&[floor]).unwrap();
+    assert!(store.apply(prepared).is_empty());
     assert_eq!(store.above_the_floor().len(), 1);
     assert_eq!(store.above_the_floor().len(), 1);
     assert!(store.above_the_floor().is_empty());
@@ -243,6 +244,37 @@ fn growing_and_shrinking_at_run_time() {
     assert_eq!(store.drain().len(), 1);
     assert!(store.take(&want(1), 0).is_none());
     assert!(store.begin_fill(None, Instant::now()).is_none());
+}
+
+#[test]
+fn other_classes_are_applied_as_a_whole_or_not_at_all() {
+    let (_folder, mut store) = small(2);
+    fill_all(&mut store);
+    let old = spec(PageSize::Transparent, Source::Memfd, 1);
+    let of = |bytes, node| Spec {
+        key: Key {
+            bytes,
+            node,
+            ..old.key
+        },
+        ..old
+    };
+    let rows = |store: &Store| {
+        let rows = store.rows().into_iter();
+        rows.map(|row| (row.size_class_bytes, row.wanted_slabs, row.clean_slabs))
+            .collect::<Vec<_>>()
+    };
+    let before = rows(&store);
+    // The last of them cannot be had.
+    let wrong = [old, of(2 << 20, None), of(2 << 20, Some(1023))];
+    assert!(store.prepare(&wrong).is_err());
+    assert_eq!(rows(&store), before);
+    // A class that is named no more keeps no slab, another one begins.
+    let prepared = store.prepare(&[of(2 << 20, None)]).unwrap();
+    assert_eq!(rows(&store), before);
+    assert_eq!(store.apply(prepared).len(), 2);
+    assert_eq!(rows(&store), [(SLAB_BYTES, 0, 0), (2 << 20, 1, 0)]);
+    assert_eq!(fill_all(&mut store), 1);
 }
 
 #[test]

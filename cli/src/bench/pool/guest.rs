@@ -137,7 +137,7 @@ impl Bench {
     fn trouble(&self, log: &Path, error: io::Error) -> Failure {
         let said = fs::read_to_string(log).unwrap_or_default();
         let (qemu, said) = (shown(&self.qemu), said.trim());
-        Failure::Pool(format!("{qemu} did not start: {error}: {said}"))
+        Failure::pool(format!("{qemu} did not start: {error}: {said}"))
     }
 
     /// Starts the guest, waits for both, and ends it.

@@ -82,18 +82,18 @@ Exit codes: see firstlight --help";
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     let largest = options.sizes.iter().map(|size| size.bytes).max();
-    let largest = largest.ok_or_else(|| Failure::Pool("no sizes".into()))?;
+    let largest = largest.ok_or_else(|| Failure::pool("no sizes"))?;
     for size in &options.sizes {
         let unit = options.page.bytes();
         if !size.bytes.is_multiple_of(unit) || size.node.is_some() {
-            return Err(Failure::Pool(format!(
+            return Err(Failure::pool(format!(
                 "--sizes {size}: expected a multiple of {unit} bytes, on no node in particular"
             )));
         }
     }
     if program_path(&options.qemu).is_none() {
         let qemu = options.qemu.to_string_lossy();
-        return Err(Failure::Pool(format!("{qemu} is not installed")));
+        return Err(Failure::pool(format!("{qemu} is not installed")));
     }
     // From here on an interruption must not keep anything from being given back.
     let stop = Arc::new(AtomicBool::new(false));
@@ -119,14 +119,14 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
 fn not_interrupted(stop: &AtomicBool) -> Result<(), Failure> {
     if stop.load(Ordering::Relaxed) {
         let text = "interrupted; everything was given back";
-        return Err(Failure::Pool(text.into()));
+        return Err(Failure::pool(text));
     }
     Ok(())
 }
 
 fn set_aside(page: PageSize, bytes: u64) -> Result<hugepages::Borrowed, Failure> {
     hugepages::Borrowed::new(page.bytes(), bytes / page.bytes()).map_err(|error| {
-        Failure::Pool(format!(
+        Failure::pool(format!(
             "{} of {page} huge pages cannot be set aside: {error}; smaller --sizes, or --page thp, \
              need less",
             Need { bytes, node: None }
@@ -311,7 +311,7 @@ fn timed_on_pool(
 
 /// What could not be prepared.
 fn failed(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
-    move |error| Failure::Pool(format!("{what}: {error}"))
+    move |error| Failure::pool(format!("{what}: {error}"))
 }
 
 /// The name of a program for people.

@@ -85,7 +85,7 @@ impl OwnDaemon {
                 Err(error) if ended(&mut child) || begin.elapsed() > PATIENCE => {
                     let _ = child.kill();
                     let _ = child.wait();
-                    return Err(Failure::Pool(format!(
+                    return Err(Failure::pool(format!(
                         "the daemon did not start: {error}: {}",
                         said(&log)
                     )));
@@ -174,7 +174,7 @@ impl OwnDaemon {
             }
             if begin.elapsed() > PATIENCE {
                 let trouble = pool.and_then(|pool| pool.trouble.clone());
-                return Err(Failure::Pool(format!(
+                return Err(Failure::pool(format!(
                     "{what} did not come: {}; {}",
                     trouble.unwrap_or_else(|| "the daemon does not say why".into()),
                     said(&self.log)
@@ -190,7 +190,7 @@ impl OwnDaemon {
         let begin = Instant::now();
         while !ended(&mut self.child) {
             if begin.elapsed() > PATIENCE {
-                return Err(Failure::Pool(format!(
+                return Err(Failure::pool(format!(
                     "the daemon does not end: {}",
                     said(&self.log)
                 )));

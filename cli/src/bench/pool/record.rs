@@ -282,6 +282,21 @@ impl Record {
             "{HEADING}firstlight bench pool: QEMU on {} pages, milliseconds, median (min-max){HEADING:#}\n",
             self.page
         );
+        self.starts(&mut page);
+        self.starts_while_filling(&mut page);
+        self.totals(&mut page);
+        if let Some(cost) = &self.cost {
+            cost.lines(&mut page);
+        }
+        page
+    }
+
+    /// The rows of each size.
+    fn sizes(&self) -> impl Iterator<Item = &[Row]> {
+        self.rows.chunk_by(|a, b| a.size_bytes == b.size_bytes)
+    }
+
+    fn starts(&self, page: &mut String) {
         let columns = [
             "guest",
             "to QMP: 64 MiB",
@@ -294,8 +309,7 @@ impl Record {
             "of it take",
         ];
         let mut cells = vec![columns.map(String::from).to_vec()];
-        let sizes = || self.rows.chunk_by(|a, b| a.size_bytes == b.size_bytes);
-        for rows in sizes() {
+        for rows in self.sizes() {
             let row = |variant| rows.iter().find(|row| row.variant == variant);
             let (Some(floor), Some(fresh), Some(pool)) = (
                 row(Variant::Floor),
@@ -320,7 +334,10 @@ impl Record {
         for line in text::table(&[Align::Right; 9], &cells) {
             let _ = writeln!(page, "{line}");
         }
-        for rows in sizes() {
+    }
+
+    fn starts_while_filling(&self, page: &mut String) {
+        for rows in self.sizes() {
             let row = |variant| rows.iter().find(|row| row.variant == variant);
             let (Some(floor), Some(pool)) = (row(Variant::FloorFilling), row(Variant::PoolFilling))
             else {
@@ -335,6 +352,9 @@ impl Record {
                 floor.times_faster_than(pool),
             );
         }
+    }
+
+    fn totals(&self, page: &mut String) {
         if let (Some(fresh), Some(pool)) =
             (self.prealloc_slope_ms_per_gib, self.pool_slope_ms_per_gib)
         {
@@ -361,10 +381,6 @@ impl Record {
                 trip.p50_us, trip.p99_us, trip.max_us, trip.takes,
             );
         }
-        if let Some(cost) = &self.cost {
-            cost.lines(&mut page);
-        }
-        page
     }
 }
 

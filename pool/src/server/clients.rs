@@ -1,0 +1,149 @@
+//! What the daemon does for clients: their connections are accepted, their requests handled
+//! in turn, and what each costs is counted against its user's budget.
+
+use super::Server;
+use super::broker::{self, Answer};
+use super::connections::{ConnectionId, Sent, turn_away};
+use super::events::Source;
+use crate::lease::quota::Standing;
+use crate::protocol::packet::PacketError;
+use crate::protocol::{RefusalCode, Request};
+use rustix::time::{ClockId, clock_gettime};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// Connections that are accepted in one turn.
+const ACCEPTS_A_TURN: usize = 4;
+
+/// What this thread has used of the processor: what others take from it is no client's cost.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.try_into().unwrap_or_default()
+}
+
+impl Server {
+    pub(super) fn accept(&mut self) {
+        for _ in 0..ACCEPTS_A_TURN {
+            match self.listener.accept() {
+                Ok(Some(socket)) => self.welcome(socket),
+                Ok(None) => return,
+                Err(_) => {
+                    // Out of descriptors, most likely: whoever waits goes on waiting.
+                    std::thread::sleep(Duration::from_millis(1));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A new connection: none is kept for a user that may do nothing here.
+    fn welcome(&mut self, socket: OwnedFd) {
+        let begin = processor_time();
+        // A peer that cannot be named may do nothing.
+        let Ok(peer) = self.broker.peer_of(&socket) else {
+            return;
+        };
+        let standing = self.broker.standing(&peer);
+        if standing == Standing::Stranger {
+            self.broker.counters.denied += 1;
+            return turn_away(&socket, RefusalCode::Denied, &broker::denied(&peer));
+        }
+        if let Some(id) = self.connections.to_give_up(&peer, standing) {
+            self.close(id);
+        }
+        let uid = peer.uid;
+        let is_bounded = standing != Standing::Owner;
+        // Out of descriptors, it is closed.
+        let Ok(queue) = self.turns.queue(uid, is_bounded, &self.events) else {
+            return;
+        };
+        let added = self.connections.add(socket, peer, standing, queue);
+        self.broker.counters.turned_away += u64::from(!added.unwrap_or(true));
+        let spent = processor_time().saturating_sub(begin);
+        self.turns.spend(uid, spent, &self.events);
+    }
+
+    /// Handles one request of a user.
+    pub(super) fn turn(&mut self, uid: u32) {
+        let begin = processor_time();
+        let Some(event) = self.turns.next(uid) else {
+            return;
+        };
+        if let Source::Connection(id) = event.source {
+            if event.writable {
+                self.flush(id);
+            }
+            self.request(id, event.hung_up);
+        }
+        let spent = processor_time().saturating_sub(begin);
+        self.turns.spend(uid, spent, &self.events);
+    }
+
+    /// Handles one request of a connection, if it may have one.
+    fn request(&mut self, id: ConnectionId, hung_up: bool) {
+        match self.connections.receive(id) {
+            // A reply comes first, and an end that hung up before gets none.
+            None if hung_up => self.close(id),
+            None => {}
+            Some(Err(PacketError::Io(error))) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Some(Ok(packet)) => {
+                let answer = self.answer(id, &packet.message);
+                self.send(id, answer);
+            }
+            Some(Err(error @ (PacketError::TooLong { .. } | PacketError::Descriptors { .. }))) => {
+                let answer = Answer::refuse(RefusalCode::BadRequest, error.to_string());
+                self.send(id, answer);
+                self.close(id);
+            }
+            Some(Err(_)) => self.close(id),
+        }
+    }
+
+    fn answer(&mut self, id: ConnectionId, message: &[u8]) -> Answer {
+        let Some(peer) = self.connections.peer(id) else {
+            return Answer::Later;
+        };
+        match Request::decode(message) {
+            Ok(request) => self.broker.handle(id, peer, request),
+            Err(error) => Answer::refuse(RefusalCode::BadRequest, error.to_string()),
+        }
+    }
+
+    /// Sends an answer.
+    pub(super) fn send(&mut self, id: ConnectionId, answer: Answer) {
+        if let Answer::Lend { serial, .. } = &answer
+            && let Some(lease) = self.broker.leases.get(*serial)
+        {
+            // Before the other end leaves, so that its end is never missed.
+            let source = Source::LeasePipe(*serial);
+            if self.events.add(source, &lease.pipe, false).is_err() {
+                self.broker.end_lease(*serial);
+                let refusal = Answer::refuse(RefusalCode::Internal, "out of descriptors");
+                return self.send(id, refusal);
+            }
+        }
+        let sent = self.connections.answer(id, answer);
+        self.settle(id, sent);
+    }
+
+    fn flush(&mut self, id: ConnectionId) {
+        let sent = self.connections.flush(id);
+        self.settle(id, sent);
+    }
+
+    fn settle(&mut self, id: ConnectionId, sent: Sent) {
+        if let Sent::No(serial) = sent {
+            if let Some(serial) = serial {
+                self.broker.end_lease(serial);
+            }
+            self.close(id);
+        }
+    }
+
+    pub(super) fn close(&mut self, id: ConnectionId) {
+        if let Some(serial) = self.connections.close(id) {
+            self.broker.end_lease(serial);
+        }
+    }
+}
