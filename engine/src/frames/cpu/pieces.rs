@@ -190,7 +190,8 @@ impl Cpu<'_, '_> {
         }
     }
 
-    /// The same for what is elsewhere, forms no block, or finds no space.
+    /// The same block by block: for what lies outside of the window, forms no block with others, or finds
+    /// no space.
     #[cold]
     #[inline(never)]
     pub(super) fn free_frames_slow(&mut self, range: FrameRange) -> Result<(), RangeError> {
@@ -198,12 +199,6 @@ impl Cpu<'_, '_> {
             return range::free(&self.shared.nodes, range);
         }
         self.poll();
-        if let Some(order) = block_from(range)
-            && let Some(mobility) = self.allocated(range.start(), order)
-            && self.join(mobility, order, range)
-        {
-            return Ok(());
-        }
         let mut of_one = None;
         for Block { start, order } in blocks(range) {
             let allocated = Order::new(order).and_then(|order| self.allocated(start, order));
