@@ -57,7 +57,7 @@ test: setup ## all tests, documentation examples among them (minutes); FIRSTLIGH
 	@scripts/setup.sh qemu || echo "firstlight: tests that need QEMU say that they are skipped" >&2
 	@scripts/setup.sh browser || echo "firstlight: tests that need a browser say that they are skipped" >&2
 	@cargo test --workspace
-	@cargo test --quiet -p firstlight --features check-double-free --test cpu_cache --test cpu_machine --test cpu_model --test cpu_ranges
+	@cargo test --quiet -p firstlight --features check-double-free --test cpu_cache --test cpu_cell --test cpu_machine --test cpu_model --test cpu_ranges
 
 stress: setup ## threads over all operations of the allocator, recounted every few seconds; MINUTES=120 for the long run
 	@FIRSTLIGHT_STRESS_SECONDS=$$(( $(MINUTES) * 60 )) cargo test --release --quiet -p firstlight \

@@ -318,7 +318,7 @@ impl FrameRange {
         }
     }
 
-    /// So many frames from `start` on, which are there.
+    /// So many frames from `start` on; the caller knows that there are.
     #[inline(always)]
     pub(crate) const fn of(start: Frame, count: u64) -> Self {
         let end = Frame(start.0.wrapping_add(count));

@@ -50,7 +50,12 @@ const PAGE: Request = Request::new(Order::PAGE);
 
 impl Cpus {
     fn new(cpus: usize) -> Self {
-        let machine = Machine::new(&[(0, range(4 * GIB, 4 * GIB + 64 * MIB))]);
+        Self::of(cpus, 64 * MIB)
+    }
+
+    /// With so much memory.
+    fn of(cpus: usize, bytes: u64) -> Self {
+        let machine = Machine::new(&[(0, range(4 * GIB, 4 * GIB + bytes))]);
         let new = |_| (CpuCell::new(), Mutex::default());
         let (cells, locks): (Vec<_>, Vec<_>) = (0..cpus).map(new).unzip();
         Self {
@@ -103,10 +108,10 @@ fn threads_take_turns_on_cpus() {
     cpus.assert_all_free();
 }
 
-/// All that the fast ways serve, what they leave to the others, and what is refused.
+/// All that the fast ways serve, huge frames too, what they leave to the others, and what is refused.
 #[test]
 fn any_number_of_frames_through_a_cell() {
-    let cpus = Cpus::new(1);
+    let cpus = Cpus::of(1, 512 * MIB);
     let on = cpus.on(0);
     let shapes = [
         (1, 1),
@@ -136,6 +141,12 @@ fn any_number_of_frames_through_a_cell() {
         all.into_iter()
             .for_each(|found| on.free_frames(found).unwrap());
     }
+    let huge = on.allocate_frames(512, 512, PAGE).unwrap();
+    let before = on.with(|cpu| cpu.cached_frames()).unwrap();
+    on.free_frames(huge).unwrap();
+    assert_eq!(on.with(|cpu| cpu.cached_frames()), Ok(before + 512));
+    assert_eq!(on.allocate_frames(512, 1, PAGE), Ok(huge));
+    on.free_frames(huge).unwrap();
     let none = on.allocate_frames(0, 1, PAGE);
     assert_eq!(none, Err(AllocError::NoFrames));
     for align_frames in [0, 3] {
@@ -148,6 +159,32 @@ fn any_number_of_frames_through_a_cell() {
         let refused = on.free_frames(free);
         assert!(matches!(refused, Err(RangeError::OutsideMemory { .. })));
     }
+    drop(on);
+    cpus.assert_all_free();
+}
+
+/// What was freed twice is found when a list is flushed, and the call that does so says it.
+#[test]
+fn frames_freed_twice_as_ranges_are_reported() {
+    let cpus = Cpus::of(1, 512 * MIB);
+    let on = cpus.on(0);
+    let pages: Vec<_> = (0..1500)
+        .map(|_| on.allocate_frames(1, 1, PAGE).unwrap())
+        .collect();
+    let free = |page: &FrameRange| on.free_frames(*page);
+    assert!(pages.iter().all(|page| free(page).is_ok()));
+    let twice = pages.iter().take(200).filter_map(|page| free(page).err());
+    let twice = twice.chain(on.close().err().map(|error| match error {
+        BlockError::FreedTwice { frame, order } => RangeError::FreedTwice { frame, order },
+        other => panic!("{other}"),
+    }));
+    let is_right = |error: &RangeError| {
+        let (twice, free) = ("freed twice", "not allocated");
+        let said = error.to_string();
+        said.contains(twice) || said.contains(free)
+    };
+    let seen: Vec<_> = twice.collect();
+    assert!(!seen.is_empty() && seen.iter().all(is_right), "{seen:?}");
     drop(on);
     cpus.assert_all_free();
 }

@@ -143,7 +143,9 @@ fn run(steps: &[Step]) {
                             RangeError::NotAllocated { frame, .. } => {
                                 model.is(frame.get()) == Some(Is::Free)
                             }
-                            RangeError::InUse { .. } | RangeError::Cpu(_) => false,
+                            RangeError::InUse { .. }
+                            | RangeError::FreedTwice { .. }
+                            | RangeError::Cpu(_) => false,
                         };
                         let is = model.is(frame);
                         assert!(is_right, "{error}, {frame:#x} is {is:?}");

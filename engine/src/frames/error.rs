@@ -241,6 +241,14 @@ pub enum RangeError {
         /// the first frame of the block it freed a part of.
         frame: Frame,
     },
+    /// Found free when a CPU's cache was flushed: it had been freed twice. The call did its
+    /// own work nevertheless.
+    FreedTwice {
+        /// First frame of the block that was freed twice; not that of the call.
+        frame: Frame,
+        /// Its order.
+        order: Order,
+    },
     /// This CPU's cache can't be used, through a [`PerCpu`](super::PerCpu). Nothing changed.
     Cpu(CpuError),
 }
@@ -267,6 +275,11 @@ impl fmt::Display for RangeError {
                 f,
                 "{range} freed, but {frame} is not allocated: freed twice, or too long a range?"
             ),
+            Self::FreedTwice { frame, order } => BlockError::FreedTwice {
+                frame: *frame,
+                order: *order,
+            }
+            .fmt(f),
             Self::Cpu(error) => error.fmt(f),
         }
     }
@@ -287,7 +300,8 @@ impl RangeError {
             Self::OutsideMemory { frame, .. }
             | Self::InUse { frame, .. }
             | Self::Reserved { frame, .. }
-            | Self::NotAllocated { frame, .. } => Some(frame),
+            | Self::NotAllocated { frame, .. }
+            | Self::FreedTwice { frame, .. } => Some(frame),
             Self::Cpu(_) => None,
         }
     }

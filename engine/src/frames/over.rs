@@ -280,7 +280,11 @@ impl<'m> Frames<'m> {
         let frames = self.unpin(range, |_| false)?;
         let mut left = frames;
         while let Some((segment, _)) = self.next_part(&mut left) {
-            segment.come(FrameRange::EMPTY);
+            if segment.come(FrameRange::EMPTY) {
+                // What is added next is looked for at once. Release, as in `add`.
+                let news = u64::from(HUGE_FRAMES);
+                self.nodes.added.fetch_add(news, Ordering::Release);
+            }
         }
         // As allocated as if it had been free: a CPU may cache it, once it is freed.
         self.nodes.prepare_range(frames);

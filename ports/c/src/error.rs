@@ -198,6 +198,7 @@ impl From<RangeError> for fl_error {
             RangeError::OutsideMemory { .. } => FL_OUTSIDE_SPAN,
             RangeError::InUse { .. } | RangeError::NotAllocated { .. } => FL_NOT_ALLOCATED,
             RangeError::Reserved { .. } => FL_ABSENT,
+            RangeError::FreedTwice { .. } => FL_FREED_TWICE,
             RangeError::Cpu(error) => error.into(),
         }
     }

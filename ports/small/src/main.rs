@@ -15,7 +15,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 /// There is one CPU, and interrupts are off.
 struct Alone(&'static Frames<'static>);
 
-// SAFETY: nothing else runs.
+// SAFETY: nothing else runs; the cell is static.
 unsafe impl PerCpu for Alone {
     fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
         call(&CELL)

@@ -37,8 +37,6 @@ fn place(order: usize, at: u32) -> usize {
 }
 
 const HUGE: usize = HUGE_ORDER as usize;
-/// A refill cuts a block into so many, at most: a larger one would more often not be there.
-const CUTS: usize = 8;
 /// The same of a list whose order is known: the mask tells the compiler that it is in range.
 #[inline(always)]
 const fn known_place<const ORDER: usize>(at: u32) -> usize {
@@ -46,6 +44,8 @@ const fn known_place<const ORDER: usize>(at: u32) -> usize {
     STARTS[ORDER] + (at as usize & (LENGTHS[ORDER] - 1))
 }
 
+/// A refill cuts a block into so many, at most: a larger one would more often not be there.
+const CUTS: usize = 8;
 /// A list holds at most 1/128 of the CPU's frames: those of its zone divided by the number of
 /// slots.
 const SHARE: u64 = 128;
@@ -268,6 +268,7 @@ impl Lists {
     }
 
     /// Takes the block on top if it is this one; whether it was.
+    #[inline(always)]
     pub(super) fn pop_if(
         &mut self,
         slot: &CpuSlot,

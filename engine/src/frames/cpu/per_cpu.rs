@@ -16,8 +16,9 @@ use crate::node::NodeId;
 /// What a kernel says once about the CPU that code runs on, to allocate and free through its
 /// [`CpuCell`].
 ///
-/// Each call disables what [`PerCpu::with_cell`] disables for as long as it takes. It first tries
-/// what the cell's lists serve, in a few instructions; the first call on a CPU makes its [`Cpu`].
+/// Each call first tries what the lists of the cell serve, in a few instructions, and calls
+/// [`PerCpu::with_cell`] once more, perhaps on another CPU, for what they do not. The first call on a
+/// CPU makes its [`Cpu`].
 ///
 /// ```
 /// use firstlight::addr::Order;
@@ -57,7 +58,8 @@ use crate::node::NodeId;
 /// # Safety
 /// [`with_cell`](PerCpu::with_cell) calls `call` once, with the cell of the CPU that it runs on, the
 /// same cell for all calls on that CPU and for none on another one, which stays where it is for ever
-/// (a `static`, or per-CPU data). During `call` the code stays on that CPU, and of other code that
+/// (a `static`, or per-CPU data). For all calls that use a cell [`frames`](PerCpu::frames) and
+/// [`cpu`](PerCpu::cpu) are the same. During `call` the code stays on that CPU, and of other code that
 /// uses the cell only interrupt handlers run there, which leave before they return. What one
 /// call wrote is seen by the next one on the same CPU.
 pub unsafe trait PerCpu {
@@ -106,12 +108,9 @@ pub unsafe trait PerCpu {
     fn allocate(&self, request: Request) -> Result<Frame, AllocError> {
         // A copy whose address no call gets: what is known of it at compile time stays so.
         let copy = request;
-        // SAFETY: by the contract of the trait.
-        let cached =
-            self.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.allocate_cached(&copy)) });
-        match cached {
-            Some(Some(frame)) => Ok(frame),
-            _ => allocate_slow(self, request),
+        match cached(self, |cpu| cpu.allocate_cached(&copy)) {
+            Some(frame) => Ok(frame),
+            None => allocate_slow(self, request),
         }
     }
 
@@ -121,12 +120,9 @@ pub unsafe trait PerCpu {
     /// As [`Cpu::free`]; [`BlockError::Cpu`] as for [`PerCpu::with`].
     #[inline(always)]
     fn free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        // SAFETY: by the contract of the trait.
-        let cached =
-            self.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.free_cached(frame, order)) });
-        match cached {
-            Some(true) => Ok(()),
-            _ => free_slow(self, frame, order),
+        match cached(self, |cpu| cpu.free_cached(frame, order).then_some(())) {
+            Some(()) => Ok(()),
+            None => free_slow(self, frame, order),
         }
     }
 
@@ -141,7 +137,7 @@ pub unsafe trait PerCpu {
         align_frames: u64,
         request: Request,
     ) -> Result<FrameRange, AllocError> {
-        if (frames, align_frames, request.order()) == (1, 1, Order::PAGE) {
+        if frames == 1 && align_frames == 1 && request.order() == Order::PAGE {
             return self.allocate(request).map(|page| FrameRange::of(page, 1));
         }
         allocate_many(self, frames, align_frames, request)
@@ -155,10 +151,7 @@ pub unsafe trait PerCpu {
     fn free_frames(&self, range: FrameRange) -> Result<(), RangeError> {
         if range.count() == 1 {
             let (page, order) = (range.start(), Order::PAGE);
-            // SAFETY: by the contract of the trait.
-            let cached =
-                self.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.free_cached(page, order)) });
-            if cached == Some(true) {
+            if let Some(()) = cached(self, |cpu| cpu.free_cached(page, order).then_some(())) {
                 return Ok(());
             }
         }
@@ -171,16 +164,24 @@ pub unsafe trait PerCpu {
     /// # Errors
     /// As [`Cpu::close`]; [`BlockError::Cpu`] with [`CpuError::InCall`].
     fn close(&self) -> Result<(), BlockError> {
-        // SAFETY: by the contract of the trait.
-        self.with_cell(|cell| unsafe { cell.close() })
+        self.with_cell(|cell| {
+            // SAFETY: by the contract of the trait.
+            let in_call = unsafe { cell.enter() }.ok_or(CpuError::InCall)?;
+            in_call.close()
+        })
     }
 }
 
-#[inline(never)]
-fn opened<'c, C: PerCpu + ?Sized>(this: &C, cell: &'c CpuCell) -> Result<InCall<'c>, CpuError> {
-    let open = |cache| this.frames().cpu(this.cpu(), this.node(), cache);
-    // SAFETY: by the contract of the trait.
-    unsafe { cell.opened(open) }
+/// What `call` finds in this CPU's lists; `None` too if there is no `Cpu` yet, or in a call.
+#[inline(always)]
+fn cached<C: PerCpu + ?Sized, R>(
+    this: &C,
+    call: impl FnOnce(&mut Cpu<'static, 'static>) -> Option<R>,
+) -> Option<R> {
+    this.with_cell(|cell| {
+        // SAFETY: by the contract of the trait.
+        unsafe { cell.enter() }?.cpu().and_then(call)
+    })
 }
 
 /// Calls with this CPU's `Cpu`, made now if there is none.
@@ -190,9 +191,20 @@ fn with<C: PerCpu + ?Sized, T, E: From<CpuError>>(
     call: impl for<'f> FnOnce(&mut Cpu<'f, 'static>) -> Result<T, E>,
 ) -> Result<T, E> {
     this.with_cell(|cell| {
-        let mut in_call = opened(this, cell)?;
-        call(in_call.cpu())
+        // SAFETY: by the contract of the trait.
+        let mut in_call = unsafe { cell.enter() }.ok_or(CpuError::InCall)?;
+        call(opened(this, &mut in_call)?)
     })
+}
+
+#[inline(never)]
+fn opened<'c, C: PerCpu + ?Sized>(
+    this: &C,
+    in_call: &'c mut InCall<'_>,
+) -> Result<&'c mut Cpu<'static, 'static>, CpuError> {
+    let open = |cache| this.frames().cpu(this.cpu(), this.node(), cache);
+    // SAFETY: by the contract of the trait.
+    unsafe { in_call.opened(open) }
 }
 
 #[cold]
@@ -257,10 +269,7 @@ fn allocate_many<C: PerCpu + ?Sized>(
         && order >= request.order()
     {
         let copy = request;
-        // SAFETY: by the contract of the trait.
-        let cached =
-            this.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.pop_block(order, &copy)) });
-        if let Some(Some(start)) = cached {
+        if let Some(start) = cached(this, |cpu| cpu.pop_block(order, &copy)) {
             return Ok(FrameRange::of(start, frames));
         }
     }
@@ -275,14 +284,10 @@ fn allocate_part<C: PerCpu + ?Sized>(
     align_frames: u64,
     request: Request,
 ) -> Result<FrameRange, AllocError> {
-    // SAFETY: by the contract of the trait.
-    let cached = this.with_cell(|cell| unsafe {
-        cell.if_open(|cpu| cpu.cut_cached(frames, align_frames, &request))
-    });
-    if let Some(Some(start)) = cached {
-        return Ok(FrameRange::of(start, frames));
+    match cached(this, |cpu| cpu.cut_cached(frames, align_frames, &request)) {
+        Some(start) => Ok(FrameRange::of(start, frames)),
+        None => allocate_many_slow(this, frames, align_frames, request),
     }
-    allocate_many_slow(this, frames, align_frames, request)
 }
 
 #[cold]
@@ -303,10 +308,7 @@ fn allocate_many_slow<C: PerCpu + ?Sized>(
 fn free_many<C: PerCpu + ?Sized>(this: &C, range: FrameRange) -> Result<(), RangeError> {
     if let Some(order) = exact_order(range.count()) {
         let start = range.start();
-        // SAFETY: by the contract of the trait.
-        let cached =
-            this.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.push_block(start, order)) });
-        if cached == Some(true) {
+        if let Some(()) = cached(this, |cpu| cpu.push_block(start, order).then_some(())) {
             return Ok(());
         }
     }
@@ -315,10 +317,9 @@ fn free_many<C: PerCpu + ?Sized>(this: &C, range: FrameRange) -> Result<(), Rang
 
 #[inline(never)]
 fn free_part<C: PerCpu + ?Sized>(this: &C, range: FrameRange) -> Result<(), RangeError> {
-    // SAFETY: by the contract of the trait.
-    match this.with_cell(|cell| unsafe { cell.if_open(|cpu| cpu.join_cached(range)) }) {
-        Some(true) => Ok(()),
-        _ => free_many_slow(this, range),
+    match cached(this, |cpu| cpu.join_cached(range).then_some(())) {
+        Some(()) => Ok(()),
+        None => free_many_slow(this, range),
     }
 }
 

@@ -181,7 +181,7 @@ impl Cpu<'_, '_> {
     /// [`Frames::free_frames`](crate::frames::Frames::free_frames) does.
     ///
     /// # Errors
-    /// As [`Frames::free_frames`](crate::frames::Frames::free_frames).
+    /// As [`Frames::free_frames`](crate::frames::Frames::free_frames), and [`RangeError::FreedTwice`].
     pub fn free_frames(&mut self, range: FrameRange) -> Result<(), RangeError> {
         if self.join_cached(range) {
             Ok(())
@@ -195,26 +195,35 @@ impl Cpu<'_, '_> {
     #[cold]
     #[inline(never)]
     pub(super) fn free_frames_slow(&mut self, range: FrameRange) -> Result<(), RangeError> {
-        if CHECKS || !(1..=u64::from(HUGE_FRAMES)).contains(&range.count()) {
+        if !(1..=u64::from(HUGE_FRAMES)).contains(&range.count()) {
             return range::free(&self.shared.nodes, range);
         }
         self.poll();
         let mut of_one = None;
         for Block { start, order } in blocks(range) {
-            let allocated = Order::new(order).and_then(|order| self.allocated(start, order));
+            let order = Order::new(order).unwrap_or_default();
+            let allocated = self.allocated(start, order);
             let Some(mobility) = allocated.filter(|&one| *of_one.get_or_insert(one) == one) else {
                 // It lies elsewhere, or not all of it is allocated.
                 return range::free(&self.shared.nodes, range);
             };
-            of_one = Some(mobility);
+            if CHECKS && self.is_cached(mobility, start, order) {
+                let frame = start;
+                return Err(RangeError::FreedTwice { frame, order });
+            }
         }
-        for Block { start, order } in blocks(range) {
-            if let (Some(mobility), Some(order)) = (of_one, Order::new(order)) {
-                let freed = self.keep(mobility, start, order);
+        if let Some(mobility) = of_one {
+            for Block { start, order } in blocks(range) {
+                let freed = self.keep(mobility, start, Order::new(order).unwrap_or_default());
                 self.report_later(freed);
             }
         }
-        Ok(())
+        match self.report() {
+            Err(BlockError::FreedTwice { frame, order }) => {
+                Err(RangeError::FreedTwice { frame, order })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Caches `range` of the window, together with blocks on top of this CPU's lists, if all form one

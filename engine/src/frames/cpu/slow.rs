@@ -1,7 +1,7 @@
 //! What is rare: refill, flush, drain, and blocks that no list holds.
 
 use super::slot::CpuEvent;
-use super::{Cpu, Source};
+use super::{CHECKS, Cpu, Source};
 use crate::addr::{Frame, FrameRange, Order};
 use crate::frames::error::{AllocError, BlockError};
 use crate::frames::find::Frames;
@@ -224,7 +224,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
             && frame.is_aligned(order)
             && let Some(mobility) = self.allocated(frame, order)
         {
-            if cfg!(feature = "check-double-free") && self.is_cached(mobility, frame, order) {
+            if CHECKS && self.is_cached(mobility, frame, order) {
                 return Err(BlockError::FreedTwice { frame, order });
             }
             return self.keep(mobility, frame, order);
@@ -232,7 +232,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         self.free_shared(frame, order)
     }
 
-    fn is_cached(&mut self, mobility: Mobility, frame: Frame, order: Order) -> bool {
+    pub(super) fn is_cached(&mut self, mobility: Mobility, frame: Frame, order: Order) -> bool {
         let index = usize::from(order.get());
         let len = self.slot.len(mobility, index).load(Ordering::Relaxed);
         self.cache.of(mobility).entries(index)[..len as usize].contains(&frame)

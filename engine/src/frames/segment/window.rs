@@ -115,7 +115,8 @@ impl<'m> Window<'m> {
         is_allocated.then(|| Huge::mobility_in(bits))
     }
 
-    /// The same for an aligned block of 2^`order` frames, at most 64 pages or a huge frame.
+    /// The same for an aligned block of 2^`order` frames, at most a huge frame; `None` for more than 64
+    /// pages of one that is split.
     #[inline(always)]
     pub(crate) fn allocated_small(&self, start: Frame, order: u8) -> Option<Mobility> {
         let (_, bits) = self.huge_of(start, order)?;

@@ -4,10 +4,9 @@
 use core::{alloc::Layout, arch::asm, mem::MaybeUninit};
 
 use firstlight::addr::{FrameRange, Order};
-use firstlight::frames::{CpuCell, CpuSlot, Frames, PerCpu, Request};
+use firstlight::frames::{CpuCell, CpuSlot, Frames, PerCpu, RangeError, Request};
 use ostd::cpu::{CpuId, num_cpus};
 use ostd::mm::{PAGE_SIZE, Paddr, frame::GlobalFrameAllocator};
-use ostd::util::id_set::Id;
 use spin::{Mutex, MutexGuard, Once};
 
 /// All memory lies below; a GiB costs 34 KiB in the image's `.bss`.
@@ -20,23 +19,20 @@ static TABLES: Mutex<[MaybeUninit<u8>; BYTES]> = Mutex::new([MaybeUninit::uninit
 static SLOTS: [CpuSlot; 64] = [const { CpuSlot::new() }; 64];
 static FRAMES: Once<Frames<'static>> = Once::new();
 
-ostd::cpu_local! {
-    static CELL: CpuCell = CpuCell::new();
-}
+ostd::cpu_local! { static CELL: CpuCell = CpuCell::new(); }
 
 /// Firstlight.
 pub struct Firstlight;
 
 // SAFETY: nothing else runs on a CPU while its interrupts are disabled; its data stays for ever.
 unsafe impl PerCpu for Firstlight {
-    #[inline(always)]
     fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
         let guard = ostd::irq::disable_local();
         let mut cell = &raw const *CELL.get_with(&guard);
         // No instruction: the address stays in a register, else each access computes it anew.
-        // SAFETY: it stays what it is.
+        // SAFETY: it writes nothing, and leaves the address as it is.
         unsafe { asm!("/* {} */", inout(reg) cell, options(pure, nomem, nostack)) };
-        // SAFETY: it is that of the cell.
+        // SAFETY: the address of this CPU's static data, while `guard` keeps the code on the CPU.
         call(unsafe { &*cell })
     }
 
@@ -49,7 +45,7 @@ unsafe impl PerCpu for Firstlight {
     }
 
     fn cpu(&self) -> usize {
-        CpuId::current_racy().as_usize()
+        u32::from(CpuId::current_racy()) as usize
     }
 }
 
@@ -62,16 +58,21 @@ impl GlobalFrameAllocator for Firstlight {
     }
 
     fn dealloc(&self, addr: Paddr, size: usize) {
-        if self.free_frames(range(addr, size)).is_err() {
+        match self.free_frames(range(addr, size)) {
             // What the kernel used before it had an allocator, such as its boot page tables.
-            self.add_free_memory(addr, size);
+            Err(RangeError::Reserved { range, .. }) => add(range),
+            freed => freed.expect("all of it is allocated"),
         }
     }
 
     fn add_free_memory(&self, addr: Paddr, size: usize) {
-        let added = self.frames().add(range(addr, size).bytes());
-        added.expect("no frame comes twice, or is freed twice");
+        add(range(addr, size));
     }
+}
+
+fn add(range: FrameRange) {
+    let added = Firstlight.frames().add(range.bytes());
+    added.expect("memory comes once");
 }
 
 fn range(addr: Paddr, size: usize) -> FrameRange {
