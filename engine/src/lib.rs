@@ -22,6 +22,9 @@
 //! | [`memmap`] | [`memmap::Memmap`]: a descriptor for every frame, written when needed |
 //! | [`acceptance`] | unaccepted memory of confidential guests, brought online chunk by chunk |
 //! | [`parallel`] | jobs over frame ranges, done by many CPUs |
+//! | [`zeroing`] | free memory that is zeroed before it is requested |
+//! | [`reporting`] | free memory that goes back to the host of a virtual machine |
+//! | [`knobs`] | settings of these two, changed while they run |
 //! | [`platform`] | [`platform::Platform`]: what a kernel implements |
 //! | [`mod@start`] | [`start()`]: all steps in one call |
 //! | [`clock`], [`events`] | what a tick is worth; what happened when, in ticks |
@@ -43,18 +46,21 @@ pub mod early;
 pub mod events;
 pub mod firmware;
 pub mod frames;
+pub mod knobs;
 pub mod layout;
 pub mod map;
 pub mod memmap;
 pub mod node;
 pub mod parallel;
 pub mod platform;
+pub mod reporting;
 pub mod start;
 pub mod store;
 mod sync;
 pub mod topology;
 #[cfg(feature = "x86_64")]
 pub mod x86_64;
+pub mod zeroing;
 
 pub use start::start;
 
