@@ -33,6 +33,11 @@ use crate::storage;
 /// All memory, mapped.
 static DIRECT: Once<DirectMap> = Once::new();
 
+/// The map of all memory; `None` before there is one.
+pub(crate) fn direct_map() -> Option<DirectMap> {
+    DIRECT.get().copied()
+}
+
 /// First address that a starting CPU cannot reach.
 const REAL_MODE_END: u64 = 1 << 20;
 
