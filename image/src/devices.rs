@@ -71,16 +71,24 @@ pub(crate) fn find(machine: &Machine) -> Result<Found, NoBalloon> {
     let named = words
         .filter(|word| word.is(Named::WORD))
         .filter_map(|word| Named::parse(word.value?));
+    // Why the last of them is none.
+    let mut none = NoBalloon::None;
     for Named { address, bytes } in named {
         let region = Region { address, bytes };
-        let device = MmioTransport::new(open(machine, region)?);
-        if device.is_ok_and(|device| device.kind() == KIND) {
-            return Ok(Found::Mmio(region));
+        match MmioTransport::new(open(machine, region)?) {
+            Ok(device) if device.kind() == KIND => return Ok(Found::Mmio(region)),
+            Ok(device) => {
+                none = NoBalloon::Device(VirtioError::Kind {
+                    seen: device.kind(),
+                    expected: KIND,
+                });
+            }
+            Err(error) => none = NoBalloon::Device(error),
         }
     }
     // SAFETY: nothing else uses PCI in this image.
     let mut space = unsafe { PciPorts::new() };
-    let function = pci::find(&space, KIND).ok_or(NoBalloon::None)?;
+    let function = pci::find(&space, KIND).ok_or(none)?;
     let places = Places::read(&mut space, function)?;
     let regions = [Some(places.common), Some(places.notify), places.config];
     for region in regions.into_iter().flatten() {

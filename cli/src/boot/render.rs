@@ -1,5 +1,6 @@
 //! The report of a boot, for a person.
 
+use super::balloon::balloon;
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::report::{Page, gaps, memory};
 use crate::text::{self, Align, bytes, count, milliseconds, plural};
@@ -31,6 +32,7 @@ pub(crate) fn report(record: &Record, full: bool) -> String {
     memory::metadata(&mut page, &record.memory);
     selftest(&mut page, record);
     bench(&mut page, record);
+    balloon(&mut page, record, full);
     if let Some(host) = record.host.as_ref().filter(|_| full) {
         markers(&mut page, &host.markers);
     }

@@ -125,7 +125,12 @@ fn place(event: &Event, time: Time, record: &mut Record) {
             bytes_written: *bytes_written,
             duration_ns: time.ns(*ticks),
         }),
-        Event::Clock { .. } | Event::Acceptance { .. } | Event::End { .. } | Event::Unknown => {}
+        // The host adds what it saw.
+        Event::Balloon(_)
+        | Event::Clock { .. }
+        | Event::Acceptance { .. }
+        | Event::End { .. }
+        | Event::Unknown => {}
     }
 }
 

@@ -86,7 +86,6 @@ impl WithBalloon for Exercise<'_> {
             error!("balloon: {failure}");
             broken = true;
         }
-        failures += written::check(frames);
         let mut balloon = balloon.into_inner();
         let mut held = Held::new(frames);
         let served = match held.as_mut() {
@@ -100,6 +99,7 @@ impl WithBalloon for Exercise<'_> {
             error!("balloon: {failure}");
             broken = true;
         }
+        failures += written::check(frames);
         let (inflated, left) = held.as_ref().map_or((0, 0), |held| (held.most, held.pages));
         // What is in the balloon, and the lists of it, are all that is missing.
         let lists = held.as_ref().map_or(0, |held| held.list_frames);
