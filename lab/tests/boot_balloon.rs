@@ -45,7 +45,7 @@ fn balloon(board: Board, append: &str) -> Balloon {
     let sizes = || balloon.host_balloon_bytes.iter().map(|sample| sample.bytes);
     assert_eq!(sizes().min(), Some(whole - whole / 8), "{what}");
     assert_eq!(
-        (sizes().next(), sizes().last()),
+        (sizes().next(), sizes().next_back()),
         (Some(whole), Some(whole)),
         "{what}"
     );
