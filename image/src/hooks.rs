@@ -1,6 +1,8 @@
 //! What this image adds to allocation: page descriptors of what is allocated are ready, and
 //! memory is accepted when there is none left.
 
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use firstlight::acceptance::{Acceptance, Pending};
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{Hooks, Request};
@@ -9,7 +11,7 @@ use firstlight::node::NodeId;
 use spin::{Once, RwLock};
 
 use crate::MACHINE;
-use crate::arch::DirectMap;
+use crate::arch::{DirectMap, writer};
 use crate::descriptors::Descriptors;
 
 /// Page descriptors and their mode.
@@ -21,6 +23,15 @@ pub(crate) struct Kernel {
     pub(crate) descriptors: Option<Described>,
     /// Memory that must be accepted before it is touched.
     pub(crate) acceptance: Acceptance<'static, DirectMap>,
+    /// Bytes that were zeroed for requests.
+    zeroed_bytes: AtomicU64,
+}
+
+impl Kernel {
+    /// Bytes that were zeroed for requests so far.
+    pub(crate) fn zeroed_bytes(&self) -> u64 {
+        self.zeroed_bytes.load(Relaxed)
+    }
 }
 
 static KERNEL: Once<Kernel> = Once::new();
@@ -34,6 +45,7 @@ pub(crate) fn install(
     KERNEL.call_once(|| Kernel {
         descriptors,
         acceptance: Acceptance::new(platform, pending, &describe),
+        zeroed_bytes: AtomicU64::new(0),
     })
 }
 
@@ -53,6 +65,18 @@ impl Hooks for Kernel {
         {
             descriptors.prepare(blocks, order);
         }
+    }
+
+    fn zero(&self, range: FrameRange) -> bool {
+        let first = range.start().addr().get() as *mut u64;
+        let Ok(words) = usize::try_from(range.bytes().bytes() / 8) else {
+            return false;
+        };
+        // SAFETY: mapped memory of the request that is in progress: nothing else uses it.
+        let memory = unsafe { core::slice::from_raw_parts_mut(first, words) };
+        writer().fill(memory, &[0; 8]);
+        self.zeroed_bytes.fetch_add(words as u64 * 8, Relaxed);
+        true
     }
 
     fn exhausted(&self, request: &Request, node: Option<NodeId>) -> bool {

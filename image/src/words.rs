@@ -139,6 +139,10 @@ pub struct Words {
     pub zeroing: bool,
     /// Whether free memory is reported.
     pub reporting: bool,
+    /// Whether memory from 4 GiB on was never written to.
+    pub fresh: bool,
+    /// Bytes that are allocated as zeros.
+    pub zeroed_bytes: Option<u64>,
     /// Turns of CPUs a second on the instruction clock, if they are to be short.
     pub turns_hz: Option<u32>,
     /// Regressions, a bit each.
@@ -146,7 +150,7 @@ pub struct Words {
 }
 
 /// The image's words and their valid forms.
-const OURS: [(&str, &str); 19] = [
+const OURS: [(&str, &str); 21] = [
     ("selftest", "selftest without a value"),
     ("bench", "bench=alloc"),
     ("sweep", "sweep without a value"),
@@ -172,6 +176,8 @@ const OURS: [(&str, &str); 19] = [
         "balloon_bytes",
         "balloon_bytes=SIZE, from 2M on, such as 1G",
     ),
+    ("fresh", "fresh without a value"),
+    ("zeroed", "zeroed=SIZE, from 2M on, such as 1G"),
     ("zeroing", "zeroing=on or zeroing=off"),
     ("reporting", "reporting=on or reporting=off"),
     (
@@ -295,9 +301,14 @@ impl Words {
                 self.mode = Mode::Balloon;
                 self.watched = true;
             }
-            (b"balloon_bytes", Some(value)) => match size(value) {
-                Some(bytes) if bytes >= Order::HUGE.bytes() => self.balloon_bytes = Some(bytes),
-                _ => return false,
+            (b"balloon_bytes", Some(value)) => match blocks(value) {
+                Some(bytes) => self.balloon_bytes = Some(bytes),
+                None => return false,
+            },
+            (b"fresh", None) => self.fresh = true,
+            (b"zeroed", Some(value)) => match blocks(value) {
+                Some(bytes) => self.zeroed_bytes = Some(bytes),
+                None => return false,
             },
             (b"zeroing", Some(value)) => match switch(value) {
                 Some(on) => self.zeroing = on,
@@ -407,6 +418,11 @@ fn size(text: &[u8]) -> Option<u64> {
     rest.is_empty().then_some(size)
 }
 
+/// A size of at least a huge frame.
+fn blocks(text: &[u8]) -> Option<u64> {
+    size(text).filter(|bytes| *bytes >= Order::HUGE.bytes())
+}
+
 /// `on` or `off`.
 fn switch(text: &[u8]) -> Option<bool> {
     match text {
@@ -468,11 +484,12 @@ mod tests {
         assert_eq!(words.descriptor_bytes, DescriptorBytes::Eight);
         assert_eq!(unknown, [""; 0]);
         let (words, unknown) = read(
-            "balloon=watched balloon_bytes=1G zeroing=on reporting=on reporting.delay_ms=10 \
+            "balloon=watched balloon_bytes=1G fresh zeroed=2M zeroing=on reporting=on reporting.delay_ms=10 \
              zeroing.batch_bytes=4M virtio_mmio.device=512@0xfeb00000:5",
         );
         assert_eq!((words.mode, words.watched), (Mode::Balloon, true));
         assert_eq!(words.balloon_bytes, Some(1 << 30));
+        assert_eq!((words.fresh, words.zeroed_bytes), (true, Some(2 << 20)));
         assert!(words.zeroing && words.reporting);
         assert_eq!(unknown, [""; 0]);
         assert!(!read("balloon").0.watched);
@@ -497,7 +514,7 @@ mod tests {
     fn nonsense_is_reported_and_changes_nothing() {
         let line = "selftest=yes bench=disk test=all test tsc_hz=1 tsc_hz=12x descriptors=some \
                     descriptor_bytes=9 threads=1,,2 threads=0 runs=0 accept=0 sweep=1 quiet=2 regress= regress=one-thread,all \
-                    turns_hz=0 balloon=yes balloon_bytes=1M zeroing=1 reporting reporting.order=19 \
+                    turns_hz=0 balloon=yes balloon_bytes=1M fresh=1 zeroed=1M zeroing=1 reporting reporting.order=19 \
                     zeroing.batch_bytes=5M zeroing.colour=2 virtio_mmio.device=512";
         let (words, misread) = read(line);
         assert_eq!(words, Words::default());

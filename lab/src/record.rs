@@ -19,7 +19,7 @@ mod totals;
 use serde::Serialize;
 
 pub use balloon::{Balloon, GuestStatistics, Resident};
-pub use guest::{Asked, Bench, DeferredWork, Descriptors, Kernel, Selftest, Swept};
+pub use guest::{Asked, Bench, DeferredWork, Descriptors, Kernel, Selftest, Swept, Zeroed};
 pub use host::{Host, Marker, Power};
 pub use phase::{Phase, Word};
 pub use totals::Totals;
@@ -74,6 +74,8 @@ pub struct Record {
     pub deferred_work: Option<DeferredWork>,
     /// What a sweep over numbers of threads measured, in order.
     pub sweep: Vec<Swept>,
+    /// Memory that it allocated as zeros, if it was to.
+    pub zeroed: Option<Zeroed>,
     /// The use of its memory balloon, if it has one.
     pub balloon: Option<Balloon>,
     /// The guest's events as it told them.
@@ -116,6 +118,7 @@ impl Record {
             descriptors: None,
             deferred_work: None,
             sweep: Vec::new(),
+            zeroed: None,
             balloon: None,
             events: Vec::new(),
             log: Vec::new(),

@@ -182,6 +182,8 @@ pub enum Event<S, L> {
         /// How long it took.
         ticks: u64,
     },
+    /// Memory that was allocated as zeros.
+    Zeroed(Zeroed),
     /// The use of a memory balloon.
     Balloon(Balloon<S>),
     /// The last one.
@@ -246,6 +248,22 @@ pub struct DeferredWork {
     pub threads: u64,
     /// Chunks of the work.
     pub chunks: u64,
+}
+
+/// Memory that was allocated as zeros.
+#[derive(Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "read", derive(serde::Deserialize))]
+pub struct Zeroed {
+    /// Bytes that were allocated, in blocks of 2 MiB.
+    pub allocated_bytes: u64,
+    /// Bytes of these that were zeroed when they were allocated.
+    pub zeroed_bytes: u64,
+    /// Free bytes that were known to be zero before.
+    pub known_zero_bytes: u64,
+    /// How long allocation took.
+    pub ticks: u64,
+    /// Blocks that were not zero, or could not be freed.
+    pub failures: u64,
 }
 
 /// The use of the machine's memory balloon.

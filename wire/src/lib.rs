@@ -14,7 +14,7 @@
 mod event;
 mod outcome;
 
-pub use event::{Balloon, DeferredWork, Descriptors, Event, Selftest};
+pub use event::{Balloon, DeferredWork, Descriptors, Event, Selftest, Zeroed};
 pub use outcome::Outcome;
 
 /// Name and version of the events' form, in the first one.

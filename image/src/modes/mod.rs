@@ -6,6 +6,7 @@ mod balloon;
 mod bench_alloc;
 mod self_test;
 mod sweep;
+mod zeroed;
 
 use firstlight_image::words::Mode;
 use firstlight_wire::{Outcome, marker};
@@ -24,7 +25,9 @@ pub(crate) fn run(
     processors.late();
     marker(marker::MODE);
     let accepted = acceptance::run(machine, processors);
+    let zeroed = zeroed::run(machine);
     let outcome = match machine.words.mode {
+        _ if zeroed != Outcome::Ok => zeroed,
         _ if accepted != Outcome::Ok => accepted,
         Mode::BringUp => Outcome::Ok,
         Mode::SelfTest => self_test::run(&machine.frames, processors),

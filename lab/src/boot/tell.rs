@@ -103,6 +103,14 @@ fn place(event: &Event, time: Time, record: &mut Record) {
             duration_ns: time.ns(*ticks),
         }),
         Event::Descriptors(descriptors) => record.descriptors = Some(descriptors.clone()),
+        Event::Zeroed(zeroed) => {
+            record.zeroed = Some(record::Zeroed {
+                allocated_bytes: zeroed.allocated_bytes,
+                zeroed_bytes: zeroed.zeroed_bytes,
+                known_zero_bytes: zeroed.known_zero_bytes,
+                duration_ns: time.ns(zeroed.ticks),
+            });
+        }
         Event::DeferredWork(work) => record.deferred_work = Some(*work),
         Event::Sweep {
             node,
