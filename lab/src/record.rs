@@ -18,7 +18,7 @@ mod totals;
 
 use serde::Serialize;
 
-pub use balloon::{Balloon, GuestStatistics, Resident};
+pub use balloon::{Balloon, GuestStatistics, Knob, Resident};
 pub use guest::{Asked, Bench, DeferredWork, Descriptors, Kernel, Selftest, Swept, Zeroed};
 pub use host::{Host, Marker, Power};
 pub use phase::{Phase, Word};

@@ -184,6 +184,15 @@ pub enum Event<S, L> {
     },
     /// Memory that was allocated as zeros.
     Zeroed(Zeroed),
+    /// A knob of work that goes on behind the rest.
+    Knob {
+        /// Of what: `zeroing` or `reporting`.
+        of: S,
+        /// Its name.
+        name: S,
+        /// Its value.
+        value: u64,
+    },
     /// The use of a memory balloon.
     Balloon(Balloon<S>),
     /// The last one.
@@ -282,6 +291,10 @@ pub struct Balloon<S> {
     pub reports: u64,
     /// Passes over free memory, with a delay between two of them.
     pub passes: u64,
+    /// Bytes that the zeroing worker zeroed.
+    pub worker_zeroed_bytes: u64,
+    /// Free bytes that were known to be zero when reporting had ended.
+    pub stock_bytes: u64,
     /// How long reporting took, without the delays.
     pub reporting_ticks: u64,
     /// Most bytes that the host had in the balloon.

@@ -1,6 +1,6 @@
 //! The table of a guest's memory balloon.
 
-use crate::output::NOTE;
+use crate::output::{FAINT, NOTE};
 use crate::report::Page;
 use crate::text::{Align, bytes, count, milliseconds};
 use firstlight_lab::record::{Balloon, Record, Resident};
@@ -18,6 +18,22 @@ pub(super) fn balloon(page: &mut Page, record: &Record, full: bool) {
         bytes(balloon.freed_bytes),
         reported(balloon)
     ));
+    if !balloon.knobs.is_empty() {
+        let knobs = balloon.knobs.iter();
+        let knobs: Vec<_> = knobs
+            .map(|knob| format!("{}={}", knob.name, knob.value))
+            .collect();
+        for line in knobs.chunks(4) {
+            page.line(format!("  {FAINT}{}{FAINT:#}", line.join(" ")));
+        }
+    }
+    if balloon.worker_zeroed_bytes > 0 {
+        page.line(format!(
+            "  its worker zeroed {}; the stock of zeros was {}",
+            bytes(balloon.worker_zeroed_bytes),
+            bytes(balloon.stock_bytes)
+        ));
+    }
     if let Some(percent) = balloon.returned_percent {
         page.line(format!("  the host has {percent} % of that back"));
     }
@@ -87,6 +103,7 @@ fn thinned(samples: &[Resident], most: usize) -> impl Iterator<Item = &Resident>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firstlight_lab::record::Knob;
 
     fn samples(count: u64) -> Vec<Resident> {
         let sample = |at_ns| Resident {
@@ -116,10 +133,17 @@ mod tests {
             reported_bytes: 9 << 30,
             reports: 144,
             passes: 2,
+            worker_zeroed_bytes: 64 << 20,
+            stock_bytes: 65 << 20,
+            knobs: vec![Knob {
+                name: "reporting.order".into(),
+                value: 9,
+            }],
             returned_percent: Some(99.5),
             instructions_per_gib: Some(12_345),
             inflated_bytes: 1 << 30,
             host_peak_bytes: Some(8 << 30),
+            host_after_bytes: Some(1 << 30),
             host_resident_bytes: samples(40),
             host_balloon_bytes: Vec::new(),
             host_statistics: None,
@@ -136,6 +160,8 @@ mod tests {
             "the host has 99.5 % of that back",
             "12,345 guest instructions a GiB",
             "the balloon took 1 GiB",
+            "its worker zeroed 64 MiB; the stock of zeros was 65 MiB",
+            "reporting.order=9",
             "########",
         ] {
             assert!(text.contains(words), "{words:?} is missing in\n{text}");

@@ -17,6 +17,12 @@ pub struct Balloon {
     pub reports: u64,
     /// Passes over free memory.
     pub passes: u64,
+    /// Bytes that its zeroing worker zeroed.
+    pub worker_zeroed_bytes: u64,
+    /// Free bytes that it knew to be zero when reporting had ended: they are not reported.
+    pub stock_bytes: u64,
+    /// The knobs of its worker and of its reports.
+    pub knobs: Vec<Knob>,
     /// The part of `freed_bytes` that the host had back when reporting had ended.
     pub returned_percent: Option<f64>,
     /// The guest's instructions to report a GiB; on the clock "instructions" only.
@@ -25,12 +31,23 @@ pub struct Balloon {
     pub inflated_bytes: u64,
     /// Most memory that QEMU had.
     pub host_peak_bytes: Option<u64>,
+    /// What it had when the guest's reports had ended.
+    pub host_after_bytes: Option<u64>,
     /// QEMU's resident memory over time, by the host's clock since QEMU was started.
     pub host_resident_bytes: Vec<Resident>,
     /// The guest's memory over time as QEMU's `query-balloon` has it.
     pub host_balloon_bytes: Vec<Resident>,
     /// The guest's figures as QEMU's `guest-stats` has them.
     pub host_statistics: Option<GuestStatistics>,
+}
+
+/// A knob of the guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Knob {
+    /// Of what and its name: `reporting.order`.
+    pub name: String,
+    /// Its value.
+    pub value: u64,
 }
 
 /// Bytes at a time.

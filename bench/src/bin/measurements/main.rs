@@ -8,11 +8,12 @@
 //! - [`plan`]: what is measured, by which commands;
 //! - [`record`]: what the commands printed, on which host, when, at which commit;
 //! - [`document`]: the parts of the document that records fill;
-//! - [`allocator`], [`guests`]: tables of the commands that print JSON.
+//! - [`allocator`], [`balloon`], [`guests`]: tables of the commands that print JSON.
 //!
 //! `make measurements` calls it; a test here fails where document and records differ.
 
 mod allocator;
+mod balloon;
 mod document;
 mod guests;
 mod plan;

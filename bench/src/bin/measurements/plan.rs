@@ -1,7 +1,7 @@
 //! What is measured: [`PLANS`].
 
 use crate::record::Record;
-use crate::{allocator, guests};
+use crate::{allocator, balloon, guests};
 
 /// A part of the document.
 pub(crate) struct Plan {
@@ -59,6 +59,21 @@ pub(crate) const PLANS: &[Plan] = &[
              '--memory 16G --cpus 4 --kernel target/linux/6.12/vmlinuz' --runs 3 --json",
         ],
         render: guests::wall,
+    },
+    Plan {
+        name: "balloon",
+        commands: &[
+            "firstlight boot --machine microvm --memory 10G --balloon --json --append 'balloon_bytes=8G'",
+            "firstlight boot --machine microvm --memory 10G --balloon --json \
+             --append 'balloon_bytes=8G reporting=on reporting.budget_one_in=0'",
+            "firstlight boot --machine microvm --memory 10G --balloon --json \
+             --append 'balloon_bytes=8G reporting=on'",
+            "firstlight boot --machine microvm --memory 10G --balloon --json --clock instructions \
+             --append 'balloon_bytes=8G reporting=on reporting.budget_one_in=0 reporting.delay_ms=1'",
+            "firstlight boot --machine microvm --memory 10G --balloon --json --clock instructions \
+             --append 'balloon_bytes=8G reporting=on reporting.delay_ms=1'",
+        ],
+        render: balloon::render,
     },
     Plan {
         name: "descriptors",

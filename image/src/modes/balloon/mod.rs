@@ -5,7 +5,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `written` | memory that is written |
-//! | `report` | reporting it, once it is free |
+//! | `report` | a stock of zeros, and reports, once it is free |
 //! | `held` | the memory in the balloon |
 
 mod held;
@@ -17,7 +17,6 @@ use firstlight_image::balloon::{Balloon, Statistics};
 use firstlight_image::virtio::{Transport, VirtioError};
 use firstlight_wire::{Event, Outcome, marker};
 use log::{error, info};
-use spin::Mutex;
 
 use crate::arch::{marker, relax};
 use crate::console::{event, note};
@@ -25,6 +24,7 @@ use crate::devices::{self, Found, NoBalloon, WithBalloon};
 use crate::machine::Machine;
 use crate::time;
 use held::Held;
+use report::{Device, Reported};
 
 /// Longest time without a change that the host is waited for.
 const HOST_NS: u64 = 20_000_000_000;
@@ -74,19 +74,24 @@ impl WithBalloon for Exercise<'_> {
                 "not offered"
             }
         );
-        let balloon = Mutex::new(balloon);
+        let device = Device::new(balloon);
         let (mut failures, mut broken) = (0, false);
         let freed_bytes = written::write_and_free(frames, bytes, &mut failures);
-        let reported = match machine.words.reporting {
-            true => report::all(machine, &balloon),
-            false => report::Reported::default(),
+        let worker_zeroed_bytes = match machine.words.zeroing {
+            true => report::zero(machine),
+            false => 0,
         };
+        let reported = match machine.words.reporting {
+            true => report::report(machine, &device),
+            false => Reported::default(),
+        };
+        let stock_bytes = frames.statistics().zero.frames * PAGE_BYTES;
         marker(marker::BALLOON_REPORTED);
         if let Some(failure) = reported.failure {
             error!("balloon: {failure}");
             broken = true;
         }
-        let mut balloon = balloon.into_inner();
+        let mut balloon = device.into_inner();
         let mut held = Held::new(frames);
         let served = match held.as_mut() {
             Some(held) => serve(machine, &mut balloon, held),
@@ -105,8 +110,7 @@ impl WithBalloon for Exercise<'_> {
         let lists = held.as_ref().map_or(0, |held| held.list_frames);
         let after = frames.statistics();
         let expected = before.free_frames.saturating_sub(left + lists);
-        let lists_of_reports = reported.list_frames;
-        if after.free_frames + after.cached_frames + lists_of_reports
+        if after.free_frames + after.cached_frames + reported.unreleased_frames
             != expected + before.cached_frames
         {
             failures += 1;
@@ -127,6 +131,8 @@ impl WithBalloon for Exercise<'_> {
             freed_bytes,
             reported_bytes: reported.bytes,
             reports: reported.reports,
+            stock_bytes,
+            worker_zeroed_bytes,
             passes: reported.passes,
             reporting_ticks: reported.ticks,
             inflated_bytes: inflated * PAGE_BYTES,

@@ -1,72 +1,166 @@
-//! Reporting free memory: [`all`].
+//! What is done with memory once it is free: the zeroing worker keeps a stock of zeros
+//! ([`zero`]), and the rest is reported ([`report`]), a step of the engine at a time. Both until
+//! there is nothing to do.
 
-use firstlight::addr::{Frame, PAGE_BYTES};
-use firstlight::frames::Request;
+use firstlight::addr::{FrameRange, PAGE_BYTES};
+use firstlight::background::Next;
+use firstlight::background::knobs::Row;
+use firstlight::reporting::{self, Host, HostError, Reporter};
+use firstlight::zeroing::{self, MappedMemory, Zeroing};
 use firstlight_image::balloon::{Balloon, FreeRange, MOST_RANGES};
 use firstlight_image::virtio::{Transport, VirtioError};
+use firstlight_image::words::{self, Setting};
+use firstlight_wire::Event;
+use log::{error, info};
 use spin::Mutex;
 
-use super::BLOCK;
-use crate::arch::ticks;
-use crate::lists::list;
+use crate::arch::{relax, ticks, writer};
+use crate::console::event;
 use crate::machine::Machine;
+use crate::time;
 
-/// What came of it.
+/// Most passes, if each finds something.
+const MOST_PASSES: u64 = 1000;
+
+/// What came of reports.
 #[derive(Default)]
 pub(super) struct Reported {
     pub(super) bytes: u64,
     pub(super) reports: u64,
+    /// That reported something.
     pub(super) passes: u64,
     pub(super) ticks: u64,
-    /// Why it ended early.
-    pub(super) failure: Option<VirtioError>,
-    pub(super) list_frames: u64,
+    /// Why they ended early.
+    pub(super) failure: Option<HostError>,
+    /// Frames that a device has not let go of.
+    pub(super) unreleased_frames: u64,
 }
 
-/// Reports all free blocks.
-pub(super) fn all<T: Transport + Send>(
-    machine: &Machine,
-    balloon: &Mutex<Balloon<'_, T>>,
-) -> Reported {
-    let frames = &machine.frames;
-    let mut reported = Reported::default();
-    let before = frames.statistics();
-    let len = usize::try_from(before.free_huges).unwrap_or(0);
-    let Some(blocks) = list(frames, len, |_| Frame::new(0)) else {
-        return reported;
-    };
-    reported.list_frames = before.free_frames - frames.statistics().free_frames;
-    let mut count = 0;
-    for slot in blocks.iter_mut() {
-        let Ok(block) = frames.allocate(Request::new(BLOCK)) else {
-            break;
-        };
-        *slot = block;
-        count += 1;
+/// The balloon, as the engine's reporter needs it.
+pub(super) struct Device<'s, T>(Mutex<Balloon<'s, T>>);
+
+impl<'s, T> Device<'s, T> {
+    pub(super) fn new(balloon: Balloon<'s, T>) -> Self {
+        Self(Mutex::new(balloon))
     }
-    let begin = ticks();
-    let blocks = blocks.get(..count).unwrap_or_default();
-    for chunk in blocks.chunks(MOST_RANGES) {
-        let mut ranges = [FreeRange {
+
+    pub(super) fn into_inner(self) -> Balloon<'s, T> {
+        self.0.into_inner()
+    }
+}
+
+impl<T: Transport + Send> Host for Device<'_, T> {
+    fn capacity(&self) -> usize {
+        MOST_RANGES
+    }
+
+    fn report(&self, ranges: &[FrameRange]) -> Result<(), HostError> {
+        let mut free = [FreeRange {
             address: 0,
             bytes: 0,
         }; MOST_RANGES];
-        for (range, block) in ranges.iter_mut().zip(chunk) {
-            range.address = block.addr().get();
-            range.bytes = u32::try_from(BLOCK.frames() * PAGE_BYTES).unwrap_or(0);
+        for chunk in ranges.chunks(MOST_RANGES) {
+            for (free, range) in free.iter_mut().zip(chunk) {
+                free.address = range.start().addr().get();
+                // At most a giant frame.
+                free.bytes = u32::try_from(range.count() * PAGE_BYTES).unwrap_or(0);
+            }
+            let free = free.get(..chunk.len()).unwrap_or_default();
+            self.0.lock().report(free).map_err(host_error)?;
         }
-        let ranges = ranges.get(..chunk.len()).unwrap_or_default();
-        if let Err(failure) = balloon.lock().report(ranges) {
-            reported.failure = Some(failure);
+        Ok(())
+    }
+
+    fn is_released(&self) -> bool {
+        self.0.lock().is_released()
+    }
+}
+
+/// A failure in the engine's words. The driver resets a device that fails.
+fn host_error(error: VirtioError) -> HostError {
+    error!("balloon: {error}");
+    match error {
+        VirtioError::NotOffered { .. } => HostError::NotOffered,
+        VirtioError::NoAnswer { waited_ns, .. } => HostError::NoAnswer { waited_ns },
+        VirtioError::WrongAnswer { seen, .. } => HostError::WrongAnswer { seen: seen.into() },
+        VirtioError::Unreleased { waited_ns, .. } => HostError::Unreleased { waited_ns },
+        _ => HostError::Reset,
+    }
+}
+
+/// Reports what is free, until a pass finds nothing.
+pub(super) fn report<H: Host>(machine: &Machine, host: &H) -> Reported {
+    let mut reporter = Reporter::new(&machine.frames, host);
+    for knob in reporting::Knob::ALL {
+        let value = match knob {
+            reporting::Knob::Enabled => 1,
+            _ => setting(machine, knob).unwrap_or(knob.row().default),
+        };
+        // Checked when it was read.
+        let _ = reporter.set(knob, value);
+        show("reporting", knob.row(), value);
+    }
+    let mut reported = Reported::default();
+    let mut before = 0;
+    while reporter.failure().is_none() && reported.passes < MOST_PASSES {
+        let begin = ticks();
+        let next = reporter.step(time::now_ns());
+        reported.ticks += ticks() - begin;
+        let Next::At(at_ns) = next else { continue };
+        let reports = reporter.statistics().reports;
+        if reports == before {
             break;
         }
-        reported.reports += 1;
-        reported.bytes += chunk.len() as u64 * BLOCK.bytes();
+        before = reports;
+        reported.passes += 1;
+        while time::now_ns() < at_ns {
+            relax();
+        }
     }
-    reported.passes = 1;
-    reported.ticks = ticks() - begin;
-    for block in blocks {
-        let _ = frames.free(*block, BLOCK);
-    }
+    let statistics = reporter.statistics();
+    reported.bytes = statistics.reported_bytes;
+    reported.reports = statistics.reports;
+    reported.unreleased_frames = statistics.unreleased_frames;
+    reported.failure = reporter.failure();
     reported
+}
+
+/// Lets the zeroing worker keep its stock on every node; bytes that it zeroed.
+pub(super) fn zero(machine: &Machine) -> u64 {
+    // SAFETY: all memory of the allocator is mapped at its own addresses, on every CPU.
+    let memory = unsafe { MappedMemory::new(0, writer()) };
+    let zeroing = Zeroing::new(&machine.frames, &memory);
+    for knob in zeroing::Knob::ALL {
+        let value = match knob {
+            zeroing::Knob::Enabled => 1,
+            _ => setting(machine, knob).unwrap_or(knob.row().default),
+        };
+        // Checked when it was read.
+        let _ = zeroing.set(knob, value);
+        show("zeroing", knob.row(), value);
+    }
+    for node in machine.frames.layout().nodes() {
+        let mut worker = zeroing.worker(node.id);
+        while worker.step(time::now_ns).next == Next::Now {}
+    }
+    let zeroed = zeroing.statistics().zeroed_bytes;
+    info!("zeroing: {} MiB zeroed for the stock", zeroed >> 20);
+    zeroed
+}
+
+/// What the command line sets a knob to, if it does.
+fn setting<K: words::Knob + PartialEq>(machine: &Machine, knob: K) -> Option<u64> {
+    let words = machine.command_line.words();
+    let settings = words.filter_map(|word| Setting::<K>::of(&word));
+    let of_this = settings.filter(|setting| setting.knob == knob);
+    of_this.last().map(|setting| setting.value)
+}
+
+/// Shows a knob to the host.
+fn show(of: &'static str, row: &Row, value: u64) {
+    event(&Event::Knob {
+        of,
+        name: row.name,
+        value,
+    });
 }

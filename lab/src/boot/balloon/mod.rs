@@ -15,7 +15,7 @@ mod resident;
 pub(super) use observe::{Observed, Observer};
 
 use super::events::{Event, Events};
-use crate::record::{Balloon, Record, Resident};
+use crate::record::{Balloon, Knob, Record, Resident};
 
 /// Puts what the guest reports and what the host saw into `record`.
 pub(super) fn fill(events: &Events, observed: Observed, record: &mut Record) {
@@ -43,14 +43,28 @@ pub(super) fn fill(events: &Events, observed: Observed, record: &mut Record) {
         reported_bytes: told.reported_bytes,
         reports: told.reports,
         passes: told.passes,
+        worker_zeroed_bytes: told.worker_zeroed_bytes,
+        stock_bytes: told.stock_bytes,
+        knobs: events.list.iter().filter_map(knob).collect(),
         returned_percent,
         instructions_per_gib,
         inflated_bytes: told.inflated_bytes,
         host_peak_bytes: observed.peak_bytes,
+        host_after_bytes: observed.after_bytes,
         host_resident_bytes: observed.resident.into_iter().map(bytes_at).collect(),
         host_balloon_bytes: observed.balloon.into_iter().map(bytes_at).collect(),
         host_statistics: observed.statistics,
     });
+}
+
+fn knob(event: &Event) -> Option<Knob> {
+    match event {
+        Event::Knob { of, name, value } => Some(Knob {
+            name: format!("{of}.{name}"),
+            value: *value,
+        }),
+        _ => None,
+    }
 }
 
 /// Parts of a hundred, to a tenth, at most all of it: firmware's memory is returned too.
@@ -75,7 +89,8 @@ mod tests {
 
     #[test]
     fn a_record_has_it_on_both_clocks() {
-        let line = br#"{"event":"balloon","transport":"pci","reporting":true,"freed_bytes":1073741824,"reported_bytes":2147483648,"reports":3,"passes":2,"reporting_ticks":5000,"inflated_bytes":0,"left_bytes":0,"failures":0}"#;
+        let line = br#"{"event":"knob","of":"reporting","name":"order","value":9}
+{"event":"balloon","transport":"pci","reporting":true,"freed_bytes":1073741824,"reported_bytes":2147483648,"reports":3,"passes":2,"worker_zeroed_bytes":5,"stock_bytes":6,"reporting_ticks":5000,"inflated_bytes":0,"left_bytes":0,"failures":0}"#;
         let events = Events::read(line, b"");
         assert_eq!(events.rubbish, None);
         for (clock, instructions) in [("wall", None), ("instructions", Some(2500))] {
@@ -90,6 +105,11 @@ mod tests {
             let balloon = record.balloon.unwrap();
             assert_eq!(balloon.instructions_per_gib, instructions);
             assert_eq!(balloon.returned_percent, Some(100.0));
+            let knob = Knob {
+                name: "reporting.order".into(),
+                value: 9,
+            };
+            assert_eq!(balloon.knobs, [knob]);
             assert_eq!(balloon.host_resident_bytes[0].at_ns, 2_000_000);
         }
         let mut record = Record::new("boot", "wall");
