@@ -9,14 +9,14 @@ use super::metadata::Metadata;
 use super::segment::Segment;
 use super::segment::pinned::{Entry, Pinned};
 use super::segment::table::Carver;
-use super::word::Bitmap;
+use super::word::{Bitmap, Marks};
 use super::zone::segment::ZoneSegment;
 use super::zone::{Heads, Nodes, Segments};
 use crate::addr::{FrameRange, PAGE_BYTES};
 use crate::layout::{self, Extent, ExtentKind, Layout, NoSpace};
 use crate::node::{NodeId, ZoneKind};
 use crate::platform::Platform;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
 use core::mem::MaybeUninit;
 
 /// Bytes of tables for a segment over `frames`.
@@ -26,6 +26,7 @@ pub(super) const fn table_bytes(frames: FrameRange) -> Option<u64> {
         Carver::bytes_for::<AtomicU64>(Segment::giants_for(frames)),
         Carver::bytes_for::<AtomicU32>(huges),
         Carver::bytes_for::<Bitmap>(huges),
+        Carver::bytes_for::<Marks>(huges),
     ])
 }
 
@@ -179,8 +180,8 @@ impl SegmentSpan {
         let giants = usize::try_from(Segment::giants_for(self.frames)).ok()?;
         let huges = usize::try_from(Segment::huges_for(self.frames)).ok()?;
         let (giants, words) = (tables.table(giants)?, tables.table(huges)?);
-        let bitmaps = tables.table(huges)?;
-        let segment = Segment::new(self.frames, pinned, giants, words, bitmaps);
+        let (bitmaps, marks) = (tables.table(huges)?, tables.table(huges)?);
+        let segment = Segment::new(self.frames, pinned, giants, words, bitmaps, marks);
         let taken = self.is_present.then_some(taken);
         Some(ZoneSegment::new(segment, self.node, self.zone, taken))
     }
@@ -311,6 +312,7 @@ impl<'m> Frames<'m> {
                 added: AtomicU32::new(0),
                 marks: &[],
                 hooks: None,
+                reported_is_zero: AtomicBool::new(false),
             },
             slots: &[],
             metadata,

@@ -10,7 +10,10 @@ use super::error::{AllocError, RangeError};
 use super::hooks::Hooks;
 use super::metadata::Metadata;
 use super::range;
+use super::range::contiguous::NotZeroed;
 use super::request::Request;
+use super::word::Known;
+use super::word::geometry::Block;
 use super::zone::{Nodes, Reach};
 use crate::addr::{Frame, FrameRange};
 use crate::node::NodeId;
@@ -114,15 +117,45 @@ impl Frames<'_> {
     ) -> Result<Frame, AllocError> {
         let first = self.first_node(near, &request)?;
         let frames = request.order().frames();
-        let find = |reach| self.nodes.allocate(first, &request, reach);
+        let known = self.nodes.known_for(&request);
+        let known = known.as_ref();
+        let find = |reach| self.nodes.allocate(first, &request, reach, known);
         let prepare = |found: &Frame| self.nodes.prepare(&[*found], request.order());
         let found = self.find(first, &request, own, find, prepare);
-        found.map_err(|held_by_cpus| AllocError::OutOfMemory {
+        let found = found.map_err(|held_by_cpus| AllocError::OutOfMemory {
             request,
             frames,
             align_frames: frames,
             held_by_cpus,
-        })
+            in_work: self.in_work(),
+        })?;
+        match known {
+            Some(known) => self.zero_rest(request, found, known),
+            None => Ok(found),
+        }
+    }
+
+    /// Zeroes what of a block, just taken, is not known to be zero.
+    #[cold]
+    pub(super) fn zero_rest(
+        &self,
+        request: Request,
+        start: Frame,
+        known: &Known,
+    ) -> Result<Frame, AllocError> {
+        let order = request.order().get();
+        let mut rest = known.rest(Block { start, order });
+        if rest.all(|range| self.zero(range)) {
+            return Ok(start);
+        }
+        // An error: another call freed what it did not have.
+        let _ = self.nodes.free(start, request.order());
+        Err(AllocError::NotZeroed { request })
+    }
+
+    /// Zeroes frames; whether the kernel did.
+    fn zero(&self, range: FrameRange) -> bool {
+        self.nodes.hooks.is_some_and(|hooks| hooks.zero(range))
     }
 
     /// Takes frames in a row, likewise.
@@ -137,17 +170,22 @@ impl Frames<'_> {
         let first = self.first_node(near, &request)?;
         let align_frames = align_frames.max(request.order().frames());
         let nodes = &self.nodes;
+        let zero = &|range| self.zero(range);
         let find = |reach| {
-            range::contiguous::allocate(nodes, first, reach, frames, align_frames, &request)
+            range::contiguous::allocate(nodes, first, reach, frames, align_frames, &request, zero)
         };
-        let prepare = |found: &FrameRange| nodes.prepare_range(*found);
+        let prepare = |found: &Result<FrameRange, NotZeroed>| {
+            found.iter().for_each(|range| nodes.prepare_range(*range));
+        };
         let found = self.find(first, &request, own, find, prepare);
-        found.map_err(|held_by_cpus| AllocError::OutOfMemory {
+        let found = found.map_err(|held_by_cpus| AllocError::OutOfMemory {
             request,
             frames,
             align_frames,
             held_by_cpus,
-        })
+            in_work: self.in_work(),
+        })?;
+        found.map_err(|NotZeroed| AllocError::NotZeroed { request })
     }
 
     /// What `find` finds, at the latest after all caches were drained and the kernel did what it

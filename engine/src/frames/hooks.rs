@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::addr::{Frame, Order};
+use crate::addr::{Frame, FrameRange, Order};
 use crate::frames::cpu::drain::DrainRequest;
 use crate::frames::request::Request;
 use crate::node::{NodeId, ZoneKind};
@@ -56,6 +56,14 @@ pub trait Hooks: Sync {
     /// a last search: other CPUs may have freed or added some meanwhile.
     fn exhausted(&self, request: &Request, node: Option<NodeId>) -> bool {
         let _ = (request, node);
+        false
+    }
+
+    /// Writes zeros to `range`, for a [request for zeros](crate::frames::Request::zeroed) that found
+    /// memory of unknown content. Whether it did; the default does not, so such requests find only
+    /// what is known to be zero. The frames are the caller's: other CPUs may help.
+    fn zero(&self, range: FrameRange) -> bool {
+        let _ = range;
         false
     }
 

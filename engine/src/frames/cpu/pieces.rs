@@ -55,6 +55,7 @@ impl Cpu<'_, '_> {
         let align_frames = align_frames.max(request.order().frames());
         if let Some(order) = order_of(frames, align_frames)
             && order.get() <= HUGE_ORDER
+            && !request.is_zeroed()
         {
             if let Some(start) = self.cut_cached(&request, order, frames) {
                 return Ok(span(start.get(), start.get() + frames));

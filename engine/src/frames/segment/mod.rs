@@ -29,6 +29,7 @@
 //! | [`open`] | writing a level |
 //! | [`take`], [`give`] | the two primitives |
 //! | [`reconcile`] | counts and bounds after bits changed |
+//! | [`content`] | what free pages of a split huge frame hold |
 //! | [`isolate`] | huge frames of which nothing can be taken |
 //! | [`pinned`] | frames that can't be freed |
 //! | [`init`] | the first words: free, reserved, or a border |
@@ -40,6 +41,7 @@
 )]
 
 pub(crate) mod calls;
+mod content;
 pub(crate) mod give;
 pub(crate) mod init;
 pub(crate) mod isolate;
@@ -57,7 +59,7 @@ use core::ops::Range;
 use super::word::geometry::{
     Block, GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, unit, units,
 };
-use super::word::{Bitmap, Change, Giant, GiantState, Huge, HugeState};
+use super::word::{Bitmap, Change, Content, Giant, GiantState, Huge, HugeState, Marks};
 use crate::addr::{Frame, FrameRange};
 use crate::sync::{
     AtomicU32, AtomicU64, Ordering, pause, recheck_u32, recheck_u64, swap_u32, swap_u64, update_u64,
@@ -76,6 +78,7 @@ pub(crate) struct Segment<'m> {
     giants: Table<'m, AtomicU64>,
     huges: Table<'m, AtomicU32>,
     bitmaps: Table<'m, Bitmap>,
+    marks: Table<'m, Marks>,
     pub(crate) calls: Calls,
 }
 
@@ -90,7 +93,7 @@ impl<'m> Segment<'m> {
         units(frames, GIANT_ORDER)
     }
 
-    /// Number of huge words, and of bitmaps, a segment over `frames` needs.
+    /// Number of huge words, and of bitmaps of both kinds, a segment over `frames` needs.
     pub(crate) const fn huges_for(frames: FrameRange) -> u64 {
         units(frames, HUGE_ORDER)
     }
@@ -102,16 +105,19 @@ impl<'m> Segment<'m> {
         giants: Table<'m, AtomicU64>,
         huges: Table<'m, AtomicU32>,
         bitmaps: Table<'m, Bitmap>,
+        marks: Table<'m, Marks>,
     ) -> Self {
         debug_assert_eq!(giants.len() as u64, Self::giants_for(frames));
         debug_assert_eq!(huges.len() as u64, Self::huges_for(frames));
         debug_assert_eq!(huges.len(), bitmaps.len());
+        debug_assert_eq!(huges.len(), marks.len());
         Self {
             frames,
             pinned,
             giants,
             huges,
             bitmaps,
+            marks,
             calls: Calls::new(),
         }
     }
@@ -175,7 +181,7 @@ impl<'m> Segment<'m> {
     }
 
     /// The huge frames of `block`, one or more whole ones.
-    fn huges_of(&self, block: Block) -> Range<HugeIndex> {
+    pub(crate) fn huges_of(&self, block: Block) -> Range<HugeIndex> {
         let first = self.huge_of(block.start);
         first..first + block.huges() as usize
     }
@@ -241,6 +247,11 @@ impl<'m> Segment<'m> {
         self.bitmaps.at(huge)
     }
 
+    /// Which pages of a huge frame hold what its word says.
+    pub(crate) fn marks(&self, huge: HugeIndex) -> &'m Marks {
+        self.marks.at(huge)
+    }
+
     /// Prefetches the words of a page that is going to be given back.
     #[inline]
     pub(crate) fn prefetch(&self, page: Frame) {
@@ -298,6 +309,18 @@ impl<'m> Segment<'m> {
         update_u64(word, |bits| Giant::lowered_free_in(bits, count)).is_ok()
     }
 
+    /// The same of huge frames with this content.
+    #[inline]
+    fn lower_free_of(&self, giant: GiantIndex, count: u32, content: Content) -> bool {
+        if content.is_known() {
+            let less = -count.cast_signed();
+            let lower = Change::free(less).and_known(content, less);
+            self.change_giant(giant, lower).is_ok()
+        } else {
+            self.lower_free(giant, count)
+        }
+    }
+
     /// Changes the counts for something the caller holds below, which keeps the giant frame
     /// from merging. (It may be opening still, for the moment.)
     fn settle_giant(&self, giant: GiantIndex, by: Change) {
@@ -318,6 +341,16 @@ impl<'m> Segment<'m> {
         let new = old.wrapping_add(raise);
         if Giant::unpack(new).is_complete() {
             self.merge_if_complete(giant);
+        }
+    }
+
+    /// The same for huge frames with this content.
+    pub(crate) fn raise_free_of(&self, giant: GiantIndex, count: u32, content: Content) {
+        if content.is_known() {
+            let count = count.cast_signed();
+            self.settle_giant(giant, Change::free(count).and_known(content, count));
+        } else {
+            self.raise_free(giant, count);
         }
     }
 

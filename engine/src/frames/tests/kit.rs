@@ -42,7 +42,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
 
     let giants = usize::try_from(Segment::giants_for(frames)).unwrap();
     let huges = usize::try_from(Segment::huges_for(frames)).unwrap();
-    let bytes = giants * 8 + huges * 68 + 256;
+    let bytes = giants * 8 + huges * 132 + 256;
     let memory: &'static mut [_] = Box::leak(Box::<[u8]>::new_uninit_slice(bytes));
     // SAFETY: leaked, so ours for ever; no other reference to it exists.
     let mut carver = unsafe { Carver::new(NonNull::from(memory).cast(), bytes) };
@@ -52,6 +52,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
         none_pinned(),
         giants,
         words,
+        carver.table(huges).unwrap(),
         carver.table(huges).unwrap(),
     )
 }
@@ -69,7 +70,7 @@ pub(crate) fn blank_segment_with(
     pinned: &'static Pinned<'static>,
 ) -> Segment<'static> {
     use crate::frames::segment::table::Word;
-    use crate::frames::word::Bitmap;
+    use crate::frames::word::{Bitmap, Marks};
     use crate::sync::{AtomicU32, AtomicU64};
 
     fn table<T: Word>(len: u64, make: impl Fn() -> T) -> Table<'static, T> {
@@ -87,6 +88,7 @@ pub(crate) fn blank_segment_with(
         table(Segment::giants_for(frames), || AtomicU64::new(0xdead_0000)),
         table(huges, || AtomicU32::new(0xdead_0000)),
         table(huges, || Bitmap::new(0x5555_5555_5555_5555)),
+        table(huges, Marks::unwritten),
     )
 }
 
@@ -99,10 +101,11 @@ pub(crate) fn segment(frames: FrameRange, reserved: &[FrameRange]) -> Segment<'s
 }
 
 /// An unmovable block.
-pub(crate) fn want(order: u8) -> Want {
+pub(crate) fn want(order: u8) -> Want<'static> {
     Want {
         order,
         mobility: Mobility::Unmovable,
+        known: None,
     }
 }
 

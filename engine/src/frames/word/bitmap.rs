@@ -107,7 +107,7 @@ fn lowest(word: u64, count: u32) -> u64 {
 
 /// First aligned block of 2^`order` clear bits in `word`.
 #[inline]
-fn find_block(word: u64, order: u8) -> Option<u32> {
+pub(super) fn find_block(word: u64, order: u8) -> Option<u32> {
     let mut clear = !word;
     let mut block = 1;
     for _ in 0..order {

@@ -35,12 +35,12 @@ use super::segment::calls::Calls;
 use super::segment::give::{Refused, Why};
 use super::segment::pinned::Pinned;
 use super::segment::statistics::Statistics;
-use super::word::Mobility;
 use super::word::geometry::{Block, blocks};
+use super::word::{Content, Known, Mobility};
 use crate::addr::{Frame, FrameRange, Order};
 use crate::layout::Layout;
 use crate::node::{NodeId, ZoneKind};
-use crate::sync::{AtomicU32, pause};
+use crate::sync::{AtomicBool, AtomicU32, Ordering, pause};
 use gate::Gate;
 use marks::ZoneMarks;
 use segment::{NONE, ZoneSegment};
@@ -71,6 +71,8 @@ pub(crate) struct Nodes<'m> {
     pub(crate) added: AtomicU32,
     pub(crate) marks: &'m [ZoneMarks],
     pub(crate) hooks: Option<&'m dyn Hooks>,
+    /// Whether reported memory comes back zero.
+    pub(crate) reported_is_zero: AtomicBool,
     pub(crate) segments: Segments<'m>,
 }
 
@@ -174,14 +176,18 @@ impl<'m> Segments<'m> {
         &self,
         node: NodeId,
         zones: ZoneChoice,
-        want: Want,
+        want: Want<'_>,
         gate: Option<&Gate<'_>>,
         pass: &mut Pass,
     ) -> Option<Frame> {
         pass.other = false;
-        let found = self.first_on(node, zones, gate, |segment, hints| {
-            search::any(segment, hints, want, pass)
-        });
+        let found = if want.known.is_some() {
+            self.zeroed_on(node, zones, want, gate, pass)
+        } else {
+            self.first_on(node, zones, gate, |segment, hints| {
+                search::any(segment, hints, want, pass)
+            })
+        };
         if found.is_some() || !pass.other {
             return found;
         }
@@ -190,6 +196,28 @@ impl<'m> Segments<'m> {
         });
         pass.changed |= found.is_none();
         found
+    }
+
+    /// Takes a block for a request for zeros: in each zone first what is known to be zero.
+    #[cold]
+    fn zeroed_on(
+        &self,
+        node: NodeId,
+        zones: ZoneChoice,
+        want: Want<'_>,
+        gate: Option<&Gate<'_>>,
+        pass: &mut Pass,
+    ) -> Option<Frame> {
+        zones.each().find_map(|zone| {
+            let known = self.first_on(node, zone, gate, |segment, hints| {
+                search::known::any_known(segment, hints, want)
+            });
+            known.or_else(|| {
+                self.first_on(node, zone, gate, |segment, hints| {
+                    search::any(segment, hints, want, pass)
+                })
+            })
+        })
     }
 
     /// The first result of `find` in the segments of `node`, from the highest of `zones` down.
@@ -224,7 +252,7 @@ impl<'m> Segments<'m> {
         &self,
         node: NodeId,
         zones: ZoneChoice,
-        want: Want,
+        want: Want<'_>,
         gate: Option<&Gate<'_>>,
     ) -> Option<Frame> {
         let heads = self.heads.get(usize::from(node.0))?;
@@ -245,7 +273,7 @@ impl<'m> Segments<'m> {
         &self,
         nodes: impl Iterator<Item = NodeId> + Clone,
         zones: ZoneChoice,
-        want: Want,
+        want: Want<'_>,
         gate: Option<&Gate<'_>>,
     ) -> Option<Frame> {
         let mut before = None;
@@ -295,12 +323,19 @@ impl<'m> Nodes<'m> {
 
     /// Takes the block of a request from node `first`; from others too, nearest first, if the
     /// `reach` and the request say so.
-    pub(crate) fn allocate(&self, first: NodeId, request: &Request, reach: Reach) -> Option<Frame> {
+    /// For a request for zeros `known` notes which parts are.
+    pub(crate) fn allocate(
+        &self,
+        first: NodeId,
+        request: &Request,
+        reach: Reach,
+        known: Option<&Known>,
+    ) -> Option<Frame> {
         if self.marks.is_empty() {
-            return self.allocate_from(first, request, reach, None);
+            return self.allocate_from(first, request, reach, known, None);
         }
         let gate = Gate::new(self.marks, request, request.order().frames());
-        let frame = self.allocate_from(first, request, reach, gate.as_ref())?;
+        let frame = self.allocate_from(first, request, reach, known, gate.as_ref())?;
         if let Some(segment) = self.segments.at(frame) {
             self.count(segment, -request.order().frames().cast_signed());
         }
@@ -313,16 +348,20 @@ impl<'m> Nodes<'m> {
         first: NodeId,
         request: &Request,
         reach: Reach,
+        known: Option<&Known>,
         gate: Option<&Gate<'_>>,
     ) -> Option<Frame> {
         let want = Want {
             order: request.order().get(),
             mobility: request.mobility(),
+            known,
         };
         let zones = request.zones();
-        let found = (self.segments).allocate_at_hint(first, zones, want, gate);
-        if found.is_some() {
-            return found;
+        if known.is_none() {
+            let found = (self.segments).allocate_at_hint(first, zones, want, gate);
+            if found.is_some() {
+                return found;
+            }
         }
         self.search_from(first, request, want, reach, gate)
     }
@@ -332,7 +371,7 @@ impl<'m> Nodes<'m> {
         &self,
         first: NodeId,
         request: &Request,
-        want: Want,
+        want: Want<'_>,
         reach: Reach,
         gate: Option<&Gate<'_>>,
     ) -> Option<Frame> {
@@ -347,8 +386,44 @@ impl<'m> Nodes<'m> {
         }
     }
 
-    /// How many frames a request may take from a segment, as far as water marks go.
+    /// Takes a block of a zone all of which is known to be zero, if a short search finds one.
+    pub(crate) fn allocate_known(
+        &self,
+        node: NodeId,
+        zone: ZoneKind,
+        request: &Request,
+    ) -> Option<Frame> {
+        let known = self.known_for(request)?;
+        let want = Want {
+            order: request.order().get(),
+            mobility: request.mobility(),
+            known: Some(&known),
+        };
+        let frames = request.order().frames();
+        let gate = Gate::new(self.marks, request, frames);
+        let zone = ZoneChoice::only(zone);
+        let segments = &self.segments;
+        let frame = segments.first_on(node, zone, gate.as_ref(), |segment, hints| {
+            search::known::any_known(segment, hints, want)
+        })?;
+        if let Some(segment) = segments.at(frame) {
+            self.count(segment, -frames.cast_signed());
+        }
+        Some(frame)
+    }
+
+    /// Where a request for zeros notes what is known of a block it takes.
+    pub(crate) fn known_for(&self, request: &Request) -> Option<Known> {
+        let new = || Known::new(self.reported_is_zero.load(Ordering::Relaxed));
+        request.is_zeroed().then(new)
+    }
+
+    /// How many frames a request may take from a segment together with others, as far as water
+    /// marks go. None of zeros: these are taken one by one.
     pub(crate) fn most_allowed(&self, request: &Request, segment: &ZoneSegment<'m>) -> u64 {
+        if request.is_zeroed() {
+            return 0;
+        }
         let gate = Gate::new(self.marks, request, 0);
         gate.map_or(u64::MAX, |gate| gate.most(segment.node, segment.zone))
     }
@@ -408,8 +483,23 @@ impl<'m> Nodes<'m> {
 
     /// Frees a block.
     pub(crate) fn free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
+        self.free_with(frame, order, Content::Unknown)
+    }
+
+    /// Frees a block that holds this.
+    #[inline]
+    pub(crate) fn free_with(
+        &self,
+        frame: Frame,
+        order: Order,
+        content: Content,
+    ) -> Result<(), BlockError> {
         let (segment, online, block) = self.segment_of(frame, order)?;
-        let freed = online.give(block);
+        let freed = if content.is_known() {
+            online.give_with(block, content)
+        } else {
+            online.give(block)
+        };
         let frames = match freed {
             Ok(()) => order.frames(),
             Err(Refused { given_frames, .. }) => given_frames,

@@ -43,6 +43,8 @@ pub(crate) struct ZoneSegment<'m> {
     /// Then start and end of the frames that are free at start, those that were added first.
     first_added: [AtomicU64; 2],
     written_bytes: AtomicU64,
+    /// Frames that workers have.
+    in_work: AtomicU64,
 }
 
 impl<'m> ZoneSegment<'m> {
@@ -69,6 +71,7 @@ impl<'m> ZoneSegment<'m> {
             }),
             first_added: [AtomicU64::new(0), AtomicU64::new(0)],
             written_bytes: AtomicU64::new(0),
+            in_work: AtomicU64::new(0),
         }
     }
 
@@ -169,6 +172,21 @@ impl<'m> ZoneSegment<'m> {
         self.written_bytes.load(Ordering::Relaxed)
     }
 
+    /// A worker has so many frames more.
+    pub(crate) fn begin_work(&self, frames: u64) {
+        self.in_work.fetch_add(frames, Ordering::Relaxed);
+    }
+
+    /// A worker has given so many frames back.
+    pub(crate) fn end_work(&self, frames: u64) {
+        self.in_work.fetch_sub(frames, Ordering::Relaxed);
+    }
+
+    /// Frames that workers have.
+    pub(crate) fn in_work_frames(&self) -> u64 {
+        self.in_work.load(Ordering::Relaxed)
+    }
+
     /// Frames that are free, or may be freed.
     pub(crate) fn managed_frames(&self) -> u64 {
         if self.is_present() {
@@ -183,7 +201,10 @@ impl<'m> ZoneSegment<'m> {
         // Acquire: pairs with the Release in `start`.
         match self.state.load(Ordering::Acquire) {
             ABSENT | COMING => Statistics::default(),
-            READY => self.segment.statistics(),
+            READY => Statistics {
+                in_work_frames: self.in_work_frames(),
+                ..self.segment.statistics()
+            },
             _ => Statistics {
                 managed_frames: self.segment.managed_frames(),
                 ..init::statistics(self.segment.frames, &mut self.ahead())

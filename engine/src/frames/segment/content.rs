@@ -1,0 +1,84 @@
+//! What is known of the content of free pages, below a split huge frame.
+//!
+//! *Marked before they are given back, unmarked after they are taken.* A huge frame whose word
+//! says what its marks stand for says so until it merges, so a call that took pages and finds that
+//! word clears their marks, and a call that finds another has none to clear.
+
+use super::{HugeIndex, Segment};
+use crate::frames::word::geometry::{Block, HUGE_ORDER};
+use crate::frames::word::{Content, Huge, HugeState, Known};
+
+impl Segment<'_> {
+    /// Pages were taken, or given back in vain, of a huge frame with this word: those of a block,
+    /// or those of 64 whose bits are set. Their marks are cleared.
+    pub(super) fn unmark(
+        &self,
+        huge: HugeIndex,
+        word: Huge,
+        at: u32,
+        order: u8,
+        bits: u64,
+        known: Option<&Known>,
+    ) {
+        let note = |index, marked| {
+            if let Some(known) = known {
+                known.note_bits(index, marked, word.content);
+            }
+        };
+        let marks = self.marks(huge);
+        if bits == 1 {
+            marks.clear_block(at, order, note);
+        } else {
+            let index = (at / 64) as usize;
+            note(index, marks.clear_some(index, bits));
+        }
+    }
+
+    /// Marks pages of a split huge frame that the caller is about to give back, if its marks stand
+    /// for this content or for none yet. Whether it did.
+    pub(super) fn mark(&self, huge: HugeIndex, at: u32, order: u8, content: Content) -> bool {
+        loop {
+            let seen = self.settled_huge(huge);
+            // Only of a block that can be given back.
+            let may_mark = seen.state == HugeState::Split && self.bitmap(huge).all_set(at, order);
+            if !may_mark || seen.content.is_known() && seen.content != content {
+                return false;
+            }
+            if seen.content == content {
+                break;
+            }
+            // Before the word says that they are written. Marks that another CPU has set since it
+            // did may be lost.
+            self.marks(huge).clear();
+            if self.swap_huge(huge, seen, seen.with_content(content)) {
+                break;
+            }
+        }
+        self.marks(huge).set_block(at, order);
+        true
+    }
+
+    /// Of a split huge frame: how many of its free pages hold what.
+    pub(super) fn marked_pages(&self, huge: HugeIndex, word: Huge) -> (Content, u32) {
+        if word.content.is_known() {
+            (word.content, self.marks(huge).count())
+        } else {
+            (Content::Unknown, 0)
+        }
+    }
+
+    /// Whether the content of some free huge frame of a block is seen to be known.
+    pub(crate) fn may_be_known(&self, block: Block) -> bool {
+        let mut huges = self.huges_of(block);
+        self.frames.covers(block.range()) && huges.any(|huge| self.huge(huge).content.is_known())
+    }
+
+    /// Notes what each huge frame of a block holds, one or more whole ones that are the caller's
+    /// and whose words say so still.
+    pub(super) fn note_huges(&self, block: Block, known: &Known) {
+        let first = block.page_in_giant() >> HUGE_ORDER;
+        for (unit, huge) in (first as usize..).zip(self.huges_of(block)) {
+            known.note(unit, self.huge(huge).content);
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What is known of free memory: kept, lost and used by requests for zeros, on machines whose
+//! answers are known.
+
+mod kit;
+
+use std::sync::Mutex;
+
+use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
+use firstlight::frames::{AllocError, Content, Cursor, Frames, Hooks, Request};
+use firstlight::node::{NodeId, ZoneKind};
+use kit::{GIB, MIB, cache, huge, page, slots};
+
+/// A kernel that zeroes, and lists what.
+#[derive(Default)]
+struct Kernel {
+    zeroed: Mutex<Vec<FrameRange>>,
+}
+
+impl Hooks for Kernel {
+    fn zero(&self, range: FrameRange) -> bool {
+        self.zeroed.lock().unwrap().push(range);
+        true
+    }
+}
+
+impl Kernel {
+    fn leaked() -> &'static Self {
+        Box::leak(Box::default())
+    }
+
+    /// Frames zeroed since the last look.
+    fn frames(&self) -> u64 {
+        let zeroed = core::mem::take(&mut *self.zeroed.lock().unwrap());
+        zeroed.iter().map(|range| range.count()).sum()
+    }
+}
+
+/// All of this memory free, from 4 GiB on.
+fn machine_of(bytes: u64) -> Frames<'static> {
+    let memory = PhysRange::with_size(4 * GIB, bytes).unwrap();
+    let span = memory.inner_frames();
+    let tables = usize::try_from(Frames::bytes_for(span, 8).unwrap()).unwrap();
+    let frames = Frames::over(span, Box::leak(Box::new_uninit_slice(tables))).unwrap();
+    frames.add(memory).unwrap();
+    frames
+}
+
+fn machine() -> Frames<'static> {
+    machine_of(2 * GIB)
+}
+
+fn zero_frames(frames: &Frames<'_>) -> u64 {
+    frames.validate().unwrap();
+    frames.statistics().zero.frames
+}
+
+/// Lets a worker zero all that is free and unknown, a huge frame at a time.
+fn zero_all(frames: &Frames<'_>, most: usize) -> usize {
+    let mut cursor = Cursor::new(NodeId(0));
+    let mut count = 0;
+    while count < most && cursor.rounds() == 0 {
+        if let Some(block) = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 4096) {
+            block.back(Content::Zero);
+            count += 1;
+        }
+    }
+    count
+}
+
+#[test]
+fn a_huge_frame_freed_as_zero_serves_a_request_for_zeros_once() {
+    let kernel = Kernel::leaked();
+    let frames = machine().with_hooks(kernel);
+    let start = frames.allocate(huge()).unwrap();
+    frames.free_with(start, Order::HUGE, Content::Zero).unwrap();
+    assert_eq!(zero_frames(&frames), 512);
+    // Others leave it alone.
+    let other = frames.allocate(huge()).unwrap();
+    let other_page = frames.allocate(page()).unwrap();
+    assert_eq!(zero_frames(&frames), 512);
+    assert_eq!(frames.allocate(huge().zeroed()), Ok(start));
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 0));
+    frames.free(start, Order::HUGE).unwrap();
+    assert_eq!(zero_frames(&frames), 0);
+    let zeroed = frames.allocate(huge().zeroed()).unwrap();
+    assert_eq!(kernel.frames(), 512);
+    for block in [zeroed, other] {
+        frames.free(block, Order::HUGE).unwrap();
+    }
+    frames.free(other_page, Order::PAGE).unwrap();
+    frames.validate().unwrap();
+}
+
+#[test]
+fn a_kernel_that_zeroes_nothing_gets_what_is_known_or_an_error() {
+    let frames = machine();
+    let request = huge().zeroed();
+    let before = frames.statistics();
+    assert_eq!(
+        frames.allocate(request),
+        Err(AllocError::NotZeroed { request })
+    );
+    let row = frames.allocate_frames(700, 1, page().zeroed());
+    assert!(matches!(row, Err(AllocError::NotZeroed { .. })), "{row:?}");
+    assert_eq!(frames.statistics().free_frames, before.free_frames);
+    assert_eq!(zero_all(&frames, 3), 3);
+    for _ in 0..3 {
+        frames.allocate(request).unwrap();
+    }
+    let error = frames.allocate(request).unwrap_err();
+    assert!(error.to_string().contains("`Hooks::zero`"), "{error}");
+    frames.validate().unwrap();
+}
+
+#[test]
+fn giants_keep_what_is_known_of_their_parts() {
+    let kernel = Kernel::leaked();
+    let frames = machine().with_hooks(kernel);
+    assert_eq!(zero_all(&frames, 512 + 100), 612);
+    let known = frames.statistics();
+    assert_eq!((known.free_giants, known.zero.giants), (2, 1));
+    assert_eq!((known.zero.huges, known.zero.frames), (612, 612 * 512));
+    // One that is known first, then the other one: what of it is not known is zeroed.
+    let giant = Request::new(Order::GIANT).zeroed();
+    let first = frames.allocate(giant).unwrap();
+    assert_eq!((first, kernel.frames()), (Frame::new(4 << 18), 0));
+    let second = frames.allocate(giant).unwrap();
+    assert_eq!((second, kernel.frames()), (Frame::new(5 << 18), 412 * 512));
+    // What lies below is stale: nothing of it counts.
+    frames.free(first, Order::GIANT).unwrap();
+    assert_eq!(zero_frames(&frames), 0);
+    frames.allocate(huge().zeroed()).unwrap();
+    assert_eq!(kernel.frames(), 512);
+    frames
+        .free_with(second, Order::GIANT, Content::Zero)
+        .unwrap();
+    assert_eq!(zero_frames(&frames), 1 << 18);
+    // Kept on split.
+    frames
+        .allocate(Request::new(Order::new(12).unwrap()).zeroed())
+        .unwrap();
+    assert_eq!(
+        (kernel.frames(), zero_frames(&frames)),
+        (0, (1 << 18) - 4096)
+    );
+}
+
+#[test]
+fn pages_of_a_zero_huge_frame_are_zero_until_they_are_handed_out() {
+    let kernel = Kernel::leaked();
+    let frames = machine().with_hooks(kernel);
+    let all = frames.statistics();
+    assert_eq!(zero_all(&frames, 1), 1);
+    let pages: Vec<_> = (0..3)
+        .map(|_| frames.allocate(page().zeroed()).unwrap())
+        .collect();
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 509));
+    // Untouched, dirty, and dirty as part of a pair.
+    frames
+        .free_with(pages[0], Order::PAGE, Content::Zero)
+        .unwrap();
+    frames.free(pages[1], Order::PAGE).unwrap();
+    assert_eq!(zero_frames(&frames), 510);
+    let pair = frames
+        .allocate(Request::new(Order::new(1).unwrap()).zeroed())
+        .unwrap();
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 508));
+    frames.free(pair, Order::new(1).unwrap()).unwrap();
+    frames.free(pages[2], Order::PAGE).unwrap();
+    // Merged: not all of it was known.
+    assert_eq!(zero_frames(&frames), 0);
+    assert_eq!(frames.statistics().free_giants, all.free_giants);
+}
+
+#[test]
+fn pages_that_are_all_freed_as_zero_merge_to_a_zero_huge_frame() {
+    let frames = machine();
+    let row = frames.allocate_frames(512, 512, page()).unwrap();
+    frames.free_frames_with(row, Content::Zero).unwrap();
+    assert_eq!(zero_frames(&frames), 512);
+    let start = frames.allocate(huge().zeroed()).unwrap();
+    // Page by page: the first one opens it.
+    for at in 0..512 {
+        let page = Frame::new(start.get() + at);
+        frames.free_with(page, Order::PAGE, Content::Zero).unwrap();
+        assert_eq!(zero_frames(&frames), at + 1);
+    }
+    assert_eq!(frames.statistics().zero.huges, 1);
+    let start = frames.allocate(huge().zeroed()).unwrap();
+    for at in 0..512 {
+        let page = Frame::new(start.get() + at);
+        let content = [Content::Zero, Content::Unknown][usize::from(at == 77)];
+        frames.free_with(page, Order::PAGE, content).unwrap();
+    }
+    assert_eq!(zero_frames(&frames), 0);
+}
+
+#[test]
+fn reported_memory_is_zero_only_if_the_device_says_so() {
+    let kernel = Kernel::leaked();
+    let frames = machine().with_hooks(kernel);
+    let mut cursor = Cursor::new(NodeId(0));
+    while let Some(block) = frames.borrow_free(&mut cursor, Order::GIANT, Content::Unknown, 64) {
+        assert_eq!((block.node(), block.zone()), (NodeId(0), ZoneKind::Normal));
+        block.back(Content::Reported);
+    }
+    let statistics = frames.statistics();
+    assert_eq!(statistics.reported.giants, statistics.free_giants);
+    assert_eq!(statistics.reported.frames, statistics.free_giants << 18);
+    frames.allocate(huge().zeroed()).unwrap();
+    assert_eq!(kernel.frames(), 512);
+    frames.set_reported_is_zero(true);
+    frames.allocate(huge().zeroed()).unwrap();
+    frames.allocate(page().zeroed()).unwrap();
+    assert_eq!(kernel.frames(), 0);
+    frames.set_reported_is_zero(false);
+    frames.allocate(page().zeroed()).unwrap();
+    assert_eq!(kernel.frames(), 1);
+    frames.validate().unwrap();
+}
+
+#[test]
+fn what_is_borrowed_is_in_work_and_comes_back() {
+    let frames = machine_of(4 * MIB);
+    let before = frames.statistics();
+    let mut cursor = Cursor::new(NodeId(0));
+    let mut borrow = |content| frames.borrow_free(&mut cursor, Order::HUGE, content, 8);
+    let block = borrow(Content::Unknown).expect("a free huge frame");
+    assert_eq!(frames.statistics().in_work_frames, 512);
+    assert_eq!(frames.statistics().free_frames, before.free_frames - 512);
+    let error = loop {
+        if let Err(error) = frames.allocate(huge()) {
+            break error;
+        }
+    };
+    assert!(
+        matches!(error, AllocError::OutOfMemory { in_work: 512, .. }),
+        "{error:?}"
+    );
+    assert!(
+        error.to_string().contains("512 frames are with a worker"),
+        "{error}"
+    );
+    let start = block.range().start();
+    drop(block);
+    assert_eq!(frames.statistics().in_work_frames, 0);
+    assert_eq!(frames.statistics().zero.frames, 0);
+    assert_eq!(frames.allocate(huge()), Ok(start));
+    assert!(borrow(Content::Unknown).is_none());
+    frames.validate().unwrap();
+}
+
+#[test]
+fn caches_hold_unknown_content_only() {
+    let kernel = Kernel::leaked();
+    let frames = machine().with_hooks(kernel).with_cpus(slots(1));
+    assert_eq!(zero_all(&frames, 2), 2);
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    // Lists leave it alone.
+    let (some, large) = (cpu.allocate(page()).unwrap(), cpu.allocate(huge()).unwrap());
+    assert_eq!(zero_frames(&frames), 1024);
+    cpu.free(some, Order::PAGE).unwrap();
+    let zero = cpu.allocate(page().zeroed()).unwrap();
+    assert_ne!(zero, some);
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 1023));
+    cpu.free(zero, Order::PAGE).unwrap();
+    assert_eq!(
+        cpu.allocate(huge().zeroed()).map(|_| kernel.frames()),
+        Ok(0)
+    );
+    // Once nothing is known the cached ones are zeroed.
+    cpu.free(large, Order::HUGE).unwrap();
+    while frames.statistics().zero.frames > 0 {
+        cpu.allocate(page().zeroed()).unwrap();
+    }
+    assert_eq!(kernel.frames(), 0);
+    assert_eq!(cpu.allocate(huge().zeroed()), Ok(large));
+    assert_eq!(kernel.frames(), 512);
+    let row = cpu.allocate_frames(3, 1, page().zeroed()).unwrap();
+    assert_eq!((row.count(), kernel.frames()), (3, 3));
+    let mut many = [Frame::new(0); 100];
+    assert_eq!(frames.allocate_bulk(page().zeroed(), &mut many), Ok(100));
+    assert_eq!(kernel.frames(), 100);
+}
