@@ -24,7 +24,7 @@
 //! | [`parallel`] | jobs over frame ranges, done by many CPUs |
 //! | [`zeroing`] | free memory that is zeroed before it is requested |
 //! | [`reporting`] | free memory that goes back to the host of a virtual machine |
-//! | [`knobs`] | settings of these two, changed while they run |
+//! | [`background`] | what these two have in common: steps, and knobs that are changed while they run |
 //! | [`platform`] | [`platform::Platform`]: what a kernel implements |
 //! | [`mod@start`] | [`start()`]: all steps in one call |
 //! | [`clock`], [`events`] | what a tick is worth; what happened when, in ticks |
@@ -40,13 +40,13 @@
 
 pub mod acceptance;
 pub mod addr;
+pub mod background;
 pub mod clock;
 pub mod cmdline;
 pub mod early;
 pub mod events;
 pub mod firmware;
 pub mod frames;
-pub mod knobs;
 pub mod layout;
 pub mod map;
 pub mod memmap;

@@ -14,8 +14,9 @@ pub trait Host: Sync {
         super::MOST_RANGES
     }
 
-    /// Reports `ranges`, at most [`Host::capacity`] of them: free blocks that no other code uses
-    /// during the call, each a power of two frames and aligned to its size.
+    /// Reports `ranges`, at most [`Host::capacity`] of them: free memory that no other code uses
+    /// during the call, each range one block of [`Knob::Order`](super::Knob::Order), aligned to its
+    /// size, or several in a row.
     ///
     /// *It returns when the host is done with all of them*: it has answered, or the driver has
     /// reset the device, so that it can't drop a page that belongs to somebody again. The wait

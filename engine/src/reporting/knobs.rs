@@ -1,7 +1,7 @@
 //! What can be changed while it reports: [`Knob`], and a moment's values: [`Knobs`].
 
 use crate::addr::Order;
-use crate::knobs::{KnobError, Row, Values};
+use crate::background::knobs::{KnobError, Row, Values};
 
 /// A knob of reporting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What can be changed while the workers run: [`Knob`], and a moment's values: [`Knobs`].
 
 use crate::addr::Order;
-use crate::knobs::{KnobError, Row, Values};
+use crate::background::knobs::{KnobError, Row, Values};
 
 /// A stock as large as memory: everything that is free is zeroed.
 pub const ALL_BYTES: u64 = u64::MAX;

@@ -1,7 +1,7 @@
 //! The rate limit of all workers together: [`Pace`].
 #![deny(unsafe_code)]
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, update_u64};
 
 /// When all bytes zeroed so far are paid for.
 ///
@@ -15,31 +15,26 @@ impl Pace {
         Self(AtomicU64::new(0))
     }
 
-    /// Charges `bytes`, or says when they can be.
-    pub(super) fn charge(&self, now_ns: u64, bytes: u64, bytes_per_second: u64) -> Result<(), u64> {
-        if bytes_per_second == 0 {
-            return Ok(());
-        }
-        let ns = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_second);
-        let ns = u64::try_from(ns).unwrap_or(u64::MAX);
-        let mut paid = self.0.load(Ordering::Relaxed);
-        loop {
-            if paid > now_ns {
-                // A rate that was changed meanwhile holds from the next batch on.
-                return Err(paid);
-            }
-            let next = now_ns.saturating_add(ns);
-            match self
-                .0
-                .compare_exchange_weak(paid, next, Ordering::Relaxed, Ordering::Relaxed)
-            {
-                Ok(_) => return Ok(()),
-                Err(now) => paid = now,
-            }
+    /// Whether a batch may begin; else when.
+    pub(super) fn may_begin(&self, now_ns: u64) -> Result<(), u64> {
+        match self.0.load(Ordering::Relaxed) {
+            paid if paid > now_ns => Err(paid),
+            _ => Ok(()),
         }
     }
 
-    /// Takes a charge back: there was nothing to zero. Limits that were changed begin afresh.
+    /// Charges a batch that has begun.
+    pub(super) fn charge(&self, now_ns: u64, bytes: u64, bytes_per_second: u64) {
+        if bytes_per_second == 0 {
+            return;
+        }
+        // Rounded up, so that small batches are not free.
+        let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(bytes_per_second));
+        let ns = u64::try_from(ns).unwrap_or(u64::MAX);
+        let _ = update_u64(&self.0, |paid| Some(paid.max(now_ns).saturating_add(ns)));
+    }
+
+    /// All is paid for: the rate was changed.
     pub(super) fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

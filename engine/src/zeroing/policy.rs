@@ -28,16 +28,16 @@ pub struct Seen {
     pub demand_bytes: u64,
     /// Of this, what was zeroed on the spot.
     pub missed_bytes: u64,
-    /// Sum of refills and flushes of CPUs' caches, and of requests past them.
-    pub refills: u64,
+    /// Sum of refills and flushes of CPUs' caches, and of requests past them, if it was counted.
+    pub refills: Option<u64>,
 }
 
 /// What a worker does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing, until then at the latest. A call before that is no mistake.
+    /// Nothing until then, on the clock of [`Seen::now_ns`].
     Wait {
-        /// The clock of [`Seen::now_ns`].
+        /// The time.
         until_ns: u64,
     },
     /// A batch.
@@ -58,6 +58,8 @@ pub struct Policy {
     period: Seen,
     /// Demand of the last period.
     demand_bytes: u64,
+    /// When refills were counted last, and how many there were.
+    refills: Option<(u64, u64)>,
     /// The last back-off; 0: it did not.
     back_off_ns: u64,
 }
@@ -71,28 +73,32 @@ impl Policy {
     /// What to do now.
     pub fn look(&mut self, knobs: &Knobs, seen: Seen) -> Decision {
         let last = self.last.replace(seen);
-        let Some(last) = last else {
+        if last.is_none() {
             self.period = seen;
-            return self.decide(knobs, &seen, false);
-        };
-        if knobs.enabled && self.is_busy(knobs, &last, &seen) {
-            self.back_off_ns = self
-                .back_off_ns
-                .saturating_mul(2)
-                .clamp(BACK_OFF_NS, knobs.delay_ns());
-            return wait(&seen, self.back_off_ns);
         }
-        self.back_off_ns = 0;
-        let has_missed = seen.missed_bytes != last.missed_bytes;
+        match self.refilled_per_ms(&seen) {
+            Some(rate) if knobs.enabled && knobs.busy_per_ms > 0 && rate >= knobs.busy_per_ms => {
+                let longer = self.back_off_ns.saturating_mul(2);
+                self.back_off_ns = longer.clamp(BACK_OFF_NS, knobs.delay_ns());
+                return wait(&seen, self.back_off_ns);
+            }
+            Some(_) => self.back_off_ns = 0,
+            None => {}
+        }
+        let has_missed = last.is_some_and(|last| seen.missed_bytes != last.missed_bytes);
         self.decide(knobs, &seen, has_missed)
     }
 
-    /// There was nothing to zero: other calls took it, or what is free is in smaller blocks.
-    pub fn exhausted(&mut self, knobs: &Knobs, now_ns: u64) -> Decision {
+    /// Whether it waits because allocation is busy.
+    pub fn is_backing_off(&self) -> bool {
+        self.back_off_ns > 0
+    }
+
+    /// There was nothing to zero: other calls took it, or what is free is in smaller blocks. When to
+    /// look again.
+    pub fn exhausted(&mut self, knobs: &Knobs, now_ns: u64) -> u64 {
         self.is_filling = false;
-        Decision::Wait {
-            until_ns: now_ns.saturating_add(knobs.delay_ns()),
-        }
+        now_ns.saturating_add(knobs.delay_ns())
     }
 
     /// The stock that is worth keeping.
@@ -117,11 +123,13 @@ impl Policy {
             .min(idle.saturating_sub(1))
     }
 
-    fn is_busy(&self, knobs: &Knobs, last: &Seen, seen: &Seen) -> bool {
+    /// Refills a millisecond since they were counted before, if they are counted now.
+    fn refilled_per_ms(&mut self, seen: &Seen) -> Option<u64> {
+        let refills = seen.refills?;
+        let (ns, before) = self.refills.replace((seen.now_ns, refills))?;
         // Rounded up, so that two looks at the same moment divide by no time.
-        let elapsed_ms = seen.now_ns.saturating_sub(last.now_ns) / 1_000_000 + 1;
-        let refills = seen.refills.wrapping_sub(last.refills);
-        knobs.busy_per_ms > 0 && refills / elapsed_ms >= knobs.busy_per_ms
+        let elapsed_ms = seen.now_ns.saturating_sub(ns) / 1_000_000 + 1;
+        Some(refills.wrapping_sub(before) / elapsed_ms)
     }
 
     fn decide(&mut self, knobs: &Knobs, seen: &Seen, has_missed: bool) -> Decision {
