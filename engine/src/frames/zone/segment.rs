@@ -9,6 +9,7 @@ use crate::frames::search::Hints;
 use crate::frames::segment::Segment;
 use crate::frames::segment::init::{self, Ahead, start};
 use crate::frames::segment::statistics::Statistics;
+use crate::frames::zone::zeroed::Counts;
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, pause};
 
@@ -45,6 +46,8 @@ pub(crate) struct ZoneSegment<'m> {
     written_bytes: AtomicU64,
     /// Frames that workers have.
     in_work: AtomicU64,
+    /// Of requests for zeros.
+    pub(super) zeroed: Counts,
 }
 
 impl<'m> ZoneSegment<'m> {
@@ -72,6 +75,7 @@ impl<'m> ZoneSegment<'m> {
             first_added: [AtomicU64::new(0), AtomicU64::new(0)],
             written_bytes: AtomicU64::new(0),
             in_work: AtomicU64::new(0),
+            zeroed: Counts::default(),
         }
     }
 
@@ -175,6 +179,11 @@ impl<'m> ZoneSegment<'m> {
     /// A worker has so many frames more.
     pub(crate) fn begin_work(&self, frames: u64) {
         self.in_work.fetch_add(frames, Ordering::Relaxed);
+    }
+
+    /// Frames were given back as zero.
+    pub(crate) fn add_made(&self, frames: u64) {
+        self.zeroed.add_made(frames);
     }
 
     /// A worker has given so many frames back.
