@@ -38,7 +38,11 @@ pub(super) fn allocate(
             }
         }
         for (stock, ns) in [false, true].into_iter().zip(ns) {
-            let row = |ns| Row::Allocate { order: order.get(), stock, ns };
+            let row = |ns| Row::Allocate {
+                order: order.get(),
+                stock,
+                ns,
+            };
             rows.extend(Spread::of(ns.into_iter()).map(row));
         }
     }

@@ -74,9 +74,10 @@ impl Ground {
 pub(super) struct Kernel(pub(super) MappedMemory);
 
 impl Hooks for Kernel {
-    fn zero(&self, range: FrameRange) {
+    fn zero(&self, range: FrameRange) -> bool {
         // SAFETY: the engine calls it with frames that it has just taken for a request.
-        unsafe { self.0.zero(range) }
+        unsafe { self.0.zero(range) };
+        true
     }
 }
 

@@ -43,14 +43,20 @@ fn reference(ground: &mut Ground) -> f64 {
     let words = ground.words();
     let bytes = 8 * words.len() as u64;
     let mut fastest = 0.0f64;
-    for writer in writer::all().into_iter().filter(|one| one.name() != "plain") {
+    for writer in writer::all()
+        .into_iter()
+        .filter(|one| one.name() != "plain")
+    {
         let begin = Instant::now();
         for batch in words.chunks_mut(BATCH_BYTES / 8) {
             writer.fill(batch, &[0; 8]);
         }
         fastest = fastest.max(rate(bytes, begin));
     }
-    for fill in fills::all().into_iter().filter(|one| one.name.starts_with("non-temporal")) {
+    for fill in fills::all()
+        .into_iter()
+        .filter(|one| one.name.starts_with("non-temporal"))
+    {
         let begin = Instant::now();
         for batch in words.chunks_mut(BATCH_BYTES / 8) {
             // SAFETY: any words are bytes.

@@ -18,6 +18,7 @@ use super::word::Content;
 use super::zone::Nodes;
 use super::zone::marks::ZoneMarks;
 use super::zone::segment::ZoneSegment;
+use super::zone::zeroed::ZeroedFrames;
 use crate::addr::{Frame, FrameRange, Order};
 use crate::layout::Layout;
 use crate::node::{NodeId, ZoneKind};
@@ -298,6 +299,12 @@ impl<'m> Frames<'m> {
     /// are that CPUs cache is not known: they count as allocated.
     pub fn zone_statistics(&self, node: NodeId, zone: ZoneKind) -> Statistics {
         Nodes::sum(self.nodes.segments.of_zone(node, zone))
+    }
+
+    /// What requests for zeros got from `node`, and what was made zero there.
+    pub fn zeroed_frames(&self, node: NodeId) -> ZeroedFrames {
+        let segments = self.nodes.segments.iter();
+        Nodes::zeroed(segments.filter(|segment| segment.node == node))
     }
 
     /// The free blocks of one zone of one node, by order; blocks that CPUs cache are none. Exact

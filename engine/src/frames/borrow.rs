@@ -86,7 +86,10 @@ impl Borrowed<'_, '_> {
             return;
         }
         // An error: another call freed what it did not have.
-        let _ = self.segment.give_with(self.block, content);
+        let given = self.segment.give_with(self.block, content);
+        if given.is_ok() && content == Content::Zero {
+            self.from.add_made(self.block.frames());
+        }
         self.from.end_work(self.block.frames());
         self.call.undo();
         self.block.order = EMPTY;

@@ -144,18 +144,12 @@ impl Frames<'_> {
         known: &Known,
     ) -> Result<Frame, AllocError> {
         let order = request.order().get();
-        let mut rest = known.rest(Block { start, order });
-        if rest.all(|range| self.zero(range)) {
+        if self.nodes.make_zero(Block { start, order }, known) {
             return Ok(start);
         }
         // An error: another call freed what it did not have.
         let _ = self.nodes.free(start, request.order());
         Err(AllocError::NotZeroed { request })
-    }
-
-    /// Zeroes frames; whether the kernel did.
-    fn zero(&self, range: FrameRange) -> bool {
-        self.nodes.hooks.is_some_and(|hooks| hooks.zero(range))
     }
 
     /// Takes frames in a row, likewise.
@@ -170,9 +164,8 @@ impl Frames<'_> {
         let first = self.first_node(near, &request)?;
         let align_frames = align_frames.max(request.order().frames());
         let nodes = &self.nodes;
-        let zero = &|range| self.zero(range);
         let find = |reach| {
-            range::contiguous::allocate(nodes, first, reach, frames, align_frames, &request, zero)
+            range::contiguous::allocate(nodes, first, reach, frames, align_frames, &request)
         };
         let prepare = |found: &Result<FrameRange, NotZeroed>| {
             found.iter().for_each(|range| nodes.prepare_range(*range));

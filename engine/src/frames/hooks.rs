@@ -67,6 +67,16 @@ pub trait Hooks: Sync {
         false
     }
 
+    /// Whether `range`, which is known to be zero and was taken for a [request for
+    /// zeros](crate::frames::Request::zeroed), may be handed out as it is; else it goes to
+    /// [`Hooks::zero`]. The default trusts what is known. A kernel that reads some of them, or all
+    /// under test, finds a host that lies, and its own writes to memory it has freed: see
+    /// [`ZeroCheck`](crate::zeroing::ZeroCheck).
+    fn is_zero(&self, range: FrameRange) -> bool {
+        let _ = range;
+        true
+    }
+
     /// Reaches the CPUs of the request, so that they drain their caches, inside the call of
     /// the CPU that needs memory, isolates some, or allocates a range in use. Returns when all
     /// drains are complete, or when it makes no sense to wait any longer: the allocation fails

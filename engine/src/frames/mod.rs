@@ -69,3 +69,4 @@ pub use segment::validate::Violation;
 pub use word::content::Content;
 pub use word::mobility::Mobility;
 pub use zone::marks::{WaterMarks, ZoneMarks};
+pub use zone::zeroed::ZeroedFrames;

@@ -21,11 +21,9 @@ pub enum Knob {
     StepWords,
     /// 1: the device promises that reported memory reads as zero when it comes back.
     ReadsZero,
-    /// Of so many blocks that were reported one page is read; 0: none is. Only if `reads_zero`.
-    CheckOneIn,
 }
 
-const COUNT: usize = 8;
+const COUNT: usize = 7;
 
 /// By [`Knob`].
 static ROWS: [Row; COUNT] = [
@@ -42,7 +40,6 @@ static ROWS: [Row; COUNT] = [
     Row::new("budget_one_in", 16, 0, u64::MAX).help("a pass reports one part in so many; 0: all"),
     Row::new("step_words", 4096, 1, u64::MAX).help("most words looked at in a step"),
     Row::new("reads_zero", 0, 0, 1).help("1: the device promises zeros"),
-    Row::new("check_one_in", 0, 0, u64::MAX).help("of so many blocks one page is read; 0: none"),
 ];
 
 impl Knob {
@@ -55,7 +52,6 @@ impl Knob {
         Self::BudgetOneIn,
         Self::StepWords,
         Self::ReadsZero,
-        Self::CheckOneIn,
     ];
 
     /// Its name, default and what it accepts.
@@ -80,7 +76,6 @@ pub struct Knobs {
     pub budget_one_in: u64,
     pub step_words: u64,
     pub reads_zero: bool,
-    pub check_one_in: u64,
 }
 
 impl Knobs {
@@ -99,7 +94,6 @@ impl Knobs {
             budget_one_in: get(Knob::BudgetOneIn),
             step_words: get(Knob::StepWords),
             reads_zero: get(Knob::ReadsZero) != 0,
-            check_one_in: get(Knob::CheckOneIn),
         }
     }
 

@@ -130,7 +130,8 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
             }
             self.pass = Pass::new(NodeId(0), knobs.budget_bytes(self.free_bytes()));
         }
-        if !self.report(self.collect(&knobs)) {
+        let blocks = self.collect(&knobs);
+        if !self.report(blocks) {
             return later;
         }
         if self.pass.is_over {
@@ -257,7 +258,7 @@ impl Pass {
 
 /// The ranges of blocks, neighbours in one; how many ranges.
 fn joined(blocks: &Blocks<'_, '_>, ranges: &mut [FrameRange; MOST_RANGES]) -> usize {
-    let mut count = 0;
+    let mut count = 0usize;
     for range in blocks.iter().flatten().map(Borrowed::range) {
         let last = count.checked_sub(1).and_then(|last| ranges.get_mut(last));
         let joined = last.filter(|last| last.end() == range.start());

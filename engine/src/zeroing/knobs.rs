@@ -29,12 +29,9 @@ pub enum Knob {
     /// As many refills and flushes of CPUs' caches a millisecond are busy: it backs off.
     /// 0: it never does.
     BusyPerMs,
-    /// Of so many blocks handed out as known zero one is read, and zeroed if the host lied;
-    /// 0: none is.
-    CheckOneIn,
 }
 
-const COUNT: usize = 10;
+const COUNT: usize = 9;
 
 /// By [`Knob`].
 static ROWS: [Row; COUNT] = [
@@ -50,8 +47,6 @@ static ROWS: [Row; COUNT] = [
     Row::new("low_bytes", 64 << 20, 0, u64::MAX).help("stock of a node without demand"),
     Row::new("high_bytes", 1 << 30, 0, u64::MAX).help("largest stock of a node"),
     Row::new("busy_per_ms", 100, 0, u64::MAX).help("refills a millisecond that are busy; 0: never"),
-    Row::new("check_one_in", 0, 0, u64::MAX)
-        .help("of so many known-zero blocks one is read; 0: none"),
 ];
 
 impl Knob {
@@ -66,7 +61,6 @@ impl Knob {
         Self::LowBytes,
         Self::HighBytes,
         Self::BusyPerMs,
-        Self::CheckOneIn,
     ];
 
     /// Its name, default and what it accepts.
@@ -100,7 +94,6 @@ pub struct Knobs {
     pub low_bytes: u64,
     pub high_bytes: u64,
     pub busy_per_ms: u64,
-    pub check_one_in: u64,
 }
 
 impl Knobs {
@@ -121,7 +114,6 @@ impl Knobs {
             low_bytes: get(Knob::LowBytes),
             high_bytes: get(Knob::HighBytes),
             busy_per_ms: get(Knob::BusyPerMs),
-            check_one_in: get(Knob::CheckOneIn),
         }
     }
 

@@ -93,14 +93,4 @@ unsafe impl Memory for MappedMemory {
     }
 }
 
-/// Of `range`, the frame that a sampled check reads, picked by `number`.
-pub(super) fn sample(range: FrameRange, number: u64) -> FrameRange {
-    // Fibonacci hashing: numbers in a row fall far from each other.
-    let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let at = range.start().get() + (hash >> 32) % range.count().max(1);
-    FrameRange::new(at, at + 1)
-        .unwrap_or_default()
-        .intersect(range)
-}
-
 const _: () = assert!(PAGE_BYTES.is_multiple_of(LINE_BYTES as u64));

@@ -3,7 +3,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// What workers of one node did; sums since the start, which wrap at 2^64.
+/// What workers and requests for zeros did; sums since the workers were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Bytes that were zeroed.
@@ -14,6 +14,13 @@ pub struct Statistics {
     pub zeroing_ns: u64,
     /// Times a worker waited because allocation was busy, or for the rate limit.
     pub back_offs: u64,
+    /// Bytes that requests for zeros found zeroed.
+    pub hit_bytes: u64,
+    /// Bytes that were zeroed on the spot for them.
+    pub missed_bytes: u64,
+    /// Bytes that were zero, and are free and known so no more, although no request for zeros has
+    /// had them: handed out for other use, or merged with what is not known.
+    pub wasted_bytes: u64,
 }
 
 /// Sums that workers add to.
@@ -46,6 +53,7 @@ impl Counters {
             batches: read(&self.batches),
             zeroing_ns: read(&self.zeroing_ns),
             back_offs: read(&self.back_offs),
+            ..Statistics::default()
         }
     }
 }

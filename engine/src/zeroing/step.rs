@@ -7,7 +7,7 @@ use super::{Decision, Knob, Knobs, Memory, Policy, Seen, Statistics};
 use crate::addr::{Order, PAGE_BYTES};
 use crate::background::Next;
 use crate::background::knobs::KnobError;
-use crate::frames::{Borrowed, Content, Cursor, Frames};
+use crate::frames::{Borrowed, Content, Cursor, Frames, ZeroedFrames};
 use crate::node::{NodeId, ZoneKind};
 
 /// Batches after which a worker reads its node's statistics again; until then it adds up.
@@ -25,6 +25,26 @@ pub struct Zeroing<'a, 'm, M> {
     settings: Settings,
     pace: Pace,
     counters: Counters,
+    /// Of all nodes, when it was made.
+    start: Sums,
+}
+
+/// What all nodes had of zeros up to a moment, in frames.
+#[derive(Debug)]
+struct Sums {
+    zeroed: ZeroedFrames,
+    stock: u64,
+}
+
+impl Sums {
+    fn of(frames: &Frames<'_>) -> Self {
+        let mut zeroed = ZeroedFrames::default();
+        for node in frames.fallback(NodeId(0)) {
+            zeroed += frames.zeroed_frames(node);
+        }
+        let stock = frames.statistics().zero.frames;
+        Self { zeroed, stock }
+    }
 }
 
 impl<'a, 'm, M: Memory> Zeroing<'a, 'm, M> {
@@ -36,6 +56,7 @@ impl<'a, 'm, M: Memory> Zeroing<'a, 'm, M> {
             settings: Settings::new(),
             pace: Pace::new(),
             counters: Counters::default(),
+            start: Sums::of(frames),
         }
     }
 
@@ -58,7 +79,16 @@ impl<'a, 'm, M: Memory> Zeroing<'a, 'm, M> {
 
     /// What the workers did up to now.
     pub fn statistics(&self) -> Statistics {
-        self.counters.get()
+        let (start, now) = (&self.start, Sums::of(self.frames));
+        let hit = now.zeroed.hit - start.zeroed.hit;
+        let made = now.zeroed.made - start.zeroed.made;
+        let wasted = (start.stock + made).saturating_sub(hit + now.stock);
+        Statistics {
+            hit_bytes: hit * PAGE_BYTES,
+            missed_bytes: (now.zeroed.missed - start.zeroed.missed) * PAGE_BYTES,
+            wasted_bytes: wasted * PAGE_BYTES,
+            ..self.counters.get()
+        }
     }
 
     /// A worker for `node`. There may be several for one node, each in a thread of its own; see
@@ -130,7 +160,8 @@ impl<M: Memory> Worker<'_, '_, M> {
     pub fn step(&mut self, now: impl Fn() -> u64) -> Step {
         let knobs = self.zeroing.knobs();
         let begin_ns = now();
-        match self.policy.look(&knobs, self.look(begin_ns)) {
+        let seen = self.look(begin_ns);
+        match self.policy.look(&knobs, seen) {
             Decision::Wait { until_ns } => {
                 if self.policy.is_backing_off() {
                     self.zeroing.counters.add_back_off();
@@ -144,7 +175,10 @@ impl<M: Memory> Worker<'_, '_, M> {
                     return self.wait(until_ns);
                 }
                 let order = order_of(bytes).max(knobs.min_order);
-                match self.search.next(self.zeroing.frames, order, knobs.min_order) {
+                match self
+                    .search
+                    .next(self.zeroing.frames, order, knobs.min_order)
+                {
                     Found::Block(block) => {
                         let bytes = self.zero(block, begin_ns, now);
                         let pace = &self.zeroing.pace;
@@ -188,19 +222,29 @@ impl<M: Memory> Worker<'_, '_, M> {
 
     fn count(&self) -> Seen {
         let frames = self.zeroing.frames;
-        let mut seen = Seen::default();
+        let node = self.search.cursor.node();
+        let zeroed = frames.zeroed_frames(node);
+        let mut seen = Seen {
+            missed_bytes: zeroed.missed * PAGE_BYTES,
+            demand_bytes: (zeroed.hit + zeroed.missed) * PAGE_BYTES,
+            ..Seen::default()
+        };
         for zone in ZoneKind::ALL {
-            let zone = frames.zone_statistics(self.search.cursor.node(), zone);
-            let known = zone.zero_frames + zone.reported_frames;
-            seen.stock_bytes += zone.zero_frames * PAGE_BYTES;
-            seen.unknown_bytes += zone.free_frames.saturating_sub(known) * PAGE_BYTES;
-            seen.missed_bytes += zone.zeroed_misses * PAGE_BYTES;
-            seen.demand_bytes += (zone.zeroed_hits + zone.zeroed_misses) * PAGE_BYTES;
+            let zone = frames.zone_statistics(node, zone);
+            let unknown = if self.zeroing.knobs().min_order < Order::HUGE {
+                let known = zone.zero.frames + zone.reported.frames;
+                zone.free_frames.saturating_sub(known)
+            } else {
+                // Pages of huge frames that are broken up are not zeroed.
+                let known = zone.zero.huges + zone.reported.huges;
+                zone.free_huges.saturating_sub(known) * Order::HUGE.frames()
+            };
+            seen.stock_bytes += zone.zero.frames * PAGE_BYTES;
+            seen.unknown_bytes += unknown * PAGE_BYTES;
         }
         let events = (0..).map_while(|cpu| frames.cpu_events(cpu));
-        let refills = events.map(|one| {
-            u64::from(one.refills) + u64::from(one.flushes) + u64::from(one.misses)
-        });
+        let refills = events
+            .map(|one| u64::from(one.refills) + u64::from(one.flushes) + u64::from(one.misses));
         seen.refills = Some(refills.sum());
         seen
     }
@@ -255,12 +299,7 @@ impl Search {
     }
 
     /// The next block, of `most` at most and `least` at least.
-    fn next<'f, 'm>(
-        &mut self,
-        frames: &'f Frames<'m>,
-        most: Order,
-        least: Order,
-    ) -> Found<'f, 'm> {
+    fn next<'f, 'm>(&mut self, frames: &'f Frames<'m>, most: Order, least: Order) -> Found<'f, 'm> {
         // Knobs may have changed.
         let order = self.order.unwrap_or(most).clamp(least, most);
         let rounds = self.cursor.rounds();

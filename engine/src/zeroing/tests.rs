@@ -138,7 +138,10 @@ fn the_rate_holds_from_any_moment_on() {
     pace.charge(5, 1 << 40, 0);
     assert_eq!(pace.may_begin(0), Ok(()));
     pace.charge(0, 1000, 1_000_000);
-    assert_eq!([pace.may_begin(MS - 1), pace.may_begin(MS)], [Err(MS), Ok(())]);
+    assert_eq!(
+        [pace.may_begin(MS - 1), pace.may_begin(MS)],
+        [Err(MS), Ok(())]
+    );
     // Of another worker that began at the same moment.
     pace.charge(0, 1000, 1_000_000);
     assert_eq!(pace.may_begin(MS), Err(2 * MS));

@@ -23,7 +23,11 @@ pub(super) fn page(record: &Record) -> String {
         allocate(&mut page, &pairs);
     }
     for row in &record.rows {
-        if let Row::Worker { bytes_per_second, fraction_of_best } = row {
+        if let Row::Worker {
+            bytes_per_second,
+            fraction_of_best,
+        } = row
+        {
             #[expect(clippy::cast_precision_loss, reason = "a rate to print")]
             let rate = *bytes_per_second as f64 / 1e9;
             let _ = writeln!(
@@ -44,7 +48,10 @@ fn pairs(rows: &[Row]) -> Vec<Pair> {
         };
         let figures = Some([ns.median, ns.min, ns.max]);
         if pairs.last().is_none_or(|pair| pair.order != *order) {
-            pairs.push(Pair { order: *order, ns: [None; 2] });
+            pairs.push(Pair {
+                order: *order,
+                ns: [None; 2],
+            });
         }
         if let Some(pair) = pairs.last_mut() {
             pair.ns[usize::from(*stock)] = figures;
@@ -54,7 +61,14 @@ fn pairs(rows: &[Row]) -> Vec<Pair> {
 }
 
 fn allocate(page: &mut String, pairs: &[Pair]) {
-    let head = ["zeroed blocks", "on the spot", "from stock", "times faster", "ms a GiB", "from stock"];
+    let head = [
+        "zeroed blocks",
+        "on the spot",
+        "from stock",
+        "times faster",
+        "ms a GiB",
+        "from stock",
+    ];
     let mut lines = vec![head.map(String::from).to_vec()];
     for Pair { order, ns } in pairs {
         let block_bytes = 4096u64 << order;
@@ -105,7 +119,11 @@ fn neighbour(page: &mut String, rows: &[Row]) {
     let mut lines = vec![head.map(String::from).to_vec()];
     let mut keys: Vec<(u64, bool)> = Vec::new();
     for row in rows {
-        if let Row::Neighbour { working_set_bytes, same_cpu, .. } = row
+        if let Row::Neighbour {
+            working_set_bytes,
+            same_cpu,
+            ..
+        } = row
             && !keys.contains(&(*working_set_bytes, *same_cpu))
         {
             keys.push((*working_set_bytes, *same_cpu));
@@ -114,9 +132,12 @@ fn neighbour(page: &mut String, rows: &[Row]) {
     for (key, same) in &keys {
         let figure = |wanted: Stores| {
             let found = rows.iter().find_map(|row| match row {
-                Row::Neighbour { working_set_bytes, same_cpu, stores, slowdown_percent }
-                    if (working_set_bytes, same_cpu, *stores) == (key, same, wanted) =>
-                {
+                Row::Neighbour {
+                    working_set_bytes,
+                    same_cpu,
+                    stores,
+                    slowdown_percent,
+                } if (working_set_bytes, same_cpu, *stores) == (key, same, wanted) => {
                     Some(*slowdown_percent)
                 }
                 _ => None,
@@ -132,7 +153,10 @@ fn neighbour(page: &mut String, rows: &[Row]) {
     }
     if !keys.is_empty() {
         print(page, &lines);
-        let _ = writeln!(page, "  {FAINT}time of a pass over the working set, beside alone{FAINT:#}");
+        let _ = writeln!(
+            page,
+            "  {FAINT}time of a pass over the working set, beside alone{FAINT:#}"
+        );
     }
 }
 
@@ -165,8 +189,16 @@ mod tests {
 
     #[test]
     fn a_page_has_every_figure() {
-        let spread = |median| Spread { median, min: median, max: 2.0 * median };
-        let row = |order, stock, ns| Row::Allocate { order, stock, ns: spread(ns) };
+        let spread = |median| Spread {
+            median,
+            min: median,
+            max: 2.0 * median,
+        };
+        let row = |order, stock, ns| Row::Allocate {
+            order,
+            stock,
+            ns: spread(ns),
+        };
         let slow = |stores, slowdown_percent| Row::Neighbour {
             working_set_bytes: 256 << 10,
             same_cpu: true,
@@ -179,7 +211,10 @@ mod tests {
                 row(9, false, 25_000.0),
                 row(9, true, 50.0),
                 row(18, false, 12.5e6),
-                Row::Worker { bytes_per_second: 84_000_000_000, fraction_of_best: 0.95 },
+                Row::Worker {
+                    bytes_per_second: 84_000_000_000,
+                    fraction_of_best: 0.95,
+                },
                 slow(Stores::NonTemporal, 1.0),
                 slow(Stores::Temporal, 240.0),
             ],

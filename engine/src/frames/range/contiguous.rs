@@ -28,8 +28,7 @@ pub(crate) fn check(frames: u64, align_frames: u64) -> Result<(), AllocError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotZeroed;
 
-/// Takes `frames` contiguous frames of one node and zone, nearest to `first`. For a request for
-/// zeros `zero` zeroes what is not.
+/// Takes `frames` contiguous frames of one node and zone, nearest to `first`.
 pub(crate) fn allocate(
     nodes: &Nodes<'_>,
     first: NodeId,
@@ -37,7 +36,6 @@ pub(crate) fn allocate(
     frames: u64,
     align_frames: u64,
     request: &Request,
-    zero: &dyn Fn(FrameRange) -> bool,
 ) -> Option<Result<FrameRange, NotZeroed>> {
     let want = WantRange {
         frames,
@@ -52,12 +50,7 @@ pub(crate) fn allocate(
         if !request.is_zeroed() {
             return super::take(segments, range, want.mobility).is_ok();
         }
-        let mut zero = |range| {
-            let is_zero = zero(range);
-            refused |= !is_zero;
-            is_zero
-        };
-        let taken = super::take_zeroed(nodes, range, request, &mut zero);
+        let taken = super::take_zeroed(nodes, range, request, &mut refused);
         // No other range would do.
         taken.is_ok() || refused
     };

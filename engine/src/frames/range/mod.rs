@@ -84,13 +84,13 @@ pub(crate) fn take(
     })
 }
 
-/// The same; what does not hold zeros `zero` zeroes, block by block. If that refuses, nothing is
-/// taken.
+/// The same for a request for zeros: what does not hold them is zeroed, block by block. If the
+/// kernel refuses that, nothing is taken, and it is `refused`.
 pub(crate) fn take_zeroed(
     nodes: &Nodes<'_>,
     range: FrameRange,
     request: &Request,
-    zero: &mut dyn FnMut(FrameRange) -> bool,
+    refused: &mut bool,
 ) -> Result<(), Frame> {
     // If a block later in the range is not free, what was zeroed before is known to be zero.
     take_each(&nodes.segments, range, Content::Zero, |online, block| {
@@ -102,8 +102,9 @@ pub(crate) fn take_zeroed(
         if online.take_at(block, purpose).is_err() {
             return false;
         }
-        let is_zero = known.is_none_or(|known| known.rest(block).all(&mut *zero));
+        let is_zero = known.is_none_or(|known| nodes.make_zero(block, &known));
         if !is_zero {
+            *refused = true;
             // An error: another call freed a block that was not its own.
             let _ = online.give(block);
         }
@@ -144,6 +145,9 @@ pub(crate) fn free_with(
     content: Content,
 ) -> Result<(), RangeError> {
     let count = |segment: &ZoneSegment<'_>, frames: u64| {
+        if content == Content::Zero {
+            segment.add_made(frames);
+        }
         if !nodes.marks.is_empty() {
             nodes.count_zone(segment.node, segment.zone, frames.cast_signed());
         }

@@ -16,6 +16,7 @@
 //! | [`gate`] | zones in which enough stays free |
 //! | [`marks`] | events when a zone's free memory crosses a water mark |
 //! | [`give`] | many blocks freed at a time |
+//! | [`zeroed`] | blocks of requests for zeros: checked, zeroed, counted |
 
 mod count;
 pub(crate) mod fallback;
@@ -23,6 +24,7 @@ pub(crate) mod gate;
 pub(crate) mod give;
 pub(crate) mod marks;
 pub(crate) mod segment;
+pub(crate) mod zeroed;
 
 use core::fmt;
 
@@ -409,6 +411,15 @@ impl<'m> Nodes<'m> {
         if let Some(segment) = segments.at(frame) {
             self.count(segment, -frames.cast_signed());
         }
+        let block = Block {
+            start: frame,
+            order: want.order,
+        };
+        if !self.make_zero(block, &known) {
+            // An error: another call freed what it did not have.
+            let _ = self.free(frame, request.order());
+            return None;
+        }
         Some(frame)
     }
 
@@ -504,6 +515,9 @@ impl<'m> Nodes<'m> {
             Ok(()) => order.frames(),
             Err(Refused { given_frames, .. }) => given_frames,
         };
+        if content == Content::Zero {
+            segment.zeroed.add_made(frames);
+        }
         if frames > 0 {
             self.count(segment, frames.cast_signed());
         }

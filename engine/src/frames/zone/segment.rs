@@ -11,6 +11,7 @@ use crate::frames::segment::fresh::Fresh;
 use crate::frames::segment::init::{self, Ahead, start};
 use crate::frames::segment::statistics::Statistics;
 use crate::frames::word::Content;
+use crate::frames::zone::zeroed::Counts;
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, pause};
 
@@ -51,6 +52,8 @@ pub(crate) struct ZoneSegment<'m> {
     written_bytes: AtomicU64,
     /// Frames that workers have.
     in_work: AtomicU64,
+    /// Of requests for zeros.
+    pub(super) zeroed: Counts,
 }
 
 impl<'m> ZoneSegment<'m> {
@@ -80,6 +83,7 @@ impl<'m> ZoneSegment<'m> {
             zero: &[],
             written_bytes: AtomicU64::new(0),
             in_work: AtomicU64::new(0),
+            zeroed: Counts::default(),
         }
     }
 
@@ -206,6 +210,11 @@ impl<'m> ZoneSegment<'m> {
     /// A worker has so many frames more.
     pub(crate) fn begin_work(&self, frames: u64) {
         self.in_work.fetch_add(frames, Ordering::Relaxed);
+    }
+
+    /// Frames were given back as zero.
+    pub(crate) fn add_made(&self, frames: u64) {
+        self.zeroed.add_made(frames);
     }
 
     /// A worker has given so many frames back.
