@@ -282,3 +282,18 @@ fn caches_hold_unknown_content_only() {
     assert_eq!(frames.allocate_bulk(page().zeroed(), &mut many), Ok(100));
     assert_eq!(kernel.frames(), 100);
 }
+
+/// A giant frame of which one part is in the zone DMA and the other in DMA32.
+#[test]
+fn a_worker_finds_all_zones_of_a_giant_frame() {
+    let machine = kit::Machine::new(&[(0, kit::range(0, 2 * GIB))]);
+    let frames = machine.frames();
+    let mut cursor = Cursor::new(NodeId(0));
+    while cursor.rounds() == 0 {
+        if let Some(block) = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 64) {
+            block.back(Content::Reported);
+        }
+    }
+    let statistics = frames.statistics();
+    assert_eq!(statistics.reported.huges, statistics.free_huges);
+}

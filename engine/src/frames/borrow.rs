@@ -205,7 +205,8 @@ impl Search {
             if found.is_some() || self.left == 0 {
                 return found;
             }
-            *next = frames.end();
+            // The rest of the giant frame may be the next segment's.
+            *next = frames.end().min(segment.frames.end());
         }
         None
     }
