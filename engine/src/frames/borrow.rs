@@ -87,7 +87,8 @@ impl Borrowed<'_, '_> {
         }
         // An error: another call freed what it did not have.
         let _ = self.segment.give_with(self.block, content);
-        self.from.end_work(self.block.frames());
+        let frames = self.block.frames().cast_signed();
+        self.segment.calls.count_work(-frames);
         self.call.undo();
         self.block.order = EMPTY;
     }
@@ -160,7 +161,7 @@ impl<'m> Frames<'m> {
                     start,
                     order: search.order,
                 };
-                from.begin_work(block.frames());
+                segment.calls.count_work(block.frames().cast_signed());
                 return Some(Borrowed {
                     from,
                     segment,

@@ -94,15 +94,15 @@ pub(crate) fn take_zeroed(
 ) -> Result<(), Frame> {
     // If a block later in the range is not free, what was zeroed before is known to be zero.
     take_each(&nodes.segments, range, Content::Zero, |online, block| {
-        let known = nodes.known_for(request);
+        let known = nodes.known();
         let purpose = Purpose {
             mobility: request.mobility(),
-            known: known.as_ref(),
+            known: Some(&known),
         };
         if online.take_at(block, purpose).is_err() {
             return false;
         }
-        let is_zero = known.is_none_or(|known| known.rest(block).all(&mut *zero));
+        let is_zero = known.rest(block).all(&mut *zero);
         if !is_zero {
             // An error: another call freed a block that was not its own.
             let _ = online.give(block);
