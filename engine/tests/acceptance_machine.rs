@@ -362,6 +362,7 @@ fn a_platform_that_accepts_nothing_leaves_all_unavailable() {
             frames: request.order().frames(),
             align_frames: request.order().frames(),
             held_by_cpus: 0,
+            in_work: 0,
         })
     );
     let accepted = acceptance.accepted();

@@ -9,7 +9,7 @@ use super::metadata::Metadata;
 use super::segment::Segment;
 use super::segment::pinned::{Entry, Pinned};
 use super::segment::table::Carver;
-use super::word::{Bitmap, Marks};
+use super::word::Bitmap;
 use super::zone::segment::ZoneSegment;
 use super::zone::{Heads, Nodes, Segments};
 use crate::addr::{FrameRange, PAGE_BYTES};
@@ -25,8 +25,8 @@ pub(super) const fn table_bytes(frames: FrameRange) -> Option<u64> {
     sum([
         Carver::bytes_for::<AtomicU64>(Segment::giants_for(frames)),
         Carver::bytes_for::<AtomicU32>(huges),
-        Carver::bytes_for::<Bitmap>(huges),
-        Carver::bytes_for::<Marks>(huges),
+        // Fewer than 2^55 huge frames.
+        Carver::bytes_for::<Bitmap>(2 * huges),
     ])
 }
 
@@ -180,8 +180,8 @@ impl SegmentSpan {
         let giants = usize::try_from(Segment::giants_for(self.frames)).ok()?;
         let huges = usize::try_from(Segment::huges_for(self.frames)).ok()?;
         let (giants, words) = (tables.table(giants)?, tables.table(huges)?);
-        let (bitmaps, marks) = (tables.table(huges)?, tables.table(huges)?);
-        let segment = Segment::new(self.frames, pinned, giants, words, bitmaps, marks);
+        let bitmaps = tables.table(2 * huges)?;
+        let segment = Segment::new(self.frames, pinned, giants, words, bitmaps);
         let taken = self.is_present.then_some(taken);
         Some(ZoneSegment::new(segment, self.node, self.zone, taken))
     }
@@ -282,6 +282,7 @@ impl<'m> Frames<'m> {
                 .filter(|span| has_tables(span, tables))
                 .count()
         };
+        let zero = layout.zero_memory();
         let mut spans = spans(&layout);
         let next = |_| {
             let span = spans.find(|span| has_tables(span, tables))?;
@@ -289,6 +290,9 @@ impl<'m> Frames<'m> {
             span.segment(tables.carver.as_mut()?, lists.taken, lists.pinned)
         };
         let all = directory.slice(segments, next).ok_or(too_large)?;
+        if !zero.is_empty() {
+            all.iter_mut().for_each(|segment| segment.set_zero(zero));
+        }
         let heads = directory.slice(nodes, |_| Some(Heads::default()));
         let heads = heads.ok_or(too_large)?;
         drop(spans);

@@ -15,6 +15,7 @@ use super::metadata::Metadata;
 use super::range;
 use super::segment::pinned::{Entry, Pinned, Unpin};
 use super::segment::table::Carver;
+use super::word::Content;
 use super::zone::segment::ZoneSegment;
 use super::zone::{Heads, Segments};
 use crate::addr::{Frame, FrameRange, PAGE_BYTES, PhysRange};
@@ -136,10 +137,10 @@ impl<'m> Frames<'m> {
     /// use firstlight::addr::FrameRange;
     /// use firstlight::frames::Frames;
     ///
-    /// // 64 GiB: 34 bytes a MiB, none of them written before the memory is used.
+    /// // 64 GiB: 66 bytes a MiB, none of them written before the memory is used.
     /// const SPAN: FrameRange = FrameRange::new(0, 64 << 18).unwrap();
     /// const BYTES: u64 = Frames::bytes_for(SPAN, 64).unwrap();
-    /// assert_eq!(BYTES >> 20, 2);
+    /// assert_eq!(BYTES >> 20, 4);
     /// ```
     pub const fn bytes_for(span: FrameRange, ranges: usize) -> Option<u64> {
         let ranges = if ranges == 0 { 1 } else { ranges };
@@ -247,13 +248,22 @@ impl<'m> Frames<'m> {
     /// # Errors
     /// [`AddError`].
     pub fn add(&self, range: PhysRange) -> Result<(), AddError> {
+        self.add_with(range, Content::Unknown)
+    }
+
+    /// The same, for memory that is known to hold zeros: that of a virtual machine that was never
+    /// touched.
+    ///
+    /// # Errors
+    /// As [`Frames::add`].
+    pub fn add_with(&self, range: PhysRange, content: Content) -> Result<(), AddError> {
         let mut left = self.unpin(range, ZoneSegment::is_memory_from_start)?;
         let mut freed = Ok(());
         while let Some((segment, part)) = self.next_part(&mut left) {
-            if segment.come(part) {
+            if segment.come(part, content) {
                 self.nodes.count(segment, part.count().cast_signed());
             } else {
-                freed = freed.and(range::free(&self.nodes, part));
+                freed = freed.and(range::free_with(&self.nodes, part, content));
             }
         }
         // CPUs look anew where their lists are filled from. Release: pairs with `fill_from_nearest`.
@@ -277,7 +287,7 @@ impl<'m> Frames<'m> {
         let frames = self.unpin(range, |_| false)?;
         let mut left = frames;
         while let Some((segment, _)) = self.next_part(&mut left) {
-            segment.come(FrameRange::EMPTY);
+            segment.come(FrameRange::EMPTY, Content::Unknown);
         }
         // As allocated as if it had been free: a CPU may cache it, once it is freed.
         self.nodes.prepare_range(frames);

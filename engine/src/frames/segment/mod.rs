@@ -32,7 +32,7 @@
 //! | [`content`] | what free pages of a split huge frame hold |
 //! | [`isolate`] | huge frames of which nothing can be taken |
 //! | [`pinned`] | frames that can't be freed |
-//! | [`init`] | the first words: free, reserved, or a border |
+//! | [`init`], [`fresh`] | the first words: free, reserved, or a border; memory that is zero from the start |
 //! | [`statistics`], [`validate`] | what is free; whether every count equals what it counts |
 
 #![expect(
@@ -42,6 +42,7 @@
 
 pub(crate) mod calls;
 mod content;
+pub(crate) mod fresh;
 pub(crate) mod give;
 pub(crate) mod init;
 pub(crate) mod isolate;
@@ -77,8 +78,8 @@ pub(crate) struct Segment<'m> {
     pinned: &'m Pinned<'m>,
     giants: Table<'m, AtomicU64>,
     huges: Table<'m, AtomicU32>,
+    /// One a huge frame, then the second one of each.
     bitmaps: Table<'m, Bitmap>,
-    marks: Table<'m, Marks>,
     pub(crate) calls: Calls,
 }
 
@@ -93,7 +94,7 @@ impl<'m> Segment<'m> {
         units(frames, GIANT_ORDER)
     }
 
-    /// Number of huge words, and of bitmaps of both kinds, a segment over `frames` needs.
+    /// Number of huge words, and half the number of bitmaps, a segment over `frames` needs.
     pub(crate) const fn huges_for(frames: FrameRange) -> u64 {
         units(frames, HUGE_ORDER)
     }
@@ -105,19 +106,16 @@ impl<'m> Segment<'m> {
         giants: Table<'m, AtomicU64>,
         huges: Table<'m, AtomicU32>,
         bitmaps: Table<'m, Bitmap>,
-        marks: Table<'m, Marks>,
     ) -> Self {
         debug_assert_eq!(giants.len() as u64, Self::giants_for(frames));
         debug_assert_eq!(huges.len() as u64, Self::huges_for(frames));
-        debug_assert_eq!(huges.len(), bitmaps.len());
-        debug_assert_eq!(huges.len(), marks.len());
+        debug_assert_eq!(2 * huges.len(), bitmaps.len());
         Self {
             frames,
             pinned,
             giants,
             huges,
             bitmaps,
-            marks,
             calls: Calls::new(),
         }
     }
@@ -248,8 +246,8 @@ impl<'m> Segment<'m> {
     }
 
     /// Which pages of a huge frame hold what its word says.
-    pub(crate) fn marks(&self, huge: HugeIndex) -> &'m Marks {
-        self.marks.at(huge)
+    pub(crate) fn marks(&self, huge: HugeIndex) -> Marks<'m> {
+        Marks(self.bitmaps.at(self.huge_count() + huge))
     }
 
     /// Prefetches the words of a page that is going to be given back.
@@ -307,18 +305,6 @@ impl<'m> Segment<'m> {
     fn lower_free(&self, giant: GiantIndex, count: u32) -> bool {
         let word = self.giants.at(giant);
         update_u64(word, |bits| Giant::lowered_free_in(bits, count)).is_ok()
-    }
-
-    /// The same of huge frames with this content.
-    #[inline]
-    fn lower_free_of(&self, giant: GiantIndex, count: u32, content: Content) -> bool {
-        if content.is_known() {
-            let less = -count.cast_signed();
-            let lower = Change::free(less).and_known(content, less);
-            self.change_giant(giant, lower).is_ok()
-        } else {
-            self.lower_free(giant, count)
-        }
     }
 
     /// Changes the counts for something the caller holds below, which keeps the giant frame

@@ -11,8 +11,8 @@ use core::mem::{MaybeUninit, align_of, size_of};
 use core::ops::Range;
 use core::ptr::NonNull;
 
+use crate::frames::word::Bitmap;
 use crate::frames::word::geometry::BITMAP_WORDS;
-use crate::frames::word::{Bitmap, Marks};
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// What tables are made of.
@@ -27,8 +27,6 @@ unsafe impl Word for AtomicU32 {}
 unsafe impl Word for AtomicU64 {}
 // SAFETY: an array of atomic integers.
 unsafe impl Word for Bitmap {}
-// SAFETY: an array of atomic integers.
-unsafe impl Word for Marks {}
 
 /// An array of atomics whose elements become meaningful one by one.
 #[derive(Debug)]

@@ -11,6 +11,8 @@ use crate::frames::search::contiguous::WantRange;
 use crate::frames::search::{Hints, Pass, Want, any};
 use crate::frames::segment::Segment;
 #[cfg(loom)]
+use crate::frames::segment::fresh::Fresh;
+#[cfg(loom)]
 use crate::frames::segment::init::{Ahead, start};
 use crate::frames::segment::pinned::Pinned;
 use crate::frames::segment::table::Table;
@@ -52,8 +54,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
         none_pinned(),
         giants,
         words,
-        carver.table(huges).unwrap(),
-        carver.table(huges).unwrap(),
+        carver.table(2 * huges).unwrap(),
     )
 }
 
@@ -70,7 +71,7 @@ pub(crate) fn blank_segment_with(
     pinned: &'static Pinned<'static>,
 ) -> Segment<'static> {
     use crate::frames::segment::table::Word;
-    use crate::frames::word::{Bitmap, Marks};
+    use crate::frames::word::Bitmap;
     use crate::sync::{AtomicU32, AtomicU64};
 
     fn table<T: Word>(len: u64, make: impl Fn() -> T) -> Table<'static, T> {
@@ -87,8 +88,7 @@ pub(crate) fn blank_segment_with(
         pinned,
         table(Segment::giants_for(frames), || AtomicU64::new(0xdead_0000)),
         table(huges, || AtomicU32::new(0xdead_0000)),
-        table(huges, || Bitmap::new(0x5555_5555_5555_5555)),
-        table(huges, Marks::unwritten),
+        table(2 * huges, || Bitmap::new(0x5555_5555_5555_5555)),
     )
 }
 
@@ -96,7 +96,11 @@ pub(crate) fn blank_segment_with(
 #[cfg(loom)]
 pub(crate) fn segment(frames: FrameRange, reserved: &[FrameRange]) -> Segment<'static> {
     let segment = blank_segment(frames);
-    start(&segment, &mut Ahead::new(reserved.iter().copied()));
+    start(
+        &segment,
+        &mut Ahead::new(reserved.iter().copied()),
+        Fresh::default(),
+    );
     segment
 }
 

@@ -12,7 +12,7 @@ use crate::sync::{AtomicU64, Ordering, recheck_u64, swap_u64, update_u64};
 #[derive(Debug)]
 #[repr(C)]
 #[cfg_attr(not(loom), repr(align(64)))]
-pub(crate) struct Bitmap([AtomicU64; BITMAP_WORDS]);
+pub(crate) struct Bitmap(pub(super) [AtomicU64; BITMAP_WORDS]);
 
 /// A block that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,15 +4,13 @@
 //! cleared after it is taken, so the bitmap of what is allocated orders all changes. What a set
 //! bit stands for, the huge word says; until that says so, nothing here was written.
 
-use super::bitmap::find_block;
+use super::bitmap::{Bitmap, find_block};
 use super::geometry::{BITMAP_WORDS, HUGE_FRAMES};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Ordering;
 
-/// One bit a page of a huge frame, in ascending order.
-#[derive(Debug)]
-#[repr(C)]
-#[cfg_attr(not(loom), repr(align(64)))]
-pub(crate) struct Marks([AtomicU64; BITMAP_WORDS]);
+/// One bit a page of a huge frame, in ascending order, kept as another bitmap.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marks<'m>(pub(crate) &'m Bitmap);
 
 /// The words that a block of `1 << order` pages lies in, each with the bits of the block.
 fn words(at: u32, order: u8) -> impl Iterator<Item = (usize, u64)> {
@@ -25,32 +23,28 @@ fn words(at: u32, order: u8) -> impl Iterator<Item = (usize, u64)> {
     (first..first + count.div_ceil(64)).map(move |word| (word as usize % BITMAP_WORDS, bits))
 }
 
-impl Marks {
-    /// None set.
-    #[cfg(all(test, not(loom)))]
-    fn new() -> Self {
-        Self(core::array::from_fn(|_| AtomicU64::new(0)))
-    }
-
-    /// What memory held before.
-    #[cfg(all(test, loom))]
-    pub(crate) fn unwritten() -> Self {
-        Self(core::array::from_fn(|_| AtomicU64::new(!0 / 3)))
-    }
-
+impl Marks<'_> {
     /// Writes all bits: those of the pages `at..at + count` as `inside` says, the others the
     /// opposite. Before any page can be taken that is marked.
     pub(crate) fn write(&self, inside: bool, at: u32, count: u32) {
-        for (low, word) in (0..HUGE_FRAMES).step_by(64).zip(&self.0) {
+        for (low, word) in (0..HUGE_FRAMES).step_by(64).zip(&self.0.0) {
             let bits = (0..64).filter(|bit| (at..at + count).contains(&(low + bit)));
             let bits = bits.fold(0u64, |bits, bit| bits | 1 << bit);
             word.store(if inside { bits } else { !bits }, Ordering::Relaxed);
         }
     }
 
+    /// Clears the marks of pages that are not free, before any can be taken.
+    pub(crate) fn keep_free(&self, bitmap: &Bitmap) {
+        for (low, word) in (0..HUGE_FRAMES).step_by(64).zip(&self.0.0) {
+            word.fetch_and(!bitmap.word_at(low), Ordering::Relaxed);
+        }
+    }
+
     /// Clears all bits. Beside calls that set some, which may be lost.
     pub(crate) fn clear(&self) {
         self.0
+            .0
             .iter()
             .for_each(|word| word.store(0, Ordering::Relaxed));
     }
@@ -58,7 +52,7 @@ impl Marks {
     /// Marks a block, before it is given back.
     pub(crate) fn set_block(&self, at: u32, order: u8) {
         for (word, bits) in words(at, order) {
-            self.0[word].fetch_or(bits, Ordering::Relaxed);
+            self.0.0[word].fetch_or(bits, Ordering::Relaxed);
         }
     }
 
@@ -72,12 +66,12 @@ impl Marks {
 
     /// Clears some bits of a word; which of them were set.
     pub(crate) fn clear_some(&self, word: usize, bits: u64) -> u64 {
-        self.0[word].fetch_and(!bits, Ordering::Relaxed) & bits
+        self.0.0[word].fetch_and(!bits, Ordering::Relaxed) & bits
     }
 
     /// The marks of 64 pages.
     pub(crate) fn word(&self, word: usize) -> u64 {
-        self.0[word].load(Ordering::Relaxed)
+        self.0.0[word].load(Ordering::Relaxed)
     }
 
     /// An aligned block of `1 << order` marked pages.
@@ -111,7 +105,8 @@ mod tests {
 
     #[test]
     fn marks_of_a_block_are_set_and_cleared_by_themselves() {
-        let marks = Marks::new();
+        let bitmap = Bitmap::new(!0);
+        let marks = Marks(&bitmap);
         marks.write(false, 60, 10);
         assert_eq!(marks.count(), 502);
         assert_eq!((marks.word(0) >> 60, marks.word(1) & 0x3ff), (0, 0x3c0));
