@@ -90,7 +90,8 @@ impl Borrowed<'_, '_> {
         if given.is_ok() && content == Content::Zero {
             self.from.add_made(self.block.frames());
         }
-        self.from.end_work(self.block.frames());
+        let frames = self.block.frames().cast_signed();
+        self.segment.calls.count_work(-frames);
         self.call.undo();
         self.block.order = EMPTY;
     }
@@ -163,7 +164,7 @@ impl<'m> Frames<'m> {
                     start,
                     order: search.order,
                 };
-                from.begin_work(block.frames());
+                segment.calls.count_work(block.frames().cast_signed());
                 return Some(Borrowed {
                     from,
                     segment,

@@ -287,10 +287,12 @@ impl<'m> Frames<'m> {
         let next = |_| {
             let span = spans.find(|span| has_tables(span, tables))?;
             let tables = tables.get_mut(usize::from(span.node.0))?.of(&span);
-            let segment = span.segment(tables.carver.as_mut()?, lists.taken, lists.pinned)?;
-            Some(segment.with_zero(zero))
+            span.segment(tables.carver.as_mut()?, lists.taken, lists.pinned)
         };
         let all = directory.slice(segments, next).ok_or(too_large)?;
+        if !zero.is_empty() {
+            all.iter_mut().for_each(|segment| segment.set_zero(zero));
+        }
         let heads = directory.slice(nodes, |_| Some(Heads::default()));
         let heads = heads.ok_or(too_large)?;
         drop(spans);

@@ -116,22 +116,41 @@ impl Frames<'_> {
         own: &mut impl Own,
     ) -> Result<Frame, AllocError> {
         let first = self.first_node(near, &request)?;
-        let frames = request.order().frames();
-        let known = self.nodes.known_for(&request);
-        let known = known.as_ref();
-        let find = |reach| self.nodes.allocate(first, &request, reach, known);
+        if request.is_zeroed() {
+            return self.allocate_zeroed_near(first, request, own);
+        }
+        let find = |reach| self.nodes.allocate(first, &request, reach);
         let prepare = |found: &Frame| self.nodes.prepare(&[*found], request.order());
         let found = self.find(first, &request, own, find, prepare);
-        let found = found.map_err(|held_by_cpus| AllocError::OutOfMemory {
+        found.map_err(|held_by_cpus| self.no_block(request, held_by_cpus))
+    }
+
+    /// The same for a request for zeros.
+    #[cold]
+    #[inline(never)]
+    fn allocate_zeroed_near(
+        &self,
+        first: NodeId,
+        request: Request,
+        own: &mut impl Own,
+    ) -> Result<Frame, AllocError> {
+        let known = &self.nodes.known();
+        let find = |reach| self.nodes.allocate_zeroed(first, &request, reach, known);
+        let prepare = |found: &Frame| self.nodes.prepare(&[*found], request.order());
+        let found = self.find(first, &request, own, find, prepare);
+        let found = found.map_err(|held_by_cpus| self.no_block(request, held_by_cpus))?;
+        self.zero_rest(request, found, known)
+    }
+
+    #[cold]
+    fn no_block(&self, request: Request, held_by_cpus: u64) -> AllocError {
+        let frames = request.order().frames();
+        AllocError::OutOfMemory {
             request,
             frames,
             align_frames: frames,
             held_by_cpus,
             in_work: self.in_work(),
-        })?;
-        match known {
-            Some(known) => self.zero_rest(request, found, known),
-            None => Ok(found),
         }
     }
 

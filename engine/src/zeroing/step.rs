@@ -275,6 +275,9 @@ fn order_of(bytes: u64) -> Order {
 #[derive(Debug)]
 struct Search {
     cursor: Cursor,
+    /// The largest blocks it looks for, as the knobs had it.
+    most: Order,
+    /// Those it looks for now; `None`: the largest again.
     order: Option<Order>,
     /// This round began at the first frame and has found nothing.
     is_empty: bool,
@@ -293,6 +296,7 @@ impl Search {
     fn new(node: NodeId) -> Self {
         Self {
             cursor: Cursor::new(node),
+            most: Order::GIANT,
             order: None,
             is_empty: true,
         }
@@ -300,7 +304,9 @@ impl Search {
 
     /// The next block, of `most` at most and `least` at least.
     fn next<'f, 'm>(&mut self, frames: &'f Frames<'m>, most: Order, least: Order) -> Found<'f, 'm> {
-        // Knobs may have changed.
+        if self.most != most {
+            (self.most, self.order) = (most, None);
+        }
         let order = self.order.unwrap_or(most).clamp(least, most);
         let rounds = self.cursor.rounds();
         let found = frames.borrow_free(&mut self.cursor, order, Content::Unknown, STEP_WORDS);

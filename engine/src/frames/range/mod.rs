@@ -94,15 +94,15 @@ pub(crate) fn take_zeroed(
 ) -> Result<(), Frame> {
     // If a block later in the range is not free, what was zeroed before is known to be zero.
     take_each(&nodes.segments, range, Content::Zero, |online, block| {
-        let known = nodes.known_for(request);
+        let known = nodes.known();
         let purpose = Purpose {
             mobility: request.mobility(),
-            known: known.as_ref(),
+            known: Some(&known),
         };
         if online.take_at(block, purpose).is_err() {
             return false;
         }
-        let is_zero = known.is_none_or(|known| nodes.make_zero(block, &known));
+        let is_zero = nodes.make_zero(block, &known);
         if !is_zero {
             *refused = true;
             // An error: another call freed a block that was not its own.

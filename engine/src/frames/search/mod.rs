@@ -48,6 +48,12 @@ impl<'k> Want<'k> {
     const fn spares_known(self) -> bool {
         self.known.is_none()
     }
+
+    /// Whether a giant frame is, of which something is known.
+    fn spares(self, word: Giant) -> bool {
+        let is_whole = self.order == GIANT_ORDER;
+        self.spares_known() && (is_whole || !word.may_hold(Content::Unknown))
+    }
 }
 
 /// The huge frame that last served a request of each mobility: where the next search begins; and
@@ -187,7 +193,9 @@ pub(crate) fn any(
     want: Want<'_>,
     pass: &mut Pass,
 ) -> Option<Frame> {
-    if let Some(found) = at_hint(segment, hints, want) {
+    if want.known.is_none()
+        && let Some(found) = at_hint(segment, hints, want)
+    {
         return Some(found);
     }
     pass.begin(segment);
@@ -196,7 +204,8 @@ pub(crate) fn any(
     Some(found)
 }
 
-/// A block from the hint's huge frame: pages if it is split, all of it if it is free.
+/// A block of any content from the hint's huge frame: pages if it is split, all of it if it is
+/// free.
 #[inline]
 pub(crate) fn at_hint(segment: &Segment<'_>, hints: &Hints, want: Want<'_>) -> Option<Frame> {
     let Want {
@@ -208,22 +217,13 @@ pub(crate) fn at_hint(segment: &Segment<'_>, hints: &Hints, want: Want<'_>) -> O
     }
     let bits = segment.huge_bits(huge);
     if order < HUGE_ORDER && Huge::may_have_in(bits, order, mobility) {
-        segment.take_pages(huge, order, want.known).ok()
+        segment.take_pages(huge, order).ok()
     } else if order == HUGE_ORDER && Huge::is_free_unknown_in(bits) {
-        segment.take_free_huge(huge, bits, want.purpose()).ok()?;
+        segment.take_free_huge(huge, bits, mobility.into()).ok()?;
         Some(Frame::new(segment.huge_start(huge)))
     } else {
         None
     }
-}
-
-/// Where a search goes if it finds nothing better.
-#[derive(Default)]
-struct Fallback {
-    /// A split giant frame with free huge frames.
-    open: Option<GiantIndex>,
-    /// A free giant frame.
-    whole: Option<(GiantIndex, Giant)>,
 }
 
 fn search(
@@ -235,12 +235,12 @@ fn search(
     let Want {
         order, mobility, ..
     } = want;
-    // To memory that may be of unknown content, and to memory that is of known content.
-    let mut fallback = [Fallback::default(), Fallback::default()];
-    let mut has_fallback = false;
+    let (mut open, mut whole) = (None, None);
+    // A giant frame all of which is of known content: for others, while there is another one.
+    let mut spared = None;
     let giants = giants_around(segment, from, mobility);
     for (passed, giant) in giants.enumerate() {
-        if passed >= SPLIT_SEARCH && has_fallback {
+        if passed >= SPLIT_SEARCH && (open.is_some() || whole.is_some() || spared.is_some()) {
             break;
         }
         let bits = segment.giant_bits(giant);
@@ -248,83 +248,102 @@ fn search(
         if Giant::is_used_up_in(bits) {
             continue;
         }
-        let word = Giant::unpack(bits);
-        let spared = want.spares_known() && !word.may_hold(Content::Unknown);
-        let last = &mut fallback[usize::from(spared)];
-        let found = match word.state {
+        let spares = Giant::is_known_in(bits) && want.spares(Giant::unpack(bits));
+        let found = match Giant::state_in(bits) {
             GiantState::Allocated => Err(Miss::Nothing),
             GiantState::Opening => {
                 pass.opening = true;
                 Err(Miss::Changed)
             }
-            GiantState::Free
-                if order == GIANT_ORDER && (word.known == 0 || !want.spares_known()) =>
-            {
-                take_giant(segment, giant, word, want)
+            GiantState::Free if spares => {
+                spared = spared.or(Some(giant));
+                continue;
             }
+            GiantState::Free if order == GIANT_ORDER => take_giant(segment, giant, bits, want),
             GiantState::Free => {
-                last.whole = last.whole.or(Some((giant, word)));
-                has_fallback = true;
-                Err(Miss::Nothing)
+                whole = whole.or(Some((giant, bits)));
+                continue;
             }
-            GiantState::Split if order < HUGE_ORDER => {
-                if word.free > 0 {
-                    last.open = last.open.or(Some(giant));
-                    has_fallback = true;
-                }
-                pass.other |= mobility
-                    .other()
-                    .is_some_and(|other| word.may_have(order, other));
-                pages_of(segment, giant, word, want, from)
-            }
-            GiantState::Split if word.free == HUGES && order == GIANT_ORDER => Err(Miss::Changed),
-            GiantState::Split if spared && word.free > 0 && order == HUGE_ORDER => {
-                last.open = last.open.or(Some(giant));
-                has_fallback = true;
-                Err(Miss::Nothing)
-            }
-            GiantState::Split => huges_of(segment, giant, word, want, from),
-        };
-        match found {
-            Ok(found) => return Some(found),
-            Err(miss) => pass.changed |= miss == Miss::Changed,
-        }
-    }
-    for Fallback { open, whole } in fallback {
-        let found = match (open, whole) {
-            (Some(giant), _) if order < HUGE_ORDER => first_free_of(segment, giant, want, from),
-            (Some(giant), _) => huges_of(segment, giant, segment.giant(giant), want, from),
-            (_, Some((giant, word))) if order == GIANT_ORDER => {
-                take_giant(segment, giant, word, want)
-            }
-            (_, Some((giant, word))) => segment.take_below(giant, word, || {
-                let from = segment.huges_in(giant).start;
-                let word = segment.giant(giant);
+            GiantState::Split => {
+                let word = Giant::unpack(bits);
                 if order < HUGE_ORDER {
-                    first_free_of(segment, giant, want, from)
+                    if spares {
+                        spared = spared.or(Some(giant));
+                    } else if word.free > 0 {
+                        open = open.or(Some(giant));
+                    }
+                    pass.other |= mobility
+                        .other()
+                        .is_some_and(|other| word.may_have(order, other));
+                    pages_of(segment, giant, word, want, from)
+                } else if order == GIANT_ORDER && word.free == HUGES {
+                    Err(Miss::Changed)
+                } else if order == HUGE_ORDER && spares {
+                    spared = spared.or(Some(giant));
+                    continue;
                 } else {
                     huges_of(segment, giant, word, want, from)
                 }
-            }),
-            (None, None) => continue,
+            }
         };
-        // If other CPUs are faster, another pass follows.
         match found {
             Ok(found) => return Some(found),
             Err(miss) => pass.changed |= miss == Miss::Changed,
         }
     }
-    None
+    // If other CPUs are faster, another pass follows.
+    let found = match (open, whole) {
+        (Some(giant), _) => first_free_of(segment, giant, want, from),
+        (None, Some((giant, bits))) => split(segment, giant, bits, want),
+        (None, None) => take_spared(segment, spared?, want, from),
+    };
+    pass.changed |= found.is_err();
+    found.ok()
+}
+
+/// A block of a free giant frame that is split for it.
+fn split(
+    segment: &Segment<'_>,
+    giant: GiantIndex,
+    bits: u64,
+    want: Want<'_>,
+) -> Result<Frame, Miss> {
+    segment.take_below(giant, Giant::unpack(bits), || {
+        let from = segment.huges_in(giant).start;
+        let word = segment.giant(giant);
+        if want.order < HUGE_ORDER {
+            first_free_of(segment, giant, want, from)
+        } else {
+            huges_of(segment, giant, word, want, from)
+        }
+    })
+}
+
+/// A block of a giant frame of known content.
+#[cold]
+fn take_spared(
+    segment: &Segment<'_>,
+    giant: GiantIndex,
+    want: Want<'_>,
+    from: HugeIndex,
+) -> Result<Frame, Miss> {
+    let bits = segment.giant_bits(giant);
+    match Giant::state_in(bits) {
+        GiantState::Free if want.order == GIANT_ORDER => take_giant(segment, giant, bits, want),
+        GiantState::Free => split(segment, giant, bits, want),
+        GiantState::Split => first_free_of(segment, giant, want, from),
+        GiantState::Allocated | GiantState::Opening => Err(Miss::Changed),
+    }
 }
 
 /// A free giant frame.
 fn take_giant(
     segment: &Segment<'_>,
     giant: GiantIndex,
-    word: Giant,
+    bits: u64,
     want: Want<'_>,
 ) -> Result<Frame, Miss> {
-    if segment.take_giant(giant, word, want.known) {
+    if segment.take_giant(giant, Giant::unpack(bits), want.known) {
         Ok(segment.giant_frames(giant).start())
     } else {
         Err(Miss::Changed)
@@ -372,35 +391,22 @@ fn pages_of(
     }
     let counted = word.partial[mobility as usize];
     let mut miss = Miss::Nothing;
-    let (mut passed, mut spared) = (0, false);
-    let mut take = |huge, bits| {
-        if !Huge::may_have_in(bits, order, mobility) {
-            return None;
-        }
-        match segment.take_one(huge, want.purpose(), Part::Any(order)) {
-            Ok(start) => return Some(start),
-            Err(Miss::Nothing) => {
-                segment.lower_bound(huge, order);
-                // A word that says that a page is free is about to change.
-                if order == 0 {
-                    miss = Miss::Changed;
-                }
-            }
-            Err(Miss::Changed) => miss = Miss::Changed,
-        }
-        None
-    };
-    let huges = || huges_around(segment, giant, from, mobility);
-    for huge in huges() {
+    let (mut passed, mut spared) = (0, None);
+    for huge in huges_around(segment, giant, from, mobility) {
         let bits = segment.huge_bits(huge);
         if !Huge::is_counted_in(bits, mobility) {
             continue;
         }
         passed += 1;
-        if want.spares_known() && Huge::content_in(bits).is_known() {
-            spared = true;
-        } else if let Some(found) = take(huge, bits) {
-            return Ok(found);
+        if Huge::may_have_in(bits, order, mobility) {
+            if Huge::content_in(bits).is_known() && want.spares_known() {
+                spared = spared.or(Some(huge));
+            } else {
+                match take_pages(segment, huge, want) {
+                    Ok(start) => return Ok(start),
+                    Err(seen) => miss = seen.unwrap_or(miss),
+                }
+            }
         }
         // Those that had a page were as many as there are. A larger block may lie in one that
         // is left, where others became partial and full meanwhile.
@@ -408,14 +414,10 @@ fn pages_of(
             break;
         }
     }
-    if spared {
-        let found = huges().find_map(|huge| {
-            let bits = segment.huge_bits(huge);
-            let is_known = Huge::content_in(bits).is_known();
-            (is_known && Huge::is_counted_in(bits, mobility)).then(|| take(huge, bits))?
-        });
-        if let Some(found) = found {
-            return Ok(found);
+    if let Some(from) = spared {
+        match pages_of_spared(segment, giant, want, from) {
+            Ok(start) => return Ok(start),
+            Err(seen) => miss = seen.unwrap_or(miss),
         }
     }
     if order > 0 {
@@ -427,6 +429,46 @@ fn pages_of(
     } else {
         Err(miss)
     }
+}
+
+/// Any block of a split huge frame; an error that says whether it is worth another look.
+#[inline]
+fn take_pages(
+    segment: &Segment<'_>,
+    huge: HugeIndex,
+    want: Want<'_>,
+) -> Result<Frame, Option<Miss>> {
+    match segment.take_one(huge, want.purpose(), Part::Any(want.order)) {
+        Ok(start) => Ok(start),
+        Err(Miss::Nothing) => {
+            segment.lower_bound(huge, want.order);
+            // A word that says that a page is free is about to change.
+            Err((want.order == 0).then_some(Miss::Changed))
+        }
+        Err(Miss::Changed) => Err(Some(Miss::Changed)),
+    }
+}
+
+/// The same of those huge frames of which some pages are of known content.
+#[cold]
+fn pages_of_spared(
+    segment: &Segment<'_>,
+    giant: GiantIndex,
+    want: Want<'_>,
+    from: HugeIndex,
+) -> Result<Frame, Option<Miss>> {
+    let mut miss = None;
+    for huge in huges_around(segment, giant, from, want.mobility) {
+        let bits = segment.huge_bits(huge);
+        let is_known = Huge::content_in(bits).is_known();
+        if is_known && Huge::may_have_in(bits, want.order, want.mobility) {
+            match take_pages(segment, huge, want) {
+                Ok(start) => return Ok(start),
+                Err(seen) => miss = seen.or(miss),
+            }
+        }
+    }
+    Err(miss)
 }
 
 /// The first block of the next free huge frame of a split giant frame.

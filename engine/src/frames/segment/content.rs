@@ -67,6 +67,27 @@ impl Segment<'_> {
         }
     }
 
+    /// What is believed of a frame; nothing of one that is allocated.
+    #[cfg(all(test, loom))]
+    pub(crate) fn content_of(&self, frame: crate::addr::Frame) -> Content {
+        use crate::frames::word::GiantState;
+        let giant = self.giant(self.giant_of(frame));
+        let word = |huge| self.huge(huge);
+        let (huge, page) = (self.huge_of(frame), super::page_of(frame));
+        match (giant.state, giant.content()) {
+            (GiantState::Free, Some(content)) => content,
+            (GiantState::Free | GiantState::Split, _) => match word(huge).state {
+                HugeState::Split if word(huge).content.is_known() => {
+                    let marks = self.marks(huge).word((page / 64) as usize);
+                    Content::of_bits((marks >> (page % 64) & 1) as u32 * word(huge).content as u32)
+                }
+                HugeState::Split => Content::Unknown,
+                _ => word(huge).content,
+            },
+            (GiantState::Allocated | GiantState::Opening, _) => Content::Unknown,
+        }
+    }
+
     /// Whether the content of some free huge frame of a block is seen to be known.
     pub(crate) fn may_be_known(&self, block: Block) -> bool {
         let mut huges = self.huges_of(block);

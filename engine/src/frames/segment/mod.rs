@@ -307,18 +307,6 @@ impl<'m> Segment<'m> {
         update_u64(word, |bits| Giant::lowered_free_in(bits, count)).is_ok()
     }
 
-    /// The same of huge frames with this content.
-    #[inline]
-    fn lower_free_of(&self, giant: GiantIndex, count: u32, content: Content) -> bool {
-        if content.is_known() {
-            let less = -count.cast_signed();
-            let lower = Change::free(less).and_known(content, less);
-            self.change_giant(giant, lower).is_ok()
-        } else {
-            self.lower_free(giant, count)
-        }
-    }
-
     /// Changes the counts for something the caller holds below, which keeps the giant frame
     /// from merging. (It may be opening still, for the moment.)
     fn settle_giant(&self, giant: GiantIndex, by: Change) {

@@ -29,8 +29,10 @@ impl Segment<'_> {
             let word = Huge::allocated(Mobility::Unmovable).with_pinned(pinned);
             self.store_huges(huges, word);
         } else if from.is_unwritten() {
-            let content = from.content().unwrap_or_default();
-            self.store_huges(huges, Huge::FREE.with_content(content));
+            match from.content() {
+                None | Some(Content::Unknown) => self.store_huges(huges, Huge::FREE),
+                Some(content) => self.store_huges(huges, Huge::FREE.with_content(content)),
+            }
         }
         // Not a store: a huge frame below may be given back and counted from the moment its
         // word is written. Release: the words come before.

@@ -79,13 +79,8 @@ impl Segment<'_> {
 
     /// Takes any block of pages of `order` of a split huge frame, and settles likewise.
     #[inline]
-    pub(crate) fn take_pages(
-        &self,
-        huge: HugeIndex,
-        order: u8,
-        known: Option<&Known>,
-    ) -> Result<Frame, Miss> {
-        let taken = self.take_of_split(huge, Part::Any(order), known)?;
+    pub(crate) fn take_pages(&self, huge: HugeIndex, order: u8) -> Result<Frame, Miss> {
+        let taken = self.take_of_split(huge, Part::Any(order), None)?;
         Ok(self.settled(huge, taken))
     }
 
@@ -251,10 +246,36 @@ impl Segment<'_> {
         seen: u32,
         purpose: Purpose<'_>,
     ) -> Result<(), Miss> {
+        if Huge::content_in(seen).is_known() {
+            return self.take_known_huge(huge, seen, purpose);
+        }
+        let giant = self.giant_of_huge(huge);
+        let mut call = self.calls.begin();
+        if !self.lower_free(giant, 1) {
+            return Err(Miss::Changed);
+        }
+        let allocated = Huge::allocated(purpose.mobility).pack();
+        if swap_u32(self.huges.at(huge), seen, allocated) {
+            return Ok(());
+        }
+        self.settle_giant(giant, Change::free(1));
+        call.undo();
+        Err(Miss::Changed)
+    }
+
+    /// The same for one of known content.
+    #[cold]
+    fn take_known_huge(
+        &self,
+        huge: HugeIndex,
+        seen: u32,
+        purpose: Purpose<'_>,
+    ) -> Result<(), Miss> {
         let giant = self.giant_of_huge(huge);
         let content = Huge::content_in(seen);
         let mut call = self.calls.begin();
-        if !self.lower_free_of(giant, 1, content) {
+        let lower = Change::free(-1).and_known(content, -1);
+        if self.change_giant(giant, lower).is_err() {
             return Err(Miss::Changed);
         }
         let allocated = Huge::allocated(purpose.mobility).pack();
@@ -264,7 +285,7 @@ impl Segment<'_> {
             }
             return Ok(());
         }
-        self.settle_giant(giant, Change::free(1).and_known(content, 1));
+        self.settle_giant(giant, lower.reverse());
         call.undo();
         Err(Miss::Changed)
     }

@@ -96,6 +96,26 @@ impl Known {
         (0..BITMAP_WORDS).for_each(|word| self.note_bits(word, !0, content));
     }
 
+    /// Whether all of `block` holds zeros.
+    fn is_all(&self, block: Block) -> bool {
+        let unit_order = if block.order > HUGE_ORDER {
+            HUGE_ORDER
+        } else {
+            0
+        };
+        let first = block.start.get() >> unit_order & u64::from(HUGE_FRAMES - 1);
+        let count = 1u64 << (block.order - unit_order);
+        let word = |at: u64| {
+            let word = usize::try_from(at).ok().and_then(|at| self.zero.get(at));
+            word.map_or(0, Cell::get)
+        };
+        if count < 64 {
+            let mask = (1 << count) - 1;
+            return word(first / 64) >> (first % 64) & mask == mask;
+        }
+        (first / 64..(first + count) / 64).all(|at| word(at) == u64::MAX)
+    }
+
     /// The parts of `block` that do not hold zeros, as few ranges as there can be.
     pub(crate) fn rest(&self, block: Block) -> impl Iterator<Item = FrameRange> + '_ {
         let (unit, units) = if block.order > HUGE_ORDER {
@@ -111,7 +131,9 @@ impl Known {
                 .and_then(|at| self.zero.get(at));
             word.is_some_and(|word| word.get() >> (at % 64) & 1 != 0)
         };
-        let (mut at, end) = (start, start + block.frames());
+        let end = start + block.frames();
+        // Most blocks are zero as a whole, or looked at for long.
+        let mut at = if self.is_all(block) { end } else { start };
         core::iter::from_fn(move || {
             while at < end && is_zero(at) {
                 at += unit;
@@ -172,6 +194,8 @@ mod tests {
         assert_eq!(of_giant.len(), 3);
         known.note_all(Content::Zero);
         assert_eq!(rest(&known, start, 18), []);
+        assert_eq!(rest(&known, start + 2 * huge, 10), []);
+        assert_eq!(rest(&known, start + 64, 6), []);
     }
 
     #[test]

@@ -316,14 +316,8 @@ impl Giant {
 
     #[inline]
     pub(crate) const fn unpack(bits: u64) -> Self {
-        let state = match bits & STATE {
-            1 => GiantState::Free,
-            2 => GiantState::Opening,
-            3 => GiantState::Split,
-            _ => GiantState::Allocated,
-        };
         Self {
-            state,
+            state: Self::state_in(bits),
             opened: bits & OPENED != 0,
             free: Self::free_in(bits),
             partial: [
@@ -339,6 +333,23 @@ impl Giant {
             stale: bits & STALE != 0,
             raises: (bits >> RAISE.trailing_zeros()) as u8,
         }
+    }
+
+    /// The state in the bits of a giant frame.
+    #[inline]
+    pub(crate) const fn state_in(bits: u64) -> GiantState {
+        match bits & STATE {
+            1 => GiantState::Free,
+            2 => GiantState::Opening,
+            3 => GiantState::Split,
+            _ => GiantState::Allocated,
+        }
+    }
+
+    /// Whether the content of a free huge frame is known.
+    #[inline]
+    pub(crate) const fn is_known_in(bits: u64) -> bool {
+        bits & (0x3ff << KNOWN_BIT) != 0
     }
 
     /// Whether nothing can be taken from a giant frame with these bits.

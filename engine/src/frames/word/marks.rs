@@ -34,10 +34,10 @@ impl Marks<'_> {
         }
     }
 
-    /// Marks exactly the pages that are free, before any can be taken.
-    pub(crate) fn mark_free(&self, bitmap: &Bitmap) {
+    /// Clears the marks of pages that are not free, before any can be taken.
+    pub(crate) fn keep_free(&self, bitmap: &Bitmap) {
         for (low, word) in (0..HUGE_FRAMES).step_by(64).zip(&self.0.0) {
-            word.store(!bitmap.word_at(low), Ordering::Relaxed);
+            word.fetch_and(!bitmap.word_at(low), Ordering::Relaxed);
         }
     }
 

@@ -325,19 +325,33 @@ impl<'m> Nodes<'m> {
 
     /// Takes the block of a request from node `first`; from others too, nearest first, if the
     /// `reach` and the request say so.
-    /// For a request for zeros `known` notes which parts are.
-    pub(crate) fn allocate(
+    pub(crate) fn allocate(&self, first: NodeId, request: &Request, reach: Reach) -> Option<Frame> {
+        if self.marks.is_empty() {
+            return self.allocate_from(first, request, reach, None);
+        }
+        let gate = Gate::new(self.marks, request, request.order().frames());
+        let frame = self.allocate_from(first, request, reach, gate.as_ref())?;
+        if let Some(segment) = self.segments.at(frame) {
+            self.count(segment, -request.order().frames().cast_signed());
+        }
+        Some(frame)
+    }
+
+    /// The same for a request for zeros; `known` notes which parts of the block are.
+    pub(crate) fn allocate_zeroed(
         &self,
         first: NodeId,
         request: &Request,
         reach: Reach,
-        known: Option<&Known>,
+        known: &Known,
     ) -> Option<Frame> {
-        if self.marks.is_empty() {
-            return self.allocate_from(first, request, reach, known, None);
-        }
+        let want = Want {
+            order: request.order().get(),
+            mobility: request.mobility(),
+            known: Some(known),
+        };
         let gate = Gate::new(self.marks, request, request.order().frames());
-        let frame = self.allocate_from(first, request, reach, known, gate.as_ref())?;
+        let frame = self.search_from(first, request, want, reach, gate.as_ref())?;
         if let Some(segment) = self.segments.at(frame) {
             self.count(segment, -request.order().frames().cast_signed());
         }
@@ -350,20 +364,17 @@ impl<'m> Nodes<'m> {
         first: NodeId,
         request: &Request,
         reach: Reach,
-        known: Option<&Known>,
         gate: Option<&Gate<'_>>,
     ) -> Option<Frame> {
         let want = Want {
             order: request.order().get(),
             mobility: request.mobility(),
-            known,
+            known: None,
         };
         let zones = request.zones();
-        if known.is_none() {
-            let found = (self.segments).allocate_at_hint(first, zones, want, gate);
-            if found.is_some() {
-                return found;
-            }
+        let found = (self.segments).allocate_at_hint(first, zones, want, gate);
+        if found.is_some() {
+            return found;
         }
         self.search_from(first, request, want, reach, gate)
     }
@@ -395,7 +406,7 @@ impl<'m> Nodes<'m> {
         zone: ZoneKind,
         request: &Request,
     ) -> Option<Frame> {
-        let known = self.known_for(request)?;
+        let known = self.known();
         let want = Want {
             order: request.order().get(),
             mobility: request.mobility(),
@@ -424,9 +435,8 @@ impl<'m> Nodes<'m> {
     }
 
     /// Where a request for zeros notes what is known of a block it takes.
-    pub(crate) fn known_for(&self, request: &Request) -> Option<Known> {
-        let new = || Known::new(self.reported_is_zero.load(Ordering::Relaxed));
-        request.is_zeroed().then(new)
+    pub(crate) fn known(&self) -> Known {
+        Known::new(self.reported_is_zero.load(Ordering::Relaxed))
     }
 
     /// How many frames a request may take from a segment together with others, as far as water
@@ -494,11 +504,12 @@ impl<'m> Nodes<'m> {
 
     /// Frees a block.
     pub(crate) fn free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
-        self.free_with(frame, order, Content::Unknown)
+        let (segment, online, block) = self.segment_of(frame, order)?;
+        self.freed(segment, frame, order, online.give(block))
     }
 
     /// Frees a block that holds this.
-    #[inline]
+    #[cold]
     pub(crate) fn free_with(
         &self,
         frame: Frame,
@@ -506,18 +517,26 @@ impl<'m> Nodes<'m> {
         content: Content,
     ) -> Result<(), BlockError> {
         let (segment, online, block) = self.segment_of(frame, order)?;
-        let freed = if content.is_known() {
-            online.give_with(block, content)
-        } else {
-            online.give(block)
-        };
+        let given = online.give_with(block, content);
+        if given.is_ok() && content == Content::Zero {
+            segment.add_made(order.frames());
+        }
+        self.freed(segment, frame, order, given)
+    }
+
+    /// Counts what was freed of a block.
+    #[inline(always)]
+    fn freed(
+        &self,
+        segment: &ZoneSegment<'m>,
+        frame: Frame,
+        order: Order,
+        freed: Result<(), Refused>,
+    ) -> Result<(), BlockError> {
         let frames = match freed {
             Ok(()) => order.frames(),
             Err(Refused { given_frames, .. }) => given_frames,
         };
-        if content == Content::Zero {
-            segment.zeroed.add_made(frames);
-        }
         if frames > 0 {
             self.count(segment, frames.cast_signed());
         }

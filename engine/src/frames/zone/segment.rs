@@ -50,8 +50,6 @@ pub(crate) struct ZoneSegment<'m> {
     /// Those of the whole machine that hold zeros at start.
     zero: &'m [FrameRange],
     written_bytes: AtomicU64,
-    /// Frames that workers have.
-    in_work: AtomicU64,
     /// Of requests for zeros.
     pub(super) zeroed: Counts,
 }
@@ -82,14 +80,13 @@ impl<'m> ZoneSegment<'m> {
             first_is_zero: AtomicBool::new(false),
             zero: &[],
             written_bytes: AtomicU64::new(0),
-            in_work: AtomicU64::new(0),
             zeroed: Counts::default(),
         }
     }
 
-    /// With the frames of the whole machine that hold zeros at start, ascending and disjoint.
-    pub(crate) fn with_zero(self, zero: &'m [FrameRange]) -> Self {
-        Self { zero, ..self }
+    /// Sets the frames of the whole machine that hold zeros at start, ascending and disjoint.
+    pub(crate) fn set_zero(&mut self, zero: &'m [FrameRange]) {
+        self.zero = zero;
     }
 
     /// The frames of the segment, there or not.
@@ -207,24 +204,14 @@ impl<'m> ZoneSegment<'m> {
         self.written_bytes.load(Ordering::Relaxed)
     }
 
-    /// A worker has so many frames more.
-    pub(crate) fn begin_work(&self, frames: u64) {
-        self.in_work.fetch_add(frames, Ordering::Relaxed);
-    }
-
     /// Frames were given back as zero.
     pub(crate) fn add_made(&self, frames: u64) {
         self.zeroed.add_made(frames);
     }
 
-    /// A worker has given so many frames back.
-    pub(crate) fn end_work(&self, frames: u64) {
-        self.in_work.fetch_sub(frames, Ordering::Relaxed);
-    }
-
     /// Frames that workers have.
     pub(crate) fn in_work_frames(&self) -> u64 {
-        self.in_work.load(Ordering::Relaxed)
+        self.segment.calls.in_work()
     }
 
     /// Frames that are free, or may be freed.
