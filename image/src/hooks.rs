@@ -4,10 +4,11 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use firstlight::acceptance::{Acceptance, Pending};
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::frames::{Hooks, Request};
 use firstlight::memmap::Mode;
 use firstlight::node::NodeId;
+use firstlight::zeroing::{MappedMemory, Memory};
 use spin::{Once, RwLock};
 
 use crate::MACHINE;
@@ -35,6 +36,12 @@ impl Kernel {
 }
 
 static KERNEL: Once<Kernel> = Once::new();
+
+/// All memory of the allocator, for zeros.
+pub(crate) fn memory() -> MappedMemory {
+    // SAFETY: all of it is mapped at its own addresses on every CPU, readable and writable.
+    unsafe { MappedMemory::new(0, writer()) }
+}
 
 /// The hooks, once and for all.
 pub(crate) fn install(
@@ -68,14 +75,10 @@ impl Hooks for Kernel {
     }
 
     fn zero(&self, range: FrameRange) -> bool {
-        let first = range.start().addr().get() as *mut u64;
-        let Ok(words) = usize::try_from(range.bytes().bytes() / 8) else {
-            return false;
-        };
-        // SAFETY: mapped memory of the request that is in progress: nothing else uses it.
-        let memory = unsafe { core::slice::from_raw_parts_mut(first, words) };
-        writer().fill(memory, &[0; 8]);
-        self.zeroed_bytes.fetch_add(words as u64 * 8, Relaxed);
+        // SAFETY: memory of the request that is in progress: nothing else uses it.
+        unsafe { memory().zero(range) }
+        let bytes = range.count() * PAGE_BYTES;
+        self.zeroed_bytes.fetch_add(bytes, Relaxed);
         true
     }
 

@@ -6,7 +6,7 @@ use firstlight::addr::{FrameRange, PAGE_BYTES};
 use firstlight::background::Next;
 use firstlight::background::knobs::Row;
 use firstlight::reporting::{self, Host, HostError, Reporter};
-use firstlight::zeroing::{self, MappedMemory, Zeroing};
+use firstlight::zeroing::{self, Zeroing};
 use firstlight_image::balloon::{Balloon, FreeRange, MOST_RANGES};
 use firstlight_image::virtio::{Transport, VirtioError};
 use firstlight_image::words::{self, Setting};
@@ -14,8 +14,9 @@ use firstlight_wire::Event;
 use log::{error, info};
 use spin::Mutex;
 
-use crate::arch::{relax, ticks, writer};
+use crate::arch::{relax, ticks};
 use crate::console::event;
+use crate::hooks;
 use crate::machine::Machine;
 use crate::time;
 
@@ -127,8 +128,7 @@ pub(super) fn report<H: Host>(machine: &Machine, host: &H) -> Reported {
 
 /// Lets the zeroing worker keep its stock on every node; bytes that it zeroed.
 pub(super) fn zero(machine: &Machine) -> u64 {
-    // SAFETY: all memory of the allocator is mapped at its own addresses, on every CPU.
-    let memory = unsafe { MappedMemory::new(0, writer()) };
+    let memory = hooks::memory();
     let zeroing = Zeroing::new(&machine.frames, &memory);
     for knob in zeroing::Knob::ALL {
         let value = match knob {
