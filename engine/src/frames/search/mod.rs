@@ -236,11 +236,12 @@ fn search(
         order, mobility, ..
     } = want;
     let (mut open, mut whole) = (None, None);
+    let mut has_any = false;
     // A giant frame all of which is of known content: for others, while there is another one.
     let mut spared = None;
     let giants = giants_around(segment, from, mobility);
     for (passed, giant) in giants.enumerate() {
-        if passed >= SPLIT_SEARCH && (open.is_some() || whole.is_some() || spared.is_some()) {
+        if passed >= SPLIT_SEARCH && has_any {
             break;
         }
         let bits = segment.giant_bits(giant);
@@ -257,11 +258,13 @@ fn search(
             }
             GiantState::Free if spares => {
                 spared = spared.or(Some(giant));
+                has_any = true;
                 continue;
             }
             GiantState::Free if order == GIANT_ORDER => take_giant(segment, giant, bits, want),
             GiantState::Free => {
                 whole = whole.or(Some((giant, bits)));
+                has_any = true;
                 continue;
             }
             GiantState::Split => {
@@ -272,6 +275,7 @@ fn search(
                     } else if word.free > 0 {
                         open = open.or(Some(giant));
                     }
+                    has_any |= word.free > 0;
                     pass.other |= mobility
                         .other()
                         .is_some_and(|other| word.may_have(order, other));
@@ -280,6 +284,7 @@ fn search(
                     Err(Miss::Changed)
                 } else if order == HUGE_ORDER && spares {
                     spared = spared.or(Some(giant));
+                    has_any = true;
                     continue;
                 } else {
                     huges_of(segment, giant, word, want, from)
@@ -399,7 +404,7 @@ fn pages_of(
         }
         passed += 1;
         if Huge::may_have_in(bits, order, mobility) {
-            if Huge::content_in(bits).is_known() && want.spares_known() {
+            if Huge::is_known_in(bits) && want.spares_known() {
                 spared = spared.or(Some(huge));
             } else {
                 match take_pages(segment, huge, want) {
@@ -460,8 +465,7 @@ fn pages_of_spared(
     let mut miss = None;
     for huge in huges_around(segment, giant, from, want.mobility) {
         let bits = segment.huge_bits(huge);
-        let is_known = Huge::content_in(bits).is_known();
-        if is_known && Huge::may_have_in(bits, want.order, want.mobility) {
+        if Huge::is_known_in(bits) && Huge::may_have_in(bits, want.order, want.mobility) {
             match take_pages(segment, huge, want) {
                 Ok(start) => return Ok(start),
                 Err(seen) => miss = seen.or(miss),
@@ -522,11 +526,11 @@ fn huges_of(
     let mut miss = Miss::Nothing;
     for spares_known in [want.spares_known(), false] {
         // What is spared first is taken by the second round, if there is a difference.
-        if !spares_known && want.spares_known() && word.known == 0 {
+        if !spares_known && want.spares_known() && word.known() == 0 {
             break;
         }
         for block in block.siblings_in_giant() {
-            if spares_known && word.known > 0 && segment.may_be_known(block) {
+            if spares_known && word.known() > 0 && segment.may_be_known(block) {
                 continue;
             }
             match segment.take_huges(block, want.purpose()) {

@@ -8,7 +8,7 @@ use crate::addr::Frame;
 use crate::frames::word::bitmap::{Given, NotSet};
 use crate::frames::word::geometry::{Block, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, LARGEST_PAGES};
 use crate::frames::word::{Content, Giant, GiantState, Huge, HugeState, Mobility};
-use crate::sync::pause;
+use crate::sync::{pause, swap_u32};
 
 /// A block was not given back, or not all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,8 +287,8 @@ impl Segment<'_> {
     /// caller ([`Segment::count_huges`]). `false` if it is anything but allocated as one.
     #[inline]
     pub(crate) fn give_huge(&self, huge: HugeIndex) -> bool {
-        let word = self.huge(huge);
-        Huge::is_allocated_in(word.pack()) && self.swap_huge(huge, word, Huge::FREE)
+        let bits = self.huge_bits(huge);
+        Huge::is_allocated_in(bits) && swap_u32(self.huges.at(huge), bits, Huge::FREE.pack())
     }
 
     /// Gives back a page of a split huge frame in a window of this segment; `false` if it has to
