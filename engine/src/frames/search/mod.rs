@@ -187,17 +187,26 @@ fn huges_around(
 
 /// Takes any block that is wanted, near where the last one was. Without one, says in `pass`
 /// what it saw.
+#[inline]
 pub(crate) fn any(
     segment: &Segment<'_>,
     hints: &Hints,
     want: Want<'_>,
     pass: &mut Pass,
 ) -> Option<Frame> {
-    if want.known.is_none()
-        && let Some(found) = at_hint(segment, hints, want)
-    {
+    if let Some(found) = at_hint(segment, hints, want) {
         return Some(found);
     }
+    any_past_hint(segment, hints, want, pass)
+}
+
+/// The same without the hint's huge frame, for a request for zeros too.
+pub(crate) fn any_past_hint(
+    segment: &Segment<'_>,
+    hints: &Hints,
+    want: Want<'_>,
+    pass: &mut Pass,
+) -> Option<Frame> {
     pass.begin(segment);
     let found = search(segment, want, hints.get(want.mobility), pass)?;
     hints.set(want.mobility, segment.huge_of(found));
@@ -336,8 +345,9 @@ fn take_spared(
     match Giant::state_in(bits) {
         GiantState::Free if want.order == GIANT_ORDER => take_giant(segment, giant, bits, want),
         GiantState::Free => split(segment, giant, bits, want),
-        GiantState::Split => first_free_of(segment, giant, want, from),
-        GiantState::Allocated | GiantState::Opening => Err(Miss::Changed),
+        GiantState::Split if want.order <= HUGE_ORDER => first_free_of(segment, giant, want, from),
+        // It was seen free.
+        _ => Err(Miss::Changed),
     }
 }
 

@@ -60,13 +60,25 @@ impl Segment<'_> {
                 return Ok(());
             }
         }
-        self.give_with(block, Content::Unknown)
+        self.give_any(block)
     }
 
-    /// The same, whatever the block is part of, with what it holds. A huge frame whose marks stand
-    /// for something else drops that.
+    /// The same, whatever the block is part of.
     #[inline(never)]
+    fn give_any(&self, block: Block) -> Result<(), Refused> {
+        self.give_as(block, Content::Unknown)
+    }
+
+    /// The same, with what the block holds. A huge frame whose marks stand for something else drops
+    /// that.
+    #[cold]
     pub(crate) fn give_with(&self, block: Block, content: Content) -> Result<(), Refused> {
+        self.give_as(block, content)
+    }
+
+    // Always: most blocks hold anything.
+    #[inline(always)]
+    fn give_as(&self, block: Block, content: Content) -> Result<(), Refused> {
         let giant = self.giant_of(block.start);
         loop {
             let word = self.giant(giant);
