@@ -8,7 +8,7 @@
 //! - [`plan`]: what is measured, by which commands;
 //! - [`record`]: what the commands printed, on which host, when, at which commit;
 //! - [`document`]: the parts of the document that records fill;
-//! - [`allocator`], [`balloon`], [`guests`]: tables of the commands that print JSON.
+//! - [`allocator`], [`balloon`], [`guests`], [`zeros`]: tables of the commands that print JSON.
 //!
 //! `make measurements` calls it; a test here fails where document and records differ.
 
@@ -18,6 +18,7 @@ mod document;
 mod guests;
 mod plan;
 mod record;
+mod zeros;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

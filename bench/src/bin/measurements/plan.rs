@@ -1,7 +1,7 @@
 //! What is measured: [`PLANS`].
 
 use crate::record::Record;
-use crate::{allocator, balloon, guests};
+use crate::{allocator, balloon, guests, zeros};
 
 /// A part of the document.
 pub(crate) struct Plan {
@@ -87,6 +87,11 @@ pub(crate) const PLANS: &[Plan] = &[
         name: "locked-words",
         commands: &["cargo run --release --quiet -p firstlight-bench --example locked_words"],
         render: as_printed,
+    },
+    Plan {
+        name: "zero",
+        commands: &["firstlight bench zero --json"],
+        render: zeros::zero,
     },
     Plan {
         name: "bring-up",

@@ -7,7 +7,7 @@ use super::{HugeIndex, giants_around, huges_around};
 use crate::addr::Frame;
 use crate::frames::segment::Segment;
 use crate::frames::segment::take::{Miss, Part};
-use crate::frames::word::{Content, Giant, GiantState, Huge, Mobility};
+use crate::frames::word::{Giant, GiantState, Huge, Mobility};
 
 /// How many giant frames to pass in search of pages or huge frames.
 const GIANTS: usize = 64;
@@ -105,7 +105,7 @@ fn take_pages_with(
             }
             left -= 1;
             match &mut spared {
-                Some(spared) if Huge::content_in(bits).is_known() => **spared = true,
+                Some(spared) if Huge::is_known_in(bits) => **spared = true,
                 _ => {
                     *hint = huge;
                     emptied += take_pages_of(segment, huge, mobility, batch);
@@ -176,17 +176,17 @@ fn take_huges_with(
     let from = (*hint).min(segment.huge_count().saturating_sub(1));
     let home = segment.giant_of_huge(from);
     let mut spared = false;
-    let mut has_huges = |word: Giant| {
-        spared |= word.known > 0 && !any_content;
-        word.may_hold(Content::Unknown) || any_content && word.known > 0
+    let mut has_huges = |bits| {
+        spared |= Giant::is_known_in(bits) && !any_content;
+        Giant::has_huges_in(bits, any_content)
     };
-    let mut take = |giant, word: Giant, batch: &mut Batch<'_>| match word.state {
+    let mut take = |giant, bits, batch: &mut Batch<'_>| match Giant::state_in(bits) {
         GiantState::Split => {
             take_huges_of(segment, giant, mobility, hint, batch, any_content);
         }
         GiantState::Free => {
             // An error: another CPU was faster.
-            let _ = segment.take_below(giant, word, || {
+            let _ = segment.take_below(giant, Giant::unpack(bits), || {
                 take_huges_of(segment, giant, mobility, hint, batch, any_content);
                 if batch.count() > 0 {
                     Ok(())
@@ -197,9 +197,9 @@ fn take_huges_with(
         }
         GiantState::Allocated | GiantState::Opening => {}
     };
-    let word = segment.giant(home);
-    if has_huges(word) {
-        take(home, word, batch);
+    let bits = segment.giant_bits(home);
+    if has_huges(bits) {
+        take(home, bits, batch);
     }
     // One that is free as a whole, and one of other CPUs' homes: the last resorts. Where another
     // CPU is faster there too, the search past all lists goes on.
@@ -208,21 +208,21 @@ fn take_huges_with(
         if batch.count() > 0 {
             return spared;
         }
-        let word = segment.giant(giant);
-        if !has_huges(word) {
+        let bits = segment.giant_bits(giant);
+        if !has_huges(bits) {
             continue;
         }
         if is_home(segment.giant_frames(giant).start()) {
             other_home = other_home.or(Some(giant));
-        } else if word.state == GiantState::Split {
-            take(giant, word, batch);
+        } else if Giant::is_split_in(bits) {
+            take(giant, bits, batch);
         } else {
             whole = whole.or(Some(giant));
         }
     }
     for giant in [whole, other_home].into_iter().flatten() {
         if batch.count() == 0 {
-            take(giant, segment.giant(giant), batch);
+            take(giant, segment.giant_bits(giant), batch);
         }
     }
     spared

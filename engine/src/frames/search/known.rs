@@ -73,7 +73,7 @@ fn whole_giant(
 ) -> Option<Frame> {
     let is_zero = match word.content() {
         Some(content) => known.is_zero(content),
-        None => word.known == HUGES && !word.may_hold(unwanted(known)?),
+        None => word.known() == HUGES && !word.may_hold(unwanted(known)?),
     };
     let is_taken = is_zero && segment.take_giant(giant, word, want.known);
     is_taken.then(|| segment.giant_frames(giant).start())

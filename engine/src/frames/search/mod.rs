@@ -187,17 +187,26 @@ fn huges_around(
 
 /// Takes any block that is wanted, near where the last one was. Without one, says in `pass`
 /// what it saw.
+#[inline]
 pub(crate) fn any(
     segment: &Segment<'_>,
     hints: &Hints,
     want: Want<'_>,
     pass: &mut Pass,
 ) -> Option<Frame> {
-    if want.known.is_none()
-        && let Some(found) = at_hint(segment, hints, want)
-    {
+    if let Some(found) = at_hint(segment, hints, want) {
         return Some(found);
     }
+    any_past_hint(segment, hints, want, pass)
+}
+
+/// The same without the hint's huge frame, for a request for zeros too.
+pub(crate) fn any_past_hint(
+    segment: &Segment<'_>,
+    hints: &Hints,
+    want: Want<'_>,
+    pass: &mut Pass,
+) -> Option<Frame> {
     pass.begin(segment);
     let found = search(segment, want, hints.get(want.mobility), pass)?;
     hints.set(want.mobility, segment.huge_of(found));
@@ -236,11 +245,12 @@ fn search(
         order, mobility, ..
     } = want;
     let (mut open, mut whole) = (None, None);
+    let mut has_any = false;
     // A giant frame all of which is of known content: for others, while there is another one.
     let mut spared = None;
     let giants = giants_around(segment, from, mobility);
     for (passed, giant) in giants.enumerate() {
-        if passed >= SPLIT_SEARCH && (open.is_some() || whole.is_some() || spared.is_some()) {
+        if passed >= SPLIT_SEARCH && has_any {
             break;
         }
         let bits = segment.giant_bits(giant);
@@ -257,11 +267,13 @@ fn search(
             }
             GiantState::Free if spares => {
                 spared = spared.or(Some(giant));
+                has_any = true;
                 continue;
             }
             GiantState::Free if order == GIANT_ORDER => take_giant(segment, giant, bits, want),
             GiantState::Free => {
                 whole = whole.or(Some((giant, bits)));
+                has_any = true;
                 continue;
             }
             GiantState::Split => {
@@ -272,6 +284,7 @@ fn search(
                     } else if word.free > 0 {
                         open = open.or(Some(giant));
                     }
+                    has_any |= word.free > 0;
                     pass.other |= mobility
                         .other()
                         .is_some_and(|other| word.may_have(order, other));
@@ -280,6 +293,7 @@ fn search(
                     Err(Miss::Changed)
                 } else if order == HUGE_ORDER && spares {
                     spared = spared.or(Some(giant));
+                    has_any = true;
                     continue;
                 } else {
                     huges_of(segment, giant, word, want, from)
@@ -331,8 +345,9 @@ fn take_spared(
     match Giant::state_in(bits) {
         GiantState::Free if want.order == GIANT_ORDER => take_giant(segment, giant, bits, want),
         GiantState::Free => split(segment, giant, bits, want),
-        GiantState::Split => first_free_of(segment, giant, want, from),
-        GiantState::Allocated | GiantState::Opening => Err(Miss::Changed),
+        GiantState::Split if want.order <= HUGE_ORDER => first_free_of(segment, giant, want, from),
+        // It was seen free.
+        _ => Err(Miss::Changed),
     }
 }
 
@@ -399,7 +414,7 @@ fn pages_of(
         }
         passed += 1;
         if Huge::may_have_in(bits, order, mobility) {
-            if Huge::content_in(bits).is_known() && want.spares_known() {
+            if Huge::is_known_in(bits) && want.spares_known() {
                 spared = spared.or(Some(huge));
             } else {
                 match take_pages(segment, huge, want) {
@@ -460,8 +475,7 @@ fn pages_of_spared(
     let mut miss = None;
     for huge in huges_around(segment, giant, from, want.mobility) {
         let bits = segment.huge_bits(huge);
-        let is_known = Huge::content_in(bits).is_known();
-        if is_known && Huge::may_have_in(bits, want.order, want.mobility) {
+        if Huge::is_known_in(bits) && Huge::may_have_in(bits, want.order, want.mobility) {
             match take_pages(segment, huge, want) {
                 Ok(start) => return Ok(start),
                 Err(seen) => miss = seen.or(miss),
@@ -522,11 +536,11 @@ fn huges_of(
     let mut miss = Miss::Nothing;
     for spares_known in [want.spares_known(), false] {
         // What is spared first is taken by the second round, if there is a difference.
-        if !spares_known && want.spares_known() && word.known == 0 {
+        if !spares_known && want.spares_known() && word.known() == 0 {
             break;
         }
         for block in block.siblings_in_giant() {
-            if spares_known && word.known > 0 && segment.may_be_known(block) {
+            if spares_known && word.known() > 0 && segment.may_be_known(block) {
                 continue;
             }
             match segment.take_huges(block, want.purpose()) {

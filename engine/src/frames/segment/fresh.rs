@@ -30,6 +30,7 @@ impl Fresh<'_> {
 
     /// Whether there are some in `frames`.
     pub(crate) fn is_in(&self, frames: FrameRange) -> bool {
-        self.inside(frames).next().is_some()
+        let is_any = !self.ranges.is_empty() || !self.one.is_empty();
+        is_any && self.inside(frames).next().is_some()
     }
 }

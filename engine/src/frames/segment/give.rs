@@ -8,7 +8,7 @@ use crate::addr::Frame;
 use crate::frames::word::bitmap::{Given, NotSet};
 use crate::frames::word::geometry::{Block, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, LARGEST_PAGES};
 use crate::frames::word::{Content, Giant, GiantState, Huge, HugeState, Mobility};
-use crate::sync::pause;
+use crate::sync::{pause, swap_u32};
 
 /// A block was not given back, or not all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,13 +60,25 @@ impl Segment<'_> {
                 return Ok(());
             }
         }
-        self.give_with(block, Content::Unknown)
+        self.give_any(block)
     }
 
-    /// The same, whatever the block is part of, with what it holds. A huge frame whose marks stand
-    /// for something else drops that.
+    /// The same, whatever the block is part of.
     #[inline(never)]
+    fn give_any(&self, block: Block) -> Result<(), Refused> {
+        self.give_as(block, Content::Unknown)
+    }
+
+    /// The same, with what the block holds. A huge frame whose marks stand for something else drops
+    /// that.
+    #[cold]
     pub(crate) fn give_with(&self, block: Block, content: Content) -> Result<(), Refused> {
+        self.give_as(block, content)
+    }
+
+    // Always: most blocks hold anything.
+    #[inline(always)]
+    fn give_as(&self, block: Block, content: Content) -> Result<(), Refused> {
         let giant = self.giant_of(block.start);
         loop {
             let word = self.giant(giant);
@@ -287,8 +299,8 @@ impl Segment<'_> {
     /// caller ([`Segment::count_huges`]). `false` if it is anything but allocated as one.
     #[inline]
     pub(crate) fn give_huge(&self, huge: HugeIndex) -> bool {
-        let word = self.huge(huge);
-        Huge::is_allocated_in(word.pack()) && self.swap_huge(huge, word, Huge::FREE)
+        let bits = self.huge_bits(huge);
+        Huge::is_allocated_in(bits) && swap_u32(self.huges.at(huge), bits, Huge::FREE.pack())
     }
 
     /// Gives back a page of a split huge frame in a window of this segment; `false` if it has to

@@ -288,6 +288,7 @@ impl<'m> Segment<'m> {
         swap_u64(self.giants.at(giant), from.pack(), to.pack())
     }
 
+    #[inline]
     fn swap_huge(&self, huge: HugeIndex, from: Huge, to: Huge) -> bool {
         swap_u32(self.huges.at(huge), from.pack(), to.pack())
     }

@@ -143,7 +143,7 @@ impl Segment<'_> {
         if let Some(content) = word.content().filter(|_| is_whole) {
             sum.add_huges(content, u64::from(HUGES));
             sum.add_giants(content);
-        } else if word.known > 0 {
+        } else if word.known() > 0 {
             let (mut zero, mut reported) = (0, 0);
             for word in self.huges_in(giant).map(|huge| self.huge(huge)) {
                 let is_free = word.is_free();

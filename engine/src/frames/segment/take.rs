@@ -246,7 +246,7 @@ impl Segment<'_> {
         seen: u32,
         purpose: Purpose<'_>,
     ) -> Result<(), Miss> {
-        if Huge::content_in(seen).is_known() {
+        if Huge::is_known_in(seen) {
             return self.take_known_huge(huge, seen, purpose);
         }
         let giant = self.giant_of_huge(huge);

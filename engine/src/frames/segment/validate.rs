@@ -78,7 +78,7 @@ impl Segment<'_> {
                         let known = |huge: &usize| self.huge(*huge).content.is_known();
                         let known = self.huges_in(giant).filter(known).count() as u64;
                         let rule = "huge frames of known content below one block";
-                        check(frames, rule, known, u64::from(word.known))?;
+                        check(frames, rule, known, u64::from(word.known()))?;
                     }
                 }
                 Ok(())
@@ -109,7 +109,7 @@ impl Segment<'_> {
         let rule = "free huge frames of a giant frame";
         check(frames, rule, u64::from(free), u64::from(word.free))?;
         let rule = "free huge frames of known content";
-        check(frames, rule, u64::from(known), u64::from(word.known))?;
+        check(frames, rule, u64::from(known), u64::from(word.known()))?;
         for (counted, kept) in partial.into_iter().zip(word.partial) {
             let rule = "partly free huge frames";
             check(frames, rule, counted.into(), kept.into())?;

@@ -30,9 +30,12 @@ const OPENED: u64 = 1 << 3;
 const FREE_BIT: u32 = 4;
 const PARTIAL_BIT: [u32; 2] = [14, 26];
 const ORDER_BIT: [u32; 2] = [38, 42];
-const KNOWN_BIT: u32 = 46;
-const CONTENTS_BIT: u32 = 56;
-const STALE: u64 = 1 << 58;
+const CONTENT_BIT: u32 = 46;
+const CONTENT: u64 = (1 << 13) - 1;
+/// Of those bits: the count, what is counted, and whether that is stale.
+const KNOWN_MOST: u16 = 0x3ff;
+const CONTENTS_AT: u32 = 10;
+const CONTENT_STALE: u16 = 1 << 12;
 const RAISE: u64 = 1 << 59;
 
 /// What a giant frame is.
@@ -69,10 +72,10 @@ impl GiantState {
 /// Huge words that were written once (`opened`) stay valid: below a giant frame that is one
 /// block, free or allocated, they all say free.
 ///
-/// `known` counts the huge frames among `free` whose words say what they hold, taken and given
-/// back in the same steps; `contents` guides searches to what they say. Both stay when the giant
+/// `content` counts the huge frames among `free` whose words say what they hold, taken and given
+/// back in the same steps, and guides searches to what they say. Both stay when the giant
 /// frame merges, and then the words below hold what each huge frame holds; unless they are
-/// `stale`, or were never written: then all is alike, known or not.
+/// stale, or were never written: then all is alike, known or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Giant {
     pub(crate) state: GiantState,
@@ -80,9 +83,7 @@ pub(crate) struct Giant {
     pub(crate) free: u32,
     pub(crate) partial: [u32; 2],
     pub(crate) max_order: [u8; 2],
-    pub(crate) known: u32,
-    contents: u8,
-    stale: bool,
+    content: u16,
     raises: u8,
 }
 
@@ -169,29 +170,36 @@ impl Giant {
             free: 0,
             partial: [0; 2],
             max_order: [0; 2],
-            known: 0,
-            contents: 0,
-            stale: false,
+            content: 0,
             raises: 0,
         }
     }
 
     /// One block, nothing below written, that holds this.
     pub(crate) const fn with_content(self, content: Content) -> Self {
-        Self {
-            known: if content.is_known() { HUGES } else { 0 },
-            contents: content as u8,
-            ..self
-        }
+        let known = if content.is_known() { HUGES } else { 0 };
+        self.with_known(content, known)
     }
 
     /// Split, with so many of the free huge frames of this content.
-    pub(crate) const fn with_known(self, content: Content, known: u32) -> Self {
-        Self {
-            known,
-            contents: if known > 0 { content as u8 } else { 0 },
-            ..self
-        }
+    pub(crate) const fn with_known(mut self, content: Content, known: u32) -> Self {
+        let contents = if known > 0 { content as u16 } else { 0 };
+        self.content = self.content & CONTENT_STALE | contents << CONTENTS_AT | known as u16;
+        self
+    }
+
+    /// Free huge frames, not reserved by a call, of known content.
+    pub(crate) const fn known(self) -> u32 {
+        (self.content & KNOWN_MOST) as u32
+    }
+
+    /// What those hold, one bit each.
+    const fn contents(self) -> u16 {
+        self.content >> CONTENTS_AT & 3
+    }
+
+    const fn is_stale(self) -> bool {
+        self.content & CONTENT_STALE != 0
     }
 
     /// Split, with `partial` huge frames of each mobility that may hold a block of any order.
@@ -219,20 +227,20 @@ impl Giant {
 
     /// Allocated as one block: the words below keep contents that are true no more.
     pub(crate) const fn taken(self) -> Self {
+        let is_stale = self.is_stale() || self.opened && self.known() > 0;
         Self {
             state: GiantState::Allocated,
-            known: 0,
-            contents: 0,
-            stale: self.stale || self.opened && self.known > 0,
+            content: if is_stale { CONTENT_STALE } else { 0 },
             ..self
         }
     }
 
     /// Free as one block again, with this content, which counts as raised.
     pub(crate) const fn freed(self, content: Content) -> Self {
+        let is_stale = self.is_stale() || self.opened && content.is_known();
         Self {
             state: GiantState::Free,
-            stale: self.stale || self.opened && content.is_known(),
+            content: if is_stale { CONTENT_STALE } else { 0 },
             raises: self.raises.wrapping_add(1) & 0x1f,
             ..self
         }
@@ -246,9 +254,7 @@ impl Giant {
             free: 0,
             partial: [0; 2],
             max_order: [0; 2],
-            known: 0,
-            contents: 0,
-            stale: false,
+            content: 0,
             ..self
         }
     }
@@ -260,36 +266,35 @@ impl Giant {
             state: GiantState::Split,
             opened: true,
             free,
-            known: self.known,
-            contents: self.contents,
+            content: self.content & !CONTENT_STALE,
             ..self.opening()
         }
     }
 
     /// What all of one block holds; `None`: what the huge words below say.
     pub(crate) const fn content(self) -> Option<Content> {
-        if self.known == 0 {
+        if self.known() == 0 {
             Some(Content::Unknown)
-        } else if self.opened && !self.stale {
-            None
+        } else if self.is_unwritten() {
+            Some(Content::of_bits(self.contents() as u32))
         } else {
-            Some(Content::of_bits(self.contents as u32))
+            None
         }
     }
 
     /// Whether the huge words below a free block have to be written before it is split.
     pub(crate) const fn is_unwritten(self) -> bool {
-        !self.opened || self.stale
+        !self.opened || self.is_stale()
     }
 
     /// Whether a free huge frame may hold this.
     pub(crate) const fn may_hold(self, content: Content) -> bool {
         match content {
             Content::Unknown => match self.state {
-                GiantState::Free => self.known < HUGES,
-                _ => self.free > self.known,
+                GiantState::Free => self.known() < HUGES,
+                _ => self.free > self.known(),
             },
-            content => self.known > 0 && self.contents & content as u8 != 0,
+            content => self.known() > 0 && self.contents() & content as u16 != 0,
         }
     }
 
@@ -308,9 +313,7 @@ impl Giant {
             | (self.partial[1] as u64) << PARTIAL_BIT[1]
             | (self.max_order[0] as u64) << ORDER_BIT[0]
             | (self.max_order[1] as u64) << ORDER_BIT[1]
-            | (self.known as u64) << KNOWN_BIT
-            | (self.contents as u64) << CONTENTS_BIT
-            | (self.stale as u64) << STALE.trailing_zeros()
+            | (self.content as u64) << CONTENT_BIT
             | (self.raises as u64) << RAISE.trailing_zeros()
     }
 
@@ -328,9 +331,7 @@ impl Giant {
                 (bits >> ORDER_BIT[0]) as u8 & 0xf,
                 (bits >> ORDER_BIT[1]) as u8 & 0xf,
             ],
-            known: (bits >> KNOWN_BIT) as u32 & 0x3ff,
-            contents: (bits >> CONTENTS_BIT) as u8 & 3,
-            stale: bits & STALE != 0,
+            content: (bits >> CONTENT_BIT & CONTENT) as u16,
             raises: (bits >> RAISE.trailing_zeros()) as u8,
         }
     }
@@ -349,7 +350,21 @@ impl Giant {
     /// Whether the content of a free huge frame is known.
     #[inline]
     pub(crate) const fn is_known_in(bits: u64) -> bool {
-        bits & (0x3ff << KNOWN_BIT) != 0
+        bits & ((KNOWN_MOST as u64) << CONTENT_BIT) != 0
+    }
+
+    /// Whether a free huge frame can be had from a giant frame with these bits, one of unknown
+    /// content or any.
+    #[inline]
+    pub(crate) const fn has_huges_in(bits: u64, any_content: bool) -> bool {
+        if Self::is_known_in(bits) && !any_content {
+            return Self::unpack(bits).may_hold(Content::Unknown);
+        }
+        match bits & STATE {
+            1 => true,
+            3 => Self::free_in(bits) > 0,
+            _ => false,
+        }
     }
 
     /// Whether nothing can be taken from a giant frame with these bits.
@@ -415,8 +430,7 @@ impl Giant {
         if self.is_complete() {
             Self {
                 opened: true,
-                known: self.known,
-                contents: self.contents,
+                content: self.content,
                 raises: self.raises,
                 ..Self::FREE
             }
@@ -434,24 +448,20 @@ impl Giant {
         let free = self.free.checked_add_signed(by.free);
         let unmovable = self.partial[0].checked_add_signed(by.partial[0]);
         let movable = self.partial[1].checked_add_signed(by.partial[1]);
-        let known = self.known.checked_add_signed(by.known);
-        match (free, unmovable, movable, known) {
-            (Some(free), Some(unmovable), Some(movable), Some(known))
-                if free <= HUGES
-                    && unmovable <= MOST_PARTIAL
-                    && movable <= MOST_PARTIAL
-                    && known <= HUGES =>
+        let content = if by.known == 0 {
+            Some(self.content)
+        } else {
+            self.content_changed(by)
+        };
+        match (free, unmovable, movable, content) {
+            (Some(free), Some(unmovable), Some(movable), Some(content))
+                if free <= HUGES && unmovable <= MOST_PARTIAL && movable <= MOST_PARTIAL =>
             {
                 let raised = by.free > 0 || by.partial[0] > 0 || by.partial[1] > 0;
                 let changed = Self {
                     free,
                     partial: [unmovable, movable],
-                    known,
-                    contents: match known {
-                        0 => 0,
-                        _ if by.known > 0 => self.contents | by.contents,
-                        _ => self.contents,
-                    },
+                    content,
                     raises: self.raises.wrapping_add(raised as u8) & 0x1f,
                     ..self
                 };
@@ -461,6 +471,19 @@ impl Giant {
                         .without_empty_bounds()
                         .merged(),
                 )
+            }
+            _ => None,
+        }
+    }
+
+    /// What is known once more or less is.
+    #[cold]
+    const fn content_changed(self, by: Change) -> Option<u16> {
+        match self.known().checked_add_signed(by.known) {
+            Some(0) => Some(0),
+            Some(known) if known <= HUGES => {
+                let more = if by.known > 0 { by.contents as u16 } else { 0 };
+                Some((self.contents() | more) << CONTENTS_AT | known as u16)
             }
             _ => None,
         }
@@ -552,10 +575,10 @@ mod tests {
         let merged = split
             .changed(Change::free(1).and_known(Reported, 1))
             .unwrap();
-        assert_eq!((merged.state, merged.known), (GiantState::Free, 2));
+        assert_eq!((merged.state, merged.known()), (GiantState::Free, 2));
         assert!(merged.may_hold(Zero) && merged.may_hold(Reported) && merged.may_hold(Unknown));
         assert_eq!((merged.content(), merged.is_unwritten()), (None, false));
-        assert_eq!(merged.opened_with(HUGES).known, 2);
+        assert_eq!(merged.opened_with(HUGES).known(), 2);
         let freed = merged.taken().freed(Unknown);
         assert_eq!(
             (freed.content(), freed.is_unwritten()),

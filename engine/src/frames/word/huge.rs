@@ -204,6 +204,12 @@ impl Huge {
         bits & (Self::STATE | Self::ISOLATED | Self::CONTENT) == 1
     }
 
+    /// Whether the content, or that of some pages, is known.
+    #[inline]
+    pub(crate) const fn is_known_in(bits: u32) -> bool {
+        bits & Self::CONTENT != 0
+    }
+
     /// What is known of the content, or of that of some pages.
     #[inline]
     pub(crate) const fn content_in(bits: u32) -> Content {

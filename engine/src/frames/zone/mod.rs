@@ -216,7 +216,7 @@ impl<'m> Segments<'m> {
             });
             known.or_else(|| {
                 self.first_on(node, zone, gate, |segment, hints| {
-                    search::any(segment, hints, want, pass)
+                    search::any_past_hint(segment, hints, want, pass)
                 })
             })
         })
