@@ -8,7 +8,7 @@ use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::frames::{Hooks, Request};
 use firstlight::memmap::Mode;
 use firstlight::node::NodeId;
-use firstlight::zeroing::{MappedMemory, Memory};
+use firstlight::zeroing::{MappedMemory, Memory, ZeroCheck};
 use spin::{Once, RwLock};
 
 use crate::MACHINE;
@@ -24,6 +24,8 @@ pub(crate) struct Kernel {
     pub(crate) descriptors: Option<Described>,
     /// Memory that must be accepted before it is touched.
     pub(crate) acceptance: Acceptance<'static, DirectMap>,
+    /// Reads some of what is handed out as known to be zero.
+    pub(crate) check: ZeroCheck,
     /// Bytes that were zeroed for requests.
     zeroed_bytes: AtomicU64,
 }
@@ -52,6 +54,7 @@ pub(crate) fn install(
     KERNEL.call_once(|| Kernel {
         descriptors,
         acceptance: Acceptance::new(platform, pending, &describe),
+        check: ZeroCheck::new(),
         zeroed_bytes: AtomicU64::new(0),
     })
 }
@@ -80,6 +83,11 @@ impl Hooks for Kernel {
         let bytes = range.count() * PAGE_BYTES;
         self.zeroed_bytes.fetch_add(bytes, Relaxed);
         true
+    }
+
+    fn is_zero(&self, range: FrameRange) -> bool {
+        // SAFETY: as above.
+        unsafe { self.check.is_zero(&memory(), range) }
     }
 
     fn exhausted(&self, request: &Request, node: Option<NodeId>) -> bool {

@@ -135,6 +135,8 @@ pub struct Words {
     pub watched: bool,
     /// Bytes that are allocated, written and freed before free memory is reported.
     pub balloon_bytes: Option<u64>,
+    /// Of so many blocks that are known to be zero a page is read; 0: of none.
+    pub check_one_in: u32,
     /// Whether the zeroing worker runs.
     pub zeroing: bool,
     /// Whether free memory is reported.
@@ -150,7 +152,7 @@ pub struct Words {
 }
 
 /// The image's words and their valid forms.
-const OURS: [(&str, &str); 21] = [
+const OURS: [(&str, &str); 22] = [
     ("selftest", "selftest without a value"),
     ("bench", "bench=alloc"),
     ("sweep", "sweep without a value"),
@@ -178,6 +180,7 @@ const OURS: [(&str, &str); 21] = [
     ),
     ("fresh", "fresh without a value"),
     ("zeroed", "zeroed=SIZE, from 2M on, such as 1G"),
+    ("check_one_in", "check_one_in=N, a number"),
     ("zeroing", "zeroing=on or zeroing=off"),
     ("reporting", "reporting=on or reporting=off"),
     (
@@ -306,6 +309,10 @@ impl Words {
                 None => return false,
             },
             (b"fresh", None) => self.fresh = true,
+            (b"check_one_in", Some(value)) => match number(value) {
+                Some(blocks) => self.check_one_in = blocks,
+                None => return false,
+            },
             (b"zeroed", Some(value)) => match blocks(value) {
                 Some(bytes) => self.zeroed_bytes = Some(bytes),
                 None => return false,
@@ -407,6 +414,14 @@ impl<K: Knob> Setting<K> {
     }
 }
 
+/// What `line` sets a knob to, if it does.
+#[must_use]
+pub fn setting<K: Knob + PartialEq>(line: CommandLine<'_>, knob: K) -> Option<u64> {
+    let settings = line.words().filter_map(|word| Setting::<K>::of(&word));
+    let of_this = settings.filter(|setting| setting.knob == knob);
+    of_this.last().map(|setting| setting.value)
+}
+
 /// What follows `prefix` in a word's name.
 fn knob<'n>(name: &'n [u8], prefix: &str) -> Option<&'n [u8]> {
     name.strip_prefix(prefix.as_bytes())
@@ -484,12 +499,13 @@ mod tests {
         assert_eq!(words.descriptor_bytes, DescriptorBytes::Eight);
         assert_eq!(unknown, [""; 0]);
         let (words, unknown) = read(
-            "balloon=watched balloon_bytes=1G fresh zeroed=2M zeroing=on reporting=on reporting.delay_ms=10 \
+            "balloon=watched balloon_bytes=1G fresh zeroed=2M check_one_in=3 zeroing=on reporting=on reporting.delay_ms=10 \
              zeroing.batch_bytes=4M virtio_mmio.device=512@0xfeb00000:5",
         );
         assert_eq!((words.mode, words.watched), (Mode::Balloon, true));
         assert_eq!(words.balloon_bytes, Some(1 << 30));
         assert_eq!((words.fresh, words.zeroed_bytes), (true, Some(2 << 20)));
+        assert_eq!(words.check_one_in, 3);
         assert!(words.zeroing && words.reporting);
         assert_eq!(unknown, [""; 0]);
         assert!(!read("balloon").0.watched);
@@ -514,7 +530,7 @@ mod tests {
     fn nonsense_is_reported_and_changes_nothing() {
         let line = "selftest=yes bench=disk test=all test tsc_hz=1 tsc_hz=12x descriptors=some \
                     descriptor_bytes=9 threads=1,,2 threads=0 runs=0 accept=0 sweep=1 quiet=2 regress= regress=one-thread,all \
-                    turns_hz=0 balloon=yes balloon_bytes=1M fresh=1 zeroed=1M zeroing=1 reporting reporting.order=19 \
+                    turns_hz=0 balloon=yes balloon_bytes=1M fresh=1 zeroed=1M check_one_in=a zeroing=1 reporting reporting.order=19 \
                     zeroing.batch_bytes=5M zeroing.colour=2 virtio_mmio.device=512";
         let (words, misread) = read(line);
         assert_eq!(words, Words::default());

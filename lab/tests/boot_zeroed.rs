@@ -11,11 +11,16 @@ use firstlight_lab::boot::{
 };
 use firstlight_lab::record::Record;
 use qemu::qemu_is_here;
+use std::io::Write;
 use std::sync::atomic::AtomicUsize;
 
 const MIB: u64 = 1 << 20;
 
 fn run(board: Board, append: &str) -> Result<Record, BootError> {
+    run_with(board, append, &[])
+}
+
+fn run_with(board: Board, append: &str, extra: &[&str]) -> Result<Record, BootError> {
     let request = Request {
         machine: Machine {
             board,
@@ -26,6 +31,7 @@ fn run(board: Board, append: &str) -> Result<Record, BootError> {
         },
         wish: Wish::This(Accelerator::Tcg),
         append: append.into(),
+        extra: extra.iter().copied().map(str::to_owned).collect(),
         ..Request::default()
     };
     boot::run(&request, &AtomicUsize::new(0), &mut Unwatched)
@@ -57,4 +63,29 @@ fn without_the_promise_all_of_it_is_zeroed_once() {
     assert_eq!(zeroed.allocated_bytes, 64 * MIB);
     assert_eq!(zeroed.zeroed_bytes, 64 * MIB);
     assert_eq!(zeroed.known_zero_bytes, 0);
+}
+
+/// QEMU loads two huge frames of ones above 4 GiB.
+#[test]
+fn a_machine_that_is_not_as_promised_is_found_out() {
+    if !qemu_is_here() {
+        return;
+    }
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&vec![0xff; 4 << 20]).unwrap();
+    let path = file.path().display();
+    let loader = format!("loader,file={path},addr=0x150000000,force-raw=on");
+    let extra = ["-device", &*loader];
+    let words = "fresh zeroed=1G check_one_in=1";
+    let zeroed = run_with(Board::Microvm, words, &extra).unwrap().zeroed;
+    let zeroed = zeroed.unwrap();
+    assert_eq!((zeroed.wrong_blocks, zeroed.zeroed_bytes), (2, 4 * MIB));
+    // Without the check the image sees it, too late.
+    match run_with(Board::Microvm, "fresh zeroed=1G", &extra) {
+        Err(BootError::CheckFailed(fault)) => {
+            let log = fault.tail.join("\n");
+            assert!(log.contains("is not zero"), "{log}");
+        }
+        other => panic!("{other:?}"),
+    }
 }

@@ -269,6 +269,8 @@ pub struct Zeroed {
     pub zeroed_bytes: u64,
     /// Free bytes that were known to be zero before.
     pub known_zero_bytes: u64,
+    /// Blocks that were known to be zero and were not, found by a check and zeroed.
+    pub wrong_blocks: u64,
     /// How long allocation took.
     pub ticks: u64,
     /// Blocks that were not zero, or could not be freed.

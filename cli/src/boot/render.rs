@@ -240,6 +240,12 @@ fn zeroed(page: &mut Page, record: &Record) {
         bytes(zeroed.zeroed_bytes),
         bytes(zeroed.known_zero_bytes),
     ));
+    if zeroed.wrong_blocks > 0 {
+        page.line(format!(
+            "  {NOTE}note:{NOTE:#} {} that should have been zero were not, and were zeroed",
+            plural(zeroed.wrong_blocks, "block")
+        ));
+    }
     if let Some(ns) = zeroed.duration_ns {
         page.line(format!("  allocation took {} ms", milliseconds(ns)));
     }

@@ -23,6 +23,7 @@ pub(super) fn run(machine: &Machine) -> Outcome {
     };
     let frames = &machine.frames;
     let hooks = machine.hooks;
+    hooks.check.set_one_in(machine.words.check_one_in.into());
     let mut zeroed = Zeroed {
         known_zero_bytes: frames.statistics().zero.frames * firstlight::addr::PAGE_BYTES,
         ..Zeroed::default()
@@ -51,6 +52,7 @@ pub(super) fn run(machine: &Machine) -> Outcome {
         unsafe { first(block).write_volatile(last.map_or(u64::MAX, Frame::get)) }
         last = Some(block);
     }
+    zeroed.wrong_blocks = hooks.check.wrong();
     zeroed.zeroed_bytes = hooks.zeroed_bytes() - before_bytes;
     while let Some(block) = last {
         // SAFETY: as above, the same word.
@@ -62,10 +64,11 @@ pub(super) fn run(machine: &Machine) -> Outcome {
         last = (before != u64::MAX).then(|| Frame::new(before));
     }
     info!(
-        "zeroed: {} MiB allocated as zeros, {} MiB of it zeroed for that, {} MiB were known to be zero, {} ticks; {} failures",
+        "zeroed: {} MiB allocated as zeros, {} MiB of it zeroed for that, {} MiB were known to be zero, {} blocks were not; {} ticks, {} failures",
         zeroed.allocated_bytes >> 20,
         zeroed.zeroed_bytes >> 20,
         zeroed.known_zero_bytes >> 20,
+        zeroed.wrong_blocks,
         zeroed.ticks,
         zeroed.failures
     );

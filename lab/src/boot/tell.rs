@@ -108,6 +108,7 @@ fn place(event: &Event, time: Time, record: &mut Record) {
                 allocated_bytes: zeroed.allocated_bytes,
                 zeroed_bytes: zeroed.zeroed_bytes,
                 known_zero_bytes: zeroed.known_zero_bytes,
+                wrong_blocks: zeroed.wrong_blocks,
                 duration_ns: time.ns(zeroed.ticks),
             });
         }

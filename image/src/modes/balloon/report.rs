@@ -9,7 +9,7 @@ use firstlight::reporting::{self, Host, HostError, Reporter};
 use firstlight::zeroing::{self, Zeroing};
 use firstlight_image::balloon::{Balloon, FreeRange, MOST_RANGES};
 use firstlight_image::virtio::{Transport, VirtioError};
-use firstlight_image::words::{self, Setting};
+use firstlight_image::words;
 use firstlight_wire::Event;
 use log::{error, info};
 use spin::Mutex;
@@ -95,7 +95,7 @@ pub(super) fn report<H: Host>(machine: &Machine, host: &H) -> Reported {
     for knob in reporting::Knob::ALL {
         let value = match knob {
             reporting::Knob::Enabled => 1,
-            _ => setting(machine, knob).unwrap_or(knob.row().default),
+            _ => words::setting(machine.command_line, knob).unwrap_or(knob.row().default),
         };
         // Checked when it was read.
         let _ = reporter.set(knob, value);
@@ -133,7 +133,7 @@ pub(super) fn zero(machine: &Machine) -> u64 {
     for knob in zeroing::Knob::ALL {
         let value = match knob {
             zeroing::Knob::Enabled => 1,
-            _ => setting(machine, knob).unwrap_or(knob.row().default),
+            _ => words::setting(machine.command_line, knob).unwrap_or(knob.row().default),
         };
         // Checked when it was read.
         let _ = zeroing.set(knob, value);
@@ -146,14 +146,6 @@ pub(super) fn zero(machine: &Machine) -> u64 {
     let zeroed = zeroing.statistics().zeroed_bytes;
     info!("zeroing: {} MiB zeroed for the stock", zeroed >> 20);
     zeroed
-}
-
-/// What the command line sets a knob to, if it does.
-fn setting<K: words::Knob + PartialEq>(machine: &Machine, knob: K) -> Option<u64> {
-    let words = machine.command_line.words();
-    let settings = words.filter_map(|word| Setting::<K>::of(&word));
-    let of_this = settings.filter(|setting| setting.knob == knob);
-    of_this.last().map(|setting| setting.value)
 }
 
 /// Shows a knob to the host.
