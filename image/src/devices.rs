@@ -2,8 +2,7 @@
 
 use core::fmt;
 
-use firstlight::addr::PhysRange;
-use firstlight::addr::{Order, PAGE_BYTES};
+use firstlight::addr::{Order, PAGE_BYTES, PhysRange};
 use firstlight::frames::Request;
 use firstlight_image::balloon::{Balloon, KIND, SharedMemory};
 use firstlight_image::virtio::mmio::Named;

@@ -1,8 +1,6 @@
 //! Memory that the image allocates as zeros: of the untouched memory of a new virtual machine
 //! nothing is zeroed, of other memory all of it, once.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
-
 #[path = "common/qemu.rs"]
 mod qemu;
 

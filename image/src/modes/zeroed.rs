@@ -86,10 +86,8 @@ fn first(block: Frame) -> *mut u64 {
 
 /// Whether a block that was just allocated is zero.
 fn is_zero(block: Frame) -> bool {
-    let bytes = usize::try_from(BLOCK.bytes()).unwrap_or_default();
-    let place = |at: usize| block.addr().get() as usize + at;
-    (0..bytes).step_by(STRIDE).all(|at| {
-        let word = place(at) as *const u64;
+    (0..BLOCK.bytes()).step_by(STRIDE).all(|at| {
+        let word = (block.addr().get() + at) as *const u64;
         // SAFETY: mapped memory that this CPU just allocated.
         unsafe { word.read_volatile() == 0 }
     })
