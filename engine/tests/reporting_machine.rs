@@ -1,4 +1,9 @@
 //! Reporting to hosts that take, refuse, fall silent and lie.
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test fails by panicking; its numbers are small"
+)]
 
 mod kit;
 #[path = "kit/real.rs"]

@@ -1,5 +1,10 @@
 //! Workers over real memory: what they zero, what they leave alone, and that no byte of one owner is
 //! seen by the next.
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test fails by panicking; its numbers are small"
+)]
 
 mod kit;
 #[path = "kit/real.rs"]
