@@ -4,6 +4,8 @@ use super::allocate::fill;
 use super::ground::{Ground, Kernel, best, forget};
 use super::record::Row;
 use crate::sweep::{fills, writer};
+use firstlight::addr::PAGE_BYTES;
+use firstlight::frames::Frames;
 use std::error::Error;
 use std::time::Instant;
 
@@ -17,13 +19,7 @@ pub(super) fn worker(ground: &mut Ground) -> Result<Row, Box<dyn Error>> {
     let kernel = Kernel(ground.mapped(best()));
     let (mut ours, mut fastest) = (0.0f64, 0.0f64);
     for _ in 0..ROUNDS {
-        let frames = ground.frames(&kernel)?;
-        forget(&frames)?;
-        let free = frames.statistics().free_frames << 12;
-        let begin = Instant::now();
-        fill(&frames, &kernel.0)?;
-        ours = ours.max(rate(free, begin));
-        drop(frames);
+        ours = ours.max(filled(&ground.frames(&kernel)?, &kernel)?);
         fastest = fastest.max(reference(ground));
     }
     #[expect(
@@ -36,6 +32,15 @@ pub(super) fn worker(ground: &mut Ground) -> Result<Row, Box<dyn Error>> {
         bytes_per_second,
         fraction_of_best: (ours / fastest * 1000.0).round() / 1000.0,
     })
+}
+
+/// The rate at which a worker zeroes all there is.
+fn filled(frames: &Frames<'_>, kernel: &Kernel) -> Result<f64, Box<dyn Error>> {
+    forget(frames)?;
+    let bytes = frames.statistics().free_frames * PAGE_BYTES;
+    let begin = Instant::now();
+    fill(frames, &kernel.0)?;
+    Ok(rate(bytes, begin))
 }
 
 /// The rate of the fastest way past the caches there is.
