@@ -217,10 +217,7 @@ fn what_is_accepted_is_known_to_be_zero() {
     let accepted = acceptance.accepted();
     assert_eq!(accepted.online_frames, accepted.total_frames);
     let now = frames.statistics();
-    assert_eq!(
-        now.free_frames,
-        before.free_frames + accepted.online_frames
-    );
+    assert_eq!(now.free_frames, before.free_frames + accepted.online_frames);
     // All but pages of huge frames that were split before, of which nothing is known.
     assert!(now.zero.frames > 0 && now.zero.frames <= accepted.online_frames);
     assert!(now.zero.frames >= accepted.online_frames - 4 * 512);

@@ -330,12 +330,52 @@ fn rows_of_frames_are_zeroed_where_they_are_not_zero() {
     let kernel = Kernel::leaked();
     let frames = machine().with_hooks(kernel);
     assert_eq!(zero_all(&frames, 3), 3);
-    let all = PhysRange::with_size(4 * GIB, 2 * GIB).unwrap().inner_frames();
-    let row = frames.allocate_frames(all.count(), 1, page().zeroed()).unwrap();
+    let all = PhysRange::with_size(4 * GIB, 2 * GIB)
+        .unwrap()
+        .inner_frames();
+    let row = frames
+        .allocate_frames(all.count(), 1, page().zeroed())
+        .unwrap();
     assert_eq!((row, kernel.frames()), (all, all.count() - 3 * 512));
     frames.free_frames_with(row, Content::Zero).unwrap();
     assert_eq!(frames.statistics().zero.giants, 2);
     frames.allocate_frames(700, 1, page().zeroed()).unwrap();
     assert_eq!(kernel.frames(), 0);
     frames.validate().unwrap();
+}
+
+/// Pages are borrowed from what is broken up.
+#[test]
+fn pages_are_zeroed_by_a_worker_block_by_block() {
+    let frames = machine_of(4 * MIB);
+    let order = Order::new(4).unwrap();
+    let mut cursor = Cursor::new(NodeId(0));
+    assert!(
+        frames
+            .borrow_free(&mut cursor, order, Content::Unknown, 100)
+            .is_none()
+    );
+    let held = frames.allocate(page()).unwrap();
+    let mut count = 0;
+    let mut cursor = Cursor::new(NodeId(0));
+    while let Some(block) = frames.borrow_free(&mut cursor, order, Content::Unknown, 100) {
+        assert_eq!(block.range().count(), 16);
+        block.back(Content::Zero);
+        count += 1;
+    }
+    assert_eq!(
+        (count, cursor.rounds(), zero_frames(&frames)),
+        (31, 1, 31 * 16)
+    );
+    assert!(
+        frames
+            .borrow_free(&mut cursor, order, Content::Unknown, 100)
+            .is_none()
+    );
+    let zero = frames
+        .borrow_free(&mut cursor, Order::PAGE, Content::Zero, 100)
+        .unwrap();
+    drop(zero);
+    assert_eq!(zero_frames(&frames), 31 * 16 - 1);
+    frames.free(held, Order::PAGE).unwrap();
 }
