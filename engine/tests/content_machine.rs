@@ -337,6 +337,17 @@ fn rows_of_frames_are_zeroed_where_they_are_not_zero() {
         .allocate_frames(all.count(), 1, page().zeroed())
         .unwrap();
     assert_eq!((row, kernel.frames()), (all, all.count() - 3 * 512));
+    frames.free_frames(row).unwrap();
+    // Others leave what is known alone, requests for zeros begin with it.
+    assert_eq!(zero_all(&frames, 4), 4);
+    let other = frames.allocate_frames(700, 1, page()).unwrap();
+    assert_eq!(zero_frames(&frames), 4 * 512);
+    let zero = frames.allocate_frames(700, 1, page().zeroed()).unwrap();
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 4 * 512 - 700));
+    for row in [other, zero] {
+        frames.free_frames(row).unwrap();
+    }
+    let row = frames.allocate_frames(all.count(), 1, page()).unwrap();
     frames.free_frames_with(row, Content::Zero).unwrap();
     assert_eq!(frames.statistics().zero.giants, 2);
     frames.allocate_frames(700, 1, page().zeroed()).unwrap();
@@ -378,4 +389,19 @@ fn pages_are_zeroed_by_a_worker_block_by_block() {
     drop(zero);
     assert_eq!(zero_frames(&frames), 31 * 16 - 1);
     frames.free(held, Order::PAGE).unwrap();
+}
+
+/// At the end of memory, where pages of a huge frame are taken one by one.
+#[test]
+fn what_an_isolation_takes_at_the_end_of_memory_loses_its_marks() {
+    let frames = machine_of(4 * MIB + 12288);
+    let all = PhysRange::with_size(4 * GIB, 4 * MIB + 12288).unwrap();
+    let all = all.inner_frames();
+    frames.allocate_range(all).unwrap();
+    frames.free_frames_with(all, Content::Zero).unwrap();
+    assert_eq!(zero_frames(&frames), 1024 + 3);
+    let taken = frames.isolate(all).unwrap().take().unwrap();
+    assert_eq!((taken, zero_frames(&frames)), (all, 0));
+    frames.free_frames(all).unwrap();
+    assert_eq!(zero_frames(&frames), 0);
 }
