@@ -5,6 +5,11 @@
 //! handed out to a request for zeros must hold zeros; what is known is never zeroed again; and at
 //! the end all that is believed to be zero is taken, without a kernel that zeroes.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop on what it did not expect"
+)]
+
 mod kit;
 
 use std::sync::Mutex;
