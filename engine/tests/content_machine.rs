@@ -1,6 +1,11 @@
 //! What is known of free memory: kept, lost and used by requests for zeros, on machines whose
 //! answers are known.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop on what it did not expect"
+)]
+
 mod kit;
 
 use std::sync::Mutex;
@@ -8,7 +13,7 @@ use std::sync::Mutex;
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::frames::{AllocError, Content, Cursor, Frames, Hooks, Request};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, cache, huge, page, slots};
+use kit::{GIB, MIB, Machine, Uninitialised, cache, huge, page, range, slots};
 
 /// A kernel that zeroes, and lists what.
 #[derive(Default)]
@@ -301,4 +306,127 @@ fn a_worker_finds_all_zones_of_a_giant_frame() {
     }
     let statistics = frames.statistics();
     assert_eq!(statistics.reported.huges, statistics.free_huges);
+}
+
+#[test]
+fn a_layout_says_which_memory_is_zero_from_the_start() {
+    let kernel = Kernel::leaked();
+    let memory = [(0, range(MIB, 2 * GIB)), (0, range(4 * GIB, 6 * GIB))];
+    let mut machine = Machine::new(&memory);
+    // In the middle of a page's huge frame, of a giant frame, and where nothing is known.
+    machine.reserved = vec![
+        range(4 * GIB + 3 * MIB, 4 * GIB + 3 * MIB + 8192),
+        range(GIB + MIB, GIB + 2 * MIB),
+    ];
+    // From the middle of a huge frame below 4 GiB.
+    let zero = [
+        FrameRange::new(GIB / 4096 + 7, 2 * GIB / 4096).unwrap(),
+        FrameRange::new(4 * GIB / 4096, 8 * GIB / 4096).unwrap(),
+    ];
+    let zero: &'static [FrameRange] = Box::leak(Box::new(zero));
+    let platform = Box::leak(Box::new(Uninitialised::default()));
+    let layout = machine.layout().with_zero_memory(zero);
+    let frames = Frames::build(layout, platform).unwrap().with_hooks(kernel);
+    let before = frames.statistics();
+    frames.validate().unwrap(); // starts the tables
+    assert_eq!(frames.statistics(), before);
+    // All that is free from 1 GiB on, but the seven pages before.
+    let low = frames.zone_statistics(NodeId(0), ZoneKind::Dma32);
+    let tables = frames.metadata().reserved_bytes / 4096;
+    assert!(tables > 0 && before.zero.frames < before.free_frames);
+    assert_eq!(low.zero.frames, (GIB - MIB) / 4096 - 7);
+    let high = frames.zone_statistics(NodeId(0), ZoneKind::Normal);
+    assert_eq!(high.zero.frames, high.free_frames);
+    assert_eq!(high.zero.giants, high.free_giants);
+    // The first GiB of requests for zeros writes nothing.
+    for _ in 0..512 {
+        frames.allocate(huge().zeroed()).unwrap();
+    }
+    for _ in 0..2000 {
+        frames.allocate(page().zeroed()).unwrap();
+    }
+    assert_eq!(kernel.frames(), 0);
+    frames.validate().unwrap();
+}
+
+/// Rows of frames, and what crosses from one content to the other.
+#[test]
+fn rows_of_frames_are_zeroed_where_they_are_not_zero() {
+    let kernel = Kernel::leaked();
+    let frames = machine().with_hooks(kernel);
+    assert_eq!(zero_all(&frames, 3), 3);
+    let all = PhysRange::with_size(4 * GIB, 2 * GIB)
+        .unwrap()
+        .inner_frames();
+    let row = frames
+        .allocate_frames(all.count(), 1, page().zeroed())
+        .unwrap();
+    assert_eq!((row, kernel.frames()), (all, all.count() - 3 * 512));
+    frames.free_frames(row).unwrap();
+    // Others leave what is known alone, requests for zeros begin with it.
+    assert_eq!(zero_all(&frames, 4), 4);
+    let other = frames.allocate_frames(700, 1, page()).unwrap();
+    assert_eq!(zero_frames(&frames), 4 * 512);
+    let zero = frames.allocate_frames(700, 1, page().zeroed()).unwrap();
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 4 * 512 - 700));
+    for row in [other, zero] {
+        frames.free_frames(row).unwrap();
+    }
+    let row = frames.allocate_frames(all.count(), 1, page()).unwrap();
+    frames.free_frames_with(row, Content::Zero).unwrap();
+    assert_eq!(frames.statistics().zero.giants, 2);
+    frames.allocate_frames(700, 1, page().zeroed()).unwrap();
+    assert_eq!(kernel.frames(), 0);
+    frames.validate().unwrap();
+}
+
+/// Pages are borrowed from what is broken up.
+#[test]
+fn pages_are_zeroed_by_a_worker_block_by_block() {
+    let frames = machine_of(4 * MIB);
+    let order = Order::new(4).unwrap();
+    let mut cursor = Cursor::new(NodeId(0));
+    assert!(
+        frames
+            .borrow_free(&mut cursor, order, Content::Unknown, 100)
+            .is_none()
+    );
+    let held = frames.allocate(page()).unwrap();
+    let mut count = 0;
+    let mut cursor = Cursor::new(NodeId(0));
+    while let Some(block) = frames.borrow_free(&mut cursor, order, Content::Unknown, 100) {
+        assert_eq!(block.range().count(), 16);
+        block.back(Content::Zero);
+        count += 1;
+    }
+    assert_eq!(
+        (count, cursor.rounds(), zero_frames(&frames)),
+        (31, 1, 31 * 16)
+    );
+    assert!(
+        frames
+            .borrow_free(&mut cursor, order, Content::Unknown, 100)
+            .is_none()
+    );
+    let zero = frames
+        .borrow_free(&mut cursor, Order::PAGE, Content::Zero, 100)
+        .unwrap();
+    drop(zero);
+    assert_eq!(zero_frames(&frames), 31 * 16 - 1);
+    frames.free(held, Order::PAGE).unwrap();
+}
+
+/// At the end of memory, where pages of a huge frame are taken one by one.
+#[test]
+fn what_an_isolation_takes_at_the_end_of_memory_loses_its_marks() {
+    let frames = machine_of(4 * MIB + 12288);
+    let all = PhysRange::with_size(4 * GIB, 4 * MIB + 12288).unwrap();
+    let all = all.inner_frames();
+    frames.allocate_range(all).unwrap();
+    frames.free_frames_with(all, Content::Zero).unwrap();
+    assert_eq!(zero_frames(&frames), 1024 + 3);
+    let taken = frames.isolate(all).unwrap().take().unwrap();
+    assert_eq!((taken, zero_frames(&frames)), (all, 0));
+    frames.free_frames(all).unwrap();
+    assert_eq!(zero_frames(&frames), 0);
 }

@@ -1,4 +1,9 @@
 //! Reporting to hosts that take, refuse, fall silent and lie.
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test fails by panicking; its numbers are small"
+)]
 
 mod kit;
 #[path = "kit/real.rs"]
@@ -156,7 +161,7 @@ fn without_a_budget_one_pass_reports_all_in_batches() {
 }
 
 #[test]
-fn neither_pages_nor_zeros_are_reported() {
+fn pages_only_if_they_are_wanted_and_zeros_not_at_all() {
     let memory = RealMemory::new(64);
     let frames = memory.frames();
     let device = Device::new(&memory);
@@ -176,6 +181,10 @@ fn neither_pages_nor_zeros_are_reported() {
     let seen = frames.statistics();
     assert_eq!((seen.zero.huges, seen.reported.huges), (4, 27));
     assert_eq!(seen.reported.frames, 27 * 512);
+    // The 511 pages beside the one that is held, by two at least.
+    reporter.set(Knob::Order, 1).unwrap();
+    pass(&mut reporter, 10_000 * MS);
+    assert_eq!(reported(&frames), 27 * 512 + 510);
     frames.free(held, Order::PAGE).unwrap();
     frames.validate().unwrap();
 }

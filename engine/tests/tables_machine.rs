@@ -300,12 +300,12 @@ fn tables_keep_off_preserved_and_movable_memory() {
 
 #[test]
 fn tables_fit_where_whole_huge_frames_do_not() {
-    // 64 GiB need 2.2 MiB of tables; 3.5 MiB are free, none of it two huge frames.
-    let mut machine = Machine::new(&[(0, range(4 * GIB, 68 * GIB))]);
+    // 32 GiB need 2.1 MiB of tables; 3.5 MiB are free, none of it two huge frames.
+    let mut machine = Machine::new(&[(0, range(4 * GIB, 36 * GIB))]);
     machine.reserved.push(range(4 * GIB, 5 * GIB + MIB));
     machine
         .reserved
-        .push(range(5 * GIB + 4 * MIB + MIB / 2, 68 * GIB));
+        .push(range(5 * GIB + 4 * MIB + MIB / 2, 36 * GIB));
     let frames = machine.frames();
     assert!(frames.statistics().free_frames > 200);
     frames.validate().unwrap();

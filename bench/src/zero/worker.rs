@@ -4,8 +4,10 @@ use super::allocate::fill;
 use super::ground::{Ground, Kernel, best, forget};
 use super::record::Row;
 use crate::sweep::{fills, writer};
+use firstlight::addr::PAGE_BYTES;
+use firstlight::frames::Frames;
+use firstlight_host::clock::thread_cpu_ns;
 use std::error::Error;
-use std::time::Instant;
 
 /// Rounds, all ways in turns.
 const ROUNDS: usize = 9;
@@ -17,13 +19,7 @@ pub(super) fn worker(ground: &mut Ground) -> Result<Row, Box<dyn Error>> {
     let kernel = Kernel(ground.mapped(best()));
     let (mut ours, mut fastest) = (0.0f64, 0.0f64);
     for _ in 0..ROUNDS {
-        let frames = ground.frames(&kernel)?;
-        forget(&frames)?;
-        let free = frames.statistics().free_frames << 12;
-        let begin = Instant::now();
-        fill(&frames, &kernel.0)?;
-        ours = ours.max(rate(free, begin));
-        drop(frames);
+        ours = ours.max(filled(&ground.frames(&kernel)?, &kernel)?);
         fastest = fastest.max(reference(ground));
     }
     #[expect(
@@ -38,6 +34,15 @@ pub(super) fn worker(ground: &mut Ground) -> Result<Row, Box<dyn Error>> {
     })
 }
 
+/// The rate at which a worker zeroes all there is.
+fn filled(frames: &Frames<'_>, kernel: &Kernel) -> Result<f64, Box<dyn Error>> {
+    forget(frames)?;
+    let bytes = frames.statistics().free_frames * PAGE_BYTES;
+    let begin_ns = thread_cpu_ns();
+    fill(frames, &kernel.0)?;
+    Ok(rate(bytes, begin_ns))
+}
+
 /// The rate of the fastest way past the caches there is.
 fn reference(ground: &mut Ground) -> f64 {
     let words = ground.words();
@@ -47,29 +52,30 @@ fn reference(ground: &mut Ground) -> f64 {
         .into_iter()
         .filter(|one| one.name() != "plain")
     {
-        let begin = Instant::now();
+        let begin_ns = thread_cpu_ns();
         for batch in words.chunks_mut(BATCH_BYTES / 8) {
             writer.fill(batch, &[0; 8]);
         }
-        fastest = fastest.max(rate(bytes, begin));
+        fastest = fastest.max(rate(bytes, begin_ns));
     }
     for fill in fills::all()
         .into_iter()
         .filter(|one| one.name.starts_with("non-temporal"))
     {
-        let begin = Instant::now();
+        let begin_ns = thread_cpu_ns();
         for batch in words.chunks_mut(BATCH_BYTES / 8) {
             // SAFETY: any words are bytes.
             fill.fill(unsafe { batch.align_to_mut::<u8>().1 });
         }
-        fastest = fastest.max(rate(bytes, begin));
+        fastest = fastest.max(rate(bytes, begin_ns));
     }
     fastest
 }
 
-/// Bytes a second since `begin`.
-fn rate(bytes: u64, begin: Instant) -> f64 {
+/// Bytes a second of this thread's CPU time since `begin_ns`.
+fn rate(bytes: u64, begin_ns: u64) -> f64 {
+    let ns = thread_cpu_ns().saturating_sub(begin_ns).max(1);
     #[expect(clippy::cast_precision_loss, reason = "a rate to print")]
-    let bytes = bytes as f64;
-    bytes / begin.elapsed().as_secs_f64()
+    let (bytes, ns) = (bytes as f64, ns as f64);
+    bytes / ns * 1e9
 }

@@ -8,8 +8,8 @@ use core::fmt;
 
 use super::find::Frames;
 use super::segment::calls::Call;
-use super::segment::take::Miss;
-use super::segment::{GiantIndex, Segment};
+use super::segment::take::{Miss, Part};
+use super::segment::{GiantIndex, Segment, page_of};
 use super::word::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
 use super::word::{Content, Giant, GiantState, Huge, Mobility};
 use super::zone::segment::ZoneSegment;
@@ -228,6 +228,9 @@ impl Search {
             GiantState::Split if self.order >= HUGE_ORDER && word.may_hold(self.content) => {
                 self.huges(segment, giant, next)
             }
+            GiantState::Split if self.order < HUGE_ORDER && word.partial != [0; 2] => {
+                self.pages(segment, giant, next)
+            }
             _ => None,
         }
     }
@@ -278,6 +281,43 @@ impl Search {
                 return Some(start);
             }
             *next = Frame::new(at);
+        }
+        None
+    }
+}
+
+impl Search {
+    /// Pages of split huge frames.
+    fn pages(
+        &mut self,
+        segment: &Segment<'_>,
+        giant: GiantIndex,
+        next: &mut Frame,
+    ) -> Option<Frame> {
+        for huge in segment.huges_in(giant) {
+            let frames = segment.huge_frames(huge);
+            if frames.end() <= *next {
+                continue;
+            }
+            *next = (*next).max(frames.start());
+            self.left = self.left.checked_sub(1)?;
+            let word = segment.huge(huge);
+            let mut from = page_of(*next);
+            while word.is_counted()
+                && let Some(at) = segment.find_pages(huge, word, from, self.order, self.content)
+            {
+                let start = frames.start().get() + u64::from(at);
+                from = at + (1 << self.order);
+                *next = Frame::new(start + (1 << self.order));
+                let part = Part::At(at, self.order);
+                if segment.take_one(huge, word.mobility.into(), part).is_ok() {
+                    return Some(Frame::new(start));
+                }
+            }
+            *next = frames.end();
+            if self.left == 0 {
+                return None;
+            }
         }
         None
     }

@@ -166,6 +166,7 @@ impl<M: Memory> Worker<'_, '_, M> {
                 if self.policy.is_backing_off() {
                     self.zeroing.counters.add_back_off();
                 }
+                self.search.restart();
                 self.wait(until_ns)
             }
             Decision::Zero { bytes } => {
@@ -300,6 +301,11 @@ impl Search {
             order: None,
             is_empty: true,
         }
+    }
+
+    /// The largest blocks come first again: what is free has changed.
+    fn restart(&mut self) {
+        (self.order, self.is_empty) = (None, false);
     }
 
     /// The next block, of `most` at most and `least` at least.

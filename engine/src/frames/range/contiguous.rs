@@ -41,6 +41,7 @@ pub(crate) fn allocate(
         frames,
         align_frames,
         mobility: request.mobility(),
+        zeroed: request.is_zeroed(),
     };
     let (segments, zones) = (&nodes.segments, request.zones());
     let gate = Gate::new(nodes.marks, request, frames);

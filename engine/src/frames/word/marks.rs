@@ -86,6 +86,14 @@ impl Marks<'_> {
         })
     }
 
+    /// Whether all pages of a block are marked, or none is.
+    pub(crate) fn is_all(&self, at: u32, order: u8, marked: bool) -> bool {
+        words(at, order).all(|(word, bits)| {
+            let seen = self.word(word) & bits;
+            seen == if marked { bits } else { 0 }
+        })
+    }
+
     /// Whether every page is marked.
     pub(crate) fn is_full(&self) -> bool {
         (0..BITMAP_WORDS).all(|word| self.word(word) == !0)

@@ -16,7 +16,7 @@
 //! | [`gate`] | zones in which enough stays free |
 //! | [`marks`] | events when a zone's free memory crosses a water mark |
 //! | [`give`] | many blocks freed at a time |
-//! | [`zeroed`] | blocks of requests for zeros: checked, zeroed, counted |
+//! | `serve`, [`zeroed`] | blocks of requests for zeros: checked and zeroed, and counted |
 
 mod count;
 pub(crate) mod fallback;
@@ -24,6 +24,7 @@ pub(crate) mod gate;
 pub(crate) mod give;
 pub(crate) mod marks;
 pub(crate) mod segment;
+mod serve;
 pub(crate) mod zeroed;
 
 use core::fmt;

@@ -197,7 +197,7 @@ fn a_giant_frame_keeps_what_is_known_of_each_huge_frame() {
 #[test]
 fn a_zero_giant_frame_is_split_beside_a_request_for_all_of_it() {
     for order in [HUGE_ORDER, HUGE_ORDER + 1, 0] {
-        model(move || {
+        check(1, move || {
             let machine = Machine::new(&[]);
             assert!(machine.take_at(block(0, GIANT_ORDER)));
             machine.free_zero(block(0, GIANT_ORDER));
@@ -346,15 +346,13 @@ fn reported_and_zero_pages_of_one_huge_frame_stay_apart() {
     });
 }
 
-// ---- Three CPUs ------------------------------------------------------------------
-
+/// One of the two is found, whichever the worker has.
 #[test]
-fn two_workers_and_a_request_share_two_huge_frames() {
-    model_of_three(|| {
+fn a_worker_beside_a_request_for_zeros_leaves_one_to_it() {
+    check(2, || {
         let machine = Machine::with_free(&[(0, 2 * HUGE)]);
-        let (_, _, found) = three(
+        let (_, found) = both(
             || work(machine),
-            || machine.take_at(block(0, 0)),
             || machine.allocate_zeroed(HUGE_ORDER).expect("one of the two"),
         );
         machine.free_and_zero_frames();
