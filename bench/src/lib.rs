@@ -18,3 +18,4 @@ pub mod machine;
 pub mod rivals;
 pub mod sweep;
 pub mod tables;
+pub mod zero;

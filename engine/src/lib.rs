@@ -22,6 +22,9 @@
 //! | [`memmap`] | [`memmap::Memmap`]: a descriptor for every frame, written when needed |
 //! | [`acceptance`] | unaccepted memory of confidential guests, brought online chunk by chunk |
 //! | [`parallel`] | jobs over frame ranges, done by many CPUs |
+//! | [`zeroing`] | free memory that is zeroed before it is requested |
+//! | [`reporting`] | free memory that goes back to the host of a virtual machine |
+//! | [`background`] | what these two have in common: steps, and knobs that are changed while they run |
 //! | [`platform`] | [`platform::Platform`]: what a kernel implements |
 //! | [`mod@start`] | [`start()`]: all steps in one call |
 //! | [`clock`], [`events`] | what a tick is worth; what happened when, in ticks |
@@ -37,6 +40,7 @@
 
 pub mod acceptance;
 pub mod addr;
+pub mod background;
 pub mod clock;
 pub mod cmdline;
 pub mod early;
@@ -49,12 +53,14 @@ pub mod memmap;
 pub mod node;
 pub mod parallel;
 pub mod platform;
+pub mod reporting;
 pub mod start;
 pub mod store;
 mod sync;
 pub mod topology;
 #[cfg(feature = "x86_64")]
 pub mod x86_64;
+pub mod zeroing;
 
 pub use start::start;
 

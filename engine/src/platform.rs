@@ -35,7 +35,7 @@ pub unsafe trait Platform {
     }
 
     /// Accepts `range`, untouched memory of a confidential guest, and leaves all
-    /// of it zero; see [`Acceptance`]. Called once for a byte, from any CPU, before it is
+    /// of it zero: it is not zeroed again. See [`Acceptance`]. Called once for a byte, from any CPU, before it is
     /// handed out; at most 2 MiB at a time.
     ///
     /// The default refuses: unaccepted memory stays unavailable then.

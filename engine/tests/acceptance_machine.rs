@@ -209,6 +209,22 @@ fn memory_comes_online_when_nothing_else_is_left() {
 }
 
 #[test]
+fn what_is_accepted_is_known_to_be_zero() {
+    let (frames, Kernel { acceptance, .. }) = accepting(&guest(), Guest::new(None));
+    let before = frames.statistics();
+    assert_eq!(before.zero.frames, 0);
+    acceptance.accept_all(frames, NodeId(0));
+    let accepted = acceptance.accepted();
+    assert_eq!(accepted.online_frames, accepted.total_frames);
+    let now = frames.statistics();
+    assert_eq!(now.free_frames, before.free_frames + accepted.online_frames);
+    // All but pages of huge frames that were split before, of which nothing is known.
+    assert!(now.zero.frames > 0 && now.zero.frames <= accepted.online_frames);
+    assert!(now.zero.frames >= accepted.online_frames - 4 * 512);
+    frames.validate().unwrap();
+}
+
+#[test]
 #[cfg_attr(miri, ignore = "allocates every frame")]
 fn workers_and_allocations_accept_each_frame_once() {
     let mut layout = guest().layout();
@@ -362,6 +378,7 @@ fn a_platform_that_accepts_nothing_leaves_all_unavailable() {
             frames: request.order().frames(),
             align_frames: request.order().frames(),
             held_by_cpus: 0,
+            in_work: 0,
         })
     );
     let accepted = acceptance.accepted();

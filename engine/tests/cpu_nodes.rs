@@ -136,6 +136,7 @@ fn an_exhausted_home_falls_back_to_the_node_nearest_to_the_cpu() {
             frames: 1,
             align_frames: 1,
             held_by_cpus: 0,
+            in_work: 0,
         }
     );
 }

@@ -45,6 +45,7 @@ fn requests_stay_on_their_node_and_in_their_zone() {
             frames: Order::PAGE.frames(),
             align_frames: Order::PAGE.frames(),
             held_by_cpus: 0,
+            in_work: 0,
         })
     );
     assert!(at(low) < 4 * GIB);
@@ -425,6 +426,7 @@ fn a_machine_of_many_nodes_reports_out_of_memory() {
             frames: Order::HUGE.frames(),
             align_frames: Order::HUGE.frames(),
             held_by_cpus: 0,
+            in_work: 0,
         })
     );
     assert_eq!(frames.fallback(NodeId(300)).count(), 512);

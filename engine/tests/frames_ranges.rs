@@ -51,6 +51,7 @@ fn contiguous_frames_stay_on_their_node_and_in_their_zone() {
             align_frames: 1,
             request: two,
             held_by_cpus: 0,
+            in_work: 0,
         })
     );
     // Not exactly there: the nearest node helps, from a lower zone, never across a hole.

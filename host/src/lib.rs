@@ -31,3 +31,8 @@ pub struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/kernel.md")]
 pub struct Kernel;
+
+/// The example of docs/content.md compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/content.md")]
+pub struct Content;

@@ -5,7 +5,7 @@ use core::fmt;
 use core::iter::repeat_with;
 
 use firstlight::acceptance::Pending;
-use firstlight::addr::{Order, PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
+use firstlight::addr::{FrameRange, Order, PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
 use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRequest};
 use firstlight::events::Events;
 use firstlight::firmware::acpi::Rsdp;
@@ -32,6 +32,19 @@ use crate::storage;
 
 /// All memory, mapped.
 static DIRECT: Once<DirectMap> = Once::new();
+
+/// The map of all memory; `None` before there is one.
+pub(crate) fn direct_map() -> Option<DirectMap> {
+    DIRECT.get().copied()
+}
+
+/// Memory of a virtual machine that firmware and loader have not written to: both keep
+/// below 4 GiB.
+static UNTOUCHED: [FrameRange; 1] =
+    match FrameRange::new(DirectMap::TABLES_BELOW.frame().get(), PHYS_END / PAGE_BYTES) {
+        Some(range) => [range],
+        None => [FrameRange::EMPTY],
+    };
 
 /// First address that a starting CPU cannot reach.
 const REAL_MODE_END: u64 = 1 << 20;
@@ -121,7 +134,11 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     }
     steps.end(phase::TOPOLOGY, marker::TOPOLOGY);
 
-    let layout = Layout::build(early, topology, &boot.policy, boot.layout)?;
+    let mut layout = Layout::build(early, topology, &boot.policy, boot.layout)?;
+    if words.fresh {
+        DirectMap::promise_fresh();
+        layout = layout.with_zero_memory(&UNTOUCHED);
+    }
     let memory = memory(layout, words, platform, &mut steps)?;
     Ok(Machine {
         words,

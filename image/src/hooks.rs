@@ -1,15 +1,18 @@
 //! What this image adds to allocation: page descriptors of what is allocated are ready, and
 //! memory is accepted when there is none left.
 
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use firstlight::acceptance::{Acceptance, Pending};
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::frames::{Hooks, Request};
 use firstlight::memmap::Mode;
 use firstlight::node::NodeId;
+use firstlight::zeroing::{MappedMemory, Memory, ZeroCheck};
 use spin::{Once, RwLock};
 
 use crate::MACHINE;
-use crate::arch::DirectMap;
+use crate::arch::{DirectMap, writer};
 use crate::descriptors::Descriptors;
 
 /// Page descriptors and their mode.
@@ -21,9 +24,26 @@ pub(crate) struct Kernel {
     pub(crate) descriptors: Option<Described>,
     /// Memory that must be accepted before it is touched.
     pub(crate) acceptance: Acceptance<'static, DirectMap>,
+    /// Reads some of what is handed out as known to be zero.
+    pub(crate) check: ZeroCheck,
+    /// Bytes that were zeroed for requests.
+    zeroed_bytes: AtomicU64,
+}
+
+impl Kernel {
+    /// Bytes that were zeroed for requests so far.
+    pub(crate) fn zeroed_bytes(&self) -> u64 {
+        self.zeroed_bytes.load(Relaxed)
+    }
 }
 
 static KERNEL: Once<Kernel> = Once::new();
+
+/// All memory of the allocator, for zeros.
+pub(crate) fn memory() -> MappedMemory {
+    // SAFETY: all of it is mapped at its own addresses on every CPU, readable and writable.
+    unsafe { MappedMemory::new(0, writer()) }
+}
 
 /// The hooks, once and for all.
 pub(crate) fn install(
@@ -34,6 +54,8 @@ pub(crate) fn install(
     KERNEL.call_once(|| Kernel {
         descriptors,
         acceptance: Acceptance::new(platform, pending, &describe),
+        check: ZeroCheck::new(),
+        zeroed_bytes: AtomicU64::new(0),
     })
 }
 
@@ -53,6 +75,19 @@ impl Hooks for Kernel {
         {
             descriptors.prepare(blocks, order);
         }
+    }
+
+    fn zero(&self, range: FrameRange) -> bool {
+        // SAFETY: memory of the request that is in progress: nothing else uses it.
+        unsafe { memory().zero(range) }
+        let bytes = range.count() * PAGE_BYTES;
+        self.zeroed_bytes.fetch_add(bytes, Relaxed);
+        true
+    }
+
+    fn is_zero(&self, range: FrameRange) -> bool {
+        // SAFETY: as above.
+        unsafe { self.check.is_zero(&memory(), range) }
     }
 
     fn exhausted(&self, request: &Request, node: Option<NodeId>) -> bool {

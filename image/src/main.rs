@@ -9,7 +9,9 @@
 //! | `firmware` | the loader's and firmware's tables: read, checked, reserved |
 //! | `machine` | a machine whose memory is up |
 //! | `storage` | the storage of the engine's tables before there is an allocator |
+//! | `devices` | the memory balloon, where the command line has `balloon` |
 //! | `lists` | lists in memory of the allocator |
+//! | `time` | nanoseconds since the machine began |
 //! | `console` | the log, kept in memory until there is time for a serial port |
 //! | `report` | the results, as lines and as events |
 //! | `hooks` | what it adds to allocation: descriptors, acceptance |
@@ -33,6 +35,8 @@ mod deferred;
 #[cfg(target_os = "none")]
 mod descriptors;
 #[cfg(target_os = "none")]
+mod devices;
+#[cfg(target_os = "none")]
 mod end;
 #[cfg(target_os = "none")]
 mod firmware;
@@ -52,12 +56,14 @@ mod regress;
 mod report;
 #[cfg(target_os = "none")]
 mod storage;
+#[cfg(target_os = "none")]
+mod time;
 
 #[cfg(target_os = "none")]
 use {
     arch::{Handover, marker, ticks},
     firstlight::events::Events,
-    firstlight_image::words::Test,
+    firstlight_image::words::{Mode, Test},
     firstlight_wire::{marker, milestone, phase},
     processors::Processors,
 };
@@ -94,6 +100,7 @@ fn main(handover: Handover) -> ! {
     let clock = firmware::frequency(machine.words.frequency, machine.acpi.pm_timer);
     if let Some((frequency, _)) = clock {
         console::set_clock(frequency);
+        time::set(frequency);
     }
     marker(marker::CLOCK);
     events.end(phase::CLOCK, ticks());
@@ -105,6 +112,11 @@ fn main(handover: Handover) -> ! {
         }
         _ => {}
     }
+    // Its registers are mapped before other CPUs use the page tables.
+    let balloon = match machine.words.mode {
+        Mode::Balloon => devices::find(machine),
+        _ => Err(devices::NoBalloon::None),
+    };
     if let Some(hz) = machine.words.turns_hz {
         arch::clock::take_turns(hz);
     }
@@ -125,7 +137,7 @@ fn main(handover: Handover) -> ! {
     if machine.words.test == Some(Test::Rubbish) {
         console::rubbish();
     }
-    let outcome = modes::run(machine, &mut processors);
+    let outcome = modes::run(machine, &mut processors, &balloon);
     end::end(outcome)
 }
 

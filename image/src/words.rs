@@ -7,9 +7,11 @@
 use core::fmt;
 
 use crate::record::Printable;
+use crate::virtio::mmio::Named;
+use firstlight::addr::Order;
 use firstlight::clock::Frequency;
-use firstlight::cmdline::{CommandLine, Word, parse_number};
-use firstlight::memmap;
+use firstlight::cmdline::{CommandLine, Word, parse_number, parse_size};
+use firstlight::{memmap, reporting, zeroing};
 use firstlight_wire::MOST_THREADS;
 
 /// The work once memory is up.
@@ -24,6 +26,8 @@ pub enum Mode {
     BenchAlloc,
     /// Time the writing of descriptors, with one CPU a node and with more.
     Sweep,
+    /// Use the machine's memory balloon.
+    Balloon,
 }
 
 /// The size of a descriptor.
@@ -127,6 +131,20 @@ pub struct Words {
     /// Ticks to accept a page, if memory above 4 GiB is to behave as that of a
     /// confidential machine.
     pub accept_ticks: Option<u32>,
+    /// Whether a host looks on, that inflates and deflates the balloon.
+    pub watched: bool,
+    /// Bytes that are allocated, written and freed before free memory is reported.
+    pub balloon_bytes: Option<u64>,
+    /// Of so many blocks that are known to be zero a page is read; 0: of none.
+    pub check_one_in: u32,
+    /// Whether the zeroing worker runs.
+    pub zeroing: bool,
+    /// Whether free memory is reported.
+    pub reporting: bool,
+    /// Whether memory from 4 GiB on was never written to.
+    pub fresh: bool,
+    /// Bytes that are allocated as zeros.
+    pub zeroed_bytes: Option<u64>,
     /// Turns of CPUs a second on the instruction clock, if they are to be short.
     pub turns_hz: Option<u32>,
     /// Regressions, a bit each.
@@ -134,7 +152,7 @@ pub struct Words {
 }
 
 /// The image's words and their valid forms.
-const OURS: [(&str, &str); 12] = [
+const OURS: [(&str, &str); 22] = [
     ("selftest", "selftest without a value"),
     ("bench", "bench=alloc"),
     ("sweep", "sweep without a value"),
@@ -155,6 +173,28 @@ const OURS: [(&str, &str); 12] = [
     ),
     ("turns_hz", "turns_hz=HZ, a number from 1 on"),
     ("tsc_hz", "tsc_hz=HZ, a frequency that a processor can have"),
+    ("balloon", "balloon, or balloon=watched"),
+    (
+        "balloon_bytes",
+        "balloon_bytes=SIZE, from 2M on, such as 1G",
+    ),
+    ("fresh", "fresh without a value"),
+    ("zeroed", "zeroed=SIZE, from 2M on, such as 1G"),
+    ("check_one_in", "check_one_in=N, a number"),
+    ("zeroing", "zeroing=on or zeroing=off"),
+    ("reporting", "reporting=on or reporting=off"),
+    (
+        "zeroing.",
+        "zeroing.KNOB=N, a knob of the zeroing worker and a number that it accepts",
+    ),
+    (
+        "reporting.",
+        "reporting.KNOB=N, a knob of free page reporting and a number that it accepts",
+    ),
+    (
+        Named::WORD,
+        "virtio_mmio.device=SIZE@ADDRESS:INTERRUPT, below 4 GiB",
+    ),
     (
         "test",
         "test=page-fault, double-fault, early-touch, panic, no-map, late-cpu, hang or rubbish",
@@ -172,7 +212,11 @@ pub struct Misread<'a> {
 
 impl<'a> Misread<'a> {
     fn new(word: Word<'a>) -> Self {
-        let ours = OURS.iter().find(|(name, _)| name.as_bytes() == word.name);
+        let is_word = |name: &str| match name.ends_with('.') {
+            true => word.name.starts_with(name.as_bytes()),
+            false => word.name == name.as_bytes(),
+        };
+        let ours = OURS.iter().find(|(name, _)| is_word(name));
         let expected = ours.map(|(_, expected)| *expected);
         Self { word, expected }
     }
@@ -255,6 +299,41 @@ impl Words {
                 Some(regressions) => self.regressions |= regressions,
                 None => return false,
             },
+            (b"balloon", None) => self.mode = Mode::Balloon,
+            (b"balloon", Some(b"watched")) => {
+                self.mode = Mode::Balloon;
+                self.watched = true;
+            }
+            (b"balloon_bytes", Some(value)) => match blocks(value) {
+                Some(bytes) => self.balloon_bytes = Some(bytes),
+                None => return false,
+            },
+            (b"fresh", None) => self.fresh = true,
+            (b"check_one_in", Some(value)) => match number(value) {
+                Some(blocks) => self.check_one_in = blocks,
+                None => return false,
+            },
+            (b"zeroed", Some(value)) => match blocks(value) {
+                Some(bytes) => self.zeroed_bytes = Some(bytes),
+                None => return false,
+            },
+            (b"zeroing", Some(value)) => match switch(value) {
+                Some(on) => self.zeroing = on,
+                None => return false,
+            },
+            (b"reporting", Some(value)) => match switch(value) {
+                Some(on) => self.reporting = on,
+                None => return false,
+            },
+            (name, Some(_)) if knob(name, "zeroing.").is_some() => {
+                return Setting::<zeroing::Knob>::of(word).is_some();
+            }
+            (name, Some(_)) if knob(name, "reporting.").is_some() => {
+                return Setting::<reporting::Knob>::of(word).is_some();
+            }
+            (name, Some(value)) if name == Named::WORD.as_bytes() => {
+                return Named::parse(value).is_some();
+            }
             (b"turns_hz", Some(value)) => match number(value) {
                 Some(hz) if hz > 0 => self.turns_hz = Some(hz),
                 _ => return false,
@@ -280,6 +359,92 @@ impl Words {
 fn number(text: &[u8]) -> Option<u32> {
     let (number, rest) = parse_number(text).ok()?;
     u32::try_from(number).ok().filter(|_| rest.is_empty())
+}
+
+/// A knob that the command line sets: `zeroing.delay_ms=10`, `reporting.budget_one_in=0`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setting<K> {
+    /// The knob.
+    pub knob: K,
+    /// A value that it accepts.
+    pub value: u64,
+}
+
+/// Knobs that have words.
+pub trait Knob: Sized {
+    /// What their words begin with.
+    const PREFIX: &str;
+    /// The knob of this name, if it accepts `value`.
+    fn accepts(name: &str, value: u64) -> Option<Self>;
+}
+
+impl Knob for zeroing::Knob {
+    const PREFIX: &str = "zeroing.";
+    fn accepts(name: &str, value: u64) -> Option<Self> {
+        Self::named(name).filter(|knob| knob.row().check(value).is_ok())
+    }
+}
+
+impl Knob for reporting::Knob {
+    const PREFIX: &str = "reporting.";
+    fn accepts(name: &str, value: u64) -> Option<Self> {
+        Self::named(name).filter(|knob| knob.row().check(value).is_ok())
+    }
+}
+
+impl<K: Knob> Setting<K> {
+    /// The setting that a word is, if it is one and valid.
+    ///
+    /// ```
+    /// use firstlight::cmdline::CommandLine;
+    /// use firstlight::reporting::Knob;
+    /// use firstlight_image::words::Setting;
+    /// let line = CommandLine::new(b"reporting.budget_one_in=0 reporting.order=19");
+    /// let mut settings = line.words().map(|word| Setting::of(&word));
+    /// let setting = Setting { knob: Knob::BudgetOneIn, value: 0 };
+    /// assert_eq!(settings.next(), Some(Some(setting)));
+    /// assert_eq!(settings.next(), Some(None));
+    /// ```
+    #[must_use]
+    pub fn of(word: &Word<'_>) -> Option<Self> {
+        let name = core::str::from_utf8(knob(word.name, K::PREFIX)?).ok()?;
+        let value = size(word.value?)?;
+        let knob = K::accepts(name, value)?;
+        Some(Self { knob, value })
+    }
+}
+
+/// What `line` sets a knob to, if it does.
+#[must_use]
+pub fn setting<K: Knob + PartialEq>(line: CommandLine<'_>, knob: K) -> Option<u64> {
+    let settings = line.words().filter_map(|word| Setting::<K>::of(&word));
+    let of_this = settings.filter(|setting| setting.knob == knob);
+    of_this.last().map(|setting| setting.value)
+}
+
+/// What follows `prefix` in a word's name.
+fn knob<'n>(name: &'n [u8], prefix: &str) -> Option<&'n [u8]> {
+    name.strip_prefix(prefix.as_bytes())
+}
+
+/// A whole word that is a size.
+fn size(text: &[u8]) -> Option<u64> {
+    let (size, rest) = parse_size(text).ok()?;
+    rest.is_empty().then_some(size)
+}
+
+/// A size of at least a huge frame.
+fn blocks(text: &[u8]) -> Option<u64> {
+    size(text).filter(|bytes| *bytes >= Order::HUGE.bytes())
+}
+
+/// `on` or `off`.
+fn switch(text: &[u8]) -> Option<bool> {
+    match text {
+        b"on" => Some(true),
+        b"off" => Some(false),
+        _ => None,
+    }
 }
 
 /// A list of regressions between commas, a bit each.
@@ -333,6 +498,18 @@ mod tests {
         assert_eq!(words.descriptors, Some(memmap::Mode::Early));
         assert_eq!(words.descriptor_bytes, DescriptorBytes::Eight);
         assert_eq!(unknown, [""; 0]);
+        let (words, unknown) = read(
+            "balloon=watched balloon_bytes=1G fresh zeroed=2M check_one_in=3 zeroing=on reporting=on reporting.delay_ms=10 \
+             zeroing.batch_bytes=4M virtio_mmio.device=512@0xfeb00000:5",
+        );
+        assert_eq!((words.mode, words.watched), (Mode::Balloon, true));
+        assert_eq!(words.balloon_bytes, Some(1 << 30));
+        assert_eq!((words.fresh, words.zeroed_bytes), (true, Some(2 << 20)));
+        assert_eq!(words.check_one_in, 3);
+        assert!(words.zeroing && words.reporting);
+        assert_eq!(unknown, [""; 0]);
+        assert!(!read("balloon").0.watched);
+        assert!(!read("reporting=on reporting=off").0.reporting);
         for bytes in firstlight_wire::DESCRIPTOR_BYTES {
             assert_eq!(read(&std::format!("descriptor_bytes={bytes}")).1, [""; 0]);
         }
@@ -353,12 +530,13 @@ mod tests {
     fn nonsense_is_reported_and_changes_nothing() {
         let line = "selftest=yes bench=disk test=all test tsc_hz=1 tsc_hz=12x descriptors=some \
                     descriptor_bytes=9 threads=1,,2 threads=0 runs=0 accept=0 sweep=1 quiet=2 regress= regress=one-thread,all \
-                    turns_hz=0";
+                    turns_hz=0 balloon=yes balloon_bytes=1M fresh=1 zeroed=1M check_one_in=a zeroing=1 reporting reporting.order=19 \
+                    zeroing.batch_bytes=5M zeroing.colour=2 virtio_mmio.device=512";
         let (words, misread) = read(line);
         assert_eq!(words, Words::default());
         assert_eq!(misread.len(), line.split_whitespace().count());
         for (word, report) in line.split_whitespace().zip(misread) {
-            let name = word.split('=').next().expect("there is always one");
+            let name = word.split(['=', '.']).next().expect("there is always one");
             if name == "quiet" {
                 assert_eq!(report, "unknown word \"quiet\"");
             } else {

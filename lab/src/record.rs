@@ -10,6 +10,7 @@
 //! What a boot owes to the host it ran on lies in [`Host`] alone. All the rest is
 //! the guest's, and on the clock "instructions" it is the same from run to run.
 
+mod balloon;
 mod guest;
 mod host;
 mod phase;
@@ -17,7 +18,8 @@ mod totals;
 
 use serde::Serialize;
 
-pub use guest::{Asked, Bench, DeferredWork, Descriptors, Kernel, Selftest, Swept};
+pub use balloon::{Balloon, GuestStatistics, Knob, Resident};
+pub use guest::{Asked, Bench, DeferredWork, Descriptors, Kernel, Selftest, Swept, Zeroed};
 pub use host::{Host, Marker, Power};
 pub use phase::{Phase, Word};
 pub use totals::Totals;
@@ -72,6 +74,10 @@ pub struct Record {
     pub deferred_work: Option<DeferredWork>,
     /// What a sweep over numbers of threads measured, in order.
     pub sweep: Vec<Swept>,
+    /// Memory that it allocated as zeros, if it was to.
+    pub zeroed: Option<Zeroed>,
+    /// The use of its memory balloon, if it has one.
+    pub balloon: Option<Balloon>,
     /// The guest's events as it told them.
     pub events: Vec<serde_json::Value>,
     /// The guest's log, line by line.
@@ -112,6 +118,8 @@ impl Record {
             descriptors: None,
             deferred_work: None,
             sweep: Vec::new(),
+            zeroed: None,
+            balloon: None,
             events: Vec::new(),
             log: Vec::new(),
             host: None,

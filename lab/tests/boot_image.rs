@@ -45,6 +45,7 @@ fn machine(board: Board, memory_mib: u64, nodes: u32, cpus: u32, clock: Clock) -
         nodes,
         cpus,
         clock,
+        balloon: false,
     }
 }
 

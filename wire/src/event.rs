@@ -182,6 +182,19 @@ pub enum Event<S, L> {
         /// How long it took.
         ticks: u64,
     },
+    /// Memory that was allocated as zeros.
+    Zeroed(Zeroed),
+    /// A knob of work that goes on behind the rest.
+    Knob {
+        /// Of what: `zeroing` or `reporting`.
+        of: S,
+        /// Its name.
+        name: S,
+        /// Its value.
+        value: u64,
+    },
+    /// The use of a memory balloon.
+    Balloon(Balloon<S>),
     /// The last one.
     End {
         /// How it went.
@@ -244,4 +257,52 @@ pub struct DeferredWork {
     pub threads: u64,
     /// Chunks of the work.
     pub chunks: u64,
+}
+
+/// Memory that was allocated as zeros.
+#[derive(Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "read", derive(serde::Deserialize))]
+pub struct Zeroed {
+    /// Bytes that were allocated, in blocks of 2 MiB.
+    pub allocated_bytes: u64,
+    /// Bytes of these that were zeroed when they were allocated.
+    pub zeroed_bytes: u64,
+    /// Free bytes that were known to be zero before.
+    pub known_zero_bytes: u64,
+    /// Blocks that were known to be zero and were not, found by a check and zeroed.
+    pub wrong_blocks: u64,
+    /// How long allocation took.
+    pub ticks: u64,
+    /// Blocks that were not zero, or could not be freed.
+    pub failures: u64,
+}
+
+/// The use of the machine's memory balloon.
+#[derive(Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "read", derive(serde::Deserialize))]
+pub struct Balloon<S> {
+    /// How the device is reached: `pci` or `mmio`.
+    pub transport: S,
+    /// Whether free memory was reported.
+    pub reporting: bool,
+    /// Bytes that were allocated, written and freed.
+    pub freed_bytes: u64,
+    /// Bytes that were reported since.
+    pub reported_bytes: u64,
+    /// Reports that were sent.
+    pub reports: u64,
+    /// Passes over free memory, with a delay between two of them.
+    pub passes: u64,
+    /// Bytes that the zeroing worker zeroed.
+    pub worker_zeroed_bytes: u64,
+    /// Free bytes that were known to be zero when reporting had ended.
+    pub stock_bytes: u64,
+    /// How long reporting took, without the delays.
+    pub reporting_ticks: u64,
+    /// Most bytes that the host had in the balloon.
+    pub inflated_bytes: u64,
+    /// Bytes still in the balloon at the end.
+    pub left_bytes: u64,
+    /// Checks that failed.
+    pub failures: u64,
 }

@@ -14,7 +14,7 @@
 mod event;
 mod outcome;
 
-pub use event::{DeferredWork, Descriptors, Event, Selftest};
+pub use event::{Balloon, DeferredWork, Descriptors, Event, Selftest, Zeroed};
 pub use outcome::Outcome;
 
 /// Name and version of the events' form, in the first one.
@@ -53,6 +53,12 @@ pub mod marker {
     pub const OTHER_CPUS: u8 = 0x31;
     /// The mode begins.
     pub const MODE: u8 = 0x40;
+    /// With a balloon: memory is allocated and written.
+    pub const BALLOON_WRITTEN: u8 = 0x50;
+    /// It is free again.
+    pub const BALLOON_FREED: u8 = 0x51;
+    /// All of it that is to be reported is.
+    pub const BALLOON_REPORTED: u8 = 0x52;
     /// The mode has ended.
     pub const MODE_END: u8 = 0x41;
     /// The processor reported a fault.

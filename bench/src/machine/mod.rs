@@ -115,7 +115,7 @@ impl Machine {
     pub fn metadata_bytes(&self) -> usize {
         let huges = self.memory_bytes() / (2 << 20) + 2 * self.memory.len() as u64;
         let bytes =
-            huges * 80 + (self.memory.len() as u64) * 4096 + u64::from(self.nodes) * (4 << 20);
+            huges * 144 + (self.memory.len() as u64) * 4096 + u64::from(self.nodes) * (4 << 20);
         usize::try_from(bytes + (4 << 20)).unwrap_or(usize::MAX)
     }
 

@@ -2,6 +2,7 @@
 
 mod alloc;
 mod pool;
+mod zero;
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -18,6 +19,7 @@ pub(crate) struct Options {
 enum Command {
     Alloc(alloc::Options),
     Pool(pool::Options),
+    Zero(zero::Options),
 }
 
 /// Runs the subcommand.
@@ -25,5 +27,6 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     match &options.command {
         Command::Alloc(options) => alloc::run(options, output),
         Command::Pool(options) => pool::run(options, output),
+        Command::Zero(options) => zero::run(options, output),
     }
 }

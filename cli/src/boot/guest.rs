@@ -123,6 +123,7 @@ impl Guest {
                     Clock::Wall => boot::Clock::Wall,
                     Clock::Instructions => boot::Clock::Instructions,
                 },
+                balloon: false,
             },
             wish: match self.accel {
                 Accel::Auto => Wish::Auto,

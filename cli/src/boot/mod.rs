@@ -4,6 +4,7 @@
 //! [`firstlight_lab::boot`] does it; here are the options, those of the machine
 //! in [`guest`], the [`progress`] while it runs and the [report](render) after it.
 
+mod balloon;
 mod guest;
 mod progress;
 pub(crate) mod render;
@@ -11,7 +12,7 @@ pub(crate) mod render;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, Command, FromArgMatches};
-use firstlight_lab::boot::{self, Request, Unwatched};
+use firstlight_lab::boot::{self, Machine, Request, Unwatched};
 use firstlight_lab::record::Record;
 pub(crate) use guest::Guest;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -42,6 +43,10 @@ pub(crate) struct Options {
         conflicts_with = "image"
     )]
     initrd: Option<PathBuf>,
+    /// Add a memory balloon: our image writes and frees half of its memory, reports it as free
+    /// with --append reporting=on, and QEMU's memory is watched meanwhile
+    #[arg(long, conflicts_with = "kernel")]
+    balloon: bool,
     /// End as soon as a line of the guest's log contains TEXT
     #[arg(long, value_name = "TEXT")]
     until: Option<String>,
@@ -55,6 +60,7 @@ Examples:
   firstlight boot --memory 64G --nodes 2 --cpus 4          our image
   firstlight boot --append selftest                        and let it check its allocator
   firstlight boot --clock instructions --memory 960G       the same figures on every run and host
+  firstlight boot --balloon --append 'zeroing=on reporting=on'  free memory goes back to the host
   firstlight boot --kernel /boot/vmlinuz --memory 64G      a Linux, up to its missing root file system
   firstlight boot --kernel vmlinuz --initrd initrd --until login:
   firstlight boot --qemu-arg=-acpitable --qemu-arg=sig=SRAT,file=srat.bin
@@ -81,11 +87,16 @@ impl Options {
     }
 
     pub(crate) fn request(&self) -> Request {
+        let request = self.guest.request();
         Request {
+            machine: Machine {
+                balloon: self.balloon,
+                ..request.machine
+            },
             kernel: self.kernel.clone(),
             initrd: self.initrd.clone(),
             until: self.until.clone(),
-            ..self.guest.request()
+            ..request
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The report of a boot, for a person.
 
+use super::balloon::balloon;
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::report::{Page, gaps, memory};
 use crate::text::{self, Align, bytes, count, milliseconds, plural};
@@ -31,6 +32,8 @@ pub(crate) fn report(record: &Record, full: bool) -> String {
     memory::metadata(&mut page, &record.memory);
     selftest(&mut page, record);
     bench(&mut page, record);
+    zeroed(&mut page, record);
+    balloon(&mut page, record, full);
     if let Some(host) = record.host.as_ref().filter(|_| full) {
         markers(&mut page, &host.markers);
     }
@@ -225,6 +228,26 @@ fn selftest(page: &mut Page, record: &Record) {
     ));
     if selftest.failures == 0 {
         page.styled(GOOD, "  no check failed");
+    }
+}
+
+fn zeroed(page: &mut Page, record: &Record) {
+    let Some(zeroed) = &record.zeroed else { return };
+    page.section("Zeroed allocations", "blocks of 2 MiB");
+    page.line(format!(
+        "  {} allocated as zeros, {} of it zeroed for that; {} were known to be zero",
+        bytes(zeroed.allocated_bytes),
+        bytes(zeroed.zeroed_bytes),
+        bytes(zeroed.known_zero_bytes),
+    ));
+    if zeroed.wrong_blocks > 0 {
+        page.line(format!(
+            "  {NOTE}note:{NOTE:#} {} that should have been zero were not, and were zeroed",
+            plural(zeroed.wrong_blocks, "block")
+        ));
+    }
+    if let Some(ns) = zeroed.duration_ns {
+        page.line(format!("  allocation took {} ms", milliseconds(ns)));
     }
 }
 

@@ -8,6 +8,10 @@
 //! [`Hooks::exhausted`](crate::frames::Hooks::exhausted)), or by workers behind the
 //! boot ([`Acceptance::accept_all`], from any number of CPUs).
 //!
+//! Unaccepted is not a [`Content`] of free memory: acceptance may fail, and takes 2 MiB whole, so
+//! every way to take a page would have to wait for it and to undo. What is allocated until it is
+//! accepted costs them nothing. It comes online known to be zero.
+//!
 //! A chunk is taken by raising its range's counter, so it is accepted once. One
 //! the platform refuses stays unavailable and is counted.
 #![deny(unsafe_code)]
@@ -22,7 +26,7 @@ pub use pending::Pending;
 use core::fmt;
 
 use crate::addr::FrameRange;
-use crate::frames::{Frames, Request};
+use crate::frames::{Content, Frames, Request};
 use crate::node::NodeId;
 use crate::platform::{NotAccepted, Platform};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, pause};
@@ -155,8 +159,9 @@ impl<'a, P: Platform + Sync> Acceptance<'a, P> {
         let count = match self.platform.accept(chunk.bytes()) {
             Ok(()) => {
                 (self.describe)(chunk);
-                // Allocated from the start: it can be freed.
-                match frames.free_frames(chunk) {
+                // Allocated from the start: it can be freed. Accepted, so zero, and described
+                // elsewhere.
+                match frames.free_frames_with(chunk, Content::Zero) {
                     Ok(()) => &self.online_frames,
                     Err(_) => &self.refused_frames,
                 }

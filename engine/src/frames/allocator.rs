@@ -14,12 +14,15 @@ use super::request::Request;
 use super::segment::Segment;
 use super::segment::statistics::{FreeBlocks, Statistics};
 use super::segment::validate::Violation;
+use super::word::Content;
 use super::zone::Nodes;
 use super::zone::marks::ZoneMarks;
 use super::zone::segment::ZoneSegment;
+use super::zone::zeroed::ZeroedFrames;
 use crate::addr::{Frame, FrameRange, Order};
 use crate::layout::Layout;
 use crate::node::{NodeId, ZoneKind};
+use crate::sync::Ordering;
 
 impl<'m> Frames<'m> {
     /// With what a kernel adds to allocation.
@@ -104,7 +107,7 @@ impl<'m> Frames<'m> {
     ///
     /// # Errors
     /// [`AllocError::OutOfMemory`] when no allowed node and zone has a block of
-    /// this order; [`AllocError::NoSuchNode`].
+    /// this order; [`AllocError::NoSuchNode`]; [`AllocError::NotZeroed`] of a request for zeros.
     pub fn allocate(&self, request: Request) -> Result<Frame, AllocError> {
         self.allocate_near(None, request, &mut NoCache)
     }
@@ -118,6 +121,30 @@ impl<'m> Frames<'m> {
     /// [`BlockError::NotAllocated`], [`BlockError::Reserved`]; nothing is changed then.
     pub fn free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
         self.nodes.free(frame, order)
+    }
+
+    /// Frees a block, as [`Frames::free`], and says what it holds: a caller that has zeroed it, or
+    /// never wrote to it, saves the next owner that work. Of pages it is kept where the rest of
+    /// their huge frame is known to hold the same, or nothing else is known of it.
+    ///
+    /// ```
+    /// # use firstlight::addr::{Frame, Order};
+    /// # use firstlight::frames::{BlockError, Content, Frames};
+    /// /// Memory of a guest that was never mapped writable.
+    /// fn free_untouched(frames: &Frames<'_>, block: Frame) -> Result<(), BlockError> {
+    ///     frames.free_with(block, Order::HUGE, Content::Zero)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Frames::free`].
+    pub fn free_with(
+        &self,
+        frame: Frame,
+        order: Order,
+        content: Content,
+    ) -> Result<(), BlockError> {
+        self.nodes.free_with(frame, order, content)
     }
 
     /// Allocates the block that starts at `frame`.
@@ -223,6 +250,22 @@ impl<'m> Frames<'m> {
         range::free(&self.nodes, range)
     }
 
+    /// The same, and says what all of it holds.
+    ///
+    /// # Errors
+    /// As [`Frames::free_frames`].
+    pub fn free_frames_with(&self, range: FrameRange, content: Content) -> Result<(), RangeError> {
+        range::free_with(&self.nodes, range, content)
+    }
+
+    /// Whether the device promises that memory it was given comes back zero; not at first. Then
+    /// [`Content::Reported`] is as good as [`Content::Zero`] for a request for zeros. Any CPU, at any
+    /// time: when a device is found, reset or gone.
+    pub fn set_reported_is_zero(&self, promised: bool) {
+        let reported = &self.nodes.reported_is_zero;
+        reported.store(promised, Ordering::Relaxed);
+    }
+
     /// Isolates the memory in `range`: whole huge frames, or up to where memory ends. Holes
     /// in it are skipped. Costs a step a huge frame.
     ///
@@ -256,6 +299,12 @@ impl<'m> Frames<'m> {
     /// are that CPUs cache is not known: they count as allocated.
     pub fn zone_statistics(&self, node: NodeId, zone: ZoneKind) -> Statistics {
         Nodes::sum(self.nodes.segments.of_zone(node, zone))
+    }
+
+    /// What requests for zeros got from `node`, and what was made zero there.
+    pub fn zeroed_frames(&self, node: NodeId) -> ZeroedFrames {
+        let segments = self.nodes.segments.iter();
+        Nodes::zeroed(segments.filter(|segment| segment.node == node))
     }
 
     /// The free blocks of one zone of one node, by order; blocks that CPUs cache are none. Exact

@@ -16,7 +16,7 @@ use crate::addr::{FrameRange, PAGE_BYTES};
 use crate::layout::{self, Extent, ExtentKind, Layout, NoSpace};
 use crate::node::{NodeId, ZoneKind};
 use crate::platform::Platform;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
 use core::mem::MaybeUninit;
 
 /// Bytes of tables for a segment over `frames`.
@@ -25,7 +25,8 @@ pub(super) const fn table_bytes(frames: FrameRange) -> Option<u64> {
     sum([
         Carver::bytes_for::<AtomicU64>(Segment::giants_for(frames)),
         Carver::bytes_for::<AtomicU32>(huges),
-        Carver::bytes_for::<Bitmap>(huges),
+        // Fewer than 2^55 huge frames.
+        Carver::bytes_for::<Bitmap>(2 * huges),
     ])
 }
 
@@ -179,7 +180,7 @@ impl SegmentSpan {
         let giants = usize::try_from(Segment::giants_for(self.frames)).ok()?;
         let huges = usize::try_from(Segment::huges_for(self.frames)).ok()?;
         let (giants, words) = (tables.table(giants)?, tables.table(huges)?);
-        let bitmaps = tables.table(huges)?;
+        let bitmaps = tables.table(2 * huges)?;
         let segment = Segment::new(self.frames, pinned, giants, words, bitmaps);
         let taken = self.is_present.then_some(taken);
         Some(ZoneSegment::new(segment, self.node, self.zone, taken))
@@ -281,6 +282,7 @@ impl<'m> Frames<'m> {
                 .filter(|span| has_tables(span, tables))
                 .count()
         };
+        let zero = layout.zero_memory();
         let mut spans = spans(&layout);
         let next = |_| {
             let span = spans.find(|span| has_tables(span, tables))?;
@@ -288,6 +290,9 @@ impl<'m> Frames<'m> {
             span.segment(tables.carver.as_mut()?, lists.taken, lists.pinned)
         };
         let all = directory.slice(segments, next).ok_or(too_large)?;
+        if !zero.is_empty() {
+            all.iter_mut().for_each(|segment| segment.set_zero(zero));
+        }
         let heads = directory.slice(nodes, |_| Some(Heads::default()));
         let heads = heads.ok_or(too_large)?;
         drop(spans);
@@ -311,6 +316,7 @@ impl<'m> Frames<'m> {
                 added: AtomicU64::new(0),
                 marks: &[],
                 hooks: None,
+                reported_is_zero: AtomicBool::new(false),
             },
             slots: &[],
             metadata,

@@ -21,6 +21,9 @@ pub enum AllocError {
         /// Frames that other CPUs cache, or are about to, and whose drain is pending; some of
         /// them might do.
         held_by_cpus: u64,
+        /// Frames that a worker has borrowed and gives back soon: see
+        /// [`Frames::borrow_free`](super::Frames::borrow_free).
+        in_work: u64,
     },
     /// There is no such node.
     NoSuchNode {
@@ -28,6 +31,12 @@ pub enum AllocError {
         node: NodeId,
         /// How many there are, numbered from 0.
         nodes: usize,
+    },
+    /// A request for zeros found free memory, but none known to be zero, and
+    /// [`Hooks::zero`](super::Hooks::zero) zeroes none.
+    NotZeroed {
+        /// The request.
+        request: Request,
     },
     /// A request for no frames.
     NoFrames,
@@ -48,9 +57,13 @@ impl fmt::Display for AllocError {
                 frames,
                 align_frames,
                 held_by_cpus,
+                in_work,
             } => {
                 let (order, place) = (request.order(), request.place());
-                let held = HeldByCpus(held_by_cpus);
+                let held = Held {
+                    by_cpus: held_by_cpus,
+                    in_work,
+                };
                 if frames == order.frames() && align_frames == frames {
                     write!(f, "out of memory: no free block of {order} {place}{held}")
                 } else {
@@ -63,6 +76,11 @@ impl fmt::Display for AllocError {
             Self::NoSuchNode { node, nodes } => write!(
                 f,
                 "{node} requested, but there are {nodes} nodes, numbered from 0"
+            ),
+            Self::NotZeroed { request } => write!(
+                f,
+                "zeros requested {}, but what is free may hold anything and no hook zeroes it: expected `Hooks::zero`",
+                request.place()
             ),
             Self::NoFrames => write!(f, "a request for no frames: expected at least one"),
             Self::BadAlignment { align_frames } => write!(
@@ -94,17 +112,27 @@ impl AllocError {
 }
 
 /// The end of a message: "; 3 frames are cached by CPUs ...", or not at all if none are.
-struct HeldByCpus(u64);
+struct Held {
+    by_cpus: u64,
+    in_work: u64,
+}
 
-impl fmt::Display for HeldByCpus {
+impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0 => Ok(()),
-            held => write!(
+        let Self { by_cpus, in_work } = self;
+        if *by_cpus > 0 {
+            write!(
                 f,
-                "; {held} frames are cached by CPUs that have not drained yet: try again"
-            ),
+                "; {by_cpus} frames are cached by CPUs that have not drained yet: try again"
+            )?;
         }
+        if *in_work > 0 {
+            write!(
+                f,
+                "; {in_work} frames are with a worker that gives them back soon: try again"
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -450,6 +478,7 @@ mod tests {
             frames: 0x300,
             align_frames: 0x200,
             held_by_cpus: 0,
+            in_work: 0,
         };
         assert_eq!(
             none.to_string(),

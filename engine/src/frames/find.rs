@@ -10,7 +10,10 @@ use super::error::{AllocError, RangeError};
 use super::hooks::Hooks;
 use super::metadata::Metadata;
 use super::range;
+use super::range::contiguous::NotZeroed;
 use super::request::Request;
+use super::word::Known;
+use super::word::geometry::Block;
 use super::zone::{Nodes, Reach};
 use crate::addr::{Frame, FrameRange};
 use crate::node::NodeId;
@@ -113,16 +116,59 @@ impl Frames<'_> {
         own: &mut impl Own,
     ) -> Result<Frame, AllocError> {
         let first = self.first_node(near, &request)?;
-        let frames = request.order().frames();
+        if request.is_zeroed() {
+            return self.allocate_zeroed_near(first, request, own);
+        }
         let find = |reach| self.nodes.allocate(first, &request, reach);
         let prepare = |found: &Frame| self.nodes.prepare(&[*found], request.order());
         let found = self.find(first, &request, own, find, prepare);
-        found.map_err(|held_by_cpus| AllocError::OutOfMemory {
+        found.map_err(|held_by_cpus| self.no_block(request, held_by_cpus))
+    }
+
+    /// The same for a request for zeros.
+    #[cold]
+    #[inline(never)]
+    fn allocate_zeroed_near(
+        &self,
+        first: NodeId,
+        request: Request,
+        own: &mut impl Own,
+    ) -> Result<Frame, AllocError> {
+        let known = &self.nodes.known();
+        let find = |reach| self.nodes.allocate_zeroed(first, &request, reach, known);
+        let prepare = |found: &Frame| self.nodes.prepare(&[*found], request.order());
+        let found = self.find(first, &request, own, find, prepare);
+        let found = found.map_err(|held_by_cpus| self.no_block(request, held_by_cpus))?;
+        self.zero_rest(request, found, known)
+    }
+
+    #[cold]
+    fn no_block(&self, request: Request, held_by_cpus: u64) -> AllocError {
+        let frames = request.order().frames();
+        AllocError::OutOfMemory {
             request,
             frames,
             align_frames: frames,
             held_by_cpus,
-        })
+            in_work: self.in_work(),
+        }
+    }
+
+    /// Zeroes what of a block, just taken, is not known to be zero.
+    #[cold]
+    pub(super) fn zero_rest(
+        &self,
+        request: Request,
+        start: Frame,
+        known: &Known,
+    ) -> Result<Frame, AllocError> {
+        let order = request.order().get();
+        if self.nodes.make_zero(Block { start, order }, known) {
+            return Ok(start);
+        }
+        // An error: another call freed what it did not have.
+        let _ = self.nodes.free(start, request.order());
+        Err(AllocError::NotZeroed { request })
     }
 
     /// Takes frames in a row, likewise.
@@ -140,14 +186,18 @@ impl Frames<'_> {
         let find = |reach| {
             range::contiguous::allocate(nodes, first, reach, frames, align_frames, &request)
         };
-        let prepare = |found: &FrameRange| nodes.prepare_range(*found);
+        let prepare = |found: &Result<FrameRange, NotZeroed>| {
+            found.iter().for_each(|range| nodes.prepare_range(*range));
+        };
         let found = self.find(first, &request, own, find, prepare);
-        found.map_err(|held_by_cpus| AllocError::OutOfMemory {
+        let found = found.map_err(|held_by_cpus| AllocError::OutOfMemory {
             request,
             frames,
             align_frames,
             held_by_cpus,
-        })
+            in_work: self.in_work(),
+        })?;
+        found.map_err(|NotZeroed| AllocError::NotZeroed { request })
     }
 
     /// What `find` finds, at the latest after all caches were drained and the kernel did what it

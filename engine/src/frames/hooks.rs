@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::addr::{Frame, Order};
+use crate::addr::{Frame, FrameRange, Order};
 use crate::frames::cpu::drain::DrainRequest;
 use crate::frames::request::Request;
 use crate::node::{NodeId, ZoneKind};
@@ -57,6 +57,24 @@ pub trait Hooks: Sync {
     fn exhausted(&self, request: &Request, node: Option<NodeId>) -> bool {
         let _ = (request, node);
         false
+    }
+
+    /// Writes zeros to `range`, for a [request for zeros](crate::frames::Request::zeroed) that found
+    /// memory of unknown content. Whether it did; the default does not, so such requests find only
+    /// what is known to be zero. The frames are the caller's: other CPUs may help.
+    fn zero(&self, range: FrameRange) -> bool {
+        let _ = range;
+        false
+    }
+
+    /// Whether `range`, which is known to be zero and was taken for a [request for
+    /// zeros](crate::frames::Request::zeroed), may be handed out as it is; else it goes to
+    /// [`Hooks::zero`]. The default trusts what is known. A kernel that reads some of them, or all
+    /// under test, finds a host that lies, and its own writes to memory it has freed: see
+    /// [`ZeroCheck`](crate::zeroing::ZeroCheck).
+    fn is_zero(&self, range: FrameRange) -> bool {
+        let _ = range;
+        true
     }
 
     /// Reaches the CPUs of the request, so that they drain their caches, inside the call of

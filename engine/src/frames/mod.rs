@@ -8,6 +8,7 @@
 //! | folder | what it is |
 //! |---|---|
 //! | `allocator`, `bulk`, `isolation`, `owned` | what a kernel calls |
+//! | `borrow` | what a worker calls that zeroes free memory, or reports it to the host |
 //! | `build`, `over` | from a [`Layout`](crate::layout::Layout) to [`Frames`]; from a span whose memory comes range by range |
 //! | `hooks` | what a kernel adds |
 //! | `find` | [`Frames`], and what a request does until it finds memory or gives up |
@@ -26,6 +27,7 @@
 //! the allocator if it may have interrupted a call on its own CPU.
 
 mod allocator;
+mod borrow;
 mod build;
 mod bulk;
 mod cpu;
@@ -46,6 +48,7 @@ mod zone;
 #[cfg(test)]
 mod tests;
 
+pub use borrow::{Borrowed, Cursor};
 pub use cpu::Cpu;
 pub use cpu::cache::CpuCache;
 #[cfg(not(loom))]
@@ -62,8 +65,10 @@ pub use metadata::Metadata;
 pub use over::AddError;
 pub use owned::{Deallocate, Owned};
 pub use request::Request;
-pub use segment::statistics::{FreeBlocks, Statistics};
+pub use segment::statistics::{ContentStatistics, FreeBlocks, Statistics};
 pub(crate) use segment::table::Carver;
 pub use segment::validate::Violation;
+pub use word::content::Content;
 pub use word::mobility::Mobility;
 pub use zone::marks::{WaterMarks, ZoneMarks};
+pub use zone::zeroed::ZeroedFrames;

@@ -15,6 +15,7 @@ use super::metadata::Metadata;
 use super::range;
 use super::segment::pinned::{Entry, Pinned, Unpin};
 use super::segment::table::Carver;
+use super::word::Content;
 use super::word::geometry::{HUGE_FRAMES, HUGE_ORDER};
 use super::zone::segment::ZoneSegment;
 use super::zone::{Heads, Segments};
@@ -137,10 +138,10 @@ impl<'m> Frames<'m> {
     /// use firstlight::addr::FrameRange;
     /// use firstlight::frames::Frames;
     ///
-    /// // 64 GiB: 34 bytes a MiB, none of them written before the memory is used.
+    /// // 64 GiB: 66 bytes a MiB, none of them written before the memory is used.
     /// const SPAN: FrameRange = FrameRange::new(0, 64 << 18).unwrap();
     /// const BYTES: u64 = Frames::bytes_for(SPAN, 64).unwrap();
-    /// assert_eq!(BYTES >> 20, 2);
+    /// assert_eq!(BYTES >> 20, 4);
     /// ```
     pub const fn bytes_for(span: FrameRange, ranges: usize) -> Option<u64> {
         let ranges = if ranges == 0 { 1 } else { ranges };
@@ -248,15 +249,24 @@ impl<'m> Frames<'m> {
     /// # Errors
     /// [`AddError`].
     pub fn add(&self, range: PhysRange) -> Result<(), AddError> {
+        self.add_with(range, Content::Unknown)
+    }
+
+    /// The same, for memory that is known to hold zeros: that of a virtual machine that was never
+    /// touched.
+    ///
+    /// # Errors
+    /// As [`Frames::add`].
+    pub fn add_with(&self, range: PhysRange, content: Content) -> Result<(), AddError> {
         let frames = self.unpin(range, ZoneSegment::is_memory_from_start)?;
         let mut left = frames;
         let (mut freed, mut news) = (Ok(()), frames.count());
         while let Some((segment, part)) = self.next_part(&mut left) {
-            if segment.come(part) {
+            if segment.come(part, content) {
                 self.nodes.count(segment, part.count().cast_signed());
                 news += u64::from(HUGE_FRAMES);
             } else {
-                freed = freed.and(range::free(&self.nodes, part));
+                freed = freed.and(range::free_with(&self.nodes, part, content));
             }
         }
         // Release: pairs with `Nodes::added_huges`.
@@ -280,7 +290,7 @@ impl<'m> Frames<'m> {
         let frames = self.unpin(range, |_| false)?;
         let mut left = frames;
         while let Some((segment, _)) = self.next_part(&mut left) {
-            if segment.come(FrameRange::EMPTY) {
+            if segment.come(FrameRange::EMPTY, Content::Unknown) {
                 // What is added next is looked for at once. Release, as in `add`.
                 let news = u64::from(HUGE_FRAMES);
                 self.nodes.added.fetch_add(news, Ordering::Release);

@@ -20,12 +20,23 @@ impl ZoneChoice {
         Self { highest, only }
     }
 
+    /// No other.
+    pub(crate) const fn only(highest: ZoneKind) -> Self {
+        let only = true;
+        Self { highest, only }
+    }
+
     /// Their indices in [`ZoneKind::ALL`], the highest first.
     #[inline]
     pub(crate) fn downwards(self) -> impl Iterator<Item = usize> {
         let highest = self.highest as usize;
         let lowest = if self.only { highest } else { 0 };
         (lowest..highest + 1).rev()
+    }
+
+    /// Each by itself, the highest first.
+    pub(crate) fn each(self) -> impl Iterator<Item = Self> {
+        self.downwards().map(|zone| Self::only(ZoneKind::ALL[zone]))
     }
 
     /// Whether `zone` is one of them.
@@ -76,6 +87,7 @@ pub struct Request {
     keeps_caches: bool,
     from_reserve: bool,
     is_attempt: bool,
+    zeroed: bool,
 }
 
 impl Request {
@@ -91,6 +103,7 @@ impl Request {
             keeps_caches: false,
             from_reserve: false,
             is_attempt: false,
+            zeroed: false,
         }
     }
 
@@ -125,10 +138,7 @@ impl Request {
     /// assert!(request.is_only_zone());
     /// ```
     pub const fn only_zone(mut self, zone: ZoneKind) -> Self {
-        self.zones = ZoneChoice {
-            highest: zone,
-            only: true,
-        };
+        self.zones = ZoneChoice::only(zone);
         self
     }
 
@@ -150,6 +160,34 @@ impl Request {
     pub const fn from_reserve(mut self) -> Self {
         self.from_reserve = true;
         self
+    }
+
+    /// The content is to be zeros: memory that is known to hold them comes first; what does not is
+    /// zeroed by [`Hooks::zero`](super::Hooks::zero). Other requests leave such memory alone as long as
+    /// there is other memory near them.
+    ///
+    /// ```
+    /// use firstlight::addr::Order;
+    /// use firstlight::frames::{AllocError, Frames, Request};
+    ///
+    /// fn for_a_guest(frames: &Frames<'_>) -> Result<firstlight::addr::Frame, AllocError> {
+    ///     frames.allocate(Request::new(Order::GIANT).zeroed())
+    /// }
+    /// ```
+    pub const fn zeroed(mut self) -> Self {
+        self.zeroed = true;
+        self
+    }
+
+    /// The same request for any content.
+    pub(crate) const fn of_any_content(mut self) -> Self {
+        self.zeroed = false;
+        self
+    }
+
+    /// Whether the content is to be zeros.
+    pub const fn is_zeroed(&self) -> bool {
+        self.zeroed
     }
 
     /// The same request, which may not.

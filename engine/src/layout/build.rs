@@ -51,6 +51,7 @@ impl<'s> Layout<'s> {
             bounds,
             policy: *policy,
             movable,
+            zero: &[],
         })
     }
 }

@@ -107,6 +107,7 @@ pub struct Layout<'s> {
     bounds: Bounds,
     policy: LayoutPolicy,
     movable: MovableOutcome,
+    zero: &'s [FrameRange],
 }
 
 impl<'s> Layout<'s> {
@@ -122,7 +123,34 @@ impl<'s> Layout<'s> {
             bounds: Bounds::new(&policy, FrameRange::EMPTY),
             policy,
             movable: MovableOutcome::NotRequested,
+            zero: &[],
         }
+    }
+
+    /// With frames that hold zeros, ascending and disjoint: those of a virtual machine that neither
+    /// firmware nor boot loader nor kernel ever wrote to. What of them is free when
+    /// [`Frames::build`](crate::frames::Frames::build) makes it so is known to be zero, and is never
+    /// zeroed. Early memory that was allocated and freed again must not be among them.
+    ///
+    /// ```
+    /// use firstlight::addr::FrameRange;
+    /// use firstlight::layout::Layout;
+    ///
+    /// /// Firmware keeps below 4 GiB.
+    /// static UNTOUCHED: [FrameRange; 1] = [FrameRange::new(4 << 18, 1 << 40).unwrap()];
+    ///
+    /// fn of_a_virtual_machine<'s>(layout: Layout<'s>) -> Layout<'s> {
+    ///     layout.with_zero_memory(&UNTOUCHED)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn with_zero_memory(self, zero: &'s [FrameRange]) -> Self {
+        Self { zero, ..self }
+    }
+
+    /// Frames that hold zeros, as far as they are free.
+    pub(crate) fn zero_memory(&self) -> &'s [FrameRange] {
+        self.zero
     }
 
     /// All nodes, by number.

@@ -12,6 +12,7 @@
 //! | `traps` | handlers of faults |
 //! | `clock` | the frequency of ticks |
 //! | `serial` | the ports for the log and the events |
+//! | `device` | registers of devices; the configuration space of PCI |
 //! | `cpus` | starting the others and running work on them |
 //! | `writer` | the fastest way to fill memory |
 

@@ -1,29 +1,39 @@
 //! The use of the memory once it is up: none (`bring-up`), the self-test, a bench, a
-//! sweep. A new mode is a file here and a word in `words.rs`.
+//! sweep, the memory balloon. A new mode is a file here and a word in `words.rs`.
 
 mod acceptance;
+mod balloon;
 mod bench_alloc;
 mod self_test;
 mod sweep;
+mod zeroed;
 
 use firstlight_image::words::Mode;
 use firstlight_wire::{Outcome, marker};
 
 use crate::arch::marker;
+use crate::devices::{Found, NoBalloon};
 use crate::machine::Machine;
 use crate::processors::Processors;
 
 /// Runs the mode of the command line.
-pub(crate) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
+pub(crate) fn run(
+    machine: &Machine,
+    processors: &mut Processors,
+    balloon: &Result<Found, NoBalloon>,
+) -> Outcome {
     processors.late();
     marker(marker::MODE);
     let accepted = acceptance::run(machine, processors);
+    let zeroed = zeroed::run(machine);
     let outcome = match machine.words.mode {
+        _ if zeroed != Outcome::Ok => zeroed,
         _ if accepted != Outcome::Ok => accepted,
         Mode::BringUp => Outcome::Ok,
         Mode::SelfTest => self_test::run(&machine.frames, processors),
         Mode::BenchAlloc => bench_alloc::run(&machine.frames, processors),
         Mode::Sweep => sweep::run(machine, processors),
+        Mode::Balloon => balloon::run(machine, balloon),
     };
     marker(marker::MODE_END);
     // A sweep has checked its own descriptors.

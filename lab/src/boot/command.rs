@@ -20,6 +20,8 @@ pub struct Ports {
     pub events: String,
     /// Port 0x80, of our image.
     pub markers: String,
+    /// QEMU's machine protocol; none is needed.
+    pub protocol: Option<String>,
 }
 
 impl Ports {
@@ -30,6 +32,7 @@ impl Ports {
             log: "stdio".into(),
             events: "null".into(),
             markers: "null".into(),
+            protocol: None,
         }
     }
 }
@@ -53,6 +56,10 @@ pub struct Launch<'l> {
     pub extra: &'l [String],
 }
 
+/// Where a microvm's first device is, in the words of Linux's command line.
+const MMIO_WORD: &str = "virtio_mmio.device=512@0xfeb00000:5";
+/// The balloon, in QEMU's words; `balloon0` is its name in QEMU's tree.
+const BALLOON: &str = "id=balloon0,free-page-reporting=on";
 /// What every Linux is told: to talk on the serial line, to leave no line out, and
 /// to end at once when it panics.
 const LINUX_WORDS: &str = "console=ttyS0 ignore_loglevel panic=-1";
@@ -75,8 +82,17 @@ impl Launch<'_> {
                     words.push("reboot=t".to_owned());
                 }
             }
-            System::Image if counted => words.push(format!("tsc_hz={INSTRUCTION_HZ}")),
-            System::Image => {}
+            System::Image => {
+                if counted {
+                    words.push(format!("tsc_hz={INSTRUCTION_HZ}"));
+                }
+                if self.machine.balloon {
+                    words.push("balloon=watched".to_owned());
+                    if self.machine.board == Board::Microvm {
+                        words.push(MMIO_WORD.to_owned());
+                    }
+                }
+            }
         }
         words.push(self.append.trim().to_owned());
         words.retain(|word| !word.is_empty());
@@ -97,6 +113,7 @@ impl Launch<'_> {
         }
         list.words("-no-user-config -no-reboot");
         self.ports(&mut list, ports);
+        self.balloon(&mut list, ports);
         list.pair("-kernel", self.kernel);
         if let Some(initrd) = self.initrd {
             list.pair("-initrd", initrd);
@@ -173,6 +190,24 @@ impl Launch<'_> {
         }
     }
 
+    fn balloon(&self, list: &mut List, ports: &Ports) {
+        if !self.machine.balloon {
+            return;
+        }
+        if self.machine.board == Board::Microvm {
+            // Modern registers, and at a known place.
+            list.pair("-global", "virtio-mmio.force-legacy=off");
+            let device = format!("virtio-balloon-device,bus=virtio-mmio-bus.0,{BALLOON}");
+            list.pair("-device", device);
+        } else {
+            list.pair("-device", format!("virtio-balloon-pci,{BALLOON}"));
+        }
+        if let Some(protocol) = &ports.protocol {
+            list.backend("protocol", protocol);
+            list.pair("-mon", "chardev=protocol,mode=control");
+        }
+    }
+
     fn ports(&self, list: &mut List, ports: &Ports) {
         list.backend("log", &ports.log);
         list.pair("-serial", "chardev:log");
@@ -242,6 +277,7 @@ mod tests {
             log: "file,path=/dev/fd/3".into(),
             events: "null".into(),
             markers: "null".into(),
+            protocol: Some("socket,fd=9".into()),
         };
         let words = launch.arguments(&ports);
         let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
@@ -311,6 +347,34 @@ mod tests {
             .replace(",acpi=off", "")
             .replace("-accel tcg -cpu max", "-accel kvm -cpu host");
         assert_eq!(list(&launch), under_kvm);
+    }
+
+    #[test]
+    fn a_balloon_is_a_device_and_a_word() {
+        let mut machine = Machine {
+            balloon: true,
+            ..Machine::default()
+        };
+        let protocol = " -chardev socket,id=protocol,fd=9 -mon chardev=protocol,mode=control ";
+        let words = list(&launch(&machine, System::Image, &[]));
+        let device = "-device virtio-balloon-pci,id=balloon0,free-page-reporting=on";
+        assert!(words.contains(&format!("{device}{protocol}")), "{words}");
+        assert!(words.contains("-append balloon=watched one two"), "{words}");
+        machine.board = Board::Microvm;
+        let words = list(&launch(&machine, System::Image, &[]));
+        let device = "-global virtio-mmio.force-legacy=off -device virtio-balloon-device,\
+                      bus=virtio-mmio-bus.0,id=balloon0,free-page-reporting=on";
+        assert!(words.contains(&format!("{device}{protocol}")), "{words}");
+        assert!(
+            words.contains(&format!("balloon=watched {MMIO_WORD} one")),
+            "{words}"
+        );
+        machine.balloon = false;
+        let words = list(&launch(&machine, System::Image, &[]));
+        assert!(
+            !words.contains("balloon") && !words.contains("-mon "),
+            "{words}"
+        );
     }
 
     #[test]

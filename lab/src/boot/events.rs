@@ -92,6 +92,8 @@ impl Events {
     pub(super) fn failures(&self) -> u64 {
         let failures = self.list.iter().map(|event| match event {
             Event::Selftest(selftest) => selftest.failures,
+            Event::Balloon(balloon) => balloon.failures,
+            Event::Zeroed(zeroed) => zeroed.failures,
             _ => 0,
         });
         failures.fold(0, u64::saturating_add)

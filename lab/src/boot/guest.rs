@@ -7,6 +7,7 @@
 
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use super::balloon::{Observed, Observer};
 use super::command::{Launch, Ports};
 use super::error::BootError;
 use super::spawn::spawn;
@@ -80,6 +82,8 @@ pub(super) struct Heard {
     pub(super) line_ends: Vec<Duration>,
     /// From the start to the end.
     pub(super) wall: Duration,
+    /// What QEMU's memory was, of a machine with a balloon.
+    pub(super) observed: Observed,
 }
 
 /// Where bytes come from.
@@ -120,11 +124,24 @@ pub(super) fn listen(
         inherited.push(writer.into());
         Ok(format!("file,path=/dev/fd/{number}"))
     };
+    let (ours, protocol) = match launch.machine.balloon {
+        true => {
+            let (ours, qemus) = UnixStream::pair().map_err(host("make a socket"))?;
+            let protocol = format!("socket,fd={}", qemus.as_raw_fd());
+            (Some((ours, qemus)), Some(protocol))
+        }
+        false => (None, None),
+    };
     let ports = Ports {
         log: path(Port::Log).map_err(host("make a pipe"))?,
         events: path(Port::Events).map_err(host("make a pipe"))?,
         markers: path(Port::Markers).map_err(host("make a pipe"))?,
+        protocol,
     };
+    let ours = ours.map(|(ours, qemus)| {
+        inherited.push(qemus.into());
+        ours
+    });
     let (reader, writer) = io::pipe().map_err(host("make a pipe"))?;
     pipes.push((Port::Complaints, reader));
     let mut command = Command::new(program);
@@ -147,11 +164,14 @@ pub(super) fn listen(
             .map_err(host("start a thread"))?;
     }
     drop(sender);
-    let mut ear = Ear::new(start, watch);
+    let observer = ours.map(|ours| Observer::start(guest.child.id(), start, ours));
+    let observer = observer.transpose().map_err(host("start a thread"))?;
+    let mut ear = Ear::new(start, watch, observer);
     let mut how = ear.follow(&guest, &chunks, limits);
     let status = guest.end().map_err(host("wait for QEMU"))?;
     let wall = start.elapsed();
     ear.rest(&chunks, limits.until);
+    let observed = ear.observer.take().map(Observer::end).unwrap_or_default();
     if how == How::Exited && ear.until_seen {
         // It said so and went before anybody read it.
         how = How::Until;
@@ -166,6 +186,7 @@ pub(super) fn listen(
         first_output: ear.first_output,
         line_ends: ear.line_ends,
         wall,
+        observed,
     })
 }
 
@@ -243,10 +264,11 @@ struct Ear<'e> {
     line_ends: Vec<Duration>,
     until_seen: bool,
     said_bytes: usize,
+    observer: Option<Observer>,
 }
 
 impl<'e> Ear<'e> {
-    fn new(start: Instant, watch: &'e mut dyn Watch) -> Self {
+    fn new(start: Instant, watch: &'e mut dyn Watch, observer: Option<Observer>) -> Self {
         Self {
             start,
             latest: start,
@@ -260,6 +282,7 @@ impl<'e> Ear<'e> {
             line_ends: Vec::new(),
             until_seen: false,
             said_bytes: 0,
+            observer,
         }
     }
 
@@ -334,6 +357,9 @@ impl<'e> Ear<'e> {
             Port::Events => keep(&mut self.events, &chunk.bytes),
             Port::Complaints => keep(&mut self.complaints, &chunk.bytes),
             Port::Markers if self.markers.len() < MOST_MARKERS => {
+                if let Some(observer) = &self.observer {
+                    chunk.bytes.iter().for_each(|code| observer.marker(*code));
+                }
                 self.markers
                     .extend(chunk.bytes.iter().map(|byte| (*byte, at)));
                 self.markers.truncate(MOST_MARKERS);

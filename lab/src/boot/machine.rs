@@ -139,6 +139,8 @@ pub struct Machine {
     pub cpus: u32,
     /// What time is counted in.
     pub clock: Clock,
+    /// Whether it has a memory balloon, which our image uses.
+    pub balloon: bool,
 }
 
 impl Default for Machine {
@@ -150,6 +152,7 @@ impl Default for Machine {
             nodes: 1,
             cpus: 1,
             clock: Clock::default(),
+            balloon: false,
         }
     }
 }

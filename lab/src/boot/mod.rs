@@ -8,6 +8,7 @@
 //! | `accelerator`, `probe` | KVM or TCG, and the guest that tries |
 //! | `guest`, `spawn` | QEMU as a process that never stays behind |
 //! | `ask` | other programs, that do not stay behind either |
+//! | `balloon` | QEMU's memory while a guest uses its balloon |
 //! | `watch` | who looks on meanwhile, [`Watch`] |
 //! | `image` | where our image is |
 //! | `events`, `tell`, `verdict` | what our image says, as a record, and whether it went well |
@@ -17,6 +18,7 @@
 
 mod accelerator;
 mod ask;
+mod balloon;
 mod command;
 mod compose;
 mod error;

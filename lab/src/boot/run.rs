@@ -17,7 +17,7 @@ use super::machine::{Accelerator, System};
 use super::request::Request;
 use super::verdict::{self, Failing};
 use super::watch::Watch;
-use super::{image, linux};
+use super::{balloon, image, linux};
 use crate::log::{self, clean_text};
 use crate::record::Record;
 
@@ -72,7 +72,8 @@ pub fn run(
         attempts: 0,
         retried_because: None,
     };
-    let (heard, events) = boot.until_good(stop, watch)?;
+    let (mut heard, events) = boot.until_good(stop, watch)?;
+    let observed = std::mem::take(&mut heard.observed);
     let around = Circumstances {
         request,
         launch: &boot.launch,
@@ -82,7 +83,9 @@ pub fn run(
         attempts: boot.attempts,
         retried_because: boot.retried_because.clone(),
     };
-    Ok(compose::record(&heard, &events, around))
+    let mut record = compose::record(&heard, &events, around);
+    balloon::fill(&events, observed, &mut record);
+    Ok(record)
 }
 
 /// The file of our image, built if that is asked for: where it lies or what

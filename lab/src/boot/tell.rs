@@ -103,6 +103,15 @@ fn place(event: &Event, time: Time, record: &mut Record) {
             duration_ns: time.ns(*ticks),
         }),
         Event::Descriptors(descriptors) => record.descriptors = Some(descriptors.clone()),
+        Event::Zeroed(zeroed) => {
+            record.zeroed = Some(record::Zeroed {
+                allocated_bytes: zeroed.allocated_bytes,
+                zeroed_bytes: zeroed.zeroed_bytes,
+                known_zero_bytes: zeroed.known_zero_bytes,
+                wrong_blocks: zeroed.wrong_blocks,
+                duration_ns: time.ns(zeroed.ticks),
+            });
+        }
         Event::DeferredWork(work) => record.deferred_work = Some(*work),
         Event::Sweep {
             node,
@@ -125,7 +134,13 @@ fn place(event: &Event, time: Time, record: &mut Record) {
             bytes_written: *bytes_written,
             duration_ns: time.ns(*ticks),
         }),
-        Event::Clock { .. } | Event::Acceptance { .. } | Event::End { .. } | Event::Unknown => {}
+        // The host adds what it saw.
+        Event::Balloon(_)
+        | Event::Knob { .. }
+        | Event::Clock { .. }
+        | Event::Acceptance { .. }
+        | Event::End { .. }
+        | Event::Unknown => {}
     }
 }
 

@@ -81,6 +81,7 @@ mod tests {
             first_output: None,
             line_ends: Vec::new(),
             wall: Duration::ZERO,
+            observed: Default::default(),
         };
         (heard, Events::read(events.as_bytes(), b""))
     }

@@ -261,6 +261,7 @@ impl Matrix {
                 nodes: shape.nodes,
                 cpus: shape.cpus,
                 clock,
+                balloon: false,
             },
             kernel: kernel.path.as_ref().map(|path| base.join(path)),
             initrd: kernel.initrd.as_ref().map(|path| base.join(path)),

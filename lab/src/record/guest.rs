@@ -1,5 +1,5 @@
 //! What only a booted guest has to tell: [`Asked`], [`Kernel`], [`Selftest`],
-//! [`Bench`], [`Descriptors`], [`DeferredWork`], [`Swept`].
+//! [`Bench`], [`Descriptors`], [`DeferredWork`], [`Zeroed`], [`Swept`].
 
 use super::phase::Word;
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,21 @@ pub struct Bench {
     /// Operations in all.
     pub operations: u64,
     /// How long they took; `None` if the frequency of the guest's clock is not known.
+    pub duration_ns: Option<u64>,
+}
+
+/// Memory that the guest allocated as zeros.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Zeroed {
+    /// Bytes that were allocated, in blocks of 2 MiB.
+    pub allocated_bytes: u64,
+    /// Bytes of these that were zeroed when they were allocated.
+    pub zeroed_bytes: u64,
+    /// Free bytes that were known to be zero before.
+    pub known_zero_bytes: u64,
+    /// Blocks that were known to be zero and were not, found by a check and zeroed.
+    pub wrong_blocks: u64,
+    /// How long allocation took; `None` if the frequency of the guest's clock is not known.
     pub duration_ns: Option<u64>,
 }
 

@@ -42,6 +42,7 @@ impl Boot {
             log: port(&log),
             events: port(&events),
             markers: "null".into(),
+            protocol: None,
         });
         let permit = Permit::wait();
         let mut qemu = Command::new(QEMU);

@@ -158,6 +158,11 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result
             seen.turned_away,
         ),
         ("zeroed_bytes", "Bytes zeroed", seen.zeroed_bytes),
+        (
+            "zeroed_twice_bytes",
+            "Of these, bytes zeroed by the kernel and again in place",
+            seen.zeroed_twice_bytes,
+        ),
     ] {
         counter(encoder, name, help, value)?;
     }

@@ -36,6 +36,7 @@ pub struct Batches<'j> {
     pub(super) batch_bytes: u64,
     zeroed_bytes: u64,
     zeroing_ns: u64,
+    zeroed_twice_bytes: u64,
     /// Whether the worker keeps out of the way, but not in the middle of a page.
     pub(super) comes_back: bool,
     refilled_pages: Vec<u64>,
@@ -56,6 +57,7 @@ impl<'j> Batches<'j> {
             batch_bytes: manner.batch_bytes.max(1 << 20),
             zeroed_bytes: 0,
             zeroing_ns: 0,
+            zeroed_twice_bytes: 0,
             comes_back: false,
             refilled_pages: Vec::new(),
             paid_bytes: 0,
@@ -117,9 +119,19 @@ impl<'j> Batches<'j> {
         Err(io::Error::new(io::ErrorKind::Interrupted, text))
     }
 
+    /// Of these bytes, some were zeroed by the kernel and by the worker.
+    pub(super) fn zeroed_twice(&mut self, bytes: u64) {
+        self.zeroed_twice_bytes += bytes;
+    }
+
     /// Bytes zeroed, and the time that took.
     pub(super) fn spent(&self) -> (u64, u64) {
         (self.zeroed_bytes, self.zeroing_ns)
+    }
+
+    /// Of these bytes, those that were zeroed twice.
+    pub(super) fn twice_bytes(&self) -> u64 {
+        self.zeroed_twice_bytes
     }
 
     /// Goes from `start` to `end` in batches, at the worker's pace.

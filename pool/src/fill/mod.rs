@@ -77,6 +77,8 @@ pub struct Done<T> {
     pub ticket: T,
     /// Bytes the kernel zeroed.
     pub zeroed_bytes: u64,
+    /// Of these, bytes that were zeroed twice.
+    pub zeroed_twice_bytes: u64,
     /// Time spent on them, waiting left out.
     pub zeroing_ns: u64,
     /// Of a [`Refill`], the pages that were holes.
@@ -168,6 +170,7 @@ fn serve<T>(jobs: &Receiver<Job<T>>, manner: &Manner, report: &impl Fn(Done<T>))
             _ => job.work.run(&job.file, &mut batches),
         };
         let (zeroed_bytes, zeroing_ns) = batches.spent();
+        let zeroed_twice_bytes = batches.twice_bytes();
         let refilled_pages = batches.take_refilled();
         // The file is let go of first: whoever hears of the end may look
         // whether anybody else holds it.
@@ -175,6 +178,7 @@ fn serve<T>(jobs: &Receiver<Job<T>>, manner: &Manner, report: &impl Fn(Done<T>))
         report(Done {
             ticket: job.ticket,
             zeroed_bytes,
+            zeroed_twice_bytes,
             zeroing_ns,
             refilled_pages,
             result,

@@ -213,6 +213,31 @@ fn emptied_files_hold_nothing_and_zeroed_ones_are_zero() {
 }
 
 #[test]
+fn what_the_kernel_zeroes_is_not_zeroed_again_in_place() {
+    let file = file();
+    let length = usize::try_from(BYTES).unwrap();
+    let mut mapping = Mapping::new(&file, 0, length).unwrap();
+    // Pages with holes of all lengths between them, at the ends of batches too.
+    for at in [
+        0,
+        3 << 12,
+        (1 << 20) - 4096,
+        1 << 20,
+        5 << 20,
+        length - 4096,
+    ] {
+        mapping.write(at, b"secret");
+    }
+    let held = memory_file::held_bytes(&file).unwrap();
+    assert!(held < BYTES);
+    let done = run(manner(None), job(&file, IN_PLACE));
+    done.result.unwrap();
+    assert_eq!(mapping.first_nonzero(), None);
+    assert_eq!(memory_file::held_bytes(&file).unwrap(), BYTES);
+    assert_eq!((done.zeroed_bytes, done.zeroed_twice_bytes), (BYTES, 0));
+}
+
+#[test]
 fn what_lies_behind_the_end_is_given_back_and_nothing_else() {
     let file = file();
     memory_file::populate(&file, 0, 4096).unwrap();

@@ -5,6 +5,7 @@ use super::refill::Refill;
 use crate::os::mapping::Mapping;
 use crate::os::memory_file;
 use crate::protocol::PageSize;
+use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -78,7 +79,13 @@ impl Work {
                 if u64::try_from(rustix::fs::fstat(file)?.st_size) != Ok(bytes) {
                     return Err(io::Error::other("its length was changed"));
                 }
-                batches.each(0, bytes, None, |at, bytes| zero(file, at, bytes))?;
+                let twice_bytes = Cell::new(0);
+                let zeroed = batches.each(0, bytes, None, |at, bytes| {
+                    twice_bytes.set(twice_bytes.get() + zero(file, at, bytes)?);
+                    Ok(())
+                });
+                batches.zeroed_twice(twice_bytes.get());
+                zeroed?;
                 batches.look(bytes, |at, bytes| verify(file, at, bytes))
             }
             Self::Refill(refill) => refill.run(file, batches),
@@ -121,12 +128,26 @@ fn until_alone(file: &OwnedFd, memfd: bool) -> io::Result<()> {
     Err(io::Error::other("another process holds it"))
 }
 
-fn zero(file: &OwnedFd, at: u64, bytes: u64) -> io::Result<()> {
-    let mut mapping = Mapping::new(file, at, length(bytes)?)?;
-    // A page that was given back meanwhile comes back zeroed, or as an error here.
-    mapping.populate()?;
-    mapping.zero();
-    Ok(())
+/// Zeroes what was there, and lets the kernel zero what was a hole: a guest gave it back. Bytes that
+/// both zeroed, where a hole is smaller than the file's pages.
+fn zero(file: &OwnedFd, at: u64, bytes: u64) -> io::Result<u64> {
+    let stat = rustix::fs::fstat(file)?;
+    let page = u64::try_from(stat.st_blksize).unwrap_or(0);
+    let is_whole = u64::try_from(stat.st_size) == Ok(memory_file::held_bytes(file)?);
+    // Page by page where there are holes: of a page the kernel zeroes all or nothing.
+    let step_bytes = if is_whole { bytes } else { page.max(4096) };
+    let mut twice_bytes = 0;
+    for (at, bytes) in steps(at, bytes, step_bytes) {
+        let before = memory_file::held_bytes(file)?;
+        let mut mapping = Mapping::new(file, at, length(bytes)?)?;
+        mapping.populate()?;
+        let filled_bytes = memory_file::held_bytes(file)?.saturating_sub(before);
+        if filled_bytes < bytes {
+            mapping.zero();
+            twice_bytes += filled_bytes;
+        }
+    }
+    Ok(twice_bytes)
 }
 
 fn verify(file: &OwnedFd, at: u64, bytes: u64) -> io::Result<()> {

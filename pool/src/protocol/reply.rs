@@ -171,6 +171,9 @@ pub struct Counters {
     pub turned_away: u64,
     /// Bytes zeroed.
     pub zeroed_bytes: u64,
+    /// Of these, bytes that were zeroed twice: by the kernel and in place.
+    #[serde(default)]
+    pub zeroed_twice_bytes: u64,
     /// Time spent on it, summed over workers.
     pub zeroing_ns: u64,
     /// How long `take` took inside the daemon; `None` before the first.

@@ -211,6 +211,7 @@ impl Broker {
     /// A worker is done. Whoever waited for it gets an answer.
     pub(super) fn work_done(&mut self, done: Done<Ticket>) -> Option<(ConnectionId, Answer)> {
         self.counters.zeroed_bytes += done.zeroed_bytes;
+        self.counters.zeroed_twice_bytes += done.zeroed_twice_bytes;
         self.counters.zeroing_ns += done.zeroing_ns;
         match done.ticket {
             Ticket::Fill(_, id) => {

@@ -1,7 +1,7 @@
 //! What is measured: [`PLANS`].
 
 use crate::record::Record;
-use crate::{allocator, guests};
+use crate::{allocator, balloon, guests, zeros};
 
 /// A part of the document.
 pub(crate) struct Plan {
@@ -61,6 +61,21 @@ pub(crate) const PLANS: &[Plan] = &[
         render: guests::wall,
     },
     Plan {
+        name: "balloon",
+        commands: &[
+            "firstlight boot --machine microvm --memory 10G --balloon --json --append 'balloon_bytes=8G'",
+            "firstlight boot --machine microvm --memory 10G --balloon --json \
+             --append 'balloon_bytes=8G reporting=on reporting.budget_one_in=0'",
+            "firstlight boot --machine microvm --memory 10G --balloon --json \
+             --append 'balloon_bytes=8G reporting=on'",
+            "firstlight boot --machine microvm --memory 10G --balloon --json --clock instructions \
+             --append 'balloon_bytes=8G reporting=on reporting.budget_one_in=0 reporting.delay_ms=1'",
+            "firstlight boot --machine microvm --memory 10G --balloon --json --clock instructions \
+             --append 'balloon_bytes=8G reporting=on reporting.delay_ms=1'",
+        ],
+        render: balloon::render,
+    },
+    Plan {
         name: "descriptors",
         commands: &[
             "firstlight sweep --shape memory=16G --runs 41 --descriptor-bytes 8 --json",
@@ -72,6 +87,11 @@ pub(crate) const PLANS: &[Plan] = &[
         name: "locked-words",
         commands: &["cargo run --release --quiet -p firstlight-bench --example locked_words"],
         render: as_printed,
+    },
+    Plan {
+        name: "zero",
+        commands: &["firstlight bench zero --json"],
+        render: zeros::zero,
     },
     Plan {
         name: "bring-up",

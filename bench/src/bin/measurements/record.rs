@@ -11,6 +11,8 @@ use serde_json::Value;
 
 use crate::plan::Plan;
 
+/// Most samples of a balloon that are kept.
+const MOST_SAMPLES: usize = 100;
 const SCHEMA: &str = "firstlight.measurement/1";
 
 /// A measurement.
@@ -145,6 +147,23 @@ fn output(command: &str, root: &Path) -> Result<Value, Box<dyn Error>> {
         && let Some(rows) = document["rows"].as_array_mut()
     {
         rows.retain(|row| row["kind"] == "descriptors" || row["kind"] == "milestone");
+    }
+    // Of a boot with a balloon, what is told of that; QEMU's memory over time is many samples.
+    if document["schema"] == "firstlight.run/1" && document["balloon"].is_object() {
+        let fields = ["schema", "clock", "machine", "balloon"];
+        if let Some(document) = document.as_object_mut() {
+            document.retain(|name, _| fields.contains(&&**name));
+        }
+        for samples in ["host_resident_bytes", "host_balloon_bytes"] {
+            if let Some(samples) = document["balloon"][samples].as_array_mut() {
+                let step = samples.len().div_ceil(MOST_SAMPLES).max(1);
+                let mut at = 0;
+                samples.retain(|_| {
+                    at += 1;
+                    (at - 1) % step == 0
+                });
+            }
+        }
     }
     Ok(document)
 }

@@ -105,6 +105,7 @@ impl Machine {
             added: AtomicU64::new(0),
             marks: &[],
             hooks: Some(hooks),
+            reported_is_zero: crate::sync::AtomicBool::new(false),
             segments,
         };
         let slots: Vec<_> = (0..2).map(|_| CpuSlot::default()).collect();

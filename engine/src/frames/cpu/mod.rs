@@ -19,6 +19,7 @@
 //! | `per_cpu` | what a kernel says once about its CPUs |
 //! | [`slow`] | refill, flush, drain |
 //! | [`pieces`] | any number of frames |
+//! | [`zeroed`] | requests for zeros |
 
 pub(crate) mod cache;
 #[cfg(not(loom))]
@@ -31,6 +32,7 @@ pub(crate) mod per_cpu;
 mod pieces;
 pub(crate) mod slot;
 mod slow;
+mod zeroed;
 
 use super::error::{AllocError, BlockError, CpuError};
 use super::find::Frames;
@@ -331,7 +333,8 @@ impl<'f, 'm> Cpu<'f, 'm> {
     fn serves(&self, request: &Request) -> bool {
         let source = &self.sources[request.mobility() as usize];
         let highest = request.highest_zone();
-        source.serves & 1 << highest as u8 != 0
+        !request.is_zeroed()
+            && source.serves & 1 << highest as u8 != 0
             && (!request.is_only_zone() || source.zone == highest)
             && request.node().is_none_or(|node| node == source.node)
     }

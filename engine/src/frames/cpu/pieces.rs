@@ -65,6 +65,7 @@ impl Cpu<'_, '_> {
         range::contiguous::check(frames, align_frames)?;
         let align_frames = align_frames.max(request.order().frames());
         if let Some(order) = order_of((frames - 1) | (align_frames - 1))
+            && !request.is_zeroed()
             && let Some(start) = self.cut_free(&request, order, frames)
         {
             return Ok(FrameRange::of(start, frames));

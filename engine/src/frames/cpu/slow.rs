@@ -53,6 +53,9 @@ impl<'f, 'm> Cpu<'f, 'm> {
     pub(super) fn allocate_slow(&mut self, request: Request) -> Result<Frame, AllocError> {
         self.poll();
         let order = request.order();
+        if request.is_zeroed() {
+            return self.allocate_zeroed(request);
+        }
         if order.get() <= HUGE_ORDER && self.serves(&request) {
             let (mobility, index) = (request.mobility(), usize::from(order.get()));
             let mut found = self.pop(mobility, index);
@@ -89,7 +92,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
     }
 
     /// A block that no list serves.
-    fn allocate_shared(&mut self, request: Request) -> Result<Frame, AllocError> {
+    pub(super) fn allocate_shared(&mut self, request: Request) -> Result<Frame, AllocError> {
         let (shared, node) = (self.shared, self.node);
         self.slot.count(CpuEvent::Miss);
         let frame = shared.allocate_near(Some(node), self.at_home(request), self)?;
@@ -186,6 +189,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let want = Want {
             order: larger,
             mobility,
+            known: None,
         };
         let mut segments = shared.nodes.segments.of_zone(source.node, source.zone);
         let taken = self.cache.refill(slot, mobility, order, |space| {

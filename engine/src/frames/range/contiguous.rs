@@ -24,6 +24,10 @@ pub(crate) fn check(frames: u64, align_frames: u64) -> Result<(), AllocError> {
     }
 }
 
+/// What was found is not zero, and the kernel does not zero it; nothing is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotZeroed;
+
 /// Takes `frames` contiguous frames of one node and zone, nearest to `first`.
 pub(crate) fn allocate(
     nodes: &Nodes<'_>,
@@ -32,31 +36,66 @@ pub(crate) fn allocate(
     frames: u64,
     align_frames: u64,
     request: &Request,
-) -> Option<FrameRange> {
+) -> Option<Result<FrameRange, NotZeroed>> {
     let want = WantRange {
         frames,
         align_frames,
         mobility: request.mobility(),
+        zeroed: request.is_zeroed(),
     };
     let (segments, zones) = (&nodes.segments, request.zones());
     let gate = Gate::new(nodes.marks, request, frames);
     let gate = gate.as_ref();
+    let mut refused = false;
+    let mut take = |range| {
+        if !request.is_zeroed() {
+            return super::take(segments, range, want.mobility).is_ok();
+        }
+        let taken = super::take_zeroed(nodes, range, request, &mut refused);
+        // No other range would do.
+        taken.is_ok() || refused
+    };
     let range = if reach == Reach::Node || request.is_this_node_only() {
-        allocate_on(segments, core::iter::once(first), want, zones, gate)
+        allocate_with(
+            segments,
+            core::iter::once(first),
+            want,
+            zones,
+            gate,
+            &mut take,
+        )
     } else {
-        allocate_on(segments, nodes.fallback(first), want, zones, gate)
+        let nodes = nodes.fallback(first);
+        allocate_with(segments, nodes, want, zones, gate, &mut take)
     }?;
+    if refused {
+        return Some(Err(NotZeroed));
+    }
     nodes.count_range(range, -1);
-    Some(range)
+    Some(Ok(range))
 }
 
 /// Takes a range from the first of `nodes` that has one.
+#[cfg(test)]
 pub(crate) fn allocate_on(
     segments: &Segments<'_>,
     nodes: impl Iterator<Item = NodeId> + Clone,
     want: WantRange,
     zones: ZoneChoice,
     gate: Option<&Gate<'_>>,
+) -> Option<FrameRange> {
+    let mut take = |range| super::take(segments, range, want.mobility).is_ok();
+    allocate_with(segments, nodes, want, zones, gate, &mut take)
+}
+
+/// The same; `take` takes what was found.
+fn allocate_with(
+    segments: &Segments<'_>,
+    nodes: impl Iterator<Item = NodeId> + Clone,
+    want: WantRange,
+    zones: ZoneChoice,
+    gate: Option<&Gate<'_>>,
+    take: &mut dyn FnMut(FrameRange) -> bool,
 ) -> Option<FrameRange> {
     let all = || {
         let all = nodes.clone().flat_map(|node| segments.on(node, zones));
@@ -76,10 +115,10 @@ pub(crate) fn allocate_on(
         for online in all() {
             let mut probed = Probed::default();
             let found = find(online, want, &mut probed, |range| {
-                let taken = super::take(segments, range, want.mobility);
+                let taken = take(range);
                 // Another CPU was faster.
-                pass.changed |= taken.is_err();
-                taken.is_ok()
+                pass.changed |= !taken;
+                taken
             });
             if found.is_some() {
                 return found;

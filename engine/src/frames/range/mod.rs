@@ -11,11 +11,12 @@
 pub(crate) mod contiguous;
 
 use super::error::RangeError;
+use super::request::Request;
 use super::search::probe::{first_free, first_used};
 use super::segment::Segment;
 use super::segment::give::{Refused, Why};
-use super::word::Mobility;
 use super::word::geometry::{Block, blocks};
+use super::word::{Content, Mobility, Purpose};
 use super::zone::segment::ZoneSegment;
 use super::zone::{Nodes, Segments};
 use crate::addr::{Frame, FrameRange};
@@ -78,16 +79,55 @@ pub(crate) fn take(
     range: FrameRange,
     mobility: Mobility,
 ) -> Result<(), Frame> {
+    take_each(segments, range, Content::Unknown, |online, block| {
+        online.take_at(block, mobility).is_ok()
+    })
+}
+
+/// The same for a request for zeros: what does not hold them is zeroed, block by block. If the
+/// kernel refuses that, nothing is taken, and it is `refused`.
+pub(crate) fn take_zeroed(
+    nodes: &Nodes<'_>,
+    range: FrameRange,
+    request: &Request,
+    refused: &mut bool,
+) -> Result<(), Frame> {
+    // If a block later in the range is not free, what was zeroed before is known to be zero.
+    take_each(&nodes.segments, range, Content::Zero, |online, block| {
+        let known = nodes.known();
+        let purpose = Purpose {
+            mobility: request.mobility(),
+            known: Some(&known),
+        };
+        if online.take_at(block, purpose).is_err() {
+            return false;
+        }
+        let is_zero = nodes.make_zero(block, &known);
+        if !is_zero {
+            *refused = true;
+            // An error: another call freed a block that was not its own.
+            let _ = online.give(block);
+        }
+        is_zero
+    })
+}
+
+/// Takes all of `range` by blocks, or nothing: those that were taken are given back with `content`.
+fn take_each(
+    segments: &Segments<'_>,
+    range: FrameRange,
+    content: Content,
+    mut take: impl FnMut(&Segment<'_>, Block) -> bool,
+) -> Result<(), Frame> {
     let mut call = segments.range_calls.begin();
-    let failed = pieces(segments, range)
-        .find(|(_, online, block)| online.take_at(*block, mobility).is_err());
+    let failed = pieces(segments, range).find(|(_, online, block)| !take(online, *block));
     let Some((_, _, block)) = failed else {
         return Ok(());
     };
     let mine = pieces(segments, range).take_while(|(_, _, taken)| taken.start < block.start);
     for (_, online, taken) in mine {
         // An error: another call freed a block that was not its own.
-        let _ = online.give(taken);
+        let _ = online.give_with(taken, content);
     }
     call.undo();
     Err(block.start)
@@ -95,18 +135,40 @@ pub(crate) fn take(
 
 /// Frees all of `range`, all of which must be allocated.
 pub(crate) fn free(nodes: &Nodes<'_>, range: FrameRange) -> Result<(), RangeError> {
+    free_with(nodes, range, Content::Unknown)
+}
+
+/// The same, with what all of it holds.
+pub(crate) fn free_with(
+    nodes: &Nodes<'_>,
+    range: FrameRange,
+    content: Content,
+) -> Result<(), RangeError> {
     let count = |segment: &ZoneSegment<'_>, frames: u64| {
+        if content == Content::Zero {
+            segment.add_made(frames);
+        }
         if !nodes.marks.is_empty() {
             nodes.count_zone(segment.node, segment.zone, frames.cast_signed());
         }
     };
-    give(&nodes.segments, range, count)
+    give_with(&nodes.segments, range, content, count)
 }
 
 /// The same; `count` is called with each segment and how many of its frames were freed.
+#[cfg(test)]
 pub(crate) fn give(
     segments: &Segments<'_>,
     range: FrameRange,
+    count: impl Fn(&ZoneSegment<'_>, u64),
+) -> Result<(), RangeError> {
+    give_with(segments, range, Content::Unknown, count)
+}
+
+fn give_with(
+    segments: &Segments<'_>,
+    range: FrameRange,
+    content: Content,
     count: impl Fn(&ZoneSegment<'_>, u64),
 ) -> Result<(), RangeError> {
     // Check first, so that an error leaves everything unchanged.
@@ -120,7 +182,11 @@ pub(crate) fn give(
         }
     }
     for (segment, online, block) in pieces(segments, range) {
-        let freed = online.give(block);
+        let freed = if content.is_known() {
+            online.give_with(block, content)
+        } else {
+            online.give(block)
+        };
         let frames = match freed {
             Ok(()) => block.frames(),
             Err(Refused { given_frames, .. }) => given_frames,

@@ -72,6 +72,21 @@ pub(crate) fn take_pages(
     hint: &mut HugeIndex,
     batch: &mut Batch<'_>,
 ) {
+    let mut spared = false;
+    take_pages_with(segment, mobility, hint, batch, Some(&mut spared));
+    if spared && batch.count() == 0 {
+        take_pages_with(segment, mobility, hint, batch, None);
+    }
+}
+
+/// The same; with `spared`, huge frames with pages of known content are passed, which that says.
+fn take_pages_with(
+    segment: &Segment<'_>,
+    mobility: Mobility,
+    hint: &mut HugeIndex,
+    batch: &mut Batch<'_>,
+    mut spared: Option<&mut bool>,
+) {
     let from = *hint;
     let mut left = HUGE_FRAMES;
     for giant in giants_around(segment, from, mobility).take(GIANTS) {
@@ -84,12 +99,18 @@ pub(crate) fn take_pages(
         }
         let mut emptied = 0;
         for huge in huges_around(segment, giant, from, mobility) {
-            if !Huge::is_counted_in(segment.huge_bits(huge), mobility) {
+            let bits = segment.huge_bits(huge);
+            if !Huge::is_counted_in(bits, mobility) {
                 continue;
             }
-            *hint = huge;
-            emptied += take_pages_of(segment, huge, mobility, batch);
             left -= 1;
+            match &mut spared {
+                Some(spared) if Huge::is_known_in(bits) => **spared = true,
+                _ => {
+                    *hint = huge;
+                    emptied += take_pages_of(segment, huge, mobility, batch);
+                }
+            }
             if batch.space() == 0 || left == 0 {
                 break;
             }
@@ -109,7 +130,7 @@ fn take_pages_of(
 ) -> i32 {
     while batch.space() > 0 {
         let part = Part::UpTo(batch.space().min(64));
-        let Ok(taken) = segment.take(huge, mobility, part) else {
+        let Ok(taken) = segment.take(huge, mobility.into(), part) else {
             break;
         };
         batch.put_pages(taken.start, taken.bits);
@@ -124,7 +145,7 @@ fn take_pages_of(
 
 /// Takes whole huge frames for `mobility`, as many as there is space for, of the first giant
 /// frame that yields any: that of the hint, the CPU's home; another one that is no other CPU's
-/// home, split already, else free as a whole; one that is.
+/// home, split already, else free as a whole; one that is. Those of known content come last.
 pub(crate) fn take_huges(
     segment: &Segment<'_>,
     mobility: Mobility,
@@ -132,17 +153,41 @@ pub(crate) fn take_huges(
     is_home: impl Fn(Frame) -> bool,
     batch: &mut Batch<'_>,
 ) {
+    let from = *hint;
+    for any_content in [false, true] {
+        *hint = from;
+        let spared = take_huges_with(segment, mobility, hint, &is_home, batch, any_content);
+        if batch.count() > 0 || !spared {
+            return;
+        }
+    }
+}
+
+/// The same, of unknown content or any; whether some were spared.
+fn take_huges_with(
+    segment: &Segment<'_>,
+    mobility: Mobility,
+    hint: &mut HugeIndex,
+    is_home: impl Fn(Frame) -> bool,
+    batch: &mut Batch<'_>,
+    any_content: bool,
+) -> bool {
     // The hint may be one of another segment of the zone, longer than this one.
     let from = (*hint).min(segment.huge_count().saturating_sub(1));
     let home = segment.giant_of_huge(from);
-    let mut take = |giant, word: Giant, batch: &mut Batch<'_>| match word.state {
-        GiantState::Split if word.free > 0 => {
-            take_huges_of(segment, giant, mobility, hint, batch);
+    let mut spared = false;
+    let mut has_huges = |bits| {
+        spared |= Giant::is_known_in(bits) && !any_content;
+        Giant::has_huges_in(bits, any_content)
+    };
+    let mut take = |giant, bits, batch: &mut Batch<'_>| match Giant::state_in(bits) {
+        GiantState::Split => {
+            take_huges_of(segment, giant, mobility, hint, batch, any_content);
         }
         GiantState::Free => {
             // An error: another CPU was faster.
-            let _ = segment.take_below(giant, word, || {
-                take_huges_of(segment, giant, mobility, hint, batch);
+            let _ = segment.take_below(giant, Giant::unpack(bits), || {
+                take_huges_of(segment, giant, mobility, hint, batch, any_content);
                 if batch.count() > 0 {
                     Ok(())
                 } else {
@@ -150,42 +195,37 @@ pub(crate) fn take_huges(
                 }
             });
         }
-        _ => {}
+        GiantState::Allocated | GiantState::Opening => {}
     };
-    take(home, segment.giant(home), batch);
+    let bits = segment.giant_bits(home);
+    if has_huges(bits) {
+        take(home, bits, batch);
+    }
     // One that is free as a whole, and one of other CPUs' homes: the last resorts. Where another
     // CPU is faster there too, the search past all lists goes on.
     let (mut whole, mut other_home) = (None, None);
     for giant in giants_around(segment, from, mobility).take(GIANTS) {
         if batch.count() > 0 {
-            return;
+            return spared;
         }
-        let word = segment.giant(giant);
-        if !has_huges(word) {
+        let bits = segment.giant_bits(giant);
+        if !has_huges(bits) {
             continue;
         }
         if is_home(segment.giant_frames(giant).start()) {
             other_home = other_home.or(Some(giant));
-        } else if word.state == GiantState::Split {
-            take(giant, word, batch);
+        } else if Giant::is_split_in(bits) {
+            take(giant, bits, batch);
         } else {
             whole = whole.or(Some(giant));
         }
     }
     for giant in [whole, other_home].into_iter().flatten() {
         if batch.count() == 0 {
-            take(giant, segment.giant(giant), batch);
+            take(giant, segment.giant_bits(giant), batch);
         }
     }
-}
-
-/// Whether a giant frame has huge frames to take.
-fn has_huges(word: Giant) -> bool {
-    match word.state {
-        GiantState::Free => true,
-        GiantState::Split => word.free > 0,
-        GiantState::Allocated | GiantState::Opening => false,
-    }
+    spared
 }
 
 /// As many huge frames as there is space for and a split giant frame has.
@@ -195,9 +235,10 @@ fn take_huges_of(
     mobility: Mobility,
     hint: &mut HugeIndex,
     batch: &mut Batch<'_>,
+    any_content: bool,
 ) {
-    let huges = huges_around(segment, giant, *hint, mobility);
-    segment.take_free_huges(giant, huges, batch.space(), mobility, |huge| {
+    let (huges, most) = (huges_around(segment, giant, *hint, mobility), batch.space());
+    segment.take_free_huges(giant, huges, most, mobility, any_content, |huge| {
         batch.put(Frame::new(segment.huge_start(huge)));
         *hint = huge;
     });

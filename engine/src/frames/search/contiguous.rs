@@ -20,6 +20,8 @@ pub(crate) struct WantRange {
     pub(crate) align_frames: u64,
     /// What is kept there.
     pub(crate) mobility: Mobility,
+    /// Memory of known content first, not last.
+    pub(crate) zeroed: bool,
 }
 
 /// How to look for it.
@@ -30,13 +32,17 @@ pub(crate) struct Policy {
     largest: u8,
     /// Pages of huge frames that are split for this mobility are left alone.
     not_from: Option<Mobility>,
+    /// Memory whose content is known, or is not, is left alone.
+    not_known: Option<bool>,
 }
 
 /// What a search did besides.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Probed {
-    /// Something free was left alone.
+    /// Something free was left alone, for its size or mobility.
     pub(crate) spared: bool,
+    /// Something free was left alone for what is known of its content, or is not.
+    pub(crate) spared_content: bool,
     /// Something was being opened, and some of it may be free.
     pub(crate) opening: bool,
     #[cfg(test)]
@@ -45,11 +51,12 @@ pub(crate) struct Probed {
 
 impl WantRange {
     /// From the policy that breaks up and mixes least to the one that takes anything.
-    pub(crate) fn policies(self) -> [Policy; 4] {
+    fn policies(self, not_known: Option<bool>) -> [Policy; 4] {
         let policy = |align: u64, largest| Policy {
             align_frames: self.align_frames.max(align),
             largest,
             not_from: self.mobility.other(),
+            not_known,
         };
         let any = policy(1, GIANT_ORDER);
         let mixed = Policy {
@@ -70,7 +77,12 @@ impl WantRange {
 }
 
 impl Policy {
-    /// Whether something free is left alone.
+    /// Whether something free is left alone for its content.
+    fn spares_content(self, free: &Probe) -> bool {
+        self.not_known == Some(free.known)
+    }
+
+    /// Whether something free is left alone otherwise.
     fn spares(self, free: &Probe) -> bool {
         free.level > self.largest || free.mobility.is_some() && free.mobility == self.not_from
     }
@@ -83,21 +95,26 @@ pub(crate) fn find(
     probed: &mut Probed,
     mut take: impl FnMut(FrameRange) -> bool,
 ) -> Option<FrameRange> {
-    let mut last_align = 0;
-    for policy in want.policies() {
-        // Nothing was spared: the next policy would see the same.
-        if policy.align_frames == last_align && !probed.spared {
-            continue;
+    for not_known in [Some(!want.zeroed), None] {
+        if not_known.is_none() && !probed.spared_content {
+            break;
         }
-        last_align = policy.align_frames;
-        probed.spared = false;
-        let mut from = segment.frames.start();
-        while let Some(range) = find_from(segment, want.frames, policy, from, probed) {
-            if take(range) {
-                return Some(range);
+        let mut last_align = 0;
+        for policy in want.policies(not_known) {
+            // Nothing was spared: the next policy would see the same.
+            if policy.align_frames == last_align && !probed.spared {
+                continue;
             }
-            // Another CPU was faster.
-            from = Frame::new(range.start().get() + 1);
+            last_align = policy.align_frames;
+            probed.spared = false;
+            let mut from = segment.frames.start();
+            while let Some(range) = find_from(segment, want.frames, policy, from, probed) {
+                if take(range) {
+                    return Some(range);
+                }
+                // Another CPU was faster.
+                from = Frame::new(range.start().get() + 1);
+            }
         }
     }
     None
@@ -148,9 +165,11 @@ fn last_obstacle(
             probed.probes += 1;
         }
         let spared = seen.free && policy.spares(&seen);
+        let spared_content = seen.free && policy.spares_content(&seen);
         probed.spared |= spared;
+        probed.spared_content |= spared_content;
         probed.opening |= seen.opening;
-        if spared || !seen.free {
+        if spared || spared_content || !seen.free {
             return Some(seen.frames.end());
         }
         at = seen.frames.start().get();

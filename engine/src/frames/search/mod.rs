@@ -4,7 +4,8 @@
 //!
 //! Where there is a choice, a block of pages comes from a huge frame that is split for the
 //! same mobility already, then from a free one, and from one that is split for the other
-//! mobility only when there is nothing else: [`any_of_other`].
+//! mobility only when there is nothing else: [`any_of_other`]. Memory of known content comes last
+//! where nothing of it is requested, and first where zeros are: [`known`].
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -13,6 +14,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod contiguous;
+pub(crate) mod known;
 pub(crate) mod probe;
 
 use core::ops::Range;
@@ -21,26 +23,50 @@ use super::segment::calls::Calls;
 use super::segment::take::{Miss, Part};
 use super::segment::{GiantIndex, HugeIndex, Segment};
 use super::word::geometry::{Block, GIANT_ORDER, HUGE_ORDER, HUGES};
-use super::word::{Giant, GiantState, Huge, Mobility};
+use super::word::{Content, Giant, GiantState, Huge, Known, Mobility, Purpose};
 use crate::addr::Frame;
 use crate::sync::{AtomicU32, Ordering};
 
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Want {
+pub(crate) struct Want<'k> {
     pub(crate) order: u8,
     pub(crate) mobility: Mobility,
+    /// Zeros, if there are any: where to note which parts are.
+    pub(crate) known: Option<&'k Known>,
 }
 
-/// The huge frame that last served a request of each mobility: where the next search begins.
+impl<'k> Want<'k> {
+    fn purpose(self) -> Purpose<'k> {
+        Purpose {
+            mobility: self.mobility,
+            known: self.known,
+        }
+    }
+
+    /// Whether memory of known content is left to others while there is other memory.
+    const fn spares_known(self) -> bool {
+        self.known.is_none()
+    }
+
+    /// Whether a giant frame is, of which something is known.
+    fn spares(self, word: Giant) -> bool {
+        let is_whole = self.order == GIANT_ORDER;
+        self.spares_known() && (is_whole || !word.may_hold(Content::Unknown))
+    }
+}
+
+/// The huge frame that last served a request of each mobility: where the next search begins; and
+/// those that last served requests for zeros.
 #[derive(Debug)]
-pub(crate) struct Hints([AtomicU32; 2]);
+pub(crate) struct Hints([AtomicU32; 2], [AtomicU32; 2]);
 
 impl Hints {
     /// At both ends, so that the two meet as late as possible.
     pub(crate) fn new(segment: &Segment<'_>) -> Self {
         let last = segment.huge_count().saturating_sub(1) as u32;
-        Self([AtomicU32::new(0), AtomicU32::new(last)])
+        let at_both_ends = || [AtomicU32::new(0), AtomicU32::new(last)];
+        Self(at_both_ends(), at_both_ends())
     }
 
     fn get(&self, mobility: Mobility) -> HugeIndex {
@@ -48,7 +74,18 @@ impl Hints {
     }
 
     fn set(&self, mobility: Mobility, huge: HugeIndex) {
-        let hint = &self.0[mobility as usize];
+        Self::store(&self.0[mobility as usize], huge);
+    }
+
+    fn zero(&self, mobility: Mobility) -> HugeIndex {
+        self.1[mobility as usize].load(Ordering::Relaxed) as usize
+    }
+
+    fn set_zero(&self, mobility: Mobility, huge: HugeIndex) {
+        Self::store(&self.1[mobility as usize], huge);
+    }
+
+    fn store(hint: &AtomicU32, huge: HugeIndex) {
         if hint.load(Ordering::Relaxed) != huge as u32 {
             hint.store(huge as u32, Ordering::Relaxed);
         }
@@ -150,25 +187,39 @@ fn huges_around(
 
 /// Takes any block that is wanted, near where the last one was. Without one, says in `pass`
 /// what it saw.
+#[inline]
 pub(crate) fn any(
     segment: &Segment<'_>,
     hints: &Hints,
-    want: Want,
+    want: Want<'_>,
     pass: &mut Pass,
 ) -> Option<Frame> {
     if let Some(found) = at_hint(segment, hints, want) {
         return Some(found);
     }
+    any_past_hint(segment, hints, want, pass)
+}
+
+/// The same without the hint's huge frame, for a request for zeros too.
+pub(crate) fn any_past_hint(
+    segment: &Segment<'_>,
+    hints: &Hints,
+    want: Want<'_>,
+    pass: &mut Pass,
+) -> Option<Frame> {
     pass.begin(segment);
     let found = search(segment, want, hints.get(want.mobility), pass)?;
     hints.set(want.mobility, segment.huge_of(found));
     Some(found)
 }
 
-/// A block from the hint's huge frame: pages if it is split, all of it if it is free.
+/// A block of any content from the hint's huge frame: pages if it is split, all of it if it is
+/// free.
 #[inline]
-pub(crate) fn at_hint(segment: &Segment<'_>, hints: &Hints, want: Want) -> Option<Frame> {
-    let Want { order, mobility } = want;
+pub(crate) fn at_hint(segment: &Segment<'_>, hints: &Hints, want: Want<'_>) -> Option<Frame> {
+    let Want {
+        order, mobility, ..
+    } = want;
     let huge = hints.get(mobility);
     if !Giant::is_split_in(segment.giant_bits(segment.giant_of_huge(huge))) {
         return None;
@@ -176,20 +227,30 @@ pub(crate) fn at_hint(segment: &Segment<'_>, hints: &Hints, want: Want) -> Optio
     let bits = segment.huge_bits(huge);
     if order < HUGE_ORDER && Huge::may_have_in(bits, order, mobility) {
         segment.take_pages(huge, order).ok()
-    } else if order == HUGE_ORDER && Huge::is_free_in(bits) {
-        segment.take_free_huge(huge, bits, mobility).ok()?;
+    } else if order == HUGE_ORDER && Huge::is_free_unknown_in(bits) {
+        segment.take_free_huge(huge, bits, mobility.into()).ok()?;
         Some(Frame::new(segment.huge_start(huge)))
     } else {
         None
     }
 }
 
-fn search(segment: &Segment<'_>, want: Want, from: HugeIndex, pass: &mut Pass) -> Option<Frame> {
-    let Want { order, mobility } = want;
+fn search(
+    segment: &Segment<'_>,
+    want: Want<'_>,
+    from: HugeIndex,
+    pass: &mut Pass,
+) -> Option<Frame> {
+    let Want {
+        order, mobility, ..
+    } = want;
     let (mut open, mut whole) = (None, None);
+    let mut has_any = false;
+    // A giant frame all of which is of known content: for others, while there is another one.
+    let mut spared = None;
     let giants = giants_around(segment, from, mobility);
     for (passed, giant) in giants.enumerate() {
-        if passed >= SPLIT_SEARCH && (open.is_some() || whole.is_some()) {
+        if passed >= SPLIT_SEARCH && has_any {
             break;
         }
         let bits = segment.giant_bits(giant);
@@ -197,33 +258,47 @@ fn search(segment: &Segment<'_>, want: Want, from: HugeIndex, pass: &mut Pass) -
         if Giant::is_used_up_in(bits) {
             continue;
         }
-        let word = Giant::unpack(bits);
-        let found = match word.state {
+        let spares = Giant::is_known_in(bits) && want.spares(Giant::unpack(bits));
+        let found = match Giant::state_in(bits) {
             GiantState::Allocated => Err(Miss::Nothing),
             GiantState::Opening => {
                 pass.opening = true;
                 Err(Miss::Changed)
             }
-            GiantState::Free if order == GIANT_ORDER => {
-                let start = segment.giant_frames(giant).start();
-                let taken = segment.take_giant(giant, word);
-                if taken { Ok(start) } else { Err(Miss::Changed) }
+            GiantState::Free if spares => {
+                spared = spared.or(Some(giant));
+                has_any = true;
+                continue;
             }
+            GiantState::Free if order == GIANT_ORDER => take_giant(segment, giant, bits, want),
             GiantState::Free => {
-                whole = whole.or(Some((giant, word)));
-                Err(Miss::Nothing)
+                whole = whole.or(Some((giant, bits)));
+                has_any = true;
+                continue;
             }
-            GiantState::Split if order < HUGE_ORDER => {
-                if word.free > 0 {
-                    open = open.or(Some(giant));
+            GiantState::Split => {
+                let word = Giant::unpack(bits);
+                if order < HUGE_ORDER {
+                    if spares {
+                        spared = spared.or(Some(giant));
+                    } else if word.free > 0 {
+                        open = open.or(Some(giant));
+                    }
+                    has_any |= word.free > 0;
+                    pass.other |= mobility
+                        .other()
+                        .is_some_and(|other| word.may_have(order, other));
+                    pages_of(segment, giant, word, want, from)
+                } else if order == GIANT_ORDER && word.free == HUGES {
+                    Err(Miss::Changed)
+                } else if order == HUGE_ORDER && spares {
+                    spared = spared.or(Some(giant));
+                    has_any = true;
+                    continue;
+                } else {
+                    huges_of(segment, giant, word, want, from)
                 }
-                pass.other |= mobility
-                    .other()
-                    .is_some_and(|other| word.may_have(order, other));
-                pages_of(segment, giant, word, want, from)
             }
-            GiantState::Split if word.free == HUGES && order == GIANT_ORDER => Err(Miss::Changed),
-            GiantState::Split => huges_of(segment, giant, word, want, from),
         };
         match found {
             Ok(found) => return Some(found),
@@ -233,23 +308,65 @@ fn search(segment: &Segment<'_>, want: Want, from: HugeIndex, pass: &mut Pass) -
     // If other CPUs are faster, another pass follows.
     let found = match (open, whole) {
         (Some(giant), _) => first_free_of(segment, giant, want, from),
-        (None, Some((giant, word))) => segment.take_below(giant, word, || {
-            let from = segment.huges_in(giant).start;
-            let word = segment.giant(giant);
-            if order < HUGE_ORDER {
-                first_free_of(segment, giant, want, from)
-            } else {
-                huges_of(segment, giant, word, want, from)
-            }
-        }),
-        (None, None) => return None,
+        (None, Some((giant, bits))) => split(segment, giant, bits, want),
+        (None, None) => take_spared(segment, spared?, want, from),
     };
     pass.changed |= found.is_err();
     found.ok()
 }
 
+/// A block of a free giant frame that is split for it.
+fn split(
+    segment: &Segment<'_>,
+    giant: GiantIndex,
+    bits: u64,
+    want: Want<'_>,
+) -> Result<Frame, Miss> {
+    segment.take_below(giant, Giant::unpack(bits), || {
+        let from = segment.huges_in(giant).start;
+        let word = segment.giant(giant);
+        if want.order < HUGE_ORDER {
+            first_free_of(segment, giant, want, from)
+        } else {
+            huges_of(segment, giant, word, want, from)
+        }
+    })
+}
+
+/// A block of a giant frame of known content.
+#[cold]
+fn take_spared(
+    segment: &Segment<'_>,
+    giant: GiantIndex,
+    want: Want<'_>,
+    from: HugeIndex,
+) -> Result<Frame, Miss> {
+    let bits = segment.giant_bits(giant);
+    match Giant::state_in(bits) {
+        GiantState::Free if want.order == GIANT_ORDER => take_giant(segment, giant, bits, want),
+        GiantState::Free => split(segment, giant, bits, want),
+        GiantState::Split if want.order <= HUGE_ORDER => first_free_of(segment, giant, want, from),
+        // It was seen free.
+        _ => Err(Miss::Changed),
+    }
+}
+
+/// A free giant frame.
+fn take_giant(
+    segment: &Segment<'_>,
+    giant: GiantIndex,
+    bits: u64,
+    want: Want<'_>,
+) -> Result<Frame, Miss> {
+    if segment.take_giant(giant, Giant::unpack(bits), want.known) {
+        Ok(segment.giant_frames(giant).start())
+    } else {
+        Err(Miss::Changed)
+    }
+}
+
 /// Takes a block of pages from a huge frame that is split for the other mobility.
-pub(crate) fn any_of_other(segment: &Segment<'_>, hints: &Hints, want: Want) -> Option<Frame> {
+pub(crate) fn any_of_other(segment: &Segment<'_>, hints: &Hints, want: Want<'_>) -> Option<Frame> {
     let mobility = want.mobility.other()?;
     any_of_split(segment, hints, Want { mobility, ..want }, usize::MAX)
 }
@@ -259,7 +376,7 @@ pub(crate) fn any_of_other(segment: &Segment<'_>, hints: &Hints, want: Want) -> 
 pub(crate) fn any_of_split(
     segment: &Segment<'_>,
     hints: &Hints,
-    want: Want,
+    want: Want<'_>,
     giants: usize,
 ) -> Option<Frame> {
     let from = hints.get(want.mobility);
@@ -278,16 +395,18 @@ fn pages_of(
     segment: &Segment<'_>,
     giant: GiantIndex,
     word: Giant,
-    want: Want,
+    want: Want<'_>,
     from: HugeIndex,
 ) -> Result<Frame, Miss> {
-    let Want { order, mobility } = want;
+    let Want {
+        order, mobility, ..
+    } = want;
     if !word.may_have(order, mobility) {
         return Err(Miss::Nothing);
     }
     let counted = word.partial[mobility as usize];
     let mut miss = Miss::Nothing;
-    let mut passed = 0;
+    let (mut passed, mut spared) = (0, None);
     for huge in huges_around(segment, giant, from, mobility) {
         let bits = segment.huge_bits(huge);
         if !Huge::is_counted_in(bits, mobility) {
@@ -295,22 +414,25 @@ fn pages_of(
         }
         passed += 1;
         if Huge::may_have_in(bits, order, mobility) {
-            match segment.take_one(huge, mobility, Part::Any(order)) {
-                Ok(start) => return Ok(start),
-                Err(Miss::Nothing) => {
-                    segment.lower_bound(huge, order);
-                    // A word that says that a page is free is about to change.
-                    if order == 0 {
-                        miss = Miss::Changed;
-                    }
+            if Huge::is_known_in(bits) && want.spares_known() {
+                spared = spared.or(Some(huge));
+            } else {
+                match take_pages(segment, huge, want) {
+                    Ok(start) => return Ok(start),
+                    Err(seen) => miss = seen.unwrap_or(miss),
                 }
-                Err(Miss::Changed) => miss = Miss::Changed,
             }
         }
         // Those that had a page were as many as there are. A larger block may lie in one that
         // is left, where others became partial and full meanwhile.
         if order == 0 && passed == counted {
             break;
+        }
+    }
+    if let Some(from) = spared {
+        match pages_of_spared(segment, giant, want, from) {
+            Ok(start) => return Ok(start),
+            Err(seen) => miss = seen.unwrap_or(miss),
         }
     }
     if order > 0 {
@@ -324,25 +446,74 @@ fn pages_of(
     }
 }
 
+/// Any block of a split huge frame; an error that says whether it is worth another look.
+#[inline]
+fn take_pages(
+    segment: &Segment<'_>,
+    huge: HugeIndex,
+    want: Want<'_>,
+) -> Result<Frame, Option<Miss>> {
+    match segment.take_one(huge, want.purpose(), Part::Any(want.order)) {
+        Ok(start) => Ok(start),
+        Err(Miss::Nothing) => {
+            segment.lower_bound(huge, want.order);
+            // A word that says that a page is free is about to change.
+            Err((want.order == 0).then_some(Miss::Changed))
+        }
+        Err(Miss::Changed) => Err(Some(Miss::Changed)),
+    }
+}
+
+/// The same of those huge frames of which some pages are of known content.
+#[cold]
+fn pages_of_spared(
+    segment: &Segment<'_>,
+    giant: GiantIndex,
+    want: Want<'_>,
+    from: HugeIndex,
+) -> Result<Frame, Option<Miss>> {
+    let mut miss = None;
+    for huge in huges_around(segment, giant, from, want.mobility) {
+        let bits = segment.huge_bits(huge);
+        if Huge::is_known_in(bits) && Huge::may_have_in(bits, want.order, want.mobility) {
+            match take_pages(segment, huge, want) {
+                Ok(start) => return Ok(start),
+                Err(seen) => miss = seen.or(miss),
+            }
+        }
+    }
+    Err(miss)
+}
+
 /// The first block of the next free huge frame of a split giant frame.
 fn first_free_of(
     segment: &Segment<'_>,
     giant: GiantIndex,
-    want: Want,
+    want: Want<'_>,
     from: HugeIndex,
 ) -> Result<Frame, Miss> {
-    let Want { order, mobility } = want;
+    let Want {
+        order, mobility, ..
+    } = want;
     let part = if order == HUGE_ORDER {
         Part::Whole
     } else {
         Part::Any(order)
     };
-    let mut huges = huges_around(segment, giant, from, mobility);
-    let found = huges.find_map(|huge| {
-        let is_free = Huge::is_free_in(segment.huge_bits(huge));
-        is_free.then(|| segment.take_one(huge, mobility, part).ok())?
-    });
-    found.ok_or(Miss::Changed)
+    let take = |is_free: fn(u32) -> bool| {
+        let mut huges = huges_around(segment, giant, from, mobility);
+        huges.find_map(|huge| {
+            let is_free = is_free(segment.huge_bits(huge));
+            is_free.then(|| segment.take_one(huge, want.purpose(), part).ok())?
+        })
+    };
+    if !want.spares_known() {
+        return take(Huge::is_free_in).ok_or(Miss::Changed);
+    }
+    let found = take(Huge::is_free_unknown_in);
+    found
+        .or_else(|| take(Huge::is_free_in))
+        .ok_or(Miss::Changed)
 }
 
 /// A block of one or more whole huge frames, below [`GIANT_ORDER`].
@@ -350,10 +521,10 @@ fn huges_of(
     segment: &Segment<'_>,
     giant: GiantIndex,
     word: Giant,
-    want: Want,
+    want: Want<'_>,
     from: HugeIndex,
 ) -> Result<Frame, Miss> {
-    let Want { order, mobility } = want;
+    let order = want.order;
     let start = segment.giant_frames(giant).start();
     let block = Block { start, order };
     if word.free < block.huges() {
@@ -363,11 +534,23 @@ fn huges_of(
         return first_free_of(segment, giant, want, from);
     }
     let mut miss = Miss::Nothing;
-    for block in block.siblings_in_giant() {
-        match segment.take_huges(block, mobility) {
-            Ok(()) => return Ok(block.start),
-            Err(Miss::Changed) => miss = Miss::Changed,
-            Err(Miss::Nothing) => {}
+    for spares_known in [want.spares_known(), false] {
+        // What is spared first is taken by the second round, if there is a difference.
+        if !spares_known && want.spares_known() && word.known() == 0 {
+            break;
+        }
+        for block in block.siblings_in_giant() {
+            if spares_known && word.known() > 0 && segment.may_be_known(block) {
+                continue;
+            }
+            match segment.take_huges(block, want.purpose()) {
+                Ok(()) => return Ok(block.start),
+                Err(Miss::Changed) => miss = Miss::Changed,
+                Err(Miss::Nothing) => {}
+            }
+        }
+        if !want.spares_known() {
+            break;
         }
     }
     Err(miss)

@@ -21,6 +21,8 @@ pub(crate) struct Probe {
     pub(crate) level: u8,
     /// What the huge frame is split for, where the word is one of pages.
     pub(crate) mobility: Option<Mobility>,
+    /// What some of it holds is known.
+    pub(crate) known: bool,
     /// It is being opened: some of it may be free.
     pub(crate) opening: bool,
 }
@@ -40,7 +42,10 @@ pub(crate) fn probe(
     let unit = segment.giant_frames(giant);
     let is_used_up = word.free == 0 && word.partial == [0; 2];
     match word.state {
-        GiantState::Free => seen(segment, true, unit, GIANT_ORDER),
+        GiantState::Free => Probe {
+            known: word.known() > 0,
+            ..seen(segment, true, unit, GIANT_ORDER)
+        },
         GiantState::Split if !is_used_up && !enough(unit) => {
             let huge = segment.huge_of(frame);
             let word = segment.huge(huge);
@@ -97,7 +102,10 @@ fn below(segment: &Segment<'_>, frame: Frame, word: Huge) -> Probe {
     let huge = segment.huge_of(frame);
     let unit = segment.huge_frames(huge);
     match word.state {
-        HugeState::Free => seen(segment, true, unit, HUGE_ORDER),
+        HugeState::Free => Probe {
+            known: word.content.is_known(),
+            ..seen(segment, true, unit, HUGE_ORDER)
+        },
         HugeState::Split => {
             let page = page_of(frame);
             let (free, before, after) = run_around(segment.bitmap(huge).word_at(page), page % 64);
@@ -105,6 +113,7 @@ fn below(segment: &Segment<'_>, frame: Frame, word: Huge) -> Probe {
             let run = FrameRange::new(start, frame.get() + u64::from(after));
             Probe {
                 mobility: Some(word.mobility),
+                known: word.content.is_known(),
                 ..seen(segment, free, run.unwrap_or_default(), 0)
             }
         }
@@ -121,6 +130,7 @@ fn seen(segment: &Segment<'_>, free: bool, frames: FrameRange, level: u8) -> Pro
         frames: frames.intersect(segment.frames),
         level,
         mobility: None,
+        known: false,
         opening: false,
     }
 }

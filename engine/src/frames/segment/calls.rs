@@ -9,10 +9,14 @@ use crate::sync::{AtomicU64, Ordering, fence};
 
 /// How many calls may give something back now (low half), and how often one did (high half).
 ///
-/// Alone on its cache line: what lies beside it is read by every call.
+/// On a cache line of their own: what lies beside it is read by every call.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(crate) struct Calls(AtomicU64);
+pub(crate) struct Calls {
+    calls: AtomicU64,
+    /// Frames that workers have, each by a call in flight.
+    in_work: AtomicU64,
+}
 
 /// One call in flight.
 const CALL: u64 = 1;
@@ -55,18 +59,21 @@ impl Drop for Call<'_> {
         // Wraps after 2^32 calls that were undone during one search.
         let undone = if self.undone { UNDONE } else { 0 };
         let change = undone.wrapping_sub(CALL);
-        self.calls.0.fetch_add(change, Ordering::Release);
+        self.calls.calls.fetch_add(change, Ordering::Release);
     }
 }
 
 impl Calls {
     pub(crate) fn new() -> Self {
-        Self(AtomicU64::new(0))
+        Self {
+            calls: AtomicU64::new(0),
+            in_work: AtomicU64::new(0),
+        }
     }
 
     /// Counts a call.
     pub(crate) fn begin(&self) -> Call<'_> {
-        self.0.fetch_add(CALL, Ordering::Relaxed);
+        self.calls.fetch_add(CALL, Ordering::Relaxed);
         // Pairs with the fence in `snapshot`: a search that sees a frame taken from here on
         // sees this call too.
         fence(Ordering::Release);
@@ -76,10 +83,21 @@ impl Calls {
         }
     }
 
+    /// A worker has so many frames more, or has given them back.
+    pub(crate) fn count_work(&self, more: i64) {
+        self.in_work
+            .fetch_add(more.cast_unsigned(), Ordering::Relaxed);
+    }
+
+    /// Frames that workers have.
+    pub(crate) fn in_work(&self) -> u64 {
+        self.in_work.load(Ordering::Relaxed)
+    }
+
     /// What is in flight now.
     pub(crate) fn snapshot(&self) -> Snapshot {
         fence(Ordering::Acquire);
-        Snapshot(self.0.load(Ordering::Acquire))
+        Snapshot(self.calls.load(Ordering::Acquire))
     }
 }
 

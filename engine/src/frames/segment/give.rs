@@ -7,8 +7,8 @@ use super::{GiantIndex, HugeIndex, Segment, page_of};
 use crate::addr::Frame;
 use crate::frames::word::bitmap::{Given, NotSet};
 use crate::frames::word::geometry::{Block, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, LARGEST_PAGES};
-use crate::frames::word::{Giant, GiantState, Huge, HugeState, Mobility};
-use crate::sync::pause;
+use crate::frames::word::{Content, Giant, GiantState, Huge, HugeState, Mobility};
+use crate::sync::{pause, swap_u32};
 
 /// A block was not given back, or not all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,19 @@ impl Segment<'_> {
     /// The same, whatever the block is part of.
     #[inline(never)]
     fn give_any(&self, block: Block) -> Result<(), Refused> {
+        self.give_as(block, Content::Unknown)
+    }
+
+    /// The same, with what the block holds. A huge frame whose marks stand for something else drops
+    /// that.
+    #[cold]
+    pub(crate) fn give_with(&self, block: Block, content: Content) -> Result<(), Refused> {
+        self.give_as(block, content)
+    }
+
+    // Always: most blocks hold anything.
+    #[inline(always)]
+    fn give_as(&self, block: Block, content: Content) -> Result<(), Refused> {
         let giant = self.giant_of(block.start);
         loop {
             let word = self.giant(giant);
@@ -73,19 +86,19 @@ impl Segment<'_> {
                 GiantState::Free => return Err(refused(Why::NotAllocated)),
                 GiantState::Opening => pause(),
                 GiantState::Split if block.order < HUGE_ORDER => {
-                    if let Some(answer) = self.try_give_pages(giant, block) {
+                    if let Some(answer) = self.try_give_pages(giant, block, content) {
                         return answer;
                     }
                 }
                 GiantState::Split if block.order == GIANT_ORDER && word.free > 0 => {
                     return Err(refused(Why::NotAllocated));
                 }
-                GiantState::Split => return self.give_huges(giant, block),
+                GiantState::Split => return self.give_huges(giant, block, content),
                 GiantState::Allocated if self.is_pinned(block.range()) => {
                     return Err(refused(Why::Reserved));
                 }
                 GiantState::Allocated if block.order == GIANT_ORDER => {
-                    if self.swap_giant(giant, word, word.freed()) {
+                    if self.swap_giant(giant, word, word.freed(content)) {
                         return Ok(());
                     }
                 }
@@ -96,7 +109,12 @@ impl Segment<'_> {
     }
 
     /// Gives back pages of a split giant frame; `None` to look again.
-    fn try_give_pages(&self, giant: GiantIndex, block: Block) -> Option<Result<(), Refused>> {
+    fn try_give_pages(
+        &self,
+        giant: GiantIndex,
+        block: Block,
+        content: Content,
+    ) -> Option<Result<(), Refused>> {
         let huge = self.huge_of(block.start);
         let word = self.huge(huge);
         if word.pinned && self.is_pinned(block.range()) {
@@ -113,11 +131,29 @@ impl Segment<'_> {
                     at: block.page_in_huge(),
                     count: 1 << block.order,
                 };
-                let opened = self.open_allocated_huge(huge, word, pages, block.order);
+                let opened = self.open_allocated_huge(huge, word, pages, block.order, content);
                 opened.then_some(Ok(()))
             }
-            HugeState::Split => Some(self.give_block_of(giant, huge, block)),
+            HugeState::Split => Some(self.give_block_with(giant, huge, block, content)),
         }
+    }
+
+    /// Marks pages of a split huge frame, and clears their bits.
+    fn give_block_with(
+        &self,
+        giant: GiantIndex,
+        huge: HugeIndex,
+        block: Block,
+        content: Content,
+    ) -> Result<(), Refused> {
+        let (at, order) = (block.page_in_huge(), block.order);
+        let is_marked = content.is_known() && self.mark(huge, at, order, content);
+        let given = self.give_block_of(giant, huge, block);
+        if is_marked && given.is_err() {
+            // Another call gives back the same pages at this moment.
+            self.unmark(huge, self.huge(huge), at, order, 1, None);
+        }
+        given
     }
 
     /// Clears the bits of pages of a split huge frame.
@@ -168,7 +204,7 @@ impl Segment<'_> {
     }
 
     /// Gives back whole huge frames of a split giant frame.
-    fn give_huges(&self, giant: GiantIndex, block: Block) -> Result<(), Refused> {
+    fn give_huges(&self, giant: GiantIndex, block: Block, content: Content) -> Result<(), Refused> {
         // Look first, so that an error leaves everything as it was.
         for huge in self.huges_of(block) {
             let word = self.settled_huge(huge);
@@ -183,13 +219,13 @@ impl Segment<'_> {
         // Stops early only if another CPU gives back the same frames at this moment.
         let mut huges = self.huges_of(block);
         let done = huges.try_for_each(|huge| {
-            let given = self.give_whole(giant, huge)?;
+            let given = self.give_whole(giant, huge, content)?;
             given_frames += u64::from(HUGE_FRAMES);
             counted += u32::from(given == Counted::Later);
             Ok(())
         });
         if counted > 0 {
-            self.raise_free(giant, counted);
+            self.raise_free_of(giant, counted, content);
         }
         done.map_err(
             |Refused {
@@ -203,13 +239,19 @@ impl Segment<'_> {
     }
 
     /// Gives back all of a huge frame, allocated as one or page by page.
-    fn give_whole(&self, giant: GiantIndex, huge: HugeIndex) -> Result<Counted, Refused> {
+    fn give_whole(
+        &self,
+        giant: GiantIndex,
+        huge: HugeIndex,
+        content: Content,
+    ) -> Result<Counted, Refused> {
         loop {
             let word = self.settled_huge(huge);
             match word.state {
                 HugeState::Allocated => {
                     // It may be about to be isolated: then once more.
                     let free = Huge::FREE.with_isolated(word.isolated);
+                    let free = free.with_content(content);
                     if self.swap_huge(huge, word, free) {
                         return Ok(if word.isolated {
                             Counted::Not
@@ -223,7 +265,7 @@ impl Segment<'_> {
                         start: Frame::new(self.huge_start(huge)),
                         order: HUGE_ORDER,
                     };
-                    self.give_block_of(giant, huge, block)?;
+                    self.give_block_with(giant, huge, block, content)?;
                     return Ok(Counted::Not);
                 }
                 HugeState::Free | HugeState::Opening => return Err(refused(Why::NotAllocated)),
@@ -257,8 +299,8 @@ impl Segment<'_> {
     /// caller ([`Segment::count_huges`]). `false` if it is anything but allocated as one.
     #[inline]
     pub(crate) fn give_huge(&self, huge: HugeIndex) -> bool {
-        let word = self.huge(huge);
-        Huge::is_allocated_in(word.pack()) && self.swap_huge(huge, word, Huge::FREE)
+        let bits = self.huge_bits(huge);
+        Huge::is_allocated_in(bits) && swap_u32(self.huges.at(huge), bits, Huge::FREE.pack())
     }
 
     /// Gives back a page of a split huge frame in a window of this segment; `false` if it has to

@@ -11,12 +11,13 @@
 )]
 
 use super::Segment;
+use super::fresh::Fresh;
 use crate::addr::{Frame, FrameRange};
 use crate::frames::segment::statistics::Statistics;
 use crate::frames::word::geometry::{
-    GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, HUGES, blocks,
+    Block, GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, HUGES, blocks, unit,
 };
-use crate::frames::word::{Bitmap, Giant, Huge, Mobility};
+use crate::frames::word::{Bitmap, Content, Giant, Huge, Mobility};
 
 /// Ranges by ascending start that are looked at once, each for as long as it
 /// reaches into what is being written.
@@ -80,6 +81,7 @@ impl<I: Iterator<Item = FrameRange>> Ahead<I> {
 pub(crate) fn statistics<I: Iterator<Item = FrameRange>>(
     frames: FrameRange,
     reserved: &mut Ahead<I>,
+    fresh: Fresh<'_>,
 ) -> Statistics {
     let mut sum = Statistics::default();
     // Huge frame that was counted as partial last, 1 above its number.
@@ -101,6 +103,17 @@ pub(crate) fn statistics<I: Iterator<Item = FrameRange>>(
             sum.partial_huges += u64::from(huge != last_partial);
             last_partial = huge;
         }
+        for zero in fresh.inside(free) {
+            sum.zero.giants += whole_units(zero, GIANT_ORDER);
+            sum.add_huges(Content::Zero, whole_units(zero, HUGE_ORDER));
+            // Pages are marked where their huge frame is split.
+            let of_split = |block: &Block| {
+                let huge = unit(block.start.get() >> HUGE_ORDER, HUGE_ORDER);
+                block.order < HUGE_ORDER && !free.covers(huge)
+            };
+            let pages = blocks(zero).filter(of_split).map(Block::frames);
+            sum.zero.frames += pages.sum::<u64>();
+        }
         let next = overlap.end().max(end);
         left = FrameRange::new(next.get(), frames.end().get()).unwrap_or_default();
     }
@@ -119,7 +132,9 @@ fn whole_units(frames: FrameRange, order: u8) -> u64 {
 pub(crate) fn start<I: Iterator<Item = FrameRange>>(
     segment: &Segment<'_>,
     reserved: &mut Ahead<I>,
+    fresh: Fresh<'_>,
 ) -> u64 {
+    let is_any_fresh = fresh.is_in(segment.frames);
     let mut written_bytes = 0;
     let mut giant = 0;
     while giant < segment.giant_count() {
@@ -128,11 +143,22 @@ pub(crate) fn start<I: Iterator<Item = FrameRange>>(
         if whole {
             let run = reserved.free_units(inside.start(), segment.frames.end(), GIANT_FRAMES);
             if run > 0 {
-                let next = giant + run as usize;
-                segment.store_giants(giant..next, Giant::FREE);
-                written_bytes += run * size_of::<u64>() as u64;
-                giant = next;
-                continue;
+                // Of one content, as far as known.
+                let content = if !is_any_fresh {
+                    Some(Content::Unknown)
+                } else if fresh.covers(inside) {
+                    Some(Content::Zero)
+                } else {
+                    (!fresh.is_in(inside)).then_some(Content::Unknown)
+                };
+                if let Some(content) = content {
+                    let run = if is_any_fresh { 1 } else { run };
+                    let next = giant + run as usize;
+                    segment.store_giants(giant..next, Giant::FREE.with_content(content));
+                    written_bytes += run * size_of::<u64>() as u64;
+                    giant = next;
+                    continue;
+                }
             }
             let run = reserved.reserved_units(inside.start(), segment.frames.end(), GIANT_FRAMES);
             if run > 0 {
@@ -143,7 +169,7 @@ pub(crate) fn start<I: Iterator<Item = FrameRange>>(
                 continue;
             }
         }
-        let word = start_mixed(segment, giant, reserved, &mut written_bytes);
+        let word = start_mixed(segment, giant, reserved, fresh, &mut written_bytes);
         segment.store_giants(giant..giant + 1, word);
         written_bytes += size_of::<u64>() as u64;
         giant += 1;
@@ -151,14 +177,17 @@ pub(crate) fn start<I: Iterator<Item = FrameRange>>(
     written_bytes
 }
 
-/// Writes the level below a giant frame that is neither all free nor all reserved.
+/// Writes the level below a giant frame that is neither all free nor all reserved, or neither all
+/// zero nor all unknown.
 fn start_mixed<I: Iterator<Item = FrameRange>>(
     segment: &Segment<'_>,
     giant: usize,
     reserved: &mut Ahead<I>,
+    fresh: Fresh<'_>,
     written_bytes: &mut u64,
 ) -> Giant {
-    let (mut free, mut partial) = (0, 0);
+    let (mut free, mut partial, mut known) = (0, 0, 0);
+    let is_any_fresh = fresh.is_in(segment.giant_frames(giant));
     let end = segment.giant_frames(giant).intersect(segment.frames).end();
     let huges = segment.huges_in(giant);
     let mut huge = huges.start;
@@ -168,8 +197,12 @@ fn start_mixed<I: Iterator<Item = FrameRange>>(
         if inside == all {
             let run = reserved.free_units(all.start(), end, u64::from(HUGE_FRAMES));
             if run > 0 {
+                let run = if is_any_fresh { 1 } else { run };
                 let next = huge + run as usize;
-                segment.store_huges(huge..next, Huge::FREE);
+                let is_zero = is_any_fresh && fresh.covers(all);
+                let content = [Content::Unknown, Content::Zero][usize::from(is_zero)];
+                segment.store_huges(huge..next, Huge::FREE.with_content(content));
+                known += u32::from(is_zero);
                 *written_bytes += run * size_of::<u32>() as u64;
                 free += run as u32;
                 huge = next;
@@ -191,7 +224,17 @@ fn start_mixed<I: Iterator<Item = FrameRange>>(
         // What is reserved stays where it is.
         let is_partial = start_bitmap(segment, huge, reserved) > 0;
         let pinned = segment.is_pinned(inside);
-        let word = Huge::split(Mobility::Unmovable, is_partial).with_pinned(pinned);
+        let mut word = Huge::split(Mobility::Unmovable, is_partial).with_pinned(pinned);
+        if is_partial && fresh.is_in(inside) {
+            let marks = segment.marks(huge);
+            marks.clear();
+            for block in fresh.inside(inside).flat_map(blocks) {
+                marks.set_block(block.page_in_huge(), block.order);
+            }
+            marks.keep_free(segment.bitmap(huge));
+            word = word.with_content(Content::Zero);
+            *written_bytes += size_of::<Bitmap>() as u64;
+        }
         *written_bytes += size_of::<Bitmap>() as u64;
         segment.store_huges(huge..huge + 1, word);
         *written_bytes += size_of::<u32>() as u64;
@@ -199,7 +242,9 @@ fn start_mixed<I: Iterator<Item = FrameRange>>(
         huge += 1;
     }
     debug_assert!(free <= HUGES);
-    Giant::split(free, [partial, 0])
+    // One that is all free is one block.
+    let split = Giant::split(free, [partial, 0]);
+    split.with_known(Content::Zero, known).merged()
 }
 
 /// Writes the bitmap of a huge frame and says how many of its pages are free.

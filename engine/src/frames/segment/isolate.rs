@@ -60,12 +60,13 @@ impl Segment<'_> {
             HugeState::Free => {
                 // Out of the count first, as if it were taken.
                 let mut call = self.calls.begin();
-                if self.change_giant(giant, Change::free(-1)).is_err() {
+                let taken = Change::free(-1).and_known(seen.content, -1);
+                if self.change_giant(giant, taken).is_err() {
                     return false;
                 }
                 let mine = self.swap_huge(huge, seen, isolated);
                 if !mine {
-                    self.settle_giant(giant, Change::free(1));
+                    self.raise_free_of(giant, 1, seen.content);
                     call.undo();
                 }
                 mine
@@ -100,7 +101,7 @@ impl Segment<'_> {
             }
             if self.swap_huge(huge, seen, now) {
                 if now.is_free() {
-                    self.raise_free(giant, 1);
+                    self.raise_free_of(giant, 1, now.content);
                 } else {
                     self.raise_giant_bound(giant, now.mobility, now.max_order);
                 }
@@ -128,6 +129,10 @@ impl Segment<'_> {
                 let bitmap = self.bitmap(huge);
                 let take = |block: Block| bitmap.take_at(block.page_in_huge(), block.order).is_ok();
                 let failed = blocks(inside).find(|&block| !take(block));
+                if failed.is_none() && Huge::unpack(self.recheck_huge(huge)).content.is_known() {
+                    // Handed out: all of it is allocated.
+                    self.marks(huge).clear();
+                }
                 if let Some(failed) = failed {
                     for block in blocks(inside).take_while(|block| block.start < failed.start) {
                         // An error: given back by another call, which must not have had it.

@@ -29,9 +29,10 @@
 //! | [`open`] | writing a level |
 //! | [`take`], [`give`] | the two primitives |
 //! | [`reconcile`] | counts and bounds after bits changed |
+//! | [`content`] | what free pages of a split huge frame hold |
 //! | [`isolate`] | huge frames of which nothing can be taken |
 //! | [`pinned`] | frames that can't be freed |
-//! | [`init`] | the first words: free, reserved, or a border |
+//! | [`init`], [`fresh`] | the first words: free, reserved, or a border; memory that is zero from the start |
 //! | [`statistics`], [`validate`] | what is free; whether every count equals what it counts |
 
 #![expect(
@@ -40,6 +41,8 @@
 )]
 
 pub(crate) mod calls;
+mod content;
+pub(crate) mod fresh;
 pub(crate) mod give;
 pub(crate) mod init;
 pub(crate) mod isolate;
@@ -57,7 +60,7 @@ use core::ops::Range;
 use super::word::geometry::{
     Block, GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, unit, units,
 };
-use super::word::{Bitmap, Change, Giant, GiantState, Huge, HugeState};
+use super::word::{Bitmap, Change, Content, Giant, GiantState, Huge, HugeState, Marks};
 use crate::addr::{Frame, FrameRange};
 use crate::sync::{
     AtomicU32, AtomicU64, Ordering, pause, recheck_u32, recheck_u64, swap_u32, swap_u64, update_u64,
@@ -75,6 +78,7 @@ pub(crate) struct Segment<'m> {
     pinned: &'m Pinned<'m>,
     giants: Table<'m, AtomicU64>,
     huges: Table<'m, AtomicU32>,
+    /// One a huge frame, then the second one of each.
     bitmaps: Table<'m, Bitmap>,
     pub(crate) calls: Calls,
 }
@@ -90,7 +94,7 @@ impl<'m> Segment<'m> {
         units(frames, GIANT_ORDER)
     }
 
-    /// Number of huge words, and of bitmaps, a segment over `frames` needs.
+    /// Number of huge words, and half the number of bitmaps, a segment over `frames` needs.
     pub(crate) const fn huges_for(frames: FrameRange) -> u64 {
         units(frames, HUGE_ORDER)
     }
@@ -105,7 +109,7 @@ impl<'m> Segment<'m> {
     ) -> Self {
         debug_assert_eq!(giants.len() as u64, Self::giants_for(frames));
         debug_assert_eq!(huges.len() as u64, Self::huges_for(frames));
-        debug_assert_eq!(huges.len(), bitmaps.len());
+        debug_assert_eq!(2 * huges.len(), bitmaps.len());
         Self {
             frames,
             pinned,
@@ -175,7 +179,7 @@ impl<'m> Segment<'m> {
     }
 
     /// The huge frames of `block`, one or more whole ones.
-    fn huges_of(&self, block: Block) -> Range<HugeIndex> {
+    pub(crate) fn huges_of(&self, block: Block) -> Range<HugeIndex> {
         let first = self.huge_of(block.start);
         first..first + block.huges() as usize
     }
@@ -241,6 +245,11 @@ impl<'m> Segment<'m> {
         self.bitmaps.at(huge)
     }
 
+    /// Which pages of a huge frame hold what its word says.
+    pub(crate) fn marks(&self, huge: HugeIndex) -> Marks<'m> {
+        Marks(self.bitmaps.at(self.huge_count() + huge))
+    }
+
     /// Prefetches the words of a page that is going to be given back.
     #[inline]
     pub(crate) fn prefetch(&self, page: Frame) {
@@ -279,6 +288,7 @@ impl<'m> Segment<'m> {
         swap_u64(self.giants.at(giant), from.pack(), to.pack())
     }
 
+    #[inline]
     fn swap_huge(&self, huge: HugeIndex, from: Huge, to: Huge) -> bool {
         swap_u32(self.huges.at(huge), from.pack(), to.pack())
     }
@@ -318,6 +328,16 @@ impl<'m> Segment<'m> {
         let new = old.wrapping_add(raise);
         if Giant::unpack(new).is_complete() {
             self.merge_if_complete(giant);
+        }
+    }
+
+    /// The same for huge frames with this content.
+    pub(crate) fn raise_free_of(&self, giant: GiantIndex, count: u32, content: Content) {
+        if content.is_known() {
+            let count = count.cast_signed();
+            self.settle_giant(giant, Change::free(count).and_known(content, count));
+        } else {
+            self.raise_free(giant, count);
         }
     }
 

@@ -4,7 +4,7 @@
 
 use super::{GiantIndex, HugeIndex, Segment};
 use crate::frames::word::geometry::{HUGE_FRAMES, HUGES};
-use crate::frames::word::{Change, Giant, GiantState, Huge, HugeState, Mobility};
+use crate::frames::word::{Change, Content, Giant, GiantState, Huge, HugeState, Mobility};
 use crate::sync::Ordering;
 
 /// Pages of a huge frame.
@@ -28,8 +28,11 @@ impl Segment<'_> {
             let pinned = self.is_pinned(self.giant_frames(giant));
             let word = Huge::allocated(Mobility::Unmovable).with_pinned(pinned);
             self.store_huges(huges, word);
-        } else if !from.opened {
-            self.store_huges(huges, Huge::FREE);
+        } else if from.is_unwritten() {
+            match from.content() {
+                None | Some(Content::Unknown) => self.store_huges(huges, Huge::FREE),
+                Some(content) => self.store_huges(huges, Huge::FREE.with_content(content)),
+            }
         }
         // Not a store: a huge frame below may be given back and counted from the moment its
         // word is written. Release: the words come before.
@@ -54,17 +57,22 @@ impl Segment<'_> {
         let giant = self.giant_of_huge(huge);
         let mut call = self.calls.begin();
         // Partial before it is.
-        if self.change_giant(giant, Change::open(mobility)).is_err() {
+        let open = Change::open(mobility).and_known(from.content, -1);
+        if self.change_giant(giant, open).is_err() {
             return false;
         }
         if !self.swap_huge(huge, from, from.with_state(HugeState::Opening)) {
-            self.settle_giant(giant, Change::not_opened(mobility));
+            let back = Change::not_opened(mobility).and_known(from.content, 1);
+            self.settle_giant(giant, back);
             call.undo();
             return false;
         }
+        if from.content.is_known() {
+            self.marks(huge).write(false, pages.at, pages.count);
+        }
         self.bitmap(huge).write(true, pages.at, pages.count);
         debug_assert!(pages.count < HUGE_FRAMES);
-        let word = Huge::split(mobility, true);
+        let word = Huge::split(mobility, true).with_content(from.content);
         self.publish_huge(huge, word);
         self.raise_giant_bound(giant, mobility, word.max_order);
         self.recheck_opened(huge);
@@ -81,13 +89,14 @@ impl Segment<'_> {
     }
 
     /// Opens an allocated huge frame, found as `from`, with `pages` of it, a block of `order`,
-    /// free; `false` if another CPU was faster.
+    /// free and of this content; `false` if another CPU was faster.
     pub(super) fn open_allocated_huge(
         &self,
         huge: HugeIndex,
         from: Huge,
         pages: Pages,
         order: u8,
+        content: Content,
     ) -> bool {
         let (giant, mobility) = (self.giant_of_huge(huge), from.mobility);
         let is_counted = !from.isolated;
@@ -98,14 +107,18 @@ impl Segment<'_> {
         {
             return false;
         }
-        if !self.swap_huge(huge, from, from.with_state(HugeState::Opening)) {
+        let opening = from.with_state(HugeState::Opening).with_content(content);
+        if !self.swap_huge(huge, from, opening) {
             if is_counted {
                 self.settle_giant(giant, Change::partial(mobility, -1));
             }
             return false;
         }
+        if content.is_known() {
+            self.marks(huge).write(true, pages.at, pages.count);
+        }
         self.bitmap(huge).write(false, pages.at, pages.count);
-        let word = from.with_state(HugeState::Split).partial_from(order);
+        let word = opening.with_state(HugeState::Split).partial_from(order);
         self.publish_huge(huge, word);
         if is_counted {
             self.raise_giant_bound(giant, mobility, order);

@@ -7,14 +7,14 @@ use core::ops::AddAssign;
 use super::{HugeIndex, Segment};
 use crate::addr::FrameRange;
 use crate::frames::word::geometry::{GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGES, blocks};
-use crate::frames::word::{GiantState, HugeState};
+use crate::frames::word::{Content, Giant, GiantState, HugeState};
 
 /// What is free, by the largest block it forms. Exact whenever no call is in
 /// flight; costs one look at each giant frame's word and, where pages of it
 /// are free one by one, at its 512 huge words and the bitmaps of those that are partly free.
 /// Nothing is written.
 ///
-/// `managed_frames` = `free_frames` + `cached_frames` + what is allocated.
+/// `managed_frames` = `free_frames` + `cached_frames` + `in_work_frames` + what is allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Frames that are free, or may be freed: all that is memory, less what is reserved for ever.
@@ -29,6 +29,32 @@ pub struct Statistics {
     pub free_huges: u64,
     /// Huge frames of which some pages are free.
     pub partial_huges: u64,
+    /// Of what is free: known to hold zeros.
+    pub zero: ContentStatistics,
+    /// Of what is free: given to the host.
+    pub reported: ContentStatistics,
+    /// Frames that a worker has borrowed and gives back soon: free for the water marks, but not
+    /// counted as free here.
+    pub in_work_frames: u64,
+}
+
+/// How much of what is free is of one content, by level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContentStatistics {
+    /// All frames.
+    pub frames: u64,
+    /// Huge frames that are free as a whole, those of free giant frames included.
+    pub huges: u64,
+    /// Giant frames that are free as a whole.
+    pub giants: u64,
+}
+
+impl AddAssign for ContentStatistics {
+    fn add_assign(&mut self, other: Self) {
+        self.frames += other.frames;
+        self.huges += other.huges;
+        self.giants += other.giants;
+    }
 }
 
 /// How many free blocks of each order there are: each frame counts in the largest aligned free
@@ -43,6 +69,33 @@ impl AddAssign for Statistics {
         self.free_giants += other.free_giants;
         self.free_huges += other.free_huges;
         self.partial_huges += other.partial_huges;
+        self.zero += other.zero;
+        self.reported += other.reported;
+        self.in_work_frames += other.in_work_frames;
+    }
+}
+
+impl Statistics {
+    /// What is free of one content that is known.
+    pub(crate) fn of(&mut self, content: Content) -> Option<&mut ContentStatistics> {
+        match content {
+            Content::Unknown => None,
+            Content::Zero => Some(&mut self.zero),
+            Content::Reported => Some(&mut self.reported),
+        }
+    }
+
+    pub(crate) fn add_huges(&mut self, content: Content, count: u64) {
+        if let Some(known) = self.of(content) {
+            known.huges += count;
+            known.frames += count * u64::from(HUGE_FRAMES);
+        }
+    }
+
+    fn add_giants(&mut self, content: Content) {
+        if let Some(known) = self.of(content) {
+            known.giants += 1;
+        }
     }
 }
 
@@ -68,10 +121,12 @@ impl Segment<'_> {
                     sum.free_giants += 1;
                     sum.free_huges += u64::from(HUGES);
                     sum.free_frames += GIANT_FRAMES;
+                    self.add_contents(giant, word, &mut sum);
                 }
                 GiantState::Split => {
                     sum.free_huges += u64::from(word.free);
                     sum.free_frames += u64::from(word.free) * u64::from(HUGE_FRAMES);
+                    self.add_contents(giant, word, &mut sum);
                     if word.partial != [0; 2] {
                         sum += self.partial_statistics(giant);
                     }
@@ -80,6 +135,28 @@ impl Segment<'_> {
             }
         }
         sum
+    }
+
+    /// Adds what is known of the free huge frames of a giant frame.
+    fn add_contents(&self, giant: usize, word: Giant, sum: &mut Statistics) {
+        let is_whole = word.state == GiantState::Free;
+        if let Some(content) = word.content().filter(|_| is_whole) {
+            sum.add_huges(content, u64::from(HUGES));
+            sum.add_giants(content);
+        } else if word.known() > 0 {
+            let (mut zero, mut reported) = (0, 0);
+            for word in self.huges_in(giant).map(|huge| self.huge(huge)) {
+                let is_free = word.is_free();
+                zero += u64::from(is_free && word.content == Content::Zero);
+                reported += u64::from(is_free && word.content == Content::Reported);
+            }
+            for (content, count) in [(Content::Zero, zero), (Content::Reported, reported)] {
+                sum.add_huges(content, count);
+                if is_whole && count == u64::from(HUGES) {
+                    sum.add_giants(content);
+                }
+            }
+        }
     }
 
     /// Adds up how many of the largest free blocks of each order there are.
@@ -138,6 +215,10 @@ impl Segment<'_> {
             if word.is_counted() {
                 sum.partial_huges += 1;
                 sum.free_frames += u64::from(self.bitmap(huge).count_free());
+                let (content, pages) = self.marked_pages(huge, word);
+                if let Some(known) = sum.of(content) {
+                    known.frames += u64::from(pages);
+                }
             }
         }
         sum

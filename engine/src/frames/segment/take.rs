@@ -6,7 +6,7 @@ use super::{GiantIndex, HugeIndex, Segment};
 use crate::addr::Frame;
 use crate::frames::word::bitmap::{NoBlock, TakenAt};
 use crate::frames::word::geometry::{BITMAP_WORDS, Block, GIANT_ORDER, HUGE_ORDER};
-use crate::frames::word::{Change, Giant, GiantState, Huge, HugeState, Mobility};
+use crate::frames::word::{Change, Giant, GiantState, Huge, HugeState, Known, Mobility, Purpose};
 use crate::sync::{pause, swap_u32};
 
 /// What is wanted of a huge frame.
@@ -52,14 +52,14 @@ impl Segment<'_> {
     pub(crate) fn take(
         &self,
         huge: HugeIndex,
-        mobility: Mobility,
+        purpose: Purpose<'_>,
         part: Part,
     ) -> Result<Taken, Miss> {
         let seen = self.huge(huge);
         match seen.state {
             _ if seen.isolated => Err(Miss::Nothing),
-            HugeState::Split if seen.partial => self.take_of_split(huge, part),
-            HugeState::Free => self.take_of_free(huge, seen, mobility, part),
+            HugeState::Split if seen.partial => self.take_of_split(huge, part, purpose.known),
+            HugeState::Free => self.take_of_free(huge, seen, purpose, part),
             HugeState::Opening => Err(Miss::Changed),
             HugeState::Split | HugeState::Allocated => Err(Miss::Nothing),
         }
@@ -70,17 +70,17 @@ impl Segment<'_> {
     pub(crate) fn take_one(
         &self,
         huge: HugeIndex,
-        mobility: Mobility,
+        purpose: Purpose<'_>,
         part: Part,
     ) -> Result<Frame, Miss> {
-        let taken = self.take(huge, mobility, part)?;
+        let taken = self.take(huge, purpose, part)?;
         Ok(self.settled(huge, taken))
     }
 
     /// Takes any block of pages of `order` of a split huge frame, and settles likewise.
     #[inline]
     pub(crate) fn take_pages(&self, huge: HugeIndex, order: u8) -> Result<Frame, Miss> {
-        let taken = self.take_of_split(huge, Part::Any(order))?;
+        let taken = self.take_of_split(huge, Part::Any(order), None)?;
         Ok(self.settled(huge, taken))
     }
 
@@ -103,7 +103,12 @@ impl Segment<'_> {
     /// Takes pages of a split huge frame.
     // Always: with the part known, most of it is known at compile time.
     #[inline(always)]
-    fn take_of_split(&self, huge: HugeIndex, part: Part) -> Result<Taken, Miss> {
+    fn take_of_split(
+        &self,
+        huge: HugeIndex,
+        part: Part,
+        known: Option<&Known>,
+    ) -> Result<Taken, Miss> {
         let first = self.huge_start(huge);
         let bitmap = self.bitmap(huge);
         let (taken, bits, order) = match part {
@@ -121,9 +126,8 @@ impl Segment<'_> {
             Part::At(at, order) => (self.take_block(huge, order, Some(at))?, 1, order),
         };
         let now = self.recheck_huge(huge);
-        if Huge::unpack(now).isolated {
-            self.undo_pages(huge, taken.at, order, bits);
-            return Err(Miss::Changed);
+        if Huge::is_special_in(now) {
+            self.take_special(huge, now, taken.at, order, bits, known)?;
         }
         let emptied = if taken.filled && bitmap.is_full() {
             self.note_full(huge)
@@ -159,8 +163,27 @@ impl Segment<'_> {
         taken.map_err(|_| if undone { Miss::Changed } else { Miss::Nothing })
     }
 
-    /// Gives back pages of a huge frame that is isolated since this call looked at it.
+    /// The end of a take of pages of a huge frame that is isolated or has marks.
     #[cold]
+    fn take_special(
+        &self,
+        huge: HugeIndex,
+        word: u32,
+        at: u32,
+        order: u8,
+        bits: u64,
+        known: Option<&Known>,
+    ) -> Result<(), Miss> {
+        let word = Huge::unpack(word);
+        if word.isolated {
+            self.undo_pages(huge, at, order, bits);
+            return Err(Miss::Changed);
+        }
+        self.unmark(huge, word, at, order, bits, known);
+        Ok(())
+    }
+
+    /// Gives back pages of a huge frame that is isolated since this call looked at it.
     fn undo_pages(&self, huge: HugeIndex, at: u32, order: u8, bits: u64) {
         let bitmap = self.bitmap(huge);
         let given = if bits == 1 {
@@ -178,13 +201,13 @@ impl Segment<'_> {
         &self,
         huge: HugeIndex,
         seen: Huge,
-        mobility: Mobility,
+        purpose: Purpose<'_>,
         part: Part,
     ) -> Result<Taken, Miss> {
         let first = self.huge_start(huge);
         let (at, count) = match part {
             Part::Whole => {
-                self.take_free_huge(huge, seen.pack(), mobility)?;
+                self.take_free_huge(huge, seen.pack(), purpose)?;
                 let start = Frame::new(first);
                 return Ok(Taken {
                     start,
@@ -196,8 +219,11 @@ impl Segment<'_> {
             Part::Any(order) => (0, 1 << order),
             Part::UpTo(most) => (0, most.min(64)),
         };
-        if !self.open_free_huge(huge, seen, mobility, Pages { at, count }) {
+        if !self.open_free_huge(huge, seen, purpose.mobility, Pages { at, count }) {
             return Err(Miss::Changed);
+        }
+        if let Some(known) = purpose.known {
+            known.note_all(seen.content);
         }
         let bits = match part {
             Part::UpTo(_) => !0 >> (64 - count),
@@ -218,14 +244,18 @@ impl Segment<'_> {
         &self,
         huge: HugeIndex,
         seen: u32,
-        mobility: Mobility,
+        purpose: Purpose<'_>,
     ) -> Result<(), Miss> {
+        if Huge::is_known_in(seen) {
+            return self.take_known_huge(huge, seen, purpose);
+        }
         let giant = self.giant_of_huge(huge);
         let mut call = self.calls.begin();
         if !self.lower_free(giant, 1) {
             return Err(Miss::Changed);
         }
-        if swap_u32(self.huges.at(huge), seen, Huge::allocated(mobility).pack()) {
+        let allocated = Huge::allocated(purpose.mobility).pack();
+        if swap_u32(self.huges.at(huge), seen, allocated) {
             return Ok(());
         }
         self.settle_giant(giant, Change::free(1));
@@ -233,14 +263,42 @@ impl Segment<'_> {
         Err(Miss::Changed)
     }
 
+    /// The same for one of known content.
+    #[cold]
+    fn take_known_huge(
+        &self,
+        huge: HugeIndex,
+        seen: u32,
+        purpose: Purpose<'_>,
+    ) -> Result<(), Miss> {
+        let giant = self.giant_of_huge(huge);
+        let content = Huge::content_in(seen);
+        let mut call = self.calls.begin();
+        let lower = Change::free(-1).and_known(content, -1);
+        if self.change_giant(giant, lower).is_err() {
+            return Err(Miss::Changed);
+        }
+        let allocated = Huge::allocated(purpose.mobility).pack();
+        if swap_u32(self.huges.at(huge), seen, allocated) {
+            if let Some(known) = purpose.known {
+                known.note_all(content);
+            }
+            return Ok(());
+        }
+        self.settle_giant(giant, lower.reverse());
+        call.undo();
+        Err(Miss::Changed)
+    }
+
     /// Takes up to `most` of `huges`, all of one split giant frame, that are free as a whole:
-    /// one reservation for all of them.
+    /// one reservation for all of them. Only those of unknown content, or any.
     pub(crate) fn take_free_huges(
         &self,
         giant: GiantIndex,
         huges: impl Iterator<Item = HugeIndex>,
         most: u32,
         mobility: Mobility,
+        any_content: bool,
         mut put: impl FnMut(HugeIndex),
     ) {
         let mut call = self.calls.begin();
@@ -251,7 +309,14 @@ impl Segment<'_> {
         let allocated = Huge::allocated(mobility).pack();
         for huge in huges {
             let seen = self.huge_bits(huge);
-            if Huge::is_free_in(seen) && swap_u32(self.huges.at(huge), seen, allocated) {
+            let is_taken = if Huge::is_free_unknown_in(seen) {
+                swap_u32(self.huges.at(huge), seen, allocated)
+            } else {
+                any_content
+                    && Huge::is_free_in(seen)
+                    && self.take_known(giant, huge, seen, allocated)
+            };
+            if is_taken {
                 put(huge);
                 left -= 1;
                 if left == 0 {
@@ -264,44 +329,85 @@ impl Segment<'_> {
         call.undo();
     }
 
+    /// Takes a free huge frame of known content that is reserved already, but not as such.
+    #[cold]
+    fn take_known(&self, giant: GiantIndex, huge: HugeIndex, seen: u32, to: u32) -> bool {
+        let content = Huge::content_in(seen);
+        let one = |count| Change::free(0).and_known(content, count);
+        if self.change_giant(giant, one(-1)).is_err() {
+            return false;
+        }
+        let is_taken = swap_u32(self.huges.at(huge), seen, to);
+        if !is_taken {
+            self.settle_giant(giant, one(1));
+        }
+        is_taken
+    }
+
     /// Takes a block of more than one huge frame of a split giant frame.
-    pub(crate) fn take_huges(&self, block: Block, mobility: Mobility) -> Result<(), Miss> {
+    pub(crate) fn take_huges(&self, block: Block, purpose: Purpose<'_>) -> Result<(), Miss> {
         if !self.frames.covers(block.range()) {
             return Err(Miss::Nothing);
         }
         let huges = self.huges_of(block);
-        if huges
-            .clone()
-            .any(|huge| !Huge::is_free_in(self.huge_bits(huge)))
-        {
-            return Err(Miss::Nothing);
+        let mut reserve = Change::free(0);
+        for huge in huges.clone() {
+            let seen = self.huge(huge);
+            if !seen.is_free() {
+                return Err(Miss::Nothing);
+            }
+            reserve = reserve.and_free(-1).and_known(seen.content, -1);
         }
         let giant = self.giant_of(block.start);
-        let count = block.huges();
         let mut call = self.calls.begin();
-        if !self.lower_free(giant, count) {
+        if self.change_giant(giant, reserve).is_err() {
             return Err(Miss::Changed);
         }
+        // What the words say that are taken; then the same is reserved.
+        let mut taken = Change::free(0);
         for huge in huges.clone() {
             // Opening, not allocated, until all are taken: nothing of it can be freed yet.
             let seen = self.huge(huge);
-            if !seen.is_free() || !self.swap_huge(huge, seen, seen.with_state(HugeState::Opening)) {
-                for mine in huges.start..huge {
+            let is_mine =
+                seen.is_free() && self.swap_huge(huge, seen, seen.with_state(HugeState::Opening));
+            if is_mine {
+                taken = taken.and_free(-1).and_known(seen.content, -1);
+            }
+            let is_last = huge + 1 == huges.end;
+            if !is_mine || is_last && taken != reserve {
+                let end = if is_mine { huge + 1 } else { huge };
+                for mine in huges.start..end {
                     let before = self.huge(mine).with_state(HugeState::Free);
                     self.publish_huge(mine, before);
                 }
-                self.settle_giant(giant, Change::free(count as i32));
+                self.settle_giant(giant, reserve.reverse());
                 call.undo();
                 return Err(Miss::Changed);
             }
         }
-        self.store_huges(huges, Huge::allocated(mobility));
+        if let Some(known) = purpose.known {
+            self.note_huges(block, known);
+        }
+        self.store_huges(huges, Huge::allocated(purpose.mobility));
         Ok(())
     }
 
     /// Takes giant frame `giant`, found free as `word`.
-    pub(crate) fn take_giant(&self, giant: GiantIndex, word: Giant) -> bool {
-        self.swap_giant(giant, word, word.with_state(GiantState::Allocated))
+    pub(crate) fn take_giant(&self, giant: GiantIndex, word: Giant, known: Option<&Known>) -> bool {
+        let is_taken = self.swap_giant(giant, word, word.taken());
+        if is_taken && let Some(known) = known {
+            match word.content() {
+                Some(content) => known.note_all(content),
+                None => self.note_huges(
+                    Block {
+                        start: self.giant_frames(giant).start(),
+                        order: GIANT_ORDER,
+                    },
+                    known,
+                ),
+            }
+        }
+        is_taken
     }
 
     /// Opens giant frame `giant`, found free as `word`, to take a part of it. If that part is
@@ -324,9 +430,14 @@ impl Segment<'_> {
 
     /// Takes exactly `block`, which must lie inside the segment. Refused if some of it was seen
     /// allocated, isolated, or held by a call in flight.
-    pub(crate) fn take_at(&self, block: Block, mobility: Mobility) -> Result<(), Miss> {
+    pub(crate) fn take_at<'k>(
+        &self,
+        block: Block,
+        purpose: impl Into<Purpose<'k>>,
+    ) -> Result<(), Miss> {
+        let purpose = purpose.into();
         for _ in 0..TRIES {
-            match self.try_at(block, mobility) {
+            match self.try_at(block, purpose) {
                 Err(Miss::Changed) => pause(),
                 answer => return answer,
             }
@@ -334,31 +445,31 @@ impl Segment<'_> {
         Err(Miss::Changed)
     }
 
-    fn try_at(&self, block: Block, mobility: Mobility) -> Result<(), Miss> {
+    fn try_at(&self, block: Block, purpose: Purpose<'_>) -> Result<(), Miss> {
         let giant = self.giant_of(block.start);
         let word = self.giant(giant);
         match word.state {
             GiantState::Allocated => Err(Miss::Nothing),
             GiantState::Opening => Err(Miss::Changed),
             GiantState::Free if block.order == GIANT_ORDER => {
-                let taken = self.take_giant(giant, word);
+                let taken = self.take_giant(giant, word, purpose.known);
                 if taken { Ok(()) } else { Err(Miss::Changed) }
             }
-            GiantState::Free => self.take_below(giant, word, || self.take_part_at(block, mobility)),
-            GiantState::Split => self.take_part_at(block, mobility),
+            GiantState::Free => self.take_below(giant, word, || self.take_part_at(block, purpose)),
+            GiantState::Split => self.take_part_at(block, purpose),
         }
     }
 
     /// A given block of a split giant frame.
-    fn take_part_at(&self, block: Block, mobility: Mobility) -> Result<(), Miss> {
+    fn take_part_at(&self, block: Block, purpose: Purpose<'_>) -> Result<(), Miss> {
         let huge = self.huge_of(block.start);
         match block.order {
             GIANT_ORDER => Err(Miss::Nothing),
-            HUGE_ORDER => self.take_one(huge, mobility, Part::Whole).map(drop),
-            order if order > HUGE_ORDER => self.take_huges(block, mobility),
+            HUGE_ORDER => self.take_one(huge, purpose, Part::Whole).map(drop),
+            order if order > HUGE_ORDER => self.take_huges(block, purpose),
             order => {
                 let part = Part::At(block.page_in_huge(), order);
-                self.take_one(huge, mobility, part).map(drop)
+                self.take_one(huge, purpose, part).map(drop)
             }
         }
     }

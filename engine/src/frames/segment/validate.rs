@@ -5,7 +5,7 @@ use core::fmt;
 use super::Segment;
 use crate::addr::{Frame, FrameRange};
 use crate::frames::word::geometry::{HUGE_FRAMES, HUGES};
-use crate::frames::word::{Giant, GiantState, Huge, HugeState};
+use crate::frames::word::{Content, Giant, GiantState, Huge, HugeState};
 
 /// Two levels of the allocator's metadata disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +69,17 @@ impl Segment<'_> {
                 let rule = "one block only if all of it is in the segment";
                 check(frames, rule, 1, is_mine)?;
                 if word.opened {
-                    let free = |huge: &usize| self.huge(*huge) == Huge::FREE;
+                    let is_free = |huge: Huge| huge.with_content(Content::Unknown) == Huge::FREE;
+                    let free = |huge: &usize| is_free(self.huge(*huge));
                     let free = self.huges_in(giant).filter(free).count() as u64;
                     let rule = "what lies below one block says that it is free";
                     check(frames, rule, u64::from(HUGES), free)?;
+                    if !word.is_unwritten() {
+                        let known = |huge: &usize| self.huge(*huge).content.is_known();
+                        let known = self.huges_in(giant).filter(known).count() as u64;
+                        let rule = "huge frames of known content below one block";
+                        check(frames, rule, known, u64::from(word.known()))?;
+                    }
                 }
                 Ok(())
             }
@@ -83,10 +90,12 @@ impl Segment<'_> {
 
     fn validate_split(&self, giant: usize, word: Giant) -> Result<(), Violation> {
         let (mut free, mut partial) = (0u32, [0u32; 2]);
+        let mut known = 0;
         for huge in self.huges_in(giant) {
             let seen = self.huge(huge);
             self.validate_huge(huge, seen)?;
             free += u32::from(seen.is_free());
+            known += u32::from(seen.is_free() && seen.content.is_known());
             if seen.is_counted() {
                 let index = seen.mobility as usize;
                 partial[index] += 1;
@@ -99,6 +108,8 @@ impl Segment<'_> {
         let frames = self.giant_frames(giant);
         let rule = "free huge frames of a giant frame";
         check(frames, rule, u64::from(free), u64::from(word.free))?;
+        let rule = "free huge frames of known content";
+        check(frames, rule, u64::from(known), u64::from(word.known()))?;
         for (counted, kept) in partial.into_iter().zip(word.partial) {
             let rule = "partly free huge frames";
             check(frames, rule, counted.into(), kept.into())?;
@@ -115,7 +126,10 @@ impl Segment<'_> {
             HugeState::Opening => check(frames, "no huge frame is being opened", 0, 1),
             HugeState::Free | HugeState::Allocated => {
                 let rule = "one block only if all of it is in the segment";
-                check(frames, rule, 0, outside)
+                check(frames, rule, 0, outside)?;
+                let is_known = seen.state == HugeState::Allocated && seen.content.is_known();
+                let rule = "nothing is known of what is allocated";
+                check(frames, rule, 0, u64::from(is_known))
             }
             HugeState::Split => {
                 let bitmap = self.bitmap(huge);
@@ -134,7 +148,19 @@ impl Segment<'_> {
                     .filter(|&(_, frame)| !inside.contains(Frame::new(frame)))
                     .filter(|&(page, _)| bitmap.is_set(page))
                     .count() as u64;
-                check(frames, "pages outside the segment stay set", outside, set)
+                check(frames, "pages outside the segment stay set", outside, set)?;
+                let marked = |page: &u32| {
+                    let word = self.marks(huge).word(*page as usize / 64);
+                    word >> (page % 64) & 1 != 0
+                };
+                let allocated = (0..HUGE_FRAMES).filter(|&page| bitmap.is_set(page));
+                let known = if seen.content.is_known() {
+                    allocated.filter(marked).count() as u64
+                } else {
+                    0
+                };
+                let rule = "nothing is known of what is allocated";
+                check(frames, rule, 0, known)
             }
         }
     }

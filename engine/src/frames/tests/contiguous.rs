@@ -24,6 +24,7 @@ fn search(
         frames,
         align_frames,
         mobility: Mobility::Unmovable,
+        zeroed: false,
     };
     let found = find(segment, want, &mut probed, |found| {
         range::take(segments, found, Mobility::Unmovable).is_ok()

@@ -11,6 +11,8 @@ use crate::frames::search::contiguous::WantRange;
 use crate::frames::search::{Hints, Pass, Want, any};
 use crate::frames::segment::Segment;
 #[cfg(loom)]
+use crate::frames::segment::fresh::Fresh;
+#[cfg(loom)]
 use crate::frames::segment::init::{Ahead, start};
 use crate::frames::segment::pinned::Pinned;
 use crate::frames::segment::table::Table;
@@ -42,7 +44,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
 
     let giants = usize::try_from(Segment::giants_for(frames)).unwrap();
     let huges = usize::try_from(Segment::huges_for(frames)).unwrap();
-    let bytes = giants * 8 + huges * 68 + 256;
+    let bytes = giants * 8 + huges * 132 + 256;
     let memory: &'static mut [_] = Box::leak(Box::<[u8]>::new_uninit_slice(bytes));
     // SAFETY: leaked, so ours for ever; no other reference to it exists.
     let mut carver = unsafe { Carver::new(NonNull::from(memory).cast(), bytes) };
@@ -52,7 +54,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
         none_pinned(),
         giants,
         words,
-        carver.table(huges).unwrap(),
+        carver.table(2 * huges).unwrap(),
     )
 }
 
@@ -86,7 +88,7 @@ pub(crate) fn blank_segment_with(
         pinned,
         table(Segment::giants_for(frames), || AtomicU64::new(0xdead_0000)),
         table(huges, || AtomicU32::new(0xdead_0000)),
-        table(huges, || Bitmap::new(0x5555_5555_5555_5555)),
+        table(2 * huges, || Bitmap::new(0x5555_5555_5555_5555)),
     )
 }
 
@@ -94,15 +96,20 @@ pub(crate) fn blank_segment_with(
 #[cfg(loom)]
 pub(crate) fn segment(frames: FrameRange, reserved: &[FrameRange]) -> Segment<'static> {
     let segment = blank_segment(frames);
-    start(&segment, &mut Ahead::new(reserved.iter().copied()));
+    start(
+        &segment,
+        &mut Ahead::new(reserved.iter().copied()),
+        Fresh::default(),
+    );
     segment
 }
 
 /// An unmovable block.
-pub(crate) fn want(order: u8) -> Want {
+pub(crate) fn want(order: u8) -> Want<'static> {
     Want {
         order,
         mobility: Mobility::Unmovable,
+        known: None,
     }
 }
 

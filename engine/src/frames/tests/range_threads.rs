@@ -62,6 +62,7 @@ fn churn(segments: &Segments<'_>, owners: &[AtomicU32], thread: u32, rounds: u32
                 let wanted = WantRange {
                     frames: frames_wanted,
                     align_frames: 1 << random(10),
+                    zeroed: false,
                     mobility: if random(2) == 0 {
                         Mobility::Movable
                     } else {

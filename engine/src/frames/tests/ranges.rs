@@ -288,6 +288,7 @@ impl State {
                 let wanted = WantRange {
                     frames: len,
                     align_frames: 1 << align,
+                    zeroed: false,
                     mobility: if movable {
                         Mobility::Movable
                     } else {

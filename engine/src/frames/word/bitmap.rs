@@ -12,7 +12,7 @@ use crate::sync::{AtomicU64, Ordering, recheck_u64, swap_u64, update_u64};
 #[derive(Debug)]
 #[repr(C)]
 #[cfg_attr(not(loom), repr(align(64)))]
-pub(crate) struct Bitmap([AtomicU64; BITMAP_WORDS]);
+pub(crate) struct Bitmap(pub(super) [AtomicU64; BITMAP_WORDS]);
 
 /// A block that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ fn lowest(word: u64, count: u32) -> u64 {
 
 /// First aligned block of 2^`order` clear bits in `word`.
 #[inline]
-fn find_block(word: u64, order: u8) -> Option<u32> {
+pub(super) fn find_block(word: u64, order: u8) -> Option<u32> {
     let mut clear = !word;
     let mut block = 1;
     for _ in 0..order {

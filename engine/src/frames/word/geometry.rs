@@ -90,6 +90,11 @@ impl Block {
             })
     }
 
+    /// Position of the first page inside its giant frame.
+    pub(crate) const fn page_in_giant(self) -> u32 {
+        (self.start.get() & (GIANT_FRAMES - 1)) as u32
+    }
+
     /// Position of the first page inside its huge frame.
     pub(crate) const fn page_in_huge(self) -> u32 {
         (self.start.get() & (HUGE_FRAMES as u64 - 1)) as u32

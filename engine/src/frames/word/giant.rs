@@ -7,7 +7,9 @@
 //! | 4-13 | free huge frames that are not reserved by a call |
 //! | 14-25, 26-37 | partly free huge frames, unmovable and movable |
 //! | 38-41, 42-45 | bound on the order of their free blocks, likewise |
-//! | 46-58 | unused |
+//! | 46-55 | known: free huge frames, not reserved by a call, of known content |
+//! | 56-57 | contents among those |
+//! | 58 | stale: the huge words below do not have the contents this word has |
 //! | 59-63 | raises: goes up with every count that is raised, and wraps |
 
 #![expect(
@@ -15,6 +17,7 @@
     reason = "fields are masked to their width"
 )]
 
+use super::content::Content;
 use super::geometry::{HUGES, LARGEST_PAGES};
 use super::mobility::Mobility;
 
@@ -27,6 +30,12 @@ const OPENED: u64 = 1 << 3;
 const FREE_BIT: u32 = 4;
 const PARTIAL_BIT: [u32; 2] = [14, 26];
 const ORDER_BIT: [u32; 2] = [38, 42];
+const CONTENT_BIT: u32 = 46;
+const CONTENT: u64 = (1 << 13) - 1;
+/// Of those bits: the count, what is counted, and whether that is stale.
+const KNOWN_MOST: u16 = 0x3ff;
+const CONTENTS_AT: u32 = 10;
+const CONTENT_STALE: u16 = 1 << 12;
 const RAISE: u64 = 1 << 59;
 
 /// What a giant frame is.
@@ -62,6 +71,11 @@ impl GiantState {
 ///
 /// Huge words that were written once (`opened`) stay valid: below a giant frame that is one
 /// block, free or allocated, they all say free.
+///
+/// `content` counts the huge frames among `free` whose words say what they hold, taken and given
+/// back in the same steps, and guides searches to what they say. Both stay when the giant
+/// frame merges, and then the words below hold what each huge frame holds; unless they are
+/// stale, or were never written: then all is alike, known or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Giant {
     pub(crate) state: GiantState,
@@ -69,6 +83,7 @@ pub(crate) struct Giant {
     pub(crate) free: u32,
     pub(crate) partial: [u32; 2],
     pub(crate) max_order: [u8; 2],
+    content: u16,
     raises: u8,
 }
 
@@ -79,6 +94,9 @@ pub(crate) struct Change {
     partial: [i32; 2],
     /// `max_order` is this at least.
     max_order: [u8; 2],
+    known: i32,
+    /// What those hold.
+    contents: u8,
 }
 
 impl Change {
@@ -88,7 +106,32 @@ impl Change {
             free: count,
             partial: [0; 2],
             max_order: [0; 2],
+            known: 0,
+            contents: 0,
         }
+    }
+
+    /// The opposite of a change that lowers `free` and `known` only.
+    pub(crate) const fn reverse(self) -> Self {
+        Self {
+            free: -self.free,
+            known: -self.known,
+            ..self
+        }
+    }
+
+    pub(crate) const fn and_free(mut self, count: i32) -> Self {
+        self.free += count;
+        self
+    }
+
+    /// And so many of them with this content.
+    pub(crate) const fn and_known(mut self, content: Content, count: i32) -> Self {
+        if content.is_known() && count != 0 {
+            self.known += count;
+            self.contents |= content as u8;
+        }
+        self
     }
 
     /// More or fewer huge frames of this mobility with some pages free.
@@ -127,8 +170,36 @@ impl Giant {
             free: 0,
             partial: [0; 2],
             max_order: [0; 2],
+            content: 0,
             raises: 0,
         }
+    }
+
+    /// One block, nothing below written, that holds this.
+    pub(crate) const fn with_content(self, content: Content) -> Self {
+        let known = if content.is_known() { HUGES } else { 0 };
+        self.with_known(content, known)
+    }
+
+    /// Split, with so many of the free huge frames of this content.
+    pub(crate) const fn with_known(mut self, content: Content, known: u32) -> Self {
+        let contents = if known > 0 { content as u16 } else { 0 };
+        self.content = self.content & CONTENT_STALE | contents << CONTENTS_AT | known as u16;
+        self
+    }
+
+    /// Free huge frames, not reserved by a call, of known content.
+    pub(crate) const fn known(self) -> u32 {
+        (self.content & KNOWN_MOST) as u32
+    }
+
+    /// What those hold, one bit each.
+    const fn contents(self) -> u16 {
+        self.content >> CONTENTS_AT & 3
+    }
+
+    const fn is_stale(self) -> bool {
+        self.content & CONTENT_STALE != 0
     }
 
     /// Split, with `partial` huge frames of each mobility that may hold a block of any order.
@@ -154,15 +225,26 @@ impl Giant {
         self
     }
 
-    /// The same with another state.
-    pub(crate) const fn with_state(self, state: GiantState) -> Self {
-        Self { state, ..self }
+    /// Allocated as one block: the words below keep contents that are true no more.
+    pub(crate) const fn taken(self) -> Self {
+        let is_stale = self.is_stale() || self.opened && self.known() > 0;
+        Self {
+            state: GiantState::Allocated,
+            content: if is_stale { CONTENT_STALE } else { 0 },
+            ..self
+        }
     }
 
-    /// Free as one block again, which counts as raised.
-    pub(crate) const fn freed(self) -> Self {
-        let raises = self.raises.wrapping_add(1) & 0x1f;
-        Self { raises, ..self }.with_state(GiantState::Free)
+    /// Free as one block again, with this content, which counts as raised.
+    pub(crate) const fn freed(self, content: Content) -> Self {
+        let is_stale = self.is_stale() || self.opened && content.is_known();
+        Self {
+            state: GiantState::Free,
+            content: if is_stale { CONTENT_STALE } else { 0 },
+            raises: self.raises.wrapping_add(1) & 0x1f,
+            ..self
+        }
+        .with_content(content)
     }
 
     /// The word while one CPU opens it: no counts.
@@ -172,17 +254,47 @@ impl Giant {
             free: 0,
             partial: [0; 2],
             max_order: [0; 2],
+            content: 0,
             ..self
         }
     }
 
-    /// The word once it is open, with so many free huge frames.
+    /// The word once it is open, with so many free huge frames; the words below have the
+    /// contents.
     pub(crate) const fn opened_with(self, free: u32) -> Self {
         Self {
             state: GiantState::Split,
             opened: true,
             free,
+            content: self.content & !CONTENT_STALE,
             ..self.opening()
+        }
+    }
+
+    /// What all of one block holds; `None`: what the huge words below say.
+    pub(crate) const fn content(self) -> Option<Content> {
+        if self.known() == 0 {
+            Some(Content::Unknown)
+        } else if self.is_unwritten() {
+            Some(Content::of_bits(self.contents() as u32))
+        } else {
+            None
+        }
+    }
+
+    /// Whether the huge words below a free block have to be written before it is split.
+    pub(crate) const fn is_unwritten(self) -> bool {
+        !self.opened || self.is_stale()
+    }
+
+    /// Whether a free huge frame may hold this.
+    pub(crate) const fn may_hold(self, content: Content) -> bool {
+        match content {
+            Content::Unknown => match self.state {
+                GiantState::Free => self.known() < HUGES,
+                _ => self.free > self.known(),
+            },
+            content => self.known() > 0 && self.contents() & content as u16 != 0,
         }
     }
 
@@ -201,19 +313,14 @@ impl Giant {
             | (self.partial[1] as u64) << PARTIAL_BIT[1]
             | (self.max_order[0] as u64) << ORDER_BIT[0]
             | (self.max_order[1] as u64) << ORDER_BIT[1]
+            | (self.content as u64) << CONTENT_BIT
             | (self.raises as u64) << RAISE.trailing_zeros()
     }
 
     #[inline]
     pub(crate) const fn unpack(bits: u64) -> Self {
-        let state = match bits & STATE {
-            1 => GiantState::Free,
-            2 => GiantState::Opening,
-            3 => GiantState::Split,
-            _ => GiantState::Allocated,
-        };
         Self {
-            state,
+            state: Self::state_in(bits),
             opened: bits & OPENED != 0,
             free: Self::free_in(bits),
             partial: [
@@ -224,7 +331,39 @@ impl Giant {
                 (bits >> ORDER_BIT[0]) as u8 & 0xf,
                 (bits >> ORDER_BIT[1]) as u8 & 0xf,
             ],
+            content: (bits >> CONTENT_BIT & CONTENT) as u16,
             raises: (bits >> RAISE.trailing_zeros()) as u8,
+        }
+    }
+
+    /// The state in the bits of a giant frame.
+    #[inline]
+    pub(crate) const fn state_in(bits: u64) -> GiantState {
+        match bits & STATE {
+            1 => GiantState::Free,
+            2 => GiantState::Opening,
+            3 => GiantState::Split,
+            _ => GiantState::Allocated,
+        }
+    }
+
+    /// Whether the content of a free huge frame is known.
+    #[inline]
+    pub(crate) const fn is_known_in(bits: u64) -> bool {
+        bits & ((KNOWN_MOST as u64) << CONTENT_BIT) != 0
+    }
+
+    /// Whether a free huge frame can be had from a giant frame with these bits, one of unknown
+    /// content or any.
+    #[inline]
+    pub(crate) const fn has_huges_in(bits: u64, any_content: bool) -> bool {
+        if Self::is_known_in(bits) && !any_content {
+            return Self::unpack(bits).may_hold(Content::Unknown);
+        }
+        match bits & STATE {
+            1 => true,
+            3 => Self::free_in(bits) > 0,
+            _ => false,
         }
     }
 
@@ -291,6 +430,7 @@ impl Giant {
         if self.is_complete() {
             Self {
                 opened: true,
+                content: self.content,
                 raises: self.raises,
                 ..Self::FREE
             }
@@ -308,14 +448,20 @@ impl Giant {
         let free = self.free.checked_add_signed(by.free);
         let unmovable = self.partial[0].checked_add_signed(by.partial[0]);
         let movable = self.partial[1].checked_add_signed(by.partial[1]);
-        match (free, unmovable, movable) {
-            (Some(free), Some(unmovable), Some(movable))
+        let content = if by.known == 0 {
+            Some(self.content)
+        } else {
+            self.content_changed(by)
+        };
+        match (free, unmovable, movable, content) {
+            (Some(free), Some(unmovable), Some(movable), Some(content))
                 if free <= HUGES && unmovable <= MOST_PARTIAL && movable <= MOST_PARTIAL =>
             {
                 let raised = by.free > 0 || by.partial[0] > 0 || by.partial[1] > 0;
                 let changed = Self {
                     free,
                     partial: [unmovable, movable],
+                    content,
                     raises: self.raises.wrapping_add(raised as u8) & 0x1f,
                     ..self
                 };
@@ -325,6 +471,19 @@ impl Giant {
                         .without_empty_bounds()
                         .merged(),
                 )
+            }
+            _ => None,
+        }
+    }
+
+    /// What is known once more or less is.
+    #[cold]
+    const fn content_changed(self, by: Change) -> Option<u16> {
+        match self.known().checked_add_signed(by.known) {
+            Some(0) => Some(0),
+            Some(known) if known <= HUGES => {
+                let more = if by.known > 0 { by.contents as u16 } else { 0 };
+                Some((self.contents() | more) << CONTENTS_AT | known as u16)
             }
             _ => None,
         }
@@ -363,6 +522,11 @@ mod tests {
             Giant::ALLOCATED,
             Giant::split(HUGES, [3, HUGES]),
             Giant::split(HUGES, [0, 0]).merged(),
+            Giant::split(3, [0, 1]).with_known(Content::Reported, 2),
+            Giant::FREE
+                .with_content(Content::Zero)
+                .taken()
+                .freed(Content::Zero),
         ] {
             assert_eq!(Giant::unpack(giant.pack()), giant);
             assert_ne!(giant.pack(), 0);
@@ -402,6 +566,37 @@ mod tests {
         assert_eq!(Giant::FREE.changed(Change::free(-1)), None);
         let added = Giant::unpack(one_taken.pack() + Giant::raise_of_free(1));
         assert!(added.is_complete());
+    }
+
+    #[test]
+    fn what_is_known_stays_when_a_giant_merges_and_is_stale_once_it_was_taken() {
+        use Content::{Reported, Unknown, Zero};
+        let split = Giant::split(HUGES - 1, [0; 2]).with_known(Zero, 1);
+        let merged = split
+            .changed(Change::free(1).and_known(Reported, 1))
+            .unwrap();
+        assert_eq!((merged.state, merged.known()), (GiantState::Free, 2));
+        assert!(merged.may_hold(Zero) && merged.may_hold(Reported) && merged.may_hold(Unknown));
+        assert_eq!((merged.content(), merged.is_unwritten()), (None, false));
+        assert_eq!(merged.opened_with(HUGES).known(), 2);
+        let freed = merged.taken().freed(Unknown);
+        assert_eq!(
+            (freed.content(), freed.is_unwritten()),
+            (Some(Unknown), true)
+        );
+        let zeroed = split.merged().taken().freed(Zero);
+        assert_eq!(
+            (zeroed.content(), zeroed.is_unwritten()),
+            (Some(Zero), true)
+        );
+        assert!(!zeroed.may_hold(Unknown) && !zeroed.may_hold(Reported));
+        // One that never had any is not written again.
+        let plain = Giant::split(HUGES, [0; 2]).merged().taken().freed(Unknown);
+        assert!(!plain.is_unwritten());
+        // The last one that is taken takes the contents along.
+        let none = split.changed(Change::free(-1).and_known(Zero, -1)).unwrap();
+        assert!(!none.may_hold(Zero));
+        assert_eq!(none.changed(Change::free(-1).and_known(Zero, -1)), None);
     }
 
     #[test]

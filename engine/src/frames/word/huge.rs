@@ -8,13 +8,15 @@
 //! | 8 | partial: some of its pages are free |
 //! | 9 | isolated |
 //! | 10 | pinned: some of its pages are reserved for ever |
-//! | 11-31 | unused |
+//! | 11-12 | content: of a free one; of a split one, that of the pages its second bitmap names |
+//! | 13-31 | unused |
 
 #![expect(
     clippy::cast_possible_truncation,
     reason = "fields are masked to their width"
 )]
 
+use super::content::Content;
 use super::geometry::LARGEST_PAGES;
 use super::mobility::Mobility;
 
@@ -37,6 +39,9 @@ pub(crate) enum HugeState {
 /// guide searches: with no call in flight `partial` says whether any page is free,
 /// and no free block is of a higher order than `max_order`. While it is `isolated` nothing of
 /// it can be taken, and the giant frame's counts leave it out.
+///
+/// `content` is what a free one holds. Once it is known of a split one, it stays so until that
+/// merges: its second bitmap is written, and names the free pages that hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Huge {
     pub(crate) state: HugeState,
@@ -45,6 +50,7 @@ pub(crate) struct Huge {
     pub(crate) partial: bool,
     pub(crate) isolated: bool,
     pub(crate) pinned: bool,
+    pub(crate) content: Content,
 }
 
 impl Huge {
@@ -56,6 +62,8 @@ impl Huge {
     const PARTIAL: u32 = 1 << 8;
     const ISOLATED: u32 = 1 << 9;
     const PINNED: u32 = 1 << 10;
+    const CONTENT_BIT: u32 = 11;
+    const CONTENT: u32 = 3 << Self::CONTENT_BIT;
 
     const fn block(state: HugeState, mobility: Mobility) -> Self {
         Self {
@@ -65,6 +73,7 @@ impl Huge {
             partial: false,
             isolated: false,
             pinned: false,
+            content: Content::Unknown,
         }
     }
 
@@ -95,6 +104,11 @@ impl Huge {
     /// The same, with some pages reserved for ever or none.
     pub(crate) const fn with_pinned(self, pinned: bool) -> Self {
         Self { pinned, ..self }
+    }
+
+    /// The same with this content.
+    pub(crate) const fn with_content(self, content: Content) -> Self {
+        Self { content, ..self }
     }
 
     /// Whether it can be taken as a whole.
@@ -155,6 +169,7 @@ impl Huge {
             | if self.partial { Self::PARTIAL } else { 0 }
             | if self.isolated { Self::ISOLATED } else { 0 }
             | if self.pinned { Self::PINNED } else { 0 }
+            | (self.content as u32) << Self::CONTENT_BIT
     }
 
     #[inline]
@@ -172,6 +187,7 @@ impl Huge {
             partial: bits & Self::PARTIAL != 0,
             isolated: bits & Self::ISOLATED != 0,
             pinned: bits & Self::PINNED != 0,
+            content: Self::content_in(bits),
         }
     }
 
@@ -179,6 +195,32 @@ impl Huge {
     #[inline]
     pub(crate) const fn is_free_in(bits: u32) -> bool {
         bits & (Self::STATE | Self::ISOLATED) == 1
+    }
+
+    /// Whether the bits are those of a huge frame that can be taken as a whole and of whose
+    /// content nothing is known.
+    #[inline]
+    pub(crate) const fn is_free_unknown_in(bits: u32) -> bool {
+        bits & (Self::STATE | Self::ISOLATED | Self::CONTENT) == 1
+    }
+
+    /// Whether the content, or that of some pages, is known.
+    #[inline]
+    pub(crate) const fn is_known_in(bits: u32) -> bool {
+        bits & Self::CONTENT != 0
+    }
+
+    /// What is known of the content, or of that of some pages.
+    #[inline]
+    pub(crate) const fn content_in(bits: u32) -> Content {
+        Content::of_bits(bits >> Self::CONTENT_BIT)
+    }
+
+    /// Whether a call that took pages of a huge frame with these bits has more to do: it is
+    /// isolated, or the content of some pages is known.
+    #[inline]
+    pub(crate) const fn is_special_in(bits: u32) -> bool {
+        bits & (Self::ISOLATED | Self::CONTENT) != 0
     }
 
     /// Whether the bits are those of a huge frame that is allocated as one, not isolated.
@@ -252,10 +294,16 @@ mod tests {
             Huge::split(Unmovable, true).with_isolated(true),
             Huge::split(Unmovable, false),
             Huge::split(Unmovable, false).partial_from(3),
+            Huge::FREE.with_content(Content::Zero),
+            Huge::split(Movable, true).with_content(Content::Reported),
         ] {
             let bits = huge.pack();
             assert_eq!(Huge::unpack(bits), huge);
             assert_eq!(Huge::is_free_in(bits), huge.is_free());
+            let is_known = huge.content.is_known();
+            let unknown = huge.is_free() && !is_known;
+            assert_eq!(Huge::is_free_unknown_in(bits), unknown);
+            assert_eq!(Huge::is_special_in(bits), huge.isolated || is_known);
             for mobility in Mobility::ALL {
                 let counted = huge.is_counted() && huge.mobility == mobility;
                 assert_eq!(Huge::is_counted_in(bits, mobility), counted);

@@ -16,6 +16,7 @@
 //! | [`gate`] | zones in which enough stays free |
 //! | [`marks`] | events when a zone's free memory crosses a water mark |
 //! | [`give`] | many blocks freed at a time |
+//! | `serve`, [`zeroed`] | blocks of requests for zeros: checked and zeroed, and counted |
 
 mod count;
 pub(crate) mod fallback;
@@ -23,6 +24,8 @@ pub(crate) mod gate;
 pub(crate) mod give;
 pub(crate) mod marks;
 pub(crate) mod segment;
+mod serve;
+pub(crate) mod zeroed;
 
 use core::fmt;
 
@@ -35,12 +38,12 @@ use super::segment::calls::Calls;
 use super::segment::give::{Refused, Why};
 use super::segment::pinned::Pinned;
 use super::segment::statistics::Statistics;
-use super::word::Mobility;
 use super::word::geometry::{Block, HUGE_ORDER, blocks};
+use super::word::{Content, Known, Mobility};
 use crate::addr::{Frame, FrameRange, Order};
 use crate::layout::Layout;
 use crate::node::{NodeId, ZoneKind};
-use crate::sync::{AtomicU64, Ordering, pause};
+use crate::sync::{AtomicBool, AtomicU64, Ordering, pause};
 use gate::Gate;
 use marks::ZoneMarks;
 use segment::{NONE, ZoneSegment};
@@ -71,6 +74,8 @@ pub(crate) struct Nodes<'m> {
     pub(crate) added: AtomicU64,
     pub(crate) marks: &'m [ZoneMarks],
     pub(crate) hooks: Option<&'m dyn Hooks>,
+    /// Whether reported memory comes back zero.
+    pub(crate) reported_is_zero: AtomicBool,
     pub(crate) segments: Segments<'m>,
 }
 
@@ -174,14 +179,18 @@ impl<'m> Segments<'m> {
         &self,
         node: NodeId,
         zones: ZoneChoice,
-        want: Want,
+        want: Want<'_>,
         gate: Option<&Gate<'_>>,
         pass: &mut Pass,
     ) -> Option<Frame> {
         pass.other = false;
-        let found = self.first_on(node, zones, gate, |segment, hints| {
-            search::any(segment, hints, want, pass)
-        });
+        let found = if want.known.is_some() {
+            self.zeroed_on(node, zones, want, gate, pass)
+        } else {
+            self.first_on(node, zones, gate, |segment, hints| {
+                search::any(segment, hints, want, pass)
+            })
+        };
         if found.is_some() || !pass.other {
             return found;
         }
@@ -190,6 +199,28 @@ impl<'m> Segments<'m> {
         });
         pass.changed |= found.is_none();
         found
+    }
+
+    /// Takes a block for a request for zeros: in each zone first what is known to be zero.
+    #[cold]
+    fn zeroed_on(
+        &self,
+        node: NodeId,
+        zones: ZoneChoice,
+        want: Want<'_>,
+        gate: Option<&Gate<'_>>,
+        pass: &mut Pass,
+    ) -> Option<Frame> {
+        zones.each().find_map(|zone| {
+            let known = self.first_on(node, zone, gate, |segment, hints| {
+                search::known::any_known(segment, hints, want)
+            });
+            known.or_else(|| {
+                self.first_on(node, zone, gate, |segment, hints| {
+                    search::any_past_hint(segment, hints, want, pass)
+                })
+            })
+        })
     }
 
     /// The first result of `find` in the segments of `node`, from the highest of `zones` down.
@@ -224,7 +255,7 @@ impl<'m> Segments<'m> {
         &self,
         node: NodeId,
         zones: ZoneChoice,
-        want: Want,
+        want: Want<'_>,
         gate: Option<&Gate<'_>>,
     ) -> Option<Frame> {
         let heads = self.heads.get(usize::from(node.0))?;
@@ -245,7 +276,7 @@ impl<'m> Segments<'m> {
         &self,
         nodes: impl Iterator<Item = NodeId> + Clone,
         zones: ZoneChoice,
-        want: Want,
+        want: Want<'_>,
         gate: Option<&Gate<'_>>,
     ) -> Option<Frame> {
         let mut before = None;
@@ -314,6 +345,27 @@ impl<'m> Nodes<'m> {
         Some(frame)
     }
 
+    /// The same for a request for zeros; `known` notes which parts of the block are.
+    pub(crate) fn allocate_zeroed(
+        &self,
+        first: NodeId,
+        request: &Request,
+        reach: Reach,
+        known: &Known,
+    ) -> Option<Frame> {
+        let want = Want {
+            order: request.order().get(),
+            mobility: request.mobility(),
+            known: Some(known),
+        };
+        let gate = Gate::new(self.marks, request, request.order().frames());
+        let frame = self.search_from(first, request, want, reach, gate.as_ref())?;
+        if let Some(segment) = self.segments.at(frame) {
+            self.count(segment, -request.order().frames().cast_signed());
+        }
+        Some(frame)
+    }
+
     #[inline]
     fn allocate_from(
         &self,
@@ -325,6 +377,7 @@ impl<'m> Nodes<'m> {
         let want = Want {
             order: request.order().get(),
             mobility: request.mobility(),
+            known: None,
         };
         let zones = request.zones();
         let found = (self.segments).allocate_at_hint(first, zones, want, gate);
@@ -339,7 +392,7 @@ impl<'m> Nodes<'m> {
         &self,
         first: NodeId,
         request: &Request,
-        want: Want,
+        want: Want<'_>,
         reach: Reach,
         gate: Option<&Gate<'_>>,
     ) -> Option<Frame> {
@@ -354,8 +407,52 @@ impl<'m> Nodes<'m> {
         }
     }
 
-    /// How many frames a request may take from a segment, as far as water marks go.
+    /// Takes a block of a zone all of which is known to be zero, if a short search finds one.
+    pub(crate) fn allocate_known(
+        &self,
+        node: NodeId,
+        zone: ZoneKind,
+        request: &Request,
+    ) -> Option<Frame> {
+        let known = self.known();
+        let want = Want {
+            order: request.order().get(),
+            mobility: request.mobility(),
+            known: Some(&known),
+        };
+        let frames = request.order().frames();
+        let gate = Gate::new(self.marks, request, frames);
+        let zone = ZoneChoice::only(zone);
+        let segments = &self.segments;
+        let frame = segments.first_on(node, zone, gate.as_ref(), |segment, hints| {
+            search::known::any_known(segment, hints, want)
+        })?;
+        if let Some(segment) = segments.at(frame) {
+            self.count(segment, -frames.cast_signed());
+        }
+        let block = Block {
+            start: frame,
+            order: want.order,
+        };
+        if !self.make_zero(block, &known) {
+            // An error: another call freed what it did not have.
+            let _ = self.free(frame, request.order());
+            return None;
+        }
+        Some(frame)
+    }
+
+    /// Where a request for zeros notes what is known of a block it takes.
+    pub(crate) fn known(&self) -> Known {
+        Known::new(self.reported_is_zero.load(Ordering::Relaxed))
+    }
+
+    /// How many frames a request may take from a segment together with others, as far as water
+    /// marks go. None of zeros: these are taken one by one.
     pub(crate) fn most_allowed(&self, request: &Request, segment: &ZoneSegment<'m>) -> u64 {
+        if request.is_zeroed() {
+            return 0;
+        }
         let gate = Gate::new(self.marks, request, 0);
         gate.map_or(u64::MAX, |gate| gate.most(segment.node, segment.zone))
     }
@@ -416,7 +513,34 @@ impl<'m> Nodes<'m> {
     /// Frees a block.
     pub(crate) fn free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
         let (segment, online, block) = self.segment_of(frame, order)?;
-        let freed = online.give(block);
+        self.freed(segment, frame, order, online.give(block))
+    }
+
+    /// Frees a block that holds this.
+    #[cold]
+    pub(crate) fn free_with(
+        &self,
+        frame: Frame,
+        order: Order,
+        content: Content,
+    ) -> Result<(), BlockError> {
+        let (segment, online, block) = self.segment_of(frame, order)?;
+        let given = online.give_with(block, content);
+        if given.is_ok() && content == Content::Zero {
+            segment.add_made(order.frames());
+        }
+        self.freed(segment, frame, order, given)
+    }
+
+    /// Counts what was freed of a block.
+    #[inline(always)]
+    fn freed(
+        &self,
+        segment: &ZoneSegment<'m>,
+        frame: Frame,
+        order: Order,
+        freed: Result<(), Refused>,
+    ) -> Result<(), BlockError> {
         let frames = match freed {
             Ok(()) => order.frames(),
             Err(Refused { given_frames, .. }) => given_frames,

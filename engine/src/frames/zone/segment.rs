@@ -7,10 +7,13 @@
 use crate::addr::FrameRange;
 use crate::frames::search::Hints;
 use crate::frames::segment::Segment;
+use crate::frames::segment::fresh::Fresh;
 use crate::frames::segment::init::{self, Ahead, start};
 use crate::frames::segment::statistics::Statistics;
+use crate::frames::word::Content;
+use crate::frames::zone::zeroed::Counts;
 use crate::node::{NodeId, ZoneKind};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, pause};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, pause};
 
 /// Ends the chain of a zone's segments.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -42,7 +45,13 @@ pub(crate) struct ZoneSegment<'m> {
     taken: Option<&'m [FrameRange]>,
     /// Then start and end of the frames that are free at start, those that were added first.
     first_added: [AtomicU64; 2],
+    /// Whether these hold zeros.
+    first_is_zero: AtomicBool,
+    /// Those of the whole machine that hold zeros at start.
+    zero: &'m [FrameRange],
     written_bytes: AtomicU64,
+    /// Of requests for zeros.
+    pub(super) zeroed: Counts,
 }
 
 impl<'m> ZoneSegment<'m> {
@@ -68,8 +77,16 @@ impl<'m> ZoneSegment<'m> {
                 taken.get(before..).unwrap_or_default()
             }),
             first_added: [AtomicU64::new(0), AtomicU64::new(0)],
+            first_is_zero: AtomicBool::new(false),
+            zero: &[],
             written_bytes: AtomicU64::new(0),
+            zeroed: Counts::default(),
         }
+    }
+
+    /// Sets the frames of the whole machine that hold zeros at start, ascending and disjoint.
+    pub(crate) fn set_zero(&mut self, zero: &'m [FrameRange]) {
+        self.zero = zero;
     }
 
     /// The frames of the segment, there or not.
@@ -104,7 +121,7 @@ impl<'m> ZoneSegment<'m> {
             .compare_exchange(UNTOUCHED, STARTING, mine, now)
             .is_ok()
         {
-            let written_bytes = start(&self.segment, &mut self.ahead());
+            let written_bytes = start(&self.segment, &mut self.ahead(), self.fresh());
             self.written_bytes.store(written_bytes, Ordering::Relaxed);
             state.store(READY, Ordering::Release);
         }
@@ -119,9 +136,9 @@ impl<'m> ZoneSegment<'m> {
         self.taken.is_some()
     }
 
-    /// Memory comes to the segment. If it is the first, `free` of it is free at start, and nothing
-    /// else; whether it was.
-    pub(crate) fn come(&self, free: FrameRange) -> bool {
+    /// Memory comes to the segment. If it is the first, `free` of it is free at start, with this
+    /// content, and nothing else; whether it was.
+    pub(crate) fn come(&self, free: FrameRange, content: Content) -> bool {
         let state = &self.state;
         // Acquire: pairs with the Release of the first.
         let (mine, not) = (Ordering::Acquire, Ordering::Acquire);
@@ -130,6 +147,8 @@ impl<'m> ZoneSegment<'m> {
                 let [start, end] = &self.first_added;
                 start.store(free.start().get(), Ordering::Relaxed);
                 end.store(free.end().get(), Ordering::Relaxed);
+                let is_zero = content == Content::Zero;
+                self.first_is_zero.store(is_zero, Ordering::Relaxed);
                 state.store(UNTOUCHED, Ordering::Release);
                 true
             }
@@ -142,20 +161,36 @@ impl<'m> ZoneSegment<'m> {
         }
     }
 
+    fn first_added(&self) -> FrameRange {
+        let [start, end] = (self.first_added.each_ref()).map(|at| at.load(Ordering::Relaxed));
+        FrameRange::new(start, end).unwrap_or_default()
+    }
+
+    /// What is zero at start. For a segment with memory.
+    fn fresh(&self) -> Fresh<'m> {
+        let is_zero = self.taken.is_none() && self.first_is_zero.load(Ordering::Relaxed);
+        Fresh {
+            ranges: self.zero,
+            one: if is_zero {
+                self.first_added()
+            } else {
+                FrameRange::EMPTY
+            },
+        }
+    }
+
     /// What is not free at start. For a segment with memory.
     fn ahead(&self) -> Ahead<impl Iterator<Item = FrameRange> + '_> {
         let all = self.segment.frames;
         let around = match self.taken {
             Some(_) => [FrameRange::EMPTY; 2],
             None => {
-                let [start, end] = self
-                    .first_added
-                    .each_ref()
-                    .map(|at| at.load(Ordering::Relaxed));
+                let free = self.first_added();
                 let range = |start, end| FrameRange::new(start, end).unwrap_or_default();
-                if start == end {
+                if free.is_empty() {
                     [all, FrameRange::EMPTY]
                 } else {
+                    let (start, end) = (free.start().get(), free.end().get());
                     [range(all.start().get(), start), range(end, all.end().get())]
                 }
             }
@@ -167,6 +202,16 @@ impl<'m> ZoneSegment<'m> {
     /// Bytes of tables written to start the segment; 0 before.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Frames were given back as zero.
+    pub(crate) fn add_made(&self, frames: u64) {
+        self.zeroed.add_made(frames);
+    }
+
+    /// Frames that workers have.
+    pub(crate) fn in_work_frames(&self) -> u64 {
+        self.segment.calls.in_work()
     }
 
     /// Frames that are free, or may be freed.
@@ -183,10 +228,13 @@ impl<'m> ZoneSegment<'m> {
         // Acquire: pairs with the Release in `start`.
         match self.state.load(Ordering::Acquire) {
             ABSENT | COMING => Statistics::default(),
-            READY => self.segment.statistics(),
+            READY => Statistics {
+                in_work_frames: self.in_work_frames(),
+                ..self.segment.statistics()
+            },
             _ => Statistics {
                 managed_frames: self.segment.managed_frames(),
-                ..init::statistics(self.segment.frames, &mut self.ahead())
+                ..init::statistics(self.segment.frames, &mut self.ahead(), self.fresh())
             },
         }
     }

@@ -1,7 +1,7 @@
 //! Physical memory at equal virtual addresses: [`DirectMap`].
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use firstlight::addr::{PAGE_BYTES, PhysAddr, PhysRange};
 use firstlight::firmware::PhysRead;
@@ -12,6 +12,9 @@ use super::{relax, ticks, writer};
 
 /// Ticks to accept a page where that is simulated, else 0.
 static ACCEPT_TICKS: AtomicU32 = AtomicU32::new(0);
+
+/// Whether memory from [`DirectMap::TABLES_BELOW`] on was never written to.
+static FRESH: AtomicBool = AtomicBool::new(false);
 
 /// Longest table or list that is read, whatever a header claims. The MADT of 100,000 CPUs
 /// has 1.6 MB.
@@ -72,6 +75,12 @@ impl DirectMap {
         self.add_by(Mapper::hidden(), ranges, table)
     }
 
+    /// From now on memory from [`DirectMap::TABLES_BELOW`] on counts as zero until it is
+    /// written, by the promise on the command line.
+    pub(crate) fn promise_fresh() {
+        FRESH.store(true, Ordering::Relaxed);
+    }
+
     fn add_by<E>(
         &self,
         mut mapper: Mapper,
@@ -112,6 +121,10 @@ unsafe impl Platform for DirectMap {
     fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
         NonNull::new(range.start().get() as *mut u8)
             .filter(|_| paging::allows(range, Access::Write))
+    }
+
+    fn is_zero(&self, range: PhysRange) -> bool {
+        FRESH.load(Ordering::Relaxed) && range.start() >= Self::TABLES_BELOW
     }
 
     /// Simulated, if the command line has `accept=`; refused else.

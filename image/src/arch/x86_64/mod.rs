@@ -12,6 +12,7 @@
 //! | `cpus` | every CPU's area, starting, mailboxes |
 //! | `clock` | the frequency of the TSC |
 //! | `vector` | vector registers, for filling memory alone |
+//! | `device` | devices' registers, and configuration space of PCI |
 //! | `serial`, `port` | serial ports, markers, the way out |
 
 #![expect(
@@ -24,6 +25,7 @@ use core::arch::global_asm;
 mod apic;
 pub(crate) mod clock;
 pub(crate) mod cpus;
+pub(crate) mod device;
 mod direct;
 mod paging;
 mod port;

@@ -9,12 +9,13 @@ extern crate std;
 
 use crate::addr::{Frame, FrameRange};
 use crate::frames::request::ZoneChoice;
+use crate::frames::search::Want;
 use crate::frames::search::batch::{self, Batch};
 use crate::frames::segment::Segment;
 use crate::frames::segment::window::Window;
 use crate::frames::tests::kit::{first, frames, segments, want};
-use crate::frames::word::Mobility;
 use crate::frames::word::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
+use crate::frames::word::{Content, Known, Mobility};
 use crate::frames::zone::Segments;
 use crate::frames::zone::give::Near;
 use crate::frames::zone::segment::ZoneSegment;
@@ -91,6 +92,29 @@ impl Machine {
         }
     }
 
+    /// Writes zeros to the frames of an owner.
+    pub(crate) fn zero(&self, range: FrameRange) {
+        self.each(range, |cell| {
+            // SAFETY: as for `touch`.
+            cell.with_mut(|cell| unsafe { *cell = 0 });
+        });
+    }
+
+    /// An owner looks whether its frames hold zeros.
+    pub(crate) fn assert_zero(&self, range: FrameRange) {
+        self.each(range, |cell| {
+            // SAFETY: as for `touch`.
+            let seen = cell.with(|cell| unsafe { *cell });
+            assert_eq!(seen, 0, "{range} is believed to be zero");
+        });
+    }
+
+    fn each(&self, range: FrameRange, see: impl Fn(&UnsafeCell<u32>)) {
+        let inside = |page: u64| range.contains(Frame::new(page));
+        let cells = self.content.iter().filter(|(page, _)| inside(*page));
+        cells.for_each(|(_, cell)| see(cell));
+    }
+
     fn touch_all(&self, taken: &[Frame], order: u8) {
         taken
             .iter()
@@ -152,7 +176,32 @@ impl Machine {
         taken
     }
 
+    /// Takes a block for a request for zeros, zeroes what is not known to be, and finds it zero.
+    pub(crate) fn allocate_zeroed(&self, order: u8) -> Option<Block> {
+        let known = Known::new(false);
+        let nodes = core::iter::once(NodeId(0));
+        let zones = ZoneChoice::up_to(ZoneKind::Normal);
+        let want = Want {
+            known: Some(&known),
+            ..want(order)
+        };
+        let start = self.segments.allocate(nodes, zones, want, None)?;
+        let found = Block { start, order };
+        known.rest(found).for_each(|range| self.zero(range));
+        self.assert_zero(found.range());
+        self.touch(found.range());
+        Some(found)
+    }
+
     // ---- Give --------------------------------------------------------------
+
+    /// Frees a block that its owner zeroed.
+    pub(crate) fn free_zero(&self, block: Block) {
+        self.zero(block.range());
+        self.segment()
+            .give_with(block, Content::Zero)
+            .expect("what was allocated can be freed");
+    }
 
     pub(crate) fn free(&self, block: Block) {
         self.touch(block.range());
@@ -215,6 +264,22 @@ impl Machine {
         }
         assert_eq!(recount(), free);
         free
+    }
+
+    /// Free frames, and those of them that are believed to be zero, which are; nothing is taken.
+    pub(crate) fn free_and_zero_frames(&self) -> (u64, u64) {
+        let segment = self.segment();
+        segment.validate().unwrap();
+        let free = segment.statistics().free_frames;
+        let all = (segment.frames.start().get()..segment.frames.end().get()).map(Frame::new);
+        let mut zero = 0;
+        for frame in all.filter(|&frame| segment.content_of(frame) == Content::Zero) {
+            assert!(!segment.is_allocated(frame), "{frame} is allocated");
+            self.assert_zero(frames(frame.get(), frame.get() + 1));
+            zero += 1;
+        }
+        assert_eq!(segment.statistics().zero.frames, zero);
+        (free, zero)
     }
 
     /// The same; a lone request finds a block of this order.

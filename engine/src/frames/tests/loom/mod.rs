@@ -3,6 +3,7 @@
 
 mod bitmap;
 mod bounds;
+mod content;
 mod found;
 mod huges;
 mod isolate;

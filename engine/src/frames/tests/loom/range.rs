@@ -48,6 +48,7 @@ fn in_a_row(machine: &Machine, frames: u64) -> Option<FrameRange> {
         frames,
         align_frames: 1,
         mobility: Unmovable,
+        zeroed: false,
     };
     let zones = ZoneChoice::up_to(ZoneKind::Normal);
     let found =

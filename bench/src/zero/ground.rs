@@ -1,0 +1,118 @@
+//! Real memory as the frames of a machine: [`Ground`].
+
+use crate::machine::{GIB, Machine, Storage};
+use crate::sweep::writer;
+use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
+use firstlight::frames::{Frames, Hooks, Request};
+use firstlight::memmap::Writer;
+use firstlight::node::NodeId;
+use firstlight::zeroing::{ALL_BYTES, Knob, MappedMemory, Memory, Zeroing};
+use firstlight_host::metadata::MetadataSpace;
+use firstlight_host::reserve::Reservation;
+use std::error::Error;
+use std::io;
+
+/// Where memory begins, in physical addresses: a machine whose memory all lies above 4 GiB.
+const START: u64 = 4 * GIB;
+
+/// Memory, resident and on huge pages, and the machine that has it.
+pub(super) struct Ground {
+    memory: Reservation,
+    machine: Machine,
+    storage: Storage,
+    tables: MetadataSpace,
+}
+
+impl Ground {
+    /// `bytes` bytes, a multiple of 2 MiB.
+    pub(super) fn new(bytes: u64) -> io::Result<Self> {
+        let mut memory = Reservation::huge(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        // Resident, and not zero: a page that nobody zeroed would be seen.
+        memory.as_mut_slice().fill(0xa5);
+        let range = PhysRange::with_size(START, bytes).unwrap_or_default();
+        let machine = Machine {
+            nodes: 1,
+            memory: vec![(range, NodeId(0))],
+            reserved: Vec::new(),
+        };
+        Ok(Self {
+            memory,
+            storage: machine.storage(),
+            tables: MetadataSpace::new(machine.metadata_bytes())?,
+            machine,
+        })
+    }
+
+    /// Its memory, written by `writer`.
+    pub(super) fn mapped(&self, writer: Writer) -> MappedMemory {
+        let first = self.memory.base().as_ptr().expose_provenance();
+        let start = usize::try_from(START).unwrap_or(usize::MAX);
+        // SAFETY: frames of the machine are the memory of the reservation, at this offset, as long
+        // as `self` is; whoever uses it borrows `self`.
+        unsafe { MappedMemory::new(first.wrapping_sub(start), writer) }
+    }
+
+    /// The bytes, while no frames are in use.
+    pub(super) fn words(&mut self) -> &mut [u64] {
+        let bytes = self.memory.as_mut_slice();
+        // SAFETY: any bytes are words.
+        unsafe { bytes.align_to_mut::<u64>().1 }
+    }
+
+    /// An allocator over all of it, that zeroes on the spot by `kernel`.
+    pub(super) fn frames<'f>(
+        &'f mut self,
+        kernel: &'f Kernel,
+    ) -> Result<Frames<'f>, Box<dyn Error>> {
+        self.tables.reset();
+        let layout = self.machine.layout(&mut self.storage)?;
+        Ok(Frames::build(layout, &self.tables)?.with_hooks(kernel))
+    }
+}
+
+/// What a kernel adds: zeroing on the spot.
+pub(super) struct Kernel(pub(super) MappedMemory);
+
+impl Hooks for Kernel {
+    fn zero(&self, range: FrameRange) -> bool {
+        // SAFETY: the engine calls it with frames that it has just taken for a request.
+        unsafe { self.0.zero(range) };
+        true
+    }
+}
+
+/// The widest stores past the caches.
+pub(super) fn best() -> Writer {
+    writer::best()
+}
+
+/// A worker over `frames` that zeroes all there is, as fast as it can.
+pub(super) fn eager<'a, 'm>(
+    frames: &'a Frames<'m>,
+    memory: &'a MappedMemory,
+) -> Result<Zeroing<'a, 'm, MappedMemory>, Box<dyn Error>> {
+    let zeroing = Zeroing::new(frames, memory);
+    for (knob, value) in [
+        (Knob::Enabled, 1),
+        (Knob::LowBytes, ALL_BYTES),
+        (Knob::HighBytes, ALL_BYTES),
+        (Knob::WakeBytes, 4096),
+        (Knob::BusyPerMs, 0),
+        (Knob::DelayMs, 1),
+    ] {
+        zeroing.set(knob, value)?;
+    }
+    Ok(zeroing)
+}
+
+/// All free memory is of unknown content afterwards.
+pub(super) fn forget(frames: &Frames<'_>) -> Result<(), Box<dyn Error>> {
+    for order in [Order::GIANT, Order::HUGE] {
+        let taken: Vec<Frame> =
+            std::iter::from_fn(|| frames.allocate(Request::new(order)).ok()).collect();
+        for frame in taken {
+            frames.free(frame, order)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,337 @@
+//! Free memory that a worker borrows to change what is known of it: [`Frames::borrow_free`].
+//!
+//! *Hidden, not gone.* What is borrowed can't be allocated for a while, and counts as in work: the
+//! water marks see it as free, and a request that finds nothing searches again, as beside any call
+//! that may give something back, before its error says how much is in work.
+
+use core::fmt;
+
+use super::find::Frames;
+use super::segment::calls::Call;
+use super::segment::take::{Miss, Part};
+use super::segment::{GiantIndex, Segment, page_of};
+use super::word::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
+use super::word::{Content, Giant, GiantState, Huge, Mobility};
+use super::zone::segment::ZoneSegment;
+use crate::addr::{Frame, FrameRange, Order};
+use crate::node::{NodeId, ZoneKind};
+
+/// Where a worker's search through the free memory of a node goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    node: NodeId,
+    next: Frame,
+    rounds: u64,
+}
+
+impl Cursor {
+    /// From the node's first frame on.
+    pub const fn new(node: NodeId) -> Self {
+        Self {
+            node,
+            next: Frame::new(0),
+            rounds: 0,
+        }
+    }
+
+    /// The node.
+    pub const fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// How often it came to the end of the node's memory. The search that did found nothing; the
+    /// next one begins at the first frame again.
+    pub const fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    fn restart(&mut self) {
+        self.next = Frame::new(0);
+        self.rounds += 1;
+    }
+}
+
+/// A free block that a worker has. Dropped, it is free again, and nothing is known of its content.
+#[must_use = "dropping it drops what is known of it"]
+pub struct Borrowed<'f, 'm> {
+    from: &'f ZoneSegment<'m>,
+    segment: &'f Segment<'m>,
+    block: Block,
+    call: Call<'f>,
+}
+
+impl Borrowed<'_, '_> {
+    /// The frames.
+    pub fn range(&self) -> FrameRange {
+        self.block.range()
+    }
+
+    /// Their node.
+    pub fn node(&self) -> NodeId {
+        self.from.node
+    }
+
+    /// Their zone.
+    pub fn zone(&self) -> ZoneKind {
+        self.from.zone
+    }
+
+    /// They are free again, and hold this now.
+    pub fn back(mut self, content: Content) {
+        self.give_back(content);
+    }
+
+    fn give_back(&mut self, content: Content) {
+        if self.block.order == EMPTY {
+            return;
+        }
+        // An error: another call freed what it did not have.
+        let given = self.segment.give_with(self.block, content);
+        if given.is_ok() && content == Content::Zero {
+            self.from.add_made(self.block.frames());
+        }
+        let frames = self.block.frames().cast_signed();
+        self.segment.calls.count_work(-frames);
+        self.call.undo();
+        self.block.order = EMPTY;
+    }
+}
+
+/// No order: given back already.
+const EMPTY: u8 = 0xff;
+
+impl Drop for Borrowed<'_, '_> {
+    fn drop(&mut self) {
+        self.give_back(Content::Unknown);
+    }
+}
+
+impl fmt::Debug for Borrowed<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "borrowed {}", self.range())
+    }
+}
+
+impl<'m> Frames<'m> {
+    /// Borrows a free block of `order` that holds `content`, from the cursor on, for a worker that
+    /// zeroes it or reports it to the host. Looks at `words` words at most, and moves the cursor
+    /// behind them. Pages are borrowed from huge frames that are broken up already; larger blocks
+    /// from any free memory, which comes together again when they are back.
+    ///
+    /// Any CPU, and any number of workers with a cursor each. Until it is back the block can be
+    /// neither allocated nor claimed by its address, so a worker has few at a time, and not for long.
+    ///
+    /// ```
+    /// # use firstlight::addr::{FrameRange, Order};
+    /// # use firstlight::frames::{Content, Cursor, Frames};
+    /// /// Zeroes a huge frame; whether there was one among the next 512 words.
+    /// fn step(frames: &Frames<'_>, cursor: &mut Cursor, zero: impl Fn(FrameRange)) -> bool {
+    ///     let Some(block) = frames.borrow_free(cursor, Order::HUGE, Content::Unknown, 512) else {
+    ///         return false;
+    ///     };
+    ///     zero(block.range());
+    ///     block.back(Content::Zero);
+    ///     true
+    /// }
+    /// ```
+    pub fn borrow_free(
+        &self,
+        cursor: &mut Cursor,
+        order: Order,
+        content: Content,
+        words: usize,
+    ) -> Option<Borrowed<'_, 'm>> {
+        let mut search = Search {
+            order: order.get(),
+            content,
+            left: words,
+        };
+        let node = cursor.node;
+        let segments = self.nodes.segments.iter();
+        for from in segments.filter(|segment| segment.node == node) {
+            let frames = from.frames();
+            if frames.end() <= cursor.next {
+                continue;
+            }
+            let Some(segment) = from.online() else {
+                continue;
+            };
+            // Counted as in flight while it has it, and while it opens something to look for it.
+            let call = segment.calls.begin();
+            cursor.next = cursor.next.max(frames.start());
+            if let Some(start) = search.segment(segment, &mut cursor.next) {
+                let block = Block {
+                    start,
+                    order: search.order,
+                };
+                segment.calls.count_work(block.frames().cast_signed());
+                return Some(Borrowed {
+                    from,
+                    segment,
+                    block,
+                    call,
+                });
+            }
+            if search.left == 0 {
+                return None;
+            }
+        }
+        cursor.restart();
+        None
+    }
+
+    /// Frames that workers have now.
+    pub(super) fn in_work(&self) -> u64 {
+        let segments = self.nodes.segments.iter();
+        segments.map(ZoneSegment::in_work_frames).sum()
+    }
+}
+
+/// What a worker looks for.
+struct Search {
+    order: u8,
+    content: Content,
+    /// Words that it may look at.
+    left: usize,
+}
+
+impl Search {
+    /// Takes the first block from `next` on, which moves behind what was looked at.
+    fn segment(&mut self, segment: &Segment<'_>, next: &mut Frame) -> Option<Frame> {
+        for giant in segment.giant_of(*next)..segment.giant_count() {
+            let frames = segment.giant_frames(giant);
+            *next = (*next).max(frames.start());
+            self.left = self.left.checked_sub(1)?;
+            let found = self.giant(segment, giant, next);
+            if found.is_some() || self.left == 0 {
+                return found;
+            }
+            // The rest of the giant frame may be the next segment's.
+            *next = frames.end().min(segment.frames.end());
+        }
+        None
+    }
+
+    fn giant(
+        &mut self,
+        segment: &Segment<'_>,
+        giant: GiantIndex,
+        next: &mut Frame,
+    ) -> Option<Frame> {
+        let word = segment.giant(giant);
+        match word.state {
+            GiantState::Free if self.order == GIANT_ORDER => self.whole(segment, giant, word, next),
+            GiantState::Free if self.order >= HUGE_ORDER && word.may_hold(self.content) => {
+                let below = || self.huges(segment, giant, next).ok_or(Miss::Nothing);
+                segment.take_below(giant, word, below).ok()
+            }
+            GiantState::Split if self.order >= HUGE_ORDER && word.may_hold(self.content) => {
+                self.huges(segment, giant, next)
+            }
+            GiantState::Split if self.order < HUGE_ORDER && word.partial != [0; 2] => {
+                self.pages(segment, giant, next)
+            }
+            _ => None,
+        }
+    }
+
+    /// A giant frame all of which holds it.
+    fn whole(
+        &self,
+        segment: &Segment<'_>,
+        giant: GiantIndex,
+        word: Giant,
+        next: &mut Frame,
+    ) -> Option<Frame> {
+        if word.content() != Some(self.content) || !segment.take_giant(giant, word, None) {
+            return None;
+        }
+        let frames = segment.giant_frames(giant);
+        *next = frames.end();
+        Some(frames.start())
+    }
+
+    /// Huge frames of a split giant frame.
+    fn huges(
+        &mut self,
+        segment: &Segment<'_>,
+        giant: GiantIndex,
+        next: &mut Frame,
+    ) -> Option<Frame> {
+        let order = self.order;
+        let inside = segment.giant_frames(giant).intersect(segment.frames);
+        let mut at = next.get().next_multiple_of(1 << order);
+        while at + (1 << order) <= inside.end().get() {
+            let start = Frame::new(at);
+            let block = Block { start, order };
+            *next = start;
+            self.left = self.left.checked_sub(block.huges() as usize).or_else(|| {
+                self.left = 0;
+                None
+            })?;
+            at += block.frames();
+            let content = self.content;
+            let fits = |bits| Huge::is_free_in(bits) && Huge::content_in(bits) == content;
+            let mut huges = segment.huges_of(block);
+            if block.range().start() >= inside.start()
+                && huges.all(|huge| fits(segment.huge_bits(huge)))
+                && take(segment, block, content)
+            {
+                *next = Frame::new(at);
+                return Some(start);
+            }
+            *next = Frame::new(at);
+        }
+        None
+    }
+}
+
+impl Search {
+    /// Pages of split huge frames.
+    fn pages(
+        &mut self,
+        segment: &Segment<'_>,
+        giant: GiantIndex,
+        next: &mut Frame,
+    ) -> Option<Frame> {
+        for huge in segment.huges_in(giant) {
+            let frames = segment.huge_frames(huge);
+            if frames.end() <= *next {
+                continue;
+            }
+            *next = (*next).max(frames.start());
+            self.left = self.left.checked_sub(1)?;
+            let word = segment.huge(huge);
+            let mut from = page_of(*next);
+            while word.is_counted()
+                && let Some(at) = segment.find_pages(huge, word, from, self.order, self.content)
+            {
+                let start = frames.start().get() + u64::from(at);
+                from = at + (1 << self.order);
+                *next = Frame::new(start + (1 << self.order));
+                let part = Part::At(at, self.order);
+                if segment.take_one(huge, word.mobility.into(), part).is_ok() {
+                    return Some(Frame::new(start));
+                }
+            }
+            *next = frames.end();
+            if self.left == 0 {
+                return None;
+            }
+        }
+        None
+    }
+}
+
+/// Takes one huge frame or more, seen free.
+fn take(segment: &Segment<'_>, block: Block, content: Content) -> bool {
+    let purpose = Mobility::Unmovable.into();
+    if block.order > HUGE_ORDER {
+        return segment.take_huges(block, purpose).is_ok();
+    }
+    let huge = segment.huge_of(block.start);
+    let bits = segment.huge_bits(huge);
+    Huge::is_free_in(bits)
+        && Huge::content_in(bits) == content
+        && segment.take_free_huge(huge, bits, purpose).is_ok()
+}

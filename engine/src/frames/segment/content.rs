@@ -1,0 +1,129 @@
+//! What is known of the content of free pages, below a split huge frame.
+//!
+//! *Marked before they are given back, unmarked after they are taken.* A huge frame whose word
+//! says what its marks stand for says so until it merges, so a call that took pages and finds that
+//! word clears their marks, and a call that finds another has none to clear.
+
+use super::{HugeIndex, Segment};
+use crate::frames::word::geometry::{Block, HUGE_FRAMES, HUGE_ORDER};
+use crate::frames::word::{Content, Huge, HugeState, Known};
+
+impl Segment<'_> {
+    /// Pages were taken, or given back in vain, of a huge frame with this word: those of a block,
+    /// or those of 64 whose bits are set. Their marks are cleared.
+    pub(super) fn unmark(
+        &self,
+        huge: HugeIndex,
+        word: Huge,
+        at: u32,
+        order: u8,
+        bits: u64,
+        known: Option<&Known>,
+    ) {
+        let note = |index, marked| {
+            if let Some(known) = known {
+                known.note_bits(index, marked, word.content);
+            }
+        };
+        let marks = self.marks(huge);
+        if bits == 1 {
+            marks.clear_block(at, order, note);
+        } else {
+            let index = (at / 64) as usize;
+            note(index, marks.clear_some(index, bits));
+        }
+    }
+
+    /// Marks pages of a split huge frame that the caller is about to give back, if its marks stand
+    /// for this content or for none yet. Whether it did.
+    pub(super) fn mark(&self, huge: HugeIndex, at: u32, order: u8, content: Content) -> bool {
+        loop {
+            let seen = self.settled_huge(huge);
+            // Only of a block that can be given back.
+            let may_mark = seen.state == HugeState::Split && self.bitmap(huge).all_set(at, order);
+            if !may_mark || seen.content.is_known() && seen.content != content {
+                return false;
+            }
+            if seen.content == content {
+                break;
+            }
+            // Before the word says that they are written. Marks that another CPU has set since it
+            // did may be lost.
+            self.marks(huge).clear();
+            if self.swap_huge(huge, seen, seen.with_content(content)) {
+                break;
+            }
+        }
+        self.marks(huge).set_block(at, order);
+        true
+    }
+
+    /// Of a huge frame found split as `word`: the first aligned block of free pages from page `from`
+    /// on that hold this, all of them.
+    pub(crate) fn find_pages(
+        &self,
+        huge: HugeIndex,
+        word: Huge,
+        from: u32,
+        order: u8,
+        content: Content,
+    ) -> Option<u32> {
+        let bitmap = self.bitmap(huge);
+        let marks = word.content.is_known().then(|| self.marks(huge));
+        let is_marked = content.is_known();
+        if is_marked && word.content != content {
+            return None;
+        }
+        let fits = |at: &u32| {
+            let is_free = !bitmap.any_set(*at, order);
+            is_free && marks.is_none_or(|marks| marks.is_all(*at, order, is_marked))
+        };
+        let first = from.next_multiple_of(1 << order);
+        (first..HUGE_FRAMES).step_by(1 << order).find(fits)
+    }
+
+    /// Of a split huge frame: how many of its free pages hold what.
+    pub(super) fn marked_pages(&self, huge: HugeIndex, word: Huge) -> (Content, u32) {
+        if word.content.is_known() {
+            (word.content, self.marks(huge).count())
+        } else {
+            (Content::Unknown, 0)
+        }
+    }
+
+    /// What is believed of a frame; nothing of one that is allocated.
+    #[cfg(all(test, loom))]
+    pub(crate) fn content_of(&self, frame: crate::addr::Frame) -> Content {
+        use crate::frames::word::GiantState;
+        let giant = self.giant(self.giant_of(frame));
+        let word = |huge| self.huge(huge);
+        let (huge, page) = (self.huge_of(frame), super::page_of(frame));
+        match (giant.state, giant.content()) {
+            (GiantState::Free, Some(content)) => content,
+            (GiantState::Free | GiantState::Split, _) => match word(huge).state {
+                HugeState::Split if word(huge).content.is_known() => {
+                    let marks = self.marks(huge).word((page / 64) as usize);
+                    Content::of_bits((marks >> (page % 64) & 1) as u32 * word(huge).content as u32)
+                }
+                HugeState::Split => Content::Unknown,
+                _ => word(huge).content,
+            },
+            (GiantState::Allocated | GiantState::Opening, _) => Content::Unknown,
+        }
+    }
+
+    /// Whether the content of some free huge frame of a block is seen to be known.
+    pub(crate) fn may_be_known(&self, block: Block) -> bool {
+        let mut huges = self.huges_of(block);
+        self.frames.covers(block.range()) && huges.any(|huge| self.huge(huge).content.is_known())
+    }
+
+    /// Notes what each huge frame of a block holds, one or more whole ones that are the caller's
+    /// and whose words say so still.
+    pub(super) fn note_huges(&self, block: Block, known: &Known) {
+        let first = block.page_in_giant() >> HUGE_ORDER;
+        for (unit, huge) in (first as usize..).zip(self.huges_of(block)) {
+            known.note(unit, self.huge(huge).content);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! One bounded step of reporting: [`Reporter::step`].
+
+use super::knobs::Settings;
+use super::{Host, HostError, Knob, Knobs, MOST_RANGES};
+use crate::addr::{FrameRange, Order, PAGE_BYTES};
+use crate::background::Next;
+use crate::background::knobs::KnobError;
+use crate::frames::{Borrowed, Content, Cursor, Frames};
+use crate::node::NodeId;
+
+/// What was reported up to now; sums since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Bytes that the host took.
+    pub reported_bytes: u64,
+    /// Reports that it answered.
+    pub reports: u64,
+    /// Passes that came to their end.
+    pub passes: u64,
+    /// Reports that failed.
+    pub failures: u64,
+    /// Frames of a failed report that the device has not let go of: unavailable until it does.
+    pub unreleased_frames: u64,
+}
+
+/// Reports free memory of unknown content to a host, pass by pass.
+///
+/// Memory known to be zero is not reported: it is a stock that somebody keeps, or the host has
+/// never had to provide it.
+pub struct Reporter<'f, 'm, H> {
+    frames: &'f Frames<'m>,
+    host: &'f H,
+    settings: Settings,
+    statistics: Statistics,
+    /// Why the last report failed.
+    failure: Option<HostError>,
+    /// What a device may still drop.
+    unreleased: Blocks<'f, 'm>,
+    pass: Pass,
+    begin_ns: u64,
+}
+
+/// The blocks of a report.
+type Blocks<'f, 'm> = [Option<Borrowed<'f, 'm>>; MOST_RANGES];
+
+/// How far a pass is.
+#[derive(Debug)]
+struct Pass {
+    cursor: Cursor,
+    /// Nodes that are done.
+    nodes: usize,
+    /// Bytes that it may still report.
+    left_bytes: u64,
+    is_over: bool,
+}
+
+impl<H> core::fmt::Debug for Reporter<'_, '_, H> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Reporter")
+            .field("knobs", &self.settings.get())
+            .field("statistics", &self.statistics)
+            .field("failure", &self.failure)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
+    /// Of `frames` to `host`; switched off until [`Knob::Enabled`] is set.
+    pub fn new(frames: &'f Frames<'m>, host: &'f H) -> Self {
+        Self {
+            frames,
+            host,
+            settings: Settings::new(),
+            statistics: Statistics::default(),
+            failure: None,
+            unreleased: [const { None }; MOST_RANGES],
+            pass: Pass::over(),
+            begin_ns: 0,
+        }
+    }
+
+    /// Changes a knob: the next step has it. Switching on forgets a failure.
+    ///
+    /// # Errors
+    /// [`KnobError`]: the knob does not accept the value, and keeps its own.
+    pub fn set(&mut self, knob: Knob, value: u64) -> Result<(), KnobError> {
+        self.settings.set(knob, value)?;
+        let knobs = self.settings.get();
+        if knob == Knob::Enabled && knobs.enabled {
+            self.failure = None;
+        }
+        if knob == Knob::ReadsZero {
+            self.frames.set_reported_is_zero(knobs.reads_zero);
+        }
+        Ok(())
+    }
+
+    /// The knobs now.
+    pub fn knobs(&self) -> Knobs {
+        self.settings.get()
+    }
+
+    /// What it did up to now.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Why it switched itself off.
+    pub fn failure(&self) -> Option<HostError> {
+        self.failure
+    }
+
+    /// Looks at [`Knob::StepWords`] words at most, and reports what it finds, one report. Between
+    /// passes it does nothing. `now_ns` is any clock that does not go back.
+    ///
+    /// What is in the report is hidden from allocation until the host has answered. A report that
+    /// fails switches reporting off: the blocks are free again, of unknown content.
+    pub fn step(&mut self, now_ns: u64) -> Next {
+        let knobs = self.settings.get();
+        let delay_ns = knobs.delay_ms.saturating_mul(1_000_000);
+        let later = Next::At(now_ns.saturating_add(delay_ns));
+        self.release();
+        if !knobs.enabled || self.statistics.unreleased_frames > 0 {
+            self.pass = Pass::over();
+            return later;
+        }
+        if self.pass.is_over {
+            if now_ns < self.begin_ns {
+                return Next::At(self.begin_ns);
+            }
+            self.pass = Pass::new(NodeId(0), knobs.budget_bytes(self.free_bytes()));
+        }
+        let blocks = self.collect(&knobs);
+        if !self.report(blocks) {
+            return later;
+        }
+        if self.pass.is_over {
+            self.statistics.passes += 1;
+            self.begin_ns = now_ns.saturating_add(delay_ns);
+            return later;
+        }
+        Next::Now
+    }
+
+    /// All that is free, what is reported already included.
+    fn free_bytes(&self) -> u64 {
+        self.frames.statistics().free_frames * PAGE_BYTES
+    }
+
+    /// Borrows the blocks of one report.
+    fn collect(&mut self, knobs: &Knobs) -> Blocks<'f, 'm> {
+        let most = knobs.batch_blocks.min(self.host.capacity());
+        let words = usize::try_from(knobs.step_words).unwrap_or(usize::MAX);
+        // Each is found by a search of its own, all of them look at that many at most.
+        let words = (words / most.max(1)).max(1);
+        let mut blocks = [const { None }; MOST_RANGES];
+        for block in blocks.iter_mut().take(most.max(1)) {
+            *block = self.pass.next(self.frames, knobs.order, words);
+            if block.is_none() {
+                break;
+            }
+        }
+        blocks
+    }
+
+    /// Whether the host took them, if there are any.
+    fn report(&mut self, mut blocks: Blocks<'f, 'm>) -> bool {
+        let mut ranges = [FrameRange::EMPTY; MOST_RANGES];
+        let count = joined(&blocks, &mut ranges);
+        let ranges = &ranges[..count];
+        if ranges.is_empty() {
+            return true;
+        }
+        let frames: u64 = ranges.iter().map(|range| range.count()).sum();
+        match self.host.report(ranges) {
+            Ok(()) => {
+                let blocks = blocks.iter_mut().filter_map(Option::take);
+                blocks.for_each(|block| block.back(Content::Reported));
+                self.statistics.reports += 1;
+                self.statistics.reported_bytes += frames * PAGE_BYTES;
+                true
+            }
+            Err(failure) => {
+                if let HostError::Unreleased { .. } = failure {
+                    self.statistics.unreleased_frames = frames;
+                    self.unreleased = blocks;
+                }
+                // Others are free again as they are dropped, and of unknown content.
+                self.fail(failure);
+                false
+            }
+        }
+    }
+
+    fn fail(&mut self, failure: HostError) {
+        self.failure = Some(failure);
+        self.statistics.failures += 1;
+        self.pass = Pass::over();
+        // In range.
+        let _ = self.settings.set(Knob::Enabled, 0);
+    }
+
+    /// Blocks of a failed report are free again once the device let go of them.
+    fn release(&mut self) {
+        if self.statistics.unreleased_frames > 0 && self.host.is_released() {
+            self.unreleased = [const { None }; MOST_RANGES];
+            self.statistics.unreleased_frames = 0;
+        }
+    }
+}
+
+impl Pass {
+    const fn over() -> Self {
+        Self {
+            cursor: Cursor::new(NodeId(0)),
+            nodes: 0,
+            left_bytes: 0,
+            is_over: true,
+        }
+    }
+
+    fn new(first: NodeId, left_bytes: u64) -> Self {
+        Self {
+            cursor: Cursor::new(first),
+            nodes: 0,
+            left_bytes,
+            is_over: false,
+        }
+    }
+
+    /// The next block, node by node.
+    fn next<'f, 'm>(
+        &mut self,
+        frames: &'f Frames<'m>,
+        order: Order,
+        words: usize,
+    ) -> Option<Borrowed<'f, 'm>> {
+        while !self.is_over && self.left_bytes >= order.bytes() {
+            let rounds = self.cursor.rounds();
+            let found = frames.borrow_free(&mut self.cursor, order, Content::Unknown, words);
+            if found.is_some() {
+                self.left_bytes -= order.bytes();
+                return found;
+            }
+            if self.cursor.rounds() == rounds {
+                return None;
+            }
+            self.nodes += 1;
+            match frames.fallback(NodeId(0)).nth(self.nodes) {
+                Some(node) => self.cursor = Cursor::new(node),
+                None => break,
+            }
+        }
+        self.is_over = true;
+        None
+    }
+}
+
+/// The ranges of blocks, neighbours in one; how many ranges.
+fn joined(blocks: &Blocks<'_, '_>, ranges: &mut [FrameRange; MOST_RANGES]) -> usize {
+    let mut count = 0usize;
+    for range in blocks.iter().flatten().map(Borrowed::range) {
+        let last = count.checked_sub(1).and_then(|last| ranges.get_mut(last));
+        let joined = last.filter(|last| last.end() == range.start());
+        if let Some(last) = joined {
+            *last = FrameRange::new(last.start().get(), range.end().get()).unwrap_or(range);
+        } else if let Some(next) = ranges.get_mut(count) {
+            *next = range;
+            count += 1;
+        }
+    }
+    count
+}

@@ -1,0 +1,188 @@
+//! What can be changed while the workers run: [`Knob`], and a moment's values: [`Knobs`].
+
+use crate::addr::Order;
+use crate::background::knobs::{KnobError, Row, Values};
+
+/// A stock as large as memory: everything that is free is zeroed.
+pub const ALL_BYTES: u64 = u64::MAX;
+
+/// A knob of the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knob {
+    /// 1: the worker zeroes; 0: it only sleeps.
+    Enabled,
+    /// The least order of the blocks it zeroes. From [`PAST_CACHES`](super::PAST_CACHES) on stores
+    /// go past the caches, below they are plain ones.
+    MinOrder,
+    /// So much free memory of unknown content wakes it.
+    WakeBytes,
+    /// Zeroed at once, in one step: so much is hidden from allocation while it is.
+    BatchBytes,
+    /// Between two looks at the node while there is nothing to do; the longest back-off.
+    DelayMs,
+    /// Most bytes a second, all workers together; 0: no limit.
+    BytesPerSecond,
+    /// A stock of known-zero memory that is kept without demand, for each node.
+    LowBytes,
+    /// The largest stock, whatever the demand.
+    HighBytes,
+    /// As many refills and flushes of CPUs' caches a millisecond are busy: it backs off.
+    /// 0: it never does.
+    BusyPerMs,
+}
+
+const COUNT: usize = 9;
+
+/// By [`Knob`].
+static ROWS: [Row; COUNT] = [
+    Row::new("enabled", 0, 0, 1).help("1: zero free memory; 0: leave it"),
+    Row::new("min_order", 9, 0, 18).help("least order of a block that is zeroed"),
+    Row::new("wake_bytes", 64 << 20, 4096, u64::MAX)
+        .help("free memory of unknown content that wakes"),
+    Row::new("batch_bytes", 2 << 20, 4096, 1 << 30)
+        .power_of_two()
+        .help("bytes zeroed at once"),
+    Row::new("delay_ms", 1000, 1, 3_600_000).help("between two looks; longest back-off"),
+    Row::new("bytes_per_second", 0, 0, u64::MAX).help("most bytes a second; 0: no limit"),
+    Row::new("low_bytes", 64 << 20, 0, u64::MAX).help("stock of a node without demand"),
+    Row::new("high_bytes", 1 << 30, 0, u64::MAX).help("largest stock of a node"),
+    Row::new("busy_per_ms", 100, 0, u64::MAX).help("refills a millisecond that are busy; 0: never"),
+];
+
+impl Knob {
+    /// All of them.
+    pub const ALL: [Self; COUNT] = [
+        Self::Enabled,
+        Self::MinOrder,
+        Self::WakeBytes,
+        Self::BatchBytes,
+        Self::DelayMs,
+        Self::BytesPerSecond,
+        Self::LowBytes,
+        Self::HighBytes,
+        Self::BusyPerMs,
+    ];
+
+    /// Its name, default and what it accepts.
+    pub fn row(self) -> &'static Row {
+        &ROWS[self as usize]
+    }
+
+    /// The knob of this name.
+    ///
+    /// ```
+    /// use firstlight::zeroing::Knob;
+    /// assert_eq!(Knob::named("delay_ms"), Some(Knob::DelayMs));
+    /// assert_eq!(Knob::named("delay"), None);
+    /// ```
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|knob| knob.row().name == name)
+    }
+}
+
+/// The values of a moment; see [`Knob`]. Each is one that the knob accepts, and
+/// `low_bytes` may be above `high_bytes`: the lower one counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "a field a knob")]
+pub struct Knobs {
+    pub enabled: bool,
+    pub min_order: Order,
+    pub wake_bytes: u64,
+    pub batch_bytes: u64,
+    pub delay_ms: u64,
+    pub bytes_per_second: u64,
+    pub low_bytes: u64,
+    pub high_bytes: u64,
+    pub busy_per_ms: u64,
+}
+
+impl Knobs {
+    /// Until they are changed.
+    pub fn defaults() -> Self {
+        Self::from(|knob: Knob| knob.row().default)
+    }
+
+    fn from(get: impl Fn(Knob) -> u64) -> Self {
+        let order = u8::try_from(get(Knob::MinOrder)).ok().and_then(Order::new);
+        Self {
+            enabled: get(Knob::Enabled) != 0,
+            min_order: order.unwrap_or(Order::HUGE),
+            wake_bytes: get(Knob::WakeBytes),
+            batch_bytes: get(Knob::BatchBytes),
+            delay_ms: get(Knob::DelayMs),
+            bytes_per_second: get(Knob::BytesPerSecond),
+            low_bytes: get(Knob::LowBytes),
+            high_bytes: get(Knob::HighBytes),
+            busy_per_ms: get(Knob::BusyPerMs),
+        }
+    }
+
+    /// Nanoseconds between two looks.
+    pub(super) fn delay_ns(&self) -> u64 {
+        self.delay_ms.saturating_mul(1_000_000)
+    }
+}
+
+/// Knobs that workers share.
+#[derive(Debug)]
+pub(super) struct Settings(Values<COUNT>);
+
+impl Settings {
+    pub(super) fn new() -> Self {
+        Self(Values::new(&ROWS))
+    }
+
+    pub(super) fn set(&self, knob: Knob, value: u64) -> Result<(), KnobError> {
+        self.0.set(knob as usize, value)
+    }
+
+    pub(super) fn get(&self) -> Knobs {
+        Knobs::from(|knob| self.0.get(knob as usize))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_knob_has_its_row_and_accepts_its_default() {
+        for (index, knob) in Knob::ALL.into_iter().enumerate() {
+            assert_eq!(knob as usize, index);
+            assert_eq!(knob.row().check(knob.row().default), Ok(()), "{knob:?}");
+            assert_eq!(Knob::named(knob.row().name), Some(knob));
+        }
+        let knobs = Settings::new().get();
+        assert_eq!(knobs, Knobs::defaults());
+        assert_eq!((knobs.enabled, knobs.min_order), (false, Order::HUGE));
+        assert_eq!((knobs.wake_bytes, knobs.batch_bytes), (64 << 20, 2 << 20));
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused() {
+        let settings = Settings::new();
+        for (knob, value) in [
+            (Knob::Enabled, 2),
+            (Knob::MinOrder, 19),
+            (Knob::WakeBytes, 0),
+            (Knob::BatchBytes, 2048),
+            (Knob::BatchBytes, 3 << 20),
+            (Knob::BatchBytes, 2 << 30),
+            (Knob::DelayMs, 0),
+            (Knob::DelayMs, 3_600_001),
+        ] {
+            let error = settings.set(knob, value).unwrap_err();
+            assert_eq!((error.knob, error.value), (*knob.row(), value));
+        }
+        assert_eq!(settings.get(), Knobs::defaults());
+        for (knob, value) in [
+            (Knob::Enabled, 1),
+            (Knob::MinOrder, 0),
+            (Knob::LowBytes, ALL_BYTES),
+        ] {
+            settings.set(knob, value).unwrap();
+        }
+        let knobs = settings.get();
+        assert!(knobs.enabled && knobs.min_order == Order::PAGE && knobs.low_bytes == ALL_BYTES);
+    }
+}

@@ -1,0 +1,423 @@
+//! The content of every frame beside what the allocator believes of it.
+//!
+//! The model is one `bool` a frame: whether it holds zeros. Owners write to what they have, a
+//! worker and the kernel's hook zero, and a device may or may not bring back zeros. Whatever is
+//! handed out to a request for zeros must hold zeros; what is known is never zeroed again; and at
+//! the end all that is believed to be zero is taken, without a kernel that zeroes.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop on what it did not expect"
+)]
+
+mod kit;
+
+use std::sync::Mutex;
+
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
+use firstlight::frames::{AllocError, Content, Cpu, Cursor, Frames, Hooks, Request};
+use firstlight::node::NodeId;
+use kit::{cache, slots};
+use proptest::prelude::*;
+
+const GIANT: u64 = 1 << 18;
+/// Frames of the machine: one giant frame whole, others cut.
+const START: u64 = 5 * GIANT - 700;
+const END: u64 = if cfg!(miri) {
+    START + 2000
+} else {
+    7 * GIANT + 3
+};
+/// Not added.
+const HOLE: (u64, u64) = (6 * GIANT + 1000, 6 * GIANT + 1536);
+
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate {
+        order: u8,
+        zeroed: bool,
+        cached: bool,
+    },
+    Row {
+        frames: u64,
+        zeroed: bool,
+    },
+    At {
+        frame: u64,
+        order: u8,
+    },
+    /// Frees a part of what is held; as zero, if it is or is zeroed before.
+    Free {
+        pick: usize,
+        order: u8,
+        part: u64,
+        how: u8,
+        cached: bool,
+    },
+    /// A worker's step: what it looks for, and what it makes of it.
+    Borrow {
+        order: u8,
+        content: Content,
+        back: Option<Content>,
+    },
+    Isolate {
+        frame: u64,
+        take: bool,
+    },
+    Drain,
+    Promise(bool),
+}
+
+fn orders() -> impl Strategy<Value = u8> {
+    prop_oneof![4 => Just(0u8), 3 => 1u8..=8, 4 => Just(9u8), 2 => 10u8..=17, 1 => Just(18u8)]
+}
+
+/// Where memory begins and ends too.
+fn places() -> impl Strategy<Value = u64> {
+    prop_oneof![START..END, START..START + 600, END - 100..END]
+}
+
+fn contents() -> impl Strategy<Value = Content> {
+    prop_oneof![
+        3 => Just(Content::Unknown),
+        2 => Just(Content::Zero),
+        1 => Just(Content::Reported)
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (orders(), any::<bool>(), any::<bool>())
+            .prop_map(|(order, zeroed, cached)| Step::Allocate { order, zeroed, cached }),
+        1 => (1u64..3000, any::<bool>()).prop_map(|(frames, zeroed)| Step::Row { frames, zeroed }),
+        1 => (places(), orders()).prop_map(|(frame, order)| Step::At { frame, order }),
+        7 => (any::<usize>(), orders(), any::<u64>(), 0u8..4, any::<bool>()).prop_map(
+            |(pick, order, part, how, cached)| Step::Free { pick, order, part, how, cached }
+        ),
+        5 => (orders(), contents(), prop::option::weighted(0.9, contents()))
+            .prop_map(|(order, content, back)| Step::Borrow { order, content, back }),
+        1 => (places(), any::<bool>()).prop_map(|(frame, take)| Step::Isolate { frame, take }),
+        1 => Just(Step::Drain),
+        1 => any::<bool>().prop_map(Step::Promise),
+    ]
+}
+
+/// Whether each frame holds zeros.
+struct Truth {
+    zero: Vec<bool>,
+    /// Frames zeroed by the hook since the last look.
+    zeroed: u64,
+    /// Whether the kernel zeroes.
+    zeroes: bool,
+}
+
+impl Truth {
+    fn of(&mut self, range: FrameRange) -> &mut [bool] {
+        let index = |frame: Frame| usize::try_from(frame.get() - START).unwrap();
+        &mut self.zero[index(range.start())..index(range.end())]
+    }
+
+    fn set(&mut self, range: FrameRange, zero: bool) {
+        self.of(range).fill(zero);
+    }
+
+    fn is_zero(&mut self, range: FrameRange) -> bool {
+        self.of(range).iter().all(|&zero| zero)
+    }
+}
+
+struct Kernel(Mutex<Truth>);
+
+impl Hooks for Kernel {
+    fn zero(&self, range: FrameRange) -> bool {
+        let mut truth = self.0.lock().unwrap();
+        if truth.zeroes {
+            truth.zeroed += range.count();
+            truth.set(range, true);
+        }
+        truth.zeroes
+    }
+}
+
+struct State<'f> {
+    frames: &'f Frames<'static>,
+    kernel: &'static Kernel,
+    cpu: Cpu<'f, 'static>,
+    cursor: Cursor,
+    /// Blocks.
+    held: Vec<(u64, u8)>,
+    /// What reported memory comes back as.
+    device_zeroes: bool,
+    promised: bool,
+}
+
+fn block(start: u64, order: u8) -> FrameRange {
+    FrameRange::new(start, start + (1 << order)).unwrap()
+}
+
+/// The aligned blocks of a range.
+fn blocks(range: FrameRange) -> Vec<(u64, u8)> {
+    let (mut at, end) = (range.start().get(), range.end().get());
+    let mut all = Vec::new();
+    while at < end {
+        let aligned = u8::try_from(at.trailing_zeros().min(18)).unwrap();
+        let order = (0..=aligned).rev().find(|order| at + (1 << order) <= end);
+        let order = order.unwrap();
+        all.push((at, order));
+        at += 1 << order;
+    }
+    all
+}
+
+impl State<'_> {
+    fn truth(&self) -> std::sync::MutexGuard<'_, Truth> {
+        self.kernel.0.lock().unwrap()
+    }
+
+    /// Frames that a request for zeros need not zero.
+    fn known(&self) -> u64 {
+        let seen = self.frames.statistics();
+        seen.zero.frames
+            + if self.promised {
+                seen.reported.frames
+            } else {
+                0
+            }
+    }
+
+    /// The owner of new memory looks, and writes.
+    fn receive(&mut self, range: FrameRange, zeroed: bool, known: Option<u64>) {
+        let now = self.known();
+        let mut truth = self.truth();
+        let by_hook = core::mem::take(&mut truth.zeroed);
+        if zeroed {
+            assert!(truth.is_zero(range), "{range} is not zero");
+        } else {
+            assert_eq!(by_hook, 0, "{range} was zeroed for nothing");
+        }
+        if let (true, Some(before)) = (zeroed, known) {
+            // What was known was not zeroed again.
+            assert_eq!(range.count() - by_hook, before - now, "{range}");
+        }
+        // Every other frame.
+        for zero in truth.of(range).iter_mut().step_by(2) {
+            *zero = false;
+        }
+        drop(truth);
+        self.held.extend(blocks(range));
+    }
+
+    fn step(&mut self, step: &Step) {
+        let known = self.known();
+        match *step {
+            Step::Allocate {
+                order,
+                zeroed,
+                cached,
+            } => {
+                let request = Request::new(Order::new(order).unwrap());
+                let request = if zeroed { request.zeroed() } else { request };
+                let found = if cached {
+                    self.cpu.allocate(request)
+                } else {
+                    self.frames.allocate(request)
+                };
+                if let Ok(start) = found {
+                    // A cached request may fill lists.
+                    let known = (!cached).then_some(known);
+                    self.receive(block(start.get(), order), zeroed, known);
+                }
+            }
+            Step::Row { frames, zeroed } => {
+                let request = Request::new(Order::PAGE);
+                let request = if zeroed { request.zeroed() } else { request };
+                if let Ok(row) = self.frames.allocate_frames(frames, 1, request) {
+                    self.receive(row, zeroed, Some(known));
+                }
+            }
+            Step::At { frame, order } => {
+                let start = frame >> order << order;
+                let order_of = Order::new(order).unwrap();
+                if self.frames.allocate_at(Frame::new(start), order_of).is_ok() {
+                    self.receive(block(start, order), false, None);
+                }
+            }
+            Step::Free {
+                pick,
+                order,
+                part,
+                how,
+                cached,
+            } => self.free(pick, order, part, how, cached),
+            Step::Borrow {
+                order,
+                content,
+                back,
+            } => self.borrow(order, content, back),
+            Step::Isolate { frame, take } => {
+                let start = frame >> 9 << 9;
+                let range = FrameRange::new(start, start + 512).unwrap();
+                if let Ok(isolation) = self.frames.isolate(range) {
+                    self.cpu.poll();
+                    if take && let Ok(taken) = isolation.take() {
+                        // Up to where memory begins or ends.
+                        let (start, end) = (taken.start().get(), taken.end().get());
+                        let inside = FrameRange::new(start.max(START), end.min(END)).unwrap();
+                        self.receive(inside, false, None);
+                    }
+                }
+            }
+            Step::Drain => self.cpu.drain().unwrap(),
+            Step::Promise(promised) => {
+                self.promised = promised && self.device_zeroes;
+                self.frames.set_reported_is_zero(self.promised);
+            }
+        }
+        self.frames.validate().unwrap();
+    }
+
+    fn free(&mut self, pick: usize, order: u8, part: u64, how: u8, cached: bool) {
+        if self.held.is_empty() {
+            return;
+        }
+        let (start, whole) = self.held.swap_remove(pick % self.held.len());
+        let order = order.min(whole);
+        let at = start + ((part % (1 << (whole - order))) << order);
+        let freed = block(at, order);
+        // What is left of it.
+        let before = FrameRange::new(start, at).unwrap();
+        let after = FrameRange::new(at + (1 << order), start + (1 << whole)).unwrap();
+        self.held.extend(blocks(before));
+        self.held.extend(blocks(after));
+        if how == 0 {
+            self.truth().set(freed, true);
+        }
+        let is_zero = self.truth().is_zero(freed);
+        let (frame, order) = (Frame::new(at), Order::new(order).unwrap());
+        match how {
+            0 | 1 if is_zero => self.frames.free_with(frame, order, Content::Zero).unwrap(),
+            _ if cached => self.cpu.free(frame, order).unwrap(),
+            _ => self.frames.free(frame, order).unwrap(),
+        }
+    }
+
+    fn borrow(&mut self, order: u8, content: Content, back: Option<Content>) {
+        let order = Order::new(order).unwrap();
+        let before = self.frames.statistics();
+        let found = self
+            .frames
+            .borrow_free(&mut self.cursor, order, content, 2048);
+        let Some(borrowed) = found else {
+            assert_eq!(self.frames.statistics(), before);
+            return;
+        };
+        let range = borrowed.range();
+        assert_eq!(range.count(), order.frames());
+        let mut truth = self.kernel.0.lock().unwrap();
+        if content == Content::Zero {
+            assert!(truth.is_zero(range), "{range} is borrowed as zero");
+        }
+        match back {
+            None | Some(Content::Unknown) => truth.set(range, false),
+            Some(Content::Zero) => truth.set(range, true),
+            Some(Content::Reported) => truth.set(range, self.device_zeroes),
+        }
+        drop(truth);
+        match back {
+            None => drop(borrowed),
+            Some(content) => borrowed.back(content),
+        }
+        assert_eq!(self.frames.statistics().free_frames, before.free_frames);
+    }
+
+    /// All that is believed to be zero is.
+    fn take_all_zero(&mut self) {
+        self.cpu.drain().unwrap();
+        self.truth().zeroes = false;
+        for order in [18, 17, 12, 9, 5, 1, 0] {
+            let request = Request::new(Order::new(order).unwrap()).zeroed();
+            loop {
+                match self.frames.allocate(request) {
+                    Ok(start) => self.receive(block(start.get(), order), true, None),
+                    Err(AllocError::NotZeroed { .. } | AllocError::OutOfMemory { .. }) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        assert_eq!(self.known(), 0, "a page that is known to be zero is found");
+        for (start, order) in core::mem::take(&mut self.held) {
+            let order = Order::new(order).unwrap();
+            self.frames.free(Frame::new(start), order).unwrap();
+        }
+        self.frames.validate().unwrap();
+    }
+}
+
+/// A machine, some of it zero from the start.
+fn run(steps: &[Step], is_zero: bool, device_zeroes: bool) {
+    let span = FrameRange::new(START, END).unwrap();
+    let tables = usize::try_from(Frames::bytes_for(span, 8).unwrap()).unwrap();
+    let frames = Frames::over(span, Box::leak(Box::new_uninit_slice(tables))).unwrap();
+    let count = usize::try_from(END - START).unwrap();
+    let kernel: &'static Kernel = Box::leak(Box::new(Kernel(Mutex::new(Truth {
+        zero: vec![is_zero; count],
+        zeroed: 0,
+        zeroes: true,
+    }))));
+    let frames = frames.with_hooks(kernel).with_cpus(slots(1));
+    let parts = if END > HOLE.1 {
+        vec![(START, HOLE.0), (HOLE.1, END)]
+    } else {
+        vec![(START, END)]
+    };
+    let content = [Content::Unknown, Content::Zero][usize::from(is_zero)];
+    for (start, end) in parts {
+        let range = PhysRange::new(start * PAGE_BYTES, end * PAGE_BYTES).unwrap();
+        frames.add_with(range, content).unwrap();
+    }
+    let before = frames.statistics();
+    assert_eq!(
+        before.zero.frames,
+        if is_zero { before.free_frames } else { 0 }
+    );
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics(), before);
+    let mut state = State {
+        frames: &frames,
+        kernel,
+        cpu: frames.cpu(0, NodeId(0), cache()).unwrap(),
+        cursor: Cursor::new(NodeId(0)),
+        held: Vec::new(),
+        device_zeroes,
+        promised: false,
+    };
+    steps.iter().for_each(|step| state.step(step));
+    state.take_all_zero();
+    drop(state);
+    assert_eq!(frames.statistics().free_frames, before.free_frames);
+    assert_eq!(frames.statistics().free_giants, before.free_giants);
+}
+
+fn cases() -> ProptestConfig {
+    let set = std::env::var("FIRSTLIGHT_MODEL_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    ProptestConfig {
+        cases: if cfg!(miri) { 2 } else { set.unwrap_or(100) },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn what_is_believed_to_be_zero_is(
+        steps in prop::collection::vec(steps(), 1..if cfg!(miri) { 12 } else { 150 }),
+        is_zero in any::<bool>(),
+        device_zeroes in any::<bool>(),
+    ) {
+        run(&steps, is_zero, device_zeroes);
+    }
+}

@@ -1,0 +1,297 @@
+//! Reporting to hosts that take, refuse, fall silent and lie.
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test fails by panicking; its numbers are small"
+)]
+
+mod kit;
+#[path = "kit/real.rs"]
+mod real;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use firstlight::addr::{FrameRange, Order};
+use firstlight::background::Next;
+use firstlight::frames::{AllocError, Frames};
+use firstlight::node::NodeId;
+use firstlight::reporting::{Host, HostError, Knob, Reporter};
+use firstlight::zeroing::{self, Zeroing};
+use kit::{MIB, huge, page};
+use real::{Kernel, RealMemory};
+
+const MS: u64 = 1_000_000;
+
+/// A device: it lists what it is given, and answers as it is set to.
+struct Device<'r> {
+    memory: &'r RealMemory,
+    reports: Mutex<Vec<Vec<FrameRange>>>,
+    answer: Mutex<Result<(), HostError>>,
+    is_released: AtomicBool,
+    capacity: usize,
+    /// What it leaves in memory that it was given.
+    content: u8,
+}
+
+impl<'r> Device<'r> {
+    fn new(memory: &'r RealMemory) -> Self {
+        Self {
+            memory,
+            reports: Mutex::default(),
+            answer: Mutex::new(Ok(())),
+            is_released: AtomicBool::new(true),
+            capacity: 32,
+            content: 0,
+        }
+    }
+
+    fn answers(&self, answer: Result<(), HostError>) {
+        *self.answer.lock().unwrap() = answer;
+    }
+
+    /// Frames that it was given since the last look.
+    fn frames(&self) -> u64 {
+        let reports = core::mem::take(&mut *self.reports.lock().unwrap());
+        reports.iter().flatten().map(|range| range.count()).sum()
+    }
+}
+
+impl Host for Device<'_> {
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn report(&self, ranges: &[FrameRange]) -> Result<(), HostError> {
+        assert!(!ranges.is_empty() && ranges.len() <= self.capacity);
+        self.reports.lock().unwrap().push(ranges.to_vec());
+        // What a host does with it, whatever it answers: the content is gone.
+        for range in ranges {
+            for frame in range.start().get()..range.end().get() {
+                let frame = firstlight::addr::Frame::new(frame);
+                self.memory.block(frame, Order::PAGE).fill(self.content);
+            }
+        }
+        *self.answer.lock().unwrap()
+    }
+
+    fn is_released(&self) -> bool {
+        self.is_released.load(Ordering::Relaxed)
+    }
+}
+
+fn on<'f, 'm, 'r>(frames: &'f Frames<'m>, device: &'f Device<'r>) -> Reporter<'f, 'm, Device<'r>> {
+    let mut reporter = Reporter::new(frames, device);
+    reporter.set(Knob::Enabled, 1).unwrap();
+    reporter
+}
+
+/// A whole pass, from `now_ns` on; steps.
+fn pass(reporter: &mut Reporter<'_, '_, Device<'_>>, now_ns: u64) -> u32 {
+    for steps in 1..10_000 {
+        if let Next::At(at) = reporter.step(now_ns) {
+            assert!(at > now_ns);
+            return steps;
+        }
+    }
+    panic!("the pass does not come to an end");
+}
+
+fn reported(frames: &Frames<'_>) -> u64 {
+    frames.validate().unwrap();
+    frames.statistics().reported.frames
+}
+
+#[test]
+fn a_pass_reports_a_sixteenth_and_then_rests() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let device = Device::new(&memory);
+    let mut reporter = Reporter::new(&frames, &device);
+    // Off until it is switched on.
+    assert_eq!(reporter.step(3), Next::At(3 + 2000 * MS));
+    reporter.set(Knob::Enabled, 1).unwrap();
+    let mut now = 0;
+    for done in 1..=16 {
+        pass(&mut reporter, now);
+        assert_eq!(device.frames(), 1024);
+        assert_eq!(reported(&frames), done * 1024);
+        // Called too early it does nothing.
+        assert_eq!(reporter.step(now + 1), Next::At(now + 2000 * MS));
+        assert_eq!(device.frames(), 0);
+        now += 2000 * MS;
+    }
+    // All of it; nothing is reported twice.
+    pass(&mut reporter, now);
+    assert_eq!((device.frames(), reported(&frames)), (0, 16_384));
+    let seen = reporter.statistics();
+    assert_eq!(
+        (seen.reported_bytes, seen.reports, seen.passes),
+        (64 * MIB, 16, 17)
+    );
+    // What is handed out is the guest's again, and is reported once it is free.
+    let block = frames.allocate(huge()).unwrap();
+    assert_eq!(reported(&frames), 15_872);
+    frames.free(block, Order::HUGE).unwrap();
+    pass(&mut reporter, now + 2000 * MS);
+    assert_eq!((device.frames(), reported(&frames)), (512, 16_384));
+}
+
+#[test]
+fn without_a_budget_one_pass_reports_all_in_batches() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let device = Device {
+        capacity: 5,
+        ..Device::new(&memory)
+    };
+    let mut reporter = on(&frames, &device);
+    reporter.set(Knob::BudgetOneIn, 0).unwrap();
+    let kept = frames.allocate(huge()).unwrap();
+    pass(&mut reporter, 0);
+    let reports = device.reports.lock().unwrap().clone();
+    // At most five blocks each; neighbours are one range.
+    assert_eq!(reports.len(), 7);
+    for report in &reports {
+        let frames: u64 = report.iter().map(|range| range.count()).sum();
+        assert!(frames <= 5 * 512 && report.len() <= 2, "{report:?}");
+        assert!(report.iter().all(|range| !range.contains(kept)));
+    }
+    assert_eq!(reported(&frames), 31 * 512);
+}
+
+#[test]
+fn pages_only_if_they_are_wanted_and_zeros_not_at_all() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let device = Device::new(&memory);
+    let zeroing = Zeroing::new(&frames, &memory.mapped);
+    for (knob, value) in [
+        (zeroing::Knob::Enabled, 1),
+        (zeroing::Knob::LowBytes, 8 * MIB),
+    ] {
+        zeroing.set(knob, value).unwrap();
+    }
+    let mut worker = zeroing.worker(NodeId(0));
+    while worker.step(|| 0).next == Next::Now {}
+    let held = frames.allocate(page()).unwrap();
+    let mut reporter = on(&frames, &device);
+    reporter.set(Knob::BudgetOneIn, 0).unwrap();
+    pass(&mut reporter, 0);
+    let seen = frames.statistics();
+    assert_eq!((seen.zero.huges, seen.reported.huges), (4, 27));
+    assert_eq!(seen.reported.frames, 27 * 512);
+    // The 511 pages beside the one that is held, by two at least.
+    reporter.set(Knob::Order, 1).unwrap();
+    pass(&mut reporter, 10_000 * MS);
+    assert_eq!(reported(&frames), 27 * 512 + 510);
+    frames.free(held, Order::PAGE).unwrap();
+    frames.validate().unwrap();
+}
+
+#[test]
+fn devices_that_fail_lose_no_frame_and_promise_nothing() {
+    let memory = RealMemory::new(64);
+    let kernel = Kernel::new(&memory);
+    let frames = memory.frames().with_hooks(&kernel);
+    let device = Device::new(&memory);
+    let mut reporter = on(&frames, &device);
+    for (failures, failure) in (1..).zip([
+        HostError::NotOffered,
+        HostError::NoAnswer { waited_ns: 7 },
+        HostError::Reset,
+        HostError::WrongAnswer { seen: 9 },
+    ]) {
+        device.answers(Err(failure));
+        reporter.set(Knob::Enabled, 1).unwrap();
+        assert_eq!(reporter.failure(), None);
+        assert_eq!(reporter.step(0), Next::At(2000 * MS));
+        assert_eq!(reporter.failure(), Some(failure));
+        assert!(!reporter.knobs().enabled && !failure.to_string().is_empty());
+        assert_eq!(reporter.statistics().failures, failures);
+        let seen = frames.statistics();
+        assert_eq!((seen.free_frames, seen.in_work_frames), (16_384, 0));
+        assert_eq!(reported(&frames), 0);
+        // Off: the device is left alone.
+        device.frames();
+        reporter.step(10_000 * MS);
+        assert_eq!(device.frames(), 0);
+    }
+    device.answers(Ok(()));
+    reporter.set(Knob::Enabled, 1).unwrap();
+    pass(&mut reporter, 0);
+    assert_eq!(reported(&frames), 1024);
+}
+
+#[test]
+fn what_a_dead_device_may_still_drop_is_nobodys_until_it_lets_go() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let device = Device::new(&memory);
+    let mut reporter = on(&frames, &device);
+    let failure = HostError::Unreleased { waited_ns: 1 };
+    device.answers(Err(failure));
+    device.is_released.store(false, Ordering::Relaxed);
+    reporter.step(0);
+    assert_eq!(reporter.statistics().unreleased_frames, 1024);
+    // Switched on again, it waits for the device.
+    reporter.set(Knob::Enabled, 1).unwrap();
+    device.frames();
+    reporter.step(1);
+    assert_eq!(device.frames(), 0);
+    let given = device.reports.lock().unwrap().len();
+    assert_eq!(given, 0);
+    let mut taken = Vec::new();
+    let error = loop {
+        match frames.allocate(huge()) {
+            Ok(block) => taken.push(block),
+            Err(error) => break error,
+        }
+    };
+    assert!(
+        matches!(error, AllocError::OutOfMemory { in_work: 1024, .. }),
+        "{error}"
+    );
+    assert_eq!(taken.len(), 30);
+    device.is_released.store(true, Ordering::Relaxed);
+    device.answers(Ok(()));
+    reporter.set(Knob::Enabled, 0).unwrap();
+    reporter.step(2);
+    assert_eq!(reporter.statistics().unreleased_frames, 0);
+    assert_eq!(frames.statistics().free_frames, 1024);
+    for block in taken {
+        frames.free(block, Order::HUGE).unwrap();
+    }
+    assert_eq!(reported(&frames), 0);
+}
+
+/// Memory that was reported, handed out for a request for zeros: hits, misses, lies that were found.
+fn zeros_of_reported(content: u8, reads_zero: u64) -> (u64, u64, u64) {
+    let memory = RealMemory::new(64);
+    let kernel = Kernel::new(&memory);
+    let frames = memory.frames().with_hooks(&kernel);
+    let device = Device {
+        content,
+        ..Device::new(&memory)
+    };
+    let mut reporter = on(&frames, &device);
+    reporter.set(Knob::BudgetOneIn, 0).unwrap();
+    reporter.set(Knob::ReadsZero, reads_zero).unwrap();
+    pass(&mut reporter, 0);
+    assert_eq!(reported(&frames), 16_384);
+    let block = frames.allocate(huge().zeroed()).unwrap();
+    let bytes = memory.block(block, Order::HUGE);
+    assert!(bytes.iter().all(|byte| *byte == 0));
+    let seen = frames.zeroed_frames(NodeId(0));
+    (seen.hit, seen.missed, kernel.check.wrong())
+}
+
+#[test]
+fn a_promise_is_used_and_a_lie_is_found() {
+    // Without a promise it is zeroed, whatever it holds.
+    assert_eq!(zeros_of_reported(0, 0), (0, 512, 0));
+    assert_eq!(zeros_of_reported(7, 0), (0, 512, 0));
+    assert_eq!(zeros_of_reported(0, 1), (512, 0, 0));
+    // A host that lies is found, and its block zeroed.
+    assert_eq!(zeros_of_reported(7, 1), (0, 512, 1));
+}

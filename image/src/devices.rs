@@ -1,0 +1,163 @@
+//! The virtio balloon of this machine, on PCI or on MMIO: [`find`].
+
+use core::fmt;
+
+use firstlight::addr::{Order, PAGE_BYTES, PhysRange};
+use firstlight::frames::Request;
+use firstlight_image::balloon::{Balloon, KIND, SharedMemory};
+use firstlight_image::virtio::mmio::Named;
+use firstlight_image::virtio::pci::{self, Places, Region};
+use firstlight_image::virtio::{MmioTransport, Patience, PciTransport, Transport, VirtioError};
+use spin::Mutex;
+
+use crate::arch::device::{PciPorts, Window, window};
+use crate::arch::relax;
+use crate::bring_up::direct_map;
+use crate::machine::Machine;
+use crate::time;
+
+/// Longest wait for an answer. QEMU answers before the notification returns.
+const PATIENCE: Patience = Patience {
+    now_ns: time::now_ns,
+    relax,
+    longest_ns: 5_000_000_000,
+};
+
+/// The memory shared with the balloon: addresses are physical ones.
+static SHARED: SharedMemory = SharedMemory::new();
+
+/// Where a balloon is.
+#[derive(Clone, Copy)]
+pub(crate) enum Found {
+    Pci(Places),
+    Mmio(Region),
+}
+
+/// Why there is none to use.
+pub(crate) enum NoBalloon {
+    /// Neither on PCI nor on MMIO.
+    None,
+    /// Its registers are where memory is, or cannot be mapped.
+    Unmapped(Region),
+    Device(VirtioError),
+}
+
+impl From<VirtioError> for NoBalloon {
+    fn from(error: VirtioError) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl fmt::Display for NoBalloon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str(
+                "there is no balloon on PCI, and no word virtio_mmio.device= names one; \
+                 QEMU has -device virtio-balloon-pci,free-page-reporting=on",
+            ),
+            Self::Unmapped(Region { address, bytes }) => write!(
+                f,
+                "the balloon's registers, {bytes} bytes at {address:#x}, are where memory is, or cannot be mapped"
+            ),
+            Self::Device(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Finds the balloon and maps its registers. Before the other CPUs start.
+pub(crate) fn find(machine: &Machine) -> Result<Found, NoBalloon> {
+    let words = machine.command_line.words();
+    let named = words
+        .filter(|word| word.is(Named::WORD))
+        .filter_map(|word| Named::parse(word.value?));
+    // Why the last of them is none.
+    let mut none = NoBalloon::None;
+    for Named { address, bytes } in named {
+        let region = Region { address, bytes };
+        match MmioTransport::new(open(machine, region)?) {
+            Ok(device) if device.kind() == KIND => return Ok(Found::Mmio(region)),
+            Ok(device) => {
+                none = NoBalloon::Device(VirtioError::Kind {
+                    seen: device.kind(),
+                    expected: KIND,
+                });
+            }
+            Err(error) => none = NoBalloon::Device(error),
+        }
+    }
+    // SAFETY: nothing else uses PCI in this image.
+    let mut space = unsafe { PciPorts::new() };
+    let function = pci::find(&space, KIND).ok_or(none)?;
+    let places = Places::read(&mut space, function)?;
+    let regions = [Some(places.common), Some(places.notify), places.config];
+    for region in regions.into_iter().flatten() {
+        open(machine, region)?;
+    }
+    Ok(Found::Pci(places))
+}
+
+/// What is done with a balloon, wherever it is.
+pub(crate) trait WithBalloon {
+    type Answer;
+    fn with<T: Transport + Send>(self, balloon: Balloon<'static, T>) -> Self::Answer;
+}
+
+/// The driver of a balloon that was found; called once.
+pub(crate) fn drive<W: WithBalloon>(
+    machine: &Machine,
+    found: Found,
+    work: W,
+) -> Result<W::Answer, NoBalloon> {
+    let at = core::ptr::from_ref(&SHARED) as u64;
+    match found {
+        Found::Mmio(region) => {
+            let transport = MmioTransport::new(open(machine, region)?)?;
+            Ok(work.with(Balloon::new(transport, PATIENCE, &SHARED, at)?))
+        }
+        Found::Pci(places) => {
+            let common = open(machine, places.common)?;
+            let notify = open(machine, places.notify)?;
+            let config = places
+                .config
+                .map(|region| open(machine, region))
+                .transpose()?;
+            let transport = PciTransport::new(&places, common, notify, config)?;
+            Ok(work.with(Balloon::new(transport, PATIENCE, &SHARED, at)?))
+        }
+    }
+}
+
+/// The registers at `region`, unless memory is there.
+fn open(machine: &Machine, region: Region) -> Result<Window, NoBalloon> {
+    let unmapped = NoBalloon::Unmapped(region);
+    let range = PhysRange::with_size(region.address, region.bytes.into());
+    let Some(range) = range.filter(|range| !range.is_empty()) else {
+        return Err(unmapped);
+    };
+    if machine
+        .map
+        .memory()
+        .any(|memory| memory.range.overlaps(range))
+    {
+        return Err(unmapped);
+    }
+    // Registers above 4 GiB are mapped when they are first met, by the first CPU.
+    static MAPPING: Mutex<()> = Mutex::new(());
+    let _one = MAPPING.lock();
+    // SAFETY: the memory map has no memory there, and windows of one device do not overlap
+    // in their use: the transport has one of each.
+    if let Some(window) = unsafe { window(region) } {
+        return Ok(window);
+    }
+    let table = || {
+        let page = machine.frames.allocate(Request::new(Order::PAGE));
+        let page = page.map_err(|_| ())?;
+        PhysRange::with_size(page.addr().get(), PAGE_BYTES).ok_or(())
+    };
+    let mapped = direct_map().map(|direct| direct.add(core::iter::once(range), table));
+    if mapped != Some(Ok(())) {
+        return Err(unmapped);
+    }
+    // SAFETY: as above.
+    unsafe { window(region) }.ok_or(unmapped)
+}

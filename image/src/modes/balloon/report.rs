@@ -1,0 +1,158 @@
+//! What is done with memory once it is free: the zeroing worker keeps a stock of zeros
+//! ([`zero`]), and the rest is reported ([`report`]), a step of the engine at a time. Both until
+//! there is nothing to do.
+
+use firstlight::addr::{FrameRange, PAGE_BYTES};
+use firstlight::background::Next;
+use firstlight::background::knobs::Row;
+use firstlight::reporting::{self, Host, HostError, Reporter};
+use firstlight::zeroing::{self, Zeroing};
+use firstlight_image::balloon::{Balloon, FreeRange, MOST_RANGES};
+use firstlight_image::virtio::{Transport, VirtioError};
+use firstlight_image::words;
+use firstlight_wire::Event;
+use log::{error, info};
+use spin::Mutex;
+
+use crate::arch::{relax, ticks};
+use crate::console::event;
+use crate::hooks;
+use crate::machine::Machine;
+use crate::time;
+
+/// Most passes: with the default budget, a sixteenth of what is free, they report all of it.
+const MOST_PASSES: u64 = 16;
+
+/// What came of reports.
+#[derive(Default)]
+pub(super) struct Reported {
+    pub(super) bytes: u64,
+    pub(super) reports: u64,
+    /// That reported something.
+    pub(super) passes: u64,
+    pub(super) ticks: u64,
+    /// Why they ended early.
+    pub(super) failure: Option<HostError>,
+    /// Frames that a device has not let go of.
+    pub(super) unreleased_frames: u64,
+}
+
+/// The balloon, as the engine's reporter needs it.
+pub(super) struct Device<'s, T>(Mutex<Balloon<'s, T>>);
+
+impl<'s, T> Device<'s, T> {
+    pub(super) fn new(balloon: Balloon<'s, T>) -> Self {
+        Self(Mutex::new(balloon))
+    }
+
+    pub(super) fn into_inner(self) -> Balloon<'s, T> {
+        self.0.into_inner()
+    }
+}
+
+impl<T: Transport + Send> Host for Device<'_, T> {
+    fn capacity(&self) -> usize {
+        MOST_RANGES
+    }
+
+    fn report(&self, ranges: &[FrameRange]) -> Result<(), HostError> {
+        let mut free = [FreeRange {
+            address: 0,
+            bytes: 0,
+        }; MOST_RANGES];
+        for chunk in ranges.chunks(MOST_RANGES) {
+            for (free, range) in free.iter_mut().zip(chunk) {
+                free.address = range.start().addr().get();
+                // At most a giant frame.
+                free.bytes = u32::try_from(range.count() * PAGE_BYTES).unwrap_or(0);
+            }
+            let free = free.get(..chunk.len()).unwrap_or_default();
+            self.0.lock().report(free).map_err(host_error)?;
+        }
+        Ok(())
+    }
+
+    fn is_released(&self) -> bool {
+        self.0.lock().is_released()
+    }
+}
+
+/// A failure in the engine's words. The driver resets a device that fails.
+fn host_error(error: VirtioError) -> HostError {
+    error!("balloon: {error}");
+    match error {
+        VirtioError::NotOffered { .. } => HostError::NotOffered,
+        VirtioError::NoAnswer { waited_ns, .. } => HostError::NoAnswer { waited_ns },
+        VirtioError::WrongAnswer { seen, .. } => HostError::WrongAnswer { seen: seen.into() },
+        VirtioError::Unreleased { waited_ns, .. } => HostError::Unreleased { waited_ns },
+        _ => HostError::Reset,
+    }
+}
+
+/// Reports what is free, until a pass finds nothing, in at most so many passes.
+pub(super) fn report<H: Host>(machine: &Machine, host: &H) -> Reported {
+    let mut reporter = Reporter::new(&machine.frames, host);
+    for knob in reporting::Knob::ALL {
+        let value = match knob {
+            reporting::Knob::Enabled => 1,
+            _ => words::setting(machine.command_line, knob).unwrap_or(knob.row().default),
+        };
+        // Checked when it was read.
+        let _ = reporter.set(knob, value);
+        show("reporting", knob.row(), value);
+    }
+    let mut reported = Reported::default();
+    let mut before = 0;
+    while reporter.failure().is_none() && reported.passes < MOST_PASSES {
+        let begin = ticks();
+        let next = reporter.step(time::now_ns());
+        reported.ticks += ticks() - begin;
+        let Next::At(at_ns) = next else { continue };
+        let reports = reporter.statistics().reports;
+        if reports == before {
+            break;
+        }
+        before = reports;
+        reported.passes += 1;
+        while time::now_ns() < at_ns {
+            relax();
+        }
+    }
+    let statistics = reporter.statistics();
+    reported.bytes = statistics.reported_bytes;
+    reported.reports = statistics.reports;
+    reported.unreleased_frames = statistics.unreleased_frames;
+    reported.failure = reporter.failure();
+    reported
+}
+
+/// Lets the zeroing worker keep its stock on every node; bytes that it zeroed.
+pub(super) fn zero(machine: &Machine) -> u64 {
+    let memory = hooks::memory();
+    let zeroing = Zeroing::new(&machine.frames, &memory);
+    for knob in zeroing::Knob::ALL {
+        let value = match knob {
+            zeroing::Knob::Enabled => 1,
+            _ => words::setting(machine.command_line, knob).unwrap_or(knob.row().default),
+        };
+        // Checked when it was read.
+        let _ = zeroing.set(knob, value);
+        show("zeroing", knob.row(), value);
+    }
+    for node in machine.frames.layout().nodes() {
+        let mut worker = zeroing.worker(node.id);
+        while worker.step(time::now_ns).next == Next::Now {}
+    }
+    let zeroed = zeroing.statistics().zeroed_bytes;
+    info!("zeroing: {} MiB zeroed for the stock", zeroed >> 20);
+    zeroed
+}
+
+/// Shows a knob to the host.
+fn show(of: &'static str, row: &Row, value: u64) {
+    event(&Event::Knob {
+        of,
+        name: row.name,
+        value,
+    });
+}

@@ -1,0 +1,148 @@
+//! QEMU's machine protocol: JSON, a line each way, [`Qmp`].
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// Longest line that is read.
+const MOST_BYTES: u64 = 1 << 20;
+/// Longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Most events that come before an answer.
+const MOST_EVENTS: usize = 1000;
+/// The balloon's place in QEMU's tree.
+const BALLOON: &str = "/machine/peripheral/balloon0";
+
+/// A connection to QEMU.
+#[derive(Debug)]
+pub(super) struct Qmp {
+    reader: BufReader<UnixStream>,
+}
+
+impl Qmp {
+    /// The other end of `stream` is QEMU's.
+    pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut this = Self {
+            reader: BufReader::new(stream),
+        };
+        let greeting = this.line()?;
+        if greeting.get("QMP").is_none() {
+            return Err(io::Error::other("QEMU's greeting is missing"));
+        }
+        this.execute(&json!({"execute": "qmp_capabilities"}))?;
+        Ok(this)
+    }
+
+    /// Bytes that the guest has, as the balloon says.
+    pub(super) fn guest_bytes(&mut self) -> io::Result<u64> {
+        let answer = self.execute(&json!({"execute": "query-balloon"}))?;
+        answer
+            .get("actual")
+            .and_then(Value::as_u64)
+            .ok_or_else(|| io::Error::other("query-balloon has no number \"actual\""))
+    }
+
+    /// Bytes that the guest should have.
+    pub(super) fn set_guest_bytes(&mut self, bytes: u64) -> io::Result<()> {
+        let command = json!({"execute": "balloon", "arguments": {"value": bytes}});
+        self.execute(&command).map(drop)
+    }
+
+    /// What the guest said last of its memory; `None` before it said anything.
+    pub(super) fn statistics(&mut self) -> io::Result<Option<Value>> {
+        let property = json!({"path": BALLOON, "property": "guest-stats"});
+        let answer = self.execute(&json!({"execute": "qom-get", "arguments": property}))?;
+        let updated = answer.get("last-update").and_then(Value::as_u64);
+        Ok(answer
+            .get("stats")
+            .filter(|_| updated.unwrap_or(0) > 0)
+            .cloned())
+    }
+
+    fn execute(&mut self, command: &Value) -> io::Result<Value> {
+        let mut text = command.to_string();
+        text.push('\n');
+        self.reader.get_mut().write_all(text.as_bytes())?;
+        for _ in 0..MOST_EVENTS {
+            let mut answer = self.line()?;
+            if let Some(value) = answer.get_mut("return") {
+                return Ok(value.take());
+            }
+            if let Some(error) = answer.get("error") {
+                return Err(io::Error::other(format!("QEMU refused {command}: {error}")));
+            }
+            // An event; the answer comes after it.
+        }
+        Err(io::Error::other("QEMU sends events and no answer"))
+    }
+
+    fn line(&mut self) -> io::Result<Value> {
+        let mut line = Vec::new();
+        let mut limited = (&mut self.reader).take(MOST_BYTES);
+        limited.read_until(b'\n', &mut line)?;
+        if !line.ends_with(b"\n") {
+            let kind = io::ErrorKind::UnexpectedEof;
+            return Err(io::Error::new(
+                kind,
+                "QEMU closed its protocol, or its line has no end",
+            ));
+        }
+        serde_json::from_slice(&line).map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    const GREETING: &str = "{\"QMP\":{}}\n{\"return\":{}}\n";
+
+    /// What comes of `ask` if QEMU says `lines`.
+    fn answered<A>(lines: &str, ask: impl FnOnce(&mut Qmp) -> io::Result<A>) -> io::Result<A> {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                theirs.write_all(lines.as_bytes()).unwrap();
+                theirs.shutdown(std::net::Shutdown::Write).unwrap();
+                // Until this end is closed, its questions have a reader.
+                let _ = theirs.read_to_end(&mut Vec::new());
+            });
+            ask(&mut Qmp::new(ours)?)
+        })
+    }
+
+    #[test]
+    fn answers_are_read_past_events() {
+        let text = format!("{GREETING}{{\"event\":\"STOP\"}}\n{{\"return\":{{\"actual\":7}}}}\n");
+        assert_eq!(answered(&text, Qmp::guest_bytes).unwrap(), 7);
+        let text = format!("{GREETING}{{\"return\":{{\"stats\":{{}},\"last-update\":0}}}}\n");
+        assert_eq!(answered(&text, Qmp::statistics).unwrap(), None);
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        for (text, words) in [
+            (String::new(), "closed"),
+            ("{}\n".into(), "greeting"),
+            ("rubbish\n".into(), "expected value"),
+            (
+                format!("{GREETING}{{\"error\":{{\"class\":\"x\"}}}}\n"),
+                "refused",
+            ),
+            (format!("{GREETING}{{\"return\":{{}}}}\n"), "actual"),
+            (format!("{GREETING}{{\"return\":"), "no end"),
+            (
+                format!("{GREETING}{}", "{}\n".repeat(MOST_EVENTS)),
+                "no answer",
+            ),
+        ] {
+            let error = answered(&text, Qmp::guest_bytes).unwrap_err().to_string();
+            assert!(error.contains(words), "{words:?}: {error}");
+        }
+    }
+}
