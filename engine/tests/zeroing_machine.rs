@@ -116,7 +116,7 @@ fn knobs_decide_how_much_and_when() {
     let error = zeroing.set(Knob::BatchBytes, 3 * MIB).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "batch_bytes can't be 3145728: expected a power of two from 4096 to 1073741824"
+        "batch_bytes can't be 3145728: expected a power of two from 4096 to 536870912"
     );
     assert_eq!(zeroing.knobs(), before);
     // Larger batches, at a rate: 4 MiB each 2 ms.
@@ -220,6 +220,41 @@ fn a_step_hides_one_batch_and_no_more() {
         (1, 64 * MIB)
     );
     assert_eq!(frames.statistics().in_work_frames, 0);
+}
+
+#[test]
+fn what_a_worker_has_can_be_neither_freed_nor_allocated() {
+    let memory = memory();
+    let frames = memory.frames().with_cpus(slots(1));
+    let cpu = Mutex::new(frames.cpu(0, NodeId(0), cache()).unwrap());
+    let slow = During {
+        memory: &memory,
+        during: |range: FrameRange| {
+            let (start, last) = (range.start(), range.end().get() - 1);
+            for (frame, order) in [
+                (start, Order::HUGE),
+                (start, Order::PAGE),
+                (Frame::new(last), Order::PAGE),
+            ] {
+                let refused = Err(BlockError::NotAllocated { frame, order });
+                assert_eq!(frames.free(frame, order), refused);
+                assert_eq!(frames.free_with(frame, order, Content::Zero), refused);
+                assert_eq!(cpu.lock().unwrap().free(frame, order), refused);
+                let in_use = Err(BlockError::InUse { frame, order });
+                assert_eq!(frames.allocate_at(frame, order), in_use);
+            }
+            frames.free_frames(range).unwrap_err();
+        },
+    };
+    let zeroing = eager(&frames, &slow);
+    for batch_bytes in [2 * MIB, 8 * MIB] {
+        zeroing.set(Knob::BatchBytes, batch_bytes).unwrap();
+        let mut worker = zeroing.worker(NodeId(0));
+        assert_eq!(worker.step(|| 0).zeroed_bytes, batch_bytes);
+        let seen = frames.statistics();
+        assert_eq!((seen.free_frames, seen.in_work_frames), (16_384, 0));
+    }
+    assert_eq!(zero_bytes(&frames), 10 * MIB);
 }
 
 #[test]

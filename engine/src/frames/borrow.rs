@@ -85,6 +85,9 @@ impl Borrowed<'_, '_> {
         if self.block.order == EMPTY {
             return;
         }
+        if is_marked(self.block) {
+            self.segment.set_borrowed(self.block, false);
+        }
         // An error: another call freed what it did not have.
         let given = self.segment.give_with(self.block, content);
         if given.is_ok() && content == Content::Zero {
@@ -95,6 +98,12 @@ impl Borrowed<'_, '_> {
         self.call.undo();
         self.block.order = EMPTY;
     }
+}
+
+/// Whether a free by another call, which would be a mistake, is refused: of huge frames below a
+/// split giant frame.
+fn is_marked(block: Block) -> bool {
+    (HUGE_ORDER..GIANT_ORDER).contains(&block.order)
 }
 
 /// No order: given back already.
@@ -165,6 +174,9 @@ impl<'m> Frames<'m> {
                     order: search.order,
                 };
                 segment.calls.count_work(block.frames().cast_signed());
+                if is_marked(block) {
+                    segment.set_borrowed(block, true);
+                }
                 return Some(Borrowed {
                     from,
                     segment,

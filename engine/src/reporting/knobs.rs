@@ -28,7 +28,7 @@ const COUNT: usize = 7;
 /// By [`Knob`].
 static ROWS: [Row; COUNT] = [
     Row::new("enabled", 0, 0, 1).help("1: report free memory; 0: keep it"),
-    Row::new("order", 9, 0, 18).help("least order of a block that is reported"),
+    Row::new("order", 9, 0, 17).help("least order of a block that is reported"),
     Row::new(
         "batch_blocks",
         super::MOST_RANGES as u64,
@@ -156,7 +156,7 @@ mod tests {
         let settings = Settings::new();
         for (knob, value) in [
             (Knob::Enabled, 2),
-            (Knob::Order, 19),
+            (Knob::Order, 18),
             (Knob::BatchBlocks, 0),
             (Knob::BatchBlocks, 33),
             (Knob::DelayMs, 0),

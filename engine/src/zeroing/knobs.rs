@@ -16,7 +16,8 @@ pub enum Knob {
     MinOrder,
     /// So much free memory of unknown content wakes it.
     WakeBytes,
-    /// Zeroed at once, in one step: so much is hidden from allocation while it is.
+    /// Zeroed at once, in one step: so much is hidden from allocation while it is. A giant frame is
+    /// zeroed in parts.
     BatchBytes,
     /// Between two looks at the node while there is nothing to do; the longest back-off.
     DelayMs,
@@ -36,10 +37,10 @@ const COUNT: usize = 9;
 /// By [`Knob`].
 static ROWS: [Row; COUNT] = [
     Row::new("enabled", 0, 0, 1).help("1: zero free memory; 0: leave it"),
-    Row::new("min_order", 9, 0, 18).help("least order of a block that is zeroed"),
+    Row::new("min_order", 9, 0, 17).help("least order of a block that is zeroed"),
     Row::new("wake_bytes", 64 << 20, 4096, u64::MAX)
         .help("free memory of unknown content that wakes"),
-    Row::new("batch_bytes", 2 << 20, 4096, 1 << 30)
+    Row::new("batch_bytes", 2 << 20, 4096, 512 << 20)
         .power_of_two()
         .help("bytes zeroed at once"),
     Row::new("delay_ms", 1000, 1, 3_600_000).help("between two looks; longest back-off"),
@@ -163,11 +164,11 @@ mod tests {
         let settings = Settings::new();
         for (knob, value) in [
             (Knob::Enabled, 2),
-            (Knob::MinOrder, 19),
+            (Knob::MinOrder, 18),
             (Knob::WakeBytes, 0),
             (Knob::BatchBytes, 2048),
             (Knob::BatchBytes, 3 << 20),
-            (Knob::BatchBytes, 2 << 30),
+            (Knob::BatchBytes, 1 << 30),
             (Knob::DelayMs, 0),
             (Knob::DelayMs, 3_600_001),
         ] {

@@ -126,6 +126,7 @@ impl Segment<'_> {
                 pause();
                 None
             }
+            HugeState::Allocated if word.is_borrowed() => Some(Err(refused(Why::NotAllocated))),
             HugeState::Allocated => {
                 let pages = Pages {
                     at: block.page_in_huge(),
@@ -203,6 +204,27 @@ impl Segment<'_> {
         }
     }
 
+    /// Marks huge frames, taken by a worker, so that nobody else can free them; or takes the mark
+    /// off.
+    pub(crate) fn set_borrowed(&self, block: Block, is_borrowed: bool) {
+        let content = if is_borrowed {
+            Content::Reported
+        } else {
+            Content::Unknown
+        };
+        for huge in self.huges_of(block) {
+            loop {
+                let word = self.huge(huge);
+                // Another call may isolate it meanwhile, or have freed what was not its own just
+                // before.
+                let is_ours = word.state == HugeState::Allocated;
+                if !is_ours || self.swap_huge(huge, word, word.with_content(content)) {
+                    break;
+                }
+            }
+        }
+    }
+
     /// Gives back whole huge frames of a split giant frame.
     fn give_huges(&self, giant: GiantIndex, block: Block, content: Content) -> Result<(), Refused> {
         // Look first, so that an error leaves everything as it was.
@@ -248,6 +270,9 @@ impl Segment<'_> {
         loop {
             let word = self.settled_huge(huge);
             match word.state {
+                HugeState::Allocated if word.is_borrowed() => {
+                    return Err(refused(Why::NotAllocated));
+                }
                 HugeState::Allocated => {
                     // It may be about to be isolated: then once more.
                     let free = Huge::FREE.with_isolated(word.isolated);
@@ -276,7 +301,7 @@ impl Segment<'_> {
     /// Whether every page of a huge frame, found as `word`, is allocated.
     fn is_all_allocated(&self, huge: HugeIndex, word: Huge) -> bool {
         match word.state {
-            HugeState::Allocated => true,
+            HugeState::Allocated => !word.is_borrowed(),
             HugeState::Split => self.bitmap(huge).all_set(0, HUGE_ORDER),
             HugeState::Free | HugeState::Opening => false,
         }
@@ -369,7 +394,7 @@ impl Segment<'_> {
         let word = self.huge(huge);
         let is_allocated = match word.state {
             _ if word.isolated || word.pinned && self.is_pinned(block.range()) => false,
-            HugeState::Allocated => true,
+            HugeState::Allocated => !word.is_borrowed(),
             HugeState::Split => self.bitmap(huge).all_set(page_of(start), order),
             HugeState::Free | HugeState::Opening => false,
         };

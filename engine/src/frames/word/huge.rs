@@ -8,7 +8,7 @@
 //! | 8 | partial: some of its pages are free |
 //! | 9 | isolated |
 //! | 10 | pinned: some of its pages are reserved for ever |
-//! | 11-12 | content: of a free one; of a split one, that of the pages its second bitmap names |
+//! | 11-12 | content: of a free one; of a split one, that of the pages its second bitmap names; of an allocated one not unknown: a worker has it |
 //! | 13-31 | unused |
 
 #![expect(
@@ -41,7 +41,8 @@ pub(crate) enum HugeState {
 /// it can be taken, and the giant frame's counts leave it out.
 ///
 /// `content` is what a free one holds. Once it is known of a split one, it stays so until that
-/// merges: its second bitmap is written, and names the free pages that hold it.
+/// merges: its second bitmap is written, and names the free pages that hold it. An allocated one
+/// has a content as long as a worker has it: nobody else can free it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Huge {
     pub(crate) state: HugeState,
@@ -223,10 +224,16 @@ impl Huge {
         bits & (Self::ISOLATED | Self::CONTENT) != 0
     }
 
-    /// Whether the bits are those of a huge frame that is allocated as one, not isolated.
+    /// Whether a worker has it.
+    pub(crate) const fn is_borrowed(self) -> bool {
+        matches!(self.state, HugeState::Allocated) && self.content.is_known()
+    }
+
+    /// Whether the bits are those of a huge frame that is allocated as one, not isolated, and not
+    /// a worker's.
     #[inline]
     pub(crate) const fn is_allocated_in(bits: u32) -> bool {
-        bits & (Self::STATE | Self::ISOLATED) == 4
+        bits & (Self::STATE | Self::ISOLATED | Self::CONTENT) == 4
     }
 
     /// Whether the bits are those of a huge frame that is split, not isolated.
