@@ -118,6 +118,7 @@ fn a_kernel_that_zeroes_nothing_gets_what_is_known_or_an_error() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many frames")]
 fn giants_keep_what_is_known_of_their_parts() {
     let kernel = Kernel::leaked();
     let frames = machine().with_hooks(kernel);
@@ -256,6 +257,7 @@ fn what_is_borrowed_is_in_work_and_comes_back() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many frames")]
 fn caches_hold_unknown_content_only() {
     let kernel = Kernel::leaked();
     let frames = machine().with_hooks(kernel).with_cpus(slots(1));
@@ -309,6 +311,7 @@ fn a_worker_finds_all_zones_of_a_giant_frame() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many frames")]
 fn a_layout_says_which_memory_is_zero_from_the_start() {
     let kernel = Kernel::leaked();
     let memory = [(0, range(MIB, 2 * GIB)), (0, range(4 * GIB, 6 * GIB))];
@@ -351,6 +354,7 @@ fn a_layout_says_which_memory_is_zero_from_the_start() {
 
 /// Rows of frames, and what crosses from one content to the other.
 #[test]
+#[cfg_attr(miri, ignore = "many frames")]
 fn rows_of_frames_are_zeroed_where_they_are_not_zero() {
     let kernel = Kernel::leaked();
     let frames = machine().with_hooks(kernel);

@@ -181,8 +181,12 @@ fn room_for(ranges: &[PhysRange]) -> u64 {
     });
     // Tables begin on lines.
     let bytes = bytes.sum::<u64>() + 256 * ranges.len() as u64;
-    let unit = if bytes < 2 * MIB { PAGE_BYTES } else { 2 * MIB };
-    bytes.next_multiple_of(unit)
+    let whole = bytes.next_multiple_of(2 * MIB);
+    if whole - bytes <= bytes / 8 {
+        whole
+    } else {
+        bytes.next_multiple_of(PAGE_BYTES)
+    }
 }
 
 #[test]

@@ -17,8 +17,8 @@ pub(crate) struct NoSpace {
 impl Layout<'_> {
     /// Allocates `bytes` of early memory for tables of `node`, reserved for ever: on
     /// the node itself below Movable zones, which stay free of what can't move; else
-    /// outside all Movable zones; else anywhere. From 2 MiB on whole huge frames if
-    /// possible: they cost no bitmap and leave no rest.
+    /// outside all Movable zones; else anywhere. Whole huge frames if possible, and if that adds at
+    /// most an eighth: they cost no bitmap and leave no rest.
     pub(crate) fn allocate_table(
         &mut self,
         node: NodeId,
@@ -46,12 +46,18 @@ impl Layout<'_> {
             cause: EarlyError::ZeroBytes { owner },
         };
         for (exact_node, max) in places {
-            for align in aligns
+            for (align, whole) in aligns
                 .into_iter()
-                .filter(|&align| bytes >= align || align == PAGE_BYTES)
-            {
                 // More than the address space has is refused as too much.
-                let bytes = bytes.checked_next_multiple_of(align).unwrap_or(u64::MAX);
+                .map(|align| {
+                    (
+                        align,
+                        bytes.checked_next_multiple_of(align).unwrap_or(u64::MAX),
+                    )
+                })
+                .filter(|&(align, whole)| whole - bytes <= bytes / 8 || align == PAGE_BYTES)
+            {
+                let bytes = whole;
                 match self.early.allocate(&EarlyRequest {
                     bytes,
                     align,

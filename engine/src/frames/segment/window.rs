@@ -12,7 +12,7 @@ use crate::frames::word::{Bitmap, Giant, Huge, Mobility};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Giant frames a window reaches on each side, at most.
-const WIDEN: usize = 8;
+const WIDEN: usize = 16;
 
 /// Frames of one segment, all of them below opened giant frames, none reserved for ever.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ impl<'m> Window<'m> {
         }
     }
 
-    /// The opened giant frames around `frame`, up to 8 on each side, inside the segment and up to
+    /// The opened giant frames around `frame`, up to 16 on each side, inside the segment and up to
     /// the next reserved frames; none if its giant frame was never opened, or if it is reserved
     /// for ever.
     #[cold]
