@@ -40,6 +40,7 @@
 
 pub mod acceptance;
 pub mod addr;
+#[cfg(feature = "content")]
 pub mod background;
 pub mod clock;
 pub mod cmdline;
@@ -53,6 +54,7 @@ pub mod memmap;
 pub mod node;
 pub mod parallel;
 pub mod platform;
+#[cfg(feature = "content")]
 pub mod reporting;
 pub mod start;
 pub mod store;
@@ -60,6 +62,7 @@ mod sync;
 pub mod topology;
 #[cfg(feature = "x86_64")]
 pub mod x86_64;
+#[cfg(feature = "content")]
 pub mod zeroing;
 
 pub use start::start;

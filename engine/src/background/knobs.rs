@@ -1,4 +1,4 @@
-//! Knobs that are changed while others read them: [`Row`], what each accepts, [`Values`].
+//! Knobs that are changed while others read them: [`Row`], what each accepts, `Values`.
 //!
 //! *A value is checked before it is stored, so every reader finds one that is allowed.* Several
 //! knobs are read one after the other: what depends on two of them must do with any pair.

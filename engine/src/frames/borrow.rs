@@ -11,7 +11,7 @@ use super::segment::calls::Call;
 use super::segment::take::{Miss, Part};
 use super::segment::{GiantIndex, Segment, page_of};
 use super::word::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
-use super::word::{Content, Giant, GiantState, Huge, Mobility};
+use super::word::{Content, Giant, GiantState, Huge, IS_KEPT, Mobility};
 use super::zone::segment::ZoneSegment;
 use crate::addr::{Frame, FrameRange, Order};
 use crate::node::{NodeId, ZoneKind};
@@ -194,6 +194,9 @@ impl<'m> Frames<'m> {
 
     /// Frames that workers have now.
     pub(super) fn in_work(&self) -> u64 {
+        if !IS_KEPT {
+            return 0;
+        }
         let segments = self.nodes.segments.iter();
         segments.map(ZoneSegment::in_work_frames).sum()
     }

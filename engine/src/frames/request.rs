@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::word::Mobility;
+use super::word::{IS_KEPT, Mobility};
 use crate::addr::Order;
 use crate::node::{NodeId, ZoneKind};
 
@@ -174,6 +174,7 @@ impl Request {
     ///     frames.allocate(Request::new(Order::GIANT).zeroed())
     /// }
     /// ```
+    #[cfg(feature = "content")]
     pub const fn zeroed(mut self) -> Self {
         self.zeroed = true;
         self
@@ -187,7 +188,7 @@ impl Request {
 
     /// Whether the content is to be zeros.
     pub const fn is_zeroed(&self) -> bool {
-        self.zeroed
+        IS_KEPT && self.zeroed
     }
 
     /// The same request, which may not.

@@ -11,15 +11,15 @@ use super::slot::{CpuSlot, LISTS};
 
 /// Blocks in a list, at most, by order.
 #[cfg(loom)]
-const LENGTHS: [usize; LISTS] = [8, 2, 2, 2, 2, 2, 2, 2];
+const LENGTHS: [u16; LISTS] = [8, 2, 2, 2, 2, 2, 2, 2];
 #[cfg(not(loom))]
-const LENGTHS: [usize; LISTS] = if cfg!(feature = "small-caches") {
+const LENGTHS: [u16; LISTS] = if cfg!(feature = "small-caches") {
     [64, 4, 4, 4, 4, 4, 4, 2, 2, 4]
 } else {
     [512, 64, 64, 32, 16, 8, 4, 2, 2, 16]
 };
 /// Where each list begins among all entries, and their number.
-const STARTS: [usize; LISTS + 1] = {
+const STARTS: [u16; LISTS + 1] = {
     let mut starts = [0; LISTS + 1];
     let mut order = 0;
     while order < LISTS {
@@ -28,11 +28,11 @@ const STARTS: [usize; LISTS + 1] = {
     }
     starts
 };
-const ENTRIES: usize = STARTS[LISTS];
+const ENTRIES: usize = STARTS[LISTS] as usize;
 /// Where an entry of a list lies.
 #[inline(always)]
 fn place(order: usize, at: u32) -> usize {
-    let start = STARTS.get(order).copied().unwrap_or(ENTRIES);
+    let start = STARTS.get(order).map_or(ENTRIES, |&start| start.into());
     start + at as usize
 }
 
@@ -41,7 +41,7 @@ const HUGE: usize = HUGE_ORDER as usize;
 #[inline(always)]
 const fn known_place<const ORDER: usize>(at: u32) -> usize {
     const { assert!(LENGTHS[ORDER].is_power_of_two()) };
-    STARTS[ORDER] + (at as usize & (LENGTHS[ORDER] - 1))
+    STARTS[ORDER] as usize + (at as usize & (LENGTHS[ORDER] as usize - 1))
 }
 
 /// A refill cuts a block into so many, at most: a larger one would more often not be there.
@@ -165,7 +165,7 @@ impl Lists {
                 0
             };
             let share = usize::try_from(share >> order).unwrap_or(usize::MAX);
-            *limit = u32::try_from(share.max(two).min(LENGTHS[order])).unwrap_or(0) & !1;
+            *limit = u32::try_from(share.max(two).min(LENGTHS[order].into())).unwrap_or(0) & !1;
         }
         self.bump_end = 0;
         share > 2 * u64::from(HUGE_FRAMES)
@@ -304,7 +304,7 @@ impl Lists {
 
     /// All entries of a list, as many as it may ever hold.
     pub(super) fn entries(&mut self, order: usize) -> &mut [Frame] {
-        let end = STARTS.get(order + 1).copied().unwrap_or(0);
+        let end = STARTS.get(order + 1).map_or(0, |&end| end.into());
         self.entries
             .get_mut(place(order, 0)..end)
             .unwrap_or(&mut [])
@@ -319,16 +319,10 @@ impl Lists {
         fill: impl FnOnce(&mut [Frame]) -> usize,
     ) -> u32 {
         let most = self.refill_limit(order);
-        let count = fill(&mut self.entries(order)[..most]).min(most);
-        self.filled(slot, mobility, order, count)
-    }
-
-    /// An empty list has its first `count` entries, of which the first is to come out first.
-    fn filled(&mut self, slot: &CpuSlot, mobility: Mobility, order: usize, count: usize) -> u32 {
-        let (older, newer) = self.entries(order)[..count].split_at_mut(count / 2);
-        for (one, other) in older.iter_mut().zip(newer.iter_mut().rev()) {
-            (*one, *other) = (*other, *one);
-        }
+        let space = self.entries(order).get_mut(..most).unwrap_or_default();
+        let count = fill(space).min(most);
+        // What was taken first comes out first.
+        space.get_mut(..count).unwrap_or_default().reverse();
         let len = u32::try_from(count).unwrap_or(0);
         slot.len(mobility, order).store(len, Ordering::Release);
         len
@@ -345,8 +339,10 @@ impl Lists {
         let len = slot.len(mobility, order).load(Ordering::Relaxed) as usize;
         let count = len.min(self.limit(order) / 2);
         let entries = self.entries(order);
-        give(&entries[..count]);
-        entries.copy_within(count..len, 0);
+        give(entries.get(..count).unwrap_or_default());
+        if let Some(all) = entries.get_mut(..len) {
+            all.copy_within(count.min(all.len()).., 0);
+        }
         let left = u32::try_from(len - count).unwrap_or(0);
         // Release, after the blocks are freed: pairs with `listed_frames`.
         slot.len(mobility, order).store(left, Ordering::Release);

@@ -1,7 +1,7 @@
 //! A CPU's cache in a kernel's per-CPU data: [`CpuCell`].
 //!
 //! *A cell is used on its CPU only, by one call at a time*: by the promise of a
-//! [`PerCpu`](super::per_cpu::PerCpu), and by a flag for handlers that interrupt a call. So nothing in
+//! [`PerCpu`](crate::frames::PerCpu), and by a flag for handlers that interrupt a call. So nothing in
 //! it needs an atomic read-modify-write.
 
 use core::cell::UnsafeCell;
@@ -14,7 +14,7 @@ use super::cache::CpuCache;
 use crate::frames::error::{BlockError, CpuError};
 
 /// A [`CpuCache`] and the [`Cpu`] that uses it, for a kernel's per-CPU data; a
-/// [`PerCpu`](super::per_cpu::PerCpu) uses it.
+/// [`PerCpu`](crate::frames::PerCpu) uses it.
 pub struct CpuCell {
     in_call: AtomicBool,
     /// Whether there is a `Cpu`.

@@ -7,7 +7,7 @@ use super::{HugeIndex, giants_around, huges_around};
 use crate::addr::Frame;
 use crate::frames::segment::Segment;
 use crate::frames::segment::take::{Miss, Part};
-use crate::frames::word::{Giant, GiantState, Huge, Mobility};
+use crate::frames::word::{Giant, GiantState, Huge, IS_KEPT, Mobility};
 
 /// How many giant frames to pass in search of pages or huge frames.
 const GIANTS: usize = 64;
@@ -154,12 +154,10 @@ pub(crate) fn take_huges(
     batch: &mut Batch<'_>,
 ) {
     let from = *hint;
-    for any_content in [false, true] {
+    let spared = take_huges_with(segment, mobility, hint, &is_home, batch, !IS_KEPT);
+    if IS_KEPT && spared && batch.count() == 0 {
         *hint = from;
-        let spared = take_huges_with(segment, mobility, hint, &is_home, batch, any_content);
-        if batch.count() > 0 || !spared {
-            return;
-        }
+        take_huges_with(segment, mobility, hint, &is_home, batch, true);
     }
 }
 

@@ -23,7 +23,7 @@ use super::segment::calls::Calls;
 use super::segment::take::{Miss, Part};
 use super::segment::{GiantIndex, HugeIndex, Segment};
 use super::word::geometry::{Block, GIANT_ORDER, HUGE_ORDER, HUGES};
-use super::word::{Content, Giant, GiantState, Huge, Known, Mobility, Purpose};
+use super::word::{Content, Giant, GiantState, Huge, IS_KEPT, Known, Mobility, Purpose};
 use crate::addr::Frame;
 use crate::sync::{AtomicU32, Ordering};
 
@@ -40,13 +40,13 @@ impl<'k> Want<'k> {
     fn purpose(self) -> Purpose<'k> {
         Purpose {
             mobility: self.mobility,
-            known: self.known,
+            known: if IS_KEPT { self.known } else { None },
         }
     }
 
     /// Whether memory of known content is left to others while there is other memory.
     const fn spares_known(self) -> bool {
-        self.known.is_none()
+        IS_KEPT && self.known.is_none()
     }
 
     /// Whether a giant frame is, of which something is known.
@@ -533,14 +533,10 @@ fn huges_of(
     if order == HUGE_ORDER {
         return first_free_of(segment, giant, want, from);
     }
-    let mut miss = Miss::Nothing;
-    for spares_known in [want.spares_known(), false] {
-        // What is spared first is taken by the second round, if there is a difference.
-        if !spares_known && want.spares_known() && word.known() == 0 {
-            break;
-        }
+    let any = |spares_known: bool| {
+        let mut miss = Miss::Nothing;
         for block in block.siblings_in_giant() {
-            if spares_known && word.known() > 0 && segment.may_be_known(block) {
+            if spares_known && segment.may_be_known(block) {
                 continue;
             }
             match segment.take_huges(block, want.purpose()) {
@@ -549,9 +545,11 @@ fn huges_of(
                 Err(Miss::Nothing) => {}
             }
         }
-        if !want.spares_known() {
-            break;
-        }
+        Err(miss)
+    };
+    // What is spared first is taken after all, if there is nothing else.
+    if want.spares_known() && word.known() > 0 {
+        return any(true).or_else(|_| any(false));
     }
-    Err(miss)
+    any(false)
 }

@@ -1,6 +1,7 @@
 //! Memory that is zero from the start: [`Fresh`].
 
 use crate::addr::FrameRange;
+use crate::frames::word::IS_KEPT;
 
 /// Frames that hold zeros until they are handed out, as far as they are free at start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,12 +26,12 @@ impl Fresh<'_> {
 
     /// Whether one of the ranges has all of `frames`.
     pub(crate) fn covers(&self, frames: FrameRange) -> bool {
-        self.inside(frames).any(|part| part == frames)
+        IS_KEPT && self.inside(frames).any(|part| part == frames)
     }
 
     /// Whether there are some in `frames`.
     pub(crate) fn is_in(&self, frames: FrameRange) -> bool {
         let is_any = !self.ranges.is_empty() || !self.one.is_empty();
-        is_any && self.inside(frames).next().is_some()
+        IS_KEPT && is_any && self.inside(frames).next().is_some()
     }
 }

@@ -6,7 +6,9 @@ use super::{GiantIndex, HugeIndex, Segment};
 use crate::addr::Frame;
 use crate::frames::word::bitmap::{NoBlock, TakenAt};
 use crate::frames::word::geometry::{BITMAP_WORDS, Block, GIANT_ORDER, HUGE_ORDER};
-use crate::frames::word::{Change, Giant, GiantState, Huge, HugeState, Known, Mobility, Purpose};
+use crate::frames::word::{
+    Change, Giant, GiantState, Huge, HugeState, IS_KEPT, Known, Mobility, Purpose,
+};
 use crate::sync::{pause, swap_u32};
 
 /// What is wanted of a huge frame.
@@ -175,7 +177,7 @@ impl Segment<'_> {
         known: Option<&Known>,
     ) -> Result<(), Miss> {
         let word = Huge::unpack(word);
-        if word.isolated {
+        if !IS_KEPT || word.isolated {
             self.undo_pages(huge, at, order, bits);
             return Err(Miss::Changed);
         }

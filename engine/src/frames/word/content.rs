@@ -7,6 +7,10 @@ use core::fmt;
 use super::geometry::{BITMAP_WORDS, Block, HUGE_FRAMES, HUGE_ORDER, HUGES};
 use crate::addr::FrameRange;
 
+/// Whether anything is ever known of what free memory holds: without the feature the compiler
+/// leaves out all that keeps it.
+pub(crate) const IS_KEPT: bool = cfg!(feature = "content");
+
 /// What is known of what free memory holds.
 ///
 /// It is kept when a block is split, and when blocks merge as far as all of them have it. Memory
@@ -27,15 +31,15 @@ impl Content {
     /// That of two bits of a word.
     pub(crate) const fn of_bits(bits: u32) -> Self {
         match bits & 3 {
-            1 => Self::Zero,
-            2 => Self::Reported,
+            1 if IS_KEPT => Self::Zero,
+            2 if IS_KEPT => Self::Reported,
             _ => Self::Unknown,
         }
     }
 
     /// Whether anything is known.
     pub(crate) const fn is_known(self) -> bool {
-        !matches!(self, Self::Unknown)
+        IS_KEPT && !matches!(self, Self::Unknown)
     }
 }
 
@@ -79,7 +83,8 @@ impl Known {
 
     /// Units of a word's bits have this content.
     pub(crate) fn note_bits(&self, word: usize, bits: u64, content: Content) {
-        if self.is_zero(content)
+        if IS_KEPT
+            && self.is_zero(content)
             && let Some(zero) = self.zero.get(word)
         {
             zero.set(zero.get() | bits);

@@ -17,7 +17,7 @@
     reason = "fields are masked to their width"
 )]
 
-use super::content::Content;
+use super::content::{Content, IS_KEPT};
 use super::geometry::{HUGES, LARGEST_PAGES};
 use super::mobility::Mobility;
 
@@ -31,7 +31,7 @@ const FREE_BIT: u32 = 4;
 const PARTIAL_BIT: [u32; 2] = [14, 26];
 const ORDER_BIT: [u32; 2] = [38, 42];
 const CONTENT_BIT: u32 = 46;
-const CONTENT: u64 = (1 << 13) - 1;
+const CONTENT: u64 = if IS_KEPT { (1 << 13) - 1 } else { 0 };
 /// Of those bits: the count, what is counted, and whether that is stale.
 const KNOWN_MOST: u16 = 0x3ff;
 const CONTENTS_AT: u32 = 10;
@@ -183,6 +183,9 @@ impl Giant {
 
     /// Split, with so many of the free huge frames of this content.
     pub(crate) const fn with_known(mut self, content: Content, known: u32) -> Self {
+        if !IS_KEPT {
+            return self;
+        }
         let contents = if known > 0 { content as u16 } else { 0 };
         self.content = self.content & CONTENT_STALE | contents << CONTENTS_AT | known as u16;
         self
@@ -190,7 +193,11 @@ impl Giant {
 
     /// Free huge frames, not reserved by a call, of known content.
     pub(crate) const fn known(self) -> u32 {
-        (self.content & KNOWN_MOST) as u32
+        if IS_KEPT {
+            (self.content & KNOWN_MOST) as u32
+        } else {
+            0
+        }
     }
 
     /// What those hold, one bit each.
@@ -199,7 +206,7 @@ impl Giant {
     }
 
     const fn is_stale(self) -> bool {
-        self.content & CONTENT_STALE != 0
+        IS_KEPT && self.content & CONTENT_STALE != 0
     }
 
     /// Split, with `partial` huge frames of each mobility that may hold a block of any order.
@@ -313,7 +320,7 @@ impl Giant {
             | (self.partial[1] as u64) << PARTIAL_BIT[1]
             | (self.max_order[0] as u64) << ORDER_BIT[0]
             | (self.max_order[1] as u64) << ORDER_BIT[1]
-            | (self.content as u64) << CONTENT_BIT
+            | (self.content as u64 & CONTENT) << CONTENT_BIT
             | (self.raises as u64) << RAISE.trailing_zeros()
     }
 
@@ -350,7 +357,7 @@ impl Giant {
     /// Whether the content of a free huge frame is known.
     #[inline]
     pub(crate) const fn is_known_in(bits: u64) -> bool {
-        bits & ((KNOWN_MOST as u64) << CONTENT_BIT) != 0
+        IS_KEPT && bits & ((KNOWN_MOST as u64) << CONTENT_BIT) != 0
     }
 
     /// Whether a free huge frame can be had from a giant frame with these bits, one of unknown
@@ -448,7 +455,7 @@ impl Giant {
         let free = self.free.checked_add_signed(by.free);
         let unmovable = self.partial[0].checked_add_signed(by.partial[0]);
         let movable = self.partial[1].checked_add_signed(by.partial[1]);
-        let content = if by.known == 0 {
+        let content = if !IS_KEPT || by.known == 0 {
             Some(self.content)
         } else {
             self.content_changed(by)

@@ -16,7 +16,7 @@
     reason = "fields are masked to their width"
 )]
 
-use super::content::Content;
+use super::content::{Content, IS_KEPT};
 use super::geometry::LARGEST_PAGES;
 use super::mobility::Mobility;
 
@@ -64,7 +64,7 @@ impl Huge {
     const ISOLATED: u32 = 1 << 9;
     const PINNED: u32 = 1 << 10;
     const CONTENT_BIT: u32 = 11;
-    const CONTENT: u32 = 3 << Self::CONTENT_BIT;
+    const CONTENT: u32 = if IS_KEPT { 3 << Self::CONTENT_BIT } else { 0 };
 
     const fn block(state: HugeState, mobility: Mobility) -> Self {
         Self {
@@ -170,7 +170,7 @@ impl Huge {
             | if self.partial { Self::PARTIAL } else { 0 }
             | if self.isolated { Self::ISOLATED } else { 0 }
             | if self.pinned { Self::PINNED } else { 0 }
-            | (self.content as u32) << Self::CONTENT_BIT
+            | (self.content as u32) << Self::CONTENT_BIT & Self::CONTENT
     }
 
     #[inline]

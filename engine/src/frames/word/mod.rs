@@ -12,7 +12,7 @@ pub(crate) mod marks;
 pub(crate) mod mobility;
 
 pub(crate) use bitmap::Bitmap;
-pub(crate) use content::{Content, Known, Purpose};
+pub(crate) use content::{Content, IS_KEPT, Known, Purpose};
 pub(crate) use giant::{Change, Giant, GiantState};
 pub(crate) use huge::{Huge, HugeState};
 pub(crate) use marks::Marks;

@@ -10,7 +10,7 @@ use crate::frames::segment::Segment;
 use crate::frames::segment::fresh::Fresh;
 use crate::frames::segment::init::{self, Ahead, start};
 use crate::frames::segment::statistics::Statistics;
-use crate::frames::word::Content;
+use crate::frames::word::{Content, IS_KEPT};
 use crate::frames::zone::zeroed::Counts;
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, pause};
@@ -147,7 +147,7 @@ impl<'m> ZoneSegment<'m> {
                 let [start, end] = &self.first_added;
                 start.store(free.start().get(), Ordering::Relaxed);
                 end.store(free.end().get(), Ordering::Relaxed);
-                let is_zero = content == Content::Zero;
+                let is_zero = IS_KEPT && content == Content::Zero;
                 self.first_is_zero.store(is_zero, Ordering::Relaxed);
                 state.store(UNTOUCHED, Ordering::Release);
                 true
@@ -168,7 +168,7 @@ impl<'m> ZoneSegment<'m> {
 
     /// What is zero at start. For a segment with memory.
     fn fresh(&self) -> Fresh<'m> {
-        let is_zero = self.taken.is_none() && self.first_is_zero.load(Ordering::Relaxed);
+        let is_zero = IS_KEPT && self.taken.is_none() && self.first_is_zero.load(Ordering::Relaxed);
         Fresh {
             ranges: self.zero,
             one: if is_zero {
