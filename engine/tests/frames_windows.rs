@@ -6,9 +6,9 @@
 
 mod kit;
 
-use firstlight::addr::{Order, PAGE_BYTES, PhysRange};
+use firstlight::addr::{FrameRange, Order, PAGE_BYTES, PhysRange};
 use firstlight::early::{EarlyFlags, EarlyMemory};
-use firstlight::frames::Frames;
+use firstlight::frames::{Content, Frames};
 use firstlight::layout::{Layout, LayoutPolicy};
 use firstlight::node::NodeId;
 use firstlight::topology::{TopologyBuilder, Trust};
@@ -19,6 +19,16 @@ fn frames(
     memory: PhysRange,
     reserved: &[PhysRange],
     windows: &[(u32, PhysRange)],
+) -> Frames<'static> {
+    frames_with_zeros(memory, reserved, windows, &[])
+}
+
+/// The same, of a machine that says which memory was never touched.
+fn frames_with_zeros(
+    memory: PhysRange,
+    reserved: &[PhysRange],
+    windows: &[(u32, PhysRange)],
+    zero: &'static [FrameRange],
 ) -> Frames<'static> {
     let slots = boot_slots(reserved.len() + 8, 8);
     let mut early = EarlyMemory::new(slots.memory, slots.reserved, slots.owners);
@@ -39,7 +49,7 @@ fn frames(
         .unwrap();
     let layout = Layout::build(early, topology, &LayoutPolicy::DEFAULT, slots.layout).unwrap();
     let platform: &'static Uninitialised = Box::leak(Box::default());
-    Frames::build(layout, platform).unwrap()
+    Frames::build(layout.with_zero_memory(zero), platform).unwrap()
 }
 
 /// Every page of the machine once, then all of them back.
@@ -79,4 +89,21 @@ fn a_window_whose_tables_find_no_space_gets_none() {
     let frames = frames(memory, &reserved, &[(0, range(4 * GIB, 11 * GIB))]);
     assert!(frames.statistics().free_frames * PAGE_BYTES > 30 * MIB);
     use_all(&frames);
+}
+
+/// Of memory that is plugged in nothing is known, whatever the layout says of what is there at start.
+#[test]
+fn memory_plugged_in_is_zero_only_if_it_is_said_so() {
+    const ALL: &[FrameRange] = &[FrameRange::ALL];
+    let windows = [(0, range(16 * GIB, 18 * GIB))];
+    let frames = frames_with_zeros(range(MIB, 64 * MIB), &[], &windows, ALL);
+    let zeros = frames.statistics().zero.frames;
+    assert!(zeros > 0 && zeros == frames.statistics().free_frames);
+    frames.add(range(16 * GIB, 17 * GIB)).unwrap();
+    assert_eq!(frames.statistics().zero.frames, zeros);
+    frames
+        .add_with(range(17 * GIB, 18 * GIB), Content::Zero)
+        .unwrap();
+    assert_eq!(frames.statistics().zero.frames, zeros + (GIB / PAGE_BYTES));
+    frames.validate().unwrap();
 }

@@ -123,7 +123,7 @@ impl fmt::Debug for Borrowed<'_, '_> {
 
 impl<'m> Frames<'m> {
     /// Borrows a free block of `order` that holds `content`, from the cursor on, for a worker that
-    /// zeroes it or reports it to the host. Looks at `words` words at most, and moves the cursor
+    /// zeroes it or reports it to the host. Looks at `words` words at most (at least at those of one block), and moves the cursor
     /// behind them. Pages are borrowed from huge frames that are broken up already; larger blocks
     /// from any free memory, which comes together again when they are back.
     ///
@@ -150,10 +150,12 @@ impl<'m> Frames<'m> {
         content: Content,
         words: usize,
     ) -> Option<Borrowed<'_, 'm>> {
+        // Fewer would find no such block, and not move the cursor.
+        let of_one_block = 2 + (1 << order.get().saturating_sub(HUGE_ORDER));
         let mut search = Search {
             order: order.get(),
             content,
-            left: words,
+            left: words.max(of_one_block),
         };
         let node = cursor.node;
         let segments = self.nodes.segments.iter();

@@ -170,7 +170,8 @@ impl<'m> ZoneSegment<'m> {
     fn fresh(&self) -> Fresh<'m> {
         let is_zero = IS_KEPT && self.taken.is_none() && self.first_is_zero.load(Ordering::Relaxed);
         Fresh {
-            ranges: self.zero,
+            // What comes later says itself what it holds.
+            ranges: self.taken.map_or(&[], |_| self.zero),
             one: if is_zero {
                 self.first_added()
             } else {
