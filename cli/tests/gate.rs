@@ -33,8 +33,8 @@ fn verdict(arguments: &[&str], exit_code: i32) -> Value {
 #[test]
 fn a_change_of_one_percent_is_found_with_one_boot_each() {
     let (Some(a), Some(b)) = (
-        options("1000M", "descriptors=eager"),
-        options("1010M", "descriptors=eager"),
+        options("500M", "descriptors=eager"),
+        options("506M", "descriptors=eager"),
     ) else {
         return;
     };

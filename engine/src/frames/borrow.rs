@@ -123,8 +123,8 @@ impl fmt::Debug for Borrowed<'_, '_> {
 
 impl<'m> Frames<'m> {
     /// Borrows a free block of `order` that holds `content`, from the cursor on, for a worker that
-    /// zeroes it or reports it to the host. Looks at `words` words at most (at least at those of one block), and moves the cursor
-    /// behind them. Pages are borrowed from huge frames that are broken up already; larger blocks
+    /// zeroes it or reports it to the host. Looks at `words` words at most, or at those of one block,
+    /// and moves the cursor behind them. Pages are borrowed from huge frames that are broken up already; larger blocks
     /// from any free memory, which comes together again when they are back.
     ///
     /// Any CPU, and any number of workers with a cursor each. Until it is back the block can be
