@@ -435,7 +435,7 @@ fn odd_machines_come_up() {
         .says(" ticks] end: ok");
 
     let boot = plain(&shape(2048, 2), "", "-cpu qemu64");
-    boot.ended(Ok).says("2046 MiB allocatable");
+    boot.ended(Ok).says("2045 MiB allocatable");
 
     let boot = plain(&shape(256, 8), "test=late-cpu", "");
     boot.ended(Ok)
