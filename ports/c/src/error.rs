@@ -170,7 +170,8 @@ impl From<AddError> for fl_error {
 impl From<AllocError> for fl_error {
     fn from(error: AllocError) -> Self {
         match error {
-            AllocError::OutOfMemory { .. } => FL_OUT_OF_MEMORY,
+            // No request of this library is for zeros.
+            AllocError::OutOfMemory { .. } | AllocError::NotZeroed { .. } => FL_OUT_OF_MEMORY,
             AllocError::NoSuchNode { .. } => FL_NO_SUCH_NODE,
             AllocError::NoFrames => FL_NO_FRAMES,
             AllocError::BadAlignment { .. } => FL_BAD_ALIGNMENT,
