@@ -164,7 +164,8 @@ miri-machines: miri-setup
 	@$(call MIRI) --test start_machine -- carved too_small between
 	@$(call MIRI) --test memmap_machine -- of_16_bytes of_24_bytes zero added_memory linear
 	@$(call MIRI) --test cpu_cell
-	@$(call MIRI) --test over_machine --test over_model
+	@$(call MIRI) --test over_machine -- bad_ranges freed_only_if adopted_pages
+	@$(call MIRI) --test over_model
 	@$(call MIRI) --test content_machine -- loses_its_marks borrowed
 
 miri-seeds: miri-setup ## the allocator's threads and a CPU's cache under Miri, SEEDS=64 schedules each (long)
