@@ -463,7 +463,7 @@ fn a_request_beside_a_cut_of_a_free_block_finds_a_page_or_sees_it_cached() {
 /// A join that fails puts back what it took off the lists.
 #[test]
 fn a_request_beside_a_join_that_fails_finds_a_page_or_sees_it_cached() {
-    // With two preemptions, drains in between make it too long.
+    // One preemption shows a move that is not announced; two take minutes.
     check(1, || {
         let machine = Machine::new(&[(64, 72)], &NoDrain);
         let mut cpu = machine.cpu(0);

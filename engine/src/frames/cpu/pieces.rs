@@ -200,6 +200,13 @@ impl Cpu<'_, '_> {
             return range::free(&self.shared.nodes, range);
         }
         self.poll();
+        // Where the window was elsewhere, no join was tried yet.
+        if !self.window.frames().contains(range.start())
+            && self.allocated(range.start(), Order::PAGE).is_some()
+            && self.join_cached(range)
+        {
+            return Ok(());
+        }
         let mut of_one = None;
         for Block { start, order } in blocks(range) {
             let order = Order::new(order).unwrap_or_default();
