@@ -5,7 +5,7 @@
 //! word clears their marks, and a call that finds another has none to clear.
 
 use super::{HugeIndex, Segment};
-use crate::frames::word::geometry::{Block, HUGE_FRAMES, HUGE_ORDER};
+use crate::frames::word::geometry::{Block, HUGE_ORDER};
 use crate::frames::word::{Content, Huge, HugeState, Known};
 
 impl Segment<'_> {
@@ -56,30 +56,6 @@ impl Segment<'_> {
         }
         self.marks(huge).set_block(at, order);
         true
-    }
-
-    /// Of a huge frame found split as `word`: the first aligned block of free pages from page `from`
-    /// on that hold this, all of them.
-    pub(crate) fn find_pages(
-        &self,
-        huge: HugeIndex,
-        word: Huge,
-        from: u32,
-        order: u8,
-        content: Content,
-    ) -> Option<u32> {
-        let bitmap = self.bitmap(huge);
-        let marks = word.content.is_known().then(|| self.marks(huge));
-        let is_marked = content.is_known();
-        if is_marked && word.content != content {
-            return None;
-        }
-        let fits = |at: &u32| {
-            let is_free = !bitmap.any_set(*at, order);
-            is_free && marks.is_none_or(|marks| marks.is_all(*at, order, is_marked))
-        };
-        let first = from.next_multiple_of(1 << order);
-        (first..HUGE_FRAMES).step_by(1 << order).find(fits)
     }
 
     /// Of a split huge frame: how many of its free pages hold what.

@@ -94,6 +94,9 @@ impl Segment<'_> {
                     return Err(refused(Why::NotAllocated));
                 }
                 GiantState::Split => return self.give_huges(giant, block, content),
+                GiantState::Allocated if word.is_borrowed() => {
+                    return Err(refused(Why::NotAllocated));
+                }
                 GiantState::Allocated if self.is_pinned(block.range()) => {
                     return Err(refused(Why::Reserved));
                 }
@@ -204,19 +207,26 @@ impl Segment<'_> {
         }
     }
 
-    /// Marks huge frames, taken by a worker, so that nobody else can free them; or takes the mark
-    /// off.
+    /// Marks a giant frame or huge frames, taken by a worker, so that no other call can free them;
+    /// or takes the mark off. Pages have none.
+    #[cfg(feature = "content")]
     pub(crate) fn set_borrowed(&self, block: Block, is_borrowed: bool) {
-        let content = if is_borrowed {
-            Content::Reported
-        } else {
-            Content::Unknown
-        };
-        for huge in self.huges_of(block) {
+        // Another call may isolate them meanwhile, or have freed what was not its own just before.
+        if block.order == GIANT_ORDER {
+            let giant = self.giant_of(block.start);
+            loop {
+                let word = self.giant(giant);
+                let is_ours = word.state == GiantState::Allocated;
+                if !is_ours || self.swap_giant(giant, word, word.borrowed(is_borrowed)) {
+                    return;
+                }
+            }
+        }
+        let content = [Content::Unknown, Content::Reported][usize::from(is_borrowed)];
+        let huges = (block.order >= HUGE_ORDER).then(|| self.huges_of(block));
+        for huge in huges.into_iter().flatten() {
             loop {
                 let word = self.huge(huge);
-                // Another call may isolate it meanwhile, or have freed what was not its own just
-                // before.
                 let is_ours = word.state == HugeState::Allocated;
                 if !is_ours || self.swap_huge(huge, word, word.with_content(content)) {
                     break;

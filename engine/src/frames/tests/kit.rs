@@ -16,9 +16,9 @@ use crate::frames::segment::fresh::Fresh;
 use crate::frames::segment::init::{Ahead, start};
 use crate::frames::segment::pinned::Pinned;
 use crate::frames::segment::table::Table;
-use crate::frames::word::Mobility;
 #[cfg(not(loom))]
 use crate::frames::word::geometry::Block;
+use crate::frames::word::{BITMAPS, Mobility};
 use crate::frames::zone::Segments;
 use crate::frames::zone::segment::{NONE, ZoneSegment};
 use crate::node::{NodeId, ZoneKind};
@@ -54,7 +54,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
         none_pinned(),
         giants,
         words,
-        carver.table(2 * huges).unwrap(),
+        carver.table(BITMAPS * huges).unwrap(),
     )
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn blank_segment_with(
     pinned: &'static Pinned<'static>,
 ) -> Segment<'static> {
     use crate::frames::segment::table::Word;
-    use crate::frames::word::Bitmap;
+    use crate::frames::word::{BITMAPS, Bitmap};
     use crate::sync::{AtomicU32, AtomicU64};
 
     fn table<T: Word>(len: u64, make: impl Fn() -> T) -> Table<'static, T> {
@@ -88,7 +88,7 @@ pub(crate) fn blank_segment_with(
         pinned,
         table(Segment::giants_for(frames), || AtomicU64::new(0xdead_0000)),
         table(huges, || AtomicU32::new(0xdead_0000)),
-        table(2 * huges, || Bitmap::new(0x5555_5555_5555_5555)),
+        table(BITMAPS * huges, || Bitmap::new(0x5555_5555_5555_5555)),
     )
 }
 

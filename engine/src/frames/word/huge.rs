@@ -207,6 +207,10 @@ impl Huge {
 
     /// Whether the content, or that of some pages, is known.
     #[inline]
+    #[cfg_attr(
+        not(feature = "content"),
+        expect(clippy::bad_bit_mask, reason = "there are no such bits then")
+    )]
     pub(crate) const fn is_known_in(bits: u32) -> bool {
         bits & Self::CONTENT != 0
     }
@@ -301,7 +305,9 @@ mod tests {
             Huge::split(Unmovable, true).with_isolated(true),
             Huge::split(Unmovable, false),
             Huge::split(Unmovable, false).partial_from(3),
+            #[cfg(feature = "content")]
             Huge::FREE.with_content(Content::Zero),
+            #[cfg(feature = "content")]
             Huge::split(Movable, true).with_content(Content::Reported),
         ] {
             let bits = huge.pack();

@@ -87,6 +87,7 @@ impl Marks<'_> {
     }
 
     /// Whether all pages of a block are marked, or none is.
+    #[cfg(feature = "content")]
     pub(crate) fn is_all(&self, at: u32, order: u8, marked: bool) -> bool {
         words(at, order).all(|(word, bits)| {
             let seen = self.word(word) & bits;
