@@ -52,6 +52,28 @@ fn of_a_new_machine_nothing_is_zeroed() {
     }
 }
 
+/// Descriptors of 64 bytes, all of them written before boot goes on: a word each, and no zeros.
+#[test]
+fn of_a_new_machine_descriptors_are_written_and_nothing_is_zeroed() {
+    if !qemu_is_here() {
+        return;
+    }
+    for (words, zeros) in [
+        ("fresh zeroed=1G descriptors=eager", 0),
+        ("descriptors=eager", 56),
+    ] {
+        let record = run(Board::Q35, words).unwrap();
+        let descriptors = record.descriptors.unwrap();
+        let frames = record.memory.present_frames.unwrap();
+        assert_eq!(descriptors.checked_frames, frames);
+        assert_eq!(descriptors.wrong_frames, 0);
+        assert_eq!(descriptors.zeroed_bytes, Some(zeros * frames), "{words}");
+        assert_eq!(descriptors.written_bytes, (8 + zeros) * frames, "{words}");
+        let zeroed = record.zeroed.map_or(0, |zeroed| zeroed.zeroed_bytes);
+        assert_eq!(zeroed, 0, "{words}");
+    }
+}
+
 #[test]
 fn without_the_promise_all_of_it_is_zeroed_once() {
     if !qemu_is_here() {
