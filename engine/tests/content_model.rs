@@ -330,6 +330,8 @@ impl State<'_> {
 
     fn borrow(&mut self, order: u8, content: Content, becomes: Content, back: Back) {
         let order = Order::new(order).unwrap();
+        // What an isolation requested of the cache it does now, not in between.
+        self.cpu.poll();
         let before = self.frames.statistics();
         let cursor = &mut self.cursors[becomes as usize];
         let words = cursor.words();
@@ -396,17 +398,29 @@ impl State<'_> {
     }
 
     /// What a worker has can be neither freed nor taken by others.
-    fn not_free(&self, range: FrameRange) {
-        if range.count() < 512 {
-            return;
+    fn not_free(&mut self, range: FrameRange) {
+        let not_held = |seen: Statistics| seen.free_frames + seen.cached_frames;
+        let before = not_held(self.frames.statistics());
+        // Nor all of it, nor with what lies before it, which may be in use.
+        let first = range.start().get().saturating_sub(3).max(START);
+        for start in [range.start(), Frame::new(first)] {
+            let with = FrameRange::new(start.get(), range.end().get()).unwrap();
+            self.frames.free_frames(with).unwrap_err();
+            self.cpu.free_frames(with).unwrap_err();
         }
+        let around = Frame::new(range.start().get() >> 9 << 9);
+        self.frames.free(around, Order::HUGE).unwrap_err();
         let (start, last) = (range.start(), Frame::new(range.end().get() - 1));
         for frame in [start, last] {
             let order = Order::PAGE;
             let error = self.frames.free(frame, order);
-            assert_eq!(error, Err(BlockError::NotAllocated { frame, order }));
+            let refused = Err(BlockError::NotAllocated { frame, order });
+            assert_eq!(error, refused);
+            assert_eq!(self.frames.free_with(frame, order, Content::Zero), refused);
+            assert_eq!(self.cpu.free(frame, order), refused);
             self.frames.allocate_at(frame, order).unwrap_err();
         }
+        assert_eq!(not_held(self.frames.statistics()), before);
     }
 
     /// All that is believed to be zero is.

@@ -107,7 +107,7 @@ impl Borrowed<'_, '_> {
     /// be given back now, because a device may still write to it.
     pub fn leak(mut self) -> FrameRange {
         self.hold();
-        self.segment.set_borrowed(self.block, false);
+        self.segment.set_borrowed(self.block, None);
         let range = self.range();
         self.block.order = EMPTY;
         range
@@ -117,7 +117,7 @@ impl Borrowed<'_, '_> {
         if self.block.order == EMPTY {
             return;
         }
-        self.segment.set_borrowed(self.block, false);
+        self.segment.set_borrowed(self.block, None);
         // An error: another call freed what it did not have.
         let given = self.segment.give_with(self.block, content);
         if given.is_ok() && content == Content::Zero {
@@ -222,7 +222,7 @@ impl<'m> Frames<'m> {
                     order: search.order,
                 };
                 segment.calls.count_work(block.frames().cast_signed());
-                segment.set_borrowed(block, true);
+                segment.set_borrowed(block, Some(cursor.becomes));
                 return Some(Borrowed {
                     frames: self,
                     from,

@@ -120,7 +120,7 @@ impl Segment<'_> {
     ) -> Option<Result<(), Refused>> {
         let huge = self.huge_of(block.start);
         let word = self.huge(huge);
-        if word.pinned && self.is_pinned(block.range()) {
+        if word.pinned() && self.is_pinned(block.range()) {
             return Some(Err(refused(Why::Reserved)));
         }
         match word.state {
@@ -137,6 +137,9 @@ impl Segment<'_> {
                 };
                 let opened = self.open_allocated_huge(huge, word, pages, block.order, content);
                 opened.then_some(Ok(()))
+            }
+            HugeState::Split if self.is_any_borrowed(huge, word, block) => {
+                Some(Err(refused(Why::NotAllocated)))
             }
             HugeState::Split => Some(self.give_block_with(giant, huge, block, content)),
         }
@@ -207,40 +210,12 @@ impl Segment<'_> {
         }
     }
 
-    /// Marks a giant frame or huge frames, taken by a worker, so that no other call can free them;
-    /// or takes the mark off. Pages have none.
-    #[cfg(feature = "content")]
-    pub(crate) fn set_borrowed(&self, block: Block, is_borrowed: bool) {
-        // Another call may isolate them meanwhile, or have freed what was not its own just before.
-        if block.order == GIANT_ORDER {
-            let giant = self.giant_of(block.start);
-            loop {
-                let word = self.giant(giant);
-                let is_ours = word.state == GiantState::Allocated;
-                if !is_ours || self.swap_giant(giant, word, word.borrowed(is_borrowed)) {
-                    return;
-                }
-            }
-        }
-        let content = [Content::Unknown, Content::Reported][usize::from(is_borrowed)];
-        let huges = (block.order >= HUGE_ORDER).then(|| self.huges_of(block));
-        for huge in huges.into_iter().flatten() {
-            loop {
-                let word = self.huge(huge);
-                let is_ours = word.state == HugeState::Allocated;
-                if !is_ours || self.swap_huge(huge, word, word.with_content(content)) {
-                    break;
-                }
-            }
-        }
-    }
-
     /// Gives back whole huge frames of a split giant frame.
     fn give_huges(&self, giant: GiantIndex, block: Block, content: Content) -> Result<(), Refused> {
         // Look first, so that an error leaves everything as it was.
         for huge in self.huges_of(block) {
             let word = self.settled_huge(huge);
-            if word.pinned && self.is_pinned(block.range()) {
+            if word.pinned() && self.is_pinned(block.range()) {
                 return Err(refused(Why::Reserved));
             }
             if !self.is_all_allocated(huge, word) {
@@ -295,6 +270,9 @@ impl Segment<'_> {
                         });
                     }
                 }
+                HugeState::Split if word.borrows() > 0 => {
+                    return Err(refused(Why::NotAllocated));
+                }
                 HugeState::Split => {
                     let block = Block {
                         start: Frame::new(self.huge_start(huge)),
@@ -312,7 +290,7 @@ impl Segment<'_> {
     fn is_all_allocated(&self, huge: HugeIndex, word: Huge) -> bool {
         match word.state {
             HugeState::Allocated => !word.is_borrowed(),
-            HugeState::Split => self.bitmap(huge).all_set(0, HUGE_ORDER),
+            HugeState::Split => word.borrows() == 0 && self.bitmap(huge).all_set(0, HUGE_ORDER),
             HugeState::Free | HugeState::Opening => false,
         }
     }
@@ -403,8 +381,9 @@ impl Segment<'_> {
         let huge = self.huge_of(start);
         let word = self.huge(huge);
         let is_allocated = match word.state {
-            _ if word.isolated || word.pinned && self.is_pinned(block.range()) => false,
+            _ if word.isolated || word.pinned() && self.is_pinned(block.range()) => false,
             HugeState::Allocated => !word.is_borrowed(),
+            HugeState::Split if self.is_any_borrowed(huge, word, block) => false,
             HugeState::Split => self.bitmap(huge).all_set(page_of(start), order),
             HugeState::Free | HugeState::Opening => false,
         };

@@ -155,7 +155,8 @@ impl Segment<'_> {
                     word >> (page % 64) & 1 != 0
                 };
                 let allocated = (0..HUGE_FRAMES).filter(|&page| bitmap.is_set(page));
-                let known = if seen.content.is_known() {
+                // But for what workers have.
+                let known = if seen.content.is_known() && seen.borrows() == 0 {
                     allocated.filter(marked).count() as u64
                 } else {
                     0

@@ -16,9 +16,9 @@ use crate::frames::segment::fresh::Fresh;
 use crate::frames::segment::init::{Ahead, start};
 use crate::frames::segment::pinned::Pinned;
 use crate::frames::segment::table::Table;
+use crate::frames::word::Mobility;
 #[cfg(not(loom))]
 use crate::frames::word::geometry::Block;
-use crate::frames::word::{BITMAPS, Mobility};
 use crate::frames::zone::Segments;
 use crate::frames::zone::segment::{NONE, ZoneSegment};
 use crate::node::{NodeId, ZoneKind};
@@ -40,6 +40,7 @@ pub(crate) fn none_pinned() -> &'static Pinned<'static> {
 #[cfg(not(loom))]
 pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
     use crate::frames::segment::table::Carver;
+    use crate::frames::word::BITMAPS;
     use core::ptr::NonNull;
 
     let giants = usize::try_from(Segment::giants_for(frames)).unwrap();
@@ -88,7 +89,9 @@ pub(crate) fn blank_segment_with(
         pinned,
         table(Segment::giants_for(frames), || AtomicU64::new(0xdead_0000)),
         table(huges, || AtomicU32::new(0xdead_0000)),
-        table(BITMAPS * huges, || Bitmap::new(0x5555_5555_5555_5555)),
+        table(BITMAPS as u64 * huges, || {
+            Bitmap::new(0x5555_5555_5555_5555)
+        }),
     )
 }
 
