@@ -203,9 +203,9 @@ impl Cpu<'_, '_> {
         // Where the window was elsewhere, no join was tried yet.
         if !self.window.frames().contains(range.start())
             && self.allocated(range.start(), Order::PAGE).is_some()
-            && self.join_cached(range)
+            && self.window.frames().contains(range.start())
         {
-            return Ok(());
+            return self.free_frames(range);
         }
         let mut of_one = None;
         for Block { start, order } in blocks(range) {
