@@ -200,7 +200,7 @@ impl Cpu<'_, '_> {
             return range::free(&self.shared.nodes, range);
         }
         self.poll();
-        // Where the window was elsewhere, no join was tried yet.
+        // Where the window was elsewhere, no join was tried yet; now it is here.
         if !self.window.frames().contains(range.start())
             && self.allocated(range.start(), Order::PAGE).is_some()
             && self.window.frames().contains(range.start())
