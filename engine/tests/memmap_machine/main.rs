@@ -300,6 +300,10 @@ fn memory_that_is_zero_is_written_only_on_request() {
     }
 }
 
+#[derive(Clone)]
+#[repr(align(4096))]
+struct Page(#[expect(dead_code, reason = "read as descriptors")] [u64; 512]);
+
 /// Memory that is said to be zero, and is full of ones: what is written of it can be seen.
 struct SaidToBeZero;
 
@@ -308,8 +312,8 @@ struct SaidToBeZero;
 unsafe impl Platform for SaidToBeZero {
     fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
         let bytes = usize::try_from(range.bytes()).ok()?;
-        let words = vec![[!0_u64; 512]; bytes / 4096].leak();
-        NonNull::new(words.as_mut_ptr().cast())
+        let pages = vec![Page([!0; 512]); bytes / 4096].leak();
+        NonNull::new(pages.as_mut_ptr().cast())
     }
 
     fn is_zero(&self, _: PhysRange) -> bool {
