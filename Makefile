@@ -58,6 +58,7 @@ test: setup ## all tests, documentation examples among them (minutes); FIRSTLIGH
 	@scripts/setup.sh browser || echo "firstlight: tests that need a browser say that they are skipped" >&2
 	@cargo test --workspace
 	@cargo test --quiet -p firstlight --features check-double-free --test cpu_cache --test cpu_cell --test cpu_machine --test cpu_model --test cpu_ranges
+	@cargo test --quiet -p firstlight --no-default-features --features movable --test tables_machine --test frames_machine
 
 stress: setup ## threads over all operations of the allocator, recounted every few seconds; MINUTES=120 for the long run
 	@FIRSTLIGHT_STRESS_SECONDS=$$(( $(MINUTES) * 60 )) cargo test --release --quiet -p firstlight \
@@ -123,6 +124,7 @@ check: setup ## format, lints, documentation, fuzz targets, the engine without a
 	@command -v c++ >/dev/null || scripts/setup.sh debian g++
 	@cargo check --manifest-path fuzz/Cargo.toml --locked --quiet
 	@scripts/setup.sh target $(BARE)
+	@cargo clippy --quiet -p firstlight --no-default-features -- -D warnings
 	@cargo clippy --release --quiet -p firstlight -p firstlight-image --target $(BARE) -- -D warnings
 	@$(MAKE) publish-check
 

@@ -1,5 +1,6 @@
 //! Workers over real memory: what they zero, what they leave alone, and that no byte of one owner is
 //! seen by the next.
+#![cfg(feature = "content")]
 #![expect(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -281,7 +282,7 @@ fn a_worker_that_dies_loses_no_frame_and_no_knowledge_is_gained() {
 fn what_the_host_has_is_left_to_it() {
     let memory = memory();
     let frames = memory.frames();
-    let mut cursor = Cursor::new(NodeId(0));
+    let mut cursor = Cursor::new(NodeId(0), Content::Reported);
     for _ in 0..8 {
         let block = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 512);
         block.unwrap().back(Content::Reported);
@@ -433,7 +434,7 @@ fn a_page_that_is_not_zero_is_found_and_zeroed() {
     let frames = memory.frames().with_hooks(&kernel);
     // A host that promises zeros and does not keep it.
     frames.set_reported_is_zero(true);
-    let mut cursor = Cursor::new(NodeId(0));
+    let mut cursor = Cursor::new(NodeId(0), Content::Reported);
     let block = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 512);
     block.unwrap().back(Content::Reported);
     let block = frames.allocate(huge().zeroed()).unwrap();

@@ -18,10 +18,12 @@ use super::word::Content;
 use super::zone::Nodes;
 use super::zone::marks::ZoneMarks;
 use super::zone::segment::ZoneSegment;
+#[cfg(feature = "content")]
 use super::zone::zeroed::ZeroedFrames;
 use crate::addr::{Frame, FrameRange, Order};
 use crate::layout::Layout;
 use crate::node::{NodeId, ZoneKind};
+#[cfg(feature = "content")]
 use crate::sync::Ordering;
 
 impl<'m> Frames<'m> {
@@ -261,6 +263,7 @@ impl<'m> Frames<'m> {
     /// Whether the device promises that memory it was given comes back zero; not at first. Then
     /// [`Content::Reported`] is as good as [`Content::Zero`] for a request for zeros. Any CPU, at any
     /// time: when a device is found, reset or gone.
+    #[cfg(feature = "content")]
     pub fn set_reported_is_zero(&self, promised: bool) {
         let reported = &self.nodes.reported_is_zero;
         reported.store(promised, Ordering::Relaxed);
@@ -302,6 +305,7 @@ impl<'m> Frames<'m> {
     }
 
     /// What requests for zeros got from `node`, and what was made zero there.
+    #[cfg(feature = "content")]
     pub fn zeroed_frames(&self, node: NodeId) -> ZeroedFrames {
         let segments = self.nodes.segments.iter();
         Nodes::zeroed(segments.filter(|segment| segment.node == node))

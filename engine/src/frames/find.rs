@@ -14,6 +14,7 @@ use super::range::contiguous::NotZeroed;
 use super::request::Request;
 use super::word::Known;
 use super::word::geometry::Block;
+use super::zone::segment::ZoneSegment;
 use super::zone::{Nodes, Reach};
 use crate::addr::{Frame, FrameRange};
 use crate::node::NodeId;
@@ -176,6 +177,12 @@ impl Frames<'_> {
             held_by_cpus,
             in_work: self.in_work(),
         }
+    }
+
+    /// Frames that workers have now.
+    fn in_work(&self) -> u64 {
+        let segments = self.nodes.segments.iter();
+        segments.map(ZoneSegment::in_work_frames).sum()
     }
 
     /// Zeroes what of a block, just taken, is not known to be zero.

@@ -98,6 +98,9 @@ impl Segment<'_> {
                     return Err(refused(Why::NotAllocated));
                 }
                 GiantState::Split => return self.give_huges(giant, block, content),
+                GiantState::Allocated if word.is_borrowed() => {
+                    return Err(refused(Why::NotAllocated));
+                }
                 GiantState::Allocated if self.is_pinned(block.range()) => {
                     return Err(refused(Why::Reserved));
                 }
@@ -121,7 +124,7 @@ impl Segment<'_> {
     ) -> Option<Result<(), Refused>> {
         let huge = self.huge_of(block.start);
         let word = self.huge(huge);
-        if word.pinned && self.is_pinned(block.range()) {
+        if word.pinned() && self.is_pinned(block.range()) {
             return Some(Err(refused(Why::Reserved)));
         }
         match word.state {
@@ -134,6 +137,9 @@ impl Segment<'_> {
             HugeState::Allocated => self
                 .give_first(huge, word, block, content)
                 .then_some(Ok(())),
+            HugeState::Split if self.is_any_borrowed(huge, word, block) => {
+                Some(Err(refused(Why::NotAllocated)))
+            }
             HugeState::Split => Some(self.give_block_with(giant, huge, block, content)),
         }
     }
@@ -212,33 +218,12 @@ impl Segment<'_> {
         }
     }
 
-    /// Marks huge frames, taken by a worker, so that nobody else can free them; or takes the mark
-    /// off.
-    pub(crate) fn set_borrowed(&self, block: Block, is_borrowed: bool) {
-        let content = if is_borrowed {
-            Content::Reported
-        } else {
-            Content::Unknown
-        };
-        for huge in self.huges_of(block) {
-            loop {
-                let word = self.huge(huge);
-                // Another call may isolate it meanwhile, or have freed what was not its own just
-                // before.
-                let is_ours = word.state == HugeState::Allocated;
-                if !is_ours || self.swap_huge(huge, word, word.with_content(content)) {
-                    break;
-                }
-            }
-        }
-    }
-
     /// Gives back whole huge frames of a split giant frame.
     fn give_huges(&self, giant: GiantIndex, block: Block, content: Content) -> Result<(), Refused> {
         // Look first, so that an error leaves everything as it was.
         for huge in self.huges_of(block) {
             let word = self.settled_huge(huge);
-            if word.pinned && self.is_pinned(block.range()) {
+            if word.pinned() && self.is_pinned(block.range()) {
                 return Err(refused(Why::Reserved));
             }
             if !self.is_all_allocated(huge, word) {
@@ -293,6 +278,9 @@ impl Segment<'_> {
                         });
                     }
                 }
+                HugeState::Split if word.borrows() > 0 => {
+                    return Err(refused(Why::NotAllocated));
+                }
                 HugeState::Split => {
                     let block = Block {
                         start: Frame::new(self.huge_start(huge)),
@@ -310,7 +298,7 @@ impl Segment<'_> {
     fn is_all_allocated(&self, huge: HugeIndex, word: Huge) -> bool {
         match word.state {
             HugeState::Allocated => !word.is_borrowed(),
-            HugeState::Split => self.bitmap(huge).all_set(0, HUGE_ORDER),
+            HugeState::Split => word.borrows() == 0 && self.bitmap(huge).all_set(0, HUGE_ORDER),
             HugeState::Free | HugeState::Opening => false,
         }
     }
@@ -401,8 +389,9 @@ impl Segment<'_> {
         let huge = self.huge_of(start);
         let word = self.huge(huge);
         let is_allocated = match word.state {
-            _ if word.isolated || word.pinned && self.is_pinned(block.range()) => false,
+            _ if word.isolated || word.pinned() && self.is_pinned(block.range()) => false,
             HugeState::Allocated => !word.is_borrowed(),
+            HugeState::Split if self.is_any_borrowed(huge, word, block) => false,
             HugeState::Split => self.bitmap(huge).all_set(page_of(start), order),
             HugeState::Free | HugeState::Opening => false,
         };

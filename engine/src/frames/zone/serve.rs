@@ -2,7 +2,9 @@
 //! is zeroed, and both are counted.
 
 use super::Nodes;
+#[cfg(feature = "content")]
 use super::segment::ZoneSegment;
+#[cfg(feature = "content")]
 use super::zeroed::ZeroedFrames;
 use crate::addr::FrameRange;
 use crate::frames::word::Known;
@@ -37,6 +39,7 @@ impl Nodes<'_> {
     }
 
     /// The sums of some segments.
+    #[cfg(feature = "content")]
     pub(crate) fn zeroed<'a, 'm: 'a>(
         segments: impl Iterator<Item = &'a ZoneSegment<'m>>,
     ) -> ZeroedFrames {

@@ -1,10 +1,12 @@
 //! What requests for zeros got of a segment: [`ZeroedFrames`].
 
+#[cfg(feature = "content")]
 use core::ops::AddAssign;
 
 use crate::sync::{AtomicU64, Ordering};
 
 /// What requests for zeros got, and what was made for them; sums since the start.
+#[cfg(feature = "content")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZeroedFrames {
     /// Frames that were known to be zero.
@@ -15,6 +17,7 @@ pub struct ZeroedFrames {
     pub made: u64,
 }
 
+#[cfg(feature = "content")]
 impl AddAssign for ZeroedFrames {
     fn add_assign(&mut self, other: Self) {
         self.hit += other.hit;
@@ -46,6 +49,7 @@ impl Counts {
         }
     }
 
+    #[cfg(feature = "content")]
     pub(crate) fn get(&self) -> ZeroedFrames {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         ZeroedFrames {
