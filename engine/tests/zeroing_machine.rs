@@ -140,6 +140,56 @@ fn knobs_decide_how_much_and_when() {
     assert_eq!(zero_bytes(&frames), 16 * MIB);
 }
 
+/// A byte a second is 24 days a batch: a worker that met it looks again, and goes on at another rate.
+#[test]
+fn a_rate_holds_from_the_step_after_it_was_changed() {
+    const SLOW: (Knob, u64) = (Knob::BytesPerSecond, 1);
+    for rate in [0, 1 << 30] {
+        let memory = memory();
+        let frames = memory.frames();
+        let zeroing = eager(&frames, &memory.mapped);
+        let mut worker = zeroing.worker(NodeId(0));
+        zeroing.set(SLOW.0, SLOW.1).unwrap();
+        assert_eq!(worker.step(|| 0).zeroed_bytes, 2 * MIB);
+        // The same again is no change.
+        zeroing.set(SLOW.0, SLOW.1).unwrap();
+        let waits = worker.step(|| MS);
+        assert_eq!((waits.zeroed_bytes, waits.next), (0, Next::At(1001 * MS)));
+        zeroing.set(Knob::BytesPerSecond, rate).unwrap();
+        assert_eq!(worker.step(|| 1001 * MS).zeroed_bytes, 2 * MIB, "{rate}");
+        // 2 MiB at 1 GiB a second.
+        let second = worker.step(|| 1001 * MS);
+        let expected = match rate {
+            0 => (2 * MIB, Next::Now),
+            _ => (0, Next::At(1001 * MS + 1_953_125)),
+        };
+        assert_eq!((second.zeroed_bytes, second.next), expected);
+    }
+}
+
+/// The rate is changed while a worker zeroes, which began at the old one.
+#[test]
+fn a_rate_that_is_changed_during_a_batch_is_not_outlived() {
+    for (rate, charged) in [(0, None), (1 << 30, Some(1_953_125))] {
+        let memory = memory();
+        let frames = memory.frames();
+        let zeroing = eager(&frames, &memory.mapped);
+        let mut worker = zeroing.worker(NodeId(0));
+        zeroing.set(Knob::BytesPerSecond, 1).unwrap();
+        let looks = Cell::new(0);
+        // The step looks at the clock a second time when the batch is done.
+        let step = worker.step(|| {
+            if looks.replace(looks.get() + 1) == 1 {
+                zeroing.set(Knob::BytesPerSecond, rate).unwrap();
+            }
+            0
+        });
+        assert_eq!((step.zeroed_bytes, looks.get()), (2 * MIB, 2));
+        let next = worker.step(|| 0).next;
+        assert_eq!(next, charged.map_or(Next::Now, Next::At));
+    }
+}
+
 #[test]
 fn demand_raises_the_stock() {
     let memory = memory();

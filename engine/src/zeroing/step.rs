@@ -60,14 +60,16 @@ impl<'a, 'm, M: Memory> Zeroing<'a, 'm, M> {
         }
     }
 
-    /// Changes a knob, also while workers run: their next step has it.
+    /// Changes a knob, also while workers run: their next step has it. Another rate limit holds from
+    /// now on: what was zeroed before counts no more.
     ///
     /// # Errors
     /// [`KnobError`]: the knob does not accept the value, and keeps its own.
     pub fn set(&self, knob: Knob, value: u64) -> Result<(), KnobError> {
+        let before = self.knobs().bytes_per_second;
         self.settings.set(knob, value)?;
-        if knob == Knob::BytesPerSecond {
-            self.pace.reset();
+        if knob == Knob::BytesPerSecond && value != before {
+            self.pace.forgive();
         }
         Ok(())
     }
@@ -170,10 +172,12 @@ impl<M: Memory> Worker<'_, '_, M> {
                 self.wait(until_ns)
             }
             Decision::Zero { bytes } => {
-                let may_begin = self.zeroing.pace.may_begin(begin_ns);
-                if let Err(until_ns) = may_begin {
+                let is_limited = knobs.bytes_per_second > 0;
+                if is_limited && let Err(paid_ns) = self.zeroing.pace.may_begin(begin_ns) {
                     self.zeroing.counters.add_back_off();
-                    return self.wait(until_ns);
+                    // No longer than between two looks: the rate may be another one by then.
+                    let look_ns = begin_ns.saturating_add(knobs.delay_ns());
+                    return self.wait(paid_ns.min(look_ns));
                 }
                 let order = order_of(bytes).max(knobs.min_order);
                 match self
@@ -182,8 +186,8 @@ impl<M: Memory> Worker<'_, '_, M> {
                 {
                     Found::Block(block) => {
                         let bytes = self.zero(block, begin_ns, now);
-                        let pace = &self.zeroing.pace;
-                        pace.charge(begin_ns, bytes, knobs.bytes_per_second);
+                        let rate = || self.zeroing.knobs().bytes_per_second;
+                        self.zeroing.pace.charge(begin_ns, bytes, rate);
                         self.did(bytes, Next::Now)
                     }
                     Found::NotYet => self.did(0, Next::Now),
