@@ -57,6 +57,8 @@ pub struct Borrowed<'f, 'm> {
     from: &'f ZoneSegment<'m>,
     segment: &'f Segment<'m>,
     block: Block,
+    /// What it held.
+    content: Content,
     call: Call<'f>,
 }
 
@@ -90,7 +92,7 @@ impl Borrowed<'_, '_> {
         }
         // An error: another call freed what it did not have.
         let given = self.segment.give_with(self.block, content);
-        if given.is_ok() && content == Content::Zero {
+        if given.is_ok() && content == Content::Zero && self.content != content {
             self.from.add_made(self.block.frames());
         }
         let frames = self.block.frames().cast_signed();
@@ -183,6 +185,7 @@ impl<'m> Frames<'m> {
                     from,
                     segment,
                     block,
+                    content,
                     call,
                 });
             }

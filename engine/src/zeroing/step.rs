@@ -38,11 +38,17 @@ struct Sums {
 
 impl Sums {
     fn of(frames: &Frames<'_>) -> Self {
-        let mut zeroed = ZeroedFrames::default();
-        for node in frames.fallback(NodeId(0)) {
-            zeroed += frames.zeroed_frames(node);
-        }
+        let sum = || {
+            let mut sum = ZeroedFrames::default();
+            for node in frames.fallback(NodeId(0)) {
+                sum += frames.zeroed_frames(node);
+            }
+            sum
+        };
+        // In the order in which frames go, so that beside other calls none seems wasted that is not.
+        let made = sum().made;
         let stock = frames.statistics().zero.frames;
+        let zeroed = ZeroedFrames { made, ..sum() };
         Self { zeroed, stock }
     }
 }
@@ -84,9 +90,11 @@ impl<'a, 'm, M: Memory> Zeroing<'a, 'm, M> {
         let (start, now) = (&self.start, Sums::of(self.frames));
         let hit = now.zeroed.hit - start.zeroed.hit;
         let made = now.zeroed.made - start.zeroed.made;
+        // No less than nothing where calls in flight have counted a part of what they do.
         let wasted = (start.stock + made).saturating_sub(hit + now.stock);
         Statistics {
             hit_bytes: hit * PAGE_BYTES,
+            reported_bytes: (now.zeroed.reported - start.zeroed.reported) * PAGE_BYTES,
             missed_bytes: (now.zeroed.missed - start.zeroed.missed) * PAGE_BYTES,
             wasted_bytes: wasted * PAGE_BYTES,
             ..self.counters.get()
@@ -231,7 +239,7 @@ impl<M: Memory> Worker<'_, '_, M> {
         let zeroed = frames.zeroed_frames(node);
         let mut seen = Seen {
             missed_bytes: zeroed.missed * PAGE_BYTES,
-            demand_bytes: (zeroed.hit + zeroed.missed) * PAGE_BYTES,
+            demand_bytes: zeroed.served() * PAGE_BYTES,
             ..Seen::default()
         };
         for zone in ZoneKind::ALL {

@@ -430,16 +430,9 @@ impl<'m> Nodes<'m> {
         if let Some(segment) = segments.at(frame) {
             self.count(segment, -frames.cast_signed());
         }
-        let block = Block {
-            start: frame,
-            order: want.order,
-        };
-        if !self.make_zero(block, &known) {
-            // An error: another call freed what it did not have.
-            let _ = self.free(frame, request.order());
-            return None;
-        }
-        Some(frame)
+        // None: it was not zero, and the kernel zeroes nothing.
+        let is_zero = self.serve_zeroed(frame, request, &known);
+        is_zero.then_some(frame)
     }
 
     /// Where a request for zeros notes what is known of a block it takes.
@@ -526,10 +519,25 @@ impl<'m> Nodes<'m> {
     ) -> Result<(), BlockError> {
         let (segment, online, block) = self.segment_of(frame, order)?;
         let given = online.give_with(block, content);
-        if given.is_ok() && content == Content::Zero {
-            segment.add_made(order.frames());
+        if content == Content::Zero {
+            segment.add_made(given.map_or_else(|why| why.given_frames, |()| order.frames()));
         }
         self.freed(segment, frame, order, given)
+    }
+
+    /// Whether a block can be freed, as far as the tables say.
+    #[cold]
+    pub(crate) fn check_free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
+        let (_, online, block) = self.segment_of(frame, order)?;
+        let can = online.check_give(block);
+        can.map_err(|refused| Self::refused(frame, order, refused.why))
+    }
+
+    fn refused(frame: Frame, order: Order, why: Why) -> BlockError {
+        match why {
+            Why::NotAllocated => BlockError::NotAllocated { frame, order },
+            Why::Reserved => BlockError::Reserved { frame, order },
+        }
     }
 
     /// Counts what was freed of a block.
@@ -548,10 +556,7 @@ impl<'m> Nodes<'m> {
         if frames > 0 {
             self.count(segment, frames.cast_signed());
         }
-        freed.map_err(|Refused { why, .. }| match why {
-            Why::NotAllocated => BlockError::NotAllocated { frame, order },
-            Why::Reserved => BlockError::Reserved { frame, order },
-        })
+        freed.map_err(|Refused { why, .. }| Self::refused(frame, order, why))
     }
 
     /// Allocates the block at `frame`.
