@@ -16,7 +16,7 @@
 //! | [`gate`] | zones in which enough stays free |
 //! | [`marks`] | events when a zone's free memory crosses a water mark |
 //! | [`give`] | many blocks freed at a time |
-//! | `serve`, [`zeroed`] | blocks of requests for zeros: checked and zeroed, and counted |
+//! | `serve`, [`zeroed`] | blocks of requests for zeros: checked and zeroed, or given back; and counted |
 
 mod count;
 pub(crate) mod fallback;
