@@ -15,54 +15,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use firstlight::addr::{Frame, FrameRange, Order, PhysAddr};
-use firstlight::background::Next;
 use firstlight::frames::{AllocError, BlockError, Content, Cursor, Frames, Request};
 use firstlight::node::NodeId;
 use firstlight::parallel::{Worker as Thread, Workers};
-use firstlight::zeroing::{
-    self, ALL_BYTES, Knob, Knobs, Memory, Worker, Zeroing, free_zeroed, zero_on_cpus,
-};
+use firstlight::zeroing::{Knob, Memory, free_zeroed, zero_on_cpus};
 use kit::{MIB, cache, huge, page, slots};
-use real::{Kernel, RealMemory};
-
-const MS: u64 = 1_000_000;
+use real::{Kernel, MS, RealMemory, eager, run, zero_bytes};
 
 /// A machine of 64 MiB.
 fn memory() -> RealMemory {
     RealMemory::new(64)
-}
-
-/// Workers that zero all there is.
-fn eager<'a, 'm, M: Memory>(frames: &'a Frames<'m>, memory: &'a M) -> Zeroing<'a, 'm, M> {
-    let zeroing = Zeroing::new(frames, memory);
-    for (knob, value) in [
-        (Knob::Enabled, 1),
-        (Knob::LowBytes, ALL_BYTES),
-        (Knob::HighBytes, ALL_BYTES),
-        (Knob::WakeBytes, 4096),
-    ] {
-        zeroing.set(knob, value).unwrap();
-    }
-    zeroing
-}
-
-/// Steps at once, until there is nothing to do; bytes that were zeroed.
-fn run<M: Memory>(worker: &mut Worker<'_, '_, M>, now_ns: u64) -> u64 {
-    let mut zeroed = 0;
-    for _ in 0..100_000 {
-        let step = worker.step(|| now_ns);
-        zeroed += step.zeroed_bytes;
-        if let Next::At(at) = step.next {
-            assert!(at > now_ns);
-            return zeroed;
-        }
-    }
-    panic!("the worker does not come to an end");
-}
-
-fn zero_bytes(frames: &Frames<'_>) -> u64 {
-    frames.validate().unwrap();
-    frames.statistics().zero.frames * 4096
 }
 
 #[test]
@@ -92,128 +54,6 @@ fn all_that_is_free_is_zeroed_once_and_handed_out_as_zero() {
     frames.free(plain, Order::HUGE).unwrap();
     assert_eq!(frames.allocate(huge()), Ok(plain));
     assert_eq!(zeroing.statistics().wasted_bytes, 2 * MIB);
-}
-
-#[test]
-fn knobs_decide_how_much_and_when() {
-    let memory = memory();
-    let frames = memory.frames();
-    let zeroing = Zeroing::new(&frames, &memory.mapped);
-    let mut worker = zeroing.worker(NodeId(0));
-    // Off until it is switched on.
-    assert_eq!(worker.step(|| 5).next, Next::At(5 + 1000 * MS));
-    assert_eq!(zero_bytes(&frames), 0);
-    zeroing.set(Knob::Enabled, 1).unwrap();
-    zeroing.set(Knob::LowBytes, 8 * MIB).unwrap();
-    // Less than 64 MiB are free: nothing wakes it.
-    let taken = frames.allocate(page()).unwrap();
-    assert_eq!(run(&mut worker, 1000 * MS), 0);
-    frames.free(taken, Order::PAGE).unwrap();
-    assert_eq!(run(&mut worker, 2000 * MS), 8 * MIB);
-    assert_eq!(zero_bytes(&frames), 8 * MIB);
-    // A value that is refused changes nothing.
-    let before = zeroing.knobs();
-    let error = zeroing.set(Knob::BatchBytes, 3 * MIB).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "batch_bytes can't be 3145728: expected a power of two from 4096 to 536870912"
-    );
-    assert_eq!(zeroing.knobs(), before);
-    // Larger batches, at a rate: 4 MiB each 2 ms.
-    for (knob, value) in [
-        (Knob::BatchBytes, 4 * MIB),
-        (Knob::LowBytes, 16 * MIB),
-        (Knob::WakeBytes, 4096),
-        (Knob::BytesPerSecond, 2000 * MIB),
-    ] {
-        zeroing.set(knob, value).unwrap();
-    }
-    let step = worker.step(|| 3000 * MS);
-    assert_eq!((step.zeroed_bytes, step.next), (4 * MIB, Next::Now));
-    let step = worker.step(|| 3000 * MS);
-    assert_eq!((step.zeroed_bytes, step.next), (0, Next::At(3002 * MS)));
-    assert_eq!(worker.step(|| 3002 * MS).zeroed_bytes, 4 * MIB);
-    assert_eq!(run(&mut worker, 3010 * MS), 0);
-    assert_eq!(zeroing.statistics().back_offs, 1);
-    zeroing.set(Knob::Enabled, 0).unwrap();
-    assert_eq!(worker.step(|| 3020 * MS).next, Next::At(4020 * MS));
-    assert_eq!(zero_bytes(&frames), 16 * MIB);
-}
-
-/// A byte a second is 24 days a batch: a worker that met it looks again, and goes on at another rate.
-#[test]
-fn a_rate_holds_from_the_step_after_it_was_changed() {
-    const SLOW: (Knob, u64) = (Knob::BytesPerSecond, 1);
-    for rate in [0, 1 << 30] {
-        let memory = memory();
-        let frames = memory.frames();
-        let zeroing = eager(&frames, &memory.mapped);
-        let mut worker = zeroing.worker(NodeId(0));
-        zeroing.set(SLOW.0, SLOW.1).unwrap();
-        assert_eq!(worker.step(|| 0).zeroed_bytes, 2 * MIB);
-        // The same again is no change.
-        zeroing.set(SLOW.0, SLOW.1).unwrap();
-        let waits = worker.step(|| MS);
-        assert_eq!((waits.zeroed_bytes, waits.next), (0, Next::At(1001 * MS)));
-        zeroing.set(Knob::BytesPerSecond, rate).unwrap();
-        assert_eq!(worker.step(|| 1001 * MS).zeroed_bytes, 2 * MIB, "{rate}");
-        // 2 MiB at 1 GiB a second.
-        let second = worker.step(|| 1001 * MS);
-        let expected = match rate {
-            0 => (2 * MIB, Next::Now),
-            _ => (0, Next::At(1001 * MS + 1_953_125)),
-        };
-        assert_eq!((second.zeroed_bytes, second.next), expected);
-    }
-}
-
-/// The rate is changed while a worker zeroes, which began at the old one.
-#[test]
-fn a_rate_that_is_changed_during_a_batch_is_not_outlived() {
-    for (rate, charged) in [(0, None), (1 << 30, Some(1_953_125))] {
-        let memory = memory();
-        let frames = memory.frames();
-        let zeroing = eager(&frames, &memory.mapped);
-        let mut worker = zeroing.worker(NodeId(0));
-        zeroing.set(Knob::BytesPerSecond, 1).unwrap();
-        let looks = Cell::new(0);
-        // The step looks at the clock a second time when the batch is done.
-        let step = worker.step(|| {
-            if looks.replace(looks.get() + 1) == 1 {
-                zeroing.set(Knob::BytesPerSecond, rate).unwrap();
-            }
-            0
-        });
-        assert_eq!((step.zeroed_bytes, looks.get()), (2 * MIB, 2));
-        let next = worker.step(|| 0).next;
-        assert_eq!(next, charged.map_or(Next::Now, Next::At));
-    }
-}
-
-#[test]
-fn demand_raises_the_stock() {
-    let memory = memory();
-    let kernel = Kernel::new(&memory);
-    let frames = memory.frames().with_hooks(&kernel);
-    let zeroing = Zeroing::new(&frames, &memory.mapped);
-    for (knob, value) in [(Knob::Enabled, 1), (Knob::LowBytes, 0)] {
-        zeroing.set(knob, value).unwrap();
-    }
-    let mut worker = zeroing.worker(NodeId(0));
-    assert_eq!(run(&mut worker, 0), 0);
-    // Eight misses: it keeps twice as much.
-    let blocks: Vec<Frame> = (0..8)
-        .map(|_| frames.allocate(huge().zeroed()).unwrap())
-        .collect();
-    assert_eq!(zeroing.statistics().missed_bytes, 16 * MIB);
-    assert_eq!(run(&mut worker, 1), 32 * MIB);
-    for block in blocks {
-        frames.free(block, Order::HUGE).unwrap();
-    }
-    // Hits are demand too; nothing is zeroed for demand that is over.
-    frames.allocate(huge().zeroed()).unwrap();
-    assert_eq!(run(&mut worker, 20_000 * MS), 0);
-    assert_eq!(zeroing.statistics().hit_bytes, 2 * MIB);
 }
 
 /// Memory that runs something while it zeroes.
@@ -601,18 +441,4 @@ fn several_cpus_zero_a_giant_frame_each_byte_once() {
     // SAFETY: likewise.
     unsafe { zero_on_cpus(&nobody, NodeId(0), giant, &mut [], &Threads) }.unwrap_err();
     assert!(nobody.0.into_inner().unwrap().is_empty());
-}
-
-#[test]
-fn defaults_are_the_published_ones() {
-    let knobs = Knobs::defaults();
-    assert!(!knobs.enabled);
-    assert_eq!(
-        (knobs.min_order, zeroing::PAST_CACHES.get()),
-        (Order::HUGE, 4)
-    );
-    assert_eq!(
-        (knobs.wake_bytes, knobs.batch_bytes, knobs.delay_ms),
-        (64 * MIB, 2 * MIB, 1000)
-    );
 }
