@@ -44,6 +44,12 @@ fn rows_are_those_of_the_schema() {
     assert_eq!(worker.len(), 1);
     assert!(worker[0]["bytes_per_second"].as_u64().unwrap() > 0);
     assert!(worker[0]["fraction_of_best"].as_f64().unwrap() > 0.0);
+    // The widest stores are what the worker has; a kernel without vector registers has others.
+    let stores: Vec<_> = of("stores").collect();
+    let best = stores.iter().filter(|row| row["past_caches"] == true);
+    let best = best.map(|row| row["fraction_of_best"].as_f64().unwrap());
+    assert_eq!(best.fold(0.0, f64::max), 1.0);
+    assert!(stores.iter().any(|row| row["name"] == "plain"));
     let cpus = std::thread::available_parallelism().unwrap().get();
     assert_eq!(of("neighbour").count(), 4 * 2 * cpus.min(2));
     for row in of("neighbour") {

@@ -1,9 +1,13 @@
 //! The content of every frame beside what the allocator believes of it.
 //!
 //! The model is one `bool` a frame: whether it holds zeros. Owners write to what they have, a
-//! worker and the kernel's hook zero, and a device may or may not bring back zeros. Whatever is
-//! handed out to a request for zeros must hold zeros; what is known is never zeroed again; and at
-//! the end all that is believed to be zero is taken, without a kernel that zeroes.
+//! worker and the kernel's hook zero, unless it refuses, and a device may or may not bring back
+//! zeros. Whatever is handed out to a request for zeros must hold zeros; what is known is never
+//! zeroed again; a request that fails leaves what is known as it was; and at the end all that is
+//! believed to be zero is taken, without a kernel that zeroes.
+//!
+//! Beside it, a frame each, what it was last said to hold, and whether the hook zeroed it for the
+//! request in progress: from that alone follow the sums of hits and misses, and what was wasted.
 
 #![cfg(feature = "content")]
 #![expect(
@@ -15,11 +19,12 @@ mod kit;
 
 use std::sync::Mutex;
 
-use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysAddr, PhysRange};
 use firstlight::frames::{
-    AllocError, BlockError, Content, Cpu, Cursor, Frames, Hooks, Request, Statistics,
+    AllocError, BlockError, Content, Cpu, Cursor, Frames, Hooks, Request, Statistics, ZeroedFrames,
 };
 use firstlight::node::NodeId;
+use firstlight::zeroing::{Memory, Zeroing};
 use kit::{cache, slots};
 use proptest::prelude::*;
 
@@ -81,6 +86,8 @@ enum Step {
     },
     Drain,
     Promise(bool),
+    /// Whether the kernel zeroes from now on.
+    Zeroes(bool),
 }
 
 fn orders() -> impl Strategy<Value = u8> {
@@ -124,22 +131,42 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => (places(), any::<bool>()).prop_map(|(frame, take)| Step::Isolate { frame, take }),
         1 => Just(Step::Drain),
         1 => any::<bool>().prop_map(Step::Promise),
+        1 => prop::bool::weighted(0.7).prop_map(Step::Zeroes),
     ]
 }
 
-/// Whether each frame holds zeros.
+/// What each frame holds.
 struct Truth {
+    /// Zeros.
     zero: Vec<bool>,
-    /// Frames zeroed by the hook since the last look.
-    zeroed: u64,
+    /// What it was said to hold when it became free.
+    said: Vec<Content>,
+    /// Frames that were said to be zero.
+    said_zero: u64,
+    /// The hook zeroed it for the request in progress.
+    zeroed: Vec<FrameRange>,
     /// Whether the kernel zeroes.
     zeroes: bool,
 }
 
+fn index(range: FrameRange) -> core::ops::Range<usize> {
+    let index = |frame: Frame| usize::try_from(frame.get() - START).unwrap();
+    index(range.start())..index(range.end())
+}
+
 impl Truth {
     fn of(&mut self, range: FrameRange) -> &mut [bool] {
-        let index = |frame: Frame| usize::try_from(frame.get() - START).unwrap();
-        &mut self.zero[index(range.start())..index(range.end())]
+        &mut self.zero[index(range)]
+    }
+
+    /// It is said to hold this now; frames that were said to be zero.
+    fn say(&mut self, range: FrameRange, content: Content) -> u64 {
+        let said = &mut self.said[index(range)];
+        let zeros = said.iter().filter(|said| **said == Content::Zero).count() as u64;
+        said.fill(content);
+        self.said_zero += u64::from(content == Content::Zero) * range.count();
+        self.said_zero -= zeros;
+        zeros
     }
 
     fn set(&mut self, range: FrameRange, zero: bool) {
@@ -151,13 +178,27 @@ impl Truth {
     }
 }
 
+/// Memory for the worker whose sums are compared; it zeroes nothing itself.
+struct Unwritten;
+
+// SAFETY: nothing is written or read.
+unsafe impl Memory for Unwritten {
+    unsafe fn zero(&self, _: FrameRange) {
+        panic!("no worker runs here");
+    }
+
+    unsafe fn first_not_zero(&self, _: FrameRange) -> Option<PhysAddr> {
+        None
+    }
+}
+
 struct Kernel(Mutex<Truth>);
 
 impl Hooks for Kernel {
     fn zero(&self, range: FrameRange) -> bool {
         let mut truth = self.0.lock().unwrap();
         if truth.zeroes {
-            truth.zeroed += range.count();
+            truth.zeroed.push(range);
             truth.set(range, true);
         }
         truth.zeroes
@@ -172,6 +213,12 @@ struct State<'f> {
     cursors: [Cursor; 3],
     /// Blocks.
     held: Vec<(u64, u8)>,
+    /// What the sums must be, as far as the model follows.
+    sums: ZeroedFrames,
+    follows: bool,
+    /// Frames said to be zero that went to other owners, or were zeroed again.
+    wasted: u64,
+    zeroing: &'f Zeroing<'f, 'static, Unwritten>,
     /// What reported memory comes back as.
     device_zeroes: bool,
     promised: bool,
@@ -214,12 +261,26 @@ impl State<'_> {
     /// The owner of new memory looks, and writes.
     fn receive(&mut self, range: FrameRange, zeroed: bool, known: Option<u64>) {
         let now = self.known();
-        let mut truth = self.truth();
-        let by_hook = core::mem::take(&mut truth.zeroed);
+        let mut sums = ZeroedFrames::default();
+        let mut truth = self.kernel.0.lock().unwrap();
+        // What was zeroed for it, whatever it was said to hold.
+        for zeroed in core::mem::take(&mut truth.zeroed) {
+            assert!(range.covers(zeroed), "{zeroed} was zeroed for nothing");
+            self.wasted += truth.say(zeroed, Content::Unknown);
+            sums.missed += zeroed.count();
+        }
+        let by_hook = sums.missed;
+        for said in &truth.said[index(range)] {
+            sums.hit += u64::from(*said == Content::Zero);
+            sums.reported += u64::from(*said == Content::Reported);
+        }
+        let hits = truth.say(range, Content::Unknown);
         if zeroed {
             assert!(truth.is_zero(range), "{range} is not zero");
+            self.sums += sums;
         } else {
             assert_eq!(by_hook, 0, "{range} was zeroed for nothing");
+            self.wasted += hits;
         }
         if let (true, Some(before)) = (zeroed, known) {
             // What was known was not zeroed again.
@@ -233,8 +294,47 @@ impl State<'_> {
         self.held.extend(blocks(range));
     }
 
+    /// A request failed: nothing is known better or worse.
+    fn refused(&mut self, error: AllocError, request: Request, frames: u64, before: &Statistics) {
+        let now = self.frames.statistics();
+        // What of a row the host had brought back, before another part was not zero, is zero. Where
+        // that is the model does not know.
+        let brought_back = before.reported.frames - now.reported.frames;
+        assert_eq!(now.zero.frames, before.zero.frames + brought_back);
+        if brought_back > 0 {
+            assert!(self.promised && frames > 1);
+            self.follows = false;
+        }
+        let truth = self.truth();
+        assert!(truth.zeroed.is_empty(), "zeroed for nothing");
+        if let AllocError::NotZeroed { request: of } = error {
+            assert_eq!(of, request);
+            assert!(!truth.zeroes);
+            let known = now.zero.frames + u64::from(self.promised) * now.reported.frames;
+            assert!(frames > 1 || known == 0, "one of {known} was not found");
+        }
+    }
+
+    /// The sums against the model's.
+    fn check_sums(&self) {
+        self.frames.validate().unwrap();
+        if !self.follows {
+            return;
+        }
+        assert_eq!(self.frames.zeroed_frames(NodeId(0)), self.sums);
+        let truth = self.truth();
+        // What is said and not known was lost when it merged, or a CPU caches it.
+        let lost = truth.said_zero - self.frames.statistics().zero.frames;
+        let seen = self.zeroing.statistics();
+        assert_eq!(seen.wasted_bytes, (self.wasted + lost) * PAGE_BYTES);
+        let bytes = [seen.hit_bytes, seen.reported_bytes, seen.missed_bytes];
+        let sums = [self.sums.hit, self.sums.reported, self.sums.missed];
+        assert_eq!(bytes, sums.map(|frames| frames * PAGE_BYTES));
+    }
+
     fn step(&mut self, step: &Step) {
         let known = self.known();
+        let before = self.frames.statistics();
         match *step {
             Step::Allocate {
                 order,
@@ -248,17 +348,25 @@ impl State<'_> {
                 } else {
                     self.frames.allocate(request)
                 };
-                if let Ok(start) = found {
-                    // A cached request may fill lists.
-                    let known = (!cached).then_some(known);
-                    self.receive(block(start.get(), order), zeroed, known);
+                match found {
+                    Ok(start) => {
+                        // A cached request may fill lists.
+                        let known = (!cached).then_some(known);
+                        self.receive(block(start.get(), order), zeroed, known);
+                    }
+                    Err(error) if !cached => {
+                        let frames = request.order().frames();
+                        self.refused(error, request, frames, &before);
+                    }
+                    Err(_) => {}
                 }
             }
             Step::Row { frames, zeroed } => {
                 let request = Request::new(Order::PAGE);
                 let request = if zeroed { request.zeroed() } else { request };
-                if let Ok(row) = self.frames.allocate_frames(frames, 1, request) {
-                    self.receive(row, zeroed, Some(known));
+                match self.frames.allocate_frames(frames, 1, request) {
+                    Ok(row) => self.receive(row, zeroed, Some(known)),
+                    Err(error) => self.refused(error, request, frames, &before),
                 }
             }
             Step::At { frame, order } => {
@@ -299,8 +407,9 @@ impl State<'_> {
                 self.promised = promised && self.device_zeroes;
                 self.frames.set_reported_is_zero(self.promised);
             }
+            Step::Zeroes(zeroes) => self.truth().zeroes = zeroes,
         }
-        self.frames.validate().unwrap();
+        self.check_sums();
     }
 
     fn free(&mut self, pick: usize, order: u8, part: u64, how: u8, cached: bool) {
@@ -322,7 +431,11 @@ impl State<'_> {
         let is_zero = self.truth().is_zero(freed);
         let (frame, order) = (Frame::new(at), Order::new(order).unwrap());
         match how {
-            0 | 1 if is_zero => self.frames.free_with(frame, order, Content::Zero).unwrap(),
+            0 | 1 if is_zero => {
+                self.frames.free_with(frame, order, Content::Zero).unwrap();
+                self.truth().say(freed, Content::Zero);
+                self.sums.made += freed.count();
+            }
             _ if cached => self.cpu.free(frame, order).unwrap(),
             _ => self.frames.free(frame, order).unwrap(),
         }
@@ -353,10 +466,21 @@ impl State<'_> {
         if content == Content::Zero {
             assert!(truth.is_zero(range), "{range} is borrowed as zero");
         }
-        match said {
-            Content::Unknown => truth.set(range, false),
-            Content::Zero => truth.set(range, true),
-            Content::Reported => truth.set(range, self.device_zeroes),
+        // What is leaked is handed out.
+        let is_leaked = matches!(back, Back::Leaked);
+        let holds = if is_leaked { Content::Unknown } else { said };
+        truth.set(
+            range,
+            match holds {
+                Content::Unknown => false,
+                Content::Zero => true,
+                Content::Reported => self.device_zeroes,
+            },
+        );
+        let was_zero = truth.say(range, holds);
+        if (content, holds) != (Content::Zero, Content::Zero) {
+            self.wasted += was_zero;
+            self.sums.made += u64::from(holds == Content::Zero) * range.count();
         }
         drop(truth);
         match back {
@@ -452,18 +576,25 @@ fn run(steps: &[Step], is_zero: bool, device_zeroes: bool) {
     let tables = usize::try_from(Frames::bytes_for(span, 8).unwrap()).unwrap();
     let frames = Frames::over(span, Box::leak(Box::new_uninit_slice(tables))).unwrap();
     let count = usize::try_from(END - START).unwrap();
+    let content = [Content::Unknown, Content::Zero][usize::from(is_zero)];
     let kernel: &'static Kernel = Box::leak(Box::new(Kernel(Mutex::new(Truth {
         zero: vec![is_zero; count],
-        zeroed: 0,
+        said: vec![content; count],
+        said_zero: if is_zero { END - START } else { 0 },
+        zeroed: Vec::new(),
         zeroes: true,
     }))));
     let frames = frames.with_hooks(kernel).with_cpus(slots(1));
+    let zeroing = Zeroing::new(&frames, &Unwritten);
     let parts = if END > HOLE.1 {
         vec![(START, HOLE.0), (HOLE.1, END)]
     } else {
         vec![(START, END)]
     };
-    let content = [Content::Unknown, Content::Zero][usize::from(is_zero)];
+    if END > HOLE.1 {
+        let hole = FrameRange::new(HOLE.0, HOLE.1).unwrap();
+        kernel.0.lock().unwrap().say(hole, Content::Unknown);
+    }
     for (start, end) in parts {
         let range = PhysRange::new(start * PAGE_BYTES, end * PAGE_BYTES).unwrap();
         frames.add_with(range, content).unwrap();
@@ -476,6 +607,13 @@ fn run(steps: &[Step], is_zero: bool, device_zeroes: bool) {
     frames.validate().unwrap();
     assert_eq!(frames.statistics(), before);
     let mut state = State {
+        sums: ZeroedFrames {
+            made: before.zero.frames,
+            ..ZeroedFrames::default()
+        },
+        follows: true,
+        wasted: 0,
+        zeroing: &zeroing,
         frames: &frames,
         kernel,
         cpu: frames.cpu(0, NodeId(0), cache()).unwrap(),

@@ -490,7 +490,8 @@ fn a_step_looks_at_a_bounded_number_of_words() {
     frames.validate().unwrap();
 }
 
-/// Memory that was reported, handed out for a request for zeros: hits, misses, lies that were found.
+/// Memory that was reported, handed out for a request for zeros: brought back, zeroed, lies that
+/// were found.
 fn zeros_of_reported(content: u8, reads_zero: u64) -> (u64, u64, u64) {
     let memory = RealMemory::new(64);
     let kernel = Kernel::new(&memory);
@@ -508,7 +509,9 @@ fn zeros_of_reported(content: u8, reads_zero: u64) -> (u64, u64, u64) {
     let bytes = memory.block(block, Order::HUGE);
     assert!(bytes.iter().all(|byte| *byte == 0));
     let seen = frames.zeroed_frames(NodeId(0));
-    (seen.hit, seen.missed, kernel.check.wrong())
+    // It is no stock of a worker's.
+    assert_eq!((seen.hit, seen.made), (0, 0));
+    (seen.reported, seen.missed, kernel.check.wrong())
 }
 
 #[test]

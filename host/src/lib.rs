@@ -8,11 +8,13 @@
 //! - [`reserve`] reserves address space and counts how much of it is resident;
 //! - [`metadata`] is the engine's platform on such address space;
 //! - [`threads`] runs work on threads pinned to CPUs, [`workers`] the engine's jobs;
+//! - [`writer`] is the fastest way past the caches that this CPU has;
 //! - [`clock`] counts nanoseconds since the process began, and a thread's CPU time;
 //! - [`meminfo`] is how much memory this host could provide.
 //!
-//! Unsafe code lives in [`reserve`], [`metadata`] and [`threads`] only: system calls
-//! that the standard library does not offer, and the memory they return.
+//! Unsafe code lives in [`reserve`], [`metadata`] and [`threads`], system calls that the
+//! standard library does not offer and the memory they return, and in [`writer`], instructions
+//! that not every CPU has.
 
 pub mod clock;
 pub mod meminfo;
@@ -21,6 +23,7 @@ pub mod reserve;
 pub mod threads;
 pub mod topology;
 pub mod workers;
+pub mod writer;
 
 /// The example of the README, so that it stays true.
 #[cfg(doctest)]

@@ -7,7 +7,6 @@
 
 mod descriptors;
 pub mod fills;
-pub mod writer;
 
 pub use descriptors::SIZES;
 
@@ -228,7 +227,7 @@ impl<'a> Bench<'a> {
         let pinned = Pinned::new(&self.cpus);
         let job = Job::sections(self.options.chunking);
         let policy = MemmapPolicy {
-            writer: writer::best(),
+            writer: firstlight_host::writer::best(),
             always_write: true,
         };
         let begin = Instant::now();

@@ -1,4 +1,7 @@
 //! How long a request for zeroed memory takes, with a stock and without: [`allocate`].
+//!
+//! Requests are timed a few at a time, and a figure is the median of such groups: each is short beside
+//! what another process gets of the CPU.
 
 use super::ground::{eager, forget};
 use super::record::Row;
@@ -15,8 +18,12 @@ use std::time::Instant;
 /// Rounds, with stock and without in turns.
 const ROUNDS: usize = 15;
 
-/// What is requested, and how many of them a round.
-const REQUESTS: [(Order, usize); 3] = [(Order::PAGE, 4096), (Order::HUGE, 64), (Order::GIANT, 1)];
+/// What is requested, how many of them a round, and how many at a time.
+const REQUESTS: [(Order, usize, usize); 3] = [
+    (Order::PAGE, 4096, 64),
+    (Order::HUGE, 64, 4),
+    (Order::GIANT, 1, 1),
+];
 
 /// The rows of every order that there is memory for.
 pub(super) fn allocate(
@@ -25,7 +32,7 @@ pub(super) fn allocate(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Row>, Box<dyn Error>> {
     let mut rows = Vec::new();
-    for (order, count) in REQUESTS {
+    for (order, count, group) in REQUESTS {
         progress(&format!("zeroed blocks of {order}"));
         let mut ns: [Vec<f64>; 2] = Default::default();
         for _ in 0..ROUNDS {
@@ -34,7 +41,7 @@ pub(super) fn allocate(
                 if stock {
                     fill(frames, memory)?;
                 }
-                ns.extend(round(frames, order, count)?);
+                ns.extend(round(frames, order, count, group)?);
             }
         }
         for (stock, ns) in [false, true].into_iter().zip(ns) {
@@ -57,23 +64,33 @@ pub(super) fn fill(frames: &Frames<'_>, memory: &MappedMemory) -> Result<(), Box
     Ok(())
 }
 
-/// `count` blocks are allocated, then freed; nanoseconds a block, `None` if there are not so many.
-fn round(frames: &Frames<'_>, order: Order, count: usize) -> Result<Option<f64>, Box<dyn Error>> {
+/// `count` blocks are allocated, then freed; nanoseconds a block of each group, none if there are not
+/// so many blocks.
+fn round(
+    frames: &Frames<'_>,
+    order: Order,
+    count: usize,
+    group: usize,
+) -> Result<Vec<f64>, Box<dyn Error>> {
     let request = Request::new(order).zeroed();
     let mut blocks: Vec<Frame> = Vec::with_capacity(count);
-    let begin = Instant::now();
-    for _ in 0..count {
-        match frames.allocate(request) {
-            Ok(frame) => blocks.push(frame),
-            Err(_) => break,
+    let mut figures = Vec::with_capacity(count / group);
+    while blocks.len() < count {
+        let begin = Instant::now();
+        let found = (0..group).map_while(|_| frames.allocate(request).ok());
+        let before = blocks.len();
+        blocks.extend(found);
+        let ns = begin.elapsed().as_secs_f64() * 1e9;
+        if blocks.len() < before + group {
+            figures.clear();
+            break;
         }
+        #[expect(clippy::cast_precision_loss, reason = "a small count")]
+        let blocks = group as f64;
+        figures.push(ns / blocks);
     }
-    let ns = begin.elapsed().as_secs_f64() * 1e9;
-    let is_all = blocks.len() == count;
     for frame in blocks {
         frames.free(frame, order)?;
     }
-    #[expect(clippy::cast_precision_loss, reason = "a small count")]
-    let count = count as f64;
-    Ok(is_all.then_some(ns / count))
+    Ok(figures)
 }

@@ -1,14 +1,15 @@
 //! Real memory as the frames of a machine: [`Ground`].
 
 use crate::machine::{GIB, Machine, Storage};
-use crate::sweep::writer;
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::frames::{Frames, Hooks, Request};
 use firstlight::memmap::Writer;
+use firstlight::memmap::writer::Line;
 use firstlight::node::NodeId;
 use firstlight::zeroing::{ALL_BYTES, Knob, MappedMemory, Memory, Zeroing};
 use firstlight_host::metadata::MetadataSpace;
 use firstlight_host::reserve::Reservation;
+use firstlight_host::writer;
 use std::error::Error;
 use std::io;
 
@@ -52,13 +53,6 @@ impl Ground {
         unsafe { MappedMemory::new(first.wrapping_sub(start), writer) }
     }
 
-    /// The bytes, while no frames are in use.
-    pub(super) fn words(&mut self) -> &mut [u64] {
-        let bytes = self.memory.as_mut_slice();
-        // SAFETY: any bytes are words.
-        unsafe { bytes.align_to_mut::<u64>().1 }
-    }
-
     /// An allocator over all of it, that zeroes on the spot by `kernel`.
     pub(super) fn frames<'f>(
         &'f mut self,
@@ -84,6 +78,23 @@ impl Hooks for Kernel {
 /// The widest stores past the caches.
 pub(super) fn best() -> Writer {
     writer::best()
+}
+
+/// Stores through the caches: the C library's memset, as kernels clear pages. Plain stores would not
+/// do: there are processors that keep long rows of them out of the caches.
+pub(super) fn through() -> Writer {
+    unsafe fn fill(first: *mut u64, words: usize, line: &Line) {
+        if *line == [0; 8] {
+            // SAFETY: as the caller promised.
+            return unsafe { first.write_bytes(0, words) };
+        }
+        for at in 0..words {
+            // SAFETY: likewise.
+            unsafe { first.add(at).write(line[(first.addr() / 8 + at) % 8]) }
+        }
+    }
+    // SAFETY: `fill` follows the rule, with ordinary stores.
+    unsafe { Writer::new("memset", fill) }
 }
 
 /// A worker over `frames` that zeroes all there is, as fast as it can.

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `ground` | real memory as the frames of a machine |
 //! | `allocate` | requests for zeroed blocks, with a stock and without |
-//! | `worker` | how fast a worker zeroes, beside the fastest stores past the caches |
+//! | `worker` | how fast a worker zeroes, beside the stores by themselves |
 //! | `neighbour`, `beside` | work in the caches, and how much slower it is beside a worker |
 //! | `record` | the document |
 
@@ -18,10 +18,9 @@ mod worker;
 
 pub use record::{Record, Row, SCHEMA, Stores};
 
-use firstlight::memmap::Writer;
 use firstlight_host::meminfo::available_bytes;
 use firstlight_host::threads::allowed_cpus;
-use ground::{Ground, Kernel, best};
+use ground::{Ground, Kernel, best, through};
 use std::error::Error;
 
 /// Memory that stays available to others.
@@ -48,14 +47,14 @@ pub fn run(memory_bytes: u64, progress: &mut dyn FnMut(&str)) -> Result<Record, 
     progress("memory");
     let mut ground = Ground::new(memory_bytes)?;
     let past = ground.mapped(best());
-    let through = ground.mapped(Writer::plain());
+    let through = ground.mapped(through());
     let kernel = Kernel(past);
     let mut rows = {
         let frames = ground.frames(&kernel)?;
         allocate::allocate(&frames, &past, progress)?
     };
     progress("a worker");
-    rows.push(worker::worker(&mut ground)?);
+    rows.extend(worker::worker(&mut ground)?);
     let frames = ground.frames(&kernel)?;
     let memories = [(Stores::NonTemporal, past), (Stores::Temporal, through)];
     rows.extend(beside::neighbours(&frames, memories, &cpus, progress)?);

@@ -32,7 +32,18 @@ pub enum Row {
     Worker {
         /// Bytes it zeroes a second.
         bytes_per_second: u64,
-        /// Divided by the fastest stores past the caches, on the same CPU and memory.
+        /// Divided by the fastest stores past the caches, in the same turns on the same CPU.
+        fraction_of_best: f64,
+    },
+    /// A way to fill memory by itself.
+    Stores {
+        /// Which.
+        name: String,
+        /// Whether it leaves the caches alone.
+        past_caches: bool,
+        /// Bytes it fills a second.
+        bytes_per_second: u64,
+        /// Divided by the fastest that leaves the caches alone.
         fraction_of_best: f64,
     },
     /// Work in the caches beside a worker.
@@ -81,6 +92,12 @@ mod tests {
                     bytes_per_second: 5,
                     fraction_of_best: 0.5,
                 },
+                Row::Stores {
+                    name: "movnti".into(),
+                    past_caches: true,
+                    bytes_per_second: 3,
+                    fraction_of_best: 0.25,
+                },
                 Row::Neighbour {
                     working_set_bytes: 7,
                     same_cpu: false,
@@ -92,6 +109,8 @@ mod tests {
         let expected = serde_json::json!({"schema": "firstlight.bench-zero/1", "rows": [
             {"what": "allocate", "order": 9, "stock": true, "ns": {"median": 2.0, "min": 1.0, "max": 3.0}},
             {"what": "worker", "bytes_per_second": 5, "fraction_of_best": 0.5},
+            {"what": "stores", "name": "movnti", "past_caches": true, "bytes_per_second": 3,
+             "fraction_of_best": 0.25},
             {"what": "neighbour", "working_set_bytes": 7, "same_cpu": false,
              "stores": "non-temporal", "slowdown_percent": 1.5},
         ]});

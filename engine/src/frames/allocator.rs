@@ -149,6 +149,12 @@ impl<'m> Frames<'m> {
         self.nodes.free_with(frame, order, content)
     }
 
+    /// Whether [`Frames::free`] would free a block, as far as the tables say: what a CPU caches
+    /// counts as allocated.
+    pub(crate) fn check_free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
+        self.nodes.check_free(frame, order)
+    }
+
     /// Allocates the block that starts at `frame`.
     ///
     /// # Errors

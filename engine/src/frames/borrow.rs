@@ -68,6 +68,8 @@ pub struct Borrowed<'f, 'm> {
     from: &'f ZoneSegment<'m>,
     segment: &'f Segment<'m>,
     block: Block,
+    /// What it held.
+    content: Content,
     /// As long as it counts as in work, not as allocated.
     call: Option<Call<'f>>,
 }
@@ -120,7 +122,7 @@ impl Borrowed<'_, '_> {
         self.segment.set_borrowed(self.block, None);
         // An error: another call freed what it did not have.
         let given = self.segment.give_with(self.block, content);
-        if given.is_ok() && content == Content::Zero {
+        if given.is_ok() && content == Content::Zero && self.content != content {
             self.from.add_made(self.block.frames());
         }
         let frames = self.block.frames().cast_signed();
@@ -228,6 +230,7 @@ impl<'m> Frames<'m> {
                     from,
                     segment,
                     block,
+                    content: search.content,
                     call: Some(call),
                 });
             }

@@ -11,10 +11,10 @@ use crate::addr::{Frame, Order};
 impl Frames<'_> {
     /// Allocates blocks for all entries of `blocks`, as [`Frames::allocate`] would one by one but
     /// up to 64 pages at a time. Returns how many there were: the first so many entries hold
-    /// them. Fewer only when memory ran out.
+    /// them. Fewer only when memory ran out, or what holds zeros if those are requested.
     ///
     /// # Errors
-    /// [`AllocError::NoSuchNode`].
+    /// [`AllocError::NoSuchNode`]; [`AllocError::NotZeroed`] of the first block.
     ///
     /// ```
     /// # use firstlight::addr::{Frame, Order};
@@ -41,6 +41,8 @@ impl Frames<'_> {
             let frame = match self.allocate(request) {
                 Ok(frame) => frame,
                 Err(AllocError::OutOfMemory { .. }) => break,
+                // Those before it are the caller's.
+                Err(AllocError::NotZeroed { .. }) if done > 0 => break,
                 Err(error) => return Err(error),
             };
             left[0] = frame;

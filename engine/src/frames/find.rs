@@ -12,8 +12,6 @@ use super::metadata::Metadata;
 use super::range;
 use super::range::contiguous::NotZeroed;
 use super::request::Request;
-use super::word::Known;
-use super::word::geometry::Block;
 use super::zone::segment::ZoneSegment;
 use super::zone::{Nodes, Reach};
 use crate::addr::{Frame, FrameRange};
@@ -164,7 +162,32 @@ impl Frames<'_> {
         let prepare = |found: &Frame| self.nodes.prepare(&[*found], request.order());
         let found = self.find(first, &request, own, find, prepare);
         let found = found.map_err(|held_by_cpus| self.no_block(request, held_by_cpus))?;
-        self.zero_rest(request, found, known)
+        if self.nodes.serve_zeroed(found, &request, known) {
+            return Ok(found);
+        }
+        let frames = request.order().frames();
+        let row = self.known_zero_near(first, frames, frames, request)?;
+        Ok(row.start())
+    }
+
+    /// Frames in a row, all of them known to be zero, for a kernel that zeroes nothing: of all
+    /// memory that the request may have. What CPUs cache is not known to be.
+    #[cold]
+    fn known_zero_near(
+        &self,
+        first: NodeId,
+        frames: u64,
+        align_frames: u64,
+        request: Request,
+    ) -> Result<FrameRange, AllocError> {
+        let (nodes, undrained) = (&self.nodes, request.no_drain());
+        let find = |reach| {
+            let of = &undrained;
+            range::contiguous::allocate(nodes, first, reach, frames, align_frames, of, true)?.ok()
+        };
+        let prepare = |found: &FrameRange| nodes.prepare_range(*found);
+        let found = self.find(first, &undrained, &mut NoCache, find, prepare);
+        found.map_err(|_| AllocError::NotZeroed { request })
     }
 
     #[cold]
@@ -185,23 +208,6 @@ impl Frames<'_> {
         segments.map(ZoneSegment::in_work_frames).sum()
     }
 
-    /// Zeroes what of a block, just taken, is not known to be zero.
-    #[cold]
-    pub(super) fn zero_rest(
-        &self,
-        request: Request,
-        start: Frame,
-        known: &Known,
-    ) -> Result<Frame, AllocError> {
-        let order = request.order().get();
-        if self.nodes.make_zero(Block { start, order }, known) {
-            return Ok(start);
-        }
-        // An error: another call freed what it did not have.
-        let _ = self.nodes.free(start, request.order());
-        Err(AllocError::NotZeroed { request })
-    }
-
     /// Takes frames in a row, likewise.
     pub(crate) fn allocate_frames_near(
         &self,
@@ -215,7 +221,7 @@ impl Frames<'_> {
         let align_frames = align_frames.max(request.order().frames());
         let nodes = &self.nodes;
         let find = |reach| {
-            range::contiguous::allocate(nodes, first, reach, frames, align_frames, &request)
+            range::contiguous::allocate(nodes, first, reach, frames, align_frames, &request, false)
         };
         let prepare = |found: &Result<FrameRange, NotZeroed>| {
             found.iter().for_each(|range| nodes.prepare_range(*range));
@@ -228,7 +234,10 @@ impl Frames<'_> {
             held_by_cpus,
             in_work: self.in_work(),
         })?;
-        found.map_err(|NotZeroed| AllocError::NotZeroed { request })
+        match found {
+            Ok(range) => Ok(range),
+            Err(NotZeroed) => self.known_zero_near(first, frames, align_frames, request),
+        }
     }
 
     /// What `find` finds, at the latest after all caches were drained and the kernel did what it

@@ -86,27 +86,28 @@ impl ZeroCheck {
     /// # Safety
     /// As for [`Memory::first_not_zero`]: no other code writes the frames meanwhile.
     pub unsafe fn is_zero<M: Memory + ?Sized>(&self, memory: &M, range: FrameRange) -> bool {
-        // SAFETY: what the caller promises, of a part of it.
-        let seen = |range| unsafe { memory.first_not_zero(range) };
-        let found = if cfg!(debug_assertions) {
-            seen(range)
+        let read = if cfg!(debug_assertions) {
+            Some(range)
         } else {
-            match self.one_in.load(Ordering::Relaxed) {
-                0 => return true,
-                one_in => {
-                    let number = self.checked.fetch_add(1, Ordering::Relaxed);
-                    if !number.is_multiple_of(one_in) {
-                        return true;
-                    }
-                    seen(sample(range, number))
-                }
-            }
+            self.next_sample(range)
         };
+        // SAFETY: what the caller promises, of a part of it.
+        let found = read.and_then(|part| unsafe { memory.first_not_zero(part) });
         if let Some(at) = found {
             self.wrong.fetch_add(1, Ordering::Relaxed);
             self.wrong_at.store(at.get(), Ordering::Relaxed);
         }
         found.is_none()
+    }
+
+    /// The page that is read of this block, if it is one of those that are checked.
+    fn next_sample(&self, range: FrameRange) -> Option<FrameRange> {
+        let one_in = self.one_in.load(Ordering::Relaxed);
+        if one_in == 0 {
+            return None;
+        }
+        let number = self.checked.fetch_add(1, Ordering::Relaxed);
+        number.is_multiple_of(one_in).then(|| sample(range, number))
     }
 }
 
@@ -123,6 +124,23 @@ fn sample(range: FrameRange, number: u64) -> FrameRange {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_block_in_so_many_is_read() {
+        let block = FrameRange::new(512, 1024).unwrap_or_default();
+        let check = ZeroCheck::new();
+        let read = |blocks| {
+            let of_block = |_| check.next_sample(block);
+            (0..blocks).filter_map(of_block).count()
+        };
+        assert_eq!(read(100), 0);
+        check.set_one_in(3);
+        assert_eq!(read(300), 100);
+        check.set_one_in(1);
+        assert_eq!(read(100), 100);
+        check.set_one_in(0);
+        assert_eq!(read(100), 0);
+    }
 
     #[test]
     fn every_frame_is_picked_sooner_or_later() {

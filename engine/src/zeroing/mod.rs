@@ -31,6 +31,8 @@ mod policy;
 mod statistics;
 mod step;
 
+#[cfg(all(test, loom))]
+mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

@@ -14,12 +14,16 @@ pub struct Statistics {
     pub zeroing_ns: u64,
     /// Times a worker waited because allocation was busy, or for the rate limit.
     pub back_offs: u64,
-    /// Bytes that requests for zeros found zeroed.
+    /// Bytes that requests for zeros found known to be zero.
     pub hit_bytes: u64,
+    /// Bytes that the host brought back zero for them.
+    pub reported_bytes: u64,
     /// Bytes that were zeroed on the spot for them.
     pub missed_bytes: u64,
-    /// Bytes that were zero, and are free and known so no more, although no request for zeros has
-    /// had them: handed out for other use, or merged with what is not known.
+    /// Bytes that were known to be zero while free and are no more, although no request for zeros
+    /// was given them: handed out for other use, merged with what is not known, given to the host,
+    /// found not to be zero. Those that a worker has, or that are isolated, are among them
+    /// meanwhile. Exact while no call is in flight.
     pub wasted_bytes: u64,
 }
 

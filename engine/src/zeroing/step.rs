@@ -38,11 +38,17 @@ struct Sums {
 
 impl Sums {
     fn of(frames: &Frames<'_>) -> Self {
-        let mut zeroed = ZeroedFrames::default();
-        for node in frames.fallback(NodeId(0)) {
-            zeroed += frames.zeroed_frames(node);
-        }
+        let sum = || {
+            let mut sum = ZeroedFrames::default();
+            for node in frames.fallback(NodeId(0)) {
+                sum += frames.zeroed_frames(node);
+            }
+            sum
+        };
+        // In the order in which frames go, so that beside other calls none seems wasted that is not.
+        let made = sum().made;
         let stock = frames.statistics().zero.frames;
+        let zeroed = ZeroedFrames { made, ..sum() };
         Self { zeroed, stock }
     }
 }
@@ -60,14 +66,16 @@ impl<'a, 'm, M: Memory> Zeroing<'a, 'm, M> {
         }
     }
 
-    /// Changes a knob, also while workers run: their next step has it.
+    /// Changes a knob, also while workers run: their next step has it. Another rate limit holds from
+    /// now on: what was zeroed before counts no more.
     ///
     /// # Errors
     /// [`KnobError`]: the knob does not accept the value, and keeps its own.
     pub fn set(&self, knob: Knob, value: u64) -> Result<(), KnobError> {
+        let before = self.knobs().bytes_per_second;
         self.settings.set(knob, value)?;
-        if knob == Knob::BytesPerSecond {
-            self.pace.reset();
+        if knob == Knob::BytesPerSecond && value != before {
+            self.pace.forgive();
         }
         Ok(())
     }
@@ -82,9 +90,11 @@ impl<'a, 'm, M: Memory> Zeroing<'a, 'm, M> {
         let (start, now) = (&self.start, Sums::of(self.frames));
         let hit = now.zeroed.hit - start.zeroed.hit;
         let made = now.zeroed.made - start.zeroed.made;
+        // No less than nothing where calls in flight have counted a part of what they do.
         let wasted = (start.stock + made).saturating_sub(hit + now.stock);
         Statistics {
             hit_bytes: hit * PAGE_BYTES,
+            reported_bytes: (now.zeroed.reported - start.zeroed.reported) * PAGE_BYTES,
             missed_bytes: (now.zeroed.missed - start.zeroed.missed) * PAGE_BYTES,
             wasted_bytes: wasted * PAGE_BYTES,
             ..self.counters.get()
@@ -170,10 +180,12 @@ impl<M: Memory> Worker<'_, '_, M> {
                 self.wait(until_ns)
             }
             Decision::Zero { bytes } => {
-                let may_begin = self.zeroing.pace.may_begin(begin_ns);
-                if let Err(until_ns) = may_begin {
+                let is_limited = knobs.bytes_per_second > 0;
+                if is_limited && let Err(paid_ns) = self.zeroing.pace.may_begin(begin_ns) {
                     self.zeroing.counters.add_back_off();
-                    return self.wait(until_ns);
+                    // No longer than between two looks: the rate may be another one by then.
+                    let look_ns = begin_ns.saturating_add(knobs.delay_ns());
+                    return self.wait(paid_ns.min(look_ns));
                 }
                 let order = order_of(bytes).max(knobs.min_order);
                 match self
@@ -182,8 +194,8 @@ impl<M: Memory> Worker<'_, '_, M> {
                 {
                     Found::Block(block) => {
                         let bytes = self.zero(block, begin_ns, now);
-                        let pace = &self.zeroing.pace;
-                        pace.charge(begin_ns, bytes, knobs.bytes_per_second);
+                        let rate = || self.zeroing.knobs().bytes_per_second;
+                        self.zeroing.pace.charge(begin_ns, bytes, rate);
                         self.did(bytes, Next::Now)
                     }
                     Found::NotYet => self.did(0, Next::Now),
@@ -227,7 +239,7 @@ impl<M: Memory> Worker<'_, '_, M> {
         let zeroed = frames.zeroed_frames(node);
         let mut seen = Seen {
             missed_bytes: zeroed.missed * PAGE_BYTES,
-            demand_bytes: (zeroed.hit + zeroed.missed) * PAGE_BYTES,
+            demand_bytes: zeroed.served() * PAGE_BYTES,
             ..Seen::default()
         };
         for zone in ZoneKind::ALL {

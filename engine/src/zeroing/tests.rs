@@ -135,20 +135,33 @@ fn more_workers_for_a_long_backlog_if_cpus_are_idle() {
 #[test]
 fn the_rate_holds_from_any_moment_on() {
     let pace = Pace::new();
-    pace.charge(5, 1 << 40, 0);
+    pace.charge(5, 1 << 40, || 0);
     assert_eq!(pace.may_begin(0), Ok(()));
-    pace.charge(0, 1000, 1_000_000);
+    pace.charge(0, 1000, || 1_000_000);
     assert_eq!(
         [pace.may_begin(MS - 1), pace.may_begin(MS)],
         [Err(MS), Ok(())]
     );
     // Of another worker that began at the same moment.
-    pace.charge(0, 1000, 1_000_000);
+    pace.charge(0, 1000, || 1_000_000);
     assert_eq!(pace.may_begin(MS), Err(2 * MS));
-    pace.charge(4 * MS, u64::MAX, 1);
+    pace.charge(4 * MS, u64::MAX, || 1);
     assert_eq!(pace.may_begin(u64::MAX - 1), Err(u64::MAX));
-    pace.reset();
+    pace.forgive();
     assert_eq!(pace.may_begin(0), Ok(()));
+}
+
+/// The rate changes between the moment a worker reads it and the moment it charges.
+#[test]
+fn what_an_old_rate_charges_late_is_forgiven() {
+    let pace = Pace::new();
+    pace.charge(0, 2 * MIB, || {
+        pace.forgive();
+        1
+    });
+    assert_eq!(pace.may_begin(0), Ok(()));
+    pace.charge(0, 1000, || 1_000_000);
+    assert_eq!(pace.may_begin(0), Err(MS));
 }
 
 fn knobs() -> impl Strategy<Value = Knobs> {
@@ -192,7 +205,7 @@ proptest! {
         for (more, bytes) in steps {
             now += more;
             if pace.may_begin(now).is_ok() {
-                pace.charge(now, bytes, rate);
+                pace.charge(now, bytes, || rate);
                 zeroed += u128::from(bytes);
                 most = most.max(bytes);
             }

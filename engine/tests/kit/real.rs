@@ -1,16 +1,24 @@
-//! Frames that are real memory, to zero and to read.
+//! Frames that are real memory, to zero and to read, and workers that do.
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test file uses a part of the kit"
+)]
 
 use std::alloc::{Layout as Bytes, alloc, dealloc};
 use std::ptr::NonNull;
 use std::slice;
 
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
+use firstlight::background::Next;
 use firstlight::frames::{Frames, Hooks};
 use firstlight::memmap::Writer;
-use firstlight::zeroing::{MappedMemory, Memory, ZeroCheck};
+use firstlight::zeroing::{ALL_BYTES, Knob, MappedMemory, Memory, Worker, ZeroCheck, Zeroing};
 
 use super::kit::{GIB, MIB};
 
+/// Nanoseconds.
+pub(crate) const MS: u64 = 1_000_000;
 /// Where it begins.
 const START: u64 = 4 * GIB;
 
@@ -100,4 +108,40 @@ impl Hooks for Kernel<'_> {
         // SAFETY: likewise.
         unsafe { self.check.is_zero(&self.memory.mapped, range) }
     }
+}
+
+/// Workers that zero all there is.
+pub(crate) fn eager<'a, 'm, M: Memory>(
+    frames: &'a Frames<'m>,
+    memory: &'a M,
+) -> Zeroing<'a, 'm, M> {
+    let zeroing = Zeroing::new(frames, memory);
+    for (knob, value) in [
+        (Knob::Enabled, 1),
+        (Knob::LowBytes, ALL_BYTES),
+        (Knob::HighBytes, ALL_BYTES),
+        (Knob::WakeBytes, 4096),
+    ] {
+        zeroing.set(knob, value).unwrap();
+    }
+    zeroing
+}
+
+/// Steps at once, until there is nothing to do; bytes that were zeroed.
+pub(crate) fn run<M: Memory>(worker: &mut Worker<'_, '_, M>, now_ns: u64) -> u64 {
+    let mut zeroed = 0;
+    for _ in 0..100_000 {
+        let step = worker.step(|| now_ns);
+        zeroed += step.zeroed_bytes;
+        if let Next::At(at) = step.next {
+            assert!(at > now_ns);
+            return zeroed;
+        }
+    }
+    panic!("the worker does not come to an end");
+}
+
+pub(crate) fn zero_bytes(frames: &Frames<'_>) -> u64 {
+    frames.validate().unwrap();
+    frames.statistics().zero.frames * 4096
 }

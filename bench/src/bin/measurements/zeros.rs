@@ -28,6 +28,7 @@ pub(crate) fn zero(record: &Record) -> Result<String, String> {
     let mut text = String::new();
     allocate(record, &mut text)?;
     worker(record, &mut text)?;
+    stores(record, &mut text)?;
     neighbours(record, &mut text)?;
     Ok(text)
 }
@@ -86,6 +87,28 @@ fn worker(record: &Record, text: &mut String) -> Result<(), String> {
     Ok(())
 }
 
+fn stores(record: &Record, text: &mut String) -> Result<(), String> {
+    if rows(record, "stores").next().is_none() {
+        return Ok(());
+    }
+    *text += &head(&columns(&[
+        "stores, one CPU",
+        "GB/s",
+        "of the fastest past the caches",
+        "past the caches",
+    ]));
+    for row in rows(record, "stores") {
+        let name = row["name"].as_str().unwrap_or("?");
+        let rate = number(&row["bytes_per_second"])? / 1e9;
+        let fraction = number(&row["fraction_of_best"])?;
+        let is_past = row["past_caches"] == true;
+        let past = if is_past { "yes" } else { "no" };
+        let _ = writeln!(text, "| {name} | {rate:.1} | {fraction:.2} | {past} |");
+    }
+    text.push('\n');
+    Ok(())
+}
+
 fn neighbours(record: &Record, text: &mut String) -> Result<(), String> {
     *text += &head(&columns(&[
         "neighbour's working set, KiB",
@@ -137,6 +160,8 @@ mod tests {
             allocate(9, false, 20_000.0),
             allocate(9, true, 100.0),
             {"what": "worker", "bytes_per_second": 84_000_000_000u64, "fraction_of_best": 0.95},
+            {"what": "stores", "name": "movnti", "past_caches": true,
+             "bytes_per_second": 59_000_000_000u64, "fraction_of_best": 0.65},
             neighbour("non-temporal", 1.5),
             neighbour("temporal", 240.0),
         ]});
@@ -146,6 +171,7 @@ mod tests {
         for line in [
             "| 2 MiB | 20000 (19999 .. 20001) | 100 (99 .. 101) | 200 | 2.880 | 0.014 |",
             "| 84.0 | 0.95 |",
+            "| movnti | 59.0 | 0.65 | yes |",
             "| 256 | same CPU | +1.5 | +240.0 |",
         ] {
             assert!(

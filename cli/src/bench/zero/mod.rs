@@ -27,9 +27,11 @@ pub(super) struct Options {
 
 const EXAMPLES: &str = "\
 Rows:
-  allocate   nanoseconds a block, median of 15 rounds with stock and without in turns (least, most)
-  worker     bytes a second of the best of 9 rounds, and its part of the fastest stores past the
-             caches: 1 is as fast
+  allocate   nanoseconds a block, median of some at a time (least, most); 15 rounds with stock and
+             without in turns
+  worker     bytes a second, and its part of the fastest stores past the caches: 1 is as fast
+  stores     the same of every way to write zeros by itself. The worker and all ways past the caches
+             take 2000 turns of 2 MiB; the figure is the median turn, so a busy machine does no harm
   neighbour  how much longer a pass over its working set takes beside the worker. On the same CPU the
              worker zeroes 2 MiB before each pass; on another one it zeroes all the time. The worker
              stores past the caches (non-temporal), or through them (temporal)

@@ -36,8 +36,35 @@ pub(super) fn page(record: &Record) -> String {
             );
         }
     }
+    stores(&mut page, &record.rows);
     neighbour(&mut page, &record.rows);
     page
+}
+
+fn stores(page: &mut String, rows: &[Row]) {
+    let head = ["stores", "GB/s", "of the fastest", "past the caches"];
+    let mut lines = vec![head.map(String::from).to_vec()];
+    for row in rows {
+        if let Row::Stores {
+            name,
+            past_caches,
+            bytes_per_second,
+            fraction_of_best,
+        } = row
+        {
+            #[expect(clippy::cast_precision_loss, reason = "a rate to print")]
+            let rate = *bytes_per_second as f64 / 1e9;
+            lines.push(vec![
+                name.clone(),
+                format!("{rate:.1}"),
+                format!("{fraction_of_best:.2}"),
+                if *past_caches { "yes" } else { "no" }.to_owned(),
+            ]);
+        }
+    }
+    if lines.len() > 1 {
+        print(page, &lines);
+    }
 }
 
 fn pairs(rows: &[Row]) -> Vec<Pair> {
@@ -215,6 +242,12 @@ mod tests {
                     bytes_per_second: 84_000_000_000,
                     fraction_of_best: 0.95,
                 },
+                Row::Stores {
+                    name: "clzero".into(),
+                    past_caches: true,
+                    bytes_per_second: 88_000_000_000,
+                    fraction_of_best: 1.0,
+                },
                 slow(Stores::NonTemporal, 1.0),
                 slow(Stores::Temporal, 240.0),
             ],
@@ -228,6 +261,8 @@ mod tests {
             "300 MB first touched: 3.60 -> 0.01 ms",
             "12.50 ms (12.50 ms .. 25.00 ms)",
             "84.0 GB/s on one CPU, 0.95 of",
+            "88.0",
+            "1.00              yes",
             "+1.0 %",
             "+240.0 %",
         ] {

@@ -29,12 +29,11 @@ impl Cpu<'_, '_> {
         // Other nodes, the kernel's hook and the caches of others are left to the request that
         // follows.
         let here = plain.on(source.node).this_node_only();
-        match self.allocate(here.attempt()) {
-            Ok(start) => {
-                let nothing = Known::new(false);
-                self.shared.zero_rest(request, start, &nothing)
-            }
-            Err(_) => self.allocate_shared(request),
+        if let Ok(start) = self.allocate(here.attempt())
+            && (self.shared.nodes).serve_zeroed(start, &request, &Known::new(false))
+        {
+            return Ok(start);
         }
+        self.allocate_shared(request)
     }
 }

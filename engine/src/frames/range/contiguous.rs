@@ -1,10 +1,12 @@
 //! Contiguous frames, anywhere: [`allocate`].
 
+use super::Untaken;
 use crate::addr::FrameRange;
 use crate::frames::error::AllocError;
 use crate::frames::request::{Request, ZoneChoice};
 use crate::frames::search::Pass;
-use crate::frames::search::contiguous::{Probed, WantRange, find};
+use crate::frames::search::contiguous::{Probed, WantRange, Wanted, find};
+use crate::frames::word::Content;
 use crate::frames::zone::gate::Gate;
 use crate::frames::zone::{Nodes, Reach, Segments};
 use crate::node::NodeId;
@@ -28,7 +30,8 @@ pub(crate) fn check(frames: u64, align_frames: u64) -> Result<(), AllocError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotZeroed;
 
-/// Takes `frames` contiguous frames of one node and zone, nearest to `first`.
+/// Takes `frames` contiguous frames of one node and zone, nearest to `first`; with `only_zero`
+/// those that are known to be zero already.
 pub(crate) fn allocate(
     nodes: &Nodes<'_>,
     first: NodeId,
@@ -36,12 +39,20 @@ pub(crate) fn allocate(
     frames: u64,
     align_frames: u64,
     request: &Request,
+    only_zero: bool,
 ) -> Option<Result<FrameRange, NotZeroed>> {
     let want = WantRange {
         frames,
         align_frames,
         mobility: request.mobility(),
-        zeroed: request.is_zeroed(),
+        content: if only_zero {
+            let or_reported = nodes.known().is_zero(Content::Reported);
+            Wanted::Zero { or_reported }
+        } else if request.is_zeroed() {
+            Wanted::KnownFirst
+        } else {
+            Wanted::Any
+        },
     };
     let (segments, zones) = (&nodes.segments, request.zones());
     let gate = Gate::new(nodes.marks, request, frames);
@@ -51,8 +62,9 @@ pub(crate) fn allocate(
         if !request.is_zeroed() {
             return super::take(segments, range, want.mobility).is_ok();
         }
-        let taken = super::take_zeroed(nodes, range, request, &mut refused);
-        // No other range would do.
+        let taken = super::take_zeroed(nodes, range, request);
+        // No other range would do, unless it is zero already.
+        refused = taken == Err(Untaken::NotZeroed) && !only_zero;
         taken.is_ok() || refused
     };
     let range = if reach == Reach::Node || request.is_this_node_only() {

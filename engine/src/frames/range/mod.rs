@@ -18,6 +18,7 @@ use super::segment::give::{Refused, Why};
 use super::word::geometry::{Block, blocks};
 use super::word::{Content, Mobility, Purpose};
 use super::zone::segment::ZoneSegment;
+use super::zone::zeroed::ZeroedFrames;
 use super::zone::{Nodes, Segments};
 use crate::addr::{Frame, FrameRange};
 
@@ -84,16 +85,25 @@ pub(crate) fn take(
     })
 }
 
-/// The same for a request for zeros: what does not hold them is zeroed, block by block. If the
-/// kernel refuses that, nothing is taken, and it is `refused`.
+/// Why a range is not taken for a request for zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Untaken {
+    /// A block of it is not free.
+    InUse,
+    /// A block of it is not zero, and the kernel does not zero it.
+    NotZeroed,
+}
+
+/// The same for a request for zeros, in one segment: what does not hold them is zeroed, block by
+/// block. Of a range that is not taken, what was zeroed before that was seen is known to be zero.
 pub(crate) fn take_zeroed(
     nodes: &Nodes<'_>,
     range: FrameRange,
     request: &Request,
-    refused: &mut bool,
-) -> Result<(), Frame> {
-    // If a block later in the range is not free, what was zeroed before is known to be zero.
-    take_each(&nodes.segments, range, Content::Zero, |online, block| {
+) -> Result<(), Untaken> {
+    let mut why = Untaken::InUse;
+    let mut served = ZeroedFrames::default();
+    let taken = take_each(&nodes.segments, range, Content::Zero, |online, block| {
         let known = nodes.known();
         let purpose = Purpose {
             mobility: request.mobility(),
@@ -102,14 +112,23 @@ pub(crate) fn take_zeroed(
         if online.take_at(block, purpose).is_err() {
             return false;
         }
-        let is_zero = nodes.make_zero(block, &known);
-        if !is_zero {
-            *refused = true;
-            // An error: another call freed a block that was not its own.
-            let _ = online.give(block);
+        match nodes.make_zero(block, &known) {
+            Ok(more) => served += more,
+            Err(not_zeroed) => {
+                why = Untaken::NotZeroed;
+                nodes.give_back(block, &known, not_zeroed);
+                return false;
+            }
         }
-        is_zero
-    })
+        true
+    });
+    if let Some(segment) = nodes.segments.at(range.start()) {
+        match taken {
+            Ok(()) => segment.zeroed.add(served),
+            Err(_) => segment.zeroed.add_made(served.served() - served.hit),
+        }
+    }
+    taken.map_err(|_| why)
 }
 
 /// Takes all of `range` by blocks, or nothing: those that were taken are given back with `content`.

@@ -5,11 +5,11 @@
 //! and what was seen free up to there is not looked at again: no word is read twice, and the
 //! longer the range, the more words are never read.
 
-use super::probe::{Probe, probe};
+use super::probe::{Probe, probe, probe_zero};
 use crate::addr::{Frame, FrameRange};
 use crate::frames::segment::Segment;
-use crate::frames::word::Mobility;
 use crate::frames::word::geometry::{GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER};
+use crate::frames::word::{Content, Mobility};
 
 /// What to look for.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +20,33 @@ pub(crate) struct WantRange {
     pub(crate) align_frames: u64,
     /// What is kept there.
     pub(crate) mobility: Mobility,
-    /// Memory of known content first, not last.
-    pub(crate) zeroed: bool,
+    /// What is there now.
+    pub(crate) content: Wanted,
+}
+
+/// The content of frames that are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Any; what is known comes last.
+    Any,
+    /// Any; what is known comes first.
+    KnownFirst,
+    /// Zeros, nothing else.
+    Zero {
+        /// Reported memory counts as zero.
+        or_reported: bool,
+    },
+}
+
+impl Wanted {
+    /// Whether memory of this content is zero.
+    fn is_zero(self, content: Content) -> bool {
+        match content {
+            Content::Unknown => false,
+            Content::Zero => true,
+            Content::Reported => self == (Self::Zero { or_reported: true }),
+        }
+    }
 }
 
 /// How to look for it.
@@ -34,6 +59,8 @@ pub(crate) struct Policy {
     not_from: Option<Mobility>,
     /// Memory whose content is known, or is not, is left alone.
     not_known: Option<bool>,
+    /// What of it counts as free.
+    content: Wanted,
 }
 
 /// What a search did besides.
@@ -57,6 +84,7 @@ impl WantRange {
             largest,
             not_from: self.mobility.other(),
             not_known,
+            content: self.content,
         };
         let any = policy(1, GIANT_ORDER);
         let mixed = Policy {
@@ -95,8 +123,13 @@ pub(crate) fn find(
     probed: &mut Probed,
     mut take: impl FnMut(FrameRange) -> bool,
 ) -> Option<FrameRange> {
-    for not_known in [Some(!want.zeroed), None] {
-        if not_known.is_none() && !probed.spared_content {
+    let rounds: &[_] = match want.content {
+        Wanted::Any => &[Some(true), None],
+        Wanted::KnownFirst => &[Some(false), None],
+        Wanted::Zero { .. } => &[None],
+    };
+    for (round, &not_known) in rounds.iter().enumerate() {
+        if round > 0 && !probed.spared_content {
             break;
         }
         let mut last_align = 0;
@@ -159,7 +192,11 @@ fn last_obstacle(
     let first = candidate.start().get().max(seen_to);
     let mut at = candidate.end().get();
     while at > first {
-        let seen = probe(segment, Frame::new(at - 1), enough);
+        let last = Frame::new(at - 1);
+        let seen = match policy.content {
+            Wanted::Any | Wanted::KnownFirst => probe(segment, last, enough),
+            zero => probe_zero(segment, last, enough, |content| zero.is_zero(content)),
+        };
         #[cfg(test)]
         {
             probed.probes += 1;

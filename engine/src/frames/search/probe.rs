@@ -8,7 +8,7 @@
 use crate::addr::{Frame, FrameRange};
 use crate::frames::segment::{HugeIndex, Segment, page_of};
 use crate::frames::word::geometry::{GIANT_ORDER, HUGE_ORDER};
-use crate::frames::word::{GiantState, Huge, HugeState, Mobility};
+use crate::frames::word::{Content, GiantState, Huge, HugeState, Mobility};
 
 /// What was seen around one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,47 @@ pub(crate) fn probe(
             opening: state == GiantState::Opening,
             ..seen(segment, false, unit, GIANT_ORDER)
         },
+    }
+}
+
+/// The same, where only memory counts as free all of which holds what `is_zero` says.
+#[cold]
+pub(crate) fn probe_zero(
+    segment: &Segment<'_>,
+    frame: Frame,
+    enough: impl Fn(FrameRange) -> bool,
+    is_zero: impl Fn(Content) -> bool,
+) -> Probe {
+    let seen = probe(segment, frame, enough);
+    if !seen.free || !seen.known {
+        let free = false;
+        return Probe { free, ..seen };
+    }
+    let huge = segment.huge_of(frame);
+    let of_huge = |level| Probe {
+        free: is_zero(segment.huge(huge).content),
+        ..self::seen(segment, true, segment.huge_frames(huge), level)
+    };
+    match seen.level {
+        GIANT_ORDER => match segment.giant(segment.giant_of(frame)).content() {
+            Some(content) => Probe {
+                free: is_zero(content),
+                ..seen
+            },
+            None => of_huge(GIANT_ORDER),
+        },
+        HUGE_ORDER => of_huge(HUGE_ORDER),
+        _ => {
+            let page = page_of(frame);
+            let used = segment.bitmap(huge).word_at(page);
+            let marks = segment.marks(huge).word((page / 64) as usize);
+            let (free, frames) = run(frame, used | !marks);
+            Probe {
+                free: free && is_zero(segment.huge(huge).content),
+                frames: frames.intersect(segment.frames),
+                ..seen
+            }
+        }
     }
 }
 
@@ -125,14 +166,11 @@ fn below(
             ..seen(segment, true, unit, HUGE_ORDER)
         },
         HugeState::Split => {
-            let page = page_of(frame);
-            let (free, before, after) = run_around(pages(huge, page), page % 64);
-            let start = frame.get() - u64::from(before);
-            let run = FrameRange::new(start, frame.get() + u64::from(after));
+            let (free, run) = run(frame, pages(huge, page_of(frame)));
             Probe {
                 mobility: Some(word.mobility),
                 known: word.content.is_known(),
-                ..seen(segment, free, run.unwrap_or_default(), 0)
+                ..seen(segment, free, run, 0)
             }
         }
         state => Probe {
@@ -151,6 +189,14 @@ fn seen(segment: &Segment<'_>, free: bool, frames: FrameRange, level: u8) -> Pro
         known: false,
         opening: false,
     }
+}
+
+/// Whether a frame is free by a word of pages, and those around it that are like it.
+fn run(frame: Frame, used: u64) -> (bool, FrameRange) {
+    let (free, before, after) = run_around(used, page_of(frame) % 64);
+    let start = frame.get() - u64::from(before);
+    let run = FrameRange::new(start, frame.get() + u64::from(after));
+    (free, run.unwrap_or_default())
 }
 
 /// Whether bit `at` is clear, how many bits below it are like it, and how many from it on.

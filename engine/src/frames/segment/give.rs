@@ -221,15 +221,7 @@ impl Segment<'_> {
     /// Gives back whole huge frames of a split giant frame.
     fn give_huges(&self, giant: GiantIndex, block: Block, content: Content) -> Result<(), Refused> {
         // Look first, so that an error leaves everything as it was.
-        for huge in self.huges_of(block) {
-            let word = self.settled_huge(huge);
-            if word.pinned() && self.is_pinned(block.range()) {
-                return Err(refused(Why::Reserved));
-            }
-            if !self.is_all_allocated(huge, word) {
-                return Err(refused(Why::NotAllocated));
-            }
-        }
+        self.check_huges(block)?;
         let (mut counted, mut given_frames) = (0, 0);
         // Stops early only if another CPU gives back the same frames at this moment.
         let mut huges = self.huges_of(block);
@@ -291,15 +283,6 @@ impl Segment<'_> {
                 }
                 HugeState::Free | HugeState::Opening => return Err(refused(Why::NotAllocated)),
             }
-        }
-    }
-
-    /// Whether every page of a huge frame, found as `word`, is allocated.
-    fn is_all_allocated(&self, huge: HugeIndex, word: Huge) -> bool {
-        match word.state {
-            HugeState::Allocated => !word.is_borrowed(),
-            HugeState::Split => word.borrows() == 0 && self.bitmap(huge).all_set(0, HUGE_ORDER),
-            HugeState::Free | HugeState::Opening => false,
         }
     }
 
@@ -373,6 +356,52 @@ impl Segment<'_> {
     }
 
     // ---- Look ----------------------------------------------------------------
+
+    /// Whether all of `block`, which lies inside the segment, can be given back, as far as the words
+    /// say. What a CPU caches can't be told from what is allocated.
+    pub(crate) fn check_give(&self, block: Block) -> Result<(), Refused> {
+        let giant = self.giant_of(block.start);
+        loop {
+            let word = self.giant(giant);
+            return match word.state {
+                GiantState::Opening => {
+                    pause();
+                    continue;
+                }
+                GiantState::Free => Err(refused(Why::NotAllocated)),
+                GiantState::Allocated if word.is_borrowed() => Err(refused(Why::NotAllocated)),
+                GiantState::Allocated if self.is_pinned(block.range()) => {
+                    Err(refused(Why::Reserved))
+                }
+                GiantState::Allocated => Ok(()),
+                GiantState::Split => self.check_huges(block),
+            };
+        }
+    }
+
+    /// The same below a split giant frame.
+    fn check_huges(&self, block: Block) -> Result<(), Refused> {
+        let first = self.huge_of(block.start);
+        let order = block.order.min(HUGE_ORDER);
+        for huge in first..first + block.huges().max(1) as usize {
+            let word = self.settled_huge(huge);
+            if word.pinned() && self.is_pinned(block.range()) {
+                return Err(refused(Why::Reserved));
+            }
+            let start = Frame::new(self.huge_start(huge) + u64::from(block.page_in_huge()));
+            let part = Block { start, order };
+            let is_allocated = match word.state {
+                HugeState::Allocated => !word.is_borrowed(),
+                HugeState::Split if self.is_any_borrowed(huge, word, part) => false,
+                HugeState::Split => self.bitmap(huge).all_set(part.page_in_huge(), order),
+                HugeState::Free | HugeState::Opening => false,
+            };
+            if !is_allocated {
+                return Err(refused(Why::NotAllocated));
+            }
+        }
+        Ok(())
+    }
 
     /// What the huge frame of an aligned block of `order`, a huge frame at most, was taken
     /// for, if the block lies in the segment and all of it is allocated below an opened giant

@@ -5,7 +5,7 @@ extern crate std;
 use super::kit::{first, frames, segments};
 use crate::addr::{Frame, FrameRange};
 use crate::frames::range;
-use crate::frames::search::contiguous::{Probed, WantRange, find};
+use crate::frames::search::contiguous::{Probed, WantRange, Wanted, find};
 use crate::frames::word::Mobility;
 use crate::frames::word::geometry::{Block, GIANT_FRAMES};
 use crate::frames::zone::Segments;
@@ -24,7 +24,7 @@ fn search(
         frames,
         align_frames,
         mobility: Mobility::Unmovable,
-        zeroed: false,
+        content: Wanted::Any,
     };
     let found = find(segment, want, &mut probed, |found| {
         range::take(segments, found, Mobility::Unmovable).is_ok()

@@ -7,7 +7,7 @@ use super::kit::{allocate_frames, frames, recount, segments, want};
 use crate::addr::FrameRange;
 use crate::frames::range;
 use crate::frames::request::ZoneChoice;
-use crate::frames::search::contiguous::WantRange;
+use crate::frames::search::contiguous::{WantRange, Wanted};
 use crate::frames::word::Mobility;
 use crate::frames::word::geometry::Block;
 use crate::frames::zone::Segments;
@@ -62,7 +62,7 @@ fn churn(segments: &Segments<'_>, owners: &[AtomicU32], thread: u32, rounds: u32
                 let wanted = WantRange {
                     frames: frames_wanted,
                     align_frames: 1 << random(10),
-                    zeroed: false,
+                    content: Wanted::Any,
                     mobility: if random(2) == 0 {
                         Mobility::Movable
                     } else {

@@ -14,7 +14,7 @@ use crate::addr::{Frame, FrameRange};
 use crate::frames::error::RangeError;
 use crate::frames::range;
 use crate::frames::request::ZoneChoice;
-use crate::frames::search::contiguous::WantRange;
+use crate::frames::search::contiguous::{WantRange, Wanted};
 use crate::frames::word::Mobility;
 use crate::frames::word::geometry::Block;
 use crate::frames::zone::Segments;
@@ -288,7 +288,7 @@ impl State {
                 let wanted = WantRange {
                     frames: len,
                     align_frames: 1 << align,
-                    zeroed: false,
+                    content: Wanted::Any,
                     mobility: if movable {
                         Mobility::Movable
                     } else {

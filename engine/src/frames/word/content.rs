@@ -53,12 +53,13 @@ impl fmt::Display for Content {
     }
 }
 
-/// Which parts of a block hold zeros, noted by the calls that take it: pages of a block up to a
-/// huge frame, huge frames of a larger one.
+/// What is known of the parts of a block, noted by the calls that take it: of pages of a block up
+/// to a huge frame, of huge frames of a larger one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     /// By their place in the huge frame, or in the giant frame.
     zero: [Cell<u64>; BITMAP_WORDS],
+    reported: [Cell<u64>; BITMAP_WORDS],
     /// Reported memory counts as zero.
     reported_is_zero: bool,
 }
@@ -68,6 +69,7 @@ impl Known {
     pub(crate) fn new(reported_is_zero: bool) -> Self {
         Self {
             zero: [const { Cell::new(0) }; BITMAP_WORDS],
+            reported: [const { Cell::new(0) }; BITMAP_WORDS],
             reported_is_zero,
         }
     }
@@ -83,11 +85,19 @@ impl Known {
 
     /// Units of a word's bits have this content.
     pub(crate) fn note_bits(&self, word: usize, bits: u64, content: Content) {
-        if IS_KEPT
-            && self.is_zero(content)
-            && let Some(zero) = self.zero.get(word)
-        {
-            zero.set(zero.get() | bits);
+        let all = [
+            (&self.zero, Content::Zero),
+            (&self.reported, Content::Reported),
+        ];
+        for (of_content, its) in all {
+            if IS_KEPT && let Some(of_word) = of_content.get(word) {
+                let others = of_word.get() & !bits;
+                of_word.set(if its == content {
+                    others | bits
+                } else {
+                    others
+                });
+            }
         }
     }
 
@@ -101,54 +111,62 @@ impl Known {
         (0..BITMAP_WORDS).for_each(|word| self.note_bits(word, !0, content));
     }
 
-    /// Whether all of `block` holds zeros.
-    fn is_all(&self, block: Block) -> bool {
-        let unit_order = if block.order > HUGE_ORDER {
-            HUGE_ORDER
-        } else {
-            0
-        };
-        let first = block.start.get() >> unit_order & u64::from(HUGE_FRAMES - 1);
-        let count = 1u64 << (block.order - unit_order);
-        let word = |at: u64| {
-            let word = usize::try_from(at).ok().and_then(|at| self.zero.get(at));
-            word.map_or(0, Cell::get)
-        };
-        if count < 64 {
-            let mask = (1 << count) - 1;
-            return word(first / 64) >> (first % 64) & mask == mask;
+    /// Of a word of units: which have this content.
+    fn bits(&self, word: usize, content: Content) -> u64 {
+        let of = |bits: &[Cell<u64>; BITMAP_WORDS]| bits.get(word).map_or(0, Cell::get);
+        match content {
+            Content::Zero => of(&self.zero),
+            Content::Reported => of(&self.reported),
+            Content::Unknown => !(of(&self.zero) | of(&self.reported)),
         }
-        (first / 64..(first + count) / 64).all(|at| word(at) == u64::MAX)
     }
 
-    /// The parts of `block` that do not hold zeros, as few ranges as there can be.
-    pub(crate) fn rest(&self, block: Block) -> impl Iterator<Item = FrameRange> + '_ {
-        let (unit, units) = if block.order > HUGE_ORDER {
-            (u64::from(HUGE_FRAMES), u64::from(HUGES))
+    /// Frames of a unit, and units of a note, for a block.
+    const fn units_of(block: Block) -> (u64, u64) {
+        if block.order > HUGE_ORDER {
+            (HUGE_FRAMES as u64, HUGES as u64)
         } else {
-            (1, u64::from(HUGE_FRAMES))
-        };
-        let start = block.start.get();
-        let is_zero = move |frame: u64| {
-            let at = frame / unit % units;
-            let word = usize::try_from(at / 64)
-                .ok()
-                .and_then(|at| self.zero.get(at));
-            word.is_some_and(|word| word.get() >> (at % 64) & 1 != 0)
-        };
-        let end = start + block.frames();
-        // Most blocks are zero as a whole, or looked at for long.
-        let mut at = if self.is_all(block) { end } else { start };
+            (1, HUGE_FRAMES as u64)
+        }
+    }
+
+    /// The parts of `block` by their content, as few as there can be.
+    pub(crate) fn parts(&self, block: Block) -> impl Iterator<Item = (FrameRange, Content)> + '_ {
+        let (unit, units) = Self::units_of(block);
+        let count = block.frames() / unit;
+        let first = block.start.get() / unit % units;
+        let mut done = 0;
         core::iter::from_fn(move || {
-            while at < end && is_zero(at) {
-                at += unit;
+            let from = done;
+            let place = |done: u64| {
+                let at = first + done;
+                (usize::try_from(at / 64).unwrap_or(0), at % 64)
+            };
+            let (word, bit) = place(done);
+            let contents = [Content::Zero, Content::Reported];
+            let is_of = |content: &Content| self.bits(word, *content) >> bit & 1 != 0;
+            let content = contents.into_iter().find(is_of).unwrap_or_default();
+            // A word at a time: most blocks are alike as a whole.
+            while done < count {
+                let (word, bit) = place(done);
+                let alike = (self.bits(word, content) >> bit).trailing_ones();
+                done = count.min(done + u64::from(alike));
+                if u64::from(alike) + bit < 64 {
+                    break;
+                }
             }
-            let from = at;
-            while at < end && !is_zero(at) {
-                at += unit;
-            }
-            FrameRange::new(from, at).filter(|range| !range.is_empty())
+            let start = block.start.get();
+            let part = FrameRange::new(start + from * unit, start + done * unit)?;
+            (!part.is_empty()).then_some((part, content))
         })
+    }
+
+    /// A part of `block` has this content now.
+    pub(crate) fn set(&self, block: Block, part: FrameRange, content: Content) {
+        let (unit, units) = Self::units_of(block);
+        for at in part.start().get() / unit..part.end().get() / unit {
+            self.note(usize::try_from(at % units).unwrap_or(0), content);
+        }
     }
 }
 
@@ -175,39 +193,88 @@ mod tests {
     use crate::addr::Frame;
     use std::vec::Vec;
 
-    fn rest(known: &Known, start: u64, order: u8) -> Vec<(u64, u64)> {
+    const ZERO: Content = Content::Zero;
+    const REPORTED: Content = Content::Reported;
+    const UNKNOWN: Content = Content::Unknown;
+
+    fn parts(known: &Known, start: u64, order: u8) -> Vec<(u64, u64, Content)> {
         let start = Frame::new(start);
-        let rest = known.rest(Block { start, order });
-        rest.map(|range| (range.start().get(), range.end().get()))
+        let parts = known.parts(Block { start, order });
+        parts
+            .map(|(range, content)| (range.start().get(), range.end().get(), content))
             .collect()
     }
 
     #[test]
-    fn what_is_not_known_to_be_zero_is_left() {
+    fn a_block_falls_into_parts_by_their_content() {
         let known = Known::new(false);
-        assert_eq!(rest(&known, 512, 9), [(512, 1024)]);
-        known.note(3, Content::Zero);
-        known.note_bits(1, !0, Content::Zero);
-        known.note(200, Content::Reported);
-        assert_eq!(rest(&known, 512, 9), [(512, 515), (516, 576), (640, 1024)]);
-        assert_eq!(rest(&known, 512 + 2, 1), [(514, 515)]);
-        assert_eq!(rest(&known, 512 + 64, 6), []);
-        // In units of huge frames.
+        assert_eq!(parts(&known, 512, 9), [(512, 1024, UNKNOWN)]);
+        known.note(3, ZERO);
+        known.note_bits(1, !0, ZERO);
+        known.note(200, REPORTED);
+        let all = [
+            (512, 515, UNKNOWN),
+            (515, 516, ZERO),
+            (516, 576, UNKNOWN),
+            (576, 640, ZERO),
+            (640, 712, UNKNOWN),
+            (712, 713, REPORTED),
+            (713, 1024, UNKNOWN),
+        ];
+        assert_eq!(parts(&known, 512, 9), all);
+        assert_eq!(
+            parts(&known, 512 + 2, 1),
+            [(514, 515, UNKNOWN), (515, 516, ZERO)]
+        );
+        assert_eq!(parts(&known, 512 + 64, 6), [(576, 640, ZERO)]);
+        assert_eq!(parts(&known, 512 + 200, 0), [(712, 713, REPORTED)]);
+        // What is noted last counts.
+        let block = Block {
+            start: Frame::new(512),
+            order: 9,
+        };
+        let part = |start, end| FrameRange::new(start, end).unwrap();
+        known.set(block, part(513, 714), UNKNOWN);
+        assert_eq!(parts(&known, 512, 9), [(512, 1024, UNKNOWN)]);
+        known.set(block, part(600, 1024), REPORTED);
+        known.set(block, part(1023, 1024), ZERO);
+        assert_eq!(
+            parts(&known, 512, 9),
+            [
+                (512, 600, UNKNOWN),
+                (600, 1023, REPORTED),
+                (1023, 1024, ZERO)
+            ]
+        );
+    }
+
+    #[test]
+    fn parts_of_large_blocks_are_huge_frames() {
+        let known = Known::new(false);
         let (start, huge) = (7 << 18, 512);
-        let of_giant = rest(&known, start, 18);
-        assert_eq!(of_giant[0], (start, start + 3 * huge));
-        assert_eq!(of_giant.len(), 3);
-        known.note_all(Content::Zero);
-        assert_eq!(rest(&known, start, 18), []);
-        assert_eq!(rest(&known, start + 2 * huge, 10), []);
-        assert_eq!(rest(&known, start + 64, 6), []);
+        known.note(3, ZERO);
+        known.note(200, REPORTED);
+        let of_giant = parts(&known, start, 18);
+        assert_eq!(of_giant.len(), 5);
+        assert_eq!(of_giant[0], (start, start + 3 * huge, UNKNOWN));
+        assert_eq!(of_giant[1], (start + 3 * huge, start + 4 * huge, ZERO));
+        assert_eq!(of_giant[4].1, start + (1 << 18));
+        known.note_all(ZERO);
+        assert_eq!(parts(&known, start, 18), [(start, start + (1 << 18), ZERO)]);
+        assert_eq!(
+            parts(&known, start + 2 * huge, 10),
+            [(start + 2 * huge, start + 4 * huge, ZERO)]
+        );
     }
 
     #[test]
     fn reported_memory_is_zero_if_the_device_promises_it() {
-        let known = Known::new(true);
-        known.note(0, Content::Reported);
-        known.note(1, Content::Unknown);
-        assert_eq!(rest(&known, 0, 1), [(1, 2)]);
+        for promised in [false, true] {
+            let known = Known::new(promised);
+            assert_eq!(
+                [ZERO, REPORTED, UNKNOWN].map(|one| known.is_zero(one)),
+                [true, promised, false]
+            );
+        }
     }
 }

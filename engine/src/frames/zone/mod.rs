@@ -16,7 +16,7 @@
 //! | [`gate`] | zones in which enough stays free |
 //! | [`marks`] | events when a zone's free memory crosses a water mark |
 //! | [`give`] | many blocks freed at a time |
-//! | `serve`, [`zeroed`] | blocks of requests for zeros: checked and zeroed, and counted |
+//! | `serve`, [`zeroed`] | blocks of requests for zeros: checked and zeroed, or given back; and counted |
 
 mod count;
 pub(crate) mod fallback;
@@ -390,22 +390,14 @@ impl<'m> Nodes<'m> {
         let want = Want::of(request, Some(&known));
         let gate = Gate::new(self.marks, request, request.order().frames());
         let zone = ZoneChoice::only(zone);
-        let frame = self
-            .segments
-            .first_on(node, zone, gate.as_ref(), |segment, hints| {
-                search::known::any_known(segment, hints, want)
-            })?;
+        let segments = &self.segments;
+        let frame = segments.first_on(node, zone, gate.as_ref(), |segment, hints| {
+            search::known::any_known(segment, hints, want)
+        })?;
         self.count_taken(frame, request.order());
-        let block = Block {
-            start: frame,
-            order: want.order,
-        };
-        if !self.make_zero(block, &known) {
-            // An error: another call freed what it did not have.
-            let _ = self.free(frame, request.order());
-            return None;
-        }
-        Some(frame)
+        // None: it was not zero, and the kernel zeroes nothing.
+        let is_zero = self.serve_zeroed(frame, request, &known);
+        is_zero.then_some(frame)
     }
 
     /// Where a request for zeros notes what is known of a block it takes.
@@ -492,10 +484,25 @@ impl<'m> Nodes<'m> {
     ) -> Result<(), BlockError> {
         let (segment, online, block) = self.segment_of(frame, order)?;
         let given = online.give_with(block, content);
-        if given.is_ok() && content == Content::Zero {
-            segment.add_made(order.frames());
+        if content == Content::Zero {
+            segment.add_made(given.map_or_else(|why| why.given_frames, |()| order.frames()));
         }
         self.freed(segment, frame, order, given)
+    }
+
+    /// Whether a block can be freed, as far as the tables say.
+    #[cold]
+    pub(crate) fn check_free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
+        let (_, online, block) = self.segment_of(frame, order)?;
+        let can = online.check_give(block);
+        can.map_err(|refused| Self::refused(frame, order, refused.why))
+    }
+
+    fn refused(frame: Frame, order: Order, why: Why) -> BlockError {
+        match why {
+            Why::NotAllocated => BlockError::NotAllocated { frame, order },
+            Why::Reserved => BlockError::Reserved { frame, order },
+        }
     }
 
     /// Counts what was freed of a block.
@@ -514,10 +521,7 @@ impl<'m> Nodes<'m> {
         if frames > 0 {
             self.count(segment, frames.cast_signed());
         }
-        freed.map_err(|Refused { why, .. }| match why {
-            Why::NotAllocated => BlockError::NotAllocated { frame, order },
-            Why::Reserved => BlockError::Reserved { frame, order },
-        })
+        freed.map_err(|Refused { why, .. }| Self::refused(frame, order, why))
     }
 
     /// Allocates the block at `frame`.

@@ -51,7 +51,7 @@ pub(crate) struct ZoneSegment<'m> {
     zero: &'m [FrameRange],
     written_bytes: AtomicU64,
     /// Of requests for zeros.
-    pub(super) zeroed: Counts,
+    pub(crate) zeroed: Counts,
 }
 
 impl<'m> ZoneSegment<'m> {
@@ -150,6 +150,9 @@ impl<'m> ZoneSegment<'m> {
                 end.store(free.end().get(), Ordering::Relaxed);
                 let is_zero = IS_KEPT && content == Content::Zero;
                 self.first_is_zero.store(is_zero, Ordering::Relaxed);
+                if is_zero {
+                    self.add_made(free.count());
+                }
                 state.store(UNTOUCHED, Ordering::Release);
                 true
             }

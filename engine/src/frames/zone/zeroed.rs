@@ -6,14 +6,21 @@ use core::ops::AddAssign;
 use crate::sync::{AtomicU64, Ordering};
 
 /// What requests for zeros got, and what was made for them; sums since the start.
+///
+/// `hit`, `reported` and `missed` add up to what such requests were given; one that fails counts
+/// in none of them. So what was known to be zero at a moment, and `made` since, is known still, is
+/// in `hit`, or was zeroed in vain.
 #[cfg(feature = "content")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZeroedFrames {
     /// Frames that were known to be zero.
     pub hit: u64,
+    /// Frames that the host brought back zero, as its device promises.
+    pub reported: u64,
     /// Frames that were zeroed on the spot.
     pub missed: u64,
-    /// Frames that were given back as zero: by a worker, or freed so.
+    /// Frames that became known to be zero while free: given back by a worker, freed or added so,
+    /// or zeroed for a request that failed.
     pub made: u64,
 }
 
@@ -21,8 +28,16 @@ pub struct ZeroedFrames {
 impl AddAssign for ZeroedFrames {
     fn add_assign(&mut self, other: Self) {
         self.hit += other.hit;
+        self.reported += other.reported;
         self.missed += other.missed;
         self.made += other.made;
+    }
+}
+
+impl ZeroedFrames {
+    /// What such requests were given.
+    pub fn served(&self) -> u64 {
+        self.hit + self.reported + self.missed
     }
 }
 
@@ -30,19 +45,28 @@ impl AddAssign for ZeroedFrames {
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     hit: AtomicU64,
+    reported: AtomicU64,
     missed: AtomicU64,
     made: AtomicU64,
 }
 
 impl Counts {
-    /// Frames were given back as zero.
-    pub(crate) fn add_made(&self, frames: u64) {
-        self.made.fetch_add(frames, Ordering::Relaxed);
+    /// Frames became known to be zero.
+    pub(crate) fn add_made(&self, made: u64) {
+        self.add(ZeroedFrames {
+            made,
+            ..ZeroedFrames::default()
+        });
     }
 
-    /// A request got so many frames that were known to be zero, and so many that were not.
-    pub(crate) fn add_served(&self, hit: u64, missed: u64) {
-        for (count, frames) in [(&self.hit, hit), (&self.missed, missed)] {
+    /// Adds to the sums.
+    pub(crate) fn add(&self, more: ZeroedFrames) {
+        for (count, frames) in [
+            (&self.hit, more.hit),
+            (&self.reported, more.reported),
+            (&self.missed, more.missed),
+            (&self.made, more.made),
+        ] {
             if frames > 0 {
                 count.fetch_add(frames, Ordering::Relaxed);
             }
@@ -54,6 +78,7 @@ impl Counts {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         ZeroedFrames {
             hit: read(&self.hit),
+            reported: read(&self.reported),
             missed: read(&self.missed),
             made: read(&self.made),
         }

@@ -187,7 +187,8 @@ impl Machine {
         };
         let start = self.segments.allocate(nodes, zones, want, None)?;
         let found = Block { start, order };
-        known.rest(found).for_each(|range| self.zero(range));
+        let rest = known.parts(found).filter(|part| part.1 != Content::Zero);
+        rest.for_each(|part| self.zero(part.0));
         self.assert_zero(found.range());
         self.touch(found.range());
         Some(found)

@@ -9,7 +9,7 @@ use super::kit::{END, Machine, both, check, model};
 use crate::addr::{Frame, FrameRange};
 use crate::frames::range;
 use crate::frames::request::ZoneChoice;
-use crate::frames::search::contiguous::WantRange;
+use crate::frames::search::contiguous::{WantRange, Wanted};
 use crate::frames::tests::kit::frames;
 use crate::frames::word::Mobility::Unmovable;
 use crate::node::{NodeId, ZoneKind};
@@ -48,7 +48,7 @@ fn in_a_row(machine: &Machine, frames: u64) -> Option<FrameRange> {
         frames,
         align_frames: 1,
         mobility: Unmovable,
-        zeroed: false,
+        content: Wanted::Any,
     };
     let zones = ZoneChoice::up_to(ZoneKind::Normal);
     let found =
