@@ -18,6 +18,7 @@
 //! | [`early`] | [`early::EarlyMemory`]: reserve and allocate before there is an allocator |
 //! | [`topology`] | [`topology::Topology`]: which memory and how many CPUs belong to which node |
 //! | [`layout`] | [`layout::Layout`]: nodes, zones, what each frame is, holes |
+//! | [`blocks`] | memory blocks as Linux's tools see them, computed whenever they are read |
 //! | [`frames`] | [`frames::Frames`]: the frame allocator, callable from any CPU |
 //! | [`memmap`] | [`memmap::Memmap`]: a descriptor for every frame, written when needed |
 //! | [`acceptance`] | unaccepted memory of confidential guests, brought online chunk by chunk |
@@ -42,6 +43,7 @@ pub mod acceptance;
 pub mod addr;
 #[cfg(feature = "content")]
 pub mod background;
+pub mod blocks;
 pub mod clock;
 pub mod cmdline;
 pub mod early;
