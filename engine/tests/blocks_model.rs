@@ -249,7 +249,7 @@ fn two_tib_are_few_runs_at_any_size() {
     let blocks = Blocks::new(&holes, BlockSize::SMALLEST);
     assert_eq!(blocks.count(), 16_288);
     assert_eq!(blocks.iter().count(), 16_288);
-    let last = blocks.of(Frame::new((2048 * GIB >> 12) - 1)).unwrap();
+    let last = blocks.of(Frame::new(((2048 * GIB) >> 12) - 1)).unwrap();
     assert_eq!(
         (last.id(), last.zones()),
         (BlockId(16_383), ValidZones::One(ZoneKind::Normal))

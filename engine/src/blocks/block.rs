@@ -4,34 +4,9 @@ use core::fmt;
 
 use super::memory::{BlockMemory, Piece, ZoneSet};
 use super::size::BlockId;
+use super::state::BlockState;
 use crate::addr::{Frame, FrameRange};
 use crate::node::{NodeId, ZoneKind};
-
-/// Whether memory is in use.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum BlockState {
-    /// The allocator has it.
-    #[default]
-    Online,
-    /// It is there, and the allocator does not have it.
-    Offline,
-}
-
-impl BlockState {
-    /// As Linux spells it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Online => "online",
-            Self::Offline => "offline",
-        }
-    }
-}
-
-impl fmt::Display for BlockState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
 
 /// The zones that a block is in, or may join: `none`, `Normal`, `Normal Movable`.
 ///

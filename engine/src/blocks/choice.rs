@@ -32,7 +32,7 @@ pub struct SizePolicy {
     /// A size that was asked for; it wins.
     pub explicit: Option<BlockSize>,
     /// Firmware's advice: the alignment that its windows for memory have in common
-    /// (the table CEDT).
+    /// ([`Cedt::advised_bytes`](crate::firmware::acpi::Cedt::advised_bytes)).
     pub advised_bytes: Option<u64>,
     /// The smallest DIMM, or range for DIMMs, that is announced. A block is never larger, whatever
     /// else says so: it could not leave alone.

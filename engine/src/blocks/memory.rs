@@ -1,7 +1,7 @@
 //! What a view of blocks needs to know of memory: [`BlockMemory`], for a [`Layout`] and for memory
 //! that [came later](WithAdded).
 
-use super::block::BlockState;
+use super::state::BlockState;
 use crate::addr::{Frame, FrameRange};
 use crate::layout::{ExtentKind, Layout};
 use crate::node::{NodeId, ZoneKind};
@@ -47,7 +47,7 @@ pub struct Piece {
 
 /// Memory as a view of blocks reads it: nodes and zones by range.
 ///
-/// The order of the answers' cost is the cost of a block: a binary search for a [`Layout`].
+/// A block costs a few calls of these; a [`Layout`] answers by binary search.
 pub trait BlockMemory {
     /// The lowest piece that ends after `frame`. Pieces are disjoint.
     fn piece_after(&self, frame: Frame) -> Option<Piece>;

@@ -10,6 +10,7 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `size` | [`BlockSize`], [`BlockId`]: which frames a block has |
+//! | `state` | [`BlockState`]: online or offline |
 //! | `choice` | [`SizePolicy`]: how large blocks are, and [why](SizeReason) |
 //! | `memory` | [`BlockMemory`]: what a view needs to know of memory; a layout, a layout with memory that came later |
 //! | `block` | [`Block`]: the facts of one, [`ValidZones`] |
@@ -20,10 +21,12 @@ mod block;
 mod choice;
 mod memory;
 mod size;
+mod state;
 mod view;
 
-pub use block::{Block, BlockState, NodeLinks, ValidZones};
+pub use block::{Block, NodeLinks, ValidZones};
 pub use choice::{Cap, SizeChoice, SizePolicy, SizeReason, common_alignment};
 pub use memory::{Added, BlockMemory, Piece, WithAdded, ZoneSet};
 pub use size::{BlockId, BlockSize, BlockSizeError};
+pub use state::BlockState;
 pub use view::{BlockIter, BlockRun, BlockRuns, Blocks};

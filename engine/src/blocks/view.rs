@@ -1,8 +1,9 @@
 //! All blocks of a machine: [`Blocks`].
 
-use super::block::{Block, BlockState, NodeLinks, ValidZones};
+use super::block::{Block, NodeLinks, ValidZones};
 use super::memory::BlockMemory;
 use super::size::{BlockId, BlockSize};
+use super::state::BlockState;
 use crate::addr::Frame;
 
 /// Memory seen as blocks of one size. Costs nothing: it is memory and a size.
