@@ -25,6 +25,7 @@
 //! | [`parallel`] | jobs over frame ranges, done by many CPUs |
 //! | [`zeroing`] | free memory that is zeroed before it is requested |
 //! | [`reporting`] | free memory that goes back to the host of a virtual machine |
+//! | [`tables`] | large hash tables: size, memory over nodes, zeros |
 //! | [`background`] | what these two have in common: steps, and knobs that are changed while they run |
 //! | [`platform`] | [`platform::Platform`]: what a kernel implements |
 //! | [`mod@start`] | [`start()`]: all steps in one call |
@@ -61,6 +62,8 @@ pub mod reporting;
 pub mod start;
 pub mod store;
 mod sync;
+#[cfg(feature = "content")]
+pub mod tables;
 pub mod topology;
 #[cfg(feature = "x86_64")]
 pub mod x86_64;

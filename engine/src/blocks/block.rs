@@ -21,6 +21,18 @@ pub enum ValidZones {
     Either(ZoneKind, ZoneKind),
 }
 
+impl ValidZones {
+    /// The zones: none, one, or two.
+    pub fn list(self) -> impl Iterator<Item = ZoneKind> {
+        let both = match self {
+            Self::None => [None, None],
+            Self::One(zone) => [Some(zone), None],
+            Self::Either(first, other) => [Some(first), Some(other)],
+        };
+        both.into_iter().flatten()
+    }
+}
+
 impl fmt::Display for ValidZones {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

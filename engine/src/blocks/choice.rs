@@ -196,6 +196,10 @@ impl fmt::Display for SizeChoice {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
+    use std::string::ToString;
+
     use super::*;
 
     const MIB: u64 = 1 << 20;

@@ -130,6 +130,11 @@ pub struct WithAdded<'a, M> {
 }
 
 impl<'a, M: BlockMemory> WithAdded<'a, M> {
+    /// `memory` alone.
+    pub const fn none(memory: M) -> Self {
+        Self { memory, added: &[] }
+    }
+
     /// `memory` and `added`, which is ascending, and shares no frame with it or itself; `None` if it does.
     pub fn new(memory: M, added: &'a [Added]) -> Option<Self> {
         let mut below = Frame::new(0);
