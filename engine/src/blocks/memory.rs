@@ -1,8 +1,9 @@
-//! What a view of blocks needs to know of memory: [`BlockMemory`], for a [`Layout`] and for memory
-//! that [came later](WithAdded).
+//! What a view of blocks needs to know of memory: [`BlockMemory`], for a [`Layout`], for
+//! [`Frames`], and for memory that [came later](WithAdded).
 
 use super::state::BlockState;
 use crate::addr::{Frame, FrameRange};
+use crate::frames::Frames;
 use crate::layout::{ExtentKind, Layout};
 use crate::node::{NodeId, ZoneKind};
 
@@ -106,6 +107,25 @@ impl BlockMemory for Layout<'_> {
         inside
             .take_while(|range| range.frames.start() < frames.end())
             .any(|range| range.kind != ExtentKind::Usable)
+    }
+}
+
+/// The same memory after boot: fixed where the allocator has content that can't be moved.
+impl BlockMemory for Frames<'_> {
+    fn piece_after(&self, frame: Frame) -> Option<Piece> {
+        self.layout().piece_after(frame)
+    }
+
+    fn zones_in(&self, node: NodeId, frames: FrameRange) -> ZoneSet {
+        self.layout().zones_in(node, frames)
+    }
+
+    fn zone_border_after(&self, node: NodeId, frame: Frame) -> Option<Frame> {
+        self.layout().zone_border_after(node, frame)
+    }
+
+    fn has_fixed(&self, frames: FrameRange) -> bool {
+        self.occupancy(frames).fixed_frames > 0
     }
 }
 
