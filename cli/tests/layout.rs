@@ -8,7 +8,11 @@ use common::{document, testdata, told};
 use serde_json::Value;
 
 /// The keys that have to agree, as the record of a boot spells them.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 12] = [
+    "hash",
+    "memory_block_size",
+    "memory_blocks",
+    "block_runs",
     "node_ranges_pfn",
     "max_pfn",
     "zones",
@@ -55,6 +59,12 @@ fn every_fifth_boot_is_told_as_linux_told_it() {
             &kernel,
             "--cpus",
             &cpus,
+            "--hypervisor",
+            // What the processor says is in no line of the log.
+            match boot["input"]["hypervisor_bit"].as_bool().unwrap() {
+                true => "yes",
+                false => "no",
+            },
             "--json",
         ];
         let answer = document(&arguments);
@@ -82,6 +92,8 @@ fn a_person_sees_nodes_zones_and_deferral() {
         "DMA32",
         "Holes",
         "Descriptors",
+        "Hash tables",
+        "128 blocks of 128 MiB in 6 runs",
     ] {
         assert!(report.contains(part), "{part:?} is missing in\n{report}");
     }
