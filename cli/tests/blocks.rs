@@ -1,7 +1,5 @@
 //! `firstlight blocks`: what it prints, and what it refuses.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
-
 mod common;
 
 use common::{document, testdata, told};

@@ -2,21 +2,11 @@
 
 use core::fmt;
 
-use super::size::TableSize;
 use crate::frames::AllocError;
 
-/// A table can't have the size that was given, or no memory. Nothing changed.
+/// A table gets no memory. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableError {
-    /// More buckets than the table may have, or than fit into a sixteenth of memory.
-    TooLarge {
-        /// The table.
-        name: &'static str,
-        /// What was given.
-        buckets: u64,
-        /// The most it may have.
-        most: TableSize,
-    },
     /// The list of chunks is too short.
     List {
         /// Chunks it has space for.
@@ -40,15 +30,6 @@ pub enum TableError {
 impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLarge {
-                name,
-                buckets,
-                most,
-            } => write!(
-                f,
-                "table {name:?} of {buckets} buckets: expected at most {} ({} bytes)",
-                most.buckets, most.bytes
-            ),
             Self::List { capacity, needed } => write!(
                 f,
                 "a table of {needed} chunks: the list has space for {capacity}"

@@ -117,7 +117,11 @@ pub fn free(frames: &Frames<'_>, list: &mut [Option<Chunk>]) {
 /// # Safety
 /// Through `platform` the frames hold the zeros that [`allocate`] promises: hooks that zero reach the same
 /// memory, and so did what made it known to be zero.
-pub unsafe fn map<'m>(platform: &'m impl Platform, chunk: Chunk) -> Option<&'m mut [Slot]> {
+#[expect(
+    clippy::mut_from_ref,
+    reason = "the chunk is consumed: its frames are mapped once"
+)]
+pub unsafe fn map(platform: &impl Platform, chunk: Chunk) -> Option<&mut [Slot]> {
     let range = chunk.frames().bytes();
     let first = platform.map(range)?.cast::<Slot>();
     let slots = usize::try_from(range.bytes()).ok()? / size_of::<Slot>();

@@ -22,4 +22,4 @@ mod size;
 pub use error::TableError;
 pub use memory::{Chunk, allocate, chunk_order, chunks, free, map};
 pub use open::{NoSpace, OpenTable, ShapeError, Slot};
-pub use size::{Growth, TableSize, TableSpec};
+pub use size::{Growth, TableSize, TableSpec, TooLarge};

@@ -5,7 +5,8 @@
 //! steps, and not where a table has a limit of its own.
 #![deny(unsafe_code)]
 
-use super::error::TableError;
+use core::fmt;
+
 use crate::addr::{PAGE_BYTES, PAGE_SHIFT};
 
 /// Memory counts in multiples of this many frames, 1 MiB.
@@ -60,6 +61,34 @@ impl TableSize {
     }
 }
 
+/// More buckets than a table may have, or than fit into a sixteenth of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooLarge {
+    /// The table.
+    pub name: &'static str,
+    /// What was given.
+    pub buckets: u64,
+    /// The most it may have.
+    pub most: TableSize,
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name,
+            buckets,
+            most,
+        } = self;
+        write!(
+            f,
+            "table {name:?} of {buckets} buckets: expected at most {} ({} bytes)",
+            most.buckets, most.bytes
+        )
+    }
+}
+
+impl core::error::Error for TooLarge {}
+
 impl TableSpec {
     /// The size for `frames` of memory that a kernel can use.
     ///
@@ -90,11 +119,11 @@ impl TableSpec {
     /// The size for a number of buckets that was given, rounded up to a power of two.
     ///
     /// # Errors
-    /// [`TableError::TooLarge`]: more than the limit of the table, or than a sixteenth of memory.
-    pub fn given(&self, buckets: u64, frames: u64) -> Result<TableSize, TableError> {
+    /// [`TooLarge`]: more than the limit of the table, or than a sixteenth of memory.
+    pub fn given(&self, buckets: u64, frames: u64) -> Result<TableSize, TooLarge> {
         let size = self.bounded(buckets, frames);
         if size.buckets < buckets {
-            return Err(TableError::TooLarge {
+            return Err(TooLarge {
                 name: self.name,
                 buckets,
                 most: size,
@@ -192,10 +221,7 @@ mod tests {
         assert_eq!(NAMES.given(4096, 1 << 20).unwrap().bytes, 32_768);
         assert_eq!(NAMES.given(4097, 1 << 20).unwrap().buckets, 8192);
         let refused = NAMES.given(u64::MAX, 1 << 20).unwrap_err();
-        let TableError::TooLarge { most, .. } = refused else {
-            panic!("{refused}");
-        };
-        assert_eq!(most.bytes, (4 << 30) / 16);
+        assert_eq!(refused.most.bytes, (4 << 30) / 16);
         assert_eq!(NAMES.size(0, Growth::Stepped).buckets, 1);
         assert_eq!(NAMES.size(u64::MAX, Growth::SquareRoot).order(), 46 - 12);
     }

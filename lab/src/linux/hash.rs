@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use firstlight::addr::{Frame, FrameRange, PAGE_BYTES};
 use firstlight::cmdline::{CommandLine, parse_number};
 use firstlight::layout::{Layout, Zone};
-use firstlight::tables::{Growth, TableError, TableSize, TableSpec};
+use firstlight::tables::{Growth, TableSize, TableSpec};
 use serde::Serialize;
 
 use super::{Flavour, LayoutInput};
@@ -113,7 +113,10 @@ pub(super) fn tables(
         let spec = with_limits(*spec, flavour);
         let given = number(line, word);
         let of = |frames| match given {
-            Some(buckets) => at_most(spec.given(buckets, frames)),
+            // What is too large becomes the most there can be.
+            Some(buckets) => spec
+                .given(buckets, frames)
+                .unwrap_or_else(|refused| refused.most),
             None => spec.size(frames, growth),
         };
         let size = of(frames);
@@ -156,17 +159,6 @@ fn with_limits(spec: TableSpec, flavour: Flavour) -> TableSpec {
         least,
         most,
         ..spec
-    }
-}
-
-/// A size that was given, or the most there can be.
-fn at_most(given: Result<TableSize, TableError>) -> TableSize {
-    match given {
-        Ok(size) | Err(TableError::TooLarge { most: size, .. }) => size,
-        Err(_) => TableSize {
-            buckets: 1,
-            bytes: 1,
-        },
     }
 }
 
