@@ -10,7 +10,7 @@ mod fdt_blob;
 
 use std::{fs, io, path::Path};
 
-use acpi_tables::{cpu, entry, madt, madt_x2apic, memory, sealed, slit, srat, x2apic};
+use acpi_tables::{cfmws, cpu, entry, madt, madt_x2apic, memory, sealed, slit, srat, x2apic};
 
 const PC: &[u8] = include_bytes!("../../testdata/machines/acpi/QEMU_pc.facp.bin");
 const Q35: &[u8] = include_bytes!("../../testdata/machines/acpi/QEMU_q35.facp.bin");
@@ -216,6 +216,16 @@ fn main() -> io::Result<()> {
         &[
             ("two", slit(2, &[10, 20, 20, 10])),
             ("odd", slit(3, &[10, 5, 255, 20, 11, 20, 255, 21, 10])),
+        ],
+    )?;
+
+    let windows = [vec![0, 0, 32, 0], vec![0; 28], cfmws(1 << 32, 1 << 31, 2)].concat();
+    let odd = [cfmws(5 << 28, 1 << 28, 1), vec![1, 0, 20, 0], vec![0; 16]].concat();
+    write(
+        "cedt",
+        &[
+            ("two", sealed(b"CEDT", 1, &windows)),
+            ("odd", sealed(b"CEDT", 1, &odd)),
         ],
     )?;
 
