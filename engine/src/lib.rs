@@ -25,6 +25,7 @@
 //! | [`zeroing`] | free memory that is zeroed before it is requested |
 //! | [`reporting`] | free memory that goes back to the host of a virtual machine |
 //! | [`background`] | what these two have in common: steps, and knobs that are changed while they run |
+//! | [`preserve`] | memory that the previous kernel handed over to this one |
 //! | [`platform`] | [`platform::Platform`]: what a kernel implements |
 //! | [`mod@start`] | [`start()`]: all steps in one call |
 //! | [`clock`], [`events`] | what a tick is worth; what happened when, in ticks |
@@ -54,6 +55,7 @@ pub mod memmap;
 pub mod node;
 pub mod parallel;
 pub mod platform;
+pub mod preserve;
 #[cfg(feature = "content")]
 pub mod reporting;
 pub mod start;
