@@ -130,6 +130,13 @@ impl Processors {
         self.run(&|_| true, work)
     }
 
+    /// Stops all but the first for good.
+    pub(crate) fn stop(&mut self) {
+        if let Some(cpus) = &mut self.cpus {
+            cpus.stop();
+        }
+    }
+
     /// Number and node of each CPU that has started.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (usize, NodeId)> {
         let started = |number: &usize| {

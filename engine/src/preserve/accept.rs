@@ -93,26 +93,27 @@ impl<'t> Preserved<'t> {
     /// The ranges of `owner`, ascending, each once: it has them from then on, and may free them
     /// ([`Frames::free_frames`](crate::frames::Frames::free_frames)).
     pub fn take(&mut self, owner: u32) -> impl Iterator<Item = PreservedRange> + '_ {
-        self.taken(move |entry| entry.owner == owner)
+        self.take_if(move |range| range.owner == owner)
     }
 
-    /// Takes what no owner has taken, and passes it to `free`.
-    pub fn release(&mut self, free: impl FnMut(PreservedRange)) {
-        self.taken(|_| true).for_each(free);
-    }
-
-    fn taken<'a>(
+    /// As [`Self::take`], of the ranges that are `wanted`.
+    pub fn take_if<'a>(
         &'a mut self,
-        wanted: impl Fn(&Entry) -> bool + 'a,
+        wanted: impl Fn(&PreservedRange) -> bool + 'a,
     ) -> impl Iterator<Item = PreservedRange> + 'a {
         let (entries, _) = self.entries.as_chunks_mut::<RANGE_BYTES>();
         entries.iter_mut().filter_map(move |bytes| {
             let mut entry = Entry::decode(bytes);
-            let range = left(&entry).filter(|_| wanted(&entry))?;
+            let range = left(&entry).filter(&wanted)?;
             entry.taken = Entry::TAKEN;
             *bytes = entry.encode();
             Some(range)
         })
+    }
+
+    /// Takes what no owner has taken, and passes it to `free`.
+    pub fn release(&mut self, free: impl FnMut(PreservedRange)) {
+        self.take_if(|_| true).for_each(free);
     }
 }
 

@@ -29,6 +29,7 @@ pub mod linux;
 mod machine;
 mod probe;
 mod request;
+mod restart;
 mod run;
 mod spawn;
 mod tell;
