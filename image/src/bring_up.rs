@@ -121,7 +121,13 @@ pub(crate) fn bring_up(
     steps.end(phase::MEMORY_MAP, marker::MEMORY_MAP);
 
     let root = firmware::root(direct, &loader);
-    let (trampoline, left) = reserve(direct, &loader, root.as_ref(), &mut boot.early)?;
+    let (trampoline, left) = reserve(
+        direct,
+        &loader,
+        root.as_ref(),
+        words.preserve,
+        &mut boot.early,
+    )?;
     map_memory(direct, &boot.map, words.accept_ticks, &mut boot.early)?;
     // Once more, for tables that were not mapped before.
     firmware::reserve(direct, root.as_ref(), &mut boot.early)?;
@@ -227,11 +233,12 @@ fn reserve(
     direct: DirectMap,
     loader: &Loader,
     root: Option<&Rsdp>,
+    place: Option<PhysRange>,
     early: &mut EarlyMemory<'_>,
 ) -> Result<(Option<PhysRange>, Left), EarlyError> {
     loader.reserve(direct, early)?;
     firmware::reserve(direct, root, early)?;
-    let left = Left::find(loader.command_line, early)?;
+    let left = Left::find(place, early)?;
     let page = EarlyRequest {
         max: Some(PhysAddr::new(REAL_MODE_END)),
         ..EarlyRequest::new(PAGE_BYTES, PAGE_BYTES, "other CPUs' first page")

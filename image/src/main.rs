@@ -81,7 +81,8 @@ static MACHINE: spin::Once<machine::Machine> = spin::Once::new();
 fn main(handover: Handover) -> ! {
     // SAFETY: nothing is allocated before everything in use is reserved.
     let loader = Loader::read(unsafe { DirectMap::new() }, handover.start_info);
-    if loader.as_ref().is_ok_and(Loader::may_restart) {
+    // What a kernel before kept is still there.
+    if arch::restart::count() == 0 && loader.as_ref().is_ok_and(Loader::may_restart) {
         // SAFETY: this is the first CPU, once, and no static has been written.
         unsafe { arch::restart::keep() }
     }

@@ -3,7 +3,6 @@
 //! allocated.
 
 use firstlight::addr::{Frame, Order, PAGE_BYTES, PhysRange};
-use firstlight::cmdline::CommandLine;
 use firstlight::early::{EarlyError, EarlyMemory};
 use firstlight::frames::{Frames, Request};
 use firstlight::preserve::{PreserveError, Preserved, PreservedRange};
@@ -24,13 +23,12 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// Reads the table, if the command line has a place for it. Everything else in use is
+    /// Reads the table at `place`, if the command line has one. Everything else in use is
     /// reserved, nothing has been allocated.
     pub(crate) fn find(
-        line: CommandLine<'static>,
+        place: Option<PhysRange>,
         early: &mut EarlyMemory<'_>,
     ) -> Result<Self, EarlyError> {
-        let place = line.preserve_place(&mut |bad| note(bad));
         let table = Err(PreserveError::Absent);
         let Some(place) = place else {
             return Ok(Self { place, table });

@@ -1,7 +1,7 @@
 //! The image's own words on the command line: [`Words`].
 //!
 //! Words of the engine (`mem=`, `memmap=`, `kernelcore=`, `movablecore=`,
-//! `movable_node`, `preserve=`) are left to the engine. Unknown words and invalid values are
+//! `movable_node`) are left to the engine. Unknown words and invalid values are
 //! reported ([`Misread`]), and the boot goes on.
 
 use core::fmt;
@@ -9,7 +9,7 @@ use core::fmt;
 use crate::damage::Damage;
 use crate::record::Printable;
 use crate::virtio::mmio::Named;
-use firstlight::addr::Order;
+use firstlight::addr::{Order, PhysRange};
 use firstlight::clock::Frequency;
 use firstlight::cmdline::{CommandLine, Word, parse_number, parse_size};
 use firstlight::{memmap, reporting, zeroing};
@@ -148,6 +148,8 @@ pub struct Words {
     pub fresh: bool,
     /// Bytes that are allocated as zeros.
     pub zeroed_bytes: Option<u64>,
+    /// The place of hand-over tables.
+    pub preserve: Option<PhysRange>,
     /// Bytes of guests' memory that outlive a restart.
     pub preserve_bytes: Option<u64>,
     /// Of how many bytes of it a page is written and checked; all of it without.
@@ -161,7 +163,7 @@ pub struct Words {
 }
 
 /// The image's words and their valid forms.
-const OURS: [(&str, &str); 26] = [
+const OURS: [(&str, &str); 27] = [
     ("selftest", "selftest without a value"),
     ("bench", "bench=alloc"),
     ("sweep", "sweep without a value"),
@@ -181,6 +183,10 @@ const OURS: [(&str, &str); 26] = [
         "regress=LIST of eager-zones, node-ranges, hash-buckets, small-blocks and one-thread",
     ),
     ("restart", "restart=warm"),
+    (
+        "preserve",
+        "preserve=SIZE@ADDRESS, in whole pages, such as 64K@16M",
+    ),
     (
         "preserve_bytes",
         "preserve_bytes=SIZE, from 2M on, such as 1G",
@@ -257,14 +263,7 @@ impl fmt::Display for Misread<'_> {
 }
 
 /// Words of the engine.
-const ENGINE: [&str; 6] = [
-    "mem",
-    "memmap",
-    "kernelcore",
-    "movablecore",
-    "movable_node",
-    "preserve",
-];
+const ENGINE: [&str; 5] = ["mem", "memmap", "kernelcore", "movablecore", "movable_node"];
 
 impl Words {
     /// Reads `line`; `misread` is called with unknown words and invalid values.
@@ -339,6 +338,10 @@ impl Words {
             },
             (b"fresh", None) => self.fresh = true,
             (b"restart", Some(b"warm")) => self.mode = Mode::Restart,
+            (b"preserve", _) => match word.preserve_place() {
+                Some(Ok(place)) => self.preserve = Some(place),
+                _ => return false,
+            },
             (b"preserve_bytes", Some(value)) => match blocks(value) {
                 Some(bytes) => self.preserve_bytes = Some(bytes),
                 None => return false,
@@ -559,7 +562,11 @@ mod tests {
             "restart=warm preserve=64K@16M preserve_bytes=1G preserve_every=2M restart_damage=bit:77",
         );
         assert_eq!((words.mode, unknown), (Mode::Restart, Vec::new()));
-        assert_eq!(words.preserve_bytes, Some(1 << 30));
+        let place = PhysRange::with_size(16 << 20, 64 << 10);
+        assert_eq!(
+            (words.preserve, words.preserve_bytes),
+            (place, Some(1 << 30))
+        );
         assert_eq!(words.preserve_every, Some(2 << 20));
         assert_eq!(words.damage, Some(Damage::Bit(77)));
         let (words, unknown) = read("regress=one-thread,eager-zones regress=small-blocks");
@@ -579,7 +586,7 @@ mod tests {
     fn nonsense_is_reported_and_changes_nothing() {
         let line = "selftest=yes bench=disk test=all test tsc_hz=1 tsc_hz=12x descriptors=some \
                     descriptor_bytes=9 threads=1,,2 threads=0 runs=0 accept=0 sweep=1 quiet=2 regress= regress=one-thread,all \
-                    turns_hz=0 restart restart=cold preserve_bytes=1M preserve_every=4K restart_damage=bit:x restart_damage=some balloon=yes balloon_bytes=1M fresh=1 zeroed=1M check_one_in=a zeroing=1 reporting reporting.order=19 \
+                    turns_hz=0 restart restart=cold preserve preserve=64K@1 preserve_bytes=1M preserve_every=4K restart_damage=bit:x restart_damage=some balloon=yes balloon_bytes=1M fresh=1 zeroed=1M check_one_in=a zeroing=1 reporting reporting.order=19 \
                     zeroing.batch_bytes=5M zeroing.colour=2 virtio_mmio.device=512";
         let (words, misread) = read(line);
         assert_eq!(words, Words::default());

@@ -2,7 +2,7 @@
 
 use crate::addr::{PAGE_BYTES, PHYS_END, PhysRange};
 
-use super::{BadWord, CommandLine, Fault, parse_size};
+use super::{BadWord, CommandLine, Fault, Word, parse_size};
 
 impl<'a> CommandLine<'a> {
     /// The place where the previous kernel leaves its [hand-over table](crate::preserve), and
@@ -17,16 +17,28 @@ impl<'a> CommandLine<'a> {
     /// ```
     pub fn preserve_place(&self, report: &mut dyn FnMut(BadWord<'a>)) -> Option<PhysRange> {
         let mut place = None;
-        for word in self.words().filter(|word| word.is("preserve")) {
-            match word.value.ok_or(Fault::NoValue).and_then(read) {
-                Ok(range) => place = Some(range),
-                Err(fault) => report(BadWord {
+        for word in self.words() {
+            match word.preserve_place() {
+                Some(Ok(range)) => place = Some(range),
+                Some(Err(fault)) => report(BadWord {
                     word: word.text,
                     fault,
                 }),
+                None => {}
             }
         }
         place
+    }
+}
+
+impl Word<'_> {
+    /// If this is `preserve=`, its place, for kernels that walk the words themselves.
+    ///
+    /// # Errors
+    /// The [`Fault`] of its value.
+    pub fn preserve_place(&self) -> Option<Result<PhysRange, Fault>> {
+        self.is("preserve")
+            .then(|| self.value.ok_or(Fault::NoValue).and_then(read))
     }
 }
 

@@ -19,16 +19,22 @@ use crate::processors::Processors;
 pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     let frames = &machine.frames;
     let mut taken = core::mem::take(&mut *machine.taken.lock());
+    // Sparing the host's memory where guests do.
+    let every = machine.words.preserve_every;
+    let order = match every {
+        Some(bytes) if bytes >= Order::GIANT.bytes() => Order::GIANT,
+        _ => Order::HUGE,
+    };
     let mut seen = Restart {
         left_ticks: restart::left(),
         usable_ticks: taken.usable_ticks,
-        other_bytes: write_rest(frames),
+        other_bytes: write_rest(frames, order),
         ..Restart::default()
     };
     let guests = taken.guests.iter().map(|guest| guest.range);
     seen.guest_bytes = guests.clone().map(|guest| guest.bytes()).sum();
     // SAFETY: the guests' memory, which is mapped; guests do not run.
-    let checked = unsafe { pattern::check(guests, machine.words.preserve_every, processors) };
+    let checked = unsafe { pattern::check(guests, every, processors) };
     (seen.checked_bytes, seen.wrong_pages) = checked;
     seen.failures = seen.wrong_pages + free(&mut taken, frames, &mut seen.released_bytes);
     if let Err(why) = frames.validate() {
@@ -72,9 +78,9 @@ fn report(taken: &TakenOver, seen: Restart<&str>) {
     }
 }
 
-/// Allocates all memory that can be, in huge frames, writes to each and frees it; in bytes.
-fn write_rest(frames: &Frames<'_>) -> u64 {
-    let request = Request::new(Order::HUGE).zone(ZoneKind::Movable);
+/// Allocates all memory that can be, in blocks of `order`, writes to each and frees it; in bytes.
+fn write_rest(frames: &Frames<'_>, order: Order) -> u64 {
+    let request = Request::new(order).zone(ZoneKind::Movable);
     let (mut last, mut bytes) = (None::<Frame>, 0);
     // The blocks are a list in themselves.
     let first = |block: Frame| block.addr().get() as *mut u64;
@@ -82,12 +88,12 @@ fn write_rest(frames: &Frames<'_>) -> u64 {
         // SAFETY: mapped memory that this CPU just allocated.
         unsafe { first(block).write_volatile(last.map_or(u64::MAX, Frame::get)) }
         last = Some(block);
-        bytes += Order::HUGE.bytes();
+        bytes += order.bytes();
     }
     while let Some(block) = last {
         // SAFETY: as above, the same word.
         let before = unsafe { first(block).read_volatile() };
-        if let Err(why) = frames.free(block, Order::HUGE) {
+        if let Err(why) = frames.free(block, order) {
             error!("restart: {why}");
             break;
         }

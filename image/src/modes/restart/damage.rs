@@ -8,8 +8,12 @@ use firstlight_image::damage::Damage;
 use crate::arch::image_range;
 use crate::preserve::FORGOTTEN;
 
-/// Ranges of [`Damage::Many`]: every second page of some huge frames.
-const MANY: u64 = 3 * 256;
+/// Ranges of [`Damage::Many`], each a page with one beside it that is not handed over.
+const MANY: u64 = 768;
+const PAIR: Order = match Order::new(1) {
+    Some(order) => order,
+    None => Order::PAGE,
+};
 /// Where no machine has memory.
 const ABSENT: u64 = 1 << 45;
 
@@ -35,18 +39,16 @@ pub(super) fn add(
     match damage {
         Some(Damage::Kernel) => draft.add(page(image_range().start().get())),
         Some(Damage::Absent) => draft.add(page(ABSENT)),
-        Some(Damage::Many) => {
-            let mut block = Frame::new(0);
-            for number in 0..MANY {
-                let at = number % 256;
-                if at == 0 {
-                    // Without memory it is one range more, of the first page.
-                    block = frames.allocate(Request::new(Order::HUGE)).unwrap_or(block);
-                }
-                draft.add(page(block.addr().get() + 2 * at * PAGE_BYTES))?;
+        Some(Damage::Many) => (0..MANY).try_for_each(|_| {
+            // Without memory it adds what was not allocated, which is refused just so.
+            let pair = frames.allocate(Request::new(PAIR)).unwrap_or_default();
+            let _ = frames.free(Frame::new(pair.get() + 1), Order::PAGE);
+            let added = draft.add(page(pair.addr().get()));
+            if added.is_err() {
+                let _ = frames.free(pair, Order::PAGE);
             }
-            Ok(())
-        }
+            added
+        }),
         _ => Ok(()),
     }
 }
