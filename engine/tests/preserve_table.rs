@@ -135,7 +135,7 @@ fn every_changed_bit_is_found() {
 }
 
 #[test]
-fn nonsense_is_refused_with_a_reason() {
+fn a_forged_table_is_refused_with_a_reason() {
     let good = table(&[range(64, 70, 1), range(80, 81, 2)]);
     let longer = {
         let mut place = vec![0; 4096];

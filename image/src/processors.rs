@@ -130,11 +130,9 @@ impl Processors {
         self.run(&|_| true, work)
     }
 
-    /// Stops all but the first for good.
-    pub(crate) fn stop(&mut self) {
-        if let Some(cpus) = &mut self.cpus {
-            cpus.stop();
-        }
+    /// Stops all but the first for good; how many.
+    pub(crate) fn stop(&mut self) -> usize {
+        self.cpus.as_mut().map_or(0, Cpus::stop)
     }
 
     /// Number and node of each CPU that has started.

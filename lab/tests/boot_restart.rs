@@ -94,7 +94,7 @@ fn every_byte_of_guests_outlives_a_restart_on_two_nodes_and_four_cpus() {
         let counted = clock == Clock::Instructions;
         assert_eq!(restart.pause_instructions.is_some(), counted);
         assert!(restart.pause_ns.unwrap() > 0);
-        assert_eq!(record.machine.cpus, Some(4));
+        assert_eq!((record.machine.cpus, restart.stopped_cpus), (Some(4), 3));
         assert_eq!(record.nodes.len(), 2);
     }
 }

@@ -293,6 +293,8 @@ pub struct HandedOver {
     pub table_bytes: u64,
     /// Frames that were free before guests had memory.
     pub free_frames: u64,
+    /// CPUs that were stopped, all but the one that goes on.
+    pub stopped_cpus: u64,
 }
 
 /// Memory that a restarted kernel took over.

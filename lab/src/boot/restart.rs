@@ -22,6 +22,7 @@ pub(super) fn tell(handed: &Event, next: &[Event], time: Time, record: &mut Reco
         preserved_bytes: handed.bytes,
         ranges: handed.ranges,
         table_bytes: handed.table_bytes,
+        stopped_cpus: handed.stopped_cpus,
         free_frames: FreeFrames {
             before: handed.free_frames,
             after: 0,

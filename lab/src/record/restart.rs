@@ -13,6 +13,8 @@ pub struct Restart {
     pub ranges: u64,
     /// Bytes of the table.
     pub table_bytes: u64,
+    /// CPUs that the old kernel stopped.
+    pub stopped_cpus: u64,
     /// Why the next kernel refused the table, if it did: its memory came up as after a cold start.
     pub refused: Option<String>,
     /// Bytes that guests took over.

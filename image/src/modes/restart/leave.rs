@@ -73,10 +73,10 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     );
     event(&Event::HandedOver(HandedOver {
         free_frames: before,
+        stopped_cpus: processors.stop() as u64,
         ..handed
     }));
     marker(marker::HANDED_OVER);
-    processors.stop();
     // SAFETY: kept at the start, where the command line has `restart=`; the other CPUs are
     // stopped, no device was started, and this does not return.
     unsafe { restart::enter_again() }
@@ -115,7 +115,7 @@ fn hand_over(
         ranges,
         bytes: preserved,
         table_bytes: table_bytes as u64,
-        free_frames: 0,
+        ..HandedOver::default()
     })
 }
 
