@@ -27,6 +27,7 @@
 //! | [`reporting`] | free memory that goes back to the host of a virtual machine |
 //! | [`tables`] | large hash tables: size, memory over nodes, zeros |
 //! | [`background`] | what these two have in common: steps, and knobs that are changed while they run |
+//! | [`preserve`] | memory that the previous kernel handed over to this one |
 //! | [`platform`] | [`platform::Platform`]: what a kernel implements |
 //! | [`mod@start`] | [`start()`]: all steps in one call |
 //! | [`clock`], [`events`] | what a tick is worth; what happened when, in ticks |
@@ -57,6 +58,7 @@ pub mod memmap;
 pub mod node;
 pub mod parallel;
 pub mod platform;
+pub mod preserve;
 #[cfg(feature = "content")]
 pub mod reporting;
 pub mod start;

@@ -58,7 +58,7 @@ impl Segment<'_> {
                         let all = self.huge_frames(huge).intersect(self.frames).count();
                         let (word, used) = (self.huge(huge), self.in_use(huge));
                         sum.free_frames += all - used;
-                        if word.mobility.is_movable() && !word.pinned {
+                        if word.mobility.is_movable() && !word.pinned() {
                             sum.movable_frames += used;
                         } else {
                             sum.fixed_frames += used;
