@@ -129,7 +129,7 @@ mod tests {
     fn one_block_in_so_many_is_read() {
         let block = FrameRange::new(512, 1024).unwrap_or_default();
         let check = ZeroCheck::new();
-        let mut read = |blocks| {
+        let read = |blocks| {
             let of_block = |_| check.next_sample(block);
             (0..blocks).filter_map(of_block).count()
         };
