@@ -20,8 +20,8 @@ SEEDS ?= 64
 # Boots of `make guests`, and what their damages are made from.
 CASES ?= 500
 SEED ?= $(shell date +%s)
-# What `make semver` compares with.
-BASE ?= HEAD~1
+# The commit that `make semver` compares with, if not that of the engine's version.
+BASE ?=
 MSRV := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1.0/p' Cargo.toml)
 OSTD_TOOLCHAIN := $(shell sed -n 's/^channel *= *"\(.*\)"/\1/p' ports/ostd/rust-toolchain.toml)
 BARE := x86_64-unknown-none
@@ -58,6 +58,7 @@ test: setup ## all tests, documentation examples among them (minutes); FIRSTLIGH
 	@scripts/setup.sh browser || echo "firstlight: tests that need a browser say that they are skipped" >&2
 	@cargo test --workspace
 	@cargo test --quiet -p firstlight --features check-double-free --test cpu_cache --test cpu_cell --test cpu_machine --test cpu_model --test cpu_ranges
+	@cargo test --quiet -p firstlight --no-default-features --features movable --test tables_machine --test frames_machine
 
 stress: setup ## threads over all operations of the allocator, recounted every few seconds; MINUTES=120 for the long run
 	@FIRSTLIGHT_STRESS_SECONDS=$$(( $(MINUTES) * 60 )) cargo test --release --quiet -p firstlight \
@@ -123,6 +124,7 @@ check: setup ## format, lints, documentation, fuzz targets, the engine without a
 	@command -v c++ >/dev/null || scripts/setup.sh debian g++
 	@cargo check --manifest-path fuzz/Cargo.toml --locked --quiet
 	@scripts/setup.sh target $(BARE)
+	@cargo clippy --quiet -p firstlight --no-default-features -- -D warnings
 	@cargo clippy --release --quiet -p firstlight -p firstlight-image --target $(BARE) -- -D warnings
 	@$(MAKE) publish-check
 
@@ -131,9 +133,9 @@ publish-check: setup ## the engine as the registry gets it: packed, built on its
 	@scripts/setup.sh toolchain nightly
 	@RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc -p firstlight --all-features --no-deps --quiet --target-dir target/docsrs
 
-semver: setup ## the engine's interface beside that of an earlier commit, BASE=HEAD~1 (the tool takes minutes to build, once)
+semver: setup ## what breaks the engine's interface since it got its version, or since BASE=COMMIT (the tool takes minutes to build, once)
 	@scripts/setup.sh tool cargo-semver-checks
-	@cargo semver-checks -p firstlight --baseline-rev $(BASE)
+	@scripts/semver.sh $(BASE)
 
 msrv: setup ## all crates with the oldest Rust that is promised
 	@scripts/setup.sh toolchain $(MSRV)

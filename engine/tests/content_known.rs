@@ -169,7 +169,7 @@ fn a_cache_and_a_bulk_request_find_all_zeros() {
 #[cfg_attr(miri, ignore = "many frames")]
 fn what_a_request_gives_back_is_known_as_before() {
     let frames = added(GIB);
-    let mut cursor = Cursor::new(NodeId(0));
+    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
     // Every other huge frame may hold anything.
     for number in 0..100 {
         let block = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 512);

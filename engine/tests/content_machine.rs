@@ -1,6 +1,7 @@
 //! What is known of free memory: kept, lost and used by requests for zeros, on machines whose
 //! answers are known.
 
+#![cfg(feature = "content")]
 #![expect(
     clippy::unwrap_used,
     reason = "a test may stop on what it did not expect"
@@ -51,7 +52,7 @@ fn zero_frames(frames: &Frames<'_>) -> u64 {
 
 /// Lets a worker zero all that is free and unknown, a huge frame at a time.
 fn zero_all(frames: &Frames<'_>, most: usize) -> usize {
-    let mut cursor = Cursor::new(NodeId(0));
+    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
     let mut count = 0;
     while count < most && cursor.rounds() == 0 {
         if let Some(block) = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 4096) {
@@ -195,7 +196,7 @@ fn pages_that_are_all_freed_as_zero_merge_to_a_zero_huge_frame() {
 fn reported_memory_is_zero_only_if_the_device_says_so() {
     let kernel = Kernel::leaked();
     let frames = machine().with_hooks(kernel);
-    let mut cursor = Cursor::new(NodeId(0));
+    let mut cursor = Cursor::new(NodeId(0), Content::Reported);
     while let Some(block) = frames.borrow_free(&mut cursor, Order::GIANT, Content::Unknown, 64) {
         assert_eq!((block.node(), block.zone()), (NodeId(0), ZoneKind::Normal));
         block.back(Content::Reported);
@@ -219,7 +220,7 @@ fn reported_memory_is_zero_only_if_the_device_says_so() {
 fn what_is_borrowed_is_in_work_and_comes_back() {
     let frames = added(4 * MIB);
     let before = frames.statistics();
-    let mut cursor = Cursor::new(NodeId(0));
+    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
     let mut borrow = |content| frames.borrow_free(&mut cursor, Order::HUGE, content, 8);
     let block = borrow(Content::Unknown).expect("a free huge frame");
     assert_eq!(frames.statistics().in_work_frames, 512);
@@ -290,7 +291,7 @@ fn a_worker_finds_all_zones_of_a_giant_frame() {
         ..kit::Machine::new(&memory)
     };
     let frames = machine.frames();
-    let mut cursor = Cursor::new(NodeId(0));
+    let mut cursor = Cursor::new(NodeId(0), Content::Reported);
     while cursor.rounds() == 0 {
         if let Some(block) = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 64) {
             block.back(Content::Reported);
@@ -379,7 +380,7 @@ fn rows_of_frames_are_zeroed_where_they_are_not_zero() {
 fn pages_are_zeroed_by_a_worker_block_by_block() {
     let frames = added(4 * MIB);
     let order = Order::new(4).unwrap();
-    let mut cursor = Cursor::new(NodeId(0));
+    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
     assert!(
         frames
             .borrow_free(&mut cursor, order, Content::Unknown, 100)
@@ -387,7 +388,7 @@ fn pages_are_zeroed_by_a_worker_block_by_block() {
     );
     let held = frames.allocate(page()).unwrap();
     let mut count = 0;
-    let mut cursor = Cursor::new(NodeId(0));
+    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
     while let Some(block) = frames.borrow_free(&mut cursor, order, Content::Unknown, 100) {
         assert_eq!(block.range().count(), 16);
         block.back(Content::Zero);

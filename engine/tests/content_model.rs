@@ -9,6 +9,7 @@
 //! Beside it, a frame each, what it was last said to hold, and whether the hook zeroed it for the
 //! request in progress: from that alone follow the sums of hits and misses, and what was wasted.
 
+#![cfg(feature = "content")]
 #![expect(
     clippy::unwrap_used,
     reason = "a test may stop on what it did not expect"
@@ -20,7 +21,7 @@ use std::sync::Mutex;
 
 use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysAddr, PhysRange};
 use firstlight::frames::{
-    AllocError, Content, Cpu, Cursor, Frames, Hooks, Request, Statistics, ZeroedFrames,
+    AllocError, BlockError, Content, Cpu, Cursor, Frames, Hooks, Request, Statistics, ZeroedFrames,
 };
 use firstlight::node::NodeId;
 use firstlight::zeroing::{Memory, Zeroing};
@@ -37,6 +38,17 @@ const END: u64 = if cfg!(miri) {
 };
 /// Not added.
 const HOLE: (u64, u64) = (6 * GIANT + 1000, 6 * GIANT + 1536);
+
+#[derive(Clone, Copy, Debug)]
+enum Back {
+    AsItBecame,
+    As(Content),
+    Dropped,
+    /// Held for long before.
+    Held,
+    /// Kept for good, and freed later by its owner.
+    Leaked,
+}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -61,11 +73,12 @@ enum Step {
         how: u8,
         cached: bool,
     },
-    /// A worker's step: what it looks for, and what it makes of it.
+    /// A worker's step: what it looks for, what it makes of that, and what it says.
     Borrow {
         order: u8,
         content: Content,
-        back: Option<Content>,
+        becomes: Content,
+        back: Back,
     },
     Isolate {
         frame: u64,
@@ -94,6 +107,16 @@ fn contents() -> impl Strategy<Value = Content> {
     ]
 }
 
+fn backs() -> impl Strategy<Value = Back> {
+    prop_oneof![
+        5 => Just(Back::AsItBecame),
+        2 => contents().prop_map(Back::As),
+        1 => Just(Back::Dropped),
+        1 => Just(Back::Held),
+        1 => Just(Back::Leaked),
+    ]
+}
+
 fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (orders(), any::<bool>(), any::<bool>())
@@ -103,8 +126,8 @@ fn steps() -> impl Strategy<Value = Step> {
         7 => (any::<usize>(), orders(), any::<u64>(), 0u8..4, any::<bool>()).prop_map(
             |(pick, order, part, how, cached)| Step::Free { pick, order, part, how, cached }
         ),
-        5 => (orders(), contents(), prop::option::weighted(0.9, contents()))
-            .prop_map(|(order, content, back)| Step::Borrow { order, content, back }),
+        5 => (orders(), contents(), contents(), backs())
+            .prop_map(|(order, content, becomes, back)| Step::Borrow { order, content, becomes, back }),
         1 => (places(), any::<bool>()).prop_map(|(frame, take)| Step::Isolate { frame, take }),
         1 => Just(Step::Drain),
         1 => any::<bool>().prop_map(Step::Promise),
@@ -186,7 +209,8 @@ struct State<'f> {
     frames: &'f Frames<'static>,
     kernel: &'static Kernel,
     cpu: Cpu<'f, 'static>,
-    cursor: Cursor,
+    /// Of workers that make each content.
+    cursors: [Cursor; 3],
     /// Blocks.
     held: Vec<(u64, u8)>,
     /// What the sums must be, as far as the model follows.
@@ -362,8 +386,9 @@ impl State<'_> {
             Step::Borrow {
                 order,
                 content,
+                becomes,
                 back,
-            } => self.borrow(order, content, back),
+            } => self.borrow(order, content, becomes, back),
             Step::Isolate { frame, take } => {
                 let start = frame >> 9 << 9;
                 let range = FrameRange::new(start, start + 512).unwrap();
@@ -416,42 +441,109 @@ impl State<'_> {
         }
     }
 
-    fn borrow(&mut self, order: u8, content: Content, back: Option<Content>) {
+    fn borrow(&mut self, order: u8, content: Content, becomes: Content, back: Back) {
         let order = Order::new(order).unwrap();
+        // What an isolation requested of the cache it does now, not in between.
+        self.cpu.poll();
         let before = self.frames.statistics();
-        let found = self
-            .frames
-            .borrow_free(&mut self.cursor, order, content, 2048);
-        let Some(borrowed) = found else {
+        let cursor = &mut self.cursors[becomes as usize];
+        let words = cursor.words();
+        let found = self.frames.borrow_free(cursor, order, content, 2048);
+        assert!(cursor.words() - words <= 2048);
+        let Some(mut borrowed) = found else {
             assert_eq!(self.frames.statistics(), before);
             return;
         };
         let range = borrowed.range();
         assert_eq!(range.count(), order.frames());
+        self.not_free(range);
+        let said = match back {
+            Back::As(content) => content,
+            Back::Dropped => Content::Unknown,
+            _ => becomes,
+        };
         let mut truth = self.kernel.0.lock().unwrap();
         if content == Content::Zero {
             assert!(truth.is_zero(range), "{range} is borrowed as zero");
         }
-        let holds = back.unwrap_or_default();
-        truth.set(
-            range,
-            match holds {
-                Content::Unknown => false,
-                Content::Zero => true,
-                Content::Reported => self.device_zeroes,
-            },
-        );
-        let was_zero = truth.say(range, holds);
-        if (content, holds) != (Content::Zero, Content::Zero) {
+        match said {
+            Content::Unknown => truth.set(range, false),
+            Content::Zero => truth.set(range, true),
+            Content::Reported => truth.set(range, self.device_zeroes),
+        }
+        let said = if matches!(back, Back::Leaked) {
+            Content::Unknown
+        } else {
+            said
+        };
+        let was_zero = truth.say(range, said);
+        if (content, said) != (Content::Zero, Content::Zero) {
             self.wasted += was_zero;
-            self.sums.made += u64::from(holds == Content::Zero) * range.count();
+            self.sums.made += u64::from(said == Content::Zero) * range.count();
         }
         drop(truth);
         match back {
-            None => drop(borrowed),
-            Some(content) => borrowed.back(content),
+            Back::Dropped => drop(borrowed),
+            Back::Leaked => {
+                let range = borrowed.leak();
+                let seen = self.frames.statistics();
+                assert_eq!(seen.free_frames, before.free_frames - range.count());
+                assert_eq!(seen.in_work_frames, 0);
+                self.truth().set(range, false);
+                self.held.extend(blocks(range));
+                return;
+            }
+            Back::Held => {
+                borrowed.hold();
+                assert_eq!(self.frames.statistics().in_work_frames, 0);
+                self.not_free(range);
+                borrowed.back(said);
+            }
+            Back::As(_) | Back::AsItBecame => borrowed.back(said),
         }
-        assert_eq!(self.frames.statistics().free_frames, before.free_frames);
+        let now = self.frames.statistics();
+        assert_eq!(now.free_frames, before.free_frames);
+        // What a worker makes it can make of all that it finds; unless it merges with others.
+        let known = |seen: &Statistics| match becomes {
+            Content::Unknown => 0,
+            Content::Zero => seen.zero.frames,
+            Content::Reported => seen.reported.frames,
+        };
+        if said == becomes && now.free_huges == before.free_huges {
+            let more = if content == becomes {
+                0
+            } else {
+                order.frames()
+            };
+            let more = if becomes == Content::Unknown { 0 } else { more };
+            assert_eq!(known(&now), known(&before) + more, "{range}");
+        }
+    }
+
+    /// What a worker has can be neither freed nor taken by others.
+    fn not_free(&mut self, range: FrameRange) {
+        let not_held = |seen: Statistics| seen.free_frames + seen.cached_frames;
+        let before = not_held(self.frames.statistics());
+        // Nor all of it, nor with what lies before it, which may be in use.
+        let first = range.start().get().saturating_sub(3).max(START);
+        for start in [range.start(), Frame::new(first)] {
+            let with = FrameRange::new(start.get(), range.end().get()).unwrap();
+            self.frames.free_frames(with).unwrap_err();
+            self.cpu.free_frames(with).unwrap_err();
+        }
+        let around = Frame::new(range.start().get() >> 9 << 9);
+        self.frames.free(around, Order::HUGE).unwrap_err();
+        let (start, last) = (range.start(), Frame::new(range.end().get() - 1));
+        for frame in [start, last] {
+            let order = Order::PAGE;
+            let error = self.frames.free(frame, order);
+            let refused = Err(BlockError::NotAllocated { frame, order });
+            assert_eq!(error, refused);
+            assert_eq!(self.frames.free_with(frame, order, Content::Zero), refused);
+            assert_eq!(self.cpu.free(frame, order), refused);
+            self.frames.allocate_at(frame, order).unwrap_err();
+        }
+        assert_eq!(not_held(self.frames.statistics()), before);
     }
 
     /// All that is believed to be zero is.
@@ -524,7 +616,8 @@ fn run(steps: &[Step], is_zero: bool, device_zeroes: bool) {
         frames: &frames,
         kernel,
         cpu: frames.cpu(0, NodeId(0), cache()).unwrap(),
-        cursor: Cursor::new(NodeId(0)),
+        cursors: [Content::Unknown, Content::Zero, Content::Reported]
+            .map(|becomes| Cursor::new(NodeId(0), becomes)),
         held: Vec::new(),
         device_zeroes,
         promised: false,

@@ -1,4 +1,5 @@
 //! Reporting to hosts that take, refuse, fall silent and lie.
+#![cfg(feature = "content")]
 #![expect(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -12,13 +13,13 @@ mod real;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use firstlight::addr::{FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::background::Next;
-use firstlight::frames::{AllocError, Frames};
+use firstlight::frames::{AllocError, BlockError, Frames, Request};
 use firstlight::node::NodeId;
 use firstlight::reporting::{Host, HostError, Knob, Reporter};
 use firstlight::zeroing::{self, Zeroing};
-use kit::{MIB, huge, page};
+use kit::{GIB, MIB, huge, page};
 use real::{Kernel, RealMemory};
 
 const MS: u64 = 1_000_000;
@@ -68,7 +69,7 @@ impl Host for Device<'_> {
         // What a host does with it, whatever it answers: the content is gone.
         for range in ranges {
             for frame in range.start().get()..range.end().get() {
-                let frame = firstlight::addr::Frame::new(frame);
+                let frame = Frame::new(frame);
                 self.memory.block(frame, Order::PAGE).fill(self.content);
             }
         }
@@ -248,11 +249,20 @@ fn what_a_dead_device_may_still_drop_is_nobodys_until_it_lets_go() {
             Err(error) => break error,
         }
     };
+    // Not soon: they are no worker's.
     assert!(
-        matches!(error, AllocError::OutOfMemory { in_work: 1024, .. }),
+        matches!(error, AllocError::OutOfMemory { in_work: 0, .. }),
         "{error}"
     );
     assert_eq!(taken.len(), 30);
+    let held: Vec<FrameRange> = reporter.unreleased().collect();
+    assert_eq!(held.iter().map(|range| range.count()).sum::<u64>(), 1024);
+    for range in held {
+        let (frame, order) = (range.start(), Order::PAGE);
+        let refused = Err(BlockError::NotAllocated { frame, order });
+        assert_eq!(frames.free(frame, order), refused);
+    }
+    frames.validate().unwrap();
     device.is_released.store(true, Ordering::Relaxed);
     device.answers(Ok(()));
     reporter.set(Knob::Enabled, 0).unwrap();
@@ -263,6 +273,221 @@ fn what_a_dead_device_may_still_drop_is_nobodys_until_it_lets_go() {
         frames.free(block, Order::HUGE).unwrap();
     }
     assert_eq!(reported(&frames), 0);
+}
+
+#[test]
+fn a_reporter_that_ends_frees_what_the_device_let_go_of_and_nothing_else() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let device = Device::new(&memory);
+    let dead = |frames| {
+        let mut reporter = on(frames, &device);
+        device.answers(Err(HostError::Unreleased { waited_ns: 1 }));
+        device.is_released.store(false, Ordering::Relaxed);
+        reporter.step(0);
+        assert_eq!(reporter.statistics().unreleased_frames, 1024);
+        reporter
+    };
+    // The device was reset meanwhile.
+    let reporter = dead(&frames);
+    device.is_released.store(true, Ordering::Relaxed);
+    drop(reporter);
+    let seen = frames.statistics();
+    assert_eq!((seen.free_frames, seen.reported.frames), (16_384, 0));
+    // It was not: what it may still drop is allocated, in no call in flight, and freed by hand once
+    // it was.
+    let reporter = dead(&frames);
+    let held: Vec<FrameRange> = reporter.unreleased().collect();
+    drop(reporter);
+    let seen = frames.statistics();
+    assert_eq!((seen.free_frames, seen.in_work_frames), (15_360, 0));
+    frames.validate().unwrap();
+    let taken: Vec<_> = std::iter::from_fn(|| frames.allocate(huge()).ok()).collect();
+    assert_eq!(taken.len(), 30);
+    for block in taken {
+        assert!(held.iter().all(|range| !range.contains(block)));
+        frames.free(block, Order::HUGE).unwrap();
+    }
+    for range in held {
+        frames.free_frames(range).unwrap();
+    }
+    assert_eq!(frames.statistics().free_frames, 16_384);
+    assert_eq!(reported(&frames), 0);
+}
+
+/// A host whose driver panics, or does something else, while it has a report.
+struct During<F>(F);
+
+impl<F: Fn(&[FrameRange]) + Sync> Host for During<F> {
+    fn report(&self, ranges: &[FrameRange]) -> Result<(), HostError> {
+        (self.0)(ranges);
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_driver_had_that_panicked_stays_allocated() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let driver = During(|_: &[FrameRange]| panic!("the driver dies"));
+    let mut reporter = Reporter::new(&frames, &driver);
+    reporter.set(Knob::Enabled, 1).unwrap();
+    let step = std::panic::AssertUnwindSafe(|| reporter.step(0));
+    std::panic::catch_unwind(step).unwrap_err();
+    drop(reporter);
+    let seen = frames.statistics();
+    assert_eq!((seen.free_frames, seen.in_work_frames), (15_360, 0));
+    assert_eq!(reported(&frames), 0);
+}
+
+#[test]
+fn what_is_being_reported_can_be_neither_freed_nor_allocated() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let tried = Mutex::new(0);
+    let host = During(|ranges: &[FrameRange]| {
+        for range in ranges {
+            let last = Frame::new(range.end().get() - 1);
+            for (frame, order) in [
+                (range.start(), Order::HUGE),
+                (range.start(), Order::PAGE),
+                (last, Order::PAGE),
+            ] {
+                let refused = Err(BlockError::NotAllocated { frame, order });
+                assert_eq!(frames.free(frame, order), refused);
+                let in_use = Err(BlockError::InUse { frame, order });
+                assert_eq!(frames.allocate_at(frame, order), in_use);
+            }
+            frames.free_frames(*range).unwrap_err();
+        }
+        *tried.lock().unwrap() += 1;
+    });
+    let mut reporter = Reporter::new(&frames, &host);
+    reporter.set(Knob::Enabled, 1).unwrap();
+    for order in [9, 10, 12] {
+        reporter.set(Knob::Order, order).unwrap();
+        reporter.step(order * 100_000 * MS);
+    }
+    assert_eq!(*tried.lock().unwrap(), 3);
+    assert_eq!(frames.statistics().free_frames, 16_384);
+    frames.validate().unwrap();
+}
+
+/// Of one huge frame some pages are in use, some are known as one content: no worker that makes
+/// another takes the rest of them again and again.
+#[test]
+fn pages_beside_reported_or_zero_ones_are_left_alone() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let device = Device::new(&memory);
+    // All but one huge frame are in use, and of that one every other block of 16 pages.
+    let all: Vec<Frame> = std::iter::from_fn(|| frames.allocate(huge()).ok()).collect();
+    frames.free(all[5], Order::HUGE).unwrap();
+    let order = Order::new(4).unwrap();
+    let blocks: Vec<Frame> =
+        std::iter::from_fn(|| frames.allocate(Request::new(order)).ok()).collect();
+    assert_eq!(blocks.len(), 32);
+    for block in blocks.iter().step_by(2) {
+        frames.free(*block, order).unwrap();
+    }
+    let mut reporter = on(&frames, &device);
+    reporter.set(Knob::Order, 4).unwrap();
+    reporter.set(Knob::BatchBlocks, 3).unwrap();
+    reporter.set(Knob::BudgetOneIn, 0).unwrap();
+    reporter.step(0);
+    assert_eq!(reported(&frames), 48);
+    let zeroing = Zeroing::new(&frames, &memory.mapped);
+    for (knob, value) in [
+        (zeroing::Knob::Enabled, 1),
+        (zeroing::Knob::MinOrder, 0),
+        (zeroing::Knob::WakeBytes, 4096),
+        (zeroing::Knob::LowBytes, zeroing::ALL_BYTES),
+        (zeroing::Knob::HighBytes, zeroing::ALL_BYTES),
+    ] {
+        zeroing.set(knob, value).unwrap();
+    }
+    let mut worker = zeroing.worker(NodeId(0));
+    for turn in 0..1000 {
+        worker.step(|| turn * 10_000 * MS);
+    }
+    assert_eq!(zeroing.statistics().zeroed_bytes, 0);
+    assert_eq!(reported(&frames), 48);
+    // The other way round, in a huge frame of which pages are zero.
+    for block in blocks.iter().step_by(2) {
+        frames.allocate_at(*block, order).unwrap();
+    }
+    for block in &blocks {
+        frames.free(*block, order).unwrap();
+    }
+    let held = frames.allocate(page()).unwrap();
+    for turn in 1000..2000 {
+        worker.step(|| turn * 10_000 * MS);
+    }
+    let zeroed = frames.statistics().zero.frames;
+    assert_eq!(
+        (zeroed, zeroing.statistics().zeroed_bytes),
+        (511, 511 * 4096)
+    );
+    let free = frames.allocate(Request::new(order)).unwrap();
+    frames.free(free, order).unwrap();
+    device.frames();
+    for turn in 1..100 {
+        reporter.step(turn * 10_000 * MS);
+    }
+    assert_eq!((device.frames(), reported(&frames)), (0, 0));
+    assert_eq!(frames.statistics().zero.frames, 511 - 16);
+    frames.free(held, Order::PAGE).unwrap();
+}
+
+#[test]
+fn a_step_looks_at_a_bounded_number_of_words() {
+    // 64 giant frames, in which there is nothing to report: all is known to be zero, or in use.
+    let frames = kit::Machine::new(&[(0, kit::range(64 * GIB, 128 * GIB))]).frames();
+    let host = During(|_: &[FrameRange]| {});
+    let mut reporter = Reporter::new(&frames, &host);
+    let mut held = Vec::new();
+    for at in 64..128u64 {
+        // Of each one page is in use, so that its huge frames are looked at.
+        let page = Frame::new(at << 18);
+        frames.allocate_at(page, Order::PAGE).unwrap();
+        held.push(page);
+    }
+    reporter.set(Knob::Enabled, 1).unwrap();
+    reporter.set(Knob::BudgetOneIn, 0).unwrap();
+    let mut now = 0;
+    // A block of order 17 is 256 words, one of order 9 one, pages are those of a bitmap and marks.
+    for (order, one, most) in [
+        (17, 257, 1),
+        (17, 257, 300),
+        (9, 2, 1),
+        (9, 2, 1000),
+        (0, 18, 1),
+    ] {
+        reporter.set(Knob::Order, order).unwrap();
+        reporter.set(Knob::StepWords, most).unwrap();
+        now += 10_000 * MS;
+        let (mut steps, begin) = (0, reporter.statistics().words);
+        loop {
+            let before = reporter.statistics().words;
+            let next = reporter.step(now);
+            let words = reporter.statistics().words - before;
+            assert!(words <= most + one, "{words} of {most} for order {order}");
+            steps += 1;
+            if next != Next::Now {
+                break;
+            }
+        }
+        // Each giant frame's word is looked at, so there are as many steps as that takes.
+        let words = reporter.statistics().words - begin;
+        assert!(
+            words >= 64 && steps >= words / (most + one),
+            "{steps} {words}"
+        );
+    }
+    for page in held {
+        frames.free(page, Order::PAGE).unwrap();
+    }
+    frames.validate().unwrap();
 }
 
 /// Memory that was reported, handed out for a request for zeros: brought back, zeroed, lies that

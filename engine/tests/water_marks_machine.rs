@@ -88,6 +88,35 @@ fn every_crossing_is_reported_once() {
     );
 }
 
+/// What a worker has for a step is free for the marks; what it holds for long is not.
+#[cfg(feature = "content")]
+#[test]
+fn what_a_worker_holds_for_long_counts_as_allocated() {
+    use firstlight::frames::{Content, Cursor};
+    let (frames, zone, log) = watched(0);
+    let free = exact(&frames);
+    let mut cursor = Cursor::new(NodeId(0), Content::Reported);
+    let mut borrow = || loop {
+        let block = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 512);
+        if let Some(block) = block.filter(|block| block.zone() == NORMAL.1) {
+            return block;
+        }
+    };
+    let (mut one, other) = (borrow(), borrow());
+    assert_eq!((zone.free_frames(), exact(&frames)), (free, free - 1024));
+    one.hold();
+    one.hold();
+    assert_eq!(zone.free_frames(), free - 512);
+    let leaked = other.leak();
+    assert_eq!(zone.free_frames(), exact(&frames));
+    assert_eq!(frames.statistics().in_work_frames, 0);
+    frames.validate().unwrap();
+    one.back(Content::Reported);
+    frames.free_frames(leaked).unwrap();
+    assert_eq!((zone.free_frames(), exact(&frames)), (free, free));
+    assert!(log.0.lock().unwrap().is_empty());
+}
+
 #[test]
 fn the_count_is_exact_whichever_way_frames_go() {
     let (frames, zone, _) = watched(2);

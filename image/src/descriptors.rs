@@ -200,7 +200,9 @@ impl Descriptors {
         } = progress;
         info!(
             "descriptors: {mode}, {bytes} bytes each by {writer}, {ready_sections} of {sections} sections \
-             ready; {checked_frames} checked, {wrong_frames} wrong"
+             ready, {} KiB written, {} KiB of it zeros; {checked_frames} checked, {wrong_frames} wrong",
+            progress.written_bytes >> 10,
+            progress.zeroed_bytes >> 10,
         );
         event(&Event::Descriptors(wire::Descriptors {
             mode,
@@ -211,6 +213,7 @@ impl Descriptors {
             touched_sections: progress.touched_sections,
             worked_sections: progress.worked_sections,
             written_bytes: progress.written_bytes,
+            zeroed_bytes: Some(progress.zeroed_bytes),
             reserved_bytes: progress.reserved_bytes,
             checked_frames,
             wrong_frames,

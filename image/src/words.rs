@@ -9,6 +9,7 @@ use core::fmt;
 use crate::record::Printable;
 use crate::virtio::mmio::Named;
 use firstlight::addr::Order;
+use firstlight::background::knobs::Knob;
 use firstlight::clock::Frequency;
 use firstlight::cmdline::{CommandLine, Word, parse_number, parse_size};
 use firstlight::{memmap, reporting, zeroing};
@@ -371,28 +372,20 @@ pub struct Setting<K> {
 }
 
 /// Knobs that have words.
-pub trait Knob: Sized {
+pub trait Prefixed: Knob {
     /// What their words begin with.
     const PREFIX: &str;
-    /// The knob of this name, if it accepts `value`.
-    fn accepts(name: &str, value: u64) -> Option<Self>;
 }
 
-impl Knob for zeroing::Knob {
+impl Prefixed for zeroing::Knob {
     const PREFIX: &str = "zeroing.";
-    fn accepts(name: &str, value: u64) -> Option<Self> {
-        Self::named(name).filter(|knob| knob.row().check(value).is_ok())
-    }
 }
 
-impl Knob for reporting::Knob {
+impl Prefixed for reporting::Knob {
     const PREFIX: &str = "reporting.";
-    fn accepts(name: &str, value: u64) -> Option<Self> {
-        Self::named(name).filter(|knob| knob.row().check(value).is_ok())
-    }
 }
 
-impl<K: Knob> Setting<K> {
+impl<K: Prefixed> Setting<K> {
     /// The setting that a word is, if it is one and valid.
     ///
     /// ```
@@ -409,14 +402,15 @@ impl<K: Knob> Setting<K> {
     pub fn of(word: &Word<'_>) -> Option<Self> {
         let name = core::str::from_utf8(knob(word.name, K::PREFIX)?).ok()?;
         let value = size(word.value?)?;
-        let knob = K::accepts(name, value)?;
+        let knob = K::named(name)?;
+        knob.row().check(value).ok()?;
         Some(Self { knob, value })
     }
 }
 
 /// What `line` sets a knob to, if it does.
 #[must_use]
-pub fn setting<K: Knob + PartialEq>(line: CommandLine<'_>, knob: K) -> Option<u64> {
+pub fn setting<K: Prefixed>(line: CommandLine<'_>, knob: K) -> Option<u64> {
     let settings = line.words().filter_map(|word| Setting::<K>::of(&word));
     let of_this = settings.filter(|setting| setting.knob == knob);
     of_this.last().map(|setting| setting.value)

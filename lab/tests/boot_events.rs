@@ -52,6 +52,7 @@ fn an_event_is_read_as_it_was_written() {
             touched_sections: 6,
             worked_sections: 1,
             written_bytes: 5,
+            zeroed_bytes: Some(3),
             reserved_bytes: 4,
             checked_frames: 3,
             wrong_frames: 2,

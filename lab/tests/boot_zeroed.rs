@@ -52,6 +52,40 @@ fn of_a_new_machine_nothing_is_zeroed() {
     }
 }
 
+/// Descriptors of 64 bytes, all of them written before boot goes on: a word each, and no zeros.
+#[test]
+fn of_a_new_machine_descriptors_are_written_and_nothing_is_zeroed() {
+    if !qemu_is_here() {
+        return;
+    }
+    // The first section's descriptors in zone DMA have no word that is not zero.
+    const ZERO_FRAMES: u64 = 4096;
+    for (words, is_fresh) in [
+        ("fresh zeroed=1G descriptors=eager", true),
+        ("descriptors=eager", false),
+    ] {
+        let record = run(Board::Q35, words).unwrap();
+        let descriptors = record.descriptors.unwrap();
+        let frames = record.memory.present_frames.unwrap();
+        assert_eq!(descriptors.checked_frames, frames);
+        assert_eq!(descriptors.wrong_frames, 0);
+        let (written, zeros) = (descriptors.written_bytes, descriptors.zeroed_bytes.unwrap());
+        let places = written - zeros;
+        assert!(
+            places <= 8 * frames && places > 8 * (frames - ZERO_FRAMES),
+            "{places}"
+        );
+        let expected = if is_fresh {
+            (places, 0)
+        } else {
+            (64 * frames, 64 * frames - places)
+        };
+        assert_eq!((written, zeros), expected, "{words}");
+        let zeroed = record.zeroed.map_or(0, |zeroed| zeroed.zeroed_bytes);
+        assert_eq!(zeroed, 0, "{words}");
+    }
+}
+
 #[test]
 fn without_the_promise_all_of_it_is_zeroed_once() {
     if !qemu_is_here() {

@@ -241,6 +241,9 @@ pub struct Descriptors<S> {
     pub worked_sections: u64,
     /// Bytes written.
     pub written_bytes: u64,
+    /// Of these, zeros; unreported by older images.
+    #[cfg_attr(feature = "read", serde(default))]
+    pub zeroed_bytes: Option<u64>,
     /// Bytes of space reserved for them.
     pub reserved_bytes: u64,
     /// Frames whose descriptors were checked.

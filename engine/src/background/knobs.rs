@@ -1,14 +1,38 @@
-//! Knobs that are changed while others read them: [`Row`], what each accepts, `Values`.
+//! Knobs that are changed while others read them: [`Knob`], what each accepts ([`Row`]), `Settings`.
 //!
 //! *A value is checked before it is stored, so every reader finds one that is allowed.* Several
 //! knobs are read one after the other: what depends on two of them must do with any pair.
 #![deny(unsafe_code)]
 
 use core::fmt;
+use core::marker::PhantomData;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// A knob: its name, and which values it accepts.
+/// The knobs of one kind of work, an enum.
+///
+/// ```
+/// use firstlight::background::knobs::Knob as _;
+/// use firstlight::zeroing::Knob;
+/// assert_eq!(Knob::named("delay_ms"), Some(Knob::DelayMs));
+/// assert_eq!(Knob::named("delay"), None);
+/// assert_eq!(Knob::DelayMs.row().default, 1000);
+/// ```
+pub trait Knob: Copy + PartialEq + fmt::Debug + 'static {
+    /// All of them.
+    const ALL: &'static [Self];
+
+    /// Its name, its default and what it accepts.
+    fn row(self) -> Row;
+
+    /// The knob of this name.
+    fn named(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.iter().copied();
+        all.find(|knob| knob.row().name == name)
+    }
+}
+
+/// What a knob is: its name, and which values it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The name, with its unit.
@@ -93,32 +117,54 @@ impl Row {
     }
 }
 
-/// The values of the knobs of a table.
-#[derive(Debug)]
-pub(crate) struct Values<const N: usize> {
-    rows: &'static [Row; N],
-    values: [AtomicU64; N],
+/// The values of all knobs of one kind at a moment.
+pub(crate) trait Moment: Sized {
+    type Knob: Knob;
+
+    /// With the value of each knob.
+    fn of(get: impl Fn(Self::Knob) -> u64) -> Self;
+
+    /// Until they are changed.
+    fn defaults() -> Self {
+        Self::of(|knob| knob.row().default)
+    }
 }
 
-impl<const N: usize> Values<N> {
-    /// All as in the table.
-    pub(crate) fn new(rows: &'static [Row; N]) -> Self {
+/// Knobs that others may change: `N` is how many there are.
+#[derive(Debug)]
+pub(crate) struct Settings<M, const N: usize> {
+    /// In the order of [`Knob::ALL`].
+    values: [AtomicU64; N],
+    kind: PhantomData<fn() -> M>,
+}
+
+impl<M: Moment, const N: usize> Settings<M, N> {
+    /// All with their defaults.
+    pub(crate) fn new() -> Self {
+        const { assert!(N == M::Knob::ALL.len()) };
+        let default = |at: usize| M::Knob::ALL[at].row().default;
         Self {
-            rows,
-            values: rows.map(|row| AtomicU64::new(row.default)),
+            values: core::array::from_fn(|at| AtomicU64::new(default(at))),
+            kind: PhantomData,
         }
     }
 
-    /// The value of knob number `index`.
-    pub(crate) fn get(&self, index: usize) -> u64 {
-        self.values[index].load(Ordering::Relaxed)
+    /// Where the value of a knob is.
+    fn value(&self, knob: M::Knob) -> &AtomicU64 {
+        let before = M::Knob::ALL.iter().take_while(|one| **one != knob);
+        &self.values[before.count()]
     }
 
-    /// Changes knob number `index`.
-    pub(crate) fn set(&self, index: usize, value: u64) -> Result<(), KnobError> {
-        self.rows[index].check(value)?;
-        self.values[index].store(value, Ordering::Relaxed);
+    /// Changes a knob.
+    pub(crate) fn set(&self, knob: M::Knob, value: u64) -> Result<(), KnobError> {
+        knob.row().check(value)?;
+        self.value(knob).store(value, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// All values.
+    pub(crate) fn get(&self) -> M {
+        M::of(|knob| self.value(knob).load(Ordering::Relaxed))
     }
 }
 
@@ -129,35 +175,80 @@ mod tests {
     use super::*;
     use std::string::ToString;
 
-    static ROWS: [Row; 2] = [
-        Row::new("order", 9, 4, 18),
-        Row::new("batch_bytes", 1 << 21, 4096, u64::MAX).power_of_two(),
-    ];
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub(crate) enum Two {
+        Order,
+        BatchBytes,
+    }
+
+    impl Knob for Two {
+        const ALL: &'static [Self] = &[Self::Order, Self::BatchBytes];
+
+        fn row(self) -> Row {
+            match self {
+                Self::Order => Row::new("order", 9, 4, 18),
+                Self::BatchBytes => Row::new("batch_bytes", 1 << 21, 4096, u64::MAX).power_of_two(),
+            }
+        }
+    }
+
+    impl Moment for (u64, u64) {
+        type Knob = Two;
+
+        fn of(get: impl Fn(Two) -> u64) -> Self {
+            (get(Two::Order), get(Two::BatchBytes))
+        }
+    }
 
     #[test]
     fn a_value_that_is_refused_changes_nothing() {
-        let values = Values::new(&ROWS);
+        let settings = Settings::<(u64, u64), 2>::new();
+        assert_eq!(settings.get(), <(u64, u64)>::defaults());
         for (knob, value, text) in [
-            (0, 3, "order can't be 3: expected a number from 4 to 18"),
-            (0, 19, "order can't be 19: expected a number from 4 to 18"),
             (
-                1,
+                Two::Order,
+                3,
+                "order can't be 3: expected a number from 4 to 18",
+            ),
+            (
+                Two::Order,
+                19,
+                "order can't be 19: expected a number from 4 to 18",
+            ),
+            (
+                Two::BatchBytes,
                 12_288,
                 "batch_bytes can't be 12288: expected a power of two from 4096 on",
             ),
             (
-                1,
+                Two::BatchBytes,
                 0,
                 "batch_bytes can't be 0: expected a power of two from 4096 on",
             ),
         ] {
-            let before = values.get(knob);
-            let error = values.set(knob, value).unwrap_err();
+            let error = settings.set(knob, value).unwrap_err();
             assert_eq!(error.to_string(), text);
-            assert_eq!(values.get(knob), before);
+            assert_eq!(settings.get(), (9, 1 << 21));
         }
-        values.set(0, 4).unwrap();
-        values.set(1, 1 << 63).unwrap();
-        assert_eq!((values.get(0), values.get(1)), (4, 1 << 63));
+        settings.set(Two::Order, 4).unwrap();
+        settings.set(Two::BatchBytes, 1 << 63).unwrap();
+        assert_eq!(settings.get(), (4, 1 << 63));
+    }
+
+    #[test]
+    fn every_knob_accepts_its_default_and_is_found_by_its_name() {
+        fn check<K: Knob>() {
+            for (at, knob) in K::ALL.iter().enumerate() {
+                let row = knob.row();
+                assert_eq!(row.check(row.default), Ok(()), "{knob:?}");
+                // Also: no two have one name, and none is listed twice.
+                assert_eq!(K::named(row.name), Some(*knob));
+                assert!(!K::ALL[..at].contains(knob), "{knob:?}");
+                assert!(!row.help.is_empty(), "{knob:?}");
+            }
+            assert_eq!(K::named("no_such_knob"), None);
+        }
+        check::<crate::zeroing::Knob>();
+        check::<crate::reporting::Knob>();
     }
 }

@@ -18,10 +18,12 @@ use super::word::Content;
 use super::zone::Nodes;
 use super::zone::marks::ZoneMarks;
 use super::zone::segment::ZoneSegment;
+#[cfg(feature = "content")]
 use super::zone::zeroed::ZeroedFrames;
 use crate::addr::{Frame, FrameRange, Order};
 use crate::layout::Layout;
 use crate::node::{NodeId, ZoneKind};
+#[cfg(feature = "content")]
 use crate::sync::Ordering;
 
 impl<'m> Frames<'m> {
@@ -109,7 +111,7 @@ impl<'m> Frames<'m> {
     /// [`AllocError::OutOfMemory`] when no allowed node and zone has a block of
     /// this order; [`AllocError::NoSuchNode`]; [`AllocError::NotZeroed`] of a request for zeros.
     pub fn allocate(&self, request: Request) -> Result<Frame, AllocError> {
-        self.allocate_near(None, request, &mut NoCache)
+        self.allocate_uncached(request)
     }
 
     /// Frees a block. It may be any aligned part of a block that was allocated, or several
@@ -149,6 +151,7 @@ impl<'m> Frames<'m> {
 
     /// Whether [`Frames::free`] would free a block, as far as the tables say: what a CPU caches
     /// counts as allocated.
+    #[cfg(feature = "content")]
     pub(crate) fn check_free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
         self.nodes.check_free(frame, order)
     }
@@ -267,6 +270,7 @@ impl<'m> Frames<'m> {
     /// Whether the device promises that memory it was given comes back zero; not at first. Then
     /// [`Content::Reported`] is as good as [`Content::Zero`] for a request for zeros. Any CPU, at any
     /// time: when a device is found, reset or gone.
+    #[cfg(feature = "content")]
     pub fn set_reported_is_zero(&self, promised: bool) {
         let reported = &self.nodes.reported_is_zero;
         reported.store(promised, Ordering::Relaxed);
@@ -308,6 +312,7 @@ impl<'m> Frames<'m> {
     }
 
     /// What requests for zeros got from `node`, and what was made zero there.
+    #[cfg(feature = "content")]
     pub fn zeroed_frames(&self, node: NodeId) -> ZeroedFrames {
         let segments = self.nodes.segments.iter();
         Nodes::zeroed(segments.filter(|segment| segment.node == node))

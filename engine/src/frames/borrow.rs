@@ -9,9 +9,9 @@ use core::fmt;
 use super::find::Frames;
 use super::segment::calls::Call;
 use super::segment::take::{Miss, Part};
-use super::segment::{GiantIndex, Segment, page_of};
-use super::word::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
-use super::word::{Content, Giant, GiantState, Huge, IS_KEPT, Mobility};
+use super::segment::{GiantIndex, HugeIndex, Segment, page_of};
+use super::word::geometry::{BITMAP_WORDS, Block, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER};
+use super::word::{Content, Giant, GiantState, Huge, Mobility};
 use super::zone::segment::ZoneSegment;
 use crate::addr::{Frame, FrameRange, Order};
 use crate::node::{NodeId, ZoneKind};
@@ -20,17 +20,22 @@ use crate::node::{NodeId, ZoneKind};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     node: NodeId,
+    becomes: Content,
     next: Frame,
     rounds: u64,
+    words: u64,
 }
 
 impl Cursor {
-    /// From the node's first frame on.
-    pub const fn new(node: NodeId) -> Self {
+    /// From the node's first frame on, for a worker that makes `becomes` of what it finds: it finds
+    /// no pages that could not be known as that ([`Frames::borrow_free`]).
+    pub const fn new(node: NodeId, becomes: Content) -> Self {
         Self {
             node,
+            becomes,
             next: Frame::new(0),
             rounds: 0,
+            words: 0,
         }
     }
 
@@ -45,6 +50,11 @@ impl Cursor {
         self.rounds
     }
 
+    /// Words of the allocator's tables that its searches looked at up to now.
+    pub const fn words(&self) -> u64 {
+        self.words
+    }
+
     fn restart(&mut self) {
         self.next = Frame::new(0);
         self.rounds += 1;
@@ -54,12 +64,14 @@ impl Cursor {
 /// A free block that a worker has. Dropped, it is free again, and nothing is known of its content.
 #[must_use = "dropping it drops what is known of it"]
 pub struct Borrowed<'f, 'm> {
+    frames: &'f Frames<'m>,
     from: &'f ZoneSegment<'m>,
     segment: &'f Segment<'m>,
     block: Block,
     /// What it held.
     content: Content,
-    call: Call<'f>,
+    /// As long as it counts as in work, not as allocated.
+    call: Option<Call<'f>>,
 }
 
 impl Borrowed<'_, '_> {
@@ -83,29 +95,45 @@ impl Borrowed<'_, '_> {
         self.give_back(content);
     }
 
+    /// They count as allocated from now on, for water marks and errors too: for what takes longer
+    /// than a step. They come back as before.
+    pub fn hold(&mut self) {
+        if self.call.take().is_some() {
+            let frames = self.block.frames().cast_signed();
+            self.segment.calls.count_work(-frames);
+            self.frames.nodes.count(self.from, -frames);
+        }
+    }
+
+    /// They are allocated for good, and the caller's to free, as any others: for memory that can't
+    /// be given back now, because a device may still write to it.
+    pub fn leak(mut self) -> FrameRange {
+        self.hold();
+        self.segment.set_borrowed(self.block, None);
+        let range = self.range();
+        self.block.order = EMPTY;
+        range
+    }
+
     fn give_back(&mut self, content: Content) {
         if self.block.order == EMPTY {
             return;
         }
-        if is_marked(self.block) {
-            self.segment.set_borrowed(self.block, false);
-        }
+        self.segment.set_borrowed(self.block, None);
         // An error: another call freed what it did not have.
         let given = self.segment.give_with(self.block, content);
         if given.is_ok() && content == Content::Zero && self.content != content {
             self.from.add_made(self.block.frames());
         }
         let frames = self.block.frames().cast_signed();
-        self.segment.calls.count_work(-frames);
-        self.call.undo();
+        if let Some(mut call) = self.call.take() {
+            self.segment.calls.count_work(-frames);
+            call.undo();
+        } else {
+            self.frames.nodes.count(self.from, frames);
+        }
         self.block.order = EMPTY;
     }
-}
-
-/// Whether a free by another call, which would be a mistake, is refused: of huge frames below a
-/// split giant frame.
-fn is_marked(block: Block) -> bool {
-    (HUGE_ORDER..GIANT_ORDER).contains(&block.order)
 }
 
 /// No order: given back already.
@@ -125,12 +153,19 @@ impl fmt::Debug for Borrowed<'_, '_> {
 
 impl<'m> Frames<'m> {
     /// Borrows a free block of `order` that holds `content`, from the cursor on, for a worker that
-    /// zeroes it or reports it to the host. Looks at `words` words at most, or at those of one block,
-    /// and moves the cursor behind them. Pages are borrowed from huge frames that are broken up already; larger blocks
-    /// from any free memory, which comes together again when they are back.
+    /// zeroes it or reports it to the host. Larger blocks than pages come from any free memory,
+    /// which comes together again when they are back.
+    ///
+    /// Pages are borrowed from huge frames that are broken up already. What is known of the pages
+    /// of one huge frame is one content: a huge frame that has pages of another than the cursor's
+    /// worker makes is passed over, since nothing could be known of them afterwards.
     ///
     /// Any CPU, and any number of workers with a cursor each. Until it is back the block can be
     /// neither allocated nor claimed by its address, so a worker has few at a time, and not for long.
+    ///
+    /// # Cost
+    /// It looks at `words` words at most, or at those of one block ([`Cursor::words`]), and moves the
+    /// cursor behind them. The block that it takes costs what its allocation does.
     ///
     /// ```
     /// # use firstlight::addr::{FrameRange, Order};
@@ -152,13 +187,24 @@ impl<'m> Frames<'m> {
         content: Content,
         words: usize,
     ) -> Option<Borrowed<'_, 'm>> {
-        // Fewer would find no such block, and not move the cursor.
-        let of_one_block = 2 + (1 << order.get().saturating_sub(HUGE_ORDER));
         let mut search = Search {
             order: order.get(),
             content,
-            left: words.max(of_one_block),
+            becomes: cursor.becomes,
+            // Fewer would find no such block, and not move the cursor.
+            left: words.max(words_of_one(order.get())),
+            looked: 0,
         };
+        let found = self.search_free(cursor, &mut search);
+        cursor.words += search.looked as u64;
+        if found.is_none() && search.left > 0 {
+            cursor.restart();
+        }
+        found
+    }
+
+    /// The same; `None` with words left at the end of the node's memory.
+    fn search_free(&self, cursor: &mut Cursor, search: &mut Search) -> Option<Borrowed<'_, 'm>> {
         let node = cursor.node;
         let segments = self.nodes.segments.iter();
         for from in segments.filter(|segment| segment.node == node) {
@@ -178,50 +224,68 @@ impl<'m> Frames<'m> {
                     order: search.order,
                 };
                 segment.calls.count_work(block.frames().cast_signed());
-                if is_marked(block) {
-                    segment.set_borrowed(block, true);
-                }
+                segment.set_borrowed(block, Some(cursor.becomes));
                 return Some(Borrowed {
+                    frames: self,
                     from,
                     segment,
                     block,
-                    content,
-                    call,
+                    content: search.content,
+                    call: Some(call),
                 });
             }
             if search.left == 0 {
                 return None;
             }
         }
-        cursor.restart();
         None
     }
+}
 
-    /// Frames that workers have now.
-    pub(super) fn in_work(&self) -> u64 {
-        if !IS_KEPT {
-            return 0;
-        }
-        let segments = self.nodes.segments.iter();
-        segments.map(ZoneSegment::in_work_frames).sum()
-    }
+/// Words of a huge frame whose pages are looked at: its own, its bitmap and its marks.
+const PAGE_WORDS: usize = 1 + 2 * BITMAP_WORDS;
+
+/// Words that a search for a block of `order` looks at until it has one, or moves on.
+const fn words_of_one(order: u8) -> usize {
+    let below = match order {
+        GIANT_ORDER => 0,
+        HUGE_ORDER.. => 1 << (order - HUGE_ORDER),
+        _ => PAGE_WORDS,
+    };
+    1 + below
 }
 
 /// What a worker looks for.
 struct Search {
     order: u8,
     content: Content,
+    /// What it will be known to hold.
+    becomes: Content,
     /// Words that it may look at.
     left: usize,
+    /// Those that it looked at.
+    looked: usize,
 }
 
 impl Search {
+    /// Whether it may look at so many words more; else it may look at none.
+    fn may_look(&mut self, words: usize) -> bool {
+        let left = self.left.checked_sub(words);
+        if left.is_some() {
+            self.looked += words;
+        }
+        self.left = left.unwrap_or(0);
+        left.is_some()
+    }
+
     /// Takes the first block from `next` on, which moves behind what was looked at.
     fn segment(&mut self, segment: &Segment<'_>, next: &mut Frame) -> Option<Frame> {
         for giant in segment.giant_of(*next)..segment.giant_count() {
             let frames = segment.giant_frames(giant);
             *next = (*next).max(frames.start());
-            self.left = self.left.checked_sub(1)?;
+            if !self.may_look(1) {
+                return None;
+            }
             let found = self.giant(segment, giant, next);
             if found.is_some() || self.left == 0 {
                 return found;
@@ -285,10 +349,9 @@ impl Search {
             let start = Frame::new(at);
             let block = Block { start, order };
             *next = start;
-            self.left = self.left.checked_sub(block.huges() as usize).or_else(|| {
-                self.left = 0;
-                None
-            })?;
+            if !self.may_look(block.huges() as usize) {
+                return None;
+            }
             at += block.frames();
             let content = self.content;
             let fits = |bits| Huge::is_free_in(bits) && Huge::content_in(bits) == content;
@@ -304,9 +367,7 @@ impl Search {
         }
         None
     }
-}
 
-impl Search {
     /// Pages of split huge frames.
     fn pages(
         &mut self,
@@ -320,11 +381,17 @@ impl Search {
                 continue;
             }
             *next = (*next).max(frames.start());
-            self.left = self.left.checked_sub(1)?;
+            if !self.may_look(PAGE_WORDS) {
+                return None;
+            }
             let word = segment.huge(huge);
+            // What is known of other pages there.
+            let other = word.content.is_known() && word.content != self.becomes;
+            let may_become = !(other && self.becomes.is_known());
             let mut from = page_of(*next);
             while word.is_counted()
-                && let Some(at) = segment.find_pages(huge, word, from, self.order, self.content)
+                && may_become
+                && let Some(at) = find_pages(segment, huge, word, from, self.order, self.content)
             {
                 let start = frames.start().get() + u64::from(at);
                 from = at + (1 << self.order);
@@ -335,12 +402,33 @@ impl Search {
                 }
             }
             *next = frames.end();
-            if self.left == 0 {
-                return None;
-            }
         }
         None
     }
+}
+
+/// Of a huge frame found split as `word`: the first aligned block of free pages from page `from` on
+/// that hold `content`, all of them.
+fn find_pages(
+    segment: &Segment<'_>,
+    huge: HugeIndex,
+    word: Huge,
+    from: u32,
+    order: u8,
+    content: Content,
+) -> Option<u32> {
+    let bitmap = segment.bitmap(huge);
+    let marks = word.content.is_known().then(|| segment.marks(huge));
+    let is_marked = content.is_known();
+    if is_marked && word.content != content {
+        return None;
+    }
+    let fits = |at: &u32| {
+        let is_free = !bitmap.any_set(*at, order);
+        is_free && marks.is_none_or(|marks| marks.is_all(*at, order, is_marked))
+    };
+    let first = from.next_multiple_of(1 << order);
+    (first..HUGE_FRAMES).step_by(1 << order).find(fits)
 }
 
 /// Takes one huge frame or more, seen free.

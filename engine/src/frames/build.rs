@@ -9,7 +9,7 @@ use super::metadata::Metadata;
 use super::segment::Segment;
 use super::segment::pinned::{Entry, Pinned};
 use super::segment::table::Carver;
-use super::word::Bitmap;
+use super::word::{BITMAPS, Bitmap};
 use super::zone::segment::ZoneSegment;
 use super::zone::{Heads, Nodes, Segments};
 use crate::addr::{FrameRange, PAGE_BYTES};
@@ -26,7 +26,7 @@ pub(super) const fn table_bytes(frames: FrameRange) -> Option<u64> {
         Carver::bytes_for::<AtomicU64>(Segment::giants_for(frames)),
         Carver::bytes_for::<AtomicU32>(huges),
         // Fewer than 2^55 huge frames.
-        Carver::bytes_for::<Bitmap>(2 * huges),
+        Carver::bytes_for::<Bitmap>(BITMAPS as u64 * huges),
     ])
 }
 
@@ -180,7 +180,7 @@ impl SegmentSpan {
         let giants = usize::try_from(Segment::giants_for(self.frames)).ok()?;
         let huges = usize::try_from(Segment::huges_for(self.frames)).ok()?;
         let (giants, words) = (tables.table(giants)?, tables.table(huges)?);
-        let bitmaps = tables.table(2 * huges)?;
+        let bitmaps = tables.table(BITMAPS * huges)?;
         let segment = Segment::new(self.frames, pinned, giants, words, bitmaps);
         let taken = self.is_present.then_some(taken);
         Some(ZoneSegment::new(segment, self.node, self.zone, taken))

@@ -27,6 +27,7 @@
 //! the allocator if it may have interrupted a call on its own CPU.
 
 mod allocator;
+#[cfg(feature = "content")]
 mod borrow;
 mod build;
 mod bulk;
@@ -48,6 +49,7 @@ mod zone;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "content")]
 pub use borrow::{Borrowed, Cursor};
 pub use cpu::Cpu;
 pub use cpu::cache::CpuCache;
@@ -71,4 +73,5 @@ pub use segment::validate::Violation;
 pub use word::content::Content;
 pub use word::mobility::Mobility;
 pub use zone::marks::{WaterMarks, ZoneMarks};
+#[cfg(feature = "content")]
 pub use zone::zeroed::ZeroedFrames;

@@ -30,8 +30,8 @@ use super::writer::{LINE_BYTES, Line, Writer};
 /// No byte of the type is padding. A template has no uninitialised byte, and no pointer
 /// but null.
 pub unsafe trait Descriptor: Send + Sync + Sized + 'static {
-    /// The first content of the descriptors of a place. One of nothing but zero bytes is
-    /// not written where memory is known to be zero.
+    /// The first content of the descriptors of a place. Where memory is known to be zero,
+    /// only those of its words are written that are not.
     fn template(place: SectionPlace) -> Self;
 }
 
@@ -68,9 +68,32 @@ fn words<T: Descriptor>(template: &T) -> impl Iterator<Item = u64> + Clone {
     })
 }
 
-/// Whether a template is nothing but zero bytes.
-pub(super) fn is_zero<T: Descriptor>(template: &T) -> bool {
-    words(template).all(|word| word == 0)
+/// Zero bytes of a template, in whole words.
+pub(super) fn zero_bytes<T: Descriptor>(template: &T) -> u64 {
+    8 * words(template).filter(|&word| word == 0).count() as u64
+}
+
+/// Writes those words of `count` descriptors from `first` on that are not zero, by plain stores:
+/// fresh memory is in the cache still, where its host has zeroed it.
+///
+/// # Safety
+/// As for [`write`], and the memory is zero.
+pub(super) unsafe fn write_on_zeros<T: Descriptor>(first: NonNull<T>, count: usize, template: &T) {
+    // Lines in the nearest cache from one word of the template to the next.
+    const AT_ONCE: usize = 64;
+    for from in (0..count).step_by(AT_ONCE) {
+        let some = from..count.min(from + AT_ONCE);
+        for (place, word) in words(template).enumerate().filter(|&(_, word)| word != 0) {
+            for index in some.clone() {
+                // SAFETY: word `place` of descriptor `index`, inside the caller's memory; words
+                // of a type with a size of whole words need no alignment to be written so.
+                unsafe {
+                    let at = first.add(index).cast::<u64>().add(place);
+                    at.write_unaligned(word);
+                }
+            }
+        }
+    }
 }
 
 /// Writes `count` descriptors from `first` on.

@@ -113,6 +113,7 @@ struct Tally {
     touched_sections: AtomicU64,
     worked_sections: AtomicU64,
     written_bytes: AtomicU64,
+    zeroed_bytes: AtomicU64,
 }
 
 impl Default for Tally {
@@ -121,6 +122,7 @@ impl Default for Tally {
             touched_sections: AtomicU64::new(0),
             worked_sections: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
+            zeroed_bytes: AtomicU64::new(0),
         }
     }
 }
@@ -145,6 +147,8 @@ pub struct Progress {
     pub worked_sections: u64,
     /// Bytes of descriptors written.
     pub written_bytes: u64,
+    /// Of these, zeros: none where memory is known to be zero.
+    pub zeroed_bytes: u64,
     /// Bytes of the directory, written at the start.
     pub directory_bytes: u64,
     /// Bytes taken for directory and descriptors.
@@ -250,6 +254,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
             touched_sections: load(&self.tally.touched_sections),
             worked_sections: load(&self.tally.worked_sections),
             written_bytes: load(&self.tally.written_bytes),
+            zeroed_bytes: load(&self.tally.zeroed_bytes),
             directory_bytes: self.directory_bytes
                 + added
                     .clone()
@@ -283,7 +288,7 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
 
     #[cold]
     fn make_ready(&self, range: &DescriptorRange<'_, T>, frame: Frame, made: Made) {
-        let Some(written_bytes) = range.make_ready(frame, &self.policy) else {
+        let Some(written) = range.make_ready(frame, &self.policy) else {
             return;
         };
         let count = match made {
@@ -291,8 +296,11 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
             Made::ByWorker => &self.tally.worked_sections,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        self.tally
-            .written_bytes
-            .fetch_add(written_bytes, Ordering::Relaxed);
+        for (sum, bytes) in [
+            (&self.tally.written_bytes, written.bytes),
+            (&self.tally.zeroed_bytes, written.zero_bytes),
+        ] {
+            sum.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 }

@@ -32,6 +32,14 @@ unsafe impl<T: Send + Sync> Sync for DescriptorRange<'_, T> {}
 // SAFETY: as above; it owns nothing that is tied to a thread.
 unsafe impl<T: Send + Sync> Send for DescriptorRange<'_, T> {}
 
+/// What was written of descriptors.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Written {
+    pub(super) bytes: u64,
+    /// Those that were zero.
+    pub(super) zero_bytes: u64,
+}
+
 /// Sections that hold some of `frames`.
 pub(super) const fn sections_of(frames: FrameRange) -> u64 {
     frames.end().get().div_ceil(SECTION_FRAMES) - frames.start().get() / SECTION_FRAMES
@@ -122,31 +130,40 @@ impl<'m, T: Descriptor> DescriptorRange<'m, T> {
         )
     }
 
-    /// Makes the section of `frame`, one of the segment's, ready. Returns the
-    /// bytes this call wrote; `None` if another one had made it ready.
-    pub(super) fn make_ready(&self, frame: Frame, policy: &MemmapPolicy) -> Option<u64> {
+    /// Makes the section of `frame`, one of the segment's, ready. Returns what
+    /// this call wrote; `None` if another one had made it ready.
+    pub(super) fn make_ready(&self, frame: Frame, policy: &MemmapPolicy) -> Option<Written> {
         let index = self.index_of(frame);
-        let mut written_bytes = 0;
+        let mut written = Written::default();
         let made = self.states.make_ready(index, || {
-            written_bytes = self.write(self.part(index), policy);
+            written = self.write(self.part(index), policy);
         });
-        made.then_some(written_bytes)
+        made.then_some(written)
     }
 
     /// Writes the descriptors of a part, which is this call's alone.
-    fn write(&self, part: FrameRange, policy: &MemmapPolicy) -> u64 {
+    fn write(&self, part: FrameRange, policy: &MemmapPolicy) -> Written {
         let template = T::template(self.place(part.start()));
-        if self.space.is_zero && !policy.always_write && descriptor::is_zero(&template) {
-            return 0;
-        }
+        let (all, zeros) = (size_of::<T>() as u64, descriptor::zero_bytes(&template));
         // Fits: the descriptors are in memory.
         #[expect(clippy::cast_possible_truncation, reason = "they are in memory")]
         let count = part.count() as usize;
+        if self.space.is_zero && !policy.always_write && zeros > 0 {
+            // SAFETY: as below; and the space is zero, written by no other code before.
+            unsafe { descriptor::write_on_zeros(self.at(part.start()), count, &template) };
+            return Written {
+                bytes: part.count() * (all - zeros),
+                zero_bytes: 0,
+            };
+        }
         // SAFETY: the part lies in the segment, so its descriptors, this CPU's alone by
         // the claim of its state, lie in the space of `set_space`; its first is on a
         // multiple of the size if the range's first is.
         unsafe { descriptor::write(self.at(part.start()), count, &template, policy.writer) };
-        part.count() * size_of::<T>() as u64
+        Written {
+            bytes: part.count() * all,
+            zero_bytes: part.count() * zeros,
+        }
     }
 
     /// Fills all descriptors with `filler` and makes their sections untouched.

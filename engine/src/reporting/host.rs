@@ -82,7 +82,7 @@ impl fmt::Display for HostError {
             Self::Unreleased { waited_ns } => write!(
                 f,
                 "the device answered neither a report nor a reset for {waited_ns} ns: \
-                 the reported frames stay unavailable until it does"
+                 the reported frames stay allocated until a reset of it is complete"
             ),
         }
     }

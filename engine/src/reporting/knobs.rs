@@ -1,7 +1,7 @@
 //! What can be changed while it reports: [`Knob`], and a moment's values: [`Knobs`].
 
 use crate::addr::Order;
-use crate::background::knobs::{KnobError, Row, Values};
+use crate::background::knobs::{self, Moment, Row};
 
 /// A knob of reporting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,28 +23,8 @@ pub enum Knob {
     ReadsZero,
 }
 
-const COUNT: usize = 7;
-
-/// By [`Knob`].
-static ROWS: [Row; COUNT] = [
-    Row::new("enabled", 0, 0, 1).help("1: report free memory; 0: keep it"),
-    Row::new("order", 9, 0, 17).help("least order of a block that is reported"),
-    Row::new(
-        "batch_blocks",
-        super::MOST_RANGES as u64,
-        1,
-        super::MOST_RANGES as u64,
-    )
-    .help("most blocks of a report"),
-    Row::new("delay_ms", 2000, 1, 3_600_000).help("between two passes"),
-    Row::new("budget_one_in", 16, 0, u64::MAX).help("a pass reports one part in so many; 0: all"),
-    Row::new("step_words", 4096, 1, u64::MAX).help("most words looked at in a step"),
-    Row::new("reads_zero", 0, 0, 1).help("1: the device promises zeros"),
-];
-
-impl Knob {
-    /// All of them.
-    pub const ALL: [Self; COUNT] = [
+impl knobs::Knob for Knob {
+    const ALL: &'static [Self] = &[
         Self::Enabled,
         Self::Order,
         Self::BatchBlocks,
@@ -54,14 +34,27 @@ impl Knob {
         Self::ReadsZero,
     ];
 
-    /// Its name, default and what it accepts.
-    pub fn row(self) -> &'static Row {
-        &ROWS[self as usize]
-    }
-
-    /// The knob of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|knob| knob.row().name == name)
+    fn row(self) -> Row {
+        match self {
+            Self::Enabled => Row::new("enabled", 0, 0, 1).help("1: report free memory; 0: keep it"),
+            Self::Order => {
+                Row::new("order", 9, 0, 17).help("least order of a block that is reported")
+            }
+            Self::BatchBlocks => Row::new(
+                "batch_blocks",
+                super::MOST_RANGES as u64,
+                1,
+                super::MOST_RANGES as u64,
+            )
+            .help("most blocks of a report"),
+            Self::DelayMs => Row::new("delay_ms", 2000, 1, 3_600_000).help("between two passes"),
+            Self::BudgetOneIn => Row::new("budget_one_in", 16, 0, u64::MAX)
+                .help("a pass reports one part in so many; 0: all"),
+            Self::StepWords => {
+                Row::new("step_words", 4096, 1, u64::MAX).help("most words looked at in a step")
+            }
+            Self::ReadsZero => Row::new("reads_zero", 0, 0, 1).help("1: the device promises zeros"),
+        }
     }
 }
 
@@ -81,20 +74,7 @@ pub struct Knobs {
 impl Knobs {
     /// Until they are changed.
     pub fn defaults() -> Self {
-        Self::from(|knob: Knob| knob.row().default)
-    }
-
-    fn from(get: impl Fn(Knob) -> u64) -> Self {
-        let order = u8::try_from(get(Knob::Order)).ok().and_then(Order::new);
-        Self {
-            enabled: get(Knob::Enabled) != 0,
-            order: order.unwrap_or(Order::HUGE),
-            batch_blocks: usize::try_from(get(Knob::BatchBlocks)).unwrap_or(1),
-            delay_ms: get(Knob::DelayMs),
-            budget_one_in: get(Knob::BudgetOneIn),
-            step_words: get(Knob::StepWords),
-            reads_zero: get(Knob::ReadsZero) != 0,
-        }
+        <Self as Moment>::defaults()
     }
 
     /// Most bytes of a pass that begins with so many free: at least a block, so that the last of
@@ -107,37 +87,29 @@ impl Knobs {
     }
 }
 
-/// Knobs that others may change.
-#[derive(Debug)]
-pub(super) struct Settings(Values<COUNT>);
+impl Moment for Knobs {
+    type Knob = Knob;
 
-impl Settings {
-    pub(super) fn new() -> Self {
-        Self(Values::new(&ROWS))
-    }
-
-    pub(super) fn set(&self, knob: Knob, value: u64) -> Result<(), KnobError> {
-        self.0.set(knob as usize, value)
-    }
-
-    pub(super) fn get(&self) -> Knobs {
-        Knobs::from(|knob| self.0.get(knob as usize))
+    fn of(get: impl Fn(Knob) -> u64) -> Self {
+        let order = u8::try_from(get(Knob::Order)).ok().and_then(Order::new);
+        Self {
+            enabled: get(Knob::Enabled) != 0,
+            order: order.unwrap_or(Order::HUGE),
+            batch_blocks: usize::try_from(get(Knob::BatchBlocks)).unwrap_or(1),
+            delay_ms: get(Knob::DelayMs),
+            budget_one_in: get(Knob::BudgetOneIn),
+            step_words: get(Knob::StepWords),
+            reads_zero: get(Knob::ReadsZero) != 0,
+        }
     }
 }
+
+/// The knobs that others may change.
+pub(super) type Settings = knobs::Settings<Knobs, { <Knob as knobs::Knob>::ALL.len() }>;
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_knob_has_its_row_and_accepts_its_default() {
-        for (index, knob) in Knob::ALL.into_iter().enumerate() {
-            assert_eq!(knob as usize, index);
-            assert_eq!(knob.row().check(knob.row().default), Ok(()), "{knob:?}");
-            assert_eq!(Knob::named(knob.row().name), Some(knob));
-        }
-        assert_eq!(Settings::new().get(), Knobs::defaults());
-    }
 
     #[test]
     fn the_budget_is_a_part_of_what_is_free_or_all_of_it() {

@@ -21,13 +21,18 @@ pub struct Statistics {
     pub failures: u64,
     /// Frames of a failed report that the device has not let go of: unavailable until it does.
     pub unreleased_frames: u64,
+    /// Words of the allocator's tables that it looked at.
+    pub words: u64,
 }
 
 /// Reports free memory of unknown content to a host, pass by pass.
 ///
 /// Memory known to be zero is not reported: it is a stock that somebody keeps, or the host has
 /// never had to provide it.
-pub struct Reporter<'f, 'm, H> {
+///
+/// Dropped while a device that failed may still drop frames of its last report, it leaves those
+/// allocated ([`Reporter::unreleased`] lists them): a kernel frees them once the device was reset.
+pub struct Reporter<'f, 'm, H: Host> {
     frames: &'f Frames<'m>,
     host: &'f H,
     settings: Settings,
@@ -40,8 +45,41 @@ pub struct Reporter<'f, 'm, H> {
     begin_ns: u64,
 }
 
-/// The blocks of a report.
-type Blocks<'f, 'm> = [Option<Borrowed<'f, 'm>>; MOST_RANGES];
+/// The blocks of a report. What is left here when it is dropped, because the host's code panicked or
+/// the device is dead, a device may still drop: those frames stay allocated.
+struct Blocks<'f, 'm>([Option<Borrowed<'f, 'm>>; MOST_RANGES]);
+
+impl<'f, 'm> Blocks<'f, 'm> {
+    const NONE: Self = Self([const { None }; MOST_RANGES]);
+
+    fn iter(&self) -> impl Iterator<Item = &Borrowed<'f, 'm>> {
+        self.0.iter().flatten()
+    }
+
+    /// They are free again, and hold this.
+    fn back(&mut self, content: Content) {
+        let blocks = self.0.iter_mut().filter_map(Option::take);
+        blocks.for_each(|block| block.back(content));
+    }
+
+    fn frames(&self) -> u64 {
+        self.iter().map(|block| block.range().count()).sum()
+    }
+}
+
+impl Drop for Blocks<'_, '_> {
+    fn drop(&mut self) {
+        for block in self.0.iter_mut().filter_map(Option::take) {
+            block.leak();
+        }
+    }
+}
+
+impl<H: Host> Drop for Reporter<'_, '_, H> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
 
 /// How far a pass is.
 #[derive(Debug)]
@@ -51,10 +89,12 @@ struct Pass {
     nodes: usize,
     /// Bytes that it may still report.
     left_bytes: u64,
+    /// Words that it looked at.
+    words: u64,
     is_over: bool,
 }
 
-impl<H> core::fmt::Debug for Reporter<'_, '_, H> {
+impl<H: Host> core::fmt::Debug for Reporter<'_, '_, H> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Reporter")
             .field("knobs", &self.settings.get())
@@ -73,7 +113,7 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
             settings: Settings::new(),
             statistics: Statistics::default(),
             failure: None,
-            unreleased: [const { None }; MOST_RANGES],
+            unreleased: Blocks::NONE,
             pass: Pass::over(),
             begin_ns: 0,
         }
@@ -110,11 +150,22 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
         self.failure
     }
 
-    /// Looks at [`Knob::StepWords`] words at most, and reports what it finds, one report. Between
-    /// passes it does nothing. `now_ns` is any clock that does not go back.
+    /// Frames of the last report that a device which failed may still drop, one range for each of
+    /// its blocks: allocated until a step, or the end of this reporter, finds the device reset.
+    pub fn unreleased(&self) -> impl Iterator<Item = FrameRange> {
+        self.unreleased.iter().map(Borrowed::range)
+    }
+
+    /// Looks for free memory, and reports what it finds, one report. Between passes it does nothing.
+    /// `now_ns` is any clock that does not go back.
     ///
     /// What is in the report is hidden from allocation until the host has answered. A report that
     /// fails switches reporting off: the blocks are free again, of unknown content.
+    ///
+    /// # Cost
+    /// It looks at [`Knob::StepWords`] words of the allocator's tables at most, and at those of one
+    /// block more ([`Frames::borrow_free`]); [`Statistics::words`] has the sum. At the beginning of
+    /// a pass it reads the allocator's statistics.
     pub fn step(&mut self, now_ns: u64) -> Next {
         let knobs = self.settings.get();
         let delay_ns = knobs.delay_ms.saturating_mul(1_000_000);
@@ -150,16 +201,16 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
     /// Borrows the blocks of one report.
     fn collect(&mut self, knobs: &Knobs) -> Blocks<'f, 'm> {
         let most = knobs.batch_blocks.min(self.host.capacity());
-        let words = usize::try_from(knobs.step_words).unwrap_or(usize::MAX);
-        // Each is found by a search of its own, all of them look at that many at most.
-        let words = (words / most.max(1)).max(1);
-        let mut blocks = [const { None }; MOST_RANGES];
-        for block in blocks.iter_mut().take(most.max(1)) {
-            *block = self.pass.next(self.frames, knobs.order, words);
+        let begin = self.pass.words;
+        let end = begin.saturating_add(knobs.step_words);
+        let mut blocks = Blocks::NONE;
+        for block in blocks.0.iter_mut().take(most.max(1)) {
+            *block = self.pass.next(self.frames, knobs.order, end);
             if block.is_none() {
                 break;
             }
         }
+        self.statistics.words += self.pass.words - begin;
         blocks
     }
 
@@ -171,21 +222,23 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
         if ranges.is_empty() {
             return true;
         }
-        let frames: u64 = ranges.iter().map(|range| range.count()).sum();
+        let frames = blocks.frames();
         match self.host.report(ranges) {
             Ok(()) => {
-                let blocks = blocks.iter_mut().filter_map(Option::take);
-                blocks.for_each(|block| block.back(Content::Reported));
+                blocks.back(Content::Reported);
                 self.statistics.reports += 1;
                 self.statistics.reported_bytes += frames * PAGE_BYTES;
                 true
             }
             Err(failure) => {
                 if let HostError::Unreleased { .. } = failure {
+                    let blocks_of_it = blocks.0.iter_mut().flatten();
+                    blocks_of_it.for_each(Borrowed::hold);
                     self.statistics.unreleased_frames = frames;
                     self.unreleased = blocks;
+                } else {
+                    blocks.back(Content::Unknown);
                 }
-                // Others are free again as they are dropped, and of unknown content.
                 self.fail(failure);
                 false
             }
@@ -203,7 +256,7 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
     /// Blocks of a failed report are free again once the device let go of them.
     fn release(&mut self) {
         if self.statistics.unreleased_frames > 0 && self.host.is_released() {
-            self.unreleased = [const { None }; MOST_RANGES];
+            self.unreleased.back(Content::Unknown);
             self.statistics.unreleased_frames = 0;
         }
     }
@@ -212,32 +265,37 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
 impl Pass {
     const fn over() -> Self {
         Self {
-            cursor: Cursor::new(NodeId(0)),
-            nodes: 0,
-            left_bytes: 0,
             is_over: true,
+            ..Self::new(NodeId(0), 0)
         }
     }
 
-    fn new(first: NodeId, left_bytes: u64) -> Self {
+    const fn new(first: NodeId, left_bytes: u64) -> Self {
         Self {
-            cursor: Cursor::new(first),
+            cursor: Cursor::new(first, Content::Reported),
             nodes: 0,
             left_bytes,
+            words: 0,
             is_over: false,
         }
     }
 
-    /// The next block, node by node.
+    /// The next block, node by node, unless it looked at `end` words since its beginning.
     fn next<'f, 'm>(
         &mut self,
         frames: &'f Frames<'m>,
         order: Order,
-        words: usize,
+        end: u64,
     ) -> Option<Borrowed<'f, 'm>> {
         while !self.is_over && self.left_bytes >= order.bytes() {
-            let rounds = self.cursor.rounds();
+            let left = end.saturating_sub(self.words);
+            if left == 0 {
+                return None;
+            }
+            let (rounds, before) = (self.cursor.rounds(), self.cursor.words());
+            let words = usize::try_from(left).unwrap_or(usize::MAX);
             let found = frames.borrow_free(&mut self.cursor, order, Content::Unknown, words);
+            self.words += self.cursor.words() - before;
             if found.is_some() {
                 self.left_bytes -= order.bytes();
                 return found;
@@ -247,7 +305,7 @@ impl Pass {
             }
             self.nodes += 1;
             match frames.fallback(NodeId(0)).nth(self.nodes) {
-                Some(node) => self.cursor = Cursor::new(node),
+                Some(node) => self.cursor = Cursor::new(node, Content::Reported),
                 None => break,
             }
         }
@@ -259,7 +317,7 @@ impl Pass {
 /// The ranges of blocks, neighbours in one; how many ranges.
 fn joined(blocks: &Blocks<'_, '_>, ranges: &mut [FrameRange; MOST_RANGES]) -> usize {
     let mut count = 0usize;
-    for range in blocks.iter().flatten().map(Borrowed::range) {
+    for range in blocks.iter().map(Borrowed::range) {
         let last = count.checked_sub(1).and_then(|last| ranges.get_mut(last));
         let joined = last.filter(|last| last.end() == range.start());
         if let Some(last) = joined {

@@ -1,7 +1,7 @@
 //! What can be changed while the workers run: [`Knob`], and a moment's values: [`Knobs`].
 
 use crate::addr::Order;
-use crate::background::knobs::{KnobError, Row, Values};
+use crate::background::knobs::{self, Moment, Row};
 
 /// A stock as large as memory: everything that is free is zeroed.
 pub const ALL_BYTES: u64 = u64::MAX;
@@ -32,27 +32,8 @@ pub enum Knob {
     BusyPerMs,
 }
 
-const COUNT: usize = 9;
-
-/// By [`Knob`].
-static ROWS: [Row; COUNT] = [
-    Row::new("enabled", 0, 0, 1).help("1: zero free memory; 0: leave it"),
-    Row::new("min_order", 9, 0, 17).help("least order of a block that is zeroed"),
-    Row::new("wake_bytes", 64 << 20, 4096, u64::MAX)
-        .help("free memory of unknown content that wakes"),
-    Row::new("batch_bytes", 2 << 20, 4096, 512 << 20)
-        .power_of_two()
-        .help("bytes zeroed at once"),
-    Row::new("delay_ms", 1000, 1, 3_600_000).help("between two looks; longest back-off"),
-    Row::new("bytes_per_second", 0, 0, u64::MAX).help("most bytes a second; 0: no limit"),
-    Row::new("low_bytes", 64 << 20, 0, u64::MAX).help("stock of a node without demand"),
-    Row::new("high_bytes", 1 << 30, 0, u64::MAX).help("largest stock of a node"),
-    Row::new("busy_per_ms", 100, 0, u64::MAX).help("refills a millisecond that are busy; 0: never"),
-];
-
-impl Knob {
-    /// All of them.
-    pub const ALL: [Self; COUNT] = [
+impl knobs::Knob for Knob {
+    const ALL: &'static [Self] = &[
         Self::Enabled,
         Self::MinOrder,
         Self::WakeBytes,
@@ -64,20 +45,31 @@ impl Knob {
         Self::BusyPerMs,
     ];
 
-    /// Its name, default and what it accepts.
-    pub fn row(self) -> &'static Row {
-        &ROWS[self as usize]
-    }
-
-    /// The knob of this name.
-    ///
-    /// ```
-    /// use firstlight::zeroing::Knob;
-    /// assert_eq!(Knob::named("delay_ms"), Some(Knob::DelayMs));
-    /// assert_eq!(Knob::named("delay"), None);
-    /// ```
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|knob| knob.row().name == name)
+    fn row(self) -> Row {
+        match self {
+            Self::Enabled => Row::new("enabled", 0, 0, 1).help("1: zero free memory; 0: leave it"),
+            Self::MinOrder => {
+                Row::new("min_order", 9, 0, 17).help("least order of a block that is zeroed")
+            }
+            Self::WakeBytes => Row::new("wake_bytes", 64 << 20, 4096, u64::MAX)
+                .help("free memory of unknown content that wakes"),
+            Self::BatchBytes => Row::new("batch_bytes", 2 << 20, 4096, 512 << 20)
+                .power_of_two()
+                .help("bytes zeroed at once"),
+            Self::DelayMs => {
+                Row::new("delay_ms", 1000, 1, 3_600_000).help("between two looks; longest back-off")
+            }
+            Self::BytesPerSecond => Row::new("bytes_per_second", 0, 0, u64::MAX)
+                .help("most bytes a second; 0: no limit"),
+            Self::LowBytes => {
+                Row::new("low_bytes", 64 << 20, 0, u64::MAX).help("stock of a node without demand")
+            }
+            Self::HighBytes => {
+                Row::new("high_bytes", 1 << 30, 0, u64::MAX).help("largest stock of a node")
+            }
+            Self::BusyPerMs => Row::new("busy_per_ms", 100, 0, u64::MAX)
+                .help("refills a millisecond that are busy; 0: never"),
+        }
     }
 }
 
@@ -100,10 +92,19 @@ pub struct Knobs {
 impl Knobs {
     /// Until they are changed.
     pub fn defaults() -> Self {
-        Self::from(|knob: Knob| knob.row().default)
+        <Self as Moment>::defaults()
     }
 
-    fn from(get: impl Fn(Knob) -> u64) -> Self {
+    /// Nanoseconds between two looks.
+    pub(super) fn delay_ns(&self) -> u64 {
+        self.delay_ms.saturating_mul(1_000_000)
+    }
+}
+
+impl Moment for Knobs {
+    type Knob = Knob;
+
+    fn of(get: impl Fn(Knob) -> u64) -> Self {
         let order = u8::try_from(get(Knob::MinOrder)).ok().and_then(Order::new);
         Self {
             enabled: get(Knob::Enabled) != 0,
@@ -117,42 +118,18 @@ impl Knobs {
             busy_per_ms: get(Knob::BusyPerMs),
         }
     }
-
-    /// Nanoseconds between two looks.
-    pub(super) fn delay_ns(&self) -> u64 {
-        self.delay_ms.saturating_mul(1_000_000)
-    }
 }
 
-/// Knobs that workers share.
-#[derive(Debug)]
-pub(super) struct Settings(Values<COUNT>);
-
-impl Settings {
-    pub(super) fn new() -> Self {
-        Self(Values::new(&ROWS))
-    }
-
-    pub(super) fn set(&self, knob: Knob, value: u64) -> Result<(), KnobError> {
-        self.0.set(knob as usize, value)
-    }
-
-    pub(super) fn get(&self) -> Knobs {
-        Knobs::from(|knob| self.0.get(knob as usize))
-    }
-}
+/// The knobs that workers share.
+pub(super) type Settings = knobs::Settings<Knobs, { <Knob as knobs::Knob>::ALL.len() }>;
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::background::knobs::Knob as _;
 
     #[test]
-    fn every_knob_has_its_row_and_accepts_its_default() {
-        for (index, knob) in Knob::ALL.into_iter().enumerate() {
-            assert_eq!(knob as usize, index);
-            assert_eq!(knob.row().check(knob.row().default), Ok(()), "{knob:?}");
-            assert_eq!(Knob::named(knob.row().name), Some(knob));
-        }
+    fn defaults_are_those_of_the_table() {
         let knobs = Settings::new().get();
         assert_eq!(knobs, Knobs::defaults());
         assert_eq!((knobs.enabled, knobs.min_order), (false, Order::HUGE));
@@ -173,7 +150,7 @@ mod tests {
             (Knob::DelayMs, 3_600_001),
         ] {
             let error = settings.set(knob, value).unwrap_err();
-            assert_eq!((error.knob, error.value), (*knob.row(), value));
+            assert_eq!((error.knob, error.value), (knob.row(), value));
         }
         assert_eq!(settings.get(), Knobs::defaults());
         for (knob, value) in [

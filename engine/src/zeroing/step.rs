@@ -308,7 +308,7 @@ enum Found<'f, 'm> {
 impl Search {
     fn new(node: NodeId) -> Self {
         Self {
-            cursor: Cursor::new(node),
+            cursor: Cursor::new(node, Content::Zero),
             most: Order::GIANT,
             order: None,
             is_empty: true,

@@ -13,17 +13,19 @@ mod linear;
 mod workers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstlight::addr::{Frame, FrameRange};
+use firstlight::addr::{Frame, FrameRange, PhysRange};
 use firstlight::early::EarlyFlags;
 use firstlight::layout::{Layout, SECTION_FRAMES};
 use firstlight::memmap::{
-    Descriptor, Memmap, MemmapError, MemmapPolicy, Mode, PageDescriptor, Part, SectionPlace,
-    SectionState,
+    Descriptor, Memmap, MemmapError, MemmapPolicy, Mode, PageDescriptor, Part, Progress,
+    SectionPlace, SectionState,
 };
 use firstlight::node::NodeId;
 use firstlight::parallel::{Chunking, Job, WorkRange, Worker, Workers};
+use firstlight::platform::Platform;
 use kit::{GIB, MIB, Machine, TIB, Uninitialised, range};
 
 /// 8 bytes, zero at first.
@@ -65,7 +67,7 @@ unsafe impl Descriptor for TwentyFour {
 }
 
 /// 16 bytes, of which only some are zero at first.
-struct HalfZero(#[expect(dead_code, reason = "never read")] [AtomicU64; 2]);
+struct HalfZero([AtomicU64; 2]);
 // SAFETY: atomic integers without padding.
 unsafe impl Descriptor for HalfZero {
     fn template(_: SectionPlace) -> Self {
@@ -296,15 +298,76 @@ fn memory_that_is_zero_is_written_only_on_request() {
         );
         check_all(&layout, &memmap);
     }
-    // A template that is not zero is written all the same.
+}
+
+#[derive(Clone)]
+#[repr(align(4096))]
+struct Page(#[expect(dead_code, reason = "read as descriptors")] [u64; 512]);
+
+/// Memory that is said to be zero, and is full of ones: what is written of it can be seen.
+struct SaidToBeZero;
+
+// SAFETY: every range gets memory of its own, leaked and on a border of pages; nothing reads what
+// would have to be zero but the test.
+unsafe impl Platform for SaidToBeZero {
+    fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
+        let bytes = usize::try_from(range.bytes()).ok()?;
+        let pages = vec![Page([!0; 512]); bytes / 4096].leak();
+        NonNull::new(pages.as_mut_ptr().cast())
+    }
+
+    fn is_zero(&self, _: PhysRange) -> bool {
+        true
+    }
+}
+
+#[test]
+fn of_templates_only_words_that_are_not_zero_are_written_on_zeros() {
+    fn described<T: Descriptor>(
+        platform: &'static impl Platform,
+    ) -> (Memmap<'static, T>, [u64; 3]) {
+        let mut layout = machine().layout();
+        let memmap = Memmap::<T>::reserve(&mut layout, platform, MemmapPolicy::default());
+        let memmap = memmap.unwrap();
+        memmap.describe(Part::Whole);
+        let Progress {
+            written_bytes,
+            zeroed_bytes,
+            ..
+        } = memmap.progress();
+        (
+            memmap,
+            [layout.present_frames(), written_bytes, zeroed_bytes],
+        )
+    }
+    // On other memory all of it is, and the zeros are counted.
+    let (_, [frames, written, zeroed]) = described::<HalfZero>(platform(false));
+    assert_eq!((written, zeroed), (16 * frames, 8 * frames));
+    let (_, [frames, written, zeroed]) = described::<Sixteen>(&SaidToBeZero);
+    assert_eq!((written, zeroed), (16 * frames, 0));
+    let (memmap, [frames, written, zeroed]) = described::<HalfZero>(&SaidToBeZero);
+    assert_eq!((written, zeroed), (8 * frames, 0));
+    let mut seen = 0;
+    for range in memmap.ranges(Part::Whole) {
+        for frame in range.start().get()..range.end().get() {
+            let words = &memmap.peek(Frame::new(frame)).unwrap().0;
+            let words = words.each_ref().map(|word| word.load(Ordering::Relaxed));
+            // The word that is zero in the template was left as it was.
+            assert_eq!(words, [!0, 1]);
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, frames);
+    // In memory that is zero they come out right.
     let mut layout = machine().layout();
-    let memmap = Memmap::<HalfZero>::reserve(&mut layout, platform(true), MemmapPolicy::default());
+    let memmap =
+        Memmap::<PageDescriptor>::reserve(&mut layout, platform(true), MemmapPolicy::default());
     let memmap = memmap.unwrap();
     memmap.describe(Part::Whole);
-    assert_eq!(
-        memmap.progress().written_bytes,
-        16 * layout.present_frames()
-    );
+    assert_eq!(memmap.progress().zeroed_bytes, 0);
+    // Of node 0, zone DMA and section 0 nothing at all.
+    assert!(memmap.progress().written_bytes <= 8 * layout.present_frames());
+    check_all(&layout, &memmap);
 }
 
 #[test]

@@ -175,6 +175,7 @@ fn devices_that_fail_are_reset_and_are_errors() {
     for (manner, expected) in [
         (Manner::Silent, "has not answered on queue 3 for 1 ms"),
         (Manner::NeedsReset, "needs a reset"),
+        (Manner::Vanishes, "needs a reset (status 0x00)"),
         (Manner::Lies, "answered 77 on queue 3"),
         (Manner::Dead, "has not completed a reset"),
     ] {

@@ -13,6 +13,11 @@ mod status {
     pub(super) const DRIVER_OK: u8 = 4;
     pub(super) const FEATURES_OK: u8 = 8;
     pub(super) const NEEDS_RESET: u8 = 64;
+
+    /// Whether a device with this status does its work: it needs no reset, and had none.
+    pub(super) const fn works(status: u8) -> bool {
+        status & (NEEDS_RESET | DRIVER_OK) == DRIVER_OK
+    }
 }
 
 /// How long a driver waits for an answer.
@@ -147,7 +152,7 @@ impl<T: Transport> Device<T> {
     /// [`VirtioError::NeedsReset`] after a reset of it.
     pub fn check(&mut self) -> Result<(), VirtioError> {
         let status = self.transport.status();
-        if status & status::NEEDS_RESET == 0 && status & status::DRIVER_OK != 0 {
+        if status::works(status) {
             return Ok(());
         }
         self.reset()?;
@@ -191,10 +196,9 @@ impl<T: Transport> Device<T> {
         self.transport.notify(queue.number());
         let transport = &self.transport;
         let answer = self.patience.wait(|| match queue.answer() {
-            Ok(None) if transport.status() & status::NEEDS_RESET != 0 => {
-                Some(Err(VirtioError::NeedsReset {
-                    status: transport.status(),
-                }))
+            Ok(None) => {
+                let status = transport.status();
+                (!status::works(status)).then_some(Err(VirtioError::NeedsReset { status }))
             }
             answer => answer.transpose(),
         });

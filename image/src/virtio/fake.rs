@@ -162,6 +162,8 @@ pub(crate) enum Manner {
     Dead,
     /// It asks for a reset instead of an answer.
     NeedsReset,
+    /// Another party resets it before it answers.
+    Vanishes,
     /// It answers what it was not sent.
     Lies,
 }
@@ -315,11 +317,14 @@ impl Transport for Fake<'_> {
             if manner == Manner::NeedsReset {
                 seen.status |= 64;
             }
+            if manner == Manner::Vanishes {
+                seen.status = 0;
+            }
             drop(seen);
             match manner {
                 Manner::Answers => self.answer(queue, head.into()),
                 Manner::Lies => self.answer(queue, 77),
-                Manner::Silent | Manner::Dead | Manner::NeedsReset => {}
+                Manner::Silent | Manner::Dead | Manner::NeedsReset | Manner::Vanishes => {}
             }
         }
     }

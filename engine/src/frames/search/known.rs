@@ -101,7 +101,7 @@ fn pages_of(
         if !is_zero || !Huge::may_have_in(bits, want.order, want.mobility) {
             return None;
         }
-        let at = segment.marks(huge).find_block(want.order)?;
+        let at = (segment.marks(huge)).find_block(want.order, segment.bitmap(huge))?;
         let part = Part::At(at, want.order);
         segment.take_one(huge, want.purpose(), part).ok()
     })

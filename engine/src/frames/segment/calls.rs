@@ -15,6 +15,7 @@ use crate::sync::{AtomicU64, Ordering, fence};
 pub(crate) struct Calls {
     calls: AtomicU64,
     /// Frames that workers have, each by a call in flight.
+    #[cfg(feature = "content")]
     in_work: AtomicU64,
 }
 
@@ -67,6 +68,7 @@ impl Calls {
     pub(crate) fn new() -> Self {
         Self {
             calls: AtomicU64::new(0),
+            #[cfg(feature = "content")]
             in_work: AtomicU64::new(0),
         }
     }
@@ -84,6 +86,7 @@ impl Calls {
     }
 
     /// A worker has so many frames more, or has given them back.
+    #[cfg(feature = "content")]
     pub(crate) fn count_work(&self, more: i64) {
         self.in_work
             .fetch_add(more.cast_unsigned(), Ordering::Relaxed);
@@ -91,7 +94,10 @@ impl Calls {
 
     /// Frames that workers have.
     pub(crate) fn in_work(&self) -> u64 {
-        self.in_work.load(Ordering::Relaxed)
+        #[cfg(feature = "content")]
+        return self.in_work.load(Ordering::Relaxed);
+        #[cfg(not(feature = "content"))]
+        0
     }
 
     /// What is in flight now.

@@ -3,10 +3,15 @@
 //! *Marked before they are given back, unmarked after they are taken.* A huge frame whose word
 //! says what its marks stand for says so until it merges, so a call that took pages and finds that
 //! word clears their marks, and a call that finds another has none to clear.
+//!
+//! *Marked and allocated is a worker's.* The huge word counts the blocks of pages that workers have,
+//! and calls that free pages look at the marks only where it counts some.
 
 use super::{HugeIndex, Segment};
-use crate::frames::word::geometry::{Block, HUGE_FRAMES, HUGE_ORDER};
+use crate::frames::word::geometry::{Block, HUGE_ORDER};
 use crate::frames::word::{Content, Huge, HugeState, Known};
+#[cfg(feature = "content")]
+use crate::frames::word::{GiantState, geometry::GIANT_ORDER};
 
 impl Segment<'_> {
     /// Pages were taken, or given back in vain, of a huge frame with this word: those of a block,
@@ -58,43 +63,116 @@ impl Segment<'_> {
         true
     }
 
-    /// Of a huge frame found split as `word`: the first aligned block of free pages from page `from`
-    /// on that hold this, all of them.
-    pub(crate) fn find_pages(
-        &self,
-        huge: HugeIndex,
-        word: Huge,
-        from: u32,
-        order: u8,
-        content: Content,
-    ) -> Option<u32> {
-        let bitmap = self.bitmap(huge);
-        let marks = word.content.is_known().then(|| self.marks(huge));
-        let is_marked = content.is_known();
-        if is_marked && word.content != content {
-            return None;
-        }
-        let fits = |at: &u32| {
-            let is_free = !bitmap.any_set(*at, order);
-            is_free && marks.is_none_or(|marks| marks.is_all(*at, order, is_marked))
-        };
-        let first = from.next_multiple_of(1 << order);
-        (first..HUGE_FRAMES).step_by(1 << order).find(fits)
-    }
-
     /// Of a split huge frame: how many of its free pages hold what.
     pub(super) fn marked_pages(&self, huge: HugeIndex, word: Huge) -> (Content, u32) {
         if word.content.is_known() {
-            (word.content, self.marks(huge).count())
+            (word.content, self.marks(huge).count_free(self.bitmap(huge)))
         } else {
             (Content::Unknown, 0)
+        }
+    }
+
+    // ---- What workers have ---------------------------------------------------
+
+    /// Whether a worker has some of a block of pages, of a split huge frame found as `word`.
+    #[inline]
+    pub(super) fn is_any_borrowed(&self, huge: HugeIndex, word: Huge, block: Block) -> bool {
+        word.borrows() > 0
+            && !self
+                .marks(huge)
+                .is_all(block.page_in_huge(), block.order, false)
+    }
+
+    /// Those of the 64 pages around `page`, of a split huge frame found as `word`, that are allocated
+    /// and no worker's.
+    pub(crate) fn owned_pages(&self, huge: HugeIndex, word: Huge, page: u32) -> u64 {
+        let allocated = self.bitmap(huge).word_at(page);
+        if word.borrows() == 0 {
+            return allocated;
+        }
+        allocated & !self.marks(huge).word((page / 64) as usize)
+    }
+
+    /// Marks a block that a worker has taken, so that no other call can free any of it, as long as
+    /// it makes this of it; or takes the mark off. Another call may isolate it meanwhile, or have
+    /// freed what was not its own just before.
+    #[cfg(feature = "content")]
+    pub(crate) fn set_borrowed(&self, block: Block, by: Option<Content>) {
+        match block.order {
+            GIANT_ORDER => {
+                let giant = self.giant_of(block.start);
+                loop {
+                    let word = self.giant(giant);
+                    let is_ours = word.state == GiantState::Allocated;
+                    if !is_ours || self.swap_giant(giant, word, word.borrowed(by.is_some())) {
+                        return;
+                    }
+                }
+            }
+            HUGE_ORDER.. => {
+                let content = by.map_or(Content::Unknown, |_| Content::Reported);
+                for huge in self.huges_of(block) {
+                    self.change_huge(huge, HugeState::Allocated, |word| {
+                        word.with_content(content)
+                    });
+                }
+            }
+            _ => self.set_borrowed_pages(block, by),
+        }
+    }
+
+    /// The same for pages: allocated and marked.
+    #[cfg(feature = "content")]
+    fn set_borrowed_pages(&self, block: Block, by: Option<Content>) {
+        let (huge, at) = (self.huge_of(block.start), block.page_in_huge());
+        let marks = self.marks(huge);
+        let Some(content) = by else {
+            // No page is free and marked that is not known to hold it.
+            marks.clear_block(at, block.order, |_, _| {});
+            self.change_huge(huge, HugeState::Split, |word| word.borrowed(false));
+            return;
+        };
+        // Marks have to stand for something.
+        let content = if content.is_known() {
+            content
+        } else {
+            Content::Zero
+        };
+        let is_ours = self.change_huge(huge, HugeState::Split, |word| {
+            if word.content.is_known() {
+                return word.borrowed(true);
+            }
+            // As in `mark`.
+            marks.clear();
+            word.borrowed(true).with_content(content)
+        });
+        if is_ours {
+            marks.set_block(at, block.order);
+        }
+    }
+
+    /// Changes a huge frame's word; `false` if it is not in this state.
+    #[cfg(feature = "content")]
+    fn change_huge(
+        &self,
+        huge: HugeIndex,
+        state: HugeState,
+        change: impl Fn(Huge) -> Huge,
+    ) -> bool {
+        loop {
+            let word = self.settled_huge(huge);
+            if word.state != state {
+                return false;
+            }
+            if self.swap_huge(huge, word, change(word)) {
+                return true;
+            }
         }
     }
 
     /// What is believed of a frame; nothing of one that is allocated.
     #[cfg(all(test, loom))]
     pub(crate) fn content_of(&self, frame: crate::addr::Frame) -> Content {
-        use crate::frames::word::GiantState;
         let giant = self.giant(self.giant_of(frame));
         let word = |huge| self.huge(huge);
         let (huge, page) = (self.huge_of(frame), super::page_of(frame));
@@ -102,7 +180,8 @@ impl Segment<'_> {
             (GiantState::Free, Some(content)) => content,
             (GiantState::Free | GiantState::Split, _) => match word(huge).state {
                 HugeState::Split if word(huge).content.is_known() => {
-                    let marks = self.marks(huge).word((page / 64) as usize);
+                    let free = !self.bitmap(huge).word_at(page);
+                    let marks = self.marks(huge).word((page / 64) as usize) & free;
                     Content::of_bits((marks >> (page % 64) & 1) as u32 * word(huge).content as u32)
                 }
                 HugeState::Split => Content::Unknown,

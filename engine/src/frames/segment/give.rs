@@ -51,6 +51,10 @@ impl Segment<'_> {
                 }
                 return self.give_block_of(giant, huge, block);
             }
+            let is_whole = Huge::is_allocated_in(bits) && !Huge::is_pinned_in(bits);
+            if is_whole && self.give_first(huge, Huge::unpack(bits), block, Content::Unknown) {
+                return Ok(());
+            }
         }
         if block.order == HUGE_ORDER && Giant::is_split_in(self.giant_bits(giant)) {
             let huge = self.huge_of(block.start);
@@ -94,6 +98,9 @@ impl Segment<'_> {
                     return Err(refused(Why::NotAllocated));
                 }
                 GiantState::Split => return self.give_huges(giant, block, content),
+                GiantState::Allocated if word.is_borrowed() => {
+                    return Err(refused(Why::NotAllocated));
+                }
                 GiantState::Allocated if self.is_pinned(block.range()) => {
                     return Err(refused(Why::Reserved));
                 }
@@ -117,7 +124,7 @@ impl Segment<'_> {
     ) -> Option<Result<(), Refused>> {
         let huge = self.huge_of(block.start);
         let word = self.huge(huge);
-        if word.pinned && self.is_pinned(block.range()) {
+        if word.pinned() && self.is_pinned(block.range()) {
             return Some(Err(refused(Why::Reserved)));
         }
         match word.state {
@@ -127,16 +134,23 @@ impl Segment<'_> {
                 None
             }
             HugeState::Allocated if word.is_borrowed() => Some(Err(refused(Why::NotAllocated))),
-            HugeState::Allocated => {
-                let pages = Pages {
-                    at: block.page_in_huge(),
-                    count: 1 << block.order,
-                };
-                let opened = self.open_allocated_huge(huge, word, pages, block.order, content);
-                opened.then_some(Ok(()))
+            HugeState::Allocated => self
+                .give_first(huge, word, block, content)
+                .then_some(Ok(())),
+            HugeState::Split if self.is_any_borrowed(huge, word, block) => {
+                Some(Err(refused(Why::NotAllocated)))
             }
             HugeState::Split => Some(self.give_block_with(giant, huge, block, content)),
         }
+    }
+
+    /// Gives back the first pages of a huge frame that is allocated as one; whether it still was.
+    fn give_first(&self, huge: HugeIndex, word: Huge, block: Block, content: Content) -> bool {
+        let pages = Pages {
+            at: block.page_in_huge(),
+            count: 1 << block.order,
+        };
+        self.open_allocated_huge(huge, word, pages, block.order, content)
     }
 
     /// Marks pages of a split huge frame, and clears their bits.
@@ -204,27 +218,6 @@ impl Segment<'_> {
         }
     }
 
-    /// Marks huge frames, taken by a worker, so that nobody else can free them; or takes the mark
-    /// off.
-    pub(crate) fn set_borrowed(&self, block: Block, is_borrowed: bool) {
-        let content = if is_borrowed {
-            Content::Reported
-        } else {
-            Content::Unknown
-        };
-        for huge in self.huges_of(block) {
-            loop {
-                let word = self.huge(huge);
-                // Another call may isolate it meanwhile, or have freed what was not its own just
-                // before.
-                let is_ours = word.state == HugeState::Allocated;
-                if !is_ours || self.swap_huge(huge, word, word.with_content(content)) {
-                    break;
-                }
-            }
-        }
-    }
-
     /// Gives back whole huge frames of a split giant frame.
     fn give_huges(&self, giant: GiantIndex, block: Block, content: Content) -> Result<(), Refused> {
         // Look first, so that an error leaves everything as it was.
@@ -276,6 +269,9 @@ impl Segment<'_> {
                             Counted::Later
                         });
                     }
+                }
+                HugeState::Split if word.borrows() > 0 => {
+                    return Err(refused(Why::NotAllocated));
                 }
                 HugeState::Split => {
                     let block = Block {
@@ -363,6 +359,7 @@ impl Segment<'_> {
 
     /// Whether all of `block`, which lies inside the segment, can be given back, as far as the words
     /// say. What a CPU caches can't be told from what is allocated.
+    #[cfg(feature = "content")]
     pub(crate) fn check_give(&self, block: Block) -> Result<(), Refused> {
         let giant = self.giant_of(block.start);
         loop {
@@ -373,6 +370,7 @@ impl Segment<'_> {
                     continue;
                 }
                 GiantState::Free => Err(refused(Why::NotAllocated)),
+                GiantState::Allocated if word.is_borrowed() => Err(refused(Why::NotAllocated)),
                 GiantState::Allocated if self.is_pinned(block.range()) => {
                     Err(refused(Why::Reserved))
                 }
@@ -388,15 +386,17 @@ impl Segment<'_> {
         let order = block.order.min(HUGE_ORDER);
         for huge in first..first + block.huges().max(1) as usize {
             let word = self.settled_huge(huge);
-            if word.pinned && self.is_pinned(block.range()) {
+            if word.pinned() && self.is_pinned(block.range()) {
                 return Err(refused(Why::Reserved));
             }
+            let part = Block {
+                start: block.start.max(Frame::new(self.huge_start(huge))),
+                order,
+            };
             let is_allocated = match word.state {
                 HugeState::Allocated => !word.is_borrowed(),
-                HugeState::Split => {
-                    let at = block.page_in_huge();
-                    self.bitmap(huge).all_set(at, order)
-                }
+                HugeState::Split if self.is_any_borrowed(huge, word, part) => false,
+                HugeState::Split => self.bitmap(huge).all_set(part.page_in_huge(), order),
                 HugeState::Free | HugeState::Opening => false,
             };
             if !is_allocated {
@@ -421,8 +421,9 @@ impl Segment<'_> {
         let huge = self.huge_of(start);
         let word = self.huge(huge);
         let is_allocated = match word.state {
-            _ if word.isolated || word.pinned && self.is_pinned(block.range()) => false,
+            _ if word.isolated || word.pinned() && self.is_pinned(block.range()) => false,
             HugeState::Allocated => !word.is_borrowed(),
+            HugeState::Split if self.is_any_borrowed(huge, word, block) => false,
             HugeState::Split => self.bitmap(huge).all_set(page_of(start), order),
             HugeState::Free | HugeState::Opening => false,
         };

@@ -60,7 +60,7 @@ use core::ops::Range;
 use super::word::geometry::{
     Block, GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, unit, units,
 };
-use super::word::{Bitmap, Change, Content, Giant, GiantState, Huge, HugeState, Marks};
+use super::word::{BITMAPS, Bitmap, Change, Content, Giant, GiantState, Huge, HugeState, Marks};
 use crate::addr::{Frame, FrameRange};
 use crate::sync::{
     AtomicU32, AtomicU64, Ordering, pause, recheck_u32, recheck_u64, swap_u32, swap_u64, update_u64,
@@ -78,7 +78,7 @@ pub(crate) struct Segment<'m> {
     pinned: &'m Pinned<'m>,
     giants: Table<'m, AtomicU64>,
     huges: Table<'m, AtomicU32>,
-    /// One a huge frame, then the second one of each.
+    /// One a huge frame, then the second one of each, if there are any.
     bitmaps: Table<'m, Bitmap>,
     pub(crate) calls: Calls,
 }
@@ -94,7 +94,7 @@ impl<'m> Segment<'m> {
         units(frames, GIANT_ORDER)
     }
 
-    /// Number of huge words, and half the number of bitmaps, a segment over `frames` needs.
+    /// Number of huge words a segment over `frames` needs, and of bitmaps of each kind.
     pub(crate) const fn huges_for(frames: FrameRange) -> u64 {
         units(frames, HUGE_ORDER)
     }
@@ -109,7 +109,7 @@ impl<'m> Segment<'m> {
     ) -> Self {
         debug_assert_eq!(giants.len() as u64, Self::giants_for(frames));
         debug_assert_eq!(huges.len() as u64, Self::huges_for(frames));
-        debug_assert_eq!(2 * huges.len(), bitmaps.len());
+        debug_assert_eq!(BITMAPS * huges.len(), bitmaps.len());
         Self {
             frames,
             pinned,

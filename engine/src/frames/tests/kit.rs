@@ -40,6 +40,7 @@ pub(crate) fn none_pinned() -> &'static Pinned<'static> {
 #[cfg(not(loom))]
 pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
     use crate::frames::segment::table::Carver;
+    use crate::frames::word::BITMAPS;
     use core::ptr::NonNull;
 
     let giants = usize::try_from(Segment::giants_for(frames)).unwrap();
@@ -54,7 +55,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
         none_pinned(),
         giants,
         words,
-        carver.table(2 * huges).unwrap(),
+        carver.table(BITMAPS * huges).unwrap(),
     )
 }
 
@@ -71,7 +72,7 @@ pub(crate) fn blank_segment_with(
     pinned: &'static Pinned<'static>,
 ) -> Segment<'static> {
     use crate::frames::segment::table::Word;
-    use crate::frames::word::Bitmap;
+    use crate::frames::word::{BITMAPS, Bitmap};
     use crate::sync::{AtomicU32, AtomicU64};
 
     fn table<T: Word>(len: u64, make: impl Fn() -> T) -> Table<'static, T> {
@@ -88,7 +89,9 @@ pub(crate) fn blank_segment_with(
         pinned,
         table(Segment::giants_for(frames), || AtomicU64::new(0xdead_0000)),
         table(huges, || AtomicU32::new(0xdead_0000)),
-        table(2 * huges, || Bitmap::new(0x5555_5555_5555_5555)),
+        table(BITMAPS as u64 * huges, || {
+            Bitmap::new(0x5555_5555_5555_5555)
+        }),
     )
 }
 
@@ -96,11 +99,7 @@ pub(crate) fn blank_segment_with(
 #[cfg(loom)]
 pub(crate) fn segment(frames: FrameRange, reserved: &[FrameRange]) -> Segment<'static> {
     let segment = blank_segment(frames);
-    start(
-        &segment,
-        &mut Ahead::new(reserved.iter().copied()),
-        Fresh::default(),
-    );
+    start(&segment, &mut Ahead::new(reserved), Fresh::default());
     segment
 }
 

@@ -5,6 +5,7 @@
 //! the huge frame is anything but split, every bit of a bitmap that was ever written is set:
 //! a call that comes late finds nothing to take.
 
+use super::content::IS_KEPT;
 use super::geometry::{BITMAP_WORDS, HUGE_FRAMES, HUGE_ORDER, LARGEST_PAGES, WORD_ORDER};
 use crate::sync::{AtomicU64, Ordering, recheck_u64, swap_u64, update_u64};
 
@@ -13,6 +14,9 @@ use crate::sync::{AtomicU64, Ordering, recheck_u64, swap_u64, update_u64};
 #[repr(C)]
 #[cfg_attr(not(loom), repr(align(64)))]
 pub(crate) struct Bitmap(pub(super) [AtomicU64; BITMAP_WORDS]);
+
+/// How many a huge frame has: of its pages, and of those whose content is known.
+pub(crate) const BITMAPS: usize = if IS_KEPT { 2 } else { 1 };
 
 /// A block that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

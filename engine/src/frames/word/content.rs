@@ -186,7 +186,7 @@ impl From<super::Mobility> for Purpose<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom), feature = "content"))]
 mod tests {
     extern crate std;
     use super::*;

@@ -8,7 +8,7 @@
 //! | 14-25, 26-37 | partly free huge frames, unmovable and movable |
 //! | 38-41, 42-45 | bound on the order of their free blocks, likewise |
 //! | 46-55 | known: free huge frames, not reserved by a call, of known content |
-//! | 56-57 | contents among those |
+//! | 56-57 | contents among those; of an allocated one: a worker has it |
 //! | 58 | stale: the huge words below do not have the contents this word has |
 //! | 59-63 | raises: goes up with every count that is raised, and wraps |
 
@@ -240,6 +240,23 @@ impl Giant {
             content: if is_stale { CONTENT_STALE } else { 0 },
             ..self
         }
+    }
+
+    /// Allocated as one block, a worker's or not.
+    #[cfg(feature = "content")]
+    pub(crate) const fn borrowed(self, is_borrowed: bool) -> Self {
+        let mark = if is_borrowed {
+            (Content::Reported as u16) << CONTENTS_AT
+        } else {
+            0
+        };
+        let content = self.content & CONTENT_STALE | mark;
+        Self { content, ..self }
+    }
+
+    /// Whether a worker has it: allocated as one block, with a content.
+    pub(crate) const fn is_borrowed(self) -> bool {
+        matches!(self.state, GiantState::Allocated) && IS_KEPT && self.contents() != 0
     }
 
     /// Free as one block again, with this content, which counts as raised.
@@ -575,6 +592,7 @@ mod tests {
         assert!(added.is_complete());
     }
 
+    #[cfg(feature = "content")]
     #[test]
     fn what_is_known_stays_when_a_giant_merges_and_is_stale_once_it_was_taken() {
         use Content::{Reported, Unknown, Zero};

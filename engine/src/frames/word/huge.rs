@@ -9,7 +9,8 @@
 //! | 9 | isolated |
 //! | 10 | pinned: some of its pages are reserved for ever |
 //! | 11-12 | content: of a free one; of a split one, that of the pages its second bitmap names; of an allocated one not unknown: a worker has it |
-//! | 13-31 | unused |
+//! | 13-22 | blocks of its pages that workers have |
+//! | 23-31 | unused |
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -50,8 +51,9 @@ pub(crate) struct Huge {
     pub(crate) max_order: u8,
     pub(crate) partial: bool,
     pub(crate) isolated: bool,
-    pub(crate) pinned: bool,
     pub(crate) content: Content,
+    /// Bits as they are in memory: [`Huge::pinned`], [`Huge::borrows`].
+    rest: u32,
 }
 
 impl Huge {
@@ -65,6 +67,9 @@ impl Huge {
     const PINNED: u32 = 1 << 10;
     const CONTENT_BIT: u32 = 11;
     const CONTENT: u32 = if IS_KEPT { 3 << Self::CONTENT_BIT } else { 0 };
+    const BORROW: u32 = 1 << 13;
+    const BORROWS: u32 = if IS_KEPT { 0x3ff * Self::BORROW } else { 0 };
+    const REST: u32 = Self::PINNED | Self::BORROWS;
 
     const fn block(state: HugeState, mobility: Mobility) -> Self {
         Self {
@@ -73,8 +78,8 @@ impl Huge {
             max_order: 0,
             partial: false,
             isolated: false,
-            pinned: false,
             content: Content::Unknown,
+            rest: 0,
         }
     }
 
@@ -103,8 +108,30 @@ impl Huge {
     }
 
     /// The same, with some pages reserved for ever or none.
-    pub(crate) const fn with_pinned(self, pinned: bool) -> Self {
-        Self { pinned, ..self }
+    pub(crate) const fn with_pinned(mut self, pinned: bool) -> Self {
+        self.rest = self.rest & !Self::PINNED | if pinned { Self::PINNED } else { 0 };
+        self
+    }
+
+    /// Whether some of the pages are reserved for ever.
+    pub(crate) const fn pinned(self) -> bool {
+        self.rest & Self::PINNED != 0
+    }
+
+    /// How many blocks of its pages workers have. Those are the allocated pages that are marked.
+    pub(crate) const fn borrows(self) -> u32 {
+        (self.rest & Self::BORROWS) / Self::BORROW
+    }
+
+    /// With one such block more, or one less.
+    #[cfg(feature = "content")]
+    pub(crate) const fn borrowed(mut self, more: bool) -> Self {
+        if more {
+            self.rest += Self::BORROW;
+        } else if self.borrows() > 0 {
+            self.rest -= Self::BORROW;
+        }
+        self
     }
 
     /// The same with this content.
@@ -169,7 +196,7 @@ impl Huge {
             | (self.max_order as u32) << Self::ORDER_BIT
             | if self.partial { Self::PARTIAL } else { 0 }
             | if self.isolated { Self::ISOLATED } else { 0 }
-            | if self.pinned { Self::PINNED } else { 0 }
+            | self.rest
             | (self.content as u32) << Self::CONTENT_BIT & Self::CONTENT
     }
 
@@ -187,8 +214,8 @@ impl Huge {
             max_order: Self::max_order_in(bits),
             partial: bits & Self::PARTIAL != 0,
             isolated: bits & Self::ISOLATED != 0,
-            pinned: bits & Self::PINNED != 0,
             content: Self::content_in(bits),
+            rest: bits & Self::REST,
         }
     }
 
@@ -207,6 +234,10 @@ impl Huge {
 
     /// Whether the content, or that of some pages, is known.
     #[inline]
+    #[cfg_attr(
+        not(feature = "content"),
+        expect(clippy::bad_bit_mask, reason = "there are no such bits then")
+    )]
     pub(crate) const fn is_known_in(bits: u32) -> bool {
         bits & Self::CONTENT != 0
     }
@@ -236,10 +267,11 @@ impl Huge {
         bits & (Self::STATE | Self::ISOLATED | Self::CONTENT) == 4
     }
 
-    /// Whether the bits are those of a huge frame that is split, not isolated.
+    /// Whether the bits are those of a huge frame that is split, not isolated, and no page of it a
+    /// worker's.
     #[inline]
     pub(crate) const fn is_split_in(bits: u32) -> bool {
-        bits & (Self::STATE | Self::ISOLATED) == 3
+        bits & (Self::STATE | Self::ISOLATED | Self::BORROWS) == 3
     }
 
     /// Whether some of the pages are reserved for ever.
@@ -301,8 +333,12 @@ mod tests {
             Huge::split(Unmovable, true).with_isolated(true),
             Huge::split(Unmovable, false),
             Huge::split(Unmovable, false).partial_from(3),
+            #[cfg(feature = "content")]
             Huge::FREE.with_content(Content::Zero),
+            #[cfg(feature = "content")]
             Huge::split(Movable, true).with_content(Content::Reported),
+            #[cfg(feature = "content")]
+            Huge::split(Movable, true).with_pinned(true).borrowed(true),
         ] {
             let bits = huge.pack();
             assert_eq!(Huge::unpack(bits), huge);

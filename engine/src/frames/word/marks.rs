@@ -74,14 +74,20 @@ impl Marks<'_> {
         self.0.0[word].load(Ordering::Relaxed)
     }
 
-    /// An aligned block of `1 << order` marked pages.
-    pub(crate) fn find_block(&self, order: u8) -> Option<u32> {
+    /// The marks of 64 pages that are free by this bitmap: not a worker's.
+    fn free(&self, word: usize, bitmap: &Bitmap) -> u64 {
+        self.word(word) & !bitmap.0[word].load(Ordering::Relaxed)
+    }
+
+    /// An aligned block of `1 << order` marked pages that are free by this bitmap.
+    pub(crate) fn find_block(&self, order: u8, bitmap: &Bitmap) -> Option<u32> {
         if order > 6 {
             let mut starts = (0..HUGE_FRAMES).step_by(1 << order);
-            return starts.find(|&at| words(at, order).all(|(word, _)| self.word(word) == !0));
+            let is_free = |(word, _)| self.free(word, bitmap) == !0;
+            return starts.find(|&at| words(at, order).all(is_free));
         }
         (0..HUGE_FRAMES).step_by(64).find_map(|low| {
-            let word = self.word((low / 64) as usize);
+            let word = self.free((low / 64) as usize, bitmap);
             Some(low + find_block(!word, order)?)
         })
     }
@@ -99,11 +105,10 @@ impl Marks<'_> {
         (0..BITMAP_WORDS).all(|word| self.word(word) == !0)
     }
 
-    /// Number of marks.
-    pub(crate) fn count(&self) -> u32 {
-        (0..BITMAP_WORDS)
-            .map(|word| self.word(word).count_ones())
-            .sum()
+    /// Number of marked pages that are free by this bitmap.
+    pub(crate) fn count_free(&self, bitmap: &Bitmap) -> u32 {
+        let words = 0..BITMAP_WORDS;
+        words.map(|word| self.free(word, bitmap).count_ones()).sum()
     }
 }
 
@@ -113,25 +118,25 @@ mod tests {
 
     #[test]
     fn marks_of_a_block_are_set_and_cleared_by_themselves() {
-        let bitmap = Bitmap::new(!0);
+        let (bitmap, free) = (Bitmap::new(!0), Bitmap::new(0));
         let marks = Marks(&bitmap);
         marks.write(false, 60, 10);
-        assert_eq!(marks.count(), 502);
+        assert_eq!(marks.count_free(&free), 502);
         assert_eq!((marks.word(0) >> 60, marks.word(1) & 0x3ff), (0, 0x3c0));
         marks.set_block(60, 2);
         marks.set_block(64, 6);
         assert!(marks.is_full());
         marks.clear_block(0, 0, |_, _| {});
-        let found = [0, 3, 6, 7, 8].map(|order| marks.find_block(order));
+        let found = [0, 3, 6, 7, 8].map(|order| marks.find_block(order, &free));
         assert_eq!(found, [1, 8, 64, 128, 256].map(Some));
         marks.set_block(0, 0);
         let mut cleared = 0;
         marks.clear_block(256, 8, |_, bits| cleared += bits.count_ones());
         marks.clear_block(2, 1, |word, bits| assert_eq!((word, bits), (0, 0b1100)));
-        assert_eq!((cleared, marks.count()), (256, 254));
+        assert_eq!((cleared, marks.count_free(&free)), (256, 254));
         assert_eq!(marks.clear_some(0, 0b110), 0b10);
         marks.clear();
-        assert_eq!(marks.count(), 0);
+        assert_eq!(marks.count_free(&free), 0);
         marks.write(true, 3, 2);
         assert_eq!(marks.word(0), 0b11000);
     }

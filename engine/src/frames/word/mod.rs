@@ -11,7 +11,7 @@ pub(crate) mod huge;
 pub(crate) mod marks;
 pub(crate) mod mobility;
 
-pub(crate) use bitmap::Bitmap;
+pub(crate) use bitmap::{BITMAPS, Bitmap};
 pub(crate) use content::{Content, IS_KEPT, Known, Purpose};
 pub(crate) use giant::{Change, Giant, GiantState};
 pub(crate) use huge::{Huge, HugeState};

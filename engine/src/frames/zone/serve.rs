@@ -2,6 +2,7 @@
 //! is zeroed; or all goes back as it is.
 
 use super::Nodes;
+#[cfg(feature = "content")]
 use super::segment::ZoneSegment;
 use super::zeroed::ZeroedFrames;
 use crate::addr::Frame;
@@ -78,6 +79,7 @@ impl Nodes<'_> {
     }
 
     /// The sums of some segments.
+    #[cfg(feature = "content")]
     pub(crate) fn zeroed<'a, 'm: 'a>(
         segments: impl Iterator<Item = &'a ZoneSegment<'m>>,
     ) -> ZeroedFrames {

@@ -9,6 +9,10 @@ use crate::sync::{AtomicU64, Ordering};
 /// `hit`, `reported` and `missed` add up to what such requests were given; one that fails counts
 /// in none of them. So what was known to be zero at a moment, and `made` since, is known still, is
 /// in `hit`, or was zeroed in vain.
+#[cfg_attr(
+    not(feature = "content"),
+    expect(unreachable_pub, reason = "exported with the feature")
+)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZeroedFrames {
     /// Frames that were known to be zero.
@@ -33,6 +37,10 @@ impl AddAssign for ZeroedFrames {
 
 impl ZeroedFrames {
     /// What such requests were given.
+    #[cfg_attr(
+        not(feature = "content"),
+        expect(unreachable_pub, reason = "exported with the feature")
+    )]
     pub fn served(&self) -> u64 {
         self.hit + self.reported + self.missed
     }
@@ -70,6 +78,7 @@ impl Counts {
         }
     }
 
+    #[cfg(feature = "content")]
     pub(crate) fn get(&self) -> ZeroedFrames {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         ZeroedFrames {

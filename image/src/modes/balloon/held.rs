@@ -53,6 +53,11 @@ impl<'f> Held<'f> {
             && let Some((first, order)) = self.pop()
         {
             let deflated = balloon.deflate(first.get(), count(order));
+            if let Err(VirtioError::Unreleased { .. }) = deflated {
+                // The device may still have them: they stay in the balloon.
+                self.count += 1;
+                return deflated;
+            }
             self.pages -= order.frames();
             // Also the memory of a device that was reset.
             let _ = self.frames.free(first, order);

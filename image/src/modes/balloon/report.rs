@@ -4,12 +4,12 @@
 
 use firstlight::addr::{FrameRange, PAGE_BYTES};
 use firstlight::background::Next;
-use firstlight::background::knobs::Row;
+use firstlight::background::knobs::{Knob as _, Row};
 use firstlight::reporting::{self, Host, HostError, Reporter};
 use firstlight::zeroing::{self, Zeroing};
 use firstlight_image::balloon::{Balloon, FreeRange, MOST_RANGES};
 use firstlight_image::virtio::{Transport, VirtioError};
-use firstlight_image::words;
+use firstlight_image::words::{self, Prefixed};
 use firstlight_wire::Event;
 use log::{error, info};
 use spin::Mutex;
@@ -92,11 +92,7 @@ fn host_error(error: VirtioError) -> HostError {
 /// Reports what is free, until a pass finds nothing, in at most so many passes.
 pub(super) fn report<H: Host>(machine: &Machine, host: &H) -> Reported {
     let mut reporter = Reporter::new(&machine.frames, host);
-    for knob in reporting::Knob::ALL {
-        let value = match knob {
-            reporting::Knob::Enabled => 1,
-            _ => words::setting(machine.command_line, knob).unwrap_or(knob.row().default),
-        };
+    for (knob, value) in settings(machine, reporting::Knob::Enabled) {
         // Checked when it was read.
         let _ = reporter.set(knob, value);
         show("reporting", knob.row(), value);
@@ -130,11 +126,7 @@ pub(super) fn report<H: Host>(machine: &Machine, host: &H) -> Reported {
 pub(super) fn zero(machine: &Machine) -> u64 {
     let memory = hooks::memory();
     let zeroing = Zeroing::new(&machine.frames, &memory);
-    for knob in zeroing::Knob::ALL {
-        let value = match knob {
-            zeroing::Knob::Enabled => 1,
-            _ => words::setting(machine.command_line, knob).unwrap_or(knob.row().default),
-        };
+    for (knob, value) in settings(machine, zeroing::Knob::Enabled) {
         // Checked when it was read.
         let _ = zeroing.set(knob, value);
         show("zeroing", knob.row(), value);
@@ -148,8 +140,17 @@ pub(super) fn zero(machine: &Machine) -> u64 {
     zeroed
 }
 
+/// What each knob is set to: as the command line has it, and switched on.
+fn settings<K: Prefixed>(machine: &Machine, enabled: K) -> impl Iterator<Item = (K, u64)> {
+    let line = machine.command_line;
+    K::ALL.iter().map(move |&knob| {
+        let set = words::setting(line, knob).unwrap_or(knob.row().default);
+        (knob, if knob == enabled { 1 } else { set })
+    })
+}
+
 /// Shows a knob to the host.
-fn show(of: &'static str, row: &Row, value: u64) {
+fn show(of: &'static str, row: Row, value: u64) {
     event(&Event::Knob {
         of,
         name: row.name,
