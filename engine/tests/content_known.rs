@@ -14,17 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::frames::{AllocError, Content, Cursor, Frames, Hooks, Request};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, cache, huge, page, range, slots};
-
-/// All of this memory free, from 4 GiB on.
-fn machine_of(bytes: u64) -> Frames<'static> {
-    let memory = PhysRange::with_size(4 * GIB, bytes).unwrap();
-    let span = memory.inner_frames();
-    let tables = usize::try_from(Frames::bytes_for(span, 8).unwrap()).unwrap();
-    let frames = Frames::over(span, Box::leak(Box::new_uninit_slice(tables))).unwrap();
-    frames.add(memory).unwrap();
-    frames
-}
+use kit::{GIB, MIB, Machine, added, cache, huge, page, range, slots};
 
 fn order(order: u8) -> Order {
     Order::new(order).unwrap()
@@ -89,7 +79,7 @@ fn zeros_of_lower_zones_and_other_nodes_are_found() {
 #[test]
 #[cfg_attr(miri, ignore = "many frames")]
 fn zeros_are_found_however_far_they_are() {
-    let frames = machine_of(200 * GIB);
+    let frames = added(200 * GIB);
     let giant = |number: u64| Frame::new((4 + number) << 18);
     // Split giant frames of which all is free but a page, on the way.
     let mut held = Vec::new();
@@ -128,7 +118,7 @@ fn zeros_are_found_however_far_they_are() {
 
 #[test]
 fn zeros_among_pages_of_the_other_mobility_are_found() {
-    let frames = machine_of(8 * MIB);
+    let frames = added(8 * MIB);
     let movable = frames.allocate(page().movable()).unwrap();
     frames
         .free_with(movable, Order::PAGE, Content::Zero)
@@ -144,7 +134,7 @@ fn zeros_among_pages_of_the_other_mobility_are_found() {
 
 #[test]
 fn a_cache_and_a_bulk_request_find_all_zeros() {
-    let frames = machine_of(3 * GIB).with_cpus(slots(1));
+    let frames = added(3 * GIB).with_cpus(slots(1));
     let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     // Its lists are full of pages that may hold anything.
     let some = cpu.allocate(page()).unwrap();
@@ -178,8 +168,8 @@ fn a_cache_and_a_bulk_request_find_all_zeros() {
 #[test]
 #[cfg_attr(miri, ignore = "many frames")]
 fn what_a_request_gives_back_is_known_as_before() {
-    let frames = machine_of(GIB);
-    let mut cursor = Cursor::new(NodeId(0), Content::Unknown);
+    let frames = added(GIB);
+    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
     // Every other huge frame may hold anything.
     for number in 0..100 {
         let block = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 512);
@@ -270,7 +260,7 @@ impl Hooks for Kernel {
 #[test]
 fn what_was_zeroed_before_the_kernel_refused_is_known() {
     let kernel: &'static Kernel = Box::leak(Box::default());
-    let frames = machine_of(8 * MIB).with_hooks(kernel);
+    let frames = added(8 * MIB).with_hooks(kernel);
     kernel.left.store(700, Ordering::Relaxed);
     // Zero, unknown, zero, unknown: the second unknown part is refused.
     let first = 4u64 << 18;
@@ -294,7 +284,7 @@ fn what_was_zeroed_before_the_kernel_refused_is_known() {
 #[test]
 fn of_a_row_that_is_not_taken_nothing_is_wasted() {
     let kernel: &'static Kernel = Box::leak(Box::default());
-    let frames: &'static Frames<'_> = Box::leak(Box::new(machine_of(8 * MIB).with_hooks(kernel)));
+    let frames: &'static Frames<'_> = Box::leak(Box::new(added(8 * MIB).with_hooks(kernel)));
     assert!(kernel.frames.set(frames).is_ok());
     kernel.left.store(u64::MAX, Ordering::Relaxed);
     let first = 4u64 << 18;
@@ -320,7 +310,7 @@ fn of_a_row_that_is_not_taken_nothing_is_wasted() {
 #[test]
 fn what_a_kernel_finds_not_to_be_zero_is_forgotten() {
     let kernel: &'static Kernel = Box::leak(Box::default());
-    let frames = machine_of(8 * MIB).with_hooks(kernel);
+    let frames = added(8 * MIB).with_hooks(kernel);
     make_zero(&frames, Frame::new(4 << 18), Order::HUGE);
     kernel.lies.store(1, Ordering::Relaxed);
     not_zeroed(frames.allocate(huge().zeroed()));

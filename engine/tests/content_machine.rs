@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::frames::{AllocError, Content, Cursor, Frames, Hooks, Request};
 use firstlight::node::{NodeId, ZoneKind};
-use kit::{GIB, MIB, Machine, Uninitialised, cache, huge, page, range, slots};
+use kit::{GIB, MIB, Machine, Uninitialised, added, cache, huge, page, range, slots};
 
 /// A kernel that zeroes, and lists what.
 #[derive(Default)]
@@ -41,18 +41,8 @@ impl Kernel {
     }
 }
 
-/// All of this memory free, from 4 GiB on.
-fn machine_of(bytes: u64) -> Frames<'static> {
-    let memory = PhysRange::with_size(4 * GIB, bytes).unwrap();
-    let span = memory.inner_frames();
-    let tables = usize::try_from(Frames::bytes_for(span, 8).unwrap()).unwrap();
-    let frames = Frames::over(span, Box::leak(Box::new_uninit_slice(tables))).unwrap();
-    frames.add(memory).unwrap();
-    frames
-}
-
 fn machine() -> Frames<'static> {
-    machine_of(2 * GIB)
+    added(2 * GIB)
 }
 
 fn zero_frames(frames: &Frames<'_>) -> u64 {
@@ -228,7 +218,7 @@ fn reported_memory_is_zero_only_if_the_device_says_so() {
 
 #[test]
 fn what_is_borrowed_is_in_work_and_comes_back() {
-    let frames = machine_of(4 * MIB);
+    let frames = added(4 * MIB);
     let before = frames.statistics();
     let mut cursor = Cursor::new(NodeId(0), Content::Zero);
     let mut borrow = |content| frames.borrow_free(&mut cursor, Order::HUGE, content, 8);
@@ -388,7 +378,7 @@ fn rows_of_frames_are_zeroed_where_they_are_not_zero() {
 /// Pages are borrowed from what is broken up.
 #[test]
 fn pages_are_zeroed_by_a_worker_block_by_block() {
-    let frames = machine_of(4 * MIB);
+    let frames = added(4 * MIB);
     let order = Order::new(4).unwrap();
     let mut cursor = Cursor::new(NodeId(0), Content::Zero);
     assert!(
@@ -424,7 +414,7 @@ fn pages_are_zeroed_by_a_worker_block_by_block() {
 /// At the end of memory, where pages of a huge frame are taken one by one.
 #[test]
 fn what_an_isolation_takes_at_the_end_of_memory_loses_its_marks() {
-    let frames = machine_of(4 * MIB + 12288);
+    let frames = added(4 * MIB + 12288);
     let all = PhysRange::with_size(4 * GIB, 4 * MIB + 12288).unwrap();
     let all = all.inner_frames();
     frames.allocate_range(all).unwrap();

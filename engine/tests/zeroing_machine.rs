@@ -233,7 +233,7 @@ fn zeroed_at_free_only_what_is_allocated_is_written() {
     let present = FrameRange::new(1 << 20, (1 << 20) + 4096 - 700).unwrap();
     frames.add(present.bytes()).unwrap();
     // A worker has a huge frame; what is left is allocated, but a page here and there.
-    let mut cursor = Cursor::new(NodeId(0), Content::Unknown);
+    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
     let borrowed = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 512);
     let borrowed = borrowed.unwrap();
     let mut allocated: Vec<bool> = (0..4096).map(|page| page < 4096 - 700).collect();
@@ -247,6 +247,9 @@ fn zeroed_at_free_only_what_is_allocated_is_written() {
             .unwrap();
         allocated[page as usize] = false;
     }
+    // And one of those pages, which is as little its owner's.
+    let borrowed_page = frames.borrow_free(&mut cursor, Order::PAGE, Content::Unknown, 5000);
+    let borrowed_page = borrowed_page.unwrap();
     let all = memory.block(Frame::new(1 << 20), Order::new(12).unwrap());
     all.fill(0x77);
     let before = frames.statistics();
@@ -284,7 +287,7 @@ fn zeroed_at_free_only_what_is_allocated_is_written() {
     assert_eq!(zero, 256 * 4096);
     assert!(memory.block(block, order).iter().all(|byte| *byte == 0));
     assert_eq!(frames.statistics().zero.frames, 256);
-    drop(borrowed);
+    drop((borrowed, borrowed_page));
 }
 
 #[test]

@@ -152,6 +152,7 @@ impl<'m> Frames<'m> {
 
     /// Whether [`Frames::free`] would free a block, as far as the tables say: what a CPU caches
     /// counts as allocated.
+    #[cfg(feature = "content")]
     pub(crate) fn check_free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
         self.nodes.check_free(frame, order)
     }

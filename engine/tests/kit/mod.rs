@@ -35,6 +35,16 @@ pub(crate) fn huge() -> Request {
     Request::new(Order::HUGE)
 }
 
+/// All of this memory free, from 4 GiB on, added to a machine that had none.
+pub(crate) fn added(bytes: u64) -> Frames<'static> {
+    let memory = PhysRange::with_size(4 * GIB, bytes).unwrap();
+    let span = memory.inner_frames();
+    let tables = usize::try_from(Frames::bytes_for(span, 8).unwrap()).unwrap();
+    let frames = Frames::over(span, Box::leak(Box::new_uninit_slice(tables))).unwrap();
+    frames.add(memory).unwrap();
+    frames
+}
+
 /// Storage that lives as long as the test.
 pub(crate) fn leak<T: Clone>(empty: T, len: usize) -> &'static mut [T] {
     Box::leak(vec![empty; len].into_boxed_slice())

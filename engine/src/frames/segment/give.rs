@@ -359,6 +359,7 @@ impl Segment<'_> {
 
     /// Whether all of `block`, which lies inside the segment, can be given back, as far as the words
     /// say. What a CPU caches can't be told from what is allocated.
+    #[cfg(feature = "content")]
     pub(crate) fn check_give(&self, block: Block) -> Result<(), Refused> {
         let giant = self.giant_of(block.start);
         loop {
@@ -388,8 +389,10 @@ impl Segment<'_> {
             if word.pinned() && self.is_pinned(block.range()) {
                 return Err(refused(Why::Reserved));
             }
-            let start = Frame::new(self.huge_start(huge) + u64::from(block.page_in_huge()));
-            let part = Block { start, order };
+            let part = Block {
+                start: block.start.max(Frame::new(self.huge_start(huge))),
+                order,
+            };
             let is_allocated = match word.state {
                 HugeState::Allocated => !word.is_borrowed(),
                 HugeState::Split if self.is_any_borrowed(huge, word, part) => false,

@@ -390,10 +390,11 @@ impl<'m> Nodes<'m> {
         let want = Want::of(request, Some(&known));
         let gate = Gate::new(self.marks, request, request.order().frames());
         let zone = ZoneChoice::only(zone);
-        let segments = &self.segments;
-        let frame = segments.first_on(node, zone, gate.as_ref(), |segment, hints| {
-            search::known::any_known(segment, hints, want)
-        })?;
+        let frame = self
+            .segments
+            .first_on(node, zone, gate.as_ref(), |segment, hints| {
+                search::known::any_known(segment, hints, want)
+            })?;
         self.count_taken(frame, request.order());
         // None: it was not zero, and the kernel zeroes nothing.
         let is_zero = self.serve_zeroed(frame, request, &known);
@@ -491,6 +492,7 @@ impl<'m> Nodes<'m> {
     }
 
     /// Whether a block can be freed, as far as the tables say.
+    #[cfg(feature = "content")]
     #[cold]
     pub(crate) fn check_free(&self, frame: Frame, order: Order) -> Result<(), BlockError> {
         let (_, online, block) = self.segment_of(frame, order)?;

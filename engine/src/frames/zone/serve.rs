@@ -4,7 +4,6 @@
 use super::Nodes;
 #[cfg(feature = "content")]
 use super::segment::ZoneSegment;
-#[cfg(feature = "content")]
 use super::zeroed::ZeroedFrames;
 use crate::addr::Frame;
 use crate::frames::request::Request;

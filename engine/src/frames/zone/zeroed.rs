@@ -1,6 +1,5 @@
 //! What requests for zeros got of a segment: [`ZeroedFrames`].
 
-#[cfg(feature = "content")]
 use core::ops::AddAssign;
 
 use crate::sync::{AtomicU64, Ordering};
@@ -10,7 +9,10 @@ use crate::sync::{AtomicU64, Ordering};
 /// `hit`, `reported` and `missed` add up to what such requests were given; one that fails counts
 /// in none of them. So what was known to be zero at a moment, and `made` since, is known still, is
 /// in `hit`, or was zeroed in vain.
-#[cfg(feature = "content")]
+#[cfg_attr(
+    not(feature = "content"),
+    expect(unreachable_pub, reason = "exported with the feature")
+)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZeroedFrames {
     /// Frames that were known to be zero.
@@ -24,7 +26,6 @@ pub struct ZeroedFrames {
     pub made: u64,
 }
 
-#[cfg(feature = "content")]
 impl AddAssign for ZeroedFrames {
     fn add_assign(&mut self, other: Self) {
         self.hit += other.hit;
@@ -36,6 +37,10 @@ impl AddAssign for ZeroedFrames {
 
 impl ZeroedFrames {
     /// What such requests were given.
+    #[cfg_attr(
+        not(feature = "content"),
+        expect(unreachable_pub, reason = "exported with the feature")
+    )]
     pub fn served(&self) -> u64 {
         self.hit + self.reported + self.missed
     }

@@ -21,6 +21,22 @@ fn zero_huges(count: u64) -> &'static Machine {
     machine
 }
 
+/// One huge frame of unknown content, some pages of which have owners.
+fn owned_pages<const N: usize>(pages: [u64; N]) -> (&'static Machine, [Block; N]) {
+    let machine = Machine::with_free(&[(0, HUGE)]);
+    let owned = pages.map(|page| block(page, 0));
+    assert!(owned.iter().all(|page| machine.take_at(*page)));
+    (machine, owned)
+}
+
+/// What calls found is freed; all of the machine is free then.
+fn free_all(machine: &Machine, found: impl IntoIterator<Item = Block>, all: u64) {
+    machine.free_and_zero_frames();
+    found.into_iter().for_each(|found| machine.free(found));
+    let (free, _) = machine.free_and_zero_frames();
+    assert_eq!(free, all);
+}
+
 /// What a worker does: takes the first huge frame of unknown content, zeroes it, gives it back.
 fn work(machine: &Machine) -> bool {
     let segment = machine.segment();
@@ -45,11 +61,7 @@ fn a_zero_huge_frame_is_handed_out_once() {
                 move || machine.allocate(order),
             );
             assert!(zeroed.is_some() || plain.is_some());
-            for found in [zeroed, plain].into_iter().flatten() {
-                machine.free(found);
-            }
-            let (free, _) = machine.free_and_zero_frames();
-            assert_eq!(free, HUGE);
+            free_all(machine, zeroed.into_iter().chain(plain), HUGE);
         });
     }
 }
@@ -117,9 +129,7 @@ fn a_huge_frame_merges_to_zero_only_if_all_its_pages_are() {
 #[test]
 fn two_mark_the_first_pages_of_a_huge_frame_at_once() {
     model(|| {
-        let machine = Machine::with_free(&[(0, HUGE)]);
-        let (one, other) = (block(0, 0), block(64, 0));
-        assert!(machine.take_at(one) && machine.take_at(other) && machine.take_at(block(1, 0)));
+        let (machine, [one, other, _]) = owned_pages([0, 64, 1]);
         let ((), ()) = both(
             move || machine.free_zero(one),
             move || machine.free_zero(other),
@@ -133,9 +143,7 @@ fn two_mark_the_first_pages_of_a_huge_frame_at_once() {
 #[test]
 fn the_first_mark_beside_a_take_and_a_free() {
     model_of_three(|| {
-        let machine = Machine::with_free(&[(0, HUGE)]);
-        let (one, other) = (block(0, 0), block(1, 0));
-        assert!(machine.take_at(one) && machine.take_at(other));
+        let (machine, [one, other]) = owned_pages([0, 1]);
         let ((), (), page) = three(
             move || machine.free_zero(one),
             move || machine.free_zero(other),
@@ -152,12 +160,11 @@ fn the_first_mark_beside_a_take_and_a_free() {
 #[test]
 fn a_huge_frame_seen_split_is_zeroed_and_split_again() {
     check(2, || {
-        let machine = Machine::with_free(&[(0, HUGE)]);
-        assert!(machine.take_at(block(0, 0)));
+        let (machine, [first]) = owned_pages([0]);
         let (taken, page) = both(
             || machine.take_at(block(1, 0)),
             || {
-                machine.free(block(0, 0));
+                machine.free(first);
                 work(machine);
                 machine.allocate_zeroed(0).unwrap()
             },
@@ -165,10 +172,7 @@ fn a_huge_frame_seen_split_is_zeroed_and_split_again() {
         if taken {
             machine.free(block(1, 0));
         }
-        machine.free_and_zero_frames();
-        machine.free(page);
-        let (free, _) = machine.free_and_zero_frames();
-        assert_eq!(free, HUGE);
+        free_all(machine, [page], HUGE);
     });
 }
 
@@ -206,12 +210,8 @@ fn a_zero_giant_frame_is_split_beside_a_request_for_all_of_it() {
                 || machine.allocate(GIANT_ORDER),
             );
             assert!(part.is_some() || giant.is_some());
-            machine.free_and_zero_frames();
-            for found in [part, giant].into_iter().flatten() {
-                machine.free(found);
-            }
-            let (free, _) = machine.free_and_zero_frames();
-            assert_eq!((free, machine.free_giants()), (END, 1));
+            free_all(machine, part.into_iter().chain(giant), END);
+            assert_eq!(machine.free_giants(), 1);
         });
     }
 }
@@ -225,15 +225,8 @@ fn a_block_of_zero_huge_frames_is_taken_beside_one_of_them() {
             || machine.take_at(block(HUGE, HUGE_ORDER)),
         );
         assert!(pair.is_none() || !one);
-        machine.free_and_zero_frames();
-        if let Some(pair) = pair {
-            machine.free(pair);
-        }
-        if one {
-            machine.free(block(HUGE, HUGE_ORDER));
-        }
-        let (free, _) = machine.free_and_zero_frames();
-        assert_eq!(free, 2 * HUGE);
+        let one = one.then_some(block(HUGE, HUGE_ORDER));
+        free_all(machine, pair.into_iter().chain(one), 2 * HUGE);
     });
 }
 
@@ -256,12 +249,7 @@ fn a_worker_beside_a_request_hides_nothing() {
             let machine = Machine::with_free(&[(0, HUGE)]);
             let (worked, found) = both(move || work(machine), move || machine.allocate(order));
             assert!(worked || found.is_some());
-            machine.free_and_zero_frames();
-            if let Some(found) = found {
-                machine.free(found);
-            }
-            let (free, _) = machine.free_and_zero_frames();
-            assert_eq!(free, HUGE);
+            free_all(machine, found, HUGE);
         });
     }
 }
@@ -406,9 +394,7 @@ fn what_an_isolation_takes_is_not_known_any_more() {
 #[test]
 fn reported_and_zero_pages_of_one_huge_frame_stay_apart() {
     model(|| {
-        let machine = Machine::with_free(&[(0, HUGE)]);
-        let (one, other) = (block(0, 0), block(64, 0));
-        assert!(machine.take_at(one) && machine.take_at(other) && machine.take_at(block(1, 0)));
+        let (machine, [one, other, _]) = owned_pages([0, 64, 1]);
         let ((), ()) = both(
             move || machine.free_zero(one),
             move || {
@@ -434,8 +420,6 @@ fn a_worker_beside_a_request_for_zeros_leaves_one_to_it() {
             || work(machine),
             || machine.allocate_zeroed(HUGE_ORDER).expect("one of the two"),
         );
-        machine.free_and_zero_frames();
-        machine.free(found);
-        machine.free_and_zero_frames();
+        free_all(machine, [found], 2 * HUGE);
     });
 }
