@@ -35,6 +35,11 @@ pub struct Readme;
 #[doc = include_str!("../../docs/kernel.md")]
 pub struct Kernel;
 
+/// The example of docs/blocks.md compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/blocks.md")]
+pub struct BlocksGuide;
+
 /// The example of docs/content.md compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/content.md")]

@@ -55,9 +55,11 @@ fn ours(
 
 fn theirs(keys: &[NonZeroU64], others: &[NonZeroU64]) -> Times {
     let mut table = HashMap::with_capacity(KEYS);
-    let (insert, ()) = time(|| {
-        keys.iter()
-            .for_each(|key| drop(table.insert(key.get(), 1u64)))
+    let (insert, new) = time(|| {
+        let new = keys
+            .iter()
+            .filter(|key| table.insert(key.get(), 1u64).is_none());
+        new.count()
     });
     let (found, hits) = time(|| {
         keys.iter()
@@ -75,7 +77,10 @@ fn theirs(keys: &[NonZeroU64], others: &[NonZeroU64]) -> Times {
             .filter(|key| table.remove(&key.get()).is_some())
             .count()
     });
-    assert_eq!((hits, none, gone), (keys.len(), 0, keys.len()));
+    assert_eq!(
+        (new, hits, none, gone),
+        (keys.len(), keys.len(), 0, keys.len())
+    );
     [insert, found, missed, remove]
 }
 

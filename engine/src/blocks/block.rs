@@ -54,8 +54,6 @@ pub struct Block<'a, M> {
     present_frames: u64,
     /// Lowest and highest node.
     nodes: (NodeId, NodeId),
-    /// Up to where all that follows in a row is like this block; its own end at least.
-    pub(super) same_until: Frame,
 }
 
 impl<M> Clone for Block<'_, M> {
@@ -81,7 +79,6 @@ impl<'a, M: BlockMemory> Block<'a, M> {
             zones: ValidZones::None,
             present_frames: 0,
             nodes: (first.node, first.node),
-            same_until: frames.end(),
         };
         let mut zones = ZoneSet::EMPTY;
         let mut from = Some(first);
@@ -96,14 +93,6 @@ impl<'a, M: BlockMemory> Block<'a, M> {
             Some(zone) if block.nodes.0 == block.nodes.1 => valid(zone, block.state),
             _ => ValidZones::None,
         };
-        if first.frames.covers(frames) {
-            let border = match first.zone {
-                Some(_) => None,
-                None => memory.zone_border_after(first.node, frames.start()),
-            };
-            let until = border.map_or(first.frames.end(), |border| border.min(first.frames.end()));
-            block.same_until = until.max(frames.end());
-        }
         Some(block)
     }
 
@@ -153,6 +142,22 @@ impl<'a, M: BlockMemory> Block<'a, M> {
                 whole && self.zones != ValidZones::None && !self.memory.has_fixed(self.frames)
             }
         }
+    }
+
+    /// Up to where all that follows in a row is like this block: its own end, or that of the range of
+    /// memory and the zone that it lies in as a whole.
+    pub(super) fn same_until(&self) -> Frame {
+        let (memory, start) = (self.memory, self.frames.start());
+        let piece = memory.piece_after(start);
+        let Some(piece) = piece.filter(|piece| piece.frames.covers(self.frames)) else {
+            return self.frames.end();
+        };
+        let border = match piece.zone {
+            Some(_) => None,
+            None => memory.zone_border_after(piece.node, start),
+        };
+        let until = border.map_or(piece.frames.end(), |border| border.min(piece.frames.end()));
+        until.max(self.frames.end())
     }
 
     /// Whether a listing may join both: all but number and frames are the same.

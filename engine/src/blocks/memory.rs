@@ -65,6 +65,7 @@ pub trait BlockMemory {
 
 /// The memory there is at boot: online, and fixed where anything is reserved.
 impl BlockMemory for Layout<'_> {
+    #[inline]
     fn piece_after(&self, frame: Frame) -> Option<Piece> {
         let ranges = self.ranges();
         let at = ranges.partition_point(|range| range.frames.end() <= frame);
@@ -77,6 +78,7 @@ impl BlockMemory for Layout<'_> {
         })
     }
 
+    #[inline]
     fn zones_in(&self, node: NodeId, frames: FrameRange) -> ZoneSet {
         let mut set = ZoneSet::EMPTY;
         for zone in self.zones_of(node) {

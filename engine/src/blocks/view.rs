@@ -148,11 +148,10 @@ impl<'a, M: BlockMemory> BlockRuns<'a, M> {
     /// them all.
     fn jump(&mut self, block: &Block<'a, M>) -> BlockId {
         let size = self.blocks.blocks.size;
-        let end = size.block_of(block.same_until);
+        let until = block.same_until();
+        let end = size.block_of(until);
         let last = BlockId(end.0 - 1).max(block.id());
-        self.blocks.next = size
-            .frames_of(last)
-            .map_or(block.same_until, |frames| frames.end());
+        self.blocks.next = size.frames_of(last).map_or(until, |frames| frames.end());
         last
     }
 }
