@@ -223,6 +223,6 @@ mod tests {
         let refused = NAMES.given(u64::MAX, 1 << 20).unwrap_err();
         assert_eq!(refused.most.bytes, (4 << 30) / 16);
         assert_eq!(NAMES.size(0, Growth::Stepped).buckets, 1);
-        assert_eq!(NAMES.size(u64::MAX, Growth::SquareRoot).order(), 46 - 12);
+        assert_eq!(NAMES.size(u64::MAX, Growth::SquareRoot).order(), 40 - 12);
     }
 }
