@@ -114,6 +114,7 @@ counts: setup ## count instructions, fail where they grew by 2 %; UPDATE=1 accep
 boot-counts: setup ## count the instructions of the image's boots; UPDATE=1 accepts the new counts
 	@scripts/setup.sh target $(BARE)
 	@$(if $(UPDATE),FIRSTLIGHT_UPDATE_BOOT_COUNTS=1) cargo test --quiet -p firstlight-lab --test boot_counts -- --nocapture
+	@cargo test --quiet -p firstlight-lab --test boot_restart -- --nocapture memory_is_ready
 	@$(if $(UPDATE),cargo run --release --quiet -p firstlight-bench --bin measurements -- counts)
 
 check: setup ## format, lints, documentation, fuzz targets, the engine without an operating system

@@ -2,31 +2,23 @@
 //! map, affinity rows and command line that its log shows, and nothing else.
 
 use crate::failure::Failure;
-use crate::file;
+use crate::machine::Source;
 use crate::output::{FAINT, HEADING, NOTE, Output};
 use crate::text::{self, Align, bytes, count, plural};
 use clap::Args;
 use firstlight::addr::PAGE_BYTES;
-use firstlight_lab::linux::{Flavour, LayoutAnswer, LayoutInput, layout_of};
-use firstlight_lab::log;
+use firstlight_lab::linux::{LayoutAnswer, layout_of};
 use std::fmt::Write;
-use std::path::PathBuf;
 
-/// What a kernel would make of a machine: nodes, zones, holes, deferral
+/// What a kernel would make of a machine: nodes, zones, holes, deferral, hash tables, blocks
 ///
 /// Reads only the e820, SRAT and command line rows of the log; what the kernel
 /// that wrote it made of them is not looked at.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// A kernel log
-    log: PathBuf,
-    /// Which kernel: firstlight, linux-6.1 or linux-6.12
-    #[arg(long = "as", value_name = "KERNEL", default_value_t = Flavour::Firstlight)]
-    kernel: Flavour,
-    /// CPUs of the machine, instead of the number the log names
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    cpus: Option<u32>,
+    #[command(flatten)]
+    source: Source,
 }
 
 const EXAMPLES: &str = "\
@@ -34,6 +26,7 @@ Examples:
   firstlight layout boot.log                         as a kernel on this engine would
   firstlight layout boot.log --as linux-6.12         as that Linux does
   firstlight layout boot.log --as linux-6.1 --json   for programs
+  firstlight layout --shape memory=4T,nodes=8        a synthetic machine
 
 Exit codes: see firstlight --help";
 
@@ -42,22 +35,9 @@ const MOST_NOTES: usize = 8;
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
-    let content = file::read(&options.log)?;
-    let name = options.log.display().to_string();
-    let log = log::read(&content);
-    let mut input = LayoutInput::from_log(&log);
-    if input.map.is_empty() {
-        return Err(file::no_map(&name, &content));
-    }
-    for problem in &log.problems {
-        input.notices.push(problem);
-    }
-    input.notices.more_by(log.more_problems);
-    if let Some(cpus) = options.cpus {
-        input.cpu_count = cpus;
-    }
+    let (name, input) = options.source.input()?;
     let answer =
-        layout_of(&input, options.kernel).map_err(|error| Failure::machine(&name, error))?;
+        layout_of(&input, options.source.kernel).map_err(|error| Failure::machine(&name, error))?;
     output.print(&answer, |answer| report(answer, &name))
 }
 
@@ -80,6 +60,7 @@ fn report(answer: &LayoutAnswer, name: &str) -> String {
     }
     memory(&mut page, answer);
     early(&mut page, answer);
+    tables(&mut page, answer);
     page
 }
 
@@ -142,6 +123,33 @@ fn early(page: &mut String, answer: &LayoutAnswer) {
         "Descriptors before the other CPUs run",
         &["node", "frames", "deferred"],
         eager,
+    );
+}
+
+/// Hash tables, and how many memory blocks.
+fn tables(page: &mut String, answer: &LayoutAnswer) {
+    let tables = answer.hash.iter().map(|(name, table)| {
+        let estimated = answer.hash_estimated.contains(name);
+        vec![
+            (*name).to_owned(),
+            count(table.entries),
+            bytes(table.bytes),
+            table.kind.to_owned(),
+            if estimated { "estimated" } else { "" }.to_owned(),
+        ]
+    });
+    section(
+        page,
+        "Hash tables",
+        &["table", "buckets", "size", "memory", ""],
+        tables,
+    );
+    let _ = writeln!(
+        page,
+        "\n{HEADING}Memory blocks{HEADING:#}\n  {} of {} in {} (firstlight blocks)",
+        plural(answer.memory_blocks, "block"),
+        bytes(answer.memory_block_size),
+        plural(answer.block_runs.len() as u64, "run"),
     );
 }
 

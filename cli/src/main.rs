@@ -6,6 +6,7 @@
 
 mod bench;
 mod bisect;
+mod blocks;
 mod boot;
 mod compare;
 mod doctor;
@@ -14,6 +15,7 @@ mod file;
 mod gate;
 mod history;
 mod layout;
+mod machine;
 mod matrix;
 mod predict;
 mod published;
@@ -48,6 +50,7 @@ enum Command {
     Compare(compare::Options),
     Pool(firstlight_pool_cli::Options),
     Layout(layout::Options),
+    Blocks(blocks::Options),
     Record(record::Options),
     Gate(gate::Options),
     Bisect(bisect::Options),
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Command::Up(options) => up::run(options, clock, &mut output),
         Command::Boot(options) => boot::run(options, &mut output),
         Command::Compare(options) => compare::run(options, &mut output),
+        Command::Blocks(options) => blocks::run(options, &mut output),
         Command::Layout(options) => layout::run(options, &mut output),
         Command::Report(options) => show::run(options, &mut output),
         Command::Bisect(options) => bisect::run(options, &mut output),

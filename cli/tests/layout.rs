@@ -8,7 +8,11 @@ use common::{document, testdata, told};
 use serde_json::Value;
 
 /// The keys that have to agree, as the record of a boot spells them.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 12] = [
+    "hash",
+    "memory_block_size",
+    "memory_blocks",
+    "block_runs",
     "node_ranges_pfn",
     "max_pfn",
     "zones",
@@ -55,6 +59,12 @@ fn every_fifth_boot_is_told_as_linux_told_it() {
             &kernel,
             "--cpus",
             &cpus,
+            "--hypervisor",
+            // What the processor says is in no line of the log.
+            match boot["input"]["hypervisor_bit"].as_bool().unwrap() {
+                true => "yes",
+                false => "no",
+            },
             "--json",
         ];
         let answer = document(&arguments);
@@ -82,6 +92,8 @@ fn a_person_sees_nodes_zones_and_deferral() {
         "DMA32",
         "Holes",
         "Descriptors",
+        "Hash tables",
+        "128 blocks of 128 MiB in 6 runs",
     ] {
         assert!(report.contains(part), "{part:?} is missing in\n{report}");
     }
@@ -112,7 +124,7 @@ fn however_much_is_wrong_the_layout_is_still_to_be_seen() {
     let path = file.to_str().unwrap();
     let (code, report, _) = told(&["layout", path]);
     assert_eq!(code, 0);
-    assert!(report.lines().count() < 40, "{report}");
+    assert!(report.lines().count() < 60, "{report}");
     assert!(report.contains("more (--json)") && report.contains("Zones"));
     let notices = document(&["layout", "--json", path])["notices"].clone();
     let notices = notices.as_array().unwrap();

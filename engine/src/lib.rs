@@ -18,13 +18,16 @@
 //! | [`early`] | [`early::EarlyMemory`]: reserve and allocate before there is an allocator |
 //! | [`topology`] | [`topology::Topology`]: which memory and how many CPUs belong to which node |
 //! | [`layout`] | [`layout::Layout`]: nodes, zones, what each frame is, holes |
+//! | [`blocks`] | memory blocks as Linux's tools see them, computed whenever they are read |
 //! | [`frames`] | [`frames::Frames`]: the frame allocator, callable from any CPU |
 //! | [`memmap`] | [`memmap::Memmap`]: a descriptor for every frame, written when needed |
 //! | [`acceptance`] | unaccepted memory of confidential guests, brought online chunk by chunk |
 //! | [`parallel`] | jobs over frame ranges, done by many CPUs |
 //! | [`zeroing`] | free memory that is zeroed before it is requested |
 //! | [`reporting`] | free memory that goes back to the host of a virtual machine |
+//! | [`tables`] | large hash tables: size, memory over nodes, zeros |
 //! | [`background`] | what these two have in common: steps, and knobs that are changed while they run |
+//! | [`preserve`] | memory that the previous kernel handed over to this one |
 //! | [`platform`] | [`platform::Platform`]: what a kernel implements |
 //! | [`mod@start`] | [`start()`]: all steps in one call |
 //! | [`clock`], [`events`] | what a tick is worth; what happened when, in ticks |
@@ -42,6 +45,7 @@ pub mod acceptance;
 pub mod addr;
 #[cfg(feature = "content")]
 pub mod background;
+pub mod blocks;
 pub mod clock;
 pub mod cmdline;
 pub mod early;
@@ -54,11 +58,14 @@ pub mod memmap;
 pub mod node;
 pub mod parallel;
 pub mod platform;
+pub mod preserve;
 #[cfg(feature = "content")]
 pub mod reporting;
 pub mod start;
 pub mod store;
 mod sync;
+#[cfg(feature = "content")]
+pub mod tables;
 pub mod topology;
 #[cfg(feature = "x86_64")]
 pub mod x86_64;

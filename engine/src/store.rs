@@ -89,8 +89,11 @@ impl<'s, T: Copy> Store<'s, T> {
     /// # Panics
     /// When the range ends before it starts or beyond the length.
     pub fn remove(&mut self, from: usize, to: usize) {
-        self.slots.copy_within(to..self.len, from);
-        self.len -= to - from;
+        // Removing none moves none: what calls for that often must not cost the whole list.
+        if from != to {
+            self.slots.copy_within(to..self.len, from);
+            self.len -= to - from;
+        }
     }
 
     /// Removes every entry from position `len` on.

@@ -466,20 +466,21 @@ impl State<'_> {
         if content == Content::Zero {
             assert!(truth.is_zero(range), "{range} is borrowed as zero");
         }
-        match said {
-            Content::Unknown => truth.set(range, false),
-            Content::Zero => truth.set(range, true),
-            Content::Reported => truth.set(range, self.device_zeroes),
-        }
-        let said = if matches!(back, Back::Leaked) {
-            Content::Unknown
-        } else {
-            said
-        };
-        let was_zero = truth.say(range, said);
-        if (content, said) != (Content::Zero, Content::Zero) {
+        // What is leaked is handed out.
+        let is_leaked = matches!(back, Back::Leaked);
+        let holds = if is_leaked { Content::Unknown } else { said };
+        truth.set(
+            range,
+            match holds {
+                Content::Unknown => false,
+                Content::Zero => true,
+                Content::Reported => self.device_zeroes,
+            },
+        );
+        let was_zero = truth.say(range, holds);
+        if (content, holds) != (Content::Zero, Content::Zero) {
             self.wasted += was_zero;
-            self.sums.made += u64::from(said == Content::Zero) * range.count();
+            self.sums.made += u64::from(holds == Content::Zero) * range.count();
         }
         drop(truth);
         match back {

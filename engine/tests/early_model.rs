@@ -15,6 +15,11 @@ use proptest::prelude::*;
 const PAGES: usize = 40;
 const PAGE: u64 = 4096;
 
+/// Memory that is never allocated.
+const BANNED: EarlyFlags = EarlyFlags::NOMAP
+    .with(EarlyFlags::DRIVER_MANAGED)
+    .with(EarlyFlags::UNACCEPTED);
+
 /// What is known of a page that is memory, or reserved.
 type Page = (Option<NodeId>, EarlyFlags);
 
@@ -32,6 +37,7 @@ enum Op {
     Add(usize, usize, EarlyFlags),
     Remove(usize, usize),
     Reserve(usize, usize, bool),
+    Preserve(usize, usize),
     Free(usize, usize),
     SetNode(usize, usize, u16),
     SetFlags(usize, usize, EarlyFlags),
@@ -90,9 +96,8 @@ impl Model {
         let Some((home, flags)) = self.memory[start] else {
             return false;
         };
-        let banned = EarlyFlags::NOMAP | EarlyFlags::DRIVER_MANAGED | EarlyFlags::UNACCEPTED;
         (start..end).all(|at| self.memory[at] == self.memory[start] && self.reserved[at].is_none())
-            && !flags.intersects(banned)
+            && !flags.intersects(BANNED)
             && !(self.movable_node && flags.contains(EarlyFlags::HOTPLUG))
             && (!mirror || flags.contains(EarlyFlags::MIRROR))
             && node.is_none_or(|node| home == Some(NodeId(node)))
@@ -176,6 +181,34 @@ fn step(early: &mut EarlyMemory<'_>, model: &mut Model, op: &Op) {
                 .iter_mut()
                 .for_each(|p| *p = p.filter(stays).or(Some(plain)));
             early.reserve(bytes(from, to), "named")
+        }
+        Op::Preserve(from, to) => {
+            let outcome = early.preserve(bytes(from, to), "preserved");
+            let flags = |page: &Option<Page>| page.map(|(_, flags)| flags);
+            let memory: Option<Vec<_>> = model.memory[from..to].iter().map(flags).collect();
+            let usable = |flags: &EarlyFlags| !flags.intersects(BANNED);
+            let refused = match (&memory, outcome) {
+                (None, Err(EarlyError::NotMemory { .. })) => true,
+                (Some(all), Err(EarlyError::Unusable { .. })) => !all.iter().all(usable),
+                (_, Err(EarlyError::InUse { .. })) => {
+                    model.reserved[from..to].iter().any(Option::is_some)
+                }
+                // Half of the slots are for others.
+                (_, Err(EarlyError::Full { full, .. })) => {
+                    full.needed == 2 * (before.1.len() + 1) && full.needed > full.capacity
+                }
+                _ => false,
+            };
+            assert_eq!(refused, outcome.is_err(), "{outcome:?}");
+            if refused {
+                assert_eq!(state(early), before);
+                return;
+            }
+            assert!(memory.is_some_and(|all| all.iter().all(usable)));
+            assert!(model.reserved[from..to].iter().all(Option::is_none));
+            let kind = EarlyFlags::FREEABLE | EarlyFlags::PRESERVED;
+            after.reserved[from..to].fill(Some((None, kind)));
+            outcome
         }
         Op::Free(from, to) => {
             let whole = after.reserved[from..to].iter().all(Option::is_some);
@@ -329,6 +362,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (span(), some_flags()).prop_map(|((a, b), f)| Op::Add(a, b, f)),
         1 => span().prop_map(|(a, b)| Op::Remove(a, b)),
         3 => (span(), any::<bool>()).prop_map(|((a, b), f)| Op::Reserve(a, b, f)),
+        1 => span().prop_map(|(a, b)| Op::Preserve(a, b)),
         2 => span().prop_map(|(a, b)| Op::Free(a, b)),
         3 => (span(), 0..3u16).prop_map(|((a, b), n)| Op::SetNode(a, b, n)),
         2 => (span(), some_flags()).prop_map(|((a, b), f)| Op::SetFlags(a, b, f)),

@@ -285,8 +285,8 @@ fn entries_shorter_than_their_kind_are_errors_and_the_next_is_read() {
                 table: Signature::SRAT,
                 offset: 48,
                 kind,
-                seen_bytes: length,
-                needed_bytes: full,
+                seen_bytes: length.into(),
+                needed_bytes: full.into(),
             };
             assert_eq!(
                 read,

@@ -10,7 +10,10 @@ mod fdt_blob;
 
 use std::{fs, io, path::Path};
 
-use acpi_tables::{cpu, entry, madt, madt_x2apic, memory, sealed, slit, srat, x2apic};
+use acpi_tables::{cfmws, cpu, entry, madt, madt_x2apic, memory, sealed, slit, srat, x2apic};
+use firstlight::addr::{PhysAddr, PhysRange};
+use firstlight::node::NodeId;
+use firstlight::preserve::{Draft, PreservedRange};
 
 const PC: &[u8] = include_bytes!("../../testdata/machines/acpi/QEMU_pc.facp.bin");
 const Q35: &[u8] = include_bytes!("../../testdata/machines/acpi/QEMU_q35.facp.bin");
@@ -217,6 +220,40 @@ fn main() -> io::Result<()> {
             ("two", slit(2, &[10, 20, 20, 10])),
             ("odd", slit(3, &[10, 5, 255, 20, 11, 20, 255, 21, 10])),
         ],
+    )?;
+
+    let windows = [vec![0, 0, 32, 0], vec![0; 28], cfmws(1 << 32, 1 << 31, 2)].concat();
+    let odd = [cfmws(5 << 28, 1 << 28, 1), vec![1, 0, 20, 0], vec![0; 16]].concat();
+    write(
+        "cedt",
+        &[
+            ("two", sealed(b"CEDT", 1, &windows)),
+            ("odd", sealed(b"CEDT", 1, &odd)),
+        ],
+    )?;
+
+    let preserved = |start: u64, bytes: u64, owner: u32| {
+        let range = PhysRange::with_size(start, bytes).expect("a range that does not wrap");
+        let (tag, node) = (7, Some(NodeId(1)));
+        PreservedRange {
+            range,
+            owner,
+            tag,
+            node,
+        }
+    };
+    let mut place = vec![0; 256];
+    let mut draft = Draft::new(&mut place, PhysAddr::new(0x10_0000)).expect("space for a header");
+    for (start, bytes, owner) in [(0x40_0000, 0x10_0000, 1), (0x80_0000, 0x1000, 2)] {
+        draft
+            .add(preserved(start, bytes, owner))
+            .expect("space for two ranges");
+    }
+    let bytes = draft.finish();
+    let seed = |how: u8| [&[how], &place[..bytes]].concat();
+    write(
+        "preserve",
+        &[("two", seed(0)), ("sealed", seed(1)), ("small", seed(3))],
     )?;
 
     let wide = [Q35, &[0; 32]].concat();

@@ -43,6 +43,7 @@ fuzz_target!(|data: &[u8]| {
         Signature::SRAT,
         Signature::SLIT,
         Signature::FADT,
+        Signature::CEDT,
     ] {
         let mut faults = 0usize;
         let found = tables.find(wanted, &mut |_| faults += 1);

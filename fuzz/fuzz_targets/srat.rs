@@ -23,7 +23,9 @@ fuzz_target!(|data: &[u8]| {
         let word =
             |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| table[offset + at + byte]));
         match read.next().expect("no entry is passed over") {
-            Err(AcpiError::EntryTooShort { needed_bytes, .. }) => assert!(length < needed_bytes),
+            Err(AcpiError::EntryTooShort { needed_bytes, .. }) => {
+                assert!(u16::from(length) < needed_bytes)
+            }
             Err(error) => panic!("{error}"),
             Ok(SratEntry::Other {
                 kind: seen,

@@ -39,3 +39,8 @@ pub struct Kernel;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/content.md")]
 pub struct Content;
+
+/// The examples of docs/restart.md compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/restart.md")]
+pub struct Restart;

@@ -9,6 +9,7 @@ use firstlight::addr::{FrameRange, Order, PAGE_BYTES, PHYS_END, PhysAddr, PhysRa
 use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRequest};
 use firstlight::events::Events;
 use firstlight::firmware::acpi::Rsdp;
+use firstlight::firmware::pvh::PvhError;
 use firstlight::frames::{AllocError, Frames, Metadata, Request};
 use firstlight::layout::Layout;
 use firstlight::map::{MemoryKind, MemoryMap, Region};
@@ -18,15 +19,16 @@ use firstlight::start::{AcpiNodes, Boot, BootMemory, NodeTables, StartError};
 use firstlight::topology::Trust;
 use firstlight_image::words::{self, Regression, Test, Words};
 use firstlight_wire::{marker, milestone, phase};
-use spin::{Once, RwLock};
+use spin::{Mutex, Once, RwLock};
 
-use crate::arch::{DirectMap, Handover, image_range, marker, ticks};
+use crate::arch::{DirectMap, image_range, marker, restart, ticks};
 use crate::console::{correction, note};
 use crate::descriptors::Descriptors;
 use crate::firmware::{self, Acpi, Loader};
 use crate::hooks::{self, Described, Kernel};
 use crate::lists::list_at;
 use crate::machine::Machine;
+use crate::preserve::Left;
 use crate::regress;
 use crate::storage;
 
@@ -86,7 +88,10 @@ impl Steps<'_, '_> {
 }
 
 /// All steps, in order: those of [`firstlight::start()`], with page tables between them.
-pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Machine, Stop> {
+pub(crate) fn bring_up(
+    loader: Result<Loader, PvhError>,
+    events: &mut Events<'_>,
+) -> Result<Machine, Stop> {
     let log = &mut |seen: &dyn fmt::Display| correction(seen);
     let mut steps = Steps(events);
     // SAFETY: everything in use is reserved, below, before any memory is allocated, and there
@@ -94,7 +99,8 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     let platform = DIRECT.call_once(|| unsafe { DirectMap::new() });
     let direct = *platform;
 
-    let mut loader = Loader::read(direct, handover.start_info)?;
+    let mut loader = loader?;
+    loader.report();
     let words = Words::read(loader.command_line, &mut |misread| {
         note(format_args!("command line: {misread}"));
     });
@@ -110,11 +116,18 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
         ],
         ..Boot::new(loader.info.map_entries(&direct)?)
     };
-    let mut boot = boot.early(storage::boot(), log)?;
+    // SAFETY: once.
+    let mut boot = boot.early(unsafe { storage::boot() }, log)?;
     steps.end(phase::MEMORY_MAP, marker::MEMORY_MAP);
 
     let root = firmware::root(direct, &loader);
-    let trampoline = reserve(direct, &loader, root.as_ref(), &mut boot.early)?;
+    let (trampoline, left) = reserve(
+        direct,
+        &loader,
+        root.as_ref(),
+        words.preserve,
+        &mut boot.early,
+    )?;
     map_memory(direct, &boot.map, words.accept_ticks, &mut boot.early)?;
     // Once more, for tables that were not mapped before.
     firmware::reserve(direct, root.as_ref(), &mut boot.early)?;
@@ -135,12 +148,16 @@ pub(crate) fn bring_up(handover: Handover, events: &mut Events<'_>) -> Result<Ma
     steps.end(phase::TOPOLOGY, marker::TOPOLOGY);
 
     let mut layout = Layout::build(early, topology, &boot.policy, boot.layout)?;
-    if words.fresh {
+    if words.fresh && restart::count() > 0 {
+        note("fresh is ignored: this kernel was restarted, memory was written to");
+    } else if words.fresh {
         DirectMap::promise_fresh();
         layout = layout.with_zero_memory(&UNTOUCHED);
     }
     let memory = memory(layout, words, platform, &mut steps)?;
+    let taken = left.take(&memory.frames);
     Ok(Machine {
+        taken: Mutex::new(taken),
         words,
         command_line: loader.command_line,
         map,
@@ -210,24 +227,27 @@ fn listed_cpus(acpi: &Acpi) -> usize {
     listed.filter(|cpu| cpu.enabled).count().max(1)
 }
 
-/// Reserves the loader's data and firmware's tables, and a page for starting CPUs.
+/// Reserves the loader's data, firmware's tables, and what the previous kernel left; then, the
+/// first allocation of all, a page for starting CPUs.
 fn reserve(
     direct: DirectMap,
     loader: &Loader,
     root: Option<&Rsdp>,
+    place: Option<PhysRange>,
     early: &mut EarlyMemory<'_>,
-) -> Result<Option<PhysRange>, EarlyError> {
+) -> Result<(Option<PhysRange>, Left), EarlyError> {
     loader.reserve(direct, early)?;
     firmware::reserve(direct, root, early)?;
+    let left = Left::find(place, early)?;
     let page = EarlyRequest {
         max: Some(PhysAddr::new(REAL_MODE_END)),
         ..EarlyRequest::new(PAGE_BYTES, PAGE_BYTES, "other CPUs' first page")
     };
     match early.allocate(&page) {
-        Ok(page) => Ok(Some(page)),
+        Ok(page) => Ok((Some(page), left)),
         Err(EarlyError::NoSpace { .. }) => {
             note("no memory below 1 MiB: other CPUs cannot be started");
-            Ok(None)
+            Ok((None, left))
         }
         Err(error) => Err(error),
     }

@@ -33,6 +33,7 @@ struct Ports {
     events: Option<Port>,
 }
 
+#[unsafe(link_section = ".stale")]
 static CONSOLE: Mutex<Console> = Mutex::new(Console {
     lines: Lines::new(),
     corrections: Lines::new(),
@@ -64,6 +65,7 @@ impl Log for Logger {
 
 /// Keeps lines from now on; the first has the time of the first instruction.
 pub(crate) fn install(entry_ticks: u64) {
+    CONSOLE.lock().renew();
     // It fails only in a second call.
     let _ = log::set_logger(&Logger);
     log::set_max_level(LevelFilter::Info);
@@ -149,6 +151,22 @@ pub(crate) fn rubbish() {
 }
 
 impl Console {
+    /// As at the start of a machine: after a restart it is what the previous kernel left.
+    fn renew(&mut self) {
+        let Self {
+            lines,
+            corrections,
+            notes,
+            frequency,
+            ports,
+            live,
+        } = self;
+        lines.clear();
+        corrections.clear();
+        notes.clear();
+        (*frequency, *ports, *live) = (None, None, false);
+    }
+
     pub(crate) fn line(&mut self, ticks: u64, text: fmt::Arguments<'_>) {
         match &mut self.ports {
             Some(ports) if self.live => {

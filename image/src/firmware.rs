@@ -25,29 +25,48 @@ pub(crate) const HOLE: PhysRange = match PhysRange::new(0xa_0000, 0x10_0000) {
 /// The root pointer is at a multiple of this.
 const RSDP_ALIGN: usize = 16;
 
+/// How a word for restarts begins.
+const RESTART: &[u8] = b"restart=";
+
 /// The loader's hand-over.
 pub(crate) struct Loader {
     pub(crate) info: StartInfo,
     at: u64,
     pub(crate) command_line: CommandLine<'static>,
+    /// Why there is no command line, if it cannot be read.
+    unread: Option<PvhError>,
 }
 
 impl Loader {
-    /// Reads the start info at `at`.
+    /// Reads the start info at `at`; writes to no static.
     ///
     /// # Errors
-    /// [`PvhError`] if there is none. A command line that cannot be read is reported and left out.
+    /// [`PvhError`] if there is none. A command line that cannot be read is left out.
     pub(crate) fn read(memory: DirectMap, at: u64) -> Result<Self, PvhError> {
         let info = StartInfo::read(&memory, PhysAddr::new(at))?;
-        let text = info.command_line(&memory).unwrap_or_else(|error| {
-            correction(error);
-            None
-        });
+        let (text, unread) = match info.command_line(&memory) {
+            Ok(text) => (text, None),
+            Err(error) => (None, Some(error)),
+        };
         Ok(Self {
             info,
             at,
             command_line: CommandLine::new(text.unwrap_or_default()),
+            unread,
         })
+    }
+
+    /// Whether the command line may have a word for restarts.
+    pub(crate) fn may_restart(&self) -> bool {
+        let text = self.command_line.text();
+        text.windows(RESTART.len()).any(|part| part == RESTART)
+    }
+
+    /// Reports what could not be read.
+    pub(crate) fn report(&self) {
+        if let Some(error) = self.unread {
+            correction(error);
+        }
     }
 
     /// Reserves its own data: the start info, the memory map, the command line, the modules.

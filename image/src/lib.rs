@@ -1,5 +1,6 @@
 //! The parts of the bare-metal image that need no machine, and so can be tested
-//! anywhere: the words on its command line ([`words`]), log lines kept until they
+//! anywhere: the words on its command line ([`words`]), what goes wrong on purpose when it
+//! restarts ([`damage`]), log lines kept until they
 //! can be shown ([`record`]), events as JSON ([`json`]), virtio devices ([`virtio`]) and the
 //! driver of one ([`balloon`]). The rest is the program in `main.rs`; the interface to the
 //! host is `firstlight-wire`.
@@ -7,6 +8,7 @@
 #![deny(unsafe_code)]
 
 pub mod balloon;
+pub mod damage;
 pub mod json;
 pub mod record;
 pub mod virtio;

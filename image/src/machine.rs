@@ -5,9 +5,11 @@ use firstlight::cmdline::CommandLine;
 use firstlight::frames::{Frames, Metadata};
 use firstlight::map::MemoryMap;
 use firstlight_image::words::Words;
+use spin::Mutex;
 
 use crate::firmware::Acpi;
 use crate::hooks::Kernel;
+use crate::preserve::TakenOver;
 
 /// A machine whose memory is up.
 pub(crate) struct Machine {
@@ -20,6 +22,8 @@ pub(crate) struct Machine {
     pub(crate) frames: Frames<'static>,
     /// What is added to allocation: page descriptors, and memory to be accepted.
     pub(crate) hooks: &'static Kernel,
+    /// What the previous kernel handed over.
+    pub(crate) taken: Mutex<TakenOver>,
     /// The allocator's metadata when all memory could be allocated.
     pub(crate) ready: Metadata,
 }

@@ -10,6 +10,7 @@
 //! | `machine` | a machine whose memory is up |
 //! | `storage` | the storage of the engine's tables before there is an allocator |
 //! | `devices` | the memory balloon, where the command line has `balloon` |
+//! | `preserve` | what the previous kernel handed over |
 //! | `lists` | lists in memory of the allocator |
 //! | `time` | nanoseconds since the machine began |
 //! | `console` | the log, kept in memory until there is time for a serial port |
@@ -49,6 +50,8 @@ mod machine;
 #[cfg(target_os = "none")]
 mod modes;
 #[cfg(target_os = "none")]
+mod preserve;
+#[cfg(target_os = "none")]
 mod processors;
 #[cfg(target_os = "none")]
 mod regress;
@@ -61,7 +64,8 @@ mod time;
 
 #[cfg(target_os = "none")]
 use {
-    arch::{Handover, marker, ticks},
+    arch::{DirectMap, Handover, marker, ticks},
+    firmware::Loader,
     firstlight::events::Events,
     firstlight_image::words::{Mode, Test},
     firstlight_wire::{marker, milestone, phase},
@@ -75,6 +79,13 @@ static MACHINE: spin::Once<machine::Machine> = spin::Once::new();
 /// The way up. Called once, on the first CPU.
 #[cfg(target_os = "none")]
 fn main(handover: Handover) -> ! {
+    // SAFETY: nothing is allocated before everything in use is reserved.
+    let loader = Loader::read(unsafe { DirectMap::new() }, handover.start_info);
+    // What a kernel before kept is still there.
+    if arch::restart::count() == 0 && loader.as_ref().is_ok_and(Loader::may_restart) {
+        // SAFETY: this is the first CPU, once, and no static has been written.
+        unsafe { arch::restart::keep() }
+    }
     let mut events = Events::new(storage::event_slots(), 0);
     events.end(phase::FIRMWARE, handover.entry_ticks);
     events.milestone(milestone::ENTRY, handover.entry_ticks);
@@ -87,7 +98,7 @@ fn main(handover: Handover) -> ! {
     events.end(phase::PROCESSOR, ticks());
 
     // Until all memory can be allocated, nothing else happens.
-    let machine = match bring_up::bring_up(handover, &mut events) {
+    let machine = match bring_up::bring_up(loader, &mut events) {
         Ok(machine) => machine,
         Err(stop) => end::machine(&stop),
     };

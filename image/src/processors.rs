@@ -130,6 +130,11 @@ impl Processors {
         self.run(&|_| true, work)
     }
 
+    /// Stops all but the first for good; how many.
+    pub(crate) fn stop(&mut self) -> usize {
+        self.cpus.as_mut().map_or(0, Cpus::stop)
+    }
+
     /// Number and node of each CPU that has started.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (usize, NodeId)> {
         let started = |number: &usize| {

@@ -44,6 +44,11 @@ impl<const BYTES: usize> Lines<BYTES> {
         }
     }
 
+    /// Forgets all lines and how many were lost.
+    pub const fn clear(&mut self) {
+        (self.used, self.lost) = (0, 0);
+    }
+
     /// Keeps a line; the end of one that does not fit is cut, and a line without any
     /// space is counted.
     pub fn push(&mut self, ticks: u64, text: fmt::Arguments<'_>) {
@@ -193,6 +198,9 @@ mod tests {
         assert_eq!(lines.lost(), 1);
         let seen = taken(&mut lines);
         assert_eq!(seen, [(1, "0123456789".to_string()), (2, "ä".to_string())]);
+        lines.clear();
+        assert_eq!(lines.lost(), 0);
+        assert!(taken(&mut lines).is_empty());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use firstlight::layout::Layout;
 use firstlight_image::record::{Cut, LINE_BYTES, Printable};
 use firstlight_wire::{Event, SCHEMA, phase};
 
+use crate::arch::restart;
 use crate::console::{self, event, line_at};
 use crate::machine::Machine;
 use crate::processors::Processors;
@@ -33,6 +34,16 @@ pub(crate) fn report(
     console::remarks();
     for stamp in events.list() {
         match *stamp {
+            // It was the previous kernel's last step.
+            Stamp::Phase {
+                name: phase::FIRMWARE,
+                end_ticks,
+                ..
+            } if restart::count() > 0 => event(&Event::Phase {
+                name: phase::RESTART,
+                start_ticks: restart::left(),
+                end_ticks,
+            }),
             Stamp::Phase {
                 name,
                 start_ticks,

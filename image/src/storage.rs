@@ -9,12 +9,18 @@ use spin::{Mutex, MutexGuard};
 use crate::arch::cpus::MOST;
 
 /// For 1,024 ranges of every kind and 256 nodes.
+#[unsafe(link_section = ".stale")]
 static BOOT: Mutex<BootStorage<1024, 256>> = Mutex::new(BootStorage::EMPTY);
 
 static EVENTS: Mutex<[Event; 64]> = Mutex::new([Event::EMPTY; 64]);
 
-/// The storage of the way up; called once, a second call would wait for ever.
-pub(crate) fn boot() -> BootSlots<'static> {
+/// The storage of the way up, as an earlier kernel left it after a restart.
+///
+/// # Safety
+/// Called once by each kernel.
+pub(crate) unsafe fn boot() -> BootSlots<'static> {
+    // SAFETY: the only use in this kernel, as the caller promises; a kernel before is gone.
+    unsafe { BOOT.force_unlock() };
     MutexGuard::leak(BOOT.lock()).into()
 }
 

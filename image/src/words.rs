@@ -6,9 +6,10 @@
 
 use core::fmt;
 
+use crate::damage::Damage;
 use crate::record::Printable;
 use crate::virtio::mmio::Named;
-use firstlight::addr::Order;
+use firstlight::addr::{Order, PhysRange};
 use firstlight::background::knobs::Knob;
 use firstlight::clock::Frequency;
 use firstlight::cmdline::{CommandLine, Word, parse_number, parse_size};
@@ -29,6 +30,8 @@ pub enum Mode {
     Sweep,
     /// Use the machine's memory balloon.
     Balloon,
+    /// Hand memory over to the image once more, without firmware between.
+    Restart,
 }
 
 /// The size of a descriptor.
@@ -146,6 +149,14 @@ pub struct Words {
     pub fresh: bool,
     /// Bytes that are allocated as zeros.
     pub zeroed_bytes: Option<u64>,
+    /// The place of hand-over tables.
+    pub preserve: Option<PhysRange>,
+    /// Bytes of guests' memory that outlive a restart.
+    pub preserve_bytes: Option<u64>,
+    /// Of how many bytes of it a page is written and checked; all of it without.
+    pub preserve_every: Option<u64>,
+    /// What goes wrong with it, if something is to.
+    pub damage: Option<Damage>,
     /// Turns of CPUs a second on the instruction clock, if they are to be short.
     pub turns_hz: Option<u32>,
     /// Regressions, a bit each.
@@ -153,7 +164,7 @@ pub struct Words {
 }
 
 /// The image's words and their valid forms.
-const OURS: [(&str, &str); 22] = [
+const OURS: [(&str, &str); 27] = [
     ("selftest", "selftest without a value"),
     ("bench", "bench=alloc"),
     ("sweep", "sweep without a value"),
@@ -171,6 +182,23 @@ const OURS: [(&str, &str); 22] = [
     (
         "regress",
         "regress=LIST of eager-zones, node-ranges, hash-buckets, small-blocks and one-thread",
+    ),
+    ("restart", "restart=warm"),
+    (
+        "preserve",
+        "preserve=SIZE@ADDRESS, in whole pages, such as 64K@16M",
+    ),
+    (
+        "preserve_bytes",
+        "preserve_bytes=SIZE, from 2M on, such as 1G",
+    ),
+    (
+        "preserve_every",
+        "preserve_every=SIZE, from 2M on, such as 2M",
+    ),
+    (
+        "restart_damage",
+        "restart_damage=bit:N, foreign, kernel, absent, many or guest",
     ),
     ("turns_hz", "turns_hz=HZ, a number from 1 on"),
     ("tsc_hz", "tsc_hz=HZ, a frequency that a processor can have"),
@@ -310,6 +338,23 @@ impl Words {
                 None => return false,
             },
             (b"fresh", None) => self.fresh = true,
+            (b"restart", Some(b"warm")) => self.mode = Mode::Restart,
+            (b"preserve", _) => match word.preserve_place() {
+                Some(Ok(place)) => self.preserve = Some(place),
+                _ => return false,
+            },
+            (b"preserve_bytes", Some(value)) => match blocks(value) {
+                Some(bytes) => self.preserve_bytes = Some(bytes),
+                None => return false,
+            },
+            (b"preserve_every", Some(value)) => match blocks(value) {
+                Some(bytes) => self.preserve_every = Some(bytes),
+                None => return false,
+            },
+            (b"restart_damage", Some(value)) => match Damage::parse(value) {
+                Some(damage) => self.damage = Some(damage),
+                None => return false,
+            },
             (b"check_one_in", Some(value)) => match number(value) {
                 Some(blocks) => self.check_one_in = blocks,
                 None => return false,
@@ -357,7 +402,7 @@ impl Words {
 }
 
 /// A whole word that is a number.
-fn number(text: &[u8]) -> Option<u32> {
+pub(crate) fn number(text: &[u8]) -> Option<u32> {
     let (number, rest) = parse_number(text).ok()?;
     u32::try_from(number).ok().filter(|_| rest.is_empty())
 }
@@ -507,6 +552,17 @@ mod tests {
         for bytes in firstlight_wire::DESCRIPTOR_BYTES {
             assert_eq!(read(&std::format!("descriptor_bytes={bytes}")).1, [""; 0]);
         }
+        let (words, unknown) = read(
+            "restart=warm preserve=64K@16M preserve_bytes=1G preserve_every=2M restart_damage=bit:77",
+        );
+        assert_eq!((words.mode, unknown), (Mode::Restart, Vec::new()));
+        let place = PhysRange::with_size(16 << 20, 64 << 10);
+        assert_eq!(
+            (words.preserve, words.preserve_bytes),
+            (place, Some(1 << 30))
+        );
+        assert_eq!(words.preserve_every, Some(2 << 20));
+        assert_eq!(words.damage, Some(Damage::Bit(77)));
         let (words, unknown) = read("regress=one-thread,eager-zones regress=small-blocks");
         assert_eq!(unknown, [""; 0]);
         let on: Vec<bool> = Regression::NAMES
@@ -524,7 +580,7 @@ mod tests {
     fn nonsense_is_reported_and_changes_nothing() {
         let line = "selftest=yes bench=disk test=all test tsc_hz=1 tsc_hz=12x descriptors=some \
                     descriptor_bytes=9 threads=1,,2 threads=0 runs=0 accept=0 sweep=1 quiet=2 regress= regress=one-thread,all \
-                    turns_hz=0 balloon=yes balloon_bytes=1M fresh=1 zeroed=1M check_one_in=a zeroing=1 reporting reporting.order=19 \
+                    turns_hz=0 restart restart=cold preserve preserve=64K@1 preserve_bytes=1M preserve_every=4K restart_damage=bit:x restart_damage=some balloon=yes balloon_bytes=1M fresh=1 zeroed=1M check_one_in=a zeroing=1 reporting reporting.order=19 \
                     zeroing.batch_bytes=5M zeroing.colour=2 virtio_mmio.device=512";
         let (words, misread) = read(line);
         assert_eq!(words, Words::default());

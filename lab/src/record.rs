@@ -14,6 +14,7 @@ mod balloon;
 mod guest;
 mod host;
 mod phase;
+mod restart;
 mod totals;
 
 use serde::Serialize;
@@ -22,6 +23,7 @@ pub use balloon::{Balloon, GuestStatistics, Knob, Resident};
 pub use guest::{Asked, Bench, DeferredWork, Descriptors, Kernel, Selftest, Swept, Zeroed};
 pub use host::{Host, Marker, Power};
 pub use phase::{Phase, Word};
+pub use restart::{FreeFrames, Restart};
 pub use totals::Totals;
 
 use crate::gaps::Gap;
@@ -78,6 +80,8 @@ pub struct Record {
     pub zeroed: Option<Zeroed>,
     /// The use of its memory balloon, if it has one.
     pub balloon: Option<Balloon>,
+    /// Its restart without firmware, if there was one.
+    pub restart: Option<Restart>,
     /// The guest's events as it told them.
     pub events: Vec<serde_json::Value>,
     /// The guest's log, line by line.
@@ -120,6 +124,7 @@ impl Record {
             sweep: Vec::new(),
             zeroed: None,
             balloon: None,
+            restart: None,
             events: Vec::new(),
             log: Vec::new(),
             host: None,
@@ -159,7 +164,7 @@ pub struct Machine {
 }
 
 /// When what was ready.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Milestones {
     /// The kernel began: until here it was firmware and loader.
     pub entry_ns: Option<u64>,

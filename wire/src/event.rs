@@ -195,6 +195,10 @@ pub enum Event<S, L> {
     },
     /// The use of a memory balloon.
     Balloon(Balloon<S>),
+    /// The last one of a kernel that hands memory over; what follows is of the next kernel.
+    HandedOver(HandedOver),
+    /// What a restarted kernel found.
+    Restart(Restart<S>),
     /// The last one.
     End {
         /// How it went.
@@ -277,6 +281,48 @@ pub struct Zeroed {
     /// How long allocation took.
     pub ticks: u64,
     /// Blocks that were not zero, or could not be freed.
+    pub failures: u64,
+}
+
+/// Memory that a kernel hands over to the next.
+#[derive(Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "read", derive(serde::Deserialize))]
+pub struct HandedOver {
+    /// Ranges in the table.
+    pub ranges: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Bytes of the table.
+    pub table_bytes: u64,
+    /// Frames that were free before guests had memory.
+    pub free_frames: u64,
+    /// CPUs that were stopped, all but the one that goes on.
+    pub stopped_cpus: u64,
+}
+
+/// Memory that a restarted kernel took over.
+#[derive(Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "read", derive(serde::Deserialize))]
+pub struct Restart<S> {
+    /// Why the table was refused, if it was.
+    pub refused: Option<S>,
+    /// Bytes of guests' memory that their owners took.
+    pub guest_bytes: u64,
+    /// Of these, bytes that were read and compared.
+    pub checked_bytes: u64,
+    /// Pages with other content than the previous kernel left there.
+    pub wrong_pages: u64,
+    /// Bytes of preserved memory that no owner took.
+    pub released_bytes: u64,
+    /// Bytes of the rest that were allocated, written and freed before the check.
+    pub other_bytes: u64,
+    /// The previous kernel's last instruction.
+    pub left_ticks: u64,
+    /// Guests' memory could be used.
+    pub usable_ticks: u64,
+    /// Frames that were free once all of it was freed.
+    pub free_frames: u64,
+    /// Checks that failed.
     pub failures: u64,
 }
 

@@ -14,7 +14,7 @@
 mod event;
 mod outcome;
 
-pub use event::{Balloon, DeferredWork, Descriptors, Event, Selftest, Zeroed};
+pub use event::{Balloon, DeferredWork, Descriptors, Event, HandedOver, Restart, Selftest, Zeroed};
 pub use outcome::Outcome;
 
 /// Name and version of the events' form, in the first one.
@@ -59,6 +59,8 @@ pub mod marker {
     pub const BALLOON_FREED: u8 = 0x51;
     /// All of it that is to be reported is.
     pub const BALLOON_REPORTED: u8 = 0x52;
+    /// Memory is handed over; the next kernel begins with 0x10.
+    pub const HANDED_OVER: u8 = 0x42;
     /// The mode has ended.
     pub const MODE_END: u8 = 0x41;
     /// The processor reported a fault.
@@ -71,6 +73,8 @@ pub mod marker {
 pub mod phase {
     /// From the start of the machine to the image's first instruction.
     pub const FIRMWARE: &str = "firmware and loader";
+    /// From the previous kernel's last instruction to the image's first, of a restart.
+    pub const RESTART: &str = "restart";
     /// Page protection and exceptions.
     pub const PROCESSOR: &str = "processor";
     /// The loader's map, sorted and disjoint.

@@ -3,9 +3,10 @@
 //!
 //! - `contest`: interleaved rounds, medians, tables;
 //! - `ours`, `rivals`: the contestants;
-//! - `acpi`: reading the CPUs of a large machine.
+//! - `acpi`: reading the CPUs of a large machine;
+//! - `blocks`, `hash`: memory blocks, a hash table.
 //!
-//! An argument such as `64` keeps to machines of that many GiB.
+//! An argument such as `64` keeps to machines of that many GiB, `blocks` and `hash` to one part.
 #![expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -13,7 +14,9 @@
 )]
 
 mod acpi;
+mod blocks;
 mod contest;
+mod hash;
 mod ours;
 mod rivals;
 
@@ -73,6 +76,15 @@ fn free(machine: &Machine) -> Result<Vec<FrameRange>, Box<dyn Error>> {
 fn main() -> Result<(), Box<dyn Error>> {
     let only: Option<u64> = std::env::args().find_map(|argument| argument.parse().ok());
     println!("Host: {}, load {}.\n", host::line(), host::load());
+    let mut words = std::env::args().skip(1);
+    match words
+        .find(|word| ["blocks", "hash"].contains(&word.as_str()))
+        .as_deref()
+    {
+        Some("blocks") => return blocks::print(),
+        Some(_) => return hash::print(),
+        None => {}
+    }
     println!("### From a layout to all memory allocatable\n");
     println!(
         "Median (min .. max). *Fresh*: the metadata's pages are untouched, faults are counted;\n\
@@ -112,5 +124,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         &mut contestants(&machine)[..5],
     );
     println!("### Reading CPUs\n");
-    acpi::print()
+    acpi::print()?;
+    println!("### Memory blocks\n");
+    blocks::print()?;
+    println!("### A hash table\n");
+    hash::print()
 }

@@ -54,9 +54,29 @@ impl Lifetimes {
         }
     }
 
+    /// Frames of the blocks that stay.
+    pub(super) fn long_frames(&self) -> u64 {
+        frames(&self.long)
+    }
+
+    /// Frames of all blocks.
+    pub(super) fn held_frames(&self) -> u64 {
+        self.held_frames
+    }
+
+    /// Whether time was up before the end.
+    pub(super) fn is_cut_short(&self) -> bool {
+        self.cut_short
+    }
+
+    /// The blocks that stay.
+    pub(super) fn long(&self) -> &[(Frame, Order)] {
+        &self.long
+    }
+
     /// The result.
     pub(super) fn row(&self, contestant: Contestant) -> Fragmentation {
-        let long = frames(&self.long);
+        let long = self.long_frames();
         let best = |[huge, giant]: [u64; 2]| {
             let least = |blocks: u64, order: Order| {
                 let frames = (blocks * order.frames()).saturating_sub(long);
@@ -120,8 +140,8 @@ impl Lifetimes {
         cpu.free(frame, order);
     }
 
-    /// Fills memory, lets blocks come and go, frees all but those that stay.
-    fn live<C: Cpu>(&mut self, cpu: &mut C) {
+    /// Fills memory, lets blocks come and go.
+    pub(super) fn live<C: Cpu>(&mut self, cpu: &mut C) {
         let pace = self.limit.pace();
         let most = usize::try_from(self.target_frames).unwrap_or(usize::MAX);
         let mut full = false;
@@ -142,6 +162,11 @@ impl Lifetimes {
             some.len()
         });
         self.cut_short = !full || done < again;
+        cpu.drain();
+    }
+
+    /// Frees all but those that stay.
+    pub(super) fn end<C: Cpu>(&mut self, cpu: &mut C) {
         let short = std::mem::take(&mut self.short);
         // Without this the rest means nothing, so it has no limit but its own.
         let pace = Limit::new(1_000_000_000).pace();
@@ -176,6 +201,7 @@ impl Visitor for Lifetimes {
         let mut cpu = allocator.cpu(0).ok_or("no handle for the first CPU")?;
         self.at_start = [Order::HUGE, Order::GIANT].map(|order| count(&mut cpu, order));
         self.live(&mut cpu);
+        self.end(&mut cpu);
         self.found = [Order::HUGE, Order::GIANT].map(|order| count(&mut cpu, order));
         Ok(())
     }

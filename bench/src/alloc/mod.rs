@@ -17,6 +17,7 @@
 //! host disturb least.
 
 mod answers;
+mod block_shares;
 mod budget;
 mod cell;
 mod churn;
@@ -28,6 +29,7 @@ mod task;
 mod turn;
 mod workers;
 
+pub use block_shares::{BlockShares, Share, ShareRow, block_shares};
 pub use contestant::{Contestant, Need, Visitor};
 pub use ground::Ground;
 pub use record::{

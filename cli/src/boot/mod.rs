@@ -8,6 +8,7 @@ mod balloon;
 mod guest;
 mod progress;
 pub(crate) mod render;
+mod restart;
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -61,6 +62,7 @@ Examples:
   firstlight boot --append selftest                        and let it check its allocator
   firstlight boot --clock instructions --memory 960G       the same figures on every run and host
   firstlight boot --balloon --append 'zeroing=on reporting=on'  free memory goes back to the host
+  firstlight boot --append restart=warm                    guests' memory outlives a restart
   firstlight boot --kernel /boot/vmlinuz --memory 64G      a Linux, up to its missing root file system
   firstlight boot --kernel vmlinuz --initrd initrd --until login:
   firstlight boot --qemu-arg=-acpitable --qemu-arg=sig=SRAT,file=srat.bin

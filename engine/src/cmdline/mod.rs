@@ -1,15 +1,17 @@
 //! The kernel command line, as Linux reads it, for what concerns memory.
 //!
-//! [`CommandLine`] walks the words in place, without a heap. Two readers sit on
+//! [`CommandLine`] walks the words in place, without a heap. Three readers sit on
 //! it: [`MemoryChange`]s (`mem=`, `memmap=`) change a
 //! [`MemoryMap`](crate::map::MemoryMap), and [`CommandLine::layout_policy`]
-//! takes `kernelcore=`, `movablecore=` and `movable_node`. A value without
+//! takes `kernelcore=`, `movablecore=` and `movable_node`.
+//! [`CommandLine::preserve_place`] reads `preserve=`. A value without
 //! meaning is a [`BadWord`]: reported, never fatal. Other words are skipped and
 //! stay available in [`CommandLine::words`].
 #![deny(unsafe_code)]
 
 mod memory;
 mod number;
+mod preserve;
 mod zones;
 
 use core::fmt;
@@ -159,6 +161,8 @@ pub enum Fault {
     Form,
     /// More than 100 %.
     Percent,
+    /// A place that is no whole pages of memory.
+    Place,
 }
 
 /// A word whose value has no meaning, and why.
@@ -180,6 +184,7 @@ impl fmt::Display for BadWord<'_> {
             Fault::Trailing => f.write_str("what follows the last number means nothing"),
             Fault::Form => f.write_str("what follows the first number means nothing; ignored"),
             Fault::Percent => f.write_str("more than 100 %"),
+            Fault::Place => f.write_str("expected whole pages, SIZE@ADDRESS; ignored"),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use core::fmt;
 
+use super::region::EarlyFlags;
 use super::request::EarlyRequest;
 use crate::addr::{PhysAddr, PhysRange};
 use crate::store::Full;
@@ -63,6 +64,25 @@ pub enum EarlyError {
         /// The range.
         range: PhysRange,
     },
+    /// A range to be preserved is not wholly memory.
+    NotMemory {
+        /// The range.
+        range: PhysRange,
+    },
+    /// A range to be preserved is in use.
+    InUse {
+        /// The range.
+        range: PhysRange,
+        /// What uses a part of it.
+        owner: &'static str,
+    },
+    /// A range to be preserved lies in memory that cannot hold what is preserved.
+    Unusable {
+        /// The range.
+        range: PhysRange,
+        /// The flags of that memory.
+        flags: EarlyFlags,
+    },
 }
 
 impl fmt::Display for EarlyError {
@@ -101,6 +121,18 @@ impl fmt::Display for EarlyError {
             }
             Self::NotReserved { range } => {
                 write!(f, "{range} cannot be freed: not all of it is reserved")
+            }
+            Self::NotMemory { range } => {
+                write!(f, "{range} cannot be preserved: not all of it is memory")
+            }
+            Self::InUse { range, owner } => {
+                write!(
+                    f,
+                    "{range} cannot be preserved: a part of it is in use for {owner}"
+                )
+            }
+            Self::Unusable { range, flags } => {
+                write!(f, "{range} cannot be preserved: memory there is {flags}")
             }
         }
     }

@@ -13,6 +13,7 @@
 //! | `from_map` | early memory of a firmware map |
 //! | `allocate` | which attempts a request is worth |
 //! | `search` | which address a request gets; [`FreeRanges`] |
+//! | `preserve` | what the previous kernel left, reserved |
 //! | `owners` | [`Allocation`]: what each range is for |
 //! | `error` | [`EarlyError`] |
 #![deny(unsafe_code)]
@@ -21,6 +22,7 @@ mod allocate;
 mod error;
 mod from_map;
 mod owners;
+mod preserve;
 mod region;
 mod request;
 mod search;

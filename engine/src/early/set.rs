@@ -56,6 +56,11 @@ impl<'s> RegionSet<'s> {
         (lo, hi.max(lo))
     }
 
+    /// Regions it has slots for.
+    pub(super) fn capacity(&self) -> usize {
+        self.regions.capacity()
+    }
+
     /// Bytes in the set.
     pub(super) fn bytes(&self) -> u64 {
         self.regions.iter().map(|r| r.range.bytes()).sum()

@@ -6,6 +6,10 @@ pub(crate) fn array<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; 
     bytes.get(offset..end)?.try_into().ok()
 }
 
+pub(crate) fn u16_le(bytes: &[u8], offset: usize) -> Option<u16> {
+    array(bytes, offset).map(u16::from_le_bytes)
+}
+
 pub(crate) fn u32_le(bytes: &[u8], offset: usize) -> Option<u32> {
     array(bytes, offset).map(u32::from_le_bytes)
 }

@@ -12,6 +12,7 @@ use super::metadata::Metadata;
 use super::range;
 use super::request::Request;
 use super::segment::Segment;
+use super::segment::occupancy::Occupancy;
 use super::segment::statistics::{FreeBlocks, Statistics};
 use super::segment::validate::Violation;
 use super::word::Content;
@@ -303,6 +304,24 @@ impl<'m> Frames<'m> {
             cached_frames: cached.map(u64::from).sum(),
             ..Nodes::sum(self.nodes.segments.iter())
         }
+    }
+
+    /// What the memory in `range`, whole huge frames, is used for: whether it could leave, or become
+    /// one block. Starts the segments it lies in.
+    ///
+    /// ```
+    /// # use firstlight::addr::FrameRange;
+    /// # use firstlight::frames::Frames;
+    /// /// Whether all of it is free once what can be moved has moved.
+    /// fn can_leave(frames: &Frames<'_>, range: FrameRange) -> bool {
+    ///     frames.occupancy(range).fixed_frames == 0
+    /// }
+    /// ```
+    pub fn occupancy(&self, range: FrameRange) -> Occupancy {
+        let segments = self.nodes.segments.iter();
+        let inside = segments.filter(|one| !one.frames().intersect(range).is_empty());
+        let online = inside.filter_map(ZoneSegment::online);
+        online.map(|segment| segment.occupancy(range)).sum()
     }
 
     /// The memory of one zone of one node; all zero where there is none. Of which zone the frames

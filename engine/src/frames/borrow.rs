@@ -203,7 +203,35 @@ impl<'m> Frames<'m> {
         found
     }
 
-    /// The same; `None` with words left at the end of the node's memory.
+    /// Frames of free huge frames, from the cursor on, by `words` giant frames' words at most.
+    pub(crate) fn count_free(&self, cursor: &mut Cursor, words: usize) -> u64 {
+        let (node, mut left, mut sum) = (cursor.node, words, 0);
+        let segments = self.nodes.segments.iter();
+        for from in segments.filter(|segment| segment.node == node) {
+            let Some(segment) = from.online() else {
+                continue;
+            };
+            while cursor.next < segment.frames.end() {
+                let giant = segment.giant_of(cursor.next.max(segment.frames.start()));
+                let Some(less) = left.checked_sub(1) else {
+                    return sum;
+                };
+                left = less;
+                cursor.words += 1;
+                let (word, frames) = (segment.giant(giant), segment.giant_frames(giant));
+                sum += match word.state {
+                    GiantState::Free => frames.count(),
+                    GiantState::Split => u64::from(word.free) * u64::from(HUGE_FRAMES),
+                    GiantState::Opening | GiantState::Allocated => 0,
+                };
+                cursor.next = frames.end().min(segment.frames.end());
+            }
+        }
+        cursor.restart();
+        sum
+    }
+
+    /// What [`Frames::borrow_free`] finds; `None` with words left at the end of the node's memory.
     fn search_free(&self, cursor: &mut Cursor, search: &mut Search) -> Option<Borrowed<'_, 'm>> {
         let node = cursor.node;
         let segments = self.nodes.segments.iter();

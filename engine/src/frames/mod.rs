@@ -67,6 +67,7 @@ pub use metadata::Metadata;
 pub use over::AddError;
 pub use owned::{Deallocate, Owned};
 pub use request::Request;
+pub use segment::occupancy::Occupancy;
 pub use segment::statistics::{ContentStatistics, FreeBlocks, Statistics};
 pub(crate) use segment::table::Carver;
 pub use segment::validate::Violation;

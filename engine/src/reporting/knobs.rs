@@ -15,7 +15,7 @@ pub enum Knob {
     BatchBlocks,
     /// From the end of a pass to the beginning of the next one.
     DelayMs,
-    /// A pass reports one part in so many of what is free; 0: all of it.
+    /// A pass reports one part in so many of what is free as huge frames; 0: all of it.
     BudgetOneIn,
     /// Words looked at in a step, at most.
     StepWords,

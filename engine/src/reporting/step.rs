@@ -87,8 +87,10 @@ struct Pass {
     cursor: Cursor,
     /// Nodes that are done.
     nodes: usize,
-    /// Bytes that it may still report.
-    left_bytes: u64,
+    /// What is free, as far as it was counted, of huge frames, what is reported already included.
+    free_frames: u64,
+    /// Bytes that it may still report, once all was counted.
+    left_bytes: Option<u64>,
     /// Words that it looked at.
     words: u64,
     is_over: bool,
@@ -164,8 +166,8 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
     ///
     /// # Cost
     /// It looks at [`Knob::StepWords`] words of the allocator's tables at most, and at those of one
-    /// block more ([`Frames::borrow_free`]); [`Statistics::words`] has the sum. At the beginning of
-    /// a pass it reads the allocator's statistics.
+    /// block more ([`Frames::borrow_free`]); [`Statistics::words`] has the sum. A pass begins with a
+    /// count of what is free, a word for each GiB, in as many steps as that takes.
     pub fn step(&mut self, now_ns: u64) -> Next {
         let knobs = self.settings.get();
         let delay_ns = knobs.delay_ms.saturating_mul(1_000_000);
@@ -179,9 +181,17 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
             if now_ns < self.begin_ns {
                 return Next::At(self.begin_ns);
             }
-            self.pass = Pass::new(NodeId(0), knobs.budget_bytes(self.free_bytes()));
+            self.pass = Pass::new();
         }
-        let blocks = self.collect(&knobs);
+        let begin = self.pass.words;
+        let end = begin.saturating_add(knobs.step_words);
+        let is_counted = self.pass.count(self.frames, &knobs, end);
+        let blocks = if is_counted {
+            self.collect(&knobs, end)
+        } else {
+            Blocks::NONE
+        };
+        self.statistics.words += self.pass.words - begin;
         if !self.report(blocks) {
             return later;
         }
@@ -193,16 +203,9 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
         Next::Now
     }
 
-    /// All that is free, what is reported already included.
-    fn free_bytes(&self) -> u64 {
-        self.frames.statistics().free_frames * PAGE_BYTES
-    }
-
     /// Borrows the blocks of one report.
-    fn collect(&mut self, knobs: &Knobs) -> Blocks<'f, 'm> {
+    fn collect(&mut self, knobs: &Knobs, end: u64) -> Blocks<'f, 'm> {
         let most = knobs.batch_blocks.min(self.host.capacity());
-        let begin = self.pass.words;
-        let end = begin.saturating_add(knobs.step_words);
         let mut blocks = Blocks::NONE;
         for block in blocks.0.iter_mut().take(most.max(1)) {
             *block = self.pass.next(self.frames, knobs.order, end);
@@ -210,7 +213,6 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
                 break;
             }
         }
-        self.statistics.words += self.pass.words - begin;
         blocks
     }
 
@@ -266,18 +268,50 @@ impl Pass {
     const fn over() -> Self {
         Self {
             is_over: true,
-            ..Self::new(NodeId(0), 0)
+            ..Self::new()
         }
     }
 
-    const fn new(first: NodeId, left_bytes: u64) -> Self {
+    const fn new() -> Self {
         Self {
-            cursor: Cursor::new(first, Content::Reported),
+            cursor: Cursor::new(NodeId(0), Content::Reported),
             nodes: 0,
-            left_bytes,
+            free_frames: 0,
+            left_bytes: None,
             words: 0,
             is_over: false,
         }
+    }
+
+    /// On to the next node; whether there is one.
+    fn next_node(&mut self, frames: &Frames<'_>) -> bool {
+        self.nodes += 1;
+        let node = frames.fallback(NodeId(0)).nth(self.nodes);
+        if let Some(node) = node {
+            self.cursor = Cursor::new(node, Content::Reported);
+        }
+        node.is_some()
+    }
+
+    /// Counts what is free, unless it looked at `end` words since its beginning; whether all was
+    /// counted.
+    fn count(&mut self, frames: &Frames<'_>, knobs: &Knobs, end: u64) -> bool {
+        while self.left_bytes.is_none() {
+            let left = end.saturating_sub(self.words);
+            if left == 0 {
+                return false;
+            }
+            let (rounds, before) = (self.cursor.rounds(), self.cursor.words());
+            let words = usize::try_from(left).unwrap_or(usize::MAX);
+            self.free_frames += frames.count_free(&mut self.cursor, words);
+            self.words += self.cursor.words() - before;
+            if self.cursor.rounds() != rounds && !self.next_node(frames) {
+                self.left_bytes = Some(knobs.budget_bytes(self.free_frames * PAGE_BYTES));
+                self.cursor = Cursor::new(NodeId(0), Content::Reported);
+                self.nodes = 0;
+            }
+        }
+        true
     }
 
     /// The next block, node by node, unless it looked at `end` words since its beginning.
@@ -287,7 +321,10 @@ impl Pass {
         order: Order,
         end: u64,
     ) -> Option<Borrowed<'f, 'm>> {
-        while !self.is_over && self.left_bytes >= order.bytes() {
+        while let Some(left_bytes) = self.left_bytes
+            && !self.is_over
+            && left_bytes >= order.bytes()
+        {
             let left = end.saturating_sub(self.words);
             if left == 0 {
                 return None;
@@ -297,16 +334,14 @@ impl Pass {
             let found = frames.borrow_free(&mut self.cursor, order, Content::Unknown, words);
             self.words += self.cursor.words() - before;
             if found.is_some() {
-                self.left_bytes -= order.bytes();
+                self.left_bytes = Some(left_bytes - order.bytes());
                 return found;
             }
             if self.cursor.rounds() == rounds {
                 return None;
             }
-            self.nodes += 1;
-            match frames.fallback(NodeId(0)).nth(self.nodes) {
-                Some(node) => self.cursor = Cursor::new(node, Content::Reported),
-                None => break,
+            if !self.next_node(frames) {
+                break;
             }
         }
         self.is_over = true;

@@ -105,6 +105,18 @@ pub(crate) fn slit(localities: u64, distances: &[u8]) -> Vec<u8> {
     )
 }
 
+/// A window for CXL memory with so many targets.
+pub(crate) fn cfmws(base: u64, bytes: u64, targets: usize) -> Vec<u8> {
+    let length = u16::try_from(36 + 4 * targets).unwrap();
+    let mut window = vec![1, 0];
+    window.extend(length.to_le_bytes());
+    window.extend([0; 4]);
+    window.extend(base.to_le_bytes());
+    window.extend(bytes.to_le_bytes());
+    window.resize(length.into(), 0);
+    window
+}
+
 /// MADT and SRAT of a machine with `cpus` x2APIC CPUs in `domains` domains of
 /// 64 GiB each.
 pub(crate) fn large_machine(cpus: u32, domains: u32) -> (Vec<u8>, Vec<u8>) {

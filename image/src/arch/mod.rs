@@ -14,6 +14,7 @@
 //! | `serial` | the ports for the log and the events |
 //! | `device` | registers of devices; the configuration space of PCI |
 //! | `cpus` | starting the others and running work on them |
+//! | `restart` | the image entered once more, without firmware |
 //! | `writer` | the fastest way to fill memory |
 
 mod x86_64;

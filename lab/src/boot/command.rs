@@ -58,6 +58,9 @@ pub struct Launch<'l> {
 
 /// Where a microvm's first device is, in the words of Linux's command line.
 const MMIO_WORD: &str = "virtio_mmio.device=512@0xfeb00000:5";
+/// What asks our image to restart, and the place of its table where no word names one.
+const RESTART_WORD: &str = "restart=warm";
+const PLACE_WORD: &str = "preserve=64K@16M";
 /// The balloon, in QEMU's words; `balloon0` is its name in QEMU's tree.
 const BALLOON: &str = "id=balloon0,free-page-reporting=on";
 /// What every Linux is told: to talk on the serial line, to leave no line out, and
@@ -91,6 +94,11 @@ impl Launch<'_> {
                     if self.machine.board == Board::Microvm {
                         words.push(MMIO_WORD.to_owned());
                     }
+                }
+                let mut given = self.append.split_whitespace();
+                let placed = given.clone().any(|word| word.starts_with("preserve="));
+                if given.any(|word| word == RESTART_WORD) && !placed {
+                    words.push(PLACE_WORD.to_owned());
                 }
             }
         }
@@ -375,6 +383,20 @@ mod tests {
             !words.contains("balloon") && !words.contains("-mon "),
             "{words}"
         );
+    }
+
+    #[test]
+    fn a_restart_has_a_place_for_its_table() {
+        let machine = Machine::default();
+        let line = |append| {
+            let mut launch = launch(&machine, System::Image, &[]);
+            launch.append = append;
+            launch.command_line()
+        };
+        assert_eq!(line("restart=warm"), "preserve=64K@16M restart=warm");
+        let given = "preserve=4K@1G restart=warm";
+        assert_eq!(line(given), given);
+        assert_eq!(line("restart=cold"), "restart=cold");
     }
 
     #[test]

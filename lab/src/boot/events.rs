@@ -94,6 +94,7 @@ impl Events {
             Event::Selftest(selftest) => selftest.failures,
             Event::Balloon(balloon) => balloon.failures,
             Event::Zeroed(zeroed) => zeroed.failures,
+            Event::Restart(restart) => restart.failures,
             _ => 0,
         });
         failures.fold(0, u64::saturating_add)

@@ -12,6 +12,7 @@
 //! | `watch` | who looks on meanwhile, [`Watch`] |
 //! | `image` | where our image is |
 //! | `events`, `tell`, `verdict` | what our image says, as a record, and whether it went well |
+//! | `restart` | what the image says once it restarted itself |
 //! | [`linux`] | the same for a Linux, from its log |
 //! | `request`, `run`, `compose` | one boot from request to record |
 //! | `error` | [`BootError`], [`Refusal`] |
@@ -29,6 +30,7 @@ pub mod linux;
 mod machine;
 mod probe;
 mod request;
+mod restart;
 mod run;
 mod spawn;
 mod tell;

@@ -4,7 +4,8 @@
 //! image that never does has no times, and a note says so.
 
 use super::events::{Event, Events};
-use crate::record::{self, Record};
+use super::restart;
+use crate::record::{self, Milestones, Record};
 use firstlight_wire::{milestone, phase};
 
 /// Fills `record` with what `events` say. What they do not say stays `None`.
@@ -18,10 +19,14 @@ pub fn tell(events: &Events, record: &mut Record) {
         record.notes.push(why.into());
     }
     let time = Time { hz };
-    for event in &events.list {
+    let (first, next) = restart::split(&events.list);
+    for event in first {
         place(event, time, record);
     }
     firmware(record);
+    if let Some(handed) = first.last() {
+        restart::tell(handed, next, time, record);
+    }
     record.events.clone_from(&events.raw);
 }
 
@@ -43,13 +48,13 @@ fn firmware(record: &mut Record) {
 
 /// From ticks to nanoseconds.
 #[derive(Clone, Copy)]
-struct Time {
+pub(super) struct Time {
     hz: Option<u64>,
 }
 
 impl Time {
     /// `None` where ticks are not known to be any time, or too many.
-    fn ns(self, ticks: u64) -> Option<u64> {
+    pub(super) fn ns(self, ticks: u64) -> Option<u64> {
         let ns = u128::from(ticks) * 1_000_000_000 / u128::from(self.hz?);
         u64::try_from(ns).ok()
     }
@@ -81,7 +86,7 @@ fn place(event: &Event, time: Time, record: &mut Record) {
                 });
             }
         }
-        Event::Milestone { name, ticks } => reach(name, time.ns(*ticks), record),
+        Event::Milestone { name, ticks } => reach(name, time.ns(*ticks), &mut record.milestones),
         Event::Machine { .. } | Event::Memory { .. } => size(event, record),
         Event::Region { .. } | Event::Node { .. } | Event::Zone { .. } => row(event, record),
         Event::Correction { text } => record.corrections.push(text.clone()),
@@ -136,6 +141,8 @@ fn place(event: &Event, time: Time, record: &mut Record) {
         }),
         // The host adds what it saw.
         Event::Balloon(_)
+        | Event::HandedOver(_)
+        | Event::Restart(_)
         | Event::Knob { .. }
         | Event::Clock { .. }
         | Event::Acceptance { .. }
@@ -144,8 +151,8 @@ fn place(event: &Event, time: Time, record: &mut Record) {
     }
 }
 
-fn reach(name: &str, ns: Option<u64>, record: &mut Record) {
-    let milestones = &mut record.milestones;
+/// Sets the milestone of this name.
+pub(super) fn reach(name: &str, ns: Option<u64>, milestones: &mut Milestones) {
     let slot = match name {
         milestone::ENTRY => &mut milestones.entry_ns,
         milestone::LAYOUT => &mut milestones.layout_ns,

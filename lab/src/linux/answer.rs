@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use firstlight::addr::Frame;
-use firstlight::layout::Layout;
 use serde::Serialize;
 
-use super::Flavour;
+use super::blocks::{self, BlockRunAnswer, View};
+use super::hash::{self, HashAnswer};
+use super::{Flavour, LayoutInput, Prepared};
 
 /// A zone with memory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -47,18 +47,30 @@ pub struct LayoutAnswer {
     pub model_first_deferred_pfn: BTreeMap<u16, u64>,
     /// Frames each node with memory describes before.
     pub model_eager_pages: BTreeMap<u16, u64>,
+    /// Large hash tables, by name.
+    pub hash: BTreeMap<&'static str, HashAnswer>,
+    /// Those near a power of two: Linux 6.12 sizes them by what is free at that moment, which is not
+    /// known here.
+    pub hash_estimated: Vec<&'static str>,
+    /// Bytes of a memory block.
+    pub memory_block_size: u64,
+    /// Memory blocks.
+    pub memory_blocks: u64,
+    /// Blocks in a row that differ in their numbers only.
+    pub block_runs: Vec<BlockRunAnswer>,
     /// What was corrected or ignored on the way.
     pub notices: Vec<String>,
 }
 
 impl LayoutAnswer {
-    /// Tells `layout`; `max_frame` is where the memory map's usable memory ends.
-    pub fn new(
-        layout: &Layout<'_>,
-        max_frame: Frame,
-        flavour: Flavour,
-        notices: Vec<String>,
-    ) -> Self {
+    /// The answer of the machine that was prepared from `input` as `flavour` does.
+    pub fn new(prepared: Prepared<'_>, input: &LayoutInput, flavour: Flavour) -> Self {
+        let Prepared {
+            layout, max_frame, ..
+        } = &prepared;
+        let (hash, hash_estimated) = hash::tables(layout, input, flavour);
+        let plugged = blocks::plugged(input, flavour);
+        let view = View::new(&prepared, &plugged, input, flavour);
         let zones = layout.zones().iter().map(|zone| ZoneAnswer {
             node: zone.node.0,
             zone: zone.kind.name(),
@@ -100,7 +112,12 @@ impl LayoutAnswer {
                 .deferrals()
                 .map(|plan| (plan.node.0, plan.eager_frames))
                 .collect(),
-            notices,
+            hash,
+            hash_estimated,
+            memory_block_size: view.choice.size.bytes(),
+            memory_blocks: view.count(),
+            block_runs: view.runs(),
+            notices: view.notices,
         }
     }
 }

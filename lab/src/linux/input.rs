@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use firstlight::blocks::BlockSize;
 use firstlight::map::MapEntry;
 
 use crate::log::{KernelLog, MemorySource};
@@ -20,6 +21,17 @@ pub struct NodeMemory {
     pub last: u64,
     /// Memory may come and go here.
     pub hotplug: bool,
+}
+
+/// Memory plugged in after the boot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PluggedMemory {
+    /// Its node.
+    pub node: u16,
+    /// First byte.
+    pub start: u64,
+    /// Last byte.
+    pub last: u64,
 }
 
 /// CPUs of a node.
@@ -44,6 +56,14 @@ pub struct LayoutInput {
     pub cpus: BTreeMap<u16, NodeCpus>,
     /// The kernel's command line.
     pub command_line: String,
+    /// The processor says that there is a hypervisor.
+    pub hypervisor: bool,
+    /// Memory that is plugged in after the boot, ascending.
+    pub plugged: Vec<PluggedMemory>,
+    /// A size of memory blocks that was asked for.
+    pub block_size: Option<BlockSize>,
+    /// What firmware's windows for memory (CEDT) advise as the size of memory blocks.
+    pub advised_bytes: Option<u64>,
     /// CPUs in all, for a machine that does not say on which node they are.
     pub cpu_count: u32,
     /// What could not be taken from where this comes from.
@@ -60,6 +80,7 @@ impl LayoutInput {
             map,
             map_is_changed: source != MemorySource::Firmware,
             command_line: log.command_line.clone().unwrap_or_default(),
+            hypervisor: log.virtual_machine.is_some(),
             cpu_count: log.cpus.brought_up.or(log.cpus.allowed).unwrap_or(0),
             ..Self::default()
         };

@@ -11,10 +11,14 @@
 //! | file | concept |
 //! |---|---|
 //! | `input` | [`LayoutInput`], from a log or put together |
+//! | `hash` | large hash tables: [`HashAnswer`] |
+//! | `blocks` | memory blocks: [`BlocksAnswer`], [`blocks_of`] |
 //! | `prepare` | from input to the engine's [`Layout`], [`with_layout`] |
 //! | `answer` | from a layout to [`LayoutAnswer`] |
 
 mod answer;
+mod blocks;
+mod hash;
 mod input;
 mod prepare;
 
@@ -24,7 +28,9 @@ use std::str::FromStr;
 use firstlight::start::StartError;
 
 pub use answer::{LayoutAnswer, ZoneAnswer};
-pub use input::{LayoutInput, NodeCpus, NodeMemory};
+pub use blocks::{BlockRunAnswer, BlocksAnswer, OtherSize, Run, blocks_of};
+pub use hash::HashAnswer;
+pub use input::{LayoutInput, NodeCpus, NodeMemory, PluggedMemory};
 pub use prepare::{Prepared, with_layout};
 
 #[cfg(doc)]
@@ -107,11 +113,6 @@ impl FromStr for Flavour {
 /// [`StartError`]: as a rule, that there is no memory.
 pub fn layout_of(input: &LayoutInput, flavour: Flavour) -> Result<LayoutAnswer, StartError> {
     with_layout(input, flavour, |prepared| {
-        LayoutAnswer::new(
-            &prepared.layout,
-            prepared.max_frame,
-            flavour,
-            prepared.notices,
-        )
+        LayoutAnswer::new(prepared, input, flavour)
     })
 }

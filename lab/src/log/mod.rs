@@ -99,6 +99,8 @@ pub struct KernelLog {
     pub memblock_dumps: Vec<MemblockDump>,
     /// ACPI tables listed.
     pub acpi_tables: Vec<AcpiTable>,
+    /// The line that shows a virtual machine: its hypervisor's, or that of its firmware's maker.
+    pub virtual_machine: Option<String>,
     /// CPUs.
     pub cpus: CpuCounts,
     /// What could not be taken as it stands: the first [`MOST_PROBLEMS`].
@@ -220,7 +222,20 @@ fn recover(line: &Line, section: &mut Section, log: &mut KernelLog) {
     }
 }
 
-/// Release, command line, CPUs, ACPI tables.
+/// What firmware of virtual machines calls itself.
+const VIRTUAL: [&str; 9] = [
+    "QEMU",
+    "KVM",
+    "VMware",
+    "VirtualBox",
+    "Virtual Machine",
+    "Xen HVM",
+    "Google Compute Engine",
+    "Amazon EC2",
+    "OpenStack",
+];
+
+/// Release, command line, CPUs, ACPI tables, virtual machine or not.
 fn general(line: &Line, log: &mut KernelLog) -> bool {
     let mut scan = Scan::new(&line.text);
     if scan.eat("Linux version ") {
@@ -232,6 +247,12 @@ fn general(line: &Line, log: &mut KernelLog) -> bool {
         allowed_cpus(&mut scan, &mut log.cpus);
     } else if scan.eat("smp: Brought up") || scan.eat("x86: Booted up") || scan.eat("Brought up") {
         brought_up(&mut scan, &mut log.cpus);
+    } else if scan.eat("Hypervisor detected:") {
+        log.virtual_machine.get_or_insert_with(|| line.text.clone());
+    } else if scan.eat("DMI:") {
+        if VIRTUAL.iter().any(|maker| scan.remainder().contains(maker)) {
+            log.virtual_machine.get_or_insert_with(|| line.text.clone());
+        }
     } else if scan.eat("ACPI:") {
         return acpi_table(&mut scan, line.number, log);
     } else {

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU64;
 
-use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::firmware::acpi::{Madt, Srat};
 use firstlight::firmware::e820;
 use firstlight::frames::{Cpu, CpuCache, CpuSlot, Frames, Request};
@@ -38,6 +38,8 @@ pub(crate) const ALL: &[Path] = &[
     path("layout_64g_1_node", || layout(64, 1)),
     path("layout_512g_4_nodes", || layout(512, 4)),
     path("layout_4t_8_nodes", || layout(4096, 8)),
+    path("layout_1t_1024_ranges", || scattered(1)),
+    path("layout_32t_1024_ranges", || scattered(32)),
     path("frames_64g_1_node", || frames(64, 1)),
     path("frames_512g_4_nodes", || frames(512, 4)),
     path("frames_4t_8_nodes", || frames(4096, 8)),
@@ -127,6 +129,27 @@ fn layout(gib: u64, nodes: u16) -> Outcome {
     let mut storage = machine.storage();
     let parts = machine.parts(&mut storage)?;
     counted(|| parts.build())??;
+    Ok(())
+}
+
+/// From rows of memory and of nodes to a layout: 1,024 ranges on 64 nodes, which take turns, and a hole
+/// after each.
+fn scattered(tib: u64) -> Outcome {
+    let each = tib * GIB;
+    let range = |at: u64| {
+        let range = PhysRange::new(at * each, (at + 1) * each - (128 << 20)).ok_or("a range")?;
+        Ok((range, NodeId((at % 64) as u16)))
+    };
+    let machine = Machine {
+        nodes: 64,
+        memory: (0..1024)
+            .map(range)
+            .collect::<Result<_, Box<dyn Error>>>()?,
+        reserved: Vec::new(),
+    };
+    let mut storage = machine.storage();
+    let layout = counted(|| machine.layout(&mut storage))??;
+    assert_eq!((layout.ranges().len(), layout.nodes().len()), (1024, 64));
     Ok(())
 }
 

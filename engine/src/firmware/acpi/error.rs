@@ -16,6 +16,8 @@ impl Signature {
     pub const SLIT: Self = Self(*b"SLIT");
     /// Fixed ACPI description table: the power management timer.
     pub const FADT: Self = Self(*b"FACP");
+    /// CXL early discovery table: windows for memory.
+    pub const CEDT: Self = Self(*b"CEDT");
     /// Root table with 32-bit pointers.
     pub const RSDT: Self = Self(*b"RSDT");
     /// Root table with 64-bit pointers.
@@ -84,9 +86,9 @@ pub enum AcpiError {
         /// The entry's kind.
         kind: u8,
         /// Its length field.
-        seen_bytes: u8,
+        seen_bytes: u16,
         /// The least it may be.
-        needed_bytes: u8,
+        needed_bytes: u16,
     },
     /// An entry that runs past the end of its table; nothing follows it.
     EntryPastEnd {
@@ -95,7 +97,7 @@ pub enum AcpiError {
         /// Where the entry starts in it.
         offset: usize,
         /// The entry's length field; 0 if not even that is inside.
-        seen_bytes: u8,
+        seen_bytes: u16,
         /// Bytes left in the table.
         left_bytes: usize,
     },

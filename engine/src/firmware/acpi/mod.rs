@@ -1,8 +1,8 @@
 //! ACPI tables that say where CPUs and memory are, and where there is a timer:
-//! RSDP, RSDT/XSDT, MADT, SRAT, SLIT, FADT.
+//! RSDP, RSDT/XSDT, MADT, SRAT, SLIT, FADT, CEDT.
 //!
 //! [`Rsdp::parse`] finds the root, [`Tables::open`] walks it and
-//! [`Tables::find`] picks a table by name; [`Madt`], [`Srat`], [`Slit`] and [`Fadt`]
+//! [`Tables::find`] picks a table by name; [`Madt`], [`Srat`], [`Slit`], [`Fadt`] and [`Cedt`]
 //! read one each, in place: no list of CPUs or memory is ever kept, an iterator goes
 //! over the table's own bytes.
 //!
@@ -11,8 +11,9 @@
 //! table with a wrong checksum is a fault (shipped firmware has them), an RSDP
 //! with one is an error (it was found by scanning, so it may be no RSDP).
 //!
-//! Formats: ACPI specification, chapter 5.2.
+//! Formats: ACPI specification, chapter 5.2; of the CEDT, CXL specification, chapter 9.18.
 
+mod cedt;
 mod error;
 mod fadt;
 mod madt;
@@ -22,6 +23,7 @@ mod srat;
 mod table;
 mod walk;
 
+pub use cedt::{Cedt, CedtWindow, CedtWindows};
 pub use error::{AcpiError, Fault, Signature};
 pub use fadt::{Fadt, PM_TIMER_HZ, PmTimer};
 pub use madt::{Madt, MadtCpu, MadtCpus};

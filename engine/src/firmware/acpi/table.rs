@@ -135,12 +135,12 @@ pub(super) struct RawEntry<'a> {
 
 impl RawEntry<'_> {
     /// The error of an entry that must have `needed_bytes`.
-    pub(super) fn too_short(&self, needed_bytes: u8) -> AcpiError {
+    pub(super) fn too_short(&self, needed_bytes: u16) -> AcpiError {
         AcpiError::EntryTooShort {
             table: self.table,
             offset: self.offset,
             kind: self.kind,
-            seen_bytes: self.length,
+            seen_bytes: self.length.into(),
             needed_bytes,
         }
     }
@@ -189,7 +189,7 @@ impl<'a> Iterator for RawEntries<'a> {
                 table,
                 offset,
                 kind,
-                seen_bytes: length,
+                seen_bytes: length.into(),
                 needed_bytes,
             }));
         }
@@ -197,7 +197,7 @@ impl<'a> Iterator for RawEntries<'a> {
             return Some(Err(AcpiError::EntryPastEnd {
                 table,
                 offset,
-                seen_bytes: length,
+                seen_bytes: length.into(),
                 left_bytes: rest.len(),
             }));
         };

@@ -389,10 +389,8 @@ impl Segment<'_> {
             if word.pinned() && self.is_pinned(block.range()) {
                 return Err(refused(Why::Reserved));
             }
-            let part = Block {
-                start: block.start.max(Frame::new(self.huge_start(huge))),
-                order,
-            };
+            let start = Frame::new(self.huge_start(huge) + u64::from(block.page_in_huge()));
+            let part = Block { start, order };
             let is_allocated = match word.state {
                 HugeState::Allocated => !word.is_borrowed(),
                 HugeState::Split if self.is_any_borrowed(huge, word, part) => false,

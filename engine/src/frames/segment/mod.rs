@@ -46,6 +46,7 @@ pub(crate) mod fresh;
 pub(crate) mod give;
 pub(crate) mod init;
 pub(crate) mod isolate;
+pub(crate) mod occupancy;
 mod open;
 pub(crate) mod pinned;
 mod reconcile;

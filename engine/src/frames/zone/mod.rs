@@ -390,11 +390,10 @@ impl<'m> Nodes<'m> {
         let want = Want::of(request, Some(&known));
         let gate = Gate::new(self.marks, request, request.order().frames());
         let zone = ZoneChoice::only(zone);
-        let frame = self
-            .segments
-            .first_on(node, zone, gate.as_ref(), |segment, hints| {
-                search::known::any_known(segment, hints, want)
-            })?;
+        let segments = &self.segments;
+        let frame = segments.first_on(node, zone, gate.as_ref(), |segment, hints| {
+            search::known::any_known(segment, hints, want)
+        })?;
         self.count_taken(frame, request.order());
         // None: it was not zero, and the kernel zeroes nothing.
         let is_zero = self.serve_zeroed(frame, request, &known);

@@ -229,6 +229,34 @@ impl Cpus {
         sleep_until(|| job.left.load(Ordering::Acquire) == 0);
         count
     }
+
+    /// Stops all others for good; how many had started. They wait for a start as after a reset.
+    pub(crate) fn stop(&mut self) -> usize {
+        let stopped = AtomicUsize::new(0);
+        let count = self.joined() - 1;
+        let work = |_| {
+            // The last access to memory of this CPU: the stack it is on may go.
+            stopped.fetch_add(1, Ordering::Release);
+            super::halt()
+        };
+        let job = Job {
+            work: &work,
+            left: AtomicUsize::new(0),
+            waiter_apic_id: apic::own_id(),
+        };
+        // SAFETY: only the lifetime changes; this waits until no CPU uses the job any more.
+        let shared = (&raw const job).cast::<Job<'static>>().cast_mut();
+        for area in Self::areas().filter(|area| area.joined.load(Ordering::Acquire) == 1) {
+            area.mailbox.store(shared, Ordering::Release);
+            apic::interrupt(area.apic_id, WAKE_VECTOR);
+        }
+        while stopped.load(Ordering::Acquire) < count {
+            relax();
+        }
+        // Those that have not started are on their way, perhaps.
+        Self::areas().for_each(|area| apic::init(area.apic_id));
+        count
+    }
 }
 
 const _: () = assert!(size_of::<Area>() + 32 * 1024 <= AREA_ORDER.bytes() as usize);

@@ -81,6 +81,22 @@ impl DirectMap {
         FRESH.store(true, Ordering::Relaxed);
     }
 
+    /// The bytes of `range`, if they are below 4 GiB and neither devices nor the image.
+    ///
+    /// # Safety
+    /// The range is memory; nothing else uses it while the slice is in use.
+    pub(crate) unsafe fn place(range: PhysRange) -> Option<&'static mut [u8]> {
+        let forbidden = range.overlaps(Self::DEVICES) || range.overlaps(paging::image_range());
+        let start = NonNull::new(range.start().get() as *mut u8)?;
+        let is_place = range.end() <= Self::TABLES_BELOW && !forbidden;
+        if !is_place || !paging::allows(range, Access::Write) {
+            return None;
+        }
+        let bytes = usize::try_from(range.bytes()).ok()?;
+        // SAFETY: not null, mapped, and the caller's alone.
+        Some(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), bytes) })
+    }
+
     fn add_by<E>(
         &self,
         mut mapper: Mapper,

@@ -3,6 +3,7 @@
 # The first CPU arrives by PVH: 32-bit protected mode, no paging, ebx holds the
 # physical address of the start info. The others arrive in real mode, on a page
 # below 1 MiB that `trampoline` was copied to. All meet in `enter_long_mode`.
+# `restart_image` brings the image back to what the loader loaded, and enters it again.
 
 # ---- The note with the entry point for loaders (Xen's public elfnote.h, type 18).
     .section .note.pvh, "a", @note
@@ -121,6 +122,66 @@ other_cpu:
     hlt
     jmp 5b
 
+# ---- The end of this kernel: the image as it was loaded, then its entry, as a loader does it.
+    .code64
+    .global restart_image
+restart_image:
+    cli
+    mov ebx, [rip + start_info]
+    lgdt [rip + boot_gdt_pointer_64]
+    rdtsc                           # from here on no kernel runs
+    mov [rip + left_ticks], eax
+    mov [rip + left_ticks + 4], edx
+    push 0x8
+    lea rax, [rip + leave_long_mode]
+    push rax
+    retfq
+
+    .code32
+leave_long_mode:
+    mov eax, 0x10
+    mov ds, eax
+    mov es, eax
+    mov ss, eax
+    mov eax, cr0
+    and eax, ~(1 << 31)             # paging off: the tables are in what is overwritten
+    mov cr0, eax
+    mov ecx, 0xc0000080             # EFER
+    xor eax, eax
+    xor edx, edx
+    wrmsr
+    mov eax, 1 << 9                 # CR4.OSFXSR, for the 16-byte registers
+    mov cr4, eax
+    mov esi, offset kept_data
+    mov edi, offset data_start
+    mov ecx, offset data_end
+1:  movaps xmm0, [esi]
+    movaps xmm1, [esi + 16]
+    movaps xmm2, [esi + 32]
+    movaps xmm3, [esi + 48]
+    movaps [edi], xmm0
+    movaps [edi + 16], xmm1
+    movaps [edi + 32], xmm2
+    movaps [edi + 48], xmm3
+    add esi, 64
+    add edi, 64
+    cmp edi, ecx
+    jb 1b
+    xorps xmm0, xmm0
+    mov edi, offset bss_start
+    mov ecx, offset bss_end
+2:  movaps [edi], xmm0
+    movaps [edi + 16], xmm0
+    movaps [edi + 32], xmm0
+    movaps [edi + 48], xmm0
+    add edi, 64
+    cmp edi, ecx
+    jb 2b
+    xor eax, eax
+    mov cr4, eax
+    inc dword ptr [restarts]
+    jmp pvh_entry
+
 # ---- Copied below 1 MiB; runs there in real mode with cs = its own segment.
     .section .rodata.trampoline, "a"
     .code16
@@ -161,6 +222,9 @@ boot_gdt_end:
 boot_gdt_pointer:
     .word boot_gdt_end - boot_gdt - 1
     .long boot_gdt
+boot_gdt_pointer_64:
+    .word boot_gdt_end - boot_gdt - 1
+    .quad boot_gdt
 
 # ---- Results of the first instructions, and the first stack.
     .section .data.boot, "aw"
@@ -194,6 +258,15 @@ boot_pd:
     .quad (page << 21) + 0x83
     .set page, page + 1
     .endr
+
+# What a restart leaves: its last instruction in this kernel, and how many there were.
+    .section .bss.kept, "aw", @nobits
+    .balign 8
+    .global left_ticks, restarts
+left_ticks:
+    .skip 8
+restarts:
+    .skip 8
 
     .section .bss.boot_stack, "aw", @nobits
     .balign 4096

@@ -10,6 +10,7 @@
 //! | `direct` | physical memory as slices and pointers |
 //! | `apic` | the local interrupt controller: this CPU's id, starting and waking others |
 //! | `cpus` | every CPU's area, starting, mailboxes |
+//! | `restart` | the image as it was loaded, entered once more |
 //! | `clock` | the frequency of the TSC |
 //! | `vector` | vector registers, for filling memory alone |
 //! | `device` | devices' registers, and configuration space of PCI |
@@ -29,6 +30,7 @@ pub(crate) mod device;
 mod direct;
 mod paging;
 mod port;
+pub(crate) mod restart;
 mod segments;
 pub(crate) mod serial;
 mod traps;

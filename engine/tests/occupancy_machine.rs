@@ -1,0 +1,85 @@
+//! What ranges are used for, and which blocks could leave after boot.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod kit;
+
+use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::blocks::{BlockId, BlockSize, Blocks};
+use firstlight::frames::{Frames, Occupancy, Request};
+use kit::{GIB, MIB, Machine, range};
+
+fn movable(order: u8) -> Request {
+    Request::new(Order::new(order).unwrap()).movable()
+}
+
+fn huge_of(frame: Frame) -> FrameRange {
+    let start = frame.get() & !511;
+    FrameRange::new(start, start + 512).unwrap()
+}
+
+/// All frames of memory of a machine of one node from 4 GiB on, by use.
+fn all(frames: &Frames<'_>) -> Occupancy {
+    frames.occupancy(FrameRange::ALL)
+}
+
+#[test]
+fn frames_are_counted_by_what_their_huge_frame_was_split_for() {
+    let frames = Machine::new(&[(0, range(4 * GIB, 6 * GIB))]).frames();
+    let start = all(&frames);
+    assert_eq!(start.movable_frames, 0);
+    assert_eq!(start.free_frames, frames.statistics().free_frames);
+    assert_eq!(start.free_frames + start.fixed_frames, 2 << 18);
+
+    let page = frames.allocate(movable(0)).unwrap();
+    let block = frames.allocate(movable(9)).unwrap();
+    let kernel = frames.allocate(Request::new(Order::PAGE)).unwrap();
+    for (frame, free, movable, fixed) in
+        [(page, 511, 1, 0), (block, 0, 512, 0), (kernel, 511, 0, 1)]
+    {
+        let expected = Occupancy {
+            free_frames: free,
+            movable_frames: movable,
+            fixed_frames: fixed,
+        };
+        assert_eq!(frames.occupancy(huge_of(frame)), expected, "{frame}");
+    }
+    let now = all(&frames);
+    assert_eq!(now.movable_frames, 513);
+    assert_eq!(now.fixed_frames, start.fixed_frames + 1);
+
+    // A giant frame in use as one block says nothing of its content.
+    let frames = Machine::new(&[(0, range(4 * GIB, 7 * GIB))]).frames();
+    let giant = frames.allocate(movable(18)).unwrap();
+    let whole = FrameRange::block(giant, Order::GIANT).unwrap();
+    assert_eq!(frames.occupancy(whole).fixed_frames, 1 << 18);
+    // A range that ends in the middle of it, and one past all memory.
+    let part = FrameRange::new(giant.get(), giant.get() + 1024).unwrap();
+    assert_eq!(frames.occupancy(part).fixed_frames, 1024);
+    let none = FrameRange::new(1 << 30, 2 << 30).unwrap();
+    assert_eq!(frames.occupancy(none), Occupancy::default());
+}
+
+#[test]
+fn a_block_is_removable_while_nothing_in_it_is_fixed() {
+    let frames = Machine::new(&[(0, range(4 * GIB, 5 * GIB + 64 * MIB))]).frames();
+    let blocks = Blocks::new(&frames, BlockSize::SMALLEST);
+    let removable = |id: u64| blocks.get(BlockId(id)).unwrap().is_removable();
+    // The last block is half a hole.
+    let before: Vec<_> = (32..41).map(removable).collect();
+    assert!(!before[8]);
+    let free = (0..8).filter(|at| before[*at]).count();
+    assert!(free >= 6, "{before:?}");
+
+    let id = 32 + (0..8).find(|at| before[*at]).unwrap() as u64;
+    let first = BlockSize::SMALLEST.frames_of(BlockId(id)).unwrap().start();
+    frames.allocate_at(first, Order::PAGE).unwrap();
+    assert!(!removable(id));
+    frames.free(first, Order::PAGE).unwrap();
+    assert!(removable(id));
+    while let Ok(page) = frames.allocate(movable(9)) {
+        assert!(page.get() > 0);
+    }
+    // All is in use now, and the same blocks could leave.
+    let after: Vec<_> = (32..41).map(removable).collect();
+    assert_eq!(after, before);
+}

@@ -1,0 +1,238 @@
+//! Large hash tables: Linux's eight, and the same ones by our growth.
+//!
+//! *Linux counts what is present, less the descriptors of all zones, less low memory.* That
+//! gives the sizes of all recorded boots. 6.12 counts what is free when it makes the table, which is
+//! a little less; where that might halve a table, its size is an estimate.
+
+use std::collections::BTreeMap;
+
+use firstlight::addr::{Frame, FrameRange, PAGE_BYTES};
+use firstlight::cmdline::{CommandLine, parse_number};
+use firstlight::layout::{Layout, Zone};
+use firstlight::tables::{Growth, TableSize, TableSpec};
+use serde::Serialize;
+
+use super::{Flavour, LayoutInput};
+
+/// Bytes of a descriptor.
+const DESCRIPTOR_BYTES: u64 = 64;
+/// Where low memory ends, which is reserved.
+const LOW_END: Frame = Frame::new(256);
+/// What a kernel may have taken besides before it makes tables, in frames: an image and an
+/// initial file system of 96 MiB, and a sixty-fourth of memory.
+const TAKEN_FRAMES: u64 = 96 << 8;
+const TAKEN_SHARE: u64 = 64;
+/// A table has huge pages where each node has so many bytes of it.
+const HUGE_BYTES: u64 = 2 << 20;
+/// Largest block of Linux's page allocator in bytes: a larger table made late is no single block.
+const LARGEST_BLOCK: u64 = 4 << 20;
+
+/// A hash table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct HashAnswer {
+    /// Buckets.
+    pub entries: u64,
+    /// log2 of its pages.
+    pub order: u32,
+    /// Bytes.
+    pub bytes: u64,
+    /// `linear`: one block of one node; `vmalloc`, `vmalloc hugepage`: pages, or huge pages, of all nodes.
+    pub kind: &'static str,
+}
+
+/// One of Linux's tables.
+struct LinuxTable {
+    spec: TableSpec,
+    /// The word of the command line that sets the number of its buckets.
+    word: &'static str,
+    /// Made while there is only early memory, if it is on one node.
+    early: bool,
+}
+
+const fn table(
+    name: &'static str,
+    scale: u32,
+    bucket_bytes: u64,
+    word: &'static str,
+    most: Option<u64>,
+) -> LinuxTable {
+    LinuxTable {
+        spec: TableSpec {
+            name,
+            bucket_bytes,
+            scale,
+            least: 1,
+            most,
+        },
+        word,
+        early: false,
+    }
+}
+
+/// Those whose size follows memory.
+const TABLES: [LinuxTable; 6] = [
+    LinuxTable {
+        early: true,
+        ..table("dentry", 13, 8, "dhash_entries", None)
+    },
+    LinuxTable {
+        early: true,
+        ..table("inode", 14, 8, "ihash_entries", None)
+    },
+    table("mount", 19, 8, "mhash_entries", None),
+    table("mountpoint", 19, 8, "mphash_entries", None),
+    table("tcp_est", 17, 8, "thash_entries", Some(512 << 10)),
+    table("udp", 21, 32, "uhash_entries", Some(64 << 10)),
+];
+/// Fewest buckets for UDP.
+const LEAST_UDP: u64 = 256;
+/// Most buckets for bound TCP ports, which follow the established connections.
+const MOST_TCP_BIND: u64 = 64 << 10;
+const TCP_BIND_BYTES: u64 = 32;
+/// Buckets of futexes for each CPU, and their bytes.
+const FUTEX_A_CPU: u64 = 256;
+const FUTEX_BYTES: u64 = 64;
+
+/// All tables by name, and which of them are estimates.
+pub(super) fn tables(
+    layout: &Layout<'_>,
+    input: &LayoutInput,
+    flavour: Flavour,
+) -> (BTreeMap<&'static str, HashAnswer>, Vec<&'static str>) {
+    let line = CommandLine::new(input.command_line.as_bytes());
+    let frames = usable_frames(layout);
+    let free = frames.saturating_sub(TAKEN_FRAMES + frames / TAKEN_SHARE);
+    let place = Place::new(layout, line, flavour);
+    let (mut all, mut estimated) = (BTreeMap::new(), Vec::new());
+    let growth = match flavour {
+        Flavour::Firstlight => Growth::SquareRoot,
+        Flavour::Linux6_1 | Flavour::Linux6_12 => Growth::Stepped,
+    };
+    let mut connections = 0;
+    for LinuxTable { spec, word, early } in &TABLES {
+        let spec = with_limits(*spec, flavour);
+        let given = number(line, word);
+        let of = |frames| match given {
+            // What is too large becomes the most there can be.
+            Some(buckets) => spec
+                .given(buckets, frames)
+                .unwrap_or_else(|refused| refused.most),
+            None => spec.size(frames, growth),
+        };
+        let size = of(frames);
+        if flavour == Flavour::Linux6_12 && of(free) != size {
+            estimated.push(spec.name);
+        }
+        if spec.name == "tcp_est" {
+            connections = size.buckets;
+        }
+        all.insert(spec.name, place.answer(size, *early));
+    }
+    let power = |buckets: u64, each: u64| {
+        let buckets = buckets.checked_next_power_of_two().unwrap_or(1);
+        TableSize {
+            buckets,
+            bytes: buckets * each,
+        }
+    };
+    let ports = power(connections.clamp(1, MOST_TCP_BIND), TCP_BIND_BYTES);
+    all.insert("tcp_bind", place.answer(ports, false));
+    let cpus = u64::from(input.cpu_count.max(1));
+    all.insert(
+        "futex",
+        place.answer(power(FUTEX_A_CPU * cpus, FUTEX_BYTES), false),
+    );
+    if estimated.contains(&"tcp_est") && connections <= MOST_TCP_BIND {
+        estimated.push("tcp_bind");
+    }
+    (all, estimated)
+}
+
+/// Linux has a least size for UDP; ours has no limits but memory.
+fn with_limits(spec: TableSpec, flavour: Flavour) -> TableSpec {
+    let least = match spec.name {
+        "udp" => LEAST_UDP,
+        _ => spec.least,
+    };
+    let most = spec.most.filter(|_| flavour.is_linux());
+    TableSpec {
+        least,
+        most,
+        ..spec
+    }
+}
+
+/// The number that the command line sets for `word`; 0 is none.
+fn number(line: CommandLine<'_>, word: &str) -> Option<u64> {
+    let values = line.words().filter(|seen| seen.is(word));
+    let value = values.last()?.value?;
+    let (number, _) = parse_number(value).ok()?;
+    Some(number).filter(|number| *number > 0)
+}
+
+/// Frames a kernel counts when it sizes tables.
+fn usable_frames(layout: &Layout<'_>) -> u64 {
+    let low = FrameRange::new(0, LOW_END.get()).unwrap_or_default();
+    let ranges = layout.ranges().iter();
+    let reserved: u64 = ranges
+        .map(|range| range.frames.intersect(low).count())
+        .sum();
+    let zones = layout.zones().iter();
+    let all: u64 = zones
+        .map(|zone| zone.present_frames.saturating_sub(descriptor_frames(zone)))
+        .sum();
+    all.saturating_sub(reserved)
+}
+
+/// Frames of a zone's descriptors: of its span, unless more than a sixteenth of that is holes.
+fn descriptor_frames(zone: &Zone) -> u64 {
+    let (spanned, present) = (zone.span.count(), zone.present_frames);
+    let described = if spanned > present + present / 16 {
+        present
+    } else {
+        spanned
+    };
+    (described * DESCRIPTOR_BYTES).div_ceil(PAGE_BYTES)
+}
+
+/// Where tables lie.
+struct Place {
+    /// Nodes they are spread over; 1: they are not.
+    nodes: u64,
+}
+
+impl Place {
+    /// Linux spreads tables where more than one node has memory, unless `hashdist=0`; then over all nodes
+    /// it has online.
+    fn new(layout: &Layout<'_>, line: CommandLine<'_>, flavour: Flavour) -> Self {
+        let nodes = layout.nodes().iter();
+        let with_memory = nodes.clone().filter(|node| node.has_memory()).count() as u64;
+        let online = nodes
+            .filter(|node| node.has_memory() || node.cpus > 0)
+            .count() as u64;
+        let words = line.words().filter(|word| word.is("hashdist"));
+        let off = words.last().is_some_and(|word| word.value == Some(b"0"));
+        let spread = with_memory > 1 && !off;
+        Self {
+            nodes: match (spread, flavour.is_linux()) {
+                (false, _) => 1,
+                (true, true) => online,
+                (true, false) => with_memory,
+            },
+        }
+    }
+
+    fn answer(&self, size: TableSize, early: bool) -> HashAnswer {
+        let pages_of_all = self.nodes > 1 || !early && size.bytes > LARGEST_BLOCK;
+        HashAnswer {
+            entries: size.buckets,
+            order: size.order(),
+            bytes: size.bytes,
+            kind: match pages_of_all {
+                false => "linear",
+                true if size.bytes / self.nodes >= HUGE_BYTES => "vmalloc hugepage",
+                true => "vmalloc",
+            },
+        }
+    }
+}
