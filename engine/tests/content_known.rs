@@ -11,7 +11,7 @@ mod kit;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
+use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{AllocError, Content, Cursor, Frames, Hooks, Request};
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, added, cache, huge, page, range, slots};
@@ -222,8 +222,7 @@ struct Kernel {
     /// Whether what is known is not so.
     lies: AtomicU64,
     frames: OnceLock<&'static Frames<'static>>,
-    /// Where memory comes when nothing else is left.
-    to_come: AtomicU64,
+    reclaims: AtomicU64,
     /// A page that another CPU takes while this one zeroes.
     to_take: AtomicU64,
 }
@@ -248,12 +247,8 @@ impl Hooks for Kernel {
     }
 
     fn exhausted(&self, _: &Request, _: Option<NodeId>) -> bool {
-        let Some(frames) = self.frames.get() else {
-            return false;
-        };
-        let start = self.to_come.swap(0, Ordering::Relaxed);
-        let comes = PhysRange::with_size(start, 2 * MIB).unwrap();
-        start > 0 && frames.add_with(comes, Content::Zero).is_ok()
+        self.reclaims.fetch_add(1, Ordering::Relaxed);
+        false
     }
 }
 
@@ -268,6 +263,8 @@ fn what_was_zeroed_before_the_kernel_refused_is_known() {
         make_zero(&frames, Frame::new(first + huge * 512), Order::HUGE);
     }
     not_zeroed(frames.allocate(Request::new(order(11)).zeroed()));
+    // There is memory: nothing is reclaimed for want of zeros.
+    assert_eq!(kernel.reclaims.load(Ordering::Relaxed), 0);
     assert_eq!(kernel.left.load(Ordering::Relaxed), 188);
     assert_eq!(known(&frames)[0], 3 * 512);
     let seen = frames.zeroed_frames(NodeId(0));
@@ -318,21 +315,4 @@ fn what_a_kernel_finds_not_to_be_zero_is_forgotten() {
     assert_eq!(known(&frames)[0], 0);
     not_zeroed(frames.allocate(huge().zeroed()));
     assert_eq!(frames.zeroed_frames(NodeId(0)).hit, 0);
-}
-
-#[test]
-fn memory_that_comes_zero_serves_a_kernel_that_zeroes_nothing() {
-    let kernel: &'static Kernel = Box::leak(Box::default());
-    let span = FrameRange::new(4 << 18, 5 << 18).unwrap();
-    let tables = usize::try_from(Frames::bytes_for(span, 8).unwrap()).unwrap();
-    let frames = Frames::over(span, Box::leak(Box::new_uninit_slice(tables))).unwrap();
-    frames
-        .add(PhysRange::with_size(4 * GIB, 4 * MIB).unwrap())
-        .unwrap();
-    let frames: &'static Frames<'_> = Box::leak(Box::new(frames.with_hooks(kernel)));
-    assert!(kernel.frames.set(frames).is_ok());
-    kernel.to_come.store(4 * GIB + 64 * MIB, Ordering::Relaxed);
-    let found = frames.allocate(huge().zeroed());
-    assert_eq!(found, Ok(Frame::new((4 * GIB + 64 * MIB) / 4096)));
-    not_zeroed(frames.allocate(huge().zeroed()));
 }

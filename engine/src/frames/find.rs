@@ -171,7 +171,8 @@ impl Frames<'_> {
     }
 
     /// Frames in a row, all of them known to be zero, for a kernel that zeroes nothing: of all
-    /// memory that the request may have. What CPUs cache is not known to be.
+    /// memory that the request may have. What CPUs cache is not known to be, nor what a kernel
+    /// would reclaim.
     #[cold]
     fn known_zero_near(
         &self,
@@ -180,14 +181,13 @@ impl Frames<'_> {
         align_frames: u64,
         request: Request,
     ) -> Result<FrameRange, AllocError> {
-        let (nodes, undrained) = (&self.nodes, request.no_drain());
-        let find = |reach| {
-            let of = &undrained;
-            range::contiguous::allocate(nodes, first, reach, frames, align_frames, of, true)?.ok()
-        };
-        let prepare = |found: &FrameRange| nodes.prepare_range(*found);
-        let found = self.find(first, &undrained, &mut NoCache, find, prepare);
-        found.map_err(|_| AllocError::NotZeroed { request })
+        let (nodes, all) = (&self.nodes, Reach::All);
+        let row =
+            range::contiguous::allocate(nodes, first, all, frames, align_frames, &request, true);
+        let row = row.and_then(Result::ok);
+        let row = row.ok_or(AllocError::NotZeroed { request })?;
+        nodes.prepare_range(row);
+        Ok(row)
     }
 
     #[cold]

@@ -163,7 +163,7 @@ fn a_huge_frame_seen_split_is_zeroed_and_split_again() {
         let (machine, [first]) = owned_pages([0]);
         let (taken, page) = both(
             || machine.take_at(block(1, 0)),
-            || {
+            move || {
                 machine.free(first);
                 work(machine);
                 machine.allocate_zeroed(0).unwrap()
