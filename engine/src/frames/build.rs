@@ -434,8 +434,11 @@ fn lists<'m>(
     })
 }
 
-/// Ranges that can be added in the middle of others, beyond two for each window.
+/// Ranges that can be adopted in the middle of others.
 const MORE_RANGES: usize = 16;
+/// Ranges that can come to windows, or go offline, in the middle of others: as many as the most
+/// DIMMs that machines have slots for.
+const WINDOW_RANGES: usize = 256;
 
 /// The lengths of the lists that all nodes share.
 struct Directory {
@@ -459,7 +462,7 @@ impl Directory {
             nodes,
             windows,
             taken,
-            pinned: taken + 2 * windows + MORE_RANGES,
+            pinned: taken + 2 * windows + MORE_RANGES + WINDOW_RANGES * usize::from(windows > 0),
         }
     }
 

@@ -54,8 +54,7 @@ impl Segment<'_> {
         }
         if block.order == HUGE_ORDER && Giant::is_split_in(self.giant_bits(giant)) {
             let huge = self.huge_of(block.start);
-            let bits = self.huge_bits(huge);
-            if !Huge::is_pinned_in(bits) && self.give_huge(huge) {
+            if self.give_huge(huge) {
                 self.raise_free(giant, 1);
                 return Ok(());
             }
@@ -321,7 +320,8 @@ impl Segment<'_> {
     // ---- Many at a time ----------------------------------------------------
 
     /// Gives back a huge frame of a giant frame that was opened, and leaves the count to the
-    /// caller ([`Segment::count_huges`]). `false` if it is anything but allocated as one.
+    /// caller ([`Segment::count_huges`]). `false` if it is anything but allocated as one, or
+    /// some of it is pinned.
     #[inline]
     pub(crate) fn give_huge(&self, huge: HugeIndex) -> bool {
         let bits = self.huge_bits(huge);

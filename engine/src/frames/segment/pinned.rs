@@ -1,12 +1,12 @@
 //! Frames that can't be freed: [`Pinned`], those that are reserved for ever and those that are
 //! not memory yet.
 //!
-//! *The list changes only when memory is added or adopted, and a reader that meets a change
+//! *The list changes only when memory comes or goes, and a reader that meets a change
 //! reads again.* Its version is odd while a CPU changes it, which copies the list at most.
 
 use super::table::{Table, Word};
 use crate::addr::{Frame, FrameRange};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, pause};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence, pause};
 
 /// One range of the list.
 #[derive(Debug, Default)]
@@ -47,6 +47,18 @@ pub(crate) struct Pinned<'m> {
     len: AtomicU32,
     /// The first `len` are written.
     entries: Table<'m, Entry>,
+    /// A CPU takes memory out of use, or brings such memory back.
+    hotplug: AtomicBool,
+}
+
+/// Taking memory out of use, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Hotplug<'p>(&'p AtomicBool);
+
+impl Drop for Hotplug<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// Why a range is still pinned, or was not.
@@ -65,7 +77,15 @@ impl<'m> Pinned<'m> {
             version: AtomicU32::new(0),
             len: AtomicU32::new(0),
             entries,
+            hotplug: AtomicBool::new(false),
         }
+    }
+
+    /// Begins to take memory out of use; `None` if another CPU does.
+    pub(crate) fn begin_hotplug(&self) -> Option<Hotplug<'_>> {
+        // Acquire: pairs with the end of the one before.
+        let is_mine = !self.hotplug.swap(true, Ordering::Acquire);
+        is_mine.then(|| Hotplug(&self.hotplug))
     }
 
     // ---- Reading ---------------------------------------------------------

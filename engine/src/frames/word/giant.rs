@@ -242,6 +242,14 @@ impl Giant {
         }
     }
 
+    /// Split, with nothing free, and allocated as one block from now on.
+    pub(crate) const fn closed(self) -> Self {
+        Self {
+            state: GiantState::Allocated,
+            ..self.opening()
+        }
+    }
+
     /// Free as one block again, with this content, which counts as raised.
     pub(crate) const fn freed(self, content: Content) -> Self {
         let is_stale = self.is_stale() || self.opened && content.is_known();

@@ -9,7 +9,8 @@
 //! | 9 | isolated |
 //! | 10 | pinned: some of its pages are reserved for ever |
 //! | 11-12 | content: of a free one; of a split one, that of the pages its second bitmap names; of an allocated one not unknown: a worker has it |
-//! | 13-31 | unused |
+//! | 13 | offline: out of use as a whole until it comes online, or is removed |
+//! | 14-31 | unused |
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -52,6 +53,8 @@ pub(crate) struct Huge {
     pub(crate) isolated: bool,
     pub(crate) pinned: bool,
     pub(crate) content: Content,
+    /// Allocated, and pinned.
+    pub(crate) offline: bool,
 }
 
 impl Huge {
@@ -64,6 +67,7 @@ impl Huge {
     const ISOLATED: u32 = 1 << 9;
     const PINNED: u32 = 1 << 10;
     const CONTENT_BIT: u32 = 11;
+    const OFFLINE: u32 = 1 << 13;
     const CONTENT: u32 = if IS_KEPT { 3 << Self::CONTENT_BIT } else { 0 };
 
     const fn block(state: HugeState, mobility: Mobility) -> Self {
@@ -75,6 +79,7 @@ impl Huge {
             isolated: false,
             pinned: false,
             content: Content::Unknown,
+            offline: false,
         }
     }
 
@@ -105,6 +110,14 @@ impl Huge {
     /// The same, with some pages reserved for ever or none.
     pub(crate) const fn with_pinned(self, pinned: bool) -> Self {
         Self { pinned, ..self }
+    }
+
+    /// Out of use as a whole: it can be neither freed nor allocated.
+    pub(crate) const fn out_of_use(is_offline: bool) -> Self {
+        Self {
+            offline: is_offline,
+            ..Self::allocated(Mobility::Unmovable).with_pinned(true)
+        }
     }
 
     /// The same with this content.
@@ -171,6 +184,7 @@ impl Huge {
             | if self.isolated { Self::ISOLATED } else { 0 }
             | if self.pinned { Self::PINNED } else { 0 }
             | (self.content as u32) << Self::CONTENT_BIT & Self::CONTENT
+            | if self.offline { Self::OFFLINE } else { 0 }
     }
 
     #[inline]
@@ -189,6 +203,7 @@ impl Huge {
             isolated: bits & Self::ISOLATED != 0,
             pinned: bits & Self::PINNED != 0,
             content: Self::content_in(bits),
+            offline: bits & Self::OFFLINE != 0,
         }
     }
 
@@ -229,11 +244,11 @@ impl Huge {
         matches!(self.state, HugeState::Allocated) && self.content.is_known()
     }
 
-    /// Whether the bits are those of a huge frame that is allocated as one, not isolated, and not
-    /// a worker's.
+    /// Whether the bits are those of a huge frame that is allocated as one, not isolated, not
+    /// a worker's, and of which nothing is pinned.
     #[inline]
     pub(crate) const fn is_allocated_in(bits: u32) -> bool {
-        bits & (Self::STATE | Self::ISOLATED | Self::CONTENT) == 4
+        bits & (Self::STATE | Self::ISOLATED | Self::CONTENT | Self::PINNED) == 4
     }
 
     /// Whether the bits are those of a huge frame that is split, not isolated.
@@ -297,6 +312,7 @@ mod tests {
             Huge::FREE.with_isolated(true),
             Huge::allocated(Unmovable),
             Huge::allocated(Movable).with_pinned(true),
+            Huge::out_of_use(true),
             Huge::split(Movable, true),
             Huge::split(Unmovable, true).with_isolated(true),
             Huge::split(Unmovable, false),

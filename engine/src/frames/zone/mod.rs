@@ -479,8 +479,12 @@ impl<'m> Nodes<'m> {
     /// Memory of the highest zone up to `highest`, on the nearest node to `node` that has any.
     pub(crate) fn nearest(&self, node: NodeId, highest: ZoneKind) -> Option<&ZoneSegment<'m>> {
         let zones = ZoneChoice::up_to(highest);
+        // All memory of a segment may be offline.
+        let has_memory = |segment: &&ZoneSegment<'m>| segment.managed_frames() > 0;
+        let with_memory = |node| self.segments.on(node, zones).find(has_memory);
         let first = |node| self.segments.on(node, zones).next();
-        self.fallback(node).find_map(first)
+        let found = self.fallback(node).find_map(with_memory);
+        found.or_else(|| self.fallback(node).find_map(first))
     }
 
     /// The free memory of some segments.
