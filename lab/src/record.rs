@@ -13,6 +13,7 @@
 mod balloon;
 mod guest;
 mod host;
+mod hotplug;
 mod phase;
 mod totals;
 
@@ -21,6 +22,7 @@ use serde::Serialize;
 pub use balloon::{Balloon, GuestStatistics, Knob, Resident};
 pub use guest::{Asked, Bench, DeferredWork, Descriptors, Kernel, Selftest, Swept, Zeroed};
 pub use host::{Host, Marker, Power};
+pub use hotplug::Hotplugged;
 pub use phase::{Phase, Word};
 pub use totals::Totals;
 
@@ -78,6 +80,8 @@ pub struct Record {
     pub zeroed: Option<Zeroed>,
     /// The use of its memory balloon, if it has one.
     pub balloon: Option<Balloon>,
+    /// DIMMs that came while it ran, or were to go, in order.
+    pub hotplug: Vec<Hotplugged>,
     /// The guest's events as it told them.
     pub events: Vec<serde_json::Value>,
     /// The guest's log, line by line.
@@ -120,6 +124,7 @@ impl Record {
             sweep: Vec::new(),
             zeroed: None,
             balloon: None,
+            hotplug: Vec::new(),
             events: Vec::new(),
             log: Vec::new(),
             host: None,

@@ -195,6 +195,8 @@ pub enum Event<S, L> {
     },
     /// The use of a memory balloon.
     Balloon(Balloon<S>),
+    /// Memory came, or was to go.
+    Hotplug(Hotplug<S>),
     /// The last one.
     End {
         /// How it went.
@@ -274,6 +276,34 @@ pub struct Zeroed {
     /// How long allocation took.
     pub ticks: u64,
     /// Blocks that were not zero, or could not be freed.
+    pub failures: u64,
+}
+
+/// Memory that came while the machine ran, or was to go.
+#[derive(Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "read", derive(serde::Deserialize))]
+pub struct Hotplug<S> {
+    /// `add` or `remove`.
+    pub action: S,
+    /// The slot of the DIMM.
+    pub slot: u64,
+    /// First byte.
+    pub start: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Its node; `None` if there is no such node.
+    pub node: Option<u16>,
+    /// The zone it is in; `None` if it is in none.
+    pub zone: Option<S>,
+    /// When the machine began to look for events, and found this one.
+    pub event_ticks: u64,
+    /// When the memory could be allocated, or was gone.
+    pub done_ticks: u64,
+    /// When all its descriptors were written, if there are any.
+    pub described_ticks: Option<u64>,
+    /// Why nothing came of it.
+    pub refused: Option<S>,
+    /// Checks that failed.
     pub failures: u64,
 }
 

@@ -14,7 +14,7 @@
 mod event;
 mod outcome;
 
-pub use event::{Balloon, DeferredWork, Descriptors, Event, Selftest, Zeroed};
+pub use event::{Balloon, DeferredWork, Descriptors, Event, Hotplug, Selftest, Zeroed};
 pub use outcome::Outcome;
 
 /// Name and version of the events' form, in the first one.
@@ -59,6 +59,8 @@ pub mod marker {
     pub const BALLOON_FREED: u8 = 0x51;
     /// All of it that is to be reported is.
     pub const BALLOON_REPORTED: u8 = 0x52;
+    /// Memory hotplug is served from now on.
+    pub const HOTPLUG: u8 = 0x54;
     /// The mode has ended.
     pub const MODE_END: u8 = 0x41;
     /// The processor reported a fault.

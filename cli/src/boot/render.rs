@@ -1,6 +1,7 @@
 //! The report of a boot, for a person.
 
 use super::balloon::balloon;
+use super::hotplug::hotplug;
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::report::{Page, gaps, memory};
 use crate::text::{self, Align, bytes, count, milliseconds, plural};
@@ -34,6 +35,7 @@ pub(crate) fn report(record: &Record, full: bool) -> String {
     bench(&mut page, record);
     zeroed(&mut page, record);
     balloon(&mut page, record, full);
+    hotplug(&mut page, record);
     if let Some(host) = record.host.as_ref().filter(|_| full) {
         markers(&mut page, &host.markers);
     }

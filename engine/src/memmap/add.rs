@@ -93,9 +93,12 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
     /// # Ok::<(), firstlight::memmap::MemmapError>(())
     /// ```
     ///
+    /// Memory that was removed and comes back, with the same frames, has its directory still:
+    /// `directory` may be empty then.
+    ///
     /// # Safety
     /// The frames of `segment` are used by no other code, and no other memory map or
-    /// layout holds them.
+    /// layout holds them. No other call adds or removes some of them meanwhile.
     ///
     /// # Errors
     /// [`MemmapError`]: no directory, memory too small for its own descriptors, out of
@@ -112,6 +115,12 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         if let Some(range) = self.ranges.meeting(frames).next() {
             let known = range.segment.frames;
             return Err(MemmapError::Described { frames, known });
+        }
+        let (mut carver, is_zero) = map(platform, own.bytes())?;
+        // Its descriptors lay there before, and its directory is there still.
+        let suits = |range: &DescriptorRange<'m, T>| is_zero || !range.is_zero();
+        if self.ranges.bring_back(segment, suits) {
+            return Ok(own);
         }
         let count = frames.count();
         let too_large = MemmapError::TooLarge { frames: count };
@@ -132,7 +141,6 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         let states = States::new(words.ok_or(small)?);
         let mut range = DescriptorRange::new(segment, states, frames.start());
 
-        let (mut carver, is_zero) = map(platform, own.bytes())?;
         let (Ok(bytes), Ok(phase)) = (usize::try_from(bytes), usize::try_from(phase)) else {
             return Err(too_large);
         };
@@ -149,5 +157,14 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         let pushed = self.ranges.push(added.ok_or(small)?);
         pushed.map_err(|known| MemmapError::Described { frames, known })?;
         Ok(own)
+    }
+    /// Removes the descriptors of memory that was added and goes, `frames` as they were added;
+    /// whether it had any. All of the memory may be used for something else afterwards.
+    ///
+    /// # Safety
+    /// No reference to a descriptor of these frames is in use, and no other call that looks for
+    /// one, or that adds or removes some of them, is in flight.
+    pub unsafe fn remove(&self, frames: FrameRange) -> bool {
+        self.ranges.remove(frames)
     }
 }

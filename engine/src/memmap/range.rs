@@ -37,6 +37,18 @@ pub(super) const fn sections_of(frames: FrameRange) -> u64 {
     frames.end().get().div_ceil(SECTION_FRAMES) - frames.start().get() / SECTION_FRAMES
 }
 
+impl<T> DescriptorRange<'_, T> {
+    /// Whether its memory counts as zero.
+    pub(super) fn is_zero(&self) -> bool {
+        self.space.is_zero
+    }
+
+    /// Makes all sections untouched. While no other call knows of the range.
+    pub(super) fn forget(&self) {
+        self.states.clear();
+    }
+}
+
 impl<'m, T: Descriptor> DescriptorRange<'m, T> {
     /// A range whose descriptors are not written.
     pub(super) fn new(segment: ZoneSegment, states: States<'m>, deferred_from: Frame) -> Self {

@@ -1,9 +1,10 @@
 //! The use of the memory once it is up: none (`bring-up`), the self-test, a bench, a
-//! sweep, the memory balloon. A new mode is a file here and a word in `words.rs`.
+//! sweep, the memory balloon, memory hotplug. A new mode is a file here and a word in `words.rs`.
 
 mod acceptance;
 mod balloon;
 mod bench_alloc;
+mod hotplug;
 mod self_test;
 mod sweep;
 mod zeroed;
@@ -34,6 +35,7 @@ pub(crate) fn run(
         Mode::BenchAlloc => bench_alloc::run(&machine.frames, processors),
         Mode::Sweep => sweep::run(machine, processors),
         Mode::Balloon => balloon::run(machine, balloon),
+        Mode::Hotplug => hotplug::run(machine, processors),
     };
     marker(marker::MODE_END);
     // A sweep has checked its own descriptors.

@@ -136,6 +136,7 @@ fn place(event: &Event, time: Time, record: &mut Record) {
         }),
         // The host adds what it saw.
         Event::Balloon(_)
+        | Event::Hotplug(_)
         | Event::Knob { .. }
         | Event::Clock { .. }
         | Event::Acceptance { .. }

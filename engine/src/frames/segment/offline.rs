@@ -6,7 +6,7 @@
 
 use super::{GiantIndex, HugeIndex, Segment};
 use crate::addr::{Frame, FrameRange};
-use crate::frames::word::geometry::blocks;
+use crate::frames::word::geometry::{Block, HUGE_FRAMES, HUGE_ORDER};
 use crate::frames::word::{GiantState, Huge, Mobility};
 use crate::sync::Ordering;
 
@@ -23,12 +23,19 @@ impl Segment<'_> {
     /// Makes a huge frame available again that was taken to go offline, whether it went or not.
     pub(crate) fn end_offline(&self, huge: HugeIndex) {
         let _ = self.swap_huge(huge, Huge::out_of_use(true), Self::TAKEN);
-        let is_mine = self.huge(huge) == Self::TAKEN;
-        self.end_isolation(huge);
-        // Another call may have freed it, which was not its own.
-        for block in blocks(self.huge_frames(huge)).filter(|_| is_mine) {
-            let _ = self.give(block);
+        let start = Frame::new(self.huge_start(huge));
+        let order = HUGE_ORDER;
+        if self.give(Block { start, order }).is_err() {
+            // Another call freed some of it, which was not its own. Nothing isolated is taken, so
+            // the rest is this call's.
+            for page in start.get()..start.get() + u64::from(HUGE_FRAMES) {
+                let start = Frame::new(page);
+                if self.is_allocated(start) {
+                    let _ = self.give(Block { start, order: 0 });
+                }
+            }
         }
+        self.end_isolation(huge);
     }
 
     /// Whether the huge frame is offline.

@@ -198,7 +198,11 @@ fn memory_is_removed_beside_a_wild_free() {
             machine.shared.offline(all).unwrap();
             let (removed, freed) = both(
                 move || machine.shared.remove(all),
-                move || machine.shared.free(Frame::new(0), Order::new(order).unwrap()),
+                move || {
+                    machine
+                        .shared
+                        .free(Frame::new(0), Order::new(order).unwrap())
+                },
             );
             assert_eq!(removed, Ok(()));
             assert!(freed.is_err());
