@@ -34,8 +34,9 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     let Some(direct) = direct_map() else {
         return Outcome::Machine;
     };
-    let Some(lists) = Lists::new(machine, processors) else {
-        error!("hotplug: no memory for the lists of work on descriptors");
+    let known = list_in(&machine.frames, OWN, MOST_SLOTS as usize, |_| None);
+    let (Some(lists), Some(known)) = (Lists::new(machine, processors), known) else {
+        error!("hotplug: no memory for lists of DIMMs and of work on descriptors");
         return Outcome::Machine;
     };
     // SAFETY: firmware's tables name the port, and nothing else in this image uses it.
@@ -47,7 +48,7 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
         lists,
         // SAFETY: nothing else in this image uses these ports.
         slots: Slots::new(unsafe { SlotPorts::new() }, machine.words.slots),
-        known: [None; MOST_SLOTS as usize],
+        known,
         came: 0,
         failures: 0,
     };
@@ -148,7 +149,7 @@ struct Serve<'m> {
     lists: Lists,
     slots: Slots<SlotPorts>,
     /// By slot.
-    known: [Option<Known>; MOST_SLOTS as usize],
+    known: &'static mut [Option<Known>],
     /// DIMMs that came so far.
     came: u32,
     failures: u64,

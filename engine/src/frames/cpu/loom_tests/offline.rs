@@ -40,7 +40,7 @@ impl Machine {
 #[test]
 fn memory_goes_offline_beside_a_request() {
     for order in [0, HUGE_ORDER] {
-        check(2, move || {
+        check(1, move || {
             let machine = one_huge();
             let (offline, found) = both(
                 || machine.shared.offline(block()),
@@ -68,7 +68,7 @@ fn memory_goes_offline_beside_a_request() {
 
 #[test]
 fn memory_goes_offline_beside_the_free_of_its_last_page() {
-    check(2, || {
+    check(1, || {
         let machine = one_huge();
         let page = machine.segment().take_any(0).unwrap();
         let (offline, freed) = both(
@@ -88,7 +88,7 @@ fn memory_goes_offline_beside_the_free_of_its_last_page() {
 #[test]
 fn memory_goes_offline_beside_a_wild_free() {
     for order in [0, HUGE_ORDER] {
-        check(2, move || {
+        check(1, move || {
             let machine = one_huge();
             let order = Order::new(order).unwrap();
             let (offline, freed) = both(
@@ -191,7 +191,7 @@ fn memory_goes_offline_beside_a_page_that_is_cached() {
 #[test]
 fn memory_is_removed_beside_a_wild_free() {
     for order in [0, HUGE_ORDER] {
-        check(2, move || {
+        check(1, move || {
             let machine = with_absent(frames(0, GIANT_FRAMES), None);
             let all = bytes(0, GIANT_FRAMES);
             machine.shared.add(all).unwrap();
@@ -215,7 +215,7 @@ fn memory_is_removed_beside_a_wild_free() {
 
 #[test]
 fn of_two_that_take_memory_offline_one_does() {
-    check(2, || {
+    check(1, || {
         let machine = one_huge();
         let (one, other) = both(
             || machine.shared.offline(block()),
