@@ -141,7 +141,9 @@ impl Drive {
         }
         qmp.command(&json!({"execute": "system_powerdown"}))?
             .map_err(io::Error::other)?;
-        self.until(&mut qmp, |_| false)
+        // The guest ends, and the protocol with it.
+        let _ = self.until(&mut qmp, |_| false);
+        Ok(())
     }
 
     /// Hears QEMU's events until `is_time`, or until it ends.
