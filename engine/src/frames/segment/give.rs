@@ -272,6 +272,10 @@ impl Segment<'_> {
                 HugeState::Allocated if word.is_borrowed() => {
                     return Err(refused(Why::NotAllocated));
                 }
+                // It may have gone offline since the look before.
+                HugeState::Allocated if word.pinned && self.is_pinned(self.huge_frames(huge)) => {
+                    return Err(refused(Why::Reserved));
+                }
                 HugeState::Allocated => {
                     // It may be about to be isolated: then once more.
                     let free = Huge::FREE.with_isolated(word.isolated);

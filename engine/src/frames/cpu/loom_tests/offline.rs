@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::frames::offline::OfflineError;
+use crate::frames::search::batch::{self, Batch};
+use crate::frames::segment::window::Window;
 use crate::frames::word::geometry::{GIANT_FRAMES, HUGE_ORDER};
 
 const HUGE: u64 = 1 << HUGE_ORDER;
@@ -106,83 +108,61 @@ fn memory_goes_offline_beside_a_wild_free() {
     }
 }
 
+/// Of pages and of a huge frame, as refills take them.
 #[test]
 fn memory_goes_offline_beside_a_refill() {
-    check(1, || {
-        let machine = one_huge();
-        let mut cpu = machine.cpu(0);
-        let (offline, mut cpu) = both(
-            || machine.shared.offline(block()),
-            move || {
-                let found = cpu.allocate(PAGE);
-                (found, cpu)
-            },
-        );
-        if let Ok(page) = cpu.0 {
-            assert!(offline.is_err());
-            cpu.1.free(page, Order::PAGE).unwrap();
-        }
-        drop(cpu.1);
-        if offline.is_ok() {
-            machine.must_be_gone();
-            machine.shared.online(block()).unwrap();
-        }
-        assert_eq!(machine.free_frames(), HUGE);
-    });
+    for order in [0, HUGE_ORDER] {
+        check(1, move || {
+            let machine = one_huge();
+            let (offline, taken) = both(
+                || machine.shared.offline(block()),
+                move || {
+                    let mut space = [Frame::new(0)];
+                    let mut batch = Batch::new(&mut space);
+                    let (segment, hint) = (machine.segment(), &mut 0);
+                    if order == 0 {
+                        batch::take_pages(segment, Unmovable, hint, &mut batch);
+                    } else {
+                        batch::take_huges(segment, Unmovable, hint, |_| false, &mut batch);
+                    }
+                    (batch.count() > 0).then_some(space[0])
+                },
+            );
+            if let Some(start) = taken {
+                assert!(offline.is_err());
+                let order = Order::new(order).unwrap();
+                machine.shared.free(start, order).unwrap();
+            } else if offline.is_ok() {
+                machine.must_be_gone();
+                machine.shared.online(block()).unwrap();
+            }
+            assert_eq!(machine.free_frames(), HUGE);
+        });
+    }
 }
 
-/// A CPU whose window reached there refuses what is gone, whenever it looks; its lists are empty
-/// when memory goes.
+/// A CPU whose window reached there believes nothing of what is gone, however late it looks.
 #[test]
 fn memory_goes_beside_a_reader_that_looked_before() {
-    check(1, || {
+    check(2, || {
         let machine = one_huge();
-        let mut cpu = machine.cpu(0);
-        // Its window and its lists are there.
-        let page = cpu.allocate(PAGE).unwrap();
-        cpu.free(page, Order::PAGE).unwrap();
-        cpu.drain().unwrap();
-        let (gone, (freed, cpu)) = both(
+        let window = Window::around(machine.segment(), Frame::new(0));
+        assert!(window.frames().contains(Frame::new(0)));
+        let looks = move || {
+            let page = window.allocated_page(Frame::new(0));
+            (page, window.allocated_huge(Frame::new(0)))
+        };
+        let (gone, seen) = both(
             || {
                 machine.shared.offline(block())?;
                 machine.shared.remove(block())
             },
-            move || {
-                let freed = cpu.free(page, Order::PAGE);
-                (freed, cpu)
-            },
+            looks,
         );
-        drop(cpu);
-        if gone.is_ok() {
-            assert!(freed.is_err());
-            machine.must_be_gone();
-            machine.shared.add(block()).unwrap();
-        }
-        assert_eq!(machine.free_frames(), HUGE);
-    });
-}
-
-/// A page cached beside it is drained, or keeps it from going.
-#[test]
-fn memory_goes_offline_beside_a_page_that_is_cached() {
-    check(1, || {
-        let machine = one_huge();
-        let page = machine.segment().take_any(0).unwrap();
-        let mut cpu = machine.cpu(0);
-        let (offline, cpu) = both(
-            || machine.shared.offline(block()),
-            move || {
-                cpu.free(page, Order::PAGE).unwrap();
-                cpu
-            },
-        );
-        let mut cpu = cpu;
-        cpu.poll();
-        drop(cpu);
-        if offline.is_ok() {
-            machine.must_be_gone();
-            machine.shared.online(block()).unwrap();
-        }
+        assert_eq!((gone, seen), (Ok(()), (None, None)));
+        assert_eq!(looks(), (None, None));
+        machine.must_be_gone();
+        machine.shared.add(block()).unwrap();
         assert_eq!(machine.free_frames(), HUGE);
     });
 }
