@@ -221,6 +221,7 @@ impl<'f, 'm> Isolation<'f, 'm> {
     }
 
     /// The same, and the caller ends the isolation.
+    #[cfg(feature = "hotplug")]
     pub(crate) fn take_words(mut self) -> Result<(), Frame> {
         self.take_all()?;
         self.range = FrameRange::EMPTY;

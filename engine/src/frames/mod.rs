@@ -37,6 +37,7 @@ mod find;
 mod hooks;
 mod isolation;
 mod metadata;
+#[cfg(feature = "hotplug")]
 mod offline;
 mod over;
 mod owned;
@@ -64,6 +65,7 @@ pub use find::Frames;
 pub use hooks::{Crossing, Hooks, WaterMark};
 pub use isolation::{IsolateError, Isolation};
 pub use metadata::Metadata;
+#[cfg(feature = "hotplug")]
 pub use offline::{Holder, OfflineError};
 pub use over::AddError;
 pub use owned::{Deallocate, Owned};

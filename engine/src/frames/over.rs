@@ -334,11 +334,8 @@ impl<'m> Frames<'m> {
         }
         let (mut left, mut present) = (frames, None);
         while let Some((segment, part)) = self.next_part(&mut left) {
-            let started = segment.started();
-            let offline = started.and_then(|started| started.first_offline(part, true));
-            let offline = offline.map(|frame| frame.max(part.start()));
             let refused = refused(segment).then(|| part.start());
-            present = present.or(refused).or(offline);
+            present = present.or(refused).or(first_offline(segment, part));
         }
         if !left.is_empty() {
             let frame = left.start();
@@ -357,4 +354,16 @@ impl<'m> Frames<'m> {
         })?;
         Ok(frames)
     }
+}
+
+/// The first frame of `part`, in `segment`, that is offline.
+#[cfg(feature = "hotplug")]
+fn first_offline(segment: &ZoneSegment<'_>, part: FrameRange) -> Option<Frame> {
+    let offline = segment.started()?.first_offline(part, true)?;
+    Some(offline.max(part.start()))
+}
+
+#[cfg(not(feature = "hotplug"))]
+fn first_offline(_: &ZoneSegment<'_>, _: FrameRange) -> Option<Frame> {
+    None
 }

@@ -273,7 +273,11 @@ impl Segment<'_> {
                     return Err(refused(Why::NotAllocated));
                 }
                 // It may have gone offline since the look before.
-                HugeState::Allocated if word.pinned && self.is_pinned(self.huge_frames(huge)) => {
+                HugeState::Allocated
+                    if cfg!(feature = "hotplug")
+                        && word.pinned
+                        && self.is_pinned(self.huge_frames(huge)) =>
+                {
                     return Err(refused(Why::Reserved));
                 }
                 HugeState::Allocated => {

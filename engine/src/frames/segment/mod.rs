@@ -47,6 +47,7 @@ pub(crate) mod fresh;
 pub(crate) mod give;
 pub(crate) mod init;
 pub(crate) mod isolate;
+#[cfg(feature = "hotplug")]
 mod offline;
 mod open;
 pub(crate) mod pinned;

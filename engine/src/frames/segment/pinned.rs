@@ -6,7 +6,9 @@
 
 use super::table::{Table, Word};
 use crate::addr::{Frame, FrameRange};
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence, pause};
+#[cfg(feature = "hotplug")]
+use crate::sync::AtomicBool;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, pause};
 
 /// One range of the list.
 #[derive(Debug, Default)]
@@ -48,13 +50,16 @@ pub(crate) struct Pinned<'m> {
     /// The first `len` are written.
     entries: Table<'m, Entry>,
     /// A CPU takes memory out of use, or brings such memory back.
+    #[cfg(feature = "hotplug")]
     hotplug: AtomicBool,
 }
 
+#[cfg(feature = "hotplug")]
 /// Taking memory out of use, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Hotplug<'p>(&'p AtomicBool);
 
+#[cfg(feature = "hotplug")]
 impl Drop for Hotplug<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
@@ -77,11 +82,13 @@ impl<'m> Pinned<'m> {
             version: AtomicU32::new(0),
             len: AtomicU32::new(0),
             entries,
+            #[cfg(feature = "hotplug")]
             hotplug: AtomicBool::new(false),
         }
     }
 
     /// Begins to take memory out of use; `None` if another CPU does.
+    #[cfg(feature = "hotplug")]
     pub(crate) fn begin_hotplug(&self) -> Option<Hotplug<'_>> {
         // Acquire: pairs with the end of the one before.
         let is_mine = !self.hotplug.swap(true, Ordering::Acquire);

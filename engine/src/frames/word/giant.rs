@@ -243,6 +243,7 @@ impl Giant {
     }
 
     /// Split, with nothing free, and allocated as one block from now on.
+    #[cfg(feature = "hotplug")]
     pub(crate) const fn closed(self) -> Self {
         Self {
             state: GiantState::Allocated,

@@ -67,7 +67,11 @@ impl Huge {
     const ISOLATED: u32 = 1 << 9;
     const PINNED: u32 = 1 << 10;
     const CONTENT_BIT: u32 = 11;
-    const OFFLINE: u32 = 1 << 13;
+    const OFFLINE: u32 = if cfg!(feature = "hotplug") {
+        1 << 13
+    } else {
+        0
+    };
     const CONTENT: u32 = if IS_KEPT { 3 << Self::CONTENT_BIT } else { 0 };
 
     const fn block(state: HugeState, mobility: Mobility) -> Self {
@@ -113,6 +117,7 @@ impl Huge {
     }
 
     /// Out of use as a whole: it can be neither freed nor allocated.
+    #[cfg(feature = "hotplug")]
     pub(crate) const fn out_of_use(is_offline: bool) -> Self {
         Self {
             offline: is_offline,
@@ -312,6 +317,7 @@ mod tests {
             Huge::FREE.with_isolated(true),
             Huge::allocated(Unmovable),
             Huge::allocated(Movable).with_pinned(true),
+            #[cfg(feature = "hotplug")]
             Huge::out_of_use(true),
             Huge::split(Movable, true),
             Huge::split(Unmovable, true).with_isolated(true),

@@ -480,11 +480,16 @@ impl<'m> Nodes<'m> {
     pub(crate) fn nearest(&self, node: NodeId, highest: ZoneKind) -> Option<&ZoneSegment<'m>> {
         let zones = ZoneChoice::up_to(highest);
         // All memory of a segment may be offline.
-        let has_memory = |segment: &&ZoneSegment<'m>| segment.managed_frames() > 0;
-        let with_memory = |node| self.segments.on(node, zones).find(has_memory);
+        #[cfg(feature = "hotplug")]
+        {
+            let has_memory = |segment: &&ZoneSegment<'m>| segment.managed_frames() > 0;
+            let first = |node| self.segments.on(node, zones).find(has_memory);
+            if let Some(found) = self.fallback(node).find_map(first) {
+                return Some(found);
+            }
+        }
         let first = |node| self.segments.on(node, zones).next();
-        let found = self.fallback(node).find_map(with_memory);
-        found.or_else(|| self.fallback(node).find_map(first))
+        self.fallback(node).find_map(first)
     }
 
     /// The free memory of some segments.

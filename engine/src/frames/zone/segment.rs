@@ -110,6 +110,7 @@ impl<'m> ZoneSegment<'m> {
     }
 
     /// The same; `None` also before its tables are written.
+    #[cfg(feature = "hotplug")]
     pub(crate) fn started(&self) -> Option<&Segment<'m>> {
         // Acquire: as above.
         let is_ready = self.state.load(Ordering::Acquire) == READY;
