@@ -306,6 +306,16 @@ impl<'m> Frames<'m> {
         online.is_some_and(|online| online.is_offline(online.huge_of(frame)))
     }
 
+    /// The first frame of `frames` that is offline.
+    pub(super) fn first_offline(&self, frames: FrameRange) -> Option<Frame> {
+        let mut left = frames;
+        let mut parts = core::iter::from_fn(|| self.next_part(&mut left));
+        parts.find_map(|(segment, part)| {
+            let offline = segment.started()?.first_offline(part, true)?;
+            Some(offline.max(part.start()))
+        })
+    }
+
     /// `range` in frames, and no other call like this one until the second is dropped.
     fn begin(&self, range: PhysRange) -> Result<(FrameRange, Hotplug<'_>), OfflineError> {
         let frames = range.inner_frames();

@@ -332,16 +332,19 @@ impl<'m> Frames<'m> {
         if frames.is_empty() || frames.checked_bytes() != Some(range) {
             return Err(AddError::Misaligned { range });
         }
-        let (mut left, mut present) = (frames, None);
+        let mut left = frames;
         while let Some((segment, part)) = self.next_part(&mut left) {
-            let refused = refused(segment).then(|| part.start());
-            present = present.or(refused).or(first_offline(segment, part));
+            if refused(segment) {
+                let frame = part.start();
+                return Err(AddError::Present { range, frame });
+            }
         }
         if !left.is_empty() {
             let frame = left.start();
             return Err(AddError::OutsideSpan { range, frame });
         }
-        if let Some(frame) = present {
+        #[cfg(feature = "hotplug")]
+        if let Some(frame) = self.first_offline(frames) {
             return Err(AddError::Present { range, frame });
         }
         self.nodes.pinned.unpin(frames).map_err(|why| match why {
@@ -354,16 +357,4 @@ impl<'m> Frames<'m> {
         })?;
         Ok(frames)
     }
-}
-
-/// The first frame of `part`, in `segment`, that is offline.
-#[cfg(feature = "hotplug")]
-fn first_offline(segment: &ZoneSegment<'_>, part: FrameRange) -> Option<Frame> {
-    let offline = segment.started()?.first_offline(part, true)?;
-    Some(offline.max(part.start()))
-}
-
-#[cfg(not(feature = "hotplug"))]
-fn first_offline(_: &ZoneSegment<'_>, _: FrameRange) -> Option<Frame> {
-    None
 }
