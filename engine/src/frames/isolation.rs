@@ -150,6 +150,11 @@ impl<'f, 'm> Isolation<'f, 'm> {
         Ok(done)
     }
 
+    #[cfg(feature = "hotplug")]
+    pub(super) fn shared(&self) -> &'f Frames<'m> {
+        self.shared
+    }
+
     /// The isolated range, holes included.
     pub fn range(&self) -> FrameRange {
         self.range

@@ -199,18 +199,19 @@ impl<'m> Frames<'m> {
                 OfflineError::OutsideMemory { range, frame }
             }
         })?;
-        if let Some(frame) = isolation.first_in_use() {
-            return Err(self.in_use(range, frame, isolation.frames_in_use()));
-        }
         self.take_offline(range, isolation)
     }
 
+    /// All of an isolation, which ends.
     fn take_offline(
         &self,
         range: PhysRange,
         isolation: Isolation<'_, 'm>,
     ) -> Result<(), OfflineError> {
         let frames = isolation.range();
+        if let Some(frame) = isolation.first_in_use() {
+            return Err(self.in_use(range, frame, isolation.frames_in_use()));
+        }
         isolation
             .take_words()
             .map_err(|frame| self.in_use(range, frame, 1))?;
@@ -230,19 +231,22 @@ impl<'m> Frames<'m> {
             return Err(if is_listed {
                 self.in_use(range, frame, 1)
             } else {
-                let capacity = self.nodes.pinned.capacity();
-                OfflineError::ListFull {
-                    range,
-                    capacity,
-                    needed: capacity + 1,
-                }
+                self.list_full(range)
             });
         }
         self.nodes.count_range(frames, -1);
-        self.nodes
-            .added
-            .fetch_add(frames.count(), Ordering::Release);
+        let count = frames.count();
+        self.nodes.added.fetch_add(count, Ordering::Release);
         Ok(())
+    }
+
+    fn list_full(&self, range: PhysRange) -> OfflineError {
+        let capacity = self.nodes.pinned.capacity();
+        OfflineError::ListFull {
+            range,
+            capacity,
+            needed: capacity + 1,
+        }
     }
 
     /// Brings `range`, all of which is offline, back: all of it is free from now on, in the zone it
@@ -255,14 +259,7 @@ impl<'m> Frames<'m> {
         self.must_be_offline(range, frames)?;
         self.nodes.pinned.unpin(frames).map_err(|why| match why {
             Unpin::NotPinned(frame) => OfflineError::NotOffline { range, frame },
-            Unpin::Full => {
-                let capacity = self.nodes.pinned.capacity();
-                OfflineError::ListFull {
-                    range,
-                    capacity,
-                    needed: capacity + 1,
-                }
-            }
+            Unpin::Full => self.list_full(range),
         })?;
         // Each is freed as what it is, allocated; an error: another call freed some of it at this
         // moment.
@@ -408,5 +405,32 @@ impl<'m> Frames<'m> {
         parts.flat_map(|(segment, part)| {
             (segment.huges_touched(part)).map(move |huge| (segment, huge))
         })
+    }
+}
+
+impl<'m> Isolation<'_, 'm> {
+    /// Ends the isolation by taking all of it offline, as [`Frames::offline`]: for a kernel that
+    /// moves away what is in use meanwhile.
+    ///
+    /// ```
+    /// # use firstlight::addr::{Frame, FrameRange};
+    /// # use firstlight::frames::{Frames, OfflineError};
+    /// # fn evacuate(
+    /// #     frames: &Frames<'_>, range: FrameRange, mut move_away: impl FnMut(Frame) -> bool,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let isolation = frames.isolate(range)?;
+    /// while isolation.first_in_use().is_some_and(&mut move_away) {}
+    /// isolation.offline()?; // or all is as before
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`OfflineError`]; the isolation has ended then, and what is free can be allocated again.
+    pub fn offline(self) -> Result<(), OfflineError> {
+        let (shared, range) = (self.shared(), self.range().bytes());
+        let (frames, _one) = shared.begin(range)?;
+        shared.must_be_online(range, frames)?;
+        shared.take_offline(range, self)
     }
 }
