@@ -20,8 +20,8 @@ SEEDS ?= 64
 # Boots of `make guests`, and what their damages are made from.
 CASES ?= 500
 SEED ?= $(shell date +%s)
-# What `make semver` compares with.
-BASE ?= HEAD~1
+# The commit that `make semver` compares with, if not that of the engine's version.
+BASE ?=
 MSRV := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1.0/p' Cargo.toml)
 OSTD_TOOLCHAIN := $(shell sed -n 's/^channel *= *"\(.*\)"/\1/p' ports/ostd/rust-toolchain.toml)
 BARE := x86_64-unknown-none
@@ -131,9 +131,9 @@ publish-check: setup ## the engine as the registry gets it: packed, built on its
 	@scripts/setup.sh toolchain nightly
 	@RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc -p firstlight --all-features --no-deps --quiet --target-dir target/docsrs
 
-semver: setup ## the engine's interface beside that of an earlier commit, BASE=HEAD~1 (the tool takes minutes to build, once)
+semver: setup ## what breaks the engine's interface since it got its version, or since BASE=COMMIT (the tool takes minutes to build, once)
 	@scripts/setup.sh tool cargo-semver-checks
-	@cargo semver-checks -p firstlight --baseline-rev $(BASE)
+	@scripts/semver.sh $(BASE)
 
 msrv: setup ## all crates with the oldest Rust that is promised
 	@scripts/setup.sh toolchain $(MSRV)

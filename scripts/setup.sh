@@ -78,7 +78,9 @@ toolchain)
     fi
     ;;
 tool)
-    command -v "${3:-$2}" >/dev/null || cargo install --locked --quiet "$2" >&2
+    # Not optimised: it is built more often than it takes time.
+    command -v "${3:-$2}" >/dev/null ||
+        CARGO_PROFILE_DEV_DEBUG=0 cargo install --debug --locked --quiet "$2" >&2
     ;;
 qemu)
     command -v qemu-system-x86_64 >/dev/null || debian qemu-system-x86

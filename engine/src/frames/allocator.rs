@@ -109,7 +109,7 @@ impl<'m> Frames<'m> {
     /// [`AllocError::OutOfMemory`] when no allowed node and zone has a block of
     /// this order; [`AllocError::NoSuchNode`]; [`AllocError::NotZeroed`] of a request for zeros.
     pub fn allocate(&self, request: Request) -> Result<Frame, AllocError> {
-        self.allocate_near(None, request, &mut NoCache)
+        self.allocate_uncached(request)
     }
 
     /// Frees a block. It may be any aligned part of a block that was allocated, or several

@@ -108,6 +108,19 @@ impl Frames<'_> {
         known.unwrap_or_default()
     }
 
+    /// Takes a block, past all caches: next to the last one if that is free.
+    #[inline]
+    pub(super) fn allocate_uncached(&self, request: Request) -> Result<Frame, AllocError> {
+        let first = self.first_node(None, &request)?;
+        if !request.is_zeroed()
+            && let Some(found) = self.nodes.allocate_at_hint(first, &request)
+        {
+            self.nodes.prepare(&[found], request.order());
+            return Ok(found);
+        }
+        self.allocate_from(first, request, &mut NoCache)
+    }
+
     /// Takes a block, nearest to `near` where the request prefers no node.
     pub(crate) fn allocate_near(
         &self,
@@ -116,6 +129,17 @@ impl Frames<'_> {
         own: &mut impl Own,
     ) -> Result<Frame, AllocError> {
         let first = self.first_node(near, &request)?;
+        self.allocate_from(first, request, own)
+    }
+
+    /// Takes a block, nearest to `first`.
+    #[inline(never)]
+    fn allocate_from(
+        &self,
+        first: NodeId,
+        request: Request,
+        own: &mut impl Own,
+    ) -> Result<Frame, AllocError> {
         if request.is_zeroed() {
             return self.allocate_zeroed_near(first, request, own);
         }

@@ -200,12 +200,12 @@ impl Cpu<'_, '_> {
             return range::free(&self.shared.nodes, range);
         }
         self.poll();
-        // Where the window was elsewhere, no join was tried yet.
+        // Where the window was elsewhere, no join was tried yet; now it is here.
         if !self.window.frames().contains(range.start())
             && self.allocated(range.start(), Order::PAGE).is_some()
-            && self.join_cached(range)
+            && self.window.frames().contains(range.start())
         {
-            return Ok(());
+            return self.free_frames(range);
         }
         let mut of_one = None;
         for Block { start, order } in blocks(range) {

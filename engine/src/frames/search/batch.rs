@@ -199,6 +199,9 @@ fn take_huges_with(
     if has_huges(bits) {
         take(home, bits, batch);
     }
+    if batch.count() > 0 {
+        return spared;
+    }
     // One that is free as a whole, and one of other CPUs' homes: the last resorts. Where another
     // CPU is faster there too, the search past all lists goes on.
     let (mut whole, mut other_home) = (None, None);

@@ -19,6 +19,7 @@ pub(crate) mod probe;
 
 use core::ops::Range;
 
+use super::request::Request;
 use super::segment::calls::Calls;
 use super::segment::take::{Miss, Part};
 use super::segment::{GiantIndex, HugeIndex, Segment};
@@ -37,6 +38,15 @@ pub(crate) struct Want<'k> {
 }
 
 impl<'k> Want<'k> {
+    #[inline]
+    pub(crate) const fn of(request: &Request, known: Option<&'k Known>) -> Self {
+        Self {
+            order: request.order().get(),
+            mobility: request.mobility(),
+            known,
+        }
+    }
+
     fn purpose(self) -> Purpose<'k> {
         Purpose {
             mobility: self.mobility,
@@ -220,6 +230,9 @@ pub(crate) fn at_hint(segment: &Segment<'_>, hints: &Hints, want: Want<'_>) -> O
     let Want {
         order, mobility, ..
     } = want;
+    if order > HUGE_ORDER {
+        return None;
+    }
     let huge = hints.get(mobility);
     if !Giant::is_split_in(segment.giant_bits(segment.giant_of_huge(huge))) {
         return None;

@@ -51,6 +51,10 @@ impl Segment<'_> {
                 }
                 return self.give_block_of(giant, huge, block);
             }
+            let is_whole = Huge::is_allocated_in(bits) && !Huge::is_pinned_in(bits);
+            if is_whole && self.give_first(huge, Huge::unpack(bits), block, Content::Unknown) {
+                return Ok(());
+            }
         }
         if block.order == HUGE_ORDER && Giant::is_split_in(self.giant_bits(giant)) {
             let huge = self.huge_of(block.start);
@@ -126,16 +130,20 @@ impl Segment<'_> {
                 None
             }
             HugeState::Allocated if word.is_borrowed() => Some(Err(refused(Why::NotAllocated))),
-            HugeState::Allocated => {
-                let pages = Pages {
-                    at: block.page_in_huge(),
-                    count: 1 << block.order,
-                };
-                let opened = self.open_allocated_huge(huge, word, pages, block.order, content);
-                opened.then_some(Ok(()))
-            }
+            HugeState::Allocated => self
+                .give_first(huge, word, block, content)
+                .then_some(Ok(())),
             HugeState::Split => Some(self.give_block_with(giant, huge, block, content)),
         }
+    }
+
+    /// Gives back the first pages of a huge frame that is allocated as one; whether it still was.
+    fn give_first(&self, huge: HugeIndex, word: Huge, block: Block, content: Content) -> bool {
+        let pages = Pages {
+            at: block.page_in_huge(),
+            count: 1 << block.order,
+        };
+        self.open_allocated_huge(huge, word, pages, block.order, content)
     }
 
     /// Marks pages of a split huge frame, and clears their bits.

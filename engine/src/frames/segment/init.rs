@@ -22,14 +22,14 @@ use crate::frames::word::{Bitmap, Content, Giant, Huge, Mobility};
 /// Ranges by ascending start that are looked at once, each for as long as it
 /// reaches into what is being written.
 #[derive(Debug)]
-pub(crate) struct Ahead<I> {
-    ranges: I,
+pub(crate) struct Ahead<'r> {
+    ranges: &'r [FrameRange],
     /// The range at hand; past every frame when there is none left.
     next: FrameRange,
 }
 
-impl<I: Iterator<Item = FrameRange>> Ahead<I> {
-    pub(crate) fn new(ranges: I) -> Self {
+impl<'r> Ahead<'r> {
+    pub(crate) const fn new(ranges: &'r [FrameRange]) -> Self {
         Self {
             ranges,
             next: FrameRange::EMPTY,
@@ -41,7 +41,11 @@ impl<I: Iterator<Item = FrameRange>> Ahead<I> {
     #[inline]
     fn skip_to(&mut self, frame: Frame) {
         while self.next.end() <= frame {
-            self.next = self.ranges.next().unwrap_or(Self::FAR);
+            let (next, rest) = match self.ranges {
+                [next, rest @ ..] => (*next, rest),
+                [] => (Self::FAR, [].as_slice()),
+            };
+            (self.next, self.ranges) = (next, rest);
         }
     }
 
@@ -78,9 +82,9 @@ impl<I: Iterator<Item = FrameRange>> Ahead<I> {
 }
 
 /// What of `frames` is free once its tables are written.
-pub(crate) fn statistics<I: Iterator<Item = FrameRange>>(
+pub(crate) fn statistics(
     frames: FrameRange,
-    reserved: &mut Ahead<I>,
+    reserved: &mut Ahead<'_>,
     fresh: Fresh<'_>,
 ) -> Statistics {
     let mut sum = Statistics::default();
@@ -129,11 +133,7 @@ fn whole_units(frames: FrameRange, order: u8) -> u64 {
 /// Writes the tables of `segment` and says how many bytes that took. `reserved` yields ranges in ascending order,
 /// those before the segment may still be in it; what reaches beyond the
 /// segment stays in it.
-pub(crate) fn start<I: Iterator<Item = FrameRange>>(
-    segment: &Segment<'_>,
-    reserved: &mut Ahead<I>,
-    fresh: Fresh<'_>,
-) -> u64 {
+pub(crate) fn start(segment: &Segment<'_>, reserved: &mut Ahead<'_>, fresh: Fresh<'_>) -> u64 {
     let is_any_fresh = fresh.is_in(segment.frames);
     let mut written_bytes = 0;
     let mut giant = 0;
@@ -179,10 +179,10 @@ pub(crate) fn start<I: Iterator<Item = FrameRange>>(
 
 /// Writes the level below a giant frame that is neither all free nor all reserved, or neither all
 /// zero nor all unknown.
-fn start_mixed<I: Iterator<Item = FrameRange>>(
+fn start_mixed(
     segment: &Segment<'_>,
     giant: usize,
-    reserved: &mut Ahead<I>,
+    reserved: &mut Ahead<'_>,
     fresh: Fresh<'_>,
     written_bytes: &mut u64,
 ) -> Giant {
@@ -248,11 +248,7 @@ fn start_mixed<I: Iterator<Item = FrameRange>>(
 }
 
 /// Writes the bitmap of a huge frame and says how many of its pages are free.
-fn start_bitmap<I: Iterator<Item = FrameRange>>(
-    segment: &Segment<'_>,
-    huge: usize,
-    reserved: &mut Ahead<I>,
-) -> u32 {
+fn start_bitmap(segment: &Segment<'_>, huge: usize, reserved: &mut Ahead<'_>) -> u32 {
     let all = segment.huge_frames(huge);
     let inside = all.intersect(segment.frames);
     let place = |part: FrameRange| {

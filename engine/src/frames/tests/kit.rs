@@ -96,11 +96,7 @@ pub(crate) fn blank_segment_with(
 #[cfg(loom)]
 pub(crate) fn segment(frames: FrameRange, reserved: &[FrameRange]) -> Segment<'static> {
     let segment = blank_segment(frames);
-    start(
-        &segment,
-        &mut Ahead::new(reserved.iter().copied()),
-        Fresh::default(),
-    );
+    start(&segment, &mut Ahead::new(reserved), Fresh::default());
     segment
 }
 

@@ -3,7 +3,7 @@
 use super::Nodes;
 use super::marks::ZoneMarks;
 use super::segment::ZoneSegment;
-use crate::addr::FrameRange;
+use crate::addr::{Frame, FrameRange, Order};
 use crate::node::{NodeId, ZoneKind};
 
 impl<'m> Nodes<'m> {
@@ -12,6 +12,16 @@ impl<'m> Nodes<'m> {
     pub(crate) fn count(&self, segment: &ZoneSegment<'m>, more: i64) {
         if !self.marks.is_empty() {
             self.count_zone(segment.node, segment.zone, more);
+        }
+    }
+
+    /// A block was taken.
+    #[inline]
+    pub(crate) fn count_taken(&self, start: Frame, order: Order) {
+        if !self.marks.is_empty()
+            && let Some(segment) = self.segments.at(start)
+        {
+            self.count(segment, -order.frames().cast_signed());
         }
     }
 

@@ -128,7 +128,9 @@ impl<'m> Segments<'m> {
     #[inline]
     pub(crate) fn of(&self, block: Block) -> Option<&ZoneSegment<'m>> {
         let segment = self.at(block.start)?;
-        segment.frames().covers(block.range()).then_some(segment)
+        // It starts inside; orders are small.
+        let fits = block.start.get() + (1 << block.order) <= segment.frames().end().get();
+        fits.then_some(segment)
     }
 
     /// The segment `frame` lies in, unless it is absent.
@@ -251,19 +253,10 @@ impl<'m> Segments<'m> {
 
     /// Takes a block at the hint of the first segment on `node` in `zones`; no search.
     #[inline]
-    fn allocate_at_hint(
-        &self,
-        node: NodeId,
-        zones: ZoneChoice,
-        want: Want<'_>,
-        gate: Option<&Gate<'_>>,
-    ) -> Option<Frame> {
+    fn allocate_at_hint(&self, node: NodeId, zones: ZoneChoice, want: Want<'_>) -> Option<Frame> {
         let heads = self.heads.get(usize::from(node.0))?;
         let mut heads = zones.downwards().map(|zone| heads[zone]);
         let first = self.all.get(heads.find(|&head| head != NONE)? as usize)?;
-        if !gate.is_none_or(|gate| gate.allows(node, first.zone)) {
-            return None;
-        }
         search::at_hint(first.online()?, &first.hints, want)
     }
 
@@ -334,15 +327,21 @@ impl<'m> Nodes<'m> {
     /// Takes the block of a request from node `first`; from others too, nearest first, if the
     /// `reach` and the request say so.
     pub(crate) fn allocate(&self, first: NodeId, request: &Request, reach: Reach) -> Option<Frame> {
-        if self.marks.is_empty() {
-            return self.allocate_from(first, request, reach, None);
-        }
         let gate = Gate::new(self.marks, request, request.order().frames());
-        let frame = self.allocate_from(first, request, reach, gate.as_ref())?;
-        if let Some(segment) = self.segments.at(frame) {
-            self.count(segment, -request.order().frames().cast_signed());
-        }
+        let want = Want::of(request, None);
+        let frame = self.search_from(first, request, want, reach, gate.as_ref())?;
+        self.count_taken(frame, request.order());
         Some(frame)
+    }
+
+    /// Takes the block of a request next to the last one, if that is free; none where marks count.
+    #[inline]
+    pub(crate) fn allocate_at_hint(&self, first: NodeId, request: &Request) -> Option<Frame> {
+        if !self.marks.is_empty() {
+            return None;
+        }
+        let want = Want::of(request, None);
+        (self.segments).allocate_at_hint(first, request.zones(), want)
     }
 
     /// The same for a request for zeros; `known` notes which parts of the block are.
@@ -353,38 +352,11 @@ impl<'m> Nodes<'m> {
         reach: Reach,
         known: &Known,
     ) -> Option<Frame> {
-        let want = Want {
-            order: request.order().get(),
-            mobility: request.mobility(),
-            known: Some(known),
-        };
+        let want = Want::of(request, Some(known));
         let gate = Gate::new(self.marks, request, request.order().frames());
         let frame = self.search_from(first, request, want, reach, gate.as_ref())?;
-        if let Some(segment) = self.segments.at(frame) {
-            self.count(segment, -request.order().frames().cast_signed());
-        }
+        self.count_taken(frame, request.order());
         Some(frame)
-    }
-
-    #[inline]
-    fn allocate_from(
-        &self,
-        first: NodeId,
-        request: &Request,
-        reach: Reach,
-        gate: Option<&Gate<'_>>,
-    ) -> Option<Frame> {
-        let want = Want {
-            order: request.order().get(),
-            mobility: request.mobility(),
-            known: None,
-        };
-        let zones = request.zones();
-        let found = (self.segments).allocate_at_hint(first, zones, want, gate);
-        if found.is_some() {
-            return found;
-        }
-        self.search_from(first, request, want, reach, gate)
     }
 
     #[inline(never)]
@@ -415,21 +387,15 @@ impl<'m> Nodes<'m> {
         request: &Request,
     ) -> Option<Frame> {
         let known = self.known();
-        let want = Want {
-            order: request.order().get(),
-            mobility: request.mobility(),
-            known: Some(&known),
-        };
-        let frames = request.order().frames();
-        let gate = Gate::new(self.marks, request, frames);
+        let want = Want::of(request, Some(&known));
+        let gate = Gate::new(self.marks, request, request.order().frames());
         let zone = ZoneChoice::only(zone);
-        let segments = &self.segments;
-        let frame = segments.first_on(node, zone, gate.as_ref(), |segment, hints| {
-            search::known::any_known(segment, hints, want)
-        })?;
-        if let Some(segment) = segments.at(frame) {
-            self.count(segment, -frames.cast_signed());
-        }
+        let frame = self
+            .segments
+            .first_on(node, zone, gate.as_ref(), |segment, hints| {
+                search::known::any_known(segment, hints, want)
+            })?;
+        self.count_taken(frame, request.order());
         let block = Block {
             start: frame,
             order: want.order,

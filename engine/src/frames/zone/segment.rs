@@ -4,7 +4,7 @@
 //! request, free and search stops at its state, until memory is added. Even the tables of an *online* segment are
 //! written at the first call that reaches it: nodes that are not used yet cost nothing.
 
-use crate::addr::FrameRange;
+use crate::addr::{Frame, FrameRange};
 use crate::frames::search::Hints;
 use crate::frames::segment::Segment;
 use crate::frames::segment::fresh::Fresh;
@@ -129,7 +129,8 @@ impl<'m> ZoneSegment<'m> {
             .compare_exchange(UNTOUCHED, STARTING, mine, now)
             .is_ok()
         {
-            let written_bytes = start(&self.segment, &mut self.ahead(), self.fresh());
+            let write = |taken: &mut Ahead<'_>| start(&self.segment, taken, self.fresh());
+            let written_bytes = self.with_taken(write);
             self.written_bytes.store(written_bytes, Ordering::Relaxed);
             state.store(READY, Ordering::Release);
         }
@@ -188,24 +189,26 @@ impl<'m> ZoneSegment<'m> {
         }
     }
 
-    /// What is not free at start. For a segment with memory.
-    fn ahead(&self) -> Ahead<impl Iterator<Item = FrameRange> + '_> {
-        let all = self.segment.frames;
-        let around = match self.taken {
-            Some(_) => [FrameRange::EMPTY; 2],
-            None => {
-                let free = self.first_added();
-                let range = |start, end| FrameRange::new(start, end).unwrap_or_default();
-                if free.is_empty() {
-                    [all, FrameRange::EMPTY]
-                } else {
-                    let (start, end) = (free.start().get(), free.end().get());
-                    [range(all.start().get(), start), range(end, all.end().get())]
-                }
-            }
-        };
-        let around = around.into_iter().filter(|range| !range.is_empty());
-        Ahead::new(around.chain(self.taken.unwrap_or_default().iter().copied()))
+    /// What is not free at start, if nothing was there before the first memory came.
+    fn around_first(&self) -> [FrameRange; 2] {
+        let (all, free) = (self.segment.frames, self.first_added());
+        if free.is_empty() {
+            return [all, FrameRange::EMPTY];
+        }
+        let range =
+            |start: Frame, end: Frame| FrameRange::new(start.get(), end.get()).unwrap_or_default();
+        [
+            range(all.start(), free.start()),
+            range(free.end(), all.end()),
+        ]
+    }
+
+    /// With what is not free at start. For a segment with memory.
+    fn with_taken<T>(&self, work: impl FnOnce(&mut Ahead<'_>) -> T) -> T {
+        match self.taken {
+            Some(taken) => work(&mut Ahead::new(taken)),
+            None => work(&mut Ahead::new(&self.around_first())),
+        }
     }
 
     /// Bytes of tables written to start the segment; 0 before.
@@ -243,7 +246,8 @@ impl<'m> ZoneSegment<'m> {
             },
             _ => Statistics {
                 managed_frames: self.segment.managed_frames(),
-                ..init::statistics(self.segment.frames, &mut self.ahead(), self.fresh())
+                ..self
+                    .with_taken(|taken| init::statistics(self.segment.frames, taken, self.fresh()))
             },
         }
     }
