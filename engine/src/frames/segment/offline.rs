@@ -41,7 +41,8 @@ impl Segment<'_> {
     /// Whether the huge frame is offline.
     pub(crate) fn is_offline(&self, huge: HugeIndex) -> bool {
         // Only below a giant frame that is split is its word written.
-        self.giant(self.giant_of_huge(huge)).state == GiantState::Split && self.huge(huge).offline
+        self.giant(self.giant_of_huge(huge)).state == GiantState::Split
+            && self.huge(huge).is_offline()
     }
 
     /// Whether a worker has the huge frame of `frame`.
@@ -61,7 +62,9 @@ impl Segment<'_> {
             let giant = self.giant_of_huge(at);
             let below = self.huges_in(giant).end.min(huges.end);
             if self.giant(giant).state == GiantState::Split {
-                if let Some(found) = (at..below).find(|&huge| self.huge(huge).offline == offline) {
+                if let Some(found) =
+                    (at..below).find(|&huge| self.huge(huge).is_offline() == offline)
+                {
                     return Some(Frame::new(self.huge_start(found)));
                 }
             } else if !offline {

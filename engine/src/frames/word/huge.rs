@@ -5,12 +5,11 @@
 //! | 0-2 | state |
 //! | 3 | mobility it was taken or split for |
 //! | 4-7 | bound on the order of its free blocks of pages |
-//! | 8 | partial: some of its pages are free |
+//! | 8 | partial: some of its pages are free; of an allocated one: it is offline |
 //! | 9 | isolated |
 //! | 10 | pinned: some of its pages are reserved for ever |
 //! | 11-12 | content: of a free one; of a split one, that of the pages its second bitmap names; of an allocated one not unknown: a worker has it |
-//! | 13 | offline: out of use as a whole until it comes online, or is removed |
-//! | 14-31 | unused |
+//! | 13-31 | unused |
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -53,8 +52,6 @@ pub(crate) struct Huge {
     pub(crate) isolated: bool,
     pub(crate) pinned: bool,
     pub(crate) content: Content,
-    /// Allocated, and pinned.
-    pub(crate) offline: bool,
 }
 
 impl Huge {
@@ -67,11 +64,6 @@ impl Huge {
     const ISOLATED: u32 = 1 << 9;
     const PINNED: u32 = 1 << 10;
     const CONTENT_BIT: u32 = 11;
-    const OFFLINE: u32 = if cfg!(feature = "hotplug") {
-        1 << 13
-    } else {
-        0
-    };
     const CONTENT: u32 = if IS_KEPT { 3 << Self::CONTENT_BIT } else { 0 };
 
     const fn block(state: HugeState, mobility: Mobility) -> Self {
@@ -83,7 +75,6 @@ impl Huge {
             isolated: false,
             pinned: false,
             content: Content::Unknown,
-            offline: false,
         }
     }
 
@@ -120,9 +111,15 @@ impl Huge {
     #[cfg(feature = "hotplug")]
     pub(crate) const fn out_of_use(is_offline: bool) -> Self {
         Self {
-            offline: is_offline,
+            partial: is_offline,
             ..Self::allocated(Mobility::Unmovable).with_pinned(true)
         }
+    }
+
+    /// Whether it is out of use, and not absent.
+    #[cfg(feature = "hotplug")]
+    pub(crate) const fn is_offline(self) -> bool {
+        matches!(self.state, HugeState::Allocated) && self.partial
     }
 
     /// The same with this content.
@@ -189,7 +186,6 @@ impl Huge {
             | if self.isolated { Self::ISOLATED } else { 0 }
             | if self.pinned { Self::PINNED } else { 0 }
             | (self.content as u32) << Self::CONTENT_BIT & Self::CONTENT
-            | if self.offline { Self::OFFLINE } else { 0 }
     }
 
     #[inline]
@@ -208,7 +204,6 @@ impl Huge {
             isolated: bits & Self::ISOLATED != 0,
             pinned: bits & Self::PINNED != 0,
             content: Self::content_in(bits),
-            offline: bits & Self::OFFLINE != 0,
         }
     }
 
