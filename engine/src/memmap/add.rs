@@ -116,31 +116,20 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
             let known = range.segment.frames;
             return Err(MemmapError::Described { frames, known });
         }
-        let (mut carver, is_zero) = map(platform, own.bytes())?;
-        // Its descriptors lay there before, and its directory is there still.
-        let suits = |range: &DescriptorRange<'m, T>| is_zero || !range.is_zero();
-        if self.ranges.bring_back(segment, suits) {
-            return Ok(own);
-        }
         let count = frames.count();
         let too_large = MemmapError::TooLarge { frames: count };
         let needed_bytes = Self::bytes_to_add(frames).ok_or(too_large)?;
+        let len = directory.len();
         let small = MemmapError::TooLittleStorage {
             purpose: "the directory of descriptors",
-            bytes: directory.len(),
+            bytes: len,
             needed_bytes,
         };
-        let len = directory.len();
-        if (len as u64) < needed_bytes {
+        let is_small = (len as u64) < needed_bytes;
+        if is_small && !self.ranges.has_gone(segment) {
             return Err(small);
         }
-        // SAFETY: the slice is borrowed for 'm and its content does not matter.
-        let mut lists = unsafe { Carver::new(NonNull::from(directory).cast(), len) };
-        let words = usize::try_from(directory::words_for(frames)).map_err(|_| too_large)?;
-        let words = lists.slice(words, |_| Some(AtomicU64::new(0)));
-        let states = States::new(words.ok_or(small)?);
-        let mut range = DescriptorRange::new(segment, states, frames.start());
-
+        let (mut carver, is_zero) = map(platform, own.bytes())?;
         let (Ok(bytes), Ok(phase)) = (usize::try_from(bytes), usize::try_from(phase)) else {
             return Err(too_large);
         };
@@ -149,6 +138,19 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
             first: first.cast(),
             is_zero,
         };
+        // Its descriptors lay there before: it has its directory still.
+        if self.ranges.bring_back(segment, &space) {
+            return Ok(own);
+        }
+        if is_small {
+            return Err(small);
+        }
+        // SAFETY: the slice is borrowed for 'm and its content does not matter.
+        let mut lists = unsafe { Carver::new(NonNull::from(directory).cast(), len) };
+        let words = usize::try_from(directory::words_for(frames)).map_err(|_| too_large)?;
+        let words = lists.slice(words, |_| Some(AtomicU64::new(0)));
+        let states = States::new(words.ok_or(small)?);
+        let mut range = DescriptorRange::new(segment, states, frames.start());
         // SAFETY: the space was carved for the descriptors of this segment.
         unsafe { range.set_space(space) };
         let reserved_bytes = own.bytes().bytes() + needed_bytes;

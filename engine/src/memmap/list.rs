@@ -8,6 +8,7 @@
 use core::ptr;
 
 use super::range::DescriptorRange;
+use super::space::Space;
 use crate::addr::{Frame, FrameRange};
 use crate::layout::ZoneSegment;
 use crate::sync::{AtomicBool, AtomicPtr, Ordering};
@@ -89,18 +90,23 @@ impl<'m, T> Ranges<'m, T> {
         found.is_some_and(|added| !added.gone.swap(true, Ordering::Relaxed))
     }
 
-    /// Brings the entry back that memory had which was removed, if `suits` it.
-    pub(super) fn bring_back(
-        &self,
-        segment: ZoneSegment,
-        suits: impl Fn(&DescriptorRange<'m, T>) -> bool,
-    ) -> bool {
-        let is_it = |added: &&Added<'m, T>| {
-            added.range.segment == segment
-                && added.gone.load(Ordering::Relaxed)
-                && suits(&added.range)
-        };
-        let Some(added) = self.entries().find(is_it) else {
+    /// The entries of this memory that were removed.
+    fn gone(&self, segment: ZoneSegment) -> impl Iterator<Item = &'m Added<'m, T>> {
+        self.entries().filter(move |added| {
+            added.range.segment == segment && added.gone.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Whether there are some.
+    pub(super) fn has_gone(&self, segment: ZoneSegment) -> bool {
+        self.gone(segment).next().is_some()
+    }
+
+    /// Brings the entry back that memory had which was removed, if its descriptors are to lie where
+    /// they lay, in `space`.
+    pub(super) fn bring_back(&self, segment: ZoneSegment, space: &Space<T>) -> bool {
+        let is_it = |added: &&Added<'m, T>| added.range.is_in(space);
+        let Some(added) = self.gone(segment).find(is_it) else {
             return false;
         };
         added.range.forget();

@@ -38,9 +38,9 @@ pub(super) const fn sections_of(frames: FrameRange) -> u64 {
 }
 
 impl<T> DescriptorRange<'_, T> {
-    /// Whether its memory counts as zero.
-    pub(super) fn is_zero(&self) -> bool {
-        self.space.is_zero
+    /// Whether its memory is `space`, and counts as zero only if that does.
+    pub(super) fn is_in(&self, space: &Space<T>) -> bool {
+        self.space.first == space.first && (space.is_zero || !self.space.is_zero)
     }
 
     /// Makes all sections untouched. While no other call knows of the range.

@@ -42,7 +42,7 @@ impl Machine {
 #[test]
 fn memory_goes_offline_beside_a_request() {
     for order in [0, HUGE_ORDER] {
-        check(1, move || {
+        check(2, move || {
             let machine = one_huge();
             let (offline, found) = both(
                 || machine.shared.offline(block()),
@@ -70,7 +70,7 @@ fn memory_goes_offline_beside_a_request() {
 
 #[test]
 fn memory_goes_offline_beside_the_free_of_its_last_page() {
-    check(1, || {
+    check(2, || {
         let machine = one_huge();
         let page = machine.segment().take_any(0).unwrap();
         let (offline, freed) = both(
@@ -90,7 +90,7 @@ fn memory_goes_offline_beside_the_free_of_its_last_page() {
 #[test]
 fn memory_goes_offline_beside_a_wild_free() {
     for order in [0, HUGE_ORDER] {
-        check(1, move || {
+        check(2, move || {
             let machine = one_huge();
             let order = Order::new(order).unwrap();
             let (offline, freed) = both(
@@ -112,7 +112,7 @@ fn memory_goes_offline_beside_a_wild_free() {
 #[test]
 fn memory_goes_offline_beside_a_refill() {
     for order in [0, HUGE_ORDER] {
-        check(1, move || {
+        check(2, move || {
             let machine = one_huge();
             let (offline, taken) = both(
                 || machine.shared.offline(block()),
@@ -171,7 +171,7 @@ fn memory_goes_beside_a_reader_that_looked_before() {
 #[test]
 fn memory_is_removed_beside_a_wild_free() {
     for order in [0, HUGE_ORDER] {
-        check(1, move || {
+        check(2, move || {
             let machine = with_absent(frames(0, GIANT_FRAMES), None);
             let all = bytes(0, GIANT_FRAMES);
             machine.shared.add(all).unwrap();
@@ -195,7 +195,7 @@ fn memory_is_removed_beside_a_wild_free() {
 
 #[test]
 fn of_two_that_take_memory_offline_one_does() {
-    check(1, || {
+    check(2, || {
         let machine = one_huge();
         let (one, other) = both(
             || machine.shared.offline(block()),
