@@ -5,7 +5,7 @@ use crate::text::{Align, bytes, count, milliseconds};
 use firstlight_lab::record::{Hotplugged, Record};
 
 /// Longest reason in the table.
-const REASON_CHARS: usize = 100;
+const REASON_CHARS: usize = 240;
 
 pub(super) fn hotplug(page: &mut Page, record: &Record) {
     if record.hotplug.is_empty() {
