@@ -24,13 +24,24 @@ const DIMM: u64 = 128 * MIB;
 
 /// A machine of one node with `memory`, and a window.
 fn machine(memory: PhysRange, window: PhysRange, movable: bool) -> Frames<'static> {
+    machine_with(memory, 0, window, movable)
+}
+
+/// The same, with the window of node `owner`.
+fn machine_with(
+    memory: PhysRange,
+    owner: u32,
+    window: PhysRange,
+    movable: bool,
+) -> Frames<'static> {
     let slots = boot_slots(8, 8);
     let mut early = EarlyMemory::new(slots.memory, slots.reserved, slots.owners);
     early.add(memory, EarlyFlags::NONE).unwrap();
     let mut builder = TopologyBuilder::new(slots.topology);
     let home = builder.node_of(0).unwrap();
     builder.add_memory(home, memory, false).unwrap();
-    builder.add_memory(home, window, true).unwrap();
+    let owner = builder.node_of(owner).unwrap();
+    builder.add_memory(owner, window, true).unwrap();
     let mut topology = builder.finish(&mut |notice| panic!("{notice}"));
     topology
         .apply(&mut early, Trust::Repair, &mut |_| {})
@@ -245,6 +256,25 @@ fn bad_ranges_are_refused_and_change_nothing() {
     machine.validate().unwrap();
 }
 
+/// A CPU of a node whose memory is gone fills its lists from the nearest that has some.
+#[test]
+fn a_node_whose_memory_is_gone_is_not_the_nearest() {
+    let slots: &'static [CpuSlot] = Box::leak(Box::new([CpuSlot::new()]));
+    let (memory, window) = (range(4 * GIB, 5 * GIB), range(64 * GIB, 65 * GIB));
+    let machine = machine_with(memory, 1, window, false).with_cpus(slots);
+    let home = || {
+        let cache = Box::leak(Box::new(CpuCache::new()));
+        machine.cpu(0, NodeId(1), cache).unwrap().home()
+    };
+    assert_eq!(home(), NodeId(0), "nothing came yet");
+    machine.add(dimm(0)).unwrap();
+    assert_eq!(home(), NodeId(1));
+    machine.offline(dimm(0)).unwrap();
+    assert_eq!(home(), NodeId(0));
+    machine.online(dimm(0)).unwrap();
+    assert_eq!(home(), NodeId(1));
+}
+
 /// Memory of the start goes offline and comes back, and is not removed.
 #[test]
 fn memory_of_the_start_stays() {
@@ -367,7 +397,16 @@ fn a_cpu_lets_go_of_what_goes() {
     assert_eq!(statistics.free_frames, statistics.managed_frames);
 }
 
-/// Threads allocate, free, isolate and drain while DIMMs come and go: no page is held twice, none is
+/// Ends what looks at it.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Threads allocate, free and drain while DIMMs come and go: no page is held twice, none is
 /// handed out of what is gone.
 #[test]
 #[cfg_attr(miri, ignore = "long")]
@@ -445,6 +484,8 @@ fn dimms_come_and_go_beside_threads() {
                 own.close().unwrap();
             });
         }
+        // Also where a check fails: the threads end.
+        let _end = SetOnDrop(&done);
         let mut state = 7_u64;
         for _ in 0..3000 {
             state = state
@@ -465,7 +506,6 @@ fn dimms_come_and_go_beside_threads() {
                 }
             }
         }
-        done.store(true, Relaxed);
     });
     assert!(moved.load(Relaxed) > 10, "DIMMs went");
     machine.validate().unwrap();

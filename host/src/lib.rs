@@ -36,3 +36,8 @@ pub struct Kernel;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/content.md")]
 pub struct Content;
+
+/// The example of docs/hotplug.md compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/hotplug.md")]
+pub struct Hotplug;
