@@ -177,7 +177,7 @@ fn what_is_in_use_stays_and_is_named() {
 }
 
 #[test]
-fn bad_ranges_are_refused_and_change_nothing() {
+fn bad_ranges_do_not_go_and_change_nothing() {
     let machine = machine(range(4 * GIB, 5 * GIB), range(64 * GIB, 65 * GIB), false);
     machine.add(dimm(1)).unwrap();
     let before = machine.statistics();
@@ -440,7 +440,7 @@ fn dimms_come_and_go_beside_threads() {
                         .wrapping_mul(6_364_136_223_846_793_005)
                         .wrapping_add(1);
                     let random = state >> 33;
-                    if random % 16 == 0 {
+                    if random.is_multiple_of(16) {
                         // Threads hold nothing now and then, so that DIMMs can go.
                         for (frame, order) in kept.drain(..) {
                             let pages: u64 = 1 << Order::get(order);
