@@ -185,7 +185,10 @@ mod tests {
             let Some(slot) = self.slots.get(self.selected) else {
                 return 0;
             };
-            let half = |value: u64, high: bool| (value >> if high { 32 } else { 0 }) as u32;
+            let half = |value: u64, high: bool| {
+                let half = value >> if high { 32 } else { 0 } & u64::from(u32::MAX);
+                u32::try_from(half).unwrap()
+            };
             match at {
                 0 => half(slot.dimm.start, false),
                 4 => half(slot.dimm.start, true),

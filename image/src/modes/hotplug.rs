@@ -394,8 +394,9 @@ impl Serve<'_> {
 /// Whether an allocated huge frame keeps what is written at its ends.
 fn keeps(start: Frame) -> bool {
     let first = start.addr().get() as *mut u64;
-    let words = Order::HUGE.bytes() as usize / size_of::<u64>();
-    let ends = || [(0, 0x5a5a), (words - 1, 0xa5a5)].into_iter();
+    const WORDS: usize = (2 << 20) / size_of::<u64>();
+    const _: () = assert!(WORDS as u64 * 8 == Order::HUGE.bytes());
+    let ends = || [(0, 0x5a5a), (WORDS - 1, 0xa5a5)].into_iter();
     for (at, word) in ends() {
         // SAFETY: mapped memory that was just allocated.
         unsafe { first.add(at).write_volatile(start.get() ^ word) };
@@ -404,7 +405,7 @@ fn keeps(start: Frame) -> bool {
     ends().all(|(at, word)| unsafe { first.add(at).read_volatile() } == start.get() ^ word)
 }
 
-fn report<'s>(action: &'s str, dimm: Dimm, event_ticks: u64, done_ticks: u64) -> Hotplug<&'s str> {
+fn report(action: &str, dimm: Dimm, event_ticks: u64, done_ticks: u64) -> Hotplug<&str> {
     Hotplug {
         action,
         slot: dimm.slot.into(),
