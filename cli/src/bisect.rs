@@ -82,7 +82,7 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     given.guest().one_machine()?;
     let bench = Bench {
         options,
-        request: given.request(),
+        request: given.request()?,
         boots: Boots::new(given.prints_log())?,
     };
     let answer = if options.images.is_empty() {

@@ -8,7 +8,7 @@ mod kit;
 
 use firstlight::addr::{FrameRange, Order, PAGE_BYTES, PhysRange};
 use firstlight::early::{EarlyFlags, EarlyMemory};
-use firstlight::frames::{Content, Frames};
+use firstlight::frames::{AddError, Content, Frames};
 use firstlight::layout::{Layout, LayoutPolicy};
 use firstlight::node::NodeId;
 use firstlight::topology::{TopologyBuilder, Trust};
@@ -105,5 +105,18 @@ fn memory_plugged_in_is_zero_only_if_it_is_said_so() {
         .add_with(range(17 * GIB, 18 * GIB), Content::Zero)
         .unwrap();
     assert_eq!(frames.statistics().zero.frames, zeros + (GIB / PAGE_BYTES));
+    frames.validate().unwrap();
+}
+
+/// Firmware announces more than there can be tables for: its beginning has them.
+#[test]
+fn a_huge_window_has_tables_from_its_beginning_on() {
+    let (start, memory) = (1 << 40, range(4 * GIB, 5 * GIB));
+    let frames = frames(memory, &[], &[(0, range(start, 1 << 50))]);
+    // At most 1/256 of memory, 66 bytes a MiB.
+    assert!(frames.metadata().reserved_bytes < GIB / 200);
+    frames.add(range(start, start + 48 * GIB)).unwrap();
+    let refused = frames.add(range(start + 48 * GIB, start + 80 * GIB));
+    assert!(matches!(refused, Err(AddError::OutsideSpan { .. })));
     frames.validate().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Memory that comes range by range against the plainest model: what each frame is.
+//! Memory that comes range by range, and goes, against the plainest model: what each frame is.
 //!
 //! `FIRSTLIGHT_MODEL_CASES` sets the number of cases.
 #![expect(
@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{AddError, CpuCache, CpuSlot, Frames, RangeError, Request};
+use firstlight::frames::{AddError, CpuCache, CpuSlot, Frames, OfflineError, RangeError, Request};
 use firstlight::node::NodeId;
 use proptest::prelude::*;
 
@@ -22,6 +22,7 @@ enum Is {
     Absent,
     Allocated,
     Free,
+    Offline,
 }
 
 #[derive(Clone, Debug)]
@@ -31,6 +32,9 @@ enum Step {
     Free(Range<u64>, bool),
     Allocate(u64, u32, bool),
     Drain,
+    Offline(Range<u64>),
+    Online(Range<u64>),
+    Remove(Range<u64>),
 }
 
 fn part() -> impl Strategy<Value = Range<u64>> {
@@ -41,6 +45,33 @@ fn part() -> impl Strategy<Value = Range<u64>> {
     })
 }
 
+/// Whole huge frames, from before the span to behind it.
+fn huges() -> impl Strategy<Value = Range<u64>> {
+    let first = FIRST / 512 - 1;
+    let count = FRAMES / 512 + 3;
+    (0..count, 1..count).prop_map(move |(start, len)| {
+        let start = first + start;
+        start * 512..(start + len).min(first + count + 1) * 512
+    })
+}
+
+/// The huge frames that lie in the span.
+fn inner(range: &Range<u64>) -> Range<u64> {
+    let end = (FIRST + FRAMES) / 512 * 512;
+    range.start.max(FIRST.next_multiple_of(512))..range.end.min(end)
+}
+
+fn gone() -> impl Strategy<Value = Range<u64>> {
+    prop_oneof![
+        6 => huges().prop_map(|range| {
+            let inner = inner(&range);
+            if inner.is_empty() { range } else { inner }
+        }),
+        1 => huges(),
+        1 => part(),
+    ]
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         3 => part().prop_map(Step::Add),
@@ -49,6 +80,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => (1..600_u64, 0..8_u32, any::<bool>())
             .prop_map(|(count, align, by_cpu)| Step::Allocate(count, align, by_cpu)),
         1 => Just(Step::Drain),
+        4 => gone().prop_map(Step::Offline),
+        2 => gone().prop_map(Step::Online),
+        3 => gone().prop_map(Step::Remove),
     ];
     prop::collection::vec(step, 1..if cfg!(miri) { 12 } else { 60 })
 }
@@ -70,6 +104,10 @@ impl Model {
         range.find(|&frame| self.is(frame) != Some(is))
     }
 
+    fn first(&self, mut range: Range<u64>, is: Is) -> Option<u64> {
+        range.find(|&frame| self.is(frame) == Some(is))
+    }
+
     fn set(&mut self, range: Range<u64>, is: Is) {
         for frame in range {
             self.0[usize::try_from(frame - FIRST).unwrap()] = is;
@@ -78,6 +116,35 @@ impl Model {
 
     fn count(&self, is: Is) -> u64 {
         self.0.iter().filter(|&&one| one == is).count() as u64
+    }
+}
+
+impl Model {
+    /// Whether `range`, all of which should be `from`, was refused for a good reason.
+    fn must_refuse(&self, range: &Range<u64>, from: Is, error: OfflineError) {
+        let is = |frame: Frame| self.is(frame.get());
+        let is_whole = range.start % 512 == 0 && range.end % 512 == 0;
+        let is_right = match error {
+            OfflineError::Misaligned { .. } => !is_whole || inner(range) != *range,
+            OfflineError::OutsideMemory { frame, .. } => {
+                matches!(is(frame), None | Some(Is::Absent))
+            }
+            OfflineError::InUse { frame, frames, .. } => {
+                let in_use = |&frame: &u64| self.is(frame) == Some(Is::Allocated);
+                from == Is::Free
+                    && Some(frame.get()) == self.first(range.clone(), Is::Allocated)
+                    && frames == range.clone().filter(in_use).count() as u64
+            }
+            OfflineError::Offline { frame, .. } => {
+                from == Is::Free && is(frame) == Some(Is::Offline)
+            }
+            OfflineError::NotOffline { frame, .. } => {
+                from == Is::Offline
+                    && (frame.get()..frame.get() + 512).any(|at| self.is(at) != Some(Is::Offline))
+            }
+            _ => false,
+        };
+        assert!(is_right, "{range:x?}: {error}");
     }
 }
 
@@ -110,7 +177,8 @@ fn run(steps: &[Step]) {
                         "{added:?}"
                     );
                 } else if let Some(frame) = model.first_not(range.clone(), Is::Absent) {
-                    let (range, frame) = (bytes, Frame::new(frame));
+                    let offline = model.first(range.clone(), Is::Offline);
+                    let (range, frame) = (bytes, Frame::new(offline.unwrap_or(frame)));
                     assert_eq!(added, Err(AddError::Present { range, frame }));
                 } else {
                     assert_eq!(added, Ok(()));
@@ -138,7 +206,7 @@ fn run(steps: &[Step]) {
                                 matches!(model.is(frame.get()), None | Some(Is::Absent))
                             }
                             RangeError::Reserved { frame, .. } => {
-                                model.is(frame.get()) == Some(Is::Absent)
+                                matches!(model.is(frame.get()), Some(Is::Absent | Is::Offline))
                             }
                             RangeError::NotAllocated { frame, .. } => {
                                 model.is(frame.get()) == Some(Is::Free)
@@ -169,6 +237,27 @@ fn run(steps: &[Step]) {
                     assert_eq!(model.count(Is::Free), cached);
                 }
             }
+            Step::Offline(range) | Step::Online(range) | Step::Remove(range) => {
+                if let Some(cpu) = &mut cpu {
+                    cpu.drain().unwrap();
+                }
+                let bytes = frame_range(range).bytes();
+                let (changed, from, to) = match step {
+                    Step::Offline(_) => (frames.offline(bytes), Is::Free, Is::Offline),
+                    Step::Online(_) => (frames.online(bytes), Is::Offline, Is::Free),
+                    _ => (frames.remove(bytes), Is::Offline, Is::Absent),
+                };
+                let is_whole = range.start % 512 == 0 && range.end % 512 == 0;
+                let is_inside = inner(range) == *range;
+                match changed {
+                    Ok(()) => {
+                        assert!(is_whole && is_inside);
+                        assert_eq!(model.first_not(range.clone(), from), None);
+                        model.set(range.clone(), to);
+                    }
+                    Err(error) => model.must_refuse(range, from, error),
+                }
+            }
             Step::Drain => {
                 if let Some(cpu) = &mut cpu {
                     cpu.drain().unwrap();
@@ -177,13 +266,20 @@ fn run(steps: &[Step]) {
         }
         let seen = frames.statistics();
         assert_eq!(seen.free_frames + seen.cached_frames, model.count(Is::Free));
-        assert_eq!(seen.managed_frames, FRAMES - model.count(Is::Absent));
+        let gone = model.count(Is::Absent) + model.count(Is::Offline);
+        assert_eq!(seen.managed_frames, FRAMES - gone);
         frames.validate().unwrap();
     }
     if let Some(cpu) = cpu {
         cpu.close().unwrap();
     }
     for frame in FIRST..FIRST + FRAMES {
+        let is_offline = frames.is_offline(Frame::new(frame));
+        assert_eq!(
+            is_offline,
+            model.is(frame) == Some(Is::Offline),
+            "{frame:#x}"
+        );
         let is_free = frames.is_allocated(Frame::new(frame)) == Some(false);
         assert_eq!(is_free, model.is(frame) == Some(Is::Free), "{frame:#x}");
     }
@@ -193,7 +289,7 @@ fn cases() -> u32 {
     let set = std::env::var("FIRSTLIGHT_MODEL_CASES")
         .ok()
         .and_then(|n| n.parse().ok());
-    if cfg!(miri) { 3 } else { set.unwrap_or(200) }
+    if cfg!(miri) { 3 } else { set.unwrap_or(2000) }
 }
 
 proptest! {

@@ -49,3 +49,8 @@ pub struct Content;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/restart.md")]
 pub struct Restart;
+
+/// The example of docs/hotplug.md compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/hotplug.md")]
+pub struct Hotplug;

@@ -36,8 +36,8 @@ use crate::storage;
 static DIRECT: Once<DirectMap> = Once::new();
 
 /// The map of all memory; `None` before there is one.
-pub(crate) fn direct_map() -> Option<DirectMap> {
-    DIRECT.get().copied()
+pub(crate) fn direct_map() -> Option<&'static DirectMap> {
+    DIRECT.get()
 }
 
 /// Memory of a virtual machine that firmware and loader have not written to: both keep

@@ -1,9 +1,10 @@
 //! Page descriptors of this machine: [`Descriptors`], of the size on the command line.
 
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::layout::Layout;
+use firstlight::layout::{Layout, ZoneSegment};
 use firstlight::memmap::{
     Descriptor, Memmap, MemmapError, MemmapPolicy, Mode, PageDescriptor, Part, Progress,
     SectionPlace,
@@ -106,6 +107,35 @@ impl Descriptors {
                 Self::SixtyFour(Memmap::reserve(layout, platform, policy)?)
             }
         })
+    }
+
+    /// Adds those of memory that came, in its own first frames, which are returned. `directory`
+    /// gives memory that is never freed, some bytes a section; not called if the same memory was
+    /// there before.
+    pub(crate) fn add(
+        &self,
+        segment: ZoneSegment,
+        platform: &'static DirectMap,
+        mut directory: impl FnMut(u64) -> Option<&'static mut [MaybeUninit<u8>]>,
+    ) -> Result<FrameRange, MemmapError> {
+        // SAFETY: the memory was just plugged in, and nothing else knows of it.
+        each!(self, memmap => match unsafe { memmap.add(segment, &mut [], platform) } {
+            Err(MemmapError::TooLittleStorage { needed_bytes, .. }) => {
+                let directory = directory(needed_bytes).unwrap_or_default();
+                // SAFETY: as above.
+                unsafe { memmap.add(segment, directory, platform) }
+            }
+            added => added,
+        })
+    }
+
+    /// Removes those of memory that goes, as it came.
+    ///
+    /// # Safety
+    /// Nothing reads them, now or later.
+    pub(crate) unsafe fn remove(&self, frames: FrameRange) -> bool {
+        // SAFETY: the caller's promise.
+        each!(self, memmap => unsafe { memmap.remove(frames) })
     }
 
     /// Size of one in bytes.

@@ -123,6 +123,8 @@ pub(crate) struct Acpi {
     pub(crate) srat: Option<&'static [u8]>,
     pub(crate) slit: Option<&'static [u8]>,
     pub(crate) pm_timer: Option<PmTimer>,
+    /// The port of fixed events, the power button among them.
+    pub(crate) event_port: Option<u16>,
 }
 
 /// The root of ACPI's tables; none on a machine without.
@@ -229,13 +231,13 @@ pub(crate) fn tables(memory: DirectMap, root: Option<&Rsdp>) -> Acpi {
     fn valid<T>(parsed: Result<T, impl core::fmt::Display>) -> Option<T> {
         parsed.inspect_err(|error| correction(error)).ok()
     }
+    let fadt = find(Signature::FADT).and_then(|bytes| valid(Fadt::parse(bytes)));
     Acpi {
         madt: find(Signature::MADT).and_then(|bytes| valid(Madt::parse(bytes))),
         srat: find(Signature::SRAT),
         slit: find(Signature::SLIT),
-        pm_timer: find(Signature::FADT)
-            .and_then(|bytes| valid(Fadt::parse(bytes)))
-            .and_then(|fadt| fadt.pm_timer()),
+        pm_timer: fadt.and_then(|fadt| fadt.pm_timer()),
+        event_port: fadt.and_then(|fadt| fadt.event_port()),
     }
 }
 

@@ -2,13 +2,14 @@
 //! anywhere: the words on its command line ([`words`]), what goes wrong on purpose when it
 //! restarts ([`damage`]), log lines kept until they
 //! can be shown ([`record`]), events as JSON ([`json`]), virtio devices ([`virtio`]) and the
-//! driver of one ([`balloon`]). The rest is the program in `main.rs`; the interface to the
+//! driver of one ([`balloon`]), slots of DIMMs ([`hotplug`]). The rest is the program in `main.rs`; the interface to the
 //! host is `firstlight-wire`.
 #![no_std]
 #![deny(unsafe_code)]
 
 pub mod balloon;
 pub mod damage;
+pub mod hotplug;
 pub mod json;
 pub mod record;
 pub mod virtio;

@@ -4,6 +4,7 @@ use core::mem::MaybeUninit;
 
 use firstlight::addr::{Order, PAGE_BYTES, PhysRange};
 use firstlight::frames::{Frames, Request};
+use firstlight::node::ZoneKind;
 
 /// A list of `len` elements; `None` if there is no memory.
 pub(crate) fn list<T>(
@@ -12,6 +13,18 @@ pub(crate) fn list<T>(
     make: impl FnMut(usize) -> T,
 ) -> Option<&'static mut [T]> {
     list_of(frames, len, (0..len).map(make))
+}
+
+/// The same, of memory in `zone` or below.
+pub(crate) fn list_in<T>(
+    frames: &Frames<'_>,
+    zone: ZoneKind,
+    len: usize,
+    make: impl FnMut(usize) -> T,
+) -> Option<&'static mut [T]> {
+    let space = space_in::<T>(frames, zone, len)?;
+    // SAFETY: as for `list_of`.
+    Some(unsafe { list_at(space, (0..len).map(make)) })
 }
 
 /// As [`list`], of the first `len` of `values`, or fewer if there are fewer.
@@ -41,13 +54,18 @@ pub(crate) unsafe fn zeroed_list<T>(frames: &Frames<'_>, len: usize) -> Option<&
 
 /// Space for `len` elements, from a page on.
 fn space<T>(frames: &Frames<'_>, len: usize) -> Option<PhysRange> {
+    space_in::<T>(frames, ZoneKind::Normal, len)
+}
+
+/// The same, in `zone` or below.
+fn space_in<T>(frames: &Frames<'_>, zone: ZoneKind, len: usize) -> Option<PhysRange> {
     let pages = (len.checked_mul(size_of::<T>())? as u64)
         .div_ceil(PAGE_BYTES)
         .max(1);
     let order = u8::try_from(pages.next_power_of_two().ilog2())
         .ok()
         .and_then(Order::new)?;
-    let frame = frames.allocate(Request::new(order)).ok()?;
+    let frame = frames.allocate(Request::new(order).zone(zone)).ok()?;
     PhysRange::with_size(frame.addr().get(), order.bytes())
 }
 

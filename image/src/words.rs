@@ -7,6 +7,7 @@
 use core::fmt;
 
 use crate::damage::Damage;
+use crate::hotplug::MOST_SLOTS;
 use crate::record::Printable;
 use crate::virtio::mmio::Named;
 use firstlight::addr::{Order, PhysRange};
@@ -32,6 +33,8 @@ pub enum Mode {
     Balloon,
     /// Hand memory over to the image once more, without firmware between.
     Restart,
+    /// Serve memory hotplug until the power button is pressed.
+    Hotplug,
 }
 
 /// The size of a descriptor.
@@ -137,6 +140,11 @@ pub struct Words {
     pub accept_ticks: Option<u32>,
     /// Whether a host looks on, that inflates and deflates the balloon.
     pub watched: bool,
+    /// Slots for memory hotplug.
+    pub slots: u32,
+    /// Of so many DIMMs that come, of the last a page stays in use until the DIMM was to go once;
+    /// 0: of none.
+    pub hold_one_in: u32,
     /// Bytes that are allocated, written and freed before free memory is reported.
     pub balloon_bytes: Option<u64>,
     /// Of so many blocks that are known to be zero a page is read; 0: of none.
@@ -164,7 +172,7 @@ pub struct Words {
 }
 
 /// The image's words and their valid forms.
-const OURS: [(&str, &str); 27] = [
+const OURS: [(&str, &str); 29] = [
     ("selftest", "selftest without a value"),
     ("bench", "bench=alloc"),
     ("sweep", "sweep without a value"),
@@ -203,6 +211,8 @@ const OURS: [(&str, &str); 27] = [
     ("turns_hz", "turns_hz=HZ, a number from 1 on"),
     ("tsc_hz", "tsc_hz=HZ, a frequency that a processor can have"),
     ("balloon", "balloon, or balloon=watched"),
+    ("hotplug", "hotplug, or hotplug=SLOTS, 1 to 256"),
+    ("hold_one_in", "hold_one_in=N, a number"),
     (
         "balloon_bytes",
         "balloon_bytes=SIZE, from 2M on, such as 1G",
@@ -333,6 +343,21 @@ impl Words {
                 self.mode = Mode::Balloon;
                 self.watched = true;
             }
+            (b"hotplug", None) => {
+                self.mode = Mode::Hotplug;
+                self.slots = MOST_SLOTS;
+            }
+            (b"hotplug", Some(value)) => match number(value) {
+                Some(slots) if (1..=MOST_SLOTS).contains(&slots) => {
+                    self.mode = Mode::Hotplug;
+                    self.slots = slots;
+                }
+                _ => return false,
+            },
+            (b"hold_one_in", Some(value)) => match number(value) {
+                Some(dimms) => self.hold_one_in = dimms,
+                None => return false,
+            },
             (b"balloon_bytes", Some(value)) => match blocks(value) {
                 Some(bytes) => self.balloon_bytes = Some(bytes),
                 None => return false,

@@ -13,6 +13,7 @@
 mod balloon;
 mod guest;
 mod host;
+mod hotplug;
 mod phase;
 mod restart;
 mod totals;
@@ -22,6 +23,7 @@ use serde::Serialize;
 pub use balloon::{Balloon, GuestStatistics, Knob, Resident};
 pub use guest::{Asked, Bench, DeferredWork, Descriptors, Kernel, Selftest, Swept, Zeroed};
 pub use host::{Host, Marker, Power};
+pub use hotplug::Hotplugged;
 pub use phase::{Phase, Word};
 pub use restart::{FreeFrames, Restart};
 pub use totals::Totals;
@@ -82,6 +84,8 @@ pub struct Record {
     pub balloon: Option<Balloon>,
     /// Its restart without firmware, if there was one.
     pub restart: Option<Restart>,
+    /// DIMMs that came while it ran, or were to go, in order.
+    pub hotplug: Vec<Hotplugged>,
     /// The guest's events as it told them.
     pub events: Vec<serde_json::Value>,
     /// The guest's log, line by line.
@@ -125,6 +129,7 @@ impl Record {
             zeroed: None,
             balloon: None,
             restart: None,
+            hotplug: Vec::new(),
             events: Vec::new(),
             log: Vec::new(),
             host: None,

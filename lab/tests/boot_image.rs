@@ -46,6 +46,7 @@ fn machine(board: Board, memory_mib: u64, nodes: u32, cpus: u32, clock: Clock) -
         cpus,
         clock,
         balloon: false,
+        hotplug: None,
     }
 }
 

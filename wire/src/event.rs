@@ -199,6 +199,8 @@ pub enum Event<S, L> {
     HandedOver(HandedOver),
     /// What a restarted kernel found.
     Restart(Restart<S>),
+    /// Memory came, or was to go.
+    Hotplug(Hotplug<S>),
     /// The last one.
     End {
         /// How it went.
@@ -322,6 +324,34 @@ pub struct Restart<S> {
     pub usable_ticks: u64,
     /// Frames that were free once all of it was freed.
     pub free_frames: u64,
+    /// Checks that failed.
+    pub failures: u64,
+}
+
+/// Memory that came while the machine ran, or was to go.
+#[derive(Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "read", derive(serde::Deserialize))]
+pub struct Hotplug<S> {
+    /// `add` or `remove`.
+    pub action: S,
+    /// The slot of the DIMM.
+    pub slot: u64,
+    /// First byte.
+    pub start: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Its node; `None` if there is no such node.
+    pub node: Option<u16>,
+    /// The zone it is in; `None` if it is in none.
+    pub zone: Option<S>,
+    /// When the machine began to look for events, and found this one.
+    pub event_ticks: u64,
+    /// When the memory could be allocated, or was gone.
+    pub done_ticks: u64,
+    /// When all its descriptors were written, if there are any.
+    pub described_ticks: Option<u64>,
+    /// Why nothing came of it.
+    pub refused: Option<S>,
     /// Checks that failed.
     pub failures: u64,
 }

@@ -14,7 +14,9 @@
 mod event;
 mod outcome;
 
-pub use event::{Balloon, DeferredWork, Descriptors, Event, HandedOver, Restart, Selftest, Zeroed};
+pub use event::{
+    Balloon, DeferredWork, Descriptors, Event, HandedOver, Hotplug, Restart, Selftest, Zeroed,
+};
 pub use outcome::Outcome;
 
 /// Name and version of the events' form, in the first one.
@@ -61,6 +63,8 @@ pub mod marker {
     pub const BALLOON_REPORTED: u8 = 0x52;
     /// Memory is handed over; the next kernel begins with 0x10.
     pub const HANDED_OVER: u8 = 0x42;
+    /// Memory hotplug is served from now on.
+    pub const HOTPLUG: u8 = 0x54;
     /// The mode has ended.
     pub const MODE_END: u8 = 0x41;
     /// The processor reported a fault.

@@ -86,7 +86,7 @@ enum Clock {
     Instructions,
 }
 
-fn memory_mib(text: &str) -> Result<u64, String> {
+pub(super) fn memory_mib(text: &str) -> Result<u64, String> {
     let bytes = size::parse(text)
         .ok()
         .filter(|bytes| bytes % (1 << 20) == 0);
@@ -124,6 +124,7 @@ impl Guest {
                     Clock::Instructions => boot::Clock::Instructions,
                 },
                 balloon: false,
+                hotplug: None,
             },
             wish: match self.accel {
                 Accel::Auto => Wish::Auto,

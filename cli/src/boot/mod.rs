@@ -6,6 +6,7 @@
 
 mod balloon;
 mod guest;
+mod hotplug;
 mod progress;
 pub(crate) mod render;
 mod restart;
@@ -13,7 +14,8 @@ mod restart;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, Command, FromArgMatches};
-use firstlight_lab::boot::{self, Machine, Request, Unwatched};
+use firstlight_lab::boot::hotplug::{MOST_SLOTS, Script, ScriptError};
+use firstlight_lab::boot::{self, Machine, Request, Slots, Unwatched};
 use firstlight_lab::record::Record;
 pub(crate) use guest::Guest;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -48,6 +50,16 @@ pub(crate) struct Options {
     /// with --append reporting=on, and QEMU's memory is watched meanwhile
     #[arg(long, conflicts_with = "kernel")]
     balloon: bool,
+    /// Slots for DIMMs that come and go while our image runs (with a script: as many as it adds)
+    #[arg(long, value_name = "N", conflicts_with_all = ["kernel", "balloon"], value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_SLOTS)))]
+    slots: Option<u32>,
+    /// Most memory, DIMMs included (with a script: all it adds, rounded up)
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["kernel", "balloon"], value_parser = guest::memory_mib)]
+    max_memory: Option<u64>,
+    /// What QEMU's monitor does with DIMMs: lines of "at MS add SIZE [node N]" and
+    /// "at MS remove ID", dimm1 for the first that was added; MS count from when the image serves them
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "balloon"])]
+    hotplug_script: Option<PathBuf>,
     /// End as soon as a line of the guest's log contains TEXT
     #[arg(long, value_name = "TEXT")]
     until: Option<String>,
@@ -63,6 +75,7 @@ Examples:
   firstlight boot --clock instructions --memory 960G       the same figures on every run and host
   firstlight boot --balloon --append 'zeroing=on reporting=on'  free memory goes back to the host
   firstlight boot --append restart=warm                    guests' memory outlives a restart
+  firstlight boot --memory 2G --hotplug-script dimms       memory comes and goes by QEMU's monitor
   firstlight boot --kernel /boot/vmlinuz --memory 64G      a Linux, up to its missing root file system
   firstlight boot --kernel vmlinuz --initrd initrd --until login:
   firstlight boot --qemu-arg=-acpitable --qemu-arg=sig=SRAT,file=srat.bin
@@ -88,25 +101,62 @@ impl Options {
         self.guest.log
     }
 
-    pub(crate) fn request(&self) -> Request {
+    /// The script, if there is one.
+    fn script(&self) -> Result<Option<Script>, Failure> {
+        let Some(path) = &self.hotplug_script else {
+            return Ok(None);
+        };
+        let failed = |why: &dyn std::fmt::Display| {
+            Failure::Usage(format!("--hotplug-script {}: {why}", path.display()))
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
+        text.parse()
+            .map(Some)
+            .map_err(|error: ScriptError| failed(&error))
+    }
+
+    pub(crate) fn request(&self) -> Result<Request, Failure> {
         let request = self.guest.request();
-        Request {
+        let script = self.script()?;
+        let memory_mib = request.machine.memory_mib;
+        let hotplug = match (&script, self.slots, self.max_memory) {
+            (None, None, None) => None,
+            (None, Some(_), None) | (None, None, Some(_)) => {
+                return Err(Failure::Usage(
+                    "--slots and --max-memory come together, or with --hotplug-script".into(),
+                ));
+            }
+            (script, slots, most) => {
+                let added = script.as_ref().map_or(0, |script| {
+                    // QEMU's memory has whole MiB, and a GiB is a size to end at.
+                    script.added_bytes().div_ceil(1 << 30) << 10
+                });
+                let dimms = script.as_ref().map_or(0, Script::dimms);
+                Some(Slots {
+                    slots: slots.unwrap_or(dimms.clamp(1, MOST_SLOTS)),
+                    max_memory_mib: most.unwrap_or(memory_mib.saturating_add(added)),
+                })
+            }
+        };
+        Ok(Request {
+            script,
             machine: Machine {
                 balloon: self.balloon,
+                hotplug,
                 ..request.machine
             },
             kernel: self.kernel.clone(),
             initrd: self.initrd.clone(),
             until: self.until.clone(),
             ..request
-        }
+        })
     }
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     options.guest.one_machine()?;
-    let record = Boots::new(options.guest.log)?.run(&options.request())?;
+    let record = Boots::new(options.guest.log)?.run(&options.request()?)?;
     output.print(&record, |record| render::report(record, options.full))
 }
 

@@ -1,6 +1,7 @@
 //! The report of a boot, for a person.
 
 use super::balloon::balloon;
+use super::hotplug::hotplug;
 use super::restart::restart;
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::report::{Page, gaps, memory};
@@ -36,6 +37,7 @@ pub(crate) fn report(record: &Record, full: bool) -> String {
     zeroed(&mut page, record);
     balloon(&mut page, record, full);
     restart(&mut page, record);
+    hotplug(&mut page, record);
     if let Some(host) = record.host.as_ref().filter(|_| full) {
         markers(&mut page, &host.markers);
     }

@@ -37,7 +37,7 @@ impl Contestant {
         })?;
         options.guest().one_machine()?;
         Ok(Self::Boots {
-            request: Box::new(options.request()),
+            request: Box::new(options.request()?),
             log: options.prints_log(),
         })
     }

@@ -9,6 +9,7 @@ use super::metadata::Metadata;
 use super::segment::Segment;
 use super::segment::pinned::{Entry, Pinned};
 use super::segment::table::Carver;
+use super::word::geometry::{GIANT_ORDER, HUGES};
 use super::word::{BITMAPS, Bitmap};
 use super::zone::segment::ZoneSegment;
 use super::zone::{Heads, Nodes, Segments};
@@ -187,9 +188,32 @@ impl SegmentSpan {
     }
 }
 
-/// Windows get tables as long as these cost at most one in so many bytes of the memory present:
-/// firmware announces petabytes. They get none where early memory has no space in one piece.
+/// Windows get tables from their beginning on, as long as these cost at most one in so many bytes
+/// of the memory present: firmware announces petabytes. They get none where early memory has no
+/// space in one piece.
 const WINDOW_SHARE: u64 = 256;
+
+/// The first giant frames of a window whose tables take at most so many bytes; all of it, if they
+/// do.
+fn affordable(window: FrameRange, bytes: u64) -> FrameRange {
+    if table_bytes(window).is_some_and(|needed| needed <= bytes) {
+        return window;
+    }
+    let start = window.start().get();
+    let part = |giants: u64| {
+        let end = (start >> GIANT_ORDER).checked_add(giants)? << GIANT_ORDER;
+        FrameRange::new(start, end).map(|part| part.intersect(window))
+    };
+    let fits = |giants: u64| {
+        part(giants)
+            .and_then(table_bytes)
+            .is_some_and(|needed| needed <= bytes)
+    };
+    // Each giant frame has tables of more bytes than this.
+    let most = bytes / (2 * u64::from(HUGES) * size_of::<Bitmap>() as u64) + 1;
+    let giants = (0..=most).rev().find(|&giants| fits(giants));
+    giants.and_then(part).unwrap_or_default()
+}
 
 /// All memory, and the windows in which some may be plugged in, ascending.
 fn spans<'a>(layout: &'a Layout<'_>) -> impl Iterator<Item = SegmentSpan> + 'a {
@@ -203,9 +227,10 @@ fn spans<'a>(layout: &'a Layout<'_>) -> impl Iterator<Item = SegmentSpan> + 'a {
         });
     let mut left_bytes = layout.present_frames() * PAGE_BYTES / WINDOW_SHARE;
     let absent = layout.windows().filter_map(move |window: Extent| {
-        left_bytes = left_bytes.checked_sub(table_bytes(window.frames)?)?;
-        Some(SegmentSpan {
-            frames: window.frames,
+        let frames = affordable(window.frames, left_bytes);
+        left_bytes -= table_bytes(frames)?;
+        (!frames.is_empty()).then_some(SegmentSpan {
+            frames,
             node: window.node,
             zone: window.zone,
             is_present: false,
@@ -434,8 +459,11 @@ fn lists<'m>(
     })
 }
 
-/// Ranges that can be added in the middle of others, beyond two for each window.
+/// Ranges that can be adopted in the middle of others.
 const MORE_RANGES: usize = 16;
+/// Ranges that can come to windows, or go offline, in the middle of others: as many as the most
+/// DIMMs that machines have slots for.
+const WINDOW_RANGES: usize = 256;
 
 /// The lengths of the lists that all nodes share.
 struct Directory {
@@ -459,7 +487,7 @@ impl Directory {
             nodes,
             windows,
             taken,
-            pinned: taken + 2 * windows + MORE_RANGES,
+            pinned: taken + 2 * windows + MORE_RANGES + WINDOW_RANGES * usize::from(windows > 0),
         }
     }
 

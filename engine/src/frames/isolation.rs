@@ -150,6 +150,11 @@ impl<'f, 'm> Isolation<'f, 'm> {
         Ok(done)
     }
 
+    #[cfg(feature = "hotplug")]
+    pub(super) fn shared(&self) -> &'f Frames<'m> {
+        self.shared
+    }
+
     /// The isolated range, holes included.
     pub fn range(&self) -> FrameRange {
         self.range
@@ -187,22 +192,8 @@ impl<'f, 'm> Isolation<'f, 'm> {
         if let Some(frame) = self.first_in_use() {
             return Err(IsolateError::InUse { frame });
         }
-        let all = || {
-            let segments = isolated_in(self.shared, self.range);
-            segments.flat_map(|(segment, huges)| huges.map(move |huge| (segment, huge)))
-        };
-        if let Some((segment, failed)) = all().find(|&(segment, huge)| !segment.take_isolated(huge))
-        {
-            let frame = inside(segment, failed).start();
-            let mine = all().take_while(|&(at, huge)| inside(at, huge).start() < frame);
-            for (segment, huge) in mine {
-                for block in blocks(inside(segment, huge)) {
-                    // An error: another call freed what was not its own.
-                    let _ = segment.give(block);
-                }
-            }
-            return Err(IsolateError::InUse { frame });
-        }
+        self.take_all()
+            .map_err(|frame| IsolateError::InUse { frame })?;
         for (segment, huges) in isolated_in(self.shared, self.range) {
             huges.for_each(|huge| segment.end_isolation(huge));
             let taken = segment.frames.intersect(self.range);
@@ -210,6 +201,36 @@ impl<'f, 'm> Isolation<'f, 'm> {
             self.shared.nodes.prepare_range(taken);
         }
         Ok(core::mem::take(&mut self.range))
+    }
+
+    /// Makes all of it allocated, still isolated; or nothing: the error is the first frame of the
+    /// huge frame that was in use.
+    fn take_all(&self) -> Result<(), Frame> {
+        let all = || {
+            let segments = isolated_in(self.shared, self.range);
+            segments.flat_map(|(segment, huges)| huges.map(move |huge| (segment, huge)))
+        };
+        let Some((segment, failed)) = all().find(|&(segment, huge)| !segment.take_isolated(huge))
+        else {
+            return Ok(());
+        };
+        let frame = inside(segment, failed).start();
+        let mine = all().take_while(|&(at, huge)| inside(at, huge).start() < frame);
+        for (segment, huge) in mine {
+            for block in blocks(inside(segment, huge)) {
+                // An error: another call freed what was not its own.
+                let _ = segment.give(block);
+            }
+        }
+        Err(frame)
+    }
+
+    /// The same, and the caller ends the isolation.
+    #[cfg(feature = "hotplug")]
+    pub(crate) fn take_words(mut self) -> Result<(), Frame> {
+        self.take_all()?;
+        self.range = FrameRange::EMPTY;
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `allocator`, `bulk`, `isolation`, `owned` | what a kernel calls |
 //! | `borrow` | what a worker calls that zeroes free memory, or reports it to the host |
 //! | `build`, `over` | from a [`Layout`](crate::layout::Layout) to [`Frames`]; from a span whose memory comes range by range |
+//! | `offline` | memory that goes: offline, online again, removed |
 //! | `hooks` | what a kernel adds |
 //! | `find` | [`Frames`], and what a request does until it finds memory or gives up |
 //! | `cpu/` | a CPU's cache in front of the shared levels |
@@ -37,6 +38,8 @@ mod find;
 mod hooks;
 mod isolation;
 mod metadata;
+#[cfg(feature = "hotplug")]
+mod offline;
 mod over;
 mod owned;
 mod range;
@@ -64,6 +67,8 @@ pub use find::Frames;
 pub use hooks::{Crossing, Hooks, WaterMark};
 pub use isolation::{IsolateError, Isolation};
 pub use metadata::Metadata;
+#[cfg(feature = "hotplug")]
+pub use offline::{Holder, OfflineError};
 pub use over::AddError;
 pub use owned::{Deallocate, Owned};
 pub use request::Request;

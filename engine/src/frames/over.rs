@@ -40,7 +40,7 @@ pub enum AddError {
         /// Its first frame that does not.
         frame: Frame,
     },
-    /// Some of it is there already.
+    /// Some of it is there already, or offline.
     Present {
         /// The range.
         range: PhysRange,
@@ -53,6 +53,8 @@ pub enum AddError {
         range: PhysRange,
         /// Ranges it has space for.
         capacity: usize,
+        /// Ranges it would need space for.
+        needed: usize,
     },
     /// Another call freed some of it, which was not there, at the same moment; the rest is
     /// adopted.
@@ -81,9 +83,13 @@ impl fmt::Display for AddError {
                     "{range} can't be added or adopted: {frame} is memory already"
                 )
             }
-            Self::ListFull { range, capacity } => write!(
+            Self::ListFull {
+                range,
+                capacity,
+                needed,
+            } => write!(
                 f,
-                "{range} can't be added or adopted: it would split one of {capacity} absent ranges, and there is space for no more"
+                "{range} can't be added or adopted: the list of absent ranges has space for {capacity}, and needs {needed}"
             ),
             Self::FreedMeanwhile { range, frame } => write!(
                 f,
@@ -302,7 +308,10 @@ impl<'m> Frames<'m> {
     }
 
     /// The part of `left` in its first segment, which is taken off it.
-    fn next_part(&self, left: &mut FrameRange) -> Option<(&ZoneSegment<'m>, FrameRange)> {
+    pub(super) fn next_part(
+        &self,
+        left: &mut FrameRange,
+    ) -> Option<(&ZoneSegment<'m>, FrameRange)> {
         if left.is_empty() {
             return None;
         }
@@ -334,11 +343,16 @@ impl<'m> Frames<'m> {
             let frame = left.start();
             return Err(AddError::OutsideSpan { range, frame });
         }
+        #[cfg(feature = "hotplug")]
+        if let Some(frame) = self.first_offline(frames) {
+            return Err(AddError::Present { range, frame });
+        }
         self.nodes.pinned.unpin(frames).map_err(|why| match why {
             Unpin::NotPinned(frame) => AddError::Present { range, frame },
             Unpin::Full => AddError::ListFull {
                 range,
                 capacity: self.nodes.pinned.capacity(),
+                needed: self.nodes.pinned.capacity() + 1,
             },
         })?;
         Ok(frames)

@@ -93,9 +93,12 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
     /// # Ok::<(), firstlight::memmap::MemmapError>(())
     /// ```
     ///
+    /// Memory that was removed and comes back, with the same frames, has its directory still:
+    /// `directory` may be empty then.
+    ///
     /// # Safety
     /// The frames of `segment` are used by no other code, and no other memory map or
-    /// layout holds them.
+    /// layout holds them. No other call adds or removes some of them meanwhile.
     ///
     /// # Errors
     /// [`MemmapError`]: no directory, memory too small for its own descriptors, out of
@@ -116,22 +119,16 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         let count = frames.count();
         let too_large = MemmapError::TooLarge { frames: count };
         let needed_bytes = Self::bytes_to_add(frames).ok_or(too_large)?;
+        let len = directory.len();
         let small = MemmapError::TooLittleStorage {
             purpose: "the directory of descriptors",
-            bytes: directory.len(),
+            bytes: len,
             needed_bytes,
         };
-        let len = directory.len();
-        if (len as u64) < needed_bytes {
+        let is_small = (len as u64) < needed_bytes;
+        if is_small && !self.ranges.has_gone(segment) {
             return Err(small);
         }
-        // SAFETY: the slice is borrowed for 'm and its content does not matter.
-        let mut lists = unsafe { Carver::new(NonNull::from(directory).cast(), len) };
-        let words = usize::try_from(directory::words_for(frames)).map_err(|_| too_large)?;
-        let words = lists.slice(words, |_| Some(AtomicU64::new(0)));
-        let states = States::new(words.ok_or(small)?);
-        let mut range = DescriptorRange::new(segment, states, frames.start());
-
         let (mut carver, is_zero) = map(platform, own.bytes())?;
         let (Ok(bytes), Ok(phase)) = (usize::try_from(bytes), usize::try_from(phase)) else {
             return Err(too_large);
@@ -141,6 +138,19 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
             first: first.cast(),
             is_zero,
         };
+        // Its descriptors lay there before: it has its directory still.
+        if self.ranges.bring_back(segment, &space) {
+            return Ok(own);
+        }
+        if is_small {
+            return Err(small);
+        }
+        // SAFETY: the slice is borrowed for 'm and its content does not matter.
+        let mut lists = unsafe { Carver::new(NonNull::from(directory).cast(), len) };
+        let words = usize::try_from(directory::words_for(frames)).map_err(|_| too_large)?;
+        let words = lists.slice(words, |_| Some(AtomicU64::new(0)));
+        let states = States::new(words.ok_or(small)?);
+        let mut range = DescriptorRange::new(segment, states, frames.start());
         // SAFETY: the space was carved for the descriptors of this segment.
         unsafe { range.set_space(space) };
         let reserved_bytes = own.bytes().bytes() + needed_bytes;
@@ -149,5 +159,14 @@ impl<'m, T: Descriptor> Memmap<'m, T> {
         let pushed = self.ranges.push(added.ok_or(small)?);
         pushed.map_err(|known| MemmapError::Described { frames, known })?;
         Ok(own)
+    }
+    /// Removes the descriptors of memory that was added and goes, `frames` as they were added;
+    /// whether it had any. All of the memory may be used for something else afterwards.
+    ///
+    /// # Safety
+    /// No reference to a descriptor of these frames is in use, and no other call that looks for
+    /// one, or that adds or removes some of them, is in flight.
+    pub unsafe fn remove(&self, frames: FrameRange) -> bool {
+        self.ranges.remove(frames)
     }
 }

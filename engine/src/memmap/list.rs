@@ -1,14 +1,17 @@
 //! All descriptor ranges of a memory map: those of the start, ascending, and those
 //! of memory that was added, newest first.
 //!
-//! Ranges are only ever added, by one atomic step, and live as long as the memory
-//! map: a reader needs no lock, and one that misses the newest finds no descriptor.
+//! Entries are only ever added, by one atomic step, and live as long as the memory
+//! map: a reader needs no lock, and one that misses the newest finds no descriptor. What is
+//! removed keeps its entry, which readers skip, and has it again when the same memory comes back.
 
 use core::ptr;
 
 use super::range::DescriptorRange;
+use super::space::Space;
 use crate::addr::{Frame, FrameRange};
-use crate::sync::{AtomicPtr, Ordering};
+use crate::layout::ZoneSegment;
+use crate::sync::{AtomicBool, AtomicPtr, Ordering};
 
 /// The range of memory that was added, and those added before.
 #[derive(Debug)]
@@ -17,6 +20,8 @@ pub(super) struct Added<'m, T> {
     /// Bytes of its directory and descriptors.
     pub(super) directory_bytes: u64,
     pub(super) reserved_bytes: u64,
+    /// Removed. Released when it comes back.
+    gone: AtomicBool,
     before: Option<&'m Added<'m, T>>,
 }
 
@@ -31,6 +36,7 @@ impl<'m, T> Added<'m, T> {
             range,
             directory_bytes,
             reserved_bytes,
+            gone: AtomicBool::new(false),
             before: None,
         }
     }
@@ -67,7 +73,46 @@ impl<'m, T> Ranges<'m, T> {
 
     /// Those of memory that was added, newest first; a snapshot.
     pub(super) fn added(&self) -> impl Iterator<Item = &'m Added<'m, T>> + Clone + use<'m, T> {
+        // Acquire: pairs with `bring_back`.
+        self.entries()
+            .filter(|added| !added.gone.load(Ordering::Acquire))
+    }
+
+    /// The same, with those that are gone.
+    fn entries(&self) -> impl Iterator<Item = &'m Added<'m, T>> + Clone + use<'m, T> {
         core::iter::successors(self.newest(), |added| added.before)
+    }
+
+    /// Removes the entry of exactly these frames of memory that was added; whether there is one.
+    pub(super) fn remove(&self, frames: FrameRange) -> bool {
+        let mut added = self.added();
+        let found = added.find(|added| added.range.segment.frames == frames);
+        found.is_some_and(|added| !added.gone.swap(true, Ordering::Relaxed))
+    }
+
+    /// The entries of this memory that were removed.
+    fn gone(&self, segment: ZoneSegment) -> impl Iterator<Item = &'m Added<'m, T>> {
+        self.entries().filter(move |added| {
+            added.range.segment == segment && added.gone.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Whether there are some.
+    pub(super) fn has_gone(&self, segment: ZoneSegment) -> bool {
+        self.gone(segment).next().is_some()
+    }
+
+    /// Brings the entry back that memory had which was removed, if its descriptors are to lie where
+    /// they lay, in `space`.
+    pub(super) fn bring_back(&self, segment: ZoneSegment, space: &Space<T>) -> bool {
+        let is_it = |added: &&Added<'m, T>| added.range.is_in(space);
+        let Some(added) = self.gone(segment).find(is_it) else {
+            return false;
+        };
+        added.range.forget();
+        // Release: pairs with `added`.
+        added.gone.store(false, Ordering::Release);
+        true
     }
 
     /// All of them; a snapshot.

@@ -45,6 +45,18 @@ pub(super) const fn sections_of(frames: FrameRange) -> u64 {
     frames.end().get().div_ceil(SECTION_FRAMES) - frames.start().get() / SECTION_FRAMES
 }
 
+impl<T> DescriptorRange<'_, T> {
+    /// Whether its memory is `space`, and counts as zero only if that does.
+    pub(super) fn is_in(&self, space: &Space<T>) -> bool {
+        self.space.first == space.first && (space.is_zero || !self.space.is_zero)
+    }
+
+    /// Makes all sections untouched. While no other call knows of the range.
+    pub(super) fn forget(&self) {
+        self.states.clear();
+    }
+}
+
 impl<'m, T: Descriptor> DescriptorRange<'m, T> {
     /// A range whose descriptors are not written.
     pub(super) fn new(segment: ZoneSegment, states: States<'m>, deferred_from: Frame) -> Self {

@@ -95,6 +95,63 @@ fn added_memory_describes_itself() {
     assert!(memmap.peek(Frame::new(99)).is_some());
 }
 
+/// The same memory whenever it is mapped.
+struct Socket(*mut u8);
+// SAFETY: memory that is leaked, for the one range that is mapped.
+unsafe impl firstlight::platform::Platform for Socket {
+    fn map(&self, _: PhysRange) -> Option<std::ptr::NonNull<u8>> {
+        std::ptr::NonNull::new(self.0)
+    }
+}
+
+/// Memory that goes has no descriptors; what comes back has new ones, and its directory still.
+#[test]
+fn memory_that_goes_takes_its_descriptors_along() {
+    let memmap = small::<Eight>(100);
+    let frames = FrameRange::new(64 << 18, (64 << 18) + 2 * SECTION_FRAMES).unwrap();
+    let dimm = ZoneSegment {
+        frames,
+        node: NodeId(1),
+        zone: ZoneKind::Movable,
+    };
+    let space = storage(frames.count() * 8 + 4096).as_mut_ptr().cast::<u8>();
+    let space = space.wrapping_add(space.align_offset(4096));
+    let socket: &'static _ = Box::leak(Box::new(Socket(space)));
+    let before = memmap.progress();
+    let other = ZoneSegment {
+        node: NodeId(2),
+        ..dimm
+    };
+    // SAFETY: one after the other, each in memory that nothing else uses.
+    unsafe {
+        assert!(!memmap.remove(frames), "never added");
+        memmap
+            .add(dimm, directory_for::<Eight>(frames), socket)
+            .unwrap();
+        let part = FrameRange::new(frames.start().get(), frames.end().get() - 1).unwrap();
+        assert!(!memmap.remove(part), "not as it was added");
+        assert!(memmap.of(frames.start()).is_some());
+        assert!(memmap.remove(frames) && !memmap.remove(frames));
+        assert!(memmap.of(frames.start()).is_none() && memmap.peek(frames.start()).is_none());
+        assert_eq!(memmap.ranges_needed(), 1);
+        // It needs no directory, and is written anew.
+        memmap.add(dimm, &mut [], socket).unwrap();
+        assert_eq!(memmap.state(frames.start()), Some(SectionState::Untouched));
+        let place = memmap.place(frames.start()).unwrap();
+        assert!(memmap.of(frames.start()).unwrap().is_fresh(place));
+        assert!(memmap.remove(frames));
+        // Of another node it is another range.
+        let small = memmap.add(other, &mut [], socket).unwrap_err();
+        assert!(matches!(small, MemmapError::TooLittleStorage { .. }));
+        memmap
+            .add(other, directory_for::<Eight>(frames), socket)
+            .unwrap();
+        assert_eq!(memmap.place(frames.start()).unwrap().node, NodeId(2));
+        assert!(memmap.remove(frames));
+    }
+    assert_eq!(memmap.progress().reserved_bytes, before.reserved_bytes);
+}
+
 #[test]
 fn memory_with_descriptors_is_not_added_again() {
     let memmap = small::<Eight>(2048);

@@ -13,6 +13,7 @@
 //! | `clock` | the frequency of ticks |
 //! | `serial` | the ports for the log and the events |
 //! | `device` | registers of devices; the configuration space of PCI |
+//! | `hotplug` | slots of DIMMs; the power button |
 //! | `cpus` | starting the others and running work on them |
 //! | `restart` | the image entered once more, without firmware |
 //! | `writer` | the fastest way to fill memory |

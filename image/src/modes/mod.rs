@@ -1,9 +1,11 @@
 //! The use of the memory once it is up: none (`bring-up`), the self-test, a bench, a
-//! sweep, the memory balloon, a restart. A new mode is a file here and a word in `words.rs`.
+//! sweep, the memory balloon, memory hotplug, a restart. A new mode is a file here and a word in
+//! `words.rs`.
 
 mod acceptance;
 mod balloon;
 mod bench_alloc;
+mod hotplug;
 mod restart;
 mod self_test;
 mod sweep;
@@ -36,6 +38,7 @@ pub(crate) fn run(
         Mode::Sweep => sweep::run(machine, processors),
         Mode::Balloon => balloon::run(machine, balloon),
         Mode::Restart => restart::run(machine, processors),
+        Mode::Hotplug => hotplug::run(machine, processors),
     };
     marker(marker::MODE_END);
     // A sweep has checked its own descriptors.

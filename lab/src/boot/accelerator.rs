@@ -100,7 +100,7 @@ fn try_kvm(qemu: &Path, stop: &AtomicUsize) -> Result<Choice, BootError> {
         until: &[],
         stop,
     };
-    let heard = listen(qemu, &launch, vec![file], &limits, &mut Unwatched)?;
+    let heard = listen(qemu, &launch, vec![file], None, &limits, &mut Unwatched)?;
     let seconds = probe::PATIENCE.as_secs();
     Ok(match heard.how {
         How::Interrupted(signal) => return Err(BootError::Interrupted(signal)),
@@ -212,7 +212,7 @@ exit 85";
             stop: &AtomicUsize::new(0),
         };
         let qemu = Path::new("qemu-system-x86_64");
-        let heard = match listen(qemu, &launch, vec![file], &limits, &mut Unwatched) {
+        let heard = match listen(qemu, &launch, vec![file], None, &limits, &mut Unwatched) {
             Ok(heard) => heard,
             Err(error) => {
                 assert!(matches!(error, BootError::NoQemu { .. }), "{error}");

@@ -89,6 +89,9 @@ impl Launch<'_> {
                 if counted {
                     words.push(format!("tsc_hz={INSTRUCTION_HZ}"));
                 }
+                if let Some(hotplug) = self.machine.hotplug {
+                    words.push(format!("hotplug={}", hotplug.slots));
+                }
                 if self.machine.balloon {
                     words.push("balloon=watched".to_owned());
                     if self.machine.board == Board::Microvm {
@@ -121,7 +124,8 @@ impl Launch<'_> {
         }
         list.words("-no-user-config -no-reboot");
         self.ports(&mut list, ports);
-        self.balloon(&mut list, ports);
+        self.balloon(&mut list);
+        self.protocol(&mut list, ports);
         list.pair("-kernel", self.kernel);
         if let Some(initrd) = self.initrd {
             list.pair("-initrd", initrd);
@@ -137,7 +141,7 @@ impl Launch<'_> {
     fn board(&self, list: &mut List) {
         let mut board = self.machine.board.name().to_owned();
         // Without a table of nodes, memory is the board's own.
-        if self.machine.nodes == 1 {
+        if !self.has_nodes() {
             board.push_str(",memory-backend=memory0");
         }
         let emulated = self.accelerator == Accelerator::Tcg;
@@ -177,12 +181,17 @@ impl Launch<'_> {
 
     fn memory(&self, list: &mut List) {
         let machine = self.machine;
-        list.pair("-m", format!("{}M", machine.memory_mib));
+        let mut size = format!("{}M", machine.memory_mib);
+        if let Some(hotplug) = machine.hotplug {
+            let (slots, most) = (hotplug.slots, hotplug.max_memory_mib);
+            size.push_str(&format!(",slots={slots},maxmem={most}M"));
+        }
+        list.pair("-m", size);
         for (node, mib) in (0..).zip(machine.node_mib()) {
             // Address space only: the guest may be larger than the host.
             let backend = format!("memory-backend-ram,id=memory{node},size={mib}M,reserve=off");
             list.pair("-object", backend);
-            if machine.nodes == 1 {
+            if !self.has_nodes() {
                 continue;
             }
             let cpus = machine.node_cpus(node);
@@ -198,7 +207,7 @@ impl Launch<'_> {
         }
     }
 
-    fn balloon(&self, list: &mut List, ports: &Ports) {
+    fn balloon(&self, list: &mut List) {
         if !self.machine.balloon {
             return;
         }
@@ -210,6 +219,14 @@ impl Launch<'_> {
         } else {
             list.pair("-device", format!("virtio-balloon-pci,{BALLOON}"));
         }
+    }
+
+    /// Whether QEMU has a table of nodes: for DIMMs, too, which are of a node.
+    fn has_nodes(&self) -> bool {
+        self.machine.nodes > 1 || self.machine.hotplug.is_some()
+    }
+
+    fn protocol(&self, list: &mut List, ports: &Ports) {
         if let Some(protocol) = &ports.protocol {
             list.backend("protocol", protocol);
             list.pair("-mon", "chardev=protocol,mode=control");
@@ -278,6 +295,7 @@ pub fn shell_words(words: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::machine::Slots;
     use super::*;
 
     fn list(launch: &Launch<'_>) -> String {
@@ -285,7 +303,8 @@ mod tests {
             log: "file,path=/dev/fd/3".into(),
             events: "null".into(),
             markers: "null".into(),
-            protocol: Some("socket,fd=9".into()),
+            protocol: (launch.machine.balloon || launch.machine.hotplug.is_some())
+                .then(|| "socket,fd=9".into()),
         };
         let words = launch.arguments(&ports);
         let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
@@ -397,6 +416,27 @@ mod tests {
         let given = "preserve=4K@1G restart=warm";
         assert_eq!(line(given), given);
         assert_eq!(line("restart=cold"), "restart=cold");
+    }
+
+    #[test]
+    fn slots_are_a_size_nodes_and_a_word() {
+        let machine = Machine {
+            hotplug: Some(Slots {
+                slots: 3,
+                max_memory_mib: 8192,
+            }),
+            ..Machine::default()
+        };
+        let words = list(&launch(&machine, System::Image, &[]));
+        for expected in [
+            "-machine q35 ",
+            "-m 4096M,slots=3,maxmem=8192M ",
+            "-numa node,nodeid=0,memdev=memory0,cpus=0 ",
+            "-mon chardev=protocol,mode=control ",
+            "-append hotplug=3 one",
+        ] {
+            assert!(words.contains(expected), "{expected}: {words}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use super::hotplug::MOST_SLOTS;
 use super::machine::{Board, LEAST_MIB, MOST_CPUS, MOST_NODES};
 
 /// A machine that cannot be, and what can.
@@ -25,6 +26,17 @@ pub enum Refusal {
     },
     /// Several nodes on a board that describes none.
     Undescribed(u32),
+    /// No slots for DIMMs, or more than there can be.
+    Slots(u32),
+    /// DIMMs can add nothing.
+    NoMoreMemory {
+        /// The most memory, in MiB.
+        max_memory_mib: u64,
+        /// What there is from the start, in MiB.
+        memory_mib: u64,
+    },
+    /// DIMMs on a microvm, or beside a balloon.
+    NoHotplug,
     /// A Linux with several CPUs on the instruction clock.
     LinuxCpus(u32),
     /// The instruction clock under KVM.
@@ -58,6 +70,18 @@ impl fmt::Display for Refusal {
             Self::Undescribed(nodes) => write!(
                 f,
                 "{nodes} nodes: a microvm has no table that describes nodes (SRAT); use --machine q35 or pc"
+            ),
+            Self::Slots(slots) => write!(f, "{slots} slots: expected 1 to {MOST_SLOTS}"),
+            Self::NoMoreMemory {
+                max_memory_mib,
+                memory_mib,
+            } => write!(
+                f,
+                "--max-memory {max_memory_mib}M: expected more than the {memory_mib}M that are there from the start"
+            ),
+            Self::NoHotplug => write!(
+                f,
+                "DIMMs come and go on --machine q35 or pc, without --balloon"
             ),
             Self::LinuxCpus(cpus) => write!(
                 f,

@@ -93,6 +93,7 @@ impl Events {
         let failures = self.list.iter().map(|event| match event {
             Event::Selftest(selftest) => selftest.failures,
             Event::Balloon(balloon) => balloon.failures,
+            Event::Hotplug(hotplug) => hotplug.failures,
             Event::Zeroed(zeroed) => zeroed.failures,
             Event::Restart(restart) => restart.failures,
             _ => 0,

@@ -20,6 +20,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use super::balloon::{Observed, Observer};
 use super::command::{Launch, Ports};
 use super::error::BootError;
+use super::hotplug::{Driven, Driver, Script};
 use super::spawn::spawn;
 use super::watch::{Lines, Watch};
 
@@ -84,6 +85,8 @@ pub(super) struct Heard {
     pub(super) wall: Duration,
     /// What QEMU's memory was, of a machine with a balloon.
     pub(super) observed: Observed,
+    /// What was done to its DIMMs.
+    pub(super) driven: Driven,
 }
 
 /// Where bytes come from.
@@ -111,6 +114,7 @@ pub(super) fn listen(
     program: &Path,
     launch: &Launch<'_>,
     files: Vec<OwnedFd>,
+    script: Option<&Script>,
     limits: &Limits<'_>,
     watch: &mut dyn Watch,
 ) -> Result<Heard, BootError> {
@@ -124,7 +128,7 @@ pub(super) fn listen(
         inherited.push(writer.into());
         Ok(format!("file,path=/dev/fd/{number}"))
     };
-    let (ours, protocol) = match launch.machine.balloon {
+    let (ours, protocol) = match launch.machine.balloon || script.is_some() {
         true => {
             let (ours, qemus) = UnixStream::pair().map_err(host("make a socket"))?;
             let protocol = format!("socket,fd={}", qemus.as_raw_fd());
@@ -164,14 +168,27 @@ pub(super) fn listen(
             .map_err(host("start a thread"))?;
     }
     drop(sender);
-    let observer = ours.map(|ours| Observer::start(guest.child.id(), start, ours));
-    let observer = observer.transpose().map_err(host("start a thread"))?;
-    let mut ear = Ear::new(start, watch, observer);
+    let company = match (ours, script) {
+        (Some(ours), Some(script)) => {
+            // QEMU announces its window for DIMMs as the last node's.
+            let node = launch.machine.nodes.saturating_sub(1);
+            Driver::start(script, node, ours).map(Company::Driver)
+        }
+        (Some(ours), None) => Observer::start(guest.child.id(), start, ours).map(Company::Observer),
+        (None, _) => Ok(Company::None),
+    };
+    let company = company.map_err(host("start a thread"))?;
+    let mut ear = Ear::new(start, watch, company);
     let mut how = ear.follow(&guest, &chunks, limits);
     let status = guest.end().map_err(host("wait for QEMU"))?;
     let wall = start.elapsed();
     ear.rest(&chunks, limits.until);
-    let observed = ear.observer.take().map(Observer::end).unwrap_or_default();
+    let (mut observed, mut driven) = (Observed::default(), Driven::default());
+    match std::mem::replace(&mut ear.company, Company::None) {
+        Company::None => {}
+        Company::Observer(observer) => observed = observer.end(),
+        Company::Driver(driver) => driven = driver.end(),
+    }
     if how == How::Exited && ear.until_seen {
         // It said so and went before anybody read it.
         how = How::Until;
@@ -187,6 +204,7 @@ pub(super) fn listen(
         line_ends: ear.line_ends,
         wall,
         observed,
+        driven,
     })
 }
 
@@ -264,11 +282,29 @@ struct Ear<'e> {
     line_ends: Vec<Duration>,
     until_seen: bool,
     said_bytes: usize,
-    observer: Option<Observer>,
+    company: Company,
+}
+
+/// Who talks to QEMU while the guest runs.
+enum Company {
+    None,
+    Observer(Observer),
+    Driver(Driver),
+}
+
+impl Company {
+    /// The guest has shown a marker.
+    fn marker(&self, code: u8) {
+        match self {
+            Self::None => {}
+            Self::Observer(observer) => observer.marker(code),
+            Self::Driver(driver) => driver.marker(code),
+        }
+    }
 }
 
 impl<'e> Ear<'e> {
-    fn new(start: Instant, watch: &'e mut dyn Watch, observer: Option<Observer>) -> Self {
+    fn new(start: Instant, watch: &'e mut dyn Watch, company: Company) -> Self {
         Self {
             start,
             latest: start,
@@ -282,7 +318,7 @@ impl<'e> Ear<'e> {
             line_ends: Vec::new(),
             until_seen: false,
             said_bytes: 0,
-            observer,
+            company,
         }
     }
 
@@ -357,9 +393,10 @@ impl<'e> Ear<'e> {
             Port::Events => keep(&mut self.events, &chunk.bytes),
             Port::Complaints => keep(&mut self.complaints, &chunk.bytes),
             Port::Markers if self.markers.len() < MOST_MARKERS => {
-                if let Some(observer) = &self.observer {
-                    chunk.bytes.iter().for_each(|code| observer.marker(*code));
-                }
+                chunk
+                    .bytes
+                    .iter()
+                    .for_each(|code| self.company.marker(*code));
                 self.markers
                     .extend(chunk.bytes.iter().map(|byte| (*byte, at)));
                 self.markers.truncate(MOST_MARKERS);

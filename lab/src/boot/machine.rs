@@ -10,6 +10,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::error::Refusal;
+use super::hotplug::MOST_SLOTS;
 
 /// Most nodes QEMU describes.
 pub const MOST_NODES: u32 = 128;
@@ -126,6 +127,15 @@ pub enum System {
     Linux,
 }
 
+/// Slots for DIMMs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// How many.
+    pub slots: u32,
+    /// Most memory, with what is there from the start, in MiB.
+    pub max_memory_mib: u64,
+}
+
 /// A machine to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
@@ -141,6 +151,8 @@ pub struct Machine {
     pub clock: Clock,
     /// Whether it has a memory balloon, which our image uses.
     pub balloon: bool,
+    /// Slots for DIMMs that come and go, which our image serves.
+    pub hotplug: Option<Slots>,
 }
 
 impl Default for Machine {
@@ -153,6 +165,7 @@ impl Default for Machine {
             cpus: 1,
             clock: Clock::default(),
             balloon: false,
+            hotplug: None,
         }
     }
 }
@@ -181,6 +194,24 @@ impl Machine {
         }
         if self.board == Board::Microvm && self.nodes > 1 {
             return Err(Refusal::Undescribed(self.nodes));
+        }
+        if let Some(Slots {
+            slots,
+            max_memory_mib,
+        }) = self.hotplug
+        {
+            if slots == 0 || slots > MOST_SLOTS {
+                return Err(Refusal::Slots(slots));
+            }
+            if max_memory_mib <= self.memory_mib {
+                return Err(Refusal::NoMoreMemory {
+                    max_memory_mib,
+                    memory_mib: self.memory_mib,
+                });
+            }
+            if self.board == Board::Microvm || self.balloon {
+                return Err(Refusal::NoHotplug);
+            }
         }
         if system == System::Linux && self.clock == Clock::Instructions && self.cpus > 1 {
             return Err(Refusal::LinuxCpus(self.cpus));
@@ -294,6 +325,14 @@ mod tests {
             clock: Clock::Instructions,
             ..machine(64, 1, 2)
         };
+        let with = |slots, max_memory_mib, board| Machine {
+            board,
+            hotplug: Some(Slots {
+                slots,
+                max_memory_mib,
+            }),
+            ..machine(64, 1, 1)
+        };
         for (machine, words) in [
             (machine(64, 0, 1), "1 to 128"),
             (machine(64_000, 129, 1), "1 to 128"),
@@ -303,6 +342,10 @@ mod tests {
             (machine(3, 4, 1), "at least 1 MiB a node"),
             (microvm, "--machine q35"),
             (counted.clone(), "--cpus 1"),
+            (with(0, 128, Board::Q35), "1 to 256"),
+            (with(257, 128, Board::Q35), "1 to 256"),
+            (with(1, 64, Board::Q35), "more than"),
+            (with(1, 128, Board::Microvm), "--machine q35"),
         ] {
             let text = linux(&machine);
             assert!(text.contains(words), "{machine:?}: {text}");

@@ -9,6 +9,8 @@
 //! | `guest`, `spawn` | QEMU as a process that never stays behind |
 //! | `ask` | other programs, that do not stay behind either |
 //! | `balloon` | QEMU's memory while a guest uses its balloon |
+//! | [`hotplug`] | DIMMs that come and go by a script |
+//! | `qmp` | QEMU's machine protocol, as much of it as is needed |
 //! | `watch` | who looks on meanwhile, [`Watch`] |
 //! | `image` | where our image is |
 //! | `events`, `tell`, `verdict` | what our image says, as a record, and whether it went well |
@@ -25,10 +27,12 @@ mod compose;
 mod error;
 pub mod events;
 mod guest;
+pub mod hotplug;
 mod image;
 pub mod linux;
 mod machine;
 mod probe;
+mod qmp;
 mod request;
 mod restart;
 mod run;
@@ -41,7 +45,7 @@ pub use accelerator::{Choice, Wish};
 pub use command::{Launch, Ports, shell_words};
 pub use error::{BootError, Fault, Misdeed, Refusal};
 pub use guest::How;
-pub use machine::{Accelerator, Board, Clock, MOST_CPUS, MOST_NODES, Machine, System};
+pub use machine::{Accelerator, Board, Clock, MOST_CPUS, MOST_NODES, Machine, Slots, System};
 pub use request::Request;
 pub use run::{find_image, interrupted, run};
 pub use tell::tell;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::accelerator::Wish;
+use super::hotplug::Script;
 use super::machine::{Machine, System};
 
 /// What is to be booted, and how.
@@ -27,6 +28,8 @@ pub struct Request {
     pub qemu: Option<PathBuf>,
     /// A guest that is silent for so long hangs.
     pub silence: Duration,
+    /// What happens to its DIMMs.
+    pub script: Option<Script>,
     /// A guest whose log has this text has done what it should.
     pub until: Option<String>,
 }
@@ -43,6 +46,7 @@ impl Default for Request {
             extra: Vec::new(),
             qemu: None,
             silence: Duration::from_secs(120),
+            script: None,
             until: None,
         }
     }

@@ -17,7 +17,7 @@ use super::machine::{Accelerator, System};
 use super::request::Request;
 use super::verdict::{self, Failing};
 use super::watch::Watch;
-use super::{balloon, image, linux};
+use super::{balloon, hotplug, image, linux};
 use crate::log::{self, clean_text};
 use crate::record::Record;
 
@@ -74,6 +74,7 @@ pub fn run(
     };
     let (mut heard, events) = boot.until_good(stop, watch)?;
     let observed = std::mem::take(&mut heard.observed);
+    let driven = std::mem::take(&mut heard.driven);
     let around = Circumstances {
         request,
         launch: &boot.launch,
@@ -85,6 +86,7 @@ pub fn run(
     };
     let mut record = compose::record(&heard, &events, around);
     balloon::fill(&events, observed, &mut record);
+    hotplug::fill(&events, driven, &mut record);
     Ok(record)
 }
 
@@ -178,7 +180,8 @@ impl Boot<'_> {
             if let Some(interrupted) = interrupted(stop) {
                 return Err(interrupted);
             }
-            let heard = listen(self.qemu, &self.launch, Vec::new(), &limits, watch)?;
+            let script = self.request.script.as_ref();
+            let heard = listen(self.qemu, &self.launch, Vec::new(), script, &limits, watch)?;
             if let How::Interrupted(signal) = heard.how {
                 return Err(BootError::Interrupted(signal));
             }

@@ -143,6 +143,7 @@ fn place(event: &Event, time: Time, record: &mut Record) {
         Event::Balloon(_)
         | Event::HandedOver(_)
         | Event::Restart(_)
+        | Event::Hotplug(_)
         | Event::Knob { .. }
         | Event::Clock { .. }
         | Event::Acceptance { .. }

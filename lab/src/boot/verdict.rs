@@ -82,6 +82,7 @@ mod tests {
             line_ends: Vec::new(),
             wall: Duration::ZERO,
             observed: Default::default(),
+            driven: Default::default(),
         };
         (heard, Events::read(events.as_bytes(), b""))
     }

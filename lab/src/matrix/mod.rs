@@ -262,6 +262,7 @@ impl Matrix {
                 cpus: shape.cpus,
                 clock,
                 balloon: false,
+                hotplug: None,
             },
             kernel: kernel.path.as_ref().map(|path| base.join(path)),
             initrd: kernel.initrd.as_ref().map(|path| base.join(path)),

@@ -72,6 +72,8 @@ pub(crate) const ALL: &[Path] = &[
         with_cpu(|cpu| pieces(cpu, 1, 512))
     }),
     path("take_page_at", || with_frames(claim)),
+    path("offline_1g_of_64g", || offline(64)),
+    path("offline_1g_of_4t", || offline(4096)),
     path("read_4096_cpus", read_cpus),
     path("memmap_4t_8_nodes", || memmap(4096, 8)),
     path("first_touch_64_bytes", || {
@@ -164,7 +166,12 @@ fn frames(gib: u64, nodes: u16) -> Outcome {
 
 /// Runs `path` on a machine of 64 GiB that is up.
 fn with_frames(path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
-    let machine = Machine::pc(64 * GIB, 1);
+    with_frames_of(64, path)
+}
+
+/// The same with so much memory.
+fn with_frames_of(gib: u64, path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
+    let machine = Machine::pc(gib * GIB, 1);
     let space = MetadataSpace::new(machine.metadata_bytes())?;
     let mut storage = machine.storage();
     let frames = Frames::build(machine.layout(&mut storage)?, &space)?;
@@ -414,6 +421,31 @@ fn claim(frames: &Frames<'_>) -> Outcome {
     let frame = Frame::new((32 << 18) + 12_345);
     counted(|| frames.allocate_at(black_box(frame), Order::PAGE))??;
     Ok(())
+}
+
+/// 1 GiB goes offline, of which 4,096 pages are in use, with content that is moved away.
+fn offline(gib: u64) -> Outcome {
+    with_frames_of(gib, |frames| {
+        let movable = Request::new(Order::PAGE).movable();
+        let giant = frames.allocate(Request::new(Order::GIANT))?;
+        frames.free(giant, Order::GIANT)?;
+        let range = FrameRange::block(giant, Order::GIANT).ok_or("a range")?;
+        // In every huge frame eight.
+        let mut pages = Vec::new();
+        for at in (0..1 << 18).step_by(64) {
+            let page = Frame::new(giant.get() + at);
+            frames.allocate_at(page, Order::PAGE)?;
+            pages.push(page);
+        }
+        counted(|| -> Outcome {
+            let isolation = frames.isolate(range)?;
+            for &page in &pages {
+                black_box(frames.allocate(movable)?);
+                frames.free(page, Order::PAGE)?;
+            }
+            Ok(isolation.offline()?)
+        })?
+    })
 }
 
 fn read_cpus() -> Outcome {

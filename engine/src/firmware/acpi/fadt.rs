@@ -1,4 +1,4 @@
-//! Fixed hardware: [`Fadt`], of which only the power management timer is read.
+//! Fixed hardware: [`Fadt`], of which the power management timer and the port of the power button are read.
 //!
 //! That timer counts at a known rate ([`PM_TIMER_HZ`]) on every PC that has
 //! one, so another counter can be measured against it: see
@@ -18,6 +18,10 @@ pub const PM_TIMER_HZ: u64 = 3_579_545;
 
 /// All of an ACPI 1.0 table: up to the end of the flags.
 const FIXED_BYTES: usize = 116;
+/// PM1a_EVT_BLK: the port in 32 bits.
+const EVENT_OFFSET: usize = 56;
+/// PM1_EVT_LEN: bytes of status and enable registers, half each.
+const EVENT_BYTES_OFFSET: usize = 88;
 /// PM_TMR_BLK: the port in 32 bits.
 const PORT_OFFSET: usize = 76;
 /// PM_TMR_LEN: bytes the timer decodes, 4 where there is one.
@@ -92,6 +96,16 @@ impl<'a> Fadt<'a> {
         };
         let port = self.generic_port().or_else(|| self.plain_port())?;
         Some(PmTimer { port, bits })
+    }
+
+    /// The port of the fixed events' status, 16 bits, with their enable register 2 bytes above:
+    /// bit 8 of both is the power button. `None` on machines without fixed hardware.
+    pub fn event_port(&self) -> Option<u16> {
+        let bytes = self.table.bytes();
+        let address = u32_le(bytes, EVENT_OFFSET)?;
+        let &decoded = bytes.get(EVENT_BYTES_OFFSET)?;
+        let is_there = !self.hardware_reduced() && decoded >= 4;
+        port(address.into()).filter(|_| is_there)
     }
 
     /// A wrong checksum, if it has one.

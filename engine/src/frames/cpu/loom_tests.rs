@@ -34,6 +34,8 @@ use loom::thread;
 use std::boxed::Box;
 use std::vec::Vec;
 
+mod offline;
+
 const PAGE: Request = Request::new(Order::PAGE);
 
 fn leak<T>(value: T, count: usize) -> &'static mut [T]

@@ -58,8 +58,7 @@ impl Segment<'_> {
         }
         if block.order == HUGE_ORDER && Giant::is_split_in(self.giant_bits(giant)) {
             let huge = self.huge_of(block.start);
-            let bits = self.huge_bits(huge);
-            if !Huge::is_pinned_in(bits) && self.give_huge(huge) {
+            if self.give_huge(huge) {
                 self.raise_free(giant, 1);
                 return Ok(());
             }
@@ -258,6 +257,14 @@ impl Segment<'_> {
                 HugeState::Allocated if word.is_borrowed() => {
                     return Err(refused(Why::NotAllocated));
                 }
+                // It may have gone offline since the look before.
+                HugeState::Allocated
+                    if cfg!(feature = "hotplug")
+                        && word.pinned()
+                        && self.is_pinned(self.huge_frames(huge)) =>
+                {
+                    return Err(refused(Why::Reserved));
+                }
                 HugeState::Allocated => {
                     // It may be about to be isolated: then once more.
                     let free = Huge::FREE.with_isolated(word.isolated);
@@ -300,7 +307,8 @@ impl Segment<'_> {
     // ---- Many at a time ----------------------------------------------------
 
     /// Gives back a huge frame of a giant frame that was opened, and leaves the count to the
-    /// caller ([`Segment::count_huges`]). `false` if it is anything but allocated as one.
+    /// caller ([`Segment::count_huges`]). `false` if it is anything but allocated as one, or
+    /// some of it is pinned.
     #[inline]
     pub(crate) fn give_huge(&self, huge: HugeIndex) -> bool {
         let bits = self.huge_bits(huge);

@@ -31,6 +31,7 @@
 //! | [`reconcile`] | counts and bounds after bits changed |
 //! | [`content`] | what free pages of a split huge frame hold |
 //! | [`isolate`] | huge frames of which nothing can be taken |
+//! | [`offline`] | huge frames out of use |
 //! | [`pinned`] | frames that can't be freed |
 //! | [`init`], [`fresh`] | the first words: free, reserved, or a border; memory that is zero from the start |
 //! | [`statistics`], [`validate`] | what is free; whether every count equals what it counts |
@@ -47,6 +48,8 @@ pub(crate) mod give;
 pub(crate) mod init;
 pub(crate) mod isolate;
 pub(crate) mod occupancy;
+#[cfg(feature = "hotplug")]
+mod offline;
 mod open;
 pub(crate) mod pinned;
 mod reconcile;

@@ -1,11 +1,13 @@
 //! Frames that can't be freed: [`Pinned`], those that are reserved for ever and those that are
 //! not memory yet.
 //!
-//! *The list changes only when memory is added or adopted, and a reader that meets a change
+//! *The list changes only when memory comes or goes, and a reader that meets a change
 //! reads again.* Its version is odd while a CPU changes it, which copies the list at most.
 
 use super::table::{Table, Word};
 use crate::addr::{Frame, FrameRange};
+#[cfg(feature = "hotplug")]
+use crate::sync::AtomicBool;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, pause};
 
 /// One range of the list.
@@ -47,6 +49,21 @@ pub(crate) struct Pinned<'m> {
     len: AtomicU32,
     /// The first `len` are written.
     entries: Table<'m, Entry>,
+    /// A CPU takes memory out of use, or brings such memory back.
+    #[cfg(feature = "hotplug")]
+    hotplug: AtomicBool,
+}
+
+#[cfg(feature = "hotplug")]
+/// Taking memory out of use, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Hotplug<'p>(&'p AtomicBool);
+
+#[cfg(feature = "hotplug")]
+impl Drop for Hotplug<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// Why a range is still pinned, or was not.
@@ -65,7 +82,17 @@ impl<'m> Pinned<'m> {
             version: AtomicU32::new(0),
             len: AtomicU32::new(0),
             entries,
+            #[cfg(feature = "hotplug")]
+            hotplug: AtomicBool::new(false),
         }
+    }
+
+    /// Begins to take memory out of use; `None` if another CPU does.
+    #[cfg(feature = "hotplug")]
+    pub(crate) fn begin_hotplug(&self) -> Option<Hotplug<'_>> {
+        // Acquire: pairs with the end of the one before.
+        let is_mine = !self.hotplug.swap(true, Ordering::Acquire);
+        is_mine.then(|| Hotplug(&self.hotplug))
     }
 
     // ---- Reading ---------------------------------------------------------

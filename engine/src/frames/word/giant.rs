@@ -259,6 +259,15 @@ impl Giant {
         matches!(self.state, GiantState::Allocated) && IS_KEPT && self.contents() != 0
     }
 
+    /// Split, with nothing free, and allocated as one block from now on.
+    #[cfg(feature = "hotplug")]
+    pub(crate) const fn closed(self) -> Self {
+        Self {
+            state: GiantState::Allocated,
+            ..self.opening()
+        }
+    }
+
     /// Free as one block again, with this content, which counts as raised.
     pub(crate) const fn freed(self, content: Content) -> Self {
         let is_stale = self.is_stale() || self.opened && content.is_known();

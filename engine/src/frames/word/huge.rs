@@ -5,7 +5,7 @@
 //! | 0-2 | state |
 //! | 3 | mobility it was taken or split for |
 //! | 4-7 | bound on the order of its free blocks of pages |
-//! | 8 | partial: some of its pages are free |
+//! | 8 | partial: some of its pages are free; of an allocated one: it is offline |
 //! | 9 | isolated |
 //! | 10 | pinned: some of its pages are reserved for ever |
 //! | 11-12 | content: of a free one; of a split one, that of the pages its second bitmap names; of an allocated one not unknown: a worker has it |
@@ -134,6 +134,21 @@ impl Huge {
         self
     }
 
+    /// Out of use as a whole: it can be neither freed nor allocated.
+    #[cfg(feature = "hotplug")]
+    pub(crate) const fn out_of_use(is_offline: bool) -> Self {
+        Self {
+            partial: is_offline,
+            ..Self::allocated(Mobility::Unmovable).with_pinned(true)
+        }
+    }
+
+    /// Whether it is out of use, and not absent.
+    #[cfg(feature = "hotplug")]
+    pub(crate) const fn is_offline(self) -> bool {
+        matches!(self.state, HugeState::Allocated) && self.partial
+    }
+
     /// The same with this content.
     pub(crate) const fn with_content(self, content: Content) -> Self {
         Self { content, ..self }
@@ -260,11 +275,11 @@ impl Huge {
         matches!(self.state, HugeState::Allocated) && self.content.is_known()
     }
 
-    /// Whether the bits are those of a huge frame that is allocated as one, not isolated, and not
-    /// a worker's.
+    /// Whether the bits are those of a huge frame that is allocated as one, not isolated, not
+    /// a worker's, and of which nothing is pinned.
     #[inline]
     pub(crate) const fn is_allocated_in(bits: u32) -> bool {
-        bits & (Self::STATE | Self::ISOLATED | Self::CONTENT) == 4
+        bits & (Self::STATE | Self::ISOLATED | Self::CONTENT | Self::PINNED) == 4
     }
 
     /// Whether the bits are those of a huge frame that is split, not isolated, and no page of it a
@@ -329,6 +344,8 @@ mod tests {
             Huge::FREE.with_isolated(true),
             Huge::allocated(Unmovable),
             Huge::allocated(Movable).with_pinned(true),
+            #[cfg(feature = "hotplug")]
+            Huge::out_of_use(true),
             Huge::split(Movable, true),
             Huge::split(Unmovable, true).with_isolated(true),
             Huge::split(Unmovable, false),

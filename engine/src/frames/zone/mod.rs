@@ -438,6 +438,15 @@ impl<'m> Nodes<'m> {
     /// Memory of the highest zone up to `highest`, on the nearest node to `node` that has any.
     pub(crate) fn nearest(&self, node: NodeId, highest: ZoneKind) -> Option<&ZoneSegment<'m>> {
         let zones = ZoneChoice::up_to(highest);
+        // All memory of a segment may be offline.
+        #[cfg(feature = "hotplug")]
+        {
+            let has_memory = |segment: &&ZoneSegment<'m>| segment.managed_frames() > 0;
+            let first = |node| self.segments.on(node, zones).find(has_memory);
+            if let Some(found) = self.fallback(node).find_map(first) {
+                return Some(found);
+            }
+        }
         let first = |node| self.segments.on(node, zones).next();
         self.fallback(node).find_map(first)
     }

@@ -109,6 +109,14 @@ impl<'m> ZoneSegment<'m> {
         ready.then_some(&self.segment)
     }
 
+    /// The same; `None` also before its tables are written.
+    #[cfg(feature = "hotplug")]
+    pub(crate) fn started(&self) -> Option<&Segment<'m>> {
+        // Acquire: as above.
+        let is_ready = self.state.load(Ordering::Acquire) == READY;
+        is_ready.then_some(&self.segment)
+    }
+
     #[cold]
     fn start(&self) -> bool {
         if !self.is_present() {

@@ -14,6 +14,7 @@
 //! | `clock` | the frequency of the TSC |
 //! | `vector` | vector registers, for filling memory alone |
 //! | `device` | devices' registers, and configuration space of PCI |
+//! | `hotplug` | the ports of DIMM slots and of the power button |
 //! | `serial`, `port` | serial ports, markers, the way out |
 
 #![expect(
@@ -28,6 +29,7 @@ pub(crate) mod clock;
 pub(crate) mod cpus;
 pub(crate) mod device;
 mod direct;
+pub(crate) mod hotplug;
 mod paging;
 mod port;
 pub(crate) mod restart;

@@ -4,12 +4,10 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `qmp` | QEMU's machine protocol, as much of it as is needed |
 //! | `resident` | QEMU's memory, from `/proc` |
 //! | `observe` | the thread that watches, and inflates and deflates in the end |
 
 mod observe;
-mod qmp;
 mod resident;
 
 pub(super) use observe::{Observed, Observer};

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use firstlight_wire::marker;
 
-use super::qmp::Qmp;
 use super::resident::Memory;
+use crate::boot::qmp::Qmp;
 use crate::record::GuestStatistics;
 
 /// Between two samples.

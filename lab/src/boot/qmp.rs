@@ -1,10 +1,13 @@
 //! QEMU's machine protocol: JSON, a line each way, [`Qmp`].
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+
+use crate::log::clean_text;
 
 /// Longest line that is read.
 const MOST_BYTES: u64 = 1 << 20;
@@ -19,6 +22,10 @@ const BALLOON: &str = "/machine/peripheral/balloon0";
 #[derive(Debug)]
 pub(super) struct Qmp {
     reader: BufReader<UnixStream>,
+    /// Events that came before an answer, oldest first.
+    events: VecDeque<Value>,
+    /// The begin of a line whose rest has not come.
+    begun: Vec<u8>,
 }
 
 impl Qmp {
@@ -28,6 +35,8 @@ impl Qmp {
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut this = Self {
             reader: BufReader::new(stream),
+            events: VecDeque::new(),
+            begun: Vec::new(),
         };
         let greeting = this.line()?;
         if greeting.get("QMP").is_none() {
@@ -64,26 +73,56 @@ impl Qmp {
     }
 
     fn execute(&mut self, command: &Value) -> io::Result<Value> {
+        self.command(command)?
+            .map_err(|error| io::Error::other(format!("QEMU refused {command}: {error}")))
+    }
+
+    /// What QEMU says to a command; the inner error is its refusal, in its words.
+    pub(super) fn command(&mut self, command: &Value) -> io::Result<Result<Value, String>> {
         let mut text = command.to_string();
         text.push('\n');
         self.reader.get_mut().write_all(text.as_bytes())?;
         for _ in 0..MOST_EVENTS {
             let mut answer = self.line()?;
             if let Some(value) = answer.get_mut("return") {
-                return Ok(value.take());
+                return Ok(Ok(value.take()));
             }
             if let Some(error) = answer.get("error") {
-                return Err(io::Error::other(format!("QEMU refused {command}: {error}")));
+                let words = error.get("desc").and_then(Value::as_str);
+                let words = words.map_or_else(|| error.to_string(), str::to_owned);
+                return Ok(Err(clean_text(words.as_bytes())));
             }
             // An event; the answer comes after it.
+            if self.events.len() >= MOST_EVENTS {
+                self.events.pop_front();
+            }
+            self.events.push_back(answer);
         }
         Err(io::Error::other("QEMU sends events and no answer"))
     }
 
+    /// The next event, if one comes within `patience`.
+    pub(super) fn event(&mut self, patience: Duration) -> io::Result<Option<Value>> {
+        if let Some(event) = self.events.pop_front() {
+            return Ok(Some(event));
+        }
+        let stream = self.reader.get_ref();
+        stream.set_read_timeout(Some(patience))?;
+        let line = self.line();
+        self.reader.get_ref().set_read_timeout(Some(PATIENCE))?;
+        match line {
+            Ok(event) => Ok(Some(event)),
+            Err(error) if is_timeout(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn line(&mut self) -> io::Result<Value> {
-        let mut line = Vec::new();
-        let mut limited = (&mut self.reader).take(MOST_BYTES);
-        limited.read_until(b'\n', &mut line)?;
+        let most = MOST_BYTES.saturating_sub(self.begun.len() as u64);
+        let mut limited = (&mut self.reader).take(most);
+        // What was read before an error stays.
+        limited.read_until(b'\n', &mut self.begun)?;
+        let line = std::mem::take(&mut self.begun);
         if !line.ends_with(b"\n") {
             let kind = io::ErrorKind::UnexpectedEof;
             return Err(io::Error::new(
@@ -93,6 +132,14 @@ impl Qmp {
         }
         serde_json::from_slice(&line).map_err(io::Error::other)
     }
+}
+
+/// Whether nothing came in time.
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
 }
 
 #[cfg(test)]

@@ -1,0 +1,115 @@
+//! Huge frames that are out of use as a whole: offline, or absent again.
+//!
+//! Their words say allocated and pinned. Every free of a pinned huge frame reads the list of
+//! pinned frames, and the list has them. The list changes before the words do, so a free that
+//! saw the list before it changed fails at the word.
+
+use super::{GiantIndex, HugeIndex, Segment};
+use crate::addr::{Frame, FrameRange};
+use crate::frames::word::geometry::{Block, HUGE_FRAMES, HUGE_ORDER};
+use crate::frames::word::{GiantState, Huge, Mobility};
+use crate::sync::Ordering;
+
+impl Segment<'_> {
+    /// What [`Segment::take_isolated`] leaves of a huge frame of which nothing was in use.
+    const TAKEN: Huge = Huge::allocated(Mobility::Unmovable).with_isolated(true);
+
+    /// Ends the isolation of a huge frame that was taken as a whole, which is in the list of pinned
+    /// frames: offline. `false` if another call freed some of it, which was not its own.
+    pub(crate) fn set_offline(&self, huge: HugeIndex) -> bool {
+        self.swap_huge(huge, Self::TAKEN, Huge::out_of_use(true))
+    }
+
+    /// Makes a huge frame available again that was taken to go offline, whether it went or not.
+    pub(crate) fn end_offline(&self, huge: HugeIndex) {
+        let _ = self.swap_huge(huge, Huge::out_of_use(true), Self::TAKEN);
+        let start = Frame::new(self.huge_start(huge));
+        let order = HUGE_ORDER;
+        if self.give(Block { start, order }).is_err() {
+            // Another call freed some of it, which was not its own. Nothing isolated is taken, so
+            // the rest is this call's.
+            for page in start.get()..start.get() + u64::from(HUGE_FRAMES) {
+                let start = Frame::new(page);
+                if self.is_allocated(start) {
+                    let _ = self.give(Block { start, order: 0 });
+                }
+            }
+        }
+        self.end_isolation(huge);
+    }
+
+    /// Whether the huge frame is offline.
+    pub(crate) fn is_offline(&self, huge: HugeIndex) -> bool {
+        // Only below a giant frame that is split is its word written.
+        self.giant(self.giant_of_huge(huge)).state == GiantState::Split
+            && self.huge(huge).is_offline()
+    }
+
+    /// Whether a worker has the huge frame of `frame`.
+    pub(crate) fn is_borrowed(&self, frame: Frame) -> bool {
+        let giant = self.giant(self.giant_of(frame));
+        giant.state == GiantState::Split && self.huge(self.huge_of(frame)).is_borrowed()
+    }
+
+    /// The first huge frame that touches `range`, inside the segment, and is offline, or is not.
+    pub(crate) fn first_offline(&self, range: FrameRange, offline: bool) -> Option<Frame> {
+        if range.is_empty() {
+            return None;
+        }
+        let huges = self.huges_touched(range);
+        let mut at = huges.start;
+        while at < huges.end {
+            let giant = self.giant_of_huge(at);
+            let below = self.huges_in(giant).end.min(huges.end);
+            if self.giant(giant).state == GiantState::Split {
+                if let Some(found) =
+                    (at..below).find(|&huge| self.huge(huge).is_offline() == offline)
+                {
+                    return Some(Frame::new(self.huge_start(found)));
+                }
+            } else if !offline {
+                return Some(Frame::new(self.huge_start(at)));
+            }
+            at = below;
+        }
+        None
+    }
+
+    /// Ends that a huge frame is offline: it is absent, as the list of pinned frames says.
+    pub(crate) fn set_absent(&self, huge: HugeIndex) {
+        // An error: it is absent already.
+        let _ = self.swap_huge(huge, Huge::out_of_use(true), Huge::out_of_use(false));
+    }
+
+    /// Makes a giant frame one block again if all of it is out of use: what comes there next is
+    /// freed in one step.
+    pub(crate) fn close_absent(&self, giant: GiantIndex) {
+        let word = self.giant(giant);
+        // Counts are not 0 while a call is about to be refused that frees what it does not have.
+        let is_quiet = word.free == 0 && word.partial == [0; 2];
+        if word.state != GiantState::Split || !is_quiet || !self.has_all_of_giant(giant) {
+            return;
+        }
+        let opening = word.opening();
+        if !self.swap_giant(giant, word, opening) {
+            return;
+        }
+        // Below one block all words say free.
+        let (out, free) = (Huge::out_of_use(false), Huge::FREE);
+        let mut huges = self.huges_in(giant);
+        let failed = huges.find(|&huge| !self.swap_huge(huge, out, free));
+        let now = match failed {
+            None => word.closed(),
+            Some(failed) => {
+                // Some of it is in use.
+                for huge in self.huges_in(giant).take_while(|&huge| huge < failed) {
+                    let _ = self.swap_huge(huge, free, out);
+                }
+                opening.opened_with(0)
+            }
+        };
+        // Not a store: other calls raise the counts in the same word.
+        let change = now.pack().wrapping_sub(opening.pack());
+        self.giants.at(giant).fetch_add(change, Ordering::SeqCst);
+    }
+}
