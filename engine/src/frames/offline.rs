@@ -100,14 +100,12 @@ pub enum OfflineError {
         /// The first frame that was.
         frame: Frame,
     },
-    /// The list of what can't be freed is full.
+    /// The list of what can't be freed is full: it needs space for one range more.
     ListFull {
         /// The range.
         range: PhysRange,
         /// Ranges it has space for.
         capacity: usize,
-        /// Ranges it would need space for.
-        needed: usize,
     },
 }
 
@@ -154,13 +152,10 @@ impl fmt::Display for OfflineError {
                 f,
                 "{range} can't be removed: {frame} was memory from the start"
             ),
-            Self::ListFull {
-                range,
-                capacity,
-                needed,
-            } => write!(
+            Self::ListFull { range, capacity } => write!(
                 f,
-                "{range} can't go offline: the list of absent ranges has space for {capacity}, and needs {needed}"
+                "{range} can't go offline: the list of absent ranges has space for {capacity}, and needs {}",
+                capacity + 1
             ),
         }
     }
@@ -242,11 +237,7 @@ impl<'m> Frames<'m> {
 
     fn list_full(&self, range: PhysRange) -> OfflineError {
         let capacity = self.nodes.pinned.capacity();
-        OfflineError::ListFull {
-            range,
-            capacity,
-            needed: capacity + 1,
-        }
+        OfflineError::ListFull { range, capacity }
     }
 
     /// Brings `range`, all of which is offline, back: all of it is free from now on, in the zone it

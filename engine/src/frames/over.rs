@@ -47,14 +47,12 @@ pub enum AddError {
         /// Its first frame that is.
         frame: Frame,
     },
-    /// The list of what is absent is full: it has no space for one range more.
+    /// The list of what is absent is full: it needs space for one range more.
     ListFull {
         /// The range.
         range: PhysRange,
         /// Ranges it has space for.
         capacity: usize,
-        /// Ranges it would need space for.
-        needed: usize,
     },
     /// Another call freed some of it, which was not there, at the same moment; the rest is
     /// adopted.
@@ -83,13 +81,10 @@ impl fmt::Display for AddError {
                     "{range} can't be added or adopted: {frame} is memory already"
                 )
             }
-            Self::ListFull {
-                range,
-                capacity,
-                needed,
-            } => write!(
+            Self::ListFull { range, capacity } => write!(
                 f,
-                "{range} can't be added or adopted: the list of absent ranges has space for {capacity}, and needs {needed}"
+                "{range} can't be added or adopted: the list of absent ranges has space for {capacity}, and needs {}",
+                capacity + 1
             ),
             Self::FreedMeanwhile { range, frame } => write!(
                 f,
@@ -352,7 +347,6 @@ impl<'m> Frames<'m> {
             Unpin::Full => AddError::ListFull {
                 range,
                 capacity: self.nodes.pinned.capacity(),
-                needed: self.nodes.pinned.capacity() + 1,
             },
         })?;
         Ok(frames)
