@@ -79,15 +79,16 @@ fn every_byte_of_guests_outlives_a_restart_on_two_nodes_and_four_cpus() {
         return;
     }
     for clock in [Clock::Wall, Clock::Instructions] {
-        let (record, restart) = restarted(clock, 512, 2, "preserve_bytes=96M descriptors=lazy");
+        let (record, restart) = restarted(clock, 256, 2, "preserve_bytes=192M descriptors=lazy");
         assert_eq!(restart.refused, None);
-        assert_eq!(restart.guest_bytes, 96 * MIB);
-        assert_eq!(restart.checked_bytes, 96 * MIB);
+        assert_eq!(restart.guest_bytes, 192 * MIB);
+        assert_eq!(restart.checked_bytes, 192 * MIB);
         assert_eq!(restart.wrong_pages, 0);
         assert_eq!(restart.released_bytes, 2 * MIB);
-        assert_eq!(restart.preserved_bytes, 98 * MIB);
-        // The rest was in use meanwhile, but for what is smaller than a huge frame.
-        assert!(restart.other_bytes > 380 * MIB, "{}", restart.other_bytes);
+        assert_eq!(restart.preserved_bytes, 194 * MIB);
+        // Most of memory is the guests', so that an allocation too soon meets them. The rest was
+        // in use meanwhile, but for what is smaller than a huge frame.
+        assert!(restart.other_bytes > 40 * MIB, "{}", restart.other_bytes);
         // All of it came back.
         assert_eq!(restart.free_frames.before, restart.free_frames.after);
         check_times(&record, &restart);
