@@ -55,6 +55,11 @@ fn huges() -> impl Strategy<Value = Range<u64>> {
     })
 }
 
+/// Whether it is made of whole huge frames.
+fn is_whole(range: &Range<u64>) -> bool {
+    range.start.is_multiple_of(512) && range.end.is_multiple_of(512)
+}
+
 /// The huge frames that lie in the span.
 fn inner(range: &Range<u64>) -> Range<u64> {
     let end = (FIRST + FRAMES) / 512 * 512;
@@ -123,7 +128,7 @@ impl Model {
     /// Whether `range`, all of which should be `from`, was refused for a good reason.
     fn must_refuse(&self, range: &Range<u64>, from: Is, error: OfflineError) {
         let is = |frame: Frame| self.is(frame.get());
-        let is_whole = range.start % 512 == 0 && range.end % 512 == 0;
+        let is_whole = is_whole(range);
         let is_right = match error {
             OfflineError::Misaligned { .. } => !is_whole || inner(range) != *range,
             OfflineError::OutsideMemory { frame, .. } => {
@@ -247,7 +252,7 @@ fn run(steps: &[Step]) {
                     Step::Online(_) => (frames.online(bytes), Is::Offline, Is::Free),
                     _ => (frames.remove(bytes), Is::Offline, Is::Absent),
                 };
-                let is_whole = range.start % 512 == 0 && range.end % 512 == 0;
+                let is_whole = is_whole(range);
                 let is_inside = inner(range) == *range;
                 match changed {
                     Ok(()) => {
