@@ -13,6 +13,9 @@ use crate::frames::word::geometry::HUGE_ORDER;
 
 impl Cpu<'_, '_> {
     /// A block of zeros.
+    // By itself: others would save registers for it.
+    #[cold]
+    #[inline(never)]
     pub(super) fn allocate_zeroed(&mut self, request: Request) -> Result<Frame, AllocError> {
         let plain = request.of_any_content();
         if request.order().get() > HUGE_ORDER || !self.serves(&plain) {
