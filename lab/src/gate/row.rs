@@ -98,10 +98,17 @@ pub(super) fn judge(row: &Row, again: Option<Option<&Row>>, method: &Method) -> 
     })
 }
 
+/// Gaps move by this at least: each end is a stamp in whole microseconds, which may be one off.
+const LEAST_GAP_NS: u64 = 2000;
+
 /// Which way a figure has moved, if it has.
 fn moved(row: &Row, method: &Method, alpha: f64) -> Option<State> {
     let (a, b) = sides(row)?;
-    differs(&a.ns, &b.ns, method, alpha)
+    let mut method = *method;
+    if row.kind == Kind::Gap {
+        method.least_ns = method.least_ns.max(LEAST_GAP_NS);
+    }
+    differs(&a.ns, &b.ns, &method, alpha)
 }
 
 /// Which way the figures of B have moved from those of A, with less than `alpha` for a
@@ -202,6 +209,13 @@ mod tests {
         assert_eq!(state(&new, None, exact), State::Regressed);
         let gap = Row::new(Kind::Gap, "g".into(), None, Spread::of(&[7]));
         assert_eq!(judge(&gap, None, exact), None);
+        // What stamps in microseconds can't show is no change.
+        let gap = |b| {
+            let both = [3000, b].map(|ns| Spread::of(&[ns]));
+            let [a, b] = both;
+            state(&Row::new(Kind::Gap, "g".into(), a, b), None, exact)
+        };
+        assert_eq!([gap(4000), gap(5000)], [State::Same, State::Regressed]);
         let judged = judge(&row(&[1000], &[1000]), None, exact).unwrap();
         assert_eq!((judged.state, judged.p), (State::Same, None));
     }
