@@ -275,6 +275,80 @@ fn a_node_whose_memory_is_gone_is_not_the_nearest() {
     assert_eq!(home(), NodeId(1));
 }
 
+/// A CPU that is there already sees that the memory of its node goes, and comes back.
+#[test]
+fn a_cpu_sees_its_node_s_memory_go_and_come() {
+    let slots: &'static [CpuSlot] = Box::leak(Box::new([CpuSlot::new()]));
+    let (memory, window) = (range(4 * GIB, 5 * GIB), range(64 * GIB, 65 * GIB));
+    let machine = machine_with(memory, 1, window, false).with_cpus(slots);
+    machine.add(dimm(0)).unwrap();
+    let cache = Box::leak(Box::new(CpuCache::new()));
+    let mut cpu = machine.cpu(0, NodeId(1), cache).unwrap();
+    // It caches nothing when its memory goes.
+    let mut page = || {
+        let page = cpu.allocate(Request::new(Order::PAGE)).unwrap();
+        cpu.free(page, Order::PAGE).unwrap();
+        let home = cpu.home();
+        cpu.drain().unwrap();
+        home
+    };
+    assert_eq!(page(), NodeId(1));
+    machine.offline(dimm(0)).unwrap();
+    assert_eq!(page(), NodeId(0));
+    machine.online(dimm(0)).unwrap();
+    assert_eq!(page(), NodeId(1));
+}
+
+/// What is isolated while it is removed is absent all the same, and comes again.
+#[test]
+fn what_is_isolated_can_be_removed() {
+    let machine = machine(range(4 * GIB, 5 * GIB), range(64 * GIB, 65 * GIB), false);
+    machine.add(dimm(0)).unwrap();
+    machine.add(dimm(1)).unwrap();
+    machine.offline(dimm(0)).unwrap();
+    let isolation = machine.isolate(dimm(0).inner_frames()).unwrap();
+    machine.remove(dimm(0)).unwrap();
+    assert!(!machine.is_offline(dimm(0).inner_frames().start()));
+    drop(isolation);
+    assert!(matches!(
+        machine.online(dimm(0)),
+        Err(OfflineError::NotOffline { .. })
+    ));
+    machine.add(dimm(0)).unwrap();
+    machine.validate().unwrap();
+    let seen = machine.statistics();
+    assert_eq!(seen.free_frames, seen.managed_frames);
+}
+
+/// Firmware announces more windows than tables may be spent on.
+#[test]
+fn windows_that_cost_too_much_are_left_out() {
+    let slots = boot_slots(8, 8);
+    let mut early = EarlyMemory::new(slots.memory, slots.reserved, slots.owners);
+    let memory = range(4 * GIB, 4 * GIB + 64 * MIB);
+    early.add(memory, EarlyFlags::NONE).unwrap();
+    let mut builder = TopologyBuilder::new(slots.topology);
+    let home = builder.node_of(0).unwrap();
+    builder.add_memory(home, memory, false).unwrap();
+    // The first takes all but a rest; all sizes of that are met.
+    let mut start = 64 * GIB;
+    for bytes in [1 << 41, 2 * MIB, 4096, 2 * MIB, 4096, 1 << 40, 4096] {
+        builder
+            .add_memory(home, range(start, start + bytes), true)
+            .unwrap();
+        start += 1 << 42;
+    }
+    let mut topology = builder.finish(&mut |notice| panic!("{notice}"));
+    topology
+        .apply(&mut early, Trust::Repair, &mut |_| {})
+        .unwrap();
+    let layout = Layout::build(early, topology, &LayoutPolicy::DEFAULT, slots.layout).unwrap();
+    let platform: &'static Uninitialised = Box::leak(Box::default());
+    let frames = Frames::build(layout, platform).unwrap();
+    // At most 1/256 of memory, besides its own tables.
+    assert!(frames.metadata().reserved_bytes < (64 * MIB) / 128);
+}
+
 /// Memory of the start goes offline and comes back, and is not removed.
 #[test]
 fn memory_of_the_start_stays() {

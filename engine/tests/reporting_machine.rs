@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::background::Next;
-use firstlight::frames::{AllocError, BlockError, Frames, Request};
+use firstlight::frames::{AllocError, BlockError, Content, Cursor, Frames, Request};
 use firstlight::node::NodeId;
 use firstlight::reporting::{Host, HostError, Knob, Reporter};
 use firstlight::zeroing::{self, Zeroing};
@@ -522,4 +522,37 @@ fn a_promise_is_used_and_a_lie_is_found() {
     assert_eq!(zeros_of_reported(0, 1), (512, 0, 0));
     // A host that lies is found, and its block zeroed.
     assert_eq!(zeros_of_reported(7, 1), (0, 512, 1));
+}
+
+/// A worker's giant frame of which some is isolated is its own all the same, and comes back whole.
+#[test]
+fn a_borrowed_giant_frame_that_is_isolated_stays_the_worker_s() {
+    let frames = kit::Machine::new(&[(0, kit::range(64 * GIB, 66 * GIB))]).frames();
+    let before = frames.statistics();
+    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
+    let borrowed = frames.borrow_free(&mut cursor, Order::GIANT, Content::Unknown, 512);
+    let borrowed = borrowed.unwrap();
+    let range = borrowed.range();
+    let part = FrameRange::new(range.start().get() + 512, range.start().get() + 1024).unwrap();
+    drop(frames.isolate(part).unwrap());
+    for (frame, order) in [
+        (range.start(), Order::GIANT),
+        (range.start(), Order::HUGE),
+        (part.start(), Order::HUGE),
+        (part.start(), Order::PAGE),
+        (Frame::new(range.end().get() - 1), Order::PAGE),
+    ] {
+        let refused = Err(BlockError::NotAllocated { frame, order });
+        assert_eq!(frames.free(frame, order), refused);
+    }
+    let isolation = frames.isolate(part).unwrap();
+    borrowed.back(Content::Zero);
+    drop(isolation);
+    frames.validate().unwrap();
+    let now = frames.statistics();
+    assert_eq!(now.free_frames, before.free_frames);
+    assert_eq!(now.zero.frames, range.count());
+    // As a worker's giant frame of which nothing was isolated.
+    let whole = frames.allocate(Request::new(Order::GIANT).zeroed());
+    assert_eq!(whole, Ok(range.start()));
 }

@@ -28,8 +28,8 @@ limits="one-frame 150
 10-frames 600
 one-aligned-to-512 3500
 bursts-of-order-2 500
-build-512-GiB 1258
-add-512-GiB 530"
+build-512-GiB 1700
+add-512-GiB 800"
 
 fail() {
     failed=$((failed + 1))

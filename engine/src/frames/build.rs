@@ -228,8 +228,11 @@ fn spans<'a>(layout: &'a Layout<'_>) -> impl Iterator<Item = SegmentSpan> + 'a {
     let mut left_bytes = layout.present_frames() * PAGE_BYTES / WINDOW_SHARE;
     let absent = layout.windows().filter_map(move |window: Extent| {
         let frames = affordable(window.frames, left_bytes);
-        left_bytes -= table_bytes(frames)?;
-        (!frames.is_empty()).then_some(SegmentSpan {
+        if frames.is_empty() {
+            return None;
+        }
+        left_bytes = left_bytes.checked_sub(table_bytes(frames)?)?;
+        Some(SegmentSpan {
             frames,
             node: window.node,
             zone: window.zone,

@@ -230,9 +230,15 @@ impl<'m> Frames<'m> {
             });
         }
         self.nodes.count_range(frames, -1);
-        let count = frames.count();
-        self.nodes.added.fetch_add(count, Ordering::Release);
+        self.count_moved(frames);
         Ok(())
+    }
+
+    /// CPUs look anew where they fill their lists from.
+    fn count_moved(&self, frames: FrameRange) {
+        // Release: as in `Frames::add`.
+        (self.nodes.added).fetch_add(frames.count(), Ordering::Release);
+        self.drain_at_next_call();
     }
 
     fn list_full(&self, range: PhysRange) -> OfflineError {
@@ -255,9 +261,7 @@ impl<'m> Frames<'m> {
         // Each is freed as what it is, allocated; an error: another call freed some of it at this
         // moment.
         let _ = range::free_with(&self.nodes, frames, Content::Unknown);
-        self.nodes
-            .added
-            .fetch_add(frames.count(), Ordering::Release);
+        self.count_moved(frames);
         Ok(())
     }
 

@@ -23,6 +23,8 @@ use crate::addr::{Frame, FrameRange, PAGE_BYTES, PhysRange};
 use crate::layout::{Layout, LayoutPolicy};
 use crate::node::{NodeId, ZoneKind};
 use crate::sync::Ordering;
+#[cfg(feature = "hotplug")]
+use crate::sync::fence;
 
 /// Memory can't be added or adopted. Nothing changed, unless the variant says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,6 +351,17 @@ impl<'m> Frames<'m> {
                 capacity: self.nodes.pinned.capacity(),
             },
         })?;
+        #[cfg(feature = "hotplug")]
+        {
+            // Pairs with the fence in `close_absent`.
+            fence(Ordering::SeqCst);
+            // It went offline since the look above: there is space for it, which this call made.
+            if let Some(frame) = self.first_offline(frames)
+                && self.nodes.pinned.pin(frames)
+            {
+                return Err(AddError::Present { range, frame });
+            }
+        }
         Ok(frames)
     }
 }

@@ -11,7 +11,11 @@ use super::{HugeIndex, Segment};
 use crate::frames::word::geometry::{Block, HUGE_ORDER};
 use crate::frames::word::{Content, Huge, HugeState, Known};
 #[cfg(feature = "content")]
-use crate::frames::word::{GiantState, geometry::GIANT_ORDER};
+use crate::{
+    frames::segment::GiantIndex,
+    frames::word::{GiantState, geometry::GIANT_ORDER},
+    sync::pause,
+};
 
 impl Segment<'_> {
     /// Pages were taken, or given back in vain, of a huge frame with this word: those of a block,
@@ -99,16 +103,7 @@ impl Segment<'_> {
     #[cfg(feature = "content")]
     pub(crate) fn set_borrowed(&self, block: Block, by: Option<Content>) {
         match block.order {
-            GIANT_ORDER => {
-                let giant = self.giant_of(block.start);
-                loop {
-                    let word = self.giant(giant);
-                    let is_ours = word.state == GiantState::Allocated;
-                    if !is_ours || self.swap_giant(giant, word, word.borrowed(by.is_some())) {
-                        return;
-                    }
-                }
-            }
+            GIANT_ORDER if self.set_borrowed_giant(self.giant_of(block.start), by.is_some()) => {}
             HUGE_ORDER.. => {
                 let content = by.map_or(Content::Unknown, |_| Content::Reported);
                 for huge in self.huges_of(block) {
@@ -118,6 +113,27 @@ impl Segment<'_> {
                 }
             }
             _ => self.set_borrowed_pages(block, by),
+        }
+    }
+
+    /// The same for a giant frame; `false` if it is opened: then its huge frames are marked.
+    #[cfg(feature = "content")]
+    fn set_borrowed_giant(&self, giant: GiantIndex, is_borrowed: bool) -> bool {
+        loop {
+            let word = self.giant(giant);
+            let marked = if is_borrowed {
+                word.borrowed()
+            } else {
+                word.unborrowed()
+            };
+            match word.state {
+                GiantState::Opening => pause(),
+                GiantState::Split => return false,
+                GiantState::Allocated if self.swap_giant(giant, word, marked) => return true,
+                GiantState::Allocated => {}
+                // It was freed by a call that did not have it.
+                GiantState::Free => return true,
+            }
         }
     }
 

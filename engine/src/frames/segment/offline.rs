@@ -7,8 +7,8 @@
 use super::{GiantIndex, HugeIndex, Segment};
 use crate::addr::{Frame, FrameRange};
 use crate::frames::word::geometry::{Block, HUGE_FRAMES, HUGE_ORDER};
-use crate::frames::word::{GiantState, Huge, Mobility};
-use crate::sync::Ordering;
+use crate::frames::word::{GiantState, Huge, HugeState, Mobility};
+use crate::sync::{Ordering, fence};
 
 impl Segment<'_> {
     /// What [`Segment::take_isolated`] leaves of a huge frame of which nothing was in use.
@@ -45,10 +45,20 @@ impl Segment<'_> {
             && self.huge(huge).is_offline()
     }
 
-    /// Whether a worker has the huge frame of `frame`.
+    /// Whether a worker has `frame`.
     pub(crate) fn is_borrowed(&self, frame: Frame) -> bool {
         let giant = self.giant(self.giant_of(frame));
-        giant.state == GiantState::Split && self.huge(self.huge_of(frame)).is_borrowed()
+        if giant.state != GiantState::Split {
+            return giant.is_borrowed();
+        }
+        let huge = self.huge_of(frame);
+        let word = self.huge(huge);
+        let page = Block {
+            start: frame,
+            order: 0,
+        };
+        word.is_borrowed()
+            || word.state == HugeState::Split && self.is_any_borrowed(huge, word, page)
     }
 
     /// The first huge frame that touches `range`, inside the segment, and is offline, or is not.
@@ -77,8 +87,14 @@ impl Segment<'_> {
 
     /// Ends that a huge frame is offline: it is absent, as the list of pinned frames says.
     pub(crate) fn set_absent(&self, huge: HugeIndex) {
-        // An error: it is absent already.
-        let _ = self.swap_huge(huge, Huge::out_of_use(true), Huge::out_of_use(false));
+        loop {
+            // It may be isolated meanwhile.
+            let seen = self.huge(huge);
+            let absent = Huge::out_of_use(false).with_isolated(seen.isolated);
+            if !seen.is_offline() || self.swap_huge(huge, seen, absent) {
+                return;
+            }
+        }
     }
 
     /// Makes a giant frame one block again if all of it is out of use: what comes there next is
@@ -96,8 +112,13 @@ impl Segment<'_> {
         }
         // Below one block all words say free.
         let (out, free) = (Huge::out_of_use(false), Huge::FREE);
+        // Pairs with the fence of what comes: either that sees the giant frame being opened, or this
+        // sees that it is listed no more.
+        fence(Ordering::SeqCst);
+        let all = self.giant_frames(giant);
+        let is_absent = self.pinned.frames_in(all) == all.count();
         let mut huges = self.huges_in(giant);
-        let failed = huges.find(|&huge| !self.swap_huge(huge, out, free));
+        let failed = huges.find(|&huge| !is_absent || !self.swap_huge(huge, out, free));
         let now = match failed {
             None => word.closed(),
             Some(failed) => {

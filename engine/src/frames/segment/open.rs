@@ -27,6 +27,12 @@ impl Segment<'_> {
         if !is_free {
             let pinned = self.is_pinned(self.giant_frames(giant));
             let word = Huge::allocated(Mobility::Unmovable).with_pinned(pinned);
+            // A worker keeps it, by the words below from now on.
+            let word = if from.is_borrowed() {
+                word.with_content(Content::Reported)
+            } else {
+                word
+            };
             self.store_huges(huges, word);
         } else if from.is_unwritten() {
             match from.content() {
@@ -36,7 +42,9 @@ impl Segment<'_> {
         }
         // Not a store: a huge frame below may be given back and counted from the moment its
         // word is written. Release: the words come before.
-        let opened = from.opened_with(if is_free { HUGES } else { 0 });
+        let opened = from
+            .unborrowed()
+            .opened_with(if is_free { HUGES } else { 0 });
         let change = opened.pack().wrapping_sub(opening.pack());
         self.giants.at(giant).fetch_add(change, Ordering::SeqCst);
         if !is_free {

@@ -242,15 +242,20 @@ impl Giant {
         }
     }
 
-    /// Allocated as one block, a worker's or not.
+    /// Allocated as one block, a worker's.
     #[cfg(feature = "content")]
-    pub(crate) const fn borrowed(self, is_borrowed: bool) -> Self {
-        let mark = if is_borrowed {
-            (Content::Reported as u16) << CONTENTS_AT
-        } else {
-            0
-        };
+    pub(crate) const fn borrowed(self) -> Self {
+        let mark = (Content::Reported as u16) << CONTENTS_AT;
         let content = self.content & CONTENT_STALE | mark;
+        Self { content, ..self }
+    }
+
+    /// The same without that mark, if it has it.
+    pub(crate) const fn unborrowed(self) -> Self {
+        if !self.is_borrowed() {
+            return self;
+        }
+        let content = self.content & CONTENT_STALE;
         Self { content, ..self }
     }
 
