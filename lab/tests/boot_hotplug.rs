@@ -113,8 +113,9 @@ fn what_is_refused_has_a_reason() {
     if !qemu_is_here() {
         return;
     }
-    // Every second DIMM has a page in use until it was to go once.
-    let script = "at 0 add 256M\nat 0 add 256M\nat 50 remove dimm2\nat 100 remove dimm2\n\
+    // Every second DIMM has a page in use until it was to go once. At one moment the guest may see the
+    // second first.
+    let script = "at 0 add 256M\nat 25 add 256M\nat 50 remove dimm2\nat 100 remove dimm2\n\
                   at 150 remove dimm2\nat 200 remove dimm1";
     let record = drive(machine(256, 1), 2, 4, script, "hold_one_in=2");
     let in_use = Some("1 frames are in use");
