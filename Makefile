@@ -9,6 +9,8 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 # Arguments of `make run`, for example: make run ARGS="--shape memory=4T,nodes=8"
 ARGS ?=
+# Words of the command line of `make stick`.
+APPEND ?= selftest
 # The machine that `make run` boots.
 BOOT ?= --memory 64G --nodes 2 --cpus 4
 # Seconds for each target of `make fuzz`.
@@ -25,11 +27,16 @@ BASE ?=
 MSRV := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1.0/p' Cargo.toml)
 OSTD_TOOLCHAIN := $(shell sed -n 's/^channel *= *"\(.*\)"/\1/p' ports/ostd/rust-toolchain.toml)
 BARE := x86_64-unknown-none
+# What the image's UEFI loader is built for.
+UEFI := x86_64-unknown-uefi
+# What the image is built for besides, and QEMU's names of those processors.
+OTHERS := aarch64-unknown-none riscv64gc-unknown-none-elf
+EMULATED := x86_64 aarch64 riscv64
 # No C library of the machine, so no code chosen by its processor.
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image run test stress soak slurm libvirt systemd deb rules bench measurements counts boot-counts check publish-check semver msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-small linux clean setup
+.PHONY: help image stick run test stress soak slurm libvirt systemd deb rules bench measurements counts boot-counts check publish-check semver msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-small foreign linux clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -48,13 +55,23 @@ run: setup ## bring up this machine's memory map, then boot a machine; ARGS="...
 	    echo "firstlight: without QEMU and the target $(BARE) no machine is booted; what is above is this machine's own" >&2; \
 	fi
 
-image: setup ## build the bare-metal image, docs/image.md
+image: setup ## build the bare-metal image for all processors, docs/image.md
+	@echo "firstlight: the first build takes a minute or two" >&2
+	@for target in $(BARE) $(OTHERS); do \
+	    scripts/setup.sh target $$target; \
+	    cargo build --release --quiet -p firstlight-image --target $$target; \
+	done
+
+stick: setup ## a USB stick that runs the image on a real machine, as the file target/stick.img, docs/stick.md; APPEND="words"
 	@scripts/setup.sh target $(BARE)
-	@cargo build --release --quiet -p firstlight-image --target $(BARE)
+	@scripts/setup.sh target $(UEFI)
+	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes a minute or two" >&2
+	@cargo run --release --quiet -p firstlight-cli -- stick --output $${CARGO_TARGET_DIR:-target}/stick.img --append "$(APPEND)"
 
 test: setup ## all tests, documentation examples among them (minutes); FIRSTLIGHT_REQUIRE=root,hugepages,qemu,browser,linux lets none be skipped
-	@scripts/setup.sh target $(BARE)
-	@scripts/setup.sh qemu || echo "firstlight: tests that need QEMU say that they are skipped" >&2
+	@for target in $(BARE) $(UEFI) $(OTHERS); do scripts/setup.sh target $$target; done
+	@scripts/setup.sh ovmf || echo "firstlight: tests that need UEFI say that they are skipped" >&2
+	@scripts/setup.sh qemu $(EMULATED) || echo "firstlight: tests that need QEMU say that they are skipped" >&2
 	@scripts/setup.sh browser || echo "firstlight: tests that need a browser say that they are skipped" >&2
 	@cargo test --workspace
 	@cargo test --quiet -p firstlight --features check-double-free --test cpu_cache --test cpu_cell --test cpu_machine --test cpu_model --test cpu_ranges
@@ -86,7 +103,6 @@ systemd: setup ## the installed package under a real systemd in an emulated Debi
 	@scripts/systemd/run.sh
 
 deb: setup ## Debian packages of the pool and of the command, in target/debian
-	@scripts/setup.sh target $(BARE)
 	@command -v objdump >/dev/null || scripts/setup.sh debian binutils
 	@packaging/debian/build.sh
 
@@ -96,6 +112,8 @@ rules: setup ## the alert rules and the dashboard's queries, read by Prometheus'
 
 bench: setup ## time the engine beside other allocators (minutes, 10 GiB of memory)
 	@cargo bench --quiet -p firstlight-bench --bench bring_up
+	@cargo bench --quiet -p firstlight-bench --bench bring_up -- blocks
+	@cargo bench --quiet -p firstlight-bench --bench bring_up -- hash
 
 measurements: setup ## measure what docs/measurements.md shows and write it (a quarter of an hour); ONLY=allocator, or another part; ONLY=none writes it alone
 	@scripts/setup.sh target $(BARE)
@@ -112,7 +130,8 @@ counts: setup ## count instructions, fail where they grew by 2 %; UPDATE=1 accep
 	@$(if $(UPDATE),cargo run --release --quiet -p firstlight-bench --bin measurements -- counts)
 
 boot-counts: setup ## count the instructions of the image's boots; UPDATE=1 accepts the new counts
-	@scripts/setup.sh target $(BARE)
+	@for target in $(BARE) $(OTHERS); do scripts/setup.sh target $$target; done
+	@scripts/setup.sh qemu $(EMULATED)
 	@$(if $(UPDATE),FIRSTLIGHT_UPDATE_BOOT_COUNTS=1) cargo test --quiet -p firstlight-lab --test boot_counts -- --nocapture
 	@cargo test --quiet -p firstlight-lab --test boot_restart -- --nocapture memory_is_ready
 	@$(if $(UPDATE),cargo run --release --quiet -p firstlight-bench --bin measurements -- counts)
@@ -127,6 +146,12 @@ check: setup ## format, lints, documentation, fuzz targets, the engine without a
 	@scripts/setup.sh target $(BARE)
 	@cargo clippy --quiet -p firstlight --no-default-features -- -D warnings
 	@cargo clippy --release --quiet -p firstlight -p firstlight-image --target $(BARE) -- -D warnings
+	@scripts/setup.sh target $(UEFI)
+	@cargo clippy --release --quiet -p firstlight-image-uefi --target $(UEFI) -- -D warnings
+	@for target in $(OTHERS); do \
+	    scripts/setup.sh target $$target; \
+	    cargo clippy --release --quiet -p firstlight -p firstlight-image --target $$target -- -D warnings; \
+	done
 	@$(MAKE) publish-check
 
 publish-check: setup ## the engine as the registry gets it: packed, built on its own, documented as docs.rs does
@@ -143,6 +168,12 @@ msrv: setup ## all crates with the oldest Rust that is promised
 	@rustup target list --installed --toolchain $(MSRV) | grep -qx $(BARE) || rustup target add --toolchain $(MSRV) $(BARE) >&2
 	@cargo +$(MSRV) check --workspace --all-targets --quiet --target-dir target/msrv
 	@cargo +$(MSRV) check -p firstlight-image --target $(BARE) --quiet --target-dir target/msrv
+	@rustup target list --installed --toolchain $(MSRV) | grep -qx $(UEFI) || rustup target add --toolchain $(MSRV) $(UEFI) >&2
+	@cargo +$(MSRV) check -p firstlight-image-uefi --target $(UEFI) --quiet --target-dir target/msrv
+	@for target in $(OTHERS); do \
+	    rustup target list --installed --toolchain $(MSRV) | grep -qx $$target || rustup target add --toolchain $(MSRV) $$target >&2; \
+	    cargo +$(MSRV) check -p firstlight-image --target $$target --quiet --target-dir target/msrv; \
+	done
 	@cargo +$(MSRV) check --manifest-path ports/c/Cargo.toml --locked --quiet --target-dir target/msrv
 
 # Miri interprets on one processor: `make -j2 miri` takes two.
@@ -170,6 +201,7 @@ miri-machines: miri-setup
 	@$(call MIRI) --test over_machine -- bad_ranges freed_only_if adopted_pages
 	@$(call MIRI) --test over_model
 	@$(call MIRI) --test content_machine -- loses_its_marks borrowed
+	@$(call MIRI) --test hash_tables -- keeps_what_it_is_given
 
 miri-seeds: miri-setup ## the allocator's threads and a CPU's cache under Miri, SEEDS=64 schedules each (long)
 	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --lib -- threads_never
@@ -205,6 +237,9 @@ port-ostd: setup ## ostd, the kernel framework of Asterinas, on our allocator: i
 	@scripts/setup.sh toolchain $(OSTD_TOOLCHAIN) rust-src
 	@scripts/setup.sh qemu
 	@ports/ostd/run.sh
+
+foreign: setup ## the engine's tests on emulated aarch64 and riscv64 (minutes); an emulator on x86-64 says nothing of weak ordering
+	@scripts/foreign.sh
 
 linux: ## fetch and unpack Debian's 6.1 and 6.12 kernels to compare with; FRESH=1 looks for newer ones
 	@FRESH=$(FRESH) scripts/linux.sh

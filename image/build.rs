@@ -4,11 +4,22 @@ use std::env::var;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=src/arch/x86_64/link.ld");
-    if var("CARGO_CFG_TARGET_OS").as_deref() == Ok("none") {
-        let folder = var("CARGO_MANIFEST_DIR").unwrap_or_default();
-        println!("cargo:rustc-link-arg-bins=-T{folder}/src/arch/x86_64/link.ld");
-        // The target's default is position-independent; PVH loads to the addresses in the file.
-        println!("cargo:rustc-link-arg-bins=--no-pie");
+    if var("CARGO_CFG_TARGET_OS").as_deref() != Ok("none") {
+        return;
+    }
+    let of = |name| var(name).unwrap_or_default();
+    let (folder, processor) = (of("CARGO_MANIFEST_DIR"), of("CARGO_CFG_TARGET_ARCH"));
+    let script = format!("{folder}/src/arch/{processor}/link.ld");
+    println!("cargo:rerun-if-changed={script}");
+    println!("cargo:rustc-link-arg-bins=-T{script}");
+    // Some targets' default is position-independent; loaders load to the addresses in the file.
+    println!("cargo:rustc-link-arg-bins=--no-pie");
+    if processor == "x86_64" {
+        // By these the UEFI loader moves the image, where its addresses are taken.
+        println!("cargo:rustc-link-arg-bins=--emit-relocs");
+    }
+    if processor == "aarch64" {
+        // Linux's boot protocol is for a file that begins with its header.
+        println!("cargo:rustc-link-arg-bins=--oformat=binary");
     }
 }

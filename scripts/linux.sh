@@ -2,9 +2,11 @@
 # Fetches Debian's cloud kernels to compare with, and unpacks them; installs nothing.
 #
 #   scripts/linux.sh          6.1 and 6.12 under target/linux/
+#   scripts/linux.sh arm64    6.1 for arm64, and a shell that needs no library
 #
 # Leaves target/linux/6.1/vmlinuz and target/linux/6.12/vmlinuz, links that stay
-# the same when a kernel gets newer. apt works in a folder of its own there, so it
+# the same when a kernel gets newer, or target/linux/6.1-arm64/vmlinuz and
+# target/linux/busybox-arm64/bin/busybox. apt works in a folder of its own there, so it
 # needs no root and the system's own sources stay as they are. What is there
 # already is not fetched again; FRESH=1 looks for newer ones.
 set -euo pipefail
@@ -20,30 +22,41 @@ keys=/usr/share/keyrings/debian-archive-keyring.gpg
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 security=${DEBIAN_SECURITY_MIRROR:-http://deb.debian.org/debian-security}
 
-# Version, and where its meta package may be, the newest first.
-kernels=(
-    "6.1 bookworm:linux-image-cloud-amd64"
-    "6.12 bookworm:linux-image-6.12-cloud-amd64 trixie:linux-image-cloud-amd64 backports:linux-image-cloud-amd64"
-)
+architecture=${1:-amd64}
+# Folder, its version, and where its meta package may be, the newest first.
+case $architecture in
+amd64)
+    apt=$folder/apt
+    kernels=(
+        "6.1 6.1 bookworm:linux-image-cloud-amd64"
+        "6.12 6.12 bookworm:linux-image-6.12-cloud-amd64 trixie:linux-image-cloud-amd64 backports:linux-image-cloud-amd64"
+    )
+    ;;
+arm64)
+    apt=$folder/apt-arm64
+    kernels=("6.1-arm64 6.1 bookworm:linux-image-cloud-arm64")
+    ;;
+*) fail "no kernels for '$architecture': amd64 or arm64 expected" ;;
+esac
 
 # apt with nothing of the system's but its proxy settings.
 ours() {
     local suite=$1 program=$2
     shift 2
     "$program" -qq \
-        -o Dir::Etc::SourceList="$folder/apt/$suite.list" -o Dir::Etc::SourceParts=/dev/null \
+        -o Dir::Etc::SourceList="$apt/$suite.list" -o Dir::Etc::SourceParts=/dev/null \
         -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
-        -o Dir::State="$folder/apt/$suite" -o Dir::State::Status=/dev/null \
-        -o Dir::Cache="$folder/apt/$suite/cache" \
-        -o APT::Architecture=amd64 -o APT::Architectures::=amd64 \
+        -o Dir::State="$apt/$suite" -o Dir::State::Status=/dev/null \
+        -o Dir::Cache="$apt/$suite/cache" \
+        -o APT::Architecture="$architecture" -o APT::Architectures::="$architecture" \
         -o APT::Sandbox::User="$(id -un)" -o Acquire::Languages=none "$@"
 }
 
 # Asks a suite what it has, once.
 look() {
     local suite=$1
-    [ ! -e "$folder/apt/$suite.asked" ] || return 0
-    mkdir -p "$folder/apt/$suite/lists/partial" "$folder/apt/$suite/cache/archives/partial"
+    [ ! -e "$apt/$suite.asked" ] || return 0
+    mkdir -p "$apt/$suite/lists/partial" "$apt/$suite/cache/archives/partial"
     local source="deb [signed-by=$keys]"
     case $suite in
     backports) echo "$source $mirror bookworm-backports main" ;;
@@ -51,12 +64,12 @@ look() {
         echo "$source $mirror $suite main"
         echo "$source $security $suite-security main"
         ;;
-    esac >"$folder/apt/$suite.list"
+    esac >"$apt/$suite.list"
     echo "firstlight: asking $mirror for $suite" >&2
     ours "$suite" apt-get update >&2 || return 1
     # apt calls it a warning if nobody answered.
-    compgen -G "$folder/apt/$suite/lists/*Packages*" >/dev/null || return 1
-    touch "$folder/apt/$suite.asked"
+    compgen -G "$apt/$suite/lists/*Packages*" >/dev/null || return 1
+    touch "$apt/$suite.asked"
 }
 
 # The image that a suite's meta package stands for, if it is of this version.
@@ -66,21 +79,30 @@ image() {
         sed -n "s/^ *Depends: \(linux-image-${version//./\\.}\.[^ ]*\)$/\1/p" | head -n 1
 }
 
+# Fetches a package of a suite, unless it is there.
+download() {
+    local suite=$1 package=$2 packages=$folder/packages
+    mkdir -p "$packages"
+    compgen -G "$packages/${package}_*_$architecture.deb" >/dev/null && return
+    echo "firstlight: fetching $package" >&2
+    (cd "$packages" && ours "$suite" apt-get download "$package" >&2)
+}
+
+# The file of a package that was fetched.
+fetched() {
+    compgen -G "$folder/packages/$1_*_$architecture.deb" | tail -n 1
+}
+
 # Finds, fetches and unpacks one kernel.
 kernel() {
-    local version=$1 place package packages
-    shift
+    local name=$1 version=$2 place package
+    shift 2
     for place in "$@"; do
         look "${place%%:*}" || continue
         package=$(image "${place%%:*}" "${place#*:}" "$version")
         [ -n "$package" ] || continue
-        packages=$folder/packages
-        mkdir -p "$packages"
-        if ! compgen -G "$packages/${package}_*.deb" >/dev/null; then
-            echo "firstlight: fetching $package" >&2
-            (cd "$packages" && ours "${place%%:*}" apt-get download "$package" >&2) || continue
-        fi
-        unpack "$version" "$(compgen -G "$packages/${package}_*.deb" | tail -n 1)"
+        download "${place%%:*}" "$package" || continue
+        unpack "$name" "$(fetched "$package")"
         return
     done
     return 1
@@ -88,21 +110,20 @@ kernel() {
 
 # Unpacks a package beside the old one and then takes its place.
 unpack() {
-    local version=$1 package=$2 image
-    rm -rf "$folder/$version.new"
-    dpkg -x "$package" "$folder/$version.new"
-    image=$(cd "$folder/$version.new" && compgen -G "boot/vmlinuz-*" | head -n 1)
+    local name=$1 package=$2 image
+    rm -rf "$folder/$name.new"
+    dpkg -x "$package" "$folder/$name.new"
+    image=$(cd "$folder/$name.new" && compgen -G "boot/vmlinuz-*" | head -n 1)
     [ -n "$image" ] || fail "$package has no boot/vmlinuz-*"
-    ln -s "$image" "$folder/$version.new/vmlinuz"
-    rm -rf "${folder:?}/$version"
-    mv "$folder/$version.new" "$folder/$version"
-    echo "$folder/$version/vmlinuz: $(basename "$image")"
+    ln -s "$image" "$folder/$name.new/vmlinuz"
+    rm -rf "${folder:?}/$name"
+    mv "$folder/$name.new" "$folder/$name"
+    echo "$folder/$name/vmlinuz: $(basename "$image")"
 }
 
 missing=()
 for line in "${kernels[@]}"; do
-    version=${line%% *}
-    [ -z "${FRESH:-}" ] && [ -r "$folder/$version/vmlinuz" ] || missing+=("$line")
+    [ -z "${FRESH:-}" ] && [ -r "$folder/${line%% *}/vmlinuz" ] || missing+=("$line")
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
@@ -112,11 +133,15 @@ for program in apt-get apt-cache dpkg; do
             "any other goes to firstlight by --kernel FILE"
 done
 [ -r "$keys" ] || fail "$keys is missing (Debian, Ubuntu: the package debian-archive-keyring): without it nobody knows whether a kernel is Debian's"
-[ -z "${FRESH:-}" ] || rm -f "$folder"/apt/*.asked
+[ -z "${FRESH:-}" ] || rm -f "$apt"/*.asked
 
 failed=0
+if [ "$architecture" = arm64 ]; then
+    shell=$folder/busybox-arm64
+    look bookworm && download bookworm busybox-static && dpkg -x "$(fetched busybox-static)" "$shell" || failed=1
+fi
 for line in "${missing[@]}"; do
-    # Words on purpose: the version, then places.
+    # Words on purpose: folder, version, places.
     # shellcheck disable=SC2086
     kernel $line || {
         echo "firstlight: no Linux ${line%% *} to be had: $mirror does not answer, or has none" \

@@ -6,7 +6,8 @@
 #   scripts/setup.sh toolchain NAME [COMPONENT...]   and another toolchain
 #   scripts/setup.sh tool CRATE [BINARY] and a cargo-installed tool
 #   scripts/setup.sh debian PACKAGE...   and Debian packages
-#   scripts/setup.sh qemu                and QEMU, Debian's or whichever there is
+#   scripts/setup.sh qemu [PROCESSOR...] and QEMU, Debian's or whichever there is: for x86_64, or for these
+#   scripts/setup.sh ovmf                and UEFI for QEMU's machines, likewise
 #   scripts/setup.sh browser             and a browser, likewise
 #
 # Says nothing and changes nothing when all is there. Debian packages are
@@ -83,7 +84,22 @@ tool)
         CARGO_PROFILE_DEV_DEBUG=0 cargo install --debug --locked --quiet "$2" >&2
     ;;
 qemu)
-    command -v qemu-system-x86_64 >/dev/null || debian qemu-system-x86
+    shift
+    missing=()
+    for processor in "${@:-x86_64}"; do
+        case "$processor" in
+        x86_64) package=qemu-system-x86 ;;
+        aarch64) package=qemu-system-arm ;;
+        riscv64) package=qemu-system-misc ;;
+        *) fail "scripts/setup.sh: unknown processor '$processor'" ;;
+        esac
+        command -v "qemu-system-$processor" >/dev/null || missing+=("$package")
+    done
+    [ ${#missing[@]} = 0 ] || debian "${missing[@]}"
+    ;;
+ovmf)
+    [ -e /usr/share/OVMF/OVMF_CODE_4M.fd ] || [ -e /usr/share/OVMF/OVMF_CODE.fd ] ||
+        [ -d /usr/share/edk2 ] || debian ovmf
     ;;
 browser)
     command -v chromium >/dev/null || command -v chromium-browser >/dev/null ||

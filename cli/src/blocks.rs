@@ -12,7 +12,7 @@ use firstlight::blocks::BlockSize;
 use firstlight::firmware::acpi::Cedt;
 use firstlight_bench::alloc::{BlockShares, Share, block_shares};
 use firstlight_figures::size;
-use firstlight_lab::linux::{BlocksAnswer, PluggedMemory, Run, blocks_of};
+use firstlight_lab::linux::{BlocksAnswer, Run, blocks_of};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -31,11 +31,8 @@ pub(crate) struct Options {
     /// A raw ACPI table CEDT: firmware's windows for CXL memory, which advise a size to ours
     #[arg(long, value_name = "FILE")]
     cedt: Option<PathBuf>,
-    /// Memory plugged in after the boot; the node is 0 if none is named
-    #[arg(long, value_name = "SIZE@ADDRESS[,node=N]", value_parser = plugged)]
-    plug: Vec<PluggedMemory>,
-    /// Also run the fragmentation workload of `bench alloc` on a machine of this size, and count which
-    /// blocks could leave after it
+    /// Also run the fragmentation workload of `bench alloc` on one node of this size, which is not the
+    /// machine of the blocks, and count which blocks could leave after it
     #[arg(long, value_name = "SIZE", value_parser = memory, num_args = 0..=1, default_missing_value = "8G", require_equals = true)]
     fragmentation: Option<u64>,
 }
@@ -68,42 +65,36 @@ fn memory(text: &str) -> Result<u64, String> {
     whole.ok_or_else(|| "expected 1G to 64G".into())
 }
 
-fn plugged(text: &str) -> Result<PluggedMemory, String> {
-    let expected = "expected SIZE@ADDRESS[,node=N], such as 4G@0x140000000,node=1";
-    let (range, node) = match text.split_once(",node=") {
-        Some((range, node)) => (range, node.parse().map_err(|_| expected)?),
-        None => (text, 0),
-    };
-    let (bytes, start) = range.split_once('@').ok_or(expected)?;
-    let bytes = size::parse(bytes).map_err(|error| error.to_string())?;
-    let start = match start.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).map_err(|_| expected)?,
-        None => size::parse(start).map_err(|_| expected)?,
-    };
-    let last = bytes
-        .checked_sub(1)
-        .and_then(|more| start.checked_add(more));
-    Ok(PluggedMemory {
-        node,
-        start,
-        last: last.ok_or(expected)?,
-    })
-}
-
 /// Blocks, and what fragmentation leaves of them.
 #[derive(Serialize)]
 struct Document {
     #[serde(flatten)]
     blocks: BlocksAnswer,
-    fragmentation: Option<BlockShares>,
+    fragmentation: Option<Fragmentation>,
+}
+
+/// Shares of another machine than that of the blocks: one of its own size.
+#[derive(Serialize)]
+struct Fragmentation {
+    /// Nodes of that machine.
+    nodes: u32,
+    #[serde(flatten)]
+    shares: BlockShares,
+}
+
+impl Fragmentation {
+    /// Runs the workload, which has one node only.
+    fn new(memory_bytes: u64) -> Result<Self, Failure> {
+        let shares = block_shares(memory_bytes)
+            .map_err(|error| Failure::Io(format!("the fragmentation workload: {error}")))?;
+        Ok(Self { nodes: 1, shares })
+    }
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     let (name, mut input) = options.source.input()?;
     input.block_size = options.size;
-    input.plugged.clone_from(&options.plug);
-    input.plugged.sort_by_key(|one| one.start);
     if let Some(path) = &options.cedt {
         let table = file::read(path)?;
         let cedt = Cedt::parse(&table)
@@ -115,11 +106,10 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     }
     let blocks =
         blocks_of(&input, options.source.kernel).map_err(|error| Failure::machine(&name, error))?;
-    let fragmentation = options.fragmentation.map(block_shares).transpose();
+    let fragmentation = options.fragmentation.map(Fragmentation::new).transpose()?;
     let document = Document {
         blocks,
-        fragmentation: fragmentation
-            .map_err(|error| Failure::Io(format!("the fragmentation workload: {error}")))?,
+        fragmentation,
     };
     output.print(&document, |document| report(document, &name))
 }
@@ -163,7 +153,7 @@ fn report(document: &Document, name: &str) -> String {
         page.line(format!("  {FAINT}... and {hidden} more (--json){FAINT:#}"));
     }
     sizes(&mut page, answer);
-    if let Some(shares) = &document.fragmentation {
+    if let Some(Fragmentation { shares, .. }) = &document.fragmentation {
         fragmentation(&mut page, shares);
     }
     page.text
@@ -221,9 +211,9 @@ fn fragmentation(page: &mut Page, shares: &BlockShares) {
     page.section(
         "After fragmentation",
         &format!(
-            "{} of {} in use, then {} that stay; blocks that could leave",
-            bytes(shares.in_use_bytes),
+            "on one node of {}, not on the machine above: {} in use, then {} that stay; blocks that could leave",
             bytes(shares.memory_bytes),
+            bytes(shares.in_use_bytes),
             bytes(shares.long_lived_bytes)
         ),
     );

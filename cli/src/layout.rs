@@ -13,7 +13,8 @@ use std::fmt::Write;
 /// What a kernel would make of a machine: nodes, zones, holes, deferral, hash tables, blocks
 ///
 /// Reads only the e820, SRAT and command line rows of the log; what the kernel
-/// that wrote it made of them is not looked at.
+/// that wrote it made of them is not looked at. An arm64 kernel prints no map:
+/// there the early memory node ranges are read, and how far zone DMA reaches.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -27,6 +28,7 @@ Examples:
   firstlight layout boot.log --as linux-6.12         as that Linux does
   firstlight layout boot.log --as linux-6.1 --json   for programs
   firstlight layout --shape memory=4T,nodes=8        a synthetic machine
+  firstlight layout boot.log --plug 4G@0x140000000   with the blocks of a DIMM that came later
 
 Exit codes: see firstlight --help";
 

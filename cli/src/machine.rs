@@ -4,7 +4,8 @@ use crate::failure::Failure;
 use crate::file;
 use clap::Args;
 use firstlight_bench::machine::{Shape, ShapeError};
-use firstlight_lab::linux::{Flavour, LayoutInput};
+use firstlight_figures::size;
+use firstlight_lab::linux::{Flavour, LayoutInput, PluggedMemory};
 use firstlight_lab::log;
 use std::path::PathBuf;
 
@@ -26,6 +27,9 @@ pub(crate) struct Source {
     /// Whether the processor says that there is a hypervisor; else as firmware's name in the log says, no for a shape
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
     hypervisor: Option<bool>,
+    /// Memory plugged in after the boot; the node is 0 if none is named. It has memory blocks, and is in no other row
+    #[arg(long, value_name = "SIZE@ADDRESS[,node=N]", value_parser = plugged)]
+    plug: Vec<PluggedMemory>,
 }
 
 fn named_shape(text: &str) -> Result<(Shape, String), ShapeError> {
@@ -38,6 +42,28 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
         "no" => Ok(false),
         _ => Err("expected yes or no".into()),
     }
+}
+
+fn plugged(text: &str) -> Result<PluggedMemory, String> {
+    let expected = "expected SIZE@ADDRESS[,node=N], such as 4G@0x140000000,node=1";
+    let (range, node) = match text.split_once(",node=") {
+        Some((range, node)) => (range, node.parse().map_err(|_| expected)?),
+        None => (text, 0),
+    };
+    let (bytes, start) = range.split_once('@').ok_or(expected)?;
+    let bytes = size::parse(bytes).map_err(|error| error.to_string())?;
+    let start = match start.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).map_err(|_| expected)?,
+        None => size::parse(start).map_err(|_| expected)?,
+    };
+    let last = bytes
+        .checked_sub(1)
+        .and_then(|more| start.checked_add(more));
+    Ok(PluggedMemory {
+        node,
+        start,
+        last: last.ok_or(expected)?,
+    })
 }
 
 impl Source {
@@ -63,6 +89,8 @@ impl Source {
         };
         input.cpu_count = self.cpus.unwrap_or(input.cpu_count);
         input.hypervisor = self.hypervisor.unwrap_or(input.hypervisor);
+        input.plugged.clone_from(&self.plug);
+        input.plugged.sort_by_key(|one| one.start);
         Ok((name, input))
     }
 }

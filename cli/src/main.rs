@@ -22,6 +22,7 @@ mod published;
 mod record;
 mod report;
 mod show;
+mod stick;
 mod sweep;
 mod up;
 
@@ -56,6 +57,7 @@ enum Command {
     Bisect(bisect::Options),
     History(history::Options),
     Matrix(matrix::Options),
+    Stick(stick::Options),
     Report(show::Options),
     Doctor(doctor::Options),
     Predict(predict::Options),
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Command::Report(options) => show::run(options, &mut output),
         Command::Bisect(options) => bisect::run(options, &mut output),
         Command::Matrix(options) => matrix::run(options, &mut output),
+        Command::Stick(options) => stick::run(options, &mut output),
         Command::History(options) => history::run(options, &mut output),
         Command::Gate(options) => gate::run(options, &mut output),
         Command::Predict(options) => predict::run(options, &mut output),

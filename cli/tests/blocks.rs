@@ -66,7 +66,7 @@ fn programs_get_the_same_for_each_kernel() {
 }
 
 #[test]
-fn plugged_memory_and_firmware_s_windows_count() {
+fn plugged_memory_counts() {
     let log = testdata("golden/logs/B_hp_4G_dimm384M_n2.log");
     let plug = ["--plug", "384M@0x140000000,node=1"];
     let log = log.to_str().unwrap();
@@ -81,7 +81,44 @@ fn plugged_memory_and_firmware_s_windows_count() {
     let answer = document(&["blocks", "--json", log, "--plug", "1G@2G"]);
     let notes = answer["notices"].to_string();
     assert!(notes.contains("plugged in is left out"), "{notes}");
+}
 
+#[test]
+fn our_blocks_leave_with_each_dimm() {
+    let of = |more: &[&str]| {
+        let shape = ["blocks", "--json", "--shape", "memory=80G"];
+        document(&[&shape, more].concat())
+    };
+    let (small, large) = ("384M@0x2000000000", "4G@0x2100000000");
+    for (more, mib) in [
+        (&["--plug", small][..], 128_u64),
+        (&["--plug", large], 2048),
+        (&["--plug", "512M@0x2000000000", "--plug", large], 512),
+        // A start that is no multiple of the size counts, too.
+        (&["--plug", "1G@0x2010000000"], 256),
+        // A size that is given is lowered as well.
+        (&["--plug", small, "--size", "1G"], 128),
+        // Memory that is left out bounds nothing.
+        (&["--plug", "384M@1G"], 2048),
+        // Linux chooses before DIMMs come.
+        (&["--plug", small, "--as", "linux-6.1"], 2048),
+        (&["--plug", small, "--as", "linux-6.12"], 2048),
+    ] {
+        let answer = of(more);
+        assert_eq!(answer["size_bytes"], mib << 20, "{more:?}");
+    }
+    let answer = of(&["--plug", small]);
+    let reason = answer["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("in multiples of 128 MiB"), "{reason}");
+    // Three whole blocks: nothing is listed that is not there.
+    let last = answer["runs"].as_array().and_then(|runs| runs.last());
+    let last = last.map(|run| (&run["first"], &run["last"], &run["state"]));
+    let expected = (&1024.into(), &1026.into(), &"online".into());
+    assert_eq!(last, Some(expected));
+}
+
+#[test]
+fn firmware_s_windows_count() {
     // One window of 1.25 GiB from 5 GiB on.
     let mut table = b"CEDT\x48\0\0\0\x01\0FIRST FIRSTLIT\x01\0\0\0FRST\x01\0\0\0".to_vec();
     table.extend([1, 0, 36, 0, 0, 0, 0, 0]);
@@ -111,18 +148,24 @@ fn plugged_memory_and_firmware_s_windows_count() {
 
 #[test]
 fn after_fragmentation_small_blocks_can_leave_more_often() {
-    let answer = document(&[
-        "blocks",
-        "--json",
-        "--shape",
-        "memory=64G",
-        "--fragmentation=1G",
-    ]);
-    let rows = answer["fragmentation"]["rows"].as_array().unwrap().clone();
+    let shape = ["blocks", "--shape", "memory=64G,nodes=2"];
+    let arguments = [&shape[..], &["--fragmentation=1G"]].concat();
+    let answer = document(&[&arguments[..], &["--json"]].concat());
+    let fragmentation = &answer["fragmentation"];
+    // On a machine of its own, which both forms say.
+    assert_eq!(
+        (&fragmentation["nodes"], &fragmentation["memory_bytes"]),
+        (&1.into(), &(1_u64 << 30).into())
+    );
+    let rows = fragmentation["rows"].as_array().unwrap().clone();
     assert_eq!(rows.len(), 5);
     assert_eq!(rows[0]["size_bytes"], 128u64 << 20);
     assert!(rows[0]["in_use"]["movable_only"].as_u64().unwrap() > 0);
     assert_eq!(rows[4]["in_use"]["free"], 0);
+    let (code, report, _) = told(&arguments);
+    assert_eq!(code, 0);
+    let words = "After fragmentation  on one node of 1 GiB, not on the machine above: ";
+    assert!(report.contains(words), "{report}");
 }
 
 #[test]

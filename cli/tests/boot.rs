@@ -145,6 +145,18 @@ fn what_cannot_be_booted_is_refused() {
         (&["--cpus", "256"], 2, "1..=255"),
         (&["--machine", "microvm", "--nodes", "2"], 2, "SRAT"),
         (&["--machine", "vax"], 2, "microvm"),
+        (&["--arch", "vax"], 2, "riscv64"),
+        (
+            &["--arch", "aarch64", "--machine", "pc"],
+            2,
+            "boards of x86_64",
+        ),
+        (&["--arch", "riscv64", "--memory", "16T"], 2, "44 bits"),
+        (
+            &["--arch", "aarch64", "--slots", "1", "--max-memory", "8G"],
+            2,
+            "--machine q35",
+        ),
         (
             &[
                 "--kernel",

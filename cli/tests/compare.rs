@@ -11,7 +11,7 @@ mod common;
 mod guest;
 
 use common::{document, told};
-use guest::{image, qemu_is_here};
+use guest::{image, is_here, qemu_is_here};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -89,6 +89,82 @@ fn a_record_file_stands_for_its_run() {
     for part in ["our image 0.1.0, 512 MiB", "Milestones", "Phases", "1.00 x"] {
         assert!(report.contains(part), "{part:?} in {report}");
     }
+}
+
+/// Each side has the figures of a boot of its own.
+#[test]
+fn one_processor_stands_beside_another() {
+    let Some(image) = image().filter(|_| qemu_is_here() && is_here("qemu-system-aarch64")) else {
+        return;
+    };
+    let machine = "--memory 2G --clock instructions";
+    let given = [
+        format!("{machine} --image '{image}'"),
+        format!("--arch aarch64 {machine}"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let boots = given.each_ref().map(|given| {
+        let words = shlex::split(given).unwrap();
+        let words = words.iter().map(String::as_str);
+        document(
+            &["boot", "--json"]
+                .into_iter()
+                .chain(words)
+                .collect::<Vec<_>>(),
+        )
+    });
+    let comparison = document(&["compare", &given[0], &given[1], "--json"]);
+    for (side, board) in comparison["sides"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .zip(["q35", "virt-aarch64"])
+    {
+        assert_eq!(side["machine"]["board"], board, "{side}");
+        assert_eq!(side["machine"]["memory_bytes"], 2_u64 << 30, "{side}");
+    }
+    assert!(
+        comparison["notes"]
+            .to_string()
+            .contains("machines are not the same")
+    );
+    for (name, of_boot) in [
+        ("nodes and zones known", "layout_ns"),
+        ("first frame handed out", "first_frame_ns"),
+        ("all memory allocatable", "all_allocatable_ns"),
+        ("all CPUs run", "cpus_started_ns"),
+    ] {
+        let row = figure(&comparison, "milestone", name);
+        let figures = boots.each_ref().map(|boot| {
+            let at = |name: &str| boot["milestones"][name].as_f64().unwrap();
+            at(of_boot) - at("entry_ns")
+        });
+        assert_eq!(row["a"]["median_ns"], figures[0], "{row}");
+        assert_eq!(row["b"]["median_ns"], figures[1], "{row}");
+        // A number's last bit may change as it is written and read.
+        let ratio = row["ratio"].as_f64().unwrap();
+        assert!((ratio - figures[1] / figures[0]).abs() < 1e-9, "{row}");
+    }
+    let paths = ["a.json", "b.json"].map(|name| folder.path().join(name).display().to_string());
+    for (path, boot) in paths.iter().zip(&boots) {
+        fs::write(path, boot.to_string()).unwrap();
+    }
+    let (code, report, stderr) = told(&["compare", &paths[0], &paths[1]]);
+    assert_eq!(code, 0, "{stderr}");
+    for part in [
+        "A  our image",
+        "1 CPU on q35, tcg",
+        "B  our image",
+        "1 CPU on virt-aarch64, tcg",
+    ] {
+        assert!(report.contains(part), "{part:?} in {report}");
+    }
+    let line = report
+        .lines()
+        .find(|line| line.contains("all memory allocatable"));
+    let ratio = &figure(&comparison, "milestone", "all memory allocatable")["ratio"];
+    let ratio = format!("{:.2} x", ratio.as_f64().unwrap());
+    assert!(line.unwrap().ends_with(&ratio), "{ratio} in {report}");
 }
 
 #[test]

@@ -221,7 +221,7 @@ fn a_directory_holds_a_log_and_tables_of_one_machine() {
     let (code, _, stderr) = told(&["up", "--machine", acpi.to_str().unwrap()]);
     assert_eq!(code, 1);
     assert!(stderr.contains("expected one machine"), "{stderr}");
-    assert!(stderr.contains("X8DTT.srat.bin, ...)"), "{stderr}");
+    assert!(stderr.contains("QEMU_virt.srat.bin, ...)"), "{stderr}");
 }
 
 #[test]

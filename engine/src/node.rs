@@ -1,4 +1,4 @@
-//! Names of the places memory lies in: [`NodeId`] and [`ZoneKind`].
+//! Names of the places memory lies in: [`NodeId`], [`ZoneKind`] and both, [`NodeZone`].
 
 use core::fmt;
 
@@ -49,5 +49,26 @@ impl ZoneKind {
 impl fmt::Display for ZoneKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+/// A zone of a node.
+///
+/// ```
+/// use firstlight::node::{NodeId, NodeZone, ZoneKind};
+/// let of = NodeZone { node: NodeId(1), zone: ZoneKind::Movable };
+/// assert_eq!(of.to_string(), "node 1, zone Movable");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct NodeZone {
+    /// The node.
+    pub node: NodeId,
+    /// The zone.
+    pub zone: ZoneKind,
+}
+
+impl fmt::Display for NodeZone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, zone {}", self.node, self.zone)
     }
 }

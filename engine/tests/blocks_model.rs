@@ -35,12 +35,12 @@ fn expected(layout: &Layout<'_>, added: &[Added], size: BlockSize, id: u64) -> O
     let frames = FrameRange::new(id * size.frames(), (id + 1) * size.frames()).unwrap();
     let shared = |other: FrameRange| frames.intersect(other).count();
     let (mut nodes, mut zones) = (BTreeSet::new(), BTreeSet::new());
-    let (mut present, mut first) = (0, None);
+    let (mut present, mut states) = (0, BTreeSet::new());
     for range in layout.ranges() {
         if shared(range.frames) > 0 {
             nodes.insert(range.node.0);
             present += shared(range.frames);
-            first.get_or_insert((range.frames.start(), BlockState::Online));
+            states.insert("online");
             let spans = layout.zones().iter().filter(|zone| zone.node == range.node);
             zones.extend(
                 spans
@@ -53,12 +53,13 @@ fn expected(layout: &Layout<'_>, added: &[Added], size: BlockSize, id: u64) -> O
         nodes.insert(one.node.0);
         present += shared(one.frames);
         zones.insert(one.zone);
-        let start = one.frames.start();
-        if first.is_none_or(|(before, _)| start < before) {
-            first = Some((start, one.state));
-        }
+        states.insert(one.state.name());
     }
-    let (_, state) = first?;
+    // Offline if all of it is.
+    let state = match states.last()? {
+        &"online" => BlockState::Online,
+        _ => BlockState::Offline,
+    };
     let zone = zones
         .first()
         .filter(|_| zones.len() == 1 && nodes.len() == 1);

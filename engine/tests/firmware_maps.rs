@@ -129,6 +129,10 @@ fn efi_attributes() {
         (mirrored.kind, mirrored.attributes.more_reliable),
         (MemoryKind::Usable, true)
     );
+    for number in [1, 2, 3, 4, 7] {
+        let services = efi::typed(0, 1, number, efi::WRITE_BACK | efi::RUNTIME);
+        assert_eq!(services.kind, MemoryKind::Reserved, "type {number}");
+    }
     let uncached = efi::typed(0, 1, 7, 1);
     assert_eq!(
         (uncached.kind, uncached.doubt),

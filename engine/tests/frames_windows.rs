@@ -7,12 +7,10 @@
 mod kit;
 
 use firstlight::addr::{FrameRange, Order, PAGE_BYTES, PhysRange};
-use firstlight::early::{EarlyFlags, EarlyMemory};
-use firstlight::frames::{AddError, Content, Frames};
-use firstlight::layout::{Layout, LayoutPolicy};
-use firstlight::node::NodeId;
-use firstlight::topology::{TopologyBuilder, Trust};
-use kit::{GIB, MIB, Uninitialised, boot_slots, page, range};
+use firstlight::frames::{AddError, Content, Frames, OnlinePolicy, ZoneError};
+use firstlight::layout::LayoutPolicy;
+use firstlight::node::{NodeId, NodeZone, ZoneKind};
+use kit::{GIB, MIB, Uninitialised, layout_of_nodes, layout_with_windows, page, range};
 
 /// Memory of node 0 from `memory` without `reserved`, and windows by node.
 fn frames(
@@ -30,24 +28,7 @@ fn frames_with_zeros(
     windows: &[(u32, PhysRange)],
     zero: &'static [FrameRange],
 ) -> Frames<'static> {
-    let slots = boot_slots(reserved.len() + 8, 8);
-    let mut early = EarlyMemory::new(slots.memory, slots.reserved, slots.owners);
-    early.add(memory, EarlyFlags::NONE).unwrap();
-    for &range in reserved {
-        early.reserve(range, "test").unwrap();
-    }
-    let mut builder = TopologyBuilder::new(slots.topology);
-    let home = builder.node_of(0).unwrap();
-    builder.add_memory(home, memory, false).unwrap();
-    for &(domain, window) in windows {
-        let node = builder.node_of(domain).unwrap();
-        builder.add_memory(node, window, true).unwrap();
-    }
-    let mut topology = builder.finish(&mut |notice| panic!("{notice}"));
-    topology
-        .apply(&mut early, Trust::Repair, &mut |_| {})
-        .unwrap();
-    let layout = Layout::build(early, topology, &LayoutPolicy::DEFAULT, slots.layout).unwrap();
+    let layout = layout_with_windows(memory, reserved, windows, &LayoutPolicy::DEFAULT);
     let platform: &'static Uninitialised = Box::leak(Box::default());
     Frames::build(layout.with_zero_memory(zero), platform).unwrap()
 }
@@ -113,10 +94,98 @@ fn memory_plugged_in_is_zero_only_if_it_is_said_so() {
 fn a_huge_window_has_tables_from_its_beginning_on() {
     let (start, memory) = (1 << 40, range(4 * GIB, 5 * GIB));
     let frames = frames(memory, &[], &[(0, range(start, 1 << 50))]);
-    // At most 1/256 of memory, 66 bytes a MiB.
-    assert!(frames.metadata().reserved_bytes < GIB / 200);
+    // At most 1/128 of memory, 66 bytes a MiB for each of two zones.
+    assert!(frames.metadata().reserved_bytes < GIB / 100);
     frames.add(range(start, start + 48 * GIB)).unwrap();
     let refused = frames.add(range(start + 48 * GIB, start + 80 * GIB));
-    assert!(matches!(refused, Err(AddError::OutsideSpan { .. })));
+    assert!(matches!(refused, Err(AddError::NoTables { .. })));
     frames.validate().unwrap();
+}
+
+/// What memory that is announced lacks is said to the byte, and the caller can provide it.
+#[test]
+fn tables_that_windows_lack_can_be_provided() {
+    const START: u64 = 1 << 40;
+    let windows = [
+        (0, range(START, START + 8 * GIB)),
+        (0, range(2 * START, 1 << 50)),
+    ];
+    let with_share = |share| {
+        let memory = range(4 * GIB, 5 * GIB);
+        let layout = layout_with_windows(memory, &[], &windows, &LayoutPolicy::DEFAULT);
+        let platform: &'static Uninitialised = Box::leak(Box::default());
+        Frames::build(layout.with_window_share(share), platform).unwrap()
+    };
+    let dimm = range(2 * START + 70 * GIB, 2 * START + 71 * GIB + 128 * MIB);
+    let machine = with_share(128);
+    let Err(AddError::NoTables {
+        range: refused,
+        frame,
+        needed_bytes,
+    }) = machine.add(dimm)
+    else {
+        panic!("more than 1/128 of memory");
+    };
+    assert_eq!((refused, frame), (dimm, dimm.inner_frames().start()));
+    let of = NodeZone {
+        node: NodeId(0),
+        zone: ZoneKind::Movable,
+    };
+    let error = ZoneError::Add(AddError::NoTables {
+        range: dimm,
+        frame,
+        needed_bytes,
+    });
+    let text = error.to_string();
+    assert!(
+        text.contains(&format!("{needed_bytes} bytes of tables")),
+        "{text}"
+    );
+    let policy = machine.zone_by_policy(dimm, NodeId(0), OnlinePolicy::Online);
+    assert_eq!(policy, Err(error));
+    assert_eq!(machine.add_to(dimm, of, Content::Unknown), Err(error));
+    assert_eq!(machine.add_offline(dimm, of), Err(error));
+    // The tables of 80 GiB in two zones, of two windows.
+    assert!((80 * 1024 * 66 * 2..80 * 1024 * 67 * 2).contains(&needed_bytes));
+
+    // The first share that allows it does, and the one before does not.
+    let share = GIB / needed_bytes;
+    with_share(share).add(dimm).unwrap();
+    let refused = with_share(share + 1).add(dimm);
+    assert!(matches!(refused, Err(AddError::NoTables { .. })));
+    // No bound, but more than there is memory: none at all, and the machine starts.
+    let machine = with_share(0);
+    use_all(&machine);
+    assert!(matches!(
+        machine.add(range(START, START + GIB)),
+        Err(AddError::NoTables { needed_bytes: needed, .. }) if needed < needed_bytes
+    ));
+    // What is not announced is told apart.
+    for outside in [
+        range(START - GIB, START),
+        range(START + 8 * GIB, START + 9 * GIB),
+    ] {
+        let frame = outside.inner_frames().start();
+        let expected = AddError::OutsideSpan {
+            range: outside,
+            frame,
+        };
+        assert_eq!(machine.add(outside), Err(expected));
+    }
+}
+
+/// What docs/hotplug.md says of 512 MiB.
+#[test]
+fn room_of_512_mib_is_as_documented() {
+    const START: u64 = 16 * GIB;
+    for (nodes, gib) in [(1, 30), (4, 7)] {
+        let windows = [(nodes - 1, range(START, START + 64 * GIB))];
+        let memory = range(GIB, GIB + 512 * MIB);
+        let layout = layout_of_nodes(nodes, memory, &[], &windows, &LayoutPolicy::DEFAULT);
+        let platform: &'static Uninitialised = Box::leak(Box::default());
+        let machine = Frames::build(layout, platform).unwrap();
+        machine.add(range(START, START + gib * GIB)).unwrap();
+        let refused = machine.add(range(START + gib * GIB, START + gib * GIB + 2 * MIB));
+        assert!(matches!(refused, Err(AddError::NoTables { .. })), "{nodes}");
+    }
 }

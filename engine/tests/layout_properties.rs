@@ -4,8 +4,8 @@
 use firstlight::addr::{Frame, FrameRange, PhysRange};
 use firstlight::early::{EarlyFlags, EarlyMemory};
 use firstlight::layout::{
-    CoreSize, Deferral, Layout, LayoutPolicy, MovableOutcome, SECTION_FRAMES, Unavailable, Zone,
-    ZoneSegment,
+    CoreSize, Deferral, Layout, LayoutPolicy, MovableOutcome, SECTION_FRAMES, SectionSize,
+    Unavailable, Zone, ZoneSegment,
 };
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight::start::{BootSlots, BootStorage};
@@ -78,19 +78,28 @@ fn policy() -> impl Strategy<Value = LayoutPolicy> {
         bools,
         0..100_000u64,
         0..100_000u64,
+        section(),
     )
         .prop_map(
-            |(kernelcore, movablecore, (mirror, must, movable_node), dma, dma32)| LayoutPolicy {
-                dma_end: Frame::new(dma),
-                dma32_end: Frame::new(dma + dma32),
-                kernelcore,
-                movablecore,
-                kernelcore_mirror: mirror,
-                mirror_must_exist: must,
-                movable_node,
-                ..LayoutPolicy::DEFAULT
+            |(kernelcore, movablecore, (mirror, must, movable_node), dma, dma32, section)| {
+                LayoutPolicy {
+                    dma_end: Frame::new(dma),
+                    dma32_end: Frame::new(dma + dma32),
+                    kernelcore,
+                    movablecore,
+                    kernelcore_mirror: mirror,
+                    mirror_must_exist: must,
+                    movable_node,
+                    section,
+                    ..LayoutPolicy::DEFAULT
+                }
             },
         )
+}
+
+/// Sections of 128 MiB to 1 GiB.
+fn section() -> impl Strategy<Value = SectionSize> {
+    (27..=30u32).prop_map(|shift| SectionSize::new(1 << shift).unwrap())
 }
 
 /// Frames of `extents` that are of `node` and `zone`.
@@ -189,7 +198,7 @@ fn eager_model(layout: &Layout<'_>, policy: &LayoutPolicy) -> Vec<(u64, Option<u
             if end == layout.node(extent.node).unwrap().span.end() {
                 if first.is_none()
                     && described >= policy.eager_frames
-                    && frame % SECTION_FRAMES == 0
+                    && frame % policy.section.frames() == 0
                 {
                     *first = Some(frame);
                 }
@@ -205,10 +214,10 @@ fn eager_model(layout: &Layout<'_>, policy: &LayoutPolicy) -> Vec<(u64, Option<u
 }
 
 /// Frames of holes in sections with memory, counted one by one.
-fn unavailable_model(layout: &Layout<'_>) -> u64 {
+fn unavailable_model(layout: &Layout<'_>, section_frames: u64) -> u64 {
     let has_memory = |section: u64| {
         let frames =
-            FrameRange::new(section * SECTION_FRAMES, (section + 1) * SECTION_FRAMES).unwrap();
+            FrameRange::new(section * section_frames, (section + 1) * section_frames).unwrap();
         layout
             .ranges()
             .iter()
@@ -220,13 +229,13 @@ fn unavailable_model(layout: &Layout<'_>) -> u64 {
         let frames = range.frames.start().get()..range.frames.end().get();
         frames.for_each(|frame| present[usize::try_from(frame).unwrap()] = true);
     }
-    let holes = (0..end.next_multiple_of(SECTION_FRAMES)).filter(|&frame| {
+    let holes = (0..end.next_multiple_of(section_frames)).filter(|&frame| {
         !present
             .get(usize::try_from(frame).unwrap())
             .unwrap_or(&false)
     });
     holes
-        .filter(|frame| has_memory(frame / SECTION_FRAMES))
+        .filter(|frame| has_memory(frame / section_frames))
         .count()
         .try_into()
         .unwrap()
@@ -334,10 +343,18 @@ proptest! {
     }
 
     #[test]
-    fn unavailable_frames_are_what_a_count_finds(rows in rows(0, 30_000)) {
-        with_layout(&rows, &LayoutPolicy::DEFAULT, |layout| {
+    fn unavailable_frames_are_what_a_count_finds(rows in rows(0, 30_000), section in section()) {
+        let policy = LayoutPolicy { section, ..LayoutPolicy::DEFAULT };
+        with_layout(&rows, &policy, |layout| {
             let counted: u64 = layout.unavailable().map(|hole| hole.frames).sum();
-            assert_eq!(counted, unavailable_model(&layout));
+            assert_eq!(counted, unavailable_model(&layout, section.frames()));
+            for run in layout.sections() {
+                assert_eq!(run.size, section);
+                let frames = run.frames();
+                assert_eq!(frames.count(), run.count * section.frames());
+                let inside = |at: Frame| frames.contains(at);
+                assert!(layout.ranges().iter().any(|range| inside(range.frames.start())));
+            }
         });
     }
 }

@@ -51,17 +51,70 @@ fn frames_are_counted_by_what_their_huge_frame_was_split_for() {
     let now = all(&frames);
     assert_eq!(now.movable_frames, 513);
     assert_eq!(now.fixed_frames, start.fixed_frames + 1);
+}
 
-    // A giant frame in use as one block says nothing of its content.
-    let frames = Machine::new(&[(0, range(4 * GIB, 7 * GIB))]).frames();
-    let giant = frames.allocate(movable(18)).unwrap();
-    let whole = FrameRange::block(giant, Order::GIANT).unwrap();
-    assert_eq!(frames.occupancy(whole).fixed_frames, 1 << 18);
-    // A range that ends in the middle of it, and one past all memory.
-    let part = FrameRange::new(giant.get(), giant.get() + 1024).unwrap();
-    assert_eq!(frames.occupancy(part).fixed_frames, 1024);
+/// A giant frame in use as one block, then in part.
+#[test]
+fn a_giant_frame_is_what_it_was_allocated_for() {
+    let frames = Machine::new(&[(0, range(4 * GIB, 8 * GIB))]).frames();
+    let unmovable = Request::new(Order::GIANT);
+    for (request, is_movable) in [(movable(18), true), (unmovable, false)] {
+        let giant = frames.allocate(request).unwrap();
+        let whole = FrameRange::block(giant, Order::GIANT).unwrap();
+        let used = |range: FrameRange| {
+            let seen = frames.occupancy(range);
+            let (movable, fixed) = (seen.movable_frames, seen.fixed_frames);
+            if is_movable {
+                (movable, fixed)
+            } else {
+                (fixed, movable)
+            }
+        };
+        assert_eq!(used(whole), (1 << 18, 0));
+        // A range that ends in the middle of it.
+        let part = FrameRange::new(giant.get(), giant.get() + 1024).unwrap();
+        assert_eq!(used(part), (1024, 0));
+        frames.free(giant, Order::PAGE).unwrap();
+        assert_eq!(used(whole), ((1 << 18) - 1, 0));
+        let rest = FrameRange::new(giant.get() + 1, whole.end().get()).unwrap();
+        frames.free_frames(rest).unwrap();
+        assert_eq!(frames.occupancy(whole).free_frames, 1 << 18);
+    }
+    // Past all memory.
     let none = FrameRange::new(1 << 30, 2 << 30).unwrap();
     assert_eq!(frames.occupancy(none), Occupancy::default());
+}
+
+/// What is absent or offline has no use.
+#[test]
+fn what_is_absent_or_offline_does_not_count() {
+    let span = FrameRange::new(4 << 18, 8 << 18).unwrap();
+    let bytes = usize::try_from(Frames::bytes_for(span, 8).unwrap()).unwrap();
+    let frames = Frames::over(span, Box::leak(Box::new_uninit_slice(bytes))).unwrap();
+    let came = range(5 * GIB + MIB, 6 * GIB + 64 * MIB);
+    frames.add(came).unwrap();
+    let free = |free_frames| Occupancy {
+        free_frames,
+        ..Occupancy::default()
+    };
+    assert_eq!(all(&frames), free(came.bytes() / 4096));
+    frames.offline(range(5 * GIB + 256 * MIB, 6 * GIB)).unwrap();
+    assert_eq!(all(&frames), free((64 + 255) * 256));
+    // Half of the first huge frame is absent. It was never one block, so all of it counts as fixed.
+    let mut pages = 0;
+    while frames.allocate(movable(0)).is_ok() {
+        pages += 1;
+    }
+    assert_eq!(pages, (64 + 255) * 256);
+    let first = frames.occupancy(huge_of(came.inner_frames().start()));
+    let fixed_frames = 256;
+    assert_eq!(
+        first,
+        Occupancy {
+            fixed_frames,
+            ..Occupancy::default()
+        }
+    );
 }
 
 #[test]

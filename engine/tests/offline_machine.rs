@@ -10,15 +10,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
-use firstlight::early::{EarlyFlags, EarlyMemory};
 use firstlight::frames::{
     AddError, BlockError, Content, CpuCache, CpuSlot, Cursor, DrainRequest, Frames, Holder, Hooks,
-    OfflineError, Request,
+    IsolateError, OfflineError, Request,
 };
-use firstlight::layout::{Layout, LayoutPolicy};
+use firstlight::layout::LayoutPolicy;
 use firstlight::node::{NodeId, ZoneKind};
-use firstlight::topology::{TopologyBuilder, Trust};
-use kit::{GIB, MIB, Uninitialised, boot_slots, range};
+use kit::threads::{Held, SetOnDrop, random};
+use kit::{GIB, MIB, Uninitialised, layout_with_windows, range};
 
 const DIMM: u64 = 128 * MIB;
 
@@ -34,23 +33,11 @@ fn machine_with(
     window: PhysRange,
     movable: bool,
 ) -> Frames<'static> {
-    let slots = boot_slots(8, 8);
-    let mut early = EarlyMemory::new(slots.memory, slots.reserved, slots.owners);
-    early.add(memory, EarlyFlags::NONE).unwrap();
-    let mut builder = TopologyBuilder::new(slots.topology);
-    let home = builder.node_of(0).unwrap();
-    builder.add_memory(home, memory, false).unwrap();
-    let owner = builder.node_of(owner).unwrap();
-    builder.add_memory(owner, window, true).unwrap();
-    let mut topology = builder.finish(&mut |notice| panic!("{notice}"));
-    topology
-        .apply(&mut early, Trust::Repair, &mut |_| {})
-        .unwrap();
     let policy = LayoutPolicy {
         movable_node: movable,
         ..LayoutPolicy::DEFAULT
     };
-    let layout = Layout::build(early, topology, &policy, slots.layout).unwrap();
+    let layout = layout_with_windows(memory, &[], &[(owner, window)], &policy);
     let platform: &'static Uninitialised = Box::leak(Box::default());
     Frames::build(layout, platform).unwrap()
 }
@@ -149,6 +136,9 @@ fn what_is_in_use_stays_and_is_named() {
     );
     assert_eq!(machine.statistics(), before);
     machine.free(first, Order::PAGE).unwrap();
+    let text = machine.offline(dimm(0)).unwrap_err().to_string();
+    let expected = format!("1 frame is in use, {second}, allocated: move or free it");
+    assert!(text.contains(&expected), "{text}");
     machine.free(second, Order::PAGE).unwrap();
 
     // A worker has some.
@@ -225,7 +215,7 @@ fn bad_ranges_do_not_go_and_change_nothing() {
     assert!(matches!(
         offline(tables),
         OfflineError::InUse {
-            holder: Holder::Reserved,
+            holder: Holder::Reserved { .. },
             ..
         }
     ));
@@ -254,6 +244,31 @@ fn bad_ranges_do_not_go_and_change_nothing() {
     machine.online(d).unwrap();
     assert_eq!(machine.statistics(), before);
     machine.validate().unwrap();
+}
+
+/// What is reserved for ever is named by what early memory was told.
+#[test]
+fn reserved_memory_that_stays_is_named() {
+    let (memory, window) = (range(4 * GIB, 6 * GIB), range(64 * GIB, 65 * GIB));
+    let kernel = range(5 * GIB + MIB, 5 * GIB + 3 * MIB);
+    let layout = layout_with_windows(memory, &[kernel], &[(0, window)], &LayoutPolicy::DEFAULT);
+    let platform: &'static Uninitialised = Box::leak(Box::default());
+    let machine = Frames::build(layout, platform).unwrap();
+    let owner = |block: PhysRange| match machine.offline(block).unwrap_err() {
+        OfflineError::InUse {
+            frame,
+            holder: Holder::Reserved { owner },
+            frames,
+            ..
+        } => (frame, frames, owner),
+        other => panic!("{other}"),
+    };
+    let (frame, frames, name) = owner(range(5 * GIB, 5 * GIB + DIMM));
+    assert_eq!((frame.addr(), frames), (kernel.start(), 512));
+    assert_eq!(name, Some("test"));
+    // The allocator's own tables lie at the end.
+    let (frame, _, name) = owner(range(6 * GIB - DIMM, 6 * GIB));
+    assert_eq!(name, Some("frame allocator tables"), "{frame}");
 }
 
 /// A CPU of a node whose memory is gone fills its lists from the nearest that has some.
@@ -299,17 +314,27 @@ fn a_cpu_sees_its_node_s_memory_go_and_come() {
     assert_eq!(page(), NodeId(1));
 }
 
-/// What is isolated while it is removed is absent all the same, and comes again.
+/// What is offline is not isolated: it may be removed, and come again in another zone.
 #[test]
-fn what_is_isolated_can_be_removed() {
+fn what_is_offline_is_not_isolated() {
     let machine = machine(range(4 * GIB, 5 * GIB), range(64 * GIB, 65 * GIB), false);
-    machine.add(dimm(0)).unwrap();
+    let [boot, dimm_0] = [range(4 * GIB + 512 * MIB, 4 * GIB + 640 * MIB), dimm(0)];
+    machine.add(dimm_0).unwrap();
     machine.add(dimm(1)).unwrap();
-    machine.offline(dimm(0)).unwrap();
-    let isolation = machine.isolate(dimm(0).inner_frames()).unwrap();
-    machine.remove(dimm(0)).unwrap();
-    assert!(!machine.is_offline(dimm(0).inner_frames().start()));
-    drop(isolation);
+    for gone in [boot, dimm_0] {
+        machine.offline(gone).unwrap();
+        let frame = gone.inner_frames().start();
+        let around = FrameRange::new(frame.get() - 512, frame.get() + 1024).unwrap();
+        let around = around.intersect(FrameRange::new(0, gone.inner_frames().end().get()).unwrap());
+        for isolated in [gone.inner_frames(), around] {
+            let refused = machine.isolate(isolated).unwrap_err();
+            assert_eq!(refused, IsolateError::Absent { frame });
+        }
+    }
+    machine.online(boot).unwrap();
+    drop(machine.isolate(boot.inner_frames()).unwrap());
+    machine.remove(dimm_0).unwrap();
+    assert!(!machine.is_offline(dimm_0.inner_frames().start()));
     assert!(matches!(
         machine.online(dimm(0)),
         Err(OfflineError::NotOffline { .. })
@@ -323,30 +348,19 @@ fn what_is_isolated_can_be_removed() {
 /// Firmware announces more windows than tables may be spent on.
 #[test]
 fn windows_that_cost_too_much_are_left_out() {
-    let slots = boot_slots(8, 8);
-    let mut early = EarlyMemory::new(slots.memory, slots.reserved, slots.owners);
     let memory = range(4 * GIB, 4 * GIB + 64 * MIB);
-    early.add(memory, EarlyFlags::NONE).unwrap();
-    let mut builder = TopologyBuilder::new(slots.topology);
-    let home = builder.node_of(0).unwrap();
-    builder.add_memory(home, memory, false).unwrap();
     // The first takes all but a rest; all sizes of that are met.
-    let mut start = 64 * GIB;
-    for bytes in [1 << 41, 2 * MIB, 4096, 2 * MIB, 4096, 1 << 40, 4096] {
-        builder
-            .add_memory(home, range(start, start + bytes), true)
-            .unwrap();
-        start += 1 << 42;
-    }
-    let mut topology = builder.finish(&mut |notice| panic!("{notice}"));
-    topology
-        .apply(&mut early, Trust::Repair, &mut |_| {})
-        .unwrap();
-    let layout = Layout::build(early, topology, &LayoutPolicy::DEFAULT, slots.layout).unwrap();
+    let sizes = [1 << 41, 2 * MIB, 4096, 2 * MIB, 4096, 1 << 40, 4096];
+    let window = |(at, bytes): (u64, u64)| {
+        let start = 64 * GIB + (at << 42);
+        (0, range(start, start + bytes))
+    };
+    let windows: Vec<_> = (0u64..).zip(sizes).map(window).collect();
+    let layout = layout_with_windows(memory, &[], &windows, &LayoutPolicy::DEFAULT);
     let platform: &'static Uninitialised = Box::leak(Box::default());
     let frames = Frames::build(layout, platform).unwrap();
-    // At most 1/256 of memory, besides its own tables.
-    assert!(frames.metadata().reserved_bytes < (64 * MIB) / 128);
+    // At most 1/128 of memory, besides its own tables.
+    assert!(frames.metadata().reserved_bytes < (64 * MIB) / 100);
 }
 
 /// Memory of the start goes offline and comes back, and is not removed.
@@ -469,15 +483,6 @@ fn a_cpu_lets_go_of_what_goes() {
     assert_eq!(statistics.free_frames, statistics.managed_frames);
 }
 
-/// Ends what looks at it.
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
-}
-
 /// Threads allocate, free and drain while DIMMs come and go: no page is held twice, none is
 /// handed out of what is gone.
 #[test]
@@ -493,11 +498,8 @@ fn dimms_come_and_go_beside_threads() {
     let machine = built.with_cpus(slots);
     // By DIMM: whether it is gone; by page: whether it is held.
     let gone: Vec<_> = (0..8).map(|_| AtomicBool::new(true)).collect();
-    let held: Vec<_> = (0..8 * DIMM / 4096)
-        .map(|_| AtomicBool::new(false))
-        .collect();
-    let page_of = |frame: Frame| frame.get().checked_sub(64 * GIB / 4096);
-    let dimm_of = |page: u64| usize::try_from(page / (DIMM / 4096)).unwrap();
+    let held = Held::new(range(64 * GIB, 65 * GIB));
+    let per_dimm = usize::try_from(DIMM / 4096).unwrap();
     let (done, moved) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for cpu in 0..CPUS {
@@ -505,54 +507,11 @@ fn dimms_come_and_go_beside_threads() {
             scope.spawn(move || {
                 let cache = Box::leak(Box::new(CpuCache::new()));
                 let mut own = machine.cpu(cpu, NodeId(0), cache).unwrap();
-                let mut kept = Vec::new();
-                let mut state = cpu as u64 + 1;
-                while !done.load(Relaxed) {
-                    state = state
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
-                    let random = state >> 33;
-                    if random.is_multiple_of(16) {
-                        // Threads hold nothing now and then, so that DIMMs can go.
-                        for (frame, order) in kept.drain(..) {
-                            let pages: u64 = 1 << Order::get(order);
-                            for page in page_of(frame)
-                                .into_iter()
-                                .flat_map(|page| page..page + pages)
-                            {
-                                assert!(held[usize::try_from(page).unwrap()].swap(false, Relaxed));
-                            }
-                            own.free(frame, order).unwrap();
-                        }
-                        own.drain().unwrap();
-                        std::thread::yield_now();
-                        continue;
-                    }
-                    let order = [
-                        Order::PAGE,
-                        Order::PAGE,
-                        Order::new(3).unwrap(),
-                        Order::HUGE,
-                    ][random as usize / 16 % 4];
-                    let Ok(frame) = own.allocate(Request::new(order)) else {
-                        continue;
-                    };
-                    let pages = page_of(frame);
-                    for page in pages
-                        .into_iter()
-                        .flat_map(|page| page..page + order.frames())
-                    {
-                        assert!(!gone[dimm_of(page)].load(Relaxed), "{frame} is gone");
-                        assert!(
-                            !held[usize::try_from(page).unwrap()].swap(true, Relaxed),
-                            "{frame} is held"
-                        );
-                    }
-                    kept.push((frame, order));
-                }
-                for (frame, order) in kept {
-                    own.free(frame, order).unwrap();
-                }
+                let check = |_, frame: Frame, page: usize| {
+                    assert!(!gone[page / per_dimm].load(Relaxed), "{frame} is gone");
+                };
+                let request = |_, order| Request::new(order);
+                held.churn(&mut own, cpu as u64 + 1, done, request, check);
                 own.close().unwrap();
             });
         }
@@ -560,9 +519,7 @@ fn dimms_come_and_go_beside_threads() {
         let _end = SetOnDrop(&done);
         let mut state = 7_u64;
         for _ in 0..3000 {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = random(state);
             let slot = state >> 40 & 7;
             let at = usize::try_from(slot).unwrap();
             if gone[at].load(Relaxed) {

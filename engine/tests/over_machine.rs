@@ -251,26 +251,36 @@ fn memory_added_twice_at_the_same_moment_is_added_once() {
 }
 
 #[test]
-fn memory_that_comes_to_an_isolated_range_is_not_isolated() {
+fn what_is_absent_is_not_isolated() {
     let frames = over(range(0, 8 * GIB), 8);
     frames.add(range(GIB, 4 * GIB)).unwrap();
-    let isolate = || frames.isolate(span(range(GIB, 8 * GIB))).unwrap();
-    let isolation = isolate();
-    assert_eq!(isolation.first_in_use(), None);
-    // Zone Normal was absent.
+    let isolate = |from, to| frames.isolate(span(range(from, to)));
+    let absent = |frame| IsolateError::Absent { frame };
+    let is_absent = |from, to, at: u64| {
+        let refused = isolate(from, to).unwrap_err();
+        assert_eq!(refused, absent(Frame::new(at / 4096)));
+    };
+    // Zone Normal has no memory yet, zone DMA32 none below.
+    is_absent(GIB, 8 * GIB, 4 * GIB);
+    is_absent(GIB - 2 * MIB, 4 * GIB, GIB - 2 * MIB);
+    let isolation = isolate(GIB, 4 * GIB).unwrap();
     frames.add(range(4 * GIB, 7 * GIB)).unwrap();
-    let came = Frame::new(4 * GIB / 4096);
-    assert_eq!(isolation.first_in_use(), Some(came));
-    assert_eq!(isolation.frames_in_use(), 0);
+    assert_eq!(isolation.first_in_use(), None);
     let page = frames.allocate(PAGE).unwrap();
-    assert_eq!(page, came);
-    assert_eq!(isolation.take(), Err(IsolateError::InUse { frame: came }));
+    assert_eq!(page, Frame::new(4 * GIB / 4096));
+    assert_eq!(isolation.take(), Ok(span(range(GIB, 4 * GIB))));
+    frames.free_frames(span(range(GIB, 4 * GIB))).unwrap();
     frames.free(page, Order::PAGE).unwrap();
+    // A huge frame with some memory: what comes there is isolated, too.
+    frames.add(range(7 * GIB, 7 * GIB + MIB)).unwrap();
+    let isolation = isolate(GIB, 7 * GIB + 2 * MIB).unwrap();
+    let rest = range(7 * GIB + MIB, 7 * GIB + 2 * MIB);
+    assert_eq!(isolation.first_in_use(), Some(span(rest).start()));
+    frames.add(rest).unwrap();
+    assert_eq!(isolation.first_in_use(), None);
+    drop(isolation);
     frames.validate().unwrap();
-    assert_eq!(frames.statistics().free_frames, 6 * GIB / 4096);
-    drop(isolate());
-    frames.validate().unwrap();
-    assert_eq!(frames.statistics().free_frames, 6 * GIB / 4096);
+    assert_eq!(frames.statistics().free_frames, (6 * GIB + 2 * MIB) / 4096);
 }
 
 /// What was prepared, and how often nothing was found.

@@ -1,4 +1,5 @@
-//! Memory that comes range by range, and goes, against the plainest model: what each frame is.
+//! Memory that comes range by range, is isolated, and goes, against the plainest model: what each frame is,
+//! and which huge frames are isolated.
 //!
 //! `FIRSTLIGHT_MODEL_CASES` sets the number of cases.
 #![expect(
@@ -6,10 +7,13 @@
     reason = "a test may stop on what it did not expect"
 )]
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{AddError, CpuCache, CpuSlot, Frames, OfflineError, RangeError, Request};
+use firstlight::frames::{
+    AddError, CpuCache, CpuSlot, Frames, IsolateError, Isolation, OfflineError, RangeError, Request,
+};
 use firstlight::node::NodeId;
 use proptest::prelude::*;
 
@@ -35,6 +39,16 @@ enum Step {
     Offline(Range<u64>),
     Online(Range<u64>),
     Remove(Range<u64>),
+    Isolate(Range<u64>),
+    End(usize, End),
+}
+
+/// How an isolation ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Drop,
+    Take,
+    Offline,
 }
 
 fn part() -> impl Strategy<Value = Range<u64>> {
@@ -88,6 +102,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => gone().prop_map(Step::Offline),
         2 => gone().prop_map(Step::Online),
         3 => gone().prop_map(Step::Remove),
+        3 => prop_oneof![gone(), huges()].prop_map(Step::Isolate),
+        3 => (any::<usize>(), prop_oneof![Just(End::Drop), Just(End::Take), Just(End::Offline)])
+            .prop_map(|(which, end)| Step::End(which, end)),
     ];
     prop::collection::vec(step, 1..if cfg!(miri) { 12 } else { 60 })
 }
@@ -96,12 +113,16 @@ fn frame_range(frames: &Range<u64>) -> FrameRange {
     FrameRange::new(frames.start, frames.end).unwrap()
 }
 
-struct Model(Vec<Is>);
+struct Model {
+    frames: Vec<Is>,
+    /// First frames of the huge frames that are isolated.
+    isolated: BTreeSet<u64>,
+}
 
 impl Model {
     fn is(&self, frame: u64) -> Option<Is> {
         let index = usize::try_from(frame.checked_sub(FIRST)?).unwrap();
-        self.0.get(index).copied()
+        self.frames.get(index).copied()
     }
 
     /// The first frame of `range` that is not as it should be.
@@ -115,12 +136,116 @@ impl Model {
 
     fn set(&mut self, range: Range<u64>, is: Is) {
         for frame in range {
-            self.0[usize::try_from(frame - FIRST).unwrap()] = is;
+            self.frames[usize::try_from(frame - FIRST).unwrap()] = is;
         }
     }
 
     fn count(&self, is: Is) -> u64 {
-        self.0.iter().filter(|&&one| one == is).count() as u64
+        self.frames.iter().filter(|&&one| one == is).count() as u64
+    }
+
+    fn is_isolated(&self, frame: u64) -> bool {
+        self.isolated.contains(&(frame / 512 * 512))
+    }
+
+    /// Those that can be allocated.
+    fn count_available(&self) -> u64 {
+        let is_available =
+            |&frame: &u64| self.is(frame) == Some(Is::Free) && !self.is_isolated(frame);
+        (FIRST..FIRST + FRAMES).filter(is_available).count() as u64
+    }
+
+    /// The parts in the span of the huge frames that `range` touches.
+    fn huges(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        let range = range.start.max(FIRST)..range.end.min(FIRST + FRAMES);
+        let huges = (range.start / 512..range.end.div_ceil(512)).filter(move |_| !range.is_empty());
+        huges.map(|huge| (huge * 512).max(FIRST)..(huge * 512 + 512).min(FIRST + FRAMES))
+    }
+
+    /// Whether none of a huge frame is memory.
+    fn is_absent(&self, huge: &Range<u64>) -> bool {
+        huge.clone()
+            .all(|frame| matches!(self.is(frame), Some(Is::Absent | Is::Offline)))
+    }
+
+    /// What an isolation of `range` comes to; it marks the huge frames.
+    fn isolate(&mut self, range: &Range<u64>) -> Result<(), IsolateError> {
+        let whole = frame_range(range);
+        if Self::huges(range).next().is_none() {
+            return Err(IsolateError::NoMemory { range: whole });
+        }
+        if let Some(huge) = Self::huges(range).find(|huge| self.is_absent(huge)) {
+            let frame = Frame::new(huge.start.max(range.start));
+            return Err(IsolateError::Absent { frame });
+        }
+        let covers = |huge: &Range<u64>| range.start <= huge.start && huge.end <= range.end;
+        if !Self::huges(range).all(|huge| covers(&huge)) {
+            return Err(IsolateError::Misaligned { range: whole });
+        }
+        let isolated = Self::huges(range).find(|huge| self.is_isolated(huge.start));
+        if let Some(huge) = isolated {
+            let frame = Frame::new(huge.start);
+            return Err(IsolateError::Isolated { frame });
+        }
+        let huges = Self::huges(range).map(|huge| huge.start / 512 * 512);
+        self.isolated.extend(huges);
+        Ok(())
+    }
+
+    /// The first frame that keeps an isolation from taking all of `range`.
+    fn first_in_use(&self, range: &Range<u64>) -> Option<u64> {
+        Self::huges(range).find_map(|huge| self.first_not(huge, Is::Free))
+    }
+
+    /// How many frames are in use of what is isolated in `range`.
+    fn frames_in_use(&self, range: &Range<u64>) -> u64 {
+        let in_use = |&frame: &u64| self.is(frame) != Some(Is::Free);
+        Self::huges(range).flatten().filter(in_use).count() as u64
+    }
+
+    /// Ends an isolation; what was isolated becomes `is`, if that is given.
+    fn end(&mut self, range: &Range<u64>, is: Option<Is>) {
+        for huge in Self::huges(range) {
+            self.isolated.remove(&(huge.start / 512 * 512));
+            if let Some(is) = is {
+                self.set(huge, is);
+            }
+        }
+    }
+
+    /// Ends an isolation as `end` says, and checks what comes of it.
+    fn end_by(&mut self, isolation: Isolation<'_, '_>, range: &Range<u64>, end: End) {
+        let first = self.first_in_use(range).map(Frame::new);
+        match end {
+            End::Drop => {
+                drop(isolation);
+                self.end(range, None);
+            }
+            End::Take => {
+                let taken = isolation.take();
+                match first {
+                    None => assert_eq!(taken, Ok(frame_range(range))),
+                    Some(frame) => assert_eq!(taken, Err(IsolateError::InUse { frame })),
+                }
+                self.end(range, first.is_none().then_some(Is::Allocated));
+            }
+            End::Offline => match isolation.offline() {
+                Ok(()) => {
+                    assert!(is_whole(range) && inner(range) == *range);
+                    assert_eq!(first, None);
+                    self.end(range, Some(Is::Offline));
+                }
+                Err(error) => {
+                    if let OfflineError::InUse { frame, frames, .. } = error {
+                        let in_use = self.frames_in_use(range).max(1);
+                        assert_eq!((Some(frame), frames), (first, in_use));
+                    } else {
+                        self.must_refuse(range, Is::Free, error);
+                    }
+                    self.end(range, None);
+                }
+            },
+        }
     }
 }
 
@@ -137,8 +262,13 @@ impl Model {
             OfflineError::InUse { frame, frames, .. } => {
                 let in_use = |&frame: &u64| self.is(frame) == Some(Is::Allocated);
                 from == Is::Free
+                    && !range.clone().any(|at| self.is_isolated(at))
                     && Some(frame.get()) == self.first(range.clone(), Is::Allocated)
                     && frames == range.clone().filter(in_use).count() as u64
+            }
+            OfflineError::Isolated { frame, .. } => {
+                let mut isolated = range.clone().filter(|&at| self.is_isolated(at));
+                from == Is::Free && isolated.next() == Some(frame.get())
             }
             OfflineError::Offline { frame, .. } => {
                 from == Is::Free && is(frame) == Some(Is::Offline)
@@ -161,7 +291,11 @@ fn run(steps: &[Step]) {
     let frames = Frames::over(span, &mut memory).unwrap().with_cpus(&slots);
     let mut cache = Some(Box::new(CpuCache::new()));
     let mut cpu = None;
-    let mut model = Model(vec![Is::Absent; usize::try_from(FRAMES).unwrap()]);
+    let mut model = Model {
+        frames: vec![Is::Absent; usize::try_from(FRAMES).unwrap()],
+        isolated: BTreeSet::new(),
+    };
+    let mut isolations: Vec<(Range<u64>, Isolation<'_, '_>)> = Vec::new();
     for step in steps {
         if cpu.is_none() && model.count(Is::Absent) < FRAMES {
             let cache = Box::leak(cache.take().unwrap());
@@ -199,6 +333,12 @@ fn run(steps: &[Step]) {
                     Some(cpu) if *by_cpu => cpu.free_frames(frame_range(range)),
                     _ => frames.free_frames(frame_range(range)),
                 };
+                // Frames of an isolation that are cached are in use.
+                if let Some(cpu) = &mut cpu
+                    && !isolations.is_empty()
+                {
+                    cpu.drain().unwrap();
+                }
                 match model.first_not(range.clone(), Is::Allocated) {
                     None => {
                         assert_eq!(freed, Ok(()));
@@ -236,10 +376,14 @@ fn run(steps: &[Step]) {
                     let range = found.start().get()..found.end().get();
                     assert_eq!((found.count(), range.start % align), (*count, 0));
                     assert_eq!(model.first_not(range.clone(), Is::Free), None);
+                    assert!(
+                        !range.clone().any(|frame| model.is_isolated(frame)),
+                        "{range:x?} is isolated"
+                    );
                     model.set(range, Is::Allocated);
                 } else if *count == 1 && align == 1 {
                     let cached = frames.statistics().cached_frames;
-                    assert_eq!(model.count(Is::Free), cached);
+                    assert_eq!(model.count_available(), cached);
                 }
             }
             Step::Offline(range) | Step::Online(range) | Step::Remove(range) => {
@@ -258,9 +402,28 @@ fn run(steps: &[Step]) {
                     Ok(()) => {
                         assert!(is_whole && is_inside);
                         assert_eq!(model.first_not(range.clone(), from), None);
+                        assert!(from != Is::Free || !range.clone().any(|at| model.is_isolated(at)));
                         model.set(range.clone(), to);
                     }
                     Err(error) => model.must_refuse(range, from, error),
+                }
+            }
+            Step::Isolate(range) => {
+                if let Some(cpu) = &mut cpu {
+                    cpu.drain().unwrap();
+                }
+                let expected = model.isolate(range);
+                let isolation = frames.isolate(frame_range(range));
+                assert_eq!(
+                    isolation.as_ref().map(|_| ()),
+                    expected.as_ref().map(|_| ())
+                );
+                isolations.extend(isolation.ok().map(|isolation| (range.clone(), isolation)));
+            }
+            Step::End(which, end) => {
+                if let Some(last) = isolations.len().checked_sub(1) {
+                    let (range, isolation) = isolations.swap_remove(which % (last + 1));
+                    model.end_by(isolation, &range, *end);
                 }
             }
             Step::Drain => {
@@ -270,11 +433,26 @@ fn run(steps: &[Step]) {
             }
         }
         let seen = frames.statistics();
-        assert_eq!(seen.free_frames + seen.cached_frames, model.count(Is::Free));
+        assert_eq!(
+            seen.free_frames + seen.cached_frames,
+            model.count_available()
+        );
         let gone = model.count(Is::Absent) + model.count(Is::Offline);
         assert_eq!(seen.managed_frames, FRAMES - gone);
+        for (range, isolation) in &isolations {
+            let first = isolation.first_in_use().map(Frame::get);
+            let seen = (first, isolation.frames_in_use());
+            assert_eq!(
+                seen,
+                (model.first_in_use(range), model.frames_in_use(range))
+            );
+        }
         frames.validate().unwrap();
     }
+    for (range, isolation) in isolations {
+        model.end_by(isolation, &range, End::Drop);
+    }
+    frames.validate().unwrap();
     if let Some(cpu) = cpu {
         cpu.close().unwrap();
     }

@@ -365,6 +365,40 @@ fn a_draft_refuses_what_a_reader_would() {
     }
 }
 
+#[test]
+fn ranges_that_touch_are_one_only_if_they_are_alike() {
+    let first = range(64, 65, 1);
+    let tagged = PreservedRange {
+        tag: 7,
+        ..range(65, 66, 1)
+    };
+    let elsewhere = PreservedRange {
+        node: None,
+        ..range(66, 67, 1)
+    };
+    let same = range(67, 68, 1);
+    let all = [first, tagged, elsewhere, same];
+    let table = table(&all);
+    assert!(preserve::read(&table, AT).unwrap().ranges().eq(all));
+}
+
+#[test]
+fn what_is_no_table_is_not_written_to() {
+    with_early(64, |early| {
+        let mut place = [0xa5; 4096];
+        assert!(Preserved::accept(&mut place, AT, early).is_err());
+        assert_eq!(place, [0xa5; 4096]);
+    });
+}
+
+#[test]
+fn a_draft_ends_the_table_that_was_there() {
+    let mut place = table(&[range(64, 65, 1)]);
+    assert!(preserve::read(&place, AT).is_ok());
+    assert_eq!(Draft::new(&mut place, AT).unwrap().ranges().len(), 0);
+    assert!(preserve::read(&place, AT).unwrap_err().is_absent());
+}
+
 /// Each page: who owns it, 0 for none.
 fn model() -> impl Strategy<Value = Vec<(u64, u64, u32)>> {
     prop::collection::vec((40u64..250, 1u64..12, 1u32..4), 0..24)

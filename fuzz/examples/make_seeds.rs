@@ -14,6 +14,7 @@ use acpi_tables::{cfmws, cpu, entry, madt, madt_x2apic, memory, sealed, slit, sr
 use firstlight::addr::{PhysAddr, PhysRange};
 use firstlight::node::NodeId;
 use firstlight::preserve::{Draft, PreservedRange};
+use firstlight_wire::handover::{Handover, Screen};
 
 const PC: &[u8] = include_bytes!("../../testdata/machines/acpi/QEMU_pc.facp.bin");
 const Q35: &[u8] = include_bytes!("../../testdata/machines/acpi/QEMU_q35.facp.bin");
@@ -60,6 +61,69 @@ fn pvh(version: u32) -> Vec<u8> {
         put(0x140 + 24 * index, &e820_row(start, bytes, number));
     }
     memory
+}
+
+/// What the UEFI loader hands over: free memory in two parts, firmware's own, a screen.
+fn uefi_handover() -> Vec<u8> {
+    let map = [
+        efi_row(7, 0, 0x9f, 8),
+        efi_row(4, 0x9_f000, 1, 8),
+        efi_row(5, 0x7f4e_c000, 0x280, 1 << 63 | 8),
+    ];
+    let handover = Handover {
+        entered_ticks: 1,
+        read_ticks: 2,
+        exited_ticks: 3,
+        system_table: 0x7f9e_e018,
+        keeps_results: true,
+        screen: Some(Screen {
+            address: 0x8000_0000,
+            bytes: 1280 * 800 * 4,
+            width: 1280,
+            height: 800,
+            stride: 1280,
+        }),
+        storage: None,
+        descriptor_bytes: 48,
+    };
+    let mut bytes = vec![0; 512];
+    let length = handover.write(&map.concat(), &mut bytes).expect("space");
+    bytes.truncate(length);
+    bytes
+}
+
+/// A program of one small segment with a PVH note and a relocation of each kind.
+fn uefi_elf() -> Vec<u8> {
+    const START: u64 = 0x20_0000;
+    let mut file = vec![0; 0x300];
+    let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, b"\x7fELF\x02\x01\x01");
+    put(16, &[2, 0, 62, 0]);
+    put(32, &64u64.to_le_bytes());
+    put(40, &0x240u64.to_le_bytes());
+    put(54, &[56, 0, 2, 0, 64, 0, 3, 0]);
+    for (row, fields) in [[1, 0x100, START, 64, 128], [4, 0x140, 0, 24, 24u64]]
+        .into_iter()
+        .enumerate()
+    {
+        for (field, at) in fields.into_iter().zip([0, 8, 24, 32, 40]) {
+            put(64 + 56 * row + at, &field.to_le_bytes());
+        }
+    }
+    put(0x100, &(START + 8).to_le_bytes());
+    put(0x140, b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0");
+    put(0x150, &START.to_le_bytes());
+    for (row, kind) in [1u64, 2, 4, 9, 10, 11].into_iter().enumerate() {
+        put(0x160 + 24 * row, &(START + 8 * row as u64).to_le_bytes());
+        put(0x168 + 24 * row, &kind.to_le_bytes());
+    }
+    // What is loaded, then its relocations.
+    put(0x288, &2u64.to_le_bytes());
+    put(0x2c4, &4u32.to_le_bytes());
+    put(0x2d8, &0x160u64.to_le_bytes());
+    put(0x2e0, &144u64.to_le_bytes());
+    put(0x2ec, &1u32.to_le_bytes());
+    file
 }
 
 /// RSDP, then an image at 0x1000 with root table, MADT, SRAT and SLIT.
@@ -311,6 +375,9 @@ fn main() -> io::Result<()> {
         let seed = [vec![4, bits, 0], areas.concat(), places.concat()].concat();
         write("bring_up", &[(name, seed)])?;
     }
+
+    write("uefi_handover", &[("three", uefi_handover())])?;
+    write("uefi_elf", &[("moved", uefi_elf())])?;
 
     let lines: [&[u8]; 4] = [
         b"BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet mem=2G memmap=64K$0x10000,1M#4M",

@@ -4,7 +4,7 @@
 
 use firstlight::addr::PhysAddr;
 use firstlight::firmware::MemoryImage;
-use firstlight::firmware::acpi::{Rsdp, Signature, Tables};
+use firstlight::firmware::acpi::{BootTimes, Fpdt, Rsdp, Signature, Tables};
 use libfuzzer_sys::fuzz_target;
 
 const BASE: u64 = 0x1000;
@@ -44,6 +44,7 @@ fuzz_target!(|data: &[u8]| {
         Signature::SLIT,
         Signature::FADT,
         Signature::CEDT,
+        Signature::FPDT,
     ] {
         let mut faults = 0usize;
         let found = tables.find(wanted, &mut |_| faults += 1);
@@ -54,5 +55,10 @@ fuzz_target!(|data: &[u8]| {
         assert!(inside.start <= bytes.start && bytes.end <= inside.end);
         let length = u32::from_le_bytes([4, 5, 6, 7].map(|at| table.bytes()[at]));
         assert_eq!(length as usize, table.bytes().len());
+        if let Ok(fpdt) = Fpdt::parse(table.bytes())
+            && let Ok(Some(address)) = fpdt.boot_table()
+        {
+            let _ = BootTimes::read(&memory, address);
+        }
     }
 });

@@ -93,7 +93,9 @@ fn check(layout: &Layout<'_>, usable: u64) {
     for window in layout.windows() {
         assert!(window.kind == ExtentKind::Absent && window.frames.start().get() >= end);
         end = window.frames.end().get();
-        let mut memory = layout.segments().map(|segment| segment.frames.intersect(window.frames));
+        let mut memory = layout
+            .segments()
+            .map(|segment| segment.frames.intersect(window.frames));
         assert!(memory.all(FrameRange::is_empty));
     }
 }

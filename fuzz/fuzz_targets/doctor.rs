@@ -8,20 +8,33 @@ fuzz_target!(|data: &[u8]| {
     let lines = 1 + data.iter().filter(|byte| **byte == b'\n').count();
     let boots = log::boots(data);
     // No line is lost between two boots, and none is in both.
-    let numbers = boots.iter().flat_map(|boot| &boot.lines).map(|line| line.number);
+    let numbers = boots
+        .iter()
+        .flat_map(|boot| &boot.lines)
+        .map(|line| line.number);
     assert!(numbers.clone().is_sorted() && numbers.clone().all(|number| number <= lines));
     assert_eq!(numbers.count(), log::lines(data).len());
     for boot in &boots {
         let gaps = gaps::longest(&boot.lines, &[]);
         assert!(gaps.len() <= gaps::MOST && gaps.is_sorted_by(|a, b| a.ns >= b.ns));
-        assert!(gaps.iter().all(|gap| gap.ns > 0 && gap.before.line <= gap.after.line));
+        assert!(
+            gaps.iter()
+                .all(|gap| gap.ns > 0 && gap.before.line <= gap.after.line)
+        );
     }
     let diagnosis = doctor::diagnose("log", data);
     assert_eq!(diagnosis.boots, boots.len());
     for finding in &diagnosis.findings {
         assert!((1..=lines).contains(&finding.line), "{finding:?}");
         assert!(finding.cost_ms.is_none_or(|ms| ms >= 0.0), "{finding:?}");
-        assert!(!finding.evidence.contains(|c: char| c.is_control()), "{finding:?}");
+        assert!(
+            !finding.evidence.contains(|c: char| c.is_control()),
+            "{finding:?}"
+        );
     }
-    assert_eq!(diagnosis, doctor::diagnose("log", data), "the same text reads the same");
+    assert_eq!(
+        diagnosis,
+        doctor::diagnose("log", data),
+        "the same text reads the same"
+    );
 });

@@ -1,13 +1,36 @@
 //! The flattened device tree: what passes the check can be walked to the end,
-//! and everything found lies inside the tree.
+//! everything found lies inside the tree, and what is kept in slots is what walks find.
 #![no_main]
 
-use firstlight::firmware::fdt::{Fdt, MAX_DEPTH};
+use firstlight::firmware::fdt::{Fdt, FdtSlot, MAX_DEPTH, Node};
 use firstlight_fuzz::check_map;
 use libfuzzer_sys::fuzz_target;
 
+/// All that a bring-up reads of a tree, as text.
+fn read(fdt: &Fdt<'_>) -> String {
+    let place = |node: Node<'_>| (node.offset(), node.reg().collect::<Vec<_>>());
+    let ranges = (
+        fdt.memory().collect::<Vec<_>>(),
+        fdt.reserved().collect::<Vec<_>>(),
+    );
+    let nodes = (
+        fdt.cpus().collect::<Vec<_>>(),
+        fdt.distances().collect::<Vec<_>>(),
+    );
+    let chosen = (fdt.bootargs(), fdt.initrd(), fdt.stdout().map(place));
+    let devices = (fdt.psci(), fdt.timebase_hz());
+    let serial: Vec<_> = fdt.compatible("arm,pl011").map(place).collect();
+    format!("{ranges:?} {nodes:?} {chosen:?} {devices:?} {serial:?}")
+}
+
 fuzz_target!(|data: &[u8]| {
-    let Ok(fdt) = Fdt::parse(data) else { return };
+    let mut slots = [FdtSlot::EMPTY; 12];
+    let kept = Fdt::parse_in(data, &mut slots, &["arm,pl011"]);
+    let Ok(fdt) = Fdt::parse(data) else {
+        assert!(kept.is_err());
+        return;
+    };
+    assert_eq!(kept.map(|kept| read(&kept)), Ok(read(&fdt)));
     let mut depths = Vec::new();
     let mut begins = 0;
     for node in fdt.nodes() {

@@ -15,16 +15,33 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let (entries, broken) = walk(&table, 44);
-    let mut cpus = madt.cpus();
+    let (mut cpus, mut giccs) = (madt.cpus(), madt.giccs());
     for (kind, offset, length) in entries {
         let needed_bytes = match kind {
             0 => 8,
             9 => 16,
+            11 => 76,
             _ => continue,
         };
-        let cpu = cpus.next().expect("no CPU is passed over");
         let word =
             |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| table[offset + at + byte]));
+        if kind == 11 {
+            match giccs.next().expect("no CPU is passed over") {
+                Err(AcpiError::EntryTooShort { offset: at, .. }) => {
+                    assert!(at == offset && length < needed_bytes);
+                }
+                Ok(cpu) => {
+                    assert_eq!(
+                        (cpu.processor_uid, cpu.enabled),
+                        (word(8), word(12) & 1 == 1)
+                    );
+                    assert_eq!(cpu.mpidr, u64::from(word(68)) | u64::from(word(72)) << 32);
+                }
+                Err(error) => panic!("{error}"),
+            }
+            continue;
+        }
+        let cpu = cpus.next().expect("no CPU is passed over");
         match cpu {
             Err(AcpiError::EntryTooShort {
                 offset: at,
@@ -46,5 +63,6 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     assert_eq!(broken, cpus.next().is_some_and(|last| last.is_err()));
-    assert!(cpus.next().is_none());
+    assert_eq!(broken, giccs.next().is_some_and(|last| last.is_err()));
+    assert!(cpus.next().is_none() && giccs.next().is_none());
 });

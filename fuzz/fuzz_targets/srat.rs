@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
                 bytes,
             }) => {
                 assert_eq!((seen, at, bytes), (kind, offset, length));
-                assert!(kind > 2);
+                assert!(kind > 3);
             }
             Ok(SratEntry::Cpu {
                 apic_id,
@@ -44,6 +44,16 @@ fuzz_target!(|data: &[u8]| {
                 assert_eq!(domain & 0xff, u32::from(table[offset + 2]));
                 assert_eq!(domain >> 8, if wide { word(8) >> 8 } else { 0 });
                 assert_eq!(enabled, word(4) & 1 == 1);
+            }
+            Ok(SratEntry::Cpu {
+                apic_id,
+                domain,
+                enabled,
+            }) if kind == 3 => {
+                assert_eq!(
+                    (apic_id, domain, enabled),
+                    (word(6), word(2), word(10) & 1 == 1)
+                );
             }
             Ok(SratEntry::Cpu {
                 apic_id,

@@ -5,26 +5,26 @@ use core::fmt;
 use core::iter::repeat_with;
 
 use firstlight::acceptance::Pending;
-use firstlight::addr::{FrameRange, Order, PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
+use firstlight::addr::{FrameRange, Order, PAGE_BYTES, PHYS_END, PhysRange};
 use firstlight::early::{EarlyError, EarlyFlags, EarlyMemory, EarlyRequest};
 use firstlight::events::Events;
-use firstlight::firmware::acpi::Rsdp;
-use firstlight::firmware::pvh::PvhError;
 use firstlight::frames::{AllocError, Frames, Metadata, Request};
 use firstlight::layout::Layout;
 use firstlight::map::{MemoryKind, MemoryMap, Region};
 use firstlight::memmap::{MemmapError, Mode};
 use firstlight::node::ZoneKind;
-use firstlight::start::{AcpiNodes, Boot, BootMemory, NodeTables, StartError};
+use firstlight::start::{Boot, BootMemory, NodeTables, StartError};
 use firstlight::topology::Trust;
 use firstlight_image::words::{self, Regression, Test, Words};
 use firstlight_wire::{marker, milestone, phase};
 use spin::{Mutex, Once, RwLock};
 
+use crate::arch::cpus::FIRST_PAGE_END;
 use crate::arch::{DirectMap, image_range, marker, restart, ticks};
 use crate::console::{correction, note};
 use crate::descriptors::Descriptors;
-use crate::firmware::{self, Acpi, Loader};
+use crate::firmware::uefi::Uefi;
+use crate::firmware::{self, Loader, LoaderError, Root};
 use crate::hooks::{self, Described, Kernel};
 use crate::lists::list_at;
 use crate::machine::Machine;
@@ -35,11 +35,6 @@ use crate::storage;
 /// All memory, mapped.
 static DIRECT: Once<DirectMap> = Once::new();
 
-/// The map of all memory; `None` before there is one.
-pub(crate) fn direct_map() -> Option<&'static DirectMap> {
-    DIRECT.get()
-}
-
 /// Memory of a virtual machine that firmware and loader have not written to: both keep
 /// below 4 GiB.
 static UNTOUCHED: [FrameRange; 1] =
@@ -47,9 +42,6 @@ static UNTOUCHED: [FrameRange; 1] =
         Some(range) => [range],
         None => [FrameRange::EMPTY],
     };
-
-/// First address that a starting CPU cannot reach.
-const REAL_MODE_END: u64 = 1 << 20;
 
 /// Why a machine cannot be brought up.
 pub(crate) enum Stop {
@@ -89,7 +81,7 @@ impl Steps<'_, '_> {
 
 /// All steps, in order: those of [`firstlight::start()`], with page tables between them.
 pub(crate) fn bring_up(
-    loader: Result<Loader, PvhError>,
+    loader: Result<Loader, LoaderError>,
     events: &mut Events<'_>,
 ) -> Result<Machine, Stop> {
     let log = &mut |seen: &dyn fmt::Display| correction(seen);
@@ -105,19 +97,25 @@ pub(crate) fn bring_up(
         note(format_args!("command line: {misread}"));
     });
     if words.test == Some(Test::NoMap) {
-        loader.info.memory_map = None;
+        loader.forget_map();
     }
     let boot = Boot {
         command_line: loader.command_line.text(),
         reserved: &[
-            (firmware::HOLE, "video memory and ROM"),
-            (DirectMap::DEVICES, "interrupt controllers"),
+            firmware::FIXED,
+            (DirectMap::DEVICES, "devices"),
             (image_range(), "image"),
         ],
-        ..Boot::new(loader.info.map_entries(&direct)?)
+        policy: loader.policy(),
+        ..Boot::new(loader.map_entries(direct)?)
     };
     // SAFETY: once.
-    let mut boot = boot.early(unsafe { storage::boot() }, log)?;
+    let own = || unsafe { storage::boot() };
+    let slots = match loader.uefi().and_then(|uefi| uefi.slots()) {
+        Some(slots) => slots,
+        None => own(),
+    };
+    let mut boot = boot.early(slots, log)?;
     steps.end(phase::MEMORY_MAP, marker::MEMORY_MAP);
 
     let root = firmware::root(direct, &loader);
@@ -128,17 +126,14 @@ pub(crate) fn bring_up(
         words.preserve,
         &mut boot.early,
     )?;
-    map_memory(direct, &boot.map, words.accept_ticks, &mut boot.early)?;
+    let uefi = loader.uefi();
+    map_memory(direct, &boot.map, uefi, words.accept_ticks, &mut boot.early)?;
     // Once more, for tables that were not mapped before.
     firmware::reserve(direct, root.as_ref(), &mut boot.early)?;
     steps.end(phase::PAGE_TABLES, marker::PAGE_TABLES);
 
-    let acpi = firmware::tables(direct, root.as_ref());
-    let nodes = AcpiNodes {
-        srat: acpi.srat,
-        slit: acpi.slit,
-        cpus: u32::try_from(listed_cpus(&acpi)).unwrap_or(u32::MAX),
-    };
+    let tables = firmware::tables(direct, &loader, root.as_ref());
+    let nodes = tables.nodes();
     let BootMemory { map, mut early, .. } = boot;
     let mut topology = nodes.topology(boot.topology, boot.distances, log)?;
     topology.apply(&mut early, Trust::Repair, &mut |notice| correction(notice))?;
@@ -150,6 +145,8 @@ pub(crate) fn bring_up(
     let mut layout = Layout::build(early, topology, &boot.policy, boot.layout)?;
     if words.fresh && restart::count() > 0 {
         note("fresh is ignored: this kernel was restarted, memory was written to");
+    } else if words.fresh && uefi.is_some() {
+        note("fresh is ignored: UEFI firmware and its loader may have written to any memory");
     } else if words.fresh {
         DirectMap::promise_fresh();
         layout = layout.with_zero_memory(&UNTOUCHED);
@@ -161,11 +158,12 @@ pub(crate) fn bring_up(
         words,
         command_line: loader.command_line,
         map,
+        direct: platform,
         // Per-CPU caches are not needed before there is work.
         frames: memory
             .frames
-            .with_cpus(storage::cpu_slots(listed_cpus(&acpi))),
-        acpi,
+            .with_cpus(storage::cpu_slots(tables.listed_cpus())),
+        tables,
         trampoline,
         hooks: memory.hooks,
         ready: memory.ready,
@@ -221,26 +219,23 @@ fn memory(
     })
 }
 
-/// CPUs that firmware lists as usable; at least this one.
-fn listed_cpus(acpi: &Acpi) -> usize {
-    let listed = acpi.madt.iter().flat_map(|madt| madt.cpus().flatten());
-    listed.filter(|cpu| cpu.enabled).count().max(1)
-}
-
 /// Reserves the loader's data, firmware's tables, and what the previous kernel left; then, the
 /// first allocation of all, a page for starting CPUs.
 fn reserve(
     direct: DirectMap,
     loader: &Loader,
-    root: Option<&Rsdp>,
+    root: Option<&Root>,
     place: Option<PhysRange>,
     early: &mut EarlyMemory<'_>,
 ) -> Result<(Option<PhysRange>, Left), EarlyError> {
     loader.reserve(direct, early)?;
     firmware::reserve(direct, root, early)?;
     let left = Left::find(place, early)?;
+    let Some(end) = FIRST_PAGE_END else {
+        return Ok((None, left));
+    };
     let page = EarlyRequest {
-        max: Some(PhysAddr::new(REAL_MODE_END)),
+        max: Some(end),
         ..EarlyRequest::new(PAGE_BYTES, PAGE_BYTES, "other CPUs' first page")
     };
     match early.allocate(&page) {
@@ -257,6 +252,7 @@ fn reserve(
 fn map_memory(
     direct: DirectMap,
     map: &MemoryMap<'_>,
+    uefi: Option<Uefi>,
     accept_ticks: Option<u32>,
     early: &mut EarlyMemory<'_>,
 ) -> Result<(), EarlyError> {
@@ -290,6 +286,11 @@ fn map_memory(
         ..EarlyRequest::new(PAGE_BYTES, PAGE_BYTES, "page tables")
     };
     direct.add(wanted.map(part(0, visible_end)), || early.allocate(&table))?;
+    if let Some(uefi) = uefi {
+        let below = PhysRange::new(0, limit).unwrap_or_default();
+        let used = uefi.used_later().map(|range| range.intersect(below));
+        direct.add(used, || early.allocate(&table))?;
+    }
     let Some(ticks_per_page) = accept_ticks else {
         return Ok(());
     };

@@ -5,13 +5,18 @@ use core::fmt;
 
 use firstlight::clock::Frequency;
 use firstlight_image::json::{self, EVENT_BYTES, Outgoing};
+use firstlight_image::kept::Kept;
 use firstlight_image::record::{Cut, LINE_BYTES, Lines};
+use firstlight_image::screen::Screen;
+#[cfg(target_arch = "x86_64")]
+use firstlight_image::screen::{CODE_BYTES, CodeBuffers};
 use firstlight_wire::{Event, MARK};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use spin::{Mutex, MutexGuard};
 
+use crate::arch::frame_buffer::FrameBuffer;
 use crate::arch::serial::Port;
-use crate::arch::{relax, ticks};
+use crate::arch::{BOOT_PROTOCOL, relax, ticks};
 
 /// Attempts to lock the console before a dying CPU breaks the lock.
 const PATIENCE: u32 = 1_000_000;
@@ -21,11 +26,15 @@ pub(crate) struct Console {
     lines: Lines<{ 256 << 10 }>,
     corrections: Lines<{ 8 << 10 }>,
     notes: Lines<{ 8 << 10 }>,
-    frequency: Option<Frequency>,
+    clock: Option<(Frequency, &'static str)>,
     /// None until the first event or line is sent.
     ports: Option<Ports>,
     /// Whether lines are sent at once.
     live: bool,
+    /// Where firmware is UEFI: its screen, and events for its variables.
+    screen: Option<Screen<FrameBuffer>>,
+    kept: Kept,
+    keeps: bool,
 }
 
 struct Ports {
@@ -38,9 +47,12 @@ static CONSOLE: Mutex<Console> = Mutex::new(Console {
     lines: Lines::new(),
     corrections: Lines::new(),
     notes: Lines::new(),
-    frequency: None,
+    clock: None,
     ports: None,
     live: false,
+    screen: None,
+    kept: Kept::new(),
+    keeps: false,
 });
 
 /// The target of the macros of the crate `log`.
@@ -72,7 +84,9 @@ pub(crate) fn install(entry_ticks: u64) {
     let version = env!("CARGO_PKG_VERSION");
     line_at(
         entry_ticks,
-        format_args!("Firstlight {version}, a memory engine on bare metal; entered by PVH"),
+        format_args!(
+            "Firstlight {version}, a memory engine on bare metal; entered by {BOOT_PROTOCOL}"
+        ),
     );
 }
 
@@ -103,9 +117,15 @@ pub(crate) fn note(text: impl fmt::Display) {
     }
 }
 
-/// Shows seconds instead of ticks from now on.
-pub(crate) fn set_clock(frequency: Frequency) {
-    CONSOLE.lock().frequency = Some(frequency);
+/// Shows seconds instead of ticks from now on. With the frequency comes its source.
+pub(crate) fn set_clock(clock: (Frequency, &'static str)) {
+    CONSOLE.lock().clock = Some(clock);
+}
+
+/// Events are kept from now on.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn keep_events() {
+    CONSOLE.lock().keeps = true;
 }
 
 /// Sends an event to the host.
@@ -113,9 +133,10 @@ pub(crate) fn event(event: &Outgoing<'_>) {
     CONSOLE.lock().event(event);
 }
 
-/// Sends the kept lines in order of time, and from now on every line at once.
-pub(crate) fn show() {
-    CONSOLE.lock().show();
+/// Sends the kept lines in order of time, and from now on every line at once; also to `screen`, if
+/// there is one.
+pub(crate) fn show(screen: Option<FrameBuffer>) {
+    CONSOLE.lock().show(screen);
 }
 
 /// Sends the corrections and notes kept so far, as events.
@@ -157,28 +178,57 @@ impl Console {
             lines,
             corrections,
             notes,
-            frequency,
+            clock,
             ports,
             live,
+            screen,
+            kept,
+            keeps,
         } = self;
         lines.clear();
         corrections.clear();
         notes.clear();
-        (*frequency, *ports, *live) = (None, None, false);
+        (*clock, *ports, *live) = (None, None, false);
+        kept.clear();
+        (*screen, *keeps) = (None, false);
     }
 
     pub(crate) fn line(&mut self, ticks: u64, text: fmt::Arguments<'_>) {
         match &mut self.ports {
             Some(ports) if self.live => {
                 let mut bytes = [0; LINE_BYTES];
-                ports.line(self.frequency, ticks, Cut::text(&mut bytes, text));
+                let text = Cut::text(&mut bytes, text);
+                ports.line(self.clock, ticks, text, self.screen.as_mut());
             }
             _ => self.lines.push(ticks, text),
         }
     }
 
     pub(crate) fn event(&mut self, event: &Outgoing<'_>) {
-        self.ports.get_or_insert_with(Ports::open).event(event);
+        let ports = self.ports.get_or_insert_with(Ports::open);
+        ports.event(event, self.keeps.then_some(&mut self.kept));
+    }
+
+    /// The frequency of ticks and its source, if they are known.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn clock(&self) -> Option<(Frequency, &'static str)> {
+        self.clock
+    }
+
+    /// The events that were kept.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn kept(&self) -> &[u8] {
+        self.kept.text()
+    }
+
+    /// Shows the summary of the kept events as a QR code; whether there is space for one.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn code(&mut self, buffers: &mut CodeBuffers) -> bool {
+        let mut text = [0; CODE_BYTES];
+        match &mut self.screen {
+            Some(screen) => screen.code(self.kept.summary(&mut text), buffers),
+            None => false,
+        }
     }
 
     pub(crate) fn remarks(&mut self) {
@@ -186,25 +236,31 @@ impl Console {
             corrections,
             notes,
             ports,
+            kept,
+            keeps,
             ..
         } = self;
         let ports = ports.get_or_insert_with(Ports::open);
-        corrections.take(|_, text| ports.event(&Event::Correction { text }));
-        notes.take(|_, text| ports.event(&Event::Note { text }));
+        let mut send = |event: &Outgoing<'_>| ports.event(event, keeps.then_some(&mut *kept));
+        corrections.take(|_, text| send(&Event::Correction { text }));
+        notes.take(|_, text| send(&Event::Note { text }));
         for (what, lost) in [("corrections", corrections.lost()), ("notes", notes.lost())] {
             if lost > 0 {
                 let mut bytes = [0; 64];
                 let text = Cut::text(&mut bytes, format_args!("and {lost} more {what}"));
-                ports.event(&Event::Note { text });
+                send(&Event::Note { text });
             }
         }
     }
 
-    pub(crate) fn show(&mut self) {
+    pub(crate) fn show(&mut self, screen: Option<FrameBuffer>) {
+        if self.screen.is_none() {
+            self.screen = screen.map(Screen::new);
+        }
         let ports = self.ports.get_or_insert_with(Ports::open);
-        let frequency = self.frequency;
+        let (clock, screen) = (self.clock, &mut self.screen);
         self.lines
-            .take(|ticks, text| ports.line(frequency, ticks, text));
+            .take(|ticks, text| ports.line(clock, ticks, text, screen.as_mut()));
         self.live = true;
         match self.lines.lost() {
             0 => {}
@@ -224,11 +280,16 @@ impl Ports {
         }
     }
 
-    fn line(&mut self, clock: Option<Frequency>, ticks: u64, text: &str) {
-        let Some(port) = &mut self.log else { return };
+    fn line(
+        &mut self,
+        clock: Option<(Frequency, &str)>,
+        ticks: u64,
+        text: &str,
+        screen: Option<&mut Screen<FrameBuffer>>,
+    ) {
         let mut bytes = [0; 40];
         let stamp = match clock {
-            Some(clock) => {
+            Some((clock, _)) => {
                 let us = clock.ns(ticks) / 1000;
                 Cut::text(
                     &mut bytes,
@@ -237,6 +298,11 @@ impl Ports {
             }
             None => Cut::text(&mut bytes, format_args!("[{ticks:>12} ticks] ")),
         };
+        if let Some(screen) = screen {
+            screen.begin(stamp);
+            screen.line(text);
+        }
+        let Some(port) = &mut self.log else { return };
         port.send(stamp.as_bytes());
         port.send(text.as_bytes());
         port.send(b"\r\n");
@@ -244,10 +310,13 @@ impl Ports {
 
     // Not inlined: fault stacks are too small for its buffer in every caller.
     #[inline(never)]
-    fn event(&mut self, event: &Outgoing<'_>) {
+    fn event(&mut self, event: &Outgoing<'_>, kept: Option<&mut Kept>) {
         let mut bytes = [0; EVENT_BYTES];
         let too_long = &b"{\"event\":\"note\",\"text\":\"an event did not fit its buffer\"}\n"[..];
         let line = json::line(event, &mut bytes).unwrap_or(too_long);
+        if let Some(kept) = kept {
+            kept.push(event, line);
+        }
         match (&mut self.events, &mut self.log) {
             (Some(port), _) => port.send(line),
             (None, Some(port)) => {

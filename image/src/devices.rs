@@ -10,9 +10,9 @@ use firstlight_image::virtio::pci::{self, Places, Region};
 use firstlight_image::virtio::{MmioTransport, Patience, PciTransport, Transport, VirtioError};
 use spin::Mutex;
 
-use crate::arch::device::{PciPorts, Window, window};
+use crate::arch::device::{PciPorts, Window, can_be, window};
 use crate::arch::relax;
-use crate::bring_up::direct_map;
+use crate::firmware;
 use crate::machine::Machine;
 use crate::time;
 
@@ -37,7 +37,7 @@ pub(crate) enum Found {
 pub(crate) enum NoBalloon {
     /// Neither on PCI nor on MMIO.
     None,
-    /// Its registers are where memory is, or cannot be mapped.
+    /// Its registers are where memory is, or no registers can be.
     Unmapped(Region),
     Device(VirtioError),
 }
@@ -57,7 +57,7 @@ impl fmt::Display for NoBalloon {
             ),
             Self::Unmapped(Region { address, bytes }) => write!(
                 f,
-                "the balloon's registers, {bytes} bytes at {address:#x}, are where memory is, or cannot be mapped"
+                "the balloon's registers, {bytes} bytes at {address:#x}, are where memory is, or no registers can be"
             ),
             Self::Device(error) => error.fmt(f),
         }
@@ -69,11 +69,11 @@ pub(crate) fn find(machine: &Machine) -> Result<Found, NoBalloon> {
     let words = machine.command_line.words();
     let named = words
         .filter(|word| word.is(Named::WORD))
-        .filter_map(|word| Named::parse(word.value?));
+        .filter_map(|word| Named::parse(word.value?))
+        .map(|Named { address, bytes }| Region { address, bytes });
     // Why the last of them is none.
     let mut none = NoBalloon::None;
-    for Named { address, bytes } in named {
-        let region = Region { address, bytes };
+    for region in named.chain(firmware::virtio()) {
         match MmioTransport::new(open(machine, region)?) {
             Ok(device) if device.kind() == KIND => return Ok(Found::Mmio(region)),
             Ok(device) => {
@@ -86,7 +86,9 @@ pub(crate) fn find(machine: &Machine) -> Result<Found, NoBalloon> {
         }
     }
     // SAFETY: nothing else uses PCI in this image.
-    let mut space = unsafe { PciPorts::new() };
+    let Some(mut space) = (unsafe { PciPorts::open() }) else {
+        return Err(none);
+    };
     let function = pci::find(&space, KIND).ok_or(none)?;
     let places = Places::read(&mut space, function)?;
     let regions = [Some(places.common), Some(places.notify), places.config];
@@ -127,11 +129,11 @@ pub(crate) fn drive<W: WithBalloon>(
     }
 }
 
-/// The registers at `region`, unless memory is there.
+/// The registers at `region`, unless memory is there or registers cannot be.
 fn open(machine: &Machine, region: Region) -> Result<Window, NoBalloon> {
     let unmapped = NoBalloon::Unmapped(region);
     let range = PhysRange::with_size(region.address, region.bytes.into());
-    let Some(range) = range.filter(|range| !range.is_empty()) else {
+    let Some(range) = range.filter(|range| !range.is_empty() && can_be(*range)) else {
         return Err(unmapped);
     };
     if machine
@@ -154,8 +156,7 @@ fn open(machine: &Machine, region: Region) -> Result<Window, NoBalloon> {
         let page = page.map_err(|_| ())?;
         PhysRange::with_size(page.addr().get(), PAGE_BYTES).ok_or(())
     };
-    let mapped = direct_map().map(|direct| direct.add(core::iter::once(range), table));
-    if mapped != Some(Ok(())) {
+    if machine.direct.add(core::iter::once(range), table).is_err() {
         return Err(unmapped);
     }
     // SAFETY: as above.

@@ -3,20 +3,34 @@
 
 use core::fmt;
 use core::panic::PanicInfo;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64};
 
-use firstlight_image::record::{Cut, LINE_BYTES};
+use firstlight_image::record::Cut;
 use firstlight_wire::{Event, Outcome, marker};
 
 use crate::arch::{self, marker, ticks};
 use crate::bring_up::Stop;
 use crate::console::{self, Console};
+use crate::firmware::uefi;
+use crate::report;
+
+/// Most of the reason for an end that the result on a stick keeps.
+const REASON_BYTES: usize = 448;
 
 /// The ordinary end.
 pub(crate) fn end(outcome: Outcome) -> ! {
-    console::line_at(ticks(), format_args!("end: {}", outcome.name()));
-    console::event(&Event::End { outcome });
+    leave(only_reporter(outcome), outcome)
+}
+
+/// The last line and the last event, then the way out.
+fn leave(console: &'static mut Console, outcome: Outcome) -> ! {
+    console.line(ticks(), format_args!("end: {}", outcome.name()));
+    console.event(&Event::End { outcome });
+    FINAL.store(true, Relaxed);
+    if uefi::is_firmware() {
+        uefi::leave(console, outcome)
+    }
     arch::exit(outcome)
 }
 
@@ -34,7 +48,7 @@ pub(crate) fn machine(stop: &Stop) -> ! {
 /// The processor reported a fault, with `details` a line each. `console` is that of
 /// [`only_reporter`].
 pub(crate) fn fault(
-    console: &mut Console,
+    console: &'static mut Console,
     text: fmt::Arguments<'_>,
     details: &[fmt::Arguments<'_>],
 ) -> ! {
@@ -46,41 +60,68 @@ pub(crate) fn fault(
     )
 }
 
-/// One more than the APIC id of the CPU that reports why the machine ends; 0 while none
-/// does.
+/// One more than the id of the CPU that reports why the machine ends; 0 while none does.
 static REPORTER: AtomicU64 = AtomicU64::new(0);
+/// Whether the next failure of that CPU is final: it failed twice, or its report is complete. It
+/// alone uses this.
+static FINAL: AtomicBool = AtomicBool::new(false);
 
-/// Of the CPUs that die, the first one reports; the others stop. A second fault of the
-/// reporting CPU ends the machine at once.
+/// Whether some CPU reports the end of the run already.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn is_reported() -> bool {
+    REPORTER.load(Acquire) != 0
+}
+
+/// Whether another CPU than this one does.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn is_reported_elsewhere() -> bool {
+    is_reported() && REPORTER.load(Acquire) != own()
+}
+
+/// What is stored for this CPU, from the processor: a dying CPU's own memory may be damaged.
+fn own() -> u64 {
+    arch::cpus::own_id().wrapping_add(1).max(1)
+}
+
+/// Of the CPUs that die, the first one reports; the others stop. A second failure of the
+/// reporting CPU is reported in the place of the first, a third ends the machine at once; while
+/// firmware is asked, it ends the asking.
 pub(crate) fn only_reporter(outcome: Outcome) -> &'static mut Console {
-    // From the processor: a dying CPU's own memory may be damaged.
-    let own = u64::from(arch::cpus::own_id()) + 1;
+    let own = own();
     match REPORTER.compare_exchange(0, own, AcqRel, Acquire) {
         Ok(_) => console::seize(),
-        Err(reporter) if reporter == own => arch::exit(outcome),
+        Err(reporter) if reporter == own => {
+            uefi::firmware_failed();
+            if FINAL.swap(true, Relaxed) {
+                arch::exit(outcome)
+            }
+            console::seize()
+        }
         Err(_) => arch::halt(),
     }
 }
 
 fn last_words(
-    console: &mut Console,
+    console: &'static mut Console,
     outcome: Outcome,
     text: fmt::Arguments<'_>,
     details: &[fmt::Arguments<'_>],
 ) -> ! {
-    console.show();
+    console.show(uefi::frame_buffer());
+    // Once: a failure in it leads here again.
+    if report::begin() {
+        uefi::report_early(console);
+    }
     console.remarks();
     console.line(ticks(), text);
     for detail in details {
         console.line(ticks(), *detail);
     }
-    let mut bytes = [0; LINE_BYTES];
-    console.event(&Event::Note {
+    let mut bytes = [0; REASON_BYTES];
+    console.event(&Event::Failure {
         text: Cut::text(&mut bytes, text),
     });
-    console.line(ticks(), format_args!("end: {}", outcome.name()));
-    console.event(&Event::End { outcome });
-    arch::exit(outcome)
+    leave(console, outcome)
 }
 
 #[panic_handler]
@@ -90,6 +131,13 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     let console = only_reporter(outcome);
     let message = info.message();
     match info.location() {
+        // The message may be what failed.
+        Some(place) if FINAL.load(Relaxed) => last_words(
+            console,
+            outcome,
+            format_args!("panic at {place}, while another failure was reported"),
+            &[],
+        ),
         Some(place) => last_words(
             console,
             outcome,

@@ -250,6 +250,8 @@ mod tests {
                 slot(1, ENABLED | INSERTED),
                 slot(2, ENABLED),
                 slot(3, ENABLED | REMOVING),
+                // Nothing is in it, whatever else its status says.
+                slot(4, INSERTED | REMOVING),
             ],
             selected: 0,
         }
@@ -267,6 +269,7 @@ mod tests {
         assert_eq!((slots.dimm(0), slots.dimm(9)), (None, None));
         let mut slots = Slots::new(&mut board, 1);
         assert_eq!(slots.next_change(), None);
+        assert_eq!(slots.dimm(2), None, "beyond the slots there are");
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub const EVENT_BYTES: usize = 4096;
 /// ```
 /// use firstlight_image::json::{EVENT_BYTES, line};
 /// use firstlight_wire::Event;
-/// let event = Event::Milestone { name: "layout", ticks: 12 };
+/// let event = Event::Milestone { name: "layout", ticks: 12, source: None };
 /// let mut buffer = [0; EVENT_BYTES];
 /// let text = line(&event, &mut buffer).unwrap();
 /// assert_eq!(text, b"{\"event\":\"milestone\",\"name\":\"layout\",\"ticks\":12}\n");

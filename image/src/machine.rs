@@ -7,7 +7,8 @@ use firstlight::map::MemoryMap;
 use firstlight_image::words::Words;
 use spin::Mutex;
 
-use crate::firmware::Acpi;
+use crate::arch::DirectMap;
+use crate::firmware::Tables;
 use crate::hooks::Kernel;
 use crate::preserve::TakenOver;
 
@@ -16,8 +17,11 @@ pub(crate) struct Machine {
     pub(crate) words: Words,
     pub(crate) command_line: CommandLine<'static>,
     pub(crate) map: MemoryMap<'static>,
-    pub(crate) acpi: Acpi,
-    /// A page below 1 MiB where other CPUs begin, if there is memory.
+    /// All memory, mapped.
+    pub(crate) direct: &'static DirectMap,
+    /// Of CPUs and nodes.
+    pub(crate) tables: Tables,
+    /// Where other CPUs begin, if that must be low and there is memory.
     pub(crate) trampoline: Option<PhysRange>,
     pub(crate) frames: Frames<'static>,
     /// What is added to allocation: page descriptors, and memory to be accepted.

@@ -1,4 +1,4 @@
-//! The engine on a machine without an operating system: a PVH image that brings up all
+//! The engine on a machine without an operating system: an image that brings up all
 //! memory, reports how long that took, uses the memory, and exits.
 //!
 //! | file | contents |
@@ -6,9 +6,10 @@
 //! | `main` | the way up, in order |
 //! | `arch/` | everything that depends on the processor |
 //! | `bring_up` | firmware's tables to [`firstlight::frames::Frames`], a time stamp after each step |
-//! | `firmware` | the loader's and firmware's tables: read, checked, reserved |
+//! | `firmware/` | the loader's and firmware's tables: read, checked, reserved |
 //! | `machine` | a machine whose memory is up |
 //! | `storage` | the storage of the engine's tables before there is an allocator |
+//! | `failures` | failures on purpose |
 //! | `devices` | the memory balloon, where the command line has `balloon` |
 //! | `preserve` | what the previous kernel handed over |
 //! | `lists` | lists in memory of the allocator |
@@ -40,6 +41,8 @@ mod devices;
 #[cfg(target_os = "none")]
 mod end;
 #[cfg(target_os = "none")]
+mod failures;
+#[cfg(target_os = "none")]
 mod firmware;
 #[cfg(target_os = "none")]
 mod hooks;
@@ -67,7 +70,7 @@ use {
     arch::{DirectMap, Handover, marker, ticks},
     firmware::Loader,
     firstlight::events::Events,
-    firstlight_image::words::{Mode, Test},
+    firstlight_image::words::Mode,
     firstlight_wire::{marker, milestone, phase},
     processors::Processors,
 };
@@ -80,7 +83,7 @@ static MACHINE: spin::Once<machine::Machine> = spin::Once::new();
 #[cfg(target_os = "none")]
 fn main(handover: Handover) -> ! {
     // SAFETY: nothing is allocated before everything in use is reserved.
-    let loader = Loader::read(unsafe { DirectMap::new() }, handover.start_info);
+    let loader = Loader::read(unsafe { DirectMap::new() }, handover.tables);
     // What a kernel before kept is still there.
     if arch::restart::count() == 0 && loader.as_ref().is_ok_and(Loader::may_restart) {
         // SAFETY: this is the first CPU, once, and no static has been written.
@@ -90,6 +93,9 @@ fn main(handover: Handover) -> ! {
     events.end(phase::FIRMWARE, handover.entry_ticks);
     events.milestone(milestone::ENTRY, handover.entry_ticks);
     console::install(handover.entry_ticks);
+    if let Some(found) = loader.as_ref().ok().and_then(Loader::uefi) {
+        firmware::uefi::install(found, &mut events);
+    }
     // SAFETY: this is the first CPU, the others have not started, and this is done once.
     unsafe {
         arch::protect();
@@ -108,21 +114,17 @@ fn main(handover: Handover) -> ! {
     if machine.words.regresses() {
         regress::after_memory(machine.words, machine, &mut events);
     }
-    let clock = firmware::frequency(machine.words.frequency, machine.acpi.pm_timer);
-    if let Some((frequency, _)) = clock {
-        console::set_clock(frequency);
-        time::set(frequency);
+    let clock = firmware::frequency(machine.words.frequency, &machine.tables);
+    if let Some(clock) = clock {
+        console::set_clock(clock);
+        time::set(clock.0);
     }
+    let frequency = clock.map(|(frequency, _)| frequency);
+    firmware::uefi::report(*machine.direct, frequency, &mut events);
     marker(marker::CLOCK);
     events.end(phase::CLOCK, ticks());
-    match machine.words.test {
-        Some(Test::Panic) => panic!("requested by the command line"),
-        Some(Test::Hang) => arch::halt(),
-        Some(fault @ (Test::PageFault | Test::DoubleFault | Test::EarlyTouch)) => {
-            arch::provoke(fault);
-        }
-        _ => {}
-    }
+    let test = machine.words.test;
+    failures::before_others(test);
     // Its registers are mapped before other CPUs use the page tables.
     let balloon = match machine.words.mode {
         Mode::Balloon => devices::find(machine),
@@ -143,11 +145,10 @@ fn main(handover: Handover) -> ! {
         events.milestone(milestone::ALL_DESCRIBED, now);
     }
 
+    failures::before_report(test, &mut processors);
     report::report(machine, clock, &processors, &events);
-    console::show();
-    if machine.words.test == Some(Test::Rubbish) {
-        console::rubbish();
-    }
+    console::show(firmware::uefi::frame_buffer());
+    failures::after_report(test, &mut processors);
     let outcome = modes::run(machine, &mut processors, &balloon);
     end::end(outcome)
 }
@@ -156,7 +157,8 @@ fn main(handover: Handover) -> ! {
 #[cfg(not(target_os = "none"))]
 fn main() {
     eprintln!(
-        "this is the bare-metal image: build it with --target x86_64-unknown-none, boot it with `firstlight boot`"
+        "this is the bare-metal image: build it with --target x86_64-unknown-none, aarch64-unknown-none or \
+         riscv64gc-unknown-none-elf, boot it with `firstlight boot`"
     );
     std::process::exit(2);
 }

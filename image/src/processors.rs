@@ -1,9 +1,8 @@
-//! The other CPUs: listed by the MADT, on nodes by the SRAT, each with a stack on its
+//! The other CPUs: listed, and on nodes, by firmware's tables, each with a stack on its
 //! own node, started all at once.
 
 use firstlight::addr::{Frame, PhysRange};
 use firstlight::clock::Frequency;
-use firstlight::firmware::acpi::{MadtCpu, Srat, SratEntry};
 use firstlight::frames::Request;
 use firstlight::node::NodeId;
 use firstlight::parallel::{Worker, Workers};
@@ -12,6 +11,7 @@ use spin::Mutex;
 
 use crate::arch::cpus::{self, AREA_ORDER, Cpus};
 use crate::console::{correction, note};
+use crate::firmware::Cpu;
 use crate::machine::Machine;
 
 /// Longest wait of the first CPU for the others.
@@ -45,20 +45,17 @@ impl Processors {
         };
         let own = cpus::own_id();
         this.nodes[0] = node_of(machine, own).unwrap_or_default();
-        let madt = machine.acpi.madt.iter();
-        for error in madt.flat_map(|madt| madt.cpus()).filter_map(Result::err) {
-            correction(format_args!("MADT entry left out: {error}"));
-        }
-        let listed = || {
-            let madt = machine.acpi.madt.iter();
-            madt.flat_map(|madt| madt.cpus().flatten())
-                .filter(move |cpu| cpu.enabled && cpu.apic_id != own)
-        };
+        machine.tables.report_cpus();
+        let listed = || machine.tables.cpus().filter(move |cpu| cpu.id != own);
         this.listed += listed().count();
         if this.listed == 1 {
             return this;
         }
-        let (Some(page), Some(clock)) = (machine.trampoline, clock) else {
+        let page = match cpus::FIRST_PAGE_END {
+            Some(_) => machine.trampoline,
+            None => Some(PhysRange::EMPTY),
+        };
+        let (Some(page), Some(clock)) = (page, clock) else {
             note(
                 "only the first CPU runs: there is no page below 1 MiB or no clock to start others with",
             );
@@ -68,14 +65,14 @@ impl Processors {
         let mut cpus = unsafe { Cpus::new(page) };
         for cpu in listed() {
             // A second start would reset it while it works.
-            if cpus.has(cpu.apic_id) {
+            if cpus.has(cpu.id) {
                 correction(format_args!(
-                    "MADT: CPU with APIC id {} listed twice, counted once",
-                    cpu.apic_id
+                    "CPU with id {:#x} listed twice, counted once",
+                    cpu.id
                 ));
                 this.listed -= 1;
             } else {
-                let node = node_of(machine, cpu.apic_id).unwrap_or_default();
+                let node = node_of(machine, cpu.id).unwrap_or_default();
                 if let Some(number) = add(&mut cpus, machine, cpu, node) {
                     this.nodes[number] = node;
                     this.added = number;
@@ -164,11 +161,11 @@ impl Processors {
 }
 
 /// Allocates a CPU's area, best on its own node.
-fn add(cpus: &mut Cpus, machine: &Machine, cpu: MadtCpu, node: NodeId) -> Option<usize> {
-    let id = cpu.apic_id;
+fn add(cpus: &mut Cpus, machine: &Machine, cpu: Cpu, node: NodeId) -> Option<usize> {
+    let id = cpu.id;
     if !cpus.can_reach(id) {
         note(format_args!(
-            "CPU with APIC id {id} not started: the interrupt controller cannot address it"
+            "CPU with id {id:#x} not started: it cannot be addressed"
         ));
         return None;
     }
@@ -176,7 +173,7 @@ fn add(cpus: &mut Cpus, machine: &Machine, cpu: MadtCpu, node: NodeId) -> Option
     let area = match machine.frames.allocate(request) {
         Ok(frame) => area(frame),
         Err(error) => {
-            note(format_args!("CPU with APIC id {id} not started: {error}"));
+            note(format_args!("CPU with id {id:#x} not started: {error}"));
             return None;
         }
     };
@@ -185,7 +182,7 @@ fn add(cpus: &mut Cpus, machine: &Machine, cpu: MadtCpu, node: NodeId) -> Option
     if number.is_none() {
         let _ = machine.frames.free(area.start().frame(), AREA_ORDER);
         note(format_args!(
-            "CPU with APIC id {id} not started: at most {} are started",
+            "CPU with id {id:#x} not started: at most {} are started",
             cpus::MOST
         ));
     }
@@ -196,20 +193,10 @@ fn area(frame: Frame) -> PhysRange {
     PhysRange::with_size(frame.addr().get(), AREA_ORDER.bytes()).unwrap_or_default()
 }
 
-/// The node of a CPU, by the SRAT.
-fn node_of(machine: &Machine, apic_id: u32) -> Option<NodeId> {
-    let srat = Srat::parse(machine.acpi.srat?).ok()?;
-    let mut entries = srat.entries().flatten();
-    let domain = entries.find_map(|entry| match entry {
-        SratEntry::Cpu {
-            apic_id: id,
-            domain,
-            enabled: true,
-            ..
-        } if id == apic_id => Some(domain),
-        _ => None,
-    });
-    machine.frames.layout().topology().node_of(domain?)
+/// The node of a CPU, by firmware's tables.
+fn node_of(machine: &Machine, id: u64) -> Option<NodeId> {
+    let domain = machine.tables.domain_of(id)?;
+    machine.frames.layout().topology().node_of(domain)
 }
 
 /// All CPUs that have started, as workers of the engine's jobs.

@@ -1,12 +1,15 @@
 //! The results: lines for a reader, events for a program. Lines carry the time of the
 //! step that they describe.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use firstlight::addr::{PAGE_BYTES, PhysRange};
 use firstlight::clock::Frequency;
 use firstlight::events::{Event as Stamp, Events};
 use firstlight::layout::Layout;
+use firstlight_image::json::Outgoing;
 use firstlight_image::record::{Cut, LINE_BYTES, Printable};
-use firstlight_wire::{Event, SCHEMA, phase};
+use firstlight_wire::{Event, SCHEMA, milestone, phase};
 
 use crate::arch::restart;
 use crate::console::{self, event, line_at};
@@ -16,6 +19,14 @@ use crate::processors::Processors;
 /// Most distances that fit one event.
 const MOST_DISTANCES: usize = 512;
 
+/// Whether a report was begun.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Begins one; whether it is the first.
+pub(crate) fn begin() -> bool {
+    !BEGUN.swap(true, Ordering::Relaxed)
+}
+
 /// Reports all of it.
 pub(crate) fn report(
     machine: &Machine,
@@ -23,6 +34,7 @@ pub(crate) fn report(
     processors: &Processors,
     events: &Events<'_>,
 ) {
+    begin();
     let at = |step| ended(events, step);
     start(machine, at(phase::MEMORY_MAP));
     map(machine, at(phase::MEMORY_MAP));
@@ -33,34 +45,43 @@ pub(crate) fn report(
     cpus(machine, clock, processors, at(phase::OTHER_CPUS));
     console::remarks();
     for stamp in events.list() {
-        match *stamp {
-            // It was the previous kernel's last step.
-            Stamp::Phase {
-                name: phase::FIRMWARE,
-                end_ticks,
-                ..
-            } if restart::count() > 0 => event(&Event::Phase {
-                name: phase::RESTART,
-                start_ticks: restart::left(),
-                end_ticks,
-            }),
-            Stamp::Phase {
-                name,
-                start_ticks,
-                end_ticks,
-            } => event(&Event::Phase {
-                name,
-                start_ticks,
-                end_ticks,
-            }),
-            Stamp::Milestone { name, ticks } => event(&Event::Milestone { name, ticks }),
-        }
+        event(&outgoing(*stamp));
     }
     if events.lost() > 0 {
         console::note(format_args!(
             "{} events did not fit their storage",
             events.lost()
         ));
+    }
+}
+
+/// A recorded event, as it is sent.
+pub(crate) fn outgoing(stamp: Stamp) -> Outgoing<'static> {
+    match stamp {
+        // It was the previous kernel's last step.
+        Stamp::Phase {
+            name: phase::FIRMWARE,
+            end_ticks,
+            ..
+        } if restart::count() > 0 => Event::Phase {
+            name: phase::RESTART,
+            start_ticks: restart::left(),
+            end_ticks,
+        },
+        Stamp::Phase {
+            name,
+            start_ticks,
+            end_ticks,
+        } => Event::Phase {
+            name,
+            start_ticks,
+            end_ticks,
+        },
+        Stamp::Milestone { name, ticks } => Event::Milestone {
+            name,
+            ticks,
+            source: milestone::source(name),
+        },
     }
 }
 
@@ -80,11 +101,16 @@ fn start(machine: &Machine, ticks: u64) {
     let words = machine.command_line.text();
     let command_line = Cut::text(&mut bytes, format_args!("{}", Printable(words)));
     line_at(ticks, format_args!("command line: {command_line}"));
-    event(&Event::Start {
+    event(&first(command_line));
+}
+
+/// The first event.
+pub(crate) fn first(command_line: &str) -> Outgoing<'_> {
+    Event::Start {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
         command_line,
-    });
+    }
 }
 
 fn map(machine: &Machine, ticks: u64) {

@@ -36,3 +36,15 @@ pub(crate) fn cpu_slots(cpus: usize) -> &'static [CpuSlot] {
 pub(crate) fn event_slots() -> &'static mut [Event] {
     &mut *MutexGuard::leak(EVENTS.lock())
 }
+
+/// The events so far, for a run that ends before it reports them.
+///
+/// # Safety
+/// Called on the CPU that records them, and none is recorded any more.
+#[cfg(target_arch = "x86_64")]
+pub(crate) unsafe fn recorded() -> impl Iterator<Item = Event> {
+    // SAFETY: the slots' other user does not go on (the caller's promise).
+    unsafe { EVENTS.force_unlock() };
+    let slots = MutexGuard::leak(EVENTS.lock());
+    slots.iter().copied().filter(|event| *event != Event::EMPTY)
+}

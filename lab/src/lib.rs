@@ -23,4 +23,5 @@ pub mod published;
 pub mod record;
 pub mod records;
 pub mod report;
+pub mod stick;
 pub mod sweep;

@@ -5,11 +5,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
-#[path = "common/qemu.rs"]
-mod qemu;
+#[path = "common/here.rs"]
+mod here;
 
-use firstlight_lab::boot::{self, Accelerator, Clock, Machine, Request, Unwatched, Wish};
-use qemu::qemu_is_here;
+use Board::{Q35, VirtAarch64, VirtRiscv64};
+use firstlight_lab::boot::{
+    self, Accelerator, Board, Clock, Machine, Processor, Request, Unwatched, Wish,
+};
+use here::is_here;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
@@ -21,23 +24,36 @@ const MOST: u64 = 300_000;
 /// What 512 GiB may cost more than 16 GiB: a tenth, or this.
 const MORE: u64 = 10_000;
 
-/// Name, GiB, nodes, CPUs, command line.
-const BOOTS: [(&str, u64, u32, u32, &str); 5] = [
-    ("16g_1_node", 16, 1, 1, ""),
-    ("16g_4_nodes", 16, 4, 4, ""),
-    ("512g_4_nodes", 512, 4, 4, ""),
-    ("16g_4_nodes_lazy_descriptors", 16, 4, 4, "descriptors=lazy"),
-    ("4g_eager_descriptors", 4, 1, 1, "descriptors=eager"),
+/// The same of 2 GiB on other processors, and what 512 GiB may take, in percent of that.
+const MOST_AARCH64: u64 = 150_000;
+const MOST_RISCV64: u64 = 130_000;
+const MOST_PERCENT: u64 = 115;
+
+/// Name, board, GiB, nodes, CPUs, command line.
+const BOOTS: [(&str, Board, u64, u32, u32, &str); 11] = [
+    ("16g_1_node", Q35, 16, 1, 1, ""),
+    ("16g_4_nodes", Q35, 16, 4, 4, ""),
+    ("512g_4_nodes", Q35, 512, 4, 4, ""),
+    ("16g_4_nodes_lazy_descriptors", Q35, 16, 4, 4, LAZY),
+    ("4g_eager_descriptors", Q35, 4, 1, 1, "descriptors=eager"),
+    ("aarch64_2g", VirtAarch64, 2, 1, 1, ""),
+    ("aarch64_512g", VirtAarch64, 512, 1, 1, ""),
+    ("aarch64_512g_4_nodes", VirtAarch64, 512, 4, 4, ""),
+    ("riscv64_2g", VirtRiscv64, 2, 1, 1, ""),
+    ("riscv64_512g", VirtRiscv64, 512, 1, 1, ""),
+    ("riscv64_512g_4_nodes", VirtRiscv64, 512, 4, 4, ""),
 ];
+const LAZY: &str = "descriptors=lazy";
 
 fn file() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/boot_counts.txt")
 }
 
 /// Instructions from entry until all memory can be allocated.
-fn count(memory_gib: u64, nodes: u32, cpus: u32, append: &str) -> u64 {
+fn count(board: Board, memory_gib: u64, nodes: u32, cpus: u32, append: &str) -> u64 {
     let request = Request {
         machine: Machine {
+            board,
             memory_mib: memory_gib << 10,
             nodes,
             cpus,
@@ -54,19 +70,20 @@ fn count(memory_gib: u64, nodes: u32, cpus: u32, append: &str) -> u64 {
 
 #[test]
 fn a_boot_takes_no_more_instructions_than_it_did() {
-    if !qemu_is_here() {
+    let processors = Processor::ALL.map(|processor| format!("qemu-system-{processor}"));
+    if !processors.iter().all(|qemu| is_here(qemu)) {
         return;
     }
     let mut text = String::from(
         "# Instructions from the image's entry until all memory can be allocated.\n\
          # 1 % more fails; written by: make boot-counts UPDATE=1\n",
     );
-    let counts = BOOTS.map(|(name, gib, nodes, cpus, append)| {
-        let count = count(gib, nodes, cpus, append);
+    let counts = BOOTS.map(|(name, board, gib, nodes, cpus, append)| {
+        let count = count(board, gib, nodes, cpus, append);
         writeln!(text, "{name} {count}").unwrap();
         (name, count)
     });
-    let of = |wanted| counts.iter().find(|(name, _)| *name == wanted).unwrap().1;
+    let of = |wanted: &str| counts.iter().find(|(name, _)| *name == wanted).unwrap().1;
     let (small, large) = (of("16g_4_nodes"), of("512g_4_nodes"));
     assert!(
         large <= MOST,
@@ -76,6 +93,20 @@ fn a_boot_takes_no_more_instructions_than_it_did() {
         large <= small + (small / 10).max(MORE),
         "512 GiB take {large} instructions, 16 GiB {small}: the time must not follow the memory"
     );
+    for (processor, most) in [("aarch64", MOST_AARCH64), ("riscv64", MOST_RISCV64)] {
+        let (small, large) = (
+            of(&format!("{processor}_2g")),
+            of(&format!("{processor}_512g")),
+        );
+        assert!(
+            small <= most,
+            "{processor}: {small} instructions for 2 GiB, at most {most} are promised"
+        );
+        assert!(
+            large * 100 <= small * MOST_PERCENT,
+            "{processor}: 512 GiB take {large} instructions, 2 GiB {small}: the time must not follow the memory"
+        );
+    }
     if std::env::var_os(UPDATE).is_some() {
         std::fs::write(file(), text).unwrap();
         return;

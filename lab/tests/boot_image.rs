@@ -45,6 +45,7 @@ fn machine(board: Board, memory_mib: u64, nodes: u32, cpus: u32, clock: Clock) -
         nodes,
         cpus,
         clock,
+        firmware: boot::Firmware::Loader,
         balloon: false,
         hotplug: None,
     }
@@ -277,10 +278,53 @@ fn a_guest_that_goes_wrong_is_told_as_what_it_is() {
     assert!(matches!(fault, Misdeed::Faulted(_)), "{fault:?}");
     let fault = misdeed("test=double-fault");
     assert!(matches!(fault, Misdeed::Faulted(_)), "{fault:?}");
+    let fault = misdeed("test=double-fault-other");
+    assert!(matches!(fault, Misdeed::Faulted(_)), "{fault:?}");
     let fault = misdeed("test=panic");
     assert!(matches!(fault, Misdeed::Panicked(_)), "{fault:?}");
     let fault = misdeed("test=rubbish");
     assert!(matches!(fault, Misdeed::Rubbish(_)), "{fault:?}");
+}
+
+#[test]
+fn code_is_not_written_and_data_not_executed() {
+    if !qemu_is_here() {
+        return;
+    }
+    for (word, access) in [
+        ("test=write-code", "writing 0x"),
+        ("test=run-data", "executing 0x"),
+    ] {
+        let error = run(&request(small(), word)).unwrap_err();
+        let fault = error.fault().unwrap();
+        let tail = fault.tail.join("\n");
+        assert!(matches!(fault.misdeed, Misdeed::Faulted(_)), "{fault:?}");
+        let words = ["page fault", access, "not allowed there"];
+        assert!(words.iter().all(|words| tail.contains(words)), "{tail}");
+    }
+}
+
+/// A real machine's NMI may come at any time, also to the CPU that reports.
+#[test]
+fn interrupts_do_not_end_a_report() {
+    if !qemu_is_here() {
+        return;
+    }
+    let request = Request {
+        silence: Duration::from_secs(20),
+        ..request(
+            machine(Board::Q35, 256, 1, 2, Clock::Instructions),
+            "test=fault-interrupted",
+        )
+    };
+    let error = run(&request).unwrap_err();
+    let fault = error.fault().unwrap();
+    let tail = fault.tail.join("\n");
+    assert!(matches!(fault.misdeed, Misdeed::Faulted(_)), "{fault:?}");
+    assert_eq!(tail.matches("fault: ").count(), 1, "{tail}");
+    for words in ["fault: CPU 0: page fault", "rax ", "r15 ", "end: fault"] {
+        assert!(tail.contains(words), "{words} in\n{tail}");
+    }
 }
 
 #[test]
@@ -324,7 +368,7 @@ fn a_machine_without_acpi_comes_up() {
     if !qemu_is_here() {
         return;
     }
-    for board in Board::ALL {
+    for board in Board::PCS {
         let machine = machine(board, 512, 1, 1, Clock::Instructions);
         let request = Request {
             extra: ["-machine", "acpi=off"].map(String::from).to_vec(),

@@ -308,17 +308,17 @@ fn cpus_are_started_once_and_none_is_made_up() {
         (
             good().cpus(&ids(&[0, 1, 1, 0])),
             Ok,
-            &["CPU with APIC id 1 listed twice, counted once", "of 2 run"],
+            &["CPU with id 0x1 listed twice, counted once", "of 2 run"],
         ),
         (
             good().cpus(&everybody),
             Ok,
-            &["APIC id 255 not started", "APIC id 4294967295 not started"],
+            &["id 0xff not started", "id 0xffffffff not started"],
         ),
         (
             good().cpus(&many),
             Ok,
-            &["CPU with APIC id 1 listed twice", "end: ok"],
+            &["CPU with id 0x1 listed twice", "end: ok"],
         ),
         (
             good().cpus(&past_the_end),

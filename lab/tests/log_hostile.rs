@@ -44,7 +44,7 @@ fn dialects_that_no_file_here_shows() {
     assert_eq!(log.srat_memory[0].span.last, 0x9ffff);
     assert!(log.srat_memory[1].hotplug && log.srat_memory[1].non_volatile);
     assert_eq!(
-        (log.srat_cpus[0].apic_id, log.srat_cpus[1].apic_id),
+        (log.srat_cpus[0].hardware_id, log.srat_cpus[1].hardware_id),
         (255, 0x1fe)
     );
     assert_eq!(

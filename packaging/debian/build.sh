@@ -2,12 +2,12 @@
 # Makes two Debian packages:
 #
 #   firstlight-pool    the pool: daemon, units, configuration, what its users run
-#   firstlight         the command with the laboratory and the benches, and its image
+#   firstlight         the command with the laboratory and the benches, and its images
 #
 #   packaging/debian/build.sh [FOLDER]     writes target/debian/*_VERSION_ARCH.deb
 #
 # FOLDER has the programs `firstlight` and `firstlight-pool`; without one they are built
-# first, and so is the image. Needs dpkg-deb and binutils.
+# first, and so are the images. Needs dpkg-deb and binutils.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -17,8 +17,19 @@ if [ -z "$programs" ]; then
     cargo build --release --quiet -p firstlight-cli -p firstlight-pool-cli
     programs=$built/release
 fi
-cargo build --release --quiet -p firstlight-image --target x86_64-unknown-none
-image=$built/x86_64-unknown-none/release/firstlight-image
+# Bare-metal programs: QEMU or the loader starts them, nothing runs them here.
+declare -A images=(
+    [firstlight-image]=x86_64-unknown-none
+    [firstlight-image-aarch64]=aarch64-unknown-none
+    [firstlight-image-riscv64]=riscv64gc-unknown-none-elf
+)
+scripts/setup.sh target x86_64-unknown-uefi
+for target in "${images[@]}"; do
+    scripts/setup.sh target "$target"
+    cargo build --release --quiet -p firstlight-image --target "$target"
+done
+cargo build --release --quiet -p firstlight-image-uefi --target x86_64-unknown-uefi
+loader=$built/x86_64-unknown-uefi/release/firstlight-image-uefi.efi
 # The pool was in `firstlight` up to the packages without a revision.
 revision=2
 version=$("$programs/firstlight-pool" --version | awk '{print $2}')-$revision
@@ -96,12 +107,15 @@ program firstlight "$lab"
 manual firstlight "$lab"
 # `firstlight pool` has the pages of `firstlight-pool`, which are in that package.
 rm "$lab"/usr/share/man/man1/firstlight-pool*
-# A bare-metal program: QEMU loads it, nothing runs it here.
-install -Dm644 "$image" "$lab/usr/lib/firstlight/firstlight-image"
+for name in "${!images[@]}"; do
+    install -Dm644 "$built/${images[$name]}/release/firstlight-image" "$lab/usr/lib/firstlight/$name"
+done
+# The binutils of this processor read no other's files.
 strip --strip-debug "$lab/usr/lib/firstlight/firstlight-image"
-install -Dm644 -t "$lab/usr/share/doc/firstlight" README.md docs/boot.md docs/image.md docs/lab.md docs/measurements.md CHANGELOG.md
+install -Dm644 "$loader" "$lab/usr/lib/firstlight/firstlight-image-uefi.efi"
+install -Dm644 -t "$lab/usr/share/doc/firstlight" README.md docs/boot.md docs/image.md docs/stick.md docs/lab.md docs/measurements.md CHANGELOG.md
 install -Dm644 LICENSE-MIT "$lab/usr/share/doc/firstlight/copyright"
-package firstlight "Suggests: firstlight-pool, qemu-system-x86
+package firstlight "Suggests: firstlight-pool, qemu-system-x86, qemu-system-arm, qemu-system-misc, ovmf
 Description: large memory usable the moment a machine starts
  Brings up a machine's memory map and shows how fast, boots machines to measure
- them (the image is included), reads kernel logs, and compares."
+ them (its images for x86-64, aarch64 and riscv64 are included), reads kernel logs, and compares."

@@ -29,7 +29,7 @@ limits="one-frame 150
 one-aligned-to-512 3500
 bursts-of-order-2 500
 build-512-GiB 1700
-add-512-GiB 1100"
+add-512-GiB 1400"
 
 fail() {
     failed=$((failed + 1))

@@ -43,6 +43,9 @@ pub enum Event<S, L> {
         name: S,
         /// Since when.
         ticks: u64,
+        /// [The clock](crate::milestone::source) of one before the entry.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<S>,
     },
     /// The size of the machine.
     Machine {
@@ -121,6 +124,11 @@ pub enum Event<S, L> {
     },
     /// Something that a reader should know.
     Note {
+        /// In words.
+        text: S,
+    },
+    /// Why the run ends, where it failed.
+    Failure {
         /// In words.
         text: S,
     },
@@ -344,6 +352,8 @@ pub struct Hotplug<S> {
     pub node: Option<u16>,
     /// The zone it is in; `None` if it is in none.
     pub zone: Option<S>,
+    /// Whether it waits offline.
+    pub offline: bool,
     /// When the machine began to look for events, and found this one.
     pub event_ticks: u64,
     /// When the memory could be allocated, or was gone.

@@ -5,6 +5,7 @@
 //! - [`Outcome`]: how a run ended, as an exit code and as a word;
 //! - [`marker`]: bytes on a port that the host sees at once;
 //! - [`phase`], [`milestone`]: names in events that have a meaning to the reader;
+//! - [`handover`]: what the UEFI loader hands to the image; [`parts`], a result on its way back;
 //! - [`MOST_THREADS`], [`DESCRIPTOR_BYTES`]: bounds of the image's command line.
 //!
 //! Reading needs the feature `read`.
@@ -12,7 +13,9 @@
 #![deny(unsafe_code)]
 
 mod event;
+pub mod handover;
 mod outcome;
+pub mod parts;
 
 pub use event::{
     Balloon, DeferredWork, Descriptors, Event, HandedOver, Hotplug, Restart, Selftest, Zeroed,
@@ -111,6 +114,22 @@ pub mod phase {
 
 /// Names of [`Event::Milestone`].
 pub mod milestone {
+    /// Firmware began to run, by its own clock.
+    pub const FIRMWARE_STARTED: &str = "firmware_started";
+    /// Firmware began to load the UEFI loader, by its own clock.
+    pub const LOADER_LOADING: &str = "loader_loading";
+    /// Firmware started the UEFI loader, by its own clock.
+    pub const LOADER_STARTING: &str = "loader_starting";
+    /// The loader called `ExitBootServices`, by firmware's clock.
+    pub const BOOT_SERVICES_ENDING: &str = "boot_services_ending";
+    /// That call was about to return, by firmware's clock.
+    pub const BOOT_SERVICES_LEFT: &str = "boot_services_left";
+    /// Firmware started the UEFI loader.
+    pub const LOADER_ENTERED: &str = "loader_entered";
+    /// The UEFI loader had read the image.
+    pub const LOADER_READ: &str = "loader_read";
+    /// UEFI's boot services had ended.
+    pub const BOOT_SERVICES_ENDED: &str = "boot_services_ended";
     /// The image's first instruction.
     pub const ENTRY: &str = "entry";
     /// Nodes and zones are known.
@@ -123,4 +142,21 @@ pub mod milestone {
     pub const CPUS_STARTED: &str = "cpus_started";
     /// Every page has its descriptor.
     pub const ALL_DESCRIBED: &str = "all_described";
+
+    /// The clock of a milestone before the image's entry: `tsc`, the time stamp counter as the loader read it, or
+    /// `fpdt`, that of firmware's performance data table. None of those from the entry on.
+    ///
+    /// ```
+    /// use firstlight_wire::milestone;
+    /// assert_eq!(milestone::source(milestone::LOADER_ENTERED), Some("tsc"));
+    /// assert_eq!(milestone::source(milestone::ENTRY), None);
+    /// ```
+    pub fn source(name: &str) -> Option<&'static str> {
+        match name {
+            LOADER_ENTERED | LOADER_READ | BOOT_SERVICES_ENDED => Some("tsc"),
+            FIRMWARE_STARTED | LOADER_LOADING | LOADER_STARTING | BOOT_SERVICES_ENDING
+            | BOOT_SERVICES_LEFT => Some("fpdt"),
+            _ => None,
+        }
+    }
 }

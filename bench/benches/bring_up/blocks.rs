@@ -59,7 +59,7 @@ fn ready(
     let (ns, frames) = time(|| -> Result<_, Box<dyn Error>> {
         let frames = Frames::build(layout, &*space)?;
         frames.allocate(Request::new(Order::PAGE))?;
-        black_box(Blocks::new(frames.layout(), size).count());
+        black_box(Blocks::new(&frames, size).count());
         Ok(frames)
     });
     frames?;
@@ -68,6 +68,38 @@ fn ready(
 
 fn median(times: impl IntoIterator<Item = f64>) -> Result<f64, Box<dyn Error>> {
     Ok(Spread::of(times).ok_or("no rounds")?.median)
+}
+
+/// A row of the table: all facts of all blocks of 128 MiB, and single ones.
+fn row(name: &str, memory: impl BlockMemory, end_bytes: u64) -> Result<(), Box<dyn Error>> {
+    let blocks = Blocks::new(memory, BlockSize::SMALLEST);
+    let count = blocks.count();
+    let last = end_bytes / BlockSize::SMALLEST.bytes();
+    let mut random = Random::new(5);
+    let ids: Vec<_> = (0..LOOKUPS)
+        .map(|_| BlockId(random.below(last as usize) as u64))
+        .collect();
+    let (mut listed, mut looked_up) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let (ns, seen) = time(|| list(black_box(&blocks)));
+        assert_eq!(seen, count);
+        listed.push(ns);
+        let (ns, found) = time(|| {
+            let found = ids
+                .iter()
+                .filter(|id| blocks.get(black_box(**id)).is_some());
+            found.count()
+        });
+        black_box(found);
+        looked_up.push(ns / LOOKUPS as f64);
+    }
+    println!(
+        "| {name} | {count} | 0 bytes | {} | {:.1} ns | {} |",
+        nice(median(listed)?),
+        median(looked_up)?,
+        blocks.runs().count()
+    );
+    Ok(())
 }
 
 /// Prints the tables.
@@ -83,33 +115,17 @@ pub(crate) fn print() -> Result<(), Box<dyn Error>> {
         let machine = machine(&ranges);
         let mut storage = machine.storage();
         let layout = machine.layout(&mut storage)?;
-        let blocks = Blocks::new(&layout, BlockSize::SMALLEST);
-        let count = blocks.count();
-        let last = machine.end_bytes() / BlockSize::SMALLEST.bytes();
-        let mut random = Random::new(5);
-        let ids: Vec<_> = (0..LOOKUPS)
-            .map(|_| BlockId(random.below(last as usize) as u64))
-            .collect();
-        let (mut listed, mut looked_up) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
-            let (ns, seen) = time(|| list(black_box(&blocks)));
-            assert_eq!(seen, count);
-            listed.push(ns);
-            let (ns, found) = time(|| {
-                let found = ids
-                    .iter()
-                    .filter(|id| blocks.get(black_box(**id)).is_some());
-                found.count()
-            });
-            black_box(found);
-            looked_up.push(ns / LOOKUPS as f64);
-        }
-        println!(
-            "| {name} | {count} | 0 bytes | {} | {:.1} ns | {} |",
-            nice(median(listed)?),
-            median(looked_up)?,
-            blocks.runs().count()
-        );
+        row(&format!("{name}: a layout"), &layout, machine.end_bytes())?;
+        let space = MetadataSpace::new(machine.metadata_bytes())?;
+        let frames = Frames::build(layout, &space)?;
+        row(&format!("{name}: `Frames`"), &frames, machine.end_bytes())?;
+        let block = PhysRange::new(GIB, GIB + BlockSize::SMALLEST.bytes()).unwrap_or_default();
+        frames.offline(block)?;
+        row(
+            &format!("{name}: `Frames`, one block offline"),
+            &frames,
+            machine.end_bytes(),
+        )?;
     }
     let machine = machine(&[(0, 2048)]);
     let mut space = MetadataSpace::new(machine.metadata_bytes())?;

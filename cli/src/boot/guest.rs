@@ -4,7 +4,9 @@
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use firstlight_figures::size;
-use firstlight_lab::boot::{self, Accelerator, MOST_CPUS, MOST_NODES, Machine, Request, Wish};
+use firstlight_lab::boot::{
+    self, Accelerator, MOST_CPUS, MOST_NODES, Machine, Processor, Request, Wish,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,9 +22,12 @@ pub(crate) struct Guest {
     /// CPUs; with fewer than nodes, some nodes have none. sweep --kernel: a list, as 1,2,4
     #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CPUS)))]
     pub(crate) cpus: Vec<u32>,
-    /// QEMU's board
-    #[arg(long, value_enum, default_value_t = Board::Q35)]
-    machine: Board,
+    /// The processor
+    #[arg(long, value_enum, default_value_t = Arch::X86_64)]
+    arch: Arch,
+    /// QEMU's board of x86_64 (q35); other processors have one
+    #[arg(long, value_enum)]
+    machine: Option<Board>,
     /// What runs the guest; auto takes KVM where a guest shows within 2 seconds that it works
     #[arg(long, value_enum, default_value_t = Accel::Auto)]
     accel: Accel,
@@ -47,7 +52,7 @@ pub(crate) struct Guest {
     /// The file of the image, instead of the one beside this program
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
-    /// QEMU, instead of the qemu-system-x86_64 in PATH
+    /// QEMU, instead of the qemu-system-x86_64 in PATH, or that of the processor
     #[arg(long, value_name = "FILE")]
     qemu: Option<PathBuf>,
     /// A further argument for QEMU; may be given more than once
@@ -55,7 +60,20 @@ pub(crate) struct Guest {
     qemu_arg: Vec<String>,
 }
 
-/// QEMU's boards.
+/// Processors.
+#[derive(Clone, Copy, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Arch {
+    /// That of PCs
+    #[value(name = "x86_64")]
+    X86_64,
+    /// Arm's, of 64 bits
+    Aarch64,
+    /// RISC-V of 64 bits
+    Riscv64,
+}
+
+/// QEMU's boards of x86_64.
 #[derive(Clone, Copy, ValueEnum)]
 enum Board {
     /// PCI Express, with all ACPI tables
@@ -96,6 +114,24 @@ pub(super) fn memory_mib(text: &str) -> Result<u64, String> {
 }
 
 impl Guest {
+    /// The board.
+    fn board(&self) -> Result<boot::Board, Failure> {
+        let processor = match self.arch {
+            Arch::X86_64 => Processor::X86_64,
+            Arch::Aarch64 => Processor::Aarch64,
+            Arch::Riscv64 => Processor::Riscv64,
+        };
+        match (processor, self.machine) {
+            (processor, None) => Ok(boot::Board::of(processor)),
+            (Processor::X86_64, Some(Board::Q35)) => Ok(boot::Board::Q35),
+            (Processor::X86_64, Some(Board::Pc)) => Ok(boot::Board::Pc),
+            (Processor::X86_64, Some(Board::Microvm)) => Ok(boot::Board::Microvm),
+            (other, Some(_)) => Err(Failure::Usage(format!(
+                "--machine names boards of x86_64: expected none with --arch {other}"
+            ))),
+        }
+    }
+
     /// Refuses a list of numbers of CPUs, where there is one boot.
     pub(crate) fn one_machine(&self) -> Result<(), Failure> {
         match self.cpus.as_slice() {
@@ -108,14 +144,13 @@ impl Guest {
     }
 
     /// A boot of our image.
-    pub(crate) fn request(&self) -> Request {
-        Request {
+    ///
+    /// # Errors
+    /// A board that the processor lacks.
+    pub(crate) fn request(&self) -> Result<Request, Failure> {
+        Ok(Request {
             machine: Machine {
-                board: match self.machine {
-                    Board::Q35 => boot::Board::Q35,
-                    Board::Pc => boot::Board::Pc,
-                    Board::Microvm => boot::Board::Microvm,
-                },
+                board: self.board()?,
                 memory_mib: self.memory.unwrap_or(Machine::default().memory_mib),
                 nodes: self.nodes,
                 cpus: self.cpus.first().copied().unwrap_or(1),
@@ -123,6 +158,7 @@ impl Guest {
                     Clock::Wall => boot::Clock::Wall,
                     Clock::Instructions => boot::Clock::Instructions,
                 },
+                firmware: boot::Firmware::Loader,
                 balloon: false,
                 hotplug: None,
             },
@@ -137,6 +173,6 @@ impl Guest {
             qemu: self.qemu.clone(),
             silence: Duration::from_secs(self.timeout),
             ..Request::default()
-        }
+        })
     }
 }

@@ -49,7 +49,10 @@ fn row(event: &Hotplugged, counted: bool) -> Vec<String> {
             size => bytes(size),
         },
         number(event.node.map(u64::from)),
-        event.zone.clone().unwrap_or_default(),
+        match event.offline {
+            true => "offline".to_owned(),
+            false => event.zone.clone().unwrap_or_default(),
+        },
         after.unwrap_or_default(),
         reason.unwrap_or_default(),
     ]
@@ -78,10 +81,22 @@ mod tests {
             refused: Some("9 frames are in use".into()),
             ..Hotplugged::default()
         });
+        record.hotplug.push(Hotplugged {
+            event: "add".into(),
+            offline: true,
+            ..Hotplugged::default()
+        });
         let mut page = Page::default();
         hotplug(&mut page, &record);
         let text = page.text;
-        for expected in ["dimm1", "1 GiB", "Movable", "20,000", "refused: 9 frames"] {
+        for expected in [
+            "dimm1",
+            "1 GiB",
+            "Movable",
+            "20,000",
+            "refused: 9 frames",
+            "offline",
+        ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
     }

@@ -13,9 +13,9 @@ mod restart;
 
 use crate::failure::Failure;
 use crate::output::Output;
-use clap::{Args, Command, FromArgMatches};
+use clap::{Args, Command, FromArgMatches, ValueEnum};
 use firstlight_lab::boot::hotplug::{MOST_SLOTS, Script, ScriptError};
-use firstlight_lab::boot::{self, Machine, Request, Slots, Unwatched};
+use firstlight_lab::boot::{self, Machine, Processor, Request, Slots, Unwatched};
 use firstlight_lab::record::Record;
 pub(crate) use guest::Guest;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Options {
     #[command(flatten)]
     guest: Guest,
-    /// A Linux kernel, bzImage or vmlinux
+    /// A Linux kernel: bzImage or vmlinux, of another processor Image
     #[arg(long, value_name = "FILE", conflicts_with = "image")]
     kernel: Option<PathBuf>,
     /// Its initial file system
@@ -46,6 +46,9 @@ pub(crate) struct Options {
         conflicts_with = "image"
     )]
     initrd: Option<PathBuf>,
+    /// What starts our image: QEMU's own loader, or UEFI from a stick, whose result is read back
+    #[arg(long, value_enum, default_value_t = Firmware::Loader, conflicts_with = "kernel")]
+    firmware: Firmware,
     /// Add a memory balloon: our image writes and frees half of its memory, reports it as free
     /// with --append reporting=on, and QEMU's memory is watched meanwhile
     #[arg(long, conflicts_with = "kernel")]
@@ -68,12 +71,23 @@ pub(crate) struct Options {
     full: bool,
 }
 
+/// What starts our image.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Firmware {
+    /// QEMU's -kernel, by PVH
+    Loader,
+    /// OVMF (Debian's package ovmf), from a stick
+    Uefi,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   firstlight boot --memory 64G --nodes 2 --cpus 4          our image
   firstlight boot --append selftest                        and let it check its allocator
   firstlight boot --clock instructions --memory 960G       the same figures on every run and host
+  firstlight boot --arch aarch64 --append selftest         on another processor, emulated
   firstlight boot --balloon --append 'zeroing=on reporting=on'  free memory goes back to the host
+  firstlight boot --firmware uefi --append selftest        as from a stick on a real machine
   firstlight boot --append restart=warm                    guests' memory outlives a restart
   firstlight boot --memory 2G --hotplug-script dimms       memory comes and goes by QEMU's monitor
   firstlight boot --kernel /boot/vmlinuz --memory 64G      a Linux, up to its missing root file system
@@ -116,7 +130,7 @@ impl Options {
     }
 
     pub(crate) fn request(&self) -> Result<Request, Failure> {
-        let request = self.guest.request();
+        let request = self.guest.request()?;
         let script = self.script()?;
         let memory_mib = request.machine.memory_mib;
         let hotplug = match (&script, self.slots, self.max_memory) {
@@ -141,6 +155,10 @@ impl Options {
         Ok(Request {
             script,
             machine: Machine {
+                firmware: match self.firmware {
+                    Firmware::Loader => boot::Firmware::Loader,
+                    Firmware::Uefi => boot::Firmware::Uefi,
+                },
                 balloon: self.balloon,
                 hotplug,
                 ..request.machine
@@ -189,9 +207,14 @@ impl Boots {
         })
     }
 
-    /// The file of our image.
+    /// The file of our image for PCs.
     pub(crate) fn image(&self) -> Result<PathBuf, Failure> {
-        boot::find_image(&self.stop, &mut Unwatched).map_err(Failure::Boot)
+        boot::find_image(Processor::X86_64, &self.stop, &mut Unwatched).map_err(Failure::Boot)
+    }
+
+    /// The file of our UEFI loader.
+    pub(crate) fn loader(&self) -> Result<PathBuf, Failure> {
+        boot::find_loader(&self.stop, &mut Unwatched).map_err(Failure::Boot)
     }
 
     /// Waits; a signal ends it.

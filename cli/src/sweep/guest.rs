@@ -20,7 +20,7 @@ pub(super) fn sweep(options: &Options, guest: &Guest) -> Result<Record, Failure>
         return Err(Failure::Usage(text.into()));
     }
     guest.one_machine()?;
-    let mut request = guest.request();
+    let mut request = guest.request()?;
     let counted = request.machine.clock == Clock::Instructions;
     let sweep = GuestSweep {
         threads: options.threads.clone(),

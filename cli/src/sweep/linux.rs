@@ -14,10 +14,11 @@ const RUNS: u32 = 3;
 /// Boots in turns, so that what drifts is in every row, and makes a record of it.
 pub(super) fn sweep(options: &Options, guest: &Guest, kernel: &Path) -> Result<Record, Failure> {
     let beside = options.beside.as_deref().map(beside).transpose()?;
+    let given = guest.request()?;
     let request = |cpus| {
         let mut request = Request {
             kernel: Some(kernel.to_owned()),
-            ..guest.request()
+            ..given.clone()
         };
         request.machine.cpus = cpus;
         request

@@ -11,6 +11,7 @@ mod render;
 mod source;
 
 use crate::failure::Failure;
+use crate::file;
 use crate::output::Output;
 use bring::{MOST_DISTANT_NODES, Phases};
 use clap::Args;
@@ -25,6 +26,7 @@ use firstlight_bench::machine::{Shape, ShapeError};
 use firstlight_host::clock::Clock;
 use firstlight_host::metadata::MetadataSpace;
 use firstlight_host::threads;
+use firstlight_lab::boot::record_of_result;
 use firstlight_lab::notices::Notices;
 use firstlight_lab::record::{self, Exercise, Machine, Memory, Milestones, Phase, Record};
 use source::Described;
@@ -42,6 +44,9 @@ pub(crate) struct Options {
     /// A kernel log, a raw ACPI SRAT, or a directory with a log and raw ACPI tables
     #[arg(long, value_name = "FILE|DIR", conflicts_with = "shape")]
     machine: Option<PathBuf>,
+    /// What a run from a stick found, firstlight/result.jsonl on it: shown as a boot's record
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "shape", "append"])]
+    result: Option<PathBuf>,
     /// A synthetic machine: memory=SIZE[,nodes=N][,cpus=N]; else 1 node, 1 CPU a node
     #[arg(long, value_name = "SHAPE", value_parser = named_shape)]
     shape: Option<(Shape, String)>,
@@ -66,6 +71,7 @@ Examples:
   firstlight up --machine tables/                    raw ACPI tables, with or without a log
   firstlight up --shape memory=4T,nodes=8,cpus=64    a synthetic machine
   firstlight up --append \"kernelcore=25% mem=16G\"    as if booted with these words
+  firstlight up --result result.jsonl                what a run from a stick found
   firstlight up --json | jq .milestones              for programs
 
 Exit codes: see firstlight --help";
@@ -76,6 +82,14 @@ fn named_shape(text: &str) -> Result<(Shape, String), ShapeError> {
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, clock: Clock, output: &mut Output) -> Result<(), Failure> {
+    if let Some(path) = &options.result {
+        let name = path.display().to_string();
+        let record = record_of_result(&name, &file::read(path)?)
+            .map_err(|error| Failure::machine(&name, error))?;
+        return output.print(&record, |record| {
+            crate::boot::render::report(record, options.full)
+        });
+    }
     let mut described = match (&options.machine, &options.shape) {
         (Some(path), _) => source::described(path)?,
         (None, Some((shape, text))) => source::shape(shape, text),

@@ -473,7 +473,12 @@ fn log_affinity(log: &KernelLog) -> (&'static str, Affinity) {
     let mut entries: Vec<SratEntry> = log
         .srat_cpus
         .iter()
-        .map(|cpu| cpu_row(cpu.apic_id, cpu.domain))
+        .map(|cpu| {
+            cpu_row(
+                u32::try_from(cpu.hardware_id).unwrap_or(u32::MAX),
+                cpu.domain,
+            )
+        })
         .collect();
     let mut pins: Vec<(u32, u32)> = log
         .srat_cpus

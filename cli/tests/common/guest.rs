@@ -17,9 +17,14 @@ const TARGET: &str = "x86_64-unknown-none";
 
 /// Whether QEMU is here; a test that needs it ends with a line where it is not.
 pub(crate) fn qemu_is_here() -> bool {
-    let here = Command::new(QEMU).arg("--version").output().is_ok();
+    is_here(QEMU)
+}
+
+/// The same for the QEMU `program` of another processor.
+pub(crate) fn is_here(program: &str) -> bool {
+    let here = Command::new(program).arg("--version").output().is_ok();
     if !here {
-        skip("qemu", format!("{QEMU} is not installed"));
+        skip("qemu", format!("{program} is not installed"));
     }
     here
 }

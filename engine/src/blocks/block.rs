@@ -17,7 +17,7 @@ pub enum ValidZones {
     None,
     /// An online block's.
     One(ZoneKind),
-    /// An offline block's: the one it joins unless the other is asked for.
+    /// An offline block's: the one it joins unless the other is requested.
     Either(ZoneKind, ZoneKind),
 }
 
@@ -67,10 +67,7 @@ impl<M> Copy for Block<'_, M> {}
 impl<'a, M: BlockMemory> Block<'a, M> {
     /// The block `id` with `frames`, if some of them are memory.
     pub(super) fn new(memory: &'a M, id: BlockId, frames: FrameRange) -> Option<Self> {
-        let first = memory.piece_after(frames.start())?;
-        if first.frames.start() >= frames.end() {
-            return None;
-        }
+        let first = memory.piece_in(frames)?;
         let mut block = Self {
             memory,
             id,
@@ -84,6 +81,9 @@ impl<'a, M: BlockMemory> Block<'a, M> {
         let mut from = Some(first);
         while let Some(piece) = from {
             block.present_frames += piece.frames.intersect(frames).count();
+            if piece.state == BlockState::Online {
+                block.state = BlockState::Online;
+            }
             let (low, high) = block.nodes;
             block.nodes = (low.min(piece.node), high.max(piece.node));
             zones = zones.and(zones_of(memory, &piece, frames));
@@ -111,7 +111,7 @@ impl<'a, M: BlockMemory> Block<'a, M> {
         self.present_frames
     }
 
-    /// Whether it is in use.
+    /// Whether some of it is in use.
     pub const fn state(&self) -> BlockState {
         self.state
     }
@@ -180,8 +180,10 @@ fn next_inside<M: BlockMemory>(memory: &M, piece: &Piece, frames: FrameRange) ->
     if piece.frames.end() >= frames.end() {
         return None;
     }
-    let next = memory.piece_after(piece.frames.end())?;
-    (next.frames.start() < frames.end()).then_some(next)
+    memory.piece_in(FrameRange::new(
+        piece.frames.end().get(),
+        frames.end().get(),
+    )?)
 }
 
 fn valid(zone: ZoneKind, state: BlockState) -> ValidZones {
@@ -210,7 +212,7 @@ impl<M: BlockMemory> Iterator for NodeLinks<'_, M> {
         let node = self.next.take()?;
         if node < self.last {
             let mut above = self.last;
-            let mut from = self.memory.piece_after(self.frames.start());
+            let mut from = self.memory.piece_in(self.frames);
             while let Some(piece) = from {
                 if piece.node > node {
                     above = above.min(piece.node);

@@ -29,7 +29,7 @@ pub struct SizePolicy {
     pub end_bytes: u64,
     /// The processor says that there is a hypervisor.
     pub is_virtual: bool,
-    /// A size that was asked for; it wins.
+    /// A size that was requested; it wins.
     pub explicit: Option<BlockSize>,
     /// Firmware's advice: the alignment that its windows for memory have in common
     /// ([`Cedt::advised_bytes`](crate::firmware::acpi::Cedt::advised_bytes)).
@@ -236,6 +236,18 @@ mod tests {
             );
             assert_eq!(choice.cap, None);
         }
+    }
+
+    #[test]
+    fn start_and_length_of_every_range_count() {
+        let of = |ranges: &[(u64, u64)]| {
+            let range = |(start, bytes): &(u64, u64)| PhysRange::with_size(*start, *bytes).unwrap();
+            common_alignment(ranges.iter().map(range))
+        };
+        assert_eq!(of(&[(4 * GIB, 3 * GIB)]), Some(GIB));
+        assert_eq!(of(&[(4 * GIB + 256 * MIB, GIB)]), Some(256 * MIB));
+        assert_eq!(of(&[(4 * GIB, GIB), (8 * GIB, 512 * MIB)]), Some(512 * MIB));
+        assert_eq!(of(&[(5 * MIB, 0), (8 * GIB, 2 * GIB)]), Some(2 * GIB));
     }
 
     #[test]

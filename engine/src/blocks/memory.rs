@@ -1,9 +1,9 @@
 //! What a view of blocks needs to know of memory: [`BlockMemory`], for a [`Layout`], for
-//! [`Frames`], and for memory that [came later](WithAdded).
+//! [`Frames`], and for a layout with memory that is [to come](WithAdded).
 
 use super::state::BlockState;
 use crate::addr::{Frame, FrameRange};
-use crate::frames::Frames;
+use crate::frames::{Frames, Present};
 use crate::layout::{ExtentKind, Layout};
 use crate::node::{NodeId, ZoneKind};
 
@@ -50,8 +50,15 @@ pub struct Piece {
 ///
 /// A block costs a few calls of these; a [`Layout`] answers by binary search.
 pub trait BlockMemory {
-    /// The lowest piece that ends after `frame`. Pieces are disjoint.
+    /// The lowest piece that ends after `frame`. Pieces are disjoint; of one that begins below
+    /// `frame`, what lies below may be left out.
     fn piece_after(&self, frame: Frame) -> Option<Piece>;
+
+    /// The lowest piece with some of `frames`.
+    fn piece_in(&self, frames: FrameRange) -> Option<Piece> {
+        let piece = self.piece_after(frames.start())?;
+        (piece.frames.start() < frames.end()).then_some(piece)
+    }
 
     /// The zones of `node` that span some of `frames`, with memory there or not.
     fn zones_in(&self, node: NodeId, frames: FrameRange) -> ZoneSet;
@@ -112,10 +119,32 @@ impl BlockMemory for Layout<'_> {
     }
 }
 
-/// The same memory after boot: fixed where the allocator has content that can't be moved.
+/// The memory there is now: that of the start and what was added, offline where it was taken
+/// offline, and fixed where the allocator has content that can't be moved. Read from the
+/// allocator's own words; exact whenever nothing comes or goes.
+///
+/// ```
+/// use firstlight::addr::FrameRange;
+/// use firstlight::blocks::{BlockSize, Blocks};
+/// use firstlight::frames::Frames;
+///
+/// /// Blocks of 128 MiB that are offline.
+/// fn offline_blocks(frames: &Frames<'_>) -> u64 {
+///     let blocks = Blocks::new(frames, BlockSize::SMALLEST);
+///     let runs = blocks.runs().filter(|run| run.state().name() == "offline");
+///     runs.map(|run| run.count()).sum()
+/// }
+/// ```
 impl BlockMemory for Frames<'_> {
+    #[inline]
     fn piece_after(&self, frame: Frame) -> Option<Piece> {
-        self.layout().piece_after(frame)
+        let above = FrameRange::new(frame.get(), u64::MAX)?;
+        self.present_in(above).map(Piece::from)
+    }
+
+    #[inline]
+    fn piece_in(&self, frames: FrameRange) -> Option<Piece> {
+        self.present_in(frames).map(Piece::from)
     }
 
     fn zones_in(&self, node: NodeId, frames: FrameRange) -> ZoneSet {
@@ -131,7 +160,24 @@ impl BlockMemory for Frames<'_> {
     }
 }
 
-/// Memory that came after boot.
+impl From<Present> for Piece {
+    fn from(present: Present) -> Self {
+        let state = if present.is_offline {
+            BlockState::Offline
+        } else {
+            BlockState::Online
+        };
+        Self {
+            frames: present.frames,
+            node: present.node,
+            state,
+            // A zone of the layout spans holes, and a block with one is in it too.
+            zone: (!present.is_from_start).then_some(present.zone),
+        }
+    }
+}
+
+/// Memory that is to come to a layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Added {
     /// The frames.
@@ -144,7 +190,7 @@ pub struct Added {
     pub state: BlockState,
 }
 
-/// Memory of which some came later.
+/// A layout with memory that is to come: what a machine shows once its DIMMs are plugged in.
 #[derive(Clone, Copy, Debug)]
 pub struct WithAdded<'a, M> {
     memory: M,
@@ -203,6 +249,10 @@ impl<M: BlockMemory> BlockMemory for WithAdded<'_, M> {
 impl<M: BlockMemory + ?Sized> BlockMemory for &M {
     fn piece_after(&self, frame: Frame) -> Option<Piece> {
         (**self).piece_after(frame)
+    }
+
+    fn piece_in(&self, frames: FrameRange) -> Option<Piece> {
+        (**self).piece_in(frames)
     }
 
     fn zones_in(&self, node: NodeId, frames: FrameRange) -> ZoneSet {

@@ -12,7 +12,7 @@
 //! | `size` | [`BlockSize`], [`BlockId`]: which frames a block has |
 //! | `state` | [`BlockState`]: online or offline |
 //! | `choice` | [`SizePolicy`]: how large blocks are, and [why](SizeReason) |
-//! | `memory` | [`BlockMemory`]: what a view needs to know of memory; a layout, a layout with memory that came later |
+//! | `memory` | [`BlockMemory`]: what a view needs to know of memory; a layout, memory as it is now, a layout with memory that is to come |
 //! | `block` | [`Block`]: the facts of one, [`ValidZones`] |
 //! | `view` | [`Blocks`]: lookup, listing, [runs](BlockRun) |
 #![deny(unsafe_code)]

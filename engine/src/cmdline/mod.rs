@@ -4,13 +4,15 @@
 //! it: [`MemoryChange`]s (`mem=`, `memmap=`) change a
 //! [`MemoryMap`](crate::map::MemoryMap), and [`CommandLine::layout_policy`]
 //! takes `kernelcore=`, `movablecore=` and `movable_node`.
-//! [`CommandLine::preserve_place`] reads `preserve=`. A value without
+//! [`CommandLine::preserve_place`] reads `preserve=`, [`CommandLine::online_policy`]
+//! `memhp_default_state=`. A value without
 //! meaning is a [`BadWord`]: reported, never fatal. Other words are skipped and
 //! stay available in [`CommandLine::words`].
 #![deny(unsafe_code)]
 
 mod memory;
 mod number;
+mod online;
 mod preserve;
 mod zones;
 

@@ -20,6 +20,8 @@ pub const WRITE_BACK: u64 = 0x8;
 pub const MORE_RELIABLE: u64 = 0x1_0000;
 /// Attribute: meant for a special purpose.
 pub const SPECIAL_PURPOSE: u64 = 0x4_0000;
+/// Attribute: firmware's services use it after boot services, whatever its type.
+pub const RUNTIME: u64 = 1 << 63;
 
 /// Why a map could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +62,26 @@ impl fmt::Display for EfiError {
 
 impl core::error::Error for EfiError {}
 
+/// A descriptor of the map, as firmware wrote it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Descriptor {
+    /// Its type.
+    pub number: u32,
+    /// Physical address of the first byte.
+    pub start: u64,
+    /// Pages of 4 KiB.
+    pub pages: u64,
+    /// Attributes.
+    pub attributes: u64,
+}
+
+impl Descriptor {
+    /// The entry of a memory map that it is: [`typed`].
+    pub const fn entry(self) -> MapEntry {
+        typed(self.start, self.pages, self.number, self.attributes)
+    }
+}
+
 /// The entries of `map`, in its order.
 ///
 /// ```
@@ -80,6 +102,17 @@ pub fn entries(
     map: &[u8],
     descriptor_size: usize,
 ) -> Result<impl Iterator<Item = MapEntry> + Clone, EfiError> {
+    Ok(descriptors(map, descriptor_size)?.map(Descriptor::entry))
+}
+
+/// The descriptors of `map`, in its order.
+///
+/// # Errors
+/// As [`entries`].
+pub fn descriptors(
+    map: &[u8],
+    descriptor_size: usize,
+) -> Result<impl Iterator<Item = Descriptor> + Clone, EfiError> {
     if descriptor_size < DESCRIPTOR_BYTES {
         return Err(EfiError::DescriptorSize {
             seen_bytes: descriptor_size,
@@ -93,13 +126,14 @@ pub fn entries(
         });
     }
     Ok(descriptors.filter_map(|descriptor| {
-        let (number, start) = (u32_le(descriptor, 0)?, u64_le(descriptor, 8)?);
-        Some(typed(
-            start,
-            u64_le(descriptor, 24)?,
-            number,
-            u64_le(descriptor, 32)?,
-        ))
+        // Once: a map has hundreds.
+        let fields: &[u8; DESCRIPTOR_BYTES] = descriptor.first_chunk()?;
+        Some(Descriptor {
+            number: u32_le(fields, 0)?,
+            start: u64_le(fields, 8)?,
+            pages: u64_le(fields, 24)?,
+            attributes: u64_le(fields, 32)?,
+        })
     }))
 }
 
@@ -112,6 +146,7 @@ pub const fn typed(start: u64, pages: u64, number: u32, attributes: u64) -> MapE
         special_purpose: attributes & SPECIAL_PURPOSE != 0,
     };
     let (kind, doubt) = match number {
+        1..=4 | 7 if attributes & RUNTIME != 0 => (MemoryKind::Reserved, None),
         // Loader and boot services are over; conventional memory was free all
         // along.
         1..=4 | 7 if attributes & WRITE_BACK == 0 => {

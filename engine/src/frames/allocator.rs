@@ -278,7 +278,8 @@ impl<'m> Frames<'m> {
     }
 
     /// Isolates the memory in `range`: whole huge frames, or up to where memory ends. Holes
-    /// in it are skipped. Costs a step a huge frame.
+    /// in it are skipped; where memory may come, or is offline, the call is refused. Costs a step a
+    /// huge frame.
     ///
     /// What CPUs cache counts as in use; all CPUs are requested to drain.
     /// The caller drains its own cache first.
@@ -307,7 +308,8 @@ impl<'m> Frames<'m> {
     }
 
     /// What the memory in `range`, whole huge frames, is used for: whether it could leave, or become
-    /// one block. Starts the segments it lies in.
+    /// one block. What is absent or offline has no use and does not count. Starts the segments it
+    /// lies in.
     ///
     /// ```
     /// # use firstlight::addr::FrameRange;
@@ -318,10 +320,12 @@ impl<'m> Frames<'m> {
     /// }
     /// ```
     pub fn occupancy(&self, range: FrameRange) -> Occupancy {
-        let segments = self.nodes.segments.iter();
-        let inside = segments.filter(|one| !one.frames().intersect(range).is_empty());
-        let online = inside.filter_map(ZoneSegment::online);
-        online.map(|segment| segment.occupancy(range)).sum()
+        let parts = self.nodes.segments.whole_parts(range);
+        let occupancy = |(segment, part): (&ZoneSegment<'_>, FrameRange)| {
+            let reserved = segment.is_memory_from_start();
+            Some(segment.online()?.occupancy(part, reserved))
+        };
+        parts.filter_map(occupancy).sum()
     }
 
     /// The memory of one zone of one node; all zero where there is none. Of which zone the frames
@@ -334,7 +338,7 @@ impl<'m> Frames<'m> {
     #[cfg(feature = "content")]
     pub fn zeroed_frames(&self, node: NodeId) -> ZeroedFrames {
         let segments = self.nodes.segments.iter();
-        Nodes::zeroed(segments.filter(|segment| segment.node == node))
+        Nodes::zeroed(segments.filter(|segment| segment.node() == node))
     }
 
     /// The free blocks of one zone of one node, by order; blocks that CPUs cache are none. Exact

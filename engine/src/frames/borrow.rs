@@ -21,6 +21,8 @@ use crate::node::{NodeId, ZoneKind};
 pub struct Cursor {
     node: NodeId,
     becomes: Content,
+    /// The segment it is in, and the frame there.
+    segment: usize,
     next: Frame,
     rounds: u64,
     words: u64,
@@ -33,6 +35,7 @@ impl Cursor {
         Self {
             node,
             becomes,
+            segment: 0,
             next: Frame::new(0),
             rounds: 0,
             words: 0,
@@ -56,8 +59,16 @@ impl Cursor {
     }
 
     fn restart(&mut self) {
-        self.next = Frame::new(0);
+        (self.segment, self.next) = (0, Frame::new(0));
         self.rounds += 1;
+    }
+
+    /// Goes on in this segment, from its first frame on unless it is there already.
+    fn enter(&mut self, segment: usize) {
+        if self.segment != segment {
+            self.segment = segment;
+            self.next = Frame::new(0);
+        }
     }
 }
 
@@ -82,12 +93,12 @@ impl Borrowed<'_, '_> {
 
     /// Their node.
     pub fn node(&self) -> NodeId {
-        self.from.node
+        self.from.node()
     }
 
     /// Their zone.
     pub fn zone(&self) -> ZoneKind {
-        self.from.zone
+        self.from.zone()
     }
 
     /// They are free again, and hold this now.
@@ -206,11 +217,11 @@ impl<'m> Frames<'m> {
     /// Frames of free huge frames, from the cursor on, by `words` giant frames' words at most.
     pub(crate) fn count_free(&self, cursor: &mut Cursor, words: usize) -> u64 {
         let (node, mut left, mut sum) = (cursor.node, words, 0);
-        let segments = self.nodes.segments.iter();
-        for from in segments.filter(|segment| segment.node == node) {
+        for (index, from) in self.nodes.segments.of_node_from(node, cursor.segment) {
             let Some(segment) = from.online() else {
                 continue;
             };
+            cursor.enter(index);
             while cursor.next < segment.frames.end() {
                 let giant = segment.giant_of(cursor.next.max(segment.frames.start()));
                 let Some(less) = left.checked_sub(1) else {
@@ -234,8 +245,8 @@ impl<'m> Frames<'m> {
     /// What [`Frames::borrow_free`] finds; `None` with words left at the end of the node's memory.
     fn search_free(&self, cursor: &mut Cursor, search: &mut Search) -> Option<Borrowed<'_, 'm>> {
         let node = cursor.node;
-        let segments = self.nodes.segments.iter();
-        for from in segments.filter(|segment| segment.node == node) {
+        for (index, from) in self.nodes.segments.of_node_from(node, cursor.segment) {
+            cursor.enter(index);
             let frames = from.frames();
             if frames.end() <= cursor.next {
                 continue;
@@ -355,7 +366,8 @@ impl Search {
         word: Giant,
         next: &mut Frame,
     ) -> Option<Frame> {
-        if word.content() != Some(self.content) || !segment.take_giant(giant, word, None) {
+        let purpose = Mobility::Unmovable.into();
+        if word.content() != Some(self.content) || !segment.take_giant(giant, word, purpose) {
             return None;
         }
         let frames = segment.giant_frames(giant);

@@ -11,11 +11,13 @@ use super::segment::pinned::{Entry, Pinned};
 use super::segment::table::Carver;
 use super::word::geometry::{GIANT_ORDER, HUGES};
 use super::word::{BITMAPS, Bitmap};
-use super::zone::segment::ZoneSegment;
+use super::zone::segment::{ONE_ZONE, ZoneSegment};
 use super::zone::{Heads, Nodes, Segments};
-use crate::addr::{FrameRange, PAGE_BYTES};
+#[cfg(feature = "hotplug")]
+use crate::addr::Frame;
+use crate::addr::FrameRange;
 use crate::layout::{self, Extent, ExtentKind, Layout, NoSpace};
-use crate::node::{NodeId, ZoneKind};
+use crate::node::{NodeId, NodeZone, ZoneKind};
 use crate::platform::Platform;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
 use core::mem::MaybeUninit;
@@ -167,10 +169,40 @@ pub(super) struct SegmentSpan {
     pub(super) frames: FrameRange,
     pub(super) node: NodeId,
     pub(super) zone: ZoneKind,
+    /// The node that firmware says: another's memory may come to its window, too.
+    pub(super) home: NodeId,
     pub(super) is_present: bool,
 }
 
+/// Entries of the list of a window's segment.
+const WINDOW_LIST: usize = Pinned::entries_for(WINDOW_RANGES + MORE_RANGES);
+
+/// Bytes of tables for a segment of a window.
+fn window_bytes(frames: FrameRange) -> Option<u64> {
+    sum([
+        table_bytes(frames),
+        Carver::bytes_for::<Entry>(WINDOW_LIST as u64),
+        Carver::bytes_for::<Pinned<'_>>(1),
+    ])
+}
+
 impl SegmentSpan {
+    fn bytes(&self) -> Option<u64> {
+        if ONE_ZONE || self.is_present {
+            table_bytes(self.frames)
+        } else {
+            window_bytes(self.frames)
+        }
+    }
+
+    /// The same for memory of a window: all of it is absent, and its list says so.
+    fn of_window<'m>(self, tables: &mut Carver<'m>) -> Option<ZoneSegment<'m>> {
+        let pinned = Pinned::of(tables.table::<Entry>(WINDOW_LIST)?, self.frames)?;
+        let mut pinned = Some(pinned);
+        let pinned: &'m Pinned<'m> = &tables.slice(1, |_| pinned.take())?[0];
+        Some(self.segment(tables, &[], pinned)?.of_window())
+    }
+
     /// Lays out its tables; `None` if `tables` has no space for them.
     pub(super) fn segment<'m>(
         self,
@@ -188,34 +220,88 @@ impl SegmentSpan {
     }
 }
 
-/// Windows get tables from their beginning on, as long as these cost at most one in so many bytes
-/// of the memory present: firmware announces petabytes. They get none where early memory has no
-/// space in one piece.
-const WINDOW_SHARE: u64 = 256;
+/// The beginning of a window up to the end of `giants` giant frames.
+fn beginning(window: FrameRange, giants: u64) -> Option<FrameRange> {
+    let start = window.start().get();
+    let end = (start >> GIANT_ORDER).checked_add(giants)? << GIANT_ORDER;
+    FrameRange::new(start, end).map(|part| part.intersect(window))
+}
 
 /// The first giant frames of a window whose tables take at most so many bytes; all of it, if they
 /// do.
 fn affordable(window: FrameRange, bytes: u64) -> FrameRange {
-    if table_bytes(window).is_some_and(|needed| needed <= bytes) {
+    if window_bytes(window).is_some_and(|needed| needed <= bytes) {
         return window;
     }
-    let start = window.start().get();
-    let part = |giants: u64| {
-        let end = (start >> GIANT_ORDER).checked_add(giants)? << GIANT_ORDER;
-        FrameRange::new(start, end).map(|part| part.intersect(window))
-    };
     let fits = |giants: u64| {
-        part(giants)
-            .and_then(table_bytes)
+        beginning(window, giants)
+            .and_then(window_bytes)
             .is_some_and(|needed| needed <= bytes)
     };
-    // Each giant frame has tables of more bytes than this.
-    let most = bytes / (2 * u64::from(HUGES) * size_of::<Bitmap>() as u64) + 1;
-    let giants = (0..=most).rev().find(|&giants| fits(giants));
-    giants.and_then(part).unwrap_or_default()
+    // `fits` up to the first, not from the second on: a giant frame has tables of more bytes than
+    // this.
+    let (mut fit, mut over) = (
+        0,
+        bytes / (u64::from(HUGES) * size_of::<Bitmap>() as u64) + 1,
+    );
+    while over - fit > 1 {
+        let middle = fit + (over - fit) / 2;
+        *if fits(middle) { &mut fit } else { &mut over } = middle;
+    }
+    beginning(window, fit).unwrap_or_default()
 }
 
-/// All memory, and the windows in which some may be plugged in, ascending.
+/// Bytes of tables that windows would need to have some for all of `range`, as far as it lies in the
+/// window that announces `frame`; `None` where none does. Windows get tables in their order, each from
+/// its beginning on, so this is what [`Layout::with_window_share`] has to allow.
+#[cfg(feature = "hotplug")]
+pub(super) fn bytes_up_to(layout: &Layout<'_>, range: FrameRange, frame: Frame) -> Option<u64> {
+    let mut bytes = 0_u64;
+    for window in layout.windows() {
+        let (start, all) = (window.frames.start(), window.frames);
+        let is_it = all.contains(frame);
+        let frames = if is_it {
+            let end = range.end().min(all.end()).get();
+            let giants = end.div_ceil(1 << GIANT_ORDER) - (start.get() >> GIANT_ORDER);
+            beginning(all, giants)?
+        } else {
+            all
+        };
+        let count = node_zones(layout, window).count() as u64;
+        let needed = window_bytes(frames).and_then(|needed| needed.checked_mul(count));
+        bytes = bytes.saturating_add(needed.unwrap_or(u64::MAX));
+        if is_it {
+            return Some(bytes);
+        }
+    }
+    None
+}
+
+/// The nodes and zones whose memory may come to a window, its own first: the window's zone, and Movable
+/// or what kernels get there; on all nodes if firmware announces windows of one node only, as QEMU
+/// does for the DIMMs of all.
+fn node_zones<'a>(layout: &'a Layout<'_>, window: Extent) -> impl Iterator<Item = NodeZone> + 'a {
+    let Extent {
+        frames, node, zone, ..
+    } = window;
+    let other = match zone {
+        ZoneKind::Movable => layout.kernel_zone(frames),
+        _ => Some(ZoneKind::Movable),
+    };
+    let is_only = layout.windows().all(|window| window.node == node);
+    let nodes = (0..=u16::MAX).zip(layout.nodes());
+    let others = nodes.map(|(id, _)| NodeId(id));
+    let others = others.filter(move |&other| is_only && other != node);
+    let nodes = core::iter::once(node).chain(others);
+    let all = nodes.flat_map(move |node| {
+        let zones = core::iter::once(zone).chain(other);
+        zones.map(move |zone| NodeZone { node, zone })
+    });
+    all.take(if ONE_ZONE { 1 } else { usize::MAX })
+}
+
+/// All memory, and the windows in which some may be plugged in, of each all nodes and zones,
+/// [`in_order`].
 fn spans<'a>(layout: &'a Layout<'_>) -> impl Iterator<Item = SegmentSpan> + 'a {
     let present = layout
         .segments()
@@ -223,22 +309,45 @@ fn spans<'a>(layout: &'a Layout<'_>) -> impl Iterator<Item = SegmentSpan> + 'a {
             frames: segment.frames,
             node: segment.node,
             zone: segment.zone,
+            home: segment.node,
             is_present: true,
         });
-    let mut left_bytes = layout.present_frames() * PAGE_BYTES / WINDOW_SHARE;
+    // They get none where early memory has no space in one piece.
+    let mut left_bytes = layout.window_table_bytes();
     let absent = layout.windows().filter_map(move |window: Extent| {
-        let frames = affordable(window.frames, left_bytes);
+        let count = node_zones(layout, window).count() as u64;
+        let frames = affordable(window.frames, left_bytes / count);
         if frames.is_empty() {
             return None;
         }
-        left_bytes = left_bytes.checked_sub(table_bytes(frames)?)?;
-        Some(SegmentSpan {
+        left_bytes = left_bytes.checked_sub(count * window_bytes(frames)?)?;
+        let span = move |NodeZone { node, zone }| SegmentSpan {
             frames,
-            node: window.node,
-            zone: window.zone,
+            node,
+            zone,
+            home: window.node,
             is_present: false,
-        })
+        };
+        Some(node_zones(layout, window).map(span))
     });
+    in_order(present, absent.flatten())
+}
+
+/// Memory, ascending, and then the windows.
+#[cfg(feature = "hotplug")]
+fn in_order(
+    present: impl Iterator<Item = SegmentSpan>,
+    absent: impl Iterator<Item = SegmentSpan>,
+) -> impl Iterator<Item = SegmentSpan> {
+    present.chain(absent)
+}
+
+/// Both, ascending.
+#[cfg(not(feature = "hotplug"))]
+fn in_order(
+    present: impl Iterator<Item = SegmentSpan>,
+    absent: impl Iterator<Item = SegmentSpan>,
+) -> impl Iterator<Item = SegmentSpan> {
     let (mut present, mut absent) = (present.peekable(), absent.peekable());
     core::iter::from_fn(move || match (present.peek(), absent.peek()) {
         (Some(one), Some(other)) if one.frames.start() <= other.frames.start() => present.next(),
@@ -252,7 +361,7 @@ impl<'m> Frames<'m> {
     /// frames that are not reserved free. The cost follows the number of ranges and nodes; tables
     /// are written at the first call that reaches a segment. Windows in which memory may be plugged
     /// in get tables too, which cost reserved space only, as far as that is in proportion to the
-    /// memory there is and early memory has it in one piece.
+    /// memory there is (`Layout::with_window_share`) and early memory has it in one piece.
     ///
     /// # Errors
     /// [`BuildError`]: no memory at all, no space for the tables, or tables out
@@ -279,7 +388,7 @@ impl<'m> Frames<'m> {
     pub fn bytes_for_layout(layout: &Layout<'_>) -> Option<u64> {
         let mut bytes = Directory::of(layout).bytes()?;
         for span in spans(layout) {
-            bytes = bytes.checked_add(table_bytes(span.frames)?)?;
+            bytes = bytes.checked_add(span.bytes()?)?;
         }
         Some(bytes)
     }
@@ -315,7 +424,12 @@ impl<'m> Frames<'m> {
         let next = |_| {
             let span = spans.find(|span| has_tables(span, tables))?;
             let tables = tables.get_mut(usize::from(span.node.0))?.of(&span);
-            span.segment(tables.carver.as_mut()?, lists.taken, lists.pinned)
+            let carver = tables.carver.as_mut()?;
+            if ONE_ZONE || span.is_present {
+                span.segment(carver, lists.taken, lists.pinned)
+            } else {
+                span.of_window(carver)
+            }
         };
         let all = directory.slice(segments, next).ok_or(too_large)?;
         if !zero.is_empty() {
@@ -352,10 +466,14 @@ impl<'m> Frames<'m> {
     }
 }
 
-/// Whether memory was reserved for the tables of these frames.
+/// Whether memory was reserved for the tables of these frames. A window whose own node has none for
+/// it has none at all: what comes there would be of another node.
 fn has_tables(span: &SegmentSpan, nodes: &[NodeTables<'_>]) -> bool {
-    let node = || nodes.get(usize::from(span.node.0));
-    span.is_present || node().is_some_and(|node| node.absent.carver.is_some())
+    let has_some = |node: NodeId| {
+        let node = nodes.get(usize::from(node.0));
+        node.is_some_and(|node| node.absent.carver.is_some())
+    };
+    span.is_present || has_some(span.home) && has_some(span.node)
 }
 
 /// Reserves space for the tables of each node, then for those of its windows if there is any;
@@ -372,7 +490,7 @@ fn take_tables<'m>(
     };
     for span in spans(layout) {
         let sum = &mut tables[usize::from(span.node.0)].of(&span).bytes;
-        match table_bytes(span.frames).and_then(|bytes| sum.checked_add(bytes)) {
+        match span.bytes().and_then(|bytes| sum.checked_add(bytes)) {
             Some(bytes) => *sum = bytes,
             None => return Ok(None),
         }
@@ -449,8 +567,11 @@ fn lists<'m>(
         }
     }
     if lens.windows > 0 {
-        for window in spans(layout).filter(|span| !span.is_present) {
-            if !pinned.pin(window.frames) {
+        let mut before = FrameRange::EMPTY;
+        for SegmentSpan { frames, .. } in spans(layout).filter(|span| !span.is_present) {
+            // Once for all nodes and zones.
+            let is_listed = core::mem::replace(&mut before, frames) == frames;
+            if !is_listed && !pinned.pin(frames) {
                 return None;
             }
         }
@@ -475,7 +596,7 @@ struct Directory {
     windows: usize,
     /// Ranges not free at start, at most.
     taken: usize,
-    /// Ranges that can't be freed, at most.
+    /// Entries of the list of what can't be freed.
     pinned: usize,
 }
 
@@ -490,7 +611,9 @@ impl Directory {
             nodes,
             windows,
             taken,
-            pinned: taken + 2 * windows + MORE_RANGES + WINDOW_RANGES * usize::from(windows > 0),
+            pinned: Pinned::entries_for(
+                taken + 2 * windows + MORE_RANGES + WINDOW_RANGES * usize::from(windows > 0),
+            ),
         }
     }
 

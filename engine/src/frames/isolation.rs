@@ -5,11 +5,12 @@
 //! then the whole range is taken.
 
 use core::fmt;
+use core::ops::Range;
 
 use crate::addr::{Frame, FrameRange};
 use crate::frames::find::Frames;
-use crate::frames::segment::Segment;
 use crate::frames::segment::isolate::AlreadyIsolated;
+use crate::frames::segment::{HugeIndex, Segment};
 use crate::frames::word::geometry::{HUGE_FRAMES, blocks};
 use crate::frames::zone::segment::ZoneSegment;
 
@@ -25,6 +26,11 @@ pub enum IsolateError {
     NoMemory {
         /// The range of the call.
         range: FrameRange,
+    },
+    /// Some of it is no memory now, and may be later: nothing was added there, or it is offline.
+    Absent {
+        /// The first frame that is not.
+        frame: Frame,
     },
     /// Some of it is isolated already.
     Isolated {
@@ -46,6 +52,10 @@ impl fmt::Display for IsolateError {
                 "{range} can't be isolated: expected a begin and an end at multiples of {HUGE_FRAMES:#x} frames, or where memory ends"
             ),
             Self::NoMemory { range } => write!(f, "{range} can't be isolated: no memory there"),
+            Self::Absent { frame } => write!(
+                f,
+                "{frame} is no memory now, and may be later: isolate what is memory"
+            ),
             Self::Isolated { frame } => {
                 write!(f, "{frame} is isolated already: end that isolation first")
             }
@@ -61,8 +71,8 @@ impl core::error::Error for IsolateError {}
 
 /// A range of which nothing can be allocated. Dropping it makes its free frames available again.
 ///
-/// A segment of it that had no memory before, and gets some meanwhile, is not isolated, and counts
-/// as in use.
+/// All of it is memory until then, but for holes where no memory comes: what is isolated does not go
+/// offline by another call. Pages that come to a huge frame of it are isolated, too.
 ///
 /// ```
 /// # use firstlight::addr::FrameRange;
@@ -89,25 +99,53 @@ pub struct Isolation<'f, 'm> {
     range: FrameRange,
 }
 
-/// The huge frames of `range`, segment by segment.
+/// The huge frames of `range`, by the segments that have them, in ascending order. What is isolated
+/// stays in its segment.
 fn huges_in<'f, 'm>(
     shared: &'f Frames<'m>,
     range: FrameRange,
-) -> impl Iterator<Item = (&'f Segment<'m>, core::ops::Range<usize>)> {
-    let online = |segment: &'f ZoneSegment<'m>| segment.online();
-    let segments = shared.nodes.segments.iter();
-    let inside = segments.filter(move |one| !one.frames().intersect(range).is_empty());
-    inside
-        .filter_map(online)
-        .map(move |online| (online, online.huges_touched(online.frames.intersect(range))))
+) -> impl Iterator<Item = (&'f Segment<'m>, Range<HugeIndex>)> {
+    let parts = shared.nodes.segments.whole_parts(range);
+    parts.filter_map(|(segment, part)| {
+        let online = segment.online()?;
+        Some((online, online.huges_touched(part)))
+    })
 }
 
-/// Those that an isolation of `range` has isolated: not of segments that became memory since.
-fn isolated_in<'f, 'm>(
+/// The same, one by one.
+fn each_in<'f, 'm>(
     shared: &'f Frames<'m>,
     range: FrameRange,
-) -> impl Iterator<Item = (&'f Segment<'m>, core::ops::Range<usize>)> {
-    huges_in(shared, range).filter(|(segment, huges)| segment.is_isolated(huges.start))
+) -> impl Iterator<Item = (&'f Segment<'m>, HugeIndex)> {
+    huges_in(shared, range).flat_map(|(segment, huges)| huges.map(move |huge| (segment, huge)))
+}
+
+/// The first frame of `part` whose huge frame is no memory now, and may be later.
+fn first_absent(shared: &Frames<'_>, segment: &ZoneSegment<'_>, part: FrameRange) -> Option<Frame> {
+    let Some(online) = segment.online() else {
+        return Some(part.start());
+    };
+    if segment.is_memory_from_start() {
+        return shared.first_offline_in(online, part);
+    }
+    let list = segment.pinned();
+    let is_absent = |huge: &HugeIndex| list.span_of_others(inside(online, *huge)).is_empty();
+    let mut left = part;
+    // Mostly there is none.
+    while let Some(pinned) = list.first_in(left) {
+        let run = list.run(pinned).0;
+        let huges = online.huges_touched(run.intersect(left));
+        // Of the huge frames of a run, all but the first and the last are pinned as a whole.
+        let first = huges.clone().take(2).find(is_absent);
+        if let Some(huge) = first {
+            return Some(inside(online, huge).start().max(part.start()));
+        }
+        left = FrameRange::new(run.end().get(), left.end().get()).unwrap_or_default();
+        if left.is_empty() {
+            break;
+        }
+    }
+    None
 }
 
 /// What of a huge frame lies in its segment.
@@ -115,35 +153,62 @@ fn inside(segment: &Segment<'_>, huge: usize) -> FrameRange {
     segment.huge_frames(huge).intersect(segment.frames)
 }
 
+/// Isolates `part`, which was memory of this segment; or nothing.
+fn isolate_part(
+    shared: &Frames<'_>,
+    segment: &ZoneSegment<'_>,
+    part: FrameRange,
+) -> Result<(), IsolateError> {
+    let Some(online) = segment.online() else {
+        return Ok(()); // It was online before.
+    };
+    let huges = online.huges_touched(part);
+    let failed = (huges.clone()).find_map(|huge| {
+        let AlreadyIsolated = online.isolate(huge).err()?;
+        Some(huge)
+    });
+    let isolated = huges.start..failed.unwrap_or(huges.end);
+    let refused = match failed {
+        Some(huge) => Some(IsolateError::Isolated {
+            frame: inside(online, huge).start(),
+        }),
+        // From here on it does not go. If it went before, this sees it: the list changes before the word.
+        None => first_absent(shared, segment, part).map(|frame| IsolateError::Absent { frame }),
+    };
+    refused.map_or(Ok(()), |why| {
+        isolated.for_each(|huge| online.end_isolation(huge));
+        Err(why)
+    })
+}
+
 impl<'f, 'm> Isolation<'f, 'm> {
     /// Isolates the memory in `range`, as [`Frames::isolate`](crate::frames::Frames::isolate).
     pub(crate) fn new(shared: &'f Frames<'m>, range: FrameRange) -> Result<Self, IsolateError> {
         let mut any = false;
-        for (segment, huges) in huges_in(shared, range) {
+        for (segment, part) in shared.nodes.segments.whole_parts(range) {
             any = true;
-            for huge in [huges.start, huges.end - 1] {
-                if !range.covers(inside(segment, huge)) {
-                    return Err(IsolateError::Misaligned { range });
-                }
+            if let Some(frame) = first_absent(shared, segment, part) {
+                return Err(IsolateError::Absent { frame });
             }
         }
         if !any {
             return Err(IsolateError::NoMemory { range });
         }
+        let covers = |segment: &Segment<'_>, huge| range.covers(inside(segment, huge));
+        for (segment, huges) in huges_in(shared, range) {
+            if !(covers(segment, huges.start) && covers(segment, huges.end - 1)) {
+                return Err(IsolateError::Misaligned { range });
+            }
+        }
         let mut done = Self {
             shared,
             range: FrameRange::EMPTY,
         };
-        for (segment, huges) in huges_in(shared, range) {
-            for huge in huges {
-                let inside = inside(segment, huge);
-                // `done` ends the isolation of what came before.
-                (segment.isolate(huge)).map_err(|AlreadyIsolated| IsolateError::Isolated {
-                    frame: inside.start(),
-                })?;
-                let isolated = FrameRange::new(range.start().get(), inside.end().get());
-                done.range = isolated.unwrap_or(done.range);
-            }
+        for (segment, part) in shared.nodes.segments.whole_parts(range) {
+            // `done` ends the isolation of the parts before.
+            isolate_part(shared, segment, part)?;
+            let isolated = FrameRange::new(range.start().get(), part.end().get());
+            done.range = isolated.unwrap_or_default();
         }
         done.range = range;
         shared.drain_all();
@@ -165,21 +230,16 @@ impl<'f, 'm> Isolation<'f, 'm> {
     /// reserved for good: a range with some of them never becomes empty. A page that a call in
     /// flight took just before counts as in use until that call frees it.
     pub fn first_in_use(&self) -> Option<Frame> {
-        let mut all = huges_in(self.shared, self.range);
-        all.find_map(|(segment, mut huges)| {
-            // It came after the isolation, and may be anyone's.
-            if !segment.is_isolated(huges.start) {
-                return Some(inside(segment, huges.start).start());
-            }
-            huges.find_map(|huge| (segment.in_use(huge) > 0).then(|| segment.first_in_use(huge))?)
+        let mut all = each_in(self.shared, self.range);
+        all.find_map(|(segment, huge)| {
+            (segment.in_use(huge) > 0).then(|| segment.first_in_use(huge))?
         })
     }
 
     /// How many frames are still allocated or reserved.
     pub fn frames_in_use(&self) -> u64 {
-        let all = isolated_in(self.shared, self.range);
-        all.map(|(segment, huges)| huges.map(|huge| segment.in_use(huge)).sum::<u64>())
-            .sum()
+        let all = each_in(self.shared, self.range);
+        all.map(|(segment, huge)| segment.in_use(huge)).sum()
     }
 
     /// Ends the isolation by allocating all of it to the caller, as
@@ -194,11 +254,14 @@ impl<'f, 'm> Isolation<'f, 'm> {
         }
         self.take_all()
             .map_err(|frame| IsolateError::InUse { frame })?;
-        for (segment, huges) in isolated_in(self.shared, self.range) {
-            huges.for_each(|huge| segment.end_isolation(huge));
-            let taken = segment.frames.intersect(self.range);
-            self.shared.nodes.count_range(taken, -1);
-            self.shared.nodes.prepare_range(taken);
+        let nodes = &self.shared.nodes;
+        for (segment, part) in nodes.segments.parts(self.range) {
+            if let Some(online) = segment.online() {
+                let huges = online.huges_touched(part);
+                huges.for_each(|huge| online.end_isolation(huge));
+                nodes.count(segment, -part.count().cast_signed());
+                nodes.prepare_range(part);
+            }
         }
         Ok(core::mem::take(&mut self.range))
     }
@@ -206,16 +269,13 @@ impl<'f, 'm> Isolation<'f, 'm> {
     /// Makes all of it allocated, still isolated; or nothing: the error is the first frame of the
     /// huge frame that was in use.
     fn take_all(&self) -> Result<(), Frame> {
-        let all = || {
-            let segments = isolated_in(self.shared, self.range);
-            segments.flat_map(|(segment, huges)| huges.map(move |huge| (segment, huge)))
-        };
+        let all = || each_in(self.shared, self.range);
         let Some((segment, failed)) = all().find(|&(segment, huge)| !segment.take_isolated(huge))
         else {
             return Ok(());
         };
         let frame = inside(segment, failed).start();
-        let mine = all().take_while(|&(at, huge)| inside(at, huge).start() < frame);
+        let mine = all().take_while(|&(segment, huge)| inside(segment, huge).start() < frame);
         for (segment, huge) in mine {
             for block in blocks(inside(segment, huge)) {
                 // An error: another call freed what was not its own.
@@ -236,8 +296,7 @@ impl<'f, 'm> Isolation<'f, 'm> {
 
 impl Drop for Isolation<'_, '_> {
     fn drop(&mut self) {
-        for (segment, huges) in isolated_in(self.shared, self.range) {
-            huges.for_each(|huge| segment.end_isolation(huge));
-        }
+        let all = each_in(self.shared, self.range);
+        all.for_each(|(segment, huge)| segment.end_isolation(huge));
     }
 }

@@ -10,7 +10,9 @@
 //! | `allocator`, `bulk`, `isolation`, `owned` | what a kernel calls |
 //! | `borrow` | what a worker calls that zeroes free memory, or reports it to the host |
 //! | `build`, `over` | from a [`Layout`](crate::layout::Layout) to [`Frames`]; from a span whose memory comes range by range |
+//! | `add`, `hotplug` | memory that comes; its zone is decided then |
 //! | `offline` | memory that goes: offline, online again, removed |
+//! | `present` | what is memory now, for those that show it |
 //! | `hooks` | what a kernel adds |
 //! | `find` | [`Frames`], and what a request does until it finds memory or gives up |
 //! | `cpu/` | a CPU's cache in front of the shared levels |
@@ -27,6 +29,7 @@
 //! [`Frames::adopt`], which change one list. So an interrupt handler must not call
 //! the allocator if it may have interrupted a call on its own CPU.
 
+mod add;
 mod allocator;
 #[cfg(feature = "content")]
 mod borrow;
@@ -36,12 +39,14 @@ mod cpu;
 mod error;
 mod find;
 mod hooks;
+mod hotplug;
 mod isolation;
 mod metadata;
 #[cfg(feature = "hotplug")]
 mod offline;
 mod over;
 mod owned;
+mod present;
 mod range;
 mod request;
 mod search;
@@ -52,6 +57,7 @@ mod zone;
 #[cfg(test)]
 mod tests;
 
+pub use add::AddError;
 #[cfg(feature = "content")]
 pub use borrow::{Borrowed, Cursor};
 pub use cpu::Cpu;
@@ -65,12 +71,13 @@ pub use cpu::slot::{CpuEvents, CpuSlot};
 pub use error::{AllocError, BlockError, BuildError, CpuError, RangeError};
 pub use find::Frames;
 pub use hooks::{Crossing, Hooks, WaterMark};
+pub use hotplug::{OnlinePolicy, ZoneError};
 pub use isolation::{IsolateError, Isolation};
 pub use metadata::Metadata;
 #[cfg(feature = "hotplug")]
 pub use offline::{Holder, OfflineError};
-pub use over::AddError;
 pub use owned::{Deallocate, Owned};
+pub(crate) use present::Present;
 pub use request::Request;
 pub use segment::occupancy::Occupancy;
 pub use segment::statistics::{ContentStatistics, FreeBlocks, Statistics};
@@ -79,5 +86,6 @@ pub use segment::validate::Violation;
 pub use word::content::Content;
 pub use word::mobility::Mobility;
 pub use zone::marks::{WaterMarks, ZoneMarks};
+pub use zone::span::ZoneSpan;
 #[cfg(feature = "content")]
 pub use zone::zeroed::ZeroedFrames;

@@ -11,18 +11,22 @@ use super::find::Frames;
 use super::isolation::{IsolateError, Isolation};
 use super::range;
 use super::segment::Segment;
-use super::segment::pinned::{Hotplug, Unpin};
+use super::segment::pinned::Unpin;
+use super::segment::pinned::hotplug::Hotplug;
 use super::word::Content;
 use super::word::geometry::HUGE_FRAMES;
 use super::zone::segment::ZoneSegment;
-use crate::addr::{Frame, FrameRange, PhysRange};
+use crate::addr::{Frame, FrameRange, PAGE_SHIFT, PHYS_END, PhysRange};
 use crate::sync::Ordering;
 
 /// What holds a frame that keeps its range from going offline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// It is reserved for ever: tables, descriptors, the kernel's image.
-    Reserved,
+    Reserved {
+        /// For what: the owner that early memory was given; `None` if its log had no space.
+        owner: Option<&'static str>,
+    },
     /// A worker has borrowed it, and gives it back soon.
     Worker,
     /// It is allocated, or cached by a CPU that has not drained its cache.
@@ -31,11 +35,12 @@ pub enum Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Reserved => "reserved for ever",
-            Self::Worker => "borrowed by a worker",
-            Self::Allocation => "allocated",
-        })
+        match self {
+            Self::Reserved { owner: Some(owner) } => write!(f, "reserved for ever, for {owner}"),
+            Self::Reserved { owner: None } => f.write_str("reserved for ever"),
+            Self::Worker => f.write_str("borrowed by a worker"),
+            Self::Allocation => f.write_str("allocated"),
+        }
     }
 }
 
@@ -100,11 +105,11 @@ pub enum OfflineError {
         /// The first frame that was.
         frame: Frame,
     },
-    /// The list of what can't be freed is full: it needs space for one range more.
+    /// The list of what can't be freed is full: it needs space for `capacity + 1` ranges.
     ListFull {
         /// The range.
         range: PhysRange,
-        /// Ranges it has space for.
+        /// Ranges it has space for, one fewer than it needs.
         capacity: usize,
     },
 }
@@ -133,14 +138,22 @@ impl fmt::Display for OfflineError {
                 holder,
                 held_by_cpus,
             } => {
-                write!(
-                    f,
-                    "{range} can't go offline: {frames} frames are in use, the first is {frame}, {holder}"
-                )?;
-                if *held_by_cpus > 0 {
-                    write!(f, "; CPUs still cache {held_by_cpus} frames")?;
+                match frames {
+                    1 => write!(
+                        f,
+                        "{range} can't go offline: 1 frame is in use, {frame}, {holder}"
+                    )?,
+                    _ => write!(
+                        f,
+                        "{range} can't go offline: {frames} frames are in use, the first is {frame}, {holder}"
+                    )?,
                 }
-                f.write_str(": move or free them, then try again")
+                if *held_by_cpus > 0 {
+                    let s = if *held_by_cpus == 1 { "" } else { "s" };
+                    write!(f, "; CPUs still cache {held_by_cpus} frame{s}")?;
+                }
+                let them = if *frames == 1 { "it" } else { "them" };
+                write!(f, ": move or free {them}, then try again")
             }
             Self::Offline { range, frame } => {
                 write!(f, "{range} can't go offline: {frame} is offline already")
@@ -183,18 +196,19 @@ impl<'m> Frames<'m> {
     /// # Errors
     /// [`OfflineError`]; nothing changed then.
     pub fn offline(&self, range: PhysRange) -> Result<(), OfflineError> {
-        let (frames, _one) = self.begin(range)?;
+        let (frames, one) = self.begin(range)?;
         self.must_be_online(range, frames)?;
         let isolation = self.isolate(frames).map_err(|error| match error {
             IsolateError::Isolated { frame } => OfflineError::Isolated { range, frame },
             IsolateError::InUse { frame } => self.in_use(range, frame, 1),
             IsolateError::Misaligned { .. } => OfflineError::Misaligned { range },
+            IsolateError::Absent { frame } => OfflineError::OutsideMemory { range, frame },
             IsolateError::NoMemory { .. } => {
                 let frame = frames.start();
                 OfflineError::OutsideMemory { range, frame }
             }
         })?;
-        self.take_offline(range, isolation)
+        self.take_offline(range, isolation, &one)
     }
 
     /// All of an isolation, which ends.
@@ -202,6 +216,7 @@ impl<'m> Frames<'m> {
         &self,
         range: PhysRange,
         isolation: Isolation<'_, 'm>,
+        one: &Hotplug<'_, 'm>,
     ) -> Result<(), OfflineError> {
         let frames = isolation.range();
         if let Some(frame) = isolation.first_in_use() {
@@ -210,40 +225,85 @@ impl<'m> Frames<'m> {
         isolation
             .take_words()
             .map_err(|frame| self.in_use(range, frame, 1))?;
-        let is_listed = self.nodes.pinned.pin(frames);
-        // Only now: a free that read the list before it changed fails at the word.
-        let mut all = self.huges(frames);
-        let freed = all.find(|(segment, huge)| !is_listed || !segment.set_offline(*huge));
-        if let Some((segment, huge)) = freed {
-            if is_listed {
-                // Just put there by this call.
-                let _ = self.nodes.pinned.unpin(frames);
+        let mut done = FrameRange::EMPTY;
+        let taken = if one.pin(frames) {
+            self.take_parts(range, frames, &mut done)
+        } else {
+            let capacity = self.nodes.pinned.capacity();
+            Err(OfflineError::ListFull { range, capacity })
+        };
+        if taken.is_err() {
+            for (segment, part) in self.nodes.segments.parts(done) {
+                segment.count_offline(-part.count().cast_signed());
+                if segment.is_of_window() {
+                    segment.pinned().unpin_back(part);
+                }
             }
+        }
+        for (segment, _) in self.nodes.segments.parts(frames) {
+            segment.pinned().release_kept();
+        }
+        if let Err(why) = taken {
+            one.undo();
             for (segment, huge) in self.huges(frames) {
                 segment.end_offline(huge);
             }
-            let frame = Frame::new(segment.huge_start(huge));
-            return Err(if is_listed {
-                self.in_use(range, frame, 1)
-            } else {
-                self.list_full(range)
-            });
+            return Err(why);
         }
+        one.count(frames.count().cast_signed());
         self.nodes.count_range(frames, -1);
         self.count_moved(frames);
         Ok(())
     }
 
+    /// Makes the words of `frames` say that they are offline, part by part; `done` are those of which
+    /// they do.
+    fn take_parts(
+        &self,
+        range: PhysRange,
+        frames: FrameRange,
+        done: &mut FrameRange,
+    ) -> Result<(), OfflineError> {
+        let mut left = frames;
+        while let Some((segment, part)) = self.nodes.segments.next_part(&mut left) {
+            let (of_window, list) = (segment.is_of_window(), segment.pinned());
+            if of_window && !list.pin_kept(part) {
+                let capacity = list.capacity();
+                return Err(OfflineError::ListFull { range, capacity });
+            }
+            // Only now: a free that read the list before it changed fails at the word.
+            let went = segment.online().map(|online| {
+                let mut all = online.huges_touched(part);
+                let freed = all.find(|&huge| !online.set_offline(huge));
+                freed.map(|huge| Frame::new(online.huge_start(huge)))
+            });
+            if let Some(frame) = went.unwrap_or(Some(part.start())) {
+                if of_window {
+                    list.unpin_back(part);
+                }
+                return Err(self.in_use(range, frame, 1));
+            }
+            segment.count_offline(part.count().cast_signed());
+            *done = FrameRange::new(frames.start().get(), part.end().get()).unwrap_or_default();
+        }
+        Ok(())
+    }
+
     /// CPUs look anew where they fill their lists from.
-    fn count_moved(&self, frames: FrameRange) {
+    pub(super) fn count_moved(&self, frames: FrameRange) {
         // Release: as in `Frames::add`.
         (self.nodes.added).fetch_add(frames.count(), Ordering::Release);
         self.drain_at_next_call();
     }
 
-    fn list_full(&self, range: PhysRange) -> OfflineError {
-        let capacity = self.nodes.pinned.capacity();
-        OfflineError::ListFull { range, capacity }
+    pub(super) fn not_unpinned(&self, range: PhysRange, why: Unpin) -> OfflineError {
+        match why {
+            // What is offline is whole huge frames.
+            Unpin::NotPinned(frame) | Unpin::OtherZone(frame) => {
+                OfflineError::NotOffline { range, frame }
+            }
+            Unpin::Full(capacity) => OfflineError::ListFull { range, capacity },
+        }
     }
 
     /// Brings `range`, all of which is offline, back: all of it is free from now on, in the zone it
@@ -252,16 +312,27 @@ impl<'m> Frames<'m> {
     /// # Errors
     /// [`OfflineError`]; nothing changed then.
     pub fn online(&self, range: PhysRange) -> Result<(), OfflineError> {
-        let (frames, _one) = self.begin(range)?;
+        let (frames, one) = self.begin(range)?;
         self.must_be_offline(range, frames)?;
-        self.nodes.pinned.unpin(frames).map_err(|why| match why {
-            Unpin::NotPinned(frame) => OfflineError::NotOffline { range, frame },
-            Unpin::Full => self.list_full(range),
-        })?;
+        let unpinned = self.unpin_offline(frames);
+        unpinned.map_err(|why| self.not_unpinned(range, why))?;
         // Each is freed as what it is, allocated; an error: another call freed some of it at this
         // moment.
         let _ = range::free_with(&self.nodes, frames, Content::Unknown);
+        one.count(-frames.count().cast_signed());
         self.count_moved(frames);
+        Ok(())
+    }
+
+    /// Takes `frames`, all of which are offline, off the lists of what can't be freed.
+    fn unpin_offline(&self, frames: FrameRange) -> Result<(), Unpin> {
+        let segments = &self.nodes.segments;
+        let mut offline = frames;
+        let next_part = |left: &mut FrameRange| segments.next_part(left);
+        self.nodes.unpin(frames, || Ok(()), &next_part)?;
+        while let Some((segment, part)) = segments.next_part(&mut offline) {
+            segment.count_offline(-part.count().cast_signed());
+        }
         Ok(())
     }
 
@@ -270,25 +341,25 @@ impl<'m> Frames<'m> {
     /// # Errors
     /// [`OfflineError`]; nothing changed then.
     pub fn remove(&self, range: PhysRange) -> Result<(), OfflineError> {
-        let (frames, _one) = self.begin(range)?;
+        let (frames, one) = self.begin(range)?;
         self.must_be_offline(range, frames)?;
+        self.must_be_added(range, frames)?;
         let mut left = frames;
-        while let Some((segment, part)) = self.next_part(&mut left) {
-            if segment.is_memory_from_start() {
-                let frame = part.start();
-                return Err(OfflineError::FromStart { range, frame });
-            }
+        while let Some((segment, part)) = self.nodes.segments.next_part(&mut left) {
+            segment.leave(part);
         }
-        for (segment, huge) in self.huges(frames) {
-            segment.set_absent(huge);
-        }
-        for (segment, part) in self.online_parts(frames) {
-            let last = Frame::new(part.end().get() - 1);
-            for giant in segment.giant_of(part.start())..=segment.giant_of(last) {
-                segment.close_absent(giant);
-            }
-        }
+        one.count(-frames.count().cast_signed());
         Ok(())
+    }
+
+    /// Nothing of `frames` was memory from the start.
+    fn must_be_added(&self, range: PhysRange, frames: FrameRange) -> Result<(), OfflineError> {
+        let mut parts = self.nodes.segments.parts(frames);
+        let from_start = parts.find(|(segment, _)| segment.is_memory_from_start());
+        from_start.map_or(Ok(()), |(_, part)| {
+            let frame = part.start();
+            Err(OfflineError::FromStart { range, frame })
+        })
     }
 
     /// Whether all of the huge frame of `frame` is offline.
@@ -298,32 +369,23 @@ impl<'m> Frames<'m> {
         online.is_some_and(|online| online.is_offline(online.huge_of(frame)))
     }
 
-    /// The first frame of `frames` that is offline.
+    /// The first frame of `frames` that is offline, in any segment that has it.
     pub(super) fn first_offline(&self, frames: FrameRange) -> Option<Frame> {
-        let mut left = frames;
-        let mut parts = core::iter::from_fn(|| self.next_part(&mut left));
-        parts.find_map(|(segment, part)| {
-            let offline = segment.started()?.first_offline(part, true)?;
-            Some(offline.max(part.start()))
-        })
+        let started = self.nodes.segments.iter().filter_map(ZoneSegment::started);
+        let offline = started
+            .filter_map(|segment| self.first_offline_in(segment, frames.intersect(segment.frames)));
+        offline.min()
     }
 
     /// `range` in frames, and no other call like this one until the second is dropped.
-    fn begin(&self, range: PhysRange) -> Result<(FrameRange, Hotplug<'_>), OfflineError> {
-        let frames = range.inner_frames();
-        let is_whole = frames.checked_bytes() == Some(range)
-            && [frames.start(), frames.end()]
-                .iter()
-                .all(|end| end.get().is_multiple_of(HUGE_FRAMES.into()));
-        if frames.is_empty() || !is_whole {
-            return Err(OfflineError::Misaligned { range });
-        }
+    pub(super) fn begin(
+        &self,
+        range: PhysRange,
+    ) -> Result<(FrameRange, Hotplug<'_, 'm>), OfflineError> {
+        let frames = whole_huges(range)?;
         let mut left = frames;
-        while let Some((segment, part)) = self.next_part(&mut left) {
-            let huges = part.intersect(segment.frames());
-            let is_cut = huges.start().get() % u64::from(HUGE_FRAMES) != 0
-                || huges.end().get() % u64::from(HUGE_FRAMES) != 0;
-            if is_cut {
+        while let Some((segment, part)) = self.nodes.segments.next_part(&mut left) {
+            if !is_whole(part.intersect(segment.frames())) {
                 // A huge frame that crosses the end of a zone or of memory.
                 return Err(OfflineError::Misaligned { range });
             }
@@ -336,6 +398,15 @@ impl<'m> Frames<'m> {
             let frame = left.start();
             return Err(OfflineError::OutsideMemory { range, frame });
         }
+        self.begin_any(range)
+    }
+
+    /// The same for a range that need not be memory.
+    pub(super) fn begin_any(
+        &self,
+        range: PhysRange,
+    ) -> Result<(FrameRange, Hotplug<'_, 'm>), OfflineError> {
+        let frames = whole_huges(range)?;
         let one = self.nodes.pinned.begin_hotplug();
         Ok((frames, one.ok_or(OfflineError::Busy { range })?))
     }
@@ -354,7 +425,9 @@ impl<'m> Frames<'m> {
                 range,
                 frame,
                 frames,
-                holder: Holder::Reserved,
+                holder: Holder::Reserved {
+                    owner: self.layout().owner_of(frame),
+                },
                 held_by_cpus: 0,
             }
         } else {
@@ -362,7 +435,11 @@ impl<'m> Frames<'m> {
         })
     }
 
-    fn must_be_offline(&self, range: PhysRange, frames: FrameRange) -> Result<(), OfflineError> {
+    pub(super) fn must_be_offline(
+        &self,
+        range: PhysRange,
+        frames: FrameRange,
+    ) -> Result<(), OfflineError> {
         let mut parts = self.online_parts(frames);
         let online = parts.find_map(|(segment, part)| segment.first_offline(part, false));
         online.map_or(Ok(()), |frame| {
@@ -390,7 +467,7 @@ impl<'m> Frames<'m> {
     /// The parts of `frames`, in segments with memory.
     fn online_parts(&self, frames: FrameRange) -> impl Iterator<Item = (&Segment<'m>, FrameRange)> {
         let mut left = frames;
-        core::iter::from_fn(move || self.next_part(&mut left))
+        core::iter::from_fn(move || self.nodes.segments.next_part(&mut left))
             .filter_map(|(segment, part)| Some((segment.online()?, part)))
     }
 
@@ -401,6 +478,21 @@ impl<'m> Frames<'m> {
             (segment.huges_touched(part)).map(move |huge| (segment, huge))
         })
     }
+}
+
+/// Whether these are whole huge frames.
+pub(super) fn is_whole(frames: FrameRange) -> bool {
+    let mut ends = [frames.start(), frames.end()].into_iter();
+    ends.all(|end| end.get().is_multiple_of(HUGE_FRAMES.into()))
+}
+
+/// The frames of `range`, which is whole huge frames.
+fn whole_huges(range: PhysRange) -> Result<FrameRange, OfflineError> {
+    let frames = range.inner_frames();
+    if frames.is_empty() || frames.checked_bytes() != Some(range) || !is_whole(frames) {
+        return Err(OfflineError::Misaligned { range });
+    }
+    Ok(frames)
 }
 
 impl<'m> Isolation<'_, 'm> {
@@ -423,9 +515,11 @@ impl<'m> Isolation<'_, 'm> {
     /// # Errors
     /// [`OfflineError`]; the isolation has ended then, and what is free can be allocated again.
     pub fn offline(self) -> Result<(), OfflineError> {
-        let (shared, range) = (self.shared(), self.range().bytes());
-        let (frames, _one) = shared.begin(range)?;
+        // Frames without an address are no memory, and refused as such.
+        let reach = FrameRange::new(0, PHYS_END >> PAGE_SHIFT).unwrap_or_default();
+        let (shared, range) = (self.shared(), self.range().intersect(reach).bytes());
+        let (frames, one) = shared.begin(range)?;
         shared.must_be_online(range, frames)?;
-        shared.take_offline(range, self)
+        shared.take_offline(range, self, &one)
     }
 }

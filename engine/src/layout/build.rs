@@ -52,6 +52,8 @@ impl<'s> Layout<'s> {
             policy: *policy,
             movable,
             zero: &[],
+            #[cfg(feature = "hotplug")]
+            window_share: Layout::WINDOW_SHARE,
         })
     }
 }

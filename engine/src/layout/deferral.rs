@@ -10,7 +10,7 @@ use crate::addr::{Frame, FrameRange};
 use crate::node::NodeId;
 
 use super::zones::{self, Bounds};
-use super::{Layout, LayoutPolicy, Node, NodeRange, SECTION_FRAMES};
+use super::{Layout, LayoutPolicy, Node, NodeRange, SectionSize};
 
 /// What one node describes early, and what it leaves to the workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +71,7 @@ pub(super) fn plan(
                 node.eager_frames += piece.count();
             } else if node.first_deferred.is_none() {
                 let needed = policy.eager_frames.saturating_sub(described);
-                node.first_deferred = boundary(piece, needed);
+                node.first_deferred = boundary(piece, needed, policy.section);
                 let eager_end = node.first_deferred.unwrap_or(piece.end());
                 let eager = eager_end.get() - piece.start().get();
                 node.eager_frames += eager;
@@ -82,9 +82,9 @@ pub(super) fn plan(
 }
 
 /// The first section boundary in `piece` that has `needed` of its frames before it.
-fn boundary(piece: FrameRange, needed: u64) -> Option<Frame> {
+fn boundary(piece: FrameRange, needed: u64, section: SectionSize) -> Option<Frame> {
     let earliest = piece.start().get().checked_add(needed)?;
-    let boundary = earliest.checked_next_multiple_of(SECTION_FRAMES)?;
+    let boundary = earliest.checked_next_multiple_of(section.frames())?;
     (boundary < piece.end().get()).then_some(Frame::new(boundary))
 }
 
@@ -95,7 +95,8 @@ mod tests {
     #[test]
     fn the_boundary_needs_a_section_before_it_and_frames_after() {
         let boundary = |start, end, needed| {
-            boundary(FrameRange::new(start, end).unwrap(), needed).map(Frame::get)
+            let piece = FrameRange::new(start, end).unwrap();
+            boundary(piece, needed, SectionSize::SMALLEST).map(Frame::get)
         };
         assert_eq!(boundary(4096, 262_112, 32_768), Some(65_536));
         assert_eq!(boundary(65_536, 131_072, 32_768), Some(98_304));
@@ -104,5 +105,9 @@ mod tests {
         assert_eq!(boundary(65_536, 131_072, 0), Some(65_536));
         assert_eq!(boundary(65_537, 131_072, 0), Some(98_304));
         assert_eq!(boundary(u64::MAX - 5, u64::MAX, 32_768), None);
+        let gib = SectionSize::new(1 << 30).unwrap();
+        let piece = FrameRange::new(4096, 1 << 20).unwrap();
+        let at = super::boundary(piece, 32_768, gib);
+        assert_eq!(at, Some(Frame::new(1 << 18)));
     }
 }

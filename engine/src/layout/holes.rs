@@ -8,7 +8,7 @@
 use crate::addr::{Frame, FrameRange};
 use crate::node::{NodeId, ZoneKind};
 
-use super::{Layout, NodeRange, SECTION_FRAMES};
+use super::{Layout, NodeRange};
 
 /// Holes between ranges of memory, ascending; made by [`Layout::holes`].
 #[derive(Clone, Debug)]
@@ -79,12 +79,16 @@ pub struct UnavailableRanges<'a> {
 }
 
 impl UnavailableRanges<'_> {
+    fn section_frames(&self) -> u64 {
+        self.layout.policy.section.frames()
+    }
+
     /// The rest of the last section, counted in the highest zone of the node that ends there.
     fn tail(&self) -> Option<Unavailable> {
         let last = self.layout.ranges.last()?;
         let zone = self.layout.zones_of(last.node).last()?;
         let end = last.frames.end().get();
-        let frames = end.checked_next_multiple_of(SECTION_FRAMES)? - end;
+        let frames = end.checked_next_multiple_of(self.section_frames())? - end;
         (frames > 0).then_some(Unavailable {
             node: last.node,
             zone: zone.kind,
@@ -106,12 +110,13 @@ impl Iterator for UnavailableRanges<'_> {
     type Item = Unavailable;
 
     fn next(&mut self) -> Option<Unavailable> {
+        let section_frames = self.section_frames();
         while let Some(holes) = &mut self.holes {
             let Some((hole, range)) = holes.next_before() else {
                 self.holes = None;
                 return self.tail();
             };
-            let frames = described(hole);
+            let frames = described(hole, section_frames);
             if frames > 0 {
                 let zone = self.zone_of(range);
                 return Some(Unavailable {
@@ -127,19 +132,20 @@ impl Iterator for UnavailableRanges<'_> {
 
 /// Frames of `hole` in a section that also holds the memory before or after it.
 /// Before frame 0 there is none.
-fn described(hole: FrameRange) -> u64 {
+fn described(hole: FrameRange, section_frames: u64) -> u64 {
     let (start, end) = (hole.start().get(), hole.end().get());
-    let head_start = end - end % SECTION_FRAMES;
+    let head_start = end - end % section_frames;
     if head_start <= start {
         return end - start;
     }
-    let tail = start.next_multiple_of(SECTION_FRAMES) - start;
+    let tail = start.next_multiple_of(section_frames) - start;
     tail + (end - head_start)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::SECTION_FRAMES;
 
     #[test]
     fn only_sections_with_memory_count() {
@@ -154,10 +160,17 @@ mod tests {
             (40_000, 70_000, 65_536 - 40_000 + 70_000 - 65_536),
         ] {
             assert_eq!(
-                described(FrameRange::new(start, end).unwrap()),
+                described(FrameRange::new(start, end).unwrap(), SECTION_FRAMES),
                 want,
                 "{start}..{end}"
             );
         }
+        // 32 MiB before and 16 MiB after the border of a section, of two here and of one there.
+        let hole = FrameRange::new((1 << 16) - 8192, (1 << 16) + 4096).unwrap();
+        assert_eq!(described(hole, 1 << 15), 8192 + 4096);
+        assert_eq!(described(hole, 1 << 17), 8192 + 4096);
+        let hole = FrameRange::new(8192, (1 << 17) + 4096).unwrap();
+        assert_eq!(described(hole, 1 << 15), (1 << 15) - 8192 + 4096);
+        assert_eq!(described(hole, 1 << 17), (1 << 17) - 8192 + 4096);
     }
 }

@@ -17,7 +17,8 @@
 //! | `extents` | what each frame is |
 //! | `windows` | where memory may be plugged in later |
 //! | `holes` | holes, and which of their frames have descriptors all the same |
-//! | `sections` | runs of 128 MiB sections that hold memory |
+//! | `section` | how large a section is |
+//! | `sections` | runs of sections that hold memory |
 //! | `tables` | early memory for tables |
 //! | `build` | all of it, in order |
 #![deny(unsafe_code)]
@@ -31,6 +32,7 @@ mod kind;
 mod movable;
 mod node;
 mod policy;
+mod section;
 mod sections;
 mod tables;
 mod windows;
@@ -43,12 +45,13 @@ pub use holes::{Holes, Unavailable, UnavailableRanges};
 pub use kind::{Extent, ExtentKind, ZoneSegment};
 pub use movable::MovableOutcome;
 pub use node::{Node, NodeRange, Zone};
-pub use policy::{CoreSize, LayoutPolicy, MOVABLE_ALIGN_FRAMES, SECTION_FRAMES, SECTION_SHIFT};
+pub use policy::{CoreSize, LayoutPolicy, MOVABLE_ALIGN_FRAMES};
+pub use section::{SECTION_FRAMES, SECTION_SHIFT, SectionSize};
 pub use sections::{SectionRun, SectionRuns};
 pub(crate) use tables::NoSpace;
 pub use windows::Windows;
 
-use crate::addr::{Frame, FrameRange, Order, PhysRange};
+use crate::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
 use crate::early::{EarlyError, EarlyMemory, EarlyRequest};
 use crate::node::NodeId;
 use crate::topology::Topology;
@@ -108,9 +111,15 @@ pub struct Layout<'s> {
     policy: LayoutPolicy,
     movable: MovableOutcome,
     zero: &'s [FrameRange],
+    #[cfg(feature = "hotplug")]
+    window_share: u64,
 }
 
 impl<'s> Layout<'s> {
+    /// Tables of windows cost at most one in so many bytes of the memory present, unless
+    /// `with_window_share` sets another share.
+    const WINDOW_SHARE: u64 = 128;
+
     /// No memory: for an allocator that was built without a layout.
     pub(crate) fn none() -> Self {
         let policy = LayoutPolicy::DEFAULT;
@@ -124,6 +133,8 @@ impl<'s> Layout<'s> {
             policy,
             movable: MovableOutcome::NotRequested,
             zero: &[],
+            #[cfg(feature = "hotplug")]
+            window_share: Self::WINDOW_SHARE,
         }
     }
 
@@ -151,6 +162,40 @@ impl<'s> Layout<'s> {
     /// Frames that hold zeros, as far as they are free.
     pub(crate) fn zero_memory(&self) -> &'s [FrameRange] {
         self.zero
+    }
+
+    /// With tables for memory that comes later of at most one in `share` bytes of the memory present
+    /// now; 128 unless this is called, and no bound but the memory there is with 0.
+    ///
+    /// [`Frames::build`](crate::frames::Frames::build) reserves them for the windows that firmware
+    /// announces, from the first one's beginning on, because firmware may announce petabytes: 66
+    /// bytes a MiB for each zone of each node that may come to a window.
+    ///
+    /// ```
+    /// use firstlight::layout::Layout;
+    ///
+    /// /// A small machine that grows to many times its size.
+    /// fn of_a_growing_machine<'s>(layout: Layout<'s>) -> Layout<'s> {
+    ///     layout.with_window_share(16)
+    /// }
+    /// ```
+    #[cfg(feature = "hotplug")]
+    #[must_use]
+    pub fn with_window_share(self, share: u64) -> Self {
+        Self {
+            window_share: share,
+            ..self
+        }
+    }
+
+    /// Bytes that the tables of windows may take.
+    pub(crate) fn window_table_bytes(&self) -> u64 {
+        #[cfg(feature = "hotplug")]
+        let share = self.window_share;
+        #[cfg(not(feature = "hotplug"))]
+        let share = Self::WINDOW_SHARE;
+        let present_bytes = self.present_frames() * PAGE_BYTES;
+        present_bytes.checked_div(share).unwrap_or(u64::MAX)
     }
 
     /// All nodes, by number.

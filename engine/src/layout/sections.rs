@@ -1,22 +1,24 @@
-//! Sections of 128 MiB: the unit of descriptors and of hotplug.
+//! Runs of sections that hold memory: [`SectionRuns`].
 
-use super::{Layout, NodeRange, SECTION_FRAMES};
+use super::{Layout, NodeRange, SectionSize};
 use crate::addr::FrameRange;
 
 /// Sections in a row that hold memory, of any node and however little.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SectionRun {
-    /// Number of the first section: its first frame over [`SECTION_FRAMES`].
+    /// Number of the first section: its first frame over the frames of a section.
     pub first: u64,
     /// How many sections.
     pub count: u64,
+    /// How large they are.
+    pub size: SectionSize,
 }
 
 impl SectionRun {
     /// The frames of the run, holes included.
     pub fn frames(self) -> FrameRange {
-        let start = self.first.saturating_mul(SECTION_FRAMES);
-        let frames = self.count.saturating_mul(SECTION_FRAMES);
+        let start = self.first.saturating_mul(self.size.frames());
+        let frames = self.count.saturating_mul(self.size.frames());
         FrameRange::new(start, start.saturating_add(frames)).unwrap_or_default()
     }
 }
@@ -25,6 +27,7 @@ impl SectionRun {
 #[derive(Clone, Debug)]
 pub struct SectionRuns<'a> {
     ranges: &'a [NodeRange],
+    size: SectionSize,
 }
 
 impl Layout<'_> {
@@ -32,6 +35,7 @@ impl Layout<'_> {
     pub fn sections(&self) -> SectionRuns<'_> {
         SectionRuns {
             ranges: self.ranges,
+            size: self.policy.section,
         }
     }
 }
@@ -41,8 +45,8 @@ impl SectionRuns<'_> {
     fn peek(&self) -> Option<(u64, u64)> {
         let frames = self.ranges.first()?.frames;
         Some((
-            frames.start().get() / SECTION_FRAMES,
-            frames.end().get().div_ceil(SECTION_FRAMES),
+            frames.start().get() / self.size.frames(),
+            frames.end().get().div_ceil(self.size.frames()),
         ))
     }
 }
@@ -60,6 +64,7 @@ impl Iterator for SectionRuns<'_> {
         Some(SectionRun {
             first,
             count: end - first,
+            size: self.size,
         })
     }
 }

@@ -3,7 +3,7 @@
 use crate::addr::FrameRange;
 use crate::node::ZoneKind;
 
-use super::zones::{self, Bounds};
+use super::zones::{self, Bounds, MovableRule};
 use super::{Extent, ExtentKind, Layout, NodeRange};
 use crate::topology::TopologyRange;
 
@@ -33,6 +33,13 @@ impl Layout<'_> {
             left: FrameRange::EMPTY,
             row: TopologyRange::EMPTY,
         }
+    }
+
+    /// The zone of `frames`, not empty, by their addresses, if it is one for all of them.
+    pub(crate) fn kernel_zone(&self, frames: FrameRange) -> Option<ZoneKind> {
+        let bounds = Bounds::new(&self.policy, FrameRange::ALL);
+        let (zone, front) = zones::front(&bounds, MovableRule::default(), false, frames);
+        (front == frames).then_some(zone)
     }
 }
 

@@ -156,6 +156,35 @@ mod tests {
     }
 
     #[test]
+    fn zones_of_other_processors() {
+        const GIB: u64 = 1 << 18;
+        let zones = |policy: LayoutPolicy, first: u64, end: u64| {
+            Bounds::new(&policy, frames(first, end))
+                .zones
+                .map(|zone| (zone.start().get(), zone.end().get()))
+        };
+        let arm = |bits, first: u64, end| zones(LayoutPolicy::arm64(first << 12, bits), first, end);
+        let all = |first, end| [(first, end), (end, end), (end, end)];
+        // All below 4 GiB is DMA, where all devices reach that far.
+        assert_eq!(arm(32, GIB, 3 * GIB), all(GIB, 3 * GIB));
+        let two = [(GIB, 4 * GIB), (4 * GIB, 4 * GIB), (4 * GIB, 9 * GIB)];
+        assert_eq!(arm(32, GIB, 9 * GIB), two);
+        assert_eq!(arm(40, GIB, 9 * GIB), two);
+        let three = [(GIB, 2 * GIB), (2 * GIB, 4 * GIB), (4 * GIB, 9 * GIB)];
+        assert_eq!(arm(31, GIB, 9 * GIB), three);
+        // No device reaches the first byte: as if all reached 4 GiB.
+        assert_eq!(arm(30, GIB, 9 * GIB), two);
+        assert_eq!(
+            arm(0, 1, 9 * GIB),
+            [(1, 4 * GIB), (4 * GIB, 4 * GIB), (4 * GIB, 9 * GIB)]
+        );
+        // Nothing is below 4 GiB.
+        assert_eq!(arm(32, 4 * GIB, 9 * GIB), all(4 * GIB, 9 * GIB));
+        let none = [(2 * GIB, 2 * GIB), (2 * GIB, 4 * GIB), (4 * GIB, 9 * GIB)];
+        assert_eq!(zones(LayoutPolicy::riscv64(), 2 * GIB, 9 * GIB), none);
+    }
+
+    #[test]
     fn spread_movable_starts_in_the_highest_zone_with_room() {
         assert_eq!(bounds(1, 4_456_448).highest_start(), Frame::new(1 << 20));
         assert_eq!(bounds(1, 262_112).highest_start(), Frame::new(4096));

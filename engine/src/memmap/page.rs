@@ -16,9 +16,10 @@ const NODE_BITS: u32 = 16;
 const SECTION_BITS: u32 = 26;
 const ZONE_SHIFT: u32 = FLAG_BITS;
 const NODE_SHIFT: u32 = ZONE_SHIFT + ZONE_BITS;
-const SECTION_SHIFT: u32 = NODE_SHIFT + NODE_BITS;
+/// The section is what is left at the top.
+const SECTION_SHIFT: u32 = u64::BITS - SECTION_BITS;
 
-const _: () = assert!(SECTION_SHIFT + SECTION_BITS == u64::BITS);
+const _: () = assert!(NODE_SHIFT + NODE_BITS == SECTION_SHIFT);
 const _: () = assert!(size_of::<PageDescriptor>() == 64);
 const _: () = assert!(ZoneKind::ALL.len() == 1 << ZONE_BITS);
 

@@ -1,4 +1,4 @@
-//! CRC-32C (Castagnoli), byte by byte with a table that the compiler computes.
+//! CRC-32C (Castagnoli), four bytes at a time with tables that the compiler computes.
 //!
 //! It finds every change of one to three bits and every burst of up to 32 in any table that fits
 //! a machine. Own code: the engine depends on no crate, and this is all of it.
@@ -7,10 +7,11 @@
 /// The polynomial, reflected.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-const BYTES: [u32; 256] = {
-    let mut table = [0; 256];
+/// What a byte does to the checksum, with as many bytes behind it as the table has number.
+const BYTES: [[u32; 256]; 4] = {
+    let mut tables = [[0; 256]; 4];
     let (mut at, mut byte) = (0, 0);
-    while at < table.len() {
+    while at < 256 {
         let mut value = byte;
         let mut bit = 0;
         while bit < 8 {
@@ -18,18 +19,38 @@ const BYTES: [u32; 256] = {
             value = value >> 1 ^ POLYNOMIAL & mask;
             bit += 1;
         }
-        table[at] = value;
+        tables[0][at] = value;
         at += 1;
         byte += 1;
     }
-    table
+    let mut behind = 1;
+    while behind < 4 {
+        let mut at = 0;
+        while at < 256 {
+            let before = tables[behind - 1][at];
+            tables[behind][at] = before >> 8 ^ tables[0][(before & 0xff) as usize];
+            at += 1;
+        }
+        behind += 1;
+    }
+    tables
 };
 
 /// The checksum of some parts, one after the other.
 pub(super) fn crc32c<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> u32 {
-    let bytes = parts.into_iter().flatten();
-    !bytes.fold(!0, |crc, byte| {
-        crc >> 8 ^ BYTES[((crc ^ u32::from(*byte)) & 0xff) as usize]
+    let byte = |value: u32, shift: u32| (value >> shift & 0xff) as usize;
+    !parts.into_iter().fold(!0, |crc, part| {
+        let (words, rest) = part.as_chunks::<4>();
+        let crc = words.iter().fold(crc, |crc, word| {
+            let all = crc ^ u32::from_le_bytes(*word);
+            BYTES[3][byte(all, 0)]
+                ^ BYTES[2][byte(all, 8)]
+                ^ BYTES[1][byte(all, 16)]
+                ^ BYTES[0][byte(all, 24)]
+        });
+        rest.iter().fold(crc, |crc, one| {
+            crc >> 8 ^ BYTES[0][byte(crc ^ u32::from(*one), 0)]
+        })
     })
 }
 

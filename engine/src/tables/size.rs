@@ -222,6 +222,12 @@ mod tests {
         assert_eq!(NAMES.given(4097, 1 << 20).unwrap().buckets, 8192);
         let refused = NAMES.given(u64::MAX, 1 << 20).unwrap_err();
         assert_eq!(refused.most.bytes, (4 << 30) / 16);
+        let limited = TableSpec {
+            most: Some(1000),
+            ..NAMES
+        };
+        assert_eq!(limited.given(512, 1 << 20).unwrap().buckets, 512);
+        assert_eq!(limited.given(513, 1 << 20).unwrap_err().most.buckets, 512);
         assert_eq!(NAMES.size(0, Growth::Stepped).buckets, 1);
         assert_eq!(NAMES.size(u64::MAX, Growth::SquareRoot).order(), 40 - 12);
     }

@@ -19,9 +19,9 @@ pub struct TopologyStorage<'s> {
 
 /// Collects what firmware says about nodes.
 ///
-/// Nodes are numbered from 0 as their domains are first named. For an SRAT that
-/// is: domains of enabled CPUs in the order of the table, then domains that only
-/// have memory; so Linux numbers them too.
+/// Nodes are numbered as Linux does it: those of an SRAT from 0 as their domains are first named,
+/// which is domains of enabled CPUs in the order of the table, then domains that only have
+/// memory; those of a device tree have the numbers it gives them.
 #[derive(Debug)]
 pub struct TopologyBuilder<'s> {
     pub(super) nodes: Store<'s, NodeInfo>,

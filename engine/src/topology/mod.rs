@@ -1,7 +1,7 @@
 //! Which memory and how many CPUs belong to which node.
 //!
-//! Firmware speaks of *proximity domains*, in any order and with any gaps;
-//! kernels number *nodes* densely. A [`TopologyBuilder`] is fed the SRAT in
+//! ACPI speaks of *proximity domains*, in any order and with any gaps, and kernels number
+//! *nodes* densely; a device tree gives nodes their numbers. A [`TopologyBuilder`] is fed the SRAT in
 //! place (or rows of a device tree, of sysfs, of a log), numbers the nodes, and
 //! becomes a [`Topology`]: sorted ranges, counts of CPUs, distances.
 //! [`Topology::apply`] then sets the node of each range of

@@ -30,7 +30,7 @@ pub enum TopologyNotice {
         /// What was wrong with it.
         error: AcpiError,
     },
-    /// A device tree entry that could not be read; it is left out.
+    /// A device tree entry that could not be read; it is left out, or only its node's number.
     Tree {
         /// What was wrong with it.
         error: FdtError,
@@ -113,7 +113,7 @@ impl fmt::Display for TopologyNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Srat { error } => write!(f, "SRAT entry left out: {error}"),
-            Self::Tree { error } => write!(f, "device tree entry left out: {error}"),
+            Self::Tree { error } => write!(f, "left out: {error}"),
             Self::TreeDistance {
                 row: FdtDistance { from, to, distance },
             } => write!(

@@ -64,6 +64,21 @@ pub(crate) fn madt_x2apic(apic_id: u32, flags: u32, uid: u32) -> Vec<u8> {
     )
 }
 
+/// A MADT type 11 entry, of the 80 bytes that ACPI 6.0 gives it.
+pub(crate) fn madt_gicc(uid: u32, mpidr: u64, flags: u32) -> Vec<u8> {
+    let mut content = vec![0; 78];
+    content[6..10].copy_from_slice(&uid.to_le_bytes());
+    content[10..14].copy_from_slice(&flags.to_le_bytes());
+    content[66..74].copy_from_slice(&mpidr.to_le_bytes());
+    entry(11, &content)
+}
+
+/// An SRAT type 3 entry.
+pub(crate) fn gicc(domain: u32, uid: u32, flags: u32) -> Vec<u8> {
+    let fields = [domain, uid, flags, 0].map(u32::to_le_bytes);
+    entry(3, fields.as_flattened())
+}
+
 /// An SRAT type 2 entry.
 pub(crate) fn x2apic(domain: u32, apic_id: u32, flags: u32) -> Vec<u8> {
     let fields = [0, domain, apic_id, flags, 0, 0].map(u32::to_le_bytes);

@@ -1,7 +1,8 @@
-//! Threads over all operations of the allocator, with an owner's mark on every frame.
+//! Threads over all operations of the allocator, with an owner's mark on every frame, while memory
+//! comes and goes.
 //!
 //! Every few seconds all threads meet: everything is recounted, and frames free, held and
-//! cached must add up to the machine. Some seconds of it run with the other tests;
+//! cached must add up to the memory there is. Some seconds of it run with the other tests;
 //! `make stress MINUTES=120` runs it for as long as requested. To add an operation, add a row to
 //! [`OPERATIONS`]; to add a machine, one to [`machines`].
 #![expect(
@@ -12,6 +13,8 @@
 
 #[path = "../kit/mod.rs"]
 mod kit;
+
+mod coming;
 mod worker;
 mod yard;
 
@@ -130,6 +133,19 @@ fn stress(seconds: u64, each: Duration) {
     }
     for ((_, name, _), count) in OPERATIONS.iter().zip(&done) {
         println!("stress: {count:12} {name}");
+    }
+    for yard in &yards {
+        let changes = yard.changes.load(Relaxed);
+        println!(
+            "stress: {changes:12} times memory came or went, {}",
+            yard.name
+        );
+        println!(
+            "stress: {:12} isolations taken, {}",
+            yard.isolated.load(Relaxed),
+            yard.name
+        );
+        assert!(changes > 0 || cfg!(miri));
     }
     println!(
         "stress: {} operations of {threads} threads, {} checkpoints, {} s, seed {seed}",

@@ -30,6 +30,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     (3, "allocate a range", |worker| worker.allocate_range()),
     (2, "find a range", |worker| worker.find_range()),
     (1, "isolate", |worker| worker.isolate()),
+    (2, "memory comes or goes", |worker| worker.come_or_go()),
     (4, "poll", |worker| worker.cpu().poll()),
     (2, "drain", |worker| worker.cpu().drain().unwrap()),
     (1, "close the CPU and start again", |worker| worker.leave()),
@@ -40,10 +41,10 @@ const HELD: usize = 3000;
 /// Operations between two reads of the clock.
 const SLICE: u32 = 200;
 
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn below(&mut self, below: u64) -> u64 {
+    pub(crate) fn below(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -51,7 +52,7 @@ impl Random {
         (self.0 >> 32) % below.max(1)
     }
 
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         let at = self.below(of.len() as u64);
         of[usize::try_from(at).unwrap()]
     }
@@ -59,14 +60,14 @@ impl Random {
 
 /// One thread with its CPU and what it holds.
 pub(crate) struct Worker<'y> {
-    yard: &'y Yard,
+    pub(crate) yard: &'y Yard,
     index: usize,
     name: u32,
     cpu: Option<Cpu<'y, 'static>>,
     /// The memory of the CPU's cache; dropped after it.
     cache: ReusedCache,
     held: Vec<(Frame, Order)>,
-    random: Random,
+    pub(crate) random: Random,
     pub(crate) done: Vec<u64>,
 }
 
@@ -102,7 +103,7 @@ impl<'y> Worker<'y> {
         }
     }
 
-    fn cpu(&mut self) -> &mut Cpu<'y, 'static> {
+    pub(crate) fn cpu(&mut self) -> &mut Cpu<'y, 'static> {
         let (yard, index) = (self.yard, self.index);
         let node = NodeId(u16::try_from(self.random.below(yard.nodes.into())).unwrap());
         // SAFETY: there is no CPU, and one is dropped before `cache`.
@@ -120,6 +121,7 @@ impl<'y> Worker<'y> {
         match self.random.below(8) {
             0 => request = request.zone(ZoneKind::Dma32),
             1 => request = request.no_drain(),
+            2 => request = request.zone(ZoneKind::Movable),
             _ => {}
         }
         let node = NodeId(u16::try_from(self.random.below(self.yard.nodes.into())).unwrap());
@@ -181,7 +183,7 @@ impl<'y> Worker<'y> {
         }
     }
 
-    fn some_frame(&mut self) -> u64 {
+    pub(crate) fn some_frame(&mut self) -> u64 {
         let memory = self.random.pick(&self.yard.memory);
         memory.start().get() + self.random.below(memory.count())
     }
@@ -294,21 +296,11 @@ impl<'y> Worker<'y> {
         }
     }
 
-    fn hold_for_a_moment(&self, frames: FrameRange) {
+    pub(crate) fn hold_for_a_moment(&self, frames: FrameRange) {
         self.yard.mark(frames, 0, self.name);
         std::thread::yield_now();
         self.yard.mark(frames, self.name, 0);
         self.yard.frames.free_frames(frames).unwrap();
-    }
-
-    fn isolate(&mut self) {
-        let first = self.some_frame() & !511;
-        let frames = FrameRange::new(first, first + 512 * (1 + self.random.below(4))).unwrap();
-        // Refused at the edges of memory and where another thread isolates.
-        if let Ok(isolation) = self.yard.frames.isolate(frames) {
-            std::thread::yield_now();
-            drop(isolation);
-        }
     }
 
     fn leave(&mut self) {

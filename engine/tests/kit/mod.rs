@@ -6,6 +6,8 @@
     reason = "each test file uses a part of the kit"
 )]
 
+pub(crate) mod threads;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -54,6 +56,57 @@ pub(crate) fn leak<T: Clone>(empty: T, len: usize) -> &'static mut [T] {
 pub(crate) fn boot_slots(ranges: usize, nodes: usize) -> BootSlots<'static> {
     let sizes = BootSizes::new(ranges, nodes);
     BootSlots::carve(Box::leak(Box::new_uninit_slice(sizes.bytes())), sizes).unwrap()
+}
+
+/// Memory of node 0 from `memory` without `reserved`, and windows by domain.
+pub(crate) fn layout_with_windows(
+    memory: PhysRange,
+    reserved: &[PhysRange],
+    windows: &[(u32, PhysRange)],
+    policy: &LayoutPolicy,
+) -> Layout<'static> {
+    layout_of_nodes(1, memory, reserved, windows, policy)
+}
+
+/// The same with so many nodes at least.
+pub(crate) fn layout_of_nodes(
+    nodes: u32,
+    memory: PhysRange,
+    reserved: &[PhysRange],
+    windows: &[(u32, PhysRange)],
+    policy: &LayoutPolicy,
+) -> Layout<'static> {
+    let slots = boot_slots(reserved.len() + 8, 8);
+    let mut early = EarlyMemory::new(slots.memory, slots.reserved, slots.owners);
+    early.add(memory, EarlyFlags::NONE).unwrap();
+    for &range in reserved {
+        early.reserve(range, "test").unwrap();
+    }
+    let mut builder = TopologyBuilder::new(slots.topology);
+    let home = builder.node_of(0).unwrap();
+    builder.add_memory(home, memory, false).unwrap();
+    for domain in 1..nodes {
+        builder.node_of(domain).unwrap();
+    }
+    for &(domain, window) in windows {
+        let node = builder.node_of(domain).unwrap();
+        builder.add_memory(node, window, true).unwrap();
+    }
+    let mut topology = builder.finish(&mut |notice| panic!("{notice}"));
+    topology
+        .apply(&mut early, Trust::Repair, &mut |_| {})
+        .unwrap();
+    Layout::build(early, topology, policy, slots.layout).unwrap()
+}
+
+/// A machine with such memory and windows, nothing of it reserved.
+pub(crate) fn machine_with_windows(
+    memory: PhysRange,
+    windows: &[(u32, PhysRange)],
+) -> Frames<'static> {
+    let layout = layout_with_windows(memory, &[], windows, &LayoutPolicy::DEFAULT);
+    let platform: &'static Uninitialised = Box::leak(Box::default());
+    Frames::build(layout, platform).unwrap()
 }
 
 /// Slots of CPUs that live as long as the test.
@@ -140,6 +193,8 @@ pub(crate) struct Machine {
     /// Row by row; empty: firmware reports none.
     pub(crate) distances: Vec<u8>,
     pub(crate) policy: Option<LayoutPolicy>,
+    /// In which memory may be plugged in, by node.
+    pub(crate) windows: Vec<(u16, PhysRange)>,
 }
 
 impl Machine {
@@ -181,6 +236,9 @@ impl Machine {
         for &(node, range, flags) in &self.memory {
             early.add(range, flags).unwrap();
             builder.add_memory(NodeId(node), range, false).unwrap();
+        }
+        for &(node, window) in &self.windows {
+            builder.add_memory(NodeId(node), window, true).unwrap();
         }
         let mut topology: Topology<'static> = builder.finish(&mut |_| {});
         if !self.distances.is_empty() {

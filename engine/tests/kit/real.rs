@@ -82,7 +82,7 @@ impl Drop for RealMemory {
     }
 }
 
-/// A kernel that zeroes, and reads what it is told is zero.
+/// A kernel that zeroes, and reads what is said to be zero.
 pub(crate) struct Kernel<'r> {
     pub(crate) memory: &'r RealMemory,
     pub(crate) check: ZeroCheck,

@@ -3,7 +3,9 @@
 use crate::fdt_blob;
 use firstlight::firmware::fdt::Fdt;
 use firstlight::node::NodeId;
-use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage};
+use firstlight::topology::{
+    NodeInfo, TopologyBuilder, TopologyError, TopologyRange, TopologyStorage,
+};
 
 #[test]
 fn nodes_of_a_device_tree() {
@@ -91,4 +93,79 @@ fn distances_of_a_device_tree() {
             "device tree: distance 30 from node 6 to node 5 left out", // there is no node 6
         ]
     );
+}
+
+/// Nodes, each with its number and CPUs; the nodes of ranges; what was reported.
+type Read = (Vec<(Option<u32>, u32)>, Vec<u16>, Vec<String>);
+
+/// What is read of CPUs and memory with these `numa-node-id`s, with so many slots for nodes.
+fn numbered(
+    cpus: &[Option<u32>],
+    memory: &[Option<u32>],
+    slots: usize,
+) -> Result<Read, TopologyError> {
+    let mut blob = fdt_blob::Blob::new();
+    blob.begin("").begin("cpus");
+    blob.cells("#address-cells", &[1])
+        .cells("#size-cells", &[0]);
+    for (at, id) in (0u32..).zip(cpus) {
+        blob.begin(&format!("cpu@{at:x}")).cells("reg", &[at]);
+        if let Some(id) = id {
+            blob.cells("numa-node-id", &[*id]);
+        }
+        blob.end();
+    }
+    blob.end();
+    for (at, id) in (1u32..).zip(memory) {
+        blob.begin(&format!("memory@{at:x}"));
+        blob.cells("reg", &[at, 0, 1 << 20]);
+        if let Some(id) = id {
+            blob.cells("numa-node-id", &[*id]);
+        }
+        blob.end();
+    }
+    let blob = blob.end().finish();
+    let tree = Fdt::parse(&blob).unwrap();
+    let (mut nodes, mut ranges) = (vec![NodeInfo::EMPTY; slots], [TopologyRange::EMPTY; 8]);
+    let mut builder = TopologyBuilder::new(TopologyStorage {
+        nodes: &mut nodes,
+        ranges: &mut ranges,
+    });
+    let mut said = Vec::new();
+    builder.add_tree(&tree, &mut |notice| said.push(notice.to_string()))?;
+    let topology = builder.finish(&mut |notice| panic!("{notice}"));
+    let nodes = topology.nodes().iter().map(|node| (node.domain, node.cpus));
+    let ranges = topology.ranges().iter().map(|row| row.node.0);
+    Ok((nodes.collect(), ranges.collect(), said))
+}
+
+#[test]
+fn nodes_have_the_numbers_the_tree_gives_them() {
+    let (nodes, ranges, said) = numbered(&[Some(2), Some(0)], &[Some(3), Some(0)], 4).unwrap();
+    // Nothing is on node 1, and CPUs come before memory, but neither moves a number.
+    assert_eq!(nodes, [(Some(0), 1), (None, 0), (Some(2), 1), (Some(3), 0)]);
+    assert_eq!(ranges, [3, 0]);
+    assert_eq!(said, [""; 0]);
+
+    let (nodes, ranges, _) = numbered(&[None, Some(1)], &[None, Some(1)], 4).unwrap();
+    assert_eq!(nodes, [(None, 1), (Some(1), 1)]);
+    assert_eq!(ranges, [1]);
+    let (nodes, ..) = numbered(&[None], &[None], 4).unwrap();
+    assert_eq!(nodes, [(Some(0), 1)]);
+}
+
+#[test]
+fn a_node_number_without_a_slot_is_an_error_and_an_impossible_one_is_none() {
+    let error = numbered(&[Some(0)], &[Some(4)], 4).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "topology nodes: storage for 4 entries is too small: 5 are needed"
+    );
+    for id in [1 << 16, u32::MAX] {
+        let (nodes, ranges, said) = numbered(&[Some(id)], &[Some(id), Some(0)], 4).unwrap();
+        assert_eq!(nodes, [(Some(0), 1)]);
+        assert_eq!(ranges, [0]);
+        assert_eq!(said.len(), 2);
+        assert!(said[0].ends_with("numa-node-id is too large"), "{said:?}");
+    }
 }

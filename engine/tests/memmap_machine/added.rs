@@ -1,9 +1,11 @@
 //! Memory that is added later, with its descriptors.
 
-use crate::kit::{Uninitialised, leak};
+use crate::kit::{GIB, MIB, Uninitialised, leak, range};
 use crate::{Eight, Fresh as _, Sixteen};
-use firstlight::addr::{Frame, FrameRange, PAGE_BYTES, PHYS_END, PhysRange};
-use firstlight::layout::{SECTION_FRAMES, ZoneSegment};
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PHYS_END, PhysRange};
+use firstlight::blocks::{BlockSize, Blocks};
+use firstlight::frames::{BlockError, Frames, OfflineError};
+use firstlight::layout::{LayoutPolicy, SECTION_FRAMES, ZoneSegment};
 use firstlight::memmap::{
     Descriptor, Memmap, MemmapError, MemmapPolicy, Part, SectionState, Writer,
 };
@@ -186,6 +188,98 @@ fn memory_with_descriptors_is_not_added_again() {
         "{small:?}"
     );
     assert!(memmap.of(Frame::new(9000)).is_none());
+}
+
+/// The descriptors of a window's memory lie elsewhere: in an array that a kernel has for all frames.
+/// All of what comes is free then, its first frames too.
+#[test]
+fn what_comes_may_have_its_descriptors_elsewhere() {
+    let machine = crate::kit::layout_with_windows(
+        range(4 * GIB, 5 * GIB),
+        &[],
+        &[(0, range(8 * GIB, 9 * GIB))],
+        &LayoutPolicy::DEFAULT,
+    );
+    let all = FrameRange::new(4 << 18, 9 << 18).unwrap();
+    let base = crate::linear::array::<Sixteen>(all.start().get(), all.count());
+    let directory = storage(Memmap::<Sixteen>::directory_bytes(all) as u64);
+    // SAFETY: there is space for these frames, leaked, which no other code uses.
+    let memmap = unsafe { Memmap::linear(base, all, directory, MemmapPolicy::default()) }.unwrap();
+    let platform: &'static Uninitialised = Box::leak(Box::default());
+    let frames = Frames::build(machine, platform).unwrap();
+
+    let dimm = range(8 * GIB, 8 * GIB + 128 * MIB);
+    frames.add(dimm).unwrap();
+    let first = dimm.inner_frames().start();
+    frames.allocate_at(first, Order::PAGE).unwrap();
+    let descriptor = memmap.of(first).unwrap();
+    assert!(std::ptr::eq(descriptor, base.wrapping_add(8 << 18)));
+    assert!(descriptor.is_fresh(memmap.place(first).unwrap()));
+    frames.free(first, Order::PAGE).unwrap();
+    // Gone and come again: its descriptors are where they were.
+    frames.offline(dimm).unwrap();
+    frames.remove(dimm).unwrap();
+    frames.add(dimm).unwrap();
+    assert!(std::ptr::eq(memmap.of(first).unwrap(), descriptor));
+    frames.validate().unwrap();
+}
+
+/// Memory of a device has descriptors, and no blocks; nothing of it is allocated or freed. So may it
+/// lie in a window, or where no memory can come.
+#[test]
+fn memory_of_a_device_has_descriptors_and_no_blocks() {
+    let layout = crate::kit::layout_with_windows(
+        range(4 * GIB, 5 * GIB),
+        &[],
+        &[(0, range(8 * GIB, 9 * GIB))],
+        &LayoutPolicy::DEFAULT,
+    );
+    let memmap = small::<Sixteen>(100);
+    let platform: &'static Uninitialised = Box::leak(Box::default());
+    let frames = Frames::build(layout, platform).unwrap();
+    let before = (
+        frames.statistics(),
+        Blocks::new(&frames, BlockSize::SMALLEST).count(),
+    );
+    for start in [8 * GIB + 256 * MIB, 64 * GIB] {
+        let device = range(start, start + 2 * MIB).inner_frames();
+        let segment = ZoneSegment {
+            frames: device,
+            node: NodeId(0),
+            zone: ZoneKind::Normal,
+        };
+        let directory = directory_for::<Sixteen>(device);
+        // SAFETY: nothing else uses it: the allocator does not have it.
+        let own = unsafe { memmap.add(segment, directory, platform) }.unwrap();
+        let frame = own.end();
+        assert!(
+            memmap
+                .of(frame)
+                .unwrap()
+                .is_fresh(memmap.place(frame).unwrap())
+        );
+
+        let blocks = Blocks::new(&frames, BlockSize::SMALLEST);
+        assert!(blocks.of(frame).is_none());
+        assert_eq!((frames.statistics(), blocks.count()), before);
+        assert_eq!(frames.is_allocated(frame), None);
+        let freed = frames.free(frame, Order::PAGE);
+        assert!(
+            matches!(
+                freed,
+                Err(BlockError::OutsideMemory { .. } | BlockError::Reserved { .. })
+            ),
+            "{freed:?}"
+        );
+        assert!(frames.free_frames(device).is_err());
+        assert!(frames.allocate_at(frame, Order::PAGE).is_err());
+        assert!(matches!(
+            frames.offline(device.bytes()),
+            Err(OfflineError::OutsideMemory { .. })
+        ));
+        assert_eq!((frames.statistics(), blocks.count()), before);
+    }
+    frames.validate().unwrap();
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn frames(start: u64, end: u64) -> FrameRange {
 
 /// Uninitialised space for `count` descriptors, and an array in which it belongs to the frames
 /// from `start` on.
-fn array<T>(start: u64, count: u64) -> *mut T {
+pub(crate) fn array<T>(start: u64, count: u64) -> *mut T {
     let bytes = usize::try_from(count).unwrap() * size_of::<T>();
     let bytes = std::alloc::Layout::from_size_align(bytes, 64).unwrap();
     // SAFETY: no test has an empty array.

@@ -2,14 +2,15 @@
 //!
 //! Memory of a DIMM is free as soon as its ranges are in the allocator's list; its descriptors lie in
 //! its own first frames and are written behind, by all CPUs. A DIMM goes once nothing of it is in
-//! use; else the host is told so, and all stays as it was.
+//! use; else the host gets the reason, and all stays as it was.
 
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
 
 use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysRange};
-use firstlight::frames::{AddError, Content, OfflineError, Request};
-use firstlight::layout::{Extent, ZoneSegment};
+use firstlight::blocks::{BlockSize, Blocks};
+use firstlight::frames::{AddError, Content, OfflineError, OnlinePolicy, Request, ZoneError};
+use firstlight::layout::ZoneSegment;
 use firstlight::memmap::MemmapError;
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight::parallel::{Chunking, Job, WorkRange, Worker};
@@ -17,9 +18,8 @@ use firstlight_image::hotplug::{Change, Dimm, MOST_SLOTS, Slots};
 use firstlight_wire::{Event, Hotplug, Outcome, marker};
 use log::{error, info};
 
-use crate::arch::hotplug::{PowerButton, SlotPorts};
+use crate::arch::hotplug::{SlotPorts, open};
 use crate::arch::{DirectMap, marker, relax, ticks};
-use crate::bring_up::direct_map;
 use crate::console::event;
 use crate::lists::list_in;
 use crate::machine::Machine;
@@ -27,11 +27,12 @@ use crate::processors::{Processors, StartedCpus};
 
 /// Serves it.
 pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
-    let Some(port) = machine.acpi.event_port else {
-        error!("hotplug: this machine has no power button, which would end it; expected pc or q35");
-        return Outcome::Machine;
-    };
-    let Some(direct) = direct_map() else {
+    // SAFETY: nothing else in this image uses the ports of slots and of the power button.
+    let Some((slots, mut button)) = (unsafe { open(&machine.tables) }) else {
+        error!(
+            "hotplug: this machine has no slots of DIMMs or no power button, which would end it; \
+             expected pc or q35 of x86_64"
+        );
         return Outcome::Machine;
     };
     let known = list_in(&machine.frames, OWN, MOST_SLOTS as usize, |_| None);
@@ -39,15 +40,12 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
         error!("hotplug: no memory for lists of DIMMs and of work on descriptors");
         return Outcome::Machine;
     };
-    // SAFETY: firmware's tables name the port, and nothing else in this image uses it.
-    let mut button = unsafe { PowerButton::new(port) };
     let mut serve = Serve {
         machine,
         processors,
-        direct,
+        direct: machine.direct,
         lists,
-        // SAFETY: nothing else in this image uses these ports.
-        slots: Slots::new(unsafe { SlotPorts::new() }, machine.words.slots),
+        slots: Slots::new(slots, machine.words.slots),
         known,
         came: 0,
         failures: 0,
@@ -58,6 +56,7 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
             serve.came(dimm, ticks());
         }
     }
+    serve.list_blocks();
     info!(
         "hotplug: {} slots, until the power button is pressed",
         machine.words.slots
@@ -90,8 +89,17 @@ struct Known {
     segment: ZoneSegment,
     /// Without the frames of its own descriptors.
     usable: PhysRange,
+    /// It waits offline.
+    is_offline: bool,
     /// A page that stays in use until the DIMM was to go once.
     held: Option<Frame>,
+}
+
+impl Known {
+    /// The zone it is used in.
+    fn zone(&self) -> Option<&'static str> {
+        (!self.is_offline).then(|| self.segment.zone.name())
+    }
 }
 
 /// Why a DIMM's memory is not used, or does not go.
@@ -100,17 +108,10 @@ enum Refused {
     NoRange(Dimm),
     /// Firmware has no such node.
     NoSuchNode(u32),
-    /// No window of firmware's has all of it.
-    NoWindow,
-    /// The window is another node's.
-    OtherNode {
-        window: NodeId,
-        dimm: NodeId,
-    },
     /// Beyond the processor's addresses, or no memory for page tables.
     NotMapped,
     Descriptors(MemmapError),
-    Add(AddError),
+    Zone(ZoneError),
     Offline(OfflineError),
 }
 
@@ -123,20 +124,31 @@ impl fmt::Display for Refused {
                 dimm.bytes, dimm.start
             ),
             Self::NoSuchNode(domain) => {
-                write!(f, "its node, {domain} in firmware's numbers, does not exist")
+                write!(
+                    f,
+                    "its node, {domain} in firmware's numbers, does not exist"
+                )
             }
-            Self::NoWindow => {
-                f.write_str("it is not in one window that firmware announces for hotplug, or the window has no tables")
+            Self::Zone(ZoneError::Add(AddError::OutsideSpan { frame, .. })) => {
+                write!(
+                    f,
+                    "{frame} is in no window that firmware announces for hotplug"
+                )
             }
-            Self::OtherNode { window, dimm } => write!(
+            Self::Zone(ZoneError::Add(AddError::NoTables {
+                frame,
+                needed_bytes,
+                ..
+            })) => write!(
                 f,
-                "it is of {dimm}, and the window it is in of {window}: expected the same"
+                "firmware announces {frame} for hotplug, but the window has no tables for it: \
+                 {needed_bytes} bytes of tables would be needed"
             ),
             Self::NotMapped => {
                 f.write_str("it is beyond this processor's addresses, or cannot be mapped")
             }
             Self::Descriptors(error) => write!(f, "its descriptors: {error}"),
-            Self::Add(error) => error.fmt(f),
+            Self::Zone(error) => error.fmt(f),
             Self::Offline(error) => error.fmt(f),
         }
     }
@@ -197,12 +209,18 @@ impl Serve<'_> {
                 report.failures = self.exercise(&mut known);
                 self.known[dimm.slot as usize] = Some(known);
                 report.node = Some(known.segment.node.0);
-                report.zone = Some(known.segment.zone.name());
+                report.zone = known.zone();
+                report.offline = known.is_offline;
                 info!(
-                    "hotplug: {} came, {}, zone {}, allocatable after {} ticks",
+                    "hotplug: {} came, {}, zone {}, {} after {} ticks",
                     known.segment.frames.bytes(),
                     known.segment.node,
                     known.segment.zone.name(),
+                    if known.is_offline {
+                        "offline"
+                    } else {
+                        "allocatable"
+                    },
                     done_ticks - begin
                 );
             }
@@ -222,14 +240,9 @@ impl Serve<'_> {
         let node = frames.layout().topology().node_of(dimm.domain);
         let node = node.ok_or(Refused::NoSuchNode(dimm.domain))?;
         let all = range.inner_frames();
-        let mut windows = frames.layout().windows();
-        let window: Extent = windows
-            .find(|window| window.frames.covers(all))
-            .ok_or(Refused::NoWindow)?;
-        if window.node != node {
-            let (window, dimm) = (window.node, node);
-            return Err(Refused::OtherNode { window, dimm });
-        }
+        let policy = self.machine.words.online;
+        let of = frames.zone_by_policy(range, node, policy);
+        let of = of.map_err(Refused::Zone)?;
         if range.end() > DirectMap::limit() {
             return Err(Refused::NotMapped);
         }
@@ -243,7 +256,7 @@ impl Serve<'_> {
         let segment = ZoneSegment {
             frames: all,
             node,
-            zone: window.zone,
+            zone: of.zone,
         };
         let mut usable = range;
         if let Some((_, descriptors)) = &self.machine.hooks.descriptors {
@@ -262,14 +275,20 @@ impl Serve<'_> {
             true => Content::Zero,
             false => Content::Unknown,
         };
-        frames.add_with(usable, content).map_err(|error| {
+        let is_offline = policy == OnlinePolicy::Offline;
+        let added = match is_offline {
+            true => frames.add_offline(usable, of),
+            false => frames.add_to(usable, of, content),
+        };
+        added.map_err(|error| {
             self.forget(all);
-            Refused::Add(error)
+            Refused::Zone(error)
         })?;
         Ok(Known {
             dimm,
             segment,
             usable,
+            is_offline,
             held: None,
         })
     }
@@ -311,6 +330,9 @@ impl Serve<'_> {
 
     /// Uses the first and the last huge frame of a DIMM; how many checks failed.
     fn exercise(&self, known: &mut Known) -> u64 {
+        if known.is_offline {
+            return 0;
+        }
         let frames = &self.machine.frames;
         let all = known.usable.inner_frames();
         let last = all.end().get() - Order::HUGE.frames();
@@ -323,6 +345,12 @@ impl Serve<'_> {
             }
             failures += u64::from(!keeps(start));
             failures += u64::from(frames.free(start, Order::HUGE).is_err());
+        }
+        // What is there does not come again, nor what overlaps it.
+        let beyond = known.usable.end().get() + Order::HUGE.bytes();
+        let overlapping = PhysRange::new(known.usable.start().get(), beyond).unwrap_or_default();
+        for again in [known.usable, overlapping] {
+            failures += u64::from(frames.add(again).is_ok());
         }
         let hold_one_in = self.machine.words.hold_one_in;
         if hold_one_in > 0 && self.came.is_multiple_of(hold_one_in) {
@@ -342,7 +370,8 @@ impl Serve<'_> {
             Ok(None) => {}
             Ok(Some(known)) => {
                 report.node = Some(known.segment.node.0);
-                report.zone = Some(known.segment.zone.name());
+                report.zone = known.zone();
+                report.offline = known.is_offline;
                 info!(
                     "hotplug: {} is gone after {} ticks",
                     known.segment.frames.bytes(),
@@ -363,7 +392,9 @@ impl Serve<'_> {
             return Ok(None);
         };
         let frames = &self.machine.frames;
-        if let Err(error) = frames.offline(known.usable) {
+        if !known.is_offline
+            && let Err(error) = frames.offline(known.usable)
+        {
             if let Some(held) = self.known[slot]
                 .as_mut()
                 .and_then(|known| known.held.take())
@@ -388,6 +419,30 @@ impl Serve<'_> {
             );
         }
         event(&Event::Hotplug(report));
+        self.list_blocks();
+    }
+
+    /// Lists memory blocks in runs, if that is requested.
+    fn list_blocks(&self) {
+        if !self.machine.words.lists_blocks {
+            return;
+        }
+        for run in Blocks::new(&self.machine.frames, BlockSize::SMALLEST).runs() {
+            let mut nodes = run.nodes();
+            let node = nodes.next().unwrap_or_default();
+            let others = if nodes.next().is_some() {
+                " and others"
+            } else {
+                ""
+            };
+            info!(
+                "hotplug: blocks {} to {}: {}, {}, {node}{others}",
+                run.first.0,
+                run.last.0,
+                run.state(),
+                run.zones()
+            );
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 
 use super::command::Launch;
-use super::error::BootError;
+use super::error::{BootError, Refusal};
 use super::guest::{How, Limits, listen};
 use super::machine::{Accelerator, Board, Clock, Machine, System};
 use super::probe;
@@ -46,13 +46,13 @@ impl Choice {
     }
 }
 
-/// Chooses for a machine with this clock.
+/// Chooses for a machine.
 ///
 /// # Errors
 /// [`BootError`] if QEMU cannot be started, or somebody asks to stop.
 pub(super) fn choose(
     wish: Wish,
-    clock: Clock,
+    machine: &Machine,
     qemu: &Path,
     stop: &AtomicUsize,
     watch: &mut dyn Watch,
@@ -60,7 +60,16 @@ pub(super) fn choose(
     if let Wish::This(accelerator) = wish {
         return Ok(Choice::new(accelerator, "it was asked for"));
     }
-    if clock == Clock::Instructions {
+    if machine.check_accelerator(Accelerator::Kvm)
+        == Err(Refusal::KvmOther(machine.board.processor()))
+    {
+        let why = format!(
+            "another processor is emulated: {}",
+            machine.board.processor()
+        );
+        return Ok(Choice::new(Accelerator::Tcg, why));
+    }
+    if machine.clock == Clock::Instructions {
         let why = "the instruction clock is the emulator's";
         return Ok(Choice::new(Accelerator::Tcg, why));
     }
@@ -92,6 +101,7 @@ fn try_kvm(qemu: &Path, stop: &AtomicUsize) -> Result<Choice, BootError> {
         kernel: &path,
         initrd: None,
         append: "",
+        uefi: None,
         extra: &[],
     };
     let limits = Limits {
@@ -203,6 +213,7 @@ exit 85";
             kernel: &path,
             initrd: None,
             append: "",
+            uefi: None,
             extra: &[],
         };
         let limits = Limits {
@@ -229,7 +240,13 @@ exit 85";
     fn the_clock_and_the_wish_decide_before_anything_is_tried() {
         let nowhere = Path::new("/nonexistent");
         let stop = AtomicUsize::new(0);
-        let choose = |wish, clock| choose(wish, clock, nowhere, &stop, &mut Unwatched);
+        let choose = |wish, clock| {
+            let machine = Machine {
+                clock,
+                ..Machine::default()
+            };
+            choose(wish, &machine, nowhere, &stop, &mut Unwatched)
+        };
         let asked = choose(Wish::This(Accelerator::Kvm), Clock::Wall).unwrap();
         assert_eq!(asked.accelerator, Accelerator::Kvm);
         let counted = choose(Wish::Auto, Clock::Instructions).unwrap();

@@ -1,14 +1,15 @@
 //! QEMU's arguments for a machine and what boots on it: [`Launch`]. Pure: the
 //! same request always gives the same list.
 //!
-//! The human log leaves on the first serial port, events on the second, markers
-//! on port 0x80; where they go on the host is the caller's choice, [`Ports`]: to
+//! The human log leaves on the first serial port, events on the second or marked beside the
+//! log, markers on port 0x80 or by semihosting; where they go on the host is the caller's choice, [`Ports`]: to
 //! pipes for a run, to the terminal for a person who repeats it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use super::machine::{Accelerator, Board, Clock, Machine, System};
+use super::machine::{Accelerator, Board, Clock, Machine, Processor, System};
+use super::uefi::Uefi;
 
 /// Where the guest's output goes: a QEMU character device each, without its name
 /// (`stdio`, `null`, `file,path=...`).
@@ -16,9 +17,9 @@ use super::machine::{Accelerator, Board, Clock, Machine, System};
 pub struct Ports {
     /// First serial port.
     pub log: String,
-    /// Second serial port, of our image.
+    /// Second serial port, of our image, on boards that have one.
     pub events: String,
-    /// Port 0x80, of our image.
+    /// Port 0x80, or characters by semihosting, of our image.
     pub markers: String,
     /// QEMU's machine protocol; none is needed.
     pub protocol: Option<String>,
@@ -52,6 +53,8 @@ pub struct Launch<'l> {
     pub initrd: Option<&'l Path>,
     /// Words of its command line, besides those it needs.
     pub append: &'l str,
+    /// The files of a machine with UEFI; the image and its words are on its stick.
+    pub uefi: Option<&'l Uefi>,
     /// Further arguments for QEMU, last.
     pub extra: &'l [String],
 }
@@ -63,9 +66,9 @@ const RESTART_WORD: &str = "restart=warm";
 const PLACE_WORD: &str = "preserve=64K@16M";
 /// The balloon, in QEMU's words; `balloon0` is its name in QEMU's tree.
 const BALLOON: &str = "id=balloon0,free-page-reporting=on";
-/// What every Linux is told: to talk on the serial line, to leave no line out, and
-/// to end at once when it panics.
-const LINUX_WORDS: &str = "console=ttyS0 ignore_loglevel panic=-1";
+/// What every Linux is told besides where to talk: to leave no line out, and to end at once
+/// when it panics.
+const LINUX_WORDS: &str = "ignore_loglevel panic=-1";
 /// One tick of the instruction clock is one nanosecond.
 const INSTRUCTION_HZ: u64 = 1_000_000_000;
 /// A day to begin at, so that no run differs by its date.
@@ -79,14 +82,19 @@ impl Launch<'_> {
         let mut words = Vec::new();
         match self.system {
             System::Linux => {
-                words.push(LINUX_WORDS.to_owned());
+                let console = match self.machine.board.processor() {
+                    Processor::Aarch64 => "ttyAMA0",
+                    Processor::X86_64 | Processor::Riscv64 => "ttyS0",
+                };
+                words.push(format!("console={console} {LINUX_WORDS}"));
                 if self.machine.board == Board::Microvm {
                     // It has no keyboard controller to ask for a restart.
                     words.push("reboot=t".to_owned());
                 }
             }
             System::Image => {
-                if counted {
+                // The other processors' counters have a frequency that does not change.
+                if counted && self.machine.board.processor() == Processor::X86_64 {
                     words.push(format!("tsc_hz={INSTRUCTION_HZ}"));
                 }
                 if let Some(hotplug) = self.machine.hotplug {
@@ -100,7 +108,8 @@ impl Launch<'_> {
                 }
                 let mut given = self.append.split_whitespace();
                 let placed = given.clone().any(|word| word.starts_with("preserve="));
-                if given.any(|word| word == RESTART_WORD) && !placed {
+                let restarts = self.machine.board.processor() == Processor::X86_64;
+                if restarts && given.any(|word| word == RESTART_WORD) && !placed {
                     words.push(PLACE_WORD.to_owned());
                 }
             }
@@ -122,10 +131,18 @@ impl Launch<'_> {
         for option in ["-display none", "-monitor none", "-nodefaults"] {
             list.words(option);
         }
-        list.words("-no-user-config -no-reboot");
+        list.words("-no-user-config");
+        if self.uefi.is_none() {
+            list.words("-no-reboot");
+        }
         self.ports(&mut list, ports);
         self.balloon(&mut list);
         self.protocol(&mut list, ports);
+        if let Some(uefi) = self.uefi {
+            uefi_drives(&mut list, uefi);
+            list.0.extend(self.extra.iter().map(OsString::from));
+            return list.0;
+        }
         list.pair("-kernel", self.kernel);
         if let Some(initrd) = self.initrd {
             list.pair("-initrd", initrd);
@@ -139,7 +156,14 @@ impl Launch<'_> {
     }
 
     fn board(&self, list: &mut List) {
-        let mut board = self.machine.board.name().to_owned();
+        let mut board = self.machine.board.qemu_name().to_owned();
+        match self.machine.board {
+            // The older one takes 8 CPUs.
+            Board::VirtAarch64 => board.push_str(",gic-version=max"),
+            // Its usual interrupt controller cannot be on several nodes in QEMU 7.2.
+            Board::VirtRiscv64 if self.has_nodes() => board.push_str(",aia=aplic-imsic"),
+            _ => {}
+        }
         // Without a table of nodes, memory is the board's own.
         if !self.has_nodes() {
             board.push_str(",memory-backend=memory0");
@@ -154,10 +178,14 @@ impl Launch<'_> {
     }
 
     fn processor(&self, list: &mut List) {
+        let all = match self.machine.board.processor() {
+            Processor::Riscv64 => "rv64",
+            Processor::X86_64 | Processor::Aarch64 => "max",
+        };
         let (accelerator, processor) = match (self.accelerator, self.machine.clock) {
             (Accelerator::Kvm, _) => ("kvm", "host"),
-            (Accelerator::Tcg, Clock::Wall) => ("tcg", "max"),
-            (Accelerator::Tcg, Clock::Instructions) => ("tcg,thread=single", "max"),
+            (Accelerator::Tcg, Clock::Wall) => ("tcg", all),
+            (Accelerator::Tcg, Clock::Instructions) => ("tcg,thread=single", all),
         };
         list.pair("-accel", accelerator);
         list.pair("-cpu", processor);
@@ -211,7 +239,7 @@ impl Launch<'_> {
         if !self.machine.balloon {
             return;
         }
-        if self.machine.board == Board::Microvm {
+        if self.machine.board.has_mmio() {
             // Modern registers, and at a known place.
             list.pair("-global", "virtio-mmio.force-legacy=off");
             let device = format!("virtio-balloon-device,bus=virtio-mmio-bus.0,{BALLOON}");
@@ -236,16 +264,40 @@ impl Launch<'_> {
     fn ports(&self, list: &mut List, ports: &Ports) {
         list.backend("log", &ports.log);
         list.pair("-serial", "chardev:log");
-        if self.system == System::Image {
+        if self.system != System::Image {
+            return;
+        }
+        if self.machine.board.processor() == Processor::X86_64 {
             list.backend("events", &ports.events);
             // Named in full: a microvm has one port only, until it is told.
             let second = "isa-serial,chardev=events,index=1,iobase=0x2f8,irq=3";
             list.pair("-device", second);
             list.backend("markers", &ports.markers);
             list.pair("-device", "isa-debugcon,chardev=markers,iobase=0x80");
-            list.pair("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04");
+            // By UEFI the machine ends as a real one does.
+            if self.uefi.is_none() {
+                list.pair("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04");
+            }
+        } else {
+            list.backend("markers", &ports.markers);
+            let semihosting = "enable=on,target=native,chardev=markers";
+            list.pair("-semihosting-config", semihosting);
         }
     }
+}
+
+/// Firmware, its variables, and the stick as a USB stick.
+fn uefi_drives(list: &mut List, uefi: &Uefi) {
+    let mut drive = |options: &str, path: &Path| {
+        // A comma ends a file's name in QEMU, unless it is doubled.
+        let name = path.to_string_lossy().replace(',', ",,");
+        list.pair("-drive", format!("{options},format=raw,file={name}"));
+    };
+    drive("if=pflash,readonly=on", &uefi.code);
+    drive("if=pflash", &uefi.variables);
+    drive("if=none,id=stick", &uefi.stick);
+    list.pair("-device", "qemu-xhci");
+    list.pair("-device", "usb-storage,drive=stick,bootindex=0");
 }
 
 /// Arguments so far.
@@ -319,6 +371,7 @@ mod tests {
             kernel: Path::new("/a kernel"),
             initrd: None,
             append: " one two ",
+            uefi: None,
             extra,
         }
     }
@@ -374,6 +427,47 @@ mod tests {
             .replace(",acpi=off", "")
             .replace("-accel tcg -cpu max", "-accel kvm -cpu host");
         assert_eq!(list(&launch), under_kvm);
+    }
+
+    #[test]
+    fn other_processors_have_one_port_and_semihosting() {
+        let machine = Machine {
+            board: Board::VirtRiscv64,
+            nodes: 2,
+            cpus: 2,
+            clock: Clock::Instructions,
+            ..Machine::default()
+        };
+        let words = list(&launch(&machine, System::Image, &[]));
+        assert_eq!(
+            words,
+            "-machine virt,aia=aplic-imsic -accel tcg,thread=single -cpu rv64 \
+             -smp 2,sockets=2,cores=1,threads=1 \
+             -icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm -seed 1 -m 4096M \
+             -object memory-backend-ram,id=memory0,size=2048M,reserve=off \
+             -numa node,nodeid=0,memdev=memory0,cpus=0 \
+             -object memory-backend-ram,id=memory1,size=2048M,reserve=off \
+             -numa node,nodeid=1,memdev=memory1,cpus=1 \
+             -display none -monitor none -nodefaults -no-user-config -no-reboot \
+             -chardev file,id=log,path=/dev/fd/3 -serial chardev:log \
+             -chardev null,id=markers \
+             -semihosting-config enable=on,target=native,chardev=markers \
+             -kernel /a kernel -append one two"
+        );
+        let machine = Machine {
+            board: Board::VirtAarch64,
+            balloon: true,
+            ..Machine::default()
+        };
+        let words = list(&launch(&machine, System::Linux, &[]));
+        for expected in [
+            "-machine virt,gic-version=max,memory-backend=memory0 -accel tcg -cpu max ",
+            "-device virtio-balloon-device,bus=virtio-mmio-bus.0,",
+            "-append console=ttyAMA0 ignore_loglevel panic=-1 one two",
+        ] {
+            assert!(words.contains(expected), "{expected}: {words}");
+        }
+        assert!(!words.contains("semihosting"), "{words}");
     }
 
     #[test]

@@ -3,10 +3,11 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::hotplug::MOST_SLOTS;
-use super::machine::{Board, LEAST_MIB, MOST_CPUS, MOST_NODES};
+use super::machine::{Board, LEAST_MIB, MOST_CPUS, MOST_NODES, Processor};
+use crate::stick::StickError;
 
 /// A machine that cannot be, and what can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +38,16 @@ pub enum Refusal {
     },
     /// DIMMs on a microvm, or beside a balloon.
     NoHotplug,
+    /// UEFI for a Linux, or on a microvm.
+    NoUefi,
+    /// Not enough memory for UEFI; in MiB.
+    LittleForUefi(u64),
     /// A Linux with several CPUs on the instruction clock.
     LinuxCpus(u32),
     /// The instruction clock under KVM.
     KvmCounts,
+    /// Another processor than the host's under KVM.
+    KvmOther(Processor),
     /// More memory than an emulated processor has addresses for.
     BeyondReach {
         /// What was asked for, in MiB.
@@ -83,6 +90,13 @@ impl fmt::Display for Refusal {
                 f,
                 "DIMMs come and go on --machine q35 or pc, without --balloon"
             ),
+            Self::NoUefi => write!(
+                f,
+                "--firmware uefi starts our image for x86_64, on --machine q35 or pc: drop --arch, --kernel or another --machine"
+            ),
+            Self::LittleForUefi(mib) => {
+                write!(f, "{mib}M of memory: UEFI needs at least 128M to start")
+            }
             Self::LinuxCpus(cpus) => write!(
                 f,
                 "{cpus} CPUs: Linux does not start its other CPUs on the instruction clock; use --cpus 1"
@@ -91,15 +105,24 @@ impl fmt::Display for Refusal {
                 f,
                 "the instruction clock counts what the emulator does, not KVM; use --accel tcg or --clock wall"
             ),
+            Self::KvmOther(processor) => write!(
+                f,
+                "{processor} is emulated here: expected --accel tcg, or auto"
+            ),
             Self::BeyondReach {
                 memory_mib,
                 most_mib,
                 board,
             } => write!(
                 f,
-                "{memory_mib}M of memory: an emulated processor has addresses of 40 bits, which leaves \
-                 {}G on {board}; use less, or KVM",
-                most_mib >> 10
+                "{memory_mib}M of memory: an emulated processor has addresses of {} bits, which leaves \
+                 {}G on {board}; use less{}",
+                board.emulated_bits(),
+                most_mib >> 10,
+                match board.processor() {
+                    Processor::X86_64 => ", or KVM",
+                    _ => "",
+                }
             ),
         }
     }
@@ -208,6 +231,10 @@ pub enum BootError {
     },
     /// Our image is not there and cannot be built; why, and what to do.
     NoImage(String),
+    /// There is no UEFI for virtual machines.
+    NoFirmware,
+    /// The stick cannot be made.
+    Stick(StickError),
     /// Something of the host's, such as a pipe, was not to be had.
     Host {
         /// What was tried.
@@ -245,17 +272,32 @@ impl fmt::Display for BootError {
             }
             Self::NoQemu { program, error } => write!(
                 f,
-                "cannot start {}: {error}; the Debian package qemu-system-x86 has it, and --qemu names another",
-                program.display()
+                "cannot start {}: {error}; the Debian package {} has it, and --qemu names another",
+                program.display(),
+                package(program)
             ),
             Self::QemuRefused { words, .. } => write!(f, "QEMU does not run this machine: {words}"),
             Self::NoImage(why) => write!(f, "no image to boot: {why}"),
+            Self::NoFirmware => write!(
+                f,
+                "no UEFI for virtual machines (OVMF_CODE.fd, OVMF_VARS.fd) in /usr/share; the Debian package ovmf has it"
+            ),
+            Self::Stick(error) => write!(f, "{error}"),
             Self::Host { what, error } => write!(f, "cannot {what}: {error}"),
             Self::CheckFailed(fault) | Self::Machine(fault) | Self::Guest(fault) => {
                 write!(f, "{fault}")
             }
             Self::Interrupted(signal) => write!(f, "stopped by signal {signal}"),
         }
+    }
+}
+
+/// The Debian package of a QEMU.
+fn package(program: &Path) -> &'static str {
+    match program.file_name().and_then(|name| name.to_str()) {
+        Some("qemu-system-aarch64") => "qemu-system-arm",
+        Some("qemu-system-riscv64") => "qemu-system-misc",
+        _ => "qemu-system-x86",
     }
 }
 
@@ -266,6 +308,7 @@ impl std::error::Error for BootError {
             Self::Unreadable { error, .. }
             | Self::NoQemu { error, .. }
             | Self::Host { error, .. } => Some(error),
+            Self::Stick(error) => Some(error),
             _ => None,
         }
     }

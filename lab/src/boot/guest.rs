@@ -6,6 +6,7 @@
 //! slowed down by us, and on the instruction clock it would notice.
 
 use std::io::{self, PipeReader, PipeWriter, Read};
+use std::iter::repeat;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -15,12 +16,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use firstlight_wire::MARK;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::balloon::{Observed, Observer};
+use super::balloon::{Observed, observe};
+use super::beside::Beside;
 use super::command::{Launch, Ports};
 use super::error::BootError;
-use super::hotplug::{Driven, Driver, Script};
+use super::hotplug::{Driven, Script, drive};
+use super::machine::System;
 use super::spawn::spawn;
 use super::watch::{Lines, Watch};
 
@@ -87,6 +91,27 @@ pub(super) struct Heard {
     pub(super) observed: Observed,
     /// What was done to its DIMMs.
     pub(super) driven: Driven,
+}
+
+#[cfg(test)]
+impl Heard {
+    /// Nothing, of a guest that ended like this with this exit status.
+    pub(super) fn ended(how: How, code: i32) -> Self {
+        use std::os::unix::process::ExitStatusExt;
+        Self {
+            how,
+            status: ExitStatus::from_raw(code << 8),
+            log: Vec::new(),
+            events: Vec::new(),
+            markers: Vec::new(),
+            complaints: Vec::new(),
+            first_output: None,
+            line_ends: Vec::new(),
+            wall: Duration::ZERO,
+            observed: Default::default(),
+            driven: Default::default(),
+        }
+    }
 }
 
 /// Where bytes come from.
@@ -172,9 +197,9 @@ pub(super) fn listen(
         (Some(ours), Some(script)) => {
             // QEMU announces its window for DIMMs as the last node's.
             let node = launch.machine.nodes.saturating_sub(1);
-            Driver::start(script, node, ours).map(Company::Driver)
+            drive(script, node, ours).map(Company::Driver)
         }
-        (Some(ours), None) => Observer::start(guest.child.id(), start, ours).map(Company::Observer),
+        (Some(ours), None) => observe(guest.child.id(), start, ours).map(Company::Observer),
         (None, _) => Ok(Company::None),
     };
     let company = company.map_err(host("start a thread"))?;
@@ -192,6 +217,9 @@ pub(super) fn listen(
     if how == How::Exited && ear.until_seen {
         // It said so and went before anybody read it.
         how = How::Until;
+    }
+    if launch.system == System::Image {
+        ear.separate();
     }
     Ok(Heard {
         how,
@@ -285,11 +313,11 @@ struct Ear<'e> {
     company: Company,
 }
 
-/// Who talks to QEMU while the guest runs.
+/// The thread that talks to QEMU while the guest runs.
 enum Company {
     None,
-    Observer(Observer),
-    Driver(Driver),
+    Observer(Beside<Observed>),
+    Driver(Beside<Driven>),
 }
 
 impl Company {
@@ -349,6 +377,26 @@ impl<'e> Ear<'e> {
         }
     }
 
+    /// Moves marked lines, which are events, from the log to the events.
+    fn separate(&mut self) {
+        let lines = self.log.split_inclusive(|byte| *byte == b'\n');
+        let is_event = |line: &[u8]| line.starts_with(MARK.as_bytes()) && line.ends_with(b"\n");
+        if !lines.clone().any(is_event) {
+            return;
+        }
+        let (mut log, mut line_ends) = (Vec::new(), Vec::new());
+        let ends = self.line_ends.iter().map(Some).chain(repeat(None));
+        for (line, end) in lines.zip(ends) {
+            if is_event(line) {
+                keep(&mut self.events, line.get(MARK.len()..).unwrap_or_default());
+            } else {
+                log.extend_from_slice(line);
+                line_ends.extend(end);
+            }
+        }
+        (self.log, self.line_ends) = (log, line_ends);
+    }
+
     /// Nothing comes for a while: a prompt has no end of line, and counts as it is.
     fn pause(&mut self, until: &[&str]) {
         let begun = self.lines.begun();
@@ -387,7 +435,9 @@ impl<'e> Ear<'e> {
                 } = self;
                 lines.push(&chunk.bytes, |line| {
                     *until_seen |= until.iter().any(|text| line.contains(text));
-                    watch.line(line);
+                    if !line.starts_with(MARK) {
+                        watch.line(line);
+                    }
                 });
             }
             Port::Events => keep(&mut self.events, &chunk.bytes),

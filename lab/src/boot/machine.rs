@@ -18,11 +18,53 @@ pub const MOST_NODES: u32 = 128;
 pub const MOST_CPUS: u32 = 255;
 /// Less memory than this, in MiB, and firmware does not start.
 pub(super) const LEAST_MIB: u64 = 2;
-/// Bits of a physical address of an emulated processor.
+/// OVMF starts with less than this, in MiB, and says that it has too little.
+const LEAST_UEFI_MIB: u64 = 128;
+/// Bits of a physical address of an emulated x86-64 processor, and of those of the other boards
+/// as far as they were tried.
 const EMULATED_BITS: u32 = 40;
+const VIRT_BITS: u32 = 44;
 /// Where an AMD processor, which the emulated one claims to be, keeps addresses
 /// for itself: the last 12 GiB below 1 TiB.
 const HYPERTRANSPORT_MIB: u64 = 12 << 10;
+
+/// What processor a board has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Processor {
+    /// That of PCs.
+    #[default]
+    X86_64,
+    /// Arm's, of 64 bits.
+    Aarch64,
+    /// RISC-V of 64 bits.
+    Riscv64,
+}
+
+impl Processor {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::X86_64, Self::Aarch64, Self::Riscv64];
+
+    /// Its name, as QEMU has it, too.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64",
+            Self::Aarch64 => "aarch64",
+            Self::Riscv64 => "riscv64",
+        }
+    }
+
+    /// Whether this program runs on one.
+    pub(super) fn is_of_host(self) -> bool {
+        self.name() == std::env::consts::ARCH
+    }
+}
+
+impl fmt::Display for Processor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
 
 /// QEMU's board.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,20 +76,67 @@ pub enum Board {
     Pc,
     /// The least that boots; its firmware describes no nodes.
     Microvm,
+    /// A board of aarch64, described by a device tree.
+    VirtAarch64,
+    /// A board of riscv64, described by a device tree.
+    VirtRiscv64,
 }
 
 impl Board {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Q35, Self::Pc, Self::Microvm];
+    /// Those with an x86-64 processor.
+    pub const PCS: [Self; 3] = [Self::Q35, Self::Pc, Self::Microvm];
 
-    /// QEMU's name for it.
+    /// Its name in records: QEMU's, and the processor's where several have a board of that name.
     #[must_use]
     pub const fn name(self) -> &'static str {
+        match self {
+            Self::VirtAarch64 => "virt-aarch64",
+            Self::VirtRiscv64 => "virt-riscv64",
+            _ => self.qemu_name(),
+        }
+    }
+
+    /// QEMU's name for it.
+    pub(super) const fn qemu_name(self) -> &'static str {
         match self {
             Self::Q35 => "q35",
             Self::Pc => "pc",
             Self::Microvm => "microvm",
+            Self::VirtAarch64 | Self::VirtRiscv64 => "virt",
         }
+    }
+
+    /// Its processor.
+    #[must_use]
+    pub const fn processor(self) -> Processor {
+        match self {
+            Self::Q35 | Self::Pc | Self::Microvm => Processor::X86_64,
+            Self::VirtAarch64 => Processor::Aarch64,
+            Self::VirtRiscv64 => Processor::Riscv64,
+        }
+    }
+
+    /// The usual board of a processor.
+    #[must_use]
+    pub const fn of(processor: Processor) -> Self {
+        match processor {
+            Processor::X86_64 => Self::Q35,
+            Processor::Aarch64 => Self::VirtAarch64,
+            Processor::Riscv64 => Self::VirtRiscv64,
+        }
+    }
+
+    /// Bits of a physical address of its emulated processor.
+    pub(super) const fn emulated_bits(self) -> u32 {
+        match self.processor() {
+            Processor::X86_64 => EMULATED_BITS,
+            _ => VIRT_BITS,
+        }
+    }
+
+    /// Whether its virtio devices are in memory, not on PCI.
+    pub(super) const fn has_mmio(self) -> bool {
+        matches!(self, Self::Microvm | Self::VirtAarch64 | Self::VirtRiscv64)
     }
 
     /// Addresses, in MiB, that devices take away from memory: the hole below
@@ -57,16 +146,18 @@ impl Board {
             Self::Q35 => (2 + 32) << 10,
             Self::Pc => (1 + 2) << 10,
             Self::Microvm => 1 << 10,
+            // Devices come before memory, and after it.
+            Self::VirtAarch64 | Self::VirtRiscv64 => 1 << 20,
         }
     }
 
     /// Most memory, in MiB, that an emulated processor reaches.
     #[must_use]
     pub const fn most_emulated_mib(self) -> u64 {
-        let reach = 1 << (EMULATED_BITS - 20);
+        let reach = 1 << (self.emulated_bits() - 20);
         match self {
-            Self::Microvm => reach - self.device_mib(),
             Self::Q35 | Self::Pc => reach - HYPERTRANSPORT_MIB - self.device_mib(),
+            _ => reach - self.device_mib(),
         }
     }
 }
@@ -95,6 +186,16 @@ impl Accelerator {
             Self::Tcg => "tcg",
         }
     }
+}
+
+/// What starts our image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Firmware {
+    /// QEMU's own loader (`-kernel`), by PVH.
+    #[default]
+    Loader,
+    /// UEFI (OVMF), from a stick.
+    Uefi,
 }
 
 /// What the guest's time is counted in.
@@ -147,6 +248,8 @@ pub struct Machine {
     pub nodes: u32,
     /// CPUs.
     pub cpus: u32,
+    /// What starts the image.
+    pub firmware: Firmware,
     /// What time is counted in.
     pub clock: Clock,
     /// Whether it has a memory balloon, which our image uses.
@@ -163,6 +266,7 @@ impl Default for Machine {
             memory_mib: 4 << 10,
             nodes: 1,
             cpus: 1,
+            firmware: Firmware::default(),
             clock: Clock::default(),
             balloon: false,
             hotplug: None,
@@ -209,9 +313,16 @@ impl Machine {
                     memory_mib: self.memory_mib,
                 });
             }
-            if self.board == Board::Microvm || self.balloon {
+            if !matches!(self.board, Board::Q35 | Board::Pc) || self.balloon {
                 return Err(Refusal::NoHotplug);
             }
+        }
+        let is_uefi = self.firmware == Firmware::Uefi;
+        if is_uefi && (system == System::Linux || !matches!(self.board, Board::Q35 | Board::Pc)) {
+            return Err(Refusal::NoUefi);
+        }
+        if is_uefi && self.memory_mib < LEAST_UEFI_MIB {
+            return Err(Refusal::LittleForUefi(self.memory_mib));
         }
         if system == System::Linux && self.clock == Clock::Instructions && self.cpus > 1 {
             return Err(Refusal::LinuxCpus(self.cpus));
@@ -225,6 +336,11 @@ impl Machine {
     /// [`Refusal`], as for [`check`](Self::check).
     pub fn check_accelerator(&self, accelerator: Accelerator) -> Result<(), Refusal> {
         if accelerator == Accelerator::Kvm {
+            let processor = self.board.processor();
+            // What shows that KVM works, and how our image ends, is made for PCs.
+            if processor != Processor::X86_64 || !processor.is_of_host() {
+                return Err(Refusal::KvmOther(processor));
+            }
             return match self.clock {
                 Clock::Wall => Ok(()),
                 Clock::Instructions => Err(Refusal::KvmCounts),
@@ -346,6 +462,7 @@ mod tests {
             (with(257, 128, Board::Q35), "1 to 256"),
             (with(1, 64, Board::Q35), "more than"),
             (with(1, 128, Board::Microvm), "--machine q35"),
+            (with(1, 128, Board::VirtAarch64), "--machine q35"),
         ] {
             let text = linux(&machine);
             assert!(text.contains(words), "{machine:?}: {text}");
@@ -358,7 +475,13 @@ mod tests {
 
     #[test]
     fn an_emulated_processor_reaches_so_far() {
-        for (board, most_gib) in [(Board::Q35, 978), (Board::Pc, 1009), (Board::Microvm, 1023)] {
+        for (board, most_gib, bits) in [
+            (Board::Q35, 978, "40 bits"),
+            (Board::Pc, 1009, "40 bits"),
+            (Board::Microvm, 1023, "40 bits"),
+            (Board::VirtAarch64, 15 << 10, "44 bits"),
+            (Board::VirtRiscv64, 15 << 10, "44 bits"),
+        ] {
             let mut machine = Machine {
                 board,
                 ..machine(most_gib << 10, 1, 1)
@@ -367,9 +490,11 @@ mod tests {
             machine.memory_mib += 1;
             let refusal = machine.check_accelerator(Accelerator::Tcg).unwrap_err();
             let text = refusal.to_string();
-            assert!(text.contains("40 bits"), "{text}");
+            assert!(text.contains(bits), "{text}");
             assert!(text.contains(&format!("{most_gib}G")), "{text}");
-            assert_eq!(machine.check_accelerator(Accelerator::Kvm), Ok(()));
+            let kvm = machine.check_accelerator(Accelerator::Kvm);
+            let pc_on_pc = board.processor().is_of_host() && Board::PCS.contains(&board);
+            assert_eq!(kvm.is_ok(), pc_on_pc, "{board}");
         }
     }
 }

@@ -12,7 +12,8 @@
 //! | [`hotplug`] | DIMMs that come and go by a script |
 //! | `qmp` | QEMU's machine protocol, as much of it as is needed |
 //! | `watch` | who looks on meanwhile, [`Watch`] |
-//! | `image` | where our image is |
+//! | `image` | where our image is, and its UEFI loader |
+//! | `uefi`, `result` | a machine whose firmware is UEFI; what its run left on the stick |
 //! | `events`, `tell`, `verdict` | what our image says, as a record, and whether it went well |
 //! | `restart` | what the image says once it restarted itself |
 //! | [`linux`] | the same for a Linux, from its log |
@@ -22,6 +23,7 @@
 mod accelerator;
 mod ask;
 mod balloon;
+mod beside;
 mod command;
 mod compose;
 mod error;
@@ -35,9 +37,11 @@ mod probe;
 mod qmp;
 mod request;
 mod restart;
+mod result;
 mod run;
 mod spawn;
 mod tell;
+mod uefi;
 mod verdict;
 mod watch;
 
@@ -45,8 +49,12 @@ pub use accelerator::{Choice, Wish};
 pub use command::{Launch, Ports, shell_words};
 pub use error::{BootError, Fault, Misdeed, Refusal};
 pub use guest::How;
-pub use machine::{Accelerator, Board, Clock, MOST_CPUS, MOST_NODES, Machine, Slots, System};
+pub use machine::{
+    Accelerator, Board, Clock, Firmware, MOST_CPUS, MOST_NODES, Machine, Processor, Slots, System,
+};
 pub use request::Request;
-pub use run::{find_image, interrupted, run};
+pub use result::{ResultError, record_of_result};
+pub use run::{find_image, find_loader, interrupted, run};
 pub use tell::tell;
+pub use uefi::Uefi;
 pub use watch::{Unwatched, Watch};

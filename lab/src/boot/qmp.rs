@@ -134,6 +134,14 @@ impl Qmp {
     }
 }
 
+/// Whether QEMU has closed its end; with what was sent unread, the kernel says that it was reset.
+pub(super) fn is_closed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+    )
+}
+
 /// Whether nothing came in time.
 fn is_timeout(error: &io::Error) -> bool {
     matches!(

@@ -45,11 +45,11 @@ pub(super) fn tell(handed: &Event, next: &[Event], time: Time, record: &mut Reco
                     });
                 }
             }
-            Event::Milestone { name, ticks } => {
+            Event::Milestone { name, ticks, .. } => {
                 reach(name, time.ns(*ticks), &mut restart.milestones);
             }
             Event::Correction { text } => record.corrections.push(text.clone()),
-            Event::Note { text } => record.notes.push(text.clone()),
+            Event::Note { text } | Event::Failure { text } => record.notes.push(text.clone()),
             Event::Restart(seen) => {
                 restart.refused.clone_from(&seen.refused);
                 restart.guest_bytes = seen.guest_bytes;

@@ -13,13 +13,14 @@ use super::compose::{self, Circumstances};
 use super::error::{BootError, Fault, Misdeed};
 use super::events::Events;
 use super::guest::{Heard, How, Limits, listen};
-use super::machine::{Accelerator, System};
+use super::machine::{Accelerator, Firmware, Processor, System};
 use super::request::Request;
 use super::verdict::{self, Failing};
 use super::watch::Watch;
-use super::{balloon, hotplug, image, linux};
+use super::{balloon, hotplug, image, linux, uefi};
 use crate::log::{self, clean_text};
 use crate::record::Record;
+use crate::stick::Stick;
 
 /// Lines of a log that are quoted when its guest went wrong.
 const TAIL_LINES: usize = 20;
@@ -40,22 +41,31 @@ pub fn run(
 ) -> Result<Record, BootError> {
     let system = request.system();
     request.machine.check(system)?;
+    let processor = request.machine.board.processor();
     let qemu = request
         .qemu
         .clone()
-        .unwrap_or_else(|| PathBuf::from("qemu-system-x86_64"));
+        .unwrap_or_else(|| PathBuf::from(format!("qemu-system-{processor}")));
     let version =
         version(&qemu, stop, watch).map_err(|error| interrupted(stop).unwrap_or(error))?;
     let kernel = match (&request.kernel, &request.image) {
         (Some(kernel), _) => readable("kernel", kernel)?,
-        (None, Some(image)) => readable("image", image)?,
-        (None, None) => find_image(stop, watch)?,
+        (None, Some(image)) => {
+            let path = readable("image", image)?;
+            image::check(processor, &path)?;
+            path
+        }
+        (None, None) => find_image(processor, stop, watch)?,
     };
     if let Some(initrd) = &request.initrd {
         readable("initial file system", initrd)?;
     }
-    let choice = accelerator::choose(request.wish, request.machine.clock, &qemu, stop, watch)?;
+    let choice = accelerator::choose(request.wish, &request.machine, &qemu, stop, watch)?;
     request.machine.check_accelerator(choice.accelerator)?;
+    let uefi = match request.machine.firmware {
+        Firmware::Loader => None,
+        Firmware::Uefi => Some(with_stick(request, &kernel, stop, watch)?),
+    };
     let launch = Launch {
         machine: &request.machine,
         accelerator: choice.accelerator,
@@ -63,6 +73,7 @@ pub fn run(
         kernel: &kernel,
         initrd: request.initrd.as_deref(),
         append: &request.append,
+        uefi: uefi.as_ref(),
         extra: &request.extra,
     };
     let mut boot = Boot {
@@ -90,13 +101,52 @@ pub fn run(
     Ok(record)
 }
 
-/// The file of our image, built if that is asked for: where it lies or what
+/// The file of our image for `processor`, built if that is asked for: where it lies or what
 /// `FIRSTLIGHT_IMAGE` or `FIRSTLIGHT_SOURCE` names.
 ///
 /// # Errors
 /// [`BootError::NoImage`], [`BootError::Interrupted`].
-pub fn find_image(stop: &AtomicUsize, watch: &mut dyn Watch) -> Result<PathBuf, BootError> {
-    image::find(stop, watch).map_err(|error| interrupted(stop).unwrap_or(error))
+pub fn find_image(
+    processor: Processor,
+    stop: &AtomicUsize,
+    watch: &mut dyn Watch,
+) -> Result<PathBuf, BootError> {
+    image::find(&image::Program::image(processor), stop, watch)
+        .map_err(|error| interrupted(stop).unwrap_or(error))
+}
+
+/// The file of the UEFI loader, found or built like the image; `FIRSTLIGHT_LOADER` names another.
+///
+/// # Errors
+/// As [`find_image`].
+pub fn find_loader(stop: &AtomicUsize, watch: &mut dyn Watch) -> Result<PathBuf, BootError> {
+    image::find(&image::Program::loader(), stop, watch)
+        .map_err(|error| interrupted(stop).unwrap_or(error))
+}
+
+/// A machine with UEFI and a stick that has `image` and the words of `request` on it.
+fn with_stick(
+    request: &Request,
+    image: &Path,
+    stop: &AtomicUsize,
+    watch: &mut dyn Watch,
+) -> Result<uefi::Uefi, BootError> {
+    let loader = find_loader(stop, watch)?;
+    let launch = Launch {
+        machine: &request.machine,
+        accelerator: Accelerator::Tcg,
+        system: System::Image,
+        kernel: image,
+        initrd: None,
+        append: &request.append,
+        uefi: None,
+        extra: &[],
+    };
+    uefi::Uefi::new(&Stick {
+        loader: &loader,
+        image,
+        words: &launch.command_line(),
+    })
 }
 
 /// The signal that is to end it, if one came.
@@ -193,6 +243,9 @@ impl Boot<'_> {
             let whole = |bytes| if exited { bytes } else { whole_lines(bytes) };
             let lines = log::lines(log);
             let events = match self.launch.system {
+                System::Image if self.launch.uefi.is_some() => {
+                    Events::read(whole(uefi::own_events(&heard.events)), &[])
+                }
                 System::Image => Events::read(whole(&heard.events), whole(log)),
                 System::Linux => Events::default(),
             };
@@ -213,6 +266,9 @@ impl Boot<'_> {
     }
 
     fn judge(&self, heard: &Heard, events: &Events, lines: &[log::Line]) -> Result<(), Failing> {
+        if let Some(uefi) = self.launch.uefi {
+            return uefi.judge(heard, events);
+        }
         match self.launch.system {
             System::Image => {
                 let last = lines.last().map_or("", |line| line.text.as_str());

@@ -86,11 +86,13 @@ fn place(event: &Event, time: Time, record: &mut Record) {
                 });
             }
         }
-        Event::Milestone { name, ticks } => reach(name, time.ns(*ticks), &mut record.milestones),
+        Event::Milestone { name, ticks, .. } => {
+            reach(name, time.ns(*ticks), &mut record.milestones);
+        }
         Event::Machine { .. } | Event::Memory { .. } => size(event, record),
         Event::Region { .. } | Event::Node { .. } | Event::Zone { .. } => row(event, record),
         Event::Correction { text } => record.corrections.push(text.clone()),
-        Event::Note { text } => record.notes.push(text.clone()),
+        Event::Note { text } | Event::Failure { text } => record.notes.push(text.clone()),
         Event::Selftest(selftest) => record.selftest = Some(*selftest),
         Event::Bench {
             contestant,

@@ -1,5 +1,5 @@
 //! Whether a boot of our image went well: [`judge`]. Event and exit status are two
-//! witnesses, and both are heard.
+//! witnesses, and both are heard. By UEFI the second witness is the stick: `uefi`.
 
 use super::error::Misdeed;
 use super::events::{Events, Outcome};
@@ -26,14 +26,8 @@ pub(super) fn judge(heard: &Heard, events: &Events, last_line: &str) -> Result<(
         Some(Outcome::Panic) => return Err(Failing::Guest(Misdeed::Panicked(words()))),
         _ => {}
     }
-    if let Some(rubbish) = &events.rubbish {
-        return Err(Failing::Guest(Misdeed::Rubbish(rubbish.to_string())));
-    }
-    match heard.how {
-        How::Hung(silence) => return Err(Failing::Guest(Misdeed::Hung(silence.as_secs()))),
-        How::Flooded(bytes) => return Err(Failing::Guest(Misdeed::Flooded(bytes as u64))),
-        How::Until => return Ok(()),
-        How::Exited | How::Interrupted(_) => {}
+    if let Some(verdict) = without_an_end(heard, events) {
+        return verdict;
     }
     let Some(written) = written else {
         return Err(Failing::Guest(Misdeed::Died(heard.status.code())));
@@ -48,42 +42,48 @@ pub(super) fn judge(heard: &Heard, events: &Events, last_line: &str) -> Result<(
             "its exit status says {:?}, and it sent no event that it ends",
             written.name()
         )),
-        (Outcome::Ok, Some(_)) => match events.failures() {
-            0 => Ok(()),
-            failures => contradiction(&format!(
-                "its self-test counts {failures} failures, and its last event says \"ok\""
-            )),
-        },
-        (Outcome::CheckFailed, Some(_)) => Err(Failing::Check(Misdeed::Panicked(words()))),
-        (_, Some(_)) => Err(Failing::Machine(Misdeed::Panicked(words()))),
+        (_, Some(told)) => of_outcome(told, events, words()),
     }
 }
 
-fn contradiction(what: &str) -> Result<(), Failing> {
+/// The verdict on a boot that no end is expected of any more: it said what nobody can read, or
+/// was ended by its host.
+pub(super) fn without_an_end(heard: &Heard, events: &Events) -> Option<Result<(), Failing>> {
+    let misdeed = match (&events.rubbish, heard.how) {
+        (Some(rubbish), _) => Misdeed::Rubbish(rubbish.to_string()),
+        (None, How::Hung(silence)) => Misdeed::Hung(silence.as_secs()),
+        (None, How::Flooded(bytes)) => Misdeed::Flooded(bytes as u64),
+        (None, How::Until) => return Some(Ok(())),
+        (None, How::Exited | How::Interrupted(_)) => return None,
+    };
+    Some(Err(Failing::Guest(misdeed)))
+}
+
+/// The verdict on a boot whose witnesses agree on `outcome`; `words` say why.
+pub(super) fn of_outcome(outcome: Outcome, events: &Events, words: String) -> Result<(), Failing> {
+    match (outcome, events.failures()) {
+        (Outcome::Ok, 0) => Ok(()),
+        (Outcome::Ok, failures) => contradiction(&format!(
+            "its self-test counts {failures} failures, and its last event says \"ok\""
+        )),
+        (Outcome::CheckFailed, _) => Err(Failing::Check(Misdeed::Panicked(words))),
+        (Outcome::Fault, _) => Err(Failing::Guest(Misdeed::Faulted(words))),
+        (Outcome::Panic, _) => Err(Failing::Guest(Misdeed::Panicked(words))),
+        (Outcome::Machine, _) => Err(Failing::Machine(Misdeed::Panicked(words))),
+    }
+}
+
+pub(super) fn contradiction(what: &str) -> Result<(), Failing> {
     Err(Failing::Guest(Misdeed::Contradicted(what.into())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::process::ExitStatusExt;
-    use std::process::ExitStatus;
     use std::time::Duration;
 
     fn heard(how: How, code: i32, events: &str) -> (Heard, Events) {
-        let heard = Heard {
-            how,
-            status: ExitStatus::from_raw(code << 8),
-            log: Vec::new(),
-            events: Vec::new(),
-            markers: Vec::new(),
-            complaints: Vec::new(),
-            first_output: None,
-            line_ends: Vec::new(),
-            wall: Duration::ZERO,
-            observed: Default::default(),
-            driven: Default::default(),
-        };
+        let heard = Heard::ended(how, code);
         (heard, Events::read(events.as_bytes(), b""))
     }
 

@@ -68,7 +68,7 @@ impl LayoutAnswer {
         let Prepared {
             layout, max_frame, ..
         } = &prepared;
-        let (hash, hash_estimated) = hash::tables(layout, input, flavour);
+        let tables = hash::tables(layout, input, flavour);
         let plugged = blocks::plugged(input, flavour);
         let view = View::new(&prepared, &plugged, input, flavour);
         let zones = layout.zones().iter().map(|zone| ZoneAnswer {
@@ -112,12 +112,12 @@ impl LayoutAnswer {
                 .deferrals()
                 .map(|plan| (plan.node.0, plan.eager_frames))
                 .collect(),
-            hash,
-            hash_estimated,
+            hash: tables.all,
+            hash_estimated: tables.estimated,
             memory_block_size: view.choice.size.bytes(),
             memory_blocks: view.count(),
             block_runs: view.runs(),
-            notices: view.notices,
+            notices: [view.notices, tables.notices].concat(),
         }
     }
 }

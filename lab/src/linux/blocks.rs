@@ -2,7 +2,9 @@
 //! would change.
 
 use firstlight::addr::{FrameRange, PhysRange};
-use firstlight::blocks::{Added, BlockSize, BlockState, Blocks, SizeChoice, SizePolicy, WithAdded};
+use firstlight::blocks::{
+    Added, BlockSize, BlockState, Blocks, SizeChoice, SizePolicy, WithAdded, common_alignment,
+};
 use firstlight::cmdline::CommandLine;
 use firstlight::layout::Layout;
 use firstlight::node::{NodeId, ZoneKind};
@@ -10,6 +12,7 @@ use firstlight::start::StartError;
 use serde::Serialize;
 
 use super::{Flavour, LayoutInput, PluggedMemory, Prepared, with_layout};
+use crate::log::Processor;
 
 /// Blocks in a row that differ in their numbers only, as recorded boots spell them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -95,6 +98,8 @@ const SHIFTS: std::ops::RangeInclusive<u32> = 27..=31;
 pub(super) struct View<'p> {
     memory: WithAdded<'p, &'p Layout<'p>>,
     pub(super) choice: SizeChoice,
+    /// Why the size is what it is.
+    reason: String,
     pub(super) notices: Vec<String>,
 }
 
@@ -107,11 +112,24 @@ impl<'p> View<'p> {
         flavour: Flavour,
     ) -> Self {
         let layout = &prepared.layout;
+        let mut notices = prepared.notices.clone();
+        let whole = plugged.len() == input.plugged.len();
+        let memory = WithAdded::new(layout, plugged).filter(|_| whole);
+        if memory.is_none() {
+            notices.push(
+                "memory plugged in is left out: it is not whole pages, or there already".into(),
+            );
+        }
         let policy = match flavour {
-            Flavour::Firstlight => SizePolicy {
-                advised_bytes: input.advised_bytes,
-                ..SizePolicy::of(layout, input.hypervisor)
-            },
+            Flavour::Firstlight => {
+                let policy = SizePolicy::of(layout, input.hypervisor);
+                let dimms = memory.and(dimm_alignment(plugged));
+                SizePolicy {
+                    advised_bytes: input.advised_bytes,
+                    dimm_bytes: policy.dimm_bytes.into_iter().chain(dimms).min(),
+                    ..policy
+                }
+            }
             // Neither asks CXL's windows: that came with 6.14.
             Flavour::Linux6_1 | Flavour::Linux6_12 => SizePolicy {
                 is_virtual: input.hypervisor,
@@ -124,17 +142,16 @@ impl<'p> View<'p> {
             explicit: input.block_size,
             ..policy
         };
-        let mut notices = prepared.notices.clone();
-        let whole = plugged.len() == input.plugged.len();
-        let memory = WithAdded::new(layout, plugged).filter(|_| whole);
-        if memory.is_none() {
-            notices.push(
-                "memory plugged in is left out: it is not whole pages, or there already".into(),
-            );
+        let mut choice = policy.choose();
+        let mut reason = choice.to_string();
+        if flavour.is_linux() && input.processor == Processor::Arm64 {
+            choice.size = BlockSize::SMALLEST;
+            reason = format!("{}, a section: on arm64 Linux has no others", choice.size);
         }
         Self {
             memory: memory.unwrap_or(WithAdded::none(layout)),
-            choice: policy.choose(),
+            choice,
+            reason,
             notices,
         }
     }
@@ -179,7 +196,7 @@ impl<'p> View<'p> {
             schema: "firstlight.blocks/1",
             flavour: flavour.name(),
             size_bytes: self.choice.size.bytes(),
-            reason: self.choice.to_string(),
+            reason: self.reason.clone(),
             blocks: blocks.count(),
             runs: runs.collect(),
             sizes: sizes.into_iter().map(|size| self.other(size)).collect(),
@@ -227,6 +244,15 @@ pub fn blocks_of(input: &LayoutInput, flavour: Flavour) -> Result<BlocksAnswer, 
         let plugged = plugged(input, flavour);
         View::new(&prepared, &plugged, input, flavour).answer(flavour)
     })
+}
+
+/// The largest block that comes and goes with each DIMM.
+fn dimm_alignment(plugged: &[Added]) -> Option<u64> {
+    common_alignment(
+        plugged
+            .iter()
+            .filter_map(|dimm| dimm.frames.checked_bytes()),
+    )
 }
 
 /// Memory that was plugged in, with the state that the kernel gives it; without what is no whole pages.

@@ -13,10 +13,11 @@ use firstlight::tables::{Growth, TableSize, TableSpec};
 use serde::Serialize;
 
 use super::{Flavour, LayoutInput};
+use crate::log::Processor;
 
 /// Bytes of a descriptor.
 const DESCRIPTOR_BYTES: u64 = 64;
-/// Where low memory ends, which is reserved.
+/// Where low memory ends, which is reserved on a PC.
 const LOW_END: Frame = Frame::new(256);
 /// What a kernel may have taken besides before it makes tables, in frames: an image and an
 /// initial file system of 96 MiB, and a sixty-fourth of memory.
@@ -93,17 +94,23 @@ const TCP_BIND_BYTES: u64 = 32;
 const FUTEX_A_CPU: u64 = 256;
 const FUTEX_BYTES: u64 = 64;
 
-/// All tables by name, and which of them are estimates.
-pub(super) fn tables(
-    layout: &Layout<'_>,
-    input: &LayoutInput,
-    flavour: Flavour,
-) -> (BTreeMap<&'static str, HashAnswer>, Vec<&'static str>) {
+/// All tables.
+pub(super) struct Tables {
+    /// By name.
+    pub(super) all: BTreeMap<&'static str, HashAnswer>,
+    /// Which of them are estimates.
+    pub(super) estimated: Vec<&'static str>,
+    /// Sizes of the command line that are too large.
+    pub(super) notices: Vec<String>,
+}
+
+/// The tables of a machine.
+pub(super) fn tables(layout: &Layout<'_>, input: &LayoutInput, flavour: Flavour) -> Tables {
     let line = CommandLine::new(input.command_line.as_bytes());
-    let frames = usable_frames(layout);
+    let frames = usable_frames(layout, input.processor);
     let free = frames.saturating_sub(TAKEN_FRAMES + frames / TAKEN_SHARE);
     let place = Place::new(layout, line, flavour);
-    let (mut all, mut estimated) = (BTreeMap::new(), Vec::new());
+    let (mut all, mut estimated, mut notices) = (BTreeMap::new(), Vec::new(), Vec::new());
     let growth = match flavour {
         Flavour::Firstlight => Growth::SquareRoot,
         Flavour::Linux6_1 | Flavour::Linux6_12 => Growth::Stepped,
@@ -120,6 +127,9 @@ pub(super) fn tables(
             None => spec.size(frames, growth),
         };
         let size = of(frames);
+        if let Some(Err(refused)) = given.map(|buckets| spec.given(buckets, frames)) {
+            notices.push(format!("{word}: {refused}; it has those"));
+        }
         if flavour == Flavour::Linux6_12 && of(free) != size {
             estimated.push(spec.name);
         }
@@ -145,7 +155,11 @@ pub(super) fn tables(
     if estimated.contains(&"tcp_est") && connections <= MOST_TCP_BIND {
         estimated.push("tcp_bind");
     }
-    (all, estimated)
+    Tables {
+        all,
+        estimated,
+        notices,
+    }
 }
 
 /// Linux has a least size for UDP; ours has no limits but memory.
@@ -171,8 +185,12 @@ fn number(line: CommandLine<'_>, word: &str) -> Option<u64> {
 }
 
 /// Frames a kernel counts when it sizes tables.
-fn usable_frames(layout: &Layout<'_>) -> u64 {
-    let low = FrameRange::new(0, LOW_END.get()).unwrap_or_default();
+fn usable_frames(layout: &Layout<'_>, processor: Processor) -> u64 {
+    let low_end = match processor {
+        Processor::X86_64 => LOW_END,
+        Processor::Arm64 => Frame::new(0),
+    };
+    let low = FrameRange::new(0, low_end.get()).unwrap_or_default();
     let ranges = layout.ranges().iter();
     let reserved: u64 = ranges
         .map(|range| range.frames.intersect(low).count())
@@ -233,6 +251,132 @@ impl Place {
                 true if size.bytes / self.nodes >= HUGE_BYTES => "vmalloc hugepage",
                 true => "vmalloc",
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstlight::map::{MapEntry, MemoryKind};
+
+    use super::super::{LayoutAnswer, layout_of};
+    use super::*;
+
+    /// Memory from 1 MiB to 4 GiB plus so many times 64 frames. Linux counts 63 of each 64: a frame of
+    /// each holds descriptors.
+    fn machine(more: u64, command_line: &str, flavour: Flavour) -> LayoutAnswer {
+        let end = (1 << 20) + 64 * more;
+        let entry = MapEntry::inclusive(1 << 20, end * PAGE_BYTES - 1, MemoryKind::Usable);
+        let input = LayoutInput {
+            map: entry.into_iter().collect(),
+            command_line: command_line.into(),
+            ..LayoutInput::default()
+        };
+        layout_of(&input, flavour).unwrap()
+    }
+
+    /// What [`machine`] has without descriptors, in frames.
+    fn counted(more: u64) -> u64 {
+        (1 << 20) - 256 - (3840 + (1 << 20) - 4096) / 64 + 63 * more
+    }
+
+    /// Memory that makes a difference to each table: 1.5 MiB, as UDP's has a bucket for 2 MiB.
+    const STEP: u64 = 6;
+
+    /// The last machine below each power of two in frames, and its tables that double a step above.
+    const EDGES: [(u32, u64, &[&str]); 4] = [
+        (
+            20,
+            264,
+            &[
+                "dentry",
+                "inode",
+                "mount",
+                "mountpoint",
+                "tcp_est",
+                "udp",
+                "tcp_bind",
+            ],
+        ),
+        // Bound ports have their most buckets at 8 GiB,
+        (
+            21,
+            16_908,
+            &["dentry", "inode", "mount", "mountpoint", "tcp_est", "udp"],
+        ),
+        // connections at 64 GiB, from where on tables without a limit grow half as fast,
+        (24, 249_925, &["udp"]),
+        // and UDP at 128 GiB.
+        (25, 516_230, &["dentry", "inode", "mount", "mountpoint"]),
+    ];
+
+    #[test]
+    fn only_6_12_s_tables_just_above_a_power_of_two_are_estimates() {
+        for (power, more, doubled) in EDGES {
+            assert!((1 << power) - 63 < counted(more) && counted(more) <= 1 << power);
+            let below = machine(more, "", Flavour::Linux6_12);
+            let above = machine(more + STEP, "", Flavour::Linux6_12);
+            assert!(below.hash_estimated.is_empty(), "{power}");
+            assert_eq!(above.hash_estimated, doubled, "{power}");
+            for (name, table) in &above.hash {
+                let factor = if doubled.contains(name) { 2 } else { 1 };
+                let expected = factor * below.hash[name].entries;
+                assert_eq!(table.entries, expected, "{power}: {name}");
+            }
+            // What is free is known in 6.1, and in ours: present memory counts there.
+            let same = machine(more + STEP, "", Flavour::Linux6_1);
+            assert_eq!(same.hash, above.hash);
+            assert!(same.hash_estimated.is_empty(), "{power}");
+            let ours = machine(more + STEP, "", Flavour::Firstlight);
+            assert!(ours.hash_estimated.is_empty(), "{power}");
+        }
+    }
+
+    #[test]
+    fn estimates_end_where_what_may_be_taken_halves_no_table() {
+        // 96 MiB and a sixty-fourth above 8 GiB.
+        let last = 17_832;
+        let free = |more| counted(more) - TAKEN_FRAMES - counted(more) / TAKEN_SHARE;
+        assert!(free(last) <= 1 << 21 && free(last + 1) > 1 << 21);
+        let estimated = |more| machine(more, "", Flavour::Linux6_12).hash_estimated;
+        assert_eq!(estimated(last), EDGES[1].2);
+        assert_eq!(estimated(last + 1), ["udp"]);
+        assert!(estimated(last + 1 + STEP).is_empty());
+    }
+
+    #[test]
+    fn a_size_that_is_given_is_no_estimate() {
+        let line = "dhash_entries=4096 thash_entries=1024";
+        let answer = machine(264 + STEP, line, Flavour::Linux6_12);
+        assert_eq!(
+            answer.hash_estimated,
+            ["inode", "mount", "mountpoint", "udp"]
+        );
+        assert_eq!(answer.hash["dentry"].entries, 4096);
+        assert_eq!(answer.hash["tcp_bind"].entries, 1024);
+        assert!(answer.notices.is_empty(), "{:?}", answer.notices);
+    }
+
+    #[test]
+    fn a_given_size_that_is_too_large_is_reported() {
+        let line = "dhash_entries=0x100000000 ihash_entries=1024 uhash_entries=131072";
+        // A sixteenth of 4 GiB; ours has no other limit for UDP, Linux has one.
+        let (names, udp) = (
+            "dhash_entries: table \"dentry\" of 4294967296 buckets: expected at most 33554432",
+            "uhash_entries: table \"udp\" of 131072 buckets: expected at most 65536",
+        );
+        for (flavour, expected) in [
+            (Flavour::Firstlight, &[names][..]),
+            (Flavour::Linux6_1, &[names, udp]),
+            (Flavour::Linux6_12, &[names, udp]),
+        ] {
+            let answer = machine(264 + STEP, line, flavour);
+            assert_eq!(answer.notices.len(), expected.len(), "{flavour}");
+            for (notice, expected) in answer.notices.iter().zip(expected) {
+                assert!(notice.starts_with(expected), "{flavour}: {notice}");
+            }
+            assert_eq!(answer.hash["dentry"].entries, 32 << 20);
+            assert_eq!(answer.hash["inode"].entries, 1024);
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use firstlight::blocks::BlockSize;
+use firstlight::layout::LayoutPolicy;
 use firstlight::map::MapEntry;
 
-use crate::log::{KernelLog, MemorySource};
+use crate::log::{KernelLog, MemorySource, Processor};
 use crate::notices::Notices;
 
 /// Memory of a node, as firmware tells it.
@@ -54,6 +55,10 @@ pub struct LayoutInput {
     pub memory: Vec<NodeMemory>,
     /// How many CPUs are on which node, by its number; empty when nobody said.
     pub cpus: BTreeMap<u16, NodeCpus>,
+    /// The processor.
+    pub processor: Processor,
+    /// Its zones, before the command line changes them.
+    pub policy: LayoutPolicy,
     /// The kernel's command line.
     pub command_line: String,
     /// The processor says that there is a hypervisor.
@@ -79,11 +84,15 @@ impl LayoutInput {
         let mut input = Self {
             map,
             map_is_changed: source != MemorySource::Firmware,
+            processor: log.processor,
             command_line: log.command_line.clone().unwrap_or_default(),
             hypervisor: log.virtual_machine.is_some(),
             cpu_count: log.cpus.brought_up.or(log.cpus.allowed).unwrap_or(0),
             ..Self::default()
         };
+        if log.processor == Processor::Arm64 {
+            input.policy = arm64_policy(log, &input.map);
+        }
         if source != MemorySource::Firmware {
             input
                 .notices
@@ -104,6 +113,12 @@ impl LayoutInput {
         }
         for row in &log.srat_cpus {
             input.count_cpu(row.node, row.domain);
+        }
+        if log.processor == Processor::Arm64 {
+            // No line names the CPUs of a device tree; a node without memory is there for some.
+            for row in log.node_spans.iter().filter(|row| row.span.is_none()) {
+                input.count_cpu(row.node, row.node);
+            }
         }
         input
     }
@@ -141,4 +156,22 @@ impl LayoutInput {
             u16::MAX
         ));
     }
+}
+
+/// An arm64 machine's zones. How far its devices reach is in the device tree or in ACPI's IORT, and
+/// in a log only where zone DMA ends before memory does.
+fn arm64_policy(log: &KernelLog, map: &[MapEntry]) -> LayoutPolicy {
+    let first = map.iter().map(|entry| entry.start).min().unwrap_or(0);
+    let ends = log.node_ranges.iter().map(|row| row.span.last);
+    let last = ends.max().unwrap_or(u64::MAX);
+    let rows = log.zones.iter().filter(|row| row.zone == "DMA");
+    let limit = rows
+        .filter_map(|row| row.span)
+        .map(|span| span.last)
+        .next_back();
+    let bits = limit.filter(|limit| *limit < last).map_or(32, |limit| {
+        // Of an end that is no power of two, memory's own, the bits that it needs.
+        u64::BITS - limit.leading_zeros()
+    });
+    LayoutPolicy::arm64(first, bits)
 }

@@ -6,7 +6,8 @@
 //! spell it. Only what kernels do *differently* lives here, in `prepare`, by
 //! [`Flavour`]: Linux takes the first page and the window from 640 KiB to 1 MiB
 //! out of the map, distrusts a whole affinity table for one overlap, and up to
-//! 6.5 obeys `kernelcore=mirror` where nothing is mirrored.
+//! 6.5 obeys `kernelcore=mirror` where nothing is mirrored. On arm64, which has no such window, any
+//! memory on no node is distrust enough; that is checked for 6.1.
 //!
 //! | file | concept |
 //! |---|---|

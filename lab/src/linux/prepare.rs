@@ -11,6 +11,7 @@ use firstlight::start::{BootSizes, BootSlots, StartError};
 use firstlight::topology::{Topology, TopologyBuilder, TopologyStorage, Trust};
 
 use super::{Flavour, LayoutInput};
+use crate::log::Processor;
 use crate::notices::Notices;
 
 /// What an x86 kernel keeps of its command line. Every change of the map costs a
@@ -57,15 +58,15 @@ pub fn with_layout<R>(
     let max_frame = map.end().frame();
 
     let mut early = EarlyMemory::from_map(&map, slots.memory, slots.reserved, slots.owners)?;
-    if flavour.is_linux() {
+    if is_linux_on_x86(input, flavour) {
         // Reserved before Linux looks at nodes, so its node cannot be unplugged.
         let low = PhysRange::new(0, 0x10_0000).unwrap_or_default();
         early.reserve(low, "low memory")?;
     }
 
-    let policy = policy(&line, flavour, &mut notices);
+    let policy = policy(input, &line, flavour, &mut notices);
     let mut topology = topology(input, line, flavour, slots.topology, &mut notices)?;
-    topology.apply(&mut early, trust(flavour), &mut |notice| {
+    topology.apply(&mut early, trust(input, flavour), &mut |notice| {
         notices.push(notice)
     })?;
 
@@ -77,22 +78,33 @@ pub fn with_layout<R>(
     }))
 }
 
-fn policy(line: &CommandLine<'_>, flavour: Flavour, notices: &mut Notices) -> LayoutPolicy {
+/// Whether what Linux keeps for a PC's firmware is taken out.
+fn is_linux_on_x86(input: &LayoutInput, flavour: Flavour) -> bool {
+    flavour.is_linux() && input.processor == Processor::X86_64
+}
+
+fn policy(
+    input: &LayoutInput,
+    line: &CommandLine<'_>,
+    flavour: Flavour,
+    notices: &mut Notices,
+) -> LayoutPolicy {
     // Linux before 6.6 obeys kernelcore=mirror where nothing is mirrored.
     let base = LayoutPolicy {
         mirror_must_exist: flavour != Flavour::Linux6_1,
-        ..LayoutPolicy::DEFAULT
+        ..input.policy
     };
     line.layout_policy(base, &mut |bad| notices.push(bad))
 }
 
-/// Linux gives all nodes up for 1 MiB of memory on none of them.
-fn trust(flavour: Flavour) -> Trust {
-    match flavour.is_linux() {
-        true => Trust::AllOrNothing {
+/// Linux gives all nodes up for 1 MiB of memory on none of them; on arm64 for any.
+fn trust(input: &LayoutInput, flavour: Flavour) -> Trust {
+    match (flavour.is_linux(), input.processor) {
+        (true, Processor::X86_64) => Trust::AllOrNothing {
             unclaimed_bytes: 1 << 20,
         },
-        false => Trust::Repair,
+        (true, Processor::Arm64) => Trust::AllOrNothing { unclaimed_bytes: 1 },
+        (false, _) => Trust::Repair,
     }
 }
 
@@ -116,7 +128,7 @@ fn memory_map<'s>(
     if !input.map_is_changed {
         line.change_map(&mut map, &mut |notice| notices.push(notice))?;
     }
-    if flavour.is_linux() {
+    if is_linux_on_x86(input, flavour) {
         // Firmware may write to its first page, whatever it says.
         let first_page = PhysRange::new(0, 0x1000).unwrap_or_default();
         map.set(

@@ -129,6 +129,8 @@ fn row(line: &Line, section: Section, log: &mut KernelLog) -> Result<bool, Bad> 
     let text = line.text.as_str();
     let number = line.number;
     let mut scan = Scan::new(text);
+    // As arm64 begins lines of nodes.
+    scan.eat("NUMA:");
     if scan.eat("node ") && text.contains(": [mem") {
         let node = scan.small()?;
         scan.expect(":")?;
@@ -234,7 +236,8 @@ fn section_row(line: &Line, section: Section, log: &mut KernelLog) -> Result<boo
 }
 
 fn node_span(scan: &mut Scan<'_>) -> Result<Option<Span>, Bad> {
-    if scan.eat("as memoryless") {
+    // arm64 says the second before, the first after it has set the node up.
+    if scan.eat("as memoryless") || scan.eat("[<memory-less node>]") {
         return Ok(None);
     }
     let bracketed = scan.remainder().starts_with('[');

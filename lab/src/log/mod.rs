@@ -14,6 +14,7 @@
 //! | `e820` | the firmware's memory map |
 //! | `srat` | which memory and CPU belongs to which node |
 //! | `layout` | what the kernel made of it: ranges, zones, holes |
+//! | `processor` | which processor it runs on |
 //! | `deferred` | when put-off memory was ready |
 //! | `memblock` | the early allocator's trace |
 //! | `source` | which rows to take as the machine's memory |
@@ -28,6 +29,7 @@ mod line;
 mod memblock;
 mod prefix;
 mod problem;
+mod processor;
 mod rows;
 mod source;
 mod srat;
@@ -45,6 +47,7 @@ pub use line::{Line, lines};
 pub use memblock::{MemblockAction, MemblockDump, MemblockEvent, MemblockRequest, MemblockRow};
 pub(crate) use prefix::{is_omission, is_prompt};
 pub use problem::LogProblem;
+pub use processor::Processor;
 pub use rows::Span;
 pub use source::MemorySource;
 pub use srat::{NodeOverlap, SratCpu, SratRow};
@@ -57,6 +60,8 @@ use rows::Scan;
 pub struct KernelLog {
     /// Release, `6.1.0-55-cloud-amd64`.
     pub release: Option<String>,
+    /// Which processor it runs on.
+    pub processor: Processor,
     /// The command line.
     pub command_line: Option<String>,
     /// The firmware's memory map, as printed.
@@ -198,6 +203,7 @@ fn message(line: &Line, section: &mut Section, log: &mut KernelLog) -> bool {
         || srat::read(line, log)
         || memblock::read(line, log)
         || deferred::read(line, log)
+        || processor::read(line, log)
         || layout::read(line, section, log)
         || general(line, log)
 }
@@ -239,7 +245,10 @@ const VIRTUAL: [&str; 9] = [
 fn general(line: &Line, log: &mut KernelLog) -> bool {
     let mut scan = Scan::new(&line.text);
     if scan.eat("Linux version ") {
-        log.release.get_or_insert_with(|| scan.word().to_owned());
+        let release = log.release.get_or_insert_with(|| scan.word().to_owned());
+        if let Some(processor) = processor::of_release(release) {
+            log.processor = processor;
+        }
     } else if scan.eat("Command line:") || scan.eat("Kernel command line:") {
         log.command_line
             .get_or_insert_with(|| scan.remainder().to_owned());

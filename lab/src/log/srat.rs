@@ -6,6 +6,7 @@
 //! | `SRAT: Node 0 PXM 0 [mem 0x00100000-0x7fffffff] hotplug` | 3.5 |
 //! | `ACPI: SRAT: Node 0 PXM 0 [mem 0x00100000-0x7fffffff] hotplug non-volatile` | 4.12 |
 //! | `SRAT: PXM 0 -> APIC 0x00 -> Node 0` | until 6.8 |
+//! | `ACPI: NUMA: SRAT: PXM 0 -> MPIDR 0x80000001 -> Node 0` | arm64 |
 
 use super::problem::{Bad, LogProblem};
 use super::rows::{Scan, Span};
@@ -35,8 +36,8 @@ pub struct SratCpu {
     pub node: u32,
     /// The firmware's proximity domain.
     pub domain: u32,
-    /// The processor's APIC identifier.
-    pub apic_id: u32,
+    /// The processor's APIC identifier, on Arm its MPIDR.
+    pub hardware_id: u64,
     /// Line number.
     pub line: usize,
 }
@@ -56,6 +57,7 @@ pub struct NodeOverlap {
 pub(super) fn read(line: &Line, log: &mut KernelLog) -> bool {
     let mut scan = Scan::new(&line.text);
     scan.eat("ACPI:");
+    scan.eat("NUMA:");
     let done = if scan.eat("SRAT: Node ") {
         memory(&mut scan, line.number).map(|(row, unknown)| {
             if !unknown.is_empty() {
@@ -67,7 +69,7 @@ pub(super) fn read(line: &Line, log: &mut KernelLog) -> bool {
             log.srat_memory.push(row);
         })
     } else if scan.eat("SRAT: PXM ") {
-        cpu(&mut scan, line.number).map(|cpu| log.srat_cpus.push(cpu))
+        cpu(&mut scan, line.number).map(|cpu| log.srat_cpus.extend(cpu))
     } else if line.text.starts_with("node ") && line.text.contains(" overlaps with node ") {
         overlap(&line.text, line.number).map(|row| log.node_overlaps.push(row))
     } else {
@@ -111,22 +113,31 @@ fn memory<'a>(scan: &mut Scan<'a>, line: usize) -> Result<(SratRow, &'a str), Ba
     Ok((row, scan.remainder()))
 }
 
-fn cpu(scan: &mut Scan<'_>, line: usize) -> Result<SratCpu, Bad> {
+/// `None` for a processor that the kernel put on no node.
+fn cpu(scan: &mut Scan<'_>, line: usize) -> Result<Option<SratCpu>, Bad> {
     let domain = scan.small()?;
-    scan.expect("-> APIC")?;
-    let apic = scan.number()?;
-    let large = |_| Bad::TooLarge {
-        digits: format!("APIC identifier {apic:#x}"),
-        bits: 32,
+    scan.expect("->")?;
+    let hardware_id = if scan.eat("MPIDR") {
+        scan.number()?
+    } else {
+        scan.expect("APIC")?;
+        let id = scan.number()?;
+        let large = |_| Bad::TooLarge {
+            digits: format!("APIC identifier {id:#x}"),
+            bits: 32,
+        };
+        u32::try_from(id).map_err(large)?.into()
     };
-    let apic_id = u32::try_from(apic).map_err(large)?;
     scan.expect("-> Node")?;
-    Ok(SratCpu {
+    if scan.eat("-1") {
+        return Ok(None);
+    }
+    Ok(Some(SratCpu {
         node: scan.small()?,
         domain,
-        apic_id,
+        hardware_id,
         line,
-    })
+    }))
 }
 
 fn overlap(text: &str, line: usize) -> Result<NodeOverlap, Bad> {

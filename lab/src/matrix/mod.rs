@@ -18,7 +18,7 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
-use crate::boot::{Board, Clock, MOST_CPUS, MOST_NODES, Machine, Request};
+use crate::boot::{Board, Clock, Firmware, MOST_CPUS, MOST_NODES, Machine, Request};
 pub use store::{Failed, Run, Store, StoreError};
 
 /// Cells times runs, at most.
@@ -260,6 +260,7 @@ impl Matrix {
                 memory_mib: shape.memory_mib,
                 nodes: shape.nodes,
                 cpus: shape.cpus,
+                firmware: Firmware::Loader,
                 clock,
                 balloon: false,
                 hotplug: None,

@@ -17,7 +17,9 @@ pub struct Hotplugged {
     pub node: Option<u32>,
     /// The zone.
     pub zone: Option<String>,
-    /// From the event until all of it could be allocated; of `add` only.
+    /// Whether it waits offline, in no zone.
+    pub offline: bool,
+    /// From the event until all of it could be allocated; of `add` only, unless it waits offline.
     pub allocatable_ns: Option<u64>,
     /// From the event until nothing of it was in use; of `remove` only.
     pub gone_ns: Option<u64>,

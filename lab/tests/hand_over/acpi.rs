@@ -118,6 +118,18 @@ pub(crate) fn slit(nodes: u64, distances: &[u8]) -> Vec<u8> {
     )
 }
 
+/// Where the times of this boot are.
+pub(crate) fn fpdt(boot_table: u64) -> Vec<u8> {
+    let pointer = [&[0, 0, 16, 1, 0, 0, 0, 0], &boot_table.to_le_bytes()[..]].concat();
+    table(b"FPDT", &pointer)
+}
+
+/// Firmware's times, in nanoseconds.
+pub(crate) fn fbpt(times: [u64; 5]) -> Vec<u8> {
+    let head = b"FBPT\x38\0\0\0\x02\0\x30\x02\0\0\0\0";
+    [&head[..], times.map(u64::to_le_bytes).as_flattened()].concat()
+}
+
 /// The fixed description, with a timer at port 0x608.
 pub(crate) fn fadt() -> Vec<u8> {
     let mut body = [0; 240];

@@ -7,6 +7,7 @@
 pub(crate) mod acpi;
 pub(crate) mod qemu;
 pub(crate) mod random;
+mod uefi;
 
 use crate::image::image;
 use firstlight_lab::boot::Machine;
@@ -86,6 +87,10 @@ pub(crate) struct HandOver {
     /// Where the image is told to find the start info, if not where it is.
     pub(crate) start_info: Option<u64>,
     pub(crate) damages: Vec<Damage>,
+    /// A module that it hands over.
+    pub(crate) module: Option<Vec<u8>>,
+    /// What else is in memory, and where.
+    pub(crate) memory: Vec<(u64, Vec<u8>)>,
 }
 
 impl HandOver {
@@ -104,6 +109,8 @@ impl HandOver {
             lie: |_| {},
             start_info: None,
             damages: Vec::new(),
+            module: None,
+            memory: Vec::new(),
         }
         // The frequency is not measured: it could be wrong on a busy host.
         .command_line("tsc_hz=2000000000")
@@ -144,7 +151,16 @@ impl HandOver {
         let kernel = folder.path().join("kernel");
         std::fs::write(&kernel, self.kernel()).unwrap();
         let loaded = format!("loader,file={}", image().display());
-        let extra = ["-device".to_owned(), loaded];
+        let mut extra = vec!["-device".to_owned(), loaded];
+        for (address, bytes) in &self.memory {
+            let file = folder.path().join(format!("{address:x}"));
+            std::fs::write(&file, bytes).unwrap();
+            let loaded = format!(
+                "loader,file={},addr={address:#x},force-raw=on",
+                file.display()
+            );
+            extra.extend(["-device".to_owned(), loaded]);
+        }
         Boot::run(&self.machine, &kernel, "", &extra)
     }
 
@@ -168,10 +184,19 @@ impl HandOver {
             let numbers = [start.to_le_bytes(), bytes.to_le_bytes()];
             [numbers.concat(), u64::from(kind).to_le_bytes().to_vec()].concat()
         });
+        let modules = self.module.iter().map(|module| {
+            let bytes = module.len() as u64;
+            let at = put(random::Part::Module, module.clone());
+            [at, bytes, 0, 0].map(u64::to_le_bytes).concat()
+        });
+        let modules: Vec<u8> = modules.flatten().collect();
         let mut info = StartInfo {
             version: 1,
-            modules: 0,
-            module_list: 0,
+            modules: u32::try_from(modules.len() / 32).unwrap(),
+            module_list: match modules.len() {
+                0 => 0,
+                _ => put(random::Part::Module, modules),
+            },
             command_line: put(random::Part::CommandLine, self.command_line.clone()),
             root,
             map: put(random::Part::Map, rows.collect()),

@@ -36,6 +36,7 @@ impl Boot {
             kernel,
             initrd: None,
             append,
+            uefi: None,
             extra,
         };
         let arguments = launch.arguments(&Ports {
@@ -98,6 +99,22 @@ impl Boot {
         let said = self.log.lines().any(|line| line.contains(words));
         assert!(said, "{words:?} is missing in\n{}", self.log);
         self
+    }
+
+    /// Ticks and source of a milestone.
+    pub(crate) fn events(&self) -> &[Event] {
+        &self.events.list
+    }
+
+    pub(crate) fn milestone(&self, wanted: &str) -> Option<(u64, Option<&str>)> {
+        self.events.list.iter().find_map(|event| match event {
+            Event::Milestone {
+                name,
+                ticks,
+                source,
+            } if name == wanted => Some((*ticks, source.as_deref())),
+            _ => None,
+        })
     }
 
     /// The whole log.

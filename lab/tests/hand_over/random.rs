@@ -18,6 +18,7 @@ pub(crate) enum Part {
     StartInfo,
     Map,
     CommandLine,
+    Module,
 }
 
 /// Some bytes that are written over a part.

@@ -159,8 +159,11 @@ impl From<AddError> for fl_error {
     fn from(error: AddError) -> Self {
         match error {
             AddError::Misaligned { .. } => FL_MISALIGNED,
-            AddError::OutsideSpan { .. } => FL_OUTSIDE_SPAN,
+            // No span of this library has windows, so it has tables everywhere.
+            AddError::OutsideSpan { .. } | AddError::NoTables { .. } => FL_OUTSIDE_SPAN,
             AddError::Present { .. } => FL_PRESENT,
+            // A part of a huge frame: whole ones are of one zone.
+            AddError::OtherZone { .. } => FL_MISALIGNED,
             AddError::ListFull { .. } => FL_LIST_FULL,
             AddError::FreedMeanwhile { .. } => FL_NOT_ALLOCATED,
         }

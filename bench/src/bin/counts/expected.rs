@@ -89,6 +89,31 @@ impl Expected {
     }
 }
 
+/// A path that does twice the work of another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doubled {
+    pub(crate) name: &'static str,
+    pub(crate) half: &'static str,
+    pub(crate) most_percent: u64,
+}
+
+impl Doubled {
+    /// What is wrong with these counts, if anything is.
+    pub(crate) fn complaint(&self, of: impl Fn(&str) -> Option<u64>) -> Option<String> {
+        let Self {
+            name,
+            half,
+            most_percent,
+        } = self;
+        let (Some(count), Some(of_half)) = (of(name), of(half)) else {
+            return Some(format!("{name} and {half}: not both are counted"));
+        };
+        (count * 100 > of_half * most_percent).then(|| {
+            format!("{name}: {count} instructions, more than {most_percent} % of the {of_half} of {half}")
+        })
+    }
+}
+
 /// Writes `file` anew.
 pub(crate) fn write(file: &Path, counts: &[(&str, u64)]) -> Result<(), Box<dyn Error>> {
     let mut text = String::from(
@@ -115,5 +140,29 @@ mod tests {
         assert!(!Verdict::Gone.is_sound());
         assert!(Expected::parse("build\n").is_err());
         assert!(Expected::parse("build many\n").is_err());
+    }
+
+    #[test]
+    fn twice_the_work_costs_about_twice() {
+        let doubled = Doubled {
+            name: "two",
+            half: "one",
+            most_percent: 230,
+        };
+        let complaint = |text: &str| {
+            let expected = Expected::parse(text).unwrap();
+            doubled.complaint(|name| expected.of(name))
+        };
+        assert_eq!(complaint("one 100\ntwo 230\n"), None);
+        assert!(complaint("one 100\ntwo 231\n").is_some());
+        assert!(complaint("two 230\n").is_some());
+    }
+
+    #[test]
+    fn committed_counts_are_linear() {
+        let expected = Expected::parse(include_str!("../../../counts.txt")).unwrap();
+        for doubled in crate::paths::DOUBLED {
+            assert_eq!(doubled.complaint(|name| expected.of(name)), None);
+        }
     }
 }

@@ -79,6 +79,12 @@ fn compare(file: &Path, update: bool) -> Result<ExitCode, Box<dyn Error>> {
         println!("| {name} | - | | {} |", Verdict::Gone);
         sound = false;
     }
+    for doubled in paths::DOUBLED {
+        let of = |name: &str| counted.iter().find(|one| one.0 == name).map(|one| one.1);
+        if let Some(complaint) = doubled.complaint(of) {
+            return Err(complaint.into());
+        }
+    }
     if update {
         expected::write(file, &counted)?;
         println!("\nwritten: {}", file.display());

@@ -7,17 +7,21 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU64;
 
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
+use firstlight::blocks::{Block, BlockId, BlockSize, Blocks};
 use firstlight::firmware::acpi::{Madt, Srat};
 use firstlight::firmware::e820;
+use firstlight::firmware::fdt::{Fdt, FdtSlot};
 use firstlight::frames::{Cpu, CpuCache, CpuSlot, Frames, Request};
 use firstlight::map::{MemoryMap, Region, ScratchEntry};
 use firstlight::memmap::{Descriptor, Memmap, MemmapPolicy, PageDescriptor, SectionPlace};
 use firstlight::node::NodeId;
+use firstlight::start::{Boot, BootStorage, TreeNodes, start};
 use firstlight::topology::{NodeInfo, TopologyBuilder, TopologyRange, TopologyStorage};
 use firstlight_bench::machine::{GIB, Machine};
 use firstlight_bench::tables;
 use firstlight_host::metadata::MetadataSpace;
 
+use crate::expected::Doubled;
 use crate::measured;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -38,8 +42,9 @@ pub(crate) const ALL: &[Path] = &[
     path("layout_64g_1_node", || layout(64, 1)),
     path("layout_512g_4_nodes", || layout(512, 4)),
     path("layout_4t_8_nodes", || layout(4096, 8)),
-    path("layout_1t_1024_ranges", || scattered(1)),
-    path("layout_32t_1024_ranges", || scattered(32)),
+    path("layout_1t_1024_ranges", || scattered(1, 1024)),
+    path("layout_32t_1024_ranges", || scattered(32, 1024)),
+    path("layout_32t_2048_ranges", || scattered(32, 2048)),
     path("frames_64g_1_node", || frames(64, 1)),
     path("frames_512g_4_nodes", || frames(512, 4)),
     path("frames_4t_8_nodes", || frames(4096, 8)),
@@ -74,7 +79,12 @@ pub(crate) const ALL: &[Path] = &[
     path("take_page_at", || with_frames(claim)),
     path("offline_1g_of_64g", || offline(64)),
     path("offline_1g_of_4t", || offline(4096)),
+    path("blocks_list_2t", || with_blocks(list_blocks)),
+    path("blocks_lookup_2t", || with_blocks(look_up_block)),
     path("read_4096_cpus", read_cpus),
+    path("read_tree_virt", read_tree),
+    path("start_tree_virt", || start_tree(VIRT)),
+    path("start_tree_virt_4_nodes", || start_tree(VIRT_4_NODES)),
     path("memmap_4t_8_nodes", || memmap(4096, 8)),
     path("first_touch_64_bytes", || {
         with_memmap::<PageDescriptor>(first_touch)
@@ -86,6 +96,14 @@ pub(crate) const ALL: &[Path] = &[
     path("is_ready_1000", is_ready),
     path("prepare_32_pages_1000", prepare),
 ];
+
+/// Paths that do twice the work of others, and may cost so many percent of them: a step that is
+/// quadratic would cost 400.
+pub(crate) const DOUBLED: &[Doubled] = &[Doubled {
+    name: "layout_32t_2048_ranges",
+    half: "layout_32t_1024_ranges",
+    most_percent: 230,
+}];
 
 /// A descriptor of 8 bytes, zero at first.
 struct Eight(#[expect(dead_code, reason = "only written")] AtomicU64);
@@ -134,24 +152,25 @@ fn layout(gib: u64, nodes: u16) -> Outcome {
     Ok(())
 }
 
-/// From rows of memory and of nodes to a layout: 1,024 ranges on 64 nodes, which take turns, and a hole
+/// From rows of memory and of nodes to a layout: ranges on 64 nodes, which take turns, and a hole
 /// after each.
-fn scattered(tib: u64) -> Outcome {
-    let each = tib * GIB;
+fn scattered(tib: u64, ranges: u64) -> Outcome {
+    let each = tib * 1024 * GIB / ranges;
     let range = |at: u64| {
         let range = PhysRange::new(at * each, (at + 1) * each - (128 << 20)).ok_or("a range")?;
         Ok((range, NodeId((at % 64) as u16)))
     };
     let machine = Machine {
         nodes: 64,
-        memory: (0..1024)
+        memory: (0..ranges)
             .map(range)
             .collect::<Result<_, Box<dyn Error>>>()?,
         reserved: Vec::new(),
     };
     let mut storage = machine.storage();
     let layout = counted(|| machine.layout(&mut storage))??;
-    assert_eq!((layout.ranges().len(), layout.nodes().len()), (1024, 64));
+    assert_eq!(layout.ranges().len() as u64, ranges);
+    assert_eq!(layout.nodes().len(), 64);
     Ok(())
 }
 
@@ -448,6 +467,46 @@ fn offline(gib: u64) -> Outcome {
     })
 }
 
+/// 2 TiB, all of it online, in 16,384 blocks of 128 MiB.
+fn with_blocks(path: impl FnOnce(&Blocks<&Frames<'_>>) -> Outcome) -> Outcome {
+    let memory = PhysRange::new(0, 2048 * GIB).ok_or("a range")?;
+    let machine = Machine {
+        nodes: 1,
+        memory: vec![(memory, NodeId(0))],
+        reserved: Vec::new(),
+    };
+    let mut storage = machine.storage();
+    let layout = machine.layout(&mut storage)?;
+    let space = MetadataSpace::new(machine.metadata_bytes())?;
+    let frames = Frames::build(layout, &space)?;
+    path(&Blocks::new(&frames, BlockSize::SMALLEST))
+}
+
+/// All that Linux's directory of a block has, of all blocks.
+fn list_blocks(blocks: &Blocks<&Frames<'_>>) -> Outcome {
+    let seen = counted(|| {
+        let facts = |block: &Block<'_, &Frames<'_>>| {
+            let (state, nodes) = (block.state(), block.nodes().count());
+            black_box((
+                block.id(),
+                state,
+                block.zones(),
+                nodes,
+                block.is_removable(),
+            ));
+        };
+        blocks.iter().inspect(facts).count()
+    })?;
+    assert_eq!(seen, 16_384);
+    Ok(())
+}
+
+fn look_up_block(blocks: &Blocks<&Frames<'_>>) -> Outcome {
+    let found = counted(|| blocks.get(black_box(BlockId(12_345))).is_some())?;
+    assert!(found);
+    Ok(())
+}
+
 fn read_cpus() -> Outcome {
     let (madt, srat) = tables::acpi(4096, 64);
     let (mut nodes, mut ranges) = ([NodeInfo::EMPTY; 64], [TopologyRange::EMPTY; 64]);
@@ -466,5 +525,42 @@ fn read_cpus() -> Outcome {
         Ok((enabled, sum))
     })??;
     assert_eq!(cpus, (4096, 4096));
+    Ok(())
+}
+
+/// QEMU's machine `virt` with a CPU and 2 GiB, 7 KB; with 8 CPUs and 8 GiB on 4 nodes, 9 KB.
+const VIRT: &[u8] = include_bytes!("../../../../testdata/machines/trees/virt-aarch64-2g.dtb");
+const VIRT_4_NODES: &[u8] =
+    include_bytes!("../../../../testdata/machines/trees/virt-aarch64-4-nodes.dtb");
+
+/// All that a bring-up reads of a device tree, once.
+fn read_tree() -> Outcome {
+    let mut slots = [FdtSlot::EMPTY; 16];
+    let read = counted(|| -> Result<_, Box<dyn Error>> {
+        let tree = Fdt::parse_in(black_box(VIRT), &mut slots, &["arm,pl011"])?;
+        let memory = tree.map_entries()?.count() + tree.reserved().count();
+        let cpus = tree.cpus().count() + tree.distances().count();
+        let left = (tree.bootargs(), tree.initrd()?, tree.psci(), tree.stdout());
+        Ok((memory, cpus, black_box(left).3.is_some()))
+    })??;
+    assert_eq!(read, (1, 1, true));
+    Ok(())
+}
+
+/// From the bytes of a tree to the allocator of its machine.
+fn start_tree(bytes: &[u8]) -> Outcome {
+    let space = MetadataSpace::new(64 << 20)?;
+    let mut slots = [FdtSlot::EMPTY; 32];
+    let mut storage = BootStorage::<64, 4>::EMPTY;
+    let frames = counted(|| -> Result<_, Box<dyn Error>> {
+        let tree = Fdt::parse_in(black_box(bytes), &mut slots, &["arm,pl011"])?;
+        let boot = Boot {
+            command_line: tree.bootargs(),
+            nodes: &TreeNodes(tree),
+            ..Boot::new(tree.map_entries()?)
+        };
+        Ok(start(boot, &mut storage, &space, &mut |_| {})?)
+    })??;
+    frames.allocate(Request::new(Order::HUGE))?;
     Ok(())
 }

@@ -99,6 +99,16 @@ pub(crate) const PLANS: &[Plan] = &[
         render: as_printed,
     },
     Plan {
+        name: "blocks",
+        commands: &["cargo bench --quiet -p firstlight-bench --bench bring_up -- blocks"],
+        render: as_printed,
+    },
+    Plan {
+        name: "hash-tables",
+        commands: &["cargo bench --quiet -p firstlight-bench --bench bring_up -- hash"],
+        render: as_printed,
+    },
+    Plan {
         name: "allocator",
         commands: &["firstlight bench alloc --json"],
         render: allocator::render,

@@ -18,6 +18,10 @@ impl Signature {
     pub const FADT: Self = Self(*b"FACP");
     /// CXL early discovery table: windows for memory.
     pub const CEDT: Self = Self(*b"CEDT");
+    /// Firmware performance data table: where the next one is.
+    pub const FPDT: Self = Self(*b"FPDT");
+    /// Firmware basic boot performance table: when firmware did what.
+    pub const FBPT: Self = Self(*b"FBPT");
     /// Root table with 32-bit pointers.
     pub const RSDT: Self = Self(*b"RSDT");
     /// Root table with 64-bit pointers.
@@ -83,7 +87,7 @@ pub enum AcpiError {
         table: Signature,
         /// Where the entry starts in it.
         offset: usize,
-        /// The entry's kind.
+        /// The entry's kind; 255 for all larger ones.
         kind: u8,
         /// Its length field.
         seen_bytes: u16,

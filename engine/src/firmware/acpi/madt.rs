@@ -1,9 +1,9 @@
-//! The processors: [`Madt`], entries of type 0 (local APIC) and 9 (local
-//! x2APIC). The others describe interrupt controllers and are stepped over.
+//! The processors: [`Madt`], entries of type 0 (local APIC) and 9 (local x2APIC) on x86, of type 11
+//! (GIC CPU interface) on Arm. The others describe interrupt controllers and are stepped over.
 
 use super::error::{AcpiError, Fault, Signature};
 use super::table::{RawEntries, RawEntry, Table};
-use crate::firmware::bytes::u32_le;
+use crate::firmware::bytes::{u32_le, u64_le};
 
 /// Header, local APIC address, flags.
 const FIXED_BYTES: usize = 44;
@@ -28,7 +28,7 @@ pub struct Madt<'a> {
     table: Table<'a>,
 }
 
-/// A processor, as the MADT lists it. Those neither enabled nor
+/// A processor of an x86 machine, as the MADT lists it. Those neither enabled nor
 /// online-capable are empty sockets; their APIC id is often 255.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MadtCpu {
@@ -36,6 +36,19 @@ pub struct MadtCpu {
     pub apic_id: u32,
     /// The id that ties it to a processor object in the ACPI namespace.
     pub processor_uid: u32,
+    /// Whether it can be started now.
+    pub enabled: bool,
+    /// Whether it can be enabled later, while the system runs.
+    pub online_capable: bool,
+}
+
+/// A processor of an Arm machine, as the MADT lists it: its GIC CPU interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MadtGicc {
+    /// The id that ties it to a processor object in the ACPI namespace, and to the SRAT.
+    pub processor_uid: u32,
+    /// Its affinity fields as MPIDR_EL1 has them, by which it is started.
+    pub mpidr: u64,
     /// Whether it can be started now.
     pub enabled: bool,
     /// Whether it can be enabled later, while the system runs.
@@ -53,10 +66,27 @@ impl<'a> Madt<'a> {
         })
     }
 
-    /// The processors in the table's order. After an error the next entries
+    /// The processors of an x86 machine in the table's order. After an error the next entries
     /// still come, as long as the bad one says where they are.
     pub const fn cpus(&self) -> MadtCpus<'a> {
         MadtCpus(RawEntries::new(&self.table, FIXED_BYTES))
+    }
+
+    /// The processors of an Arm machine in the table's order. After an error the next entries
+    /// still come, as long as the bad one says where they are.
+    ///
+    /// ```
+    /// # use firstlight::firmware::acpi::AcpiError;
+    /// use firstlight::firmware::acpi::Madt;
+    /// /// The MPIDR of the processor that the SRAT calls `uid`.
+    /// fn mpidr_of(table: &[u8], uid: u32) -> Result<Option<u64>, AcpiError> {
+    ///     let mut cpus = Madt::parse(table)?.giccs().flatten();
+    ///     Ok(cpus.find(|cpu| cpu.processor_uid == uid).map(|cpu| cpu.mpidr))
+    /// }
+    /// assert!(mpidr_of(b"SLIT", 0).is_err());
+    /// ```
+    pub const fn giccs(&self) -> MadtGiccs<'a> {
+        MadtGiccs(RawEntries::new(&self.table, FIXED_BYTES))
     }
 
     /// A wrong checksum, if it has one.
@@ -105,4 +135,37 @@ const fn cpu(apic_id: u32, processor_uid: u32, flags: u32) -> MadtCpu {
         enabled: flags & 1 != 0,
         online_capable: flags & 2 != 0,
     }
+}
+
+/// See [`Madt::giccs`].
+#[derive(Clone, Debug)]
+pub struct MadtGiccs<'a>(RawEntries<'a>);
+
+impl Iterator for MadtGiccs<'_> {
+    type Item = Result<MadtGicc, AcpiError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.0.next()? {
+                Ok(entry) if entry.kind == 11 => {
+                    return Some(gicc(&entry).ok_or(entry.too_short(GICC_BYTES)));
+                }
+                Ok(_) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+/// Up to the end of MPIDR, which came with ACPI 5.1; later versions append to it.
+const GICC_BYTES: u16 = 76;
+
+fn gicc(entry: &RawEntry<'_>) -> Option<MadtGicc> {
+    let flags = u32_le(entry.bytes, 12)?;
+    Some(MadtGicc {
+        processor_uid: u32_le(entry.bytes, 8)?,
+        mpidr: u64_le(entry.bytes, 68)?,
+        enabled: flags & 1 != 0,
+        online_capable: flags & 8 != 0,
+    })
 }

@@ -1,8 +1,8 @@
-//! ACPI tables that say where CPUs and memory are, and where there is a timer:
-//! RSDP, RSDT/XSDT, MADT, SRAT, SLIT, FADT, CEDT.
+//! ACPI tables that say where CPUs and memory are, where there is a timer, and how long firmware took:
+//! RSDP, RSDT/XSDT, MADT, SRAT, SLIT, FADT, CEDT, FPDT.
 //!
 //! [`Rsdp::parse`] finds the root, [`Tables::open`] walks it and
-//! [`Tables::find`] picks a table by name; [`Madt`], [`Srat`], [`Slit`], [`Fadt`] and [`Cedt`]
+//! [`Tables::find`] picks a table by name; [`Madt`], [`Srat`], [`Slit`], [`Fadt`], [`Cedt`] and [`Fpdt`]
 //! read one each, in place: no list of CPUs or memory is ever kept, an iterator goes
 //! over the table's own bytes.
 //!
@@ -16,6 +16,7 @@
 mod cedt;
 mod error;
 mod fadt;
+mod fpdt;
 mod madt;
 mod rsdp;
 mod slit;
@@ -26,7 +27,8 @@ mod walk;
 pub use cedt::{Cedt, CedtWindow, CedtWindows};
 pub use error::{AcpiError, Fault, Signature};
 pub use fadt::{Fadt, PM_TIMER_HZ, PmTimer};
-pub use madt::{Madt, MadtCpu, MadtCpus};
+pub use fpdt::{BootTimes, Fpdt};
+pub use madt::{Madt, MadtCpu, MadtCpus, MadtGicc, MadtGiccs};
 pub use rsdp::Rsdp;
 pub use slit::{Slit, SlitFault};
 pub use srat::{Srat, SratEntries, SratEntry};

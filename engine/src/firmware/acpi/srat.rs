@@ -32,9 +32,11 @@ pub struct Srat<'a> {
 /// One entry of the SRAT; ranges are not checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SratEntry {
-    /// A processor, by APIC id (type 0, 8 bits) or x2APIC id (type 2).
+    /// A processor, by APIC id (type 0, 8 bits) or x2APIC id (type 2); on Arm (type 3) by the
+    /// processor UID that the MADT gives its GIC CPU interface
+    /// ([`MadtGicc`](super::MadtGicc)).
     Cpu {
-        /// Its interrupt controller's id.
+        /// Its interrupt controller's id, or on Arm its processor UID.
         apic_id: u32,
         /// Its proximity domain.
         domain: u32,
@@ -120,6 +122,7 @@ impl Iterator for SratEntries<'_> {
             0 => local_apic(&entry, self.wide).ok_or(entry.too_short(16)),
             1 => memory(&entry, self.wide).ok_or(entry.too_short(40)),
             2 => local_x2apic(&entry).ok_or(entry.too_short(24)),
+            3 => gicc(&entry).ok_or(entry.too_short(18)),
             kind => Ok(SratEntry::Other {
                 kind,
                 offset: entry.offset,
@@ -169,5 +172,15 @@ fn local_x2apic(entry: &RawEntry<'_>) -> Option<SratEntry> {
         apic_id: u32_le(&fixed, 8)?,
         domain: u32_le(&fixed, 4)?,
         enabled,
+    })
+}
+
+/// Type 3, which came with revision 3.
+fn gicc(entry: &RawEntry<'_>) -> Option<SratEntry> {
+    let fixed: [u8; 18] = array(entry.bytes, 0)?;
+    Some(SratEntry::Cpu {
+        apic_id: u32_le(&fixed, 6)?,
+        domain: u32_le(&fixed, 2)?,
+        enabled: u32_le(&fixed, 10)? & 1 != 0,
     })
 }

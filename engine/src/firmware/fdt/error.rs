@@ -96,7 +96,8 @@ pub enum FdtError {
         /// `#size-cells`.
         size: u32,
     },
-    /// An address or size does not fit in 64 bits.
+    /// A number is larger than what it stands for can be: an address, a size or the id of a
+    /// CPU of more than 64 bits, the id of a NUMA node from 65,536 on.
     TooWide {
         /// Where its node is.
         node: usize,
@@ -177,7 +178,7 @@ impl fmt::Display for FdtError {
                 )
             }
             Self::TooWide { node, property } => {
-                write!(f, "node at {node}: {property} passes 64 bits")
+                write!(f, "node at {node}: {property} is too large")
             }
             Self::Missing { node, property } => write!(f, "node at {node}: no {property}"),
         }

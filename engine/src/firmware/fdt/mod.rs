@@ -1,27 +1,40 @@
 //! The flattened device tree: memory, reservations, CPUs, and which NUMA node
-//! each belongs to.
+//! each belongs to; the command line, and how firmware is called.
 //!
-//! [`Fdt::parse`] checks the header and walks the whole structure once, so
-//! that what follows can rely on it: [`Fdt::nodes`] gives every [`Node`], and
-//! [`Fdt::memory`], [`Fdt::reserved`], [`Fdt::cpus`] and [`Fdt::distances`]
-//! pick what matters here. There is no recursion and no copy: the only state
-//! of a walk is a stack of [`MAX_DEPTH`] cell widths.
+//! [`Fdt::parse_in`] checks the header and walks the whole structure once, so that what
+//! follows can rely on it, and keeps the nodes that a bring-up needs in slots of the caller:
+//! [`Fdt::memory`], [`Fdt::reserved`], [`Fdt::cpus`], [`Fdt::distances`], [`Fdt::bootargs`]
+//! and the others read only those. [`Fdt::parse`] needs no slots; then each of these walks the
+//! tree again. [`Fdt::nodes`] gives every [`Node`]. There is no recursion and no copy: the only
+//! state of a walk is a stack of [`MAX_DEPTH`] cell widths. References from node to node
+//! (phandles) are not followed, so they may point anywhere.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `tokens`, `walk` | the structure as tokens; the walk that checks them and says what each node is for |
+//! | `node` | a node, its properties |
+//! | `places`, `chosen` | memory, CPUs, distances; what the boot loader and the firmware leave for the kernel |
 //!
 //! Format: Devicetree specification 0.4; NUMA properties: the Linux binding
 //! `numa.txt`.
 
+mod chosen;
 mod error;
 mod node;
 mod places;
 mod tokens;
+mod walk;
 
+pub use chosen::PsciConduit;
 pub use error::{FdtError, MAX_DEPTH};
 pub use node::{Node, Nodes};
 pub use places::{FdtCpu, FdtDistance, FdtMemory, FdtReserved, Placement};
+pub use walk::FdtSlot;
 
 use super::bytes::{index, u32_be, u64_be};
 use crate::map::{MapEntry, MemoryKind};
-use tokens::{Token, Tokens};
+use tokens::Tokens;
+use walk::{Roles, Walk};
 
 const MAGIC: u32 = 0xd00d_feed;
 const V16_HEADER_BYTES: usize = 36;
@@ -36,14 +49,73 @@ pub struct Fdt<'a> {
     /// Memory reservations, without the empty one that ends them.
     reservations: &'a [u8],
     boot_cpu: u32,
+    /// Nodes that are for something, in the tree's order, if they are kept.
+    kept: Option<&'a [FdtSlot]>,
+    /// How many there are.
+    relevant: usize,
+    /// What nodes are kept for besides, by what they are compatible with.
+    wanted: &'a [&'a str],
 }
 
 impl<'a> Fdt<'a> {
+    /// Bytes of the tree that begins with `head`, its first 8 bytes: so many are needed to
+    /// parse it.
+    ///
+    /// ```
+    /// use firstlight::firmware::fdt::Fdt;
+    /// assert_eq!(Fdt::total_bytes(&[0xd0, 0x0d, 0xfe, 0xed, 0, 0x10, 0, 0]), Ok(1 << 20));
+    /// ```
+    ///
+    /// # Errors
+    /// [`FdtError::BadMagic`] or [`FdtError::Truncated`].
+    pub fn total_bytes(head: &[u8]) -> Result<u32, FdtError> {
+        let word = |offset| {
+            u32_be(head, offset).ok_or(FdtError::Truncated {
+                seen_bytes: head.len(),
+                needed_bytes: 8,
+            })
+        };
+        match word(0)? {
+            MAGIC => word(4),
+            seen => Err(FdtError::BadMagic { seen }),
+        }
+    }
+
     /// Checks the header and the structure of the tree at the start of `bytes`.
     ///
     /// # Errors
     /// [`FdtError`] says what is wrong and where.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FdtError> {
+        Self::parse_in(bytes, &mut [], &[])
+    }
+
+    /// The same in the only walk that a bring-up needs: nodes that the methods of this type
+    /// read are kept in `slots`, and with them those that are compatible with a text of
+    /// `wanted` ([`Self::compatible`]), such as a serial port.
+    ///
+    /// Four slots, and one for each CPU, range of memory, reservation and wanted node, are
+    /// enough. Where `slots` are too few ([`Self::slots_needed`] says how many are) nothing is
+    /// lost, but each method walks the tree.
+    ///
+    /// ```
+    /// use firstlight::firmware::fdt::{Fdt, FdtSlot};
+    /// # let tree = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/machines/trees/virt-aarch64-2g.dtb");
+    /// # let tree = &std::fs::read(tree).unwrap();
+    /// let mut slots = [FdtSlot::EMPTY; 16]; // a static in a kernel
+    /// let fdt = Fdt::parse_in(tree, &mut slots, &["arm,pl011"])?;
+    /// assert_eq!(fdt.memory().flatten().map(|memory| memory.bytes).sum::<u64>(), 2 << 30);
+    /// let serial = fdt.compatible("arm,pl011").next().unwrap();
+    /// assert_eq!(serial.reg().next(), Some(Ok((0x900_0000, 0x1000))));
+    /// # Ok::<(), firstlight::firmware::fdt::FdtError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`FdtError`] says what is wrong and where.
+    pub fn parse_in(
+        bytes: &'a [u8],
+        slots: &'a mut [FdtSlot],
+        wanted: &'a [&'a str],
+    ) -> Result<Self, FdtError> {
         let truncated = |needed_bytes| FdtError::Truncated {
             seen_bytes: bytes.len(),
             needed_bytes,
@@ -81,54 +153,51 @@ impl<'a> Fdt<'a> {
         let structure = block(tree, "structure", offset, length, 4)?;
         let strings = block(tree, "strings", word(12)?, word(32)?, 1)?;
         let reservations = reservations(tree, word(16)?)?;
-        let fdt = Self {
+        let mut fdt = Self {
             structure,
             strings,
             reservations,
             boot_cpu: word(28)?,
+            kept: None,
+            relevant: 0,
+            wanted,
         };
-        fdt.check()?;
+        for node in fdt.walk() {
+            let node = node?;
+            if node.roles != Roles::NONE {
+                if let Some(slot) = slots.get_mut(fdt.relevant) {
+                    *slot = node;
+                }
+                fdt.relevant += 1;
+            }
+        }
+        fdt.kept = slots.get(..fdt.relevant);
         Ok(fdt)
     }
 
-    /// Walks all tokens once: nodes nest, properties come first, names exist.
-    fn check(&self) -> Result<(), FdtError> {
-        let mut depth = 0usize;
-        let mut head = false;
-        let mut roots = 0;
-        let mut tokens = self.tokens();
-        loop {
-            let offset = tokens.offset();
-            match tokens.next().ok_or(FdtError::Ended { offset })?? {
-                Token::Begin { .. } => {
-                    roots += usize::from(depth == 0);
-                    depth += 1;
-                    head = true;
-                    if roots > 1 {
-                        return Err(FdtError::Unbalanced { offset });
-                    }
-                    if depth > MAX_DEPTH {
-                        return Err(FdtError::TooDeep { offset });
-                    }
-                }
-                Token::End => {
-                    depth = depth
-                        .checked_sub(1)
-                        .ok_or(FdtError::Unbalanced { offset })?;
-                    head = false;
-                }
-                Token::Property { .. } if !head => return Err(FdtError::StrayProperty { offset }),
-                Token::Property { .. } => {}
-                Token::Finish if depth != 0 || roots == 0 => {
-                    return Err(FdtError::Unbalanced { offset });
-                }
-                Token::Finish => return Ok(()),
-            }
-        }
+    const fn tokens(&self, offset: usize) -> Tokens<'a> {
+        Tokens::new(self.structure, self.strings, offset)
     }
 
-    const fn tokens(&self) -> Tokens<'a> {
-        Tokens::new(self.structure, self.strings, 0)
+    const fn walk(&self) -> Walk<'a> {
+        Walk::new(self.tokens(0), self.wanted)
+    }
+
+    /// How many slots [`Self::parse_in`] needs to keep all nodes that it should.
+    pub const fn slots_needed(&self) -> usize {
+        self.relevant
+    }
+
+    /// The nodes for any of `roles`, in the tree's order.
+    fn nodes_for(&self, roles: Roles) -> impl Iterator<Item = Node<'a>> + Clone + use<'a> {
+        let tree = *self;
+        let walk = self.kept.is_none().then(|| self.walk());
+        let kept = self.kept.unwrap_or_default().iter().copied();
+        // The tree was checked, so no error is left out.
+        let slots = kept.chain(walk.into_iter().flatten().flatten());
+        slots
+            .filter(move |slot| slot.roles.has(roles))
+            .map(move |slot| Node::new(&tree, slot))
     }
 
     /// Hardware id of the CPU that boots.
@@ -138,7 +207,7 @@ impl<'a> Fdt<'a> {
 
     /// All nodes, parents before children.
     pub const fn nodes(&self) -> Nodes<'a> {
-        Nodes::new(self.tokens())
+        Nodes::new(*self)
     }
 
     /// Memory and no-map reservations as entries for

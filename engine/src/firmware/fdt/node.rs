@@ -1,23 +1,10 @@
 //! Nodes and their properties: [`Nodes`] walks them, [`Node`] is one.
 
-use super::error::{FdtError, MAX_DEPTH};
-use super::tokens::{Token, Tokens};
-use crate::firmware::bytes::u32_be;
-
-/// How many 32-bit cells an address and a size have.
-#[derive(Clone, Copy, Debug)]
-struct Cells {
-    address: u32,
-    size: u32,
-}
-
-impl Cells {
-    /// What holds where a parent does not say.
-    const DEFAULT: Self = Self {
-        address: 2,
-        size: 1,
-    };
-}
+use super::Fdt;
+use super::error::FdtError;
+use super::tokens::{Token, Tokens, is};
+use super::walk::{Cells, FdtSlot, Walk};
+use crate::firmware::bytes::{index, u32_be};
 
 /// A node of a device tree.
 #[derive(Clone, Debug)]
@@ -33,6 +20,25 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
+    /// The node of a tree that was checked.
+    pub(super) fn new(tree: &Fdt<'a>, slot: FdtSlot) -> Self {
+        let name = |at: u32, bytes: u32| {
+            let name = tree.structure.get(index(at.into()).saturating_add(4)..);
+            name.and_then(|name| name.get(..index(bytes.into())))
+                .unwrap_or_default()
+        };
+        let offset = index(slot.offset.into());
+        let name_bytes = index(slot.name_bytes.into());
+        Self {
+            name: name(slot.offset, slot.name_bytes),
+            top: name(slot.top, slot.top_bytes),
+            depth: slot.depth.into(),
+            offset,
+            head: tree.tokens(offset + 4 + (name_bytes + 1).next_multiple_of(4)),
+            cells: slot.cells,
+        }
+    }
+
     /// Its name with the unit address, `memory@40000000`; empty for the root.
     pub const fn name(&self) -> &'a [u8] {
         self.name
@@ -64,8 +70,8 @@ impl<'a> Node<'a> {
     /// The bytes of a property; `None` when the node has none of that name.
     pub fn property(&self, wanted: &str) -> Option<&'a [u8]> {
         let mut head = self.head.clone();
-        while let Some(Ok(Token::Property { name, value })) = head.next() {
-            if self.head.names(name, wanted) {
+        while let Ok((_, Token::Property { name, value })) = head.step() {
+            if is(name, wanted) {
                 return Some(value);
             }
         }
@@ -111,6 +117,15 @@ impl<'a> Node<'a> {
         self.property("status").is_none()
             || self.says("status", "okay")
             || self.says("status", "ok")
+    }
+
+    /// The (address, size) pairs of its `reg`, as its parent counts addresses: those of a
+    /// node below the root are physical, those on a bus need the bus's `ranges`. Nothing when
+    /// it has none; an error comes after the pairs that could be read.
+    pub fn reg(&self) -> impl Iterator<Item = Result<(u64, u64), FdtError>> + Clone + use<'a> {
+        let value = self.property("reg");
+        let pairs = value.map(|value| self.pairs("reg", value, true));
+        pairs.into_iter().flatten()
     }
 
     /// The (address, size) pairs of a property such as `reg`, in the widths
@@ -180,18 +195,6 @@ impl<'a> Node<'a> {
             property,
         })
     }
-
-    /// Widths for the node's children.
-    fn child_cells(&self) -> Cells {
-        let cells = |property, default| {
-            self.property(property)
-                .map_or(default, |value| u32_be(value, 0).unwrap_or(0))
-        };
-        Cells {
-            address: cells("#address-cells", Cells::DEFAULT.address),
-            size: cells("#size-cells", Cells::DEFAULT.size),
-        }
-    }
 }
 
 /// See [`Node::pairs`]; gives the whole pairs, then what is wrong with the
@@ -239,23 +242,14 @@ fn wide(bytes: &[u8]) -> Option<u64> {
 /// All nodes of a tree, parents before children; see [`super::Fdt::nodes`].
 #[derive(Clone, Debug)]
 pub struct Nodes<'a> {
-    tokens: Tokens<'a>,
-    /// Nodes begun and not ended.
-    depth: usize,
-    /// Name of the node at depth 1.
-    top: &'a [u8],
-    /// For each depth, the widths its nodes' addresses have.
-    cells: [Cells; MAX_DEPTH + 1],
+    tree: Fdt<'a>,
+    walk: Walk<'a>,
 }
 
 impl<'a> Nodes<'a> {
-    pub(super) const fn new(tokens: Tokens<'a>) -> Self {
-        Self {
-            tokens,
-            depth: 0,
-            top: &[],
-            cells: [Cells::DEFAULT; MAX_DEPTH + 1],
-        }
+    pub(super) const fn new(tree: Fdt<'a>) -> Self {
+        let walk = tree.walk();
+        Self { tree, walk }
     }
 }
 
@@ -263,32 +257,8 @@ impl<'a> Iterator for Nodes<'a> {
     type Item = Node<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let offset = self.tokens.offset();
-            // The tree was checked, so no error and no imbalance comes here.
-            match self.tokens.next()?.ok()? {
-                Token::Property { .. } => {}
-                Token::End => self.depth = self.depth.checked_sub(1)?,
-                Token::Finish => return None,
-                Token::Begin { name } => {
-                    let depth = self.depth;
-                    if depth <= 1 {
-                        self.top = if depth == 0 { &[] } else { name };
-                    }
-                    let cells = *self.cells.get(depth)?;
-                    let node = Node {
-                        name,
-                        top: self.top,
-                        depth,
-                        offset,
-                        head: self.tokens.clone(),
-                        cells,
-                    };
-                    self.depth = depth + 1;
-                    *self.cells.get_mut(self.depth)? = node.child_cells();
-                    return Some(node);
-                }
-            }
-        }
+        // The tree was checked, so no error comes here.
+        let slot = self.walk.next()?.ok()?;
+        Some(Node::new(&self.tree, slot))
     }
 }

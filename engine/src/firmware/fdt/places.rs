@@ -5,6 +5,7 @@ use core::option::IntoIter;
 
 use super::error::FdtError;
 use super::node::{Node, Pairs};
+use super::walk::Roles;
 use super::{Fdt, RESERVATION_BYTES};
 use crate::firmware::bytes::{u32_be, u64_be};
 
@@ -90,7 +91,16 @@ impl<'a> Fdt<'a> {
     /// The memory nodes' ranges, in the tree's order; disabled nodes are left
     /// out. After an error the others still come.
     pub fn memory(&self) -> impl Iterator<Item = Result<FdtMemory, FdtError>> + Clone + use<'a> {
-        self.nodes().filter(is_memory).flat_map(|node| {
+        self.located_memory().map(|(_, memory)| memory)
+    }
+
+    /// The same with where the node is.
+    pub(crate) fn located_memory(
+        &self,
+    ) -> impl Iterator<Item = (usize, Result<FdtMemory, FdtError>)> + Clone + use<'a> {
+        let nodes = self.nodes_for(Roles::MEMORY).filter(Node::enabled);
+        nodes.flat_map(|node| {
+            let offset = node.offset();
             let hotpluggable = node.property("hotpluggable").is_some();
             let id = node.number("numa-node-id");
             // A crash kernel's memory is named beside the machine's.
@@ -102,13 +112,15 @@ impl<'a> Fdt<'a> {
                     property: "reg",
                 });
             spread(id.and(pairs)).map(move |pair| {
-                let (start, bytes) = pair?;
-                Ok(FdtMemory {
-                    start,
-                    bytes,
-                    node: id?,
-                    hotpluggable,
-                })
+                let memory = pair.and_then(|(start, bytes)| {
+                    Ok(FdtMemory {
+                        start,
+                        bytes,
+                        node: id?,
+                        hotpluggable,
+                    })
+                });
+                (offset, memory)
             })
         })
     }
@@ -132,10 +144,8 @@ impl<'a> Fdt<'a> {
                     reusable: false,
                 }))
             });
-        let children = |node: &Node<'a>| {
-            node.depth() == 2 && node.top() == b"reserved-memory" && node.enabled()
-        };
-        block.chain(self.nodes().filter(children).flat_map(|node| {
+        let children = self.nodes_for(Roles::RESERVED).filter(Node::enabled);
+        block.chain(children.flat_map(|node| {
             let name = node.name();
             let (no_map, reusable) = (
                 node.property("no-map").is_some(),
@@ -166,7 +176,15 @@ impl<'a> Fdt<'a> {
 
     /// The CPUs, one for each id a CPU node has, in the tree's order.
     pub fn cpus(&self) -> impl Iterator<Item = Result<FdtCpu, FdtError>> + Clone + use<'a> {
-        self.nodes().filter(is_cpu).flat_map(|node| {
+        self.located_cpus().map(|(_, cpu)| cpu)
+    }
+
+    /// The same with where the node is.
+    pub(crate) fn located_cpus(
+        &self,
+    ) -> impl Iterator<Item = (usize, Result<FdtCpu, FdtError>)> + Clone + use<'a> {
+        self.nodes_for(Roles::CPU).flat_map(|node| {
+            let offset = node.offset();
             let enabled = node.enabled();
             let id = node.number("numa-node-id");
             let pairs = node
@@ -177,11 +195,14 @@ impl<'a> Fdt<'a> {
                 property: "reg",
             });
             spread(id.and(pairs)).map(move |pair| {
-                Ok(FdtCpu {
-                    id: pair?.0,
-                    node: id?,
-                    enabled,
-                })
+                let cpu = pair.and_then(|(cpu, _)| {
+                    Ok(FdtCpu {
+                        id: cpu,
+                        node: id?,
+                        enabled,
+                    })
+                });
+                (offset, cpu)
             })
         })
     }
@@ -190,9 +211,7 @@ impl<'a> Fdt<'a> {
     pub fn distances(
         &self,
     ) -> impl Iterator<Item = Result<FdtDistance, FdtError>> + Clone + use<'a> {
-        let is_map =
-            |node: &Node<'a>| node.depth() == 1 && node.lists("compatible", "numa-distance-map-v1");
-        self.nodes().filter(is_map).flat_map(|node| {
+        self.nodes_for(Roles::DISTANCES).flat_map(|node| {
             let property = "distance-matrix";
             let matrix = node.property(property).unwrap_or_default();
             let rows = matrix.chunks_exact(12);
@@ -214,17 +233,6 @@ impl<'a> Fdt<'a> {
             rows.filter_map(row).chain(cut)
         })
     }
-}
-
-fn is_memory(node: &Node<'_>) -> bool {
-    let named = node.base_name() == b"memory" || node.says("device_type", "memory");
-    node.depth() == 1 && named && node.enabled()
-}
-
-fn is_cpu(node: &Node<'_>) -> bool {
-    node.depth() == 2
-        && node.top() == b"cpus"
-        && (node.base_name() == b"cpu" || node.says("device_type", "cpu"))
 }
 
 /// A reservation that names a size and leaves the place open.

@@ -1,7 +1,7 @@
 //! The structure block as a stream of [`Token`]s.
 
 use super::error::FdtError;
-use crate::firmware::bytes::{index, u32_be, until_nul};
+use crate::firmware::bytes::{index, until_nul};
 
 /// One step of the structure.
 #[derive(Clone, Copy, Debug)]
@@ -10,92 +10,90 @@ pub(super) enum Token<'a> {
     Begin { name: &'a [u8] },
     /// A node ends.
     End,
-    /// A property of the node begun last; its name's offset is inside the
-    /// strings block.
-    Property { name: u32, value: &'a [u8] },
+    /// A property of the node begun last.
+    Property {
+        /// The strings block from its name on; at least one byte.
+        name: &'a [u8],
+        value: &'a [u8],
+    },
     /// The tree ends.
     Finish,
 }
 
+/// Whether the strings at a property's `name` begin with `wanted` and its NUL. Reads no more
+/// bytes than `wanted` has, so that a hostile block of one endless string costs nothing.
+#[inline]
+pub(super) fn is(name: &[u8], wanted: &str) -> bool {
+    name.strip_prefix(wanted.as_bytes())
+        .is_some_and(|rest| rest.first() == Some(&0))
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Tokens<'a> {
-    structure: &'a [u8],
+    rest: &'a [u8],
     strings: &'a [u8],
-    offset: usize,
+    /// Bytes of the whole structure.
+    bytes: usize,
 }
 
 impl<'a> Tokens<'a> {
+    /// Tokens of `structure` from `offset` on; none, if it ends before.
     pub(super) const fn new(structure: &'a [u8], strings: &'a [u8], offset: usize) -> Self {
+        let rest = match structure.split_at_checked(offset) {
+            Some((_, rest)) => rest,
+            None => &[],
+        };
         Self {
-            structure,
+            rest,
             strings,
-            offset,
+            bytes: structure.len(),
         }
     }
 
-    /// Where the next token is.
+    /// Where the next token is, or a no-op before it.
     pub(super) const fn offset(&self) -> usize {
-        self.offset
+        self.bytes - self.rest.len()
     }
 
-    /// Whether the name at `offset` of the strings block is `name`. Reads no
-    /// more bytes than `name` has, so that a hostile block of one endless
-    /// string costs nothing.
-    pub(super) fn names(&self, offset: u32, name: &str) -> bool {
-        let found = self.strings.get(index(offset.into())..).unwrap_or_default();
-        found
-            .strip_prefix(name.as_bytes())
-            .is_some_and(|rest| rest.first() == Some(&0))
-    }
-
-    fn token(&mut self) -> Result<Option<Token<'a>>, FdtError> {
-        let offset = self.offset;
-        let ended = FdtError::Ended { offset };
-        let seen = u32_be(self.structure, offset).ok_or(ended)?;
-        let body = offset + 4;
-        let rest = self.structure.get(body..).unwrap_or_default();
-        let (token, bytes) = match seen {
-            1 => {
-                let name = until_nul(rest).ok_or(ended)?;
-                (Token::Begin { name }, name.len() + 1)
-            }
-            2 => (Token::End, 0),
-            3 => {
-                let length = index(u32_be(rest, 0).ok_or(ended)?.into());
-                let name = u32_be(rest, 4).ok_or(ended)?;
-                let value = rest
-                    .get(8..)
-                    .and_then(|rest| rest.get(..length))
-                    .ok_or(ended)?;
-                if index(name.into()) >= self.strings.len() {
-                    return Err(FdtError::PropertyName { offset, seen: name });
+    /// The next token and where it is.
+    #[inline]
+    pub(super) fn step(&mut self) -> Result<(usize, Token<'a>), FdtError> {
+        loop {
+            let offset = self.offset();
+            let ended = FdtError::Ended { offset };
+            let (word, body) = self.rest.split_first_chunk().ok_or(ended)?;
+            let (token, rest) = match u32::from_be_bytes(*word) {
+                1 => {
+                    let name = until_nul(body).ok_or(ended)?;
+                    (Token::Begin { name }, skip(body, name.len() + 1))
                 }
-                (Token::Property { name, value }, 8 + length)
-            }
-            4 => {
-                self.offset = body;
-                return Ok(None);
-            }
-            9 => (Token::Finish, 0),
-            _ => return Err(FdtError::BadToken { offset, seen }),
-        };
-        self.offset = body.saturating_add(bytes.next_multiple_of(4));
-        Ok(Some(token))
+                2 => (Token::End, body),
+                3 => {
+                    let (length, body) = body.split_first_chunk().ok_or(ended)?;
+                    let (name, body) = body.split_first_chunk().ok_or(ended)?;
+                    let length = index(u32::from_be_bytes(*length).into());
+                    let value = body.get(..length).ok_or(ended)?;
+                    let seen = u32::from_be_bytes(*name);
+                    let name = self.strings.get(index(seen.into())..);
+                    let name = name
+                        .filter(|name| !name.is_empty())
+                        .ok_or(FdtError::PropertyName { offset, seen })?;
+                    (Token::Property { name, value }, skip(body, length))
+                }
+                4 => {
+                    self.rest = body;
+                    continue;
+                }
+                9 => (Token::Finish, body),
+                seen => return Err(FdtError::BadToken { offset, seen }),
+            };
+            self.rest = rest;
+            return Ok((offset, token));
+        }
     }
 }
 
-impl<'a> Iterator for Tokens<'a> {
-    type Item = Result<Token<'a>, FdtError>;
-
-    /// Stops being useful after an error or [`Token::Finish`]: callers stop.
-    fn next(&mut self) -> Option<Self::Item> {
-        while self.offset < self.structure.len() {
-            match self.token() {
-                Ok(None) => {}
-                Ok(Some(token)) => return Some(Ok(token)),
-                Err(error) => return Some(Err(error)),
-            }
-        }
-        None
-    }
+/// What is left after `bytes`, which fit, and the padding behind them.
+fn skip(body: &[u8], bytes: usize) -> &[u8] {
+    body.get(bytes.next_multiple_of(4)..).unwrap_or_default()
 }

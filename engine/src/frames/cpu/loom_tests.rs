@@ -35,6 +35,7 @@ use std::boxed::Box;
 use std::vec::Vec;
 
 mod offline;
+mod windows;
 
 const PAGE: Request = Request::new(Order::PAGE);
 
@@ -498,14 +499,25 @@ fn without_64_and_65() -> &'static Machine {
 
 /// A machine of which `absent` frames are absent; `taken` as for a segment.
 fn with_absent(absent: FrameRange, taken: Option<&'static [FrameRange]>) -> &'static Machine {
-    let entries: Vec<_> = (0..2).map(|_| Entry::default()).collect();
+    with_absent_and(absent, taken, &NoDrain)
+}
+
+/// The same with these hooks.
+fn with_absent_and(
+    absent: FrameRange,
+    taken: Option<&'static [FrameRange]>,
+    hooks: &'static dyn Hooks,
+) -> &'static Machine {
+    let entries: Vec<_> = (0..Pinned::entries_for(2))
+        .map(|_| Entry::default())
+        .collect();
     let pinned: &'static _ = Box::leak(Box::new(Pinned::new(Table::from_slice(entries.leak()))));
     assert!(pinned.pin(absent));
     let segment = blank_segment_with(frames(0, 1 << GIANT_ORDER), pinned);
     let segment = ZoneSegment::new(segment, NodeId(0), ZoneKind::Normal, taken);
     let heads = Box::leak(Box::new([[NONE; 4]]));
     let segments = Segments::new(std::vec![segment].leak(), heads);
-    Machine::of(segments, pinned, &NoDrain)
+    Machine::of(segments, pinned, hooks)
 }
 
 fn bytes(start: u64, end: u64) -> PhysRange {

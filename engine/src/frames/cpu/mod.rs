@@ -118,7 +118,7 @@ struct Source {
 
 impl Source {
     fn is_of(&self, segment: &ZoneSegment<'_>) -> bool {
-        (self.node, self.zone) == (segment.node, segment.zone)
+        (self.node, self.zone) == (segment.node(), segment.zone())
     }
 }
 
@@ -215,8 +215,8 @@ impl<'f, 'm> Cpu<'f, 'm> {
         let cpus = shared.slots.len().max(1);
         let huges = segment.online().map_or(1, |online| online.huge_count());
         let mut source = Source {
-            node: segment.node,
-            zone: segment.zone,
+            node: segment.node(),
+            zone: segment.zone(),
             serves: 0,
             page_hint: 0,
             huge_hint: huges / cpus * cpu,

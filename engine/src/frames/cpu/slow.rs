@@ -25,6 +25,9 @@ const GIANTS: usize = 16;
 /// Flushes cached blocks, counts them, and keeps the first that was refused.
 macro_rules! give {
     ($cpu:ident, $mobility:expr, |$near:ident, $bad:ident| $give:expr) => {{
+        if $cpu.near.is_of_window() && !$cpu.takes[$mobility as usize] {
+            $cpu.move_near($mobility);
+        }
         let online = $cpu.near.online();
         let mut refused = 0;
         if let Some(segment) = online {
@@ -275,19 +278,13 @@ impl<'f, 'm> Cpu<'f, 'm> {
     /// The same; moves the window to `frame` if the lists take its segment.
     #[inline(never)]
     fn allocated_elsewhere(&mut self, frame: Frame, order: Order) -> Option<Mobility> {
-        if !self.near.frames().contains(frame) {
+        if !self.near.has(frame) {
             let segment = self.shared.nodes.segments.at(frame)?;
             let takes = (self.sources.each_ref()).map(|source| source.is_of(segment));
             if takes == [false; MOBILITIES] {
                 return None;
             }
-            self.window = Window::empty(segment.online()?);
-            self.near = segment;
-            self.takes = takes;
-            for mobility in Mobility::ALL {
-                let takes = takes[mobility as usize];
-                self.cache.of(mobility).take_window(takes);
-            }
+            self.look_near(segment, segment.online()?, takes);
         }
         let online = self.near.online()?;
         if !self.window.frames().contains(frame) {
@@ -352,6 +349,36 @@ impl<'f, 'm> Cpu<'f, 'm> {
         }
         self.fill_from_nearest();
         self.slot.end_drain();
+    }
+
+    /// Looks near where the blocks of a list may lie: where it looks now may have the same frames, and is
+    /// of another zone.
+    #[cold]
+    fn move_near(&mut self, mobility: Mobility) {
+        let source = &self.sources[mobility as usize];
+        let segments = &self.shared.nodes.segments;
+        let mut of_zone = segments.of_zone(source.node, source.zone);
+        let online = of_zone.find_map(|segment| Some((segment, segment.online()?)));
+        if let Some((segment, online)) = online {
+            let takes = (self.sources.each_ref()).map(|source| source.is_of(segment));
+            self.look_near(segment, online, takes);
+        }
+    }
+
+    /// Looks near this segment, of which the lists take blocks or not, with an empty window.
+    fn look_near(
+        &mut self,
+        segment: &'f ZoneSegment<'m>,
+        online: &Segment<'m>,
+        takes: [bool; MOBILITIES],
+    ) {
+        self.window = Window::empty(online);
+        self.near = segment;
+        self.takes = takes;
+        for mobility in Mobility::ALL {
+            let takes = takes[mobility as usize];
+            self.cache.of(mobility).take_window(takes);
+        }
     }
 
     /// What was found to be freed twice, once.

@@ -111,8 +111,8 @@ fn allocate_with(
 ) -> Option<FrameRange> {
     let all = || {
         let all = nodes.clone().flat_map(|node| segments.on(node, zones));
-        let allowed =
-            all.filter(|segment| gate.is_none_or(|gate| gate.allows(segment.node, segment.zone)));
+        let allowed = all
+            .filter(|segment| gate.is_none_or(|gate| gate.allows(segment.node(), segment.zone())));
         allowed.filter_map(|segment| segment.online())
     };
     let calls = || {

@@ -34,14 +34,12 @@ fn parts<'s, 'm>(
             return None;
         }
         let start = left.start();
-        let Some((segment, online)) = segments.at(start).and_then(|at| Some((at, at.online()?)))
-        else {
+        let part = segments.next_part(&mut left);
+        let part = part.and_then(|(segment, part)| Some((segment, segment.online()?, part)));
+        if part.is_none() {
             left = FrameRange::EMPTY;
-            return Some(Err(start));
-        };
-        let part = left.intersect(online.frames);
-        left = FrameRange::new(part.end().get(), left.end().get()).unwrap_or_default();
-        Some(Ok((segment, online, part)))
+        }
+        Some(part.ok_or(start))
     })
 }
 
@@ -168,7 +166,7 @@ pub(crate) fn free_with(
             segment.add_made(frames);
         }
         if !nodes.marks.is_empty() {
-            nodes.count_zone(segment.node, segment.zone, frames.cast_signed());
+            nodes.count_zone(segment.node(), segment.zone(), frames.cast_signed());
         }
     };
     give_with(&nodes.segments, range, content, count)

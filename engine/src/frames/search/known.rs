@@ -75,7 +75,7 @@ fn whole_giant(
         Some(content) => known.is_zero(content),
         None => word.known() == HUGES && !word.may_hold(unwanted(known)?),
     };
-    let is_taken = is_zero && segment.take_giant(giant, word, want.known);
+    let is_taken = is_zero && segment.take_giant(giant, word, want.purpose());
     is_taken.then(|| segment.giant_frames(giant).start())
 }
 

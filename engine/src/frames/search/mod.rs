@@ -371,7 +371,7 @@ fn take_giant(
     bits: u64,
     want: Want<'_>,
 ) -> Result<Frame, Miss> {
-    if segment.take_giant(giant, Giant::unpack(bits), want.known) {
+    if segment.take_giant(giant, Giant::unpack(bits), want.purpose()) {
         Ok(segment.giant_frames(giant).start())
     } else {
         Err(Miss::Changed)

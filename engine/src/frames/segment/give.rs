@@ -401,17 +401,22 @@ impl Segment<'_> {
                 start: block.start.max(Frame::new(self.huge_start(huge))),
                 order,
             };
-            let is_allocated = match word.state {
-                HugeState::Allocated => !word.is_borrowed(),
-                HugeState::Split if self.is_any_borrowed(huge, word, part) => false,
-                HugeState::Split => self.bitmap(huge).all_set(part.page_in_huge(), order),
-                HugeState::Free | HugeState::Opening => false,
-            };
-            if !is_allocated {
+            if !self.is_all_allocated(huge, word, part) {
                 return Err(refused(Why::NotAllocated));
             }
         }
         Ok(())
+    }
+
+    /// Whether all of `block`, of a huge frame found as `word`, is allocated and no worker's.
+    #[inline(always)]
+    fn is_all_allocated(&self, huge: HugeIndex, word: Huge, block: Block) -> bool {
+        match word.state {
+            HugeState::Allocated => !word.is_borrowed(),
+            HugeState::Split if self.is_any_borrowed(huge, word, block) => false,
+            HugeState::Split => self.bitmap(huge).all_set(block.page_in_huge(), block.order),
+            HugeState::Free | HugeState::Opening => false,
+        }
     }
 
     /// What the huge frame of an aligned block of `order`, a huge frame at most, was taken
@@ -428,14 +433,8 @@ impl Segment<'_> {
         }
         let huge = self.huge_of(start);
         let word = self.huge(huge);
-        let is_allocated = match word.state {
-            _ if word.isolated || word.pinned() && self.is_pinned(block.range()) => false,
-            HugeState::Allocated => !word.is_borrowed(),
-            HugeState::Split if self.is_any_borrowed(huge, word, block) => false,
-            HugeState::Split => self.bitmap(huge).all_set(page_of(start), order),
-            HugeState::Free | HugeState::Opening => false,
-        };
-        is_allocated.then_some(word.mobility)
+        let is_out = word.isolated || word.pinned() && self.is_pinned(block.range());
+        (!is_out && self.is_all_allocated(huge, word, block)).then_some(word.mobility)
     }
 }
 

@@ -81,18 +81,15 @@ impl Segment<'_> {
         }
     }
 
-    /// Whether the huge frame is isolated.
-    pub(crate) fn is_isolated(&self, huge: HugeIndex) -> bool {
-        // Only below a giant frame that is split is its word written.
-        self.giant(self.giant_of_huge(huge)).state == GiantState::Split
-            && self.settled_huge(huge).isolated
-    }
-
-    /// What is free of an isolated huge frame can be taken again.
+    /// What is free of an isolated huge frame can be taken again; nothing, if another call has ended
+    /// that.
     pub(crate) fn end_isolation(&self, huge: HugeIndex) {
         let giant = self.giant_of_huge(huge);
         loop {
             let seen = self.settled_huge(huge);
+            if !seen.isolated {
+                return;
+            }
             let now = seen.with_isolated(false);
             let count = Change::partial(now.mobility, 1);
             // Partial before it can be taken.

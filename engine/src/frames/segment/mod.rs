@@ -193,6 +193,11 @@ impl<'m> Segment<'m> {
         self.frames.covers(self.giant_frames(giant))
     }
 
+    /// The list of frames that can't be freed.
+    pub(crate) fn pinned(&self) -> &'m Pinned<'m> {
+        self.pinned
+    }
+
     /// Whether some of `range` can't be freed.
     pub(crate) fn is_pinned(&self, range: FrameRange) -> bool {
         self.first_pinned(range).is_some()

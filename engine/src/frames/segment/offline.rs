@@ -8,7 +8,7 @@ use super::{GiantIndex, HugeIndex, Segment};
 use crate::addr::{Frame, FrameRange};
 use crate::frames::word::geometry::{Block, HUGE_FRAMES, HUGE_ORDER};
 use crate::frames::word::{GiantState, Huge, HugeState, Mobility};
-use crate::sync::{Ordering, fence};
+use crate::sync::{Ordering, fence, pause};
 
 impl Segment<'_> {
     /// What [`Segment::take_isolated`] leaves of a huge frame of which nothing was in use.
@@ -40,9 +40,8 @@ impl Segment<'_> {
 
     /// Whether the huge frame is offline.
     pub(crate) fn is_offline(&self, huge: HugeIndex) -> bool {
-        // Only below a giant frame that is split is its word written.
-        self.giant(self.giant_of_huge(huge)).state == GiantState::Split
-            && self.huge(huge).is_offline()
+        // A giant frame that is about to become one block may stay split.
+        self.giant(self.giant_of_huge(huge)).has_words() && self.huge(huge).is_offline()
     }
 
     /// Whether a worker has `frame`.
@@ -71,7 +70,7 @@ impl Segment<'_> {
         while at < huges.end {
             let giant = self.giant_of_huge(at);
             let below = self.huges_in(giant).end.min(huges.end);
-            if self.giant(giant).state == GiantState::Split {
+            if self.giant(giant).has_words() {
                 if let Some(found) =
                     (at..below).find(|&huge| self.huge(huge).is_offline() == offline)
                 {
@@ -83,6 +82,28 @@ impl Segment<'_> {
             at = below;
         }
         None
+    }
+
+    /// Makes an absent huge frame offline; whether it was absent.
+    pub(crate) fn set_offline_absent(&self, huge: HugeIndex) -> bool {
+        let giant = self.giant_of_huge(huge);
+        loop {
+            let word = self.giant(giant);
+            if word.state == GiantState::Split {
+                // It may be isolated.
+                let seen = self.settled_huge(huge);
+                let offline = Huge::out_of_use(true).with_isolated(seen.isolated);
+                let is_absent = seen.with_isolated(false) == Huge::out_of_use(false);
+                // Not absent: another call adds it at this moment.
+                if !is_absent || self.swap_huge(huge, seen, offline) {
+                    return is_absent;
+                }
+            } else if word.state == GiantState::Allocated {
+                self.open_giant(giant, word);
+            } else {
+                pause();
+            }
+        }
     }
 
     /// Ends that a huge frame is offline: it is absent, as the list of pinned frames says.

@@ -26,7 +26,7 @@ impl Segment<'_> {
         let is_free = from.state == GiantState::Free;
         if !is_free {
             let pinned = self.is_pinned(self.giant_frames(giant));
-            let word = Huge::allocated(Mobility::Unmovable).with_pinned(pinned);
+            let word = Huge::allocated(from.mobility()).with_pinned(pinned);
             // A worker keeps it, by the words below from now on.
             let word = if from.is_borrowed() {
                 word.with_content(Content::Reported)

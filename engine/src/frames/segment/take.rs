@@ -395,9 +395,9 @@ impl Segment<'_> {
     }
 
     /// Takes giant frame `giant`, found free as `word`.
-    pub(crate) fn take_giant(&self, giant: GiantIndex, word: Giant, known: Option<&Known>) -> bool {
-        let is_taken = self.swap_giant(giant, word, word.taken());
-        if is_taken && let Some(known) = known {
+    pub(crate) fn take_giant(&self, giant: GiantIndex, word: Giant, purpose: Purpose<'_>) -> bool {
+        let is_taken = self.swap_giant(giant, word, word.taken(purpose.mobility));
+        if is_taken && let Some(known) = purpose.known {
             match word.content() {
                 Some(content) => known.note_all(content),
                 None => self.note_huges(
@@ -454,7 +454,7 @@ impl Segment<'_> {
             GiantState::Allocated => Err(Miss::Nothing),
             GiantState::Opening => Err(Miss::Changed),
             GiantState::Free if block.order == GIANT_ORDER => {
-                let taken = self.take_giant(giant, word, purpose.known);
+                let taken = self.take_giant(giant, word, purpose);
                 if taken { Ok(()) } else { Err(Miss::Changed) }
             }
             GiantState::Free => self.take_below(giant, word, || self.take_part_at(block, purpose)),

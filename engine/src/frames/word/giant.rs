@@ -5,7 +5,7 @@
 //! | 0-2 | state |
 //! | 3 | opened: the huge words below were written at least once |
 //! | 4-13 | free huge frames that are not reserved by a call |
-//! | 14-25, 26-37 | partly free huge frames, unmovable and movable |
+//! | 14-25, 26-37 | partly free huge frames, unmovable and movable; of an allocated one: 1 as movable if its content is |
 //! | 38-41, 42-45 | bound on the order of their free blocks, likewise |
 //! | 46-55 | known: free huge frames, not reserved by a call, of known content |
 //! | 56-57 | contents among those; of an allocated one: a worker has it |
@@ -232,14 +232,22 @@ impl Giant {
         self
     }
 
-    /// Allocated as one block: the words below keep contents that are true no more.
-    pub(crate) const fn taken(self) -> Self {
+    /// Allocated as one block for content of this mobility: the words below keep contents that are
+    /// true no more.
+    pub(crate) const fn taken(self, mobility: Mobility) -> Self {
         let is_stale = self.is_stale() || self.opened && self.known() > 0;
         Self {
             state: GiantState::Allocated,
+            partial: [0, mobility as u32],
             content: if is_stale { CONTENT_STALE } else { 0 },
             ..self
         }
+    }
+
+    /// What content one that is allocated as one block was taken for.
+    pub(crate) const fn mobility(self) -> Mobility {
+        let is_movable = matches!(self.state, GiantState::Allocated) && self.partial[1] > 0;
+        Mobility::of_content(is_movable)
     }
 
     /// Allocated as one block, a worker's.
@@ -273,11 +281,23 @@ impl Giant {
         }
     }
 
+    /// Whether the huge words below say what their frames are: it is split; or it is being opened or
+    /// closed, and they were written before. Below one block they say free.
+    #[cfg(feature = "hotplug")]
+    pub(crate) const fn has_words(self) -> bool {
+        match self.state {
+            GiantState::Split => true,
+            GiantState::Opening => self.opened,
+            GiantState::Free | GiantState::Allocated => false,
+        }
+    }
+
     /// Free as one block again, with this content, which counts as raised.
     pub(crate) const fn freed(self, content: Content) -> Self {
         let is_stale = self.is_stale() || self.opened && content.is_known();
         Self {
             state: GiantState::Free,
+            partial: [0; 2],
             content: if is_stale { CONTENT_STALE } else { 0 },
             raises: self.raises.wrapping_add(1) & 0x1f,
             ..self
@@ -563,8 +583,9 @@ mod tests {
             Giant::split(3, [0, 1]).with_known(Content::Reported, 2),
             Giant::FREE
                 .with_content(Content::Zero)
-                .taken()
+                .taken(Movable)
                 .freed(Content::Zero),
+            Giant::FREE.taken(Movable),
         ] {
             assert_eq!(Giant::unpack(giant.pack()), giant);
             assert_ne!(giant.pack(), 0);
@@ -618,19 +639,20 @@ mod tests {
         assert!(merged.may_hold(Zero) && merged.may_hold(Reported) && merged.may_hold(Unknown));
         assert_eq!((merged.content(), merged.is_unwritten()), (None, false));
         assert_eq!(merged.opened_with(HUGES).known(), 2);
-        let freed = merged.taken().freed(Unknown);
+        let freed = merged.taken(Movable).freed(Unknown);
         assert_eq!(
             (freed.content(), freed.is_unwritten()),
             (Some(Unknown), true)
         );
-        let zeroed = split.merged().taken().freed(Zero);
+        let zeroed = split.merged().taken(Unmovable).freed(Zero);
         assert_eq!(
             (zeroed.content(), zeroed.is_unwritten()),
             (Some(Zero), true)
         );
         assert!(!zeroed.may_hold(Unknown) && !zeroed.may_hold(Reported));
         // One that never had any is not written again.
-        let plain = Giant::split(HUGES, [0; 2]).merged().taken().freed(Unknown);
+        let plain = Giant::split(HUGES, [0; 2]).merged().taken(Unmovable);
+        let plain = plain.freed(Unknown);
         assert!(!plain.is_unwritten());
         // The last one that is taken takes the contents along.
         let none = split.changed(Change::free(-1).and_known(Zero, -1)).unwrap();
@@ -645,6 +667,18 @@ mod tests {
         let back = open.changed(Change::not_opened(Unmovable)).unwrap();
         assert_eq!((back.free, back.partial), (word.free, word.partial));
         assert_ne!(back.pack(), word.pack());
+    }
+
+    #[test]
+    fn an_allocated_giant_keeps_its_mobility_until_it_is_freed_or_opened() {
+        let free = Giant::split(HUGES, [0; 2]).merged();
+        for mobility in Mobility::ALL {
+            let taken = free.taken(mobility);
+            assert_eq!(taken.mobility(), mobility);
+            assert!(Giant::is_used_up_in(taken.pack()));
+            assert_eq!(taken.freed(Content::Unknown).partial, [0; 2]);
+            assert_eq!(taken.opened_with(0).partial, [0; 2]);
+        }
     }
 
     #[test]

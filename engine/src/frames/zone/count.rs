@@ -11,7 +11,7 @@ impl<'m> Nodes<'m> {
     #[inline]
     pub(crate) fn count(&self, segment: &ZoneSegment<'m>, more: i64) {
         if !self.marks.is_empty() {
-            self.count_zone(segment.node, segment.zone, more);
+            self.count_zone(segment.node(), segment.zone(), more);
         }
     }
 
@@ -30,10 +30,9 @@ impl<'m> Nodes<'m> {
         if self.marks.is_empty() {
             return;
         }
-        for segment in self.segments.iter() {
-            let inside = segment.frames().intersect(range);
-            if !inside.is_empty() {
-                self.count(segment, sign * inside.count().cast_signed());
+        for (segment, part) in self.segments.parts(range) {
+            if segment.is_present() {
+                self.count(segment, sign * part.count().cast_signed());
             }
         }
     }

@@ -4,8 +4,8 @@
 //! *A request is served by its node, else by the nearest, from the highest zone allowed down; on
 //! each node pages of the other mobility's huge frames come last.*
 //!
-//! Segments are kept by address. Those of one node and zone are chained in that order; `heads`
-//! holds the first of each chain. Everything lies in metadata memory, sized by the number of
+//! Segments are kept by address, those of windows behind all others. Those of one node and zone are
+//! chained in that order; `heads` holds the first of each chain. Everything lies in metadata memory, sized by the number of
 //! segments and nodes.
 //!
 //! | file | what it is |
@@ -16,6 +16,8 @@
 //! | [`gate`] | zones in which enough stays free |
 //! | [`marks`] | events when a zone's free memory crosses a water mark |
 //! | [`give`] | many blocks freed at a time |
+//! | [`span`] | what a zone spans, and how much of it there is |
+//! | [`windows`] | several segments over the same frames, where memory may come |
 //! | `serve`, [`zeroed`] | blocks of requests for zeros: checked and zeroed, or given back; and counted |
 
 mod count;
@@ -25,6 +27,8 @@ pub(crate) mod give;
 pub(crate) mod marks;
 pub(crate) mod segment;
 mod serve;
+pub(crate) mod span;
+pub(crate) mod windows;
 pub(crate) mod zeroed;
 
 use core::fmt;
@@ -82,10 +86,14 @@ pub(crate) struct Nodes<'m> {
 /// All segments of a machine, by address and by zone.
 #[derive(Debug)]
 pub(crate) struct Segments<'m> {
-    /// By ascending address.
+    /// Those that have their frames alone, and then those of windows.
     all: &'m [ZoneSegment<'m>],
-    /// Index of the largest, where most frames are.
+    /// The first of them, by ascending address.
+    fixed: &'m [ZoneSegment<'m>],
+    /// Index of the largest of these, where most frames are.
     largest: usize,
+    /// The others, by ascending address; those of one window have the same.
+    of_windows: &'m [ZoneSegment<'m>],
     /// By node.
     heads: &'m [Heads],
     /// Calls that are taking a range, of any number of segments.
@@ -93,7 +101,7 @@ pub(crate) struct Segments<'m> {
 }
 
 impl<'m> Segments<'m> {
-    /// Chains `all`, which are in ascending order, by node and zone.
+    /// Chains `all`, in ascending order but for those of windows, which come last, by node and zone.
     /// Every node number must be below the length of `heads`.
     pub(crate) fn new(all: &'m mut [ZoneSegment<'m>], heads: &'m mut [Heads]) -> Self {
         heads.fill([NONE; ZoneKind::ALL.len()]);
@@ -101,14 +109,18 @@ impl<'m> Segments<'m> {
         let mut index = u32::try_from(all.len()).unwrap_or(NONE);
         for segment in all.iter_mut().rev() {
             index -= 1;
-            let head = &mut heads[usize::from(segment.node.0)][segment.zone as usize];
+            let head = &mut heads[usize::from(segment.node().0)][segment.zone() as usize];
             segment.next = core::mem::replace(head, index);
         }
-        let sizes = all.iter().map(|segment| segment.frames().count());
+        let all: &'m [ZoneSegment<'m>] = all;
+        let (fixed, of_windows) = all.split_at(all.partition_point(|one| !one.is_of_window()));
+        let sizes = fixed.iter().map(|segment| segment.frames().count());
         let largest = sizes.enumerate().max_by_key(|&(_, frames)| frames);
         Self {
             largest: largest.map_or(0, |(index, _)| index),
             all,
+            fixed,
+            of_windows,
             heads,
             range_calls: Calls::new(),
         }
@@ -119,9 +131,20 @@ impl<'m> Segments<'m> {
         self.heads.len()
     }
 
-    /// By ascending address, absent ones left out.
+    /// By ascending address, absent ones left out; those of windows last.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &ZoneSegment<'m>> {
         self.all.iter().filter(|segment| segment.is_present())
+    }
+
+    /// Those of `node` with memory from number `first` on, with their numbers.
+    #[cfg(feature = "content")]
+    pub(crate) fn of_node_from(
+        &self,
+        node: NodeId,
+        first: usize,
+    ) -> impl Iterator<Item = (usize, &ZoneSegment<'m>)> {
+        let from = self.all.iter().enumerate().skip(first);
+        from.filter(move |(_, one)| one.is_present() && one.node() == node)
     }
 
     /// The segment that covers all of `block`.
@@ -133,23 +156,32 @@ impl<'m> Segments<'m> {
         fits.then_some(segment)
     }
 
-    /// The segment `frame` lies in, unless it is absent.
+    /// The segment that has `frame`, unless it is absent.
     #[inline]
     pub(crate) fn at(&self, frame: Frame) -> Option<&ZoneSegment<'m>> {
-        let segment = self.present_or_not(frame)?;
+        let segment = match self.fixed_at(frame) {
+            Some(segment) => segment,
+            None => self.in_window_at(frame)?,
+        };
         segment.is_present().then_some(segment)
     }
 
-    /// The segment `frame` lies in.
+    /// The segment that `frame` lies in, if that has its frames alone.
     #[inline]
-    pub(crate) fn present_or_not(&self, frame: Frame) -> Option<&ZoneSegment<'m>> {
-        let mut segment = self.all.get(self.largest)?;
+    fn fixed_at(&self, frame: Frame) -> Option<&'m ZoneSegment<'m>> {
+        let mut segment = self.fixed.get(self.largest)?;
         if !segment.frames().contains(frame) {
             let starts = |segment: &ZoneSegment<'m>| segment.frames().start() <= frame;
-            let after = self.all.partition_point(starts);
-            segment = self.all.get(after.checked_sub(1)?)?;
+            let after = self.fixed.partition_point(starts);
+            segment = self.fixed.get(after.checked_sub(1)?)?;
         }
         segment.frames().contains(frame).then_some(segment)
+    }
+
+    #[cold]
+    fn in_window_at(&self, frame: Frame) -> Option<&'m ZoneSegment<'m>> {
+        let one = FrameRange::new(frame.get(), frame.get().checked_add(1)?)?;
+        self.part_of_window(one).map(|(segment, _)| segment)
     }
 
     /// The segments of a node and zone, ascending.
@@ -255,9 +287,16 @@ impl<'m> Segments<'m> {
     #[inline]
     fn allocate_at_hint(&self, node: NodeId, zones: ZoneChoice, want: Want<'_>) -> Option<Frame> {
         let heads = self.heads.get(usize::from(node.0))?;
-        let mut heads = zones.downwards().map(|zone| heads[zone]);
-        let first = self.all.get(heads.find(|&head| head != NONE)? as usize)?;
-        search::at_hint(first.online()?, &first.hints, want)
+        for zone in zones.downwards() {
+            if heads[zone] != NONE {
+                let first = self.all.get(heads[zone] as usize)?;
+                // Nothing may have come to a window yet.
+                if let Some(online) = first.online() {
+                    return search::at_hint(online, &first.hints, want);
+                }
+            }
+        }
+        None
     }
 
     /// Takes a block from the first of `nodes` that has one.
@@ -413,7 +452,7 @@ impl<'m> Nodes<'m> {
             return 0;
         }
         let gate = Gate::new(self.marks, request, 0);
-        gate.map_or(u64::MAX, |gate| gate.most(segment.node, segment.zone))
+        gate.map_or(u64::MAX, |gate| gate.most(segment.node(), segment.zone()))
     }
 
     /// Blocks of `order` are about to leave the shared levels.

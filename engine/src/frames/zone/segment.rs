@@ -9,11 +9,17 @@ use crate::frames::search::Hints;
 use crate::frames::segment::Segment;
 use crate::frames::segment::fresh::Fresh;
 use crate::frames::segment::init::{self, Ahead, start};
+use crate::frames::segment::pinned::Pinned;
 use crate::frames::segment::statistics::Statistics;
+#[cfg(feature = "hotplug")]
+use crate::frames::word::geometry::HUGE_FRAMES;
 use crate::frames::word::{Content, IS_KEPT};
 use crate::frames::zone::zeroed::Counts;
-use crate::node::{NodeId, ZoneKind};
+use crate::node::{NodeId, NodeZone, ZoneKind};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, pause};
+
+/// Whether a window has one segment only, which is like all others: where nothing goes again.
+pub(crate) const ONE_ZONE: bool = cfg!(not(feature = "hotplug"));
 
 /// Ends the chain of a zone's segments.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -34,10 +40,13 @@ const READY: u32 = 4;
 pub(crate) struct ZoneSegment<'m> {
     segment: Segment<'m>,
     pub(crate) hints: Hints,
-    pub(crate) node: NodeId,
-    pub(crate) zone: ZoneKind,
+    node: NodeId,
+    zone: ZoneKind,
     /// Next segment of the same node and zone.
     pub(crate) next: u32,
+    /// Others of other nodes and zones have the same frames; each frame is memory in one at most,
+    /// and can't be freed in the others, by a list of each one's own.
+    of_window: bool,
     /// Goes from UNTOUCHED through STARTING to READY, by Release; `online` acquires.
     state: AtomicU32,
     /// Its ranges not free at start: ascending and disjoint; the first is the first that ends in
@@ -50,6 +59,8 @@ pub(crate) struct ZoneSegment<'m> {
     /// Those of the whole machine that hold zeros at start.
     zero: &'m [FrameRange],
     written_bytes: AtomicU64,
+    #[cfg(feature = "hotplug")]
+    offline_frames: AtomicU64,
     /// Of requests for zeros.
     pub(crate) zeroed: Counts,
 }
@@ -71,6 +82,7 @@ impl<'m> ZoneSegment<'m> {
             node,
             zone,
             next: NONE,
+            of_window: false,
             state: AtomicU32::new(state),
             taken: taken.map(|taken| {
                 let before = taken.partition_point(|range| range.end() <= first);
@@ -80,13 +92,59 @@ impl<'m> ZoneSegment<'m> {
             first_is_zero: AtomicBool::new(false),
             zero: &[],
             written_bytes: AtomicU64::new(0),
+            #[cfg(feature = "hotplug")]
+            offline_frames: AtomicU64::new(0),
             zeroed: Counts::default(),
         }
+    }
+
+    /// One of those that have the frames of a window.
+    pub(crate) fn of_window(self) -> Self {
+        Self {
+            of_window: true,
+            ..self
+        }
+    }
+
+    /// Whether it is one of those that have the frames of a window.
+    #[inline]
+    pub(crate) fn is_of_window(&self) -> bool {
+        !ONE_ZONE && self.of_window
     }
 
     /// Sets the frames of the whole machine that hold zeros at start, ascending and disjoint.
     pub(crate) fn set_zero(&mut self, zero: &'m [FrameRange]) {
         self.zero = zero;
+    }
+
+    /// The frames that can't be freed: its own list, if it is of a window.
+    pub(crate) fn pinned(&self) -> &'m Pinned<'m> {
+        self.segment.pinned()
+    }
+
+    /// Whether `frame` is memory of this segment, or of none.
+    #[inline]
+    pub(crate) fn has(&self, frame: Frame) -> bool {
+        let is_here = self.frames().contains(frame);
+        is_here && !(self.is_of_window() && self.segment.is_reserved(frame))
+    }
+
+    /// Its node and zone.
+    pub(crate) fn node_zone(&self) -> NodeZone {
+        let (node, zone) = (self.node, self.zone);
+        NodeZone { node, zone }
+    }
+
+    /// Its node.
+    #[inline]
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Its zone.
+    #[inline]
+    pub(crate) fn zone(&self) -> ZoneKind {
+        self.zone
     }
 
     /// The frames of the segment, there or not.
@@ -222,6 +280,53 @@ impl<'m> ZoneSegment<'m> {
     /// Frames were given back as zero.
     pub(crate) fn add_made(&self, frames: u64) {
         self.zeroed.add_made(frames);
+    }
+
+    /// So many frames more went offline, or came online.
+    #[cfg(feature = "hotplug")]
+    pub(crate) fn count_offline(&self, more: i64) {
+        (self.offline_frames).fetch_add(more.cast_unsigned(), Ordering::Relaxed);
+    }
+
+    /// Frames that are offline.
+    #[cfg(feature = "hotplug")]
+    pub(crate) fn offline_frames(&self) -> u64 {
+        self.offline_frames.load(Ordering::Relaxed)
+    }
+
+    /// Memory comes to the segment, and waits offline.
+    #[cfg(feature = "hotplug")]
+    pub(crate) fn come_offline(&self, part: FrameRange) {
+        self.come(FrameRange::EMPTY, Content::Unknown);
+        if let Some(online) = self.online() {
+            let huges = online.huges_touched(part);
+            let count = huges
+                .filter(|&huge| online.set_offline_absent(huge))
+                .count();
+            self.count_offline(count as i64 * i64::from(HUGE_FRAMES));
+        }
+    }
+
+    /// Makes absent what of `part` is offline here; how many frames that are.
+    #[cfg(feature = "hotplug")]
+    pub(crate) fn leave(&self, part: FrameRange) -> u64 {
+        let Some(started) = self.started() else {
+            return 0;
+        };
+        let huges = started.huges_touched(part);
+        let mut frames = 0;
+        for huge in huges.clone().filter(|&huge| started.is_offline(huge)) {
+            started.set_absent(huge);
+            frames += u64::from(HUGE_FRAMES);
+        }
+        if frames > 0 {
+            self.count_offline(-frames.cast_signed());
+            let last = started.giant_of_huge(huges.end - 1);
+            for giant in started.giant_of_huge(huges.start)..=last {
+                started.close_absent(giant);
+            }
+        }
+        frames
     }
 
     /// Frames that workers have.

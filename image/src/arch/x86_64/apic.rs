@@ -25,10 +25,18 @@ const SPURIOUS: u32 = 0xf0;
 const COMMAND: u32 = 0x300;
 const COMMAND_HIGH: u32 = 0x310;
 
+/// Entries for the CPU's own sources of interrupts: timer, two pins, errors.
+const LOCAL: [u32; 4] = [0x320, 0x350, 0x360, 0x370];
+const TIMER: u32 = LOCAL[0];
+const TIMER_COUNT: u32 = 0x380;
+const PENDING_REQUESTS: u32 = 0x200;
+const MASKED: u32 = 1 << 16;
+
 const ENABLE: u32 = 1 << 8;
 const INIT: u32 = 0x4500;
 const STARTUP: u32 = 0x4600;
 const FIXED: u32 = 0x4000;
+const NON_MASKABLE: u32 = 0x4400;
 const PENDING: u32 = 1 << 12;
 
 /// Set on the first CPU; the others are alike.
@@ -77,6 +85,27 @@ pub(super) fn enable() {
     }
     X2APIC.store(has_x2apic, Ordering::Relaxed);
     write(SPURIOUS, ENABLE | u32::from(SPURIOUS_VECTOR));
+    // Firmware may have left them on; none is used.
+    LOCAL.iter().for_each(|entry| write(*entry, MASKED));
+}
+
+/// Leaves an interrupt of the timer pending, as firmware may, for tests. Interrupts are disabled.
+pub(super) fn leave_pending(vector: u8) {
+    enable();
+    write(TIMER, vector.into());
+    write(TIMER_COUNT, 1);
+    let (word, bit) = (u32::from(vector / 32), vector % 32);
+    while read_any(PENDING_REQUESTS + word * 16) & 1 << bit == 0 {
+        super::relax();
+    }
+}
+
+fn read_any(register: u32) -> u32 {
+    match X2APIC.load(Ordering::Relaxed) {
+        // SAFETY: as in `write`.
+        true => unsafe { Msr::new(X2APIC_MSR + (register >> 4)).read() as u32 },
+        false => read(register),
+    }
 }
 
 /// Keeps the old interrupt controllers quiet: their first vectors are those of exceptions.
@@ -130,6 +159,11 @@ pub(super) fn init(id: u32) {
 /// Starts the CPU with `id` in real mode at `page`, below 1 MiB.
 pub(super) fn startup(id: u32, page: u64) {
     send(id, STARTUP | ((page >> 12) & 0xff) as u32);
+}
+
+/// Interrupts the CPU with `id`, whatever it does.
+pub(super) fn interrupt_always(id: u32) {
+    send(id, NON_MASKABLE);
 }
 
 /// Interrupts the CPU with `id`.

@@ -2,12 +2,12 @@
 //! processor, else measured beside a counter of known rate.
 
 use firstlight::clock::{Calibration, ClockError, Frequency, Reference, Sample};
-use firstlight::firmware::acpi::PmTimer;
 use raw_cpuid::CpuId;
 use x86_64::instructions::port::Port;
 use x86_64::registers::model_specific::Msr;
 
 use super::ticks;
+use crate::firmware::Tables;
 
 /// Length of a measurement.
 const MEASURE_NS: u64 = 20_000_000;
@@ -23,20 +23,18 @@ const KVM_SYSTEM_TIME_MSR: u32 = 0x4b56_4d01;
 const PIT_CHANNEL_0: u16 = 0x40;
 const PIT_COMMAND: u16 = 0x43;
 
-/// The frequency and its source. `pm_timer` is the timer in firmware's tables.
+/// The frequency and its source.
 ///
 /// # Errors
 /// The last reference's, if none is usable.
-pub(crate) fn frequency(
-    pm_timer: Option<PmTimer>,
-) -> Result<(Frequency, &'static str), ClockError> {
+pub(crate) fn frequency(tables: &Tables) -> Result<(Frequency, &'static str), ClockError> {
     if let Some(known) = from_cpuid() {
         return Ok((known, "cpuid"));
     }
     if let Some(known) = from_kvm() {
         return Ok((known, "kvmclock"));
     }
-    if let Some(timer) = pm_timer {
+    if let Some(timer) = tables.pm_timer {
         let mut port = Port::<u32>::new(timer.port);
         // SAFETY: the port is from firmware; reading any port except a device's data has
         // no effect, and a wrong port leads to a refused measurement at worst.

@@ -108,7 +108,7 @@ other_cpu:
 3:  test ecx, ecx
     jz 5f
     mov rdx, [rsi]
-    cmp [rdx], edi                  # Area::apic_id
+    cmp [rdx], rdi                  # Area::id
     je 4f
     add rsi, 8
     dec ecx
@@ -274,4 +274,5 @@ restarts:
 boot_stack_guard:
     .skip 4096
     .skip 65536
+    .global boot_stack_end
 boot_stack_end:

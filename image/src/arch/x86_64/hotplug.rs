@@ -4,15 +4,19 @@
 use firstlight_image::hotplug::{PORT, Registers};
 use x86_64::instructions::port::Port;
 
+use crate::firmware::Tables;
+
 /// The registers of slots, at their ports.
 pub(crate) struct SlotPorts(());
 
-impl SlotPorts {
-    /// # Safety
-    /// Nothing else uses them.
-    pub(crate) unsafe fn new() -> Self {
-        Self(())
-    }
+/// Both, on a machine with a power button, which ends their use.
+///
+/// # Safety
+/// Nothing else uses their ports.
+pub(crate) unsafe fn open(tables: &Tables) -> Option<(SlotPorts, PowerButton)> {
+    let port = tables.event_port?;
+    // SAFETY: firmware's tables name the port; the rest is the caller's promise.
+    Some((SlotPorts(()), unsafe { PowerButton::new(port) }))
 }
 
 // Without such registers all of it reads as ones: no DIMM is anywhere then, see `are_there`.
@@ -28,7 +32,7 @@ impl Registers for SlotPorts {
     }
 
     fn write32(&mut self, at: u16, value: u32) {
-        // SAFETY: the ports are this driver's (the promise of `new`).
+        // SAFETY: the ports are this driver's (the promise of `open`).
         unsafe { Port::new(PORT + at).write(value) }
     }
 
@@ -49,7 +53,7 @@ pub(crate) struct PowerButton {
 impl PowerButton {
     /// # Safety
     /// `port` is that of fixed events, in firmware's tables, and nothing else uses it.
-    pub(crate) unsafe fn new(port: u16) -> Self {
+    unsafe fn new(port: u16) -> Self {
         // The interrupt stays masked; the enable bit is what makes the board note a press.
         // SAFETY: the caller's promise.
         unsafe { Port::new(port + 2).write(POWER_BUTTON) }

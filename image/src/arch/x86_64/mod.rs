@@ -6,14 +6,14 @@
 //! | `entry.s` | the first instructions, first page tables, the start of the other CPUs |
 //! | `traps.s`, `traps` | exceptions: print and leave; the interrupt that wakes a CPU |
 //! | `segments` | GDT, TSS and IDT of each CPU |
-//! | `paging` | protection of the image, a direct map of all memory |
-//! | `direct` | physical memory as slices and pointers |
+//! | `translation` | entries of page tables |
 //! | `apic` | the local interrupt controller: this CPU's id, starting and waking others |
-//! | `cpus` | every CPU's area, starting, mailboxes |
+//! | `cpu` | one CPU: its own memory, starting, waking |
 //! | `restart` | the image as it was loaded, entered once more |
 //! | `clock` | the frequency of the TSC |
 //! | `vector` | vector registers, for filling memory alone |
-//! | `device` | devices' registers, and configuration space of PCI |
+//! | `frame_buffer`, `runtime` | what UEFI leaves: a screen, variables and the reset |
+//! | `device` | configuration space of PCI |
 //! | `hotplug` | the ports of DIMM slots and of the power button |
 //! | `serial`, `port` | serial ports, markers, the way out |
 
@@ -24,51 +24,53 @@
 
 use core::arch::global_asm;
 
+use ::x86_64::registers::model_specific::Msr;
+use raw_cpuid::CpuId;
+
 mod apic;
 pub(crate) mod clock;
-pub(crate) mod cpus;
+pub(crate) mod cpu;
 pub(crate) mod device;
-mod direct;
+pub(crate) mod frame_buffer;
 pub(crate) mod hotplug;
-mod paging;
 mod port;
 pub(crate) mod restart;
+pub(crate) mod runtime;
 mod segments;
 pub(crate) mod serial;
+pub(crate) mod translation;
 mod traps;
 mod vector;
 
-pub(crate) use direct::DirectMap;
-pub(crate) use paging::{image_range, protect};
-pub(crate) use port::{exit, marker};
+pub(crate) use super::common::cpus;
+pub(crate) use super::common::direct::DirectMap;
+pub(crate) use super::common::handover::Handover;
+pub(crate) use super::common::paging::image_range;
+pub(crate) use port::{exit, exit_to_host, has_hypervisor, marker};
+pub(crate) use translation::protect;
 pub(crate) use traps::{install as install_traps, provoke};
 pub(crate) use vector::writer;
 
 global_asm!(include_str!("entry.s"));
 global_asm!(include_str!("traps.s"));
 
-/// Values from the first instructions.
-#[derive(Clone, Copy)]
-pub(crate) struct Handover {
-    /// Physical address of PVH's start info.
-    pub(crate) start_info: u64,
-    /// The time stamp counter at the first instruction; it starts with the machine.
-    pub(crate) entry_ticks: u64,
-}
-
-/// Called by `entry.s` on the first CPU, on its stack, in long mode.
-#[unsafe(no_mangle)]
-extern "C" fn first_cpu_main(start_info: u64, entry_ticks: u64) -> ! {
-    crate::main(Handover {
-        start_info,
-        entry_ticks,
-    })
-}
+/// The protocol by which the loader entered.
+pub(crate) const BOOT_PROTOCOL: &str = "PVH";
 
 /// The time stamp counter.
 pub(crate) fn ticks() -> u64 {
     // SAFETY: every processor with long mode has it, and user mode does not exist here.
     unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// What was added to the time stamp counter since it counts, if the processor tells and it is not 0.
+pub(crate) fn ticks_added() -> Option<i64> {
+    const TSC_ADJUST: Msr = Msr::new(0x3b);
+    let features = CpuId::new().get_extended_feature_info();
+    let tells = features.is_some_and(|features| features.has_tsc_adjust_msr());
+    // SAFETY: the processor has the register, and reading it has no effect.
+    let added = tells.then(|| unsafe { TSC_ADJUST.read() }.cast_signed());
+    added.filter(|added| *added != 0)
 }
 
 /// Marks a waiting loop for the processor, and for the host under it.
@@ -82,13 +84,4 @@ pub(crate) fn halt() -> ! {
         ::x86_64::instructions::interrupts::disable();
         ::x86_64::instructions::hlt();
     }
-}
-
-/// A reference to `place`, a static.
-///
-/// # Safety
-/// There is no other use of it while the reference is in use.
-unsafe fn sole<T>(place: *mut T) -> &'static mut T {
-    // SAFETY: a static is never freed; the rest is the caller's promise.
-    unsafe { &mut *place }
 }

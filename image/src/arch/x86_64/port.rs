@@ -16,18 +16,30 @@ pub(crate) fn marker(code: u8) {
     unsafe { Port::new(marker::PORT).write(code) }
 }
 
+/// Ends the machine if the host has QEMU's exit device. On a real machine another device may
+/// be at its port.
+pub(crate) fn exit_to_host(outcome: Outcome) {
+    // SAFETY: the port is the exit device's, or unused in a virtual machine.
+    unsafe { Port::new(EXIT_PORT).write(u32::from(outcome.code())) }
+}
+
+/// Whether a hypervisor says that it is there.
+pub(crate) fn has_hypervisor() -> bool {
+    let info = CpuId::new().get_feature_info();
+    info.is_some_and(|info| info.has_hypervisor())
+}
+
 /// Ends the machine. Without the exit device: a reset, by which Firecracker and Cloud
 /// Hypervisor end; on a real machine, the CPU stops.
 pub(crate) fn exit(outcome: Outcome) -> ! {
-    // SAFETY: the ports are the exit device's and the keyboard controller's, or unused.
-    unsafe {
-        Port::new(EXIT_PORT).write(u32::from(outcome.code()));
-        if CpuId::new()
-            .get_feature_info()
-            .is_some_and(|info| info.has_hypervisor())
-        {
-            Port::new(KEYBOARD_PORT).write(KEYBOARD_RESET);
-        }
+    // Only the UEFI loader starts the image on a real machine; any other loader by PVH is a
+    // hypervisor's, also where that hides.
+    if has_hypervisor() || !crate::firmware::uefi::is_loader() {
+        exit_to_host(outcome);
+    }
+    if has_hypervisor() {
+        // SAFETY: the keyboard controller's port, or unused.
+        unsafe { Port::new(KEYBOARD_PORT).write(KEYBOARD_RESET) }
     }
     super::halt()
 }

@@ -39,12 +39,14 @@ pub(crate) fn left() -> u64 {
     unsafe { addr_of!(left_ticks).read_volatile() }
 }
 
-/// Enters the image once more.
+/// How the image is entered once more; processors that cannot have none.
 ///
 /// # Safety
 /// [`keep`] was called. No other CPU runs, no device writes to memory, and nothing of this
 /// kernel is in use any more.
-pub(crate) unsafe fn enter_again() -> ! {
+pub(crate) const ENTER_AGAIN: Option<unsafe fn() -> !> = Some(enter_again);
+
+unsafe fn enter_again() -> ! {
     // SAFETY: the caller's promise; the code is in pages that are mapped at their own addresses.
     unsafe { restart_image() }
 }

@@ -9,6 +9,8 @@ use x86_64::structures::DescriptorTablePointer;
 use x86_64::structures::gdt::{Descriptor, GlobalDescriptorTable};
 use x86_64::structures::tss::TaskStateSegment;
 
+use crate::arch::common::sole;
+
 /// Interrupt that wakes a halted CPU.
 pub(super) const WAKE_VECTOR: u8 = 0xf0;
 /// Spurious interrupt of the local APIC.
@@ -16,9 +18,10 @@ pub(super) const SPURIOUS_VECTOR: u8 = 0xff;
 /// Entries in `exception_entries`, [`ENTRY_BYTES`] each.
 const EXCEPTIONS: usize = 32;
 const ENTRY_BYTES: u64 = 16;
-/// Vectors with a stack of their own: NMI, double fault, page fault and machine
-/// check may come while the stack is unusable.
-const OWN_STACK: [usize; 4] = [2, 8, 14, 18];
+/// Vectors with a stack of their own: double fault, page fault and machine check may come while the
+/// stack is unusable. An NMI may come while this stack is in use, and goes on with the current one:
+/// where that is unusable, it becomes one of these.
+const OWN_STACK: [usize; 3] = [8, 14, 18];
 /// The report of a fault needs two buffers of several KiB, and there is no guard below.
 const FAULT_STACK_BYTES: usize = 16384;
 /// The 64-bit code segment: first in the table.
@@ -52,13 +55,26 @@ const fn gate(handler: u64, stack: u128) -> u128 {
 pub(super) unsafe fn fill_gates() {
     let entries = addr_of!(exception_entries) as u64;
     // SAFETY: nothing else reads or writes the table yet (the caller's promise).
-    let gates = unsafe { super::sole(&raw mut GATES) };
+    let gates = unsafe { sole(&raw mut GATES) };
     let addresses = (entries..).step_by(ENTRY_BYTES as usize);
     for (vector, (slot, address)) in gates.iter_mut().zip(addresses).take(EXCEPTIONS).enumerate() {
         *slot = gate(address, u128::from(OWN_STACK.contains(&vector)));
     }
     gates[usize::from(WAKE_VECTOR)] = gate(addr_of!(wake_entry) as u64, 0);
     gates[usize::from(SPURIOUS_VECTOR)] = gate(addr_of!(spurious_entry) as u64, 0);
+}
+
+/// Acknowledges whatever interrupt firmware left pending: each one else is a fault, as soon as
+/// interrupts are enabled.
+///
+/// # Safety
+/// Called on the first CPU, before the others start and while interrupts are disabled.
+pub(super) unsafe fn acknowledge_all() {
+    // SAFETY: no other CPU uses the table yet, and no interrupt can come (the caller's promise).
+    let gates = unsafe { sole(&raw mut GATES) };
+    let acknowledge = gate(addr_of!(wake_entry) as u64, 0);
+    let missing = gates[EXCEPTIONS..].iter_mut().filter(|gate| **gate == 0);
+    missing.for_each(|gate| *gate = acknowledge);
 }
 
 /// Makes exception `vector` undeliverable, for tests.
@@ -77,14 +93,14 @@ pub(super) unsafe fn drop_gate(vector: u8) {
 
 /// The rest, for each CPU. It is never moved.
 #[repr(C, align(16))]
-pub(super) struct Segments {
+pub(crate) struct Segments {
     fault_stack: [u8; FAULT_STACK_BYTES],
     gdt: GlobalDescriptorTable,
     tss: TaskStateSegment,
 }
 
 impl Segments {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             fault_stack: [0; FAULT_STACK_BYTES],
             gdt: GlobalDescriptorTable::new(),

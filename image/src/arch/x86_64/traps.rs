@@ -1,12 +1,14 @@
 //! Handlers of faults: print the fault, then exit with a code of its own.
 
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use firstlight_wire::{Outcome, marker};
 use x86_64::registers::control::Cr2;
 
 use super::segments::{self, Segments};
-use super::{apic, cpus, marker};
+use super::{apic, cpu, cpus, marker};
+use crate::arch::common::sole;
 
 /// The first CPU's segments; the others have theirs in their areas.
 static mut FIRST: Segments = Segments::new();
@@ -72,7 +74,7 @@ pub(crate) unsafe fn install() {
     // SAFETY: once, and nothing else uses either (the caller's promise).
     unsafe {
         segments::fill_gates();
-        super::sole(&raw mut FIRST).load();
+        sole(&raw mut FIRST).load();
     }
     super::vector::enable();
 }
@@ -106,9 +108,16 @@ impl fmt::Display for Registers {
     }
 }
 
-/// Every exception ends here.
+/// Every exception ends here, but for an NMI in this CPU's own report.
 #[unsafe(no_mangle)]
-extern "C" fn exception_main(registers: &Registers) -> ! {
+extern "C" fn exception_main(registers: &Registers) {
+    if registers.vector == 2 && crate::end::is_reported() {
+        if crate::end::is_reported_elsewhere() {
+            // That CPU ends the run and has stopped this one.
+            super::halt()
+        }
+        return;
+    }
     marker(marker::FAULT);
     // First of all: the rest may fault again.
     let console = crate::end::only_reporter(Outcome::Fault);
@@ -145,6 +154,27 @@ extern "C" fn wake_main() {
     apic::acknowledge();
 }
 
+/// Whether a CPU is ready to interrupt the first one; stored Release, pairs with the Acquire before
+/// that one's fault.
+static INTERRUPTER: AtomicBool = AtomicBool::new(false);
+
+/// A note that interrupts the first CPU in its report, which waits for the console meanwhile.
+struct Interrupter;
+
+impl fmt::Display for Interrupter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        INTERRUPTER.store(true, Ordering::Release);
+        while !crate::end::is_reported_elsewhere() {
+            super::relax();
+        }
+        for _ in 0..100 {
+            cpu::interrupt_first();
+            super::relax();
+        }
+        f.write_str("the report was interrupted")
+    }
+}
+
 /// Causes a fault, for tests.
 pub(crate) fn provoke(fault: firstlight_image::words::Test) {
     use firstlight_image::words::Test;
@@ -169,6 +199,15 @@ pub(crate) fn provoke(fault: firstlight_image::words::Test) {
                 core::arch::asm!("mov byte ptr [{}], 1", in(reg) 0_u64, options(nostack));
             }
         }
+        Test::FaultInterrupted if cpus::current() == 0 => {
+            while !INTERRUPTER.load(Ordering::Acquire) {
+                super::relax();
+            }
+            provoke(Test::PageFault);
+        }
+        Test::FaultInterrupted => crate::console::note(Interrupter),
+        // Firmware's vector of the timer, in some.
+        Test::PendingTimer => apic::leave_pending(0x68),
         _ => {}
     }
 }

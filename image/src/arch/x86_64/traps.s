@@ -1,5 +1,5 @@
 # Entries of exceptions 0..31 and of the two interrupts that are used. Every
-# exception ends in `exception_main`, which does not return.
+# exception goes to `exception_main`, which returns from what is ignored.
 
     .section .text
     .code64
@@ -39,9 +39,27 @@ exception_common:
     push r15
     cld
     mov rdi, rsp
+    mov rbp, rsp
     and rsp, -16
     call exception_main
-    ud2
+    mov rsp, rbp
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rbp
+    pop rdi
+    pop rsi
+    pop rdx
+    pop rcx
+    pop rbx
+    pop rax
+    add rsp, 16                     # vector, error code
+    iretq
 
 # Wakes a CPU from `hlt`; its work is in its mailbox.
     .balign 16

@@ -48,6 +48,12 @@ impl From<PreserveError> for Refused {
 
 /// Hands over and restarts; returns only if that is refused.
 pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
+    let Some(enter_again) = restart::ENTER_AGAIN else {
+        error!(
+            "restart: refused: this processor's image cannot enter itself again; expected x86_64"
+        );
+        return Outcome::Machine;
+    };
     let before = machine.frames.statistics().free_frames;
     let place = machine.taken.lock().place;
     // SAFETY: what the previous kernel left there, if anything, is not in use: it is the first.
@@ -79,7 +85,7 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     marker(marker::HANDED_OVER);
     // SAFETY: kept at the start, where the command line has `restart=`; the other CPUs are
     // stopped, no device was started, and this does not return.
-    unsafe { restart::enter_again() }
+    unsafe { enter_again() }
 }
 
 /// Gives guests memory, and writes the table. If that fails they have none.

@@ -1,4 +1,4 @@
-//! A guest with a memory balloon, seen from the host: [`Observer`] reads how much memory QEMU
+//! A guest with a memory balloon, seen from the host: [`observe`] reads how much memory QEMU
 //! has, and what QEMU says of the balloon, while the guest uses it; [`fill`] puts it into a
 //! record.
 //!
@@ -10,7 +10,7 @@
 mod observe;
 mod resident;
 
-pub(super) use observe::{Observed, Observer};
+pub(super) use observe::{Observed, observe};
 
 use super::events::{Event, Events};
 use crate::record::{Balloon, Knob, Record, Resident};

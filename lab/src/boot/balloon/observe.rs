@@ -1,4 +1,4 @@
-//! The thread that watches QEMU's memory: [`Observer`].
+//! The thread that watches QEMU's memory: [`observe`].
 //!
 //! It reads `/proc` every few milliseconds. When the guest has reported its free memory
 //! (marker 0x52), it asks QEMU for the guest's statistics, takes memory by inflating the
@@ -7,13 +7,13 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use firstlight_wire::marker;
 
 use super::resident::Memory;
+use crate::boot::beside::{Beside, Signals};
 use crate::boot::qmp::Qmp;
 use crate::record::GuestStatistics;
 
@@ -45,68 +45,41 @@ pub(in crate::boot) struct Observed {
     pub(super) notes: Vec<String>,
 }
 
-/// The thread, and what it is told.
-#[derive(Debug)]
-pub(in crate::boot) struct Observer {
-    thread: JoinHandle<Observed>,
-    stage: Arc<AtomicU8>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Observer {
-    /// Watches the QEMU with process number `id`, started at `start`, whose protocol is at the
-    /// other end of `stream`.
-    pub(in crate::boot) fn start(id: u32, start: Instant, stream: UnixStream) -> io::Result<Self> {
-        let (stage, stop) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicBool::new(false)));
+/// Watches the QEMU with process number `id`, started at `start`, whose protocol is at the other
+/// end of `stream`.
+pub(in crate::boot) fn observe(
+    id: u32,
+    start: Instant,
+    stream: UnixStream,
+) -> io::Result<Beside<Observed>> {
+    Beside::start(marker::BALLOON_REPORTED, move |signals| {
         let mut watch = Watch {
             id,
             start,
-            stage: Arc::clone(&stage),
-            stop: Arc::clone(&stop),
+            signals,
             seen: Observed::default(),
         };
-        let thread = thread::Builder::new().spawn(move || {
-            if let Err(error) = watch.run(stream) {
-                // A guest that has ended closes the protocol: that is not worth a note.
-                if !watch.is_over() {
-                    watch.seen.notes.push(format!("balloon: {error}"));
-                }
+        if let Err(error) = watch.run(stream) {
+            // A guest that has ended closes the protocol: that is not worth a note.
+            if !watch.is_over() {
+                watch.seen.notes.push(format!("balloon: {error}"));
             }
-            watch.seen
-        })?;
-        Ok(Self {
-            thread,
-            stage,
-            stop,
-        })
-    }
-
-    /// The guest has shown a marker.
-    pub(in crate::boot) fn marker(&self, code: u8) {
-        if (marker::BALLOON_WRITTEN..=marker::BALLOON_REPORTED).contains(&code) {
-            self.stage.store(code, Ordering::Relaxed);
         }
-    }
-
-    /// Ends it; QEMU has ended.
-    pub(in crate::boot) fn end(self) -> Observed {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap_or_default()
-    }
+        watch.seen
+    })
 }
 
 struct Watch {
     id: u32,
     start: Instant,
-    stage: Arc<AtomicU8>,
-    stop: Arc<AtomicBool>,
+    signals: Arc<Signals>,
     seen: Observed,
 }
 
 impl Watch {
     fn run(&mut self, stream: UnixStream) -> io::Result<()> {
         // Samples come first: they need no protocol.
-        while self.stage.load(Ordering::Relaxed) != marker::BALLOON_REPORTED {
+        while !self.signals.has_begun() {
             if !self.pause() {
                 return Ok(());
             }
@@ -179,12 +152,12 @@ impl Watch {
 
     /// Whether QEMU has ended, or is to end.
     fn is_over(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || Memory::of(self.id).is_none()
+        self.signals.is_stopped() || Memory::of(self.id).is_none()
     }
 
     /// Takes a sample, and waits a little; false once QEMU has ended.
     fn pause(&mut self) -> bool {
-        let running = self.sample().is_some() && !self.stop.load(Ordering::Relaxed);
+        let running = self.sample().is_some() && !self.signals.is_stopped();
         if running {
             thread::sleep(PERIOD);
         }

@@ -1,4 +1,4 @@
-//! The thread that does what a script says, through QEMU's machine protocol: [`Driver`].
+//! The thread that does what a script says, through QEMU's machine protocol: [`drive`].
 //!
 //! It begins when the guest serves hotplug (marker 0x54), waits until the guest has answered all
 //! of it, and presses the power button, at which the guest ends.
@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use firstlight_wire::marker;
 use serde_json::{Value, json};
 
 use super::script::{Action, Script, Step};
-use crate::boot::qmp::Qmp;
+use crate::boot::beside::{Beside, Signals};
+use crate::boot::qmp::{self, Qmp};
 
 /// Longest wait for an event, between two looks.
 const PERIOD: Duration = Duration::from_millis(5);
@@ -40,60 +40,31 @@ pub(in crate::boot) struct Driven {
     pub(super) notes: Vec<String>,
 }
 
-/// The thread, and what it is told.
-#[derive(Debug)]
-pub(in crate::boot) struct Driver {
-    thread: JoinHandle<Driven>,
-    begun: Arc<AtomicBool>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Driver {
-    /// Does what `script` says to the QEMU whose protocol is at the other end of `stream`; DIMMs
-    /// without a node are for `node`.
-    pub(in crate::boot) fn start(
-        script: &Script,
-        node: u32,
-        stream: UnixStream,
-    ) -> io::Result<Self> {
-        let [begun, stop] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+/// Does what `script` says to the QEMU whose protocol is at the other end of `stream`; DIMMs
+/// without a node are for `node`.
+pub(in crate::boot) fn drive(
+    script: &Script,
+    node: u32,
+    stream: UnixStream,
+) -> io::Result<Beside<Driven>> {
+    let steps = script.steps().to_vec();
+    Beside::start(marker::HOTPLUG, move |signals| {
         let mut drive = Drive {
-            steps: script.steps().to_vec(),
+            steps,
             node,
-            begun: Arc::clone(&begun),
-            stop: Arc::clone(&stop),
+            signals,
             dimms: BTreeMap::new(),
             pending: BTreeMap::new(),
             driven: Driven::default(),
         };
-        let thread = thread::Builder::new().spawn(move || {
-            if let Err(error) = drive.run(stream) {
-                // A guest that has ended closes the protocol.
-                if !drive.stop.load(Ordering::Relaxed) {
-                    drive.driven.notes.push(format!("hotplug: {error}"));
-                }
+        if let Err(error) = drive.run(stream) {
+            // A guest that has ended closes the protocol.
+            if !drive.signals.is_stopped() {
+                drive.driven.notes.push(format!("hotplug: {error}"));
             }
-            drive.driven
-        })?;
-        Ok(Self {
-            thread,
-            begun,
-            stop,
-        })
-    }
-
-    /// The guest has shown a marker.
-    pub(in crate::boot) fn marker(&self, code: u8) {
-        if code == marker::HOTPLUG {
-            self.begun.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// Ends it; QEMU has ended.
-    pub(in crate::boot) fn end(self) -> Driven {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap_or_default()
-    }
+        drive.driven
+    })
 }
 
 /// What the guest has to answer.
@@ -106,8 +77,7 @@ enum Pending {
 struct Drive {
     steps: Vec<Step>,
     node: u32,
-    begun: Arc<AtomicBool>,
-    stop: Arc<AtomicBool>,
+    signals: Arc<Signals>,
     /// Where DIMMs are that came.
     dimms: BTreeMap<u32, u64>,
     pending: BTreeMap<u32, Pending>,
@@ -120,8 +90,8 @@ const OF_EJECTION: u64 = 3;
 
 impl Drive {
     fn run(&mut self, stream: UnixStream) -> io::Result<()> {
-        while !self.begun.load(Ordering::Relaxed) {
-            if self.stop.load(Ordering::Relaxed) {
+        while !self.signals.has_begun() {
+            if self.signals.is_stopped() {
                 return Ok(());
             }
             thread::sleep(PERIOD);
@@ -139,9 +109,13 @@ impl Drive {
             let note = format!("hotplug: the guest did not answer the {pending:?} of dimm{dimm}");
             self.driven.notes.push(note);
         }
-        qmp.command(&json!({"execute": "system_powerdown"}))?
-            .map_err(io::Error::other)?;
-        // The guest ends, and the protocol with it.
+        // The guest ends, and the protocol with it: QEMU presses the button before it answers, so that
+        // the guest may be faster.
+        match qmp.command(&json!({"execute": "system_powerdown"})) {
+            Ok(answer) => drop(answer.map_err(io::Error::other)?),
+            Err(error) if qmp::is_closed(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        }
         let _ = self.until(&mut qmp, |_| false);
         Ok(())
     }
@@ -149,7 +123,7 @@ impl Drive {
     /// Hears QEMU's events until `is_time`, or until it ends.
     fn until(&mut self, qmp: &mut Qmp, is_time: impl Fn(&Self) -> bool) -> io::Result<()> {
         while !is_time(self) {
-            if self.stop.load(Ordering::Relaxed) {
+            if self.signals.is_stopped() {
                 return Err(io::Error::other("the guest ended before the script did"));
             }
             if let Some(event) = qmp.event(PERIOD)? {
@@ -271,4 +245,127 @@ fn name(dimm: u32) -> String {
 /// The name of its memory.
 fn backend(dimm: u32) -> String {
     format!("dimm{dimm}-memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+
+    use super::*;
+
+    /// What comes of a script without lines where QEMU does `end` once it has read the first byte of
+    /// the command after its greeting.
+    fn driven(end: impl FnOnce(BufReader<UnixStream>)) -> Driven {
+        driven_by(&Script::default(), end)
+    }
+
+    /// The same of any script.
+    fn driven_by(script: &Script, end: impl FnOnce(BufReader<UnixStream>)) -> Driven {
+        let (ours, its) = UnixStream::pair().unwrap();
+        let beside = drive(script, 0, ours).unwrap();
+        beside.marker(marker::HOTPLUG);
+        let mut its = BufReader::with_capacity(1, its);
+        its.get_mut().write_all(b"{\"QMP\": {}}\n").unwrap();
+        let mut line = String::new();
+        its.read_line(&mut line).unwrap();
+        assert!(line.contains("qmp_capabilities"), "{line}");
+        its.get_mut().write_all(b"{\"return\": {}}\n").unwrap();
+        its.fill_buf().unwrap();
+        end(its);
+        // The thread sees the protocol's end before it hears of QEMU's.
+        while !beside.is_finished() {
+            thread::sleep(PERIOD);
+        }
+        beside.end()
+    }
+
+    #[test]
+    fn a_guest_may_end_before_the_button_is_answered() {
+        let read = driven(|mut its| {
+            its.read_line(&mut String::new()).unwrap();
+        });
+        assert_eq!(read.notes, Vec::<String>::new());
+        // The rest of the command is unread: the connection is reset.
+        let unread = driven(drop);
+        assert_eq!(unread.notes, Vec::<String>::new());
+        let answered = driven(|mut its| {
+            its.read_line(&mut String::new()).unwrap();
+            its.get_mut().write_all(b"{\"return\": {}}\n").unwrap();
+        });
+        assert_eq!(answered.notes, Vec::<String>::new());
+    }
+
+    /// A guest that lets go of the second DIMM, keeps the first, and has no slot for the third.
+    #[test]
+    fn the_button_is_pressed_once_every_dimm_is_answered() {
+        let script = "at 0 add 1G\nat 0 add 1G\nat 0 add 1G\nat 0 remove dimm1\nat 0 remove dimm2";
+        let mut commands = Vec::new();
+        let driven = driven_by(&script.parse().unwrap(), |mut its| {
+            let mut line = String::new();
+            while its.read_line(&mut line).unwrap() > 0 {
+                let command: Value = serde_json::from_str(&line).unwrap();
+                line.clear();
+                let execute = command["execute"].as_str().unwrap();
+                let id = command["arguments"]["id"].as_str().unwrap_or_default();
+                commands.push(format!("{execute} {id}").trim_end().to_owned());
+                let outcome = |source: u64, status: u64| {
+                    let info = json!({"device": id, "source": source, "status": status});
+                    json!({"event": "ACPI_DEVICE_OST", "data": {"info": info}})
+                };
+                let done = json!({"return": {}});
+                let answers = match (execute, id) {
+                    ("device_add", "dimm3") => vec![json!({"error": {"desc": "no slot"}})],
+                    ("device_add", _) => vec![outcome(OF_INSERTION, 0), done],
+                    ("device_del", "dimm1") => vec![done, outcome(OF_EJECTION, 0x81)],
+                    // It is gone only when QEMU says so, not yet when the guest agrees.
+                    ("device_del", _) => {
+                        let gone = json!({"event": "DEVICE_DELETED", "data": {"device": id}});
+                        vec![done, outcome(OF_EJECTION, 0), gone]
+                    }
+                    ("query-memory-devices", _) => {
+                        let device = |dimm: u64| json!({"data": {"id": format!("dimm{dimm}"), "addr": dimm << 32}});
+                        vec![json!({"return": [device(1), device(2)]})]
+                    }
+                    ("system_powerdown", _) => break,
+                    _ => vec![done],
+                };
+                let text: String = answers.iter().map(|answer| format!("{answer}\n")).collect();
+                its.get_mut().write_all(text.as_bytes()).unwrap();
+            }
+        });
+        assert_eq!(driven.notes, Vec::<String>::new());
+        let came: Vec<_> = driven
+            .done
+            .iter()
+            .map(|done| (done.start, done.refused.as_deref()))
+            .collect();
+        let (one, two) = ((Some(1 << 32), None), (Some(2 << 32), None));
+        assert_eq!(came, [one, two, (None, Some("no slot")), one, two]);
+        let expected = [
+            "object-add dimm1-memory",
+            "device_add dimm1",
+            "query-memory-devices",
+            "object-add dimm2-memory",
+            "device_add dimm2",
+            "query-memory-devices",
+            "object-add dimm3-memory",
+            "device_add dimm3",
+            "object-del dimm3-memory",
+            "device_del dimm1",
+            "device_del dimm2",
+            "object-del dimm2-memory",
+            "system_powerdown",
+        ];
+        assert_eq!(commands, expected);
+    }
+
+    #[test]
+    fn a_button_that_is_refused_is_told() {
+        let refused = driven(|mut its| {
+            its.read_line(&mut String::new()).unwrap();
+            let answer = b"{\"error\": {\"desc\": \"no button\"}}\n";
+            its.get_mut().write_all(answer).unwrap();
+        });
+        assert_eq!(refused.notes, ["hotplug: no button"]);
+    }
 }

@@ -9,7 +9,7 @@
 mod drive;
 mod script;
 
-pub(super) use drive::{Driven, Driver};
+pub(super) use drive::{Driven, drive};
 pub use script::{Action, MOST_STEPS, Misstep, Script, ScriptError, Step};
 
 use super::events::{Event, Events};
@@ -53,10 +53,28 @@ pub(super) fn fill(events: &Events, driven: Driven, record: &mut Record) {
         row.at_ms = u64::try_from(done.step.at.as_millis()).ok();
         row.bytes = bytes.unwrap_or(row.bytes);
         row.node = row.node.or(node);
+        if event == "remove" && row.refused.is_some() {
+            still_there(&mut row, &record.hotplug);
+        }
         record.hotplug.push(row);
     }
     let rest = told.into_iter().map(|told| row(told, hz, counted));
     record.hotplug.extend(rest);
+}
+
+/// A DIMM that stays is where it came to; the guest does not repeat that when it refuses.
+fn still_there(row: &mut Hotplugged, before: &[Hotplugged]) {
+    let mut done = before.iter().rev().filter(|one| one.refused.is_none());
+    let last = done.find(|one| one.id == row.id);
+    let Some(came) = last.filter(|last| last.event == "add") else {
+        return;
+    };
+    if row.bytes == 0 {
+        row.bytes = came.bytes;
+    }
+    row.node = row.node.or(came.node);
+    row.zone = row.zone.take().or_else(|| came.zone.clone());
+    row.offline |= came.offline;
 }
 
 fn told(event: &Event) -> Option<&Hotplug<String>> {
@@ -83,7 +101,8 @@ fn row(told: &Hotplug<String>, hz: Option<u64>, counted: bool) -> Hotplugged {
         bytes: told.bytes,
         node: told.node.map(u32::from),
         zone: told.zone.clone(),
-        allocatable_ns: ns(ticks).filter(|_| is_done && is_add),
+        offline: told.offline,
+        allocatable_ns: ns(ticks).filter(|_| is_done && is_add && !told.offline),
         gone_ns: ns(ticks).filter(|_| is_done && !is_add),
         instructions: Some(ticks).filter(|_| is_done && counted),
         described_ns: told
@@ -102,9 +121,9 @@ mod tests {
     #[test]
     fn lines_of_a_script_find_what_the_guest_reports() {
         let lines = br#"{"event":"clock","hz":1000000000,"source":"x"}
-{"event":"hotplug","action":"add","slot":0,"start":4294967296,"bytes":1073741824,"node":0,"zone":"Movable","event_ticks":1000,"done_ticks":21000,"described_ticks":31000,"refused":null,"failures":0}
-{"event":"hotplug","action":"remove","slot":0,"start":4294967296,"bytes":1073741824,"node":null,"zone":null,"event_ticks":50000,"done_ticks":60000,"described_ticks":null,"refused":"in use","failures":0}
-{"event":"hotplug","action":"add","slot":9,"start":1,"bytes":2,"node":null,"zone":null,"event_ticks":5,"done_ticks":6,"described_ticks":null,"refused":null,"failures":0}"#;
+{"event":"hotplug","action":"add","slot":0,"start":4294967296,"bytes":1073741824,"node":0,"zone":"Movable","offline":false,"event_ticks":1000,"done_ticks":21000,"described_ticks":31000,"refused":null,"failures":0}
+{"event":"hotplug","action":"remove","slot":0,"start":4294967296,"bytes":1073741824,"node":null,"zone":null,"offline":false,"event_ticks":50000,"done_ticks":60000,"described_ticks":null,"refused":"in use","failures":0}
+{"event":"hotplug","action":"add","slot":9,"start":1,"bytes":2,"node":null,"zone":null,"offline":true,"event_ticks":5,"done_ticks":6,"described_ticks":null,"refused":null,"failures":0}"#;
         let events = Events::read(lines, b"");
         assert_eq!(events.rubbish, None);
         let step = |ms, action| Step {
@@ -127,13 +146,14 @@ mod tests {
                 done(step(1, add(1)), start, None),
                 done(step(2, add(2)), None, Some("no slot")),
                 done(step(3, Action::Remove { dimm: 1 }), start, None),
+                done(step(4, Action::Remove { dimm: 2 }), None, Some("not found")),
             ],
             notes: vec!["a note".into()],
         };
         let mut record = Record::new("boot", "instructions");
         fill(&events, driven, &mut record);
         assert_eq!(record.notes, ["a note"]);
-        let [added, refused, stays, other] = &record.hotplug[..] else {
+        let [added, refused, stays, never, other] = &record.hotplug[..] else {
             panic!("{:?}", record.hotplug);
         };
         assert_eq!(
@@ -149,6 +169,13 @@ mod tests {
             (stays.refused.as_deref(), stays.gone_ns),
             (Some("in use"), None)
         );
+        // It stays where it came to; the other never came.
+        assert_eq!(
+            (stays.node, stays.zone.as_deref()),
+            (Some(0), Some("Movable"))
+        );
+        assert_eq!((never.node, &never.zone, never.bytes), (None, &None, 0));
         assert_eq!((other.id.as_deref(), other.bytes), (None, 2));
+        assert_eq!((other.offline, other.allocatable_ns), (true, None));
     }
 }

@@ -11,7 +11,9 @@ use std::boxed::Box;
 use std::vec::Vec;
 
 fn pinned(range: FrameRange) -> &'static Pinned<'static> {
-    let entries: Vec<_> = (0..3).map(|_| Entry::default()).collect();
+    let entries: Vec<_> = (0..Pinned::entries_for(3))
+        .map(|_| Entry::default())
+        .collect();
     let pinned = Pinned::new(Table::from_slice(entries.leak()));
     assert!(pinned.pin(range));
     Box::leak(Box::new(pinned))
@@ -23,7 +25,7 @@ fn a_list_read_beside_a_change_is_the_old_or_the_new_one() {
     model(|| {
         let list = pinned(frames(0, 30));
         let (unpinned, seen) = both(
-            move || list.unpin(frames(10, 20)),
+            move || list.unpin(frames(10, 20), || Ok(())),
             move || (list.frames_in(frames(0, 30)), list.around(Frame::new(15))),
         );
         assert_eq!(unpinned, Ok(()));
@@ -40,7 +42,7 @@ fn a_list_read_beside_a_change_is_the_old_or_the_new_one() {
 fn of_two_that_unpin_a_range_one_does() {
     model(|| {
         let list = pinned(frames(0, 30));
-        let unpin = move || list.unpin(frames(10, 20));
+        let unpin = move || list.unpin(frames(10, 20), || Ok(()));
         let (one, other) = both(unpin, unpin);
         let refused = Err(Unpin::NotPinned(Frame::new(10)));
         assert!([(Ok(()), refused), (refused, Ok(()))].contains(&(one, other)));
@@ -53,8 +55,8 @@ fn neighbours_unpinned_at_the_same_moment_are_both_gone() {
     super::kit::model_of_three(|| {
         let list = pinned(frames(0, 30));
         let (one, other, first) = three(
-            move || list.unpin(frames(0, 10)),
-            move || list.unpin(frames(10, 20)),
+            move || list.unpin(frames(0, 10), || Ok(())),
+            move || list.unpin(frames(10, 20), || Ok(())),
             move || list.first_in(frames(0, 30)),
         );
         assert_eq!((one, other), (Ok(()), Ok(())));

@@ -1,0 +1,65 @@
+//! Calls to firmware by PSCI 0.2 and later, by the instruction that the tree names.
+
+use core::arch::asm;
+
+use firstlight::firmware::fdt::PsciConduit;
+
+use crate::firmware::tree;
+
+/// The instruction that the tree names.
+fn conduit() -> Option<PsciConduit> {
+    tree()?.psci()
+}
+
+const CPU_ON: u64 = 0xc400_0003;
+const SYSTEM_OFF: u64 = 0x8400_0008;
+
+/// Whether the tree names an instruction for calls.
+pub(super) fn is_there() -> bool {
+    conduit().is_some()
+}
+
+/// Starts the CPU with `id` at `entry`, with `context` in x0.
+///
+/// # Safety
+/// `entry` is code for a CPU that starts, and can use `context`.
+pub(in crate::arch) unsafe fn cpu_on(id: u64, entry: u64, context: u64) -> Result<(), i64> {
+    // SAFETY: the caller's promise.
+    match unsafe { call(CPU_ON, [id, entry, context]) } {
+        0 => Ok(()),
+        code => Err(code),
+    }
+}
+
+/// Switches the machine off, where firmware can.
+pub(super) fn system_off() {
+    // SAFETY: nothing goes on after it.
+    unsafe { call(SYSTEM_OFF, [0; 3]) };
+}
+
+/// One call; -1, not supported, where the tree names no instruction.
+///
+/// # Safety
+/// As the function has it.
+unsafe fn call(function: u64, [a, b, c]: [u64; 3]) -> i64 {
+    let result;
+    // SAFETY: the tree names the instruction; firmware keeps all registers but x0 to x17.
+    unsafe {
+        match conduit() {
+            Some(PsciConduit::Hvc) => asm!(
+                "hvc #0",
+                inlateout("x0") function => result,
+                in("x1") a, in("x2") b, in("x3") c,
+                clobber_abi("C")
+            ),
+            Some(PsciConduit::Smc) => asm!(
+                "smc #0",
+                inlateout("x0") function => result,
+                in("x1") a, in("x2") b, in("x3") c,
+                clobber_abi("C")
+            ),
+            None => result = -1,
+        }
+    }
+    result
+}

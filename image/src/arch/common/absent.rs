@@ -1,0 +1,95 @@
+//! What only PCs have, where there is none: slots of DIMMs, a power button, an image that enters
+//! itself again, a screen, a timer that ends turns.
+
+use crate::console::note;
+
+/// The word `turns_hz=` has no effect: waiting CPUs end their turns themselves.
+pub(crate) fn take_turns(_: u32) {
+    note("turns_hz= is ignored: expected x86_64");
+}
+
+/// Slots of DIMMs and the power button.
+pub(crate) mod hotplug {
+    use firstlight_image::hotplug::Registers;
+
+    use crate::firmware::Tables;
+
+    /// There are none.
+    pub(crate) enum SlotPorts {}
+
+    impl Registers for SlotPorts {
+        fn read32(&self, _: u16) -> u32 {
+            match *self {}
+        }
+
+        fn read8(&self, _: u16) -> u8 {
+            match *self {}
+        }
+
+        fn write32(&mut self, _: u16, _: u32) {
+            match *self {}
+        }
+
+        fn write8(&mut self, _: u16, _: u8) {
+            match *self {}
+        }
+    }
+
+    /// There is none.
+    pub(crate) enum PowerButton {}
+
+    impl PowerButton {
+        /// Whether it was pressed.
+        pub(crate) fn is_pressed(&mut self) -> bool {
+            match *self {}
+        }
+    }
+
+    /// Neither.
+    ///
+    /// # Safety
+    /// None is needed here.
+    pub(crate) unsafe fn open(_: &Tables) -> Option<(SlotPorts, PowerButton)> {
+        None
+    }
+}
+
+/// The screen that UEFI leaves.
+pub(crate) mod frame_buffer {
+    use firstlight_image::screen::Pixels;
+
+    /// There is none.
+    pub(crate) enum FrameBuffer {}
+
+    impl Pixels for FrameBuffer {
+        fn size(&self) -> (u32, u32) {
+            match *self {}
+        }
+
+        fn set(&mut self, _: u32, _: u32, _: u32) {
+            match *self {}
+        }
+    }
+}
+
+/// The image entered once more.
+pub(crate) mod restart {
+    /// It cannot be.
+    pub(crate) const ENTER_AGAIN: Option<unsafe fn() -> !> = None;
+
+    /// Nothing is kept for it.
+    ///
+    /// # Safety
+    /// None is needed here.
+    pub(crate) unsafe fn keep() {}
+
+    /// Restarts so far.
+    pub(crate) fn count() -> u64 {
+        0
+    }
+
+    /// When a kernel before ended.
+    pub(crate) fn left() -> u64 {
+        0
+    }
+}

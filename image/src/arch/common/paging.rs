@@ -1,0 +1,315 @@
+//! Page tables: a radix tree of 512 entries a table, pages of 4 KiB, 2 MiB and 1 GiB. The
+//! first ones are in `entry.s` and map [`BOOT_END`] bytes. [`protect`] protects the image's
+//! pages, [`Mapper`] adds the rest of memory. Entries are [`translation`]'s.
+
+use core::ptr::addr_of;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use firstlight::addr::PhysRange;
+
+use super::sole;
+use crate::arch::translation;
+
+/// An entry without this bit is not there, on every processor here.
+pub(crate) const PRESENT: u64 = 1;
+/// Size of the memory that the first page tables map.
+pub(crate) const BOOT_END: u64 = 4 << 30;
+
+pub(crate) const SIZE_4K: u64 = 1 << 12;
+pub(crate) const SIZE_2M: u64 = 1 << 21;
+pub(crate) const SIZE_1G: u64 = 1 << 30;
+
+/// One page table of any level.
+#[repr(C, align(4096))]
+pub(crate) struct Table(pub(crate) [u64; 512]);
+
+/// What a page holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// The image's code: it can't be written.
+    Code,
+    /// It can't be written or executed.
+    Constants,
+    /// It can't be executed.
+    Data,
+}
+
+unsafe extern "C" {
+    static boot_stack_guard: u8;
+    static image_start: u8;
+    static text_end: u8;
+    static rodata_end: u8;
+    static image_end: u8;
+}
+
+/// Where the image lies.
+pub(crate) fn image_range() -> PhysRange {
+    // Symbols of the linker script: only their addresses have a meaning.
+    let (start, end) = (addr_of!(image_start) as u64, addr_of!(image_end) as u64);
+    PhysRange::new(start, end).unwrap_or(PhysRange::EMPTY)
+}
+
+/// Tables for [`protect`]: at most two for each of the two ranges of 2 MiB.
+static mut SPARE: [Table; 4] = [const { Table([0; 512]) }; 4];
+
+/// Protects the image's pages: code can't be written, data can't be executed, and the page
+/// below the stack is not mapped. The first page is what [`translation::FIRST_PAGE`] says.
+///
+/// # Safety
+/// Called once, on the first CPU, before the other CPUs start.
+pub(crate) unsafe fn protect() {
+    let at = |symbol: *const u8| symbol as u64;
+    let start = at(addr_of!(image_start));
+    // SAFETY: nothing else uses these tables now (the caller's promise), and no reference to
+    // them is kept. Mapped pages stay mapped at their addresses.
+    unsafe {
+        let mut spare = sole(&raw mut SPARE).iter_mut();
+        split(0, translation::lowest, &mut spare, |table| {
+            fill(table, 0, SIZE_2M, SIZE_4K, translation::lowest(SIZE_4K));
+            table.0[0] = translation::FIRST_PAGE.map_or(0, |content| page(0, content));
+        });
+        let data = |size| translation::flags(Content::Data, size);
+        split(start, data, &mut spare, |table| {
+            let mut from = start & !(SIZE_2M - 1);
+            for (to, content) in [
+                (start, Content::Data),
+                (at(addr_of!(text_end)), Content::Code),
+                (at(addr_of!(rodata_end)), Content::Constants),
+                (from + SIZE_2M, Content::Data),
+            ] {
+                let flags = translation::flags(content, SIZE_4K);
+                fill(table, from, to, SIZE_4K, flags);
+                from = to;
+            }
+            table.0[index(at(addr_of!(boot_stack_guard)), SIZE_4K)] = 0;
+        });
+    }
+    translation::flush();
+}
+
+/// An entry for a page of 4 KiB.
+fn page(at: u64, content: Content) -> u64 {
+    translation::at(at) | translation::flags(content, SIZE_4K)
+}
+
+/// Makes the 2 MiB around `at` pages of 4 KiB, all written by `write`; larger pages around them have
+/// `flags` by their size. A table is complete before an entry points to it: the code that does this
+/// may run there. Without space for tables nothing is changed.
+///
+/// # Safety
+/// As for [`protect`].
+unsafe fn split(
+    at: u64,
+    flags: impl Fn(u64) -> u64,
+    spare: &mut core::slice::IterMut<'static, Table>,
+    write: impl FnOnce(&mut Table),
+) {
+    let (mut table, mut size) = translation::root();
+    while size > SIZE_4K {
+        // SAFETY: tables are mapped at their own addresses; the rest is the caller's promise.
+        let entry = unsafe { &mut (*table).0[index(at, size)] };
+        if *entry & PRESENT == 0 {
+            return;
+        }
+        if translation::is_leaf(*entry) {
+            if let Some(smaller) = smaller(at, size, &flags, spare, write) {
+                translation::replace(entry, smaller);
+            }
+            return;
+        }
+        table = translation::address(*entry) as *mut Table;
+        size /= 512;
+    }
+    // SAFETY: as above.
+    write(unsafe { &mut *table });
+}
+
+/// An entry for a table of smaller pages than the one of `size` around `at`, as [`split`] makes them.
+fn smaller(
+    at: u64,
+    size: u64,
+    flags: &impl Fn(u64) -> u64,
+    spare: &mut core::slice::IterMut<'static, Table>,
+    write: impl FnOnce(&mut Table),
+) -> Option<u64> {
+    let table = spare.next()?;
+    let small = size / 512;
+    if small == SIZE_4K {
+        write(table);
+    } else {
+        let from = at & !(size - 1);
+        fill(table, from, from + size, small, flags(small));
+        table.0[index(at, small)] = smaller(at, small, flags, spare, write)?;
+    }
+    Some(translation::table(&raw const *table as u64))
+}
+
+/// Writes the entries for `from..to`, pages of `size` in one table.
+fn fill(table: &mut Table, from: u64, to: u64, size: u64, flags: u64) {
+    let (first, pages) = (index(from, size), (to - from) / size);
+    let mut next = translation::at(from) | flags;
+    for entry in table.0.iter_mut().skip(first).take(pages as usize) {
+        *entry = next;
+        next += translation::at(size);
+    }
+}
+
+/// Adds memory to the direct map.
+pub(crate) struct Mapper {
+    /// Size of the largest page.
+    largest: u64,
+    /// Whether pages are not there at first.
+    hidden: bool,
+}
+
+impl Mapper {
+    pub(crate) fn new() -> Self {
+        Self {
+            largest: translation::largest(),
+            hidden: false,
+        }
+    }
+
+    /// A mapper whose pages are not there until [`reveal`] is called, 2 MiB each.
+    pub(crate) fn hidden() -> Self {
+        Self {
+            largest: SIZE_2M,
+            hidden: true,
+        }
+    }
+
+    /// Maps `range`, rounded outwards to 2 MiB, at equal addresses; memory below 4 GiB is
+    /// mapped already. `table` allocates a page for a table, at a mapped address.
+    pub(crate) fn map<E>(
+        &mut self,
+        range: PhysRange,
+        table: &mut dyn FnMut() -> Result<u64, E>,
+    ) -> Result<(), E> {
+        let at = (range.start().get() & !(SIZE_2M - 1)).max(BOOT_END);
+        let end = range.end().get().next_multiple_of(SIZE_2M);
+        if at < end {
+            let (root, size) = translation::root();
+            // SAFETY: the root is only used here, on one CPU, while no reference to it exists.
+            let root = unsafe { sole(root) };
+            self.map_within(root, size, at, end, table)?;
+            translation::flush();
+        }
+        Ok(())
+    }
+
+    /// Maps `at..stop`, all within `within`, of which an entry covers `size`.
+    fn map_within<E>(
+        &self,
+        within: &mut Table,
+        size: u64,
+        mut at: u64,
+        stop: u64,
+        table: &mut dyn FnMut() -> Result<u64, E>,
+    ) -> Result<(), E> {
+        while at < stop {
+            if size <= self.largest && at.is_multiple_of(size) && stop - at >= size {
+                let end = stop & !(size - 1);
+                let mut flags = translation::flags(Content::Data, size);
+                if self.hidden {
+                    flags &= !PRESENT;
+                }
+                fill(within, at, end, size, flags);
+                at = end;
+                continue;
+            }
+            let end = stop.min((at | (size - 1)) + 1);
+            let entry = &mut within.0[index(at, size)];
+            // A large page may be there from a range before.
+            if *entry & PRESENT == 0 || !translation::is_leaf(*entry) {
+                self.map_within(below(entry, table)?, size / 512, at, end, table)?;
+            }
+            at = end;
+        }
+        Ok(())
+    }
+}
+
+/// Makes hidden pages that hold some of `range` visible; from any CPU. Other CPUs are not flushed:
+/// x86-64 does not cache that a page is absent; riscv64 may, and aarch64 may look for a page too early:
+/// there such a fault is repeated (`traps`).
+pub(crate) fn reveal(range: PhysRange) {
+    let first = range.start().get() & !(SIZE_2M - 1);
+    for at in (first..range.end().get()).step_by(SIZE_2M as usize) {
+        if let Some((entry, SIZE_2M)) = entry(at)
+            && entry.load(Ordering::Relaxed) != 0
+        {
+            entry.fetch_or(PRESENT, Ordering::AcqRel);
+        }
+    }
+    translation::added();
+}
+
+/// The entry that decides about `at`, of a page or absent, and how much it covers; none above the
+/// addresses that can be mapped. Not to be used while [`Mapper`] works.
+pub(in crate::arch) fn entry(at: u64) -> Option<(&'static AtomicU64, u64)> {
+    // Above, an index into the tables would mean another address.
+    if at >= translation::virtual_end() {
+        return None;
+    }
+    let (mut table, mut size) = translation::root();
+    loop {
+        // SAFETY: tables are mapped and never freed; beside `Mapper`, which other CPUs start after,
+        // entries are only changed atomically.
+        let entry = unsafe { AtomicU64::from_ptr(&raw mut (*table).0[index(at, size)]) };
+        let value = entry.load(Ordering::Relaxed);
+        if value & PRESENT == 0 || size == SIZE_4K || translation::is_leaf(value) {
+            return Some((entry, size));
+        }
+        table = translation::address(value) as *mut Table;
+        size /= 512;
+    }
+}
+
+/// Where in its table the entry for `at` is, when an entry covers `size`.
+const fn index(at: u64, size: u64) -> usize {
+    (at / size % 512) as usize
+}
+
+/// The table an entry points to; a new one where it points to none.
+fn below<'t, E>(
+    entry: &mut u64,
+    table: &mut dyn FnMut() -> Result<u64, E>,
+) -> Result<&'t mut Table, E> {
+    if *entry & PRESENT == 0 {
+        let page = table()?;
+        // SAFETY: a page of its own at a mapped address; any bytes are a table.
+        unsafe { (page as *mut Table).write(Table([0; 512])) }
+        translation::publish();
+        *entry = translation::table(page);
+    }
+    // SAFETY: the entry points to a table that was mapped when it was made, and
+    // the one borrow ends before the next table is read.
+    Ok(unsafe { &mut *(translation::address(*entry) as *mut Table) })
+}
+
+/// The access that a range must allow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// Whether every byte of `range` is mapped for `access`.
+pub(crate) fn allows(range: PhysRange, access: Access) -> bool {
+    let (mut at, end) = (range.start().get(), range.end().get());
+    while at < end {
+        match leaf_end(at, access) {
+            Some(next) => at = next,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// End of the page that maps `at`; none if nothing maps it for `access`.
+fn leaf_end(at: u64, access: Access) -> Option<u64> {
+    let (entry, size) = entry(at)?;
+    let entry = entry.load(Ordering::Relaxed);
+    let allowed = access == Access::Read || translation::is_writable(entry);
+    (allowed && entry & PRESENT != 0).then_some((at | (size - 1)) + 1)
+}
