@@ -55,12 +55,14 @@ run: setup ## bring up this machine's memory map, then boot a machine; ARGS="...
 	    echo "firstlight: without QEMU and the target $(BARE) no machine is booted; what is above is this machine's own" >&2; \
 	fi
 
-image: setup ## build the bare-metal image for all processors, docs/image.md
+image: setup ## build the bare-metal image for all processors and its UEFI loader, docs/image.md
 	@echo "firstlight: the first build takes a minute or two" >&2
 	@for target in $(BARE) $(OTHERS); do \
 	    scripts/setup.sh target $$target; \
 	    cargo build --release --quiet -p firstlight-image --target $$target; \
 	done
+	@scripts/setup.sh target $(UEFI)
+	@cargo build --release --quiet -p firstlight-image-uefi --target $(UEFI)
 
 stick: setup ## a USB stick that runs the image on a real machine, as the file target/stick.img, docs/stick.md; APPEND="words"
 	@scripts/setup.sh target $(BARE)

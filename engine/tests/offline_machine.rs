@@ -345,6 +345,25 @@ fn what_is_offline_is_not_isolated() {
     assert_eq!(seen.free_frames, seen.managed_frames);
 }
 
+/// Nothing is undone of what was not begun.
+#[test]
+fn a_list_that_is_full_at_once_leaves_the_first_frame_alone() {
+    let span = FrameRange::new(4 * GIB / 4096, 8 * GIB / 4096).unwrap();
+    let bytes = usize::try_from(Frames::bytes_for(span, 3).unwrap()).unwrap();
+    let machine = Frames::over(span, Box::leak(Box::new_uninit_slice(bytes))).unwrap();
+    machine.add(range(4 * GIB, 8 * GIB)).unwrap();
+    let away = |turn: u64| {
+        let at = 4 * GIB + (2 * turn + 1) * DIMM;
+        machine.offline(range(at, at + DIMM))
+    };
+    let refused = (0..16).find_map(|turn| away(turn).err()).unwrap();
+    assert!(
+        matches!(refused, OfflineError::ListFull { .. }),
+        "{refused}"
+    );
+    machine.validate().unwrap();
+}
+
 /// Firmware announces more windows than tables may be spent on.
 #[test]
 fn windows_that_cost_too_much_are_left_out() {

@@ -131,6 +131,49 @@ fn only_what_is_memory_of_a_window_is_isolated() {
     machine.validate().unwrap();
 }
 
+/// A range that begins or ends inside a huge frame that is absent, or at the end of a window that cuts one: what
+/// comes there later is another isolation's.
+#[test]
+fn a_part_of_an_absent_huge_frame_is_not_isolated() {
+    let frames = |from: u64, to: u64| {
+        let first = at(0, 1).inner_frames().start().get();
+        FrameRange::new(first + from, first + to).unwrap()
+    };
+    for (window, memory, range, first) in [
+        (at(0, 1024), at(2, 4), frames(100, 1024), 100),
+        (at(0, 1024), at(0, 2), frames(0, 600), 512),
+        (at(0, 3), at(0, 2), frames(0, 768), 512),
+        (at(0, 1024), at(2, 4), frames(100, 200), 100),
+    ] {
+        let machine = machine(&[window]);
+        machine.add_to(memory, NORMAL, Content::Unknown).unwrap();
+        let frame = frames(first, first + 1).start();
+        let refused = machine.isolate(range).unwrap_err();
+        assert_eq!(refused, IsolateError::Absent { frame }, "{range}");
+        drop(machine.isolate(memory.inner_frames()).unwrap());
+        machine.validate().unwrap();
+    }
+    let machine = machine(&[at(0, 3)]);
+    machine.add_to(at(0, 3), MOVABLE, Content::Unknown).unwrap();
+    let all = machine.isolate(frames(0, 768)).unwrap();
+    assert_eq!(all.take().unwrap(), frames(0, 768));
+    machine.validate().unwrap();
+}
+
+/// Whatever is asked for, it is answered.
+#[test]
+fn isolations_of_ranges_that_are_no_memory_are_refused() {
+    let machine = machine(&[at(0, 1024)]);
+    let max = FrameRange::ALL.end().get();
+    for (from, to) in [(max - 5, max), (1000, 1000), (0, 0), (max, max)] {
+        let range = FrameRange::new(from, to).unwrap_or_default();
+        let refused = machine.isolate(range).unwrap_err();
+        assert_eq!(refused, IsolateError::NoMemory { range });
+    }
+    let absent = machine.isolate(FrameRange::ALL).unwrap_err();
+    assert!(matches!(absent, IsolateError::Absent { .. }), "{absent}");
+}
+
 /// So `Isolation` and `Occupancy` find it in one segment.
 #[test]
 fn a_huge_frame_is_of_one_zone() {

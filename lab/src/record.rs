@@ -171,6 +171,13 @@ pub struct Machine {
 /// When what was ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Milestones {
+    /// Firmware started the UEFI loader. This and the two that follow: by the time stamp counter, as the loader
+    /// read it.
+    pub loader_entered_ns: Option<u64>,
+    /// The UEFI loader had read and placed the image.
+    pub loader_read_ns: Option<u64>,
+    /// UEFI's boot services had ended.
+    pub boot_services_ended_ns: Option<u64>,
     /// The kernel began: until here it was firmware and loader.
     pub entry_ns: Option<u64>,
     /// Nodes and zones were known.

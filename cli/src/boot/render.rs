@@ -120,6 +120,12 @@ fn aside(record: &Record) -> &'static str {
 fn time_line(page: &mut Page, record: &Record) {
     let milestones = &record.milestones;
     let mut known: Vec<(u64, &str)> = [
+        (milestones.loader_entered_ns, "firmware starts the loader"),
+        (milestones.loader_read_ns, "the image is read and placed"),
+        (
+            milestones.boot_services_ended_ns,
+            "boot services have ended",
+        ),
         (milestones.entry_ns, "the kernel begins"),
         (milestones.layout_ns, "nodes and zones known"),
         (milestones.first_frame_ns, "first frame handed out"),

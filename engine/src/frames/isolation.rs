@@ -32,7 +32,7 @@ pub enum IsolateError {
         /// The first frame that is not.
         frame: Frame,
     },
-    /// Some of it is isolated already.
+    /// Some of it is isolated already, or is so for a moment by another call, which is then refused itself.
     Isolated {
         /// First frame of the first huge frame that is.
         frame: Frame,
@@ -173,6 +173,7 @@ fn isolate_part(
             frame: inside(online, huge).start(),
         }),
         // From here on it does not go. If it went before, this sees it: the list changes before the word.
+        // Of memory of the start: its frames count as offline before the word.
         None => first_absent(shared, segment, part).map(|frame| IsolateError::Absent { frame }),
     };
     refused.map_or(Ok(()), |why| {

@@ -226,6 +226,8 @@ impl<'m> Frames<'m> {
             .take_words()
             .map_err(|frame| self.in_use(range, frame, 1))?;
         let mut done = FrameRange::EMPTY;
+        // Before the words: a call that isolates one of them sees the count.
+        one.count(frames.count().cast_signed());
         let taken = if one.pin(frames) {
             self.take_parts(range, frames, &mut done)
         } else {
@@ -248,9 +250,9 @@ impl<'m> Frames<'m> {
             for (segment, huge) in self.huges(frames) {
                 segment.end_offline(huge);
             }
+            one.count(-frames.count().cast_signed());
             return Err(why);
         }
-        one.count(frames.count().cast_signed());
         self.nodes.count_range(frames, -1);
         self.count_moved(frames);
         Ok(())

@@ -157,13 +157,16 @@ fn place(event: &Event, time: Time, record: &mut Record) {
 /// Sets the milestone of this name.
 pub(super) fn reach(name: &str, ns: Option<u64>, milestones: &mut Milestones) {
     let slot = match name {
+        milestone::LOADER_ENTERED => &mut milestones.loader_entered_ns,
+        milestone::LOADER_READ => &mut milestones.loader_read_ns,
+        milestone::BOOT_SERVICES_ENDED => &mut milestones.boot_services_ended_ns,
         milestone::ENTRY => &mut milestones.entry_ns,
         milestone::LAYOUT => &mut milestones.layout_ns,
         milestone::FIRST_FRAME => &mut milestones.first_frame_ns,
         milestone::ALL_ALLOCATABLE => &mut milestones.all_allocatable_ns,
         milestone::CPUS_STARTED => &mut milestones.cpus_started_ns,
         milestone::ALL_DESCRIBED => &mut milestones.all_described_ns,
-        // Of a later image; it is among the raw events.
+        // By firmware's own clock, or of a later image; it is among the raw events.
         _ => return,
     };
     *slot = ns;

@@ -93,6 +93,17 @@ fn a_stick_brings_its_result_back() {
     .map(milestone);
     let ticks = before.map(|milestone| milestone["ticks"].as_u64().unwrap());
     assert!(ticks.is_sorted() && ticks[0] > 0, "{ticks:?}");
+    let milestones = &record.milestones;
+    let times = [
+        milestones.loader_entered_ns,
+        milestones.loader_read_ns,
+        milestones.boot_services_ended_ns,
+        milestones.entry_ns,
+    ];
+    assert!(
+        times.iter().all(Option::is_some) && times.is_sorted(),
+        "{times:?}"
+    );
     let by_tsc = before.map(|milestone| milestone["source"] == "tsc");
     assert_eq!(by_tsc, [true, true, true, false]);
 }

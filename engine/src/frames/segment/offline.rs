@@ -22,7 +22,16 @@ impl Segment<'_> {
 
     /// Makes a huge frame available again that was taken to go offline, whether it went or not.
     pub(crate) fn end_offline(&self, huge: HugeIndex) {
-        let _ = self.swap_huge(huge, Huge::out_of_use(true), Self::TAKEN);
+        // Whether the mark is this call's: another may have isolated the huge frame since it went.
+        let is_mine = loop {
+            let seen = self.huge(huge);
+            if !seen.is_offline() {
+                break true;
+            }
+            if self.swap_huge(huge, seen, Self::TAKEN) {
+                break !seen.isolated;
+            }
+        };
         let start = Frame::new(self.huge_start(huge));
         let order = HUGE_ORDER;
         if self.give(Block { start, order }).is_err() {
@@ -35,7 +44,9 @@ impl Segment<'_> {
                 }
             }
         }
-        self.end_isolation(huge);
+        if is_mine {
+            self.end_isolation(huge);
+        }
     }
 
     /// Whether the huge frame is offline.

@@ -81,7 +81,9 @@ impl<'m> Segments<'m> {
             match online.first_offline(left, true) {
                 Some(offline) if offline <= start => {
                     let until = online.first_offline(left, false);
-                    return Some((one, up_to(start, until.unwrap_or(end).min(end))));
+                    // Never empty, though it may come online between the two looks.
+                    let until = until.unwrap_or(end).max(Frame::new(start.get() + 1));
+                    return Some((one, up_to(start, until.min(end))));
                 }
                 Some(offline) => end = offline,
                 None => {}
@@ -127,7 +129,8 @@ impl<'m> Segments<'m> {
         })
     }
 
-    /// The same; a huge frame of a window is in one part, whose segment is the one that has memory there.
+    /// The same; a huge frame of a window with memory is in one part, whose segment is the one that has it.
+    /// A part may begin or end inside a huge frame that is memory nowhere.
     pub(crate) fn whole_parts(
         &self,
         range: FrameRange,
@@ -137,13 +140,20 @@ impl<'m> Segments<'m> {
             if !segment.is_of_window() {
                 return Some((segment, part));
             }
-            let start = match self.is_huge_of(segment, part.start()) {
-                true => whole(part.start()),
-                false => whole_up(part.start()),
+            let homes = self.homes_of_window(part.start());
+            let is_of_another = |border| {
+                let mut others = homes.iter().filter(|one| !core::ptr::eq(*one, segment));
+                others.any(|one| self.is_huge_of(one, border))
             };
-            let end = match self.is_huge_of(segment, part.end()) {
-                true => whole_up(part.end()),
-                false => whole(part.end()),
+            let start = match part.start() {
+                border if self.is_huge_of(segment, border) => whole(border),
+                border if is_of_another(border) => whole_up(border),
+                border => border,
+            };
+            let end = match part.end() {
+                border if self.is_huge_of(segment, border) => whole_up(border),
+                border if is_of_another(border) => whole(border),
+                border => border,
             };
             let inside = range.intersect(segment.frames());
             let part = up_to(start.max(done), end).intersect(inside);

@@ -87,13 +87,13 @@ fn milestones(lines: &[Timed<'_>]) -> Milestones {
         None => first_frame_ns,
     };
     Milestones {
-        entry_ns: None,
         layout_ns: first(|text| text.starts_with("Early memory node ranges")),
         first_frame_ns,
         all_allocatable_ns,
         cpus_started_ns: first(are_all_up),
         // It hands out nothing that it has not described.
         all_described_ns: all_allocatable_ns,
+        ..Milestones::default()
     }
 }
 

@@ -17,12 +17,17 @@ const fn of(zone: ZoneKind) -> NodeZone {
 const NORMAL: NodeZone = of(ZoneKind::Normal);
 const MOVABLE: NodeZone = of(ZoneKind::Movable);
 
-fn list(range: FrameRange) -> &'static Pinned<'static> {
-    let entries = (0..Pinned::entries_for(3)).map(|_| Entry::default());
+/// `range` in a list of so many ranges at most.
+fn list_for(ranges: usize, range: FrameRange) -> &'static Pinned<'static> {
+    let entries = (0..Pinned::entries_for(ranges)).map(|_| Entry::default());
     let entries: Vec<_> = entries.collect();
     let list = Pinned::new(Table::from_slice(entries.leak()));
-    assert!(list.pin(range));
+    assert!(range.is_empty() || list.pin(range));
     Box::leak(Box::new(list))
+}
+
+fn list(range: FrameRange) -> &'static Pinned<'static> {
+    list_for(3, range)
 }
 
 /// A machine that is one window of two huge frames, for both zones.
@@ -172,5 +177,51 @@ fn what_changes_its_zone_is_isolated_in_one() {
         assert_eq!(machine.shared.zone_of(Frame::new(0)), Some(of));
         assert_eq!(machine.free_frames(), if taken { 0 } else { HUGE });
         machine.shared.validate().unwrap();
+    });
+}
+
+/// Memory of the start has no list that says what is absent: what is offline is counted before its word says so.
+#[test]
+fn memory_of_the_start_goes_or_is_isolated() {
+    check(2, || {
+        let list = list(FrameRange::EMPTY);
+        let segment = blank_segment_with(frames(0, 2 * HUGE), list);
+        let segment = ZoneSegment::new(segment, NodeId(0), ZoneKind::Normal, Some(&[]));
+        let heads = Box::leak(Box::new([[NONE; 4]]));
+        let segments = Segments::new(std::vec![segment].leak(), heads);
+        let machine = Machine::of(segments, list, &NoDrain);
+        assert!(first(&machine.shared.nodes.segments).validate().is_ok());
+        let (gone, isolation) = both(
+            || machine.shared.offline(block()),
+            || machine.shared.isolate(block().inner_frames()),
+        );
+        assert!(!(gone.is_ok() && isolation.is_ok()), "isolated and offline");
+    });
+}
+
+/// An offline over two windows, the second of which has no space in its list: what another call isolated in
+/// the first meanwhile stays so.
+#[test]
+fn an_offline_that_fails_leaves_an_isolation_alone() {
+    check(1, || {
+        let (low, high) = (frames(0, HUGE), frames(HUGE, 4 * HUGE));
+        let window = |all, ranges| {
+            let segment = blank_segment_with(all, list_for(ranges, all));
+            ZoneSegment::new(segment, NodeId(0), ZoneKind::Normal, None).of_window()
+        };
+        let heads = Box::leak(Box::new([[NONE; 4]]));
+        let segments = Segments::new(std::vec![window(low, 3), window(high, 1)].leak(), heads);
+        let machine = Machine::of(segments, list_for(4, frames(0, 4 * HUGE)), &NoDrain);
+        machine.add_to(bytes(0, HUGE), NORMAL).unwrap();
+        machine.add_to(bytes(HUGE, 3 * HUGE), NORMAL).unwrap();
+        let isolate = || machine.shared.isolate(block().inner_frames());
+        let (gone, isolation) = both(|| machine.shared.offline(bytes(0, 2 * HUGE)), isolate);
+        assert!(gone.is_err());
+        if isolation.is_ok() {
+            assert!(isolate().is_err(), "{gone:?} ended an isolation");
+        }
+        drop(isolation);
+        machine.shared.validate().unwrap();
+        assert_eq!(machine.free_frames(), 3 * HUGE);
     });
 }

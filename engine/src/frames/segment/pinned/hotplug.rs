@@ -41,6 +41,9 @@ impl Hotplug<'_, '_> {
         let list = self.0;
         let undone = list.change(|| {
             let range = list.going.range();
+            if range.is_empty() {
+                return Ok(()); // It was not listed.
+            }
             list.going.store(0, 0);
             list.unpin_now(range, list.entries.len())
         });
