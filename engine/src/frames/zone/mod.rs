@@ -499,7 +499,8 @@ impl<'m> Nodes<'m> {
     }
 
     /// The segment that covers the block that starts at `frame`.
-    #[inline]
+    // Else whether a free calls it depends on code elsewhere: 17 instructions.
+    #[inline(always)]
     fn segment_of(
         &self,
         frame: Frame,
