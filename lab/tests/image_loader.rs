@@ -89,6 +89,21 @@ fn of_kind(file: &[u8], kind: u32) -> Vec<Segment> {
     segments
 }
 
+/// Whose the notes are; empty where lengths do not add up.
+fn owners(mut notes: &[u8]) -> Vec<&[u8]> {
+    let mut owners = Vec::new();
+    while !notes.is_empty() {
+        let padded = |at| u32_at(notes, at).next_multiple_of(4) as usize;
+        let (name, end) = (u32_at(notes, 0) as usize, 12 + padded(0) + padded(4));
+        if end > notes.len() {
+            return Vec::new();
+        }
+        owners.push(&notes[12..12 + name]);
+        notes = &notes[end..];
+    }
+    owners
+}
+
 fn load(file: &[u8]) -> Result<(GuestMemoryMmap, KernelLoaderResult), String> {
     let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), GUEST_BYTES)]).unwrap();
     let high = Some(GuestAddress(HIGH_MEMORY));
@@ -115,8 +130,11 @@ fn refused(file: &[u8]) -> Vec<String> {
     for note in notes {
         expect(note.align == 4, "notes aligned to 4");
         let bytes = &file[note.file.clone()];
-        // Lengths of name and descriptor, type, name, descriptor, and no more.
-        expect(bytes.len() == 24, "one note of 24 bytes");
+        expect(
+            owners(bytes) == [&b"Xen\0"[..], b"Firstlight\0"],
+            "a note of Xen and then ours",
+        );
+        // Lengths of name and descriptor, type, name, descriptor.
         expect(
             u32_at(bytes, 0) == 4 && u32_at(bytes, 4) == 8,
             "lengths 4 and 8",
@@ -202,6 +220,12 @@ fn a_damaged_image_is_noticed() {
     // Where, the new byte, what the strict reader says, what the loader finds.
     let damages = [
         (note.file.start + 8, 17, "type 18", absent),
+        (
+            note.file.start + 36,
+            b'Y',
+            "a note of Xen and then ours",
+            same,
+        ),
         (note.file.start + 12, b'Y', "of Xen", absent),
         (
             note.file.start + 16,
