@@ -9,6 +9,7 @@ mod guest;
 #[path = "common/stand_in.rs"]
 mod stand_in;
 
+use firstlight_pool::launch::{Backing, Plan};
 use firstlight_pool::os::hugepages;
 use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::PageSize;
@@ -17,6 +18,8 @@ use serde_json::{Value, json};
 use stand_in::StandIn;
 use std::fs;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 const HUGE: u64 = 2 * MIB;
@@ -73,13 +76,9 @@ fn qemu_uses_the_files_however_its_memory_was_described() {
     let nodes = "-smp 2 -object memory-backend-ram,id=a,size=32M -object memory-backend-ram,id=b,size=32M \
                  -numa node,memdev=a -numa node,memdev=b";
     let table = [
-        ("--memory 64M", "", vec!["firstlight0"]),
-        (
-            "",
-            "-m 64 -mem-path /dev/shm -mem-prealloc",
-            vec!["firstlight0"],
-        ),
-        ("", "-machine microvm -m 64", vec!["firstlight0"]),
+        ("--memory 64M", "", vec!["pc.ram"]),
+        ("", "-m 64 -mem-path /dev/shm -mem-prealloc", vec!["pc.ram"]),
+        ("", "-machine microvm -m 64", vec!["microvm.ram"]),
         ("", json, vec!["pc.ram"]),
         ("", &format!("-m 64M {nodes}"), vec!["a", "b"]),
         (
@@ -122,7 +121,109 @@ fn a_slab_may_be_larger_than_the_guest() {
     }
     let daemon = StandIn::new(PageSize::Transparent, 1, 64 * MIB);
     let (rows, _) = backends(&daemon, "", "-m 65");
-    assert_eq!(rows, [("firstlight0".to_owned(), 65 * MIB, true, false)]);
+    assert_eq!(rows, [("pc.ram".to_owned(), 65 * MIB, true, false)]);
+}
+
+/// Waits until the migration of a stopped guest is done.
+fn migrated(qmp: &mut Qmp) {
+    for _ in 0..600 {
+        let state = qmp.ask("query-migrate")["status"].clone();
+        if state == "completed" {
+            return;
+        }
+        assert_ne!(state, "failed");
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("the migration takes more than 30 s");
+}
+
+#[test]
+fn what_is_saved_on_the_pool_loads_without_it_and_back() {
+    if !qemu_is_here() {
+        return;
+    }
+    for qemu in [
+        "-m 32",
+        "-M pc-i440fx-3.1 -m 32",
+        "-M q35 -m 32M,slots=2,maxmem=1G",
+        "-M q35 -numa node -m 32 -object memory-backend-ram,id=a,size=32M -machine memory-backend=a",
+    ] {
+        let daemon = StandIn::new(PageSize::Transparent, 2, 0);
+        let saved = daemon.folder().join("saved");
+        let saved = saved.to_str().expect("a plain name");
+        let qemu = format!("-S -qmp stdio {qemu}");
+        let start = |on_pool: bool, more: &[&str]| {
+            let mut command = if on_pool {
+                command(&daemon, "", &qemu)
+            } else {
+                let mut ordinary = Command::new(QEMU);
+                ordinary.args(["-display", "none", "-nodefaults"]);
+                ordinary.args(qemu.split_whitespace());
+                ordinary
+            };
+            Qmp::start(command.args(more))
+        };
+        for on_pool in [true, false] {
+            let mut source = start(on_pool, &[]);
+            let uri = json!({"uri": format!("exec:cat > {saved}")});
+            source.ask_with("migrate", &uri);
+            migrated(&mut source);
+            assert_eq!(source.quit(), 0);
+            let mut target = start(!on_pool, &["-incoming", &format!("exec:cat {saved}")]);
+            migrated(&mut target);
+            assert_eq!(target.quit(), 0);
+        }
+        assert_eq!(daemon.lent().len(), 2, "one of each pair had the pool's");
+    }
+}
+
+#[test]
+fn memory_has_the_name_that_each_machine_gives_it() {
+    let mut known = 0;
+    for processor in [
+        "x86_64",
+        "i386",
+        "aarch64",
+        "arm",
+        "riscv64",
+        "riscv32",
+        "s390x",
+        "ppc64",
+        "loongarch64",
+    ] {
+        let program = format!("qemu-system-{processor}");
+        if Command::new(&program).arg("--version").output().is_err() {
+            continue;
+        }
+        let probe = ["-machine", "none", "-display", "none", "-qmp", "stdio"];
+        let mut qmp = Qmp::start(Command::new(&program).args(probe));
+        let machines = qmp.ask("query-machines");
+        assert_eq!(qmp.quit(), 0);
+        for machine in machines.as_array().expect("rows") {
+            let name = machine["name"].as_str().expect("a name");
+            let arguments = ["-M", name, "-m", "64"].map(Into::into);
+            let plan = Plan::new(program.as_ref(), &arguments, &[], &|_| false);
+            let backing = Backing {
+                path: "/proc/self/fd/3".into(),
+                align_bytes: None,
+            };
+            let line = plan.expect(name).with_memory(&[backing]);
+            let line = line.join(" ".as_ref()).into_string().expect("text");
+            let (_, named) = line.split_once("memory-backend=").expect("it is named");
+            if named == "firstlight0" {
+                assert!(
+                    !["pc", "q35", "virt", "microvm"].contains(&name),
+                    "{program} {name}"
+                );
+            } else {
+                assert_eq!(named, machine["default-ram-id"], "{program} {name}");
+                known += 1;
+            }
+        }
+    }
+    if known == 0 {
+        skip("qemu", "no QEMU is installed");
+    }
 }
 
 /// The image's self-test: every CPU writes to and checks memory of every node.

@@ -181,9 +181,9 @@ fn show_starts_nothing() {
     assert_eq!((code, stderr.as_str()), (0, ""));
     assert_eq!(
         stdout,
-        "qemu-system-x86_64 -m 1G -append 'a b' -object memory-backend-file,id=firstlight0,\
-         size=1073741824,mem-path=/proc/self/fd/N0,share=on \
-         -machine memory-backend=firstlight0\n"
+        "qemu-system-x86_64 -m 1G -append 'a b' -object memory-backend-file,id=pc.ram,\
+         size=1073741824,x-use-canonical-path-for-ramblock-id=off,mem-path=/proc/self/fd/N0,share=on \
+         -machine memory-backend=pc.ram\n"
     );
     assert!(daemon.lent().is_empty());
 }

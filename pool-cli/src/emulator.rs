@@ -30,7 +30,7 @@ pub fn run(qemu: &Path, arguments: Vec<OsString>, output: &mut Output) -> Failur
             qemu.display()
         ));
     }
-    let plan = match Plan::managed(&arguments) {
+    let plan = match Plan::managed(program, &arguments) {
         Ok(None) => return become_qemu(program, arguments),
         Ok(Some(plan)) => start::check_nodes(plan.needs()).map(|()| plan),
         Err(error) => Err(Failure::pool(error)),

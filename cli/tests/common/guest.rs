@@ -97,7 +97,21 @@ impl Qmp {
 
     /// What a command without arguments returns.
     pub(crate) fn ask(&mut self, command: &str) -> serde_json::Value {
-        writeln!(self.input, "{{\"execute\":\"{command}\"}}").expect("it listens");
+        self.ask_with(command, &serde_json::json!({}))
+    }
+
+    /// What a command with `arguments` returns.
+    pub(crate) fn ask_with(
+        &mut self,
+        command: &str,
+        arguments: &serde_json::Value,
+    ) -> serde_json::Value {
+        let request = serde_json::json!({"execute": command, "arguments": arguments});
+        // In one write: QEMU may be gone after the last brace of a `quit`.
+        let request = format!("{request}\n");
+        self.input
+            .write_all(request.as_bytes())
+            .expect("it listens");
         loop {
             let mut line = self.line();
             assert!(line.get("error").is_none(), "{command}: {line}");

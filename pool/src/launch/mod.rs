@@ -64,9 +64,9 @@ impl Plan {
     /// assert_eq!(plan.needs()[0].bytes, 8 << 30);
     /// let file = Backing { path: "/proc/self/fd/3".into(), align_bytes: None };
     /// assert_eq!(plan.with_memory(&[file]).join(" ".as_ref()),
-    ///     "-m 8G -object memory-backend-file,id=firstlight0,size=8589934592,\
-    ///      mem-path=/proc/self/fd/3,share=on \
-    ///      -machine memory-backend=firstlight0");
+    ///     "-m 8G -object memory-backend-file,id=pc.ram,size=8589934592,\
+    ///      x-use-canonical-path-for-ramblock-id=off,mem-path=/proc/self/fd/3,share=on \
+    ///      -machine memory-backend=pc.ram");
     /// # Ok::<(), firstlight_pool::launch::PlanError>(())
     /// ```
     ///
@@ -81,7 +81,7 @@ impl Plan {
         let kind = if places::any(arguments) {
             Kind::Places(places::PlacesPlan::new(arguments, asked)?)
         } else if is_qemu(program) {
-            Kind::Qemu(qemu::QemuPlan::new(arguments, asked, is_file)?)
+            Kind::Qemu(qemu::QemuPlan::new(program, arguments, asked, is_file)?)
         } else {
             let text = |word: &OsStr| word.to_string_lossy().into_owned();
             let mut arguments = arguments.iter();
@@ -119,7 +119,7 @@ impl Plan {
         })
     }
 
-    /// Plans a command line of QEMU that management software wrote; `None` where it starts
+    /// Plans a command line of the QEMU `program` that management software wrote; `None` where it starts
     /// no guest. It stays as it is where all of the guest's memory is shared and made with
     /// `memfd_create`; otherwise its backends are replaced. Memory that is shared through a
     /// file with a name is somebody else's to read: refused, whether it exists yet or not.
@@ -128,17 +128,17 @@ impl Plan {
     /// use firstlight_pool::launch::Plan;
     /// let words = |line: &str| line.split(' ').map(Into::into).collect::<Vec<_>>();
     /// let probe = words("-S -nodefaults -machine none,accel=kvm:tcg -qmp stdio");
-    /// assert!(Plan::managed(&probe)?.is_none());
+    /// assert!(Plan::managed("qemu-system-x86_64".as_ref(), &probe)?.is_none());
     ///
     /// let shared = words("-m 8G -machine q35,memory-backend=pc.ram \
     ///     -object memory-backend-memfd,id=pc.ram,size=8G,share=on");
-    /// assert!(Plan::managed(&shared)?.is_some_and(|plan| plan.is_injected()));
+    /// assert!(Plan::managed("qemu-system-x86_64".as_ref(), &shared)?.is_some_and(|plan| plan.is_injected()));
     /// # Ok::<(), firstlight_pool::launch::PlanError>(())
     /// ```
     ///
     /// # Errors
     /// What stands in the way, and what to change.
-    pub fn managed(arguments: &[OsString]) -> Result<Option<Self>, PlanError> {
+    pub fn managed(program: &OsStr, arguments: &[OsString]) -> Result<Option<Self>, PlanError> {
         if qemu::probe::is_probe(arguments) {
             return Ok(None);
         }
@@ -151,7 +151,7 @@ impl Plan {
             Err(_) => {
                 qemu::check_shared_files(arguments, &Path::is_dir)?;
                 let is_file = |path: &Path| path.exists() && !path.is_dir();
-                Kind::Qemu(qemu::QemuPlan::new(arguments, &[], &is_file)?)
+                Kind::Qemu(qemu::QemuPlan::new(program, arguments, &[], &is_file)?)
             }
         };
         Ok(Some(Self { kind }))

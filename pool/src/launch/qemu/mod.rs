@@ -14,6 +14,7 @@
 //! What would copy the memory (`share=off`, `-mem-path`) is replaced and noted;
 //! a file whose content somebody may want is not.
 
+mod machine;
 mod nodes;
 mod options;
 pub(super) mod probe;
@@ -30,7 +31,7 @@ use properties::Properties;
 use setup::{Listed, Setup};
 use size::MIB;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 /// Properties of a backend that say nothing about where its memory comes from, or that a
@@ -76,9 +77,10 @@ struct Names {
 }
 
 impl QemuPlan {
-    /// Plans `arguments` with `asked` memory; `is_file` tells whether a path
+    /// Plans `program` with `arguments` and `asked` memory; `is_file` tells whether a path
     /// names a file or a device that exists, not a folder.
     pub(super) fn new(
+        program: &OsStr,
         arguments: &[OsString],
         asked: &[Need],
         is_file: &dyn Fn(&Path) -> bool,
@@ -100,9 +102,9 @@ impl QemuPlan {
                 plan.replace(backend, is_file)?;
             }
         } else if !setup.nodes.is_empty() {
-            plan.name_in_nodes(&setup, asked)?;
+            plan.name_in_nodes(program, &setup, asked)?;
         } else {
-            plan.name_anew(&setup, asked)?;
+            plan.name_anew(program, &setup, asked)?;
         }
         plan.check_total(&setup)?;
         plan.drop_copies(&setup);
@@ -156,7 +158,12 @@ impl QemuPlan {
     }
 
     /// Guest nodes that name no backend are given one.
-    fn name_in_nodes(&mut self, setup: &Setup, asked: &[Need]) -> Result<(), PlanError> {
+    fn name_in_nodes(
+        &mut self,
+        program: &OsStr,
+        setup: &Setup,
+        asked: &[Need],
+    ) -> Result<(), PlanError> {
         let nodes = &setup.nodes;
         let sizes: Vec<u64> = nodes
             .iter()
@@ -182,47 +189,69 @@ impl QemuPlan {
             ([], false) => return Err(PlanError::NodeSizes { seen: nodes.len() }),
             _ => asked.to_vec(),
         };
+        self.names.only_for_pool = complete;
         for (at, node) in nodes.iter().enumerate() {
-            let id = self.add_backend(at, setup);
+            let id = self.add_backend(at, program, setup);
             let list = &node.properties;
             let list = list.like().with_those(list, |name| name != "mem");
             let text = list.with("memdev", id).write("type");
             self.names.replaced.insert(node.at, text);
         }
-        self.names.only_for_pool = complete;
         Ok(())
     }
 
     /// Nothing names a backend: new ones, one for each `--memory`.
-    fn name_anew(&mut self, setup: &Setup, asked: &[Need]) -> Result<(), PlanError> {
+    fn name_anew(
+        &mut self,
+        program: &OsStr,
+        setup: &Setup,
+        asked: &[Need],
+    ) -> Result<(), PlanError> {
         self.needs = match (asked, setup.ram_bytes) {
             ([], None) => return Err(PlanError::NoSize),
             ([], Some(bytes)) => vec![Need { bytes, node: None }],
             _ => asked.to_vec(),
         };
+        self.names.only_for_pool = self.needs.len() == 1;
         for at in 0..self.needs.len() {
-            let id = self.add_backend(at, setup);
+            let id = self.add_backend(at, program, setup);
             self.names.added.push(if self.needs.len() == 1 {
                 ["-machine".into(), format!("memory-backend={id}")]
             } else {
                 ["-numa".into(), format!("node,nodeid={at},memdev={id}")]
             });
         }
-        self.names.only_for_pool = self.needs.len() == 1;
         Ok(())
     }
 
-    fn add_backend(&mut self, at: usize, setup: &Setup) -> String {
+    /// A new backend for the need `at`. The only one of a command line that is complete without
+    /// it has the machine's own name, or what was saved with it would load nowhere else.
+    fn add_backend(&mut self, at: usize, program: &OsStr, setup: &Setup) -> String {
         let mut id = format!("firstlight{at}");
         while setup.ids.contains(&id) {
             id.push('x');
         }
         let bytes = self.needs.get(at).map_or(0, |need| need.bytes);
-        let like = Properties::new().with("id", id.clone());
-        self.backends.push(Backend {
-            at: None,
-            like: like.with("size", bytes),
-        });
+        let mut named = false;
+        if self.names.only_for_pool {
+            let own = machine::ram_name(program, setup.machine.as_deref());
+            let own = own.filter(|own| self.needs.len() == 1 && !setup.ids.contains(*own));
+            if let Some(own) = own {
+                id = own.into();
+                named = true;
+            } else {
+                self.notes.push(format!(
+                    "the guest's memory is named {id}: a snapshot or a migration of it loads only \
+                     where it has that name"
+                ));
+            }
+        }
+        let mut like = Properties::new().with("id", id.clone()).with("size", bytes);
+        if named {
+            // Early machine types would put a path before the name.
+            like = like.with("x-use-canonical-path-for-ramblock-id", "off");
+        }
+        self.backends.push(Backend { at: None, like });
         id
     }
 

@@ -25,6 +25,8 @@ pub(super) struct Setup {
     pub(super) backends: Vec<Listed>,
     /// The identifiers of all objects.
     pub(super) ids: BTreeSet<String>,
+    /// The type of machine; its default where none is given.
+    pub(super) machine: Option<String>,
     /// The backend `-machine memory-backend=` names.
     pub(super) machine_backend: Option<String>,
     /// Each `-numa node`.
@@ -58,7 +60,9 @@ impl Setup {
                 }
             }
             ("machine" | "M", Some(value)) => {
-                let backend = read(option, value, "type")?.get("memory-backend");
+                let list = read(option, value, "type")?;
+                let (kind, backend) = (list.get("type"), list.get("memory-backend"));
+                self.machine = kind.or(self.machine.take());
                 self.machine_backend = backend.or(self.machine_backend.take());
             }
             ("object", Some(value)) => {

@@ -45,27 +45,28 @@ struct Case(
 );
 
 const FILE: &str = "share=on";
+const CANON: &str = "x-use-canonical-path-for-ramblock-id=off";
 
 const CASES: [Case; 12] = [
     Case(
         "-M q35 disk.img",
         &["8G"],
-        "-M q35 disk.img -m 8192M -object memory-backend-file,id=firstlight0,size=8589934592,\
-         mem-path=/proc/self/fd/3,FILE -machine memory-backend=firstlight0",
+        "-M q35 disk.img -m 8192M -object memory-backend-file,id=pc.ram,size=8589934592,\
+         CANON,mem-path=/proc/self/fd/3,FILE -machine memory-backend=pc.ram",
         "-M q35 disk.img -m 8192M",
     ),
     Case(
         "-m size=1G,slots=2,maxmem=4G -mem-path /dev/hugepages -mem-prealloc -S",
         &["1G@0"],
-        "-m size=1G,slots=2,maxmem=4G -S -object memory-backend-file,id=firstlight0,\
-         size=1073741824,mem-path=/proc/self/fd/3,FILE -machine memory-backend=firstlight0",
+        "-m size=1G,slots=2,maxmem=4G -S -object memory-backend-file,id=pc.ram,\
+         size=1073741824,CANON,mem-path=/proc/self/fd/3,FILE -machine memory-backend=pc.ram",
         "-m size=1G,slots=2,maxmem=4G -mem-path /dev/hugepages -mem-prealloc -S",
     ),
     Case(
         "-m 129 -append -m",
         &[],
-        "-m 129 -append -m -object memory-backend-file,id=firstlight0,size=135266304,\
-         mem-path=/proc/self/fd/3,FILE -machine memory-backend=firstlight0",
+        "-m 129 -append -m -object memory-backend-file,id=pc.ram,size=135266304,\
+         CANON,mem-path=/proc/self/fd/3,FILE -machine memory-backend=pc.ram",
         "-m 129 -append -m",
     ),
     Case(
@@ -122,27 +123,27 @@ const CASES: [Case; 12] = [
         "-m 1536 -M pc-i440fx-5.0 -numa node,mem=512 -numa node,mem=1G,nodeid=1",
     ),
     Case(
-        "-async-teardown -m 1G -object iothread,id=firstlight0",
+        "-async-teardown -m 1G -object iothread,id=pc.ram",
         &[],
-        "-async-teardown -m 1G -object iothread,id=firstlight0 \
-         -object memory-backend-file,id=firstlight0x,size=1073741824,mem-path=/proc/self/fd/3,FILE \
-         -machine memory-backend=firstlight0x",
-        "-async-teardown -m 1G -object iothread,id=firstlight0",
+        "-async-teardown -m 1G -object iothread,id=pc.ram \
+         -object memory-backend-file,id=firstlight0,size=1073741824,mem-path=/proc/self/fd/3,FILE \
+         -machine memory-backend=firstlight0",
+        "-async-teardown -m 1G -object iothread,id=pc.ram",
     ),
     Case(
         "-m 1G -object {'qom-type':'iothread','id':'i'}",
         &[],
         "-m 1G -object {'qom-type':'iothread','id':'i'} \
-         -object memory-backend-file,id=firstlight0,size=1073741824,mem-path=/proc/self/fd/3,FILE \
-         -machine memory-backend=firstlight0",
+         -object memory-backend-file,id=pc.ram,size=1073741824,CANON,mem-path=/proc/self/fd/3,FILE \
+         -machine memory-backend=pc.ram",
         "-m 1G -object {'qom-type':'iothread','id':'i'}",
     ),
     Case(
         "-m 4M -object rng-random,id=r -object memory-backend-file,id=nv,size=1M,mem-path=/var/saved,readonly=on",
         &[],
         "-m 4M -object rng-random,id=r -object memory-backend-file,id=nv,size=1M,mem-path=/var/saved,readonly=on \
-         -object memory-backend-file,id=firstlight0,size=4194304,mem-path=/proc/self/fd/3,FILE \
-         -machine memory-backend=firstlight0",
+         -object memory-backend-file,id=pc.ram,size=4194304,CANON,mem-path=/proc/self/fd/3,FILE \
+         -machine memory-backend=pc.ram",
         "-m 4M -object rng-random,id=r -object memory-backend-file,id=nv,size=1M,mem-path=/var/saved,readonly=on",
     ),
 ];
@@ -152,7 +153,7 @@ fn command_lines_become_what_qemu_wants() {
     for Case(line, memory, with, without) in CASES {
         let plan = plan(line, memory).expect(line);
         let seen = joined(&plan.with_memory(&files(plan.needs().len())));
-        let expected = joined(&words(&with.replace("FILE", FILE)));
+        let expected = joined(&words(&with.replace("FILE", FILE).replace("CANON", CANON)));
         assert_eq!(seen, expected, "{line}");
         let Ordinary::Arguments(seen) = plan.ordinary() else {
             panic!("{line}: QEMU finds its own memory");
