@@ -76,27 +76,27 @@ test: setup ## all tests, documentation examples among them (minutes); FIRSTLIGH
 	@scripts/setup.sh qemu $(EMULATED) || echo "firstlight: tests that need QEMU say that they are skipped" >&2
 	@scripts/setup.sh browser || echo "firstlight: tests that need a browser say that they are skipped" >&2
 	@cargo test --workspace
-	@cargo test --quiet -p firstlight --features check-double-free --test cpu_cache --test cpu_cell --test cpu_machine --test cpu_model --test cpu_ranges
-	@cargo test --quiet -p firstlight --no-default-features --features movable --test tables_machine --test frames_machine
+	@cargo test --quiet -p firstlight --features check-double-free --test it -- cpu_cache:: cpu_cell:: cpu_machine:: cpu_model:: cpu_ranges::
+	@cargo test --quiet -p firstlight --no-default-features --features movable --test it -- tables_machine:: frames_machine::
 
 stress: setup ## threads over all operations of the allocator, recounted every few seconds; MINUTES=120 for the long run
 	@FIRSTLIGHT_STRESS_SECONDS=$$(( $(MINUTES) * 60 )) cargo test --release --quiet -p firstlight \
-	    --test frames_stress -- --ignored --nocapture for_the_requested_time
+	    --test it -- --ignored --nocapture frames_stress::for_the_requested_time
 
 soak: setup ## the pool's daemon killed 220 times and poisoned in 1,100 rounds (root, huge pages; minutes)
-	@FIRSTLIGHT_POISON_ROUNDS=1100 FIRSTLIGHT_CRASHES=220 cargo test -p firstlight-cli --test pool_serve -- poison crash --nocapture
+	@FIRSTLIGHT_POISON_ROUNDS=1100 FIRSTLIGHT_CRASHES=220 cargo test -p firstlight-cli --test it -- pool_serve::poison pool_serve::crash --nocapture
 
 slurm: setup ## boots on the nodes of a real Slurm on this machine, one of which dies (root; a minute)
 	@scripts/setup.sh target $(BARE)
 	@scripts/setup.sh qemu
 	@scripts/setup.sh debian slurmctld slurmd slurm-client munge
-	@FIRSTLIGHT_REQUIRE=slurm,qemu cargo test --quiet -p firstlight-cli --test slurm
+	@FIRSTLIGHT_REQUIRE=slurm,qemu cargo test --quiet -p firstlight-cli --test it slurm::
 
 libvirt: setup ## domains of a real libvirtd on the pool, then how long virsh start takes (root, 8 GiB in huge pages; minutes)
 	@scripts/setup.sh qemu
 	@scripts/setup.sh debian libvirt-daemon-system libvirt-clients procps
-	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --quiet -p firstlight-pool-cli --test libvirt
-	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --release --quiet -p firstlight-pool-cli --test libvirt -- --ignored --nocapture
+	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --quiet -p firstlight-pool-cli --test it libvirt::
+	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --release --quiet -p firstlight-pool-cli --test it -- --ignored --nocapture libvirt::
 
 systemd: setup ## the installed package under a real systemd in an emulated Debian, from install to purge (minutes)
 	@scripts/setup.sh qemu
@@ -134,8 +134,8 @@ counts: setup ## count instructions, fail where they grew by 2 %; UPDATE=1 accep
 boot-counts: setup ## count the instructions of the image's boots; UPDATE=1 accepts the new counts
 	@for target in $(BARE) $(OTHERS); do scripts/setup.sh target $$target; done
 	@scripts/setup.sh qemu $(EMULATED)
-	@$(if $(UPDATE),FIRSTLIGHT_UPDATE_BOOT_COUNTS=1) cargo test --quiet -p firstlight-lab --test boot_counts -- --nocapture
-	@cargo test --quiet -p firstlight-lab --test boot_restart -- --nocapture memory_is_ready
+	@$(if $(UPDATE),FIRSTLIGHT_UPDATE_BOOT_COUNTS=1) cargo test --quiet -p firstlight-lab --test it -- --nocapture boot_counts::
+	@cargo test --quiet -p firstlight-lab --test it -- --nocapture boot_restart::memory_is_ready
 	@$(if $(UPDATE),cargo run --release --quiet -p firstlight-bench --bin measurements -- counts)
 
 check: setup ## format, lints, documentation, fuzz targets, the engine without an operating system
@@ -192,22 +192,23 @@ miri-units: miri-setup
 	@PROPTEST_CASES=4 $(call MIRI) --lib
 
 miri-machines: miri-setup
-	@$(call MIRI) --test cpu_cache
-	@$(call MIRI,-Zmiri-many-seeds=0..4) --test cpu_model -- small
-	@$(call MIRI) --test frames_ranges -- owned own_deallocate rolled_back freed_in_bulk
-	@$(call MIRI) --test frames_machine -- misuse requests_stay a_block_is_allocated_at
-	@$(call MIRI) --test cpu_machine -- freed_last refused_at_once slot_serves
-	@$(call MIRI) --test start_machine -- carved too_small between
-	@$(call MIRI) --test memmap_machine -- of_16_bytes of_24_bytes zero added_memory linear
-	@$(call MIRI) --test cpu_cell
-	@$(call MIRI) --test over_machine -- bad_ranges freed_only_if adopted_pages
-	@$(call MIRI) --test over_model
-	@$(call MIRI) --test content_machine -- loses_its_marks borrowed
-	@$(call MIRI) --test hash_tables -- keeps_what_it_is_given
+	@$(call MIRI) --test it -- \
+	    cpu_cache:: cpu_cell:: over_model:: \
+	    frames_ranges::a_kernel_s_own_deallocate frames_ranges::a_range_in_use frames_ranges::an_owned_block \
+	    frames_ranges::blocks_beside_a_giant_frame \
+	    frames_machine::a_block_is_allocated_at frames_machine::misuse frames_machine::requests_stay \
+	    cpu_machine::a_frame_free_in_the_shared_levels cpu_machine::a_slot_serves cpu_machine::the_block_freed_last \
+	    start_machine::between start_machine::memory_that_is_too_small start_machine::storage \
+	    memmap_machine::added::added_memory memmap_machine::every_descriptor_of_16 memmap_machine::every_descriptor_of_24 \
+	    memmap_machine::linear memmap_machine::memory_that_is_zero memmap_machine::of_templates \
+	    over_machine::adopted_pages over_machine::bad_ranges over_machine::what_was_never_added \
+	    content_machine::what_an_isolation content_machine::what_is_borrowed \
+	    hash_tables::a_table_on_the_allocator_s_memory
+	@$(call MIRI,-Zmiri-many-seeds=0..4) --test it -- cpu_model::small
 
 miri-seeds: miri-setup ## the allocator's threads and a CPU's cache under Miri, SEEDS=64 schedules each (long)
 	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --lib -- threads_never
-	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --test cpu_model -- small
+	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --test it -- cpu_model::small
 
 # One model at a time: each maps and unmaps a stack for every thread of every execution,
 # and those of one process wait for each other at that.
@@ -223,7 +224,7 @@ fuzz: setup ## all fuzz targets; SECONDS=60 is for each
 guests: setup ## boot the image in QEMU with damaged hand-overs; CASES=500, another SEED each time
 	@scripts/setup.sh target $(BARE)
 	@seed=$(SEED); echo "SEED=$$seed repeats these boots" >&2; \
-	    PROPTEST_CASES=$(CASES) PROPTEST_RNG_SEED=$$seed cargo test --quiet -p firstlight-lab --test image_hand_over whatever
+	    PROPTEST_CASES=$(CASES) PROPTEST_RNG_SEED=$$seed cargo test --quiet -p firstlight-lab --test it image_hand_over::whatever
 
 port-c: setup ## the C port: its header, tests on this host, a C kernel on 4 CPUs in QEMU; by gcc and by clang
 	@scripts/setup.sh target $(BARE)
