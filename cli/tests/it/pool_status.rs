@@ -42,7 +42,7 @@ fn status() -> Status {
             trouble: Some("too few\x1b[2J pages".into()),
         }],
         leases: vec![LeaseRow {
-            lease: LeaseId::new("17-3").expect("a name"),
+            lease: Some(LeaseId::new("17-3").expect("a name")),
             bytes: 8 << 30,
             page: PageSize::Huge,
             node: Some(1),

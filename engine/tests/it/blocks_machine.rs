@@ -6,7 +6,7 @@ use crate::kit;
 use std::collections::{BTreeMap, BTreeSet};
 
 use firstlight::addr::{Frame, Order, PhysRange};
-use firstlight::blocks::{Block, BlockId, BlockMemory, BlockSize, BlockState, Blocks};
+use firstlight::blocks::{Block, BlockId, BlockMemory, BlockSize, BlockState, Blocks, SizePolicy};
 use firstlight::frames::{Frames, Request};
 use firstlight::layout::{ExtentKind, LayoutPolicy};
 use firstlight::node::ZoneKind;
@@ -314,4 +314,31 @@ fn an_allocator_without_a_layout_shows_what_was_added() {
     assert_eq!(ends.map(|block| block.present_frames()), [32768, 1]);
     assert_eq!(ends.map(|block| block.is_removable()), [true, false]);
     assert!(blocks.get(BlockId(31)).is_none() && blocks.get(BlockId(41)).is_none());
+}
+
+/// Memory of the start may end anywhere: it does not leave.
+#[test]
+fn windows_for_memory_that_comes_lower_the_size_of_blocks() {
+    let memory = range(4 * GIB, 70 * GIB);
+    for (windows, dimm_bytes) in [
+        (vec![], None),
+        (vec![(0, range(128 * GIB, 144 * GIB))], Some(16 * GIB)),
+        (
+            vec![
+                (0, range(128 * GIB, 144 * GIB)),
+                (1, range(160 * GIB, 161 * GIB + 512 * MIB)),
+            ],
+            Some(512 * MIB),
+        ),
+    ] {
+        let layout = layout_with_windows(memory, &[], &windows, &LayoutPolicy::DEFAULT);
+        let policy = SizePolicy::of(&layout, true);
+        let expected = SizePolicy {
+            end_bytes: 70 * GIB,
+            is_virtual: true,
+            dimm_bytes,
+            ..SizePolicy::default()
+        };
+        assert_eq!(policy, expected);
+    }
 }

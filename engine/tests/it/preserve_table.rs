@@ -398,9 +398,25 @@ fn a_draft_ends_the_table_that_was_there() {
     assert!(preserve::read(&place, AT).unwrap_err().is_absent());
 }
 
-/// Each page: who owns it, 0 for none.
+#[test]
+fn a_range_that_closes_a_gap_keeps_those_above() {
+    for above in 0..4 {
+        let above: Vec<_> = (0..above)
+            .map(|at| range(80 + 2 * at, 81 + 2 * at, 1))
+            .collect();
+        let ends = [range(64, 66, 1), range(70, 72, 1)];
+        let added = [&ends[..], &above, &[range(66, 70, 1)]].concat();
+        let table = table(&added);
+        let expected = [&[range(64, 72, 1)], &above[..]].concat();
+        assert!(preserve::read(&table, AT).unwrap().ranges().eq(expected));
+    }
+}
+
+/// First page, pages and owner of each range: sparse over all of memory, or so dense that many touch and close gaps.
 fn model() -> impl Strategy<Value = Vec<(u64, u64, u32)>> {
-    prop::collection::vec((40u64..250, 1u64..12, 1u32..4), 0..24)
+    let sparse = prop::collection::vec((40u64..250, 1u64..12, 1u32..4), 0..24);
+    let dense = prop::collection::vec((40u64..72, 1u64..4, 1u32..3), 0..40);
+    prop_oneof![sparse, dense]
 }
 
 proptest! {

@@ -210,6 +210,10 @@ fn devices_that_fail_lose_no_frame_and_promise_nothing() {
         device.frames();
         reporter.step(10_000 * MS);
         assert_eq!(device.frames(), 0);
+        // Switched off again, or otherwise set, it still says why.
+        reporter.set(Knob::Enabled, 0).unwrap();
+        reporter.set(Knob::BudgetOneIn, 16).unwrap();
+        assert_eq!(reporter.failure(), Some(failure));
     }
     device.answers(Ok(()));
     reporter.set(Knob::Enabled, 1).unwrap();

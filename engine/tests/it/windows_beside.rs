@@ -196,6 +196,48 @@ fn a_huge_frame_is_of_one_zone() {
     machine.validate().unwrap();
 }
 
+/// What is no memory of a huge frame is of no other zone, whichever of its pages came and to which zone: an isolation
+/// has it as one, and beside others of another zone.
+#[test]
+fn a_huge_frame_with_some_memory_is_isolated_as_a_whole() {
+    let kib = |from: u64, to: u64| range(64 * GIB + from * 1024, 64 * GIB + to * 1024);
+    for (of, around) in [(NORMAL, MOVABLE), (MOVABLE, NORMAL)] {
+        for part in [kib(2048, 3072), kib(3072, 4096), kib(2560, 3584)] {
+            let machine = machine(&[at(0, 1024)]);
+            let add = |part, of| machine.add_to(part, of, Content::Unknown).unwrap();
+            add(part, of);
+            add(at(0, 2), around);
+            add(at(4, 6), around);
+            let all = [at(2, 4), at(0, 4), at(2, 6), at(0, 6)];
+            for (range, free) in all.into_iter().zip([256, 768, 768, 1280]) {
+                let range = range.inner_frames();
+                assert_eq!(machine.occupancy(range).free_frames, free, "{part} {range}");
+                let isolation = machine.isolate(range);
+                drop(isolation.unwrap_or_else(|why| panic!("{part} of {of:?}, {range}: {why}")));
+            }
+            machine.validate().unwrap();
+        }
+    }
+}
+
+/// Beside memory of another zone, too.
+#[test]
+fn an_absent_part_of_another_zones_huge_frame_is_not_isolated() {
+    let kib = |from: u64, to: u64| range(64 * GIB + from * 1024, 64 * GIB + to * 1024);
+    for (memory, beside, range) in [
+        (kib(2048, 3072), at(4, 6), kib(3072, 6144)),
+        (kib(3072, 4096), at(0, 2), kib(0, 3072)),
+    ] {
+        for (of, other) in [(NORMAL, MOVABLE), (MOVABLE, NORMAL)] {
+            let machine = machine(&[at(0, 1024)]);
+            machine.add_to(memory, of, Content::Unknown).unwrap();
+            machine.add_to(beside, other, Content::Unknown).unwrap();
+            let isolation = machine.isolate(range.inner_frames());
+            assert!(isolation.is_err(), "{range} {of:?}");
+        }
+    }
+}
+
 /// It could neither come online nor be removed.
 #[test]
 fn memory_that_is_cut_at_the_end_of_a_window_does_not_wait_offline() {

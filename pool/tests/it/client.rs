@@ -184,7 +184,7 @@ fn a_daemon_that_hangs_up_or_is_not_there_is_said_so() {
 fn a_long_status_comes_in_parts() {
     let rows: Vec<LeaseRow> = (0..2 * MOST_STATUS_ROWS + 7)
         .map(|number| LeaseRow {
-            lease: LeaseId::new(number.to_string()).expect("a name"),
+            lease: Some(LeaseId::new(number.to_string()).expect("a name")),
             bytes: 1,
             page: PageSize::Huge,
             node: Some(0),

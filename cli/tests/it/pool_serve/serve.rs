@@ -1,11 +1,15 @@
 //! What the daemon does for clients who behave.
 
 use super::kit::{
-    Daemon, M, fails, free_pages, huge_pages, mapped, take, take_soon, until, write_config,
+    Daemon, M, another_user, fails, free_pages, huge_pages, mapped, take, take_soon, until,
+    write_config,
 };
 use firstlight_pool::client::{Borrowed, Client, ClientError};
 use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::{PageSize, RefusalCode, Resize, Take};
+use std::os::unix::fs::PermissionsExt;
+
+const TENANT: u32 = 65_031;
 
 const SMALL: &str = "
     fill = { rate = \"0\" }
@@ -53,6 +57,38 @@ fn lends_takes_back_and_fills_again() {
     drop(borrowed.memory);
     daemon.until_clean(2);
     assert_eq!(daemon.status().counters.returns, 1);
+}
+
+#[test]
+fn another_process_of_the_same_user_ends_a_lease_by_its_pipe_alone_and_reads_no_name() {
+    if !super::kit::is_root() {
+        return;
+    }
+    let daemon = Daemon::start(&format!(
+        "{SMALL}[[quota]]\nuid = {TENANT}\nbytes = \"64M\"\n"
+    ));
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(daemon.path(), open).unwrap();
+    daemon.until_clean(1);
+    let socket = daemon.socket();
+    let connect = || another_user(TENANT, || Client::connect(&socket).unwrap());
+    let (mut first, mut second) = (connect(), connect());
+    let taken = first.take(take(1)).unwrap();
+    let name = taken.lease.lease.clone();
+    let seen = |pool: &mut Client| pool.status().unwrap().leases.remove(0).lease;
+    assert_eq!(seen(&mut first), Some(name.clone()));
+    assert_eq!(seen(&mut second), None);
+    assert_eq!(seen(&mut daemon.connect()), Some(name.clone()));
+    let code = refused(second.give(name.clone()));
+    assert_eq!(code, RefusalCode::UnknownLease);
+    let memory = second.give_by_pipe(name.clone(), &taken.memory);
+    assert_eq!(refused(memory), RefusalCode::UnknownLease, "not the pipe");
+    assert_eq!(
+        mapped(&taken.memory, taken.lease.bytes).first_nonzero(),
+        None
+    );
+    second.give_by_pipe(name, &taken.lease_pipe).unwrap();
+    assert!(daemon.status().leases.is_empty());
 }
 
 #[test]
