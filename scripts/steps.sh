@@ -22,7 +22,7 @@ folders_of() {
         echo "$1"
         return
     fi
-    cargo tree "${of[@]}" --locked --edges normal,build,dev --target all --prefix none --format '{p}' |
+    cargo tree --quiet "${of[@]}" --locked --edges normal,build,dev --target all --prefix none --format '{p}' |
         sed -n "s|.*(\(.*, \)*$root/\([^) ]*\)).*|\2|p"
 }
 

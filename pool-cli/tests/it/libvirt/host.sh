@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # A host with a real libvirtd, for one test: its own mounts and processes, all of which end
 # with this bash, process 1 of its name space. Arguments: a folder, the command firstlight-pool.
 set -eu
