@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 expected="cli: slurm msrv
-bench: counts msrv
+bench: slurm counts msrv
 figures: slurm counts msrv
 image: msrv
 image-uefi: msrv
@@ -14,7 +14,7 @@ host: slurm counts msrv
 lab: slurm msrv
 pool: slurm msrv
 pool-cli: slurm msrv
-workloads: counts msrv
+workloads: slurm counts msrv
 engine: slurm counts ports msrv models semver
 ports/c: ports msrv
 ports/ostd: ports

@@ -18,10 +18,8 @@ export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 folders_of() {
     local of=(-p "$1")
     [ ! -e "$1/Cargo.toml" ] || of=(--manifest-path "$1/Cargo.toml")
-    if [ -d "$1" ] && [ ! -e "$1/Cargo.toml" ]; then
-        echo "$1"
-        return
-    fi
+    [ ! -d "$1" ] || echo "$1"
+    [ ! -d "$1" ] || [ -e "$1/Cargo.toml" ] || return 0
     cargo tree --quiet "${of[@]}" --locked --edges normal,build,dev --target all --prefix none --format '{p}' |
         sed -n "s|.*(\(.*, \)*$root/\([^) ]*\)).*|\2|p"
 }

@@ -67,7 +67,7 @@ impl Tenant {
         let uid = uid.map_or(String::new(), |uid| uid.to_string());
         let mut child = Command::new(std::env::current_exe().unwrap())
             .env("FIRSTLIGHT_TENANT_UID", uid)
-            .args(["tenant::play", "--exact", "--nocapture"])
+            .args(["pool_serve::tenant::play", "--exact", "--nocapture"])
             .env("FIRSTLIGHT_TENANT", format!("{way:?}"))
             .env("FIRSTLIGHT_TENANT_GIVES", if give { "1" } else { "0" })
             .env("FIRSTLIGHT_POOL", socket)
