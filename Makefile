@@ -195,10 +195,10 @@ semver: setup ## test: what breaks the engine's interface since it got its versi
 	@scripts/setup.sh tool cargo-semver-checks
 	@scripts/semver.sh $(BASE)
 
-msrv: setup ## test: all crates with the oldest Rust that is promised
+msrv: setup ## test: all libraries and programs with the oldest Rust that is promised
 	@scripts/setup.sh toolchain $(MSRV)
 	@rustup target list --installed --toolchain $(MSRV) | grep -qx $(BARE) || rustup target add --toolchain $(MSRV) $(BARE) >&2
-	@cargo +$(MSRV) check --workspace --all-targets --quiet --target-dir target/msrv
+	@cargo +$(MSRV) check --workspace --quiet --target-dir target/msrv
 	@cargo +$(MSRV) check -p firstlight-image --target $(BARE) --quiet --target-dir target/msrv
 	@rustup target list --installed --toolchain $(MSRV) | grep -qx $(UEFI) || rustup target add --toolchain $(MSRV) $(UEFI) >&2
 	@cargo +$(MSRV) check -p firstlight-image-uefi --target $(UEFI) --quiet --target-dir target/msrv
