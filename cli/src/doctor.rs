@@ -33,7 +33,7 @@ Exit codes: see firstlight --help";
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
-    let mut report = Report::new();
+    let mut report = Report::default();
     for path in &options.logs {
         report.add(&path.display().to_string(), read(path));
     }

@@ -64,7 +64,7 @@ fn what_holds_no_kernel_line_is_an_error() {
         path.to_str().unwrap().to_owned()
     };
     let random: Vec<u8> = (0..100_000_u32)
-        .map(|n| (n.wrapping_mul(2_654_435_761) >> 11) as u8)
+        .map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[2])
         .collect();
     for file in [
         "/dev/null".to_owned(),

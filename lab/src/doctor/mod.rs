@@ -85,17 +85,18 @@ pub struct Finding {
     pub fixed_in: Option<&'static str>,
 }
 
-impl Report {
+impl Default for Report {
     /// A report of nothing.
-    #[must_use]
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self {
             schema: SCHEMA,
             logs: Vec::new(),
             unread: Vec::new(),
         }
     }
+}
 
+impl Report {
     /// Adds what `text` of `file` says, or why it says nothing.
     pub fn add(&mut self, file: &str, text: Result<Vec<u8>, FileError>) {
         let text = match text {
