@@ -3,6 +3,8 @@
 //! no QEMU or no OVMF.
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
+#[path = "../common/checkers.rs"]
+mod checkers;
 #[path = "../common/qemu.rs"]
 mod qemu;
 mod started;

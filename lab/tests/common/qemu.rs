@@ -2,6 +2,12 @@
 
 #[path = "here.rs"]
 mod here;
+#[allow(
+    unused_imports,
+    clippy::allow_attributes,
+    reason = "one test file uses it"
+)]
+pub(crate) use here::missing;
 
 /// The program.
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
