@@ -144,7 +144,7 @@ fn what_is_saved_on_the_pool_loads_without_it_and_back() {
         "-m 32",
         "-M pc-i440fx-3.1 -m 32",
         "-M q35 -m 32M,slots=2,maxmem=1G",
-        "-M q35 -numa node -m 32 -object memory-backend-ram,id=a,size=32M -machine memory-backend=a",
+        "-M q35 -m 32 -object memory-backend-ram,id=a,size=32M -machine memory-backend=a",
     ] {
         let daemon = StandIn::new(PageSize::Transparent, 2, 0);
         let saved = daemon.folder().join("saved");

@@ -19,7 +19,7 @@ fn run(socket: &Path, arguments: &[&str]) -> (i32, String, String) {
 
 /// A program that is called like QEMU and prints its arguments.
 fn false_qemu(folder: &Path) -> PathBuf {
-    let path = folder.join("qemu-system-none");
+    let path = folder.join("qemu-system-x86_64");
     fake_qemu::executable(&path, "#!/bin/sh\necho \"$@\"\nexit 7\n");
     path
 }
