@@ -22,6 +22,8 @@ SEEDS ?= 64
 # Boots of `make guests`, and what their damages are made from.
 CASES ?= 500
 SEED ?= $(shell date +%s)
+# Lines that the tests reach, in percent, at least.
+COVERAGE ?= 80
 # The commit that `make semver` compares with, if not that of the engine's version.
 BASE ?=
 MSRV := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1.0/p' Cargo.toml)
@@ -36,15 +38,18 @@ EMULATED := x86_64 aarch64 riscv64
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image stick run test stress soak slurm libvirt systemd deb rules bench measurements counts boot-counts check publish-check semver msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-small foreign linux clean setup
+.PHONY: help image stick run test nightly mutants coverage stress soak slurm libvirt systemd deb rules bench measurements counts boot-counts check publish-check semver msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-small foreign linux clean setup
 
-help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+help: ## release: this list
+	@for group in start test long measure release; do \
+	    echo "$$group"; \
+	    sed -n "s/^\([a-z-]*\):.*## $$group: \(.*\)/  make \1\t\2/p" $(MAKEFILE_LIST) | expand -t 20; \
+	done
 
-setup: ## install what a build needs and nothing else
+setup: ## start: install what a build needs and nothing else
 	@scripts/setup.sh
 
-run: setup ## bring up this machine's memory map, then boot a machine; ARGS="..." and BOOT="..." change them
+run: setup ## start: bring up this machine's memory map, then boot a machine; ARGS="..." and BOOT="..." change them
 	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes a minute or two" >&2
 	@cargo build --release --quiet -p firstlight-cli
 	@cargo run --release --quiet -p firstlight-cli -- up $(ARGS)
@@ -55,7 +60,7 @@ run: setup ## bring up this machine's memory map, then boot a machine; ARGS="...
 	    echo "firstlight: without QEMU and the target $(BARE) no machine is booted; what is above is this machine's own" >&2; \
 	fi
 
-image: setup ## build the bare-metal image for all processors and its UEFI loader, docs/image.md
+image: setup ## start: build the bare-metal image for all processors and its UEFI loader, docs/image.md
 	@echo "firstlight: the first build takes a minute or two" >&2
 	@for target in $(BARE) $(OTHERS); do \
 	    scripts/setup.sh target $$target; \
@@ -64,60 +69,78 @@ image: setup ## build the bare-metal image for all processors and its UEFI loade
 	@scripts/setup.sh target $(UEFI)
 	@cargo build --release --quiet -p firstlight-image-uefi --target $(UEFI)
 
-stick: setup ## a USB stick that runs the image on a real machine, as the file target/stick.img, docs/stick.md; APPEND="words"
+stick: setup ## start: a USB stick that runs the image on a real machine, as the file target/stick.img, docs/stick.md; APPEND="words"
 	@scripts/setup.sh target $(BARE)
 	@scripts/setup.sh target $(UEFI)
 	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes a minute or two" >&2
 	@cargo run --release --quiet -p firstlight-cli -- stick --output $${CARGO_TARGET_DIR:-target}/stick.img --append "$(APPEND)"
 
-test: setup ## all tests, documentation examples among them (minutes); FIRSTLIGHT_REQUIRE=root,hugepages,qemu,browser,linux lets none be skipped
+test: setup ## test: all tests, documentation examples among them (minutes); FIRSTLIGHT_REQUIRE=root,hugepages,qemu,browser,linux lets none be skipped
 	@for target in $(BARE) $(UEFI) $(OTHERS); do scripts/setup.sh target $$target; done
 	@scripts/setup.sh ovmf || echo "firstlight: tests that need UEFI say that they are skipped" >&2
 	@scripts/setup.sh qemu $(EMULATED) || echo "firstlight: tests that need QEMU say that they are skipped" >&2
 	@scripts/setup.sh browser || echo "firstlight: tests that need a browser say that they are skipped" >&2
-	@cargo test --workspace
-	@cargo test --quiet -p firstlight --features check-double-free --test cpu_cache --test cpu_cell --test cpu_machine --test cpu_model --test cpu_ranges
-	@cargo test --quiet -p firstlight --no-default-features --features movable --test tables_machine --test frames_machine
+	@scripts/setup.sh tool cargo-nextest || echo "firstlight: without cargo-nextest the tests of a crate run after those of another" >&2
+	@if command -v cargo-nextest >/dev/null; then \
+	    cargo nextest run --workspace $(if $(CI),--profile ci); \
+	else \
+	    cargo test --quiet --workspace --lib --bins --tests; \
+	fi
+	@cargo test --quiet --workspace --doc
+	@cargo test --quiet -p firstlight --features check-double-free --test it -- cpu_cache:: cpu_cell:: cpu_machine:: cpu_model:: cpu_ranges::
+	@cargo test --quiet -p firstlight --no-default-features --features movable --test it -- tables_machine:: frames_machine::
 
-stress: setup ## threads over all operations of the allocator, recounted every few seconds; MINUTES=120 for the long run
+stress: setup ## long: threads over all operations of the allocator, recounted every few seconds; MINUTES=120 for the long run
 	@FIRSTLIGHT_STRESS_SECONDS=$$(( $(MINUTES) * 60 )) cargo test --release --quiet -p firstlight \
-	    --test frames_stress -- --ignored --nocapture for_the_requested_time
+	    --test it -- --ignored --nocapture frames_stress::for_the_requested_time
 
-soak: setup ## the pool's daemon killed 220 times and poisoned in 1,100 rounds (root, huge pages; minutes)
-	@FIRSTLIGHT_POISON_ROUNDS=1100 FIRSTLIGHT_CRASHES=220 cargo test -p firstlight-cli --test pool_serve -- poison crash --nocapture
+nightly: ## long: what continuous integration leaves out, in turns, with a table at its end (hours); SECONDS and MINUTES as below
+	@FIRSTLIGHT_REQUIRE=root,hugepages,qemu,browser,linux CPU_MINUTES=2000 scripts/steps.sh .ci/nightly
 
-slurm: setup ## boots on the nodes of a real Slurm on this machine, one of which dies (root; a minute)
+mutants: setup ## long: 60 mutations of the code, drawn by SEED; fails where more than 5 % of them are noticed by no test
+	@scripts/setup.sh tool cargo-mutants
+	@scripts/mutants.sh $(SEED)
+
+coverage: setup ## long: which lines the tests reach; fails below the share that is reached today
+	@scripts/setup.sh tool cargo-llvm-cov
+	@rustup component add llvm-tools >&2
+	@cargo llvm-cov --workspace --summary-only --fail-under-lines $(COVERAGE)
+
+soak: setup ## long: the pool's daemon killed 220 times and poisoned in 1,100 rounds (root, huge pages; minutes)
+	@FIRSTLIGHT_POISON_ROUNDS=1100 FIRSTLIGHT_CRASHES=220 cargo test -p firstlight-cli --test it -- pool_serve::poison pool_serve::crash --nocapture
+
+slurm: setup ## test: boots on the nodes of a real Slurm on this machine, one of which dies (root; a minute)
 	@scripts/setup.sh target $(BARE)
 	@scripts/setup.sh qemu
 	@scripts/setup.sh debian slurmctld slurmd slurm-client munge
-	@FIRSTLIGHT_REQUIRE=slurm,qemu cargo test --quiet -p firstlight-cli --test slurm
+	@FIRSTLIGHT_REQUIRE=slurm,qemu cargo test --quiet -p firstlight-cli --test it slurm::
 
-libvirt: setup ## domains of a real libvirtd on the pool, then how long virsh start takes (root, 8 GiB in huge pages; minutes)
+libvirt: setup ## long: domains of a real libvirtd on the pool, then how long virsh start takes (root, 8 GiB in huge pages; minutes)
 	@scripts/setup.sh qemu
 	@scripts/setup.sh debian libvirt-daemon-system libvirt-clients procps
-	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --quiet -p firstlight-pool-cli --test libvirt
-	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --release --quiet -p firstlight-pool-cli --test libvirt -- --ignored --nocapture
+	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --quiet -p firstlight-pool-cli --test it libvirt::
+	@FIRSTLIGHT_REQUIRE=root,hugepages,libvirt cargo test --release --quiet -p firstlight-pool-cli --test it -- --ignored --nocapture libvirt::
 
-systemd: setup ## the installed package under a real systemd in an emulated Debian, from install to purge (minutes)
+systemd: setup ## long: the installed package under a real systemd in an emulated Debian, from install to purge (minutes)
 	@scripts/setup.sh qemu
 	@scripts/setup.sh debian mmdebstrap binutils cpio
 	@scripts/linux.sh
 	@scripts/systemd/run.sh
 
-deb: setup ## Debian packages of the pool and of the command, in target/debian
+deb: setup ## release: Debian packages of the pool and of the command, in target/debian
 	@command -v objdump >/dev/null || scripts/setup.sh debian binutils
 	@packaging/debian/build.sh
 
-rules: setup ## the alert rules and the dashboard's queries, read by Prometheus's own checker
+rules: setup ## test: the alert rules and the dashboard's queries, read by Prometheus's own checker
 	@{ command -v promtool && command -v jq; } >/dev/null || scripts/setup.sh debian prometheus jq
 	@packaging/prometheus/check.sh
 
-bench: setup ## time the engine beside other allocators (minutes, 10 GiB of memory)
+bench: setup ## measure: time the engine beside other allocators (minutes, 10 GiB of memory)
 	@cargo bench --quiet -p firstlight-bench --bench bring_up
 	@cargo bench --quiet -p firstlight-bench --bench bring_up -- blocks
 	@cargo bench --quiet -p firstlight-bench --bench bring_up -- hash
 
-measurements: setup ## measure what docs/measurements.md shows and write it (a quarter of an hour); ONLY=allocator, or another part; ONLY=none writes it alone
+measurements: setup ## measure: measure what docs/measurements.md shows and write it (a quarter of an hour); ONLY=allocator, or another part; ONLY=none writes it alone
 	@scripts/setup.sh target $(BARE)
 	@scripts/setup.sh qemu
 	@[ -e $${CARGO_TARGET_DIR:-target}/linux/6.12/vmlinuz ] || scripts/linux.sh
@@ -125,20 +148,27 @@ measurements: setup ## measure what docs/measurements.md shows and write it (a q
 	@cargo build --release --quiet -p firstlight-image --target $(BARE)
 	@cargo run --release --quiet -p firstlight-bench --bin measurements -- $(ONLY)
 
-counts: setup ## count instructions, fail where they grew by 2 %; UPDATE=1 accepts the new counts
+counts: setup ## measure: count instructions, fail where they grew by 2 %; UPDATE=1 accepts the new counts
 	@command -v valgrind >/dev/null || scripts/setup.sh debian valgrind
 	@scripts/setup.sh target $(COUNTED)
 	@cargo run --quiet --profile counts --target $(COUNTED) -p firstlight-bench --bin counts -- $(if $(UPDATE),update)
 	@$(if $(UPDATE),cargo run --release --quiet -p firstlight-bench --bin measurements -- counts)
 
-boot-counts: setup ## count the instructions of the image's boots; UPDATE=1 accepts the new counts
+boot-counts: setup ## measure: count the instructions of the image's boots; UPDATE=1 accepts the new counts
 	@for target in $(BARE) $(OTHERS); do scripts/setup.sh target $$target; done
 	@scripts/setup.sh qemu $(EMULATED)
-	@$(if $(UPDATE),FIRSTLIGHT_UPDATE_BOOT_COUNTS=1) cargo test --quiet -p firstlight-lab --test boot_counts -- --nocapture
-	@cargo test --quiet -p firstlight-lab --test boot_restart -- --nocapture memory_is_ready
+	@$(if $(UPDATE),FIRSTLIGHT_UPDATE_BOOT_COUNTS=1) cargo test --quiet -p firstlight-lab --test it -- --nocapture boot_counts::
+	@cargo test --quiet -p firstlight-lab --test it -- --nocapture boot_restart::memory_is_ready
 	@$(if $(UPDATE),cargo run --release --quiet -p firstlight-bench --bin measurements -- counts)
 
-check: setup ## format, lints, documentation, fuzz targets, the engine without an operating system
+check: setup ## test: format, lints, prose, licences, documentation, fuzz targets, the engine without an operating system
+	@command -v shellcheck >/dev/null || scripts/setup.sh debian shellcheck
+	@git ls-files '*.sh' .ci/run | xargs shellcheck --severity=warning
+	@scripts/setup.sh tool typos-cli typos
+	@typos
+	@scripts/setup.sh tool cargo-deny
+	@cargo deny --log-level error check licenses bans sources
+	@scripts/steps-wake.sh
 	@cargo fmt --all --check
 	@cargo fmt --manifest-path ports/ostd/Cargo.toml --all --check
 	@cargo clippy --workspace --all-targets --quiet -- -D warnings
@@ -156,19 +186,19 @@ check: setup ## format, lints, documentation, fuzz targets, the engine without a
 	done
 	@$(MAKE) publish-check
 
-publish-check: setup ## the engine as the registry gets it: packed, built on its own, documented as docs.rs does
+publish-check: setup ## test: the engine as the registry gets it: packed, built on its own, documented as docs.rs does
 	@cargo publish --dry-run --allow-dirty --quiet -p firstlight
 	@scripts/setup.sh toolchain nightly
 	@RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc -p firstlight --all-features --no-deps --quiet --target-dir target/docsrs
 
-semver: setup ## what breaks the engine's interface since it got its version, or since BASE=COMMIT (the tool takes minutes to build, once)
+semver: setup ## test: what breaks the engine's interface since it got its version, or since BASE=COMMIT (the tool takes minutes to build, once)
 	@scripts/setup.sh tool cargo-semver-checks
 	@scripts/semver.sh $(BASE)
 
-msrv: setup ## all crates with the oldest Rust that is promised
+msrv: setup ## test: all libraries and programs with the oldest Rust that is promised
 	@scripts/setup.sh toolchain $(MSRV)
 	@rustup target list --installed --toolchain $(MSRV) | grep -qx $(BARE) || rustup target add --toolchain $(MSRV) $(BARE) >&2
-	@cargo +$(MSRV) check --workspace --all-targets --quiet --target-dir target/msrv
+	@cargo +$(MSRV) check --workspace --quiet --target-dir target/msrv
 	@cargo +$(MSRV) check -p firstlight-image --target $(BARE) --quiet --target-dir target/msrv
 	@rustup target list --installed --toolchain $(MSRV) | grep -qx $(UEFI) || rustup target add --toolchain $(MSRV) $(UEFI) >&2
 	@cargo +$(MSRV) check -p firstlight-image-uefi --target $(UEFI) --quiet --target-dir target/msrv
@@ -182,7 +212,7 @@ msrv: setup ## all crates with the oldest Rust that is promised
 MIRI = MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks $(1)" \
     cargo +nightly miri test -p firstlight --quiet --target-dir target/miri
 
-miri: miri-units miri-machines ## the engine's tests under Miri, which sees undefined behaviour (minutes)
+miri: miri-units miri-machines ## test: the engine's tests under Miri, which sees undefined behaviour (minutes)
 
 miri-setup: setup
 	@scripts/setup.sh toolchain nightly miri rust-src
@@ -192,59 +222,60 @@ miri-units: miri-setup
 	@PROPTEST_CASES=4 $(call MIRI) --lib
 
 miri-machines: miri-setup
-	@$(call MIRI) --test cpu_cache
-	@$(call MIRI,-Zmiri-many-seeds=0..4) --test cpu_model -- small
-	@$(call MIRI) --test frames_ranges -- owned own_deallocate rolled_back freed_in_bulk
-	@$(call MIRI) --test frames_machine -- misuse requests_stay a_block_is_allocated_at
-	@$(call MIRI) --test cpu_machine -- freed_last refused_at_once slot_serves
-	@$(call MIRI) --test start_machine -- carved too_small between
-	@$(call MIRI) --test memmap_machine -- of_16_bytes of_24_bytes zero added_memory linear
-	@$(call MIRI) --test cpu_cell
-	@$(call MIRI) --test over_machine -- bad_ranges freed_only_if adopted_pages
-	@$(call MIRI) --test over_model
-	@$(call MIRI) --test content_machine -- loses_its_marks borrowed
-	@$(call MIRI) --test hash_tables -- keeps_what_it_is_given
+	@$(call MIRI) --test it -- \
+	    cpu_cache:: cpu_cell:: over_model:: \
+	    frames_ranges::a_kernel_s_own_deallocate frames_ranges::a_range_in_use frames_ranges::an_owned_block \
+	    frames_ranges::blocks_beside_a_giant_frame \
+	    frames_machine::a_block_is_allocated_at frames_machine::misuse frames_machine::requests_stay \
+	    cpu_machine::a_frame_free_in_the_shared_levels cpu_machine::a_slot_serves cpu_machine::the_block_freed_last \
+	    start_machine::between start_machine::memory_that_is_too_small start_machine::storage \
+	    memmap_machine::added::added_memory memmap_machine::every_descriptor_of_16 memmap_machine::every_descriptor_of_24 \
+	    memmap_machine::linear memmap_machine::memory_that_is_zero memmap_machine::of_templates \
+	    over_machine::adopted_pages over_machine::bad_ranges over_machine::what_was_never_added \
+	    content_machine::what_an_isolation content_machine::what_is_borrowed \
+	    hash_tables::a_table_on_the_allocator_s_memory
+	@$(call MIRI,-Zmiri-many-seeds=0..4) --test it -- cpu_model::small
 
-miri-seeds: miri-setup ## the allocator's threads and a CPU's cache under Miri, SEEDS=64 schedules each (long)
+miri-seeds: miri-setup ## test: the allocator's threads and a CPU's cache under Miri, SEEDS=64 schedules each (long)
 	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --lib -- threads_never
-	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --test cpu_model -- small
+	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --test it -- cpu_model::small
 
 # One model at a time: each maps and unmaps a stack for every thread of every execution,
 # and those of one process wait for each other at that.
-loom: setup ## the allocator's concurrency under the model checker loom (minutes)
+loom: setup ## test: the allocator's concurrency under the model checker loom (minutes)
 	@RUSTFLAGS="--cfg loom -C debug-assertions" cargo test --release -p firstlight --lib --quiet --target-dir target/loom \
 	    loom -- --test-threads=1
 
-fuzz: setup ## all fuzz targets; SECONDS=60 is for each
+fuzz: setup ## long: all fuzz targets; SECONDS=60 is for each
 	@scripts/setup.sh toolchain nightly rust-src
 	@scripts/setup.sh tool cargo-fuzz
 	@fuzz/run.sh $(SECONDS)
 
-guests: setup ## boot the image in QEMU with damaged hand-overs; CASES=500, another SEED each time
+guests: setup ## long: boot the image in QEMU with damaged hand-overs; CASES=500, another SEED each time
 	@scripts/setup.sh target $(BARE)
 	@seed=$(SEED); echo "SEED=$$seed repeats these boots" >&2; \
-	    PROPTEST_CASES=$(CASES) PROPTEST_RNG_SEED=$$seed cargo test --quiet -p firstlight-lab --test image_hand_over whatever
+	    PROPTEST_CASES=$(CASES) PROPTEST_RNG_SEED=$$seed cargo test --quiet -p firstlight-lab --test it image_hand_over::whatever
 
-port-c: setup ## the C port: its header, tests on this host, a C kernel on 4 CPUs in QEMU; by gcc and by clang
+port-c: setup ## test: the C port: its header, tests on this host, a C kernel on 4 CPUs in QEMU; by gcc and by clang
 	@scripts/setup.sh target $(BARE)
 	@scripts/setup.sh qemu
 	@{ command -v gcc && command -v clang; } >/dev/null || scripts/setup.sh debian gcc clang libc6-dev
 	@ports/c/run.sh
 
-port-small: setup ## how much of the allocator a small kernel links
+port-small: setup ## test: how much of the allocator a small kernel links
 	@scripts/setup.sh target $(BARE)
 	@ports/small/run.sh
 
-port-ostd: setup ## ostd, the kernel framework of Asterinas, on our allocator: its own tests, stress, costs (minutes)
+port-ostd: setup ## test: ostd, the kernel framework of Asterinas, on our allocator: its own tests, stress, costs (minutes)
 	@scripts/setup.sh toolchain $(OSTD_TOOLCHAIN) rust-src
 	@scripts/setup.sh qemu
 	@ports/ostd/run.sh
 
-foreign: setup ## the engine's tests on emulated aarch64 and riscv64 (minutes); an emulator on x86-64 says nothing of weak ordering
+foreign: setup ## test: the engine's tests on emulated aarch64 and riscv64 (minutes); an emulator on x86-64 says nothing of weak ordering
 	@scripts/foreign.sh
 
-linux: ## fetch and unpack Debian's 6.1 and 6.12 kernels to compare with; FRESH=1 looks for newer ones
+linux: ## start: fetch and unpack Debian's 6.1 and 6.12 kernels to compare with; FRESH=1 looks for newer ones
 	@FRESH=$(FRESH) scripts/linux.sh
 
-clean: ## remove what was built
+clean: ## release: remove what was built
 	@cargo clean

@@ -16,7 +16,10 @@ fi
 seconds=$1
 shift
 cd "$(dirname "$0")"
-[ $# -gt 0 ] || set -- $(cargo +nightly fuzz list)
+if [ $# -eq 0 ]; then
+    mapfile -t all < <(cargo +nightly fuzz list)
+    set -- "${all[@]}"
+fi
 logs=${FUZZ_LOGS:-}
 [ -z "$logs" ] || mkdir -p "$logs"
 failed=()

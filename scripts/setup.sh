@@ -70,12 +70,14 @@ toolchain)
     has_rustup "$name"
     installed=$(rustup component list --installed --toolchain "$name" 2>/dev/null || true)
     missing=""
+    components=()
     for component in cargo "$@"; do
         grep -q "^$component" <<<"$installed" || missing=1
+        components+=(--component "$component")
     done
     if [ -n "$missing" ]; then
         echo "firstlight: installing Rust $name $* (rustup)" >&2
-        rustup toolchain install "$name" --profile minimal ${*:+$(printf -- '--component %s ' "$@")} >&2
+        rustup toolchain install "$name" --profile minimal "${components[@]}" >&2
     fi
     ;;
 tool)

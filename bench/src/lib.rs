@@ -8,7 +8,7 @@
 //! - [`tables`]: the firmware tables of a large machine; [`host`]: this one, in words.
 //!
 //! `benches/bring_up` times the engine beside its rivals; the program `counts`
-//! counts instructions and guards them, `measurements` writes `docs/measurements.md`; `tests/metadata.rs` bounds what is
+//! counts instructions and guards them, `measurements` writes `docs/measurements.md`; `tests/it/metadata.rs` bounds what is
 //! written and reserved before the first allocation.
 
 pub mod alloc;

@@ -1,6 +1,6 @@
 //! The firmware tables of a large machine.
 
-#[path = "../../engine/tests/acpi_tables/mod.rs"]
+#[path = "../../engine/tests/it/acpi_tables/mod.rs"]
 mod acpi_tables;
 
 /// MADT and SRAT of a machine with `cpus` x2APIC processors in `domains`

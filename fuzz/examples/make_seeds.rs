@@ -3,9 +3,9 @@
 //! Small, well-formed inputs for each target, so that the fuzzer starts past
 //! the headers; `run.sh` adds the real tables and logs of `testdata/`.
 
-#[path = "../../engine/tests/acpi_tables/mod.rs"]
+#[path = "../../engine/tests/it/acpi_tables/mod.rs"]
 mod acpi_tables;
-#[path = "../../engine/tests/fdt_blob/mod.rs"]
+#[path = "../../engine/tests/it/fdt_blob/mod.rs"]
 mod fdt_blob;
 
 use std::{fs, io, path::Path};

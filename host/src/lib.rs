@@ -30,7 +30,7 @@ pub mod writer;
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
 
-/// The examples of docs/kernel.md compile; the first also runs, in `tests/kernel_guide.rs`.
+/// The examples of docs/kernel.md compile; the first also runs, in `tests/it/kernel_guide.rs`.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/kernel.md")]
 pub struct Kernel;

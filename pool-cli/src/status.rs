@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output::{Document, FAINT, HEADING, NOTE, Output};
 use crate::text::{self, Align, bytes, count, microseconds, plural};
 use clap::Args;
-use firstlight_pool::protocol::{LeaseRow, PoolRow, Status};
+use firstlight_pool::protocol::{LeaseId, LeaseRow, PoolRow, Status};
 use std::fmt::Write;
 use std::thread;
 use std::time::Duration;
@@ -116,7 +116,7 @@ fn leases(page: &mut String, leases: &[LeaseRow]) {
     let (shown, hidden) = text::fold(leases, MOST_LEASES);
     let rows = shown.iter().map(|lease| {
         vec![
-            lease.lease.to_string(),
+            lease.lease.as_ref().map_or("-".into(), LeaseId::to_string),
             bytes(lease.bytes),
             lease.page.to_string(),
             lease.node.map_or("any".into(), |node| node.to_string()),

@@ -256,7 +256,7 @@ drained() {
     before=$(pid)
     firstlight-pool drain
     [ "$(pid)" = "$before" ]
-    firstlight-pool run --require --memory 32M -- true {memory} && return 1
+    firstlight-pool run --require --memory 32M -- true '{memory}' && return 1
     end_machine first
     until_so state service inactive
     until_so state socket inactive
@@ -272,7 +272,7 @@ wrongly_configured() {
     systemctl stop firstlight-pool.service
     echo 'sise = 5' >/etc/firstlight/pool.toml
     for _ in 1 2 3 4 5 6 7 8; do
-        firstlight-pool run --require --memory 32M -- true {memory} && return 1
+        firstlight-pool run --require --memory 32M -- true '{memory}' && return 1
     done
     until_so state service failed
     [ "$(systemctl show -P ExecMainStatus firstlight-pool.service)" = 9 ]
@@ -393,7 +393,7 @@ removed_and_purged() {
     [ ! -e /run/firstlight ]
     [ ! -e /etc/systemd/system/sockets.target.wants/firstlight-pool.socket ]
     [ -z "$(systemctl list-units --all --plain --no-legend 'firstlight*')" ]
-    ! grep -q hugetlbfs.*firstlight /proc/mounts
+    ! grep -q 'hugetlbfs.*firstlight' /proc/mounts
 }
 
 groupadd --system kvm 2>/dev/null || true

@@ -149,7 +149,7 @@ pub(super) fn first_line(complaints: &[u8]) -> String {
 }
 
 #[cfg(test)]
-#[path = "../../tests/fake_qemu/mod.rs"]
+#[path = "../../tests/it/fake_qemu/mod.rs"]
 mod fake_qemu;
 
 #[cfg(test)]

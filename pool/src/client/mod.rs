@@ -20,7 +20,7 @@ use rustix::fs::fstat;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::env;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -109,7 +109,8 @@ impl Client {
     pub fn take(&mut self, take: Take) -> Result<Borrowed, ClientError> {
         let asked_bytes = take.bytes;
         let patience = PATIENCE + Duration::from_millis(take.max_topup_ms.into());
-        let (reply, descriptors) = self.ask(&Request::Take(take), TAKE_DESCRIPTORS, patience)?;
+        let (reply, descriptors) =
+            self.ask(&Request::Take(take), &[], TAKE_DESCRIPTORS, patience)?;
         let Reply::Take(lease) = reply else {
             return Err(ClientError::unexpected("take", &reply));
         };
@@ -136,12 +137,29 @@ impl Client {
         })
     }
 
-    /// Ends a lease.
+    /// Ends a lease that was taken on this connection; as root or the daemon's user, any.
     ///
     /// # Errors
     /// The daemon's refusal, or what is wrong with its answer.
     pub fn give(&mut self, lease: LeaseId) -> Result<(), ClientError> {
-        match self.plain(&Request::Give(Give { lease }))? {
+        self.end(lease, &[])
+    }
+
+    /// Ends a lease that was taken on another connection, by a copy of its lease pipe.
+    ///
+    /// # Errors
+    /// The daemon's refusal, or what is wrong with its answer.
+    pub fn give_by_pipe(
+        &mut self,
+        lease: LeaseId,
+        lease_pipe: impl AsFd,
+    ) -> Result<(), ClientError> {
+        self.end(lease, &[lease_pipe.as_fd()])
+    }
+
+    fn end(&mut self, lease: LeaseId, pipe: &[BorrowedFd<'_>]) -> Result<(), ClientError> {
+        let (reply, _) = self.ask(&Request::Give(Give { lease }), pipe, 0, PATIENCE)?;
+        match reply {
             Reply::Give => Ok(()),
             other => Err(ClientError::unexpected("give", &other)),
         }
@@ -216,12 +234,13 @@ impl Client {
     }
 
     fn plain(&mut self, request: &Request) -> Result<Reply, ClientError> {
-        Ok(self.ask(request, 0, PATIENCE)?.0)
+        Ok(self.ask(request, &[], 0, PATIENCE)?.0)
     }
 
     fn ask(
         &mut self,
         request: &Request,
+        descriptors: &[BorrowedFd<'_>],
         most_descriptors: usize,
         patience: Duration,
     ) -> Result<(Reply, Vec<OwnedFd>), ClientError> {
@@ -230,7 +249,8 @@ impl Client {
             set_socket_timeout(&self.socket, direction, Some(patience))
                 .map_err(|error| ClientError::Io(error.into()))?;
         }
-        let sent = packet::send(&self.socket, &message, &[]).map_err(ClientError::from_send);
+        let sent =
+            packet::send(&self.socket, &message, descriptors).map_err(ClientError::from_send);
         match sent {
             // A daemon that closes a connection says why first.
             Ok(()) | Err(ClientError::Closed) => {}

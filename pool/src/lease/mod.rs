@@ -57,6 +57,42 @@ pub struct Lease {
     pub since: Instant,
 }
 
+/// The reader of a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Viewer {
+    /// Root or the daemon's user: all leases with their names.
+    Owner,
+    /// All leases, none with its name.
+    Observer,
+    /// Leases of this user; with a name those that were taken on this connection.
+    User {
+        /// The user.
+        uid: u32,
+        /// The connection.
+        connection: u64,
+    },
+}
+
+impl Viewer {
+    fn sees(self, lease: &Lease) -> bool {
+        match self {
+            Self::Owner | Self::Observer => true,
+            Self::User { uid, .. } => lease.uid == uid,
+        }
+    }
+
+    /// Whether it may end the lease without showing the lease pipe. The user is not enough:
+    /// under libvirt all VMMs are one user's.
+    #[must_use]
+    pub fn may_end(self, lease: &Lease) -> bool {
+        match self {
+            Self::Owner => true,
+            Self::Observer => false,
+            Self::User { connection, .. } => lease.connection == Some(connection),
+        }
+    }
+}
+
 /// All leases.
 #[derive(Debug)]
 pub struct Leases {
@@ -142,14 +178,14 @@ impl Leases {
         self.live.iter().map(|(serial, lease)| (*serial, lease))
     }
 
-    /// A row for each lease of `uid`, or of everybody.
+    /// A row for each lease that `viewer` may see.
     #[must_use]
-    pub fn rows(&self, uid: Option<u32>, now: Instant) -> Vec<LeaseRow> {
-        let seen = |lease: &&Lease| uid.is_none_or(|uid| lease.uid == uid);
+    pub fn rows(&self, viewer: Viewer, now: Instant) -> Vec<LeaseRow> {
         let row = |(serial, lease): (Serial, &Lease)| {
             let age = now.saturating_duration_since(lease.since);
+            let name = viewer.may_end(lease).then(|| self.id(serial));
             Some(LeaseRow {
-                lease: self.id(serial).ok()?,
+                lease: name.transpose().ok()?,
                 bytes: lease.bytes,
                 page: lease.key.page,
                 node: lease.key.node,
@@ -158,8 +194,8 @@ impl Leases {
                 age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
             })
         };
-        let mine = self.iter().filter(|(_, lease)| seen(lease));
-        mine.filter_map(row).collect()
+        let seen = self.iter().filter(|(_, lease)| viewer.sees(lease));
+        seen.filter_map(row).collect()
     }
 }
 

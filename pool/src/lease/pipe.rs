@@ -33,6 +33,16 @@ impl LeasePipe {
             .iter()
             .any(|end| end.revents().contains(PollFlags::HUP)))
     }
+
+    /// Whether `end` is an end of this pipe: only processes that hold a copy can show one,
+    /// because the folder it has its name in is the daemon's alone.
+    ///
+    /// # Errors
+    /// The operating system's refusal.
+    pub fn has_end(&self, end: impl AsFd) -> io::Result<bool> {
+        let (ours, theirs) = (rustix::fs::fstat(&self.0)?, rustix::fs::fstat(end)?);
+        Ok((ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino))
+    }
 }
 
 impl AsFd for LeasePipe {
@@ -148,6 +158,15 @@ mod tests {
         drop(copy);
         assert!(ours.is_closed().unwrap());
         pipes.make(7).unwrap_err();
+    }
+
+    #[test]
+    fn its_ends_are_told_from_those_of_others() {
+        let (_folder, pipes) = pipes();
+        let (ours, theirs) = pipes.make(7).unwrap();
+        let (_other, others) = pipes.make(8).unwrap();
+        assert!(ours.has_end(theirs.try_clone().unwrap()).unwrap());
+        assert!(!ours.has_end(others).unwrap());
     }
 
     #[test]

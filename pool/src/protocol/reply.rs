@@ -131,8 +131,8 @@ pub struct PoolRow {
 /// One lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRow {
-    /// Its name.
-    pub lease: LeaseId,
+    /// Its name; `None` where the asker cannot end it by its name.
+    pub lease: Option<LeaseId>,
     /// Bytes of the file.
     pub bytes: u64,
     /// What backs it.

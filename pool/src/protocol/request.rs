@@ -18,7 +18,8 @@ use serde_json::Value;
 pub enum Request {
     /// Allocate memory.
     Take(Take),
-    /// End a lease, also while copies of its lease pipe are open.
+    /// End a lease, also while copies of its lease pipe are open. A copy may come with it
+    /// ([`GIVE_DESCRIPTORS`](super::GIVE_DESCRIPTORS)).
     Give(Give),
     /// What do you hold?
     Status(StatusQuery),

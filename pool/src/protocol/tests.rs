@@ -115,7 +115,7 @@ fn replies_of_a_later_daemon_are_read() {
 #[test]
 fn a_status_has_a_bounded_number_of_rows() {
     let row = LeaseRow {
-        lease: LeaseId::new("x".repeat(LeaseId::MOST_BYTES)).expect("a name"),
+        lease: Some(LeaseId::new("x".repeat(LeaseId::MOST_BYTES)).expect("a name")),
         bytes: MOST_NUMBER,
         page: PageSize::Transparent,
         node: Some(u32::MAX),

@@ -13,7 +13,7 @@ use super::workers::{Returning, Ticket, Workers};
 use crate::fill::{Done, Job, Work};
 use crate::lease::journal::Journal;
 use crate::lease::quota::{Ledger, Rules, Standing};
-use crate::lease::{Formers, Leases, Pipes, Replacements, Serial};
+use crate::lease::{Formers, Leases, Pipes, Replacements, Serial, Viewer};
 use crate::os::peer::Peer;
 use crate::protocol::{
     Counters, Drained, FillChange, Give, Refusal, RefusalCode, Reply, Request, Resize, Resized,
@@ -150,8 +150,14 @@ impl Broker {
         self.rules.standing(peer)
     }
 
-    /// Does what is asked.
-    pub(super) fn handle(&mut self, from: ConnectionId, peer: &Peer, request: Request) -> Answer {
+    /// Does what is asked; a `give` may come with a copy of its lease pipe.
+    pub(super) fn handle(
+        &mut self,
+        from: ConnectionId,
+        peer: &Peer,
+        request: Request,
+        pipe: Option<OwnedFd>,
+    ) -> Answer {
         self.counters.requests += 1;
         let standing = self.standing(peer);
         let observes = matches!(request, Request::Status(_)) && standing == Standing::Observer;
@@ -174,12 +180,19 @@ impl Broker {
             };
             return Answer::refuse(RefusalCode::Denied, who);
         }
+        let viewer = match standing {
+            Standing::Owner => Viewer::Owner,
+            Standing::Observer => Viewer::Observer,
+            Standing::Borrower | Standing::Stranger => Viewer::User {
+                uid: peer.uid,
+                connection: from,
+            },
+        };
         match request {
             Request::Take(take) => self.take(from, peer, take),
-            Request::Give(give) => self.give(peer, &standing, &give),
+            Request::Give(give) => self.give(viewer, &give, pipe),
             Request::Status(query) => {
-                let uid = (standing == Standing::Borrower).then_some(peer.uid);
-                Answer::Reply(Reply::Status(self.status(uid, query).into()))
+                Answer::Reply(Reply::Status(self.status(viewer, query).into()))
             }
             Request::Resize(resize) => self.resize(&resize),
             Request::Fill(change) => self.change_filling(&change),
@@ -195,13 +208,19 @@ impl Broker {
         let _ = self.journal.end(serial);
     }
 
-    fn give(&mut self, peer: &Peer, standing: &Standing, give: &Give) -> Answer {
+    fn give(&mut self, viewer: Viewer, give: &Give, pipe: Option<OwnedFd>) -> Answer {
         let serial = self.leases.serial(&give.lease).filter(|serial| {
-            let lease = self.leases.get(*serial);
-            lease.is_some_and(|lease| *standing == Standing::Owner || lease.uid == peer.uid)
+            self.leases.get(*serial).is_some_and(|lease| {
+                let shown = pipe.is_some_and(|end| lease.pipe.has_end(end).unwrap_or(false));
+                shown || viewer.may_end(lease)
+            })
         });
         let Some(serial) = serial else {
-            let text = format!("you have no lease {}", give.lease);
+            let text = format!(
+                "no lease {} was taken on this connection; from another one a `give` comes with a \
+                 copy of its lease pipe",
+                give.lease
+            );
             return Answer::refuse(RefusalCode::UnknownLease, text);
         };
         self.end_lease(serial);

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::fill::Watch;
 use crate::lease::journal::Journal;
 use crate::lease::quota::Rules;
-use crate::lease::{Pipes, Serial};
+use crate::lease::{Pipes, Serial, Viewer};
 use crate::os::peer::Peer;
 use crate::os::pressure::Gauge;
 use crate::os::{memory_file, need};
@@ -94,7 +94,7 @@ const LEAST: Take = Take {
 };
 
 fn ask(broker: &mut Broker, uid: u32) -> Result<(Serial, OwnedFd), RefusalCode> {
-    match broker.handle(0, &peer(uid), Request::Take(LEAST)) {
+    match broker.handle(0, &peer(uid), Request::Take(LEAST), None) {
         Answer::Lend { serial, memory, .. } => Ok((serial, memory)),
         Answer::Reply(Reply::Refused(refusal)) => Err(refusal.code),
         other => panic!("{other:?}"),
@@ -172,7 +172,7 @@ fn refused(broker: &mut Broker) -> (RefusalCode, Option<u32>) {
         max_topup_ms: 0,
         topup_if_faster: false,
     };
-    match broker.handle(0, &peer(0), Request::Take(take)) {
+    match broker.handle(0, &peer(0), Request::Take(take), None) {
         Answer::Reply(Reply::Refused(refusal)) => (refusal.code, refusal.retry_after_ms),
         other => panic!("{other:?}"),
     }
@@ -190,7 +190,7 @@ fn clients_hear_when_to_ask_again_only_while_something_is_filled() {
         size_class_bytes: 2 << 20,
         slabs: 4,
     };
-    let answer = broker.handle(0, &peer(0), Request::Resize(more));
+    let answer = broker.handle(0, &peer(0), Request::Resize(more), None);
     assert!(matches!(answer, Answer::Reply(Reply::Resize(_))));
     let _kept: Vec<_> = (0..3).map(|_| ask(&mut broker, 0).unwrap()).collect();
     // As fast as any machine, however busy this one is.
@@ -229,7 +229,7 @@ fn the_first_client_waits_where_it_has_started_the_daemon_and_nothing_is_clean()
         size_class_bytes: 2 << 20,
         slabs: 4,
     };
-    broker.handle(0, &peer(0), Request::Resize(more));
+    broker.handle(0, &peer(0), Request::Resize(more), None);
     assert!(!waits(&mut broker));
     broker.activated(now);
     assert!(waits(&mut broker));
@@ -238,7 +238,8 @@ fn the_first_client_waits_where_it_has_started_the_daemon_and_nothing_is_clean()
         bytes: 1 << 40,
         ..LEAST
     };
-    let Answer::Reply(Reply::Refused(refusal)) = broker.handle(0, &peer(0), Request::Take(none))
+    let Answer::Reply(Reply::Refused(refusal)) =
+        broker.handle(0, &peer(0), Request::Take(none), None)
     else {
         panic!("there is no such slab");
     };
@@ -250,23 +251,35 @@ fn the_first_client_waits_where_it_has_started_the_daemon_and_nothing_is_clean()
 }
 
 #[test]
-fn only_the_owner_may_end_the_lease_of_another() {
-    let (_folder, mut broker) = broker();
-    let (serial, _memory) = ask(&mut broker, 1000).unwrap();
-    let lease = broker.leases.id(serial).unwrap();
-    let mut give = |uid| {
-        let request = Request::Give(crate::protocol::Give {
-            lease: lease.clone(),
-        });
-        match broker.handle(0, &peer(uid), request) {
+fn a_lease_is_ended_by_its_connection_by_its_pipe_or_by_the_owner_and_by_no_other() {
+    let (_folder, mut broker) = broker_of(&CONFIG.replace("4M", "6M"));
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        match broker.handle(1, &peer(1000), Request::Take(LEAST), None) {
+            Answer::Lend {
+                serial, lease_pipe, ..
+            } => taken.push((broker.leases.id(serial).unwrap(), lease_pipe)),
+            other => panic!("{other:?}"),
+        }
+    }
+    let mut give = |from, uid, at: usize, pipe: Option<usize>| {
+        let lease = taken[at].0.clone();
+        let pipe = pipe.map(|at: usize| taken[at].1.try_clone().unwrap());
+        let request = Request::Give(crate::protocol::Give { lease });
+        match broker.handle(from, &peer(uid), request, pipe) {
             Answer::Reply(Reply::Refused(refusal)) => Err(refusal.code),
             Answer::Reply(Reply::Give) => Ok(()),
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(give(1001), Err(RefusalCode::Denied));
-    assert_eq!(give(0), Ok(()));
-    assert_eq!(give(1000), Err(RefusalCode::UnknownLease));
+    let unknown = Err(RefusalCode::UnknownLease);
+    assert_eq!(give(2, 1001, 0, None), Err(RefusalCode::Denied));
+    assert_eq!(give(2, 1000, 0, None), unknown, "one user, two VMMs");
+    assert_eq!(give(2, 1000, 0, Some(1)), unknown, "another pipe");
+    assert_eq!(give(2, 1000, 0, Some(0)), Ok(()));
+    assert_eq!(give(1, 1000, 1, None), Ok(()));
+    assert_eq!(give(3, 0, 2, None), Ok(()));
+    assert_eq!(give(1, 1000, 2, None), unknown);
 }
 
 #[test]
@@ -280,7 +293,7 @@ fn the_end_of_a_lease_ends_what_is_put_back_into_it() {
     memory_file::punch(&memory, 0, 2 << 20).unwrap();
     until(&mut broker, |broker| !broker.workers.may_refill(None));
     assert_eq!(
-        broker.status(None, StatusQuery::default()).pools[0].hole_bytes,
+        broker.status(Viewer::Owner, StatusQuery::default()).pools[0].hole_bytes,
         2 << 20
     );
     broker.end_lease(serial);
@@ -288,7 +301,10 @@ fn the_end_of_a_lease_ends_what_is_put_back_into_it() {
         broker.workers.may_refill(None) && !broker.formers.is_empty()
     });
     assert_eq!(memory_file::held_bytes(&memory).unwrap(), 0);
-    let row = broker.status(None, StatusQuery::default()).pools.remove(0);
+    let row = broker
+        .status(Viewer::Owner, StatusQuery::default())
+        .pools
+        .remove(0);
     assert_eq!((row.hole_bytes, row.refilled_bytes), (0, 0));
 }
 

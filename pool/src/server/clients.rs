@@ -6,7 +6,7 @@ use super::broker::{self, Answer};
 use super::connections::{ConnectionId, Sent, turn_away};
 use super::events::Source;
 use crate::lease::quota::Standing;
-use crate::protocol::packet::PacketError;
+use crate::protocol::packet::{Packet, PacketError};
 use crate::protocol::{RefusalCode, Request};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
@@ -87,27 +87,40 @@ impl Server {
             None if hung_up => self.close(id),
             None => {}
             Some(Err(PacketError::Io(error))) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Some(Ok(packet)) => {
-                let answer = self.answer(id, &packet.message);
-                self.send(id, answer);
-            }
+            Some(Ok(packet)) => self.handle(id, packet),
             Some(Err(error @ (PacketError::TooLong { .. } | PacketError::Descriptors { .. }))) => {
-                let answer = Answer::refuse(RefusalCode::BadRequest, error.to_string());
-                self.send(id, answer);
-                self.close(id);
+                self.refuse_and_close(id, error.to_string());
             }
             Some(Err(_)) => self.close(id),
         }
     }
 
-    fn answer(&mut self, id: ConnectionId, message: &[u8]) -> Answer {
+    fn handle(&mut self, id: ConnectionId, packet: Packet) {
         let Some(peer) = self.connections.peer(id) else {
-            return Answer::Later;
+            return;
         };
-        match Request::decode(message) {
-            Ok(request) => self.broker.handle(id, peer, request),
+        let request = Request::decode(&packet.message);
+        let mut descriptors = packet.descriptors.into_iter();
+        let has_some = descriptors.len() > 0;
+        let answer = match request {
+            Ok(request @ Request::Give(_)) => {
+                self.broker.handle(id, peer, request, descriptors.next())
+            }
+            Ok(request) if has_some => {
+                let text = format!("`{}` comes with no descriptor", request.operation());
+                self.refuse_and_close(id, text);
+                return;
+            }
+            Ok(request) => self.broker.handle(id, peer, request, None),
+            Err(error) if has_some => return self.refuse_and_close(id, error.to_string()),
             Err(error) => Answer::refuse(RefusalCode::BadRequest, error.to_string()),
-        }
+        };
+        self.send(id, answer);
+    }
+
+    fn refuse_and_close(&mut self, id: ConnectionId, text: String) {
+        self.send(id, Answer::refuse(RefusalCode::BadRequest, text));
+        self.close(id);
     }
 
     /// Sends an answer.

@@ -15,7 +15,7 @@ use crate::lease::Serial;
 use crate::lease::quota::Standing;
 use crate::os::peer::Peer;
 use crate::protocol::packet::{self, Packet, PacketError};
-use crate::protocol::{MOST_REQUEST_BYTES, Refusal, RefusalCode, Reply};
+use crate::protocol::{GIVE_DESCRIPTORS, MOST_REQUEST_BYTES, Refusal, RefusalCode, Reply};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -183,8 +183,7 @@ impl Connections {
         if connection.is_served() {
             return None;
         }
-        // A request comes with no descriptors; one that does is refused.
-        let received = packet::receive(&connection.socket, MOST_REQUEST_BYTES, 0);
+        let received = packet::receive(&connection.socket, MOST_REQUEST_BYTES, GIVE_DESCRIPTORS);
         if received.is_ok() {
             connection.heard = Instant::now();
         }

@@ -1,14 +1,16 @@
 //! What is to be seen of a broker: its status.
 
 use super::broker::Broker;
+use crate::lease::Viewer;
 use crate::protocol::{Gauges, MOST_STATUS_ROWS, PoolRow, Status, StatusQuery};
 use std::time::Instant;
 
 impl Broker {
-    /// What the pool holds, as far as `uid` may see it; everything for `None`.
-    pub(super) fn status(&self, uid: Option<u32>, query: StatusQuery) -> Status {
+    /// What the pool holds, as far as `viewer` may see it.
+    pub(super) fn status(&self, viewer: Viewer, query: StatusQuery) -> Status {
         let (pools, more_pools) = part(self.rows(), query.skip_pools);
-        let (leases, more_leases) = part(self.leases.rows(uid, Instant::now()), query.skip_leases);
+        let (leases, more_leases) =
+            part(self.leases.rows(viewer, Instant::now()), query.skip_leases);
         let mut counters = self.counters.clone();
         counters.take_times = self.times.summary();
         Status {

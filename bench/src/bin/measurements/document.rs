@@ -81,7 +81,7 @@ mod tests {
     fn counts_are_those_that_are_guarded() {
         let plan = PLANS.iter().find(|plan| plan.name == "counts").unwrap();
         let texts = Record::read(plan, &root()).unwrap().texts().unwrap();
-        for (file, lines) in ["bench/counts.txt", "lab/tests/boot_counts.txt"]
+        for (file, lines) in ["bench/counts.txt", "lab/tests/it/boot_counts.txt"]
             .iter()
             .zip(texts)
         {

@@ -17,7 +17,7 @@ pub(crate) struct Plan {
 pub(crate) const PLANS: &[Plan] = &[
     Plan {
         name: "counts",
-        commands: &["cat bench/counts.txt", "cat lab/tests/boot_counts.txt"],
+        commands: &["cat bench/counts.txt", "cat lab/tests/it/boot_counts.txt"],
         render: guests::counts,
     },
     Plan {

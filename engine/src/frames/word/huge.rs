@@ -372,7 +372,7 @@ mod tests {
         }
     }
 
-    /// What `engine/tests/tables_machine.rs` fills tables with.
+    /// What `engine/tests/it/tables_machine.rs` fills tables with.
     #[test]
     fn words_of_other_tests_mean_what_these_expect() {
         assert_eq!(Huge::FREE.pack(), 1);

@@ -147,12 +147,12 @@ impl<'m> Segments<'m> {
             };
             let start = match part.start() {
                 border if self.is_huge_of(segment, border) => whole(border),
-                border if is_of_another(border) => whole_up(border),
                 border => border,
             };
             let end = match part.end() {
                 border if self.is_huge_of(segment, border) => whole_up(border),
-                border if is_of_another(border) => whole(border),
+                // The part that follows has it; where `range` ends there is none.
+                border if border < range.end() && is_of_another(border) => whole(border),
                 border => border,
             };
             let inside = range.intersect(segment.frames());

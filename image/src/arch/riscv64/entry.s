@@ -85,7 +85,7 @@ stop:
     j stop
 
 # ---- Modes of translation, the one with the most levels first: for `satp`, the root, the bits below
-# those that index it. A test takes some away from the file (lab/tests/boot_processors.rs).
+# those that index it. A test takes some away from the file (lab/tests/it/boot_processors.rs).
     .section .rodata.boot, "a"
     .balign 8
 boot_modes:

@@ -1,0 +1,54 @@
+//! `firstlight history`: records are kept, and changes found.
+
+use crate::common;
+
+use common::{document, told};
+use serde_json::json;
+use std::fs;
+
+#[test]
+fn a_change_is_found_where_it_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().join("runs");
+    let runs = runs.to_str().unwrap();
+    let mut history = json!(null);
+    for (label, ns) in [
+        ("v1", 1_000_000),
+        ("v2", 1_000_000),
+        ("v3", 1_010_000),
+        ("v4", 1_010_000),
+    ] {
+        let record = json!({
+            "schema": "firstlight.run/1", "kind": "boot", "clock": "instructions",
+            "source": {"kind": "image"}, "machine": {}, "milestones": {},
+            "phases": [{"name": "layout", "start_ns": 0, "end_ns": ns}],
+        });
+        let file = folder.path().join("now.json");
+        fs::write(&file, record.to_string()).unwrap();
+        let file = file.to_str().unwrap();
+        history = document(&["history", runs, "--add", file, "--label", label, "--json"]);
+    }
+    assert_eq!(history["schema"], "firstlight.history/1");
+    let change = &history["series"][0]["changes"][0];
+    assert_eq!((&change["label"], &change["at"]), (&"v3".into(), &2.into()));
+    let (code, page, _) = told(&["history", runs]);
+    assert!(
+        code == 0 && page.contains("+1.0 % at v3") && page.contains('^'),
+        "{page}"
+    );
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let (code, _, stderr) = told(&["history", path]);
+    assert!(code == 1 && stderr.contains("no record in"), "{stderr}");
+    let (code, _, stderr) = told(&["history", path, "--add", "/nowhere"]);
+    assert!(code == 3 && stderr.contains("/nowhere"), "{stderr}");
+    let log = folder.path().join("a.log");
+    fs::write(&log, "[    1.000000] a\n[    2.000000] b\n").unwrap();
+    let log = log.to_str().unwrap();
+    let (code, _, stderr) = told(&["history", "/dev/null/x", "--add", log]);
+    assert!(code == 3 && stderr.contains("cannot write"), "{stderr}");
+}

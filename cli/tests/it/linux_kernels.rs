@@ -1,0 +1,77 @@
+//! Debian's two kernels (`make linux`) on one shape: compared, judged, swept.
+
+use crate::common;
+
+use common::{document, told};
+use firstlight_pool::os::need::skip;
+use std::path::{Path, PathBuf};
+
+/// Both kernels, if they are here.
+fn kernels() -> Option<[String; 2]> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = target.unwrap_or(Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
+    let path = |version: &str| target.join("linux").join(version).join("vmlinuz");
+    let paths = ["6.1", "6.12"].map(path);
+    let missing = paths.iter().find(|path| !path.is_file());
+    if let Some(path) = missing {
+        skip("linux", format!("no {} (make linux)", path.display()));
+        return None;
+    }
+    Some(paths.map(|path| path.to_str().unwrap().to_owned()))
+}
+
+#[test]
+fn two_real_kernels_differ_where_they_do() {
+    let Some([old, new]) = kernels() else { return };
+    let side = |kernel: &str| format!("--memory 1G --clock instructions --kernel '{kernel}'");
+    let comparison = document(&["compare", &side(&old), &side(&new), "--json"]);
+    let rows = comparison["rows"].as_array().unwrap();
+    for kind in ["milestone", "phase", "gap"] {
+        assert!(
+            rows.iter()
+                .any(|row| row["kind"] == kind && row["ratio"].is_number()),
+            "{kind}"
+        );
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("c.json");
+    std::fs::write(&file, comparison.to_string()).unwrap();
+    // Two kernels years apart are not the same anywhere.
+    let (code, stdout, _) = told(&["gate", file.to_str().unwrap(), "--json"]);
+    let verdict: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(code, 7, "{verdict}");
+    assert!(!verdict["moved"].as_array().unwrap().is_empty());
+    // And each is the same as itself.
+    let same = document(&["gate", "--self", &side(&new), "--json"]);
+    assert_eq!(same["noise_floor_percent"], 0.0, "{same}");
+}
+
+#[test]
+fn a_sweep_over_cpus_stands_beside_a_published_one() {
+    let Some([_, new]) = kernels() else { return };
+    let words = [
+        "sweep", "--kernel", &new, "--memory", "4G", "--cpus", "1,2", "--runs", "1",
+    ];
+    let sweep = document(
+        &[
+            &words[..],
+            &["--beside", "zen-16g", "--accel", "tcg", "--json"],
+        ]
+        .concat(),
+    );
+    assert_eq!(sweep["schema"], "firstlight.sweep-linux/1");
+    let rows = sweep["rows"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[1]["cpus"]), (2, &2.into()));
+    for row in rows {
+        assert!(
+            row["boot"]["mean_ms"].as_f64().unwrap() > row["deferred"]["mean_ms"].as_f64().unwrap()
+        );
+    }
+    assert_eq!(sweep["beside"]["rows"].as_array().unwrap().len(), 5);
+    let host = document(&[
+        "boot", "--kernel", &new, "--memory", "1G", "--accel", "tcg", "--json",
+    ]);
+    let hidden = host["host"]["before_clock_ns"].as_u64().unwrap();
+    assert!(hidden > 0 && hidden < host["host"]["wall_ns"].as_u64().unwrap());
+    assert!(host["host"]["power"].is_object());
+}

@@ -1,0 +1,35 @@
+//! All tests of this crate from outside, as one program: a module for each thing that is tested.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking; its numbers are small"
+)]
+
+mod bench_alloc;
+mod bench_pool;
+mod bench_zero;
+mod bisect;
+mod blocks;
+mod boot;
+mod common;
+mod compare;
+mod doctor;
+#[path = "../../../lab/tests/it/fake_qemu/mod.rs"]
+mod fake_qemu;
+mod gate;
+mod history;
+mod layout;
+mod linux_kernels;
+mod matrix;
+mod pool_daemon;
+mod pool_qemu;
+mod pool_run;
+mod pool_serve;
+mod pool_status;
+mod predict;
+mod record;
+mod regressions;
+mod report;
+mod slurm;
+mod stick;
+mod sweep;
+mod up;

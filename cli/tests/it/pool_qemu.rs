@@ -1,0 +1,274 @@
+//! `firstlight pool run` with real QEMU on real files: the VMM uses the
+//! pool's memory and no other, the guest can use all of it, and the lease ends
+//! with the VMM. Skipped with a line where there is no QEMU, or there are no
+//! huge pages.
+
+use crate::common;
+use crate::common::guest;
+use crate::common::stand_in;
+
+use firstlight_pool::os::hugepages;
+use firstlight_pool::os::need::skip;
+use firstlight_pool::protocol::PageSize;
+use guest::{QEMU, Qmp, image, qemu_is_here};
+use serde_json::{Value, json};
+use stand_in::StandIn;
+use std::fs;
+use std::process::Command;
+
+const MIB: u64 = 1 << 20;
+const HUGE: u64 = 2 * MIB;
+
+/// `pool run` with QEMU, its arguments separated by blanks.
+fn command(daemon: &StandIn, options: &str, qemu: &str) -> Command {
+    let socket = daemon.socket();
+    let socket = socket.to_str().expect("a plain name");
+    let mut arguments = vec!["pool", "run", "--require", "--socket", socket];
+    arguments.extend(options.split_whitespace());
+    arguments.extend(["--", QEMU, "-display", "none", "-nodefaults"]);
+    arguments.extend(qemu.split_whitespace());
+    common::command(&arguments)
+}
+
+/// The backends of a stopped guest, by name: size, shared, touched beforehand; and
+/// QEMU's mappings.
+fn backends(
+    daemon: &StandIn,
+    options: &str,
+    qemu: &str,
+) -> (Vec<(String, u64, bool, bool)>, String) {
+    let mut qmp = Qmp::start(&mut command(
+        daemon,
+        options,
+        &format!("-S -qmp stdio {qemu}"),
+    ));
+    let Value::Array(rows) = qmp.ask("query-memdev") else {
+        panic!("no rows");
+    };
+    let mut backends: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["id"].as_str().expect("a name").to_owned(),
+                row["size"].as_u64().expect("a size"),
+                row["share"] == json!(true),
+                row["prealloc"] == json!(true),
+            )
+        })
+        .collect();
+    backends.sort();
+    let maps = qmp.maps();
+    assert_eq!(qmp.quit(), 0);
+    (backends, maps)
+}
+
+#[test]
+fn qemu_uses_the_files_however_its_memory_was_described() {
+    if !qemu_is_here() {
+        return;
+    }
+    let json = r#"-object {"qom-type":"memory-backend-memfd","id":"pc.ram","size":67108864,"share":true} -machine memory-backend=pc.ram"#;
+    let nodes = "-smp 2 -object memory-backend-ram,id=a,size=32M -object memory-backend-ram,id=b,size=32M \
+                 -numa node,memdev=a -numa node,memdev=b";
+    let table = [
+        ("--memory 64M", "", vec!["firstlight0"]),
+        (
+            "",
+            "-m 64 -mem-path /dev/shm -mem-prealloc",
+            vec!["firstlight0"],
+        ),
+        ("", "-machine microvm -m 64", vec!["firstlight0"]),
+        ("", json, vec!["pc.ram"]),
+        ("", &format!("-m 64M {nodes}"), vec!["a", "b"]),
+        (
+            "--memory 32M --memory 32M@0",
+            "-smp 2",
+            vec!["firstlight0", "firstlight1"],
+        ),
+        (
+            "--memory 32M --memory 32M",
+            "-smp 2 -numa node -numa node",
+            vec!["firstlight0", "firstlight1"],
+        ),
+    ];
+    for (options, qemu, ids) in table {
+        let daemon = StandIn::new(PageSize::Transparent, ids.len(), 0);
+        let size = 64 * MIB / ids.len() as u64;
+        let expected: Vec<_> = ids
+            .iter()
+            .map(|id| ((*id).to_owned(), size, true, false))
+            .collect();
+        let (rows, maps) = backends(&daemon, options, qemu);
+        assert_eq!(rows, expected, "{options} {qemu}");
+        let lent = daemon.lent();
+        assert_eq!(lent.len(), ids.len());
+        for one in lent {
+            assert_eq!(
+                one.mapped_bytes(&maps),
+                size,
+                "QEMU mapped this file: {options} {qemu}"
+            );
+            assert!(one.ended_within(30), "the lease ends with QEMU");
+        }
+    }
+}
+
+#[test]
+fn a_slab_may_be_larger_than_the_guest() {
+    if !qemu_is_here() {
+        return;
+    }
+    let daemon = StandIn::new(PageSize::Transparent, 1, 64 * MIB);
+    let (rows, _) = backends(&daemon, "", "-m 65");
+    assert_eq!(rows, [("firstlight0".to_owned(), 65 * MIB, true, false)]);
+}
+
+/// The image's self-test: every CPU writes to and checks memory of every node.
+const SELF_TEST: &str = "-cpu max -no-reboot -append selftest \
+                         -device isa-debug-exit,iobase=0xf4,iosize=4 -serial null -kernel";
+/// QEMU's exit code when the self-test found nothing wrong.
+const PASSED: Option<i32> = Some(85);
+
+#[test]
+fn a_guest_can_use_all_of_its_memory() {
+    if !qemu_is_here() {
+        return;
+    }
+    let Some(image) = image() else { return };
+    let daemon = StandIn::new(PageSize::Transparent, 2, 0);
+    let qemu = format!("-smp 2 {SELF_TEST} {image}");
+    let status = command(&daemon, "--memory 96M --memory 64M", &qemu).status();
+    assert_eq!(status.expect("it ran").code(), PASSED);
+    assert!(daemon.lent().iter().all(|one| one.ended_within(30)));
+}
+
+#[test]
+fn a_guest_can_use_huge_pages_filled_beforehand() {
+    if !qemu_is_here() {
+        return;
+    }
+    let Some(image) = image() else { return };
+    let _pages = match hugepages::Borrowed::new(HUGE, 128) {
+        Ok(pages) => pages,
+        Err(error) => return skip("hugepages", error),
+    };
+    let daemon = StandIn::new(PageSize::Huge, 1, 0);
+    let qemu = format!("-m 256M {SELF_TEST} {image}");
+    let status = command(&daemon, "", &qemu).status();
+    assert_eq!(status.expect("it ran").code(), PASSED);
+    let lent = daemon.lent();
+    assert!(lent[0].ended_within(30));
+    assert_eq!(
+        lent[0].held_bytes(),
+        256 * MIB,
+        "QEMU gave nothing back of its own"
+    );
+    let mut start = vec![0; 1 << 20];
+    rustix::io::pread(&lent[0].file, &mut start, MIB).expect("it can be read");
+    assert!(
+        start.iter().any(|byte| *byte != 0),
+        "the guest wrote to this file"
+    );
+}
+
+#[test]
+fn a_lease_ends_with_a_daemonized_monitor_not_with_its_launcher() {
+    if !qemu_is_here() {
+        return;
+    }
+    let daemon = StandIn::new(PageSize::Transparent, 1, 0);
+    let pid_file = daemon.folder().join("pid");
+    let pid_file_name = pid_file.to_str().expect("a plain name");
+    let qemu = format!("-m 64M -S -daemonize -pidfile {pid_file_name}");
+    let status = command(&daemon, "", &qemu).status().expect("it ran");
+    assert!(status.success());
+    let lent = daemon.lent();
+    assert!(
+        !lent[0].ended_within(1),
+        "the daemonized VMM has the memory"
+    );
+    let pid = fs::read_to_string(&pid_file).expect("QEMU wrote its number");
+    let killed = Command::new("kill").args(["-KILL", pid.trim()]).status();
+    assert!(killed.expect("kill is there").success());
+    assert!(lent[0].ended_within(30), "nobody has it any more");
+}
+
+/// Whether calls can be watched here; run in a process of its own, because a
+/// filter stays.
+fn injection_works(daemon: &StandIn) -> bool {
+    let socket = daemon.socket();
+    let socket = socket.to_str().expect("a plain name");
+    let arguments = ["pool", "run", "--inject", "--require", "--socket", socket];
+    let mut command = common::command(&arguments);
+    let output = command.args(["--memory", "2M", "--", "true"]).output();
+    let output = output.expect("the command runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        skip("seccomp", told);
+    }
+    output.status.success()
+}
+
+#[test]
+fn a_memfd_of_an_unmodified_command_line_is_served() {
+    let daemon = StandIn::new(PageSize::Transparent, 9, 0);
+    if !qemu_is_here() || !injection_works(&daemon) {
+        return;
+    }
+    let Some(image) = image() else { return };
+    daemon.lent();
+    let memory = "-object memory-backend-memfd,id=a,size=96M -object memory-backend-memfd,id=x,size=2M \
+                  -object memory-backend-memfd,id=b,size=64M,prealloc=on \
+                  -m 160M -smp 2 -numa node,memdev=a -numa node,memdev=b";
+    let qemu = format!("{memory} {SELF_TEST} {image}");
+    let status = command(&daemon, "--inject", &qemu).status();
+    assert_eq!(status.expect("it ran").code(), PASSED);
+    let lent = daemon.lent();
+    let asked: Vec<u64> = lent.iter().map(|one| one.take.bytes).collect();
+    assert_eq!(
+        asked,
+        [96 * MIB, 64 * MIB],
+        "the third is not the guest's memory"
+    );
+    for one in &lent {
+        assert!(one.ended_within(30), "the lease ends with QEMU");
+    }
+    assert_eq!(lent[1].held_bytes(), 64 * MIB, "QEMU touched all of it");
+    let mut start = vec![0; 1 << 20];
+    rustix::io::pread(&lent[0].file, &mut start, MIB).expect("it can be read");
+    assert!(
+        start.iter().any(|byte| *byte != 0),
+        "the guest wrote to this file"
+    );
+}
+
+#[test]
+fn a_larger_slab_is_injected_whole_and_daemonizing_is_no_hindrance() {
+    let daemon = StandIn::new(PageSize::Transparent, 9, 32 * MIB);
+    if !qemu_is_here() || !injection_works(&daemon) {
+        return;
+    }
+    daemon.lent();
+    let pid_file = daemon.folder().join("pid");
+    let name = pid_file.to_str().expect("a plain name");
+    let qemu = format!(
+        "-object memory-backend-memfd,id=a,size=64M,prealloc=on -machine memory-backend=a \
+         -S -daemonize -pidfile {name}"
+    );
+    let status = command(&daemon, "--inject", &qemu)
+        .status()
+        .expect("it ran");
+    assert!(status.success());
+    let lent = daemon.lent();
+    assert!(
+        !lent[0].ended_within(1),
+        "the daemonized VMM has the memory"
+    );
+    assert_eq!(lent[0].held_bytes(), 64 * MIB);
+    let length = rustix::fs::fstat(&lent[0].file).expect("ours").st_size;
+    assert_eq!(length, 96 << 20, "the file keeps its size");
+    let pid = fs::read_to_string(&pid_file).expect("QEMU wrote its number");
+    let killed = Command::new("kill").args(["-KILL", pid.trim()]).status();
+    assert!(killed.expect("kill is there").success());
+    assert!(lent[0].ended_within(30), "nobody has it any more");
+}

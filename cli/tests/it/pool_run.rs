@@ -1,0 +1,202 @@
+//! `firstlight pool run` beside a stand-in daemon: what a VMM is given, and
+//! what happens where the pool has nothing. No VMM is needed here.
+
+use crate::common;
+use crate::common::stand_in;
+use crate::fake_qemu;
+
+use firstlight_pool::protocol::PageSize;
+use stand_in::StandIn;
+use std::path::{Path, PathBuf};
+
+/// `pool run` with these arguments.
+fn run(socket: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let socket = socket.to_str().expect("a plain name");
+    let mut all = vec!["pool", "run", "--socket", socket];
+    all.extend(arguments);
+    common::told(&all)
+}
+
+/// A program that is called like QEMU and prints its arguments.
+fn false_qemu(folder: &Path) -> PathBuf {
+    let path = folder.join("qemu-system-none");
+    fake_qemu::executable(&path, "#!/bin/sh\necho \"$@\"\nexit 7\n");
+    path
+}
+
+#[test]
+fn a_monitor_is_given_the_file_and_becomes_the_command() {
+    let daemon = StandIn::new(PageSize::Transparent, 1, 0);
+    let script = "stat -L -c %s {memory}; head -c1 {memory} | od -An -tx1; exit 9";
+    let arguments = ["--memory", "3M@0", "--topup", "7", "--", "sh", "-c", script];
+    let (code, stdout, stderr) = run(&daemon.socket(), &arguments);
+    assert_eq!((code, stdout.as_str()), (9, "4194304\n 00\n"), "{stderr}");
+    assert_eq!(
+        stderr,
+        "firstlight: 4 MiB of node 0 from the pool: thp pages, lease test-0\n"
+    );
+    let lent = daemon.lent();
+    assert_eq!((lent[0].take.bytes, lent[0].take.node), (3 << 20, Some(0)));
+    assert_eq!(lent[0].take.max_topup_ms, 7);
+    assert!(
+        lent[0].ended_within(10),
+        "nobody has the lease pipe any more"
+    );
+}
+
+#[test]
+fn a_lease_ends_with_the_last_who_inherited_it() {
+    let daemon = StandIn::new(PageSize::Transparent, 1, 0);
+    let script = "sleep 1000 </dev/null >/dev/null 2>&1 & echo $!; true {memory}";
+    let arguments = ["--memory", "2M", "--", "sh", "-c", script];
+    let (code, stdout, stderr) = run(&daemon.socket(), &arguments);
+    assert_eq!(code, 0, "{stderr}");
+    let lent = daemon.lent();
+    assert!(!lent[0].ended_within(0), "its child still has the memory");
+    let sleeper = stdout.trim();
+    let killed = std::process::Command::new("kill").arg(sleeper).status();
+    assert!(killed.expect("kill is there").success());
+    assert!(lent[0].ended_within(10), "the child is gone");
+}
+
+#[test]
+fn without_the_pool_the_start_is_ordinary_and_says_so() {
+    let daemon = StandIn::new(PageSize::Transparent, 0, 0);
+    let qemu = false_qemu(daemon.folder());
+    let qemu = qemu.to_str().expect("a plain name");
+    let nobody = daemon.folder().join("nobody.sock");
+
+    let (code, stdout, stderr) = run(&nobody, &["--memory", "1G", "--", qemu, "-S"]);
+    assert_eq!((code, stdout.as_str()), (7, "-S -m 1024M\n"));
+    assert!(stderr.contains("no pool answers at"), "{stderr}");
+    assert!(stderr.ends_with("starting the ordinary way\n"), "{stderr}");
+
+    let (_, stdout, stderr) = run(&daemon.socket(), &["--", qemu, "-m", "64"]);
+    assert_eq!(stdout, "-m 64\n");
+    assert_eq!(
+        stderr,
+        "firstlight: the pool refuses (empty): nothing is ready; starting the ordinary way\n"
+    );
+
+    let arguments = ["--memory", "3M", "--", "stat", "-L", "-c", "%s", "{memory}"];
+    let (code, stdout, stderr) = run(&daemon.socket(), &arguments);
+    assert_eq!((code, stdout.as_str()), (0, "3145728\n"), "{stderr}");
+
+    let (code, stdout, stderr) = run(&daemon.socket(), &["--require", "--", qemu, "-m", "64"]);
+    assert_eq!((code, stdout.as_str()), (8, ""));
+    assert_eq!(
+        stderr,
+        "error: the pool refuses (empty): nothing is ready\n"
+    );
+}
+
+#[test]
+fn all_nodes_or_none() {
+    let daemon = StandIn::new(PageSize::Transparent, 1, 0);
+    let qemu = false_qemu(daemon.folder());
+    let qemu = qemu.to_str().expect("a plain name");
+    let arguments = ["--memory", "2M", "--memory", "4M", "--", qemu];
+    let (_, stdout, stderr) = run(&daemon.socket(), &arguments);
+    assert!(
+        stdout.contains("memory-backend-ram,id=firstlight0"),
+        "{stdout}"
+    );
+    assert!(stderr.contains("starting the ordinary way"), "{stderr}");
+    assert!(
+        daemon.lent()[0].ended_within(10),
+        "the first was given back"
+    );
+}
+
+#[test]
+fn what_cannot_be_started_takes_nothing() {
+    let daemon = StandIn::new(PageSize::Transparent, 9, 0);
+    let table: [(&[&str], &str); 5] = [
+        (
+            &["--memory", "1G", "--", "/nonexistent/qemu-system-x86_64"],
+            "cannot start /nonexistent/qemu-system-x86_64: no such program",
+        ),
+        (
+            &["--memory", "1G@4095", "--", "qemu-system-x86_64"],
+            "this machine has no node 4095",
+        ),
+        (
+            &["--memory", "1G", "--", "true"],
+            "how true takes its memory is not known here",
+        ),
+        (
+            &["--memory", "1G", "--", "qemu-system-x86_64", "-m", "2G"],
+            "--memory says 1 GiB",
+        ),
+        (&["--", "qemu-system-x86_64"], "how much memory?"),
+    ];
+    for (arguments, expected) in table {
+        let (code, stdout, stderr) = run(&daemon.socket(), arguments);
+        assert_eq!((code, stdout.as_str()), (5, ""), "{stderr}");
+        assert!(
+            stderr.starts_with("error: ") && stderr.contains(expected),
+            "{stderr}"
+        );
+    }
+    let (code, _, stderr) = run(&daemon.socket(), &["--memory", "8", "--", "true"]);
+    assert_eq!(code, 2);
+    assert!(
+        stderr.contains("\"8\" has no unit, expected for example 8G"),
+        "{stderr}"
+    );
+    assert!(daemon.lent().is_empty());
+}
+
+#[test]
+fn nobody_who_reads_what_is_said_is_no_reason_not_to_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let qemu = false_qemu(folder.path());
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let arguments = ["pool", "run", "--socket", "/none", "--memory", "1M", "--"];
+    let output = common::command(&arguments)
+        .arg(qemu)
+        .stderr(writer)
+        .output()
+        .expect("the command starts");
+    assert_eq!(output.status.code(), Some(7), "the VMM's");
+    assert_eq!(output.stdout, b"-m 1M\n");
+}
+
+#[test]
+fn show_starts_nothing() {
+    let daemon = StandIn::new(PageSize::Transparent, 1, 0);
+    let arguments = [
+        "--show",
+        "--",
+        "qemu-system-x86_64",
+        "-m",
+        "1G",
+        "-append",
+        "a b",
+    ];
+    let (code, stdout, stderr) = run(&daemon.socket(), &arguments);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    assert_eq!(
+        stdout,
+        "qemu-system-x86_64 -m 1G -append 'a b' -object memory-backend-file,id=firstlight0,\
+         size=1073741824,mem-path=/proc/self/fd/N0,share=on \
+         -machine memory-backend=firstlight0\n"
+    );
+    assert!(daemon.lent().is_empty());
+}
+
+#[test]
+fn programs_are_told_in_one_line() {
+    let daemon = StandIn::new(PageSize::Transparent, 1, 0);
+    let arguments = ["--json", "--memory", "2M", "--", "true", "{memory}"];
+    let (code, stdout, stderr) = run(&daemon.socket(), &arguments);
+    assert_eq!((code, stdout.as_str()), (0, ""));
+    let record: serde_json::Value = serde_json::from_str(&stderr).expect("one document");
+    assert_eq!(record["schema"], "firstlight.pool-run/1");
+    assert_eq!(record["from_pool"], true);
+    assert_eq!(record["leases"][0]["bytes"], 2 << 20);
+    assert!(record["take_ns"].as_u64().expect("a number") > 0);
+    let name = record["command"][1].as_str().expect("text");
+    assert!(name.starts_with("/proc/self/fd/"), "{name}");
+}

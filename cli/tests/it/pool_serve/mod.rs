@@ -1,0 +1,22 @@
+//! The daemon as a process, with real clients, real huge pages where the
+//! machine lets us have them, and everything done to it that a hostile
+//! neighbour or a bad day may do.
+//!
+//! Long runs: `make soak`, which sets the numbers of rounds.
+
+mod crash;
+mod draw;
+mod export;
+mod flood;
+mod guest;
+mod hostile;
+mod kit;
+mod manager;
+mod operate;
+mod poison;
+mod refill;
+mod reload;
+mod restart;
+mod serve;
+mod service;
+mod tenant;

@@ -1,0 +1,126 @@
+//! `firstlight pool status`: the daemon's rows as a table and as a document.
+
+use crate::common;
+
+use firstlight_pool::protocol::{
+    Counters, LeaseId, LeaseRow, MOST_REQUEST_BYTES, PageSize, PoolRow, Reply, Request, Status,
+    TakeTimes, packet,
+};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with,
+};
+use serde_json::Value;
+use std::path::Path;
+use std::thread;
+
+/// `pool status` with further arguments.
+fn told(socket: &Path, further: &[&str]) -> (i32, String, String) {
+    let socket = socket.to_str().expect("a plain name");
+    let mut arguments = vec!["pool", "status", "--socket", socket];
+    arguments.extend(further);
+    common::told(&arguments)
+}
+
+fn status() -> Status {
+    Status {
+        daemon_pid: 812,
+        uptime_ms: 61_000,
+        pools: vec![PoolRow {
+            page: PageSize::Huge,
+            node: Some(1),
+            size_class_bytes: 8 << 30,
+            wanted_slabs: 4,
+            clean_slabs: 2,
+            filling_slabs: 1,
+            unknown_slabs: 0,
+            lent_slabs: 1,
+            clean_bytes: 16 << 30,
+            dirty_bytes: 0,
+            lent_bytes: 8 << 30,
+            hole_bytes: 3 << 30,
+            refilled_bytes: 1 << 30,
+            trouble: Some("too few\x1b[2J pages".into()),
+        }],
+        leases: vec![LeaseRow {
+            lease: Some(LeaseId::new("17-3").expect("a name")),
+            bytes: 8 << 30,
+            page: PageSize::Huge,
+            node: Some(1),
+            pid: 4711,
+            uid: 64055,
+            age_ms: 900,
+        }],
+        counters: Counters {
+            takes: 1,
+            zeroed_bytes: 24 << 30,
+            zeroing_ns: 2_000_000_000,
+            take_times: Some(TakeTimes {
+                p50_ns: 21_000,
+                p99_ns: 40_000,
+                max_ns: 41_000,
+                ..TakeTimes::default()
+            }),
+            ..Counters::default()
+        },
+        ..Status::default()
+    }
+}
+
+/// A daemon that answers every request of one connection with [`status`].
+fn serve(path: &Path) {
+    let address = SocketAddrUnix::new(path).expect("a short name");
+    let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let socket = socket_with(kind.0, kind.1, SocketFlags::CLOEXEC, None).expect("a socket");
+    bind(&socket, &address).expect("a free name");
+    listen(&socket, 8).expect("it listens");
+    thread::spawn(move || {
+        while let Ok(connection) = accept(&socket) {
+            while let Ok(packet) = packet::receive(&connection, MOST_REQUEST_BYTES, 0) {
+                let request = Request::decode(&packet.message).expect("a request");
+                assert_eq!(request.operation(), "status");
+                let message = Reply::Status(Box::new(status())).encode().expect("small");
+                packet::send(&connection, &message, &[]).expect("somebody listens");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_status_is_a_table_or_a_document() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("pool.sock");
+    serve(&socket);
+    let (code, text, _) = told(&socket, &[]);
+    assert_eq!(code, 0);
+    for expected in [
+        "firstlight pool: 16 GiB clean, 8 GiB lent, up 1 min 1 s",
+        "note: 2M pages, node 1: too few [2J pages",
+        "     2M     1  8 GiB       4      2        1     1        0       16 GiB",
+        "       0 B       8 GiB  3 GiB     1 GiB",
+        "   17-3  8 GiB     2M     1          4711  64055  900 ms",
+        "a take takes 21.0 us (p50), 40.0 us (p99), 41.0 us (slowest)",
+        "24 GiB zeroed in 2.0 s",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in:\n{text}");
+    }
+    let (_, text, _) = told(&socket, &["--json"]);
+    let document: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(document["schema"], "firstlight.pool-status/1");
+    assert_eq!(document["pools"][0]["clean_slabs"], 2);
+    assert_eq!(document["leases"][0]["lease"], "17-3");
+}
+
+#[test]
+fn no_daemon_is_one_clear_message() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nobody.sock");
+    let (code, text, stderr) = told(&socket, &["--json"]);
+    assert_eq!(code, 10);
+    assert!(
+        stderr.starts_with("error: no pool answers at /"),
+        "{stderr}"
+    );
+    let document: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(document["schema"], "firstlight.error/1");
+    assert_eq!(document["exit_code"], 10);
+}

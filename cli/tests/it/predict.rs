@@ -1,0 +1,46 @@
+//! `firstlight predict`: machines of logs and shapes, and how the published rows do.
+
+use crate::common;
+
+use common::{document, files, told};
+
+#[test]
+fn a_machine_is_predicted_with_its_range() {
+    let shape = [
+        "predict",
+        "--shape",
+        "memory=768G,nodes=2,cpus=104",
+        "--json",
+    ];
+    let prediction = document(&shape);
+    assert_eq!(prediction["schema"], "firstlight.predict/1");
+    assert_eq!(prediction["threads"], 52);
+    assert_eq!(
+        prediction["published"]["rows"].as_array().map(Vec::len),
+        Some(84)
+    );
+    let (_, page, _) = told(&[
+        "predict",
+        "--shape",
+        "memory=768G,nodes=2,cpus=104",
+        "--check",
+    ]);
+    assert!(
+        page.contains("haswell-14g") && page.contains("off by more than 20 %"),
+        "{page}"
+    );
+    let log = &files("golden/logs", "A_6.12_64G_n2_c2.log")[0];
+    let (code, page, _) = told(&["predict", log.to_str().unwrap_or_default()]);
+    assert!(
+        code == 0 && page.contains("64 GiB, 2 nodes, 2 CPUs, 1 thread a node"),
+        "{page}"
+    );
+}
+
+#[test]
+fn what_shows_no_machine_is_refused() {
+    let (code, _, stderr) = told(&["predict"]);
+    assert_eq!(code, 2, "{stderr}");
+    let (code, _, stderr) = told(&["predict", "/dev/null"]);
+    assert!(code == 1 && stderr.contains("no memory map"), "{stderr}");
+}

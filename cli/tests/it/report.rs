@@ -1,0 +1,244 @@
+//! `firstlight report`: its forms, what hostile records do to it, and the page in a browser.
+
+use crate::common;
+
+use common::{document, files, run, told};
+use firstlight_pool::os::need::skip;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// A record of `memory_gib` whose phases grow with it.
+fn record(memory_gib: u64, run: u64) -> Value {
+    let ms = 1_000_000;
+    let memmap = memory_gib * 3 * ms + run * 1000;
+    json!({
+        "schema": "firstlight.run/1", "kind": "boot", "clock": "wall",
+        "source": {"kind": "linux", "kernel": {"release": "6.12.1"}, "command_line": "quiet"},
+        "machine": {"asked": {"board": "q35", "memory_bytes": memory_gib << 30, "nodes": 2, "cpus": 4}},
+        "milestones": {},
+        "phases": [
+            {"name": "memmap early", "start_ns": 10 * ms, "end_ns": 10 * ms + memmap},
+            {"name": "kernel", "start_ns": 10 * ms + memmap, "end_ns": 50 * ms + memmap},
+        ],
+        "gaps": [{
+            "ns": 5 * ms, "phase": "kernel",
+            "before": {"line": 1, "stamp_ns": ms, "text": "a"},
+            "after": {"line": 2, "stamp_ns": 6 * ms, "text": "b"},
+        }],
+        "log": ["[    0.0100] mem auto-init: stack:off, heap alloc:off, heap free:on"],
+    })
+}
+
+/// A folder with three sizes, three runs each, two logs and a sweep.
+fn folder(path: &Path) -> String {
+    for gib in [4, 16, 64] {
+        for number in 0..3 {
+            let text = record(gib, number).to_string();
+            fs::write(path.join(format!("{gib}-{number}.json")), text).unwrap();
+        }
+    }
+    for log in files("logs", ".log").iter().take(2) {
+        fs::copy(log, path.join(log.file_name().unwrap())).unwrap();
+    }
+    let sweep = document(&[
+        "sweep",
+        "--shape",
+        "memory=64M",
+        "--runs",
+        "1",
+        "--threads",
+        "1,2",
+        "--json",
+    ]);
+    fs::write(path.join("sweep.json"), sweep.to_string()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn form(folder: &str, format: &str) -> String {
+    let (code, text, stderr) = told(&["report", folder, "--format", format]);
+    assert_eq!((code, &*stderr), (0, ""), "{format}");
+    text
+}
+
+#[test]
+fn the_page_has_all_its_parts_and_needs_nothing_else() {
+    let path = tempfile::tempdir().unwrap();
+    let page = form(&folder(path.path()), "html");
+    for id in [
+        "summary",
+        "time-lines",
+        "sizes",
+        "threads",
+        "distribution",
+        "gaps",
+        "findings",
+    ] {
+        assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
+    }
+    for outside in [
+        "http:", "https:", "//", "<script", "src=", "url(", "@import", "<link",
+    ] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("init-on-free") && page.contains("deferral-serial"));
+    assert!(page.contains("prefers-color-scheme:dark") && page.contains("@media print"));
+}
+
+#[test]
+fn every_other_form_is_what_its_readers_take() {
+    let path = tempfile::tempdir().unwrap();
+    let folder = folder(path.path());
+    let csv = form(&folder, "csv");
+    assert!(csv.starts_with("setup,clock,memory_bytes,run,phase,start_ns,end_ns\n"));
+    assert!(csv.lines().all(|line| line.matches("\",\"").count() < 8));
+    assert!(csv.lines().count() > 1 + 9 * 2);
+    let trace: Value = serde_json::from_str(&form(&folder, "chrome-trace")).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    assert!(
+        events
+            .iter()
+            .any(|event| event["name"] == "memmap early" && event["dur"] == 12_000.0)
+    );
+    let folded = form(&folder, "folded");
+    for line in folded.lines() {
+        let (stack, us) = line.rsplit_once(' ').unwrap();
+        assert_eq!(stack.matches(';').count(), 1, "{line}");
+        let _: u64 = us.parse().unwrap();
+    }
+    assert_eq!(form(&folder, "junit").matches("<testcase").count(), 11);
+    assert!(form(&folder, "markdown").starts_with("| set-up |"));
+    assert!(form(&folder, "table").contains("memmap early over memory: 3.0000 ms a GiB, r2 1.000"));
+    let report = document(&["report", &folder, "--json"]);
+    assert_eq!(report["schema"], "firstlight.report/1");
+    let fit = &report["fits"][0];
+    assert_eq!(
+        (&fit["phase"], &fit["points"][2][0]),
+        (&"memmap early".into(), &64.0.into())
+    );
+}
+
+#[test]
+fn what_a_record_says_is_text_and_nothing_else() {
+    let path = tempfile::tempdir().unwrap();
+    let evil = "</style><script>alert(1)</script>'\"&|;=1+1";
+    let mut record = record(4, 0);
+    record["source"]["command_line"] = evil.into();
+    record["phases"][0]["name"] = evil.into();
+    record["gaps"][0]["before"]["text"] = evil.into();
+    fs::write(path.path().join("a.json"), record.to_string()).unwrap();
+    let folder = path.path().to_str().unwrap();
+    for format in ["html", "junit"] {
+        let page = form(folder, format);
+        assert!(
+            !page.contains("<script") && !page.contains("\"&|"),
+            "{page}"
+        );
+    }
+    assert_eq!(form(folder, "folded").lines().count(), 2);
+    let lines = form(folder, "csv");
+    assert_eq!(lines.lines().count(), 3, "{lines}");
+}
+
+#[test]
+fn five_hundred_runs_make_a_small_page() {
+    let path = tempfile::tempdir().unwrap();
+    let log = fs::read_to_string(&files("golden/logs", "A_6.12_64G_n2_c2.log")[0]).unwrap();
+    let lines: Vec<&str> = log.lines().collect();
+    for number in 0..500 {
+        let mut record = record(4 << (number % 20), number);
+        record["log"] = json!(lines);
+        fs::write(
+            path.path().join(format!("{number}.json")),
+            record.to_string(),
+        )
+        .unwrap();
+    }
+    let page = form(path.path().to_str().unwrap(), "html");
+    assert!(page.len() < 5_000_000, "{}", page.len());
+    assert!(page.contains("500 runs"));
+}
+
+#[test]
+fn what_is_no_folder_of_records_is_refused() {
+    let path = tempfile::tempdir().unwrap();
+    let (code, _, stderr) = told(&["report", path.path().to_str().unwrap()]);
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("no record in"), "{stderr}");
+    fs::write(path.path().join("a.json"), record(4, 0).to_string()).unwrap();
+    let folder = path.path().to_str().unwrap();
+    let (code, _, stderr) = told(&["report", folder, "-o", "/nowhere/report.html"]);
+    assert_eq!(
+        (code, stderr.contains("cannot write")),
+        (3, true),
+        "{stderr}"
+    );
+    // A reader that goes away is none.
+    assert!(run(&["report", folder]).status.success());
+}
+
+/// Chromium's program, if it is here.
+fn browser() -> Option<&'static str> {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let here = |name: &&str| Command::new(name).arg("--version").output().is_ok();
+    let found = names.into_iter().find(|name| here(name));
+    if found.is_none() {
+        skip("browser", "chromium is not installed");
+    }
+    found
+}
+
+#[test]
+fn a_browser_draws_the_page_light_dark_and_on_paper() {
+    let Some(browser) = browser() else { return };
+    let path = tempfile::tempdir().unwrap();
+    let folder = folder(path.path());
+    let page = path.path().join("report.html");
+    assert!(
+        run(&["report", &folder, "-o", page.to_str().unwrap()])
+            .status
+            .success()
+    );
+    let address = format!("file://{}", page.display());
+    let draw = |name: &str, options: &[&str]| {
+        let file = path.path().join(name);
+        let mut command = Command::new(browser);
+        command
+            .args([
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--window-size=1200,2400",
+            ])
+            .arg(format!(
+                "--user-data-dir={}",
+                path.path().join("profile").display()
+            ))
+            .args(
+                options
+                    .iter()
+                    .map(|option| option.replace("FILE", file.to_str().unwrap())),
+            )
+            .arg(&address);
+        let output = command.output().expect("the browser starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        fs::read(&file).unwrap_or_else(|error| panic!("{name}: {error}: {said}"))
+    };
+    let light = draw("light.png", &["--screenshot=FILE"]);
+    let dark = draw(
+        "dark.png",
+        &[
+            "--screenshot=FILE",
+            "--blink-settings=preferredColorScheme=0",
+        ],
+    );
+    let paper = draw("paper.pdf", &["--print-to-pdf=FILE"]);
+    assert!(
+        light.starts_with(b"\x89PNG") && light.len() > 50_000,
+        "{}",
+        light.len()
+    );
+    assert!(dark.starts_with(b"\x89PNG") && dark != light);
+    assert!(paper.starts_with(b"%PDF"));
+}

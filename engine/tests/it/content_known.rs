@@ -1,0 +1,313 @@
+//! Requests for zeros on kernels that zero nothing, or not always: what is known to be zero is found
+//! wherever the request may have it, and what is not handed out stays known.
+
+use crate::kit;
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::frames::{AllocError, Content, Cursor, Frames, Hooks, Request};
+use firstlight::node::{NodeId, ZoneKind};
+use kit::{GIB, MIB, Machine, added, cache, huge, page, range, slots};
+
+fn order(order: u8) -> Order {
+    Order::new(order).unwrap()
+}
+
+/// A free block is known to be zero from now on.
+fn make_zero(frames: &Frames<'_>, start: Frame, order: Order) {
+    frames.allocate_at(start, order).unwrap();
+    frames.free_with(start, order, Content::Zero).unwrap();
+}
+
+fn not_zeroed(found: Result<Frame, AllocError>) {
+    assert!(
+        matches!(found, Err(AllocError::NotZeroed { .. })),
+        "{found:?}"
+    );
+}
+
+/// What is known, by content and level; the counts of all levels are right.
+fn known(frames: &Frames<'_>) -> [u64; 5] {
+    frames.validate().unwrap();
+    let seen = frames.statistics();
+    let (zero, reported) = (seen.zero, seen.reported);
+    [
+        zero.frames,
+        zero.huges,
+        zero.giants,
+        reported.frames,
+        reported.huges,
+    ]
+}
+
+#[test]
+fn zeros_of_lower_zones_and_other_nodes_are_found() {
+    let memory = [
+        (0, range(0, 2 * GIB)),
+        (0, range(4 * GIB, 5 * GIB)),
+        (1, range(8 * GIB, 10 * GIB)),
+    ];
+    let frames = Machine::new(&memory).frames();
+    let (low, far) = (Frame::new(GIB / 4096), Frame::new(9 * GIB / 4096));
+    make_zero(&frames, low, Order::HUGE);
+    make_zero(&frames, far, Order::HUGE);
+    let request = huge().zeroed().on(NodeId(0));
+    // Not where the request may not have it.
+    not_zeroed(frames.allocate(request.only_zone(ZoneKind::Normal).this_node_only()));
+    not_zeroed(frames.allocate(request.only_zone(ZoneKind::Dma)));
+    assert_eq!(known(&frames)[..2], [1024, 2]);
+    // The zone below of the node itself first, then the other node.
+    assert_eq!(frames.allocate(request), Ok(low));
+    not_zeroed(frames.allocate(request.this_node_only()));
+    assert_eq!(frames.allocate(request), Ok(far));
+    let error = frames.allocate(request).unwrap_err();
+    assert_eq!(error, AllocError::NotZeroed { request });
+    // What serves them is counted where it lies.
+    let hits = [0, 1].map(|node| frames.zeroed_frames(NodeId(node)).hit);
+    assert_eq!((hits, known(&frames)[0]), ([512, 512], 0));
+}
+
+/// A search for zeros to be had at once looks at a few giant frames; one that has no other way
+/// looks at all.
+#[test]
+#[cfg_attr(miri, ignore = "many frames")]
+fn zeros_are_found_however_far_they_are() {
+    let frames = added(200 * GIB);
+    let giant = |number: u64| Frame::new((4 + number) << 18);
+    // Split giant frames of which all is free but a page, on the way.
+    let mut held = Vec::new();
+    for number in (0..196).step_by(20) {
+        frames.allocate_at(giant(number), Order::PAGE).unwrap();
+        held.push(giant(number));
+    }
+    let inside = Frame::new(giant(150).get() + 5 * 512);
+    for (block, order_of) in [
+        (giant(199), order(18)),
+        (Frame::new(giant(120).get() + (1 << 17)), order(15)),
+        (Frame::new(giant(100).get() + 33), order(0)),
+        (inside, order(9)),
+    ] {
+        make_zero(&frames, block, order_of);
+        let request = Request::new(order_of).zeroed();
+        let rest = frames.statistics().zero.frames;
+        assert_eq!(frames.allocate(request), Ok(block));
+        assert_eq!(frames.statistics().zero.frames, rest - order_of.frames());
+        not_zeroed(frames.allocate(request));
+    }
+    // A row that ends in the middle of what is known.
+    frames
+        .free_with(inside, Order::HUGE, Content::Zero)
+        .unwrap();
+    let row = frames.allocate_frames(300, 4, page().zeroed()).unwrap();
+    assert_eq!(row.start(), inside);
+    let row = frames.allocate_frames(213, 1, page().zeroed());
+    assert!(matches!(row, Err(AllocError::NotZeroed { .. })), "{row:?}");
+    let row = frames.allocate_frames(212, 1, page().zeroed()).unwrap();
+    assert_eq!(
+        (row.start().get(), known(&frames)[0]),
+        (inside.get() + 300, 0)
+    );
+}
+
+#[test]
+fn zeros_among_pages_of_the_other_mobility_are_found() {
+    let frames = added(8 * MIB);
+    let movable = frames.allocate(page().movable()).unwrap();
+    frames
+        .free_with(movable, Order::PAGE, Content::Zero)
+        .unwrap();
+    // Its huge frame would merge: one page stays.
+    let kept = frames.allocate(page().movable()).unwrap();
+    let zero = frames.allocate(page().movable()).unwrap();
+    frames.free_with(zero, Order::PAGE, Content::Zero).unwrap();
+    assert_eq!(known(&frames)[0], 1);
+    assert_eq!(frames.allocate(page().zeroed()), Ok(zero));
+    frames.free(kept, Order::PAGE).unwrap();
+}
+
+#[test]
+fn a_cache_and_a_bulk_request_find_all_zeros() {
+    let frames = added(3 * GIB).with_cpus(slots(1));
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    // Its lists are full of pages that may hold anything.
+    let some = cpu.allocate(page()).unwrap();
+    cpu.free(some, Order::PAGE).unwrap();
+    let block = Frame::new((6 << 18) + 8);
+    frames
+        .allocate_at(Frame::new(6 << 18), Order::PAGE)
+        .unwrap();
+    make_zero(&frames, block, order(3));
+    let found: Vec<_> = (0..8)
+        .map(|_| cpu.allocate(page().zeroed()).unwrap())
+        .collect();
+    assert!(found.iter().all(|page| page.get() >> 3 == block.get() >> 3));
+    not_zeroed(cpu.allocate(page().zeroed()));
+    for page in found {
+        frames.free_with(page, Order::PAGE, Content::Zero).unwrap();
+    }
+    // Those that were had are the caller's.
+    let mut pages = [Frame::new(0); 20];
+    let left = known(&frames)[0];
+    assert_eq!(frames.allocate_bulk(page().zeroed(), &mut pages), Ok(8));
+    assert_eq!((left, known(&frames)[0]), (8, 0));
+    let none = frames.allocate_bulk(page().zeroed(), &mut pages);
+    assert!(
+        matches!(none, Err(AllocError::NotZeroed { .. })),
+        "{none:?}"
+    );
+}
+
+/// A giant frame of all contents, and pages of two.
+#[test]
+#[cfg_attr(miri, ignore = "many frames")]
+fn what_a_request_gives_back_is_known_as_before() {
+    let frames = added(GIB);
+    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
+    // Every other huge frame may hold anything.
+    for number in 0..100 {
+        let block = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 512);
+        let content = [
+            Content::Zero,
+            Content::Unknown,
+            Content::Reported,
+            Content::Unknown,
+        ];
+        block.unwrap().back(content[number % 4]);
+    }
+    let before = known(&frames);
+    assert_eq!(before, [25 * 512, 25, 0, 25 * 512, 25]);
+    for promised in [false, true] {
+        frames.set_reported_is_zero(promised);
+        for order_of in [10, 12, 18] {
+            not_zeroed(frames.allocate(Request::new(order(order_of)).zeroed()));
+            assert_eq!(known(&frames), before, "{order_of}");
+        }
+        let row = frames.allocate_frames(3000, 1, page().zeroed());
+        assert!(matches!(row, Err(AllocError::NotZeroed { .. })), "{row:?}");
+        assert_eq!(known(&frames), before);
+    }
+    let seen = frames.zeroed_frames(NodeId(0));
+    assert_eq!(seen.served(), 0);
+    // Pages: all other huge frames are in use, and of one half of the pages are zero.
+    let all = frames.statistics().free_frames;
+    let row = frames.allocate_frames(all, 1, page()).unwrap();
+    for page in (512..1024).step_by(2) {
+        let [one, other] = [page, page + 1].map(|page| Frame::new(row.start().get() + page));
+        if page < 1020 {
+            frames.free_with(one, Order::PAGE, Content::Zero).unwrap();
+            frames.free(other, Order::PAGE).unwrap();
+        }
+    }
+    let before = known(&frames);
+    assert_eq!(before[0], 254);
+    for order_of in [1, 3, 8] {
+        not_zeroed(frames.allocate(Request::new(order(order_of)).zeroed()));
+        assert_eq!(known(&frames), before, "{order_of}");
+    }
+    frames.allocate(page().zeroed()).unwrap();
+    assert_eq!(known(&frames)[0], 253);
+}
+
+/// A kernel that zeroes so many frames and no more, and may say that nothing is zero.
+#[derive(Default)]
+struct Kernel {
+    left: AtomicU64,
+    /// Whether what is known is not so.
+    lies: AtomicU64,
+    frames: OnceLock<&'static Frames<'static>>,
+    reclaims: AtomicU64,
+    /// A page that another CPU takes while this one zeroes.
+    to_take: AtomicU64,
+}
+
+impl Hooks for Kernel {
+    unsafe fn zero(&self, range: FrameRange) -> bool {
+        let left = self.left.load(Ordering::Relaxed);
+        let zeroes = left >= range.count();
+        if zeroes {
+            self.left.store(left - range.count(), Ordering::Relaxed);
+        }
+        let page = self.to_take.swap(0, Ordering::Relaxed);
+        if page > 0 {
+            let frames = self.frames.get().unwrap();
+            frames.allocate_at(Frame::new(page), Order::PAGE).unwrap();
+        }
+        zeroes
+    }
+
+    unsafe fn is_zero(&self, _: FrameRange) -> bool {
+        self.lies.load(Ordering::Relaxed) == 0
+    }
+
+    fn exhausted(&self, _: &Request, _: Option<NodeId>) -> bool {
+        self.reclaims.fetch_add(1, Ordering::Relaxed);
+        false
+    }
+}
+
+#[test]
+fn what_was_zeroed_before_the_kernel_refused_is_known() {
+    let kernel: &'static Kernel = Box::leak(Box::default());
+    let frames = added(8 * MIB).with_hooks(kernel);
+    kernel.left.store(700, Ordering::Relaxed);
+    // Zero, unknown, zero, unknown: the second unknown part is refused.
+    let first = 4u64 << 18;
+    for huge in [0, 2] {
+        make_zero(&frames, Frame::new(first + huge * 512), Order::HUGE);
+    }
+    not_zeroed(frames.allocate(Request::new(order(11)).zeroed()));
+    // There is memory: nothing is reclaimed for want of zeros.
+    assert_eq!(kernel.reclaims.load(Ordering::Relaxed), 0);
+    assert_eq!(kernel.left.load(Ordering::Relaxed), 188);
+    assert_eq!(known(&frames)[0], 3 * 512);
+    let seen = frames.zeroed_frames(NodeId(0));
+    assert_eq!((seen.served(), seen.made), (0, 3 * 512));
+    // Once all is zeroed the same request is served.
+    kernel.left.store(512, Ordering::Relaxed);
+    frames.allocate(Request::new(order(11)).zeroed()).unwrap();
+    let seen = frames.zeroed_frames(NodeId(0));
+    assert_eq!((seen.hit, seen.missed), (3 * 512, 512));
+}
+
+/// A row that is not taken after all, because another CPU was faster, is no hit, and what was zeroed
+/// of it is known to be zero.
+#[test]
+fn of_a_row_that_is_not_taken_nothing_is_wasted() {
+    let kernel: &'static Kernel = Box::leak(Box::default());
+    let frames: &'static Frames<'_> = Box::leak(Box::new(added(8 * MIB).with_hooks(kernel)));
+    assert!(kernel.frames.set(frames).is_ok());
+    kernel.left.store(u64::MAX, Ordering::Relaxed);
+    let first = 4u64 << 18;
+    make_zero(frames, Frame::new(first), Order::HUGE);
+    let before = frames.zeroed_frames(NodeId(0));
+    // Of two huge frames one is zeroed; then the third is not all free any more.
+    kernel.to_take.store(first + 1300, Ordering::Relaxed);
+    let row = frames.allocate_frames(1536, 1, page().zeroed());
+    assert!(
+        matches!(row, Err(AllocError::OutOfMemory { .. })),
+        "{row:?}"
+    );
+    let seen = frames.zeroed_frames(NodeId(0));
+    assert_eq!((seen.served(), seen.made - before.made), (0, 512));
+    assert_eq!(known(frames)[0], 1024);
+    let row = frames.allocate_frames(1024, 1, page().zeroed()).unwrap();
+    assert_eq!(row.start(), Frame::new(first));
+    let seen = frames.zeroed_frames(NodeId(0));
+    assert_eq!((seen.hit, seen.missed, known(frames)[0]), (1024, 0, 0));
+}
+
+/// What is not zero after all is known as such no more, and found by no request again.
+#[test]
+fn what_a_kernel_finds_not_to_be_zero_is_forgotten() {
+    let kernel: &'static Kernel = Box::leak(Box::default());
+    let frames = added(8 * MIB).with_hooks(kernel);
+    make_zero(&frames, Frame::new(4 << 18), Order::HUGE);
+    kernel.lies.store(1, Ordering::Relaxed);
+    not_zeroed(frames.allocate(huge().zeroed()));
+    kernel.lies.store(0, Ordering::Relaxed);
+    assert_eq!(known(&frames)[0], 0);
+    not_zeroed(frames.allocate(huge().zeroed()));
+    assert_eq!(frames.zeroed_frames(NodeId(0)).hit, 0);
+}

@@ -1,0 +1,421 @@
+//! What is known of free memory: kept, lost and used by requests for zeros, on machines whose
+//! answers are known.
+
+use crate::kit;
+
+use std::sync::Mutex;
+
+use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
+use firstlight::frames::{AllocError, Content, Cursor, Frames, Hooks, Request};
+use firstlight::node::{NodeId, ZoneKind};
+use kit::{GIB, MIB, Machine, Uninitialised, added, cache, huge, page, range, slots};
+
+/// A kernel that zeroes, and lists what.
+#[derive(Default)]
+struct Kernel {
+    zeroed: Mutex<Vec<FrameRange>>,
+}
+
+impl Hooks for Kernel {
+    unsafe fn zero(&self, range: FrameRange) -> bool {
+        self.zeroed.lock().unwrap().push(range);
+        true
+    }
+}
+
+impl Kernel {
+    fn leaked() -> &'static Self {
+        Box::leak(Box::default())
+    }
+
+    /// Frames zeroed since the last look.
+    fn frames(&self) -> u64 {
+        let zeroed = core::mem::take(&mut *self.zeroed.lock().unwrap());
+        zeroed.iter().map(|range| range.count()).sum()
+    }
+}
+
+fn machine() -> Frames<'static> {
+    added(2 * GIB)
+}
+
+fn zero_frames(frames: &Frames<'_>) -> u64 {
+    frames.validate().unwrap();
+    frames.statistics().zero.frames
+}
+
+/// Lets a worker zero all that is free and unknown, a huge frame at a time.
+fn zero_all(frames: &Frames<'_>, most: usize) -> usize {
+    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
+    let mut count = 0;
+    while count < most && cursor.rounds() == 0 {
+        if let Some(block) = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 4096) {
+            block.back(Content::Zero);
+            count += 1;
+        }
+    }
+    count
+}
+
+#[test]
+fn a_huge_frame_freed_as_zero_serves_a_request_for_zeros_once() {
+    let kernel = Kernel::leaked();
+    let frames = machine().with_hooks(kernel);
+    let start = frames.allocate(huge()).unwrap();
+    frames.free_with(start, Order::HUGE, Content::Zero).unwrap();
+    assert_eq!(zero_frames(&frames), 512);
+    // Others leave it alone.
+    let other = frames.allocate(huge()).unwrap();
+    let other_page = frames.allocate(page()).unwrap();
+    assert_eq!(zero_frames(&frames), 512);
+    assert_eq!(frames.allocate(huge().zeroed()), Ok(start));
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 0));
+    frames.free(start, Order::HUGE).unwrap();
+    assert_eq!(zero_frames(&frames), 0);
+    let zeroed = frames.allocate(huge().zeroed()).unwrap();
+    assert_eq!(kernel.frames(), 512);
+    for block in [zeroed, other] {
+        frames.free(block, Order::HUGE).unwrap();
+    }
+    frames.free(other_page, Order::PAGE).unwrap();
+    frames.validate().unwrap();
+}
+
+#[test]
+fn a_kernel_that_zeroes_nothing_gets_what_is_known_or_an_error() {
+    let frames = machine();
+    let request = huge().zeroed();
+    let before = frames.statistics();
+    assert_eq!(
+        frames.allocate(request),
+        Err(AllocError::NotZeroed { request })
+    );
+    let row = frames.allocate_frames(700, 1, page().zeroed());
+    assert!(matches!(row, Err(AllocError::NotZeroed { .. })), "{row:?}");
+    assert_eq!(frames.statistics().free_frames, before.free_frames);
+    assert_eq!(zero_all(&frames, 3), 3);
+    for _ in 0..3 {
+        frames.allocate(request).unwrap();
+    }
+    let error = frames.allocate(request).unwrap_err();
+    assert!(error.to_string().contains("`Hooks::zero`"), "{error}");
+    frames.validate().unwrap();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many frames")]
+fn giants_keep_what_is_known_of_their_parts() {
+    let kernel = Kernel::leaked();
+    let frames = machine().with_hooks(kernel);
+    assert_eq!(zero_all(&frames, 512 + 100), 612);
+    let known = frames.statistics();
+    assert_eq!((known.free_giants, known.zero.giants), (2, 1));
+    assert_eq!((known.zero.huges, known.zero.frames), (612, 612 * 512));
+    // One that is known first, then the other one: what of it is not known is zeroed.
+    let giant = Request::new(Order::GIANT).zeroed();
+    let first = frames.allocate(giant).unwrap();
+    assert_eq!((first, kernel.frames()), (Frame::new(4 << 18), 0));
+    let second = frames.allocate(giant).unwrap();
+    assert_eq!((second, kernel.frames()), (Frame::new(5 << 18), 412 * 512));
+    // What lies below is stale: nothing of it counts.
+    frames.free(first, Order::GIANT).unwrap();
+    assert_eq!(zero_frames(&frames), 0);
+    frames.allocate(huge().zeroed()).unwrap();
+    assert_eq!(kernel.frames(), 512);
+    frames
+        .free_with(second, Order::GIANT, Content::Zero)
+        .unwrap();
+    assert_eq!(zero_frames(&frames), 1 << 18);
+    // Kept on split.
+    frames
+        .allocate(Request::new(Order::new(12).unwrap()).zeroed())
+        .unwrap();
+    assert_eq!(
+        (kernel.frames(), zero_frames(&frames)),
+        (0, (1 << 18) - 4096)
+    );
+}
+
+#[test]
+fn pages_of_a_zero_huge_frame_are_zero_until_they_are_handed_out() {
+    let kernel = Kernel::leaked();
+    let frames = machine().with_hooks(kernel);
+    let all = frames.statistics();
+    assert_eq!(zero_all(&frames, 1), 1);
+    let pages: Vec<_> = (0..3)
+        .map(|_| frames.allocate(page().zeroed()).unwrap())
+        .collect();
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 509));
+    // Untouched, dirty, and dirty as part of a pair.
+    frames
+        .free_with(pages[0], Order::PAGE, Content::Zero)
+        .unwrap();
+    frames.free(pages[1], Order::PAGE).unwrap();
+    assert_eq!(zero_frames(&frames), 510);
+    let pair = frames
+        .allocate(Request::new(Order::new(1).unwrap()).zeroed())
+        .unwrap();
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 508));
+    frames.free(pair, Order::new(1).unwrap()).unwrap();
+    frames.free(pages[2], Order::PAGE).unwrap();
+    // Merged: not all of it was known.
+    assert_eq!(zero_frames(&frames), 0);
+    assert_eq!(frames.statistics().free_giants, all.free_giants);
+}
+
+#[test]
+fn pages_that_are_all_freed_as_zero_merge_to_a_zero_huge_frame() {
+    let frames = machine();
+    let row = frames.allocate_frames(512, 512, page()).unwrap();
+    frames.free_frames_with(row, Content::Zero).unwrap();
+    assert_eq!(zero_frames(&frames), 512);
+    let start = frames.allocate(huge().zeroed()).unwrap();
+    // Page by page: the first one opens it.
+    for at in 0..512 {
+        let page = Frame::new(start.get() + at);
+        frames.free_with(page, Order::PAGE, Content::Zero).unwrap();
+        assert_eq!(zero_frames(&frames), at + 1);
+    }
+    assert_eq!(frames.statistics().zero.huges, 1);
+    let start = frames.allocate(huge().zeroed()).unwrap();
+    for at in 0..512 {
+        let page = Frame::new(start.get() + at);
+        let content = [Content::Zero, Content::Unknown][usize::from(at == 77)];
+        frames.free_with(page, Order::PAGE, content).unwrap();
+    }
+    assert_eq!(zero_frames(&frames), 0);
+}
+
+#[test]
+fn reported_memory_is_zero_only_if_the_device_says_so() {
+    let kernel = Kernel::leaked();
+    let frames = machine().with_hooks(kernel);
+    let mut cursor = Cursor::new(NodeId(0), Content::Reported);
+    while let Some(block) = frames.borrow_free(&mut cursor, Order::GIANT, Content::Unknown, 64) {
+        assert_eq!((block.node(), block.zone()), (NodeId(0), ZoneKind::Normal));
+        block.back(Content::Reported);
+    }
+    let statistics = frames.statistics();
+    assert_eq!(statistics.reported.giants, statistics.free_giants);
+    assert_eq!(statistics.reported.frames, statistics.free_giants << 18);
+    frames.allocate(huge().zeroed()).unwrap();
+    assert_eq!(kernel.frames(), 512);
+    frames.set_reported_is_zero(true);
+    frames.allocate(huge().zeroed()).unwrap();
+    frames.allocate(page().zeroed()).unwrap();
+    assert_eq!(kernel.frames(), 0);
+    frames.set_reported_is_zero(false);
+    frames.allocate(page().zeroed()).unwrap();
+    assert_eq!(kernel.frames(), 1);
+    frames.validate().unwrap();
+}
+
+#[test]
+fn what_is_borrowed_is_in_work_and_comes_back() {
+    let frames = added(4 * MIB);
+    let before = frames.statistics();
+    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
+    let mut borrow = |content| frames.borrow_free(&mut cursor, Order::HUGE, content, 8);
+    let block = borrow(Content::Unknown).expect("a free huge frame");
+    assert_eq!(frames.statistics().in_work_frames, 512);
+    assert_eq!(frames.statistics().free_frames, before.free_frames - 512);
+    let error = loop {
+        if let Err(error) = frames.allocate(huge()) {
+            break error;
+        }
+    };
+    assert!(
+        matches!(error, AllocError::OutOfMemory { in_work: 512, .. }),
+        "{error:?}"
+    );
+    assert!(
+        error.to_string().contains("512 frames are with a worker"),
+        "{error}"
+    );
+    let start = block.range().start();
+    drop(block);
+    assert_eq!(frames.statistics().in_work_frames, 0);
+    assert_eq!(frames.statistics().zero.frames, 0);
+    assert_eq!(frames.allocate(huge()), Ok(start));
+    assert!(borrow(Content::Unknown).is_none());
+    frames.validate().unwrap();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many frames")]
+fn caches_hold_unknown_content_only() {
+    let kernel = Kernel::leaked();
+    let frames = machine().with_hooks(kernel).with_cpus(slots(1));
+    assert_eq!(zero_all(&frames, 2), 2);
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    // Lists leave it alone.
+    let (some, large) = (cpu.allocate(page()).unwrap(), cpu.allocate(huge()).unwrap());
+    assert_eq!(zero_frames(&frames), 1024);
+    cpu.free(some, Order::PAGE).unwrap();
+    let zero = cpu.allocate(page().zeroed()).unwrap();
+    assert_ne!(zero, some);
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 1023));
+    cpu.free(zero, Order::PAGE).unwrap();
+    assert_eq!(
+        cpu.allocate(huge().zeroed()).map(|_| kernel.frames()),
+        Ok(0)
+    );
+    // Once nothing is known the cached ones are zeroed.
+    cpu.free(large, Order::HUGE).unwrap();
+    while frames.statistics().zero.frames > 0 {
+        cpu.allocate(page().zeroed()).unwrap();
+    }
+    assert_eq!(kernel.frames(), 0);
+    assert_eq!(cpu.allocate(huge().zeroed()), Ok(large));
+    assert_eq!(kernel.frames(), 512);
+    let row = cpu.allocate_frames(3, 1, page().zeroed()).unwrap();
+    assert_eq!((row.count(), kernel.frames()), (3, 3));
+    let mut many = [Frame::new(0); 100];
+    assert_eq!(frames.allocate_bulk(page().zeroed(), &mut many), Ok(100));
+    assert_eq!(kernel.frames(), 100);
+}
+
+/// A giant frame of which one part is in the zone DMA and the other in DMA32.
+#[test]
+fn a_worker_finds_all_zones_of_a_giant_frame() {
+    let memory = [(0, kit::range(0, 2 * GIB))];
+    let machine = kit::Machine {
+        // There is nothing to find in DMA.
+        reserved: vec![kit::range(0, 16 * MIB)],
+        ..kit::Machine::new(&memory)
+    };
+    let frames = machine.frames();
+    let mut cursor = Cursor::new(NodeId(0), Content::Reported);
+    while cursor.rounds() == 0 {
+        if let Some(block) = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 64) {
+            block.back(Content::Reported);
+        }
+    }
+    let statistics = frames.statistics();
+    assert_eq!(statistics.reported.huges, statistics.free_huges);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many frames")]
+fn a_layout_says_which_memory_is_zero_from_the_start() {
+    let kernel = Kernel::leaked();
+    let memory = [(0, range(MIB, 2 * GIB)), (0, range(4 * GIB, 6 * GIB))];
+    let mut machine = Machine::new(&memory);
+    // In the middle of a page's huge frame, of a giant frame, and where nothing is known.
+    machine.reserved = vec![
+        range(4 * GIB + 3 * MIB, 4 * GIB + 3 * MIB + 8192),
+        range(GIB + MIB, GIB + 2 * MIB),
+    ];
+    // From the middle of a huge frame below 4 GiB.
+    let zero = [
+        FrameRange::new(GIB / 4096 + 7, 2 * GIB / 4096).unwrap(),
+        FrameRange::new(4 * GIB / 4096, 8 * GIB / 4096).unwrap(),
+    ];
+    let zero: &'static [FrameRange] = Box::leak(Box::new(zero));
+    let platform = Box::leak(Box::new(Uninitialised::default()));
+    let layout = machine.layout().with_zero_memory(zero);
+    let frames = Frames::build(layout, platform).unwrap().with_hooks(kernel);
+    let before = frames.statistics();
+    frames.validate().unwrap(); // starts the tables
+    assert_eq!(frames.statistics(), before);
+    // All that is free from 1 GiB on, but the seven pages before.
+    let low = frames.zone_statistics(NodeId(0), ZoneKind::Dma32);
+    let tables = frames.metadata().reserved_bytes / 4096;
+    assert!(tables > 0 && before.zero.frames < before.free_frames);
+    assert_eq!(low.zero.frames, (GIB - MIB) / 4096 - 7);
+    let high = frames.zone_statistics(NodeId(0), ZoneKind::Normal);
+    assert_eq!(high.zero.frames, high.free_frames);
+    assert_eq!(high.zero.giants, high.free_giants);
+    // The first GiB of requests for zeros writes nothing.
+    for _ in 0..512 {
+        frames.allocate(huge().zeroed()).unwrap();
+    }
+    for _ in 0..2000 {
+        frames.allocate(page().zeroed()).unwrap();
+    }
+    assert_eq!(kernel.frames(), 0);
+    frames.validate().unwrap();
+}
+
+/// Rows of frames, and what crosses from one content to the other.
+#[test]
+#[cfg_attr(miri, ignore = "many frames")]
+fn rows_of_frames_are_zeroed_where_they_are_not_zero() {
+    let kernel = Kernel::leaked();
+    let frames = machine().with_hooks(kernel);
+    assert_eq!(zero_all(&frames, 3), 3);
+    let all = PhysRange::with_size(4 * GIB, 2 * GIB)
+        .unwrap()
+        .inner_frames();
+    let row = frames
+        .allocate_frames(all.count(), 1, page().zeroed())
+        .unwrap();
+    assert_eq!((row, kernel.frames()), (all, all.count() - 3 * 512));
+    frames.free_frames(row).unwrap();
+    // Others leave what is known alone, requests for zeros begin with it.
+    assert_eq!(zero_all(&frames, 4), 4);
+    let other = frames.allocate_frames(700, 1, page()).unwrap();
+    assert_eq!(zero_frames(&frames), 4 * 512);
+    let zero = frames.allocate_frames(700, 1, page().zeroed()).unwrap();
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 4 * 512 - 700));
+    for row in [other, zero] {
+        frames.free_frames(row).unwrap();
+    }
+    let row = frames.allocate_frames(all.count(), 1, page()).unwrap();
+    frames.free_frames_with(row, Content::Zero).unwrap();
+    assert_eq!(frames.statistics().zero.giants, 2);
+    frames.allocate_frames(700, 1, page().zeroed()).unwrap();
+    assert_eq!(kernel.frames(), 0);
+    frames.validate().unwrap();
+}
+
+/// Pages are borrowed from what is broken up.
+#[test]
+fn pages_are_zeroed_by_a_worker_block_by_block() {
+    let frames = added(4 * MIB);
+    let order = Order::new(4).unwrap();
+    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
+    assert!(
+        frames
+            .borrow_free(&mut cursor, order, Content::Unknown, 100)
+            .is_none()
+    );
+    let held = frames.allocate(page()).unwrap();
+    let mut count = 0;
+    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
+    while let Some(block) = frames.borrow_free(&mut cursor, order, Content::Unknown, 100) {
+        assert_eq!(block.range().count(), 16);
+        block.back(Content::Zero);
+        count += 1;
+    }
+    assert_eq!(
+        (count, cursor.rounds(), zero_frames(&frames)),
+        (31, 1, 31 * 16)
+    );
+    assert!(
+        frames
+            .borrow_free(&mut cursor, order, Content::Unknown, 100)
+            .is_none()
+    );
+    let zero = frames
+        .borrow_free(&mut cursor, Order::PAGE, Content::Zero, 100)
+        .unwrap();
+    drop(zero);
+    assert_eq!(zero_frames(&frames), 31 * 16 - 1);
+    frames.free(held, Order::PAGE).unwrap();
+}
+
+/// At the end of memory, where pages of a huge frame are taken one by one.
+#[test]
+fn what_an_isolation_takes_at_the_end_of_memory_loses_its_marks() {
+    let frames = added(4 * MIB + 12288);
+    let all = PhysRange::with_size(4 * GIB, 4 * MIB + 12288).unwrap();
+    let all = all.inner_frames();
+    frames.allocate_range(all).unwrap();
+    frames.free_frames_with(all, Content::Zero).unwrap();
+    assert_eq!(zero_frames(&frames), 1024 + 3);
+    let taken = frames.isolate(all).unwrap().take().unwrap();
+    assert_eq!((taken, zero_frames(&frames)), (all, 0));
+    frames.free_frames(all).unwrap();
+    assert_eq!(zero_frames(&frames), 0);
+}

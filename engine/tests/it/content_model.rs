@@ -1,0 +1,648 @@
+//! The content of every frame beside what the allocator believes of it.
+//!
+//! The model is one `bool` a frame: whether it holds zeros. Owners write to what they have, a
+//! worker and the kernel's hook zero, unless it refuses, and a device may or may not bring back
+//! zeros. Whatever is handed out to a request for zeros must hold zeros; what is known is never
+//! zeroed again; a request that fails leaves what is known as it was; and at the end all that is
+//! believed to be zero is taken, without a kernel that zeroes.
+//!
+//! Beside it, a frame each, what it was last said to hold, and whether the hook zeroed it for the
+//! request in progress: from that alone follow the sums of hits and misses, and what was wasted.
+
+use crate::kit;
+
+use std::sync::Mutex;
+
+use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES, PhysAddr, PhysRange};
+use firstlight::frames::{
+    AllocError, BlockError, Content, Cpu, Cursor, Frames, Hooks, Request, Statistics, ZeroedFrames,
+};
+use firstlight::node::NodeId;
+use firstlight::zeroing::{Memory, Zeroing};
+use kit::{cache, slots};
+use proptest::prelude::*;
+
+const GIANT: u64 = 1 << 18;
+/// Frames of the machine: one giant frame whole, others cut.
+const START: u64 = 5 * GIANT - 700;
+const END: u64 = if cfg!(miri) {
+    START + 2000
+} else {
+    7 * GIANT + 3
+};
+/// Not added.
+const HOLE: (u64, u64) = (6 * GIANT + 1000, 6 * GIANT + 1536);
+
+#[derive(Clone, Copy, Debug)]
+enum Back {
+    AsItBecame,
+    As(Content),
+    Dropped,
+    /// Held for long before.
+    Held,
+    /// Kept for good, and freed later by its owner.
+    Leaked,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate {
+        order: u8,
+        zeroed: bool,
+        cached: bool,
+    },
+    Row {
+        frames: u64,
+        zeroed: bool,
+    },
+    At {
+        frame: u64,
+        order: u8,
+    },
+    /// Frees a part of what is held; as zero, if it is or is zeroed before.
+    Free {
+        pick: usize,
+        order: u8,
+        part: u64,
+        how: u8,
+        cached: bool,
+    },
+    /// A worker's step: what it looks for, what it makes of that, and what it says.
+    Borrow {
+        order: u8,
+        content: Content,
+        becomes: Content,
+        back: Back,
+    },
+    Isolate {
+        frame: u64,
+        take: bool,
+    },
+    Drain,
+    Promise(bool),
+    /// Whether the kernel zeroes from now on.
+    Zeroes(bool),
+}
+
+fn orders() -> impl Strategy<Value = u8> {
+    prop_oneof![4 => Just(0u8), 3 => 1u8..=8, 4 => Just(9u8), 2 => 10u8..=17, 1 => Just(18u8)]
+}
+
+/// Where memory begins and ends too.
+fn places() -> impl Strategy<Value = u64> {
+    prop_oneof![START..END, START..START + 600, END - 100..END]
+}
+
+fn contents() -> impl Strategy<Value = Content> {
+    prop_oneof![
+        3 => Just(Content::Unknown),
+        2 => Just(Content::Zero),
+        1 => Just(Content::Reported)
+    ]
+}
+
+fn backs() -> impl Strategy<Value = Back> {
+    prop_oneof![
+        5 => Just(Back::AsItBecame),
+        2 => contents().prop_map(Back::As),
+        1 => Just(Back::Dropped),
+        1 => Just(Back::Held),
+        1 => Just(Back::Leaked),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (orders(), any::<bool>(), any::<bool>())
+            .prop_map(|(order, zeroed, cached)| Step::Allocate { order, zeroed, cached }),
+        1 => (1u64..3000, any::<bool>()).prop_map(|(frames, zeroed)| Step::Row { frames, zeroed }),
+        1 => (places(), orders()).prop_map(|(frame, order)| Step::At { frame, order }),
+        7 => (any::<usize>(), orders(), any::<u64>(), 0u8..4, any::<bool>()).prop_map(
+            |(pick, order, part, how, cached)| Step::Free { pick, order, part, how, cached }
+        ),
+        5 => (orders(), contents(), contents(), backs())
+            .prop_map(|(order, content, becomes, back)| Step::Borrow { order, content, becomes, back }),
+        1 => (places(), any::<bool>()).prop_map(|(frame, take)| Step::Isolate { frame, take }),
+        1 => Just(Step::Drain),
+        1 => any::<bool>().prop_map(Step::Promise),
+        1 => prop::bool::weighted(0.7).prop_map(Step::Zeroes),
+    ]
+}
+
+/// What each frame holds.
+struct Truth {
+    /// Zeros.
+    zero: Vec<bool>,
+    /// What it was said to hold when it became free.
+    said: Vec<Content>,
+    /// Frames that were said to be zero.
+    said_zero: u64,
+    /// The hook zeroed it for the request in progress.
+    zeroed: Vec<FrameRange>,
+    /// Whether the kernel zeroes.
+    zeroes: bool,
+}
+
+fn index(range: FrameRange) -> core::ops::Range<usize> {
+    let index = |frame: Frame| usize::try_from(frame.get() - START).unwrap();
+    index(range.start())..index(range.end())
+}
+
+impl Truth {
+    fn of(&mut self, range: FrameRange) -> &mut [bool] {
+        &mut self.zero[index(range)]
+    }
+
+    /// It is said to hold this now; frames that were said to be zero.
+    fn say(&mut self, range: FrameRange, content: Content) -> u64 {
+        let said = &mut self.said[index(range)];
+        let zeros = said.iter().filter(|said| **said == Content::Zero).count() as u64;
+        said.fill(content);
+        self.said_zero += u64::from(content == Content::Zero) * range.count();
+        self.said_zero -= zeros;
+        zeros
+    }
+
+    fn set(&mut self, range: FrameRange, zero: bool) {
+        self.of(range).fill(zero);
+    }
+
+    fn is_zero(&mut self, range: FrameRange) -> bool {
+        self.of(range).iter().all(|&zero| zero)
+    }
+}
+
+/// Memory for the worker whose sums are compared; it zeroes nothing itself.
+struct Unwritten;
+
+// SAFETY: nothing is written or read.
+unsafe impl Memory for Unwritten {
+    unsafe fn zero(&self, _: FrameRange) {
+        panic!("no worker runs here");
+    }
+
+    unsafe fn first_not_zero(&self, _: FrameRange) -> Option<PhysAddr> {
+        None
+    }
+}
+
+struct Kernel(Mutex<Truth>);
+
+impl Hooks for Kernel {
+    unsafe fn zero(&self, range: FrameRange) -> bool {
+        let mut truth = self.0.lock().unwrap();
+        if truth.zeroes {
+            truth.zeroed.push(range);
+            truth.set(range, true);
+        }
+        truth.zeroes
+    }
+}
+
+struct State<'f> {
+    frames: &'f Frames<'static>,
+    kernel: &'static Kernel,
+    cpu: Cpu<'f, 'static>,
+    /// Of workers that make each content.
+    cursors: [Cursor; 3],
+    /// Blocks.
+    held: Vec<(u64, u8)>,
+    /// What the sums must be, as far as the model follows.
+    sums: ZeroedFrames,
+    follows: bool,
+    /// Frames said to be zero that went to other owners, or were zeroed again.
+    wasted: u64,
+    zeroing: &'f Zeroing<'f, 'static, Unwritten>,
+    /// What reported memory comes back as.
+    device_zeroes: bool,
+    promised: bool,
+}
+
+fn block(start: u64, order: u8) -> FrameRange {
+    FrameRange::new(start, start + (1 << order)).unwrap()
+}
+
+/// The aligned blocks of a range.
+fn blocks(range: FrameRange) -> Vec<(u64, u8)> {
+    let (mut at, end) = (range.start().get(), range.end().get());
+    let mut all = Vec::new();
+    while at < end {
+        let aligned = u8::try_from(at.trailing_zeros().min(18)).unwrap();
+        let order = (0..=aligned).rev().find(|order| at + (1 << order) <= end);
+        let order = order.unwrap();
+        all.push((at, order));
+        at += 1 << order;
+    }
+    all
+}
+
+impl State<'_> {
+    fn truth(&self) -> std::sync::MutexGuard<'_, Truth> {
+        self.kernel.0.lock().unwrap()
+    }
+
+    /// Frames that a request for zeros need not zero.
+    fn known(&self) -> u64 {
+        let seen = self.frames.statistics();
+        seen.zero.frames
+            + if self.promised {
+                seen.reported.frames
+            } else {
+                0
+            }
+    }
+
+    /// The owner of new memory looks, and writes.
+    fn receive(&mut self, range: FrameRange, zeroed: bool, known: Option<u64>) {
+        let now = self.known();
+        let mut sums = ZeroedFrames::default();
+        let mut truth = self.kernel.0.lock().unwrap();
+        // What was zeroed for it, whatever it was said to hold.
+        for zeroed in core::mem::take(&mut truth.zeroed) {
+            assert!(range.covers(zeroed), "{zeroed} was zeroed for nothing");
+            self.wasted += truth.say(zeroed, Content::Unknown);
+            sums.missed += zeroed.count();
+        }
+        let by_hook = sums.missed;
+        for said in &truth.said[index(range)] {
+            sums.hit += u64::from(*said == Content::Zero);
+            sums.reported += u64::from(*said == Content::Reported);
+        }
+        let hits = truth.say(range, Content::Unknown);
+        if zeroed {
+            assert!(truth.is_zero(range), "{range} is not zero");
+            self.sums += sums;
+        } else {
+            assert_eq!(by_hook, 0, "{range} was zeroed for nothing");
+            self.wasted += hits;
+        }
+        if let (true, Some(before)) = (zeroed, known) {
+            // What was known was not zeroed again.
+            assert_eq!(range.count() - by_hook, before - now, "{range}");
+        }
+        // Every other frame.
+        for zero in truth.of(range).iter_mut().step_by(2) {
+            *zero = false;
+        }
+        drop(truth);
+        self.held.extend(blocks(range));
+    }
+
+    /// A request failed: nothing is known better or worse.
+    fn refused(&mut self, error: AllocError, request: Request, frames: u64, before: &Statistics) {
+        let now = self.frames.statistics();
+        // What of a row the host had brought back, before another part was not zero, is zero. Where
+        // that is the model does not know.
+        let brought_back = before.reported.frames - now.reported.frames;
+        assert_eq!(now.zero.frames, before.zero.frames + brought_back);
+        if brought_back > 0 {
+            assert!(self.promised && frames > 1);
+            self.follows = false;
+        }
+        let truth = self.truth();
+        assert!(truth.zeroed.is_empty(), "zeroed for nothing");
+        if let AllocError::NotZeroed { request: of } = error {
+            assert_eq!(of, request);
+            assert!(!truth.zeroes);
+            let known = now.zero.frames + u64::from(self.promised) * now.reported.frames;
+            assert!(frames > 1 || known == 0, "one of {known} was not found");
+        }
+    }
+
+    /// The sums against the model's.
+    fn check_sums(&self) {
+        self.frames.validate().unwrap();
+        if !self.follows {
+            return;
+        }
+        assert_eq!(self.frames.zeroed_frames(NodeId(0)), self.sums);
+        let truth = self.truth();
+        // What is said and not known was lost when it merged, or a CPU caches it.
+        let lost = truth.said_zero - self.frames.statistics().zero.frames;
+        let seen = self.zeroing.statistics();
+        assert_eq!(seen.wasted_bytes, (self.wasted + lost) * PAGE_BYTES);
+        let bytes = [seen.hit_bytes, seen.reported_bytes, seen.missed_bytes];
+        let sums = [self.sums.hit, self.sums.reported, self.sums.missed];
+        assert_eq!(bytes, sums.map(|frames| frames * PAGE_BYTES));
+    }
+
+    fn step(&mut self, step: &Step) {
+        let known = self.known();
+        let before = self.frames.statistics();
+        match *step {
+            Step::Allocate {
+                order,
+                zeroed,
+                cached,
+            } => {
+                let request = Request::new(Order::new(order).unwrap());
+                let request = if zeroed { request.zeroed() } else { request };
+                let found = if cached {
+                    self.cpu.allocate(request)
+                } else {
+                    self.frames.allocate(request)
+                };
+                match found {
+                    Ok(start) => {
+                        // A cached request may fill lists.
+                        let known = (!cached).then_some(known);
+                        self.receive(block(start.get(), order), zeroed, known);
+                    }
+                    Err(error) if !cached => {
+                        let frames = request.order().frames();
+                        self.refused(error, request, frames, &before);
+                    }
+                    Err(_) => {}
+                }
+            }
+            Step::Row { frames, zeroed } => {
+                let request = Request::new(Order::PAGE);
+                let request = if zeroed { request.zeroed() } else { request };
+                match self.frames.allocate_frames(frames, 1, request) {
+                    Ok(row) => self.receive(row, zeroed, Some(known)),
+                    Err(error) => self.refused(error, request, frames, &before),
+                }
+            }
+            Step::At { frame, order } => {
+                let start = frame >> order << order;
+                let order_of = Order::new(order).unwrap();
+                if self.frames.allocate_at(Frame::new(start), order_of).is_ok() {
+                    self.receive(block(start, order), false, None);
+                }
+            }
+            Step::Free {
+                pick,
+                order,
+                part,
+                how,
+                cached,
+            } => self.free(pick, order, part, how, cached),
+            Step::Borrow {
+                order,
+                content,
+                becomes,
+                back,
+            } => self.borrow(order, content, becomes, back),
+            Step::Isolate { frame, take } => {
+                let start = frame >> 9 << 9;
+                let range = FrameRange::new(start, start + 512).unwrap();
+                if let Ok(isolation) = self.frames.isolate(range) {
+                    self.cpu.poll();
+                    if take && let Ok(taken) = isolation.take() {
+                        // Up to where memory begins or ends.
+                        let (start, end) = (taken.start().get(), taken.end().get());
+                        let inside = FrameRange::new(start.max(START), end.min(END)).unwrap();
+                        self.receive(inside, false, None);
+                    }
+                }
+            }
+            Step::Drain => self.cpu.drain().unwrap(),
+            Step::Promise(promised) => {
+                self.promised = promised && self.device_zeroes;
+                self.frames.set_reported_is_zero(self.promised);
+            }
+            Step::Zeroes(zeroes) => self.truth().zeroes = zeroes,
+        }
+        self.check_sums();
+    }
+
+    fn free(&mut self, pick: usize, order: u8, part: u64, how: u8, cached: bool) {
+        if self.held.is_empty() {
+            return;
+        }
+        let (start, whole) = self.held.swap_remove(pick % self.held.len());
+        let order = order.min(whole);
+        let at = start + ((part % (1 << (whole - order))) << order);
+        let freed = block(at, order);
+        // What is left of it.
+        let before = FrameRange::new(start, at).unwrap();
+        let after = FrameRange::new(at + (1 << order), start + (1 << whole)).unwrap();
+        self.held.extend(blocks(before));
+        self.held.extend(blocks(after));
+        if how == 0 {
+            self.truth().set(freed, true);
+        }
+        let is_zero = self.truth().is_zero(freed);
+        let (frame, order) = (Frame::new(at), Order::new(order).unwrap());
+        match how {
+            0 | 1 if is_zero => {
+                self.frames.free_with(frame, order, Content::Zero).unwrap();
+                self.truth().say(freed, Content::Zero);
+                self.sums.made += freed.count();
+            }
+            _ if cached => self.cpu.free(frame, order).unwrap(),
+            _ => self.frames.free(frame, order).unwrap(),
+        }
+    }
+
+    fn borrow(&mut self, order: u8, content: Content, becomes: Content, back: Back) {
+        let order = Order::new(order).unwrap();
+        // What an isolation requested of the cache it does now, not in between.
+        self.cpu.poll();
+        let before = self.frames.statistics();
+        let cursor = &mut self.cursors[becomes as usize];
+        let words = cursor.words();
+        let found = self.frames.borrow_free(cursor, order, content, 2048);
+        assert!(cursor.words() - words <= 2048);
+        let Some(mut borrowed) = found else {
+            assert_eq!(self.frames.statistics(), before);
+            return;
+        };
+        let range = borrowed.range();
+        assert_eq!(range.count(), order.frames());
+        self.not_free(range);
+        let said = match back {
+            Back::As(content) => content,
+            Back::Dropped => Content::Unknown,
+            _ => becomes,
+        };
+        let mut truth = self.kernel.0.lock().unwrap();
+        if content == Content::Zero {
+            assert!(truth.is_zero(range), "{range} is borrowed as zero");
+        }
+        match said {
+            Content::Unknown => truth.set(range, false),
+            Content::Zero => truth.set(range, true),
+            Content::Reported => truth.set(range, self.device_zeroes),
+        }
+        let said = if matches!(back, Back::Leaked) {
+            Content::Unknown
+        } else {
+            said
+        };
+        let was_zero = truth.say(range, said);
+        if (content, said) != (Content::Zero, Content::Zero) {
+            self.wasted += was_zero;
+            self.sums.made += u64::from(said == Content::Zero) * range.count();
+        }
+        drop(truth);
+        match back {
+            Back::Dropped => drop(borrowed),
+            Back::Leaked => {
+                let range = borrowed.leak();
+                let seen = self.frames.statistics();
+                assert_eq!(seen.free_frames, before.free_frames - range.count());
+                assert_eq!(seen.in_work_frames, 0);
+                self.truth().set(range, false);
+                self.held.extend(blocks(range));
+                return;
+            }
+            Back::Held => {
+                borrowed.hold();
+                assert_eq!(self.frames.statistics().in_work_frames, 0);
+                self.not_free(range);
+                borrowed.back(said);
+            }
+            Back::As(_) | Back::AsItBecame => borrowed.back(said),
+        }
+        let now = self.frames.statistics();
+        assert_eq!(now.free_frames, before.free_frames);
+        // What a worker makes it can make of all that it finds; unless it merges with others.
+        let known = |seen: &Statistics| match becomes {
+            Content::Unknown => 0,
+            Content::Zero => seen.zero.frames,
+            Content::Reported => seen.reported.frames,
+        };
+        if said == becomes && now.free_huges == before.free_huges {
+            let more = if content == becomes {
+                0
+            } else {
+                order.frames()
+            };
+            let more = if becomes == Content::Unknown { 0 } else { more };
+            assert_eq!(known(&now), known(&before) + more, "{range}");
+        }
+    }
+
+    /// What a worker has can be neither freed nor taken by others.
+    fn not_free(&mut self, range: FrameRange) {
+        let not_held = |seen: Statistics| seen.free_frames + seen.cached_frames;
+        let before = not_held(self.frames.statistics());
+        // Nor all of it, nor with what lies before it, which may be in use.
+        let first = range.start().get().saturating_sub(3).max(START);
+        for start in [range.start(), Frame::new(first)] {
+            let with = FrameRange::new(start.get(), range.end().get()).unwrap();
+            self.frames.free_frames(with).unwrap_err();
+            self.cpu.free_frames(with).unwrap_err();
+        }
+        let around = Frame::new(range.start().get() >> 9 << 9);
+        self.frames.free(around, Order::HUGE).unwrap_err();
+        let (start, last) = (range.start(), Frame::new(range.end().get() - 1));
+        for frame in [start, last] {
+            let order = Order::PAGE;
+            let error = self.frames.free(frame, order);
+            let refused = Err(BlockError::NotAllocated { frame, order });
+            assert_eq!(error, refused);
+            assert_eq!(self.frames.free_with(frame, order, Content::Zero), refused);
+            assert_eq!(self.cpu.free(frame, order), refused);
+            self.frames.allocate_at(frame, order).unwrap_err();
+        }
+        assert_eq!(not_held(self.frames.statistics()), before);
+    }
+
+    /// All that is believed to be zero is.
+    fn take_all_zero(&mut self) {
+        self.cpu.drain().unwrap();
+        self.truth().zeroes = false;
+        for order in [18, 17, 12, 9, 5, 1, 0] {
+            let request = Request::new(Order::new(order).unwrap()).zeroed();
+            loop {
+                match self.frames.allocate(request) {
+                    Ok(start) => self.receive(block(start.get(), order), true, None),
+                    Err(AllocError::NotZeroed { .. } | AllocError::OutOfMemory { .. }) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        assert_eq!(self.known(), 0, "a page that is known to be zero is found");
+        for (start, order) in core::mem::take(&mut self.held) {
+            let order = Order::new(order).unwrap();
+            self.frames.free(Frame::new(start), order).unwrap();
+        }
+        self.frames.validate().unwrap();
+    }
+}
+
+/// A machine, some of it zero from the start.
+fn run(steps: &[Step], is_zero: bool, device_zeroes: bool) {
+    let span = FrameRange::new(START, END).unwrap();
+    let tables = usize::try_from(Frames::bytes_for(span, 8).unwrap()).unwrap();
+    let frames = Frames::over(span, Box::leak(Box::new_uninit_slice(tables))).unwrap();
+    let count = usize::try_from(END - START).unwrap();
+    let content = [Content::Unknown, Content::Zero][usize::from(is_zero)];
+    let kernel: &'static Kernel = Box::leak(Box::new(Kernel(Mutex::new(Truth {
+        zero: vec![is_zero; count],
+        said: vec![content; count],
+        said_zero: if is_zero { END - START } else { 0 },
+        zeroed: Vec::new(),
+        zeroes: true,
+    }))));
+    let frames = frames.with_hooks(kernel).with_cpus(slots(1));
+    let zeroing = Zeroing::new(&frames, &Unwritten);
+    let parts = if END > HOLE.1 {
+        vec![(START, HOLE.0), (HOLE.1, END)]
+    } else {
+        vec![(START, END)]
+    };
+    if END > HOLE.1 {
+        let hole = FrameRange::new(HOLE.0, HOLE.1).unwrap();
+        kernel.0.lock().unwrap().say(hole, Content::Unknown);
+    }
+    for (start, end) in parts {
+        let range = PhysRange::new(start * PAGE_BYTES, end * PAGE_BYTES).unwrap();
+        frames.add_with(range, content).unwrap();
+    }
+    let before = frames.statistics();
+    assert_eq!(
+        before.zero.frames,
+        if is_zero { before.free_frames } else { 0 }
+    );
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics(), before);
+    let mut state = State {
+        sums: ZeroedFrames {
+            made: before.zero.frames,
+            ..ZeroedFrames::default()
+        },
+        follows: true,
+        wasted: 0,
+        zeroing: &zeroing,
+        frames: &frames,
+        kernel,
+        cpu: frames.cpu(0, NodeId(0), cache()).unwrap(),
+        cursors: [Content::Unknown, Content::Zero, Content::Reported]
+            .map(|becomes| Cursor::new(NodeId(0), becomes)),
+        held: Vec::new(),
+        device_zeroes,
+        promised: false,
+    };
+    steps.iter().for_each(|step| state.step(step));
+    state.take_all_zero();
+    drop(state);
+    assert_eq!(frames.statistics().free_frames, before.free_frames);
+    assert_eq!(frames.statistics().free_giants, before.free_giants);
+}
+
+fn cases() -> ProptestConfig {
+    let set = std::env::var("FIRSTLIGHT_MODEL_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    ProptestConfig {
+        cases: if cfg!(miri) { 2 } else { set.unwrap_or(100) },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn what_is_believed_to_be_zero_is(
+        steps in prop::collection::vec(steps(), 1..if cfg!(miri) { 12 } else { 150 }),
+        is_zero in any::<bool>(),
+        device_zeroes in any::<bool>(),
+    ) {
+        run(&steps, is_zero, device_zeroes);
+    }
+}

@@ -1,0 +1,231 @@
+//! The memory of a CPU's cache: its size, its reuse by other CPUs, how much it holds.
+
+use crate::kit;
+
+use firstlight::addr::Order;
+use firstlight::frames::{BlockError, Cpu, CpuCache, CpuCell, CpuError, Frames, Request};
+use firstlight::node::NodeId;
+use kit::{GIB, MIB, Machine, ReusedCache, cache, huge, page, range};
+
+fn small() -> Machine {
+    Machine::new(&[(0, range(MIB, 64 * MIB + 0x3000))])
+}
+
+fn large() -> Machine {
+    Machine::new(&[(0, range(MIB, 3 * GIB)), (0, range(4 * GIB, 7 * GIB))])
+}
+
+/// More pages than a list holds; few under Miri.
+const MANY: usize = if cfg!(miri) { 40 } else { 700 };
+
+/// Fills the lists and bump blocks of `cpu`; how many frames it caches then.
+fn fill(cpu: &mut Cpu<'_, '_>) -> u64 {
+    for request in [page(), page().movable(), huge(), huge().movable()] {
+        let taken = [0; MANY].map(|_| cpu.allocate(request).unwrap());
+        let few = if request.order() == Order::PAGE {
+            MANY
+        } else {
+            7
+        };
+        for (count, frame) in taken.into_iter().enumerate() {
+            if count < few {
+                cpu.free(frame, request.order()).unwrap();
+            }
+        }
+    }
+    cpu.cached_frames()
+}
+
+#[test]
+fn a_cache_left_full_is_empty_for_the_next_cpu() {
+    let (frames, memory) = (large().frames_with_cpus(2), ReusedCache::new());
+    let cpu_of = |slot| {
+        // SAFETY: one CPU is forgotten before the next is made.
+        let cache = unsafe { memory.reuse() };
+        frames.cpu(slot, NodeId(0), cache).unwrap()
+    };
+    let mut cpu = cpu_of(0);
+    let lost = fill(&mut cpu);
+    assert!(lost > MANY as u64);
+    std::mem::forget(cpu);
+    // The slot stays taken; what the cache held is lost, not allocated again.
+    let other = frames.cpu(0, NodeId(0), cache());
+    assert_eq!(other.unwrap_err(), CpuError::Taken);
+    let free = frames.statistics();
+    let mut cpu = cpu_of(1);
+    assert_eq!(cpu.cached_frames(), 0);
+    assert_eq!(cpu.drain(), Ok(()));
+    assert_eq!(frames.statistics(), free);
+    for request in [page(), page().movable(), huge(), huge().movable()] {
+        let taken = [0; MANY].map(|_| {
+            let frame = cpu.allocate(request).unwrap();
+            (frame, cpu.free(frame, request.order()))
+        });
+        assert!(taken.iter().all(|(_, freed)| *freed == Ok(())));
+    }
+    assert_eq!(cpu.close(), Ok(()));
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics(), free);
+}
+
+#[test]
+fn a_cache_moves_from_one_machine_to_another() {
+    let memory = ReusedCache::new();
+    for machine in [large(), small(), large()] {
+        let frames = machine.frames_with_cpus(1);
+        let free = frames.statistics();
+        // SAFETY: the CPU before was closed.
+        let cache = unsafe { memory.reuse() };
+        let mut cpu = frames.cpu(0, NodeId(0), cache).unwrap();
+        let pages: Vec<_> = (0..4 * MANY)
+            .map(|_| cpu.allocate(page()).unwrap())
+            .collect();
+        for page in pages {
+            cpu.free(page, Order::PAGE).unwrap();
+            // A 128th in each list, whatever it held on the machine before.
+            assert!(cpu.cached_frames() <= free.free_frames / 4);
+        }
+        assert!(cpu.cached_frames() > 0);
+        cpu.close().unwrap();
+        frames.validate().unwrap();
+        assert_eq!(frames.statistics(), free);
+    }
+}
+
+#[test]
+#[cfg_attr(feature = "check-double-free", ignore = "refused at once")]
+fn close_reports_a_double_free() {
+    let frames = large().frames_with_cpus(1);
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let (frame, order) = (cpu.allocate(page()).unwrap(), Order::PAGE);
+    cpu.free(frame, order).unwrap();
+    cpu.free(frame, order).unwrap();
+    assert_eq!(cpu.close(), Err(BlockError::FreedTwice { frame, order }));
+    let cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    assert_eq!(cpu.close(), Ok(()));
+    frames.validate().unwrap();
+}
+
+/// A page of a huge frame, and the huge frame: the page is free, the rest stays allocated.
+#[test]
+#[cfg_attr(feature = "check-double-free", ignore = "refused at once")]
+fn a_page_freed_beside_its_huge_frame_counts_once() {
+    let frames = large().frames_with_cpus(1);
+    let free = frames.statistics();
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    let (frame, order) = (frames.allocate(huge()).unwrap(), Order::HUGE);
+    cpu.free(frame, Order::PAGE).unwrap();
+    cpu.free(frame, order).unwrap();
+    assert_eq!(cpu.drain(), Err(BlockError::FreedTwice { frame, order }));
+    frames.validate().unwrap();
+    assert_eq!(frames.is_allocated(frame), Some(false));
+    for page in 1..512 {
+        let page = firstlight::addr::Frame::new(frame.get() + page);
+        assert_eq!(frames.is_allocated(page), Some(true));
+        frames.free(page, Order::PAGE).unwrap();
+    }
+    // A dropped CPU reports nothing, and counts the same.
+    let page = cpu.allocate(page()).unwrap();
+    cpu.free(page, Order::PAGE).unwrap();
+    cpu.free(page, Order::PAGE).unwrap();
+    drop(cpu);
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics(), free);
+}
+
+/// Frees more blocks of an order and mobility than its list holds; calls `check` after each.
+fn overfill(frames: &Frames<'_>, cpu: &mut Cpu<'_, '_>, request: Request, check: impl Fn(u64)) {
+    // Allocated past the cache, and only a part of memory, so that no other list grows.
+    let part = frames.statistics().free_frames / 4 / request.order().frames();
+    let taken = (0..part.min(600)).map_while(|_| frames.allocate(request).ok());
+    for frame in taken.collect::<Vec<_>>() {
+        cpu.free(frame, request.order()).unwrap();
+        check(cpu.cached_frames());
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "allocates by the hundred megabytes")]
+fn a_cache_holds_at_most_its_part_of_any_machine() {
+    for (mib, cpus) in [
+        (8, 1),
+        (64, 1),
+        (64, 3),
+        (512, 2),
+        (1024, 1),
+        (4096, 1),
+        (16 << 10, 1),
+    ] {
+        let machine = Machine::new(&[(0, range(4 * GIB, 4 * GIB + mib * MIB))]);
+        let share = mib * MIB / 4096 / cpus as u64;
+        let frames = machine.frames_with_cpus(cpus);
+        let free = frames.statistics();
+        let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+        let orders = || (0..=9).rev().filter_map(Order::new);
+        let requests =
+            || orders().flat_map(|order| [Request::new(order), Request::new(order).movable()]);
+        for request in requests() {
+            let two = 2 * request.order().frames();
+            let most = (share / 128).max(if two <= share / 32 { two } else { 0 });
+            overfill(&frames, &mut cpu, request, |held| {
+                assert!(held <= most, "{held} of {share}, {request:?}");
+            });
+            cpu.drain().unwrap();
+        }
+        // All of them full, refilled too.
+        let check = |held| assert!(held <= 22_000 && held <= share / 4, "{held} of {share}");
+        for request in requests() {
+            if let Ok(frame) = cpu.allocate(request) {
+                check(cpu.cached_frames());
+                cpu.free(frame, request.order()).unwrap();
+            }
+            overfill(&frames, &mut cpu, request, check);
+        }
+        assert!(cpu.cached_frames() > (share / 128).min(16_000));
+        cpu.close().unwrap();
+        frames.validate().unwrap();
+        assert_eq!(frames.statistics(), free);
+    }
+}
+
+#[test]
+fn a_cpu_and_its_cache_have_their_documented_sizes() {
+    assert_eq!(size_of::<Cpu<'_, '_>>(), 152);
+    assert_eq!(size_of::<CpuCache>(), 11_712);
+    assert_eq!(align_of::<CpuCache>(), 64);
+    assert_eq!(size_of::<CpuCell>(), 11_904);
+}
+
+#[test]
+fn zeroed_memory_is_an_empty_cache() {
+    let mut zeroed = Box::<CpuCache>::new_uninit();
+    // SAFETY: space for one; its documentation allows zeroes.
+    let cache = unsafe {
+        zeroed.as_mut_ptr().write_bytes(0, 1);
+        zeroed.assume_init_mut()
+    };
+    assert_eq!(format!("{cache:?}"), format!("{:?}", CpuCache::new()));
+    let frames = large().frames_with_cpus(1);
+    let mut cpu = frames.cpu(0, NodeId(0), cache).unwrap();
+    assert!(fill(&mut cpu) > 0);
+    assert_eq!(cpu.close(), Ok(()));
+}
+
+/// The linker's symbols around the data that is zero and not in the file.
+#[cfg(all(target_os = "linux", not(miri)))]
+mod zero {
+    // SAFETY: symbols that every linker for this system defines; only their addresses are used.
+    unsafe extern "C" {
+        pub(super) safe static __bss_start: u8;
+        pub(super) safe static _end: u8;
+    }
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn a_static_cache_takes_no_space_in_the_file() {
+    static CACHE: std::sync::Mutex<CpuCache> = std::sync::Mutex::new(CpuCache::new());
+    let at = &raw const CACHE as usize;
+    let (begin, end) = (&raw const zero::__bss_start, &raw const zero::_end);
+    assert!(begin as usize <= at && at < end as usize);
+}

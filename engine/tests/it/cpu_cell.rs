@@ -1,0 +1,237 @@
+//! CPUs' caches in per-CPU cells: threads in the place of CPUs, one at a time on each.
+
+use crate::kit;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard};
+
+use firstlight::addr::{FrameRange, Order};
+use firstlight::frames::{
+    AllocError, BlockError, CpuCell, CpuError, Frames, PerCpu, RangeError, Request,
+};
+use kit::{GIB, MIB, Machine, range};
+
+/// A thread that runs on a CPU keeps others off it.
+struct OnCpu {
+    /// Which slot it says that it has.
+    cpu: usize,
+    cell: &'static CpuCell,
+    frames: &'static Frames<'static>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+// SAFETY: whoever holds it has locked its CPU; cells are never dropped.
+unsafe impl PerCpu for OnCpu {
+    fn with_cell<R>(&self, call: impl FnOnce(&CpuCell) -> R) -> R {
+        call(self.cell)
+    }
+
+    fn frames(&self) -> &'static Frames<'static> {
+        self.frames
+    }
+
+    fn cpu(&self) -> usize {
+        self.cpu
+    }
+}
+
+/// A machine of some CPUs.
+struct Cpus {
+    frames: &'static Frames<'static>,
+    cells: &'static [CpuCell],
+    locks: &'static [Mutex<()>],
+}
+
+const PAGE: Request = Request::new(Order::PAGE);
+
+impl Cpus {
+    fn new(cpus: usize) -> Self {
+        Self::of(cpus, 64 * MIB)
+    }
+
+    /// With so much memory.
+    fn of(cpus: usize, bytes: u64) -> Self {
+        let machine = Machine::new(&[(0, range(4 * GIB, 4 * GIB + bytes))]);
+        let new = |_| (CpuCell::new(), Mutex::default());
+        let (cells, locks): (Vec<_>, Vec<_>) = (0..cpus).map(new).unzip();
+        Self {
+            frames: Box::leak(Box::new(machine.frames_with_cpus(cpus))),
+            cells: cells.leak(),
+            locks: locks.leak(),
+        }
+    }
+
+    fn on(&self, cpu: usize) -> OnCpu {
+        OnCpu {
+            cpu,
+            cell: &self.cells[cpu],
+            frames: self.frames,
+            _alone: self.locks[cpu].lock().unwrap(),
+        }
+    }
+
+    fn assert_all_free(&self) {
+        for cpu in 0..self.cells.len() {
+            self.on(cpu).close().unwrap();
+        }
+        let statistics = self.frames.statistics();
+        assert_eq!(statistics.free_frames, statistics.managed_frames);
+        self.frames.validate().unwrap();
+    }
+}
+
+#[test]
+fn threads_take_turns_on_cpus() {
+    let (cpus, rounds) = (&Cpus::new(2), if cfg!(miri) { 8 } else { 3000 });
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            scope.spawn(move || {
+                let mut held = Vec::new();
+                for round in 0..rounds {
+                    let on = cpus.on((thread + round) % 2);
+                    if held.len() < 3 {
+                        held.push(on.allocate(PAGE).unwrap());
+                    } else {
+                        held.drain(..)
+                            .for_each(|page| on.free(page, Order::PAGE).unwrap());
+                    }
+                }
+                held.iter()
+                    .for_each(|&page| cpus.frames.free(page, Order::PAGE).unwrap());
+            });
+        }
+    });
+    cpus.assert_all_free();
+}
+
+/// All that the fast ways serve, huge frames too, what they leave to the others, and what is refused.
+#[test]
+fn any_number_of_frames_through_a_cell() {
+    let cpus = Cpus::of(1, 512 * MIB);
+    let on = cpus.on(0);
+    let shapes = [
+        (1, 1),
+        (1, 8),
+        (2, 1),
+        (3, 1),
+        (5, 16),
+        (64, 64),
+        (128, 1),
+        (200, 256),
+        (512, 512),
+        (700, 1),
+    ];
+    // The second round finds what the first one left in the lists.
+    for round in 0..2 {
+        let mut all: Vec<FrameRange> = Vec::new();
+        for (frames, align) in shapes {
+            let found = on.allocate_frames(frames, align, PAGE).unwrap();
+            assert_eq!(found.count(), frames, "round {round}");
+            assert_eq!(found.start().get() % align, 0, "round {round}");
+            assert!(all.iter().all(|other| other.intersect(found).is_empty()));
+            all.push(found);
+        }
+        let larger = on.allocate_frames(1, 1, Request::new(Order::HUGE)).unwrap();
+        assert!(larger.start().is_aligned(Order::HUGE));
+        all.push(larger);
+        all.into_iter()
+            .for_each(|found| on.free_frames(found).unwrap());
+    }
+    let huge = on.allocate_frames(512, 512, PAGE).unwrap();
+    let before = on.with(|cpu| cpu.cached_frames()).unwrap();
+    on.free_frames(huge).unwrap();
+    assert_eq!(on.with(|cpu| cpu.cached_frames()), Ok(before + 512));
+    assert_eq!(on.allocate_frames(512, 1, PAGE), Ok(huge));
+    on.free_frames(huge).unwrap();
+    let none = on.allocate_frames(0, 1, PAGE);
+    assert_eq!(none, Err(AllocError::NoFrames));
+    for align_frames in [0, 3] {
+        let bad = on.allocate_frames(4, align_frames, PAGE);
+        assert_eq!(bad, Err(AllocError::BadAlignment { align_frames }));
+    }
+    on.free_frames(FrameRange::EMPTY).unwrap();
+    for frames in [1, 4, 64] {
+        let free = FrameRange::new(5 << 18, (5 << 18) + frames).unwrap();
+        let refused = on.free_frames(free);
+        assert!(matches!(refused, Err(RangeError::OutsideMemory { .. })));
+    }
+    drop(on);
+    cpus.assert_all_free();
+}
+
+/// What was freed twice is found when a list is flushed, and the call that does so says it.
+#[test]
+fn frames_freed_twice_as_ranges_are_reported() {
+    let cpus = Cpus::of(1, 512 * MIB);
+    let on = cpus.on(0);
+    let pages: Vec<_> = (0..1500)
+        .map(|_| on.allocate_frames(1, 1, PAGE).unwrap())
+        .collect();
+    let free = |page: &FrameRange| on.free_frames(*page);
+    assert!(pages.iter().all(|page| free(page).is_ok()));
+    let twice = pages.iter().take(200).filter_map(|page| free(page).err());
+    let twice = twice.chain(on.close().err().map(|error| match error {
+        BlockError::FreedTwice { frame, order } => RangeError::FreedTwice { frame, order },
+        other => panic!("{other}"),
+    }));
+    let is_right = |error: &RangeError| {
+        let (twice, free) = ("freed twice", "not allocated");
+        let said = error.to_string();
+        said.contains(twice) || said.contains(free)
+    };
+    let seen: Vec<_> = twice.collect();
+    assert!(!seen.is_empty() && seen.iter().all(is_right), "{seen:?}");
+    drop(on);
+    cpus.assert_all_free();
+}
+
+#[test]
+fn a_call_inside_a_call_and_a_slot_that_is_taken_or_missing_are_refused() {
+    let cpus = Cpus::new(2);
+    let on = cpus.on(0);
+    let page = on.allocate(PAGE).unwrap();
+    let in_call = CpuError::InCall;
+    // As a handler would that interrupts the call.
+    let inner = on.with(|_| {
+        let pages = FrameRange::block(page, Order::PAGE).unwrap();
+        assert_eq!(on.with(|_| ()), Err(in_call));
+        assert_eq!(on.allocate(PAGE), Err(AllocError::Cpu(in_call)));
+        assert_eq!(
+            on.allocate_frames(3, 1, PAGE),
+            Err(AllocError::Cpu(in_call))
+        );
+        assert_eq!(on.free(page, Order::PAGE), Err(BlockError::Cpu(in_call)));
+        assert_eq!(on.free_frames(pages), Err(RangeError::Cpu(in_call)));
+        assert_eq!(on.close(), Err(BlockError::Cpu(in_call)));
+    });
+    assert_eq!(inner, Ok(()));
+    on.free(page, Order::PAGE).unwrap();
+    // One slot, two cells; no slot.
+    let mut other = cpus.on(1);
+    other.cpu = 0;
+    assert_eq!(other.with(|_| ()), Err(CpuError::Taken));
+    other.cpu = 2;
+    let (cpu, cpus_there) = (2, 2);
+    let missing = CpuError::NoSuchCpu {
+        cpu,
+        cpus: cpus_there,
+    };
+    assert_eq!(other.allocate(PAGE), Err(AllocError::Cpu(missing)));
+    drop((on, other));
+    cpus.assert_all_free();
+}
+
+#[test]
+fn a_cell_works_again_after_a_call_that_panicked_and_after_close() {
+    let cpus = Cpus::new(1);
+    let on = cpus.on(0);
+    let panics = AssertUnwindSafe(|| on.with(|_| panic!("of a caller")));
+    assert!(catch_unwind(panics).is_err());
+    for _ in 0..2 {
+        let page = on.allocate(PAGE).unwrap();
+        on.free(page, Order::PAGE).unwrap();
+        on.close().unwrap();
+    }
+    drop(on);
+    cpus.assert_all_free();
+}

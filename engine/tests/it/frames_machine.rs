@@ -1,0 +1,499 @@
+//! The allocator on whole machines, from the layout up.
+
+use crate::kit;
+
+use firstlight::addr::{Frame, Order};
+use firstlight::early::EarlyFlags;
+use firstlight::frames::{AllocError, BlockError, RangeError, Request};
+use firstlight::layout::ExtentKind;
+use firstlight::node::{NodeId, ZoneKind};
+use kit::{GIB, MIB, Machine, TIB, page, range};
+
+/// Two nodes of 4 GiB each; the first has the usual holes.
+fn two_nodes() -> Machine {
+    Machine::new(&[
+        (0, range(0x1000, 0x9f000)),
+        (0, range(MIB, 3 * GIB)),
+        (0, range(4 * GIB, 5 * GIB)),
+        (1, range(5 * GIB, 9 * GIB)),
+    ])
+}
+
+fn order(order: u8) -> Order {
+    Order::new(order).unwrap()
+}
+
+#[test]
+fn requests_stay_on_their_node_and_in_their_zone() {
+    let frames = two_nodes().frames();
+    let at = |request| frames.allocate(request).unwrap().addr().get();
+    assert!(at(page().on(NodeId(1))) >= 5 * GIB);
+    let normal = at(page().on(NodeId(0)));
+    assert!((4 * GIB..5 * GIB).contains(&normal));
+    assert!((16 * MIB..4 * GIB).contains(&at(page().zone(ZoneKind::Dma32))));
+    assert!(at(page().zone(ZoneKind::Dma)) < 16 * MIB);
+    // Node 1 has no memory below 4 GiB: exactly there is out of memory, else node 0 helps.
+    let low = page().on(NodeId(1)).zone(ZoneKind::Dma32);
+    assert_eq!(
+        frames.allocate(low.this_node_only()),
+        Err(AllocError::OutOfMemory {
+            request: low.this_node_only(),
+            frames: Order::PAGE.frames(),
+            align_frames: Order::PAGE.frames(),
+            held_by_cpus: 0,
+            in_work: 0,
+        })
+    );
+    assert!(at(low) < 4 * GIB);
+    frames.validate().unwrap();
+}
+
+#[test]
+fn a_full_node_falls_back_by_distance() {
+    // Node 2 is closer to node 0 than node 1 is.
+    let mut machine = Machine::new(&[
+        (0, range(4 * GIB, 5 * GIB)),
+        (1, range(5 * GIB, 6 * GIB)),
+        (2, range(6 * GIB, 7 * GIB)),
+    ]);
+    machine.distances = vec![10, 31, 12, 31, 10, 31, 12, 31, 10];
+    let frames = machine.frames();
+    let nodes: Vec<_> = frames.fallback(NodeId(0)).map(|node| node.0).collect();
+    assert_eq!(nodes, [0, 2, 1]);
+    let huge = Request::new(Order::HUGE).on(NodeId(0));
+    let mut seen = Vec::new();
+    while let Ok(frame) = frames.allocate(huge) {
+        let node = frame.addr().get() / GIB - 4;
+        if seen.last() != Some(&node) {
+            seen.push(node);
+        }
+    }
+    assert_eq!(seen, [0, 2, 1]);
+    frames.validate().unwrap();
+}
+
+#[test]
+fn every_frame_is_allocated_exactly_once() {
+    let machine = Machine::new(&[
+        (0, range(0x1000, 0x9f000)),
+        (0, range(MIB, 64 * MIB + 0x3000)),
+        (1, range(65 * MIB, 130 * MIB)),
+    ]);
+    let frames = machine.frames();
+    let free = frames.statistics().free_frames;
+    assert_eq!(free, frames.statistics().managed_frames);
+    let mut seen = std::collections::BTreeSet::new();
+    while let Ok(frame) = frames.allocate(page()) {
+        assert!(seen.insert(frame), "{frame} twice");
+    }
+    assert_eq!(seen.len() as u64, free);
+    let reserved: u64 = frames
+        .layout()
+        .extents()
+        .filter(|extent| extent.kind != ExtentKind::Usable)
+        .map(|extent| extent.frames.count())
+        .sum();
+    assert_eq!(free, frames.layout().present_frames() - reserved);
+    for frame in seen {
+        frames.free(frame, Order::PAGE).unwrap();
+    }
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics().free_frames, free);
+}
+
+#[test]
+fn misuse_is_reported_and_changes_nothing() {
+    let frames = two_nodes().frames();
+    let frame = frames.allocate(page().on(NodeId(1))).unwrap();
+    let before = frames.statistics();
+    let odd = Frame::new(frame.get() | 1);
+    let hole = Frame::new(3 * GIB / 4096);
+    let border = Frame::new(16 * MIB / 4096 - 512);
+    for (frame, order, error) in [
+        (
+            odd,
+            Order::HUGE,
+            BlockError::Misaligned {
+                frame: odd,
+                order: Order::HUGE,
+            },
+        ),
+        (
+            hole,
+            Order::PAGE,
+            BlockError::OutsideMemory {
+                frame: hole,
+                order: Order::PAGE,
+            },
+        ),
+        (
+            odd,
+            Order::PAGE,
+            BlockError::NotAllocated {
+                frame: odd,
+                order: Order::PAGE,
+            },
+        ),
+        (
+            frame,
+            order(3),
+            BlockError::NotAllocated {
+                frame,
+                order: order(3),
+            },
+        ),
+        (
+            frame,
+            Order::HUGE,
+            // Some of it is the allocator's own tables.
+            BlockError::Reserved {
+                frame,
+                order: Order::HUGE,
+            },
+        ),
+        (
+            border,
+            Order::HUGE,
+            BlockError::NotAllocated {
+                frame: border,
+                order: Order::HUGE,
+            },
+        ),
+    ] {
+        assert_eq!(frames.free(frame, order), Err(error), "{error}");
+        assert_eq!(frames.statistics(), before);
+    }
+    let edge = Frame::new(u64::MAX >> 12 & !0x3ffff);
+    assert!(matches!(
+        frames.free(edge, Order::GIANT),
+        Err(BlockError::OutsideMemory { .. })
+    ));
+    let nodes = AllocError::NoSuchNode {
+        node: NodeId(2),
+        nodes: 2,
+    };
+    assert_eq!(frames.allocate(page().on(NodeId(2))), Err(nodes));
+    frames.free(frame, Order::PAGE).unwrap();
+    let twice = frames.free(frame, Order::PAGE);
+    assert_eq!(
+        twice,
+        Err(BlockError::NotAllocated {
+            frame,
+            order: Order::PAGE
+        })
+    );
+    frames.validate().unwrap();
+}
+
+#[test]
+fn a_block_is_allocated_at_its_frame_once() {
+    let frames = two_nodes().frames();
+    let block = Frame::new(6 * GIB / 4096);
+    frames.allocate_at(block, Order::GIANT).unwrap();
+    let inside = Frame::new(block.get() + 77);
+    let in_use = BlockError::InUse {
+        frame: inside,
+        order: Order::PAGE,
+    };
+    assert_eq!(frames.allocate_at(inside, Order::PAGE), Err(in_use));
+    frames.free(inside, Order::PAGE).unwrap();
+    frames.allocate_at(inside, Order::PAGE).unwrap();
+    assert_eq!(frames.is_allocated(inside), Some(true));
+    assert_eq!(frames.is_allocated(Frame::new(3 * GIB / 4096)), None);
+    frames.free(block, Order::GIANT).unwrap();
+    frames.validate().unwrap();
+}
+
+#[test]
+fn reserved_and_untouchable_memory_stays_out_until_it_is_freed() {
+    let mut machine = two_nodes();
+    machine
+        .memory
+        .push((1, range(9 * GIB, 10 * GIB), EarlyFlags::UNACCEPTED));
+    machine.boot.push(range(8 * GIB + 100, 8 * GIB + 5000));
+    let frames = machine.frames();
+    let reserved = Frame::new(8 * GIB / 4096);
+    assert_eq!(frames.is_allocated(reserved), Some(true));
+    assert_eq!(
+        frames.is_allocated(Frame::new(9 * GIB / 4096 + 5)),
+        Some(true)
+    );
+    // Node 1 holds 5 GiB: one is not accepted, one holds the reserved frames and the tables.
+    assert_eq!(
+        frames
+            .zone_statistics(NodeId(1), ZoneKind::Normal)
+            .free_giants,
+        3
+    );
+    // Memory reserved for boot is freed like any other.
+    frames.free(reserved, order(1)).unwrap();
+    frames.validate().unwrap();
+}
+
+/// Every frame that is reserved for ever: the allocator's tables, what the kernel reserved,
+/// what must not be mapped; by itself and as part of larger blocks.
+#[test]
+fn memory_reserved_for_ever_cannot_be_freed() {
+    let mut machine = two_nodes();
+    machine.reserved.push(range(8 * GIB + 100, 8 * GIB + 5000));
+    let no_map = range(9 * GIB, 10 * GIB);
+    machine.memory.push((1, no_map, EarlyFlags::NOMAP));
+    let frames = machine.frames_with_cpus(1);
+    let before = frames.statistics();
+    let mut cpu = frames.cpu(0, NodeId(0), kit::cache()).unwrap();
+    let mut refused = 0;
+    let layout = frames.layout();
+    for extent in layout.extents().filter(|one| !one.kind.may_become_free()) {
+        let (first, last) = (extent.frames.start(), extent.frames.end().get() - 1);
+        for frame in [first, Frame::new(last)] {
+            for number in [0, 3, 9, 10, 18] {
+                let (start, order) = (frame.get() >> number << number, order(number));
+                let start = Frame::new(start);
+                let error = frames.free(start, order).unwrap_err();
+                let outside = BlockError::OutsideMemory {
+                    frame: start,
+                    order,
+                };
+                let partly = BlockError::NotAllocated {
+                    frame: start,
+                    order,
+                };
+                let reserved = BlockError::Reserved {
+                    frame: start,
+                    order,
+                };
+                assert!([outside, partly, reserved].contains(&error), "{error}");
+                refused += u32::from(error == reserved);
+                assert!(cpu.free(start, order).is_err());
+            }
+        }
+        let range = extent.frames;
+        let error = frames.free_frames(range).unwrap_err();
+        assert!(matches!(error, RangeError::Reserved { frame, .. } if frame == first));
+        assert!(cpu.free_frames(range).is_err());
+        let both = [first, Frame::new(last)];
+        assert!(frames.free_bulk(&both, Order::PAGE).is_err());
+    }
+    assert!(refused > 10);
+    drop(cpu);
+    assert_eq!(frames.statistics(), before);
+    frames.validate().unwrap();
+}
+
+#[test]
+fn a_sparse_machine_pays_for_its_memory_not_for_its_span() {
+    // 512 GiB in 16 nodes, one every 2 TiB.
+    let rows = (0..16).map(|node| {
+        let start = u64::from(node) * 2 * TIB + 4 * GIB;
+        (node, range(start, start + 32 * GIB))
+    });
+    let frames = Machine::new(&rows.collect::<Vec<_>>()).frames();
+    let statistics = frames.statistics();
+    assert_eq!(statistics.free_frames, statistics.managed_frames);
+    for segment in frames.layout().segments() {
+        assert!(frames.is_allocated(segment.frames.start()).is_some());
+    }
+    assert_eq!(frames.statistics(), statistics, "the same once started");
+    let metadata = frames.metadata();
+    let pages = 512 * GIB / 4096;
+    assert!(metadata.reserved_bytes * 10 <= pages * 3, "{metadata:?}");
+    assert!(
+        metadata.written_bytes <= 16 * 512 + 8192 * (16 + 16 + 17),
+        "{metadata:?}"
+    );
+    assert!(
+        frames
+            .allocate(Request::new(Order::GIANT).on(NodeId(15)))
+            .unwrap()
+            .addr()
+            .get()
+            > 30 * TIB
+    );
+}
+
+#[test]
+fn interleaved_nodes_and_slivers_work() {
+    // 4 MiB stripes of two nodes, and single pages between holes.
+    let mut rows: Vec<_> = (0..64u16)
+        .map(|at| {
+            let start = 4 * GIB + u64::from(at) * 4 * MIB;
+            (at % 2, range(start, start + 4 * MIB))
+        })
+        .collect();
+    rows.extend((0..100).map(|at| {
+        let start = 5 * GIB + at * 0x5000;
+        (1, range(start, start + 0x1000))
+    }));
+    let frames = Machine::new(&rows).frames();
+    let mut counts = [0; 2];
+    for node in [0, 1] {
+        while let Ok(frame) = frames.allocate(page().on(NodeId(node)).this_node_only()) {
+            let addr = frame.addr().get();
+            let owner = if addr < 5 * GIB {
+                (addr - 4 * GIB) / (4 * MIB) % 2
+            } else {
+                1
+            };
+            assert_eq!(owner, u64::from(node));
+            counts[usize::from(node)] += 1;
+        }
+    }
+    assert_eq!(
+        counts.iter().sum::<u64>(),
+        frames.statistics().managed_frames
+    );
+    frames.validate().unwrap();
+}
+
+#[test]
+fn frames_move_between_threads() {
+    let frames = two_nodes().frames();
+    let free = frames.statistics();
+    std::thread::scope(|scope| {
+        // Bounded: a slow receiver must not exhaust memory.
+        let (send, receive) = std::sync::mpsc::sync_channel(16);
+        for node in [0, 1] {
+            let (frames, send) = (&frames, send.clone());
+            scope.spawn(move || {
+                for at in 0..if cfg!(miri) { 20 } else { 5000u32 } {
+                    let order = order([0, 0, 3, 9, 11][at as usize % 5]);
+                    let request = Request::new(order).on(NodeId(node));
+                    send.send((frames.allocate(request).unwrap(), order))
+                        .unwrap();
+                }
+            });
+        }
+        drop(send);
+        let frames = &frames;
+        scope.spawn(move || {
+            for (frame, order) in receive {
+                frames.free(frame, order).unwrap();
+            }
+        });
+    });
+    frames.validate().unwrap();
+    assert_eq!(frames.statistics(), free);
+}
+
+#[test]
+fn unknown_nodes_and_frames_beyond_all_addresses_are_harmless() {
+    let frames = two_nodes().frames();
+    assert_eq!(frames.fallback(NodeId(7)).count(), 2);
+    for frame in [u64::MAX, !0x3ffff, (1 << 52) - (1 << 18)] {
+        let frame = Frame::new(frame);
+        assert!(frames.free(frame, Order::PAGE).is_err());
+        assert!(frames.allocate_at(frame, Order::PAGE).is_err());
+        assert_eq!(frames.is_allocated(frame), None);
+    }
+    // No address is made up for what has none.
+    assert_eq!(Frame::new(1 << 52).checked_addr(), None);
+    assert!(std::panic::catch_unwind(|| Frame::new(1 << 52).addr()).is_err());
+    let all = range(0x1000, u64::MAX).outer_frames();
+    assert_eq!(all.checked_bytes(), None);
+    assert!(std::panic::catch_unwind(|| all.bytes()).is_err());
+}
+
+#[test]
+fn memory_up_to_the_last_address_works() {
+    let top = range(u64::MAX - GIB + 1, u64::MAX);
+    let frames = Machine::new(&[(0, range(4 * GIB, 5 * GIB)), (0, top)]).frames();
+    let mut blocks = 0;
+    while frames.allocate(Request::new(Order::HUGE)).is_ok() {
+        blocks += 1;
+    }
+    assert!(blocks > 1000, "{blocks}");
+    frames.validate().unwrap();
+}
+
+#[test]
+fn a_machine_of_many_nodes_reports_out_of_memory() {
+    let rows: Vec<_> = (0..512)
+        .map(|node| {
+            let start = 4 * GIB + u64::from(node) * MIB;
+            (node, range(start, start + MIB))
+        })
+        .collect();
+    let frames = Machine::new(&rows).frames();
+    let huge = Request::new(Order::HUGE).on(NodeId(300));
+    assert_eq!(
+        frames.allocate(huge),
+        Err(AllocError::OutOfMemory {
+            request: huge,
+            frames: Order::HUGE.frames(),
+            align_frames: Order::HUGE.frames(),
+            held_by_cpus: 0,
+            in_work: 0,
+        })
+    );
+    assert_eq!(frames.fallback(NodeId(300)).count(), 512);
+}
+
+#[test]
+fn bulk_allocates_what_single_requests_would_and_frees_it_all() {
+    let frames = two_nodes().frames();
+    let free = frames.statistics();
+    for (request, count) in [
+        (page(), 100_000),
+        (page().movable().on(NodeId(1)).this_node_only(), 70_001),
+        (Request::new(Order::HUGE), 700),
+        (Request::new(order(4)), 99),
+        (page().zone(ZoneKind::Dma).this_node_only(), 77),
+    ] {
+        let mut blocks = vec![Frame::new(0); count];
+        assert_eq!(frames.allocate_bulk(request, &mut blocks), Ok(count));
+        let taken = count as u64 * request.order().frames();
+        assert_eq!(frames.statistics().free_frames, free.free_frames - taken);
+        for &block in &blocks {
+            assert!(block.is_aligned(request.order()));
+            assert_eq!(frames.is_allocated(block), Some(true));
+        }
+        frames.validate().unwrap();
+        // One is freed twice; the others are freed all the same.
+        frames.free(blocks[7], request.order()).unwrap();
+        let refused = Err(BlockError::NotAllocated {
+            frame: blocks[7],
+            order: request.order(),
+        });
+        assert_eq!(frames.free_bulk(&blocks, request.order()), refused);
+        frames.validate().unwrap();
+        assert_eq!(frames.statistics(), free);
+    }
+    // All there is, and no more.
+    let on_one = page().on(NodeId(1)).this_node_only();
+    let all = usize::try_from(4 * GIB / 4096).unwrap();
+    let mut blocks = vec![Frame::new(0); all + 5];
+    let count = frames.allocate_bulk(on_one, &mut blocks).unwrap();
+    assert!(count < all && frames.allocate(on_one).is_err());
+    let distinct: std::collections::BTreeSet<_> = blocks[..count].iter().collect();
+    assert_eq!(distinct.len(), count);
+    blocks[..count].reverse();
+    frames.free_bulk(&blocks[..count], Order::PAGE).unwrap();
+    assert_eq!(frames.statistics(), free);
+    let nowhere = page().on(NodeId(9));
+    assert!(frames.allocate_bulk(nowhere, &mut blocks).is_err());
+    frames.validate().unwrap();
+}
+
+/// Each free frame counts once, in the largest aligned block it is part of.
+#[test]
+fn free_blocks_are_counted_by_order() {
+    let frames = Machine::new(&[(0, range(4 * GIB, 6 * GIB))]).frames();
+    let count = || frames.free_blocks(NodeId(0), ZoneKind::Normal);
+    let sum =
+        |blocks: &[u64]| -> u64 { (0..).zip(blocks).map(|(order, count)| count << order).sum() };
+    let at_start = count();
+    assert_eq!(sum(&at_start), frames.statistics().free_frames);
+    assert_eq!(at_start[18], 1, "the tables lie in the other");
+    // A page in the middle of the free giant frame leaves one block of each order.
+    let page = Frame::new((4 << 18) + 77);
+    frames.allocate_at(page, Order::PAGE).unwrap();
+    let split = count();
+    let expected: Vec<_> = (0..18)
+        .map(|order| at_start[order] + 1)
+        .chain([0])
+        .collect();
+    assert_eq!(split[..], expected[..]);
+    frames.free(page, Order::PAGE).unwrap();
+    assert_eq!(count(), at_start);
+    assert_eq!(frames.free_blocks(NodeId(1), ZoneKind::Normal), [0; 19]);
+}

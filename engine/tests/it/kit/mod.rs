@@ -1,0 +1,270 @@
+//! A machine for tests: ranges of memory by node, and a platform whose
+//! metadata lies in ordinary, uninitialised memory.
+
+#[cfg(feature = "content")]
+pub(crate) mod real;
+pub(crate) mod threads;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+
+use firstlight::addr::{Order, PhysRange};
+use firstlight::early::{EarlyFlags, EarlyMemory};
+use firstlight::frames::{BuildError, CpuCache, CpuSlot, Frames, Request};
+use firstlight::layout::{Layout, LayoutPolicy};
+use firstlight::node::NodeId;
+use firstlight::platform::Platform;
+use firstlight::start::{BootSizes, BootSlots};
+use firstlight::topology::{Topology, TopologyBuilder, Trust};
+
+pub(crate) const MIB: u64 = 1 << 20;
+pub(crate) const GIB: u64 = 1 << 30;
+pub(crate) const TIB: u64 = 1 << 40;
+
+pub(crate) fn range(start: u64, end: u64) -> PhysRange {
+    PhysRange::new(start, end).expect("a range that does not end before it starts")
+}
+
+pub(crate) fn page() -> Request {
+    Request::new(Order::PAGE)
+}
+
+pub(crate) fn huge() -> Request {
+    Request::new(Order::HUGE)
+}
+
+/// All of this memory free, from 4 GiB on, added to a machine that had none.
+pub(crate) fn added(bytes: u64) -> Frames<'static> {
+    let memory = PhysRange::with_size(4 * GIB, bytes).unwrap();
+    let span = memory.inner_frames();
+    let tables = usize::try_from(Frames::bytes_for(span, 8).unwrap()).unwrap();
+    let frames = Frames::over(span, Box::leak(Box::new_uninit_slice(tables))).unwrap();
+    frames.add(memory).unwrap();
+    frames
+}
+
+/// Storage that lives as long as the test.
+pub(crate) fn leak<T: Clone>(empty: T, len: usize) -> &'static mut [T] {
+    Box::leak(vec![empty; len].into_boxed_slice())
+}
+
+/// Storage of all steps that lives as long as the test.
+pub(crate) fn boot_slots(ranges: usize, nodes: usize) -> BootSlots<'static> {
+    let sizes = BootSizes::new(ranges, nodes);
+    BootSlots::carve(Box::leak(Box::new_uninit_slice(sizes.bytes())), sizes).unwrap()
+}
+
+/// Memory of node 0 from `memory` without `reserved`, and windows by domain.
+pub(crate) fn layout_with_windows(
+    memory: PhysRange,
+    reserved: &[PhysRange],
+    windows: &[(u32, PhysRange)],
+    policy: &LayoutPolicy,
+) -> Layout<'static> {
+    layout_of_nodes(1, memory, reserved, windows, policy)
+}
+
+/// The same with so many nodes at least.
+pub(crate) fn layout_of_nodes(
+    nodes: u32,
+    memory: PhysRange,
+    reserved: &[PhysRange],
+    windows: &[(u32, PhysRange)],
+    policy: &LayoutPolicy,
+) -> Layout<'static> {
+    let slots = boot_slots(reserved.len() + 8, 8);
+    let mut early = EarlyMemory::new(slots.memory, slots.reserved, slots.owners);
+    early.add(memory, EarlyFlags::NONE).unwrap();
+    for &range in reserved {
+        early.reserve(range, "test").unwrap();
+    }
+    let mut builder = TopologyBuilder::new(slots.topology);
+    let home = builder.node_of(0).unwrap();
+    builder.add_memory(home, memory, false).unwrap();
+    for domain in 1..nodes {
+        builder.node_of(domain).unwrap();
+    }
+    for &(domain, window) in windows {
+        let node = builder.node_of(domain).unwrap();
+        builder.add_memory(node, window, true).unwrap();
+    }
+    let mut topology = builder.finish(&mut |notice| panic!("{notice}"));
+    topology
+        .apply(&mut early, Trust::Repair, &mut |_| {})
+        .unwrap();
+    Layout::build(early, topology, policy, slots.layout).unwrap()
+}
+
+/// A machine with such memory and windows, nothing of it reserved.
+pub(crate) fn machine_with_windows(
+    memory: PhysRange,
+    windows: &[(u32, PhysRange)],
+) -> Frames<'static> {
+    let layout = layout_with_windows(memory, &[], windows, &LayoutPolicy::DEFAULT);
+    let platform: &'static Uninitialised = Box::leak(Box::default());
+    Frames::build(layout, platform).unwrap()
+}
+
+/// Slots of CPUs that live as long as the test.
+pub(crate) fn slots(cpus: usize) -> &'static [CpuSlot] {
+    let slots: Vec<_> = (0..cpus).map(|_| CpuSlot::new()).collect();
+    slots.leak()
+}
+
+/// A cache that lives as long as the test.
+pub(crate) fn cache() -> &'static mut CpuCache {
+    Box::leak(Box::default())
+}
+
+/// A cache that several CPUs use, one after the other.
+pub(crate) struct ReusedCache(*mut CpuCache);
+
+impl ReusedCache {
+    pub(crate) fn new() -> Self {
+        Self(Box::into_raw(Box::default()))
+    }
+
+    /// The cache, for the next CPU.
+    ///
+    /// # Safety
+    /// The CPU that had it before is gone, and the next is dropped before `self`.
+    pub(crate) unsafe fn reuse<'l>(&self) -> &'l mut CpuCache {
+        // SAFETY: out of a box that is freed with `self`; no other reference exists, as the
+        // caller promises.
+        unsafe { &mut *self.0 }
+    }
+}
+
+impl Drop for ReusedCache {
+    fn drop(&mut self) {
+        // SAFETY: made of a box; no reference exists any more.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
+/// Metadata in memory of this process, never initialised.
+#[derive(Debug, Default)]
+pub(crate) struct Uninitialised {
+    /// The ranges mapped, by start address.
+    pub(crate) mapped: RefCell<BTreeMap<u64, u64>>,
+    /// Refuses to map.
+    pub(crate) broken: bool,
+    /// Zeroes what it maps, and says so.
+    pub(crate) zeroed: bool,
+}
+
+// SAFETY: every range gets memory of its own, leaked and aligned like the range.
+unsafe impl Platform for Uninitialised {
+    fn map(&self, range: PhysRange) -> Option<NonNull<u8>> {
+        if self.broken {
+            return None;
+        }
+        self.mapped
+            .borrow_mut()
+            .insert(range.start().get(), range.bytes());
+        let bytes = usize::try_from(range.bytes()).ok()?;
+        let bytes = std::alloc::Layout::from_size_align(bytes, 4096).ok()?;
+        // SAFETY: the engine maps no empty range.
+        NonNull::new(unsafe {
+            if self.zeroed {
+                std::alloc::alloc_zeroed(bytes)
+            } else {
+                std::alloc::alloc(bytes)
+            }
+        })
+    }
+
+    fn is_zero(&self, _range: PhysRange) -> bool {
+        self.zeroed
+    }
+}
+
+/// A machine by its memory: node and range, ascending.
+#[derive(Debug, Default)]
+pub(crate) struct Machine {
+    pub(crate) memory: Vec<(u16, PhysRange, EarlyFlags)>,
+    pub(crate) reserved: Vec<PhysRange>,
+    /// Reserved for boot only.
+    pub(crate) boot: Vec<PhysRange>,
+    /// Row by row; empty: firmware reports none.
+    pub(crate) distances: Vec<u8>,
+    pub(crate) policy: Option<LayoutPolicy>,
+    /// In which memory may be plugged in, by node.
+    pub(crate) windows: Vec<(u16, PhysRange)>,
+}
+
+impl Machine {
+    pub(crate) fn new(memory: &[(u16, PhysRange)]) -> Self {
+        let memory = memory
+            .iter()
+            .map(|&(node, range)| (node, range, EarlyFlags::NONE));
+        Self {
+            memory: memory.collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn layout(&self) -> Layout<'static> {
+        let slots = 4 * (self.memory.len() + self.reserved.len() + self.boot.len()) + 64;
+        // Miri is slow to make what few tests need.
+        let spare = if cfg!(miri) { 32 } else { 2048 };
+        let nodes = self
+            .memory
+            .iter()
+            .map(|row| usize::from(row.0) + 1)
+            .max()
+            .unwrap_or(1);
+        let BootSlots {
+            memory,
+            reserved,
+            owners,
+            topology,
+            distances,
+            layout,
+            ..
+        } = boot_slots(slots + spare, nodes);
+        let mut early = EarlyMemory::new(memory, reserved, owners);
+        let mut builder = TopologyBuilder::new(topology);
+        for node in 0..nodes {
+            let id = builder.node_of(u32::try_from(node).unwrap()).unwrap();
+            builder.add_cpus(id, 4);
+        }
+        for &(node, range, flags) in &self.memory {
+            early.add(range, flags).unwrap();
+            builder.add_memory(NodeId(node), range, false).unwrap();
+        }
+        for &(node, window) in &self.windows {
+            builder.add_memory(NodeId(node), window, true).unwrap();
+        }
+        let mut topology: Topology<'static> = builder.finish(&mut |_| {});
+        if !self.distances.is_empty() {
+            let distance = |a: usize, b: usize| self.distances.get(a * nodes + b).copied();
+            topology.set_distances(distances, distance).unwrap();
+        }
+        topology
+            .apply(&mut early, Trust::Repair, &mut |_| {})
+            .unwrap();
+        for &range in &self.boot {
+            early.reserve_freeable(range, "boot").unwrap();
+        }
+        for &range in &self.reserved {
+            early.reserve(range, "test").unwrap();
+        }
+        let policy = self.policy.unwrap_or(LayoutPolicy::DEFAULT);
+        Layout::build(early, topology, &policy, layout).unwrap()
+    }
+
+    pub(crate) fn build(&self) -> Result<Frames<'static>, BuildError> {
+        Frames::build(self.layout(), Box::leak(Box::new(Uninitialised::default())))
+    }
+
+    pub(crate) fn frames(&self) -> Frames<'static> {
+        self.build().unwrap()
+    }
+
+    /// Frames with slots for `cpus` CPUs.
+    pub(crate) fn frames_with_cpus(&self, cpus: usize) -> Frames<'static> {
+        self.frames().with_cpus(slots(cpus))
+    }
+}

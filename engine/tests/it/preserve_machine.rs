@@ -1,0 +1,116 @@
+//! Preserved memory through the whole way up: never allocated, never written, on its node, and
+//! freed only by its owner.
+
+use crate::kit;
+
+use firstlight::addr::{PhysAddr, PhysRange};
+use firstlight::frames::Frames;
+use firstlight::map::{MapEntry, MemoryKind};
+use firstlight::preserve::{Draft, Preserved, PreservedRange};
+use firstlight::start::{Boot, BootMemory};
+use kit::{GIB, MIB, Uninitialised, boot_slots, huge, page, range};
+
+const PLACE: PhysRange = PhysRange::new(16 * MIB, 17 * MIB).unwrap();
+const GUESTS: [(u64, u64); 3] = [
+    (GIB, 2 * GIB),
+    (2 * GIB + 4096, 2 * GIB + 5 * MIB),
+    (3 * GIB - 2 * MIB, 3 * GIB),
+];
+
+/// The table of the previous kernel.
+fn table() -> Vec<u8> {
+    let mut place = vec![0; 4096];
+    let mut draft = Draft::new(&mut place, PLACE.start()).unwrap();
+    for ((start, end), owner) in GUESTS.into_iter().zip(1..) {
+        draft
+            .add(PreservedRange {
+                range: range(start, end),
+                owner,
+                tag: 0,
+                node: None,
+            })
+            .unwrap();
+    }
+    draft.finish();
+    place
+}
+
+/// A machine of 3 GiB, with what is preserved or, without a table, as after a cold start.
+fn started<'t>(
+    table: Option<&'t mut [u8]>,
+) -> (
+    Frames<'static>,
+    Option<Preserved<'t>>,
+    &'static Uninitialised,
+) {
+    let boot = Boot {
+        reserved: &[(PLACE, "hand-over table")],
+        ..Boot::new([MapEntry::new(0, 3 * GIB, MemoryKind::Usable)])
+    };
+    let mut memory: BootMemory<'_, '_> = boot.early(boot_slots(64, 1), &mut |_| {}).unwrap();
+    let at = PLACE.start();
+    let preserved = table.map(|table| Preserved::accept(table, at, &mut memory.early).unwrap());
+    let platform: &Uninitialised = Box::leak(Box::default());
+    let layout = memory.layout(&mut |_| {}).unwrap();
+    (
+        Frames::build(layout, platform).unwrap(),
+        preserved,
+        platform,
+    )
+}
+
+fn overlaps_guest(start: PhysAddr, bytes: u64) -> bool {
+    let block = range(start.get(), start.get() + bytes);
+    GUESTS
+        .iter()
+        .any(|(start, end)| block.overlaps(range(*start, *end)))
+}
+
+#[test]
+fn preserved_memory_is_neither_allocated_nor_written_until_its_owner_frees_it() {
+    let (cold, _, _) = started(None);
+    let all_free = cold.statistics().free_frames;
+    let mut table = table();
+    let (frames, preserved, platform) = started(Some(&mut table));
+    let mut preserved = preserved.unwrap();
+    let guests: u64 = GUESTS.iter().map(|(start, end)| (end - start) / 4096).sum();
+    assert_eq!(frames.statistics().free_frames, all_free - guests);
+    assert_eq!(
+        frames.statistics().managed_frames,
+        cold.statistics().managed_frames
+    );
+    frames.validate().unwrap();
+    // The engine's own tables.
+    for (start, bytes) in platform.mapped.borrow().iter() {
+        assert!(!overlaps_guest(PhysAddr::new(*start), *bytes));
+    }
+    let mut taken = Vec::new();
+    for (request, bytes) in [(huge(), 2 * MIB), (page(), 4096)] {
+        while let Ok(frame) = frames.allocate(request) {
+            assert!(!overlaps_guest(frame.addr(), bytes));
+            taken.push((frame, request));
+        }
+    }
+    for (frame, request) in taken {
+        frames.free(frame, request.order()).unwrap();
+    }
+    // The first owner frees a part of what it takes, then the rest.
+    let first: Vec<_> = preserved.take(1).collect();
+    let [first] = first.as_slice() else {
+        panic!("{first:?}")
+    };
+    let whole = first.range.inner_frames();
+    let (low, high) = (whole.start().get(), whole.end().get());
+    for (from, to) in [(low + 3, low + 700), (low, low + 3), (low + 700, high)] {
+        frames
+            .free_frames(firstlight::addr::FrameRange::new(from, to).unwrap())
+            .unwrap();
+    }
+    frames.free_frames(whole).unwrap_err();
+    // Nothing is known of what they hold: a request for zeros zeroes it.
+    assert_eq!(frames.statistics().zero.frames, 0);
+    // The second is forgotten, the third takes nothing.
+    preserved.release(|range| frames.free_frames(range.range.inner_frames()).unwrap());
+    assert_eq!(frames.statistics().free_frames, all_free);
+    frames.validate().unwrap();
+}

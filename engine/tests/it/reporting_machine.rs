@@ -1,0 +1,555 @@
+//! Reporting to hosts that take, refuse, fall silent and lie.
+
+use crate::kit;
+use crate::kit::real;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use firstlight::addr::{Frame, FrameRange, Order};
+use firstlight::background::Next;
+use firstlight::frames::{AllocError, BlockError, Content, Cursor, Frames, Request};
+use firstlight::node::NodeId;
+use firstlight::reporting::{Host, HostError, Knob, Reporter};
+use firstlight::zeroing::{self, Zeroing};
+use kit::{GIB, MIB, huge, page};
+use real::{Kernel, RealMemory};
+
+const MS: u64 = 1_000_000;
+
+/// A device: it lists what it is given, and answers as it is set to.
+struct Device<'r> {
+    memory: &'r RealMemory,
+    reports: Mutex<Vec<Vec<FrameRange>>>,
+    answer: Mutex<Result<(), HostError>>,
+    is_released: AtomicBool,
+    capacity: usize,
+    /// What it leaves in memory that it was given.
+    content: u8,
+}
+
+impl<'r> Device<'r> {
+    fn new(memory: &'r RealMemory) -> Self {
+        Self {
+            memory,
+            reports: Mutex::default(),
+            answer: Mutex::new(Ok(())),
+            is_released: AtomicBool::new(true),
+            capacity: 32,
+            content: 0,
+        }
+    }
+
+    fn answers(&self, answer: Result<(), HostError>) {
+        *self.answer.lock().unwrap() = answer;
+    }
+
+    /// Frames that it was given since the last look.
+    fn frames(&self) -> u64 {
+        let reports = core::mem::take(&mut *self.reports.lock().unwrap());
+        reports.iter().flatten().map(|range| range.count()).sum()
+    }
+}
+
+impl Host for Device<'_> {
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    unsafe fn report(&self, ranges: &[FrameRange]) -> Result<(), HostError> {
+        assert!(!ranges.is_empty() && ranges.len() <= self.capacity);
+        self.reports.lock().unwrap().push(ranges.to_vec());
+        // What a host does with it, whatever it answers: the content is gone.
+        for range in ranges {
+            for frame in range.start().get()..range.end().get() {
+                let frame = Frame::new(frame);
+                self.memory.block(frame, Order::PAGE).fill(self.content);
+            }
+        }
+        *self.answer.lock().unwrap()
+    }
+
+    fn is_released(&self) -> bool {
+        self.is_released.load(Ordering::Relaxed)
+    }
+}
+
+fn on<'f, 'm, 'r>(frames: &'f Frames<'m>, device: &'f Device<'r>) -> Reporter<'f, 'm, Device<'r>> {
+    let mut reporter = Reporter::new(frames, device);
+    reporter.set(Knob::Enabled, 1).unwrap();
+    reporter
+}
+
+/// A whole pass, from `now_ns` on; steps.
+fn pass(reporter: &mut Reporter<'_, '_, Device<'_>>, now_ns: u64) -> u32 {
+    for steps in 1..10_000 {
+        if let Next::At(at) = reporter.step(now_ns) {
+            assert!(at > now_ns);
+            return steps;
+        }
+    }
+    panic!("the pass does not come to an end");
+}
+
+fn reported(frames: &Frames<'_>) -> u64 {
+    frames.validate().unwrap();
+    frames.statistics().reported.frames
+}
+
+#[test]
+fn a_pass_reports_a_sixteenth_and_then_rests() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let device = Device::new(&memory);
+    let mut reporter = Reporter::new(&frames, &device);
+    // Off until it is switched on.
+    assert_eq!(reporter.step(3), Next::At(3 + 2000 * MS));
+    reporter.set(Knob::Enabled, 1).unwrap();
+    let mut now = 0;
+    for done in 1..=16 {
+        pass(&mut reporter, now);
+        assert_eq!(device.frames(), 1024);
+        assert_eq!(reported(&frames), done * 1024);
+        // Called too early it does nothing.
+        assert_eq!(reporter.step(now + 1), Next::At(now + 2000 * MS));
+        assert_eq!(device.frames(), 0);
+        now += 2000 * MS;
+    }
+    // All of it; nothing is reported twice.
+    pass(&mut reporter, now);
+    assert_eq!((device.frames(), reported(&frames)), (0, 16_384));
+    let seen = reporter.statistics();
+    assert_eq!(
+        (seen.reported_bytes, seen.reports, seen.passes),
+        (64 * MIB, 16, 17)
+    );
+    // What is handed out is the guest's again, and is reported once it is free.
+    let block = frames.allocate(huge()).unwrap();
+    assert_eq!(reported(&frames), 15_872);
+    frames.free(block, Order::HUGE).unwrap();
+    pass(&mut reporter, now + 2000 * MS);
+    assert_eq!((device.frames(), reported(&frames)), (512, 16_384));
+}
+
+#[test]
+fn without_a_budget_one_pass_reports_all_in_batches() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let device = Device {
+        capacity: 5,
+        ..Device::new(&memory)
+    };
+    let mut reporter = on(&frames, &device);
+    reporter.set(Knob::BudgetOneIn, 0).unwrap();
+    let kept = frames.allocate(huge()).unwrap();
+    pass(&mut reporter, 0);
+    let reports = device.reports.lock().unwrap().clone();
+    // At most five blocks each; neighbours are one range.
+    assert_eq!(reports.len(), 7);
+    for report in &reports {
+        let frames: u64 = report.iter().map(|range| range.count()).sum();
+        assert!(frames <= 5 * 512 && report.len() <= 2, "{report:?}");
+        assert!(report.iter().all(|range| !range.contains(kept)));
+    }
+    assert_eq!(reported(&frames), 31 * 512);
+}
+
+#[test]
+fn pages_only_if_they_are_wanted_and_zeros_not_at_all() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let device = Device::new(&memory);
+    let zeroing = Zeroing::new(&frames, &memory.mapped);
+    for (knob, value) in [
+        (zeroing::Knob::Enabled, 1),
+        (zeroing::Knob::LowBytes, 8 * MIB),
+    ] {
+        zeroing.set(knob, value).unwrap();
+    }
+    let mut worker = zeroing.worker(NodeId(0));
+    while worker.step(|| 0).next == Next::Now {}
+    let held = frames.allocate(page()).unwrap();
+    let mut reporter = on(&frames, &device);
+    reporter.set(Knob::BudgetOneIn, 0).unwrap();
+    pass(&mut reporter, 0);
+    let seen = frames.statistics();
+    assert_eq!((seen.zero.huges, seen.reported.huges), (4, 27));
+    assert_eq!(seen.reported.frames, 27 * 512);
+    // The 511 pages beside the one that is held, by two at least.
+    reporter.set(Knob::Order, 1).unwrap();
+    pass(&mut reporter, 10_000 * MS);
+    assert_eq!(reported(&frames), 27 * 512 + 510);
+    frames.free(held, Order::PAGE).unwrap();
+    frames.validate().unwrap();
+}
+
+#[test]
+fn devices_that_fail_lose_no_frame_and_promise_nothing() {
+    let memory = RealMemory::new(64);
+    let kernel = Kernel::new(&memory);
+    let frames = memory.frames().with_hooks(&kernel);
+    let device = Device::new(&memory);
+    let mut reporter = on(&frames, &device);
+    for (failures, failure) in (1..).zip([
+        HostError::NotOffered,
+        HostError::NoAnswer { waited_ns: 7 },
+        HostError::Reset,
+        HostError::WrongAnswer { seen: 9 },
+    ]) {
+        device.answers(Err(failure));
+        reporter.set(Knob::Enabled, 1).unwrap();
+        assert_eq!(reporter.failure(), None);
+        assert_eq!(reporter.step(0), Next::At(2000 * MS));
+        assert_eq!(reporter.failure(), Some(failure));
+        assert!(!reporter.knobs().enabled && !failure.to_string().is_empty());
+        assert_eq!(reporter.statistics().failures, failures);
+        let seen = frames.statistics();
+        assert_eq!((seen.free_frames, seen.in_work_frames), (16_384, 0));
+        assert_eq!(reported(&frames), 0);
+        // Off: the device is left alone.
+        device.frames();
+        reporter.step(10_000 * MS);
+        assert_eq!(device.frames(), 0);
+        // Switched off again, or otherwise set, it still says why.
+        reporter.set(Knob::Enabled, 0).unwrap();
+        reporter.set(Knob::BudgetOneIn, 16).unwrap();
+        assert_eq!(reporter.failure(), Some(failure));
+    }
+    device.answers(Ok(()));
+    reporter.set(Knob::Enabled, 1).unwrap();
+    pass(&mut reporter, 0);
+    assert_eq!(reported(&frames), 1024);
+}
+
+#[test]
+fn what_a_dead_device_may_still_drop_is_nobodys_until_it_lets_go() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let device = Device::new(&memory);
+    let mut reporter = on(&frames, &device);
+    let failure = HostError::Unreleased { waited_ns: 1 };
+    device.answers(Err(failure));
+    device.is_released.store(false, Ordering::Relaxed);
+    reporter.step(0);
+    assert_eq!(reporter.statistics().unreleased_frames, 1024);
+    // Switched on again, it waits for the device.
+    reporter.set(Knob::Enabled, 1).unwrap();
+    device.frames();
+    reporter.step(1);
+    assert_eq!(device.frames(), 0);
+    let given = device.reports.lock().unwrap().len();
+    assert_eq!(given, 0);
+    let mut taken = Vec::new();
+    let error = loop {
+        match frames.allocate(huge()) {
+            Ok(block) => taken.push(block),
+            Err(error) => break error,
+        }
+    };
+    // Not soon: they are no worker's.
+    assert!(
+        matches!(error, AllocError::OutOfMemory { in_work: 0, .. }),
+        "{error}"
+    );
+    assert_eq!(taken.len(), 30);
+    let held: Vec<FrameRange> = reporter.unreleased().collect();
+    assert_eq!(held.iter().map(|range| range.count()).sum::<u64>(), 1024);
+    for range in held {
+        let (frame, order) = (range.start(), Order::PAGE);
+        let refused = Err(BlockError::NotAllocated { frame, order });
+        assert_eq!(frames.free(frame, order), refused);
+    }
+    frames.validate().unwrap();
+    device.is_released.store(true, Ordering::Relaxed);
+    device.answers(Ok(()));
+    reporter.set(Knob::Enabled, 0).unwrap();
+    reporter.step(2);
+    assert_eq!(reporter.statistics().unreleased_frames, 0);
+    assert_eq!(frames.statistics().free_frames, 1024);
+    for block in taken {
+        frames.free(block, Order::HUGE).unwrap();
+    }
+    assert_eq!(reported(&frames), 0);
+}
+
+#[test]
+fn a_reporter_that_ends_frees_what_the_device_let_go_of_and_nothing_else() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let device = Device::new(&memory);
+    let dead = |frames| {
+        let mut reporter = on(frames, &device);
+        device.answers(Err(HostError::Unreleased { waited_ns: 1 }));
+        device.is_released.store(false, Ordering::Relaxed);
+        reporter.step(0);
+        assert_eq!(reporter.statistics().unreleased_frames, 1024);
+        reporter
+    };
+    // The device was reset meanwhile.
+    let reporter = dead(&frames);
+    device.is_released.store(true, Ordering::Relaxed);
+    drop(reporter);
+    let seen = frames.statistics();
+    assert_eq!((seen.free_frames, seen.reported.frames), (16_384, 0));
+    // It was not: what it may still drop is allocated, in no call in flight, and freed by hand once
+    // it was.
+    let reporter = dead(&frames);
+    let held: Vec<FrameRange> = reporter.unreleased().collect();
+    drop(reporter);
+    let seen = frames.statistics();
+    assert_eq!((seen.free_frames, seen.in_work_frames), (15_360, 0));
+    frames.validate().unwrap();
+    let taken: Vec<_> = std::iter::from_fn(|| frames.allocate(huge()).ok()).collect();
+    assert_eq!(taken.len(), 30);
+    for block in taken {
+        assert!(held.iter().all(|range| !range.contains(block)));
+        frames.free(block, Order::HUGE).unwrap();
+    }
+    for range in held {
+        frames.free_frames(range).unwrap();
+    }
+    assert_eq!(frames.statistics().free_frames, 16_384);
+    assert_eq!(reported(&frames), 0);
+}
+
+/// A host whose driver panics, or does something else, while it has a report.
+struct During<F>(F);
+
+impl<F: Fn(&[FrameRange]) + Sync> Host for During<F> {
+    unsafe fn report(&self, ranges: &[FrameRange]) -> Result<(), HostError> {
+        (self.0)(ranges);
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_driver_had_that_panicked_stays_allocated() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let driver = During(|_: &[FrameRange]| panic!("the driver dies"));
+    let mut reporter = Reporter::new(&frames, &driver);
+    reporter.set(Knob::Enabled, 1).unwrap();
+    let step = std::panic::AssertUnwindSafe(|| reporter.step(0));
+    std::panic::catch_unwind(step).unwrap_err();
+    drop(reporter);
+    let seen = frames.statistics();
+    assert_eq!((seen.free_frames, seen.in_work_frames), (15_360, 0));
+    assert_eq!(reported(&frames), 0);
+}
+
+#[test]
+fn what_is_being_reported_can_be_neither_freed_nor_allocated() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let tried = Mutex::new(0);
+    let host = During(|ranges: &[FrameRange]| {
+        for range in ranges {
+            let last = Frame::new(range.end().get() - 1);
+            for (frame, order) in [
+                (range.start(), Order::HUGE),
+                (range.start(), Order::PAGE),
+                (last, Order::PAGE),
+            ] {
+                let refused = Err(BlockError::NotAllocated { frame, order });
+                assert_eq!(frames.free(frame, order), refused);
+                let in_use = Err(BlockError::InUse { frame, order });
+                assert_eq!(frames.allocate_at(frame, order), in_use);
+            }
+            frames.free_frames(*range).unwrap_err();
+        }
+        *tried.lock().unwrap() += 1;
+    });
+    let mut reporter = Reporter::new(&frames, &host);
+    reporter.set(Knob::Enabled, 1).unwrap();
+    for order in [9, 10, 12] {
+        reporter.set(Knob::Order, order).unwrap();
+        reporter.step(order * 100_000 * MS);
+    }
+    assert_eq!(*tried.lock().unwrap(), 3);
+    assert_eq!(frames.statistics().free_frames, 16_384);
+    frames.validate().unwrap();
+}
+
+/// Of one huge frame some pages are in use, some are known as one content: no worker that makes
+/// another takes the rest of them again and again.
+#[test]
+fn pages_beside_reported_or_zero_ones_are_left_alone() {
+    let memory = RealMemory::new(64);
+    let frames = memory.frames();
+    let device = Device::new(&memory);
+    // All but one huge frame are in use, and of that one every other block of 16 pages.
+    let all: Vec<Frame> = std::iter::from_fn(|| frames.allocate(huge()).ok()).collect();
+    frames.free(all[5], Order::HUGE).unwrap();
+    let order = Order::new(4).unwrap();
+    let blocks: Vec<Frame> =
+        std::iter::from_fn(|| frames.allocate(Request::new(order)).ok()).collect();
+    assert_eq!(blocks.len(), 32);
+    for block in blocks.iter().step_by(2) {
+        frames.free(*block, order).unwrap();
+    }
+    let mut reporter = on(&frames, &device);
+    reporter.set(Knob::Order, 4).unwrap();
+    reporter.set(Knob::BatchBlocks, 3).unwrap();
+    reporter.set(Knob::BudgetOneIn, 0).unwrap();
+    reporter.step(0);
+    assert_eq!(reported(&frames), 48);
+    let zeroing = Zeroing::new(&frames, &memory.mapped);
+    for (knob, value) in [
+        (zeroing::Knob::Enabled, 1),
+        (zeroing::Knob::MinOrder, 0),
+        (zeroing::Knob::WakeBytes, 4096),
+        (zeroing::Knob::LowBytes, zeroing::ALL_BYTES),
+        (zeroing::Knob::HighBytes, zeroing::ALL_BYTES),
+    ] {
+        zeroing.set(knob, value).unwrap();
+    }
+    let mut worker = zeroing.worker(NodeId(0));
+    for turn in 0..1000 {
+        worker.step(|| turn * 10_000 * MS);
+    }
+    assert_eq!(zeroing.statistics().zeroed_bytes, 0);
+    assert_eq!(reported(&frames), 48);
+    // The other way round, in a huge frame of which pages are zero.
+    for block in blocks.iter().step_by(2) {
+        frames.allocate_at(*block, order).unwrap();
+    }
+    for block in &blocks {
+        frames.free(*block, order).unwrap();
+    }
+    let held = frames.allocate(page()).unwrap();
+    for turn in 1000..2000 {
+        worker.step(|| turn * 10_000 * MS);
+    }
+    let zeroed = frames.statistics().zero.frames;
+    assert_eq!(
+        (zeroed, zeroing.statistics().zeroed_bytes),
+        (511, 511 * 4096)
+    );
+    let free = frames.allocate(Request::new(order)).unwrap();
+    frames.free(free, order).unwrap();
+    device.frames();
+    for turn in 1..100 {
+        reporter.step(turn * 10_000 * MS);
+    }
+    assert_eq!((device.frames(), reported(&frames)), (0, 0));
+    assert_eq!(frames.statistics().zero.frames, 511 - 16);
+    frames.free(held, Order::PAGE).unwrap();
+}
+
+#[test]
+fn a_step_looks_at_a_bounded_number_of_words() {
+    // 64 giant frames, in which there is nothing to report: all is known to be zero, or in use.
+    let frames = kit::Machine::new(&[(0, kit::range(64 * GIB, 128 * GIB))]).frames();
+    let host = During(|_: &[FrameRange]| {});
+    let mut reporter = Reporter::new(&frames, &host);
+    let mut held = Vec::new();
+    for at in 64..128u64 {
+        // Of each one page is in use, so that its huge frames are looked at.
+        let page = Frame::new(at << 18);
+        frames.allocate_at(page, Order::PAGE).unwrap();
+        held.push(page);
+    }
+    reporter.set(Knob::Enabled, 1).unwrap();
+    reporter.set(Knob::BudgetOneIn, 0).unwrap();
+    let mut now = 0;
+    // A block of order 17 is 256 words, one of order 9 one, pages are those of a bitmap and marks.
+    for (order, one, most) in [
+        (17, 257, 1),
+        (17, 257, 300),
+        (9, 2, 1),
+        (9, 2, 1000),
+        (0, 18, 1),
+    ] {
+        reporter.set(Knob::Order, order).unwrap();
+        reporter.set(Knob::StepWords, most).unwrap();
+        now += 10_000 * MS;
+        let (mut steps, begin) = (0, reporter.statistics().words);
+        loop {
+            let before = reporter.statistics().words;
+            let next = reporter.step(now);
+            let words = reporter.statistics().words - before;
+            assert!(words <= most + one, "{words} of {most} for order {order}");
+            steps += 1;
+            if next != Next::Now {
+                break;
+            }
+        }
+        // Each giant frame's word is looked at, so there are as many steps as that takes.
+        let words = reporter.statistics().words - begin;
+        assert!(
+            words >= 64 && steps >= words / (most + one),
+            "{steps} {words}"
+        );
+    }
+    for page in held {
+        frames.free(page, Order::PAGE).unwrap();
+    }
+    frames.validate().unwrap();
+}
+
+/// Memory that was reported, handed out for a request for zeros: brought back, zeroed, lies that
+/// were found.
+fn zeros_of_reported(content: u8, reads_zero: u64) -> (u64, u64, u64) {
+    let memory = RealMemory::new(64);
+    let kernel = Kernel::new(&memory);
+    let frames = memory.frames().with_hooks(&kernel);
+    let device = Device {
+        content,
+        ..Device::new(&memory)
+    };
+    let mut reporter = on(&frames, &device);
+    reporter.set(Knob::BudgetOneIn, 0).unwrap();
+    reporter.set(Knob::ReadsZero, reads_zero).unwrap();
+    pass(&mut reporter, 0);
+    assert_eq!(reported(&frames), 16_384);
+    let block = frames.allocate(huge().zeroed()).unwrap();
+    let bytes = memory.block(block, Order::HUGE);
+    assert!(bytes.iter().all(|byte| *byte == 0));
+    let seen = frames.zeroed_frames(NodeId(0));
+    // It is no stock of a worker's.
+    assert_eq!((seen.hit, seen.made), (0, 0));
+    (seen.reported, seen.missed, kernel.check.wrong())
+}
+
+#[test]
+fn a_promise_is_used_and_a_lie_is_found() {
+    // Without a promise it is zeroed, whatever it holds.
+    assert_eq!(zeros_of_reported(0, 0), (0, 512, 0));
+    assert_eq!(zeros_of_reported(7, 0), (0, 512, 0));
+    assert_eq!(zeros_of_reported(0, 1), (512, 0, 0));
+    // A host that lies is found, and its block zeroed.
+    assert_eq!(zeros_of_reported(7, 1), (0, 512, 1));
+}
+
+/// A worker's giant frame of which some is isolated is its own all the same, and comes back whole.
+#[test]
+fn a_borrowed_giant_frame_that_is_isolated_stays_the_worker_s() {
+    let frames = kit::Machine::new(&[(0, kit::range(64 * GIB, 66 * GIB))]).frames();
+    let before = frames.statistics();
+    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
+    let borrowed = frames.borrow_free(&mut cursor, Order::GIANT, Content::Unknown, 512);
+    let borrowed = borrowed.unwrap();
+    let range = borrowed.range();
+    let part = FrameRange::new(range.start().get() + 512, range.start().get() + 1024).unwrap();
+    drop(frames.isolate(part).unwrap());
+    for (frame, order) in [
+        (range.start(), Order::GIANT),
+        (range.start(), Order::HUGE),
+        (part.start(), Order::HUGE),
+        (part.start(), Order::PAGE),
+        (Frame::new(range.end().get() - 1), Order::PAGE),
+    ] {
+        let refused = Err(BlockError::NotAllocated { frame, order });
+        assert_eq!(frames.free(frame, order), refused);
+    }
+    let isolation = frames.isolate(part).unwrap();
+    borrowed.back(Content::Zero);
+    drop(isolation);
+    frames.validate().unwrap();
+    let now = frames.statistics();
+    assert_eq!(now.free_frames, before.free_frames);
+    assert_eq!(now.zero.frames, range.count());
+    // As a worker's giant frame of which nothing was isolated.
+    let whole = frames.allocate(Request::new(Order::GIANT).zeroed());
+    assert_eq!(whole, Ok(range.start()));
+}

@@ -1,0 +1,441 @@
+//! Workers over real memory: what they zero, what they leave alone, and that no byte of one owner is
+//! seen by the next.
+
+use crate::kit;
+use crate::kit::real;
+
+use std::cell::Cell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use firstlight::addr::{Frame, FrameRange, Order, PhysAddr};
+use firstlight::frames::{AllocError, BlockError, Content, Cursor, Frames, Request};
+use firstlight::node::NodeId;
+use firstlight::parallel::{Worker as Thread, Workers};
+use firstlight::zeroing::{Knob, Memory, free_zeroed, zero_on_cpus};
+use kit::{MIB, cache, huge, page, slots};
+use real::{Kernel, MS, RealMemory, eager, run, zero_bytes};
+
+/// A machine of 64 MiB.
+fn memory() -> RealMemory {
+    RealMemory::new(64)
+}
+
+#[test]
+fn all_that_is_free_is_zeroed_once_and_handed_out_as_zero() {
+    let memory = memory();
+    let kernel = Kernel::new(&memory);
+    let frames = memory.frames().with_hooks(&kernel);
+    let zeroing = eager(&frames, &memory.mapped);
+    let mut worker = zeroing.worker(NodeId(0));
+    assert_eq!(run(&mut worker, 0), 64 * MIB);
+    assert_eq!(zero_bytes(&frames), 64 * MIB);
+    // Nothing is ever zeroed twice.
+    assert_eq!(run(&mut worker, 10_000 * MS), 0);
+    for order in [9, 0, 4, 9] {
+        let order = Order::new(order).unwrap();
+        let block = frames.allocate(Request::new(order).zeroed()).unwrap();
+        assert!(memory.block(block, order).iter().all(|byte| *byte == 0));
+    }
+    let seen = zeroing.statistics();
+    assert_eq!(kernel.check.wrong(), 0);
+    assert_eq!((seen.zeroed_bytes, seen.missed_bytes), (64 * MIB, 0));
+    assert_eq!(seen.hit_bytes, (512 + 1 + 16 + 512) * 4096);
+    assert_eq!(seen.wasted_bytes, 0);
+    // A request for anything has none of it as long as there is other memory; then it wastes.
+    let plain = frames.allocate(huge()).unwrap();
+    assert_eq!(zeroing.statistics().wasted_bytes, 2 * MIB);
+    frames.free(plain, Order::HUGE).unwrap();
+    assert_eq!(frames.allocate(huge()), Ok(plain));
+    assert_eq!(zeroing.statistics().wasted_bytes, 2 * MIB);
+}
+
+/// Memory that runs something while it zeroes.
+struct During<'r, F> {
+    memory: &'r RealMemory,
+    during: F,
+}
+
+// SAFETY: what `memory` does.
+unsafe impl<F: Fn(FrameRange) + Sync> Memory for During<'_, F> {
+    unsafe fn zero(&self, range: FrameRange) {
+        (self.during)(range);
+        // SAFETY: the caller's.
+        unsafe { self.memory.mapped.zero(range) }
+    }
+
+    unsafe fn first_not_zero(&self, range: FrameRange) -> Option<PhysAddr> {
+        // SAFETY: likewise.
+        unsafe { self.memory.mapped.first_not_zero(range) }
+    }
+}
+
+#[test]
+fn a_step_hides_one_batch_and_no_more() {
+    let memory = memory();
+    let frames = memory.frames();
+    let calls = AtomicU64::new(0);
+    let slow = During {
+        memory: &memory,
+        during: |range: FrameRange| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            let seen = frames.statistics();
+            assert_eq!((range.count(), seen.in_work_frames), (512, 512));
+            assert_eq!(seen.free_frames, 15_872);
+            // All the rest can be had; then the error says what is missing.
+            let taken: Vec<Frame> = std::iter::from_fn(|| frames.allocate(huge()).ok()).collect();
+            assert_eq!(taken.len(), 31);
+            let error = frames.allocate(huge()).unwrap_err();
+            assert!(
+                matches!(error, AllocError::OutOfMemory { in_work: 512, .. }),
+                "{error}"
+            );
+            for block in taken {
+                // What they hold is theirs to say.
+                frames.free_with(block, Order::HUGE, Content::Zero).unwrap();
+            }
+        },
+    };
+    let zeroing = eager(&frames, &slow);
+    let mut worker = zeroing.worker(NodeId(0));
+    assert_eq!(worker.step(|| 0).zeroed_bytes, 2 * MIB);
+    assert_eq!(
+        (calls.load(Ordering::Relaxed), zero_bytes(&frames)),
+        (1, 64 * MIB)
+    );
+    assert_eq!(frames.statistics().in_work_frames, 0);
+}
+
+#[test]
+fn what_a_worker_has_can_be_neither_freed_nor_allocated() {
+    let memory = memory();
+    let frames = memory.frames().with_cpus(slots(1));
+    let cpu = Mutex::new(frames.cpu(0, NodeId(0), cache()).unwrap());
+    let slow = During {
+        memory: &memory,
+        during: |range: FrameRange| {
+            let (start, last) = (range.start(), range.end().get() - 1);
+            for (frame, order) in [
+                (start, Order::HUGE),
+                (start, Order::PAGE),
+                (Frame::new(last), Order::PAGE),
+            ] {
+                let refused = Err(BlockError::NotAllocated { frame, order });
+                assert_eq!(frames.free(frame, order), refused);
+                assert_eq!(frames.free_with(frame, order, Content::Zero), refused);
+                assert_eq!(cpu.lock().unwrap().free(frame, order), refused);
+                let in_use = Err(BlockError::InUse { frame, order });
+                assert_eq!(frames.allocate_at(frame, order), in_use);
+            }
+            frames.free_frames(range).unwrap_err();
+        },
+    };
+    let zeroing = eager(&frames, &slow);
+    for batch_bytes in [2 * MIB, 8 * MIB] {
+        zeroing.set(Knob::BatchBytes, batch_bytes).unwrap();
+        let mut worker = zeroing.worker(NodeId(0));
+        assert_eq!(worker.step(|| 0).zeroed_bytes, batch_bytes);
+        let seen = frames.statistics();
+        assert_eq!((seen.free_frames, seen.in_work_frames), (16_384, 0));
+    }
+    assert_eq!(zero_bytes(&frames), 10 * MIB);
+}
+
+#[test]
+fn a_worker_that_dies_loses_no_frame_and_no_knowledge_is_gained() {
+    let memory = memory();
+    let frames = memory.frames();
+    let dying = During {
+        memory: &memory,
+        during: |_: FrameRange| panic!("the machine dies"),
+    };
+    let zeroing = eager(&frames, &dying);
+    let worker = std::panic::AssertUnwindSafe(Cell::new(Some(zeroing.worker(NodeId(0)))));
+    std::panic::catch_unwind(|| {
+        let mut worker = worker.take().unwrap();
+        worker.step(|| 0);
+    })
+    .unwrap_err();
+    let seen = frames.statistics();
+    assert_eq!((seen.free_frames, seen.in_work_frames), (16_384, 0));
+    assert_eq!(zero_bytes(&frames), 0);
+}
+
+#[test]
+fn what_the_host_has_is_left_to_it() {
+    let memory = memory();
+    let frames = memory.frames();
+    let mut cursor = Cursor::new(NodeId(0), Content::Reported);
+    for _ in 0..8 {
+        let block = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 512);
+        block.unwrap().back(Content::Reported);
+    }
+    let zeroing = eager(&frames, &memory.mapped);
+    assert_eq!(run(&mut zeroing.worker(NodeId(0)), 0), 48 * MIB);
+    let seen = frames.statistics();
+    assert_eq!((seen.zero.huges, seen.reported.huges), (24, 8));
+}
+
+/// Writes its mark to every page of what it gets, and looks for marks of others first.
+fn owner(memory: &RealMemory, block: Frame, order: Order, mark: u8) -> usize {
+    let bytes = memory.block(block, order);
+    let seen = bytes.iter().filter(|byte| **byte != 0).count();
+    bytes.fill(mark);
+    seen
+}
+
+#[test]
+fn zeroed_at_free_no_byte_of_one_owner_is_seen_by_the_next() {
+    let memory = memory();
+    let frames = memory.frames().with_cpus(slots(1));
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    // What was there before there were owners.
+    run(&mut eager(&frames, &memory.mapped).worker(NodeId(0)), 0);
+    let mut held: Vec<(Frame, Order)> = Vec::new();
+    for turn in 0..3000u32 {
+        let order = Order::new([0, 0, 0, 3, 9][turn as usize % 5]).unwrap();
+        if turn % 3 == 2 && !held.is_empty() {
+            let (block, order) = held.swap_remove(turn as usize * 7 % held.len());
+            // SAFETY: the block's owner is done with it.
+            unsafe {
+                if turn % 2 == 0 {
+                    free_zeroed(&frames, &memory.mapped, block, order).unwrap();
+                } else {
+                    memory.mapped.zero(FrameRange::block(block, order).unwrap());
+                    cpu.free(block, order).unwrap();
+                }
+            }
+        } else if let Ok(block) = cpu.allocate(Request::new(order)) {
+            assert_eq!(owner(&memory, block, order, turn as u8 | 1), 0, "{turn}");
+            held.push((block, order));
+        }
+    }
+    frames.validate().unwrap();
+}
+
+/// Every aligned block of a machine some of which is free, absent, or a worker's: refused, and not a
+/// byte of its neighbours is gone. All others are freed.
+#[test]
+#[cfg_attr(miri, ignore = "megabytes are too slow there")]
+fn zeroed_at_free_only_what_is_allocated_is_written() {
+    let memory = RealMemory::new(16);
+    let span = FrameRange::new(1 << 20, (1 << 20) + 4096).unwrap();
+    let tables = usize::try_from(Frames::bytes_for(span, 8).unwrap()).unwrap();
+    let mut tables = vec![std::mem::MaybeUninit::uninit(); tables];
+    let frames = Frames::over(span, &mut tables).unwrap();
+    let present = FrameRange::new(1 << 20, (1 << 20) + 4096 - 700).unwrap();
+    frames.add(present.bytes()).unwrap();
+    // A worker has a huge frame; what is left is allocated, but a page here and there.
+    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
+    let borrowed = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 512);
+    let borrowed = borrowed.unwrap();
+    let mut allocated: Vec<bool> = (0..4096).map(|page| page < 4096 - 700).collect();
+    let place = |frame: Frame| (frame.get() - (1 << 20)) as usize;
+    let of = borrowed.range();
+    allocated[place(of.start())..place(of.end())].fill(false);
+    while frames.allocate(page()).is_ok() {}
+    for page in [1030, 1536 + 511, 2048, 2700] {
+        frames
+            .free(Frame::new((1 << 20) + page), Order::PAGE)
+            .unwrap();
+        allocated[page as usize] = false;
+    }
+    // And one of those pages, which is as little its owner's.
+    let borrowed_page = frames.borrow_free(&mut cursor, Order::PAGE, Content::Unknown, 5000);
+    let borrowed_page = borrowed_page.unwrap();
+    let all = memory.block(Frame::new(1 << 20), Order::new(12).unwrap());
+    all.fill(0x77);
+    let before = frames.statistics();
+    let mut refused = 0;
+    for order in (0..13u8).rev() {
+        let (order, pages) = (Order::new(order).unwrap(), 1usize << order);
+        for at in (0..4096).step_by(pages) {
+            let frame = Frame::new((1 << 20) + at as u64);
+            if allocated[at..at + pages].iter().all(|is| *is) {
+                continue;
+            }
+            refused += 1;
+            // SAFETY: what of it has an owner is this test's.
+            let error = unsafe { free_zeroed(&frames, &memory.mapped, frame, order) };
+            let is_absent = at + pages > 4096 - 700;
+            match error.unwrap_err() {
+                BlockError::NotAllocated { .. } => {}
+                BlockError::Reserved { .. } | BlockError::OutsideMemory { .. } if is_absent => {}
+                other => panic!("{frame} {order}: {other}"),
+            }
+        }
+    }
+    let half = Frame::new((1 << 20) + 513);
+    // SAFETY: as above.
+    let misaligned = unsafe { free_zeroed(&frames, &memory.mapped, half, Order::HUGE) };
+    assert!(matches!(misaligned, Err(BlockError::Misaligned { .. })));
+    assert!(refused > 1000 && all.iter().all(|byte| *byte == 0x77));
+    assert_eq!(frames.statistics(), before);
+    // What is allocated is freed, zero, and its neighbours are as they were.
+    let block = Frame::new((1 << 20) + 1536);
+    let order = Order::new(8).unwrap();
+    // SAFETY: as above.
+    unsafe { free_zeroed(&frames, &memory.mapped, block, order) }.unwrap();
+    let zero = all.iter().filter(|byte| **byte == 0).count();
+    assert_eq!(zero, 256 * 4096);
+    assert!(memory.block(block, order).iter().all(|byte| *byte == 0));
+    assert_eq!(frames.statistics().zero.frames, 256);
+    drop((borrowed, borrowed_page));
+}
+
+#[test]
+fn zeroed_in_the_background_nothing_is_seen_after_the_window() {
+    let memory = memory();
+    let frames = memory.frames();
+    let zeroing = eager(&frames, &memory.mapped);
+    zeroing.set(Knob::MinOrder, 0).unwrap();
+    zeroing.set(Knob::DelayMs, 10).unwrap();
+    let (mut worker, mut now) = (zeroing.worker(NodeId(0)), 0);
+    run(&mut worker, now);
+    for mark in 1..20u8 {
+        let mut held: Vec<(Frame, Order)> = Vec::new();
+        for order in [0, 0, 1, 9, 4, 9, 0] {
+            let order = Order::new(order).unwrap();
+            let block = frames.allocate(Request::new(order)).unwrap();
+            assert_eq!(owner(&memory, block, order, mark), 0, "{mark} {order}");
+            held.push((block, order));
+        }
+        // One page stays: the others of its huge frame are zeroed as pages.
+        let kept = held.remove(0).0;
+        for (block, order) in held {
+            frames.free(block, order).unwrap();
+        }
+        // The window: the delay, and as long as zeroing takes.
+        now += 10 * MS;
+        run(&mut worker, now);
+        let seen = frames.statistics();
+        assert_eq!(seen.free_frames, seen.zero.frames, "{mark}");
+        frames.free(kept, Order::PAGE).unwrap();
+        now += 10 * MS;
+        let zeroed = run(&mut worker, now);
+        let seen = frames.statistics();
+        assert_eq!(
+            seen.free_frames, seen.zero.frames,
+            "{mark} {zeroed} {seen:?}"
+        );
+    }
+}
+
+#[test]
+fn workers_beside_owners_lose_no_byte_and_show_none() {
+    let memory = memory();
+    let kernel = Kernel::new(&memory);
+    let frames = memory.frames().with_hooks(&kernel);
+    let zeroing = eager(&frames, &memory.mapped);
+    zeroing.set(Knob::BusyPerMs, 0).unwrap();
+    let (stop, clock) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut worker = zeroing.worker(NodeId(0));
+                while !stop.load(Ordering::Relaxed) {
+                    // A clock that jumps: no step waits.
+                    worker.step(|| clock.fetch_add(5000 * MS, Ordering::Relaxed));
+                }
+            });
+        }
+        let owners: Vec<_> = (1..3u8)
+            .map(|mark| {
+                let (frames, memory) = (&frames, &memory);
+                scope.spawn(move || {
+                    for turn in 0..400 {
+                        let order = Order::new([0, 9, 2, 5][turn % 4]).unwrap();
+                        let request = Request::new(order).zeroed();
+                        let Ok(block) = frames.allocate(request) else {
+                            continue;
+                        };
+                        assert_eq!(owner(memory, block, order, mark), 0);
+                        let bytes = memory.block(block, order);
+                        assert!(bytes.iter().all(|byte| *byte == mark));
+                        frames.free(block, order).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let ended: Vec<_> = owners.into_iter().map(|owner| owner.join()).collect();
+        stop.store(true, Ordering::Relaxed);
+        assert!(ended.iter().all(Result::is_ok));
+    });
+    assert_eq!(
+        (kernel.check.wrong(), frames.statistics().free_frames),
+        (0, 16_384)
+    );
+    frames.validate().unwrap();
+}
+
+#[test]
+fn a_page_that_is_not_zero_is_found_and_zeroed() {
+    let memory = memory();
+    let kernel = Kernel::new(&memory);
+    let frames = memory.frames().with_hooks(&kernel);
+    // A host that promises zeros and does not keep it.
+    frames.set_reported_is_zero(true);
+    let mut cursor = Cursor::new(NodeId(0), Content::Reported);
+    let block = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 512);
+    block.unwrap().back(Content::Reported);
+    let block = frames.allocate(huge().zeroed()).unwrap();
+    assert!(
+        memory
+            .block(block, Order::HUGE)
+            .iter()
+            .all(|byte| *byte == 0)
+    );
+    assert_eq!(kernel.check.wrong(), 1);
+    let wrong_at = kernel.check.wrong_at().unwrap();
+    assert!(
+        FrameRange::block(block, Order::HUGE)
+            .unwrap()
+            .contains(wrong_at.frame())
+    );
+    assert_eq!(frames.zeroed_frames(NodeId(0)).missed, 512);
+}
+
+struct Threads;
+
+impl Workers for Threads {
+    fn run(&self, workers: &[Thread], work: &(dyn Fn(usize) + Sync)) {
+        std::thread::scope(|scope| {
+            for index in 0..workers.len() {
+                scope.spawn(move || work(index));
+            }
+        });
+    }
+}
+
+#[test]
+fn several_cpus_zero_a_giant_frame_each_byte_once() {
+    // Sixteen chunks would be too much for a test: what counts is which ranges are zeroed.
+    struct Listed(Mutex<Vec<FrameRange>>);
+    // SAFETY: it writes nothing, and nothing is read.
+    unsafe impl Memory for Listed {
+        unsafe fn zero(&self, range: FrameRange) {
+            self.0.lock().unwrap().push(range);
+        }
+        unsafe fn first_not_zero(&self, _: FrameRange) -> Option<PhysAddr> {
+            None
+        }
+    }
+    let giant = FrameRange::block(Frame::new(3 << 18), Order::GIANT).unwrap();
+    let listed = Listed(Mutex::default());
+    let mut cpus: [Thread; 4] = std::array::from_fn(|_| Thread::new(NodeId(0)));
+    // SAFETY: nothing is written.
+    let report = unsafe { zero_on_cpus(&listed, NodeId(0), giant, &mut cpus, &Threads) }.unwrap();
+    assert_eq!((report.frames, report.chunks), (1 << 18, 8));
+    let mut ranges = listed.0.into_inner().unwrap();
+    ranges.sort_by_key(|range| range.start());
+    let mut next = giant.start();
+    for range in ranges {
+        assert_eq!(range.start(), next);
+        next = range.end();
+    }
+    assert_eq!(next, giant.end());
+    let nobody = Listed(Mutex::default());
+    // SAFETY: likewise.
+    unsafe { zero_on_cpus(&nobody, NodeId(0), giant, &mut [], &Threads) }.unwrap_err();
+    assert!(nobody.0.into_inner().unwrap().is_empty());
+}

@@ -1,0 +1,231 @@
+//! A restart without firmware: guests' memory over several nodes outlives it, and a table that is
+//! damaged, foreign, or names what it must not is refused with a reason.
+
+use crate::common::qemu;
+
+use firstlight_lab::boot::{
+    self, Accelerator, BootError, Clock, Machine, Request, Unwatched, Wish,
+};
+use firstlight_lab::record::{Record, Restart};
+use qemu::qemu_is_here;
+use std::sync::atomic::AtomicUsize;
+
+const MIB: u64 = 1 << 20;
+/// What of its instructions from entry to memory a warm kernel may take, in percent of a cold
+/// one's: of the same kernel before the restart, and of one without a word on its command line.
+const MOST_PERCENT: u64 = 120;
+
+fn run(clock: Clock, memory_mib: u64, nodes: u32, append: &str) -> Result<Record, BootError> {
+    let request = Request {
+        machine: Machine {
+            memory_mib,
+            nodes,
+            cpus: 2 * nodes,
+            clock,
+            ..Machine::default()
+        },
+        wish: Wish::This(Accelerator::Tcg),
+        append: append.into(),
+        ..Request::default()
+    };
+    boot::run(&request, &AtomicUsize::new(0), &mut Unwatched)
+}
+
+fn restarted(clock: Clock, memory_mib: u64, nodes: u32, append: &str) -> (Record, Restart) {
+    let append = format!("restart=warm {append}");
+    let record = run(clock, memory_mib, nodes, &append).unwrap_or_else(|error| {
+        let tail = match &error {
+            BootError::CheckFailed(fault) | BootError::Guest(fault) => fault.tail.join("\n"),
+            _ => String::new(),
+        };
+        panic!("{append}: {error}\n{tail}")
+    });
+    let restart = record.restart.clone().unwrap();
+    (record, restart)
+}
+
+/// Milestones of both kernels are in order, and the pause lies between them.
+fn check_times(record: &Record, restart: &Restart) {
+    let (cold, warm) = (&record.milestones, &restart.milestones);
+    let order = [
+        cold.entry_ns,
+        cold.all_allocatable_ns,
+        cold.cpus_started_ns,
+        warm.entry_ns,
+        warm.layout_ns,
+        warm.all_allocatable_ns,
+        warm.cpus_started_ns,
+    ];
+    assert!(order.iter().all(Option::is_some), "{order:?}");
+    assert!(order.is_sorted(), "{order:?}");
+    let first = restart.phases.first().unwrap();
+    assert_eq!(
+        (&*first.name, Some(first.end_ns)),
+        ("restart", warm.entry_ns)
+    );
+    if let Some(pause_ns) = restart.pause_ns {
+        let usable_ns = first.start_ns + pause_ns;
+        // Each is rounded down by itself.
+        assert!(usable_ns + 1 >= warm.all_allocatable_ns.unwrap());
+        assert!(usable_ns <= restart.phases.last().unwrap().end_ns);
+    }
+}
+
+#[test]
+fn every_byte_of_guests_outlives_a_restart_on_two_nodes_and_four_cpus() {
+    if !qemu_is_here() {
+        return;
+    }
+    for clock in [Clock::Wall, Clock::Instructions] {
+        let (record, restart) = restarted(clock, 256, 2, "preserve_bytes=192M descriptors=lazy");
+        assert_eq!(restart.refused, None);
+        assert_eq!(restart.guest_bytes, 192 * MIB);
+        assert_eq!(restart.checked_bytes, 192 * MIB);
+        assert_eq!(restart.wrong_pages, 0);
+        assert_eq!(restart.released_bytes, 2 * MIB);
+        assert_eq!(restart.preserved_bytes, 194 * MIB);
+        // Most of memory is the guests', so that an allocation too soon meets them. The rest was
+        // in use meanwhile, but for what is smaller than a huge frame.
+        assert!(restart.other_bytes > 40 * MIB, "{}", restart.other_bytes);
+        // All of it came back.
+        assert_eq!(restart.free_frames.before, restart.free_frames.after);
+        check_times(&record, &restart);
+        let counted = clock == Clock::Instructions;
+        assert_eq!(restart.pause_instructions.is_some(), counted);
+        assert!(restart.pause_ns.unwrap() > 0);
+        assert_eq!((record.machine.cpus, restart.stopped_cpus), (Some(4), 3));
+        assert_eq!(record.nodes.len(), 2);
+    }
+}
+
+#[test]
+fn a_table_that_cannot_be_right_is_refused_and_memory_comes_up_fresh() {
+    if !qemu_is_here() {
+        return;
+    }
+    let cases = [
+        // Of the name, the number of ranges, the checksum, a range's owner.
+        ("bit:3", "begins with \""),
+        ("bit:162", "expected"),
+        ("bit:100", "checksum"),
+        ("bit:455", "checksum"),
+        ("foreign", "begins with \"ANOTHER!\", expected \"FLHANDOV\""),
+        (
+            "kernel",
+            "range 0: [0x0000000000200000-0x0000000000200fff] cannot be preserved: a part of it is in use for image",
+        ),
+        ("absent", "cannot be preserved: not all of it is memory"),
+        ("many", "storage for 1024 entries is too small"),
+    ];
+    for (damage, reason) in cases {
+        let append = format!("preserve_bytes=8M restart_damage={damage}");
+        let (record, restart) = restarted(Clock::Instructions, 256, 2, &append);
+        let refused = restart.refused.as_ref().unwrap();
+        assert!(refused.contains(reason), "{damage}: {refused}");
+        assert!(
+            record.notes.iter().any(|note| note.contains(refused)),
+            "{damage}"
+        );
+        assert_eq!(restart.guest_bytes, 0, "{damage}");
+        assert_eq!(restart.pause_ns, None, "{damage}");
+        // Nothing is lost: as many frames are free as after a cold start.
+        assert_eq!(
+            restart.free_frames.before, restart.free_frames.after,
+            "{damage}"
+        );
+        check_times(&record, &restart);
+    }
+}
+
+#[test]
+fn a_byte_that_changed_is_found() {
+    if !qemu_is_here() {
+        return;
+    }
+    let append = "restart=warm preserve_bytes=8M restart_damage=guest";
+    match run(Clock::Instructions, 256, 2, append) {
+        Err(BootError::CheckFailed(fault)) => {
+            let log = fault.tail.join("\n");
+            assert!(
+                log.contains("8 MiB taken over, 8 MiB checked, 1 pages wrong"),
+                "{log}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_does_not_fit_its_place_is_not_handed_over() {
+    if !qemu_is_here() {
+        return;
+    }
+    for (append, reason) in [
+        (
+            "preserve=4K@16M restart_damage=many",
+            "refused: hand-over table: storage for 127 entries is too small: 128 are needed",
+        ),
+        ("preserve=4K@2M", "there is no place for a table"),
+        ("preserve=4K@1T", "there is no place for a table"),
+        ("preserve_bytes=1G", "memory for a guest on node 0"),
+    ] {
+        let append = format!("restart=warm preserve_bytes=8M {append}");
+        match run(Clock::Instructions, 256, 1, &append) {
+            Err(BootError::CheckFailed(fault)) => {
+                let log = fault.tail.join("\n");
+                let line = fault.tail.iter().find(|line| line.contains("refused"));
+                let line = line.unwrap_or_else(|| panic!("{append}: {log}"));
+                assert!(line.contains(reason), "{append}: {line}");
+                // Its state is as before.
+                let (_, frames) = line.rsplit_once("; ").unwrap();
+                let numbers: Vec<u64> = frames
+                    .split(|c: char| !c.is_ascii_digit())
+                    .filter_map(|number| number.parse().ok())
+                    .collect();
+                assert_eq!(numbers[0], numbers[1], "{append}: {line}");
+            }
+            other => panic!("{append}: {other:?}"),
+        }
+    }
+}
+
+/// The first kernel writes to blocks that it got as zeros: the next one must not take the promise
+/// that memory above 4 GiB is untouched for its own.
+#[test]
+fn memory_is_not_fresh_after_a_restart() {
+    if !qemu_is_here() {
+        return;
+    }
+    let append = "preserve_bytes=8M preserve_every=1G fresh zeroed=512M";
+    let (record, restart) = restarted(Clock::Instructions, 5 << 10, 1, append);
+    assert_eq!(record.zeroed.unwrap().zeroed_bytes, 0);
+    assert_eq!(restart.refused, None);
+    let said = |note: &String| note.contains("fresh is ignored");
+    assert!(record.notes.iter().any(said), "{:?}", record.notes);
+}
+
+/// 64 GiB, of which 8 are preserved: a page in each GiB is written, to spare the host.
+#[test]
+fn memory_is_ready_as_soon_as_after_a_cold_start() {
+    if !qemu_is_here() {
+        return;
+    }
+    for nodes in [1, 4] {
+        let append = "preserve_bytes=8G preserve_every=1G";
+        let (_, restart) = restarted(Clock::Instructions, 64 << 10, nodes, append);
+        assert_eq!(restart.guest_bytes, 8 << 30);
+        let warm = restart.ready_instructions.unwrap();
+        let same = restart.cold_ready_instructions.unwrap();
+        let plain = run(Clock::Instructions, 64 << 10, nodes, "")
+            .unwrap()
+            .milestones;
+        let plain = plain.all_allocatable_ns.unwrap() - plain.entry_ns.unwrap();
+        println!("{nodes} nodes: {warm} warm, {same} cold, {plain} cold without a word");
+        for cold in [same, plain] {
+            assert!(
+                warm * 100 <= cold * MOST_PERCENT,
+                "{nodes} nodes: {warm} instructions warm, {cold} cold"
+            );
+        }
+    }
+}

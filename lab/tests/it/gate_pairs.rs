@@ -1,0 +1,86 @@
+//! The gate on the instruction clock: none of 50 pairs of the same boot has a difference, and
+//! each of several changes of a hundredth is one.
+
+use crate::common::qemu;
+
+use firstlight_lab::boot::{self, Clock, Machine, Request, Unwatched};
+use firstlight_lab::compare::{Told, compare};
+use firstlight_lab::gate::{Evidence, Verdict, judge};
+use qemu::qemu_is_here;
+use std::sync::atomic::AtomicUsize;
+
+/// A boot that writes all descriptors of so much memory.
+fn boot(memory_mib: u64) -> Told {
+    boot_of(memory_mib, 1, "descriptors=eager")
+}
+
+fn boot_of(memory_mib: u64, cpus: u32, words: &str) -> Told {
+    let request = Request {
+        machine: Machine {
+            memory_mib,
+            cpus,
+            clock: Clock::Instructions,
+            ..Machine::default()
+        },
+        append: words.into(),
+        ..Request::default()
+    };
+    let record = boot::run(&request, &AtomicUsize::new(0), &mut Unwatched).unwrap();
+    Told::of_run(&record).unwrap()
+}
+
+fn verdict(a: &Told, b: &Told) -> Verdict {
+    let first = compare(
+        ("a", std::slice::from_ref(a)),
+        ("b", std::slice::from_ref(b)),
+    );
+    let first = first.unwrap();
+    judge(&[Evidence { first, again: None }], false)
+}
+
+#[test]
+fn none_of_fifty_pairs_is_an_alarm() {
+    if !qemu_is_here() {
+        return;
+    }
+    let mut before = boot(128);
+    for pair in 0..50 {
+        let after = boot(128);
+        let verdict = verdict(&before, &after);
+        assert_eq!(
+            (verdict.verdict, verdict.moved.len()),
+            ("pass", 0),
+            "{pair}: {:?}",
+            verdict.moved
+        );
+        before = after;
+    }
+}
+
+#[test]
+fn no_pair_with_four_cpus_is_an_alarm() {
+    if !qemu_is_here() {
+        return;
+    }
+    for pair in 0..5 {
+        let boot = || boot_of(256, 4, "descriptors=early");
+        let verdict = verdict(&boot(), &boot());
+        assert_eq!(verdict.verdict, "pass", "{pair}: {:?}", verdict.moved);
+    }
+}
+
+#[test]
+fn a_hundredth_more_is_found_with_one_boot_each() {
+    if !qemu_is_here() {
+        return;
+    }
+    for (less, more) in [(200, 202), (500, 505), (1000, 1010)] {
+        let verdict = verdict(&boot(less), &boot(more));
+        assert_eq!(verdict.verdict, "regressed", "{less} to {more} MiB");
+        let named = verdict
+            .moved
+            .iter()
+            .any(|row| row.starts_with("phase \"descriptors\""));
+        assert!(named, "{:?}", verdict.moved);
+    }
+}

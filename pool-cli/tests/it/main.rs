@@ -1,0 +1,10 @@
+//! All tests of this crate from outside, as one program: a module for each thing that is tested.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking; its numbers are small"
+)]
+
+mod emulator;
+mod libvirt;
+#[path = "../../../cli/tests/it/common/stand_in.rs"]
+mod stand_in;

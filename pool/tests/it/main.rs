@@ -1,0 +1,3 @@
+//! All tests of this crate from outside, as one program: a module for each thing that is tested.
+
+mod client;

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Which steps of continuous integration wake when a crate changes: in a copy of the last commit, a line is added to a file
+# of each crate in turn, and the steps whose inputs have another hash then are compared with what is written here.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+expected="cli: slurm msrv
+bench: slurm counts msrv
+figures: slurm counts msrv
+image: msrv
+image-uefi: msrv
+wire: slurm msrv
+host: slurm counts msrv
+lab: slurm msrv
+pool: slurm msrv
+pool-cli: slurm msrv
+workloads: slurm counts msrv
+engine: slurm counts ports msrv models semver
+ports/c: ports msrv
+ports/ostd: ports
+ports/small: ports
+packaging: rules
+docs:"
+
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+git clone --quiet --shared --no-tags . "$copy"
+# What is looked at is the script as it is, not as it was committed.
+cp scripts/steps.sh "$copy/scripts/steps.sh"
+cp .ci/steps "$copy/.ci/steps"
+cd "$copy"
+commit() { git -c user.name=steps -c user.email=steps@localhost commit --quiet --all --allow-empty --message "$1"; }
+commit base
+base=$(git rev-parse HEAD)
+before=$(scripts/steps.sh --inputs .ci/steps)
+wrong=0
+while IFS=: read -r folder steps; do
+    echo >>"$(git ls-files "$folder" | grep -E '\.(rs|md|yml|sh|service)$' | head -n 1)"
+    commit "$folder"
+    woken=$(comm -13 <(sort <<<"$before") <(scripts/steps.sh --inputs .ci/steps | sort) | cut -d ' ' -f 1 | sort | xargs)
+    git reset --quiet --hard "$base"
+    if [ "$woken" != "$(xargs -n 1 <<<"$steps" | sort | xargs)" ]; then
+        echo "a change of $folder wakes '$woken', not '${steps# }'" >&2
+        wrong=1
+    fi
+done <<<"$expected"
+exit "$wrong"

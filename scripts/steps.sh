@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Runs the steps that a file lists, and ends with a table of their seconds.
+#
+#   scripts/steps.sh FILE            runs them
+#   scripts/steps.sh --inputs FILE   a line a step: its name and the hash of all that it depends on
+#
+# A step whose inputs have the hash of a run that passed here is skipped, and the table says when that was. Inputs are
+# the folders of its packages and of what cargo says they need, test data, the recipe, the lock file and the compilers.
+# With CI_ALL=1, or changes that are not committed, all steps run. Passed runs are kept in
+# FIRSTLIGHT_CI_CACHE (~/.cache/firstlight/steps). CPU_MINUTES (60) of processor time are the most all may take.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+cache=${FIRSTLIGHT_CI_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/firstlight/steps}
+export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+
+# The folders of this repository that a package, or the one in a folder, is built from.
+folders_of() {
+    local of=(-p "$1")
+    [ ! -e "$1/Cargo.toml" ] || of=(--manifest-path "$1/Cargo.toml")
+    [ ! -d "$1" ] || echo "$1"
+    [ ! -d "$1" ] || [ -e "$1/Cargo.toml" ] || return 0
+    cargo tree --quiet "${of[@]}" --locked --edges normal,build,dev --target all --prefix none --format '{p}' |
+        sed -n "s|.*(\(.*, \)*$root/\([^) ]*\)).*|\2|p"
+}
+
+# The hash of all that a step with these targets and packages depends on.
+inputs() {
+    local targets=$1 package folder folders
+    shift
+    folders=$(for package in "$@"; do folders_of "$package"; done | sort -u)
+    {
+        for folder in $folders testdata scripts Cargo.toml Cargo.lock rust-toolchain.toml .cargo; do
+            echo "$folder $(git rev-parse "HEAD:$folder")"
+        done
+        # shellcheck disable=SC2086
+        make --dry-run --no-print-directory $targets
+        rustc --version --verbose
+        rustc +nightly --version 2>/dev/null || true
+    } | sha256sum | cut -c 1-16
+}
+
+# Seconds of processor time that the processes of this run took until now.
+processor() {
+    times | tail -n 1 | awk '{ for (i = 1; i <= 2; i++) { split($i, p, /[ms]/); s += 60 * p[1] + p[2] } print int(s) }'
+}
+
+list=""
+only_inputs=""
+for word in "$@"; do
+    case $word in
+    --inputs) only_inputs=1 ;;
+    *) list=$word ;;
+    esac
+done
+[ -r "$list" ] || { echo "steps.sh: a file of steps is expected, not '$list'" >&2; exit 2; }
+
+rows=()
+table() {
+    echo
+    printf '%-10s %8s %10s  %s\n' step seconds processor "" "${rows[@]}"
+}
+
+may_skip=1
+[ -z "$(git status --porcelain)" ] || may_skip=""
+[ -z "${CI_ALL:-}" ] || may_skip=""
+failed=0
+while read -r -u 3 name rest; do
+    case $name in "" | \#*) continue ;; esac
+    # Targets and packages are columns, two blanks apart.
+    targets=$(sed 's/   *.*//' <<<"$rest")
+    read -r -a packages <<<"$(sed 's/.*   *//' <<<"$rest")"
+    hash=always
+    [ "${packages[*]}" = always ] || hash=$(inputs "$targets" "${packages[@]}")
+    if [ -n "$only_inputs" ]; then
+        echo "$name $hash"
+        continue
+    fi
+    passed=$cache/$name-$hash
+    if [ -n "$may_skip" ] && [ "$hash" != always ] && [ -e "$passed" ]; then
+        rows+=("$name" - - "not run: passed with these inputs on $(cat "$passed")")
+        continue
+    fi
+    echo "== $name"
+    begin=$SECONDS
+    before=$(processor)
+    # shellcheck disable=SC2086
+    if make $targets; then
+        rows+=("$name" $((SECONDS - begin)) $(($(processor) - before)) "")
+        [ "$hash" = always ] || [ -n "$(git status --porcelain)" ] || { mkdir -p "$cache"; date -u +%FT%TZ >"$passed"; }
+    else
+        rows+=("$name" $((SECONDS - begin)) $(($(processor) - before)) FAILED)
+        failed=1
+        break
+    fi
+done 3<"$list"
+[ -z "$only_inputs" ] || exit 0
+rows+=(all "$SECONDS" "$(processor)" "")
+table
+[ "$failed" = 0 ] || exit 1
+if [ "$(processor)" -gt $((60 * ${CPU_MINUTES:-60})) ]; then
+    echo "the steps took more than ${CPU_MINUTES:-60} minutes of processor time" >&2
+    exit 1
+fi
