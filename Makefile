@@ -79,6 +79,7 @@ test: setup ## test: all tests, documentation examples among them (minutes); FIR
 	@for target in $(BARE) $(UEFI) $(OTHERS); do scripts/setup.sh target $$target; done
 	@scripts/setup.sh ovmf || echo "firstlight: tests that need UEFI say that they are skipped" >&2
 	@scripts/setup.sh qemu $(EMULATED) || echo "firstlight: tests that need QEMU say that they are skipped" >&2
+	@scripts/setup.sh debian dosfstools gdisk || echo "firstlight: sticks are not looked at by fsck.fat and sgdisk" >&2
 	@scripts/setup.sh browser || echo "firstlight: tests that need a browser say that they are skipped" >&2
 	@scripts/setup.sh tool cargo-nextest || echo "firstlight: without cargo-nextest the tests of a crate run after those of another" >&2
 	@if command -v cargo-nextest >/dev/null; then \

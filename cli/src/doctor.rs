@@ -2,13 +2,13 @@
 //! memory went; the rules are the [lab's](firstlight_lab::doctor).
 
 use crate::failure::Failure;
-use crate::file;
 use crate::output::{FAINT, GOOD, HEADING, NOTE, Output};
 use crate::report::Page;
 use crate::report::gaps;
 use crate::text::{count, plural};
 use clap::Args;
-use firstlight_lab::doctor::{Diagnosis, Finding, Report, diagnose};
+use firstlight_lab::doctor::{Diagnosis, Finding, Report};
+use firstlight_lab::file::read;
 use std::path::PathBuf;
 
 /// Read kernel logs and say what the time went into, why, and what to do
@@ -33,14 +33,16 @@ Exit codes: see firstlight --help";
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
-    let mut logs = Vec::new();
+    let mut report = Report::default();
     for path in &options.logs {
-        let text = file::read(path)?;
-        let name = path.display().to_string();
-        logs.push(diagnose(&name, &text));
+        report.add(&path.display().to_string(), read(path));
     }
-    let report = Report::new(logs);
-    output.print(&report, page)
+    output.print::<_, Failure>(&report, page)?;
+    if report.unread.is_empty() {
+        return Ok(());
+    }
+    let why: Vec<&str> = report.unread.iter().map(|file| &*file.why).collect();
+    Err(Failure::Unread(why.join("\n")))
 }
 
 fn page(report: &Report) -> String {

@@ -27,6 +27,8 @@ pub(crate) enum Failure {
     Boot(BootError),
     /// Some of many guests went wrong; the document says which.
     Guests(String),
+    /// Some of many logs could not be read, or are none; the document says which.
+    Unread(String),
     /// What was compared is slower than before; the document says in what.
     Regressed(String),
 }
@@ -36,7 +38,7 @@ impl Problem for Failure {
         match self {
             Self::Machine(_) | Self::Boot(BootError::Machine(_)) => 1,
             Self::Usage(_) | Self::Boot(BootError::Refused(_)) => 2,
-            Self::Io(_) => 3,
+            Self::Io(_) | Self::Unread(_) => 3,
             Self::Check(_) | Self::Boot(BootError::CheckFailed(_)) => 4,
             Self::Pool(failure) => failure.exit_code(),
             Self::Boot(BootError::Guest(_)) | Self::Guests(_) => 6,
@@ -60,7 +62,7 @@ impl Problem for Failure {
     }
 
     fn is_documented(&self) -> bool {
-        matches!(self, Self::Regressed(_) | Self::Guests(_))
+        matches!(self, Self::Regressed(_) | Self::Guests(_) | Self::Unread(_))
     }
 }
 
@@ -73,7 +75,7 @@ impl Failure {
     /// Records that cannot be read, or are none.
     pub(crate) fn records(error: &Unreadable) -> Self {
         match error {
-            Unreadable::Io(..) | Unreadable::TooLarge(_) => Self::Io(error.to_string()),
+            Unreadable::File(_) => Self::Io(error.to_string()),
             Unreadable::NoRecord(..) | Unreadable::Nothing(_) => Self::Machine(error.to_string()),
         }
     }
@@ -141,6 +143,7 @@ impl fmt::Display for Failure {
             | Self::Io(text)
             | Self::Check(text)
             | Self::Guests(text)
+            | Self::Unread(text)
             | Self::Regressed(text) => f.write_str(text),
             Self::Boot(error) => write!(f, "{error}"),
             Self::Pool(failure) => write!(f, "{failure}"),

@@ -1,30 +1,12 @@
 //! Files a machine is described in: read with a bound, refused with a reason.
 
 use crate::failure::Failure;
-use crate::text::{bytes, plural};
-use std::fs;
-use std::io::Read;
+use crate::text::plural;
 use std::path::Path;
 
-/// Largest log or table read, in bytes.
-const MOST_FILE_BYTES: u64 = 256 << 20;
-
-/// The whole file.
+/// The whole file, unpacked.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    let unreadable = |error| Failure::unreadable(path, &error);
-    let file = fs::File::open(path).map_err(unreadable)?;
-    let mut content = Vec::new();
-    file.take(MOST_FILE_BYTES + 1)
-        .read_to_end(&mut content)
-        .map_err(unreadable)?;
-    if content.len() as u64 > MOST_FILE_BYTES {
-        let most = bytes(MOST_FILE_BYTES);
-        return Err(Failure::Machine(format!(
-            "{} is larger than {most}, too large for a log",
-            path.display()
-        )));
-    }
-    Ok(content)
+    firstlight_lab::file::read(path).map_err(|error| Failure::Io(error.to_string()))
 }
 
 /// Why the log `name` describes no machine.

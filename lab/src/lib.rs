@@ -1,4 +1,4 @@
-//! What kernels say and do: a reader of their logs, [`log`], and a model of what
+//! What kernels say and do: a reader of their logs, [`log`] (from a [`file`](mod@file), packed or not), and a model of what
 //! Linux makes of a machine's memory, [`linux`]. What either remarks is kept
 //! within bounds by [`notices`]. [`boot`] starts a machine; what came of one run
 //! is its [`record`], of a sweep over numbers of threads its [`sweep`];
@@ -11,6 +11,7 @@ pub mod bisect;
 pub mod boot;
 pub mod compare;
 pub mod doctor;
+pub mod file;
 pub mod gaps;
 pub mod gate;
 pub mod history;

@@ -4,11 +4,10 @@
 //! |---|---|
 //! | `*.json` | a record, as `--json` prints it |
 //! | `*.jsonl` | one a line, as `history` and `matrix` keep them |
-//! | `*.log`, `*.txt` | a kernel log, each boot of it a record |
+//! | `*.log`, `*.txt`, packed (`.gz`, `.xz`, `.zst`) or not | a kernel log, each boot of it a record |
 
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -16,10 +15,9 @@ use serde_json::Value;
 
 use crate::boot::linux;
 use crate::compare::{NoRecord, Told};
+use crate::file::{self, FileError};
 use crate::record::SCHEMA;
 
-/// Largest file that is read.
-const MOST_BYTES: u64 = 256 << 20;
 /// Folders within folders that are looked into.
 const MOST_DEPTH: usize = 4;
 
@@ -45,10 +43,8 @@ impl Stored {
 /// A file that cannot be read, or holds something else.
 #[derive(Debug)]
 pub enum Unreadable {
-    /// The system says so.
-    Io(PathBuf, io::Error),
-    /// It is larger than any log.
-    TooLarge(PathBuf),
+    /// The system says so, it is too large or damaged.
+    File(FileError),
     /// It is no record.
     NoRecord(PathBuf, String),
     /// There is none.
@@ -58,13 +54,7 @@ pub enum Unreadable {
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io(path, error) => write!(f, "cannot read {}: {error}", path.display()),
-            Self::TooLarge(path) => write!(
-                f,
-                "{} is larger than {} MiB, too large for a log",
-                path.display(),
-                MOST_BYTES >> 20
-            ),
+            Self::File(error) => error.fmt(f),
             Self::NoRecord(path, why) => write!(f, "{}: {why}", path.display()),
             Self::Nothing(path) => write!(
                 f,
@@ -76,6 +66,12 @@ impl fmt::Display for Unreadable {
 }
 
 impl std::error::Error for Unreadable {}
+
+impl From<FileError> for Unreadable {
+    fn from(error: FileError) -> Self {
+        Self::File(error)
+    }
+}
 
 /// All run records in `path`, a file or a folder, in the order of their names. What is JSON
 /// of another schema in a folder is passed over.
@@ -107,7 +103,7 @@ pub fn documents<D: DeserializeOwned>(path: &Path, schema: &str) -> Result<Vec<D
     files.sort();
     let mut documents = Vec::new();
     for file in files.iter().filter(|file| kind(file) == Kind::Json) {
-        let value: Option<Value> = serde_json::from_slice(&content(file)?).ok();
+        let value: Option<Value> = serde_json::from_slice(&file::read(file)?).ok();
         let value = value.filter(|value| value["schema"] == schema);
         documents.extend(value.and_then(|value| serde_json::from_value(value).ok()));
     }
@@ -122,11 +118,11 @@ pub fn document(path: &Path) -> Result<Option<Value>, Unreadable> {
     if !path.is_file() {
         return Ok(None);
     }
-    Ok(serde_json::from_slice(&content(path)?).ok())
+    Ok(serde_json::from_slice(&file::read(path)?).ok())
 }
 
 fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Unreadable> {
-    let io = |error| Unreadable::Io(path.to_owned(), error);
+    let io = |error| FileError::Io(path.to_owned(), error);
     if !fs::metadata(path).map_err(io)?.is_dir() {
         files.push(path.to_owned());
         return Ok(());
@@ -156,7 +152,11 @@ enum Kind {
 }
 
 fn kind(path: &Path) -> Kind {
-    match path.extension().and_then(|ending| ending.to_str()) {
+    let ending = |path: &Path| path.extension()?.to_str().map(str::to_owned);
+    let outer = ending(path);
+    let inner = matches!(outer.as_deref(), Some("gz" | "xz" | "zst"))
+        .then(|| ending(&path.with_extension("")));
+    match inner.unwrap_or(outer).as_deref() {
         Some("json") => Kind::Json,
         Some("jsonl") => Kind::Lines,
         Some("log" | "txt") => Kind::Log,
@@ -165,7 +165,7 @@ fn kind(path: &Path) -> Kind {
 }
 
 fn one(path: &Path, alone: bool, records: &mut Vec<Stored>) -> Result<(), Unreadable> {
-    let text = content(path)?;
+    let text = file::read(path)?;
     let mut add = |value: Value| {
         let stored = Stored {
             path: path.to_owned(),
@@ -217,19 +217,6 @@ fn parse(path: &Path, text: &[u8]) -> Result<Value, Unreadable> {
 
 fn is_run(value: &Value) -> bool {
     value["schema"] == SCHEMA && (value["kind"] == "boot" || value["kind"] == "log")
-}
-
-fn content(path: &Path) -> Result<Vec<u8>, Unreadable> {
-    let io = |error| Unreadable::Io(path.to_owned(), error);
-    let mut text = Vec::new();
-    let file = File::open(path).map_err(io)?;
-    file.take(MOST_BYTES + 1)
-        .read_to_end(&mut text)
-        .map_err(io)?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(Unreadable::TooLarge(path.to_owned()));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

@@ -54,3 +54,57 @@ fn a_file_that_is_not_there_is_an_error() {
     let (code, _, _) = told(&["doctor"]);
     assert_eq!(code, 2);
 }
+
+#[test]
+fn what_holds_no_kernel_line_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let random: Vec<u8> = (0..100_000_u32)
+        .map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[2])
+        .collect();
+    for file in [
+        "/dev/null".to_owned(),
+        write(
+            "a.json",
+            b"{\"schema\": \"x/1\", \"figures\": [0.5, 1.25]}\n",
+        ),
+        write("random.log", &random),
+        write(
+            "prose.txt",
+            b"The kernel boots.\nIt took 2 s [see below].\n",
+        ),
+        write("empty.log", b""),
+    ] {
+        let (code, _, stderr) = told(&["doctor", &file]);
+        assert_eq!(code, 3, "{file}");
+        assert!(stderr.contains(&file), "{stderr}");
+        assert!(stderr.contains("no kernel line"), "{stderr}");
+    }
+}
+
+#[test]
+fn packed_logs_are_read() {
+    for ending in [".gz", ".xz", ".zst"] {
+        let file = &files("packed", ending)[0];
+        let report = document(&["doctor", "--json", file.to_str().unwrap()]);
+        let id = &report["logs"][0]["findings"][0]["id"];
+        assert_eq!(id, "deferral-serial", "{ending}");
+    }
+}
+
+#[test]
+fn packed_logs_that_are_cut_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    for ending in [".gz", ".xz", ".zst"] {
+        let packed = std::fs::read(&files("packed", ending)[0]).unwrap();
+        let path = folder.path().join("cut.log");
+        std::fs::write(&path, &packed[..packed.len() / 2]).unwrap();
+        let (code, _, stderr) = told(&["doctor", path.to_str().unwrap()]);
+        assert_eq!(code, 3, "{ending}");
+        assert!(stderr.contains("cannot unpack"), "{stderr}");
+    }
+}

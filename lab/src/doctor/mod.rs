@@ -17,6 +17,7 @@ mod rules;
 use serde::Serialize;
 
 use crate::boot::linux;
+use crate::file::FileError;
 use crate::gaps::Gap;
 use crate::log;
 use case::Case;
@@ -34,6 +35,17 @@ pub struct Report {
     pub schema: &'static str,
     /// One entry a file, in the order given.
     pub logs: Vec<Diagnosis>,
+    /// Files that could not be read or hold no kernel line, in the order given.
+    pub unread: Vec<Unread>,
+}
+
+/// A file of which no log could be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unread {
+    /// The file.
+    pub file: String,
+    /// Why, in a sentence.
+    pub why: String,
 }
 
 /// What was found in one log.
@@ -43,6 +55,8 @@ pub struct Diagnosis {
     pub file: String,
     /// Boots in it.
     pub boots: usize,
+    /// Lines that a kernel printed for certain; 0 in what is no kernel log.
+    pub kernel_lines: usize,
     /// What was found, in the order of the lines.
     pub findings: Vec<Finding>,
     /// The longest spans between two lines of each boot; records have them as well.
@@ -71,14 +85,40 @@ pub struct Finding {
     pub fixed_in: Option<&'static str>,
 }
 
-impl Report {
-    /// A report of `logs`.
-    #[must_use]
-    pub fn new(logs: Vec<Diagnosis>) -> Self {
+impl Default for Report {
+    /// A report of nothing.
+    fn default() -> Self {
         Self {
             schema: SCHEMA,
-            logs,
+            logs: Vec::new(),
+            unread: Vec::new(),
         }
+    }
+}
+
+impl Report {
+    /// Adds what `text` of `file` says, or why it says nothing.
+    pub fn add(&mut self, file: &str, text: Result<Vec<u8>, FileError>) {
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => return self.cannot_read(file, error.to_string()),
+        };
+        let diagnosis = diagnose(file, &text);
+        if diagnosis.kernel_lines > 0 {
+            self.logs.push(diagnosis);
+            return;
+        }
+        let lines = text.split(|byte| *byte == b'\n').count();
+        let why = format!(
+            "{file}: no kernel line in {} bytes, {lines} lines: expected what dmesg, a serial line or a journal shows",
+            text.len()
+        );
+        self.cannot_read(file, why);
+    }
+
+    fn cannot_read(&mut self, file: &str, why: String) {
+        let file = file.to_owned();
+        self.unread.push(Unread { file, why });
     }
 }
 
@@ -101,7 +141,9 @@ pub fn diagnose(file: &str, text: &[u8]) -> Diagnosis {
     let boots = log::boots(text);
     let mut hits: Vec<(&'static Rule, Hit)> = Vec::new();
     let mut gaps = Vec::new();
+    let mut kernel_lines = 0;
     for boot in &boots {
+        kernel_lines += boot.kernel_lines;
         let case = Case::new(boot, rules::keys());
         let mut found: Vec<(&'static Rule, Hit)> = Vec::new();
         for rule in rules::ALL {
@@ -116,6 +158,8 @@ pub fn diagnose(file: &str, text: &[u8]) -> Diagnosis {
         gaps.extend(linux::gaps(boot));
     }
     hits.sort_by_key(|(_, hit)| hit.line);
+    // What a rule knows is a kernel's word, too.
+    kernel_lines = kernel_lines.max(hits.len());
     hits.truncate(MOST_FINDINGS);
     // In the order of their lines, so that one pass finds the evidence of all.
     let (mut rest, mut next) = (text.split(|byte| *byte == b'\n'), 1);
@@ -130,6 +174,7 @@ pub fn diagnose(file: &str, text: &[u8]) -> Diagnosis {
     Diagnosis {
         file: file.to_owned(),
         boots: boots.len(),
+        kernel_lines,
         findings: findings.collect(),
         gaps,
     }

@@ -9,6 +9,8 @@ pub struct Boot {
     pub lines: Vec<Line>,
     /// What its kernel said of the machine.
     pub log: KernelLog,
+    /// Lines that a kernel printed for certain: by their stamp, their logger, or a row they are.
+    pub kernel_lines: usize,
 }
 
 /// All boots of `text`, in the order of their lines; at least one.
@@ -46,7 +48,8 @@ pub fn boots(text: &[u8]) -> Vec<Boot> {
         let mut rows = Rows::default();
         let last = boot.lines.last().map_or(usize::MAX, |line| line.number);
         for line in &boot.lines {
-            rows.take(line);
+            let row = rows.take(line);
+            boot.kernel_lines += usize::from(row || line.kernel);
         }
         while let Some(problem) = problems.next_if(|problem| problem.line <= last) {
             rows.log.problems.push(problem);

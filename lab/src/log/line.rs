@@ -26,6 +26,8 @@ pub struct Line {
     /// Text in front of it is lost or was left out: the time since the line before is
     /// not what passed between two messages.
     pub torn: bool,
+    /// Its stamp, or what stands in front of it, is a kernel's.
+    pub kernel: bool,
     /// The message, without leading white space.
     pub text: String,
 }
@@ -106,7 +108,13 @@ impl Reader {
         message: &str,
         problems: &mut Vec<LogProblem>,
     ) -> Option<Line> {
-        let Bare { text, torn } = prefix::strip(message);
+        let Bare { text, torn, kernel } = prefix::strip(message);
+        let stamped = match stamp {
+            Some(Stamp::Kernel(_) | Stamp::Since(_)) => true,
+            // Web servers have such stamps, too, with a level in brackets behind them.
+            Some(Stamp::Calendar(_)) => !text.starts_with('['),
+            _ => false,
+        };
         let text = text.trim_end();
         self.torn |= torn;
         let (stamp_ns, coarse) = self.clock(stamp);
@@ -131,6 +139,7 @@ impl Reader {
             stamp_ns,
             coarse,
             torn,
+            kernel: kernel || stamped,
             text: kept.to_owned(),
         })
     }

@@ -184,11 +184,12 @@ struct Rows {
 }
 
 impl Rows {
-    fn take(&mut self, line: &Line) {
-        if !message(line, &mut self.section, &mut self.log) {
-            recover(line, &mut self.section, &mut self.log);
-        }
+    /// Reads `line`; says whether it is a row.
+    fn take(&mut self, line: &Line) -> bool {
+        let row = message(line, &mut self.section, &mut self.log)
+            || recover(line, &mut self.section, &mut self.log);
         self.log.bound_problems();
+        row
     }
 
     fn finish(mut self) -> KernelLog {
@@ -209,7 +210,7 @@ fn message(line: &Line, section: &mut Section, log: &mut KernelLog) -> bool {
 }
 
 /// A row behind other text on its line is still a row, and worth a remark.
-fn recover(line: &Line, section: &mut Section, log: &mut KernelLog) {
+fn recover(line: &Line, section: &mut Section, log: &mut KernelLog) -> bool {
     const KEYWORDS: [&str; 4] = ["BIOS-e820: [mem", "SRAT: Node ", "SRAT: PXM ", "NODE_DATA("];
     if let Some(at) = KEYWORDS
         .iter()
@@ -224,8 +225,9 @@ fn recover(line: &Line, section: &mut Section, log: &mut KernelLog) {
             text: line.text[at..].to_owned(),
             ..line.clone()
         };
-        message(&row, section, log);
+        return message(&row, section, log);
     }
+    false
 }
 
 /// What firmware of virtual machines calls itself.

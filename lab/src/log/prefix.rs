@@ -20,30 +20,35 @@ pub(super) struct Bare<'t> {
     pub(super) text: &'t str,
     /// A logger's stamp is damaged: text in front of the message is lost.
     pub(super) torn: bool,
+    /// What stood in front of it says that a kernel printed it.
+    pub(super) kernel: bool,
 }
 
 /// Takes everything off that is not the kernel's message.
 pub(super) fn strip(text: &str) -> Bare<'_> {
     let mut text = text.trim_start();
-    let mut torn = false;
+    let (mut torn, mut kernel) = (false, false);
     // A recorder in front of a logger in front of the kernel.
     for _ in 0..4 {
         let before = text.len();
         text = unquoted(text);
+        let quoted = text.len();
         text = without_priority(text);
         text = without_facility(text);
+        kernel |= text.len() < quoted;
         text = without_brackets(text);
         text = without_date(text);
-        if let Some((rest, whole)) = without_logger(text) {
-            torn |= !whole;
-            text = rest;
+        if let Some(logged) = without_logger(text) {
+            torn |= !logged.whole;
+            kernel |= logged.kernel;
+            text = logged.text;
         }
         text = text.strip_prefix("(d1) ").unwrap_or(text).trim_start();
         if text.len() == before {
             break;
         }
     }
-    Bare { text, torn }
+    Bare { text, torn, kernel }
 }
 
 /// Without the marks of quoted mail.
@@ -151,8 +156,17 @@ fn without_date(text: &str) -> &str {
     }
 }
 
-/// `host kernel: `, and whether all of what a logger puts there was there.
-fn without_logger(text: &str) -> Option<(&str, bool)> {
+/// What stands behind a logger's words.
+struct Logged<'t> {
+    text: &'t str,
+    /// All of what a logger puts there was there.
+    whole: bool,
+    /// The kernel spoke.
+    kernel: bool,
+}
+
+/// `host kernel: `.
+fn without_logger(text: &str) -> Option<Logged<'_>> {
     let mut words = text.splitn(3, ' ');
     let host = words.next()?;
     let tag = words.next()?;
@@ -163,11 +177,16 @@ fn without_logger(text: &str) -> Option<(&str, bool)> {
     }
     // Torn: what is left of a month runs into what is left of a host.
     let whole = month(host.get(..3)?).is_none();
-    if is_kernel {
-        return Some((words.next().unwrap_or_default(), whole));
-    }
-    // Which part of systemd spoke is part of the message.
-    Some((text.get(host.len() + 1..)?, whole))
+    Some(Logged {
+        text: if is_kernel {
+            words.next().unwrap_or_default()
+        } else {
+            // Which part of systemd spoke is part of the message.
+            text.get(host.len() + 1..)?
+        },
+        whole,
+        kernel: is_kernel,
+    })
 }
 
 /// Whether `text` stands for lines that were left out.
@@ -250,14 +269,8 @@ mod tests {
             ("2026", "2026", false),
             ("é", "é", false),
         ] {
-            assert_eq!(
-                strip(text),
-                Bare {
-                    text: expected,
-                    torn
-                },
-                "{text}"
-            );
+            let bare = strip(text);
+            assert_eq!((bare.text, bare.torn), (expected, torn), "{text}");
         }
     }
 

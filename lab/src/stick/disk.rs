@@ -8,13 +8,15 @@ use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::volume;
-use fatfs::{FatType, FileSystem, FormatVolumeOptions, FsOptions, format_volume};
+use fatfs::{FatType, FileSystem, FormatVolumeOptions, FsOptions, StdIoWrapper, format_volume};
 
 /// Size of the whole disk. FAT32 needs 65,525 clusters, of 512 bytes each here.
 pub(super) const DISK_BYTES: usize = 64 << 20;
 const SECTOR_BYTES: usize = 512;
 /// The partition begins at 1 MiB, as those of other systems do.
 const START_BYTES: usize = 1 << 20;
+/// It ends 1 MiB before the end, so that the table can become a GPT, which needs 33 sectors there.
+const PARTITION_BYTES: usize = DISK_BYTES - 2 * START_BYTES;
 /// Where the first entry of the partition table is.
 const ENTRY: usize = 446;
 const EFI_SYSTEM: u8 = 0xef;
@@ -24,13 +26,13 @@ const VOLUME_ID: u32 = 0x4649_5253;
 
 /// A disk with these files; folders are made as they are needed.
 pub(super) fn made(files: &[(&str, &[u8])]) -> io::Result<Vec<u8>> {
-    let mut partition = Cursor::new(vec![0; DISK_BYTES - START_BYTES]);
+    let mut partition = Cursor::new(vec![0; PARTITION_BYTES]);
     let options = FormatVolumeOptions::new()
         .fat_type(FatType::Fat32)
         .bytes_per_cluster(512)
         .volume_label(LABEL)
         .volume_id(VOLUME_ID);
-    format_volume(&mut partition, options)?;
+    format_volume(&mut StdIoWrapper::new(&mut partition), options)?;
     {
         let volume = FileSystem::new(&mut partition, FsOptions::new())?;
         for (path, content) in files {
@@ -45,6 +47,7 @@ pub(super) fn made(files: &[(&str, &[u8])]) -> io::Result<Vec<u8>> {
     let mut disk = table().to_vec();
     disk.resize(START_BYTES, 0);
     disk.append(&mut partition.into_inner());
+    disk.resize(DISK_BYTES, 0);
     Ok(disk)
 }
 
@@ -63,7 +66,7 @@ fn table() -> [u8; SECTOR_BYTES] {
         &[EFI_SYSTEM],
         &beyond[..],
         &sectors(START_BYTES),
-        &sectors(DISK_BYTES - START_BYTES),
+        &sectors(PARTITION_BYTES),
     ]
     .concat();
     let mut sector = [0; SECTOR_BYTES];
@@ -110,8 +113,8 @@ pub(super) fn read(partition: &mut [u8], path: &str) -> io::Result<Option<Vec<u8
         Ok(file) => file
             .take(super::MOST_READ_BYTES)
             .read_to_end(&mut content)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
+        Err(fatfs::Error::NotFound) => return Ok(None),
+        Err(error) => return Err(error.into()),
     };
     Ok(Some(content))
 }

@@ -163,6 +163,26 @@ fn a_quota_counts_the_slab_that_is_lent_and_not_what_was_asked() {
     drop(kept);
 }
 
+#[test]
+fn a_take_beyond_the_quota_destroys_no_clean_slab() {
+    let (_folder, mut broker) = broker_of(&CONFIG.replace("\"4M\"", "\"3M\""));
+    // As fast as any machine: the largest slab would grow to 4 MiB.
+    (broker.counters.zeroed_bytes, broker.counters.zeroing_ns) = (1 << 30, 1);
+    let take = Take {
+        bytes: 3 << 20,
+        max_topup_ms: 60_000,
+        ..LEAST
+    };
+    for _ in 0..4 {
+        match broker.handle(0, &peer(1000), Request::Take(take.clone()), None) {
+            Answer::Reply(Reply::Refused(refusal)) => assert_eq!(refusal.code, RefusalCode::Quota),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(clean(&broker), 3);
+    }
+    assert!(ask(&mut broker, 1000).is_ok());
+}
+
 /// What the owner is refused with.
 fn refused(broker: &mut Broker) -> (RefusalCode, Option<u32>) {
     let take = Take {

@@ -50,11 +50,7 @@ impl Broker {
         // Charged before a slab is touched, for at least what is asked.
         let charge = match self.ledger.charge(&self.rules, peer, take.bytes) {
             Ok(charge) => charge,
-            Err(text) => {
-                self.counters.denied += 1;
-                self.counters.misses.quota += 1;
-                return Answer::refuse(RefusalCode::Quota, text);
-            }
+            Err(text) => return self.over_quota(text),
         };
         let want = Want {
             bytes: take.bytes,
@@ -63,49 +59,58 @@ impl Broker {
             top_up: Duration::from_millis(take.max_topup_ms.into()),
             if_faster: take.topup_if_faster,
         };
-        let Some((key, slab, missing)) = self.store.take(&want, self.ns_per_gib()) else {
+        let Some(pick) = self.store.choose(&want, self.ns_per_gib()) else {
             self.ledger.credit(charge);
-            if self.is_waking(&want) {
-                let text = "the daemon has just been started and zeroes its first memory";
-                let refusal = Refusal::new(RefusalCode::Busy, text);
-                let refusal = refusal.retry_after(self.next_in_ms(&want));
-                return Answer::Reply(Reply::Refused(refusal));
-            }
-            self.counters.starved += 1;
-            if self.store.has_class_for(&want) {
-                self.counters.misses.empty += 1;
-            } else {
-                self.counters.misses.no_class += 1;
-            }
-            let refusal = Refusal::new(RefusalCode::Empty, self.nothing_for(&take));
-            let refusal = refusal.retry_after(self.next_in_ms(&want));
-            return Answer::Reply(Reply::Refused(refusal));
+            return self.nothing_ready(&take, &want);
         };
         // What it gets may be more than it asked for, and that is what counts.
         self.ledger.credit(charge);
-        let charge = match self.ledger.charge(&self.rules, peer, slab.bytes()) {
+        let charge = match self.ledger.charge(&self.rules, peer, pick.bytes) {
             Ok(charge) => charge,
-            Err(text) => {
-                self.counters.denied += 1;
-                self.counters.misses.quota += 1;
-                self.untouched(key, slab);
-                return Answer::refuse(RefusalCode::Quota, text);
-            }
+            Err(text) => return self.over_quota(text),
+        };
+        let Some(slab) = self.store.take(&pick) else {
+            self.ledger.credit(charge);
+            return Answer::refuse(RefusalCode::Internal, "a slab that was ready is not");
         };
         let waiting = Waiting {
             connection: from,
             peer: peer.clone(),
             take,
-            key,
+            key: pick.key,
             slab,
             charge,
             since,
-            topped_up_bytes: 0,
+            topped_up_bytes: pick.bytes - pick.key.bytes,
         };
-        match missing {
-            None => self.lend(waiting),
-            Some(start) => self.top_up(waiting, start),
+        if waiting.topped_up_bytes == 0 {
+            self.lend(waiting)
+        } else {
+            self.top_up(waiting)
         }
+    }
+
+    fn over_quota(&mut self, text: String) -> Answer {
+        self.counters.denied += 1;
+        self.counters.misses.quota += 1;
+        Answer::refuse(RefusalCode::Quota, text)
+    }
+
+    fn nothing_ready(&mut self, take: &Take, want: &Want) -> Answer {
+        let (code, text) = if self.is_waking(want) {
+            let text = "the daemon has just been started and zeroes its first memory";
+            (RefusalCode::Busy, text.into())
+        } else {
+            self.counters.starved += 1;
+            if self.store.has_class_for(want) {
+                self.counters.misses.empty += 1;
+            } else {
+                self.counters.misses.no_class += 1;
+            }
+            (RefusalCode::Empty, self.nothing_for(take))
+        };
+        let refusal = Refusal::new(code, text).retry_after(self.next_in_ms(want));
+        Answer::Reply(Reply::Refused(refusal))
     }
 
     /// Whether memory for `want` comes soon, because a client has just started the daemon.
@@ -124,27 +129,23 @@ impl Broker {
         self.times.record(spent_ns);
     }
 
-    /// A slab that was chosen and not allocated: clean as it was, unless it grew.
-    fn untouched(&mut self, key: Key, slab: Slab) {
-        if slab.bytes() == key.bytes {
-            self.store.put_back(&key, slab);
-        } else {
-            self.take_back(key, slab, Charge::default(), None);
-        }
-    }
-
-    fn top_up(&mut self, mut waiting: Waiting, start: u64) -> Answer {
-        let end = waiting.slab.bytes();
-        let budget = Duration::from_millis(waiting.take.max_topup_ms.into());
-        waiting.topped_up_bytes = end - start;
+    /// Has what a smaller slab lacks zeroed. It is not clean any more, so whatever goes wrong,
+    /// it is taken back and stays charged until a clean one has taken its place.
+    fn top_up(&mut self, mut waiting: Waiting) -> Answer {
         let node = waiting.key.node;
-        if let Err(error) = self.workers.has_prompt(node) {
+        let (start, end) = (
+            waiting.key.bytes,
+            waiting.key.bytes + waiting.topped_up_bytes,
+        );
+        let grown = waiting.slab.grow(end);
+        if let Err(error) = grown.and_then(|()| self.workers.has_prompt(node)) {
             let Waiting {
                 key, slab, charge, ..
             } = waiting;
             self.take_back(key, slab, charge, None);
             return Answer::refuse(RefusalCode::Internal, error.to_string());
         }
+        let budget = Duration::from_millis(waiting.take.max_topup_ms.into());
         let work = Work::Fill {
             page: waiting.key.page,
             start,

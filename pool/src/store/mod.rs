@@ -70,6 +70,15 @@ pub struct FillOrder {
     pub done_bytes: Arc<AtomicU64>,
 }
 
+/// The slab that a client would get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pick {
+    /// Its class.
+    pub key: Key,
+    /// What it will have: more than its class says where it must grow.
+    pub bytes: u64,
+}
+
 /// What there was when the daemon started.
 #[derive(Debug, Default)]
 pub struct Found {
@@ -235,10 +244,9 @@ impl Store {
         self.classes.iter_mut().find(has)
     }
 
-    /// Takes a slab out for `want`, growing it where that is the choice: then it
-    /// has no pages from `Some(start)` on yet. It is counted as allocated from here
-    /// on, whatever happens; [`Slab::lend`] must follow before it leaves.
-    pub fn take(&mut self, want: &Want, speed: NsPerGib) -> Option<(Key, Slab, Option<u64>)> {
+    /// The slab that `want` would get; nothing is changed.
+    #[must_use]
+    pub fn choose(&self, want: &Want, speed: NsPerGib) -> Option<Pick> {
         if self.draining {
             return None;
         }
@@ -248,36 +256,27 @@ impl Store {
             grows: !class.spec.trusted,
         };
         let candidates: Vec<_> = self.classes.iter().map(candidate).collect();
-        let (index, grow) = match choose::choose(&candidates, want, self.one_node, speed)? {
-            Choice::Whole(index) => (index, None),
-            Choice::Grow(index, bytes) => (index, Some(bytes)),
+        let choice = choose::choose(&candidates, want, self.one_node, speed)?;
+        let (Choice::Whole(index) | Choice::Grow(index, _)) = choice;
+        let key = candidates.get(index)?.key;
+        let bytes = match choice {
+            Choice::Whole(_) => key.bytes,
+            Choice::Grow(_, bytes) => bytes,
         };
-        let class = self.classes.get_mut(index)?;
-        if let Some(bytes) = grow {
-            // Or all that is free would be drawn before it turns out not to do.
-            let missing = bytes.saturating_sub(class.spec.key.bytes);
-            class.spec.key.room(missing).ok()?;
-        }
-        let mut slab = class.clean.pop()?;
-        let start = slab.bytes();
-        if let Some(bytes) = grow
-            && let Err(error) = slab.grow(bytes)
-        {
-            class.trouble = Some(format!("cannot enlarge a slab: {error}"));
-            let _ = slab.discard();
-            return None;
-        }
-        class.lent.push((slab.id(), slab.bytes()));
-        Some((class.spec.key, slab, grow.map(|_| start)))
+        // Or all that is free would be drawn before it turns out not to do.
+        key.room(bytes.saturating_sub(key.bytes)).ok()?;
+        Some(Pick { key, bytes })
     }
 
-    /// A slab that [`Store::take`] gave out and that nobody touched is clean as before.
-    pub fn put_back(&mut self, key: &Key, slab: Slab) {
-        let class = self.classes.iter_mut().find(|class| class.spec.key == *key);
-        if let Some(class) = class {
-            class.lent.retain(|(lent, _)| *lent != slab.id());
-            class.clean.push(slab);
-        }
+    /// Takes out what [`Store::choose`] picked. It counts as allocated from here on, whatever
+    /// happens; [`Slab::grow`], if it is to be longer than its class, and [`Slab::lend`] must
+    /// follow before it leaves.
+    pub fn take(&mut self, pick: &Pick) -> Option<Slab> {
+        let mut classes = self.classes.iter_mut();
+        let class = classes.find(|class| class.spec.key == pick.key)?;
+        let slab = class.clean.pop()?;
+        class.lent.push((slab.id(), pick.bytes));
+        Some(slab)
     }
 
     /// An allocated slab is back: it is dirty until [`Store::cleaned`]. Says whether

@@ -159,14 +159,16 @@ impl Slab {
     }
 
     /// Makes the file longer; the new part has no pages yet.
-    pub(super) fn grow(&mut self, bytes: u64) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The operating system's refusal: the slab is not clean any more all the same.
+    pub fn grow(&mut self, bytes: u64) -> io::Result<()> {
         if let Home::Named(..) = self.home {
             // Not whole until the new part is filled.
             self.chmod(mode::FILLING)?;
         }
-        memory_file::set_length(&self.file, bytes)?;
         self.bytes = bytes;
-        Ok(())
+        memory_file::set_length(&self.file, bytes)
     }
 
     /// Marks the inode as allocated, for good, and opens the descriptor that may

@@ -136,17 +136,22 @@ fn a_slab_that_is_being_filled_says_what_it_lacks() {
     );
 }
 
+fn taken(store: &mut Store) -> Option<(Key, Slab)> {
+    let pick = store.choose(&want(1), 0)?;
+    Some((pick.key, store.take(&pick)?))
+}
+
 #[test]
 fn no_slab_is_lent_twice_and_none_before_it_is_filled() {
     let (_folder, mut store) = small(3);
-    assert!(store.take(&want(1), 0).is_none());
+    assert!(taken(&mut store).is_none());
     let order = store.begin_fill(None, Instant::now()).unwrap();
-    assert!(store.take(&want(1), 0).is_none(), "being filled");
+    assert!(taken(&mut store).is_none(), "being filled");
     assert!(store.filled(order.id, Ok(()), Instant::now()).is_some());
     assert_eq!(fill_all(&mut store), 2);
     let mut seen = Vec::new();
-    while let Some((_, slab, grown)) = store.take(&want(1), 0) {
-        assert!(grown.is_none() && !seen.contains(&slab.id()));
+    while let Some((_, slab)) = taken(&mut store) {
+        assert!(!seen.contains(&slab.id()));
         seen.push(slab.id());
     }
     assert_eq!(seen.len(), 3);
@@ -171,7 +176,7 @@ fn no_slab_is_lent_twice_and_none_before_it_is_filled() {
 fn the_mark_on_an_unnamed_file_cannot_be_taken_off() {
     let (_folder, mut store) = small(2);
     fill_all(&mut store);
-    let (key, mut slab, _) = store.take(&want(1), 0).unwrap();
+    let (key, mut slab) = taken(&mut store).unwrap();
     let theirs = slab.lend().unwrap();
     assert!(memory_file::is_sealed(&theirs).unwrap());
     assert!(memory_file::set_length(&theirs, SLAB_BYTES * 2).is_err());
@@ -242,7 +247,7 @@ fn growing_and_shrinking_at_run_time() {
     store.resize(other, 1).unwrap();
     assert_eq!(store.rows().len(), 2);
     assert_eq!(store.drain().len(), 1);
-    assert!(store.take(&want(1), 0).is_none());
+    assert!(taken(&mut store).is_none());
     assert!(store.begin_fill(None, Instant::now()).is_none());
 }
 
@@ -315,13 +320,13 @@ fn after_a_crash_only_what_is_known_clean_is_kept() {
     let (mut store, _) = mounted(folder.path(), 6, Vec::new());
     assert_eq!(fill_all(&mut store), 6);
     assert_eq!(free - free_pages(), 12);
-    let (key, mut lent, _) = store.take(&want(1), 0).unwrap();
+    let (key, mut lent) = taken(&mut store).unwrap();
     let theirs = lent.lend().unwrap();
     let mut guest = Mapping::new(&theirs, 0, 4096).unwrap();
     guest.write(0, b"guest");
     // A daemon killed between mark and allocating, one while it filled, one whose
     // file lost a page, and something that is no slab at all.
-    let (_, marked, _) = store.take(&want(1), 0).unwrap();
+    let (_, marked) = taken(&mut store).unwrap();
     let modes = [mode::LENT, mode::FILLING];
     for (slab, mode) in [&marked, &store.classes[0].clean[0]].into_iter().zip(modes) {
         rustix::fs::fchmod(slab, Mode::from_raw_mode(mode)).unwrap();
@@ -385,7 +390,7 @@ fn a_file_of_a_mount_loses_its_name_before_it_leaves() {
     let folder = tempfile::tempdir().unwrap();
     let (mut store, _) = mounted(folder.path(), 1, Vec::new());
     fill_all(&mut store);
-    let (_, mut slab, _) = store.take(&want(1), 0).unwrap();
+    let (_, mut slab) = taken(&mut store).unwrap();
     let theirs = slab.lend().unwrap();
     let stat = rustix::fs::fstat(&theirs).unwrap();
     assert_eq!((stat.st_nlink, stat.st_mode & 0o777), (0, mode::LENT));
@@ -402,7 +407,7 @@ fn a_file_of_a_mount_loses_its_name_before_it_leaves() {
 fn a_slab_that_was_lent_is_let_alone_whoever_still_keeps_it() {
     let (_folder, mut store) = small(1);
     fill_all(&mut store);
-    let (key, mut slab, _) = store.take(&want(1), 0).unwrap();
+    let (key, mut slab) = taken(&mut store).unwrap();
     let kept = memory_file::reopen(&slab).unwrap();
     let memory = slab.lend().unwrap();
     let mut guest = Mapping::new(&memory, 0, 4096).unwrap();
@@ -451,9 +456,9 @@ fn a_slab_is_not_enlarged_where_there_are_no_pages_for_it() {
         top_up: Duration::from_secs(1 << 30),
         ..want(1 << 50)
     };
-    assert!(store.take(&patient, 1).is_none());
+    assert!(store.choose(&patient, 1).is_none());
     let free = free_pages();
     assert_eq!(store.rows()[0].clean_slabs, 1, "it is lent to others");
-    assert!(store.take(&want(1), 0).is_some());
+    assert!(taken(&mut store).is_some());
     assert_eq!(free_pages(), free);
 }

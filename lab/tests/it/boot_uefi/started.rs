@@ -1,6 +1,7 @@
 //! A machine that is started by hand: [`start`], and [`power_on`] where it is to be looked at.
 
 use crate::boot_uefi::DEADLINE;
+use crate::common::checkers::check_stick;
 use crate::common::qemu::QEMU;
 use firstlight_lab::boot::{
     Accelerator, Firmware, Launch, Machine, Ports, Processor, System, Uefi, Unwatched, find_image,
@@ -25,7 +26,7 @@ pub(crate) struct Started {
 }
 
 /// Starts one whose stick and variables `change` was made to, until it ends or its log has `until`;
-/// `readonly` is a drive that cannot be written.
+/// `readonly` is a drive that cannot be written. What it leaves on the stick has to be sound.
 pub(crate) fn start(
     change: impl FnOnce(&Uefi),
     readonly: &str,
@@ -37,6 +38,7 @@ pub(crate) fn start(
     let log = machine.log();
     let Running { qemu, uefi } = machine;
     drop(qemu);
+    check_stick(&uefi.stick);
     Started { status, log, uefi }
 }
 

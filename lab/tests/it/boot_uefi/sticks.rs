@@ -2,6 +2,7 @@
 
 use crate::boot_uefi::DEADLINE;
 use crate::boot_uefi::started::{exit_device, power_on, start};
+use crate::common::checkers::check_stick;
 use crate::common::qemu::ovmf_is_here;
 use firstlight_lab::boot::{Uefi, record_of_result};
 use firstlight_lab::stick;
@@ -11,6 +12,25 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+#[test]
+fn debians_checkers_find_nothing_wrong_with_a_stick() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mut image = b"\x7fELF\x02\x01".to_vec();
+    image.resize(64, 0);
+    image[18] = 62;
+    fs::write(path("image"), image).unwrap();
+    fs::write(path("loader"), b"MZ").unwrap();
+    let (loader, image) = (path("loader"), path("image"));
+    let stick = stick::Stick {
+        loader: &loader,
+        image: &image,
+        words: "",
+    };
+    stick.write(&path("stick")).unwrap();
+    check_stick(&path("stick"));
+}
 
 #[test]
 fn a_stick_that_cannot_be_written_is_said_before_the_run() {
@@ -91,8 +111,10 @@ fn the_code_on_the_screen_says_why_a_run_failed() {
     }
 }
 
+type Partition = std::io::Cursor<Vec<u8>>;
+
 /// Opens the file system of a stick.
-fn volume(stick: &Path) -> fatfs::FileSystem<std::io::Cursor<Vec<u8>>> {
+fn volume(stick: &Path) -> fatfs::FileSystem<fatfs::StdIoWrapper<Partition>> {
     let disk = fs::read(stick).unwrap();
     let partition = std::io::Cursor::new(disk[1 << 20..].to_vec());
     fatfs::FileSystem::new(partition, fatfs::FsOptions::new()).unwrap()
@@ -101,11 +123,11 @@ fn volume(stick: &Path) -> fatfs::FileSystem<std::io::Cursor<Vec<u8>>> {
 /// Changes the files of a stick.
 pub(crate) fn change(
     stick: &Path,
-    change: impl FnOnce(&fatfs::FileSystem<&mut std::io::Cursor<Vec<u8>>>),
+    change: impl FnOnce(&fatfs::FileSystem<fatfs::StdIoWrapper<&mut Partition>>),
 ) {
     let disk = fs::read(stick).unwrap();
     let (table, partition) = disk.split_at(1 << 20);
-    let mut partition = std::io::Cursor::new(partition.to_vec());
+    let mut partition = Partition::new(partition.to_vec());
     let volume = fatfs::FileSystem::new(&mut partition, fatfs::FsOptions::new()).unwrap();
     change(&volume);
     volume.unmount().unwrap();

@@ -1,5 +1,6 @@
 //! What real Linux did: `testdata/golden/linux_boots.json`, as tests read it.
 
+pub(crate) mod checkers;
 pub(crate) mod here;
 pub(crate) mod image;
 pub(crate) mod qemu;
