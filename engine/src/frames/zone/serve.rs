@@ -25,7 +25,10 @@ impl Nodes<'_> {
         for (part, content) in known.parts(block) {
             let counts = known.is_zero(content);
             // SAFETY: of a block that was free and was just taken, for the request in progress.
-            let is_zero = counts && self.hooks.is_none_or(|hooks| unsafe { hooks.is_zero(part) });
+            let is_zero = counts
+                && self
+                    .hooks
+                    .is_none_or(|hooks| unsafe { hooks.is_zero(part) });
             // SAFETY: likewise.
             let zero = || self.hooks.is_some_and(|hooks| unsafe { hooks.zero(part) });
             let count = match content {
