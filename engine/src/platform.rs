@@ -18,7 +18,8 @@ use crate::addr::PhysRange;
 /// promises to reserve what is in use and to use it with one `Layout` only. For
 /// one layout the engine maps no byte twice: a `Layout` only takes early memory,
 /// and [`Memmap::add`] is unsafe.
-/// Where [`Platform::is_zero`] is true, the memory is zero.
+/// Where [`Platform::is_zero`] is true, the memory is zero. No code frees frames that are not its own in an
+/// allocator the platform is used with: see the [rule of frees](crate::frames#the-rule-of-frees).
 ///
 /// [`Layout`]: crate::layout::Layout
 /// [`Memmap::add`]: crate::memmap::Memmap::add
@@ -35,16 +36,18 @@ pub unsafe trait Platform {
     }
 
     /// Accepts `range`, untouched memory of a confidential guest, and leaves all
-    /// of it zero: it is not zeroed again. See [`Acceptance`]. Called once for a byte, from any CPU, before it is
-    /// handed out; at most 2 MiB at a time.
+    /// of it zero: it is not zeroed again. See [`Acceptance`]. Called from any CPU, for at most 2 MiB at a time.
     ///
     /// The default refuses: unaccepted memory stays unavailable then.
+    ///
+    /// # Safety
+    /// The memory waits for acceptance, and this is the one call for it: it was never handed out.
     ///
     /// # Errors
     /// [`NotAccepted`]: the range stays unavailable for good.
     ///
     /// [`Acceptance`]: crate::acceptance::Acceptance
-    fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
+    unsafe fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
         Err(NotAccepted { range, code: 0 })
     }
 }
@@ -65,8 +68,9 @@ impl DirectMap {
     /// For ever, all memory that the engine is given is mapped there, readable and writable
     /// on every CPU; all of it that is in use is reserved
     /// ([`Boot::reserved`](crate::start::Boot::reserved),
-    /// [`EarlyMemory::reserve`](crate::early::EarlyMemory::reserve)); and one
-    /// [`Layout`](crate::layout::Layout) is used with it.
+    /// [`EarlyMemory::reserve`](crate::early::EarlyMemory::reserve)); one
+    /// [`Layout`](crate::layout::Layout) is used with it; and no code frees frames that are not its own
+    /// (the [rule of frees](crate::frames#the-rule-of-frees)).
     pub const unsafe fn new(offset: usize) -> Self {
         Self { offset }
     }

@@ -1,10 +1,11 @@
 //! The traits of the crate `x86_64`: its page tables take their frames from ours.
 //!
-//! With the feature `x86_64`, `&Frames` and [`Cpu`] are a `FrameAllocator` and a
-//! `FrameDeallocator` of frames of 4 KiB, 2 MiB and 1 GiB.
+//! With the feature `x86_64`, [`PageTableFrames`] of `&Frames` or of a `&mut` [`Cpu`] are a
+//! `FrameAllocator` and a `FrameDeallocator` of frames of 4 KiB, 2 MiB and 1 GiB.
 //!
 //! ```
 //! use firstlight::frames::Frames;
+//! use firstlight::x86_64::PageTableFrames;
 //! use x86_64::structures::paging::mapper::{MapToError, Mapper};
 //! use x86_64::structures::paging::{
 //!     FrameAllocator, OffsetPageTable, Page, PageTableFlags, Size2MiB,
@@ -14,8 +15,10 @@
 //! fn map_huge(
 //!     table: &mut OffsetPageTable<'_>,
 //!     page: Page<Size2MiB>,
-//!     mut frames: &Frames<'_>,
+//!     frames: &Frames<'_>,
 //! ) -> Result<(), MapToError<Size2MiB>> {
+//!     // SAFETY: no code of this kernel frees frames that are not its own.
+//!     let mut frames = unsafe { PageTableFrames::new(frames) };
 //!     let huge = frames.allocate_frame().ok_or(MapToError::FrameAllocationFailed)?;
 //!     let flags = PageTableFlags::PRESENT | PageTableFlags::WRITABLE;
 //!     // SAFETY: the frame is this call's, and nothing is mapped at the page.
@@ -49,33 +52,63 @@ fn first<S: PageSize>(block: PhysFrame<S>) -> Frame {
     crate::addr::PhysAddr::new(block.start_address().as_u64()).frame()
 }
 
-// SAFETY: the allocator hands a block out once until it is freed, aligned to its size.
-unsafe impl<S: PageSize> FrameAllocator<S> for &Frames<'_> {
-    fn allocate_frame(&mut self) -> Option<PhysFrame<S>> {
-        self.allocate(Request::new(order::<S>())).ok().map(block)
+/// Blocks for the page tables and mappings of the crate `x86_64`: an allocator with the promise that its
+/// frames become references.
+#[derive(Debug)]
+pub struct PageTableFrames<A>(A);
+
+impl<A> PageTableFrames<A> {
+    /// Of `&Frames`, or of a `&mut Cpu`.
+    ///
+    /// # Safety
+    /// No code frees frames that are not its own: the
+    /// [rule of frees](crate::frames#the-rule-of-frees).
+    pub const unsafe fn new(allocator: A) -> Self {
+        Self(allocator)
     }
 }
 
-/// The trait has no error: a block that is refused, because it is free already or was never
-/// allocated, is left as it is; with debug assertions that is a panic.
-impl<S: PageSize> FrameDeallocator<S> for &Frames<'_> {
-    unsafe fn deallocate_frame(&mut self, frame: PhysFrame<S>) {
-        let freed = self.free(first(frame), order::<S>());
+/// `&Frames` or a `&mut Cpu`.
+trait Allocator {
+    fn allocate(&mut self, order: Order) -> Option<Frame>;
+
+    /// The trait of the crate `x86_64` has no error: a block that is refused, because it is free already
+    /// or was never allocated, is left as it is; with debug assertions that is a panic.
+    fn free(&mut self, block: Frame, order: Order);
+}
+
+impl Allocator for &Frames<'_> {
+    fn allocate(&mut self, order: Order) -> Option<Frame> {
+        Frames::allocate(self, Request::new(order)).ok()
+    }
+
+    fn free(&mut self, block: Frame, order: Order) {
+        let freed = Frames::free(self, block, order);
         debug_assert!(freed.is_ok(), "{freed:?}");
     }
 }
 
-// SAFETY: as for `Frames`; what the CPU caches is handed out by nothing else.
-unsafe impl<S: PageSize> FrameAllocator<S> for Cpu<'_, '_> {
-    fn allocate_frame(&mut self) -> Option<PhysFrame<S>> {
-        self.allocate(Request::new(order::<S>())).ok().map(block)
+impl Allocator for &mut Cpu<'_, '_> {
+    fn allocate(&mut self, order: Order) -> Option<Frame> {
+        Cpu::allocate(self, Request::new(order)).ok()
+    }
+
+    fn free(&mut self, block: Frame, order: Order) {
+        let freed = Cpu::free(self, block, order);
+        debug_assert!(freed.is_ok(), "{freed:?}");
     }
 }
 
-/// As for `&Frames`.
-impl<S: PageSize> FrameDeallocator<S> for Cpu<'_, '_> {
+// SAFETY: a block is handed out once until it is freed, aligned to its size; no code but its owner frees
+// it, by the promise of `new`. What a CPU caches is handed out by nothing else.
+unsafe impl<S: PageSize, A: Allocator> FrameAllocator<S> for PageTableFrames<A> {
+    fn allocate_frame(&mut self) -> Option<PhysFrame<S>> {
+        self.0.allocate(order::<S>()).map(block)
+    }
+}
+
+impl<S: PageSize, A: Allocator> FrameDeallocator<S> for PageTableFrames<A> {
     unsafe fn deallocate_frame(&mut self, frame: PhysFrame<S>) {
-        let freed = self.free(first(frame), order::<S>());
-        debug_assert!(freed.is_ok(), "{freed:?}");
+        self.0.free(first(frame), order::<S>());
     }
 }

@@ -86,8 +86,8 @@ pub(crate) fn bring_up(
 ) -> Result<Machine, Stop> {
     let log = &mut |seen: &dyn fmt::Display| correction(seen);
     let mut steps = Steps(events);
-    // SAFETY: everything in use is reserved, below, before any memory is allocated, and there
-    // is one `Layout`.
+    // SAFETY: everything in use is reserved, below, before any memory is allocated, there
+    // is one `Layout`, and every mode frees only what it allocated.
     let platform = DIRECT.call_once(|| unsafe { DirectMap::new() });
     let direct = *platform;
 

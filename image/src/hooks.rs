@@ -41,7 +41,8 @@ static KERNEL: Once<Kernel> = Once::new();
 
 /// All memory of the allocator, for zeros.
 pub(crate) fn memory() -> MappedMemory {
-    // SAFETY: all of it is mapped at its own addresses on every CPU, readable and writable.
+    // SAFETY: all of it is mapped at its own addresses on every CPU, readable and writable; every mode
+    // of this image frees only what it allocated.
     unsafe { MappedMemory::new(0, writer()) }
 }
 
@@ -77,15 +78,15 @@ impl Hooks for Kernel {
         }
     }
 
-    fn zero(&self, range: FrameRange) -> bool {
-        // SAFETY: memory of the request that is in progress: nothing else uses it.
+    unsafe fn zero(&self, range: FrameRange) -> bool {
+        // SAFETY: the caller's promise, and that of `memory`: nothing else uses it.
         unsafe { memory().zero(range) }
         let bytes = range.count() * PAGE_BYTES;
         self.zeroed_bytes.fetch_add(bytes, Relaxed);
         true
     }
 
-    fn is_zero(&self, range: FrameRange) -> bool {
+    unsafe fn is_zero(&self, range: FrameRange) -> bool {
         // SAFETY: as above.
         unsafe { self.check.is_zero(&memory(), range) }
     }

@@ -82,7 +82,7 @@ static MACHINE: spin::Once<machine::Machine> = spin::Once::new();
 /// The way up. Called once, on the first CPU.
 #[cfg(target_os = "none")]
 fn main(handover: Handover) -> ! {
-    // SAFETY: nothing is allocated before everything in use is reserved.
+    // SAFETY: nothing is allocated before everything in use is reserved, and no frame is freed through it.
     let loader = Loader::read(unsafe { DirectMap::new() }, handover.tables);
     // What a kernel before kept is still there.
     if arch::restart::count() == 0 && loader.as_ref().is_ok_and(Loader::may_restart) {

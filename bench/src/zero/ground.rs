@@ -49,7 +49,7 @@ impl Ground {
         let first = self.memory.base().as_ptr().expose_provenance();
         let start = usize::try_from(START).unwrap_or(usize::MAX);
         // SAFETY: frames of the machine are the memory of the reservation, at this offset, as long
-        // as `self` is; whoever uses it borrows `self`.
+        // as `self` is, which its users borrow; benches free only what they allocated.
         unsafe { MappedMemory::new(first.wrapping_sub(start), writer) }
     }
 
@@ -68,8 +68,8 @@ impl Ground {
 pub(super) struct Kernel(pub(super) MappedMemory);
 
 impl Hooks for Kernel {
-    fn zero(&self, range: FrameRange) -> bool {
-        // SAFETY: the engine calls it with frames that it has just taken for a request.
+    unsafe fn zero(&self, range: FrameRange) -> bool {
+        // SAFETY: the caller's promise: taken for a request.
         unsafe { self.0.zero(range) };
         true
     }

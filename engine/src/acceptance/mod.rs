@@ -152,11 +152,14 @@ impl<'a, P: Platform + Sync> Acceptance<'a, P> {
     }
 
     /// Takes the next chunk of what is `wanted` through acceptance; whether there was one.
+    #[expect(unsafe_code, reason = "what is accepted is zero afterwards")]
     fn accept_next(&self, frames: &Frames<'_>, wanted: impl Fn(&Pending) -> bool) -> bool {
         let Some((chunk, _flight)) = self.take(wanted) else {
             return false;
         };
-        let count = match self.platform.accept(chunk.bytes()) {
+        // SAFETY: the chunk was just taken off what is pending, which happens once; it was allocated from the
+        // start, and no code but this call frees it (the contract of `Platform`).
+        let count = match unsafe { self.platform.accept(chunk.bytes()) } {
             Ok(()) => {
                 (self.describe)(chunk);
                 // Allocated from the start: it can be freed. Accepted, so zero, and described

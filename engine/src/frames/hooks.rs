@@ -61,8 +61,20 @@ pub trait Hooks: Sync {
 
     /// Writes zeros to `range`, for a [request for zeros](crate::frames::Request::zeroed) that found
     /// memory of unknown content. Whether it did; the default does not, so such requests find only
-    /// what is known to be zero. The frames are the caller's: other CPUs may help.
-    fn zero(&self, range: FrameRange) -> bool {
+    /// what is known to be zero. Other CPUs may help.
+    ///
+    /// ```compile_fail,E0133
+    /// # use firstlight::{addr::FrameRange, frames::Hooks};
+    /// fn writes_to_memory_in_use(hooks: &dyn Hooks, in_use: FrameRange) -> bool {
+    ///     hooks.zero(in_use) // safe code can't
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    /// The frames were free, and were just taken for a request that has not got them yet. That no
+    /// other code uses them follows from the [rule of frees](crate::frames#the-rule-of-frees), which
+    /// the implementation relies on.
+    unsafe fn zero(&self, range: FrameRange) -> bool {
         let _ = range;
         false
     }
@@ -72,7 +84,10 @@ pub trait Hooks: Sync {
     /// [`Hooks::zero`]. The default trusts what is known. A kernel that reads some of them, or all
     /// under test, finds a host that lies, and its own writes to memory it has freed: see
     /// [`ZeroCheck`](crate::zeroing::ZeroCheck).
-    fn is_zero(&self, range: FrameRange) -> bool {
+    ///
+    /// # Safety
+    /// As for [`Hooks::zero`].
+    unsafe fn is_zero(&self, range: FrameRange) -> bool {
         let _ = range;
         true
     }

@@ -28,6 +28,18 @@
 //! it; the first calls to a segment wait for its tables, and some for [`Frames::add`] and
 //! [`Frames::adopt`], which change one list. So an interrupt handler must not call
 //! the allocator if it may have interrupted a call on its own CPU.
+//!
+//! # The rule of frees
+//!
+//! *No code frees frames that are not its own*: it allocated them, they were reserved as freeable for it,
+//! or their owner handed them over. A frame is a number, so [`Frames::free`] is safe and refuses most
+//! mistakes; but a free that breaks the rule makes frames free that are in use, and their
+//! next owner writes to them. So code that turns frames into references, or writes to them,
+//! has an unsafe promise of the rule: [`DirectMap::new`](crate::platform::DirectMap::new) and every other
+//! [`Platform`](crate::platform::Platform), [`MappedMemory::new`](crate::zeroing::MappedMemory::new) and every
+//! other [`Memory`](crate::zeroing::Memory), [`tables::map`](crate::tables::map), and what implements
+//! [`Hooks::zero`] or [`Host::report`](crate::reporting::Host::report).
+//! Tables and descriptors lie in memory that can't be freed at all.
 
 mod add;
 mod allocator;

@@ -8,25 +8,29 @@ use crate::addr::FrameRange;
 ///
 /// The engine calls it from one [`Reporter`](super::Reporter) at a time, never with a lock or
 /// an allocation in progress. It must not allocate frames.
+#[expect(unsafe_code, reason = "the content of what is reported is lost")]
 pub trait Host: Sync {
     /// Most ranges that one call of [`Host::report`] takes; at least 1. Linux's balloon takes 32.
     fn capacity(&self) -> usize {
         super::MOST_RANGES
     }
 
-    /// Reports `ranges`, at most [`Host::capacity`] of them: free memory that no other code uses
-    /// during the call, each range one block of [`Knob::Order`](super::Knob::Order), aligned to its
+    /// Reports `ranges`, at most [`Host::capacity`] of them, whose content is lost: each range one block of [`Knob::Order`](super::Knob::Order), aligned to its
     /// size, or several in a row.
     ///
     /// *It returns when the host is done with all of them*: it has answered, or the driver has
     /// reset the device, so that it can't drop a page that belongs to somebody again. The wait
     /// has an end that the driver sets.
     ///
+    /// # Safety
+    /// The frames were free, and no other code can allocate them during the call. That none uses them follows
+    /// from the [rule of frees](crate::frames#the-rule-of-frees), which the implementation relies on.
+    ///
     /// # Errors
     /// [`HostError`]: then the content of the ranges is unknown. After
     /// [`HostError::Unreleased`] the ranges stay with the reporter until
     /// [`Host::is_released`].
-    fn report(&self, ranges: &[FrameRange]) -> Result<(), HostError>;
+    unsafe fn report(&self, ranges: &[FrameRange]) -> Result<(), HostError>;
 
     /// Whether a device that answered neither a report nor a reset has let go of the ranges of
     /// the failed report: it was reset since then, or is gone.

@@ -217,6 +217,7 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
     }
 
     /// Whether the host took them, if there are any.
+    #[expect(unsafe_code, reason = "the content of what is reported is lost")]
     fn report(&mut self, mut blocks: Blocks<'f, 'm>) -> bool {
         let mut ranges = [FrameRange::EMPTY; MOST_RANGES];
         let count = joined(&blocks, &mut ranges);
@@ -225,7 +226,8 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
             return true;
         }
         let frames = blocks.frames();
-        match self.host.report(ranges) {
+        // SAFETY: they were free, and are borrowed until the host has answered.
+        match unsafe { self.host.report(ranges) } {
             Ok(()) => {
                 blocks.back(Content::Reported);
                 self.statistics.reports += 1;

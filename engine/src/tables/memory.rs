@@ -116,7 +116,9 @@ pub fn free(frames: &Frames<'_>, list: &mut [Option<Chunk>]) {
 ///
 /// # Safety
 /// Through `platform` the frames hold the zeros that [`allocate`] promises: hooks that zero reach the same
-/// memory, and so did what made it known to be zero.
+/// memory, and so did what made it known to be zero. No code frees frames that are not its own
+/// (the [rule of frees](crate::frames#the-rule-of-frees)): a chunk that is freed while it is mapped is the next
+/// owner's as well.
 #[expect(
     clippy::mut_from_ref,
     reason = "the chunk is consumed: its frames are mapped once"
@@ -125,8 +127,8 @@ pub unsafe fn map(platform: &impl Platform, chunk: Chunk) -> Option<&mut [Slot]>
     let range = chunk.frames().bytes();
     let first = platform.map(range)?.cast::<Slot>();
     let slots = usize::try_from(range.bytes()).ok()? / size_of::<Slot>();
-    // SAFETY: the platform's promise: mapped once, for as long as it is borrowed, and used by nothing else, as the
-    // chunk is consumed. Pages are aligned more strictly than slots. All-zero is a valid slot,
+    // SAFETY: the platform's promise: mapped for as long as it is borrowed. Used by nothing else: the chunk was
+    // allocated, is consumed, and no code frees it by the caller's promise. Pages are aligned more strictly than slots. All-zero is a valid slot,
     // and zeros are there by the caller's promise.
     Some(unsafe { slice::from_raw_parts_mut(first.as_ptr(), slots) })
 }

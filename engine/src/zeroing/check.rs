@@ -23,13 +23,13 @@ use crate::sync::{AtomicU64, Ordering};
 /// }
 ///
 /// impl Hooks for Kernel {
-///     fn zero(&self, range: FrameRange) -> bool {
-///         // SAFETY: just taken for a request, which has not got it yet.
+///     unsafe fn zero(&self, range: FrameRange) -> bool {
+///         // SAFETY: the caller's promise, and that of `MappedMemory::new`.
 ///         unsafe { self.memory.zero(range) };
 ///         true
 ///     }
 ///
-///     fn is_zero(&self, range: FrameRange) -> bool {
+///     unsafe fn is_zero(&self, range: FrameRange) -> bool {
 ///         // SAFETY: likewise.
 ///         unsafe { self.check.is_zero(&self.memory, range) }
 ///     }

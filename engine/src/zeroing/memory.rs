@@ -17,7 +17,8 @@ pub const PAST_CACHES: Order = match Order::new(4) {
 /// What a kernel implements for zeroing.
 ///
 /// # Safety
-/// [`Memory::zero`] does what it says.
+/// [`Memory::zero`] does what it says. No code frees frames that are not its own in an allocator the memory is
+/// used with: workers write to what is free (the [rule of frees](crate::frames#the-rule-of-frees)).
 pub unsafe trait Memory: Sync {
     /// Writes zeros over all of `range`, and nothing else. When it returns they come before
     /// whatever the caller stores: a CPU that gets a frame of it later reads zeros. From
@@ -47,7 +48,8 @@ impl MappedMemory {
     ///
     /// # Safety
     /// All frames of the allocator it is used with are mapped there, readable and writable on every
-    /// CPU.
+    /// CPU, and no code frees frames of it that are not its own (the
+    /// [rule of frees](crate::frames#the-rule-of-frees)).
     pub const unsafe fn new(offset: usize, writer: Writer) -> Self {
         Self { offset, writer }
     }

@@ -265,7 +265,8 @@ impl<M: Memory> Worker<'_, '_, M> {
     /// Zeroes a block and gives it back as such; bytes.
     fn zero(&mut self, block: Borrowed<'_, '_>, begin_ns: u64, now: impl Fn() -> u64) -> u64 {
         let range = block.range();
-        // SAFETY: borrowed, so no other code has it.
+        // SAFETY: it was free and is borrowed: the allocator hands it to no other code, and none uses
+        // what is free, as no code frees what is not its own (the contract of `Memory`).
         unsafe { self.zeroing.memory.zero(range) };
         block.back(Content::Zero);
         let bytes = range.count() * PAGE_BYTES;

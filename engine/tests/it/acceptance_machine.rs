@@ -60,7 +60,7 @@ unsafe impl Platform for Guest {
         None
     }
 
-    fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
+    unsafe fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         assert!(range.bytes() <= 2 * MIB && !range.is_empty());
         let frames = range.inner_frames();
@@ -380,7 +380,8 @@ fn a_platform_that_accepts_nothing_leaves_all_unavailable() {
     let accepted = acceptance.accepted();
     assert_eq!(accepted.refused_frames, accepted.total_frames);
     assert_eq!(frames.statistics(), before);
-    let error = Plain.accept(range(0, 4096)).unwrap_err();
+    // SAFETY: it accepts nothing.
+    let error = unsafe { Plain.accept(range(0, 4096)) }.unwrap_err();
     assert!(error.to_string().contains("can't accept"), "{error}");
 }
 
@@ -431,11 +432,12 @@ fn a_chunk_whose_acceptance_panics_stays_unavailable() {
             None
         }
 
-        fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
+        unsafe fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
             if self.1.fetch_add(1, Ordering::Relaxed) == 3 {
                 panic!("a platform panics for this test");
             }
-            self.0.accept(range)
+            // SAFETY: the caller's promise.
+            unsafe { self.0.accept(range) }
         }
     }
     static PLATFORM: OnceLock<Panics> = OnceLock::new();

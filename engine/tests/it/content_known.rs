@@ -223,7 +223,7 @@ struct Kernel {
 }
 
 impl Hooks for Kernel {
-    fn zero(&self, range: FrameRange) -> bool {
+    unsafe fn zero(&self, range: FrameRange) -> bool {
         let left = self.left.load(Ordering::Relaxed);
         let zeroes = left >= range.count();
         if zeroes {
@@ -237,7 +237,7 @@ impl Hooks for Kernel {
         zeroes
     }
 
-    fn is_zero(&self, _: FrameRange) -> bool {
+    unsafe fn is_zero(&self, _: FrameRange) -> bool {
         self.lies.load(Ordering::Relaxed) == 0
     }
 

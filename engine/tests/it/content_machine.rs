@@ -17,7 +17,7 @@ struct Kernel {
 }
 
 impl Hooks for Kernel {
-    fn zero(&self, range: FrameRange) -> bool {
+    unsafe fn zero(&self, range: FrameRange) -> bool {
         self.zeroed.lock().unwrap().push(range);
         true
     }

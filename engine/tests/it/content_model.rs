@@ -189,7 +189,7 @@ unsafe impl Memory for Unwritten {
 struct Kernel(Mutex<Truth>);
 
 impl Hooks for Kernel {
-    fn zero(&self, range: FrameRange) -> bool {
+    unsafe fn zero(&self, range: FrameRange) -> bool {
         let mut truth = self.0.lock().unwrap();
         if truth.zeroes {
             truth.zeroed.push(range);

@@ -14,7 +14,7 @@ use firstlight::platform::DirectMap;
 use firstlight::tables::{
     self, Chunk, Growth, NoSpace, OpenTable, ShapeError, Slot, TableError, TableSize, TableSpec,
 };
-use kit::{GIB, MIB, Machine, range};
+use kit::{GIB, MIB, Machine, added, range};
 use proptest::prelude::*;
 use real::{Kernel, RealMemory};
 
@@ -43,7 +43,7 @@ struct Counting(Cell<(u64, u64)>);
 unsafe impl Sync for Counting {}
 
 impl Hooks for Counting {
-    fn zero(&self, range: FrameRange) -> bool {
+    unsafe fn zero(&self, range: FrameRange) -> bool {
         let (calls, frames) = self.0.get();
         self.0.set((calls + 1, frames + range.count()));
         true
@@ -83,6 +83,20 @@ fn known_zeros_are_not_written_and_the_rest_a_chunk_at_a_time() {
     tables::free(&frames, &mut second);
     frames.add(other).unwrap();
     frames.validate().unwrap();
+}
+
+/// Why `map` is unsafe beyond its zeros: each call here is safe, and mapped these would be one slice twice.
+#[test]
+fn a_free_that_breaks_the_rule_of_frees_hands_out_a_chunk_twice() {
+    let hooks = Counting::default();
+    let frames = added(8 * MIB).with_hooks(&hooks);
+    let (mut first, mut second) = (list::<1>(), list::<1>());
+    tables::allocate(&frames, size(256), &[NodeId(0)], &mut first).unwrap();
+    let mapped = first[0].as_ref().unwrap().frames();
+    // Not the caller's.
+    frames.free_frames_with(mapped, Content::Zero).unwrap();
+    tables::allocate(&frames, size(256), &[NodeId(0)], &mut second).unwrap();
+    assert_eq!(first, second);
 }
 
 #[test]

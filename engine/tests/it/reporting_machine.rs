@@ -56,7 +56,7 @@ impl Host for Device<'_> {
         self.capacity
     }
 
-    fn report(&self, ranges: &[FrameRange]) -> Result<(), HostError> {
+    unsafe fn report(&self, ranges: &[FrameRange]) -> Result<(), HostError> {
         assert!(!ranges.is_empty() && ranges.len() <= self.capacity);
         self.reports.lock().unwrap().push(ranges.to_vec());
         // What a host does with it, whatever it answers: the content is gone.
@@ -316,7 +316,7 @@ fn a_reporter_that_ends_frees_what_the_device_let_go_of_and_nothing_else() {
 struct During<F>(F);
 
 impl<F: Fn(&[FrameRange]) + Sync> Host for During<F> {
-    fn report(&self, ranges: &[FrameRange]) -> Result<(), HostError> {
+    unsafe fn report(&self, ranges: &[FrameRange]) -> Result<(), HostError> {
         (self.0)(ranges);
         Ok(())
     }

@@ -7,6 +7,7 @@ use firstlight::map::{MapEntry, MemoryKind};
 use firstlight::node::NodeId;
 use firstlight::platform::DirectMap;
 use firstlight::start::{Boot, BootStorage, start};
+use firstlight::x86_64::PageTableFrames;
 use firstlight_host::reserve::Reservation;
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -164,7 +165,8 @@ where
 fn page_tables_in_frames_of_the_shared_levels() {
     let (offset, frames) = machine();
     let before = frames.statistics();
-    map_all_sizes(offset, &mut &frames);
+    // SAFETY: only frames that were allocated are freed.
+    map_all_sizes(offset, &mut unsafe { PageTableFrames::new(&frames) });
     assert_eq!(frames.statistics(), before);
     frames.validate().unwrap();
 }
@@ -177,7 +179,8 @@ fn page_tables_in_frames_of_a_cpus_cache() {
     let frames = frames.with_cpus(&slots);
     let mut cache = Box::new(CpuCache::new());
     let mut cpu: Cpu<'_, '_> = frames.cpu(0, NodeId(0), &mut cache).unwrap();
-    map_all_sizes(offset, &mut cpu);
+    // SAFETY: likewise.
+    map_all_sizes(offset, &mut unsafe { PageTableFrames::new(&mut cpu) });
     cpu.close().unwrap();
     assert_eq!(frames.statistics(), before);
     frames.validate().unwrap();
@@ -186,7 +189,8 @@ fn page_tables_in_frames_of_a_cpus_cache() {
 #[test]
 fn no_memory_is_no_frame() {
     let (offset, frames) = machine();
-    let mut frames = &frames;
+    // SAFETY: nothing is freed.
+    let mut frames = unsafe { PageTableFrames::new(&frames) };
     let giants = core::iter::from_fn(|| FrameAllocator::<Size1GiB>::allocate_frame(&mut frames));
     // The kernel is in the first GiB, the allocator's tables are in the last.
     assert_eq!(giants.count(), 1);

@@ -24,11 +24,17 @@ impl Nodes<'_> {
         let mut served = ZeroedFrames::default();
         for (part, content) in known.parts(block) {
             let counts = known.is_zero(content);
-            let is_zero = counts && self.hooks.is_none_or(|hooks| hooks.is_zero(part));
+            // SAFETY: of a block that was free and was just taken, for the request in progress.
+            let is_zero = counts
+                && self
+                    .hooks
+                    .is_none_or(|hooks| unsafe { hooks.is_zero(part) });
+            // SAFETY: likewise.
+            let zero = || self.hooks.is_some_and(|hooks| unsafe { hooks.zero(part) });
             let count = match content {
                 Content::Zero if is_zero => &mut served.hit,
                 Content::Reported if is_zero => &mut served.reported,
-                _ if self.hooks.is_some_and(|hooks| hooks.zero(part)) => {
+                _ if zero() => {
                     known.set(block, part, Content::Zero);
                     &mut served.missed
                 }

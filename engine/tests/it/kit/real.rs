@@ -39,7 +39,7 @@ impl RealMemory {
         .unwrap();
         let offset = first.as_ptr().expose_provenance();
         let offset = offset.wrapping_sub(START as usize);
-        // SAFETY: frames of `frames` lie there.
+        // SAFETY: frames of `frames` lie there; a test that frees what is not its own keeps no reference.
         let mapped = unsafe { MappedMemory::new(offset, Writer::default()) };
         Self {
             first,
@@ -93,13 +93,13 @@ impl<'r> Kernel<'r> {
 }
 
 impl Hooks for Kernel<'_> {
-    fn zero(&self, range: FrameRange) -> bool {
+    unsafe fn zero(&self, range: FrameRange) -> bool {
         // SAFETY: just taken for a request.
         unsafe { self.memory.mapped.zero(range) };
         true
     }
 
-    fn is_zero(&self, range: FrameRange) -> bool {
+    unsafe fn is_zero(&self, range: FrameRange) -> bool {
         // SAFETY: likewise.
         unsafe { self.check.is_zero(&self.memory.mapped, range) }
     }

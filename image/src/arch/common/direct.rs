@@ -28,7 +28,8 @@ pub(crate) struct DirectMap(());
 impl DirectMap {
     /// # Safety
     /// Everything in use (the image, firmware's tables, the loader's lists) is reserved
-    /// before memory is allocated, and one `Layout` is used with it.
+    /// before memory is allocated, one `Layout` is used with it, and no code frees frames that are not
+    /// its own.
     pub(crate) const unsafe fn new() -> Self {
         Self(())
     }
@@ -141,7 +142,7 @@ unsafe impl Platform for DirectMap {
     }
 
     /// Simulated, if the command line has `accept=`; refused else.
-    fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
+    unsafe fn accept(&self, range: PhysRange) -> Result<(), NotAccepted> {
         let ticks_per_page = ACCEPT_TICKS.load(Ordering::Relaxed);
         if ticks_per_page == 0 || range.start() < Self::TABLES_BELOW {
             return Err(NotAccepted { range, code: 0 });

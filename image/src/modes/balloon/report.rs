@@ -55,7 +55,7 @@ impl<T: Transport + Send> Host for Device<'_, T> {
         MOST_RANGES
     }
 
-    fn report(&self, ranges: &[FrameRange]) -> Result<(), HostError> {
+    unsafe fn report(&self, ranges: &[FrameRange]) -> Result<(), HostError> {
         let mut free = [FreeRange {
             address: 0,
             bytes: 0,
