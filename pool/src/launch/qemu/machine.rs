@@ -47,7 +47,7 @@ pub(super) fn ram_name(program: &OsStr, machine: Option<&str>) -> Option<&'stati
     };
     let mut names = NAMES.iter();
     let (_, _, name) = names.find(|(processors, machines, _)| {
-        processors.contains(&processor) && machines.iter().any(|name| is_version(name))
+        processors.contains(&processor) && machines.iter().any(is_version)
     })?;
     Some(name)
 }
