@@ -40,10 +40,15 @@ inputs() {
     } | sha256sum | cut -c 1-16
 }
 
-# Seconds of processor time that the processes of this run took until now.
-processor() {
-    times | tail -n 1 | awk '{ for (i = 1; i <= 2; i++) { split($i, p, /[ms]/); s += 60 * p[1] + p[2] } print int(s) }'
+# Sets `processor` to the seconds of processor time that the processes of this run took until now. Not in a subshell, whose
+# own processes these are not.
+processor=0
+count_processor() {
+    times >"$clock"
+    processor=$(awk 'END { for (i = 1; i <= 2; i++) { split($i, p, /[ms]/); s += 60 * p[1] + p[2] } print int(s) }' "$clock")
 }
+clock=$(mktemp)
+trap 'rm -f "$clock"' EXIT
 
 list=""
 only_inputs=""
@@ -83,22 +88,26 @@ while read -r -u 3 name rest; do
     fi
     echo "== $name"
     begin=$SECONDS
-    before=$(processor)
+    count_processor
+    before=$processor
     # shellcheck disable=SC2086
     if make $targets; then
-        rows+=("$name" $((SECONDS - begin)) $(($(processor) - before)) "")
+        count_processor
+        rows+=("$name" $((SECONDS - begin)) $((processor - before)) "")
         [ "$hash" = always ] || [ -n "$(git status --porcelain)" ] || { mkdir -p "$cache"; date -u +%FT%TZ >"$passed"; }
     else
-        rows+=("$name" $((SECONDS - begin)) $(($(processor) - before)) FAILED)
+        count_processor
+        rows+=("$name" $((SECONDS - begin)) $((processor - before)) FAILED)
         failed=1
         break
     fi
 done 3<"$list"
 [ -z "$only_inputs" ] || exit 0
-rows+=(all "$SECONDS" "$(processor)" "")
+count_processor
+rows+=(all "$SECONDS" "$processor" "")
 table
 [ "$failed" = 0 ] || exit 1
-if [ "$(processor)" -gt $((60 * ${CPU_MINUTES:-60})) ]; then
+if [ "$processor" -gt $((60 * ${CPU_MINUTES:-60})) ]; then
     echo "the steps took more than ${CPU_MINUTES:-60} minutes of processor time" >&2
     exit 1
 fi
