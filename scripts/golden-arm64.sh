@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Boots Debian's arm64 kernel in many shapes under emulation and records what it says.
+# Boots one of Debian's arm64 kernels in many shapes under emulation and records what it says.
 #
-#   scripts/golden-arm64.sh FOLDER [NAME...]   all shapes, or those named
+#   scripts/golden-arm64.sh KERNEL FOLDER [NAME...]   all shapes, or those named
 #
+# KERNEL is 6.1-arm64, 6.12-arm64 or 6.12-arm64-16k, as scripts/linux.sh names them.
 # Leaves FOLDER/NAME.log, the serial log with what /init prints of zones and memory
-# blocks at its end: how testdata/golden/arm64/ was made. Needs the packages
+# blocks at its end: how each folder of testdata/golden/arm64/ was made. Needs the packages
 # qemu-system-arm, qemu-efi-aarch64, device-tree-compiler and cpio. A log that is
 # there already stays. All together take a quarter of an hour, and the host 5 GiB for
 # the descriptors of the largest. 512 GiB are left out: emulated, the kernel's check of what
@@ -17,13 +18,14 @@ fail() {
     exit 1
 }
 
-[ $# -gt 0 ] || fail "where to? scripts/golden-arm64.sh FOLDER [NAME...]"
-out=$1
-shift
+[ $# -gt 1 ] || fail "which kernel, and where to? scripts/golden-arm64.sh KERNEL FOLDER [NAME...]"
+kernel=$1 out=$2
+shift 2
 only=" $* "
 mkdir -p "$out"
 linux=$(realpath -m "${CARGO_TARGET_DIR:-target}")/linux
 scripts/linux.sh arm64 >&2
+[ -r "$linux/$kernel/vmlinuz" ] || fail "no kernel '$kernel' in $linux"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -87,7 +89,7 @@ boot() {
     echo "firstlight: $name" >&2
     # The first screens are the firmware's, with codes for a terminal.
     timeout 1800 qemu-system-aarch64 -display none -serial stdio -no-reboot -nic none \
-        -kernel "$linux/6.1-arm64/vmlinuz" -initrd "$work/initrd.gz" \
+        -kernel "$linux/$kernel/vmlinuz" -initrd "$work/initrd.gz" \
         -append "console=ttyAMA0 earlycon ignore_loglevel panic=-1 $words" "$@" \
         </dev/null 2>&1 | tr -d '\r' | sed -n '/Booting Linux on/,$p' >"$work/log" || true
     grep -q '^@@END' "$work/log" || fail "$name: did not come to its end: $(tail -n 3 "$work/log")"
@@ -128,8 +130,13 @@ tree() {
 }
 
 initrd
-virt=(-M virt -cpu cortex-a57)
-max=(-M "virt,gic-version=3" -cpu max)
+# A processor of that time has no pages of 16 KiB; newer kernels check pointers, which is slow emulated.
+case $kernel in
+6.1-*) cpu=cortex-a57 newest=max ;;
+*) cpu=max,pauth-impdef=on newest=$cpu ;;
+esac
+virt=(-M virt -cpu "$cpu")
+max=(-M "virt,gic-version=3" -cpu "$newest")
 
 one 512M && boot 512M_n1 "" "${virt[@]}" "${args[@]}"
 one 700M && boot 700M_n1 "" "${virt[@]}" "${args[@]}"
@@ -138,7 +145,7 @@ one 3G && boot 3G_n1 "" "${virt[@]}" "${args[@]}"
 one 4097M && boot 4097M_n1 "" "${virt[@]}" "${args[@]}"
 one 8G && boot 8G_n1_gicv3 "" "${max[@]}" "${args[@]}"
 one 64G && boot 64G_n1 "" "${max[@]}" "${args[@]}"
-one 2G && boot 2G_n1_highmem_off "" -M virt,highmem=off -cpu cortex-a57 "${args[@]}"
+one 2G && boot 2G_n1_highmem_off "" -M virt,highmem=off -cpu "$cpu" "${args[@]}"
 one 4G && boot 4G_n1_mem_1G "mem=1G" "${virt[@]}" "${args[@]}"
 one 6G && boot 6G_n1_kernelcore_2G "kernelcore=2G" "${virt[@]}" "${args[@]}"
 one 6G && boot 6G_n1_movablecore_1500M "movablecore=1500M" "${virt[@]}" "${args[@]}"
@@ -185,7 +192,7 @@ tree secure "$secure" "${virt[@]}" "${args[@]}"
 boot 4G_n1_no_map "" "${virt[@]}" "${args[@]}" -dtb "$work/secure"
 
 # By EFI and ACPI.
-efi=(-M virt,acpi=on,gic-version=3 -cpu max -bios /usr/share/qemu-efi-aarch64/QEMU_EFI.fd)
+efi=(-M virt,acpi=on,gic-version=3 -cpu "$newest" -bios /usr/share/qemu-efi-aarch64/QEMU_EFI.fd)
 one 1G && boot 1G_n1_efi "" "${efi[@]}" "${args[@]}"
 one 6G && boot 6G_n1_efi "" "${efi[@]}" "${args[@]}"
 nodes 3G 5G && boot 8G_n2_efi "" "${efi[@]}" -m 8G "${args[@]}"

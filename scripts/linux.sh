@@ -2,7 +2,7 @@
 # Fetches Debian's cloud kernels to compare with, and unpacks them; installs nothing.
 #
 #   scripts/linux.sh          6.1 and 6.12 under target/linux/
-#   scripts/linux.sh arm64    6.1 for arm64, and a shell that needs no library
+#   scripts/linux.sh arm64    6.1 and 6.12 for arm64, 6.12 with pages of 16 KiB too, and a shell that needs no library
 #
 # Leaves target/linux/6.1/vmlinuz and target/linux/6.12/vmlinuz, links that stay
 # the same when a kernel gets newer, or target/linux/6.1-arm64/vmlinuz and
@@ -34,7 +34,11 @@ amd64)
     ;;
 arm64)
     apt=$folder/apt-arm64
-    kernels=("6.1-arm64 6.1 bookworm:linux-image-cloud-arm64")
+    kernels=(
+        "6.1-arm64 6.1 bookworm:linux-image-cloud-arm64"
+        "6.12-arm64 6.12 backports:linux-image-cloud-arm64 trixie:linux-image-cloud-arm64"
+        "6.12-arm64-16k 6.12 backports:linux-image-arm64-16k trixie:linux-image-arm64-16k"
+    )
     ;;
 *) fail "no kernels for '$architecture': amd64 or arm64 expected" ;;
 esac

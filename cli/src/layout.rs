@@ -6,7 +6,6 @@ use crate::machine::Source;
 use crate::output::{FAINT, HEADING, NOTE, Output};
 use crate::text::{self, Align, bytes, count, plural};
 use clap::Args;
-use firstlight::addr::PAGE_BYTES;
 use firstlight_lab::linux::{LayoutAnswer, layout_of};
 use std::fmt::Write;
 
@@ -48,9 +47,10 @@ fn report(answer: &LayoutAnswer, name: &str) -> String {
     let present: u64 = answer.zones.iter().map(|zone| zone.present).sum();
     let _ = writeln!(
         page,
-        "{HEADING}firstlight layout: {name}, as {}, {} below frame {:#x}{HEADING:#}",
+        "{HEADING}firstlight layout: {name}, as {}, {} in pages of {} below frame {:#x}{HEADING:#}",
         answer.flavour,
-        bytes(present * PAGE_BYTES),
+        bytes(present * answer.page_bytes),
+        bytes(answer.page_bytes),
         answer.max_pfn,
     );
     let (shown, hidden) = text::fold(&answer.notices, MOST_NOTES);
@@ -72,7 +72,7 @@ fn memory(page: &mut String, answer: &LayoutAnswer) {
         vec![
             node.to_string(),
             format!("{start:#x}..{end:#x}"),
-            bytes((end - start) * PAGE_BYTES),
+            bytes((end - start) * answer.page_bytes),
         ]
     });
     section(page, "Node ranges", &["node", "frames", "size"], ranges);

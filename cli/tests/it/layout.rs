@@ -166,7 +166,7 @@ fn a_hash_table_that_is_too_large_is_noted() {
 
 #[test]
 fn an_arm_machines_log_is_read_too() {
-    let log = testdata("golden/arm64/6G_n1_dma_31.log");
+    let log = testdata("golden/arm64/6.1/6G_n1_dma_31.log");
     let log = log.to_str().unwrap();
     let answer = document(&["layout", log, "--as", "linux-6.1", "--json"]);
     let zones: Vec<_> = answer["zones"].as_array().unwrap().iter().collect();

@@ -12,7 +12,7 @@ use core::fmt;
 use crate::addr::{Frame, FrameRange};
 
 use super::zones::Bounds;
-use super::{LayoutPolicy, MOVABLE_ALIGN_FRAMES, Node, NodeRange};
+use super::{LayoutPolicy, Node, NodeRange};
 
 /// The outcome of the request for movable memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -90,7 +90,9 @@ pub(super) fn place(
     };
     for node in nodes.iter_mut() {
         node.movable_start = node.movable_start.and_then(|start| {
-            let start = start.get().checked_next_multiple_of(MOVABLE_ALIGN_FRAMES)?;
+            let start = start
+                .get()
+                .checked_next_multiple_of(policy.movable_align_frames)?;
             (start < node.span.end().get()).then_some(Frame::new(start))
         });
     }
@@ -133,7 +135,7 @@ fn spread_request(
         .map_or(0, |size| size.frames(total_frames));
     if movable > 0 {
         let movable = movable
-            .checked_next_multiple_of(MOVABLE_ALIGN_FRAMES)
+            .checked_next_multiple_of(policy.movable_align_frames)
             .unwrap_or(u64::MAX)
             .min(total_frames);
         // With both parameters the larger kernel part wins.

@@ -7,8 +7,8 @@
 use super::section::{SECTION_FRAMES, SectionSize};
 use crate::addr::{Frame, PAGE_SHIFT, PHYS_END};
 
-/// Movable zones start at a multiple of this many frames: 4 MiB, the largest
-/// block of a classic buddy allocator.
+/// What Movable zones start at a multiple of: 4 MiB, the largest block of a classic buddy allocator
+/// with pages of 4 KiB.
 pub const MOVABLE_ALIGN_FRAMES: u64 = 1024;
 
 /// An amount of memory on the command line: `kernelcore=2G` or `kernelcore=50%`.
@@ -64,6 +64,8 @@ pub struct LayoutPolicy {
     /// Frames of a node's last zone that are described before the deferred
     /// workers run, at least; rounded up to the next section boundary.
     pub eager_frames: u64,
+    /// Movable zones start at a multiple of this many frames: the largest block of a buddy allocator.
+    pub movable_align_frames: u64,
     /// How large a section is: holes that share one with memory count as
     /// [unavailable](super::Layout::unavailable), deferral starts at the border of one.
     pub section: SectionSize,
@@ -126,6 +128,7 @@ impl LayoutPolicy {
             mirror_must_exist: true,
             movable_node: false,
             eager_frames: SECTION_FRAMES,
+            movable_align_frames: MOVABLE_ALIGN_FRAMES,
             section: SectionSize::SMALLEST,
         }
     }

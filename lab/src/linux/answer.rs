@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use firstlight::addr::Frame;
 use serde::Serialize;
 
 use super::blocks::{self, BlockRunAnswer, View};
 use super::hash::{self, HashAnswer};
+use super::pages::Pages;
 use super::{Flavour, LayoutInput, Prepared};
 
 /// A zone with memory.
@@ -23,7 +25,7 @@ pub struct ZoneAnswer {
     pub present: u64,
 }
 
-/// What a kernel makes of a machine's memory. Frame numbers throughout, but for
+/// What a kernel makes of a machine's memory. Numbers of its page frames throughout, but for
 /// `movable_start`, which holds addresses in hexadecimal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct LayoutAnswer {
@@ -31,6 +33,8 @@ pub struct LayoutAnswer {
     pub schema: &'static str,
     /// Whose layout it is.
     pub flavour: &'static str,
+    /// Bytes of a page frame.
+    pub page_bytes: u64,
     /// Memory, ascending: node, first frame, end.
     pub node_ranges_pfn: Vec<(u16, u64, u64)>,
     /// First frame past usable memory.
@@ -68,15 +72,17 @@ impl LayoutAnswer {
         let Prepared {
             layout, max_frame, ..
         } = &prepared;
+        let pages = Pages::of(input, flavour);
+        let number = |frame: Frame| pages.in_frames(frame.get());
         let tables = hash::tables(layout, input, flavour);
         let plugged = blocks::plugged(input, flavour);
         let view = View::new(&prepared, &plugged, input, flavour);
         let zones = layout.zones().iter().map(|zone| ZoneAnswer {
             node: zone.node.0,
             zone: zone.kind.name(),
-            start_pfn: zone.span.start().get(),
-            spanned: zone.span.count(),
-            present: zone.present_frames,
+            start_pfn: number(zone.span.start()),
+            spanned: pages.in_frames(zone.span.count()),
+            present: pages.in_frames(zone.present_frames),
         });
         let movable = layout.nodes().iter().filter_map(|node| {
             let start = node.movable_start?;
@@ -85,7 +91,7 @@ impl LayoutAnswer {
         let ranges = layout.ranges().iter();
         let deferred: BTreeMap<u16, u64> = layout
             .deferrals()
-            .filter_map(|plan| Some((plan.node.0, plan.first_deferred?.get())))
+            .filter_map(|plan| Some((plan.node.0, number(plan.first_deferred?))))
             .collect();
         Self {
             schema: "firstlight.layout/1",
@@ -94,23 +100,24 @@ impl LayoutAnswer {
                 .map(|range| {
                     (
                         range.node.0,
-                        range.frames.start().get(),
-                        range.frames.end().get(),
+                        number(range.frames.start()),
+                        number(range.frames.end()),
                     )
                 })
                 .collect(),
-            max_pfn: max_frame.get(),
+            page_bytes: pages.bytes(),
+            max_pfn: number(*max_frame),
             zones: zones.collect(),
             movable_start: movable.collect(),
             unavailable: layout
                 .unavailable()
-                .map(|hole| (hole.node.0, hole.zone.name(), hole.frames))
+                .map(|hole| (hole.node.0, hole.zone.name(), pages.in_frames(hole.frames)))
                 .collect(),
             deferred_nodes: deferred.keys().copied().collect(),
             model_first_deferred_pfn: deferred,
             model_eager_pages: layout
                 .deferrals()
-                .map(|plan| (plan.node.0, plan.eager_frames))
+                .map(|plan| (plan.node.0, pages.in_frames(plan.eager_frames)))
                 .collect(),
             hash: tables.all,
             hash_estimated: tables.estimated,

@@ -11,6 +11,7 @@ use firstlight::node::{NodeId, ZoneKind};
 use firstlight::start::StartError;
 use serde::Serialize;
 
+use super::pages::Pages;
 use super::{Flavour, LayoutInput, PluggedMemory, Prepared, with_layout};
 use crate::log::Processor;
 
@@ -145,7 +146,8 @@ impl<'p> View<'p> {
         let mut choice = policy.choose();
         let mut reason = choice.to_string();
         if flavour.is_linux() && input.processor == Processor::Arm64 {
-            choice.size = BlockSize::SMALLEST;
+            let section = Pages::of(input, flavour).section_bytes();
+            choice.size = BlockSize::new(section).unwrap_or(BlockSize::SMALLEST);
             reason = format!("{}, a section: on arm64 Linux has no others", choice.size);
         }
         Self {

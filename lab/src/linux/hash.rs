@@ -12,6 +12,7 @@ use firstlight::layout::{Layout, Zone};
 use firstlight::tables::{Growth, TableSize, TableSpec};
 use serde::Serialize;
 
+use super::pages::Pages;
 use super::{Flavour, LayoutInput};
 use crate::log::Processor;
 
@@ -23,18 +24,14 @@ const LOW_END: Frame = Frame::new(256);
 /// initial file system of 96 MiB, and a sixty-fourth of memory.
 const TAKEN_FRAMES: u64 = 96 << 8;
 const TAKEN_SHARE: u64 = 64;
-/// A table has huge pages where each node has so many bytes of it.
-const HUGE_BYTES: u64 = 2 << 20;
-/// Largest block of Linux's page allocator in bytes: a larger table made late is no single block.
-const LARGEST_BLOCK: u64 = 4 << 20;
 
 /// A hash table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct HashAnswer {
     /// Buckets.
     pub entries: u64,
-    /// log2 of its pages.
-    pub order: u32,
+    /// log2 of its pages, negative below a page.
+    pub order: i32,
     /// Bytes.
     pub bytes: u64,
     /// `linear`: one block of one node; `vmalloc`, `vmalloc hugepage`: pages, or huge pages, of all nodes.
@@ -107,9 +104,10 @@ pub(super) struct Tables {
 /// The tables of a machine.
 pub(super) fn tables(layout: &Layout<'_>, input: &LayoutInput, flavour: Flavour) -> Tables {
     let line = CommandLine::new(input.command_line.as_bytes());
-    let frames = usable_frames(layout, input.processor);
+    let pages = Pages::of(input, flavour);
+    let frames = usable_frames(layout, input.processor, pages);
     let free = frames.saturating_sub(TAKEN_FRAMES + frames / TAKEN_SHARE);
-    let place = Place::new(layout, line, flavour);
+    let place = Place::new(layout, line, flavour, pages);
     let (mut all, mut estimated, mut notices) = (BTreeMap::new(), Vec::new(), Vec::new());
     let growth = match flavour {
         Flavour::Firstlight => Growth::SquareRoot,
@@ -124,7 +122,7 @@ pub(super) fn tables(layout: &Layout<'_>, input: &LayoutInput, flavour: Flavour)
             Some(buckets) => spec
                 .given(buckets, frames)
                 .unwrap_or_else(|refused| refused.most),
-            None => spec.size(frames, growth),
+            None => at_least_a_page(spec.size(frames, growth), spec, pages),
         };
         let size = of(frames);
         if let Some(Err(refused)) = given.map(|buckets| spec.given(buckets, frames)) {
@@ -176,6 +174,15 @@ fn with_limits(spec: TableSpec, flavour: Flavour) -> TableSpec {
     }
 }
 
+/// No table that follows memory is smaller than a page.
+fn at_least_a_page(size: TableSize, spec: TableSpec, pages: Pages) -> TableSize {
+    let buckets = size.buckets.max(pages.bytes() / spec.bucket_bytes);
+    TableSize {
+        buckets,
+        bytes: buckets * spec.bucket_bytes,
+    }
+}
+
 /// The number that the command line sets for `word`; 0 is none.
 fn number(line: CommandLine<'_>, word: &str) -> Option<u64> {
     let values = line.words().filter(|seen| seen.is(word));
@@ -185,7 +192,7 @@ fn number(line: CommandLine<'_>, word: &str) -> Option<u64> {
 }
 
 /// Frames a kernel counts when it sizes tables.
-fn usable_frames(layout: &Layout<'_>, processor: Processor) -> u64 {
+fn usable_frames(layout: &Layout<'_>, processor: Processor, pages: Pages) -> u64 {
     let low_end = match processor {
         Processor::X86_64 => LOW_END,
         Processor::Arm64 => Frame::new(0),
@@ -197,32 +204,37 @@ fn usable_frames(layout: &Layout<'_>, processor: Processor) -> u64 {
         .sum();
     let zones = layout.zones().iter();
     let all: u64 = zones
-        .map(|zone| zone.present_frames.saturating_sub(descriptor_frames(zone)))
+        .map(|zone| {
+            zone.present_frames
+                .saturating_sub(descriptor_frames(zone, pages))
+        })
         .sum();
     all.saturating_sub(reserved)
 }
 
 /// Frames of a zone's descriptors: of its span, unless more than a sixteenth of that is holes.
-fn descriptor_frames(zone: &Zone) -> u64 {
+fn descriptor_frames(zone: &Zone, pages: Pages) -> u64 {
     let (spanned, present) = (zone.span.count(), zone.present_frames);
     let described = if spanned > present + present / 16 {
         present
     } else {
         spanned
     };
-    (described * DESCRIPTOR_BYTES).div_ceil(PAGE_BYTES)
+    let bytes = pages.in_frames(described) * DESCRIPTOR_BYTES;
+    bytes.next_multiple_of(pages.bytes()) / PAGE_BYTES
 }
 
 /// Where tables lie.
 struct Place {
     /// Nodes they are spread over; 1: they are not.
     nodes: u64,
+    pages: Pages,
 }
 
 impl Place {
     /// Linux spreads tables where more than one node has memory, unless `hashdist=0`; then over all nodes
     /// it has online.
-    fn new(layout: &Layout<'_>, line: CommandLine<'_>, flavour: Flavour) -> Self {
+    fn new(layout: &Layout<'_>, line: CommandLine<'_>, flavour: Flavour, pages: Pages) -> Self {
         let nodes = layout.nodes().iter();
         let with_memory = nodes.clone().filter(|node| node.has_memory()).count() as u64;
         let online = nodes
@@ -237,18 +249,20 @@ impl Place {
                 (true, true) => online,
                 (true, false) => with_memory,
             },
+            pages,
         }
     }
 
     fn answer(&self, size: TableSize, early: bool) -> HashAnswer {
-        let pages_of_all = self.nodes > 1 || !early && size.bytes > LARGEST_BLOCK;
+        let pages_of_all =
+            self.nodes > 1 || !early && size.bytes > self.pages.largest_block_bytes();
         HashAnswer {
             entries: size.buckets,
-            order: size.order(),
+            order: self.pages.order(size.bytes),
             bytes: size.bytes,
             kind: match pages_of_all {
                 false => "linear",
-                true if size.bytes / self.nodes >= HUGE_BYTES => "vmalloc hugepage",
+                true if size.bytes / self.nodes >= self.pages.huge_bytes() => "vmalloc hugepage",
                 true => "vmalloc",
             },
         }

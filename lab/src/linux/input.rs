@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use firstlight::addr::PhysAddr;
 use firstlight::blocks::BlockSize;
 use firstlight::layout::LayoutPolicy;
 use firstlight::map::MapEntry;
 
-use crate::log::{KernelLog, MemorySource, Processor};
+use crate::log::{KernelLog, MemorySource, PageSize, Processor};
 use crate::notices::Notices;
 
 /// Memory of a node, as firmware tells it.
@@ -57,6 +58,8 @@ pub struct LayoutInput {
     pub cpus: BTreeMap<u16, NodeCpus>,
     /// The processor.
     pub processor: Processor,
+    /// How large a Linux's pages are, on arm64; elsewhere, and ours, are 4 KiB.
+    pub page_size: PageSize,
     /// Its zones, before the command line changes them.
     pub policy: LayoutPolicy,
     /// The kernel's command line.
@@ -85,6 +88,7 @@ impl LayoutInput {
             map,
             map_is_changed: source != MemorySource::Firmware,
             processor: log.processor,
+            page_size: log.page_size.unwrap_or_default(),
             command_line: log.command_line.clone().unwrap_or_default(),
             hypervisor: log.virtual_machine.is_some(),
             cpu_count: log.cpus.brought_up.or(log.cpus.allowed).unwrap_or(0),
@@ -165,10 +169,16 @@ fn arm64_policy(log: &KernelLog, map: &[MapEntry]) -> LayoutPolicy {
     let ends = log.node_ranges.iter().map(|row| row.span.last);
     let last = ends.max().unwrap_or(u64::MAX);
     let rows = log.zones.iter().filter(|row| row.zone == "DMA");
-    let limit = rows
-        .filter_map(|row| row.span)
-        .map(|span| span.last)
-        .next_back();
+    let dma = rows.map(|row| row.span).next_back();
+    let below_4g = LayoutPolicy::arm64(first, 32);
+    if dma == Some(None) && first < below_4g.dma32_end.addr().get() {
+        // Devices reach less than where memory begins; only Linux since 6.12 says so.
+        return LayoutPolicy {
+            dma_end: PhysAddr::new(first).frame(),
+            ..below_4g
+        };
+    }
+    let limit = dma.flatten().map(|span| span.last);
     let bits = limit.filter(|limit| *limit < last).map_or(32, |limit| {
         // Of an end that is no power of two, memory's own, the bits that it needs.
         u64::BITS - limit.leading_zeros()

@@ -7,13 +7,15 @@
 //! [`Flavour`]: Linux takes the first page and the window from 640 KiB to 1 MiB
 //! out of the map, distrusts a whole affinity table for one overlap, and up to
 //! 6.5 obeys `kernelcore=mirror` where nothing is mirrored. On arm64, which has no such window, any
-//! memory on no node is distrust enough; that is checked for 6.1.
+//! memory on no node is distrust enough; that is checked for 6.1. On arm64 a Linux may have pages of 16
+//! or 64 KiB: [`LayoutInput::page_size`].
 //!
 //! | file | concept |
 //! |---|---|
 //! | `input` | [`LayoutInput`], from a log or put together |
 //! | `hash` | large hash tables: [`HashAnswer`] |
 //! | `blocks` | memory blocks: [`BlocksAnswer`], [`blocks_of`] |
+//! | `pages` | what follows from the size of a page |
 //! | `prepare` | from input to the engine's [`Layout`], [`with_layout`] |
 //! | `answer` | from a layout to [`LayoutAnswer`] |
 
@@ -21,6 +23,7 @@ mod answer;
 mod blocks;
 mod hash;
 mod input;
+mod pages;
 mod prepare;
 
 use std::fmt;

@@ -10,6 +10,7 @@ use firstlight::node::NodeId;
 use firstlight::start::{BootSizes, BootSlots, StartError};
 use firstlight::topology::{Topology, TopologyBuilder, TopologyStorage, Trust};
 
+use super::pages::Pages;
 use super::{Flavour, LayoutInput};
 use crate::log::Processor;
 use crate::notices::Notices;
@@ -92,9 +93,26 @@ fn policy(
     // Linux before 6.6 obeys kernelcore=mirror where nothing is mirrored.
     let base = LayoutPolicy {
         mirror_must_exist: flavour != Flavour::Linux6_1,
-        ..input.policy
+        ..Pages::of(input, flavour).policy(input.policy)
+    };
+    let base = match flavour {
+        Flavour::Linux6_12 => base,
+        Flavour::Firstlight | Flavour::Linux6_1 => with_dma(base, input),
     };
     line.layout_policy(base, &mut |bad| notices.push(bad))
+}
+
+/// Where devices reach no memory below 4 GiB, Linux 6.12 on arm64 has no DMA zone, and 6.1 has all of it in one.
+fn with_dma(policy: LayoutPolicy, input: &LayoutInput) -> LayoutPolicy {
+    let first = input.map.iter().map(|entry| entry.start).min();
+    let reaches = first.is_some_and(|first| policy.dma_end.addr().get() > first);
+    match (input.processor, reaches) {
+        (Processor::Arm64, false) => LayoutPolicy {
+            dma_end: policy.dma32_end,
+            ..policy
+        },
+        _ => policy,
+    }
 }
 
 /// Linux gives all nodes up for 1 MiB of memory on none of them; on arm64 for any.
@@ -124,7 +142,9 @@ fn memory_map<'s>(
     notices: &mut Notices,
 ) -> Result<MemoryMap<'s>, StartError> {
     let mut note = |correction| notices.push(correction);
-    let mut map = MemoryMap::build(input.map.iter().copied(), scratch, regions, &mut note)?;
+    let pages = Pages::of(input, flavour);
+    let entries = input.map.iter().map(|entry| pages.whole(*entry));
+    let mut map = MemoryMap::build(entries, scratch, regions, &mut note)?;
     if !input.map_is_changed {
         line.change_map(&mut map, &mut |notice| notices.push(notice))?;
     }

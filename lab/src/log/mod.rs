@@ -15,6 +15,7 @@
 //! | `srat` | which memory and CPU belongs to which node |
 //! | `layout` | what the kernel made of it: ranges, zones, holes |
 //! | `processor` | which processor it runs on |
+//! | `pages` | how large a page is |
 //! | `deferred` | when put-off memory was ready |
 //! | `memblock` | the early allocator's trace |
 //! | `source` | which rows to take as the machine's memory |
@@ -27,6 +28,7 @@ mod e820;
 mod layout;
 mod line;
 mod memblock;
+mod pages;
 mod prefix;
 mod problem;
 mod processor;
@@ -45,6 +47,7 @@ pub use layout::{MovableStart, NodeRow, NodeSpan, PagesOf, Unavailable, ZonePage
 pub(crate) use line::clean_text;
 pub use line::{Line, lines};
 pub use memblock::{MemblockAction, MemblockDump, MemblockEvent, MemblockRequest, MemblockRow};
+pub use pages::PageSize;
 pub(crate) use prefix::{is_omission, is_prompt};
 pub use problem::LogProblem;
 pub use processor::Processor;
@@ -62,6 +65,8 @@ pub struct KernelLog {
     pub release: Option<String>,
     /// Which processor it runs on.
     pub processor: Processor,
+    /// How large a page is, if tables or the release say so.
+    pub page_size: Option<PageSize>,
     /// The command line.
     pub command_line: Option<String>,
     /// The firmware's memory map, as printed.
@@ -193,6 +198,8 @@ impl Rows {
     }
 
     fn finish(mut self) -> KernelLog {
+        let of_release = || pages::of_release(self.log.release.as_deref()?);
+        self.log.page_size = self.log.page_size.or_else(of_release);
         self.log.bound_problems();
         self.log
     }
@@ -205,6 +212,7 @@ fn message(line: &Line, section: &mut Section, log: &mut KernelLog) -> bool {
         || memblock::read(line, log)
         || deferred::read(line, log)
         || processor::read(line, log)
+        || pages::read(line, log)
         || layout::read(line, section, log)
         || general(line, log)
 }
