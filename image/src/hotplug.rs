@@ -115,14 +115,21 @@ impl<R: Registers> Slots<R> {
         None
     }
 
-    /// The DIMM that is in a slot, if there is one.
-    pub fn dimm(&mut self, slot: u32) -> Option<Dimm> {
+    /// The DIMM that is in a slot, if there is one; that it came is no change any more.
+    pub fn take(&mut self, slot: u32) -> Option<Dimm> {
         if slot >= self.count {
             return None;
         }
         self.registers.write32(SELECT, slot);
-        let is_there = self.registers.read8(STATUS) & ENABLED != 0;
-        is_there.then(|| self.selected(slot))
+        let status = self.registers.read8(STATUS);
+        if status & ENABLED == 0 {
+            return None;
+        }
+        let dimm = self.selected(slot);
+        if status & INSERTED != 0 {
+            self.registers.write8(STATUS, INSERTED);
+        }
+        Some(dimm)
     }
 
     fn selected(&self, slot: u32) -> Dimm {
@@ -265,11 +272,23 @@ mod tests {
         assert_eq!(slots.next_change(), Some(Change::Came(one)));
         assert_eq!(slots.next_change(), Some(Change::Goes(three)));
         assert_eq!(slots.next_change(), None);
-        assert_eq!(slots.dimm(2).map(|dimm| dimm.slot), Some(2));
-        assert_eq!((slots.dimm(0), slots.dimm(9)), (None, None));
+        assert_eq!(slots.take(2).map(|dimm| dimm.slot), Some(2));
+        assert_eq!((slots.take(0), slots.take(9)), (None, None));
         let mut slots = Slots::new(&mut board, 1);
         assert_eq!(slots.next_change(), None);
-        assert_eq!(slots.dimm(2), None, "beyond the slots there are");
+        assert_eq!(slots.take(2), None, "beyond the slots there are");
+    }
+
+    #[test]
+    fn what_came_before_the_slots_were_served_came_once() {
+        let mut board = board();
+        let (one, three) = (board.slots[1].dimm, board.slots[3].dimm);
+        let mut slots = Slots::new(&mut board, 256);
+        let taken = (0..256).filter_map(|slot| slots.take(slot));
+        assert_eq!(taken.map(|dimm| dimm.slot).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(slots.take(1), Some(one), "it stays there");
+        assert_eq!(slots.next_change(), Some(Change::Goes(three)));
+        assert_eq!(slots.next_change(), None);
     }
 
     #[test]

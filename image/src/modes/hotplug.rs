@@ -52,7 +52,7 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     };
     for slot in 0..machine.words.slots {
         // Those that are there from the start come like all others.
-        if let Some(dimm) = serve.slots.dimm(slot) {
+        if let Some(dimm) = serve.slots.take(slot) {
             serve.came(dimm, ticks());
         }
     }

@@ -1,16 +1,24 @@
 //! Memory hotplug of QEMU, driven through its monitor, in our image.
 
+use crate::common::image::image;
 use crate::common::qemu;
 
+use std::ffi::OsString;
 use std::fmt::Write;
+use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use firstlight_lab::boot::hotplug::Script;
 use firstlight_lab::boot::{
-    self, Accelerator, Board, Clock, Machine, Request, Slots, Unwatched, Wish,
+    self, Accelerator, Board, Clock, Launch, Machine, Ports, Request, Slots, System, Unwatched,
+    Wish,
 };
 use firstlight_lab::record::{Hotplugged, Record};
-use qemu::qemu_is_here;
+use qemu::{QEMU, qemu_is_here};
+use serde_json::{Value, json};
 
 /// What came of a script on a machine of so many MiB, with slots and most memory in GiB.
 fn drive(machine: Machine, slots: u32, most_gib: u64, script: &str, append: &str) -> Record {
@@ -216,4 +224,81 @@ fn dimms_fill_all_slots_and_leave_in_another_order() {
     }
     let record = drive(machine(32 << 10, 1), SLOTS, 64, &script, "");
     outcomes(&record, &[None; 2 * (SLOTS + EARLY) as usize]);
+}
+
+/// QEMU's reports of outcomes (`_OST`) in a boot of `arguments` that `commands` come before: the DIMM, of
+/// what, and the outcome.
+fn outcomes_of_early(arguments: &[OsString], commands: &[Value]) -> Vec<(String, u64, u64)> {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut qemu = Command::new(QEMU);
+    qemu.args(arguments).args(["-S", "-qmp", "stdio"]);
+    let theirs = std::os::fd::OwnedFd::from(theirs);
+    qemu.stdin(Stdio::from(theirs.try_clone().unwrap()))
+        .stdout(Stdio::from(theirs));
+    let mut child = qemu.spawn().unwrap();
+    drop(qemu);
+    ours.set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    let mut say = ours.try_clone().unwrap();
+    let mut execute = |command: &Value| writeln!(say, "{command}").unwrap();
+    execute(&json!({"execute": "qmp_capabilities"}));
+    commands.iter().for_each(&mut execute);
+    execute(&json!({"execute": "cont"}));
+    let mut outcomes = Vec::new();
+    for line in BufReader::new(ours).lines() {
+        let Ok(line) = line else { break };
+        let said: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(said.get("error"), None, "{said}");
+        let info = &said["data"]["info"];
+        if said["event"] != "ACPI_DEVICE_OST" {
+            continue;
+        }
+        let number = |name: &str| info[name].as_u64().unwrap();
+        let device = info["device"].as_str().unwrap().to_owned();
+        outcomes.push((device, number("source"), number("status")));
+        if outcomes.len() == 1 {
+            // The guest looks for changes before it looks at the button.
+            execute(&json!({"execute": "system_powerdown"}));
+        }
+    }
+    let _ = child.kill();
+    child.wait().unwrap();
+    outcomes
+}
+
+#[test]
+fn a_dimm_that_came_before_the_guest_serves_is_used_once() {
+    if !qemu_is_here() {
+        return;
+    }
+    let machine = Machine {
+        hotplug: Some(Slots {
+            slots: 2,
+            max_memory_mib: 1024,
+        }),
+        ..machine(256, 1)
+    };
+    let launch = Launch {
+        machine: &machine,
+        accelerator: Accelerator::Tcg,
+        system: System::Image,
+        kernel: image(),
+        initrd: None,
+        append: "hotplug=2",
+        uefi: None,
+        extra: &[],
+    };
+    let null = || "null".to_owned();
+    let arguments = launch.arguments(&Ports {
+        log: null(),
+        events: null(),
+        markers: null(),
+        protocol: None,
+    });
+    let memory = json!({"qom-type": "memory-backend-ram", "id": "m", "size": 128 << 20});
+    let dimm = json!({"driver": "pc-dimm", "id": "dimm1", "memdev": "m"});
+    let commands = [("object-add", memory), ("device_add", dimm)]
+        .map(|(name, arguments)| json!({"execute": name, "arguments": arguments}));
+    let outcomes = outcomes_of_early(&arguments, &commands);
+    assert_eq!(outcomes, [("dimm1".to_owned(), 1, 0)]);
 }
