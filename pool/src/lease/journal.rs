@@ -75,11 +75,21 @@ enum Line {
     Over(Serial),
 }
 
+/// What stands in the way of a journal.
+#[derive(Debug, Default)]
+pub struct Unread {
+    /// Lines that could not be read.
+    pub lines: usize,
+    /// Why it cannot be written to.
+    pub unwritable: Option<io::Error>,
+}
+
 /// The file.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
-    file: File,
+    /// Where lines are appended; none after a failure: the file is written anew first.
+    file: Option<File>,
     prefix: u32,
     next: Serial,
     live: BTreeMap<Serial, Record>,
@@ -88,11 +98,12 @@ pub struct Journal {
 
 impl Journal {
     /// The journal in a folder; names of leases begin with `prefix` where there is none.
-    /// Says how many lines could not be read.
+    /// Says how many lines could not be read, and why it cannot be written to at the moment:
+    /// the leases that there are last all the same, and none begins until it can.
     ///
     /// # Errors
-    /// The operating system's refusal.
-    pub fn open(folder: &Path, prefix: u32) -> io::Result<(Self, usize)> {
+    /// The operating system's refusal to read it.
+    pub fn open(folder: &Path, prefix: u32) -> io::Result<(Self, Unread)> {
         let path = folder.join("leases");
         let mut text = Vec::new();
         match File::open(&path) {
@@ -103,14 +114,14 @@ impl Journal {
             Err(error) => return Err(error),
         }
         let mut journal = Self {
-            file: empty(&path.with_extension("new"))?,
+            file: None,
             path,
             prefix,
             next: 1,
             live: BTreeMap::new(),
             lines: 0,
         };
-        let mut unreadable = 0;
+        let mut unread = Unread::default();
         let whole = text.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
         let lines = text.get(..whole).unwrap_or_default();
         for line in lines
@@ -119,11 +130,11 @@ impl Journal {
         {
             match serde_json::from_slice(line) {
                 Ok(line) => journal.heed(line),
-                Err(_) => unreadable += 1,
+                Err(_) => unread.lines += 1,
             }
         }
-        journal.write_anew()?;
-        Ok((journal, unreadable))
+        unread.unwritable = journal.write_anew().err();
+        Ok((journal, unread))
     }
 
     fn heed(&mut self, line: Line) {
@@ -191,13 +202,16 @@ impl Journal {
     fn append(&mut self, line: Line) -> io::Result<()> {
         let text = text(&line)?;
         self.heed(line);
-        if self.lines > self.live.len() * 2 + SPARE_LINES {
-            return self.write_anew();
+        match self.file.take() {
+            Some(mut file) if self.lines <= self.live.len() * 2 + SPARE_LINES => {
+                // What is half a line now would spoil the next one.
+                file.write_all(text.as_bytes())?;
+                self.lines += 1;
+                self.file = Some(file);
+                Ok(())
+            }
+            _ => self.write_anew(),
         }
-        let written = self.file.write_all(text.as_bytes());
-        // What is half a line now would spoil the next one.
-        self.lines = written.as_ref().map_or(usize::MAX, |()| self.lines + 1);
-        written
     }
 
     /// Writes the file with nothing but the leases there are.
@@ -211,10 +225,18 @@ impl Journal {
             all += &text(&Line::Lease(record.clone()))?;
         }
         let new = self.path.with_extension("new");
-        let mut file = empty(&new)?;
-        file.write_all(all.as_bytes())?;
-        fs::rename(&new, &self.path)?;
-        self.file = file;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&new)?;
+        let replaced = file
+            .write_all(all.as_bytes())
+            .and_then(|()| fs::rename(&new, &self.path));
+        if replaced.is_err() {
+            // Half of it, where there is no space for all.
+            let _ = fs::remove_file(&new);
+        }
+        replaced?;
+        self.file = Some(file);
         self.lines = self.live.len() + 1;
         Ok(())
     }
@@ -222,12 +244,6 @@ impl Journal {
 
 fn text(line: &Line) -> io::Result<String> {
     Ok(serde_json::to_string(line)? + "\n")
-}
-
-fn empty(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(path)
 }
 
 #[cfg(test)]
@@ -251,8 +267,8 @@ mod tests {
     }
 
     fn reopened(folder: &Path) -> (Journal, Vec<Record>) {
-        let (journal, unreadable) = Journal::open(folder, 0xffff).unwrap();
-        assert_eq!(unreadable, 0);
+        let (journal, unread) = Journal::open(folder, 0xffff).unwrap();
+        assert!(unread.lines == 0 && unread.unwritable.is_none(), "{unread:?}");
         let records = journal.records().cloned().collect();
         (journal, records)
     }
@@ -260,9 +276,9 @@ mod tests {
     #[test]
     fn the_next_daemon_reads_what_was_written() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut journal, unreadable) = Journal::open(folder.path(), 0xabc).unwrap();
+        let (mut journal, unread) = Journal::open(folder.path(), 0xabc).unwrap();
         assert_eq!(
-            (unreadable, journal.next(), journal.prefix()),
+            (unread.lines, journal.next(), journal.prefix()),
             (0, 1, 0xabc)
         );
         for serial in [3, 4, 5] {
@@ -283,15 +299,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (mut journal, _) = Journal::open(folder.path(), 1).unwrap();
         journal.begin(record(1)).unwrap();
-        journal
-            .file
-            .write_all(b"{\"lease\":{\"serial\":-1}}\n")
+        let mut file = journal.file.as_ref().unwrap();
+        file.write_all(b"{\"lease\":{\"serial\":-1}}\n")
             .unwrap();
         journal.begin(record(2)).unwrap();
         // Killed in the middle of a line.
-        journal.file.write_all(b"{\"lease\":{\"ser").unwrap();
-        let (journal, unreadable) = Journal::open(folder.path(), 1).unwrap();
-        assert_eq!(unreadable, 1);
+        let mut file = journal.file.as_ref().unwrap();
+        file.write_all(b"{\"lease\":{\"ser").unwrap();
+        let (journal, unread) = Journal::open(folder.path(), 1).unwrap();
+        assert_eq!(unread.lines, 1);
         assert_eq!(journal.records().count(), 2);
         assert_eq!(reopened(folder.path()).1.len(), 2);
     }
@@ -309,5 +325,25 @@ mod tests {
         assert!(bytes < 2 << 20, "{bytes}");
         let (journal, records) = reopened(folder.path());
         assert_eq!((records.len(), journal.next()), (1, 10_000));
+    }
+
+    #[test]
+    fn where_there_is_no_space_leases_last_and_none_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut journal, _) = Journal::open(folder.path(), 1).unwrap();
+        journal.begin(record(1)).unwrap();
+        drop(journal);
+        // Nothing can be created: another file has the name, as where no space is left.
+        let new = folder.path().join("leases.new");
+        fs::create_dir(&new).unwrap();
+        let (mut journal, unread) = Journal::open(folder.path(), 1).unwrap();
+        assert!(unread.unwritable.is_some());
+        assert_eq!(journal.records().cloned().collect::<Vec<_>>(), [record(1)]);
+        journal.begin(record(2)).unwrap_err();
+        journal.end(2).unwrap_err();
+        fs::remove_dir(&new).unwrap();
+        // There is space again.
+        journal.begin(record(3)).unwrap();
+        assert_eq!(reopened(folder.path()).1, [record(1), record(3)]);
     }
 }

@@ -86,15 +86,17 @@ impl Pipes {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             ours => ours?,
         };
-        // A pipe that is opened after its last copy was closed does not say so by
-        // itself; its end can be read. One that holds something has a writer or had
-        // one, which is notified of either way: it is read from until it is empty.
+        // A pipe that is opened after its last copy was closed does not say so by itself; its
+        // end can be read, behind what was left in it. That is no more than the pipe holds:
+        // more was written since, by a writer whose end the kernel reports.
         let mut noise = [0; 4096];
+        let mut left = rustix::pipe::fcntl_getpipe_size(&ours)?.max(noise.len());
         loop {
             match rustix::io::read(&ours, &mut noise) {
                 Ok(0) => return Ok(None),
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => return Ok(Some(LeasePipe(ours))),
+                Ok(count) if count < left => left -= count,
+                Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(rustix::io::Errno::AGAIN) => return Ok(Some(LeasePipe(ours))),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -182,6 +184,29 @@ mod tests {
         drop(found);
         assert!(pipes.find(7).unwrap().is_none(), "closed while none looked");
         assert!(pipes.find(8).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_client_that_goes_on_writing_does_not_keep_the_next_daemon_from_starting() {
+        let (_folder, pipes) = pipes();
+        let (ours, theirs) = pipes.make(7).unwrap();
+        rustix::io::ioctl_fionbio(&theirs, false).unwrap();
+        let (found, finds) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let noise = [7; 1 << 16];
+            // Ends with an error once no reader is left.
+            while rustix::io::write(&theirs, &noise).is_ok() {}
+            theirs
+        });
+        std::thread::spawn(move || {
+            // As soon as it was read from, the writer fills it again.
+            let end = pipes.find(7).unwrap().unwrap();
+            found.send(end).unwrap();
+        });
+        let found = finds.recv_timeout(std::time::Duration::from_secs(60));
+        let found = found.expect("it reads for ever");
+        assert!(!found.is_closed().unwrap());
+        drop(ours);
     }
 
     #[test]

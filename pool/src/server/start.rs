@@ -24,11 +24,19 @@ pub(super) fn known_leases(
     let failed = |error| ServeError::system("read which leases there are", error);
     // Names of leases differ from those of a daemon whose journal is gone.
     let prefix = std::process::id() ^ u32::try_from(restore::now_ms() & 0xffff_ffff).unwrap_or(0);
-    let (journal, unreadable) = Journal::open(directory, prefix).map_err(failed)?;
-    if unreadable > 0 {
+    let (journal, unread) = Journal::open(directory, prefix).map_err(failed)?;
+    let file = directory.join("leases");
+    if unread.lines > 0 {
         say(&format!(
-            "{unreadable} lines of {} make no sense: as many leases may be unknown and not counted",
-            directory.join("leases").display()
+            "{} lines of {} make no sense: as many leases may be unknown and not counted",
+            unread.lines,
+            file.display()
+        ));
+    }
+    if let Some(error) = unread.unwritable {
+        say(&format!(
+            "cannot write {}: {error}; nothing is allocated until it can be written",
+            file.display()
         ));
     }
     let pipes = Pipes::open(directory).map_err(failed)?;
