@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener};
 /// Serve metrics for Prometheus, and a page for browsers, from the daemon's status
 ///
 /// Needs no privilege: any user that `observers` of the configuration names will do. All users
-/// of this machine can read what it serves, names of leases and processes among it.
+/// of this machine can read what it serves, sizes of leases, users and processes among it; names of leases are not.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
@@ -50,7 +50,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         io::stderr(),
         "firstlight pool: metrics at http://{address}/metrics"
     );
-    export::serve(&listener, &options.daemon.socket()?, options.html).map_err(failed)
+    let say = |line: &str| drop(writeln!(io::stderr(), "firstlight pool: {line}"));
+    export::serve(&listener, &options.daemon.socket()?, options.html, &say).map_err(failed)
 }
 
 #[cfg(test)]

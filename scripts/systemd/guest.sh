@@ -121,7 +121,7 @@ reloaded() {
     systemctl reload firstlight-pool.service
     until_so has '.pools[0].wanted_slabs' 1
     echo nonsense >/etc/firstlight/pool.toml
-    systemctl reload firstlight-pool.service
+    systemctl reload firstlight-pool.service && return 1
     until_so said firstlight-pool.service 'line 1'
     has '.pools[0].wanted_slabs' 1
     config 2 16M
@@ -129,6 +129,31 @@ reloaded() {
     until_so clean 1
     [ "$(pid)" = "$before" ]
     lent 1
+}
+
+# Both units as installed: the exporter's user reads the status, before the daemon is there too.
+exported() {
+    sed -i 's/^group = "kvm"/&\nobservers = "firstlight-observers"/' /etc/firstlight/pool.toml
+    systemctl reload firstlight-pool.service
+    systemctl start firstlight-pool-export.service
+    until_so shows 'firstlight_pool_up 1'
+    systemctl stop firstlight-pool.service
+    # Connecting starts it again.
+    until_so shows 'firstlight_pool_up 1'
+    [ "$(stat -c %a /run/firstlight/pool.sock)" = 666 ]
+    systemctl stop firstlight-pool.socket firstlight-pool.service
+    shows 'firstlight_pool_up 0'
+    said firstlight-pool-export.service 'no pool answers'
+    systemctl start firstlight-pool.socket
+    until_so shows 'firstlight_pool_up 1'
+    systemctl stop firstlight-pool-export.service
+    until_so clean 1
+    lent 1
+}
+shows() {
+    exec 3<>/dev/tcp/127.0.0.1/9464
+    printf 'GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n' >&3
+    grep -q "^$1" <&3
 }
 
 upgraded_with_a_lease_while_a_slab_is_half_filled() {
@@ -398,7 +423,7 @@ removed_and_purged() {
 
 groupadd --system kvm 2>/dev/null || true
 for step in installed activated_by_the_first_client restarted_with_a_lease killed_with_a_lease \
-    reloaded upgraded_with_a_lease_while_a_slab_is_half_filled installed_again_with_a_wrong_configuration watched stopped confined_by_apparmor drained \
+    reloaded exported upgraded_with_a_lease_while_a_slab_is_half_filled installed_again_with_a_wrong_configuration watched stopped confined_by_apparmor drained \
     wrongly_configured failing spread_over_nodes filled_beside_a_throttled_cgroup filled_on_busy_cpus removed_and_purged; do
     begin=$SECONDS
     $step

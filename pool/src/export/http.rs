@@ -1,16 +1,21 @@
 //! A few pages for a loopback port: metrics, the status as JSON, and, where it
 //! is wanted, a page for people.
 //!
-//! One request a connection, `GET` only, heads of at most some KiB, a few
-//! connections at a time and each for a few seconds; what is more waits to be accepted.
+//! One request a connection, `GET` only, heads of at most some KiB, each connection for a
+//! few seconds. One thread waits for all of them, so that a request that is not finished
+//! delays none that is; where there are too many, the oldest is closed for the newest.
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Connections at the same time.
-const CONNECTIONS: usize = 8;
+/// Connections at the same time: fewer than the unit's descriptors.
+const CONNECTIONS: usize = 32;
+/// Connections that are accepted before those that are open have their turn.
+const ACCEPTS_A_TURN: usize = 8;
 /// Bytes of a request's head.
 const MOST_HEAD_BYTES: usize = 8 << 10;
 /// How long one may take.
@@ -30,41 +35,86 @@ pub(super) enum Page {
 /// A page's kind and text.
 pub(super) type Body = (&'static str, String);
 
-/// Serves for as long as connections can be accepted; `make` makes pages, or says what
-/// is in the way.
-pub(super) fn serve(
-    listener: &TcpListener,
-    make: impl Fn(Page) -> Result<Option<Body>, String> + Sync,
-) -> io::Result<()> {
-    thread::scope(|scope| {
-        let mut workers = Vec::new();
-        for _ in 0..CONNECTIONS {
-            let worker = thread::Builder::new().name("export".into());
-            workers.push(worker.spawn_scoped(scope, || accept(listener, &make))?);
-        }
-        for worker in workers {
-            worker
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a page ended its thread")))?;
-        }
-        Ok(())
-    })
+/// Makes a page, or says what is in the way.
+pub(super) type Make<'m> = dyn Fn(Page) -> Result<Option<Body>, String> + 'm;
+
+/// A connection: what came of its request, then what of the answer is not sent yet.
+struct Open {
+    stream: TcpStream,
+    until: Instant,
+    head: Vec<u8>,
+    answer: Option<Vec<u8>>,
 }
 
-fn accept(
-    listener: &TcpListener,
-    make: &impl Fn(Page) -> Result<Option<Body>, String>,
-) -> io::Result<()> {
+/// Serves for as long as connections can be accepted.
+pub(super) fn serve(listener: &TcpListener, make: &Make<'_>) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let mut open: VecDeque<Open> = VecDeque::new();
     loop {
-        match listener.accept() {
-            // A browser that goes away is none of the others' business.
-            Ok((stream, _)) => drop(answer_one(stream, make)),
-            Err(error) if out_of_descriptors(&error) => thread::sleep(Duration::from_millis(100)),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        wait(listener, &open)?;
+        // A browser that goes away is none of the others' business.
+        open.retain_mut(|one| one.go_on(make).unwrap_or(false));
+        for _ in 0..ACCEPTS_A_TURN {
+            match accept(listener) {
+                Ok(Some(new)) => {
+                    if open.len() >= CONNECTIONS {
+                        open.pop_front();
+                    }
+                    open.push_back(new);
+                }
+                Ok(None) => break,
+                Err(error) if out_of_descriptors(&error) => {
+                    open.pop_front();
+                    thread::sleep(Duration::from_millis(10));
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
+}
+
+/// Until there is something to do, or a connection has taken too long.
+fn wait(listener: &TcpListener, open: &VecDeque<Open>) -> io::Result<()> {
+    let first = open.iter().map(|one| one.until).min();
+    let left = first.map(|until| until.saturating_duration_since(Instant::now()));
+    let timeout = left.map(|left| Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    let mut files = vec![PollFd::new(listener, PollFlags::IN)];
+    files.extend(open.iter().map(|one| {
+        let flags = one
+            .answer
+            .as_ref()
+            .map_or(PollFlags::IN, |_| PollFlags::OUT);
+        PollFd::new(&one.stream, flags)
+    }));
+    rustix::io::retry_on_intr(|| rustix::event::poll(&mut files, timeout.as_ref()))?;
+    Ok(())
+}
+
+fn accept(listener: &TcpListener) -> io::Result<Option<Open>> {
+    match listener.accept() {
+        Ok((stream, _)) => {
+            stream.set_nonblocking(true)?;
+            Ok(Some(Open {
+                stream,
+                until: Instant::now() + PATIENCE,
+                head: Vec::new(),
+                answer: None,
+            }))
+        }
+        Err(error) if is_passing(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
+    )
 }
 
 fn out_of_descriptors(error: &io::Error) -> bool {
@@ -72,34 +122,51 @@ fn out_of_descriptors(error: &io::Error) -> bool {
     error == Some(libc::EMFILE) || error == Some(libc::ENFILE)
 }
 
-fn answer_one(
-    mut stream: TcpStream,
-    make: &impl Fn(Page) -> Result<Option<Body>, String>,
-) -> io::Result<()> {
-    let until = Instant::now() + PATIENCE;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let (mut head, mut part) = (Vec::new(), [0; 2048]);
-    let answer = loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
+impl Open {
+    /// Reads or writes what can be without waiting; whether it stays open.
+    fn go_on(&mut self, make: &Make<'_>) -> io::Result<bool> {
+        if Instant::now() >= self.until {
+            return Ok(false);
         }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut part)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => head.extend(part.iter().take(count)),
+        if self.answer.is_none() && !self.read(make)? {
+            return Ok(false);
         }
-        match requested(&head) {
-            Head::Unfinished if head.len() < MOST_HEAD_BYTES => {}
-            Head::Unfinished => break failed("431 Request Header Fields Too Large"),
-            Head::Other(status) => break failed(status),
-            Head::Page(page) => match make(page) {
-                Ok(body) => break body.map_or_else(|| failed("404 Not Found"), found),
-                Err(why) => break answer("503 Service Unavailable", PLAIN, &format!("{why}\n")),
-            },
+        let Some(answer) = &mut self.answer else {
+            return Ok(true);
+        };
+        while !answer.is_empty() {
+            match self.stream.write(answer) {
+                Ok(count) => drop(answer.drain(..count)),
+                Err(error) if is_passing(&error) => return Ok(true),
+                Err(error) => return Err(error),
+            }
         }
-    };
-    stream.write_all(&answer)
+        Ok(false)
+    }
+
+    /// Reads what is there of the request, and has it answered once that is whole; whether
+    /// more is to be expected.
+    fn read(&mut self, make: &Make<'_>) -> io::Result<bool> {
+        let mut part = [0; 2048];
+        while self.answer.is_none() {
+            match self.stream.read(&mut part) {
+                Ok(0) => return Ok(false),
+                Ok(count) => self.head.extend(part.iter().take(count)),
+                Err(error) if is_passing(&error) => return Ok(true),
+                Err(error) => return Err(error),
+            }
+            self.answer = match requested(&self.head) {
+                Head::Unfinished if self.head.len() < MOST_HEAD_BYTES => None,
+                Head::Unfinished => Some(failed("431 Request Header Fields Too Large")),
+                Head::Other(status) => Some(failed(status)),
+                Head::Page(page) => Some(match make(page) {
+                    Ok(body) => body.map_or_else(|| failed("404 Not Found"), found),
+                    Err(why) => answer("503 Service Unavailable", PLAIN, &format!("{why}\n")),
+                }),
+            };
+        }
+        Ok(true)
+    }
 }
 
 const PLAIN: &str = "text/plain; charset=utf-8";

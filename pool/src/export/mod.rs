@@ -10,24 +10,51 @@ mod metrics;
 use crate::client::Client;
 use crate::protocol::Status;
 use http::{Body, Page};
+use std::cell::RefCell;
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
 
 /// Serves `/metrics` and `/status.json`, and `/` with `page`, on a listener; the daemon
-/// is asked anew each time.
+/// is asked each time. `say` gets a line when the daemon begins not to answer, with the
+/// reason, and one when it answers again.
 ///
 /// # Errors
 /// The operating system's refusal to accept connections.
-pub fn serve(listener: &TcpListener, socket: &Path, page: bool) -> io::Result<()> {
-    http::serve(listener, |wanted| make(wanted, socket, page))
+pub fn serve(
+    listener: &TcpListener,
+    socket: &Path,
+    page: bool,
+    say: &dyn Fn(&str),
+) -> io::Result<()> {
+    let seen = RefCell::new(None);
+    http::serve(listener, &|wanted| {
+        make(wanted, page, &|| status(socket, &seen, say))
+    })
 }
 
-fn make(wanted: Page, socket: &Path, page: bool) -> Result<Option<Body>, String> {
-    let status = || -> Result<Status, String> {
-        let mut client = Client::connect(socket).map_err(|error| error.to_string())?;
-        client.status().map_err(|error| error.to_string())
-    };
+/// The daemon's status; why there is none is said once for as long as it lasts.
+fn status(
+    socket: &Path,
+    seen: &RefCell<Option<String>>,
+    say: &dyn Fn(&str),
+) -> Result<Status, String> {
+    let status = Client::connect(socket)
+        .and_then(|mut client| client.status())
+        .map_err(|error| error.to_string());
+    let trouble = status.as_ref().err().cloned();
+    if *seen.borrow() != trouble {
+        say(trouble.as_deref().unwrap_or("the daemon answers again"));
+        seen.replace(trouble);
+    }
+    status
+}
+
+fn make(
+    wanted: Page,
+    page: bool,
+    status: &dyn Fn() -> Result<Status, String>,
+) -> Result<Option<Body>, String> {
     Ok(match wanted {
         // Prometheus is to know that the daemon does not answer.
         Page::Metrics => {

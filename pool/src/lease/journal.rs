@@ -268,7 +268,10 @@ mod tests {
 
     fn reopened(folder: &Path) -> (Journal, Vec<Record>) {
         let (journal, unread) = Journal::open(folder, 0xffff).unwrap();
-        assert!(unread.lines == 0 && unread.unwritable.is_none(), "{unread:?}");
+        assert!(
+            unread.lines == 0 && unread.unwritable.is_none(),
+            "{unread:?}"
+        );
         let records = journal.records().cloned().collect();
         (journal, records)
     }
@@ -300,8 +303,7 @@ mod tests {
         let (mut journal, _) = Journal::open(folder.path(), 1).unwrap();
         journal.begin(record(1)).unwrap();
         let mut file = journal.file.as_ref().unwrap();
-        file.write_all(b"{\"lease\":{\"serial\":-1}}\n")
-            .unwrap();
+        file.write_all(b"{\"lease\":{\"serial\":-1}}\n").unwrap();
         journal.begin(record(2)).unwrap();
         // Killed in the middle of a line.
         let mut file = journal.file.as_ref().unwrap();

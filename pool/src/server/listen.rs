@@ -5,25 +5,30 @@ use crate::lease::quota::Rules;
 use crate::store::make_passable;
 use rustix::fs::{Gid, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// Connections that may wait to be accepted.
-const BACKLOG: i32 = 1024;
+const BACKLOG: i32 = 128;
 
-/// A listening socket, and the name to remove at the end if we made it.
+/// A listening socket.
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: OwnedFd,
-    made: Option<PathBuf>,
+    /// Its name; none where the service manager listens at a name of no file.
+    path: Option<PathBuf>,
+    /// Whether the name is the daemon's own, to be removed at the end.
+    made: bool,
 }
 
 impl Listener {
     /// One that the service manager opened.
-    pub(super) fn received(socket: OwnedFd) -> Result<Self, ServeError> {
+    pub(super) fn received(socket: OwnedFd, rules: &Rules) -> Result<Self, ServeError> {
         let failed =
             |error: rustix::io::Errno| ServeError::socket("use the socket received", error);
         let kind = sockopt::socket_type(&socket).map_err(failed)?;
@@ -35,7 +40,20 @@ impl Listener {
             return Err(ServeError::socket("use the socket received", error));
         }
         set_nonblocking(&socket).map_err(failed)?;
-        Ok(Self { socket, made: None })
+        // As many as wait where the daemon listens itself.
+        rustix::net::listen(&socket, BACKLOG).map_err(failed)?;
+        let address = rustix::net::getsockname(&socket).map_err(failed)?;
+        let address = SocketAddrUnix::try_from(address).map_err(failed)?;
+        let path = address
+            .path()
+            .map(|path| PathBuf::from(OsStr::from_bytes(path.to_bytes())));
+        let listener = Self {
+            socket,
+            path,
+            made: false,
+        };
+        listener.admit(rules)?;
+        Ok(listener)
     }
 
     /// One at `path`, in place of one nobody listens at any more.
@@ -60,18 +78,21 @@ impl Listener {
             fs::remove_file(path).map_err(|error| ServeError::socket(what(), error))?;
         }
         rustix::net::bind(&socket, &address).map_err(failed)?;
-        let made = Some(path.to_owned());
-        let listener = Self { socket, made };
+        let listener = Self {
+            socket,
+            path: Some(path.to_owned()),
+            made: true,
+        };
         // Before anybody can connect: nothing listens yet.
         listener.admit(rules)?;
         rustix::net::listen(&listener.socket, BACKLOG).map_err(failed)?;
         Ok(listener)
     }
 
-    /// Lets connect whom the rules know, if the socket is the daemon's own; what a client
-    /// may do is decided for each connection.
+    /// Opens the socket to those that the rules know; what a client may do is decided for
+    /// each connection.
     pub(super) fn admit(&self, rules: &Rules) -> Result<(), ServeError> {
-        let Some(path) = &self.made else {
+        let Some(path) = &self.path else {
             return Ok(());
         };
         let failed = |error: rustix::io::Errno| {
@@ -116,7 +137,7 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(path) = &self.made {
+        if let Some(path) = self.path.as_ref().filter(|_| self.made) {
             let _ = fs::remove_file(path);
         }
     }

@@ -127,7 +127,7 @@ impl Server {
         let known = start::known_leases(config.directory.as_ref(), say)?;
         let is_activated = received.socket.is_some();
         let listener = match received.socket {
-            Some(socket) => Listener::received(socket)?,
+            Some(socket) => Listener::received(socket, &rules)?,
             None => Listener::make(config.socket.as_ref(), &rules)?,
         };
         let workers =

@@ -1,10 +1,11 @@
 //! What `firstlight pool export` serves, as a user that may do nothing else.
 
 use super::kit::{Daemon, another_user, is_root, take};
-use super::manager::Killed;
+use super::manager::{Killed, activated};
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::RefusalCode;
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -27,6 +28,7 @@ fn pool() -> Daemon {
 /// The exporter in a process of its own, and its port.
 struct Exporter {
     _child: Killed,
+    says: RefCell<BufReader<std::process::ChildStderr>>,
     port: u16,
 }
 
@@ -59,8 +61,16 @@ impl Exporter {
         let port = port.unwrap_or_else(|| panic!("{line}")).parse().unwrap();
         Self {
             _child: Killed(child),
+            says: RefCell::new(said),
             port,
         }
+    }
+
+    /// The next line that it says.
+    fn next_line(&self) -> String {
+        let mut line = String::new();
+        self.says.borrow_mut().read_line(&mut line).unwrap();
+        line
     }
 
     fn get(&self, path: &str) -> String {
@@ -98,12 +108,26 @@ fn metrics_and_pages_are_served_by_another_process() {
         let inode = line.split_whitespace().nth(9).unwrap();
         assert!(!mine.contains(&format!("socket:[{inode}]")), "{line}");
     }
-    // Eight that say nothing, and a ninth: it waits for one of them to be given up.
-    let silent: Vec<_> = (0..8)
-        .map(|_| TcpStream::connect(("127.0.0.1", exporter.port)).unwrap())
+    // More than there is place for, all of them unfinished: each request that is whole is
+    // answered before any of these has taken too long.
+    let unfinished: Vec<_> = (0..130)
+        .map(|_| {
+            let mut stream = TcpStream::connect(("127.0.0.1", exporter.port)).unwrap();
+            // Closed for a newer one perhaps.
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: ");
+            stream
+        })
         .collect();
     assert!(exporter.get("/metrics").contains("firstlight_pool_up 1"));
-    drop(silent);
+    let mut last = unfinished.last().unwrap();
+    last.write_all(b"localhost\r\n\r\n").unwrap();
+    let mut text = String::new();
+    last.read_to_string(&mut text).unwrap();
+    assert!(
+        text.contains("firstlight_pool_up 1"),
+        "it was closed: {text}"
+    );
+    drop(unfinished);
     // Killed, it takes nothing with it.
     let killed = Exporter::start(&daemon);
     drop(killed);
@@ -115,6 +139,43 @@ fn metrics_and_pages_are_served_by_another_process() {
             .contains("\nfirstlight_pool_up 0\n")
     );
     assert!(exporter.get("/status.json").starts_with("HTTP/1.1 503"));
+    let said = exporter.next_line();
+    assert!(said.contains("no pool answers"), "{said}");
+    daemon.start_again();
+    daemon.until_it_answers();
+    assert!(exporter.get("/metrics").contains("firstlight_pool_up 1"));
+    let said = exporter.next_line();
+    assert!(said.contains("answers again"), "said once: {said}");
+}
+
+/// A socket that systemd made: the daemon opens it to those that its rules know, the exporter's
+/// user among them, and to no other.
+#[test]
+fn a_socket_from_the_manager_is_open_to_those_that_the_rules_know() {
+    if !is_root() {
+        return;
+    }
+    for (access, expected) in [
+        (String::new(), 0o660),
+        (
+            format!("access = {{ observers = \"{OBSERVER}\" }}\n"),
+            0o666,
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), open).unwrap();
+        let socket = folder.path().join("theirs.sock");
+        let Some(_daemon) = activated(folder.path(), &socket, &access) else {
+            return;
+        };
+        let mode = std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, expected);
+        let seen = another_user(OBSERVER, || {
+            Client::connect(&socket).and_then(|mut pool| pool.status())
+        });
+        assert_eq!(seen.is_ok(), expected == 0o666, "{seen:?}");
+    }
 }
 
 #[test]
@@ -143,7 +204,7 @@ fn an_observer_sees_everything_and_may_do_nothing() {
 #[test]
 fn the_page_shows_a_browser_what_is_clean_and_what_is_lent() {
     let daemon = pool();
-    let borrowed = daemon.connect().take(take(1)).unwrap();
+    let _borrowed = daemon.connect().take(take(1)).unwrap();
     let exporter = Exporter::start(&daemon);
     let profile = tempfile::tempdir().unwrap();
     let browse = |browser: &str| {
@@ -161,7 +222,7 @@ fn the_page_shows_a_browser_what_is_clean_and_what_is_lent() {
     let page = String::from_utf8_lossy(&output.stdout);
     for shown in [
         "<td>4 MiB of thp</td><td>2</td><td>1</td><td>0</td><td>1</td>",
-        &format!("<td>{}</td><td>4 MiB</td>", borrowed.lease.lease),
+        "<td>-</td><td>4 MiB</td>",
         "title=\"lent 4 MiB\" style=\"width: 50%;\"",
         "<td>taken</td><td>1</td>",
     ] {

@@ -1,7 +1,9 @@
 //! A service manager for one daemon: what systemd does with notifications and with
 //! its store of descriptors.
 
-use super::kit::{Daemon, serve, until};
+use super::kit::{Daemon, serve, until, write_config};
+use firstlight_pool::client::Client;
+use firstlight_pool::os::need::skip;
 use rustix::io::FdFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use std::cell::Cell;
@@ -22,6 +24,29 @@ impl Drop for Killed {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A daemon on a socket that the service manager listens on, once it answers.
+pub(crate) fn activated(folder: &Path, socket: &Path, config: &str) -> Option<Killed> {
+    write_config(folder, config);
+    let child = Command::new("systemd-socket-activate")
+        .arg("--seqpacket")
+        .arg(format!("--listen={}", socket.display()))
+        .arg(env!("CARGO_BIN_EXE_firstlight"))
+        .args(["pool", "serve", "--config"])
+        .arg(folder.join("pool.toml"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(child) = child.map(Killed) else {
+        skip("systemd", "no systemd-socket-activate");
+        return None;
+    };
+    until("the activator listens", || socket.exists());
+    until("a daemon answers", || {
+        Client::connect(socket).is_ok_and(|mut pool| pool.status().is_ok())
+    });
+    Some(child)
 }
 
 /// What it was notified of, and what it keeps.

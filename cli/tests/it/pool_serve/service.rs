@@ -1,11 +1,8 @@
 //! Under a service manager: its socket, its notifications, its store of files.
 
 use super::kit::{Daemon, M, free_pages, huge_pages, take, take_soon, until, write_config};
-use super::manager::{Killed, Manager};
-use firstlight_pool::client::Client;
-use firstlight_pool::os::need::skip;
+use super::manager::{Manager, activated};
 use std::os::fd::OwnedFd;
-use std::process::{Command, Stdio};
 
 const POOL: &str = "
     fill = { rate = \"0\" }
@@ -109,25 +106,10 @@ fn slabs_of_a_mount_that_no_other_process_sees_outlive_the_daemon() {
 #[test]
 fn a_socket_from_the_manager_is_used() {
     let folder = tempfile::tempdir().unwrap();
-    write_config(folder.path(), POOL);
     let socket = folder.path().join("theirs.sock");
-    let child = Command::new("systemd-socket-activate")
-        .arg("--seqpacket")
-        .arg(format!("--listen={}", socket.display()))
-        .arg(env!("CARGO_BIN_EXE_firstlight"))
-        .args(["pool", "serve", "--config"])
-        .arg(folder.path().join("pool.toml"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(_child) = child.map(Killed) else {
-        skip("systemd", "no systemd-socket-activate");
+    let Some(_child) = activated(folder.path(), &socket, POOL) else {
         return;
     };
-    until("the activator listens", || socket.exists());
-    until("a daemon answers", || {
-        Client::connect(&socket).is_ok_and(|mut pool| pool.status().is_ok())
-    });
     assert!(
         !folder.path().join("pool.sock").exists(),
         "it made one of its own"
