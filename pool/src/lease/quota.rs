@@ -21,7 +21,7 @@ pub enum Account {
     Group(u32),
     /// Processes of a cgroup that a quota names, together.
     Cgroup(String),
-    /// A member of the owner's group, each on their own.
+    /// A member of the owner's group, each on their own, with all its subordinate users.
     Member(u32),
 }
 
@@ -127,7 +127,7 @@ impl Rules {
     pub fn standing(&self, peer: &Peer) -> Standing {
         if peer.uid == 0 || peer.uid == self.owner_uid {
             Standing::Owner
-        } else if self.is_member(peer) || self.named(peer).next().is_some() {
+        } else if self.is_member(peer) || self.named(peer, peer.uid).next().is_some() {
             Standing::Borrower
         } else if self.observers.is_some_and(|group| peer.in_group(group)) {
             Standing::Observer
@@ -140,16 +140,19 @@ impl Rules {
         self.group.is_some_and(|group| peer.in_group(group))
     }
 
-    fn named<'r>(&'r self, peer: &'r Peer) -> impl Iterator<Item = &'r Limit> {
-        self.limits.iter().filter(|limit| match &limit.account {
-            Account::Uid(uid) => peer.uid == *uid,
-            Account::Group(gid) => peer.in_group(*gid),
-            Account::Cgroup(path) => peer
-                .cgroup
-                .as_deref()
-                .is_some_and(|own| is_within(own, path)),
-            Account::Member(_) => false,
-        })
+    /// Limits that name `peer`, as the user `user`.
+    fn named<'r>(&'r self, peer: &'r Peer, user: u32) -> impl Iterator<Item = &'r Limit> {
+        self.limits
+            .iter()
+            .filter(move |limit| match &limit.account {
+                Account::Uid(uid) => user == *uid,
+                Account::Group(gid) => peer.in_group(*gid),
+                Account::Cgroup(path) => peer
+                    .cgroup
+                    .as_deref()
+                    .is_some_and(|own| is_within(own, path)),
+                Account::Member(_) => false,
+            })
     }
 
     /// Whether a limit may apply to `peer` of which nobody knows: who connects
@@ -158,15 +161,21 @@ impl Rules {
         peer.cgroup.is_none() && self.standing(peer) != Standing::Owner && self.has_cgroups()
     }
 
-    /// All limits that apply to `peer`.
+    /// All limits that apply to `peer`: those of its own number, and those of the user that
+    /// it counts as.
     fn limits(&self, peer: &Peer) -> Vec<Limit> {
-        let mut limits: Vec<_> = self.named(peer).cloned().collect();
+        let mut limits: Vec<_> = self.named(peer, peer.user).cloned().collect();
+        let own = self
+            .named(peer, peer.uid)
+            .filter(|own| !limits.contains(own));
+        let own: Vec<_> = own.cloned().collect();
+        limits.extend(own);
         if let Some(most_bytes) = self.member_bytes
             && self.is_member(peer)
             && self.standing(peer) == Standing::Borrower
         {
             limits.push(Limit {
-                account: Account::Member(peer.uid),
+                account: Account::Member(peer.user),
                 most_bytes,
             });
         }
@@ -284,6 +293,7 @@ mod tests {
         Peer {
             pid: 1,
             uid,
+            user: uid,
             gid,
             groups: groups.to_vec(),
             cgroup: cgroup.map(str::to_owned),

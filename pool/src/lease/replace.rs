@@ -98,6 +98,7 @@ mod tests {
         let peer = Peer {
             pid: 1,
             uid: 7,
+            user: 7,
             gid: 7,
             groups: Vec::new(),
             cgroup: None,

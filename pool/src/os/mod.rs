@@ -30,4 +30,5 @@ pub mod peer;
 pub mod pressure;
 pub mod seccomp;
 pub mod service;
+pub mod subids;
 pub mod zero;

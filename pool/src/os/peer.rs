@@ -18,6 +18,8 @@ pub struct Peer {
     pub pid: u32,
     /// Its effective user.
     pub uid: u32,
+    /// The user that it counts as: the owner of its range of subordinate users, else `uid`.
+    pub user: u32,
     /// Its effective group.
     pub gid: u32,
     /// Its other groups.
@@ -48,6 +50,7 @@ impl Peer {
         Ok(Self {
             pid: credentials.pid.unsigned_abs(),
             uid: credentials.uid,
+            user: credentials.uid,
             gid: credentials.gid,
             groups: groups(socket)?,
             cgroup: None,
@@ -180,6 +183,22 @@ fn path_of(text: &str) -> Option<String> {
 /// # Errors
 /// The operating system's refusal; `None` where there is no such group.
 pub fn group_id(name: &str) -> io::Result<Option<u32>> {
+    with_space(name, lookup_group)
+}
+
+/// The number of a user, by its name as this machine knows it.
+///
+/// # Errors
+/// The operating system's refusal; `None` where there is no such user.
+pub fn user_id(name: &str) -> io::Result<Option<u32>> {
+    with_space(name, lookup_user)
+}
+
+/// Looks a name up with more and more space for its entry.
+fn with_space(
+    name: &str,
+    lookup: fn(&CStr, usize) -> io::Result<Option<u32>>,
+) -> io::Result<Option<u32>> {
     let name = CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut room = 1 << 10;
     loop {
@@ -192,7 +211,7 @@ pub fn group_id(name: &str) -> io::Result<Option<u32>> {
     }
 }
 
-fn lookup(name: &CStr, room: usize) -> io::Result<Option<u32>> {
+fn lookup_group(name: &CStr, room: usize) -> io::Result<Option<u32>> {
     let mut strings: Vec<libc::c_char> = vec![0; room];
     let mut entry = std::mem::MaybeUninit::<libc::group>::uninit();
     let mut found = ptr::null_mut();
@@ -212,6 +231,28 @@ fn lookup(name: &CStr, room: usize) -> io::Result<Option<u32>> {
     }
     // SAFETY: where it is not null, it points to the entry that was just written.
     Ok(unsafe { found.as_ref() }.map(|group| group.gr_gid))
+}
+
+fn lookup_user(name: &CStr, room: usize) -> io::Result<Option<u32>> {
+    let mut strings: Vec<libc::c_char> = vec![0; room];
+    let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
+    let mut found = ptr::null_mut();
+    // SAFETY: name ends in zero; entry and strings have room for what is
+    // written, whose size is told; found points to entry or is null.
+    let answer = unsafe {
+        libc::getpwnam_r(
+            name.as_ptr(),
+            entry.as_mut_ptr(),
+            strings.as_mut_ptr(),
+            strings.len(),
+            &raw mut found,
+        )
+    };
+    if answer != 0 {
+        return Err(io::Error::from_raw_os_error(answer));
+    }
+    // SAFETY: where it is not null, it points to the entry that was just written.
+    Ok(unsafe { found.as_ref() }.map(|user| user.pw_uid))
 }
 
 #[cfg(test)]
@@ -238,10 +279,12 @@ mod tests {
     }
 
     #[test]
-    fn groups_have_numbers() {
+    fn groups_and_users_have_numbers() {
         assert_eq!(group_id("root").unwrap(), Some(0));
         assert_eq!(group_id("no such group here").unwrap(), None);
         assert!(group_id("a\0b").is_err());
+        assert_eq!(user_id("root").unwrap(), Some(0));
+        assert_eq!(user_id("no such user here").unwrap(), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::connections::ConnectionId;
 use super::keeper::Keeper;
 use super::refills::Refills;
 use super::returns::Measured;
+use super::take::TopUp;
 use super::times::Times;
 use super::workers::{Returning, Ticket, Workers};
 use crate::fill::{Done, Job, Work};
@@ -15,11 +16,12 @@ use crate::lease::journal::Journal;
 use crate::lease::quota::{Ledger, Rules, Standing};
 use crate::lease::{Formers, Leases, Pipes, Replacements, Serial, Viewer};
 use crate::os::peer::Peer;
+use crate::os::subids::SubordinateIds;
 use crate::protocol::{
     Counters, Drained, FillChange, Give, Refusal, RefusalCode, Reply, Request, Resize, Resized,
 };
 use crate::store::{Key, Store};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -73,6 +75,7 @@ pub(super) struct Broker {
     pub(super) keeper: Keeper,
     pub(super) refills: Refills,
     pub(super) rules: Rules,
+    pub(super) subids: SubordinateIds,
     pub(super) ledger: Ledger,
     pub(super) replacements: Replacements,
     pub(super) counters: Counters,
@@ -84,6 +87,8 @@ pub(super) struct Broker {
     pub(super) connections: usize,
     /// What the mounts counted as stray at the last tick.
     pub(super) stray_bytes: u64,
+    /// Slabs that clients wait for, by connection.
+    pub(super) topping_up: BTreeMap<ConnectionId, TopUp>,
     /// Slabs being emptied; the daemon does not end before they are.
     pub(super) returning: usize,
     /// Slabs of clients with a limit, to be emptied one after the other.
@@ -113,6 +118,7 @@ impl Broker {
             keeper,
             refills,
             rules,
+            subids: SubordinateIds::of_machine(&[0, rustix::process::geteuid().as_raw()]),
             ledger: Ledger::default(),
             replacements: Replacements::default(),
             counters: Counters::default(),
@@ -121,6 +127,7 @@ impl Broker {
             wakes_until: None,
             connections: 0,
             stray_bytes: 0,
+            topping_up: BTreeMap::new(),
             returning: 0,
             to_empty: VecDeque::new(),
             measured: None,
@@ -137,12 +144,14 @@ impl Broker {
     }
 
     /// The process at the other end, as far as the rules need to know it.
-    pub(super) fn peer_of(&self, socket: &OwnedFd) -> io::Result<Peer> {
-        if self.rules.has_cgroups() {
-            Peer::of(socket)
+    pub(super) fn peer_of(&mut self, socket: &OwnedFd) -> io::Result<Peer> {
+        let mut peer = if self.rules.has_cgroups() {
+            Peer::of(socket)?
         } else {
-            Peer::without_cgroup(socket)
-        }
+            Peer::without_cgroup(socket)?
+        };
+        peer.user = self.subids.user_of(peer.uid);
+        Ok(peer)
     }
 
     /// What a peer may do.

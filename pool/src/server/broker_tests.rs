@@ -78,6 +78,7 @@ fn peer(uid: u32) -> Peer {
     Peer {
         pid: 1,
         uid,
+        user: uid,
         gid: uid,
         groups: Vec::new(),
         cgroup: None,

@@ -11,7 +11,7 @@ use crate::protocol::{RefusalCode, Request};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections that are accepted in one turn.
 const ACCEPTS_A_TURN: usize = 4;
@@ -23,45 +23,77 @@ fn processor_time() -> Duration {
 }
 
 impl Server {
+    /// Accepts what waits. Users that may do nothing here have a budget together; in debt, the
+    /// next connection waits: at most so many do that each is looked at soon.
     pub(super) fn accept(&mut self) {
+        let now = Instant::now();
+        if let Some(due) = self.strangers.due(now) {
+            let _ = self
+                .events
+                .change(Source::Listener, &self.listener, false, false);
+            self.listens_at = Some(due);
+            return;
+        }
+        let begin = processor_time();
+        let mut is_theirs = false;
         for _ in 0..ACCEPTS_A_TURN {
             match self.listener.accept() {
-                Ok(Some(socket)) => self.welcome(socket),
-                Ok(None) => return,
+                Ok(Some(socket)) => is_theirs |= self.welcome(socket) == Standing::Stranger,
+                Ok(None) => break,
                 Err(_) => {
                     // Out of descriptors, most likely: whoever waits goes on waiting.
                     std::thread::sleep(Duration::from_millis(1));
-                    return;
+                    break;
                 }
             }
         }
+        if is_theirs {
+            // Waking up for them costs as much again.
+            let spent = processor_time().saturating_sub(begin) * 2;
+            self.strangers.spend(spent, now);
+        }
+    }
+
+    /// Accepts again once the budget of strangers allows it; how long that is to be waited for.
+    pub(super) fn listen_again(&mut self, now: Instant) -> Option<Duration> {
+        let due = self.listens_at?;
+        if due > now {
+            return Some(due - now);
+        }
+        self.listens_at = None;
+        let _ = self
+            .events
+            .change(Source::Listener, &self.listener, true, false);
+        None
     }
 
     /// A new connection: none is kept for a user that may do nothing here.
-    fn welcome(&mut self, socket: OwnedFd) {
+    fn welcome(&mut self, socket: OwnedFd) -> Standing {
         let begin = processor_time();
         // A peer that cannot be named may do nothing.
         let Ok(peer) = self.broker.peer_of(&socket) else {
-            return;
+            return Standing::Stranger;
         };
         let standing = self.broker.standing(&peer);
         if standing == Standing::Stranger {
             self.broker.counters.denied += 1;
-            return turn_away(&socket, RefusalCode::Denied, &broker::denied(&peer));
+            turn_away(&socket, RefusalCode::Denied, &broker::denied(&peer));
+            return standing;
         }
         if let Some(id) = self.connections.to_give_up(&peer, standing) {
             self.close(id);
         }
-        let uid = peer.uid;
+        let uid = peer.user;
         let is_bounded = standing != Standing::Owner;
         // Out of descriptors, it is closed.
         let Ok(queue) = self.turns.queue(uid, is_bounded, &self.events) else {
-            return;
+            return standing;
         };
         let added = self.connections.add(socket, peer, standing, queue);
         self.broker.counters.turned_away += u64::from(!added.unwrap_or(true));
         let spent = processor_time().saturating_sub(begin);
         self.turns.spend(uid, spent, &self.events);
+        standing
     }
 
     /// Handles one request of a user.
@@ -155,6 +187,7 @@ impl Server {
     }
 
     pub(super) fn close(&mut self, id: ConnectionId) {
+        self.broker.hung_up(id);
         if let Some(serial) = self.connections.close(id) {
             self.broker.end_lease(serial);
         }

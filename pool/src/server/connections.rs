@@ -125,12 +125,12 @@ impl Connections {
             return u32::try_from(self.open.len()).unwrap_or(u32::MAX) >= self.limits.connections;
         }
         let others: u32 = self.by_user.values().sum();
-        others >= self.for_others() || self.of_user(peer.uid) >= self.limits.connections_per_user
+        others >= self.for_others() || self.of_user(peer.user) >= self.limits.connections_per_user
     }
 
     /// The connection to close so that `peer` gets one: of the user that has most.
     pub(super) fn to_give_up(&self, peer: &Peer, standing: Standing) -> Option<ConnectionId> {
-        let mine = self.of_user(peer.uid);
+        let mine = self.of_user(peer.user);
         if standing == Standing::Owner
             || mine >= self.limits.connections_per_user
             || !self.is_full(peer, standing)
@@ -139,7 +139,7 @@ impl Connections {
         }
         let (most, count) = self.by_user.iter().max_by_key(|(_, count)| **count)?;
         let of_user = self.open.iter().filter(|(_, open)| {
-            open.peer.uid == *most && open.standing != Standing::Owner && !open.is_served()
+            open.peer.user == *most && open.standing != Standing::Owner && !open.is_served()
         });
         let idlest = of_user.min_by_key(|(_, open)| open.heard);
         idlest.filter(|_| *count > mine + 1).map(|(id, _)| *id)
@@ -161,7 +161,7 @@ impl Connections {
         self.next += 1;
         queue.add(Source::Connection(id), &socket, true)?;
         if standing != Standing::Owner {
-            *self.by_user.entry(peer.uid).or_default() += 1;
+            *self.by_user.entry(peer.user).or_default() += 1;
         }
         let connection = Connection {
             socket,
@@ -264,11 +264,11 @@ impl Connections {
     pub(super) fn close(&mut self, id: ConnectionId) -> Option<Serial> {
         let connection = self.open.remove(&id)?;
         if connection.standing != Standing::Owner
-            && let Some(count) = self.by_user.get_mut(&connection.peer.uid)
+            && let Some(count) = self.by_user.get_mut(&connection.peer.user)
         {
             *count = count.saturating_sub(1);
             if *count == 0 {
-                self.by_user.remove(&connection.peer.uid);
+                self.by_user.remove(&connection.peer.user);
             }
         }
         connection.unsent.and_then(|unsent| unsent.serial)

@@ -13,8 +13,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 128;
+/// Connections that may wait to be accepted; others wait for a place. Few, so that a flood is
+/// not long in front of the next client.
+const BACKLOG: i32 = 16;
 
 /// A listening socket.
 #[derive(Debug)]

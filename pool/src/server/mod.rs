@@ -46,6 +46,7 @@ use crate::os::background;
 use crate::os::service::{self, NotifyState};
 use crate::store::{Key, Spec, Store};
 use broker::Broker;
+use budget::Budget;
 use connections::Connections;
 use events::{Events, Source};
 use keeper::{Keeper, Received};
@@ -88,6 +89,10 @@ struct Server {
     events: Events,
     turns: Turns,
     listener: Listener,
+    /// Of all users together that may do nothing here.
+    strangers: Budget,
+    /// When connections are accepted again, while they are not.
+    listens_at: Option<Instant>,
     signals: UnixStream,
     /// Readable when the configuration is to be read again.
     reloads: UnixStream,
@@ -150,6 +155,8 @@ impl Server {
             events: Events::new().map_err(|error| ServeError::system("wait", error))?,
             turns: Turns::default(),
             listener,
+            strangers: Budget::full(Instant::now()),
+            listens_at: None,
             signals,
             reloads,
             config: config.clone(),
@@ -194,6 +201,7 @@ impl Server {
             self.turns.go_on(now, &self.events);
             let wait = tick.saturating_sub(ticked.elapsed());
             let wait = self.turns.wait(now).map_or(wait, |due| due.min(wait));
+            let wait = self.listen_again(now).map_or(wait, |due| due.min(wait));
             let events = self
                 .events
                 .wait(wait)

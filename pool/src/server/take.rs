@@ -15,6 +15,8 @@ use crate::store::Key;
 use crate::store::choose::{NsPerGib, Want};
 use crate::store::slab::Slab;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a GiB of zeroing is assumed to take before any was measured.
@@ -22,6 +24,20 @@ const ASSUMED_NS_PER_GIB: NsPerGib = 100_000_000;
 
 /// Whatever is lacking: clients that wait are not to ask in a loop.
 const LEAST_RETRY_MS: u32 = 20;
+
+/// Slabs that are topped up at the same time at most: each by a thread of its own.
+const MOST_TOP_UPS: usize = 64;
+
+/// Of these, for one user.
+const MOST_TOP_UPS_OF_A_USER: usize = 16;
+
+/// A slab that is being topped up for a client.
+#[derive(Debug)]
+pub(super) struct TopUp {
+    user: u32,
+    /// Set when its client is gone.
+    cancel: Arc<AtomicBool>,
+}
 
 /// What a later daemon must know of a lease that begins.
 fn record(serial: Serial, key: Key, slab: &Slab, charge: &Charge, peer: &Peer) -> Record {
@@ -63,8 +79,13 @@ impl Broker {
             self.ledger.credit(charge);
             return self.nothing_ready(&take, &want);
         };
-        // What it gets may be more than it asked for, and that is what counts.
         self.ledger.credit(charge);
+        if pick.bytes > pick.key.bytes && !self.may_top_up(peer.user) {
+            let text = "as many slabs are being topped up as may be at once";
+            let refusal = Refusal::new(RefusalCode::Busy, text).retry_after(Some(LEAST_RETRY_MS));
+            return Answer::Reply(Reply::Refused(refusal));
+        }
+        // What it gets may be more than it asked for, and that is what counts.
         let charge = match self.ledger.charge(&self.rules, peer, pick.bytes) {
             Ok(charge) => charge,
             Err(text) => return self.over_quota(text),
@@ -138,13 +159,16 @@ impl Broker {
             waiting.key.bytes + waiting.topped_up_bytes,
         );
         let grown = waiting.slab.grow(end);
-        if let Err(error) = grown.and_then(|()| self.workers.has_prompt(node)) {
-            let Waiting {
-                key, slab, charge, ..
-            } = waiting;
-            self.take_back(key, slab, charge, None);
-            return Answer::refuse(RefusalCode::Internal, error.to_string());
-        }
+        let worker = match grown.and_then(|()| self.workers.prompt(node)) {
+            Ok(worker) => worker,
+            Err(error) => {
+                let Waiting {
+                    key, slab, charge, ..
+                } = waiting;
+                self.take_back(key, slab, charge, None);
+                return Answer::refuse(RefusalCode::Internal, error.to_string());
+            }
+        };
         let budget = Duration::from_millis(waiting.take.max_topup_ms.into());
         let work = Work::Fill {
             page: waiting.key.page,
@@ -153,10 +177,30 @@ impl Broker {
             deadline: Some(waiting.since + budget),
         };
         let file = waiting.slab.file();
+        let (connection, user) = (waiting.connection, waiting.peer.user);
         let job = Job::new(Ticket::TopUp(Box::new(waiting)), file, work);
-        match self.workers.promptly(node, job) {
-            Ok(()) => Answer::Later,
-            Err(error) => Answer::refuse(RefusalCode::Internal, error.to_string()),
+        let cancel = Arc::clone(&job.cancel);
+        match worker.send(job) {
+            Ok(()) => {
+                let top_up = TopUp { user, cancel };
+                self.topping_up.insert(connection, top_up);
+                Answer::Later
+            }
+            Err(_) => Answer::refuse(RefusalCode::Internal, "a worker ended"),
+        }
+    }
+
+    /// Whether one more slab may be topped up for this user.
+    fn may_top_up(&self, user: u32) -> bool {
+        let all = self.topping_up.values();
+        let own = all.filter(|top_up| top_up.user == user).count();
+        self.topping_up.len() < MOST_TOP_UPS && own < MOST_TOP_UPS_OF_A_USER
+    }
+
+    /// A client hung up: nothing is zeroed for it any more.
+    pub(super) fn hung_up(&mut self, connection: ConnectionId) {
+        if let Some(top_up) = self.topping_up.get(&connection) {
+            top_up.cancel.store(true, Ordering::Relaxed);
         }
     }
 
@@ -225,6 +269,7 @@ impl Broker {
     }
 
     pub(super) fn topped_up(&mut self, waiting: Waiting, result: io::Result<()>) -> Answer {
+        self.topping_up.remove(&waiting.connection);
         if let Err(error) = result {
             self.counters.starved += 1;
             self.counters.misses.top_up += 1;

@@ -1,5 +1,5 @@
-//! The workers of a daemon: for each node one that fills in the background, one
-//! that puts back what guests gave back, and one for what a client waits for;
+//! The workers of a daemon: for each node one that fills in the background and one
+//! that puts back what guests gave back; one for each client that waits for memory;
 //! and as many that take memory away as there are slabs to take it from, since a
 //! client that has the file can make that wait.
 //!
@@ -72,12 +72,11 @@ pub(super) enum Ticket {
     Refill(Option<u32>, Serial),
 }
 
-/// Whether somebody waits for it.
+/// What a node's worker does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Background,
     Refill,
-    Prompt,
 }
 
 /// A worker that takes memory away.
@@ -255,10 +254,12 @@ impl Workers {
 
     /// Work that may take its time.
     pub(super) fn later(&mut self, node: Option<u32>, job: Job<Ticket>) -> io::Result<()> {
-        if matches!(job.ticket, Ticket::Fill(..)) {
+        let fills = matches!(job.ticket, Ticket::Fill(..));
+        self.send(Kind::Background, node, job)?;
+        if fills {
             self.filling.insert(node);
         }
-        self.send(Kind::Background, node, job)
+        Ok(())
     }
 
     /// Pages to put back.
@@ -316,14 +317,15 @@ impl Workers {
         }
     }
 
-    /// Work somebody waits for.
-    pub(super) fn promptly(&mut self, node: Option<u32>, job: Job<Ticket>) -> io::Result<()> {
-        self.send(Kind::Prompt, node, job)
-    }
-
-    /// There is a worker for what clients wait for.
-    pub(super) fn has_prompt(&mut self, node: Option<u32>) -> io::Result<()> {
-        self.make_sure(Kind::Prompt, node)
+    /// A thread for work that a client waits for: one each, so that none waits for another's.
+    pub(super) fn prompt(&self, node: Option<u32>) -> io::Result<Worker<Ticket>> {
+        let place = node.map_or("any".into(), |node| node.to_string());
+        let manner = Manner {
+            node,
+            batch_bytes: self.batch_bytes,
+            ..Manner::default()
+        };
+        Worker::start(&format!("prompt-{place}"), manner, self.reporter())
     }
 
     fn make_sure(&mut self, kind: Kind, node: Option<u32>) -> io::Result<()> {
@@ -344,22 +346,14 @@ impl Workers {
     fn start(&mut self, kind: Kind, node: Option<u32>) -> io::Result<Worker<Ticket>> {
         let place = node.map_or("any".into(), |node| node.to_string());
         let (name, background) = match kind {
-            Kind::Background => (format!("fill-{place}"), Some(self.pace(node))),
-            Kind::Refill => {
-                let pace = Arc::clone(&self.refill_pace);
-                (format!("refill-{place}"), Some(pace))
-            }
-            Kind::Prompt => (format!("prompt-{place}"), None),
+            Kind::Background => (format!("fill-{place}"), self.pace(node)),
+            Kind::Refill => (format!("refill-{place}"), Arc::clone(&self.refill_pace)),
         };
         let manner = Manner {
-            background,
+            background: Some(background),
             shared: kind == Kind::Refill,
             node,
-            cpus: if kind == Kind::Prompt {
-                Vec::new()
-            } else {
-                self.cpus.clone()
-            },
+            cpus: self.cpus.clone(),
             nice: self.nice,
             batch_bytes: self.batch_bytes,
         };

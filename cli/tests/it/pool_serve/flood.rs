@@ -44,7 +44,7 @@ fn pool(limits: &str) -> Option<Daemon> {
     Some(daemon)
 }
 
-fn connect(socket: &Path) -> OwnedFd {
+pub(crate) fn connect(socket: &Path) -> OwnedFd {
     let flags = SocketFlags::CLOEXEC;
     let end = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
     let end = end.expect("a socket");
@@ -168,6 +168,92 @@ fn of_1000_clients_at_once_each_gets_memory_or_hears_when_to_come_again() {
         times[CLIENTS / 2],
         times[CLIENTS - 1]
     );
+}
+
+/// Processor time that the daemon has used.
+fn processor_time(daemon: &Daemon) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", daemon.pid())).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks: u64 = ticks.map(|field| field.parse::<u64>().unwrap()).sum();
+    // In hundredths of a second, whatever the kernel counts in.
+    Duration::from_millis(ticks * 10)
+}
+
+/// Connects as fast as it goes until `stop`, as a user that may do nothing.
+fn strangers(socket: &Path, stop: &AtomicBool) -> u64 {
+    another_user(STRANGERS[0], || {
+        let mut connections = 0;
+        while !stop.load(Ordering::Relaxed) {
+            drop(connect(socket));
+            connections += 1;
+        }
+        connections
+    })
+}
+
+/// Users that may do nothing get an eighth of a CPU together, and waking up for them costs
+/// about as much again.
+#[test]
+fn strangers_together_get_one_share_of_the_daemon() {
+    let Some(daemon) = pool("") else { return };
+    daemon.until_clean(1);
+    let stop = AtomicBool::new(false);
+    let socket = daemon.socket();
+    thread::scope(|scope| {
+        let flood: Vec<_> = (0..2)
+            .map(|_| scope.spawn(|| strangers(&socket, &stop)))
+            .collect();
+        let (begin, before) = (Instant::now(), processor_time(&daemon));
+        thread::sleep(Duration::from_secs(2));
+        assert_eq!(is_served(&daemon), Ok(()));
+        let (wall, spent) = (begin.elapsed(), processor_time(&daemon) - before);
+        stop.store(true, Ordering::Relaxed);
+        let connections: u64 = flood.into_iter().map(|one| one.join().unwrap()).sum();
+        eprintln!("{connections} connections, {spent:?} of {wall:?}");
+        // However busy the machine is, it gets no more than it needs.
+        assert!(spent < wall / 4, "{spent:?} of {wall:?}");
+    });
+}
+
+/// What a user waits for `status` on a connection, and for one with its connection, alone and
+/// beside strangers that connect as fast as they can: for a person to read.
+#[test]
+fn strangers_are_measured_beside_a_user() {
+    let Some(daemon) = pool("") else { return };
+    let requests = super::kit::rounds("FIRSTLIGHT_FLOOD_REQUESTS", 200) as usize;
+    let socket = daemon.socket();
+    let other = idle(&daemon, TENANTS[1], 1).remove(0);
+    let quantiles = |one: &(dyn Fn() + Sync)| {
+        let mut times: Vec<_> = (0..requests)
+            .map(|_| {
+                thread::sleep(Duration::from_millis(1));
+                let begin = Instant::now();
+                one();
+                begin.elapsed()
+            })
+            .collect();
+        times.sort();
+        (times[requests / 2], times[requests * 99 / 100])
+    };
+    let asks = |end: &OwnedFd| {
+        status(end);
+        assert!(matches!(reply(end), Reply::Status(_)));
+    };
+    let connected = || quantiles(&|| asks(&other));
+    let connects = || another_user(TENANTS[1], || quantiles(&|| asks(&connect(&socket))));
+    for _ in 0..3 {
+        let alone = (connected(), connects());
+        let stop = AtomicBool::new(false);
+        let beside = thread::scope(|scope| {
+            let flood = scope.spawn(|| strangers(&socket, &stop));
+            let seen = (connected(), connects());
+            stop.store(true, Ordering::Relaxed);
+            eprintln!("{} strangers", flood.join().unwrap());
+            seen
+        });
+        eprintln!("p50, p99 connected, connecting: alone {alone:?}, beside strangers {beside:?}");
+    }
 }
 
 /// What a user waits for `status` alone, beside a loop that takes a CPU, and beside another

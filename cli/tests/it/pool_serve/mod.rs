@@ -12,6 +12,7 @@ mod guest;
 mod hostile;
 mod kit;
 mod manager;
+mod namespace;
 mod operate;
 mod poison;
 mod refill;

@@ -143,6 +143,38 @@ fn what_is_not_there_is_refused_or_topped_up() {
     }
 }
 
+/// A client with all the time there is, and much to zero, makes no other wait; what is zeroed for
+/// one that hung up comes back at once.
+#[test]
+fn no_client_waits_for_what_another_has_zeroed() {
+    let daemon = Daemon::start(
+        "fill = { rate = \"0\", batch = \"2M\" }\n\
+         [[class]]\npage = \"thp\"\nsource = \"memfd\"\nsize = \"2M\"\nslabs = 2\n",
+    );
+    daemon.until_clean(2);
+    let slow = std::thread::scope(|scope| {
+        let socket = daemon.socket();
+        let topped_up = |bytes| firstlight_pool::protocol::Take {
+            max_topup_ms: u32::MAX,
+            ..take(bytes)
+        };
+        let end = super::flood::connect(&socket);
+        let mut first = Client::new(end.try_clone().unwrap());
+        let mut second = Client::connect(&socket).unwrap();
+        let waits = scope.spawn(move || first.take(topped_up(4 << 30)));
+        until("a slab is topped up", || {
+            daemon.status().pools[0].lent_slabs == 1
+        });
+        assert!(second.take(topped_up(4 * M)).is_ok());
+        rustix::net::shutdown(&end, rustix::net::Shutdown::Both).unwrap();
+        until("it is taken back", || {
+            daemon.status().pools[0].lent_slabs <= 1
+        });
+        waits.join().unwrap()
+    });
+    assert!(slow.is_err(), "4 GiB were zeroed before 2 MiB");
+}
+
 #[test]
 fn grows_shrinks_and_drains_at_run_time() {
     let mut daemon = Daemon::start(SMALL);

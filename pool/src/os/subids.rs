@@ -1,0 +1,140 @@
+//! The user behind another one's number: ranges that users may use in user namespaces
+//! (`/etc/subuid`).
+//!
+//! A user with such a range is as many users as the range is long, all with its groups. What
+//! is counted by user is counted for the range's owner.
+
+use super::peer::user_id;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// A range, and the user that all of it counts as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Range {
+    first: u32,
+    count: u32,
+    user: u32,
+}
+
+/// What the file was like when it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Version {
+    inode: u64,
+    bytes: u64,
+    changed: (i64, i64),
+}
+
+/// All ranges, read again whenever the file changes.
+///
+/// ```
+/// use firstlight_pool::os::subids::SubordinateIds;
+/// let file = tempfile::NamedTempFile::new()?;
+/// std::fs::write(&file, "1000:100000:65536\n")?;
+/// let mut ids = SubordinateIds::of_file(file.path(), &[]);
+/// assert_eq!(ids.user_of(165_535), 1000);
+/// assert_eq!(ids.user_of(165_536), 165_536);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SubordinateIds {
+    path: PathBuf,
+    /// Users whose ranges do not count as theirs: the daemon's owners, who have no limits.
+    apart: Vec<u32>,
+    version: Option<Version>,
+    ranges: Vec<Range>,
+}
+
+impl SubordinateIds {
+    /// Of this machine. A range of one of `apart` counts as a user of its own.
+    #[must_use]
+    pub fn of_machine(apart: &[u32]) -> Self {
+        Self::of_file("/etc/subuid", apart)
+    }
+
+    /// Of a file in the place of `/etc/subuid`.
+    pub fn of_file(path: impl Into<PathBuf>, apart: &[u32]) -> Self {
+        Self {
+            path: path.into(),
+            apart: apart.to_vec(),
+            version: None,
+            ranges: Vec::new(),
+        }
+    }
+
+    /// The user that `uid` counts as: the owner of its range, else itself.
+    pub fn user_of(&mut self, uid: u32) -> u32 {
+        self.read();
+        let within = |range: &&Range| {
+            uid.checked_sub(range.first)
+                .is_some_and(|at| at < range.count)
+        };
+        self.ranges
+            .iter()
+            .find(within)
+            .map_or(uid, |range| range.user)
+    }
+
+    fn read(&mut self) {
+        let version = fs::metadata(&self.path).ok().map(|file| Version {
+            inode: file.ino(),
+            bytes: file.len(),
+            changed: (file.ctime(), file.ctime_nsec()),
+        });
+        if version == self.version {
+            return;
+        }
+        self.version = version;
+        let text = fs::read_to_string(&self.path).unwrap_or_default();
+        self.ranges = text.lines().filter_map(|line| self.range(line)).collect();
+    }
+
+    fn range(&self, line: &str) -> Option<Range> {
+        let mut fields = line.split(':');
+        let (owner, first, count) = (fields.next()?, fields.next()?, fields.next()?);
+        let first = first.trim().parse().ok()?;
+        let owner = match owner.parse() {
+            Ok(number) => Some(number),
+            Err(_) => user_id(owner).ok().flatten(),
+        };
+        // Of an owner without a number, all of the range is one user all the same.
+        let owner = owner.filter(|owner| !self.apart.contains(owner));
+        Some(Range {
+            first,
+            count: count.trim().parse().ok()?,
+            user: owner.unwrap_or(first),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_one_user_also_where_its_owner_has_no_number_or_no_limits() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "1000:100000:10\nroot:200000:10\nno such user:300000:10\n900:400000:10\n\
+                    1001:no:number\n:::\n1002:4294967290:100\n";
+        fs::write(&file, text).unwrap();
+        let mut ids = SubordinateIds::of_file(file.path(), &[0, 900]);
+        for (uid, user) in [
+            (0, 0),
+            (1000, 1000),
+            (99_999, 99_999),
+            (100_000, 1000),
+            (100_009, 1000),
+            (100_010, 100_010),
+            (200_007, 200_000),
+            (300_007, 300_000),
+            (400_007, 400_000),
+            (u32::MAX, 1002),
+        ] {
+            assert_eq!(ids.user_of(uid), user, "{uid}");
+        }
+        fs::write(&file, "1001:100000:10\n# longer than nothing\n").unwrap();
+        assert_eq!(ids.user_of(100_000), 1001, "read again");
+        drop(file);
+        assert_eq!(ids.user_of(100_000), 100_000);
+    }
+}
