@@ -19,6 +19,7 @@
 )]
 
 pub mod background;
+pub mod cgroup_memory;
 pub mod cpus;
 pub mod hugepages;
 pub mod inherited;

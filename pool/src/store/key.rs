@@ -1,6 +1,6 @@
 //! What names a class, and whether there is memory for one of its slabs.
 
-use crate::os::hugepages;
+use crate::os::{cgroup_memory, hugepages};
 use crate::protocol::PageSize;
 use firstlight_host::meminfo;
 use std::path::Path;
@@ -29,6 +29,18 @@ impl Key {
     pub(super) fn room(&self, bytes: u64) -> Result<(), String> {
         if self.page == PageSize::Transparent {
             // Nothing takes a tmpfs' pages back: too many, and other programs are killed.
+            // Nor does anything take them from a cgroup, whose processes are killed then.
+            let space = cgroup_memory::space().filter(|space| bytes > space.left_bytes / 10 * 9);
+            if let Some(space) = space {
+                return Err(format!(
+                    "a slab needs {} MiB, and of the {} MiB that {} may use {} MiB are left: keep \
+                     fewer or smaller slabs, or raise its limit (MemoryMax=)",
+                    bytes >> 20,
+                    space.limit_bytes >> 20,
+                    space.cgroup.display(),
+                    space.left_bytes >> 20
+                ));
+            }
             let available = meminfo::available_bytes().unwrap_or(u64::MAX);
             if bytes <= available / 10 * 9 {
                 return Ok(());

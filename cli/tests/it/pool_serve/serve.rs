@@ -1,8 +1,8 @@
 //! What the daemon does for clients who behave.
 
 use super::kit::{
-    Daemon, M, another_user, fails, free_pages, huge_pages, mapped, take, take_soon, until,
-    write_config,
+    Daemon, M, another_user, fails, free_pages, huge_pages, is_root, mapped, take, take_soon,
+    until, write_config,
 };
 use firstlight_pool::client::{Borrowed, Client, ClientError};
 use firstlight_pool::os::need::skip;
@@ -463,4 +463,55 @@ fn trusted_slabs_are_zeroed_in_place_and_lent_again() {
     daemon.connect().give(kept.lease.lease.clone()).unwrap();
     let next = take_soon(&daemon, 4 * M);
     assert_ne!(inode(&next), inode(&kept));
+}
+
+/// A cgroup with less memory than a slab: the daemon is not killed for want of it, and says what
+/// is in the way.
+#[test]
+fn a_slab_larger_than_the_cgroup_may_use_is_not_begun() {
+    if !is_root() {
+        return;
+    }
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+    let memory = own
+        .lines()
+        .find_map(|line| Some(line.split_once(":memory:")?.1));
+    let unified = own.lines().find_map(|line| line.strip_prefix("0::"));
+    let (folder, limit) = match memory {
+        Some(path) => (
+            format!("/sys/fs/cgroup/memory{path}"),
+            "memory.limit_in_bytes",
+        ),
+        None => (
+            format!("/sys/fs/cgroup{}", unified.unwrap_or("/")),
+            "memory.max",
+        ),
+    };
+    let folder = std::path::PathBuf::from(folder).join(format!("pool-{}", std::process::id()));
+    let made = std::fs::create_dir(&folder);
+    let made = made.and_then(|()| std::fs::write(folder.join(limit), "67108864"));
+    if let Err(error) = made {
+        let _ = std::fs::remove_dir(&folder);
+        return skip("cgroups", error);
+    }
+    let mut daemon = Daemon::start("fill = { rate = \"0\" }\n");
+    std::fs::write(folder.join("cgroup.procs"), daemon.pid().to_string()).unwrap();
+    let resized = daemon.connect().resize(Resize {
+        page: PageSize::Transparent,
+        node: None,
+        size_class_bytes: 256 * M,
+        slabs: 1,
+    });
+    let trouble = || daemon.status().pools[0].trouble.clone();
+    assert!(resized.is_ok());
+    until("a reason is given", || trouble().is_some());
+    let said = trouble().unwrap();
+    assert!(
+        said.contains("of the 64 MiB that") && said.contains("MemoryMax="),
+        "{said}"
+    );
+    daemon.kill();
+    until("the cgroup is empty", || {
+        std::fs::remove_dir(&folder).is_ok()
+    });
 }
