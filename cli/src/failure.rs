@@ -29,6 +29,8 @@ pub(crate) enum Failure {
     Guests(String),
     /// Some of many logs could not be read, or are none; the document says which.
     Unread(String),
+    /// A log has a finding that was asked to fail on; the document has it.
+    Found(String),
     /// What was compared is slower than before; the document says in what.
     Regressed(String),
 }
@@ -43,6 +45,7 @@ impl Problem for Failure {
             Self::Pool(failure) => failure.exit_code(),
             Self::Boot(BootError::Guest(_)) | Self::Guests(_) => 6,
             Self::Regressed(_) => 7,
+            Self::Found(_) => 12,
             // As a shell tells it of a program that a signal ended.
             Self::Boot(BootError::Interrupted(signal)) => {
                 u8::try_from(signal.saturating_add(128)).unwrap_or(u8::MAX)
@@ -62,7 +65,10 @@ impl Problem for Failure {
     }
 
     fn is_documented(&self) -> bool {
-        matches!(self, Self::Regressed(_) | Self::Guests(_) | Self::Unread(_))
+        matches!(
+            self,
+            Self::Regressed(_) | Self::Guests(_) | Self::Unread(_) | Self::Found(_)
+        )
     }
 }
 
@@ -144,6 +150,7 @@ impl fmt::Display for Failure {
             | Self::Check(text)
             | Self::Guests(text)
             | Self::Unread(text)
+            | Self::Found(text)
             | Self::Regressed(text) => f.write_str(text),
             Self::Boot(error) => write!(f, "{error}"),
             Self::Pool(failure) => write!(f, "{failure}"),
@@ -192,6 +199,7 @@ mod tests {
             (OfPool::Pool(text()).into(), 5),
             (Failure::Guests(text()), 6),
             (Failure::Regressed(text()), 7),
+            (Failure::Found(text()), 12),
             (OfPool::Refused(text()).into(), 8),
             (OfPool::Config(text()).into(), 9),
             (OfPool::NoDaemon(text()).into(), 10),

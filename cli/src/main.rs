@@ -80,6 +80,7 @@ Exit codes:
   8  the pool: the daemon refuses
   9  the pool: its configuration is missing or wrong
   10  the pool: no daemon answers
+  12  doctor: a log has a finding of --fail-on
   130  stopped by Ctrl-C";
 
 fn main() -> ExitCode {

@@ -5,7 +5,11 @@ use firstlight_lab::{doctor, gaps, log};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let lines = 1 + data.iter().filter(|byte| **byte == b'\n').count();
+    // Each message of JSON counts as a line.
+    let lines = 1 + data
+        .iter()
+        .filter(|byte| matches!(byte, b'\n' | b'{'))
+        .count();
     let boots = log::boots(data);
     // No line is lost between two boots, and none is in both.
     let numbers = boots
@@ -32,6 +36,8 @@ fuzz_target!(|data: &[u8]| {
             "{finding:?}"
         );
     }
+    let found = diagnosis.findings.iter();
+    assert!(found.is_sorted_by_key(|finding| (finding.boot, finding.line)));
     assert_eq!(
         diagnosis,
         doctor::diagnose("log", data),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::log::{Line, SMP, clock_start};
+use crate::log::{Line, SMP, clock_start, disorder};
 use crate::record::Phase;
 
 /// Gaps kept of one boot.
@@ -37,11 +37,11 @@ pub struct Said {
 }
 
 impl Said {
-    fn of(line: &Line, stamp_ns: u64) -> Self {
+    fn of(line: &Line<'_>, stamp_ns: u64) -> Self {
         Self {
             line: line.number,
             stamp_ns,
-            text: line.text.clone(),
+            text: line.text.to_string(),
         }
     }
 }
@@ -49,23 +49,30 @@ impl Said {
 /// The time between each line of `lines` that has one and the next: index of both, nanoseconds.
 ///
 /// Stamps that are no times are left out, and so is the time before a line that does not
-/// follow the one before it in the log.
-pub fn spans(lines: &[Line]) -> impl Iterator<Item = (usize, usize, u64)> + '_ {
-    let start = clock_start(lines);
+/// follow the one before it in the log. Where the clock goes back, time begins to count again
+/// where it was; where it does so again and again there is no telling how much passed.
+pub fn spans<'l>(lines: &'l [Line<'_>]) -> impl Iterator<Item = (usize, usize, u64)> + 'l {
+    let mixed = disorder(lines).is_some_and(|found| found.hides_time());
+    let start = if mixed {
+        lines.len()
+    } else {
+        clock_start(lines)
+    };
     let (others, floor_ns) = other_cpus(lines);
     let mut before: Option<(usize, u64)> = None;
-    let span = move |(at, line): (usize, &Line)| {
+    let span = move |(at, line): (usize, &Line<'_>)| {
         let ns = line
             .stamp_ns
             .filter(|ns| at >= start && (*ns > 0 || line.coarse))?;
         if others.contains(&at) && ns < floor_ns {
             return None;
         }
-        let (from, from_ns) = before.replace((at, ns))?;
-        if line.torn {
+        let (from, from_ns) = before.unwrap_or((at, ns));
+        let passed = ns.checked_sub(from_ns)?;
+        let first = before.replace((at, ns)).is_none();
+        if first || line.torn {
             return None;
         }
-        let passed = ns.checked_sub(from_ns)?;
         let passed = if line.coarse {
             passed.saturating_sub(COARSE_NS)
         } else {
@@ -78,7 +85,7 @@ pub fn spans(lines: &[Line]) -> impl Iterator<Item = (usize, usize, u64)> + '_ {
 
 /// The lines while other CPUs come up, whose clocks may be behind, and the time at which
 /// that begins.
-fn other_cpus(lines: &[Line]) -> (Range<usize>, u64) {
+fn other_cpus(lines: &[Line<'_>]) -> (Range<usize>, u64) {
     let begins = lines.iter().position(|line| line.text.starts_with(SMP));
     let Some(begin) = begins else {
         return (0..0, 0);
@@ -100,10 +107,17 @@ fn other_cpus(lines: &[Line]) -> (Range<usize>, u64) {
 /// assert_eq!((gaps[0].ns, gaps[0].before.line), (2_001_575_000, 1));
 /// ```
 #[must_use]
-pub fn longest(lines: &[Line], phases: &[Phase]) -> Vec<Gap> {
-    let mut spans: Vec<_> = spans(lines).filter(|span| span.2 > 0).collect();
-    spans.sort_by_key(|(from, _, ns)| (std::cmp::Reverse(*ns), *from));
-    spans.truncate(MOST);
+pub fn longest(lines: &[Line<'_>], phases: &[Phase]) -> Vec<Gap> {
+    let mut longest: Vec<(usize, usize, u64)> = Vec::with_capacity(MOST + 1);
+    for span in spans(lines).filter(|span| span.2 > 0) {
+        let full = longest.len() == MOST;
+        if full && longest.last().is_some_and(|last| span.2 <= last.2) {
+            continue;
+        }
+        let at = longest.partition_point(|other| other.2 >= span.2);
+        longest.insert(at, span);
+        longest.truncate(MOST);
+    }
     let gap = |(from, to, ns): (usize, usize, u64)| {
         let (from, to) = (lines.get(from)?, lines.get(to)?);
         let (before, after) = (Said::of(from, from.stamp_ns?), Said::of(to, to.stamp_ns?));
@@ -114,7 +128,7 @@ pub fn longest(lines: &[Line], phases: &[Phase]) -> Vec<Gap> {
             after,
         })
     };
-    spans.into_iter().filter_map(gap).collect()
+    longest.into_iter().filter_map(gap).collect()
 }
 
 /// The phase with the largest part of the span.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `*.json` | a record, as `--json` prints it |
 //! | `*.jsonl` | one a line, as `history` and `matrix` keep them |
-//! | `*.log`, `*.txt`, packed (`.gz`, `.xz`, `.zst`) or not | a kernel log, each boot of it a record |
+//! | `*.log`, `*.txt`, `*.dmesg`, packed (`.gz`, `.xz`, `.zst`) or not | a kernel log, each boot of it a record |
 
 use std::fmt;
 use std::fs;
@@ -110,6 +110,21 @@ pub fn documents<D: DeserializeOwned>(path: &Path, schema: &str) -> Result<Vec<D
     Ok(documents)
 }
 
+/// Kernel logs in `path`, a file or a folder, in the order of their names.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn logs(path: &Path) -> Result<Vec<PathBuf>, Unreadable> {
+    let mut files = Vec::new();
+    collect(path, MOST_DEPTH, &mut files)?;
+    files.retain(|file| file == path || kind(file) == Kind::Log);
+    files.sort();
+    if files.is_empty() {
+        return Err(Unreadable::Nothing(path.to_owned()));
+    }
+    Ok(files)
+}
+
 /// A JSON document of any schema, where `path` is one.
 ///
 /// # Errors
@@ -159,7 +174,7 @@ fn kind(path: &Path) -> Kind {
     match inner.unwrap_or(outer).as_deref() {
         Some("json") => Kind::Json,
         Some("jsonl") => Kind::Lines,
-        Some("log" | "txt") => Kind::Log,
+        Some("log" | "txt" | "dmesg") => Kind::Log,
         _ => Kind::Other,
     }
 }

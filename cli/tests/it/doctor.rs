@@ -19,7 +19,7 @@ fn a_document_has_every_log_and_every_field() {
         for finding in entry["findings"].as_array().unwrap() {
             let keys: Vec<&String> = finding.as_object().unwrap().keys().collect();
             let expected = [
-                "cost", "cost_ms", "cure", "evidence", "fixed_in", "id", "line", "why",
+                "boot", "cost", "cost_ms", "cure", "evidence", "fixed_in", "id", "line", "why",
             ];
             assert_eq!(keys, expected);
         }
@@ -44,6 +44,189 @@ fn a_page_says_what_it_costs_and_what_to_do() {
     let healthy = files("logs", "hashdist.log");
     let (_, page, _) = told(&["doctor", healthy[0].to_str().unwrap()]);
     assert!(page.contains("nothing found"), "{page}");
+}
+
+/// A log with a boot for each of these milliseconds, in which descriptors take so long.
+fn boots(ms: &[u32]) -> String {
+    let boot = |ms: &u32| {
+        format!(
+            "[    0.000000] Linux version 5.9.0\n[    0.010000] Normal zone: 1 pages, LIFO batch:63\n\
+             [    {ms}.000000] ACPI: PM-Timer\n[    9.100000] a\n"
+        )
+    };
+    ms.iter().map(boot).collect()
+}
+
+#[test]
+fn a_finding_names_its_boot_and_full_shows_what_is_folded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("two.log");
+    std::fs::write(&path, boots(&[2, 3])).unwrap();
+    let path = path.to_str().unwrap();
+    let (code, page, _) = told(&["doctor", path]);
+    assert_eq!(code, 0);
+    for part in [
+        "2 boots, 2 findings",
+        "measured, boot 2",
+        "Phases",
+        "boot 2, from line 5",
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    let three = folder.path().join("three.log");
+    std::fs::write(&three, boots(&[2, 3, 4])).unwrap();
+    let three = three.to_str().unwrap();
+    let (_, page, _) = told(&["doctor", three]);
+    assert!(page.contains("of 2 boots more (--full)"), "{page}");
+    let (_, page, _) = told(&["doctor", "--full", three]);
+    assert!(
+        page.contains("boot 3, from line 9") && !page.contains("--full"),
+        "{page}"
+    );
+    let report = document(&["doctor", "--json", path]);
+    assert_eq!(report["logs"][0]["findings"][1]["boot"], 2);
+}
+
+#[test]
+fn findings_beyond_the_most_that_are_kept_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("many.log");
+    std::fs::write(&path, boots(&[2; 1001])).unwrap();
+    let report = document(&["doctor", "--json", path.to_str().unwrap()]);
+    let log = &report["logs"][0];
+    assert_eq!(log["findings"].as_array().unwrap().len(), 1000);
+    assert_eq!(
+        (&log["more_findings"], &log["boots"]),
+        (&1.into(), &1001.into())
+    );
+    let (_, page, _) = told(&["doctor", path.to_str().unwrap()]);
+    assert!(
+        page.contains("1,001 findings") && page.contains("1 finding more"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_folder_is_counted_the_most_expensive_first_and_fails_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("inner")).unwrap();
+    for (name, text) in [
+        ("a.log", boots(&[2])),
+        ("inner/b.log", boots(&[4, 3])),
+        (
+            "c.txt",
+            "[    1.000000] Command line: a debug_pagealloc=on\n".to_owned(),
+        ),
+        ("d.dmesg", "[    1.000000] a\n".to_owned()),
+        ("e.toml", "no log".to_owned()),
+    ] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let path = folder.path().to_str().unwrap();
+    let (code, page, _) = told(&["doctor", path]);
+    assert_eq!(code, 0, "{page}");
+    let lines: Vec<&str> = page.lines().collect();
+    let at = lines
+        .iter()
+        .position(|line| line.contains("worst"))
+        .unwrap();
+    let row = |line: &str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let worst = row(lines[at + 1]);
+    assert_eq!(worst[..4], ["memmap-eager", "3", "2", "3,990"], "{page}");
+    assert!(worst[5].ends_with("inner/b.log:3"), "{page}");
+    assert!(lines[at + 2].contains("page-debugging"), "{page}");
+    assert!(
+        page.contains("4 logs, 5 boots") && page.contains("d.dmesg: nothing found"),
+        "{page}"
+    );
+    for (finding, expected) in [
+        ("memmap-eager", 12),
+        ("any", 12),
+        ("tsc-unstable", 0),
+        ("x", 2),
+    ] {
+        let (code, _, stderr) = told(&["doctor", path, "--fail-on", finding]);
+        assert_eq!(code, expected, "{finding}: {stderr}");
+    }
+}
+
+#[test]
+fn one_unreadable_file_stops_no_other_and_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.log"), boots(&[2])).unwrap();
+    std::fs::write(folder.path().join("b.log"), "nothing\n").unwrap();
+    std::fs::write(folder.path().join("c.log.xz"), b"\xfd7zXZ\0 and no more").unwrap();
+    let (code, page, stderr) = told(&["doctor", folder.path().to_str().unwrap()]);
+    assert_eq!(code, 3);
+    assert!(
+        page.contains("memmap-eager") && page.contains("2 files could not be read"),
+        "{page}"
+    );
+    assert!(
+        stderr.contains("b.log") && stderr.contains("c.log.xz"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn standard_input_is_a_log() {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_firstlight"))
+        .args(["doctor", "-"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), boots(&[2]).as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success() && page.contains("memmap-eager"),
+        "{page}"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_log_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let zeros = "[    1.000000] a\0b\n[    2.000000] c\n".to_owned();
+    let long = format!("[    1.000000] {}\n", "x".repeat(5000));
+    let back = "[    5.000000] a\n[    4.000000] b\n[    5.100000] c\n".to_owned();
+    // Two boots, a line of each in turns: seconds apart, but no second passes.
+    let mixed = |n: u32| format!("[    1.{n:06}] a\n[    9.{n:06}] b\n");
+    let mixed = (1..20).map(mixed).collect::<String>();
+    for (name, text, part) in [
+        (
+            "zeros.log",
+            zeros,
+            "line 1: bytes that are zero are left out",
+        ),
+        (
+            "long.log",
+            long,
+            "line 1: 5000 bytes long, the first 4096 were read",
+        ),
+        ("back.log", back, "line 2: the clock goes back by 1000 ms"),
+        (
+            "mixed.log",
+            mixed,
+            "lines of several logs, or not in order; no time between lines is taken",
+        ),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let (code, page, _) = told(&["doctor", path.to_str().unwrap()]);
+        assert_eq!(code, 0, "{page}");
+        assert!(page.contains(part), "{part} in {page}");
+        assert_eq!(
+            page.contains("Gaps"),
+            name == "zeros.log" || name == "back.log",
+            "{page}"
+        );
+    }
 }
 
 #[test]

@@ -88,7 +88,7 @@ pub(super) fn record(heard: &Heard, events: &Events, around: Circumstances<'_>) 
 
 /// When the guest's clock was zero, by its first line with a time that was not printed
 /// later than it was said: the earliest of what each line says.
-fn before_clock(messages: &[Line], lines_ns: &[u64]) -> Option<u64> {
+fn before_clock(messages: &[Line<'_>], lines_ns: &[u64]) -> Option<u64> {
     let start = log::clock_start(messages);
     let messages = messages.get(start..)?.iter();
     let zero = messages.filter_map(|line| {

@@ -265,13 +265,18 @@ impl Boot<'_> {
         }
     }
 
-    fn judge(&self, heard: &Heard, events: &Events, lines: &[log::Line]) -> Result<(), Failing> {
+    fn judge(
+        &self,
+        heard: &Heard,
+        events: &Events,
+        lines: &[log::Line<'_>],
+    ) -> Result<(), Failing> {
         if let Some(uefi) = self.launch.uefi {
             return uefi.judge(heard, events);
         }
         match self.launch.system {
             System::Image => {
-                let last = lines.last().map_or("", |line| line.text.as_str());
+                let last = lines.last().map_or("", |line| &*line.text);
                 verdict::judge(heard, events, last)
             }
             System::Linux => {

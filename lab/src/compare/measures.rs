@@ -88,7 +88,8 @@ pub(super) fn measures(told: &Told) -> Vec<Measure> {
 
 /// The time between lines; between the same lines, whatever numbers are in them, all of it.
 fn gaps(told: &Told, list: &mut Vec<Measure>) {
-    let lines = log::lines(told.log.join("\n").as_bytes());
+    let text = told.log.join("\n");
+    let lines = log::lines(text.as_bytes());
     let mut known: BTreeMap<String, u64> = BTreeMap::new();
     for (from, to, ns) in spans(&lines) {
         if let (Some(from), Some(to), true) = (lines.get(from), lines.get(to), ns > 0) {

@@ -1,6 +1,7 @@
 //! What a rule is, and what it finds.
 
-use super::case::{Case, Entry};
+use super::case::Case;
+use super::message::Entry;
 
 /// A finding and how it is recognised.
 pub(super) struct Rule {
@@ -44,7 +45,7 @@ pub(super) enum Cost {
 
 impl Hit {
     /// Seen in `entry`, at a cost the log does not say.
-    pub(super) fn at(entry: &Entry, detail: impl Into<String>) -> Self {
+    pub(super) fn at(entry: Entry<'_>, detail: impl Into<String>) -> Self {
         Self {
             line: entry.line,
             cost: Cost::Unknown,
@@ -59,7 +60,7 @@ impl Hit {
     }
 
     /// Seen in the span of `ns` between `from` and `entry`.
-    pub(super) fn span(from: &Entry, entry: &Entry, ns: u64) -> Self {
+    pub(super) fn span(from: Entry<'_>, entry: Entry<'_>, ns: u64) -> Self {
         let before: String = from.text.chars().take(80).collect();
         let detail = format!("{} ms pass after \"{before}\"", ns / 1_000_000);
         Self {

@@ -1,12 +1,13 @@
 //! Several boots in one log: [`boots`] tells them apart.
 
-use super::{KernelLog, Line, Rows, line};
+use super::problem::LogProblem;
+use super::{KernelLog, Line, Rows, disorder, line};
 
 /// One boot of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Boot {
+pub struct Boot<'t> {
     /// Its messages, those before its kernel's first among them.
-    pub lines: Vec<Line>,
+    pub lines: Vec<Line<'t>>,
     /// What its kernel said of the machine.
     pub log: KernelLog,
     /// Lines that a kernel printed for certain: by their stamp, their logger, or a row they are.
@@ -24,52 +25,55 @@ pub struct Boot {
 /// assert_eq!(boots[1].lines[0].number, 3);
 /// ```
 #[must_use]
-pub fn boots(text: &[u8]) -> Vec<Boot> {
-    let mut boots = vec![Boot::default()];
-    let mut boundary = Boundary::default();
-    let mut problems = Vec::new();
-    line::messages(text, &mut problems, |line, _| {
-        if let Some(number) = boundary.another_begins(&line) {
-            let lines = split(&mut boots, number);
-            let has_version = lines.iter().chain([&line]).any(is_version);
-            boundary = Boundary::new_boot(has_version, line.stamp_ns);
-            boots.push(Boot {
-                lines,
-                ..Boot::default()
-            });
-        }
-        if let Some(boot) = boots.last_mut() {
-            boot.lines.push(line);
-        }
-        true
-    });
-    let mut problems = problems.into_iter().peekable();
-    for boot in &mut boots {
-        let mut rows = Rows::default();
-        let last = boot.lines.last().map_or(usize::MAX, |line| line.number);
-        for line in &boot.lines {
-            let row = rows.take(line);
-            boot.kernel_lines += usize::from(row || line.kernel);
-        }
-        while let Some(problem) = problems.next_if(|problem| problem.line <= last) {
-            rows.log.problems.push(problem);
-        }
-        boot.log = rows.finish();
-    }
+pub fn boots(text: &[u8]) -> Vec<Boot<'_>> {
+    let mut boots = Vec::new();
+    each_boot(text, |boot| boots.push(boot));
     boots
 }
 
-/// Takes the lines from line `number` on out of the last boot.
-fn split(boots: &mut [Boot], number: usize) -> Vec<Line> {
-    let Some(boot) = boots.last_mut() else {
-        return Vec::new();
-    };
-    let at = boot.lines.partition_point(|line| line.number < number);
-    boot.lines.split_off(at)
+/// Calls `each` with every boot of `text`, one at a time, in the order of their lines; at
+/// least once.
+pub fn each_boot<'t>(text: &'t [u8], mut each: impl FnMut(Boot<'t>)) {
+    let mut lines: Vec<Line<'t>> = Vec::new();
+    let mut boundary = Boundary::default();
+    let mut problems = Vec::new();
+    line::messages(text, &mut problems, |line, problems| {
+        if let Some(number) = boundary.another_begins(&line) {
+            let at = lines.partition_point(|line| line.number < number);
+            let next = lines.split_off(at);
+            let has_version = next.iter().chain([&line]).any(is_version);
+            boundary = Boundary::new_boot(has_version, line.stamp_ns);
+            each(boot(std::mem::replace(&mut lines, next), problems));
+        }
+        lines.push(line);
+        true
+    });
+    each(boot(lines, &mut problems));
+}
+
+/// What a kernel said in `lines`; of `problems` those that are in them.
+fn boot<'t>(lines: Vec<Line<'t>>, problems: &mut Vec<LogProblem>) -> Boot<'t> {
+    let mut rows = Rows::default();
+    let mut kernel_lines = 0;
+    for line in &lines {
+        let row = rows.take(line);
+        kernel_lines += usize::from(row || line.kernel);
+    }
+    let last = lines.last().map_or(usize::MAX, |line| line.number);
+    let own = problems.partition_point(|problem| problem.line <= last);
+    rows.log.problems.extend(problems.drain(..own));
+    rows.log
+        .problems
+        .extend(disorder(&lines).map(|found| found.problem(&lines)));
+    Boot {
+        lines,
+        log: rows.finish(),
+        kernel_lines,
+    }
 }
 
 /// The first words of a kernel.
-fn is_version(line: &Line) -> bool {
+fn is_version(line: &Line<'_>) -> bool {
     line.text.starts_with("Linux version ")
 }
 
@@ -79,7 +83,7 @@ pub(super) struct Boundary {
     latest_ns: Option<u64>,
     lines_seen: bool,
     version_seen: bool,
-    /// Line of a version that may be the next boot's, in a log without stamps.
+    /// Line of a version that may be the next boot's, in a log without stamps of its kernel.
     version_again: Option<usize>,
 }
 
@@ -96,9 +100,10 @@ impl Boundary {
 
     /// The line a further boot begins with, once `line` shows that there is one.
     ///
-    /// Journals say so. With stamps, the clock goes back. Without them a version may also
-    /// be the content of `/proc/version`; what a boot prints next decides.
-    pub(super) fn another_begins(&mut self, line: &Line) -> Option<usize> {
+    /// Journals say so. With a kernel's stamps, the clock goes back. Without them, or with those
+    /// of the calendar, a version may also be the content of `/proc/version`; what a boot prints
+    /// next decides.
+    pub(super) fn another_begins(&mut self, line: &Line<'_>) -> Option<usize> {
         let version = is_version(line);
         let repeated = version && self.version_seen;
         self.version_seen |= version;
@@ -112,7 +117,7 @@ impl Boundary {
         if (repeated && back) || (journal && lines_seen) {
             return Some(line.number);
         }
-        if repeated && self.latest_ns.is_none() {
+        if repeated {
             self.version_again = Some(line.number);
         }
         let next = [
@@ -134,7 +139,7 @@ mod tests {
 
     fn first_lines(text: &str) -> Vec<usize> {
         let boots = boots(text.as_bytes());
-        let first = |boot: &Boot| boot.lines.first().map_or(0, |line| line.number);
+        let first = |boot: &Boot<'_>| boot.lines.first().map_or(0, |line| line.number);
         boots.iter().map(first).collect()
     }
 

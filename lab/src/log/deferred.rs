@@ -26,7 +26,7 @@ pub struct DeferredRow {
 }
 
 /// Reads `line` if it reports deferred initialisation.
-pub(super) fn read(line: &Line, log: &mut KernelLog) -> bool {
+pub(super) fn read(line: &Line<'_>, log: &mut KernelLog) -> bool {
     let mut scan = Scan::new(&line.text);
     let ours = (scan.eat("node ") || scan.eat("kswapd "))
         && line.text.contains(" initialised")
@@ -43,7 +43,7 @@ pub(super) fn read(line: &Line, log: &mut KernelLog) -> bool {
     true
 }
 
-fn row(scan: &mut Scan<'_>, line: &Line) -> Result<DeferredRow, Bad> {
+fn row(scan: &mut Scan<'_>, line: &Line<'_>) -> Result<DeferredRow, Bad> {
     let node = scan.small()?;
     let mut pages = None;
     if scan.eat("initialised,") {

@@ -77,7 +77,7 @@ const SOURCES: [(&str, Source); 9] = [
 ];
 
 /// Reads `line` if it is a row or a change of the map.
-pub(super) fn read(line: &Line, log: &mut KernelLog) -> bool {
+pub(super) fn read(line: &Line<'_>, log: &mut KernelLog) -> bool {
     let mut scan = Scan::new(&line.text);
     if scan.eat("e820: update") || scan.eat("e820: remove") {
         let removed = line.text.starts_with("e820: remove");
@@ -119,7 +119,7 @@ pub(super) fn read(line: &Line, log: &mut KernelLog) -> bool {
     true
 }
 
-fn row(scan: &mut Scan<'_>, line: &Line, log: &mut KernelLog) -> Result<E820Row, Bad> {
+fn row(scan: &mut Scan<'_>, line: &Line<'_>, log: &mut KernelLog) -> Result<E820Row, Bad> {
     let bracketed = scan.remainder().starts_with('[');
     let span = if bracketed {
         scan.bracketed()?

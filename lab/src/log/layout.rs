@@ -103,8 +103,8 @@ pub(super) enum Section {
 const ZONES: [&str; 6] = ["DMA", "DMA32", "Normal", "HighMem", "Movable", "Device"];
 
 /// Reads `line` if it is about the layout.
-pub(super) fn read(line: &Line, section: &mut Section, log: &mut KernelLog) -> bool {
-    let heading = match line.text.as_str() {
+pub(super) fn read(line: &Line<'_>, section: &mut Section, log: &mut KernelLog) -> bool {
+    let heading = match &*line.text {
         "Movable zone start for each node" => Some(Section::Movable),
         "Movable zone start PFN for each node" => Some(Section::MovableFrames),
         "Early memory node ranges" | "Zone ranges:" | "Zone PFN ranges:" => Some(Section::None),
@@ -125,8 +125,8 @@ pub(super) fn read(line: &Line, section: &mut Section, log: &mut KernelLog) -> b
     }
 }
 
-fn row(line: &Line, section: Section, log: &mut KernelLog) -> Result<bool, Bad> {
-    let text = line.text.as_str();
+fn row(line: &Line<'_>, section: Section, log: &mut KernelLog) -> Result<bool, Bad> {
+    let text = &*line.text;
     let number = line.number;
     let mut scan = Scan::new(text);
     // As arm64 begins lines of nodes.
@@ -190,7 +190,7 @@ fn row(line: &Line, section: Section, log: &mut KernelLog) -> Result<bool, Bad> 
 }
 
 /// Rows that mean something only below their heading.
-fn section_row(line: &Line, section: Section, log: &mut KernelLog) -> Result<bool, Bad> {
+fn section_row(line: &Line<'_>, section: Section, log: &mut KernelLog) -> Result<bool, Bad> {
     let mut scan = Scan::new(&line.text);
     match section {
         Section::Movable | Section::MovableFrames if scan.eat("Node ") => {
@@ -269,7 +269,12 @@ fn unavailable(mut scan: Scan<'_>, line: usize) -> Result<Unavailable, Bad> {
 
 /// `DMA32    [mem 0x...-0x...]`, `Device   empty`, `DMA      0x00000010 -> 0x00001000`,
 /// `Normal zone: 89391104 pages, LIFO batch:63`.
-fn zone_row(zone: &str, mut scan: Scan<'_>, line: &Line, log: &mut KernelLog) -> Result<bool, Bad> {
+fn zone_row(
+    zone: &str,
+    mut scan: Scan<'_>,
+    line: &Line<'_>,
+    log: &mut KernelLog,
+) -> Result<bool, Bad> {
     let rest = scan.remainder();
     let span = if rest == "empty" {
         None

@@ -6,7 +6,12 @@
 //! that off and hands out one [`Line`] a message. What stamps look like is in
 //! [`super::stamp`], what stands in front of messages in [`super::prefix`].
 
-use super::prefix::{self, Bare};
+use std::borrow::Cow;
+
+use memchr::{memchr, memchr_iter};
+
+use super::json;
+use super::prefix;
 use super::problem::LogProblem;
 use super::stamp::{Stamp, stamp};
 
@@ -15,11 +20,11 @@ const MESSAGE_BYTES: usize = 4096;
 
 /// One message of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct Line<'t> {
     /// Line number in the log, from 1.
     pub number: usize,
     /// Time since the kernel's clock began; in a log that only has the time between lines
-    /// or the calendar's, since its first line.
+    /// or another clock's, since its first line.
     pub stamp_ns: Option<u64>,
     /// The stamp is the calendar's, in whole seconds.
     pub coarse: bool,
@@ -29,7 +34,22 @@ pub struct Line {
     /// Its stamp, or what stands in front of it, is a kernel's.
     pub kernel: bool,
     /// The message, without leading white space.
-    pub text: String,
+    pub text: Cow<'t, str>,
+}
+
+impl Line<'_> {
+    /// A line that outlives its log.
+    #[must_use]
+    pub fn into_owned(self) -> Line<'static> {
+        Line {
+            number: self.number,
+            stamp_ns: self.stamp_ns,
+            coarse: self.coarse,
+            torn: self.torn,
+            kernel: self.kernel,
+            text: Cow::Owned(self.text.into_owned()),
+        }
+    }
 }
 
 /// All messages of `log`, whatever they speak of.
@@ -37,9 +57,9 @@ pub struct Line {
 /// ```
 /// let lines = firstlight_lab::log::lines(b"firmware\n[    0.500] one\r\n[    0.700] two\n");
 /// assert_eq!(lines[0].stamp_ns, None);
-/// assert_eq!((lines[2].stamp_ns, lines[2].text.as_str()), (Some(700_000_000), "two"));
+/// assert_eq!((lines[2].stamp_ns, &*lines[2].text), (Some(700_000_000), "two"));
 /// ```
-pub fn lines(log: &[u8]) -> Vec<Line> {
+pub fn lines(log: &[u8]) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
     messages(log, &mut Vec::new(), |line, _| {
         lines.push(line);
@@ -48,31 +68,28 @@ pub fn lines(log: &[u8]) -> Vec<Line> {
     lines
 }
 
+/// What is called with each message; whether the next one is wanted.
+trait Each<'t>: FnMut(Line<'t>, &mut Vec<LogProblem>) -> bool {}
+impl<'t, F: FnMut(Line<'t>, &mut Vec<LogProblem>) -> bool> Each<'t> for F {}
+
 /// Calls `each` with every message of `log`, in order, until it says stop.
-pub(super) fn messages(
-    log: &[u8],
+pub(super) fn messages<'t>(
+    log: &'t [u8],
     problems: &mut Vec<LogProblem>,
-    mut each: impl FnMut(Line, &mut Vec<LogProblem>) -> bool,
+    mut each: impl FnMut(Line<'t>, &mut Vec<LogProblem>) -> bool,
 ) {
     let mut reader = Reader::default();
-    for (index, raw) in log.split(|&byte| byte == b'\n').enumerate() {
-        let number = index + 1;
-        let text = clean(raw);
-        // Comments are not the kernel's.
-        if text.starts_with('#') {
-            reader.remark(&text);
-            continue;
-        }
-        for piece in text.split('\r') {
-            let went_on = split_at_stamps(piece, |stamp, message| {
-                let Some(line) = reader.line(number, stamp, message, problems) else {
-                    return true;
-                };
-                each(line, problems)
-            });
-            if !went_on {
-                return;
-            }
+    if json::begins(log) {
+        reader.json(log, problems, &mut each);
+        return;
+    }
+    let (mut start, mut number) = (0, 0);
+    for end in memchr_iter(b'\n', log).chain([log.len()]) {
+        number += 1;
+        let raw = log.get(start..end).unwrap_or_default();
+        start = end + 1;
+        if !reader.raw(number, raw, problems, &mut each) {
+            return;
         }
     }
 }
@@ -82,17 +99,110 @@ pub(super) fn messages(
 struct Reader {
     /// The sum of the times between lines, where a log has these.
     since_ns: u64,
-    /// The kernel's own stamps were seen, so that the calendar's say nothing new.
+    /// The kernel's own stamps were seen, so that others say nothing new.
     has_kernel: bool,
-    /// The calendar's first stamp.
-    first_second: Option<u64>,
+    /// The first stamp of another clock.
+    first_ns: Option<u64>,
     /// The next line does not follow the one before.
     torn: bool,
     /// A command left lines out between all that follow.
     filtered: bool,
+    /// The line before came from `/dev/kmsg`, which says more of a message in lines of their own.
+    kmsg: bool,
+    /// Bytes that are zero were seen and said.
+    has_zeros: bool,
 }
 
 impl Reader {
+    /// The messages of a log in JSON.
+    fn json<'t>(
+        &mut self,
+        log: &'t [u8],
+        problems: &mut Vec<LogProblem>,
+        each: &mut impl Each<'t>,
+    ) {
+        for message in json::Messages::new(log) {
+            let kernel = message.kernel;
+            let mut hand_on = |text: &str, stamp| {
+                let line = self.line(message.number, stamp, text, problems);
+                line.map(|line| Line { kernel, ..line }.into_owned())
+            };
+            let lines: Vec<Line<'_>> = match message.text {
+                Cow::Borrowed(text) if !text.contains(|c: char| c.is_control()) => {
+                    let line = self.line(message.number, message.stamp, text, problems);
+                    line.map(|line| Line { kernel, ..line })
+                        .into_iter()
+                        .collect()
+                }
+                text => {
+                    let texts = text.split('\n').map(|text| clean(text.as_bytes()));
+                    texts
+                        .filter_map(|text| hand_on(&text, message.stamp))
+                        .collect()
+                }
+            };
+            for line in lines {
+                if !each(line, problems) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The messages of a line; whether the next one is wanted.
+    fn raw<'t>(
+        &mut self,
+        number: usize,
+        raw: &'t [u8],
+        problems: &mut Vec<LogProblem>,
+        each: &mut impl Each<'t>,
+    ) -> bool {
+        if !self.has_zeros && memchr(0, raw).is_some() {
+            self.has_zeros = true;
+            let what = "bytes that are zero are left out, here and wherever they come again";
+            problems.push(LogProblem::new(number, what, &clean(raw)));
+        }
+        match clean(raw) {
+            Cow::Borrowed(text) => self.pieces(number, text, problems, each),
+            Cow::Owned(text) => self.pieces(number, &text, problems, &mut |line: Line<'_>,
+                                                                           problems: &mut Vec<
+                LogProblem,
+            >| {
+                each(line.into_owned(), problems)
+            }),
+        }
+    }
+
+    fn pieces<'t>(
+        &mut self,
+        number: usize,
+        text: &'t str,
+        problems: &mut Vec<LogProblem>,
+        each: &mut impl Each<'t>,
+    ) -> bool {
+        // Comments are not the kernel's.
+        if text.starts_with('#') {
+            self.remark(text);
+            return true;
+        }
+        let more = std::mem::take(&mut self.kmsg) && text.starts_with(' ');
+        if more || kmsg(text).is_some() {
+            self.kmsg = true;
+        }
+        if more {
+            return true;
+        }
+        let mut pieces = text.split('\r');
+        pieces.all(|piece| {
+            split_at_stamps(piece, |stamp, message| {
+                match self.line(number, stamp, message, problems) {
+                    Some(line) => each(line, problems),
+                    None => true,
+                }
+            })
+        })
+    }
+
     /// A line that is none of the kernel's.
     fn remark(&mut self, text: &str) {
         if prefix::is_filter(text) || prefix::is_prompt(text) {
@@ -101,23 +211,23 @@ impl Reader {
         }
     }
 
-    fn line(
+    fn line<'t>(
         &mut self,
         number: usize,
         stamp: Option<Stamp>,
-        message: &str,
+        message: &'t str,
         problems: &mut Vec<LogProblem>,
-    ) -> Option<Line> {
-        let Bare { text, torn, kernel } = prefix::strip(message);
+    ) -> Option<Line<'t>> {
+        let bare = prefix::strip(message);
         let stamped = match stamp {
             Some(Stamp::Kernel(_) | Stamp::Since(_)) => true,
             // Web servers have such stamps, too, with a level in brackets behind them.
-            Some(Stamp::Calendar(_)) => !text.starts_with('['),
+            Some(Stamp::Host(_) | Stamp::Second(_)) => !bare.text.starts_with('['),
             _ => false,
         };
-        let text = text.trim_end();
-        self.torn |= torn;
-        let (stamp_ns, coarse) = self.clock(stamp);
+        let text = bare.text.trim_end();
+        self.torn |= bare.torn;
+        let (stamp_ns, coarse) = self.clock(stamp.or(bare.stamp));
         if text.is_empty() {
             return None;
         }
@@ -139,8 +249,8 @@ impl Reader {
             stamp_ns,
             coarse,
             torn,
-            kernel: kernel || stamped,
-            text: kept.to_owned(),
+            kernel: bare.kernel || stamped,
+            text: Cow::Borrowed(kept),
         })
     }
 
@@ -159,14 +269,37 @@ impl Reader {
                 self.torn = true;
                 (None, false)
             }
-            Some(Stamp::Calendar(_)) if self.has_kernel => (None, false),
-            Some(Stamp::Calendar(second)) => {
-                let first = *self.first_second.get_or_insert(second);
-                let ns = second.checked_sub(first);
-                (ns.and_then(|s| s.checked_mul(1_000_000_000)), true)
+            Some(Stamp::Host(_) | Stamp::Second(_)) if self.has_kernel => (None, false),
+            Some(Stamp::Host(ns)) => {
+                let first = *self.first_ns.get_or_insert(ns);
+                (ns.checked_sub(first), false)
+            }
+            Some(Stamp::Second(ns)) => {
+                let first = *self.first_ns.get_or_insert(ns);
+                (ns.checked_sub(first), true)
             }
         }
     }
+}
+
+/// What a line of `/dev/kmsg` says, and when: `6,339,5140900,-;text`, by a netconsole with
+/// the kernel's release in front.
+fn kmsg(text: &str) -> Option<(Stamp, &str)> {
+    if !text.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let (head, message) = text.split_once(';')?;
+    let mut fields = head.split(',');
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let mut priority = fields.next()?;
+    if priority.contains('.') {
+        priority = fields.next()?;
+    }
+    let sequence = fields.next()?;
+    let micros = fields.next().filter(|text| digits(text))?;
+    fields.next()?;
+    let stamp = Stamp::Kernel(micros.parse::<u64>().ok()?.checked_mul(1000)?);
+    (digits(priority) && digits(sequence)).then_some((stamp, message))
 }
 
 /// As much of `message` as is looked at.
@@ -179,7 +312,12 @@ fn start_of(message: &str) -> &str {
 }
 
 /// Text without escape sequences and control characters; tabs and carriage returns stay.
-fn clean(raw: &[u8]) -> String {
+fn clean(raw: &[u8]) -> Cow<'_, str> {
+    let dirty = |byte: u8| (byte < 0x20 && byte != b'\t' && byte != b'\r') || byte == 0x7f;
+    // Without an early end, so that many bytes are looked at in one step.
+    if !raw.iter().fold(false, |any, byte| any | dirty(*byte)) {
+        return String::from_utf8_lossy(raw);
+    }
     let mut kept = Vec::with_capacity(raw.len());
     let mut bytes = raw.iter().copied().peekable();
     while let Some(byte) = bytes.next() {
@@ -195,12 +333,11 @@ fn clean(raw: &[u8]) -> String {
                 }
                 _ => {}
             },
-            b'\t' | b'\r' => kept.push(byte),
-            0..0x20 | 0x7f => {}
-            _ => kept.push(byte),
+            byte if dirty(byte) => {}
+            byte => kept.push(byte),
         }
     }
-    String::from_utf8_lossy(&kept).into_owned()
+    Cow::Owned(String::from_utf8_lossy(&kept).into_owned())
 }
 
 /// What may be shown on a terminal: no escape sequence, no control character.
@@ -212,9 +349,15 @@ pub(crate) fn clean_text(raw: &[u8]) -> String {
 
 /// Calls `each` with the messages of a line and their stamps, until it says stop; text in
 /// front of the first stamp is one too. Xen's own lines have a clock of its own.
-fn split_at_stamps(text: &str, mut each: impl FnMut(Option<Stamp>, &str) -> bool) -> bool {
+fn split_at_stamps<'t>(
+    text: &'t str,
+    mut each: impl FnMut(Option<Stamp>, &'t str) -> bool,
+) -> bool {
     if text.starts_with("(XEN)") {
         return each(None, text);
+    }
+    if let Some((stamp, message)) = kmsg(text) {
+        return each(Some(stamp), message);
     }
     let mut current = None;
     let mut start = 0;
@@ -239,7 +382,7 @@ fn split_at_stamps(text: &str, mut each: impl FnMut(Option<Stamp>, &str) -> bool
 mod tests {
     use super::*;
 
-    fn all(log: &[u8]) -> (Vec<Line>, Vec<LogProblem>) {
+    fn all(log: &[u8]) -> (Vec<Line<'_>>, Vec<LogProblem>) {
         let mut problems = Vec::new();
         let mut lines = Vec::new();
         messages(log, &mut problems, |line, _| {
@@ -257,7 +400,7 @@ mod tests {
         let (lines, problems) = all(log);
         let seen: Vec<_> = lines
             .iter()
-            .map(|line| (line.stamp_ns, line.text.as_str()))
+            .map(|line| (line.stamp_ns, &*line.text))
             .collect();
         let expected = [
             (Some(0), "a"),
@@ -280,7 +423,7 @@ mod tests {
         let (lines, _) = all(log);
         let texts: Vec<_> = lines
             .iter()
-            .map(|line| (line.number, line.text.as_str()))
+            .map(|line| (line.number, &*line.text))
             .collect();
         assert_eq!(
             texts,
@@ -293,10 +436,11 @@ mod tests {
         let mut log = "é[".repeat(500_000).into_bytes();
         log.extend_from_slice(b"\n[    0.1000] after");
         let (lines, problems) = all(&log);
-        assert_eq!(lines.last().map(|line| line.text.as_str()), Some("after"));
+        assert_eq!(lines.last().map(|line| &*line.text), Some("after"));
         assert_eq!((problems.len(), problems[0].line), (1, 1));
         // A line that only seems endless, because its newlines were lost, is all read.
-        let (lines, problems) = all("[    0.1000] message".repeat(100_000).as_bytes());
+        let log = "[    0.1000] message".repeat(100_000);
+        let (lines, problems) = all(log.as_bytes());
         assert_eq!((lines.len(), problems.len()), (100_000, 0));
     }
 }

@@ -73,8 +73,8 @@ pub struct MemblockRow {
 }
 
 /// Reads `line` if it belongs to the trace.
-pub(super) fn read(line: &Line, log: &mut KernelLog) -> bool {
-    let text = line.text.as_str();
+pub(super) fn read(line: &Line<'_>, log: &mut KernelLog) -> bool {
+    let text = &*line.text;
     let mut scan = Scan::new(text);
     let done = if text.starts_with("MEMBLOCK configuration") {
         log.memblock_dumps.push(MemblockDump {
@@ -114,7 +114,7 @@ fn dump_row_start(text: &str) -> Option<(bool, usize)> {
     Some((reserved, text.find(']')? + 1))
 }
 
-fn event(scan: &mut Scan<'_>, line: &Line, log: &mut KernelLog) -> Result<bool, Bad> {
+fn event(scan: &mut Scan<'_>, line: &Line<'_>, log: &mut KernelLog) -> Result<bool, Bad> {
     let function = scan.word();
     if !scan.eat(":") {
         return Ok(false);

@@ -7,6 +7,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `line` | from bytes to messages: escape codes, noise, what was left out |
+//! | `json` | messages of logs in JSON |
 //! | `stamp`, `prefix` | time stamps; what tools put in front of messages |
 //! | `boots` | where one boot ends and the next begins |
 //! | `clock` | from which line on its clock runs |
@@ -25,6 +26,7 @@ mod boots;
 mod clock;
 mod deferred;
 mod e820;
+mod json;
 mod layout;
 mod line;
 mod memblock;
@@ -38,11 +40,12 @@ mod srat;
 mod stamp;
 
 use boots::Boundary;
-pub use boots::{Boot, boots};
-pub(crate) use clock::SMP;
+pub use boots::{Boot, boots, each_boot};
 pub use clock::clock_start;
+pub(crate) use clock::{SMP, disorder};
 pub use deferred::DeferredRow;
 pub use e820::{E820Change, E820Kind, E820Row};
+pub(crate) use json::begins as is_json;
 pub use layout::{MovableStart, NodeRow, NodeSpan, PagesOf, Unavailable, ZonePages, ZoneRow};
 pub(crate) use line::clean_text;
 pub use line::{Line, lines};
@@ -55,6 +58,9 @@ pub use rows::Span;
 pub use source::MemorySource;
 pub use srat::{NodeOverlap, SratCpu, SratRow};
 
+use std::sync::OnceLock;
+
+use aho_corasick::AhoCorasick;
 use layout::Section;
 use rows::Scan;
 
@@ -190,7 +196,7 @@ struct Rows {
 
 impl Rows {
     /// Reads `line`; says whether it is a row.
-    fn take(&mut self, line: &Line) -> bool {
+    fn take(&mut self, line: &Line<'_>) -> bool {
         let row = message(line, &mut self.section, &mut self.log)
             || recover(line, &mut self.section, &mut self.log);
         self.log.bound_problems();
@@ -206,7 +212,7 @@ impl Rows {
 }
 
 /// Offers `line` to every reader; says whether one took it.
-fn message(line: &Line, section: &mut Section, log: &mut KernelLog) -> bool {
+fn message(line: &Line<'_>, section: &mut Section, log: &mut KernelLog) -> bool {
     e820::read(line, log)
         || srat::read(line, log)
         || memblock::read(line, log)
@@ -218,24 +224,28 @@ fn message(line: &Line, section: &mut Section, log: &mut KernelLog) -> bool {
 }
 
 /// A row behind other text on its line is still a row, and worth a remark.
-fn recover(line: &Line, section: &mut Section, log: &mut KernelLog) -> bool {
-    const KEYWORDS: [&str; 4] = ["BIOS-e820: [mem", "SRAT: Node ", "SRAT: PXM ", "NODE_DATA("];
-    if let Some(at) = KEYWORDS
-        .iter()
-        .filter_map(|word| line.text.find(word))
-        .min()
-        && at > 0
-    {
-        let what = "other text stands in front of this row; row taken";
-        log.problems
-            .push(LogProblem::new(line.number, what, &line.text));
-        let row = Line {
-            text: line.text[at..].to_owned(),
-            ..line.clone()
-        };
-        return message(&row, section, log);
-    }
-    false
+fn recover(line: &Line<'_>, section: &mut Section, log: &mut KernelLog) -> bool {
+    static KEYS: OnceLock<AhoCorasick> = OnceLock::new();
+    let keys = KEYS.get_or_init(|| {
+        let keys = ["BIOS-e820: [mem", "SRAT: Node ", "SRAT: PXM ", "NODE_DATA("];
+        // A few bytes of literals.
+        AhoCorasick::new(keys).unwrap_or_else(|_| unreachable!("keys are short literals"))
+    });
+    let found = keys.find(&*line.text).map(|found| found.start());
+    let Some(text) = found
+        .filter(|at| *at > 0)
+        .and_then(|at| line.text.get(at..))
+    else {
+        return false;
+    };
+    let what = "other text stands in front of this row; row taken";
+    log.problems
+        .push(LogProblem::new(line.number, what, &line.text));
+    let row = Line {
+        text: text.into(),
+        ..line.clone()
+    };
+    message(&row, section, log)
 }
 
 /// What firmware of virtual machines calls itself.
@@ -252,7 +262,7 @@ const VIRTUAL: [&str; 9] = [
 ];
 
 /// Release, command line, CPUs, ACPI tables, virtual machine or not.
-fn general(line: &Line, log: &mut KernelLog) -> bool {
+fn general(line: &Line<'_>, log: &mut KernelLog) -> bool {
     let mut scan = Scan::new(&line.text);
     if scan.eat("Linux version ") {
         let release = log.release.get_or_insert_with(|| scan.word().to_owned());
@@ -267,10 +277,12 @@ fn general(line: &Line, log: &mut KernelLog) -> bool {
     } else if scan.eat("smp: Brought up") || scan.eat("x86: Booted up") || scan.eat("Brought up") {
         brought_up(&mut scan, &mut log.cpus);
     } else if scan.eat("Hypervisor detected:") {
-        log.virtual_machine.get_or_insert_with(|| line.text.clone());
+        log.virtual_machine
+            .get_or_insert_with(|| line.text.to_string());
     } else if scan.eat("DMI:") {
         if VIRTUAL.iter().any(|maker| scan.remainder().contains(maker)) {
-            log.virtual_machine.get_or_insert_with(|| line.text.clone());
+            log.virtual_machine
+                .get_or_insert_with(|| line.text.to_string());
         }
     } else if scan.eat("ACPI:") {
         return acpi_table(&mut scan, line.number, log);
@@ -337,7 +349,7 @@ impl KernelLog {
     }
 
     /// Remarks on addresses no machine has; the row stays, the engine decides what to make of it.
-    fn note_absurd(&mut self, span: Span, line: &Line) {
+    fn note_absurd(&mut self, span: Span, line: &Line<'_>) {
         if span.is_absurd() {
             let what = "reaches beyond 4 PiB, where no machine has addresses; row kept";
             self.problems

@@ -13,7 +13,7 @@ pub enum Processor {
 }
 
 /// Reads `line` if it says which processor there is.
-pub(super) fn read(line: &Line, log: &mut KernelLog) -> bool {
+pub(super) fn read(line: &Line<'_>, log: &mut KernelLog) -> bool {
     // 32-bit Arm has no number in brackets.
     let first = line
         .text

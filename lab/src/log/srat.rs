@@ -54,7 +54,7 @@ pub struct NodeOverlap {
 }
 
 /// Reads `line` if it speaks of affinity.
-pub(super) fn read(line: &Line, log: &mut KernelLog) -> bool {
+pub(super) fn read(line: &Line<'_>, log: &mut KernelLog) -> bool {
     let mut scan = Scan::new(&line.text);
     scan.eat("ACPI:");
     scan.eat("NUMA:");

@@ -39,7 +39,7 @@ impl Totals {
     /// assert_eq!(totals.not_explained_ns, Some(250_000_000));
     /// ```
     #[must_use]
-    pub fn of(lines: &[Line]) -> Self {
+    pub fn of(lines: &[Line<'_>]) -> Self {
         let line = lines
             .iter()
             .rfind(|line| line.text.starts_with("systemd[1]:") && line.text.contains(FINISHED));

@@ -181,7 +181,8 @@ fn a_death_in_text_patching_is_told_from_others() {
         assert_eq!(verdict::patched_to_death(&lines), None, "{log}");
     }
     for boot in golden() {
-        let lines = lines(&log(&boot.name));
+        let text = log(&boot.name);
+        let lines = lines(&text);
         assert_eq!(verdict::patched_to_death(&lines), None, "{}", boot.name);
     }
 }

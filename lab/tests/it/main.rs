@@ -30,6 +30,7 @@ mod hand_over;
 mod image_hand_over;
 mod image_loader;
 mod image_tree;
+mod log_dialects;
 mod log_golden;
 mod log_hostile;
 mod log_machines;

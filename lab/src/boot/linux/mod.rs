@@ -13,7 +13,7 @@ pub mod verdict;
 
 use crate::gaps::{self, Gap};
 use crate::log::{self, Boot};
-use crate::record::{Kernel, Record, Totals};
+use crate::record::{Kernel, Phase, Record, Totals};
 
 /// Remarks on lines that could not be understood.
 const MOST_PROBLEMS: usize = 20;
@@ -33,7 +33,7 @@ pub fn tell(log: &[u8], record: &mut Record) {
 }
 
 /// Fills `record` with what `boot` says. What it does not say stays `None`.
-pub fn tell_boot(boot: &Boot, record: &mut Record) {
+pub fn tell_boot(boot: &Boot<'_>, record: &mut Record) {
     let (rows, lines) = (&boot.log, &boot.lines);
     memory::tell(rows, record);
     time::tell(lines, record);
@@ -58,12 +58,13 @@ pub fn tell_boot(boot: &Boot, record: &mut Record) {
     }
 }
 
-/// The longest spans between two lines of a boot.
+/// Phases of a boot, and the longest spans between two of its lines.
 #[must_use]
-pub fn gaps(boot: &Boot) -> Vec<Gap> {
+pub fn times(boot: &Boot<'_>) -> (Vec<Phase>, Vec<Gap>) {
     let mut record = Record::new("log", "wall");
     time::tell(&boot.lines, &mut record);
-    gaps::longest(&boot.lines, &record.phases)
+    let gaps = gaps::longest(&boot.lines, &record.phases);
+    (record.phases, gaps)
 }
 
 /// A record of each boot in a log and of nothing else; `name` is the file's.
@@ -76,7 +77,7 @@ pub fn gaps(boot: &Boot) -> Vec<Gap> {
 pub fn records(name: &str, log: &[u8]) -> Vec<Record> {
     let raw: Vec<&[u8]> = log.split(|byte| *byte == b'\n').collect();
     let boots = log::boots(log);
-    let begin = |boot: &Boot| boot.lines.first().map_or(0, |line| line.number - 1);
+    let begin = |boot: &Boot<'_>| boot.lines.first().map_or(0, |line| line.number - 1);
     // Lines without a message belong to the boot before them.
     let ends = boots.iter().skip(1).map(begin).chain([raw.len()]);
     let mut start = 0;

@@ -23,49 +23,62 @@
 use crate::log::{Line, SMP, clock_start};
 use crate::record::{Milestones, Phase, Record};
 
-/// A line and when it was printed.
-#[derive(Clone, Copy)]
+/// Lines with the clock beside them, from where it runs on, never going back.
 struct Timed<'l> {
-    /// The clock at this line; at its first value until it runs.
-    ns: u64,
-    /// The line's own stamp said so.
-    told: bool,
-    text: &'l str,
+    lines: &'l [Line<'l>],
+    /// Index of the first line with the clock that runs on.
+    start: usize,
+}
+
+impl<'l> Timed<'l> {
+    fn new(lines: &'l [Line<'_>]) -> Self {
+        Self {
+            lines,
+            start: clock_start(lines),
+        }
+    }
+
+    /// When line `at` was printed, where its own stamp says so.
+    fn told(&self, at: usize) -> Option<u64> {
+        let ns = self.lines.get(at)?.stamp_ns?;
+        (ns > 0 && at >= self.start).then_some(ns)
+    }
+
+    /// Index and time of the first line that has one.
+    fn first(&self) -> Option<(usize, u64)> {
+        let mut all = self.start..self.lines.len();
+        all.find_map(|at| Some((at, self.told(at)?)))
+    }
+
+    /// The clock at line `at`; at its first value until it runs.
+    fn clock(&self, at: usize) -> Option<u64> {
+        let (first, first_ns) = self.first()?;
+        let later = (first..=at).filter_map(|at| self.told(at));
+        Some(later.fold(first_ns, u64::max))
+    }
+
+    fn position(&self, is: fn(&str) -> bool) -> Option<usize> {
+        self.lines.iter().position(|line| is(&line.text))
+    }
+
+    fn last_position(&self, is: fn(&str) -> bool) -> Option<usize> {
+        self.lines.iter().rposition(|line| is(&line.text))
+    }
 }
 
 /// Puts milestones and phases into `record`.
-pub(super) fn tell(lines: &[Line], record: &mut Record) {
-    let lines = timed(lines);
-    record.milestones = milestones(&lines);
-    record.phases = phases(&lines);
-    record.notes.push(match lines.iter().find(|line| line.told) {
+pub(super) fn tell(lines: &[Line<'_>], record: &mut Record) {
+    let timed = Timed::new(lines);
+    record.milestones = milestones(&timed);
+    record.phases = phases(&timed);
+    let first = timed.first().and_then(|(at, _)| lines.get(at));
+    record.notes.push(match first {
         Some(first) => format!(
             "times are by the kernel's own clock, which began to run at \"{}\": firmware and what came before are not in them",
             first.text
         ),
         None => "no line of the log has a time".into(),
     });
-}
-
-/// Lines with the clock beside them, from where it runs on, never going back.
-fn timed(lines: &[Line]) -> Vec<Timed<'_>> {
-    let start = clock_start(lines);
-    let told = |at: usize, line: &Line| line.stamp_ns.filter(|ns| *ns > 0 && at >= start);
-    let mut clock = lines
-        .iter()
-        .enumerate()
-        .find_map(|(at, line)| told(at, line))
-        .unwrap_or(0);
-    let timed = lines.iter().enumerate().map(|(at, line)| {
-        let stamp = told(at, line);
-        clock = clock.max(stamp.unwrap_or(0));
-        Timed {
-            ns: clock,
-            told: stamp.is_some(),
-            text: &line.text,
-        }
-    });
-    timed.collect()
 }
 
 fn is_deferred(text: &str) -> bool {
@@ -76,13 +89,13 @@ fn are_all_up(text: &str) -> bool {
     text.starts_with("smp: Brought up") || text.starts_with("x86: Booted up")
 }
 
-fn milestones(lines: &[Timed<'_>]) -> Milestones {
-    let stamp = |line: &Timed<'_>| line.told.then_some(line.ns);
-    let first = |is: fn(&str) -> bool| lines.iter().find(|line| is(line.text)).and_then(stamp);
+fn milestones(lines: &Timed<'_>) -> Milestones {
+    let stamp = |at: usize| lines.told(at).and(lines.clock(at));
+    let first = |is: fn(&str) -> bool| lines.position(is).and_then(stamp);
     // The first that takes frames from the page allocator and says so.
     let first_frame_ns = first(|text| text.starts_with("SLUB: "));
-    let all_allocatable_ns = match lines.iter().rfind(|line| is_deferred(line.text)) {
-        Some(line) => stamp(line),
+    let all_allocatable_ns = match lines.last_position(is_deferred) {
+        Some(at) => stamp(at),
         // Where nothing is put off, all is there as soon as anything is.
         None => first_frame_ns,
     };
@@ -186,16 +199,17 @@ const KERNEL: &str = "kernel";
 const DEFERRED: &str = "deferred memmap";
 
 /// Phases in order, one after the other without a gap.
-fn phases(lines: &[Timed<'_>]) -> Vec<Phase> {
-    let Some(last) = lines.iter().rfind(|line| line.told) else {
+fn phases(lines: &Timed<'_>) -> Vec<Phase> {
+    let last = lines.lines.len().checked_sub(1);
+    let Some(end_ns) = last.and_then(|last| lines.clock(last)) else {
         return Vec::new();
     };
-    let defers = lines.iter().any(|line| is_deferred(line.text));
+    let defers = lines.position(is_deferred).is_some();
     let mut edges = Vec::new();
     for (name, edge, is) in BOUNDARIES {
         let found = match edge {
-            Edge::Last => lines.iter().rposition(|line| is(line.text)),
-            _ => lines.iter().position(|line| is(line.text)),
+            Edge::Last => lines.last_position(is),
+            _ => lines.position(is),
         };
         let Some(at) = found else { continue };
         let at = match edge {
@@ -209,7 +223,8 @@ fn phases(lines: &[Timed<'_>]) -> Vec<Phase> {
     edges.sort_by_key(|edge| edge.0);
     let mut phases: Vec<Phase> = Vec::new();
     for (at, name) in edges {
-        let ns = lines.get(at).map_or(last.ns, |line| line.ns);
+        let inside = at < lines.lines.len();
+        let ns = lines.clock(at).filter(|_| inside).unwrap_or(end_ns);
         if let Some(running) = phases.last_mut() {
             running.end_ns = ns;
             if running.name == name {
@@ -223,7 +238,7 @@ fn phases(lines: &[Timed<'_>]) -> Vec<Phase> {
         });
     }
     if let Some(running) = phases.last_mut() {
-        running.end_ns = last.ns;
+        running.end_ns = end_ns;
     }
     phases.retain(|phase| phase.end_ns > phase.start_ns);
     phases

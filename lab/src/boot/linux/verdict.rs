@@ -22,7 +22,7 @@ const OOPS_LINES: usize = 80;
 /// # Errors
 /// What it did instead.
 pub fn judge(
-    lines: &[Line],
+    lines: &[Line<'_>],
     how: How,
     status: ExitStatus,
     has_initrd: bool,
@@ -32,7 +32,7 @@ pub fn judge(
         return if panic.text.contains(NO_ROOT) && !has_initrd {
             Ok(())
         } else {
-            Err(Misdeed::Panicked(panic.text.clone()))
+            Err(Misdeed::Panicked(panic.text.to_string()))
         };
     }
     match how {
@@ -61,11 +61,11 @@ fn says_goodbye(text: &str) -> bool {
 
 /// The first line of an oops, if there is one.
 #[must_use]
-pub fn oops(lines: &[Line]) -> Option<&str> {
+pub fn oops<'l>(lines: &'l [Line<'_>]) -> Option<&'l str> {
     lines
         .iter()
         .find(|line| is_oops(&line.text))
-        .map(|line| line.text.as_str())
+        .map(|line| &*line.text)
 }
 
 fn is_oops(text: &str) -> bool {
@@ -91,7 +91,7 @@ fn is_oops(text: &str) -> bool {
 /// assert!(patched_to_death(&lines).is_some());
 /// ```
 #[must_use]
-pub fn patched_to_death(lines: &[Line]) -> Option<String> {
+pub fn patched_to_death(lines: &[Line<'_>]) -> Option<String> {
     const PATCHERS: [&str; 7] = [
         "int3",
         "text_poke",
@@ -104,7 +104,7 @@ pub fn patched_to_death(lines: &[Line]) -> Option<String> {
     let head = lines.iter().position(|line| is_oops(&line.text))?;
     let oops = lines.get(head..)?.iter().take(OOPS_LINES);
     let patches = oops
-        .map(|line| line.text.as_str())
+        .map(|line| &*line.text)
         .take_while(|text| !text.contains("[ end trace"))
         .any(|text| PATCHERS.iter().any(|word| text.contains(word)));
     let text = &lines.get(head)?.text;

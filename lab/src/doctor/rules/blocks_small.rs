@@ -20,7 +20,7 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
     let Some(entry) = case.any_of(RULE.keys) else {
         return Vec::new();
     };
-    let mib = number_after(&entry.text, "Memory block size:");
+    let mib = number_after(entry.text, "Memory block size:");
     let (Some(mib @ 1..), Some(memory)) = (mib, case.memory_bytes) else {
         return Vec::new();
     };

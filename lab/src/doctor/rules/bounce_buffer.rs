@@ -16,7 +16,7 @@ const MOST_MIB: u64 = 1024;
 
 fn find(case: &Case<'_>) -> Vec<Hit> {
     let mapped = case.marked().filter_map(|entry| {
-        let mib = number_before(&entry.text, "MB)").filter(|mib| *mib > MOST_MIB)?;
+        let mib = number_before(entry.text, "MB)").filter(|mib| *mib > MOST_MIB)?;
         let is_buffer = entry.has("software IO TLB") && entry.has("mapped");
         is_buffer.then_some((entry, mib))
     });

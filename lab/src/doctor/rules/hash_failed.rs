@@ -16,17 +16,11 @@ const TRACE: usize = 60;
 
 fn find(case: &Case<'_>) -> Vec<Hit> {
     let gives_up =
-        |entry: &&super::Entry| entry.has("Failed to allocate ") && entry.has("hash table");
-    let fails = |entry: &&super::Entry| {
-        let at = case
-            .entries
-            .partition_point(|other| other.line < entry.line);
-        let trace = case.entries.iter().skip(at).take(TRACE);
+        |entry: &super::Entry<'_>| entry.has("Failed to allocate ") && entry.has("hash table");
+    let fails = |entry: &super::Entry<'_>| {
+        let mut trace = case.from(entry.at).take(TRACE);
         let failure = entry.has("allocation failure") || entry.has("vmalloc error");
-        failure
-            && trace
-                .into_iter()
-                .any(|entry| entry.has("alloc_large_system_hash"))
+        failure && trace.any(|entry| entry.has("alloc_large_system_hash"))
     };
     let entry = case
         .marked()

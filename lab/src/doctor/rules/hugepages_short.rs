@@ -16,9 +16,9 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
     let short = case
         .marked()
         .filter(|entry| entry.has("nly allocated") && WORDS.iter().any(|word| entry.has(word)));
-    let hit = |entry: &Entry| {
-        let wanted = number_after(&entry.text, "allocating");
-        let got = number_after(&entry.text, "nly allocated");
+    let hit = |entry: Entry<'_>| {
+        let wanted = number_after(entry.text, "allocating");
+        let got = number_after(entry.text, "nly allocated");
         let detail = match (wanted, got) {
             (Some(wanted), Some(got)) => format!("{got} of {wanted} pages"),
             _ => String::new(),

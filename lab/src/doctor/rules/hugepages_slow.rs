@@ -17,7 +17,7 @@ const LEAST_NS: u64 = 1_000_000_000;
 fn find(case: &Case<'_>) -> Vec<Hit> {
     let mut accounts = case.marked().filter(|entry| entry.has("HugeTLB"));
     let by_itself = accounts.find_map(|entry| {
-        let ns = number_after(&entry.text, "allocation took")?.saturating_mul(1_000_000);
+        let ns = number_after(entry.text, "allocation took")?.saturating_mul(1_000_000);
         (ns >= LEAST_NS).then_some((entry, ns))
     });
     if let Some((entry, ns)) = by_itself {
@@ -25,7 +25,7 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
     }
     let wanted = case.words().any(|word| word.starts_with("hugepages="));
     let slow = case.slow(LEAST_NS).find(|(from, entry, _)| {
-        let pages = number_after(&entry.text, "pre-allocated");
+        let pages = number_after(entry.text, "pre-allocated");
         let pages = pages.is_some_and(|pages| pages > 0);
         (entry.has("HugeTLB") && pages) || (wanted && from.starts("Kernel command line:"))
     });

@@ -22,7 +22,7 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
         return Vec::new();
     };
     // The next message about memory is the end of it.
-    let after = case.first(|other| other.line > entry.line && memory_line(&other.text).is_some());
+    let after = case.first(|other| other.line > entry.line && memory_line(other.text).is_some());
     let measured = after.and_then(|after| after.stamp_ns?.checked_sub(entry.stamp_ns?));
     let measured = measured.filter(|ns| *ns > 0 && !case.has_holes());
     let estimate = case.memory_bytes;

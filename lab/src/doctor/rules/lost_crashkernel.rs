@@ -25,22 +25,22 @@ const NEEDED_MIB: u64 = 512;
 fn find(case: &Case<'_>) -> Vec<Hit> {
     let kept = case
         .marked()
-        .filter_map(|entry| Some((entry, kept_mib(entry)?)));
-    let kept: Vec<(&Entry, u64)> = kept.collect();
+        .filter_map(|entry| Some((entry, kept_mib(&entry)?)));
+    let kept: Vec<(Entry<'_>, u64)> = kept.collect();
     let sum = kept.iter().map(|row| row.1).fold(0, u64::saturating_add);
     let share = case
         .memory_bytes
         .is_some_and(|bytes| sum > (bytes >> 20) / SHARE);
     let large = (share && sum > NEEDED_MIB) || sum >= LARGE_MIB;
     let largest = kept.iter().max_by_key(|row| row.1).filter(|_| large);
-    let hit = largest.map(|(entry, _)| Hit::at(entry, format!("{sum} MiB")));
+    let hit = largest.map(|(entry, _)| Hit::at(*entry, format!("{sum} MiB")));
     hit.into_iter().collect()
 }
 
-fn kept_mib(entry: &Entry) -> Option<u64> {
+fn kept_mib(entry: &Entry<'_>) -> Option<u64> {
     if entry.has("for crashkernel") {
-        return number_after(&entry.text, "Reserving");
+        return number_after(entry.text, "Reserving");
     }
     let reserved = entry.has("crashkernel") && entry.has("reserved:");
-    number_before(&entry.text, "MB)").filter(|_| reserved)
+    number_before(entry.text, "MB)").filter(|_| reserved)
 }

@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
 fn find(case: &Case<'_>) -> Vec<Hit> {
     let entry = case.any_of(RULE.keys);
     let hit = entry.map(|entry| {
-        let lost = number_after(&entry.text, "losing");
+        let lost = number_after(entry.text, "losing");
         Hit::at(
             entry,
             lost.map_or(String::new(), |mib| format!("{mib} MiB are lost")),

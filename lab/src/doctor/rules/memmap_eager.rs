@@ -31,7 +31,7 @@ fn is_memmap(text: &str) -> bool {
 
 fn find(case: &Case<'_>) -> Vec<Hit> {
     let mut slow = case.slow(LEAST_NS);
-    let slow = slow.find(|(from, _, _)| is_memmap(&from.text));
+    let slow = slow.find(|(from, _, _)| is_memmap(from.text));
     let hit = slow.map(|(from, entry, ns)| Hit::span(from, entry, ns));
     hit.into_iter().collect()
 }

@@ -39,9 +39,10 @@ mod unexplained;
 
 use std::sync::OnceLock;
 
-use aho_corasick::AhoCorasick;
-
-use super::case::{self, Case, Entry, memory_line, number_after, number_before, size};
+use super::case::{self, Case};
+use super::keys::Keys;
+use super::message::Entry;
+use super::numbers::{memory_line, number_after, number_before, size};
 use super::rule::{Cost, Hit, Rule};
 use crate::log::{DeferredRow, E820Kind, E820Row, clock_start};
 
@@ -88,29 +89,25 @@ pub(super) static ALL: [&Rule; 35] = [
 pub(super) static UNEXPLAINED: Rule = unexplained::RULE;
 
 /// Finds the messages that some rule looks at.
-pub(super) fn keys() -> &'static AhoCorasick {
-    static KEYS: OnceLock<AhoCorasick> = OnceLock::new();
+pub(super) fn keys() -> &'static Keys {
+    static KEYS: OnceLock<Keys> = OnceLock::new();
     KEYS.get_or_init(|| {
         let rules = ALL.iter().copied().chain([&UNEXPLAINED]);
-        let all = rules.flat_map(|rule| rule.keys).chain(&case::KEYS);
-        // A few hundred bytes of literals.
-        AhoCorasick::new(all).unwrap_or_else(|_| unreachable!("keys are short literals"))
+        Keys::new(rules.flat_map(|rule| rule.keys).chain(&case::KEYS).copied())
     })
 }
 
 /// A stall with one of `functions` in its trace: seen in the line that names it.
 fn stall(case: &Case<'_>, functions: &[&str]) -> Option<Hit> {
-    let names = |entry: &&Entry| functions.iter().any(|function| entry.has(function));
+    let names = |entry: &Entry<'_>| functions.iter().any(|function| entry.has(function));
     let stalls = case.stalls();
-    let stalls: Vec<&[Entry]> = stalls
-        .filter(|stall| stall.iter().any(|e| names(&e)))
-        .collect();
+    let stalls: Vec<Vec<Entry<'_>>> = stalls.filter(|stall| stall.iter().any(names)).collect();
     let first = stalls.first()?;
-    let entry = first.iter().find(names)?;
-    let heads: Vec<&Entry> = stalls.iter().filter_map(|stall| stall.first()).collect();
+    let entry = *first.iter().find(|entry| names(entry))?;
+    let heads: Vec<&Entry<'_>> = stalls.iter().filter_map(|stall| stall.first()).collect();
     let stuck = heads
         .iter()
-        .filter_map(|head| number_after(&head.text, "stuck for"));
+        .filter_map(|head| number_after(head.text, "stuck for"));
     let seconds = stuck.max().unwrap_or(0);
     let head = heads.first()?;
     let hit = Hit::at(entry, format!("\"{}\"", head.text));

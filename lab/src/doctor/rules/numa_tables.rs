@@ -43,7 +43,7 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
     vec![Hit::at(entry, detail)]
 }
 
-fn is_fault(entry: &Entry) -> bool {
+fn is_fault(entry: &Entry<'_>) -> bool {
     let mut keys = RULE.keys.iter().filter(|key| entry.has(key)).peekable();
     if entry.has("topology borken") {
         return true;

@@ -20,8 +20,8 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
         return Vec::new();
     }
     let hit = case.slow(LEAST_NS).find_map(|(from, entry, ns)| {
-        memory_line(&entry.text)?;
-        let kib = number_before(&entry.text, "K reserved")?;
+        memory_line(entry.text)?;
+        let kib = number_before(entry.text, "K reserved")?;
         let reserved = kib.checked_mul(1024)?;
         (reserved >= LEAST_RESERVED_BYTES).then(|| Hit::span(from, entry, ns))
     });

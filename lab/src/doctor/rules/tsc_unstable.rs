@@ -27,7 +27,7 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
     entry.map(|entry| Hit::at(entry, "")).into_iter().collect()
 }
 
-fn is_unstable(entry: &Entry) -> bool {
+fn is_unstable(entry: &Entry<'_>) -> bool {
     let of_tsc = ["tsc", "TSC", "sched_clock"]
         .iter()
         .any(|word| entry.has(word));

@@ -24,7 +24,7 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
     let Some((entry, stamp_ns)) = late else {
         return Vec::new();
     };
-    let earlier = case.entries.iter().filter_map(|other| other.stamp_ns);
+    let earlier = case.lines.iter().filter_map(|other| other.stamp_ns);
     let before = earlier.filter(|ns| *ns < stamp_ns).max().unwrap_or(0);
     let lost = stamp_ns - before;
     let detail = format!("{} ms pass before memory is up", lost / 1_000_000);

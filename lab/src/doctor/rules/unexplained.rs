@@ -41,16 +41,16 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
     let (begins, ends) = RULE.keys.split_at(BEGINS);
     let first = case.first(|entry| begins.iter().any(|key| entry.has(key)));
     let last = case.first(|entry| ends.iter().any(|key| entry.starts(key)));
-    let inside = |from: &Entry, entry: &Entry| match (first, last) {
+    let inside = |from: &Entry<'_>, entry: &Entry<'_>| match (first, last) {
         (Some(first), Some(last)) => from.line >= first.line && entry.line <= last.line,
         _ => false,
     };
-    let of_memory = |entry: &Entry| MEMORY.iter().any(|start| entry.starts(start));
+    let of_memory = |entry: &Entry<'_>| MEMORY.iter().any(|start| entry.starts(start));
     // Descriptors put off are finished just before `Memory:` on newer kernels.
-    let deferred = |entry: &Entry| entry.has(" initialised");
+    let deferred = |entry: &Entry<'_>| entry.has(" initialised");
     let slow = case.slow(LEAST_NS).filter(|(from, entry, _)| {
         inside(from, entry) || ((of_memory(from) || of_memory(entry)) && !deferred(from))
     });
-    let hit = |(from, entry, ns): (&Entry, &Entry, u64)| Hit::span(from, entry, ns);
+    let hit = |(from, entry, ns): (Entry<'_>, Entry<'_>, u64)| Hit::span(from, entry, ns);
     slow.take(8).map(hit).collect()
 }

@@ -1,0 +1,103 @@
+//! `firstlight doctor`: what kernel logs say about where a boot's time or a machine's
+//! memory went; the rules are the [lab's](firstlight_lab::doctor).
+
+mod render;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::text::plural;
+use clap::Args;
+use firstlight_lab::doctor::{self, Report};
+use firstlight_lab::file::{read, read_from};
+use firstlight_lab::records;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Read kernel logs and say what the time went into, why, and what to do
+///
+/// Each finding has the line it is seen in, what it costs (measured by the log's
+/// stamps, or estimated from published rates), the reason, and the kernel since
+/// which it does not happen. A healthy log has none. Of three logs and more, or a
+/// folder, findings are counted, those that cost most first.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// Kernel logs of any dialect, packed or not; folders of *.log, *.txt and *.dmesg; - is
+    /// standard input
+    #[arg(required = true, value_name = "LOG")]
+    logs: Vec<PathBuf>,
+    /// Show all findings, phases and gaps of every log
+    #[arg(long)]
+    full: bool,
+    /// Exit with 12 if a log has this finding, or any
+    #[arg(long, value_name = "FINDING", value_parser = finding)]
+    fail_on: Vec<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  dmesg | firstlight doctor -
+  journalctl -k -b -1 -o json | firstlight doctor -
+  firstlight doctor logs/ --fail-on memory-lost-mtrr --fail-on tsc-unstable
+  firstlight doctor logs/*.log --json | jq '.logs[].findings[].id'
+
+Exit codes: see firstlight --help";
+
+const ANY: &str = "any";
+
+fn finding(text: &str) -> Result<String, String> {
+    if text == ANY || doctor::ids().any(|id| id == text) {
+        return Ok(text.to_owned());
+    }
+    let ids: Vec<&str> = doctor::ids().chain([ANY]).collect();
+    Err(format!(
+        "no such finding; expected one of {}",
+        ids.join(", ")
+    ))
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+    let mut report = Report::default();
+    let mut folders = false;
+    for path in &options.logs {
+        if path.is_dir() {
+            folders = true;
+            let files = records::logs(path).map_err(|error| Failure::records(&error))?;
+            for file in files {
+                add(&mut report, &file);
+            }
+        } else {
+            add(&mut report, path);
+        }
+    }
+    let many = folders || options.logs.len() > 2;
+    output.print::<_, Failure>(&report, |report| render::page(report, many, options.full))?;
+    verdict(&report, &options.fail_on)
+}
+
+fn add(report: &mut Report, path: &Path) {
+    if path.as_os_str() == "-" {
+        report.add("-", read_from(io::stdin().lock(), path));
+    } else {
+        report.add(&path.display().to_string(), read(path));
+    }
+}
+
+fn verdict(report: &Report, fail_on: &[String]) -> Result<(), Failure> {
+    if !report.unread.is_empty() {
+        let why: Vec<&str> = report.unread.iter().map(|file| &*file.why).collect();
+        return Err(Failure::Unread(why.join("\n")));
+    }
+    let findings = report.logs.iter().flat_map(|log| &log.findings);
+    let named = |id: &str| fail_on.iter().any(|name| name == ANY || name == id);
+    let found = findings.filter(|finding| named(finding.id)).count() as u64;
+    if found == 0 {
+        return Ok(());
+    }
+    let names = fail_on.join(", ");
+    Err(Failure::Found(format!(
+        "{} of --fail-on {names}",
+        plural(found, "finding")
+    )))
+}

@@ -1,0 +1,178 @@
+//! What the doctor found, for a person.
+
+use crate::output::{FAINT, GOOD, HEADING, NOTE};
+use crate::report::{Page, gaps};
+use crate::text::{Align, count, fold, milliseconds, plural};
+use firstlight_lab::doctor::{Count, Diagnosis, Finding, Report, Times};
+
+/// Logs that are named one by one.
+const MOST_LOGS: usize = 50;
+/// Remarks that are shown.
+const MOST_NOTES: usize = 5;
+
+/// Logs one after the other; of `many` the counts, and each with `full` only.
+pub(super) fn page(report: &Report, many: bool, full: bool) -> String {
+    let mut page = Page::default();
+    page.styled(HEADING, "firstlight doctor");
+    if many {
+        counts(&mut page, report);
+    }
+    if !many || full {
+        for log in &report.logs {
+            one(&mut page, log, full);
+        }
+    } else {
+        list(&mut page, &report.logs);
+    }
+    page.text
+}
+
+/// How often there is which finding.
+fn counts(page: &mut Page, report: &Report) {
+    let boots = report.logs.iter().map(|log| log.boots as u64).sum();
+    let logs = plural(report.logs.len() as u64, "log");
+    page.line(format!("  {logs}, {}", plural(boots, "boot")));
+    let unread = report.unread.len() as u64;
+    if unread > 0 {
+        page.line(format!(
+            "  {NOTE}{} could not be read{NOTE:#}",
+            plural(unread, "file")
+        ));
+    }
+    let all = report.counts();
+    if all.is_empty() {
+        page.line(format!("  {GOOD}nothing found{GOOD:#}"));
+        return;
+    }
+    page.section("Findings", "the most expensive first");
+    let mut rows = vec![
+        ["", "findings", "logs", "worst", ""]
+            .map(String::from)
+            .to_vec(),
+    ];
+    rows.extend(all.iter().map(|count: &Count| {
+        vec![
+            count.id.to_owned(),
+            count.findings.to_string(),
+            count.logs.to_string(),
+            count.worst_ms.map_or("-".into(), whole_ms),
+            format!("{}:{}", count.file, count.line),
+        ]
+    }));
+    let columns = [
+        Align::Left,
+        Align::Right,
+        Align::Right,
+        Align::Right,
+        Align::Left,
+    ];
+    page.table(&columns, &rows);
+}
+
+/// Each log and the names of its findings.
+fn list(page: &mut Page, logs: &[Diagnosis]) {
+    page.section("Logs", "");
+    let (shown, hidden) = fold(logs, MOST_LOGS);
+    for log in shown {
+        let mut ids: Vec<&str> = log.findings.iter().map(|finding| finding.id).collect();
+        ids.dedup();
+        let found = match ids.len() {
+            0 => format!("{GOOD}nothing found{GOOD:#}"),
+            _ => ids.join(", "),
+        };
+        page.line(format!("  {}: {found}", log.file));
+    }
+    page.more(hidden);
+}
+
+fn one(page: &mut Page, log: &Diagnosis, full: bool) {
+    let boots = plural(log.boots as u64, "boot");
+    let found = match log.findings.len() + log.more_findings {
+        0 => format!("{GOOD}nothing found{GOOD:#}"),
+        found => plural(found as u64, "finding"),
+    };
+    page.line(format!(
+        "{HEADING}{}{HEADING:#}: {boots}, {found}",
+        log.file
+    ));
+    for each in &log.findings {
+        finding(page, each, log.boots > 1);
+    }
+    if log.more_findings > 0 {
+        let more = plural(log.more_findings as u64, "finding");
+        page.line(format!("\n  {NOTE}and {more} more, only counted{NOTE:#}"));
+    }
+    let (shown, hidden) = fold(&log.notes, if full { usize::MAX } else { MOST_NOTES });
+    for note in shown {
+        page.line(format!("  {NOTE}note:{NOTE:#} {note}"));
+    }
+    page.more(hidden);
+    let (shown, hidden) = fold(&log.times, if full { usize::MAX } else { 1 });
+    for boot in shown {
+        times(page, boot, log.boots > 1, full);
+    }
+    if hidden > 0 {
+        let hidden = plural(hidden as u64, "boot");
+        page.line(format!(
+            "\n  {FAINT}... phases and gaps of {hidden} more (--full){FAINT:#}"
+        ));
+    }
+    page.line("");
+}
+
+fn finding(page: &mut Page, finding: &Finding, several: bool) {
+    let boot = if several {
+        format!(", boot {}", finding.boot)
+    } else {
+        String::new()
+    };
+    page.line(format!(
+        "\n  {NOTE}{}{NOTE:#}  {}{boot}",
+        finding.id,
+        cost(finding)
+    ));
+    page.line(format!(
+        "    {FAINT}line {}: {}{FAINT:#}",
+        finding.line,
+        finding.evidence.trim()
+    ));
+    page.line(format!("    why   {}", finding.why));
+    page.line(format!("    cure  {}", finding.cure));
+    if let Some(version) = finding.fixed_in {
+        page.line(format!("    fixed in Linux {version}"));
+    }
+}
+
+/// Where the time of a boot went.
+fn times(page: &mut Page, boot: &Times, several: bool, full: bool) {
+    if several {
+        page.line(format!("\n  boot {}, from line {}", boot.boot, boot.line));
+    }
+    if !boot.phases.is_empty() {
+        page.section("Phases", "milliseconds by the log's own clock");
+        let row = |phase: &firstlight_lab::record::Phase| {
+            let ns = phase.end_ns.saturating_sub(phase.start_ns);
+            vec![phase.name.to_string(), milliseconds(ns)]
+        };
+        let rows: Vec<Vec<String>> = boot.phases.iter().map(row).collect();
+        page.table(&[Align::Left, Align::Right], &rows);
+    }
+    gaps::gaps(page, &boot.gaps, if full { usize::MAX } else { 3 });
+}
+
+fn cost(finding: &Finding) -> String {
+    match finding.cost_ms {
+        Some(ms) => format!("{}, {}", whole_ms(ms), finding.cost),
+        None => "at a cost that the log does not show".to_owned(),
+    }
+}
+
+fn whole_ms(ms: f64) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a figure to print, above zero"
+    )]
+    let whole = ms.round() as u64;
+    format!("{} ms", count(whole))
+}
