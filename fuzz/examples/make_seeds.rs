@@ -15,6 +15,7 @@ use firstlight::addr::{PhysAddr, PhysRange};
 use firstlight::node::NodeId;
 use firstlight::preserve::{Draft, PreservedRange};
 use firstlight_wire::handover::{Handover, Screen};
+use std::num::NonZeroU64;
 
 const PC: &[u8] = include_bytes!("../../testdata/machines/acpi/QEMU_pc.facp.bin");
 const Q35: &[u8] = include_bytes!("../../testdata/machines/acpi/QEMU_q35.facp.bin");
@@ -307,7 +308,12 @@ fn main() -> io::Result<()> {
         }
     };
     let mut place = vec![0; 256];
-    let mut draft = Draft::new(&mut place, PhysAddr::new(0x10_0000)).expect("space for a header");
+    let mut draft = Draft::new(
+        &mut place,
+        PhysAddr::new(0x10_0000),
+        NonZeroU64::new(7).expect("not zero"),
+    )
+    .expect("space for a header");
     for (start, bytes, owner) in [(0x40_0000, 0x10_0000, 1), (0x80_0000, 0x1000, 2)] {
         draft
             .add(preserved(start, bytes, owner))

@@ -119,17 +119,19 @@ pub(crate) fn bring_up(
     steps.end(phase::MEMORY_MAP, marker::MEMORY_MAP);
 
     let root = firmware::root(direct, &loader);
-    let (trampoline, left) = reserve(
+    let (trampoline, left, all_read) = reserve(
         direct,
         &loader,
         root.as_ref(),
-        words.preserve,
+        (words.preserve, words.preserve_verified),
         &mut boot.early,
     )?;
     let uefi = loader.uefi();
     map_memory(direct, &boot.map, uefi, words.accept_ticks, &mut boot.early)?;
-    // Once more, for tables that were not mapped before.
-    firmware::reserve(direct, root.as_ref(), &mut boot.early)?;
+    if !all_read {
+        // Once more, for tables that were not mapped before.
+        firmware::reserve(direct, root.as_ref(), &mut boot.early)?;
+    }
     steps.end(phase::PAGE_TABLES, marker::PAGE_TABLES);
 
     let tables = firmware::tables(direct, &loader, root.as_ref());
@@ -225,24 +227,24 @@ fn reserve(
     direct: DirectMap,
     loader: &Loader,
     root: Option<&Root>,
-    place: Option<PhysRange>,
+    (place, verified): (Option<PhysRange>, bool),
     early: &mut EarlyMemory<'_>,
-) -> Result<(Option<PhysRange>, Left), EarlyError> {
+) -> Result<(Option<PhysRange>, Left, bool), EarlyError> {
     loader.reserve(direct, early)?;
-    firmware::reserve(direct, root, early)?;
-    let left = Left::find(place, early)?;
+    let all_read = firmware::reserve(direct, root, early)?;
+    let left = Left::find(place, verified, early)?;
     let Some(end) = FIRST_PAGE_END else {
-        return Ok((None, left));
+        return Ok((None, left, all_read));
     };
     let page = EarlyRequest {
         max: Some(end),
         ..EarlyRequest::new(PAGE_BYTES, PAGE_BYTES, "other CPUs' first page")
     };
     match early.allocate(&page) {
-        Ok(page) => Ok((Some(page), left)),
+        Ok(page) => Ok((Some(page), left, all_read)),
         Err(EarlyError::NoSpace { .. }) => {
             note("no memory below 1 MiB: other CPUs cannot be started");
-            Ok((None, left))
+            Ok((None, left, all_read))
         }
         Err(error) => Err(error),
     }

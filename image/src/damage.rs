@@ -15,16 +15,22 @@ pub enum Damage {
     Absent,
     /// It names more ranges than the next kernel has slots for.
     Many,
+    /// It names a node that its memory is not on.
+    Node,
+    /// The next kernel is told of another restart.
+    Stale,
     /// A bit of a guest's memory changes.
     Guest,
 }
 
 impl Damage {
-    const NAMES: [(&'static [u8], Self); 5] = [
+    const NAMES: [(&'static [u8], Self); 7] = [
         (b"foreign", Self::Foreign),
         (b"kernel", Self::Kernel),
         (b"absent", Self::Absent),
         (b"many", Self::Many),
+        (b"node", Self::Node),
+        (b"stale", Self::Stale),
         (b"guest", Self::Guest),
     ];
 

@@ -5,7 +5,8 @@
 use firstlight::addr::{Frame, Order, PAGE_BYTES, PhysRange};
 use firstlight::early::{EarlyError, EarlyMemory};
 use firstlight::frames::{Frames, Request};
-use firstlight::preserve::{PreserveError, Preserved, PreservedRange};
+use firstlight::preserve::{PreserveError, Preserved, PreservedRange, checksum};
+use log::{error, info};
 
 use crate::arch::{DirectMap, restart, ticks};
 use crate::console::note;
@@ -20,6 +21,8 @@ pub(crate) const FORGOTTEN: u32 = u32::MAX;
 pub(crate) struct Left {
     place: Option<PhysRange>,
     table: Result<Preserved<'static>, PreserveError>,
+    /// Whether checksums of content are wanted.
+    verified: bool,
 }
 
 impl Left {
@@ -27,11 +30,16 @@ impl Left {
     /// reserved, nothing has been allocated.
     pub(crate) fn find(
         place: Option<PhysRange>,
+        verified: bool,
         early: &mut EarlyMemory<'_>,
     ) -> Result<Self, EarlyError> {
-        let table = Err(PreserveError::Absent);
+        let nothing = Self {
+            place: None,
+            table: Err(PreserveError::Absent),
+            verified,
+        };
         let Some(place) = place else {
-            return Ok(Self { place, table });
+            return Ok(nothing);
         };
         let region = early.region_at(place.start());
         let is_memory = region.is_some_and(|region| place.end() <= region.range.end());
@@ -43,24 +51,38 @@ impl Left {
             note(format_args!(
                 "preserve= is ignored: {place} is not all memory below 4 GiB, or is in use"
             ));
-            return Ok(Self { place: None, table });
+            return Ok(nothing);
         };
         early.reserve(place, "hand-over table")?;
         Ok(Self {
             place: Some(place),
-            table: Preserved::accept(bytes, place.start(), early),
+            table: Preserved::accept(bytes, place.start(), restart::nonce(), early),
+            verified,
         })
     }
 
     /// Guests take their memory.
     pub(crate) fn take(self, frames: &Frames<'_>) -> TakenOver {
-        let Self { place, table } = self;
+        let Self {
+            place,
+            table,
+            verified,
+        } = self;
         let mut taken = TakenOver {
             place,
             ..TakenOver::default()
         };
+        let table = table.and_then(|table| checked(table, frames, verified));
         match table {
-            Ok(table) => taken.guests(table, frames),
+            Ok(table) => {
+                let bytes: u64 = table.left().map(|range| range.range.bytes()).sum();
+                info!(
+                    "preserve: {} MiB of the previous kernel in {} ranges stay allocated for their owners",
+                    bytes >> 20,
+                    table.left().count()
+                );
+                taken.guests(table, frames);
+            }
             Err(error) if error.is_absent() && restart::count() == 0 => {}
             Err(error) => {
                 note(format_args!(
@@ -71,6 +93,35 @@ impl Left {
         }
         taken
     }
+}
+
+/// `table`, if it fits the nodes and what it holds has not changed; else its memory is free.
+fn checked(
+    mut table: Preserved<'static>,
+    frames: &Frames<'_>,
+    verified: bool,
+) -> Result<Preserved<'static>, PreserveError> {
+    let right = table.check_nodes(frames.layout());
+    let right = right.and_then(|()| match verified {
+        true => table.check_content(content),
+        false => Ok(()),
+    });
+    let Err(error) = right else {
+        return Ok(table);
+    };
+    table.release(|range| {
+        if let Err(why) = frames.free_frames(range.range.inner_frames()) {
+            error!("preserve: {range}: {why}");
+        }
+    });
+    Err(error)
+}
+
+/// The checksum of what memory holds that was handed over, or will be.
+pub(crate) fn content(range: PhysRange) -> u64 {
+    let bytes = usize::try_from(range.bytes()).unwrap_or_default();
+    // SAFETY: mapped memory at its own address, which nothing writes to while kernels change.
+    checksum(unsafe { core::slice::from_raw_parts(range.start().get() as *const u8, bytes) })
 }
 
 /// What was taken over.

@@ -16,6 +16,7 @@ mod online;
 mod preserve;
 mod zones;
 
+use core::ffi::CStr;
 use core::fmt;
 
 pub use memory::{CommandNotice, MemoryChange, MemoryChanges};
@@ -40,13 +41,9 @@ pub struct CommandLine<'a> {
 impl<'a> CommandLine<'a> {
     /// The command line in `text`, up to its first zero byte.
     pub fn new(text: &'a [u8]) -> Self {
-        let end = text
-            .iter()
-            .position(|&byte| byte == 0)
-            .unwrap_or(text.len());
-        Self {
-            text: text.get(..end).unwrap_or(text),
-        }
+        // Eight bytes at a time.
+        let text = CStr::from_bytes_until_nul(text).map_or(text, CStr::to_bytes);
+        Self { text }
     }
 
     /// All of it, unchanged.
@@ -111,6 +108,10 @@ impl<'a> Iterator for Words<'a> {
         let rest = self.rest.get(start..)?;
         let mut quoted = false;
         let ends = |&byte: &u8| {
+            // Most bytes are neither.
+            if matches!(byte, b'#'..0xa0) {
+                return false;
+            }
             quoted ^= byte == b'"';
             !quoted && is_space(byte)
         };

@@ -1,4 +1,4 @@
-//! `preserve=SIZE@ADDRESS`: the place of the hand-over table.
+//! `preserve=SIZE@ADDRESS`: the place of the hand-over table; `preserve=verified`.
 
 use crate::addr::{PAGE_BYTES, PHYS_END, PhysRange};
 
@@ -29,15 +29,31 @@ impl<'a> CommandLine<'a> {
         }
         place
     }
+
+    /// Whether what preserved memory holds is checked by checksums: `preserve=verified`, in both kernels.
+    ///
+    /// ```
+    /// use firstlight::cmdline::CommandLine;
+    /// assert!(CommandLine::new(b"preserve=64K@16M preserve=verified").preserve_verified());
+    /// assert!(!CommandLine::new(b"preserve=64K@16M").preserve_verified());
+    /// ```
+    pub fn preserve_verified(&self) -> bool {
+        self.words().any(|word| word.is_preserve_verified())
+    }
 }
 
 impl Word<'_> {
-    /// If this is `preserve=`, its place, for kernels that walk the words themselves.
+    /// Whether this is `preserve=verified`.
+    pub fn is_preserve_verified(&self) -> bool {
+        self.is("preserve") && self.value == Some(b"verified")
+    }
+
+    /// If this is `preserve=` with a place, that, for kernels that walk the words themselves.
     ///
     /// # Errors
     /// The [`Fault`] of its value.
     pub fn preserve_place(&self) -> Option<Result<PhysRange, Fault>> {
-        self.is("preserve")
+        (self.is("preserve") && !self.is_preserve_verified())
             .then(|| self.value.ok_or(Fault::NoValue).and_then(read))
     }
 }
@@ -67,6 +83,10 @@ mod tests {
                 b"preserve=0x2000@0x1000 preserve=x",
                 PhysRange::with_size(4 << 10, 8 << 10),
             ),
+            (
+                b"preserve=verified preserve=4K@16M preserve=verified",
+                PhysRange::with_size(16 << 20, 4 << 10),
+            ),
             (b"preserve", None),
             (b"preserve=4K", None),
             (b"preserve=4K@", None),
@@ -79,7 +99,9 @@ mod tests {
         ] {
             let mut bad = 0;
             let place = CommandLine::new(text).preserve_place(&mut |_| bad += 1);
-            let faults = text.split(|byte| *byte == b' ').count() - usize::from(want.is_some());
+            let words = text.split(|byte| *byte == b' ');
+            let places = words.filter(|word| *word != b"preserve=verified").count();
+            let faults = places - usize::from(want.is_some());
             assert_eq!((place, bad), (want, faults), "{}", text.escape_ascii());
         }
     }

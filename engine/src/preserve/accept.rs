@@ -1,11 +1,14 @@
 //! Ranges of a previous kernel in this one: [`Preserved`].
 #![deny(unsafe_code)]
 
+use core::num::NonZeroU64;
+
 use super::error::PreserveError;
 use super::format::{Entry, HEADER_BYTES, MAGIC, PreservedRange, RANGE_BYTES};
 use super::table::{decoded, read};
 use crate::addr::{PhysAddr, PhysRange};
 use crate::early::EarlyMemory;
+use crate::layout::Layout;
 
 /// The owner of preserved ranges in the log of early memory.
 const OWNER: &str = "preserved by the previous kernel";
@@ -13,6 +16,7 @@ const OWNER: &str = "preserved by the previous kernel";
 /// What the previous kernel handed over: reserved, and untouched until an owner takes it.
 ///
 /// ```
+/// use core::num::NonZeroU64;
 /// use firstlight::addr::{PhysAddr, PhysRange};
 /// use firstlight::early::{Allocation, EarlyFlags, EarlyMemory, EarlyRegion};
 /// use firstlight::preserve::{Draft, Preserved, PreservedRange};
@@ -20,7 +24,8 @@ const OWNER: &str = "preserved by the previous kernel";
 /// let range = |start, end| PhysRange::new(start, end).unwrap();
 /// let at = PhysAddr::new(0x10_0000);
 /// let mut place = [0; 4096];
-/// let mut draft = Draft::new(&mut place, at)?;
+/// let nonce = NonZeroU64::new(0x5eed); // a register has it while kernels change
+/// let mut draft = Draft::new(&mut place, at, nonce.unwrap())?;
 /// for (owner, start) in [(1, 0x40_0000), (2, 0x60_0000)] {
 ///     let range = range(start, start + 0x10_0000);
 ///     draft.add(PreservedRange { range, owner, tag: 0, node: None })?;
@@ -33,7 +38,7 @@ const OWNER: &str = "preserved by the previous kernel";
 /// let mut early = EarlyMemory::new(&mut memory, &mut reserved, &mut owners);
 /// early.add(range(0x10_0000, 0x80_0000), EarlyFlags::NONE)?;
 /// early.reserve(range(0x10_0000, 0x20_0000), "kernel")?;
-/// let mut preserved = Preserved::accept(&mut place, at, &mut early)?;
+/// let mut preserved = Preserved::accept(&mut place, at, nonce, &mut early)?;
 /// assert!(early.is_reserved(range(0x40_0000, 0x50_0000)));
 ///
 /// assert_eq!(preserved.take(1).count(), 1);
@@ -47,6 +52,7 @@ const OWNER: &str = "preserved by the previous kernel";
 pub struct Preserved<'t> {
     /// The table's ranges, at their place; `taken` says which are left.
     entries: &'t mut [u8],
+    has_content: bool,
 }
 
 impl<'t> Preserved<'t> {
@@ -63,14 +69,15 @@ impl<'t> Preserved<'t> {
     pub fn accept(
         place: &'t mut [u8],
         at: PhysAddr,
+        nonce: Option<NonZeroU64>,
         early: &mut EarlyMemory<'_>,
     ) -> Result<Self, PreserveError> {
-        let (ranges, result) = match read(place, at) {
+        let (ranges, has_content, result) = match read(place, at, nonce) {
             Ok(table) => {
                 let ranges = table.ranges().map(|range| range.range);
-                (ranges.len(), reserve(ranges, early))
+                (ranges.len(), table.has_content(), reserve(ranges, early))
             }
-            Err(error) => (0, Err(error)),
+            Err(error) => (0, false, Err(error)),
         };
         let bytes = place.len();
         let named = place.split_first_chunk_mut::<HEADER_BYTES>();
@@ -82,7 +89,64 @@ impl<'t> Preserved<'t> {
         result?;
         Ok(Self {
             entries: &mut rest[..ranges * RANGE_BYTES],
+            has_content,
         })
+    }
+
+    /// That each range that names a node lies on it, once nodes are known. If not, the table is not of this
+    /// machine as it is now: [release](Self::release) all of it.
+    ///
+    /// # Errors
+    /// [`PreserveError::Node`], of the first that does not.
+    pub fn check_nodes(&self, layout: &Layout<'_>) -> Result<(), PreserveError> {
+        let mut ranges = self.left().enumerate();
+        let wrong = ranges.find_map(|(index, range)| {
+            let seen = range.node?;
+            let frames = range.range.inner_frames();
+            let touched = layout.ranges().iter().filter(|memory| {
+                !memory.frames.intersect(frames).is_empty() && memory.node != seen
+            });
+            touched
+                .map(|memory| memory.node)
+                .next()
+                .map(|expected| PreserveError::Node {
+                    index,
+                    range: range.range,
+                    seen,
+                    expected,
+                })
+        });
+        wrong.map_or(Ok(()), Err)
+    }
+
+    /// That each range holds what it held when the table was [finished](super::Draft::finish_with), by the
+    /// function that was used there. If not, [release](Self::release) what should not be trusted.
+    ///
+    /// # Errors
+    /// [`PreserveError::Unverified`] for a table without such checksums, and [`PreserveError::Content`] of
+    /// the first range that changed.
+    pub fn check_content(
+        &self,
+        mut content: impl FnMut(PhysRange) -> u64,
+    ) -> Result<(), PreserveError> {
+        if !self.has_content {
+            return Err(PreserveError::Unverified);
+        }
+        for (index, entry) in decoded(self.entries).enumerate() {
+            let Some(range) = left(&entry).map(|range| range.range) else {
+                continue;
+            };
+            let (seen, expected) = (content(range), entry.content);
+            if seen != expected {
+                return Err(PreserveError::Content {
+                    index,
+                    range,
+                    seen,
+                    expected,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// The ranges that no owner has taken, ascending.

@@ -36,6 +36,13 @@ const BYTES: [[u32; 256]; 4] = {
     tables
 };
 
+/// CRC-32C of a range's content: a checksum for [`Draft::finish_with`](super::Draft::finish_with) and
+/// [`Preserved::check_content`](super::Preserved::check_content) that needs no instructions of its own; a processor's are
+/// several times as fast.
+pub fn checksum(bytes: &[u8]) -> u64 {
+    crc32c([bytes]).into()
+}
+
 /// The checksum of some parts, one after the other.
 pub(super) fn crc32c<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> u32 {
     let byte = |value: u32, shift: u32| (value >> shift & 0xff) as usize;

@@ -6,6 +6,8 @@ use super::format::{
     CRC_32C, Entry, HEADER_BYTES, Header, MAGIC, PreservedRange, RANGE_BYTES, VERSION,
 };
 use super::table::{pages, ranges};
+use core::num::NonZeroU64;
+
 use crate::addr::{PhysAddr, PhysRange};
 use crate::store::Full;
 
@@ -16,22 +18,29 @@ use crate::store::Full;
 pub struct Draft<'t> {
     place: &'t mut [u8],
     at: PhysAddr,
+    nonce: NonZeroU64,
     ranges: usize,
 }
 
 impl<'t> Draft<'t> {
     /// A table without ranges in `place`, which lies at the physical address `at`. What was
-    /// there is no table any more.
+    /// there is no table any more. The next kernel takes it only if it is told the same `nonce`, in a
+    /// register or on its command line: a number that no other restart of this machine had.
     ///
     /// # Errors
     /// [`PreserveError::TooShort`].
-    pub fn new(place: &'t mut [u8], at: PhysAddr) -> Result<Self, PreserveError> {
+    pub fn new(
+        place: &'t mut [u8],
+        at: PhysAddr,
+        nonce: NonZeroU64,
+    ) -> Result<Self, PreserveError> {
         let bytes = place.len();
         let header = place.first_chunk_mut::<HEADER_BYTES>();
         *header.ok_or(PreserveError::TooShort { bytes })? = [0; HEADER_BYTES];
         Ok(Self {
             place,
             at,
+            nonce,
             ranges: 0,
         })
     }
@@ -84,6 +93,24 @@ impl<'t> Draft<'t> {
 
     /// Makes it a table; its bytes.
     pub fn finish(self) -> usize {
+        self.seal(0)
+    }
+
+    /// As [`Self::finish`], with a checksum of what each range holds, by the function that the next kernel
+    /// passes to [`Preserved::check_content`](super::Preserved::check_content). Nothing writes to the ranges any more.
+    pub fn finish_with(self, mut content: impl FnMut(PhysRange) -> u64) -> usize {
+        let end = offset(self.ranges);
+        let (entries, _) = self.place[HEADER_BYTES..end].as_chunks_mut::<RANGE_BYTES>();
+        for bytes in entries {
+            let mut entry = Entry::decode(bytes);
+            let range = PhysRange::with_size(entry.start, entry.bytes);
+            entry.content = content(range.unwrap_or_default());
+            *bytes = entry.encode();
+        }
+        self.seal(Header::CONTENT)
+    }
+
+    fn seal(self, flags: u64) -> usize {
         let length = HEADER_BYTES + self.ranges * RANGE_BYTES;
         let header = Header {
             magic: MAGIC,
@@ -93,6 +120,8 @@ impl<'t> Draft<'t> {
             length: number(length),
             ranges: number(self.ranges),
             at: self.at.get(),
+            nonce: self.nonce.get(),
+            flags,
         };
         let header = Header {
             checksum: header.checksum_with(self.entries()),

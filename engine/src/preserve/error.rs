@@ -2,10 +2,12 @@
 #![deny(unsafe_code)]
 
 use core::fmt;
+use core::num::NonZeroU64;
 
 use super::format::{HEADER_BYTES, MAGIC, RANGE_BYTES, VERSION};
 use crate::addr::{PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
 use crate::early::EarlyError;
+use crate::node::NodeId;
 use crate::store::Full;
 
 /// What is wrong with one range.
@@ -93,6 +95,18 @@ pub enum PreserveError {
         /// That of its content.
         expected: u32,
     },
+    /// The table is of another restart than the one that started this kernel.
+    Stale {
+        /// The nonce in the table.
+        seen: u64,
+        /// The nonce that the previous kernel handed over; `None` after a cold start.
+        expected: Option<NonZeroU64>,
+    },
+    /// Unknown flags.
+    Flags {
+        /// All of them.
+        seen: u64,
+    },
     /// A range is none that can be handed over.
     Range {
         /// Its number, from 0.
@@ -112,6 +126,30 @@ pub enum PreserveError {
         index: usize,
         /// The reason.
         error: EarlyError,
+    },
+    /// A range lies on another node than the table says.
+    Node {
+        /// Its number, of those not taken, from 0.
+        index: usize,
+        /// The range.
+        range: PhysRange,
+        /// The node in the table.
+        seen: NodeId,
+        /// The node it lies on, at least in part.
+        expected: NodeId,
+    },
+    /// There are no checksums of what ranges hold.
+    Unverified,
+    /// A range does not hold what it held.
+    Content {
+        /// Its number, from 0.
+        index: usize,
+        /// The range.
+        range: PhysRange,
+        /// The checksum of what it holds.
+        seen: u64,
+        /// That in the table.
+        expected: u64,
     },
 }
 
@@ -162,6 +200,30 @@ impl fmt::Display for PreserveError {
                 fault,
             } => write!(f, "range {index}, {bytes:#x} bytes at {start:#x}: {fault}"),
             Self::Full(full) => full.fmt(f),
+            Self::Stale { seen, expected } => {
+                write!(f, "of restart {seen:#x}, expected ")?;
+                match expected {
+                    Some(nonce) => write!(f, "that of restart {nonce:#x}"),
+                    None => f.write_str("none after a cold start"),
+                }
+            }
+            Self::Flags { seen } => write!(f, "flags {seen:#x}, expected 0 or 1"),
+            Self::Node {
+                index,
+                range,
+                seen,
+                expected,
+            } => write!(f, "range {index}: {range} on {seen}, expected {expected}"),
+            Self::Unverified => f.write_str("no checksums of content, expected some"),
+            Self::Content {
+                index,
+                range,
+                seen,
+                expected,
+            } => write!(
+                f,
+                "range {index}: {range} has content of checksum {seen:#x}, expected {expected:#x}"
+            ),
             Self::Early { index, error } => write!(f, "range {index}: {error}"),
         }
     }

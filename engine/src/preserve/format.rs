@@ -10,11 +10,11 @@ use crate::node::NodeId;
 /// A table begins with these bytes.
 pub const MAGIC: [u8; 8] = *b"FLHANDOV";
 /// The version that is written and read here.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes before the first range.
-pub const HEADER_BYTES: usize = 32;
+pub const HEADER_BYTES: usize = 48;
 /// Bytes of each range.
-pub const RANGE_BYTES: usize = 32;
+pub const RANGE_BYTES: usize = 40;
 
 /// CRC-32C, the one algorithm there is.
 pub(super) const CRC_32C: u16 = 1;
@@ -60,9 +60,14 @@ pub(super) struct Header {
     pub(super) length: u32,
     pub(super) ranges: u32,
     pub(super) at: u64,
+    pub(super) nonce: u64,
+    pub(super) flags: u64,
 }
 
 impl Header {
+    /// The flag of a table whose ranges have checksums of their content.
+    pub(super) const CONTENT: u64 = 1;
+
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Self {
         Self {
             magic: field(bytes, 0),
@@ -72,6 +77,8 @@ impl Header {
             length: u32::from_le_bytes(field(bytes, 16)),
             ranges: u32::from_le_bytes(field(bytes, 20)),
             at: u64::from_le_bytes(field(bytes, 24)),
+            nonce: u64::from_le_bytes(field(bytes, 32)),
+            flags: u64::from_le_bytes(field(bytes, 40)),
         }
     }
 
@@ -84,6 +91,8 @@ impl Header {
         put(&mut bytes, 16, self.length.to_le_bytes());
         put(&mut bytes, 20, self.ranges.to_le_bytes());
         put(&mut bytes, 24, self.at.to_le_bytes());
+        put(&mut bytes, 32, self.nonce.to_le_bytes());
+        put(&mut bytes, 40, self.flags.to_le_bytes());
         bytes
     }
 
@@ -107,13 +116,15 @@ pub(super) struct Entry {
     pub(super) node: u16,
     /// Zero; not so once an owner has taken the range.
     pub(super) taken: u16,
+    /// The checksum of its content, if the table has such.
+    pub(super) content: u64,
 }
 
 impl Entry {
     /// Written over `taken`.
     pub(super) const TAKEN: u16 = 1;
     /// Where `taken` is.
-    pub(super) const TAKEN_AT: usize = 30;
+    const TAKEN_AT: usize = 30;
 
     pub(super) fn of(range: &PreservedRange) -> Self {
         Self {
@@ -123,6 +134,7 @@ impl Entry {
             owner: range.owner,
             node: range.node.map_or(NO_NODE, |node| node.0),
             taken: 0,
+            content: 0,
         }
     }
 
@@ -134,6 +146,7 @@ impl Entry {
             owner: u32::from_le_bytes(field(bytes, 24)),
             node: u16::from_le_bytes(field(bytes, 28)),
             taken: u16::from_le_bytes(field(bytes, Self::TAKEN_AT)),
+            content: u64::from_le_bytes(field(bytes, 32)),
         }
     }
 
@@ -145,6 +158,7 @@ impl Entry {
         put(&mut bytes, 24, self.owner.to_le_bytes());
         put(&mut bytes, 28, self.node.to_le_bytes());
         put(&mut bytes, Self::TAKEN_AT, self.taken.to_le_bytes());
+        put(&mut bytes, 32, self.content.to_le_bytes());
         bytes
     }
 

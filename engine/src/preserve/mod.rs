@@ -9,6 +9,11 @@
 //! tables and descriptors lie elsewhere. Their owners [take](Preserved::take) them back; what no
 //! owner takes is [released](Preserved::release).
 //!
+//! A table is of one restart: it has a nonce, which the old kernel also hands to the next one outside of memory (a
+//! register, the command line). A kernel that was started cold has none, so a table that survived a
+//! reset, or a kill, is refused. With [`Draft::finish_with`] and [`Preserved::check_content`] a change of what ranges
+//! hold is found too; [`Preserved::check_nodes`] finds one that is not on its node.
+//!
 //! A table counts once: accepting erases its name, whatever the result, so that a later reset
 //! does not find ranges that were freed meanwhile.
 //!
@@ -22,9 +27,11 @@
 //! | 8 | 2 | [`VERSION`] |
 //! | 10 | 2 | algorithm of the checksum: 1, CRC-32C |
 //! | 12 | 4 | checksum of the whole table, this field as zero |
-//! | 16 | 4 | bytes of the table: 32, and 32 for each range |
+//! | 16 | 4 | bytes of the table: 48, and 40 for each range |
 //! | 20 | 4 | number of ranges |
 //! | 24 | 8 | physical address of the table |
+//! | 32 | 8 | nonce of the restart, not zero |
+//! | 40 | 8 | flags: 1, ranges have checksums of their content |
 //!
 //! | at | bytes | range |
 //! |---|---|---|
@@ -34,6 +41,7 @@
 //! | 24 | 4 | owner: the part of the kernel that takes it back |
 //! | 28 | 2 | node, 0xffff where it is not known |
 //! | 30 | 2 | zero |
+//! | 32 | 8 | checksum of its content, or zero |
 //!
 //! A change of one bit is always found: length and number of ranges confirm each other, and
 //! CRC-32C sees it everywhere else.
@@ -56,6 +64,7 @@ mod format;
 mod table;
 
 pub use accept::Preserved;
+pub use checksum::checksum;
 pub use draft::Draft;
 pub use error::{PreserveError, RangeFault};
 pub use format::{HEADER_BYTES, MAGIC, PreservedRange, RANGE_BYTES, VERSION};

@@ -6,17 +6,24 @@ use super::format::{
     CRC_32C, Entry, HEADER_BYTES, Header, MAGIC, PreservedRange, RANGE_BYTES, VERSION,
 };
 use crate::addr::{PAGE_BYTES, PHYS_END, PhysAddr, PhysRange};
+use core::num::NonZeroU64;
 
 /// A table whose checksum and ranges are right; by [`read`].
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'t> {
     entries: &'t [u8],
+    has_content: bool,
 }
 
 impl Table<'_> {
     /// Its ranges, ascending and disjoint.
     pub fn ranges(&self) -> impl ExactSizeIterator<Item = PreservedRange> + Clone + '_ {
         ranges(self.entries)
+    }
+
+    /// Whether each range has a checksum of its content.
+    pub const fn has_content(&self) -> bool {
+        self.has_content
     }
 
     /// Bytes of all ranges.
@@ -26,15 +33,18 @@ impl Table<'_> {
 }
 
 /// Reads the table at the start of `place`, which lies at the physical address `at`. It may be
-/// hostile.
+/// hostile. `nonce` is what the previous kernel handed over outside of memory; a kernel without one was
+/// started cold, and takes no table.
 ///
 /// ```
+/// use core::num::NonZeroU64;
 /// use firstlight::addr::{PhysAddr, PhysRange};
 /// use firstlight::preserve::{self, Draft, PreserveError, PreservedRange};
 ///
 /// let at = PhysAddr::new(0x100_0000);
 /// let mut place = [0; 4096];
-/// assert!(preserve::read(&place, at).unwrap_err().is_absent());
+/// let nonce = NonZeroU64::new(0x5eed);
+/// assert!(preserve::read(&place, at, nonce).unwrap_err().is_absent());
 ///
 /// let guest = PreservedRange {
 ///     range: PhysRange::new(0x4000_0000, 0x8000_0000).unwrap(),
@@ -42,21 +52,27 @@ impl Table<'_> {
 ///     tag: 7,
 ///     node: None,
 /// };
-/// let mut draft = Draft::new(&mut place, at)?;
+/// let mut draft = Draft::new(&mut place, at, nonce.unwrap())?;
 /// draft.add(guest)?;
 /// draft.finish();
-/// assert!(preserve::read(&place, at)?.ranges().eq([guest]));
+/// assert!(preserve::read(&place, at, nonce)?.ranges().eq([guest]));
+/// assert!(preserve::read(&place, at, None).is_err()); // after a cold start
 ///
-/// place[40] ^= 1;
-/// let error = preserve::read(&place, at).unwrap_err();
+/// place[50] ^= 1;
+/// let error = preserve::read(&place, at, nonce).unwrap_err();
 /// assert!(matches!(error, PreserveError::Checksum { .. }), "{error}");
 /// # Ok::<(), PreserveError>(())
 /// ```
 ///
 /// # Errors
-/// All of [`PreserveError`] but [`Full`](PreserveError::Full) and
-/// [`Early`](PreserveError::Early).
-pub fn read(place: &[u8], at: PhysAddr) -> Result<Table<'_>, PreserveError> {
+/// All of [`PreserveError`] but [`Full`](PreserveError::Full), [`Early`](PreserveError::Early) and those of
+/// [`Preserved::check_nodes`](super::Preserved::check_nodes) and
+/// [`Preserved::check_content`](super::Preserved::check_content).
+pub fn read(
+    place: &[u8],
+    at: PhysAddr,
+    nonce: Option<NonZeroU64>,
+) -> Result<Table<'_>, PreserveError> {
     let bytes = place.len();
     let (header, rest) = place
         .split_first_chunk::<HEADER_BYTES>()
@@ -103,6 +119,15 @@ pub fn read(place: &[u8], at: PhysAddr) -> Result<Table<'_>, PreserveError> {
             at,
         });
     }
+    if nonce.is_none_or(|nonce| nonce.get() != header.nonce) {
+        return Err(PreserveError::Stale {
+            seen: header.nonce,
+            expected: nonce,
+        });
+    }
+    if header.flags & !Header::CONTENT != 0 {
+        return Err(PreserveError::Flags { seen: header.flags });
+    }
     let mut before = PhysRange::EMPTY;
     for (index, entry) in decoded(entries).enumerate() {
         before = check(&entry, before).map_err(|fault| PreserveError::Range {
@@ -112,7 +137,10 @@ pub fn read(place: &[u8], at: PhysAddr) -> Result<Table<'_>, PreserveError> {
             fault,
         })?;
     }
-    Ok(Table { entries })
+    Ok(Table {
+        entries,
+        has_content: header.flags & Header::CONTENT != 0,
+    })
 }
 
 /// The range of an entry that stands behind `before`.

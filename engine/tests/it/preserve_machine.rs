@@ -3,13 +3,18 @@
 
 use crate::kit;
 
+use std::num::NonZeroU64;
+
 use firstlight::addr::{PhysAddr, PhysRange};
 use firstlight::frames::Frames;
 use firstlight::map::{MapEntry, MemoryKind};
+use firstlight::node::NodeId;
+use firstlight::preserve::PreserveError;
 use firstlight::preserve::{Draft, Preserved, PreservedRange};
 use firstlight::start::{Boot, BootMemory};
 use kit::{GIB, MIB, Uninitialised, boot_slots, huge, page, range};
 
+const NONCE: NonZeroU64 = NonZeroU64::new(7).unwrap();
 const PLACE: PhysRange = PhysRange::new(16 * MIB, 17 * MIB).unwrap();
 const GUESTS: [(u64, u64); 3] = [
     (GIB, 2 * GIB),
@@ -17,17 +22,17 @@ const GUESTS: [(u64, u64); 3] = [
     (3 * GIB - 2 * MIB, 3 * GIB),
 ];
 
-/// The table of the previous kernel.
-fn table() -> Vec<u8> {
+/// The table of the previous kernel, where the ranges were on `node`.
+fn table(node: Option<NodeId>) -> Vec<u8> {
     let mut place = vec![0; 4096];
-    let mut draft = Draft::new(&mut place, PLACE.start()).unwrap();
+    let mut draft = Draft::new(&mut place, PLACE.start(), NONCE).unwrap();
     for ((start, end), owner) in GUESTS.into_iter().zip(1..) {
         draft
             .add(PreservedRange {
                 range: range(start, end),
                 owner,
                 tag: 0,
-                node: None,
+                node,
             })
             .unwrap();
     }
@@ -49,7 +54,8 @@ fn started<'t>(
     };
     let mut memory: BootMemory<'_, '_> = boot.early(boot_slots(64, 1), &mut |_| {}).unwrap();
     let at = PLACE.start();
-    let preserved = table.map(|table| Preserved::accept(table, at, &mut memory.early).unwrap());
+    let preserved =
+        table.map(|table| Preserved::accept(table, at, Some(NONCE), &mut memory.early).unwrap());
     let platform: &Uninitialised = Box::leak(Box::default());
     let layout = memory.layout(&mut |_| {}).unwrap();
     (
@@ -70,9 +76,10 @@ fn overlaps_guest(start: PhysAddr, bytes: u64) -> bool {
 fn preserved_memory_is_neither_allocated_nor_written_until_its_owner_frees_it() {
     let (cold, _, _) = started(None);
     let all_free = cold.statistics().free_frames;
-    let mut table = table();
+    let mut table = table(Some(NodeId(0)));
     let (frames, preserved, platform) = started(Some(&mut table));
     let mut preserved = preserved.unwrap();
+    assert_eq!(preserved.check_nodes(frames.layout()), Ok(()));
     let guests: u64 = GUESTS.iter().map(|(start, end)| (end - start) / 4096).sum();
     assert_eq!(frames.statistics().free_frames, all_free - guests);
     assert_eq!(
@@ -113,4 +120,26 @@ fn preserved_memory_is_neither_allocated_nor_written_until_its_owner_frees_it() 
     preserved.release(|range| frames.free_frames(range.range.inner_frames()).unwrap());
     assert_eq!(frames.statistics().free_frames, all_free);
     frames.validate().unwrap();
+}
+
+/// The node in the table is the old kernel's: a machine that numbers its nodes in another way is another machine.
+#[test]
+fn preserved_memory_that_is_on_another_node_is_refused_and_can_be_released() {
+    let (cold, _, _) = started(None);
+    let mut table = table(Some(NodeId(1)));
+    let (frames, preserved, _) = started(Some(&mut table));
+    let mut preserved = preserved.unwrap();
+    let (start, end) = GUESTS[0];
+    let error = PreserveError::Node {
+        index: 0,
+        range: range(start, end),
+        seen: NodeId(1),
+        expected: NodeId(0),
+    };
+    assert_eq!(preserved.check_nodes(frames.layout()), Err(error));
+    preserved.release(|range| frames.free_frames(range.range.inner_frames()).unwrap());
+    assert_eq!(
+        frames.statistics().free_frames,
+        cold.statistics().free_frames
+    );
 }

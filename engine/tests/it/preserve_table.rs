@@ -10,9 +10,12 @@ use firstlight::preserve::{
     self, Draft, HEADER_BYTES, PreserveError, Preserved, PreservedRange, RANGE_BYTES, RangeFault,
 };
 use proptest::prelude::*;
+use std::num::NonZeroU64;
 
 const PAGE: u64 = 4096;
 const AT: PhysAddr = PhysAddr::new(0x10_0000);
+/// What both kernels know of the restart.
+const NONCE: NonZeroU64 = NonZeroU64::new(0x5eed_0000_0000_0001).unwrap();
 
 fn pages(from: u64, to: u64) -> PhysRange {
     PhysRange::new(from * PAGE, to * PAGE).unwrap()
@@ -36,7 +39,7 @@ fn indices(range: PhysRange) -> std::ops::Range<usize> {
 /// A table of these ranges.
 fn table(ranges: &[PreservedRange]) -> Vec<u8> {
     let mut place = vec![0; HEADER_BYTES + ranges.len() * RANGE_BYTES];
-    let mut draft = Draft::new(&mut place, AT).unwrap();
+    let mut draft = Draft::new(&mut place, AT, NONCE).unwrap();
     ranges.iter().for_each(|range| draft.add(*range).unwrap());
     let bytes = draft.finish();
     place.truncate(bytes);
@@ -96,10 +99,10 @@ fn state(early: &EarlyMemory<'_>) -> State {
 #[track_caller]
 fn refused(mut table: Vec<u8>, early: &mut EarlyMemory<'_>) -> PreserveError {
     let before = state(early);
-    let error = Preserved::accept(&mut table, AT, early).unwrap_err();
+    let error = Preserved::accept(&mut table, AT, Some(NONCE), early).unwrap_err();
     assert_eq!(state(early), before, "{error}");
     // It counts once.
-    let again = preserve::read(&table, AT).unwrap_err();
+    let again = preserve::read(&table, AT, Some(NONCE)).unwrap_err();
     assert!(again == error || again.is_absent(), "{again}");
     error
 }
@@ -118,7 +121,7 @@ fn every_changed_bit_is_found() {
                 let mut damaged = table.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);
                 damaged.resize(table.len() + 4 * RANGE_BYTES, after);
-                let error = preserve::read(&damaged, AT).unwrap_err();
+                let error = preserve::read(&damaged, AT, Some(NONCE)).unwrap_err();
                 let fits = match bit / 8 {
                     0..8 => matches!(error, PreserveError::Foreign { .. }),
                     8..10 => matches!(error, PreserveError::Version { .. }),
@@ -138,7 +141,7 @@ fn a_forged_table_is_refused_with_a_reason() {
     let good = table(&[range(64, 70, 1), range(80, 81, 2)]);
     let longer = {
         let mut place = vec![0; 4096];
-        let mut draft = Draft::new(&mut place, AT).unwrap();
+        let mut draft = Draft::new(&mut place, AT, NONCE).unwrap();
         for at in 0..100 {
             draft.add(range(40 + 2 * at, 41 + 2 * at, 1)).unwrap();
         }
@@ -147,19 +150,19 @@ fn a_forged_table_is_refused_with_a_reason() {
         place
     };
     let cases = [
-        (Vec::new(), "a place of 0 bytes, expected 32 or more"),
-        (vec![0; 31], "a place of 31 bytes, expected 32 or more"),
-        (vec![0; 32], "there is none"),
+        (Vec::new(), "a place of 0 bytes, expected 48 or more"),
+        (vec![0; 47], "a place of 47 bytes, expected 48 or more"),
+        (vec![0; 48], "there is none"),
         (
-            b"FLHANDOVER\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0".to_vec(),
-            "of version 21061, expected 1",
+            [&b"FLHANDOVER"[..], &[0; 38]].concat(),
+            "of version 21061, expected 2",
         ),
         (
             vec![0xff; 64],
             "begins with \"\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\", expected \"FLHANDOV\"",
         ),
-        (longer, "3232 bytes in a place of 1000"),
-        (good[..64].to_vec(), "96 bytes in a place of 64"),
+        (longer, "4048 bytes in a place of 1000"),
+        (good[..64].to_vec(), "128 bytes in a place of 64"),
         (
             forged(&[(64 * PAGE, 0)]),
             "range 0, 0x0 bytes at 0x40000: no bytes",
@@ -186,7 +189,7 @@ fn a_forged_table_is_refused_with_a_reason() {
         (
             resealed({
                 let mut table = good.clone();
-                table[62] = 1;
+                table[HEADER_BYTES + 30] = 1;
                 table
             }),
             "range 0, 0x6000 bytes at 0x40000: 0x1 in its last field, expected zero",
@@ -199,12 +202,85 @@ fn a_forged_table_is_refused_with_a_reason() {
             }),
             "written for 0x100100, found at 0x100000",
         ),
+        (
+            resealed({
+                let mut table = good.clone();
+                table[32] ^= 3;
+                table
+            }),
+            "of restart 0x5eed000000000002, expected that of restart 0x5eed000000000001",
+        ),
+        (
+            resealed({
+                let mut table = good.clone();
+                table[40] = 2;
+                table
+            }),
+            "flags 0x2, expected 0 or 1",
+        ),
     ];
     for (table, words) in cases {
         let error = with_early(64, |early| refused(table, early)).to_string();
         assert!(error.contains(words), "{error}, expected {words}");
     }
-    assert!(preserve::read(&resealed(good), AT).is_ok());
+    assert!(preserve::read(&resealed(good), AT, Some(NONCE)).is_ok());
+}
+
+/// What a kernel that was killed left in memory is no hand-over to one that a loader starts.
+#[test]
+fn a_cold_start_takes_no_table() {
+    let mut left = table(&[range(64, 70, 1)]);
+    with_early(64, |early| {
+        let before = state(early);
+        let error = Preserved::accept(&mut left, AT, None, early).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("of restart 0x5eed000000000001, expected none after a cold start"),
+            "{error}"
+        );
+        assert_eq!(state(early), before);
+    });
+    // It counts once, here too.
+    assert!(
+        preserve::read(&left, AT, Some(NONCE))
+            .unwrap_err()
+            .is_absent()
+    );
+}
+
+#[test]
+fn content_that_changed_is_found_by_its_checksum() {
+    let sum = |range: PhysRange| range.start().get() * 3 + range.bytes();
+    let changed = |range: PhysRange| sum(range) + u64::from(range.start().get() == 80 * PAGE);
+    let mut place = vec![0; 4096];
+    let mut draft = Draft::new(&mut place, AT, NONCE).unwrap();
+    let all = [range(64, 70, 1), range(80, 81, 2), range(90, 99, 2)];
+    all.iter().for_each(|range| draft.add(*range).unwrap());
+    draft.finish_with(sum);
+    let plain = table(&all);
+    with_early(64, |early| {
+        let mut preserved = Preserved::accept(&mut place, AT, Some(NONCE), early).unwrap();
+        assert_eq!(preserved.check_content(sum), Ok(()));
+        let (seen, expected) = (changed(all[1].range), sum(all[1].range));
+        let error = PreserveError::Content {
+            index: 1,
+            range: all[1].range,
+            seen,
+            expected,
+        };
+        assert_eq!(preserved.check_content(changed), Err(error));
+        // What was taken is its owner's.
+        assert_eq!(preserved.take(2).count(), 2);
+        assert_eq!(preserved.check_content(changed), Ok(()));
+    });
+    with_early(64, |early| {
+        let mut plain = plain;
+        let preserved = Preserved::accept(&mut plain, AT, Some(NONCE), early).unwrap();
+        assert_eq!(preserved.check_content(sum), Err(PreserveError::Unverified));
+    });
+    // CRC-32C of RFC 3720's vector.
+    assert_eq!(preserve::checksum(&[0; 32]), 0x8a91_36aa);
 }
 
 #[test]
@@ -288,7 +364,7 @@ fn memory_that_is_not_there_to_give_is_refused() {
 fn more_ranges_than_fit_are_refused() {
     // The table: at the place of three ranges a fourth does not fit.
     let mut place = vec![0; HEADER_BYTES + 3 * RANGE_BYTES + RANGE_BYTES - 1];
-    let mut draft = Draft::new(&mut place, AT).unwrap();
+    let mut draft = Draft::new(&mut place, AT, NONCE).unwrap();
     for at in [64, 80, 72] {
         draft.add(range(at, at + 1, 1)).unwrap();
     }
@@ -304,7 +380,10 @@ fn more_ranges_than_fit_are_refused() {
     draft.add(range(65, 66, 1)).unwrap();
     let bytes = draft.finish();
     assert_eq!(
-        preserve::read(&place[..bytes], AT).unwrap().ranges().len(),
+        preserve::read(&place[..bytes], AT, Some(NONCE))
+            .unwrap()
+            .ranges()
+            .len(),
         3
     );
 
@@ -322,7 +401,7 @@ fn more_ranges_than_fit_are_refused() {
             panic!("{error}")
         };
         assert_eq!((full.capacity, full.needed), (16, 18));
-        let preserved = Preserved::accept(&mut table(&many[..7]), AT, early).map(drop);
+        let preserved = Preserved::accept(&mut table(&many[..7]), AT, Some(NONCE), early).map(drop);
         assert_eq!(preserved, Ok(()));
     });
 }
@@ -330,7 +409,7 @@ fn more_ranges_than_fit_are_refused() {
 #[test]
 fn a_draft_refuses_what_a_reader_would() {
     let mut place = vec![0; 4096];
-    let mut draft = Draft::new(&mut place, AT).unwrap();
+    let mut draft = Draft::new(&mut place, AT, NONCE).unwrap();
     draft.add(range(64, 70, 1)).unwrap();
     let empty = PreservedRange {
         range: PhysRange::EMPTY,
@@ -378,14 +457,19 @@ fn ranges_that_touch_are_one_only_if_they_are_alike() {
     let same = range(67, 68, 1);
     let all = [first, tagged, elsewhere, same];
     let table = table(&all);
-    assert!(preserve::read(&table, AT).unwrap().ranges().eq(all));
+    assert!(
+        preserve::read(&table, AT, Some(NONCE))
+            .unwrap()
+            .ranges()
+            .eq(all)
+    );
 }
 
 #[test]
 fn what_is_no_table_is_not_written_to() {
     with_early(64, |early| {
         let mut place = [0xa5; 4096];
-        assert!(Preserved::accept(&mut place, AT, early).is_err());
+        assert!(Preserved::accept(&mut place, AT, Some(NONCE), early).is_err());
         assert_eq!(place, [0xa5; 4096]);
     });
 }
@@ -393,9 +477,13 @@ fn what_is_no_table_is_not_written_to() {
 #[test]
 fn a_draft_ends_the_table_that_was_there() {
     let mut place = table(&[range(64, 65, 1)]);
-    assert!(preserve::read(&place, AT).is_ok());
-    assert_eq!(Draft::new(&mut place, AT).unwrap().ranges().len(), 0);
-    assert!(preserve::read(&place, AT).unwrap_err().is_absent());
+    assert!(preserve::read(&place, AT, Some(NONCE)).is_ok());
+    assert_eq!(Draft::new(&mut place, AT, NONCE).unwrap().ranges().len(), 0);
+    assert!(
+        preserve::read(&place, AT, Some(NONCE))
+            .unwrap_err()
+            .is_absent()
+    );
 }
 
 #[test]
@@ -408,7 +496,12 @@ fn a_range_that_closes_a_gap_keeps_those_above() {
         let added = [&ends[..], &above, &[range(66, 70, 1)]].concat();
         let table = table(&added);
         let expected = [&[range(64, 72, 1)], &above[..]].concat();
-        assert!(preserve::read(&table, AT).unwrap().ranges().eq(expected));
+        assert!(
+            preserve::read(&table, AT, Some(NONCE))
+                .unwrap()
+                .ranges()
+                .eq(expected)
+        );
     }
 }
 
@@ -423,7 +516,7 @@ proptest! {
     #[test]
     fn what_is_written_is_taken_by_its_owners(wanted in model(), takers in prop::collection::vec(1u32..4, 0..4)) {
         let mut place = vec![0; 4096];
-        let mut draft = Draft::new(&mut place, AT).unwrap();
+        let mut draft = Draft::new(&mut place, AT, NONCE).unwrap();
         let mut owner_of = vec![0; 256];
         for (from, count, owner) in wanted {
             let to = (from + count).min(256);
@@ -444,7 +537,7 @@ proptest! {
         with_early(128, |early| {
             let free_bytes = |early: &EarlyMemory<'_>| early.free_ranges().map(|free| free.range.bytes()).sum::<u64>();
             let before = free_bytes(early);
-            let mut preserved = Preserved::accept(&mut place, AT, early).unwrap();
+            let mut preserved = Preserved::accept(&mut place, AT, Some(NONCE), early).unwrap();
             let owned = owner_of.iter().filter(|owner| **owner != 0).count() as u64;
             prop_assert_eq!(free_bytes(early), before - owned * PAGE);
             // No allocation gets any of it.
@@ -467,15 +560,15 @@ proptest! {
             Ok(())
         })?;
         // A second kernel finds nothing.
-        prop_assert!(preserve::read(&place, AT).unwrap_err().is_absent());
+        prop_assert!(preserve::read(&place, AT, Some(NONCE)).unwrap_err().is_absent());
     }
 
     #[test]
     fn whatever_lies_there_is_read_without_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), named: bool) {
         if named && bytes.len() >= 12 {
-            bytes[..12].copy_from_slice(b"FLHANDOV\x01\0\x01\0");
+            bytes[..12].copy_from_slice(b"FLHANDOV\x02\0\x01\0");
         }
-        let _ = preserve::read(&bytes, AT).map_err(|error| error.to_string());
-        with_early(16, |early| { let _ = Preserved::accept(&mut bytes, AT, early).map(drop); });
+        let _ = preserve::read(&bytes, AT, Some(NONCE)).map_err(|error| error.to_string());
+        with_early(16, |early| { let _ = Preserved::accept(&mut bytes, AT, Some(NONCE), early).map(drop); });
     }
 }

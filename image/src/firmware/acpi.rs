@@ -110,15 +110,16 @@ const READ: [Signature; 4] = [
 ];
 
 /// Reserves the tables that [`tables`] will read; they may lie in usable memory. Others
-/// are not read, so the lengths in their headers are not trusted.
+/// are not read, so the lengths in their headers are not trusted. Whether all could be read: others may lie where
+/// memory is not mapped yet.
 pub(crate) fn reserve(
     memory: DirectMap,
     root: Option<&Rsdp>,
     early: &mut EarlyMemory<'_>,
-) -> Result<(), EarlyError> {
-    let Some(tables) = root.and_then(|root| acpi::Tables::open(memory, root, &mut |_| {}).ok())
-    else {
-        return Ok(());
+) -> Result<bool, EarlyError> {
+    let Some(root) = root else { return Ok(true) };
+    let Ok(tables) = acpi::Tables::open(memory, root, &mut |_| {}) else {
+        return Ok(false);
     };
     let whole = |(address, signature): (u64, Signature)| {
         let header = memory.read(PhysRange::with_size(address, HEADER_BYTES as u64)?)?;
@@ -127,21 +128,24 @@ pub(crate) fn reserve(
         let known = header.starts_with(&signature.0) && memory.read(range).is_some();
         known.then_some(range)
     };
-    let roots = root.into_iter().flat_map(|root| {
-        let rsdt = root.rsdt.map(|address| (address.into(), Signature::RSDT));
-        [root.xsdt.map(|address| (address, Signature::XSDT)), rsdt]
+    let rsdt = root.rsdt.map(|address| (address.into(), Signature::RSDT));
+    let roots = [root.xsdt.map(|address| (address, Signature::XSDT)), rsdt];
+    let mut all = true;
+    let named = tables.iter().filter_map(|table| match table {
+        Ok((address, name)) => READ.contains(&name).then_some((address.get(), name)),
+        Err(_) => {
+            all = false;
+            None
+        }
     });
-    let read = READ.into_iter().filter_map(|wanted| {
-        let named = tables.iter().flatten().filter(|(_, name)| *name == wanted);
-        named
-            .map(|(address, name)| (address.get(), name))
-            .find_map(whole)
-    });
-    roots
-        .flatten()
-        .filter_map(whole)
-        .chain(read)
-        .try_for_each(|range| early.reserve(range, "ACPI table"))
+    let mut unread = false;
+    for table in roots.into_iter().flatten().chain(named) {
+        match whole(table) {
+            Some(range) => early.reserve(range, "ACPI table")?,
+            None => unread = true,
+        }
+    }
+    Ok(all && !unread)
 }
 
 /// Whether a pointer of the root table is at fault, not a table.

@@ -169,8 +169,8 @@ pub(crate) fn reserve(
     _: DirectMap,
     _: Option<&Root>,
     _: &mut EarlyMemory<'_>,
-) -> Result<(), EarlyError> {
-    Ok(())
+) -> Result<bool, EarlyError> {
+    Ok(true)
 }
 
 /// What the tree says of CPUs and nodes.

@@ -117,6 +117,8 @@ pub struct Words {
     pub zeroed_bytes: Option<u64>,
     /// The place of hand-over tables.
     pub preserve: Option<PhysRange>,
+    /// Whether what is handed over has checksums.
+    pub preserve_verified: bool,
     /// Bytes of guests' memory that outlive a restart.
     pub preserve_bytes: Option<u64>,
     /// Of how many bytes of it a page is written and checked; all of it without.
@@ -152,7 +154,7 @@ const OURS: [(&str, &str); 31] = [
     ("restart", "restart=warm"),
     (
         "preserve",
-        "preserve=SIZE@ADDRESS, in whole pages, such as 64K@16M",
+        "preserve=SIZE@ADDRESS, in whole pages, such as 64K@16M, and preserve=verified",
     ),
     (
         "preserve_bytes",
@@ -332,6 +334,7 @@ impl Words {
             },
             (b"fresh", None) => self.fresh = true,
             (b"restart", Some(b"warm")) => self.mode = Mode::Restart,
+            (b"preserve", Some(b"verified")) => self.preserve_verified = true,
             (b"preserve", _) => match word.preserve_place() {
                 Some(Ok(place)) => self.preserve = Some(place),
                 _ => return false,
@@ -442,7 +445,7 @@ mod tests {
             assert_eq!(read(&std::format!("descriptor_bytes={bytes}")).1, [""; 0]);
         }
         let (words, unknown) = read(
-            "restart=warm preserve=64K@16M preserve_bytes=1G preserve_every=2M restart_damage=bit:77",
+            "restart=warm preserve=64K@16M preserve=verified preserve_bytes=1G preserve_every=2M restart_damage=bit:77",
         );
         assert_eq!((words.mode, unknown), (Mode::Restart, Vec::new()));
         let place = PhysRange::with_size(16 << 20, 64 << 10);

@@ -64,6 +64,8 @@ const MMIO_WORD: &str = "virtio_mmio.device=512@0xfeb00000:5";
 /// What asks our image to restart, and the place of its table where no word names one.
 const RESTART_WORD: &str = "restart=warm";
 const PLACE_WORD: &str = "preserve=64K@16M";
+/// Names no place.
+const VERIFIED_WORD: &str = "preserve=verified";
 /// The balloon, in QEMU's words; `balloon0` is its name in QEMU's tree.
 const BALLOON: &str = "id=balloon0,free-page-reporting=on";
 /// What every Linux is told besides where to talk: to leave no line out, and to end at once
@@ -107,7 +109,9 @@ impl Launch<'_> {
                     }
                 }
                 let mut given = self.append.split_whitespace();
-                let placed = given.clone().any(|word| word.starts_with("preserve="));
+                let placed = given
+                    .clone()
+                    .any(|word| word.starts_with("preserve=") && word != VERIFIED_WORD);
                 let restarts = self.machine.board.processor() == Processor::X86_64;
                 if restarts && given.any(|word| word == RESTART_WORD) && !placed {
                     words.push(PLACE_WORD.to_owned());

@@ -1,13 +1,19 @@
 //! A restart without firmware: guests' memory over several nodes outlives it, and a table that is
 //! damaged, foreign, or names what it must not is refused with a reason.
 
+use crate::common::image::image;
 use crate::common::qemu;
+use crate::hand_over::qemu::Boot;
 
+use firstlight::addr::{PhysAddr, PhysRange};
+use firstlight::preserve::{Draft, PreservedRange};
+use firstlight_lab::boot::events::Outcome;
 use firstlight_lab::boot::{
     self, Accelerator, BootError, Clock, Machine, Request, Unwatched, Wish,
 };
 use firstlight_lab::record::{Record, Restart};
 use qemu::qemu_is_here;
+use std::num::NonZeroU64;
 use std::sync::atomic::AtomicUsize;
 
 const MIB: u64 = 1 << 20;
@@ -108,7 +114,7 @@ fn a_table_that_cannot_be_right_is_refused_and_memory_comes_up_fresh() {
         ("bit:3", "begins with \""),
         ("bit:162", "expected"),
         ("bit:100", "checksum"),
-        ("bit:455", "checksum"),
+        ("bit:615", "checksum"),
         ("foreign", "begins with \"ANOTHER!\", expected \"FLHANDOV\""),
         (
             "kernel",
@@ -116,6 +122,8 @@ fn a_table_that_cannot_be_right_is_refused_and_memory_comes_up_fresh() {
         ),
         ("absent", "cannot be preserved: not all of it is memory"),
         ("many", "storage for 1024 entries is too small"),
+        ("stale", "expected that of restart 0xffffffffffffffff"),
+        ("node", "on node 1000, expected node 0"),
     ];
     for (damage, reason) in cases {
         let append = format!("preserve_bytes=8M restart_damage={damage}");
@@ -155,6 +163,72 @@ fn a_byte_that_changed_is_found() {
     }
 }
 
+/// With checksums of content the next kernel finds it before a guest does, and uses none of the memory.
+#[test]
+fn a_byte_that_changed_is_refused_where_content_is_verified() {
+    if !qemu_is_here() {
+        return;
+    }
+    for (damage, wrong) in [("", false), ("restart_damage=guest", true)] {
+        let append = format!("preserve=verified preserve_bytes=8M {damage}");
+        let (_, restart) = restarted(Clock::Instructions, 256, 2, &append);
+        assert_eq!(restart.guest_bytes, if wrong { 0 } else { 8 * MIB });
+        let refused = restart.refused.unwrap_or_default();
+        assert_eq!(
+            refused.contains("has content of checksum"),
+            wrong,
+            "{refused}"
+        );
+        assert_eq!(restart.free_frames.before, restart.free_frames.after);
+    }
+}
+
+/// A kernel that was killed leaves its table in memory that the next one may find as it was: QEMU puts such
+/// a table there at reset.
+#[test]
+fn a_cold_start_takes_no_table_that_survived() {
+    if !qemu_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("table");
+    let mut place = vec![0; 4096];
+    let at = 16 * MIB;
+    let mut draft = Draft::new(&mut place, PhysAddr::new(at), NonZeroU64::MIN).unwrap();
+    draft
+        .add(PreservedRange {
+            range: PhysRange::with_size(64 * MIB, 128 * MIB).unwrap(),
+            owner: 1,
+            tag: 0,
+            node: None,
+        })
+        .unwrap();
+    draft.finish();
+    std::fs::write(&file, &place).unwrap();
+    let machine = Machine {
+        memory_mib: 256,
+        ..Machine::default()
+    };
+    let device = format!("loader,file={},addr={at:#x},force-raw=on", file.display());
+    let free = |extra: &[String]| {
+        let boot = Boot::run(&machine, image(), "preserve=64K@16M", extra);
+        boot.ended(Outcome::Ok);
+        let refused = "note: hand-over table: of restart 0x1, expected none after a cold start";
+        assert_eq!(
+            boot.log().contains(refused),
+            !extra.is_empty(),
+            "{}",
+            boot.log()
+        );
+        let line = boot
+            .log()
+            .lines()
+            .find(|line| line.contains(" MiB allocatable of "));
+        line.unwrap().split_once(']').unwrap().1.to_owned()
+    };
+    assert_eq!(free(&["-device".into(), device]), free(&[]));
+}
+
 #[test]
 fn what_does_not_fit_its_place_is_not_handed_over() {
     if !qemu_is_here() {
@@ -163,7 +237,7 @@ fn what_does_not_fit_its_place_is_not_handed_over() {
     for (append, reason) in [
         (
             "preserve=4K@16M restart_damage=many",
-            "refused: hand-over table: storage for 127 entries is too small: 128 are needed",
+            "refused: hand-over table: storage for 101 entries is too small: 102 are needed",
         ),
         ("preserve=4K@2M", "there is no place for a table"),
         ("preserve=4K@1T", "there is no place for a table"),
@@ -220,7 +294,10 @@ fn memory_is_ready_as_soon_as_after_a_cold_start() {
             .unwrap()
             .milestones;
         let plain = plain.all_allocatable_ns.unwrap() - plain.entry_ns.unwrap();
-        println!("{nodes} nodes: {warm} warm, {same} cold, {plain} cold without a word");
+        let pause = restart.pause_instructions.unwrap();
+        println!(
+            "{nodes} nodes: {warm} warm, {same} cold, {plain} cold without a word, pause {pause}"
+        );
         for cold in [same, plain] {
             assert!(
                 warm * 100 <= cold * MOST_PERCENT,

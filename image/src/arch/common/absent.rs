@@ -74,8 +74,10 @@ pub(crate) mod frame_buffer {
 
 /// The image entered once more.
 pub(crate) mod restart {
+    use core::num::NonZeroU64;
+
     /// It cannot be.
-    pub(crate) const ENTER_AGAIN: Option<unsafe fn() -> !> = None;
+    pub(crate) const ENTER_AGAIN: Option<unsafe fn(NonZeroU64) -> !> = None;
 
     /// Nothing is kept for it.
     ///
@@ -86,6 +88,11 @@ pub(crate) mod restart {
     /// Restarts so far.
     pub(crate) fn count() -> u64 {
         0
+    }
+
+    /// The nonce of the restart.
+    pub(crate) fn nonce() -> Option<NonZeroU64> {
+        None
     }
 
     /// When a kernel before ended.

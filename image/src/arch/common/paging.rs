@@ -148,7 +148,10 @@ fn smaller(
 fn fill(table: &mut Table, from: u64, to: u64, size: u64, flags: u64) {
     let (first, pages) = (index(from, size), (to - from) / size);
     let mut next = translation::at(from) | flags;
-    for entry in table.0.iter_mut().skip(first).take(pages as usize) {
+    // A slice: this is a large part of the way up.
+    let entries = table.0.get_mut(first..).unwrap_or_default();
+    let pages = entries.len().min(pages as usize);
+    for entry in entries.get_mut(..pages).unwrap_or_default() {
         *entry = next;
         next += translation::at(size);
     }

@@ -125,8 +125,10 @@ other_cpu:
 # ---- The end of this kernel: the image as it was loaded, then its entry, as a loader does it.
     .code64
     .global restart_image
-restart_image:
+restart_image:                      # rdi = nonce of the restart, in registers alone until the next kernel has it
     cli
+    mov ebp, edi
+    shr rdi, 32
     mov ebx, [rip + start_info]
     lgdt [rip + boot_gdt_pointer_64]
     rdtsc                           # from here on no kernel runs
@@ -152,6 +154,8 @@ leave_long_mode:
     wrmsr
     mov eax, 1 << 9                 # CR4.OSFXSR, for the 16-byte registers
     mov cr4, eax
+    movd xmm6, ebp
+    movd xmm7, edi
     mov esi, offset kept_data
     mov edi, offset data_start
     mov ecx, offset data_end
@@ -177,6 +181,8 @@ leave_long_mode:
     add edi, 64
     cmp edi, ecx
     jb 2b
+    movd [restart_nonce], xmm6
+    movd [restart_nonce + 4], xmm7
     xor eax, eax
     mov cr4, eax
     inc dword ptr [restarts]
@@ -232,6 +238,9 @@ boot_gdt_pointer_64:
 entry_ticks:
     .quad 0
 start_info:
+    .quad 0
+    .global restart_nonce
+restart_nonce:                      # zero in the file: a loader's kernel has none
     .quad 0
 
 # Page tables for the first 4 GiB in pages of 2 MiB, complete before the first

@@ -5,6 +5,7 @@
 //! `entry.s` copies it back and zeroes `.bss`. Statics in the section `.stale` are left as they
 //! are: they are large, and written before they are read.
 
+use core::num::NonZeroU64;
 use core::ptr::{addr_of, addr_of_mut, copy_nonoverlapping};
 
 unsafe extern "C" {
@@ -13,7 +14,8 @@ unsafe extern "C" {
     static mut kept_data: u8;
     static left_ticks: u64;
     static restarts: u64;
-    fn restart_image() -> !;
+    static restart_nonce: u64;
+    fn restart_image(nonce: u64) -> !;
 }
 
 /// Keeps the initial values of statics for a restart.
@@ -39,14 +41,21 @@ pub(crate) fn left() -> u64 {
     unsafe { addr_of!(left_ticks).read_volatile() }
 }
 
-/// How the image is entered once more; processors that cannot have none.
+/// The nonce of the restart that started this kernel, which the one before had in a register; none for a
+/// kernel that a loader started, whatever is left in memory.
+pub(crate) fn nonce() -> Option<NonZeroU64> {
+    // SAFETY: as above.
+    NonZeroU64::new(unsafe { addr_of!(restart_nonce).read_volatile() })
+}
+
+/// How the image is entered once more, with a nonce; processors that cannot have none.
 ///
 /// # Safety
 /// [`keep`] was called. No other CPU runs, no device writes to memory, and nothing of this
 /// kernel is in use any more.
-pub(crate) const ENTER_AGAIN: Option<unsafe fn() -> !> = Some(enter_again);
+pub(crate) const ENTER_AGAIN: Option<unsafe fn(NonZeroU64) -> !> = Some(enter_again);
 
-unsafe fn enter_again() -> ! {
+unsafe fn enter_again(nonce: NonZeroU64) -> ! {
     // SAFETY: the caller's promise; the code is in pages that are mapped at their own addresses.
-    unsafe { restart_image() }
+    unsafe { restart_image(nonce.get()) }
 }

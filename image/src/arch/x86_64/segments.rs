@@ -1,5 +1,6 @@
 //! Segments, task state and interrupt table, which a CPU needs to handle a fault.
 
+use core::mem::MaybeUninit;
 use core::ptr::addr_of;
 
 use x86_64::VirtAddr;
@@ -105,6 +106,20 @@ impl Segments {
             fault_stack: [0; FAULT_STACK_BYTES],
             gdt: GlobalDescriptorTable::new(),
             tss: TaskStateSegment::new(),
+        }
+    }
+
+    /// Begins with what is in `place`, whose bytes are zero.
+    ///
+    /// # Safety
+    /// All bytes of `place` are zero.
+    pub(super) unsafe fn begin(place: &'static mut MaybeUninit<Self>) -> &'static mut Self {
+        let segments = place.as_mut_ptr();
+        // SAFETY: the stack's bytes are zero (the caller's promise), which are valid, and the rest is written.
+        unsafe {
+            (&raw mut (*segments).gdt).write(GlobalDescriptorTable::new());
+            (&raw mut (*segments).tss).write(TaskStateSegment::new());
+            place.assume_init_mut()
         }
     }
 

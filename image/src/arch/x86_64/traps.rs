@@ -1,6 +1,7 @@
 //! Handlers of faults: print the fault, then exit with a code of its own.
 
 use core::fmt;
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use firstlight_wire::{Outcome, marker};
@@ -10,8 +11,8 @@ use super::segments::{self, Segments};
 use super::{apic, cpu, cpus, marker};
 use crate::arch::common::sole;
 
-/// The first CPU's segments; the others have theirs in their areas.
-static mut FIRST: Segments = Segments::new();
+/// The first CPU's segments, zero until [`install`]; the others have theirs in their areas.
+static mut FIRST: MaybeUninit<Segments> = MaybeUninit::zeroed();
 
 /// The values that `traps.s` pushes, lowest address first.
 #[repr(C)]
@@ -74,7 +75,7 @@ pub(crate) unsafe fn install() {
     // SAFETY: once, and nothing else uses either (the caller's promise).
     unsafe {
         segments::fill_gates();
-        sole(&raw mut FIRST).load();
+        Segments::begin(sole(&raw mut FIRST)).load();
     }
     super::vector::enable();
 }

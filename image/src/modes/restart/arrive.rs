@@ -44,8 +44,9 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     seen.free_frames = frames.statistics().free_frames;
     report(&taken, seen);
     let as_wanted = match (taken.refused, machine.words.damage) {
-        (Some(_), damage) => !matches!(damage, None | Some(Damage::Guest)),
-        (None, damage) => matches!(damage, None | Some(Damage::Guest)),
+        (Some(_), Some(Damage::Guest)) => machine.words.preserve_verified,
+        (None, Some(Damage::Guest)) => !machine.words.preserve_verified,
+        (refused, damage) => refused.is_some() == damage.is_some(),
     };
     if seen.failures == 0 && as_wanted {
         Outcome::Ok

@@ -2,6 +2,7 @@
 
 use firstlight::addr::{Frame, Order, PAGE_BYTES, PhysRange};
 use firstlight::frames::{Frames, Request};
+use firstlight::node::NodeId;
 use firstlight::preserve::{Draft, PreserveError, PreservedRange};
 use firstlight_image::damage::Damage;
 
@@ -14,6 +15,8 @@ const PAIR: Order = match Order::new(1) {
     Some(order) => order,
     None => Order::PAGE,
 };
+/// No machine here has so many nodes.
+const NO_SUCH_NODE: u16 = 1000;
 /// Where no machine has memory.
 const ABSENT: u64 = 1 << 45;
 
@@ -39,6 +42,16 @@ pub(super) fn add(
     match damage {
         Some(Damage::Kernel) => draft.add(page(image_range().start().get())),
         Some(Damage::Absent) => draft.add(page(ABSENT)),
+        Some(Damage::Node) => {
+            let node = Some(NodeId(NO_SUCH_NODE));
+            let added = frames
+                .allocate(Request::new(Order::PAGE))
+                .unwrap_or_default();
+            draft.add(PreservedRange {
+                node,
+                ..page(added.addr().get())
+            })
+        }
         Some(Damage::Many) => (0..MANY).try_for_each(|_| {
             // Without memory it adds what was not allocated, which is refused just so.
             let pair = frames.allocate(Request::new(PAIR)).unwrap_or_default();

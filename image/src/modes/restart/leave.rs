@@ -1,19 +1,21 @@
 //! The kernel that hands over.
 
 use core::fmt;
+use core::num::NonZeroU64;
 
 use firstlight::addr::{Order, PhysRange};
 use firstlight::frames::{AllocError, Request};
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight::preserve::{Draft, PreserveError, PreservedRange};
+use firstlight_image::damage::Damage;
 use firstlight_wire::{Event, HandedOver, Outcome, marker};
 use log::{error, info};
 
 use super::{damage, pattern};
-use crate::arch::{DirectMap, marker, restart};
+use crate::arch::{DirectMap, marker, restart, ticks};
 use crate::console::event;
 use crate::machine::Machine;
-use crate::preserve::{FORGOTTEN, GUESTS};
+use crate::preserve::{FORGOTTEN, GUESTS, content};
 use crate::processors::Processors;
 
 /// Guests' memory without `preserve_bytes=`.
@@ -58,9 +60,11 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
     let place = machine.taken.lock().place;
     // SAFETY: what the previous kernel left there, if anything, is not in use: it is the first.
     let bytes = place.and_then(|place| unsafe { DirectMap::place(place) });
+    // No other restart of this machine is at this time.
+    let nonce = NonZeroU64::new(ticks()).unwrap_or(NonZeroU64::MIN);
     let handed = match (place, bytes) {
         _ if machine.words.accept_ticks.is_some() => Err(Refused::Unaccepted),
-        (Some(place), Some(bytes)) => hand_over(machine, place, bytes, processors),
+        (Some(place), Some(bytes)) => hand_over(machine, place, bytes, nonce, processors),
         _ => Err(Refused::NoPlace),
     };
     let handed = match handed {
@@ -83,9 +87,13 @@ pub(super) fn run(machine: &Machine, processors: &mut Processors) -> Outcome {
         ..handed
     }));
     marker(marker::HANDED_OVER);
+    let nonce = match machine.words.damage {
+        Some(Damage::Stale) => NonZeroU64::MAX,
+        _ => nonce,
+    };
     // SAFETY: kept at the start, where the command line has `restart=`; the other CPUs are
     // stopped, no device was started, and this does not return.
-    unsafe { enter_again() }
+    unsafe { enter_again(nonce) }
 }
 
 /// Gives guests memory, and writes the table. If that fails they have none.
@@ -93,9 +101,10 @@ fn hand_over(
     machine: &Machine,
     place: PhysRange,
     bytes: &mut [u8],
+    nonce: NonZeroU64,
     processors: &mut Processors,
 ) -> Result<HandedOver, Refused> {
-    let mut draft = Draft::new(bytes, place.start())?;
+    let mut draft = Draft::new(bytes, place.start(), nonce)?;
     let done = guests(machine, &mut draft).and_then(|()| {
         damage::add(machine.words.damage, &mut draft, &machine.frames).map_err(Refused::Table)
     });
@@ -115,7 +124,10 @@ fn hand_over(
         unsafe { pattern::fill(guests.clone(), machine.words.preserve_every, processors) };
         guests.clone().next()
     };
-    let table_bytes = draft.finish();
+    let table_bytes = match machine.words.preserve_verified {
+        true => draft.finish_with(content),
+        false => draft.finish(),
+    };
     damage::apply(machine.words.damage, &mut bytes[..table_bytes], first);
     Ok(HandedOver {
         ranges,
