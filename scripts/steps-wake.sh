@@ -32,13 +32,20 @@ cd "$copy"
 commit() { git -c user.name=steps -c user.email=steps@localhost commit --quiet --all --allow-empty --message "$1"; }
 commit base
 base=$(git rev-parse HEAD)
-before=$(scripts/steps.sh --inputs .ci/steps)
-wrong=0
-while IFS=: read -r folder steps; do
+commits=()
+while IFS=: read -r folder _; do
     echo >>"$(git ls-files "$folder" | grep -E '\.(rs|md|yml|sh|service)$' | head -n 1)"
     commit "$folder"
-    woken=$(comm -13 <(sort <<<"$before") <(scripts/steps.sh --inputs .ci/steps | sort) | cut -d ' ' -f 1 | sort | xargs)
+    commits+=("$(git rev-parse HEAD)")
     git reset --quiet --hard "$base"
+done <<<"$expected"
+all=$(scripts/steps.sh --inputs .ci/steps "$base" "${commits[@]}")
+of() { sed -n "s/^$1 //p" <<<"$all" | sort; }
+wrong=0
+at=0
+while IFS=: read -r folder steps; do
+    woken=$(comm -13 <(of "$base") <(of "${commits[at]}") | cut -d ' ' -f 1 | sort | xargs)
+    at=$((at + 1))
     if [ "$woken" != "$(xargs -n 1 <<<"$steps" | sort | xargs)" ]; then
         echo "a change of $folder wakes '$woken', not '${steps# }'" >&2
         wrong=1

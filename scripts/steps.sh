@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the steps that a file lists, and ends with a table of their seconds.
 #
-#   scripts/steps.sh FILE            runs them
-#   scripts/steps.sh --inputs FILE   a line a step: its name and the hash of all that it depends on
+#   scripts/steps.sh FILE                       runs them
+#   scripts/steps.sh --inputs FILE [COMMIT...]  a line a commit and step: both names, the hash of all that it depends on
 #
 # A step whose inputs have the hash of a run that passed here is skipped, and the table says when that was. Inputs are
 # the folders of its packages and of what cargo says they need, test data, the recipe, the lock file and the compilers.
@@ -24,19 +24,23 @@ folders_of() {
         sed -n "s|.*(\(.*, \)*$root/\([^) ]*\)).*|\2|p"
 }
 
-# The hash of all that a step with these targets and packages depends on.
-inputs() {
-    local targets=$1 package folder folders
-    shift
-    folders=$(for package in "$@"; do folders_of "$package"; done | sort -u)
+# The folders that a step with these packages depends on: those of the packages, and what belongs to every step.
+folders_of_step() {
+    local package
+    for package in "$@"; do folders_of "$package"; done | sort -u
+    printf '%s\n' testdata scripts Cargo.toml Cargo.lock rust-toolchain.toml .cargo
+}
+
+# What is built with.
+compilers=$(rustc --version --verbose; rustc +nightly --version 2>/dev/null || true)
+
+# The hash of all that a step depends on: its folders in this commit, its recipe, the compilers.
+hash_of() {
+    local commit=$1 folders=$2 recipe=$3
     {
-        for folder in $folders testdata scripts Cargo.toml Cargo.lock rust-toolchain.toml .cargo; do
-            echo "$folder $(git rev-parse "HEAD:$folder")"
-        done
-        # shellcheck disable=SC2086
-        make --dry-run --no-print-directory $targets
-        rustc --version --verbose
-        rustc +nightly --version 2>/dev/null || true
+        # shellcheck disable=SC2046,SC2001
+        git rev-parse $(sed "s|^|$commit:|" <<<"$folders")
+        printf '%s\n' "$folders" "$recipe" "$compilers"
     } | sha256sum | cut -c 1-16
 }
 
@@ -50,15 +54,12 @@ count_processor() {
 clock=$(mktemp)
 trap 'rm -f "$clock"' EXIT
 
-list=""
 only_inputs=""
-for word in "$@"; do
-    case $word in
-    --inputs) only_inputs=1 ;;
-    *) list=$word ;;
-    esac
-done
+[ "${1:-}" != --inputs ] || { only_inputs=1; shift; }
+list=${1:-}
 [ -r "$list" ] || { echo "steps.sh: a file of steps is expected, not '$list'" >&2; exit 2; }
+shift
+[ $# != 0 ] || set HEAD
 
 rows=()
 table() {
@@ -76,9 +77,17 @@ while read -r -u 3 name rest; do
     targets=$(sed 's/   *.*//' <<<"$rest")
     read -r -a packages <<<"$(sed 's/.*   *//' <<<"$rest")"
     hash=always
-    [ "${packages[*]}" = always ] || hash=$(inputs "$targets" "${packages[@]}")
+    if [ "${packages[*]}" != always ]; then
+        folders=$(folders_of_step "${packages[@]}")
+        # shellcheck disable=SC2086
+        recipe=$(make --dry-run --no-print-directory $targets)
+        hash=$(hash_of HEAD "$folders" "$recipe")
+    fi
     if [ -n "$only_inputs" ]; then
-        echo "$name $hash"
+        for commit in "$@"; do
+            [ "$hash" = always ] || hash=$(hash_of "$commit" "$folders" "$recipe")
+            echo "$commit $name $hash"
+        done
         continue
     fi
     passed=$cache/$name-$hash
