@@ -83,9 +83,9 @@ test: setup ## test: all tests, documentation examples among them (minutes); FIR
 	@scripts/setup.sh browser || echo "firstlight: tests that need a browser say that they are skipped" >&2
 	@scripts/setup.sh tool cargo-nextest || echo "firstlight: without cargo-nextest the tests of a crate run after those of another" >&2
 	@if command -v cargo-nextest >/dev/null; then \
-	    cargo nextest run --workspace $(if $(CI),--profile ci); \
+	    scripts/boots/kept.sh cargo nextest run --workspace $(if $(CI),--profile ci); \
 	else \
-	    cargo test --quiet --workspace --lib --bins --tests; \
+	    scripts/boots/kept.sh cargo test --quiet --workspace --lib --bins --tests; \
 	fi
 	@cargo test --quiet --workspace --doc
 	@cargo test --quiet -p firstlight --features check-double-free --test it -- cpu_cache:: cpu_cell:: cpu_machine:: cpu_model:: cpu_ranges::

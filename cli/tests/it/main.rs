@@ -17,6 +17,7 @@ mod doctor;
 mod fake_qemu;
 mod gate;
 mod history;
+mod kept_boots;
 mod layout;
 mod linux_kernels;
 mod matrix;

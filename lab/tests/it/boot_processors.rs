@@ -2,6 +2,7 @@
 //! the instruction clock, so that nothing here depends on how busy the host is.
 
 use crate::common::here;
+use crate::common::qemu::real_qemu;
 
 use firstlight_lab::boot::{self, Board, BootError, Clock, Machine, Misdeed, Request, Unwatched};
 use firstlight_lab::record::Record;
@@ -48,10 +49,15 @@ fn image(board: Board) -> PathBuf {
 }
 
 fn run(machine: Machine, append: &str) -> Result<Record, BootError> {
+    run_with(machine, append, None)
+}
+
+fn run_with(machine: Machine, append: &str, qemu: Option<PathBuf>) -> Result<Record, BootError> {
     let request = Request {
         image: Some(image(machine.board)),
         machine,
         append: append.into(),
+        qemu,
         ..Request::default()
     };
     boot::run(&request, &AtomicUsize::new(0), &mut Unwatched)
@@ -243,7 +249,10 @@ fn fewer_levels_of_page_tables_reach_less_memory() {
 #[test]
 fn two_boots_on_the_instruction_clock_are_the_same() {
     for board in boards() {
-        let [first, second] = [(); 2].map(|()| run(machine(board, 3000, 2, 2), "").unwrap());
+        let [first, second] = [(); 2].map(|()| {
+            let qemu = real_qemu(board.processor());
+            run_with(machine(board, 3000, 2, 2), "", Some(qemu)).unwrap()
+        });
         assert_eq!(
             first.milestones.all_allocatable_ns,
             second.milestones.all_allocatable_ns

@@ -3,10 +3,10 @@
 
 use crate::common::qemu;
 
-use firstlight_lab::boot::{self, Clock, Machine, Request, Unwatched};
+use firstlight_lab::boot::{self, Clock, Machine, Processor, Request, Unwatched};
 use firstlight_lab::compare::{Told, compare};
 use firstlight_lab::gate::{Evidence, Verdict, judge};
-use qemu::qemu_is_here;
+use qemu::{qemu_is_here, real_qemu};
 use std::sync::atomic::AtomicUsize;
 
 /// A boot that writes all descriptors of so much memory.
@@ -23,6 +23,7 @@ fn boot_of(memory_mib: u64, cpus: u32, words: &str) -> Told {
             ..Machine::default()
         },
         append: words.into(),
+        qemu: Some(real_qemu(Processor::X86_64)),
         ..Request::default()
     };
     let record = boot::run(&request, &AtomicUsize::new(0), &mut Unwatched).unwrap();

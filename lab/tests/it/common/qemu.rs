@@ -1,6 +1,9 @@
 //! QEMU for tests, or a visible line why not.
 
+use std::path::PathBuf;
+
 use crate::common::here;
+use firstlight_lab::boot::Processor;
 
 /// The program.
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
@@ -18,4 +21,16 @@ pub(crate) fn ovmf_is_here() -> bool {
         .iter()
         .any(|folder| std::path::Path::new(folder).is_dir());
     qemu_is_here() && (here || here::missing("OVMF (Debian's package ovmf)"))
+}
+
+/// QEMU itself, for boots that have to be made: `make test` has a program in its place that tells a boot
+/// on the instruction clock from a record of one before.
+pub(crate) fn real_qemu(processor: Processor) -> PathBuf {
+    let name = format!("qemu-system-{processor}");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = std::env::split_paths(&path)
+        .filter(|folder| !folder.ends_with("kept-qemu"))
+        .map(|folder| folder.join(&name))
+        .filter(|file| file.is_file());
+    found.next().unwrap_or_else(|| name.into())
 }

@@ -1,0 +1,111 @@
+//! `scripts/boots/kept.sh`: a boot on the instruction clock is told from the record of the same boot
+//! before; whatever differs makes another.
+
+use crate::common::guest;
+
+use guest::{image, qemu_is_here};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// What the image says first.
+const GREETING: &[u8] = b"a memory engine on bare metal";
+
+/// Boots with the records in `kept`; whether records were used is the last line on stderr.
+fn boot(kept: &Path, words: &[&str], all: bool) -> Output {
+    let mut command =
+        Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/boots/kept.sh"));
+    command
+        .args([env!("CARGO_BIN_EXE_firstlight"), "boot", "--json"])
+        .args(["--memory", "256M", "--accel", "tcg"])
+        .args(words)
+        .env("FIRSTLIGHT_KEPT_BOOTS", kept)
+        .env_remove("CI_ALL");
+    if all {
+        command.env("CI_ALL", "1");
+    }
+    command.output().unwrap()
+}
+
+/// Boots made, and told.
+fn counted(output: &Output) -> (u32, u32) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let line = stderr.lines().last().unwrap();
+    let mut numbers = line.split(' ').filter_map(|word| word.parse().ok());
+    (numbers.next().unwrap(), numbers.next().unwrap())
+}
+
+/// The record, but for what the host took.
+fn guests_part(output: &Output) -> Value {
+    let mut record: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    record.as_object_mut().unwrap().remove("host").unwrap();
+    record
+}
+
+#[test]
+fn a_boot_is_told_only_if_nothing_differs() {
+    let Some(image) = image().filter(|_| qemu_is_here()) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept");
+    let counted_words = ["--clock", "instructions", "--image", image];
+    let first = boot(&kept, &counted_words, false);
+    assert_eq!(counted(&first), (1, 0));
+    let again = boot(&kept, &counted_words, false);
+    assert_eq!(counted(&again), (0, 1));
+    assert_eq!(guests_part(&first), guests_part(&again));
+
+    // The image in another place, and one with another letter.
+    let copy = folder.path().join("copy");
+    let mut bytes = fs::read(image).unwrap();
+    fs::write(&copy, &bytes).unwrap();
+    let words = ["--clock", "instructions", "--image", copy.to_str().unwrap()];
+    assert_eq!(counted(&boot(&kept, &words, false)), (0, 1));
+    let mut parts = bytes.windows(GREETING.len());
+    let at = parts.position(|part| part == GREETING).unwrap();
+    bytes[at] = b'A';
+    fs::write(&copy, &bytes).unwrap();
+    assert_eq!(counted(&boot(&kept, &words, false)), (1, 0));
+
+    // Another word, and another machine.
+    for more in [["--append", "mem=128M"], ["--cpus", "2"]] {
+        let words = [&counted_words[..], &more].concat();
+        assert_eq!(counted(&boot(&kept, &words, false)), (1, 0), "{more:?}");
+    }
+    // A clock on the wall is never the same.
+    for _ in 0..2 {
+        assert_eq!(counted(&boot(&kept, &["--image", image], false)), (0, 0));
+    }
+    // All are made where that is requested, and nothing is counted.
+    let all = boot(&kept, &counted_words, true);
+    assert!(all.stderr.is_empty(), "{all:?}");
+    assert_eq!(guests_part(&first), guests_part(&all));
+}
+
+#[test]
+fn a_guest_that_goes_wrong_is_told_as_it_was() {
+    let Some(image) = image().filter(|_| qemu_is_here()) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let words = [
+        "--clock",
+        "instructions",
+        "--image",
+        image,
+        "--append",
+        "test=panic",
+    ];
+    let [first, again] = [(); 2].map(|()| boot(folder.path(), &words, false));
+    assert_eq!((counted(&first), counted(&again)), ((1, 0), (0, 1)));
+    assert_eq!(first.status.code(), again.status.code());
+    assert!(!first.status.success());
+    let said = String::from_utf8_lossy(&first.stderr).into_owned();
+    assert!(said.contains("requested by the command line"), "{said}");
+    let last = |text: &str| text.rfind("boots on the instruction clock").unwrap();
+    let again = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert_eq!(said[..last(&said)], again[..last(&again)]);
+}

@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# QEMU as tests find it under `scripts/boots/kept.sh`, which links its name to this.
+#
+# A boot on the instruction clock is the same every time. So what QEMU wrote in one that ended by itself, on each of its
+# ports, is kept there with its exit status, by the hash of all that it depends on: this file, QEMU and its firmware, all
+# arguments, the content of the files that they name. It is told again where the same boot is requested. All else is
+# QEMU itself: a clock on the wall, a drive or a socket, whose other end is not kept. Each such boot adds a line, `made`
+# or `told`, to FIRSTLIGHT_BOOTS_LOG.
+set -euo pipefail
+own=$(realpath "$0")
+name=${0##*/}
+real=""
+while read -r -d : folder; do
+    if [ -x "$folder/$name" ] && [ "$(realpath "$folder/$name")" != "$own" ]; then
+        real=$folder/$name
+        break
+    fi
+done <<<"$PATH:"
+[ -n "$real" ] || { echo "$name: not found" >&2; exit 127; }
+
+kept=${FIRSTLIGHT_KEPT_BOOTS:-}
+case " $* " in
+*" -drive "* | *socket,* | *dumpdtb* | *" -incoming "* | *" -S "*) kept="" ;;
+*" -icount "*) ;;
+*) kept="" ;;
+esac
+[ -n "$kept" ] || exec "$real" "$@"
+
+# The content of a program, without what only debuggers read: that names the folder it was built in.
+content() {
+    local file=$1
+    if [ "$(head -c 4 "$1" | tr -d '\0')" = $'\x7fELF' ] && objcopy --strip-debug "$1" "$scratch/stripped" 2>/dev/null; then
+        file=$scratch/stripped
+    fi
+    sha256sum <"$file"
+}
+
+mkdir -p "$kept"
+scratch=$(mktemp -d "$kept/new.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+list=("$@")
+ports=()
+{
+    cat "$0"
+    stat -L -c '%n %s %Y' "$real" /usr/share/qemu/* /usr/share/seabios/* 2>/dev/null || true
+    for at in "${!list[@]}"; do
+        word=${list[at]}
+        if [[ $word =~ ^file,id=([a-z]+),path=(/dev/fd/[0-9]+)$ ]]; then
+            echo "port ${BASH_REMATCH[1]}"
+            continue
+        fi
+        printf 'word '
+        parts=("$word")
+        [ -f "$word" ] || IFS=, read -r -d '' -a parts <<<"$word" || true
+        for part in "${parts[@]}"; do
+            path=${part##*=}
+            path=${path%$'\n'}
+            if [ -f "$path" ]; then
+                echo "${part%"$path"*} $(content "$path")"
+            else
+                printf '%s\n' "$part"
+            fi
+        done
+    done
+} >"$scratch/inputs"
+entry=$kept/$(sha256sum <"$scratch/inputs" | cut -c 1-32)
+for at in "${!list[@]}"; do
+    if [[ ${list[at]} =~ ^file,id=([a-z]+),path=(/dev/fd/[0-9]+)$ ]]; then
+        ports+=("${BASH_REMATCH[1]} ${BASH_REMATCH[2]}")
+        list[at]+=,logfile=$scratch/${BASH_REMATCH[1]}
+    fi
+done
+
+if [ -d "$entry" ]; then
+    touch "$entry"
+    echo told >>"$FIRSTLIGHT_BOOTS_LOG"
+    for port in "${ports[@]}"; do
+        cat "$entry/${port% *}" >"${port#* }"
+    done
+    cat "$entry/said" >&2
+    exit "$(cat "$entry/status")"
+fi
+echo made >>"$FIRSTLIGHT_BOOTS_LOG"
+set +e
+# QEMU does not outlive this.
+setpriv --pdeathsig KILL "$real" "${list[@]}" </dev/null |& tee "$scratch/said" >&2
+status=${PIPESTATUS[0]}
+set -e
+echo "$status" >"$scratch/status"
+# A signal is nobody's result. Whoever made the same boot meanwhile has kept the same.
+[ "$status" -ge 128 ] || mv -T "$scratch" "$entry" 2>/dev/null || true
+exit "$status"
