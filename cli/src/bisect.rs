@@ -10,7 +10,7 @@ use crate::text::{Align, milliseconds};
 use clap::Args;
 use firstlight_lab::bisect::{Answer, Candidates, Git, List, Mark, NoAnswer, search};
 use firstlight_lab::boot::{BootError, Clock, Request};
-use firstlight_lab::compare::Told;
+use firstlight_lab::run::Run;
 use std::path::{Path, PathBuf};
 
 /// Find the commit or kernel image since which a boot is slower
@@ -55,6 +55,9 @@ pub(crate) struct Options {
         allow_hyphen_values = true
     )]
     boot: String,
+    /// The figure that decides, such as total or "phase:memmap early"; else the span that lost most
+    #[arg(long, value_name = "FIGURE")]
+    figure: Option<String>,
     /// Boots of each; else 10, and 1 on the instruction clock
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
@@ -134,17 +137,23 @@ impl Bench<'_> {
                 text
             })
         };
-        let answer = search(candidates, (good, bad), &mut measure);
+        let answer = search(
+            candidates,
+            (good, bad),
+            self.options.figure.as_deref(),
+            &mut measure,
+        );
         match stopped {
             Some(failure) => Err(failure),
             None => answer.map_err(|error| match error {
+                NoAnswer::NoFigure(..) => Failure::Usage(error.to_string()),
                 NoAnswer::NotSlower | NoAnswer::End(..) => Failure::Machine(error.to_string()),
                 NoAnswer::Candidates(_) => Failure::Io(error.to_string()),
             }),
         }
     }
 
-    fn measure(&self, name: &str) -> Result<Vec<Told>, Failure> {
+    fn measure(&self, name: &str) -> Result<Vec<Run>, Failure> {
         let options = self.options;
         let kernel = if options.images.is_empty() {
             options.tree.join(&options.built)
@@ -169,7 +178,7 @@ impl Bench<'_> {
         let mut told = Vec::new();
         for _ in 0..runs {
             let record = self.boots.run(&request)?;
-            told.push(Told::of_run(&record).map_err(|error| Failure::Check(error.to_string()))?);
+            told.push(Run::of_record(&record).map_err(|error| Failure::Check(error.to_string()))?);
         }
         Ok(told)
     }

@@ -33,6 +33,8 @@ pub(crate) enum Failure {
     Found(String),
     /// What was compared is slower than before; the document says in what.
     Regressed(String),
+    /// Whether it is slower cannot be said; the document says why.
+    Unclear(String),
 }
 
 impl Problem for Failure {
@@ -45,6 +47,7 @@ impl Problem for Failure {
             Self::Pool(failure) => failure.exit_code(),
             Self::Boot(BootError::Guest(_)) | Self::Guests(_) => 6,
             Self::Regressed(_) => 7,
+            Self::Unclear(_) => 11,
             Self::Found(_) => 12,
             // As a shell tells it of a program that a signal ended.
             Self::Boot(BootError::Interrupted(signal)) => {
@@ -67,7 +70,11 @@ impl Problem for Failure {
     fn is_documented(&self) -> bool {
         matches!(
             self,
-            Self::Regressed(_) | Self::Guests(_) | Self::Unread(_) | Self::Found(_)
+            Self::Regressed(_)
+                | Self::Unclear(_)
+                | Self::Guests(_)
+                | Self::Unread(_)
+                | Self::Found(_)
         )
     }
 }
@@ -151,7 +158,8 @@ impl fmt::Display for Failure {
             | Self::Guests(text)
             | Self::Unread(text)
             | Self::Found(text)
-            | Self::Regressed(text) => f.write_str(text),
+            | Self::Regressed(text)
+            | Self::Unclear(text) => f.write_str(text),
             Self::Boot(error) => write!(f, "{error}"),
             Self::Pool(failure) => write!(f, "{failure}"),
         }
@@ -203,6 +211,7 @@ mod tests {
             (OfPool::Refused(text()).into(), 8),
             (OfPool::Config(text()).into(), 9),
             (OfPool::NoDaemon(text()).into(), 10),
+            (Failure::Unclear(text()), 11),
         ] {
             assert_eq!(failure.exit_code(), code, "{failure:?}");
         }

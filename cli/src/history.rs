@@ -46,16 +46,11 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     if let Some(path) = &options.add {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_secs());
-        for stored in records::read(path).map_err(unreadable)? {
-            stored
-                .told()
-                .map_err(|error| Failure::machine(&stored.path.display().to_string(), error))?;
-            let file = stored
-                .path
-                .file_stem()
-                .map(|name| name.to_string_lossy().into_owned());
+        for (path, value) in records::values(path).map_err(unreadable)? {
+            let file = path.file_stem();
+            let file = file.map(|name| name.to_string_lossy().into_owned());
             let label = options.label.clone().or(file).unwrap_or_default();
-            append(&options.dir, &stored.value, &label, now).map_err(|error| {
+            append(&options.dir, &value, &label, now).map_err(|error| {
                 Failure::Io(format!(
                     "cannot write below {}: {error}",
                     options.dir.display()
@@ -63,17 +58,24 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
             })?;
         }
     }
-    let history = History::of(&records::read(&options.dir).map_err(unreadable)?);
+    let folder = records::read(&options.dir).map_err(unreadable)?;
+    let history = History::of(&folder);
     output.print(&history, |history| report(history, options.full))
 }
 
 fn report(history: &History, full: bool) -> String {
     let mut page = Page::default();
     page.styled(HEADING, "firstlight history");
+    for file in &history.left_out {
+        page.line(format!(
+            "  {NOTE}left out:{NOTE:#} {}: {}",
+            file.file, file.why
+        ));
+    }
     let shown = history
         .series
         .iter()
-        .filter(|series| full || !series.changes.is_empty() || series.figure == "all");
+        .filter(|series| full || !series.changes.is_empty() || series.figure == "total");
     for series in shown {
         page.section(
             &series.figure,

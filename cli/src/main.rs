@@ -76,10 +76,11 @@ Exit codes:
   4  the engine failed its own checks: please report it
   5  the pool cannot do what was asked
   6  the guest hung, died, met a processor fault or printed rubbish; matrix: a boot failed
-  7  gate: B is slower than A
+  7  gate: B is slower than A, or does not boot
   8  the pool: the daemon refuses
   9  the pool: its configuration is missing or wrong
   10  the pool: no daemon answers
+  11  gate: unclear whether B is slower: too few runs, some that are missing, or not confirmed
   12  doctor: a log has a finding of --fail-on
   130  stopped by Ctrl-C";
 

@@ -4,8 +4,9 @@
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, ValueEnum};
+use firstlight_lab::export::{self, Format};
 use firstlight_lab::records;
-use firstlight_lab::report::{Format, Report};
+use firstlight_lab::report::Report;
 use firstlight_lab::sweep;
 use std::fs;
 use std::path::PathBuf;
@@ -52,16 +53,15 @@ Exit codes: see firstlight --help";
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     let sweeps = records::documents(&options.dir, sweep::SCHEMA);
     let sweeps: Vec<sweep::Record> = sweeps.map_err(|error| Failure::records(&error))?;
-    let records = match records::read(&options.dir) {
+    let folder = match records::read(&options.dir) {
         Err(records::Unreadable::Nothing(_) | records::Unreadable::NoRecord(..))
             if !sweeps.is_empty() =>
         {
-            Vec::new()
+            records::Folder::default()
         }
-        records => records.map_err(|error| Failure::records(&error))?,
+        folder => folder.map_err(|error| Failure::records(&error))?,
     };
-    let report = Report::of(&records, sweeps);
-    let report = report.map_err(|(file, error)| Failure::machine(&file, error))?;
+    let report = Report::of(folder, sweeps);
     let format = match options.format {
         Form::Html => Format::Html,
         Form::Table => Format::Table,
@@ -71,9 +71,11 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         Form::Junit => Format::Junit,
         Form::Markdown => Format::Markdown,
     };
+    let text = export::report(&report, format);
+    let text = text.map_err(|error| Failure::Io(error.to_string()))?;
     match &options.output {
-        Some(path) => fs::write(path, report.render(format))
+        Some(path) => fs::write(path, text)
             .map_err(|error| Failure::Io(format!("cannot write {}: {error}", path.display()))),
-        None => output.print(&report, |report| report.render(format)),
+        None => output.print(&report, |_| text),
     }
 }

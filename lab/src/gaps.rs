@@ -2,47 +2,19 @@
 
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
-
 use crate::log::{Line, SMP, clock_start, disorder};
-use crate::record::Phase;
+use crate::record::{Gap, Phase, Said};
 
 /// Gaps kept of one boot.
 pub const MOST: usize = 10;
 /// Seconds of the calendar differ by up to one although no time passed.
 const COARSE_NS: u64 = 1_000_000_000;
 
-/// A span between two consecutive lines that have a time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gap {
-    /// How long it took; at least so long where stamps are the calendar's.
-    pub ns: u64,
-    /// The line it begins with.
-    pub before: Said,
-    /// The line it ends with.
-    pub after: Said,
-    /// The phase most of it lies in.
-    pub phase: Option<String>,
-}
-
-/// A line of a log and when it was printed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
-    /// Its number, from 1.
-    pub line: usize,
-    /// When it was printed.
-    pub stamp_ns: u64,
-    /// The message.
-    pub text: String,
-}
-
-impl Said {
-    fn of(line: &Line<'_>, stamp_ns: u64) -> Self {
-        Self {
-            line: line.number,
-            stamp_ns,
-            text: line.text.to_string(),
-        }
+fn said(line: &Line<'_>, stamp_ns: u64) -> Said {
+    Said {
+        line: line.number,
+        stamp_ns,
+        text: line.text.to_string(),
     }
 }
 
@@ -120,7 +92,7 @@ pub fn longest(lines: &[Line<'_>], phases: &[Phase]) -> Vec<Gap> {
     }
     let gap = |(from, to, ns): (usize, usize, u64)| {
         let (from, to) = (lines.get(from)?, lines.get(to)?);
-        let (before, after) = (Said::of(from, from.stamp_ns?), Said::of(to, to.stamp_ns?));
+        let (before, after) = (said(from, from.stamp_ns?), said(to, to.stamp_ns?));
         Some(Gap {
             ns,
             phase: phase(phases, before.stamp_ns, after.stamp_ns),

@@ -2,10 +2,12 @@
 //! figures changed for good.
 //!
 //! A change point is where the medians on both sides differ by 5 % or more and the rank sum
-//! test gives p < 0.01 for the records on both sides, three at least on each. The series
-//! is cut where the test finds it least probable, and both parts are looked at again. On
-//! the instruction clock each step of more than 0.1 % is one. It is the same for the same
-//! records.
+//! test finds that improbable: less than 0.01 over all cuts of all figures of the set-up that
+//! were tried. Records that follow each other are alike, as a busy host slows several in a row:
+//! the test counts as many of them as there are independent ones. A step that stands clear of
+//! what ten records on each side spread is one as well. The series is cut at the largest clear
+//! step, else where chance is least probable, and both parts are looked at again. On the instruction clock each
+//! step of more than 0.1 % is one. It is the same for the same records.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,9 +18,10 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::gate::mann_whitney;
-use crate::records::Stored;
-use crate::report::run::{memory, plural};
+use crate::compare::TOTAL;
+use crate::gate::{mann_whitney, rank_sum_z, two_sided};
+use crate::records::{Folder, LeftOut};
+use crate::run::{Run, Setup};
 use firstlight_figures::spread::median;
 
 /// Name and version of the form of [`History`].
@@ -31,6 +34,8 @@ pub struct History {
     pub schema: &'static str,
     /// One a figure of a set-up, those with changes first.
     pub series: Vec<Series>,
+    /// Files, or lines of them, that hold no record.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// A figure over time.
@@ -40,7 +45,7 @@ pub struct Series {
     pub setup: String,
     /// Which clock the times are from.
     pub clock: String,
-    /// The figure: a phase, or `all`.
+    /// The figure: a phase, or `total`.
     pub figure: String,
     /// Labels of the records, in order.
     pub labels: Vec<String>,
@@ -85,34 +90,30 @@ pub fn append(folder: &Path, record: &Value, label: &str, unix_seconds: u64) -> 
 }
 
 impl History {
-    /// Of `records`: by their own time, else in the order given.
+    /// Of a folder: by the records' own time, else in the order of their files.
     #[must_use]
-    pub fn of(records: &[Stored]) -> Self {
-        let mut records: Vec<&Stored> = records.iter().collect();
-        records.sort_by_key(|stored| stored.value["history"]["unix_seconds"].as_u64());
-        // Memory to the byte: what is shown of it is rounded.
-        type Key = (String, Option<u64>, String, String);
-        let mut all: BTreeMap<Key, Vec<(String, f64)>> = BTreeMap::new();
-        for stored in records {
-            let value = &stored.value;
-            let file = stored
-                .path
-                .file_stem()
-                .map(|name| name.to_string_lossy().into_owned());
-            let label = value["history"]["label"].as_str().map(str::to_owned);
-            let label = label.or(file).unwrap_or_default();
-            let clock = value["clock"].as_str().unwrap_or_default();
-            for (figure, ms) in figures(value) {
-                let bytes = asked(value, "memory_bytes");
-                let key = (setup(value), bytes, clock.to_owned(), figure);
+    pub fn of(folder: &Folder) -> Self {
+        let mut runs: Vec<&Run> = folder.runs.iter().collect();
+        runs.sort_by_key(|run| run.history().1);
+        let mut all: BTreeMap<(Setup, String), Vec<(String, f64)>> = BTreeMap::new();
+        for run in runs {
+            let label = run.history().0;
+            for (figure, ms) in figures(run) {
+                let key = (Setup::over_releases(run), figure);
                 all.entry(key).or_default().push((label.clone(), ms));
             }
         }
-        let series = all.into_iter().map(|((setup, _, clock, figure), points)| {
+        let mut figures_of: BTreeMap<Setup, usize> = BTreeMap::new();
+        for (setup, _) in all.keys() {
+            *figures_of.entry(setup.clone()).or_default() += 1;
+        }
+        let series = all.into_iter().map(|((setup, figure), points)| {
             let (labels, ms): (Vec<String>, Vec<f64>) = points.into_iter().unzip();
+            let clock = setup.machine.clock.clone();
+            let tried = figures_of.get(&setup).copied().unwrap_or(1);
             Series {
-                changes: changes(&labels, &ms, clock == "instructions"),
-                setup,
+                changes: changes(&labels, &ms, (clock != "instructions").then_some(tried)),
+                setup: setup.name(),
                 clock,
                 figure,
                 labels,
@@ -120,66 +121,31 @@ impl History {
             }
         });
         let mut series: Vec<Series> = series.collect();
-        series.sort_by_key(|series| series.changes.is_empty());
+        series.sort_by_key(|series| (series.changes.is_empty(), series.figure != TOTAL));
         Self {
             schema: SCHEMA,
             series,
+            left_out: folder.left_out.clone(),
         }
     }
 }
 
-/// What was asked for, else what the record says of the machine.
-fn asked(value: &Value, key: &str) -> Option<u64> {
-    let machine = &value["machine"];
-    machine["asked"][key].as_u64().or(machine[key].as_u64())
+/// The whole boot, and all phases.
+fn figures(run: &Run) -> Vec<(String, f64)> {
+    #[expect(clippy::cast_precision_loss, reason = "figures to print")]
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let total = run.total_ns().map(|ns| (TOTAL.to_owned(), ms(ns)));
+    let names = run.phase_names().into_iter();
+    let phases = names.filter_map(|name| Some((name.to_owned(), ms(run.spent_ns(name)?))));
+    total.into_iter().chain(phases).collect()
 }
 
-/// What stays the same over time: system, words and machine, not the release.
-fn setup(value: &Value) -> String {
-    let mut parts = vec![
-        value["source"]["kind"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned(),
-    ];
-    parts.extend(asked(value, "memory_bytes").map(memory));
-    parts.extend(asked(value, "nodes").map(|nodes| plural(nodes, "node")));
-    parts.extend(asked(value, "cpus").map(|cpus| plural(cpus, "CPU")));
-    let words = value["source"]["command_line"].as_str().unwrap_or_default();
-    if !words.is_empty() {
-        parts.push(words.to_owned());
-    }
-    parts.join(", ")
-}
-
-/// All phases, and their sum.
-fn figures(value: &Value) -> Vec<(String, f64)> {
-    let mut figures: Vec<(String, f64)> = Vec::new();
-    let mut all = 0.0;
-    for phase in value["phases"].as_array().into_iter().flatten() {
-        let (start, end) = (phase["start_ns"].as_f64(), phase["end_ns"].as_f64());
-        let (Some(start), Some(end), Some(name)) = (start, end, phase["name"].as_str()) else {
-            continue;
-        };
-        let ms = (end - start).max(0.0) / 1e6;
-        all += ms;
-        match figures.iter_mut().find(|figure| figure.0 == name) {
-            Some(figure) => figure.1 += ms,
-            None => figures.push((name.to_owned(), ms)),
-        }
-    }
-    if all > 0.0 {
-        figures.push(("all".into(), all));
-    }
-    figures
-}
-
-fn changes(labels: &[String], ms: &[f64], exact: bool) -> Vec<Change> {
+/// Change points; `figures` of the set-up are looked at, `None` on a clock that is exact.
+fn changes(labels: &[String], ms: &[f64], figures: Option<usize>) -> Vec<Change> {
     let mut cuts = Vec::new();
-    if exact {
-        cuts = steps(ms);
-    } else {
-        cut(ms, 0, &mut cuts);
+    match figures {
+        None => cuts = steps(ms),
+        Some(figures) => cut(ms, 0, figures, &mut cuts),
     }
     cuts.sort_unstable();
     let mut changes = Vec::new();
@@ -219,13 +185,53 @@ fn steps(ms: &[f64]) -> Vec<usize> {
     far.map(|(at, _)| at + 1).collect()
 }
 
+/// Least change of the median, as a share of it.
+const EFFECT: f64 = 0.05;
+
 /// Finds where `ms` changes most, and looks at both parts; `offset` is where they begin.
-fn cut(ms: &[f64], offset: usize, cuts: &mut Vec<usize>) {
+fn cut(ms: &[f64], offset: usize, figures: usize, cuts: &mut Vec<usize>) {
+    if let Some(at) = clear_step(ms).or_else(|| least_probable(ms, figures)) {
+        let (before, after) = ms.split_at(at);
+        cuts.push(offset + at);
+        cut(before, offset, figures, cuts);
+        cut(after, offset + at, figures, cuts);
+    }
+}
+
+/// The largest step between ten records and ten, all of which are on their side of it, and
+/// spread by half of it at most.
+fn clear_step(ms: &[f64]) -> Option<usize> {
+    const RECORDS: usize = 10;
+    const CLEAR: f64 = 2.0;
+    let step = |at: usize| {
+        let range = |part: &[f64]| {
+            let least = part.iter().copied().fold(f64::MAX, f64::min);
+            let most = part.iter().copied().fold(f64::MIN, f64::max);
+            (least, most)
+        };
+        let (before, after) = (ms.get(at - RECORDS..at)?, ms.get(at..at + RECORDS)?);
+        let (a, b) = (median(&mut before.to_vec())?, median(&mut after.to_vec())?);
+        let ((low_a, high_a), (low_b, high_b)) = (range(before), range(after));
+        let apart = low_b > high_a || low_a > high_b;
+        let far = (b - a).abs();
+        let clear = far >= CLEAR * (high_a - low_a).max(high_b - low_b);
+        (apart && clear && far >= a * EFFECT && far > 1e-9).then_some((at, far))
+    };
+    let ends = (ms.len() + 1).saturating_sub(RECORDS);
+    let steps = (RECORDS..ends).filter_map(step);
+    let largest = steps.max_by(|(_, a), (_, b)| a.total_cmp(b));
+    largest.map(|(at, _)| at)
+}
+
+/// Where chance explains the difference of both sides least, if it hardly does.
+fn least_probable(ms: &[f64], figures: usize) -> Option<usize> {
     const SIDE: usize = 3;
-    const EFFECT: f64 = 0.05;
     const ALPHA: f64 = 0.01;
+    let tries = SIDE..(ms.len() + 1).saturating_sub(SIDE);
+    #[expect(clippy::cast_precision_loss, reason = "a count of cuts")]
+    let alpha = ALPHA / (tries.len().max(1) * figures) as f64;
     let mut best: Option<(f64, f64, usize)> = None;
-    for at in SIDE..(ms.len() + 1).saturating_sub(SIDE) {
+    for at in tries {
         let (before, after) = ms.split_at(at);
         // Far away records say nothing new, and the test has its price.
         let before = before
@@ -239,22 +245,55 @@ fn cut(ms: &[f64], offset: usize, cuts: &mut Vec<usize>) {
         if far < a * EFFECT || far < 1e-9 {
             continue;
         }
-        let p = mann_whitney(before, after);
+        let p = improbable(before, a, after, b);
         let better = best.is_none_or(|(least, most, _)| p < least || (p <= least && far > most));
-        if p < ALPHA && better {
+        if p < alpha && better {
             best = Some((p, far, at));
         }
     }
-    if let Some((_, _, at)) = best {
-        let (before, after) = ms.split_at(at);
-        cuts.push(offset + at);
-        cut(before, offset, cuts);
-        cut(after, offset + at, cuts);
+    best.map(|(_, _, at)| at)
+}
+
+/// How probable it is that both sides are the same. Where a record is like the one before it,
+/// there are fewer independent ones than records.
+fn improbable(before: &[f64], a: f64, after: &[f64], b: f64) -> f64 {
+    let rest = before.iter().map(|ms| ms - a);
+    let rest: Vec<f64> = rest.chain(after.iter().map(|ms| ms - b)).collect();
+    let like = likeness(&rest);
+    if like > 0.0 {
+        let independent = (1.0 - like) / (1.0 + like);
+        two_sided(rank_sum_z(before, after) * independent.sqrt())
+    } else {
+        mann_whitney(before, after)
     }
 }
 
+/// How much a record is like the one before it: the correlation of their ranks, 0 to 0.95,
+/// without the bias of a short series.
+fn likeness(ms: &[f64]) -> f64 {
+    let mut sorted = ms.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
+    let rank = |ms: &f64| {
+        let below = sorted.partition_point(|other| other < ms);
+        let up_to = sorted.partition_point(|other| other <= ms);
+        (below + up_to) as f64 / 2.0
+    };
+    let ranks: Vec<f64> = ms.iter().map(rank).collect();
+    let count = ranks.iter().map(|_| 1.0).sum::<f64>();
+    let mean = ranks.iter().sum::<f64>() / count;
+    let spread: f64 = ranks.iter().map(|rank| (rank - mean).powi(2)).sum();
+    if spread <= 0.0 {
+        return 0.0;
+    }
+    let pairs = ranks.iter().zip(ranks.iter().skip(1));
+    let together: f64 = pairs.map(|(a, b)| (a - mean) * (b - mean)).sum();
+    let seen = together / spread;
+    (seen + (1.0 + 4.0 * seen) / count).clamp(0.0, 0.95)
+}
+
 /// Records on each side of a cut that are looked at.
-const WINDOW: usize = 20;
+const WINDOW: usize = 100;
 
 impl Series {
     /// The series for a terminal: a column a record, changes marked below.
@@ -297,7 +336,7 @@ mod tests {
 
     fn found(ms: &[f64], exact: bool) -> Vec<usize> {
         let labels: Vec<String> = (0..ms.len()).map(|at| at.to_string()).collect();
-        changes(&labels, ms, exact)
+        changes(&labels, ms, (!exact).then_some(1))
             .iter()
             .map(|change| change.at)
             .collect()
@@ -336,13 +375,17 @@ mod tests {
 
     #[test]
     fn machines_that_round_to_the_same_memory_are_not_mixed() {
-        let record = |bytes: u64| Stored {
-            path: "r.json".into(),
-            value: json!({"clock": "wall", "source": {"kind": "image"},
-                "machine": {"asked": {"memory_bytes": bytes}},
-                "phases": [{"name": "layout", "start_ns": 0, "end_ns": 1000}]}),
+        let record = |bytes: u64| {
+            let value = json!({"schema": "firstlight.run/1", "kind": "boot", "clock": "wall",
+                "source": {"kind": "image"}, "milestones": {},
+                "machine": {"asked": {"board": "q35", "memory_bytes": bytes, "nodes": 1, "cpus": 1}},
+                "phases": [{"name": "layout", "start_ns": 0, "end_ns": 1000}]});
+            Run::of(value).unwrap()
         };
-        let history = History::of(&[record(16384 << 20), record(16400 << 20)]);
+        let history = History::of(&Folder {
+            runs: vec![record(16384 << 20), record(16400 << 20)],
+            ..Folder::default()
+        });
         let series = history.series.iter();
         let layout: Vec<&Series> = series.filter(|one| one.figure == "layout").collect();
         assert_eq!(layout.len(), 2, "{layout:?}");
@@ -366,7 +409,9 @@ mod tests {
         text.push_str("{\"schema\": \"fir");
         fs::write(&file, text).unwrap();
         append(folder.path(), &record(2_000_000), "v4", 4).unwrap();
-        let history = History::of(&crate::records::read(folder.path()).unwrap());
+        let read = crate::records::read(folder.path()).unwrap();
+        let history = History::of(&read);
+        assert_eq!(history.left_out.len(), 1, "{:?}", history.left_out);
         let series = &history.series[0];
         assert_eq!(series.labels, ["v1", "v2", "v3", "v4"]);
         assert_eq!(

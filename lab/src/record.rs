@@ -3,32 +3,33 @@
 //! Schema `firstlight.run/1`, the same for a machine brought up in a process
 //! (`kind` "up"), for one that was booted ("boot"), and for a boot of which there is a
 //! log and nothing else ("log"). Frames are 4 KiB; `start`
-//! and `end` of ranges are half open; times are nanoseconds since the process or
-//! the virtual machine began. What nobody told is `None`, printed as `null`, and
-//! never 0.
+//! and `end` of ranges are half open; times are nanoseconds from where [`TimeBase`] says.
+//! What is not known is `None`, printed as `null`, and never 0.
 //!
 //! What a boot owes to the host it ran on lies in [`Host`] alone. All the rest is
 //! the guest's, and on the clock "instructions" it is the same from run to run.
 
 mod balloon;
+mod gap;
 mod guest;
 mod host;
 mod hotplug;
 mod phase;
 mod restart;
+mod time_base;
 mod totals;
 
 use serde::Serialize;
 
 pub use balloon::{Balloon, GuestStatistics, Knob, Resident};
+pub use gap::{Gap, Said};
 pub use guest::{Asked, Bench, DeferredWork, Descriptors, Kernel, Selftest, Swept, Zeroed};
 pub use host::{Host, Marker, Power};
 pub use hotplug::Hotplugged;
 pub use phase::{Phase, Word};
 pub use restart::{FreeFrames, Restart};
+pub use time_base::{From, TimeBase};
 pub use totals::Totals;
-
-use crate::gaps::Gap;
 
 /// Name and version of the record's form.
 pub const SCHEMA: &str = "firstlight.run/1";
@@ -42,6 +43,8 @@ pub struct Record {
     pub kind: &'static str,
     /// Which clock the times are from: `wall` or `instructions`.
     pub clock: &'static str,
+    /// What the times count from.
+    pub time_base: TimeBase,
     /// Where the machine's description came from.
     pub source: Source,
     /// Its size.
@@ -108,6 +111,7 @@ impl Record {
             schema: SCHEMA,
             kind,
             clock,
+            time_base: TimeBase::default(),
             source: Source::default(),
             machine: Machine::default(),
             milestones: Milestones::default(),

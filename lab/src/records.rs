@@ -1,43 +1,61 @@
-//! Records in files: [`read`] takes a file or a folder of them, whatever made them.
+//! Records in files: [`read`] takes a file or a folder of them, whatever made them. What is no
+//! record and no other document of this program is named: a verdict without it is none.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `*.json` | a record, as `--json` prints it |
 //! | `*.jsonl` | one a line, as `history` and `matrix` keep them |
+//! | `*.failed` | why a boot of a matrix failed |
 //! | `*.log`, `*.txt`, `*.dmesg`, packed (`.gz`, `.xz`, `.zst`) or not | a kernel log, each boot of it a record |
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::boot::linux;
-use crate::compare::{NoRecord, Told};
 use crate::file::{self, FileError};
-use crate::record::SCHEMA;
+use crate::matrix::Failed;
+use crate::record::{Milestones, Record, SCHEMA};
+use crate::run::Run;
 
 /// Folders within folders that are looked into.
 const MOST_DEPTH: usize = 4;
+/// Files of a matrix that are no documents: what its cells are, copies of what Slurm was given.
+const OF_A_MATRIX: [&str; 2] = ["cells.json", "slurm"];
 
-/// A record and where it came from.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Stored {
-    /// The file.
-    pub path: PathBuf,
-    /// The record.
-    pub value: Value,
+/// What is in a file or a folder.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Folder {
+    /// Boots that went well, in the order of their files' names.
+    pub runs: Vec<Run>,
+    /// Boots that failed and were not made again.
+    pub failed: Vec<FailedBoot>,
+    /// What is no record.
+    pub left_out: Vec<LeftOut>,
 }
 
-impl Stored {
-    /// What is compared of it.
-    ///
-    /// # Errors
-    /// [`NoRecord`].
-    pub fn told(&self) -> Result<Told, NoRecord> {
-        Told::of(self.value.clone())
-    }
+/// A boot that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailedBoot {
+    /// The file that says so.
+    pub file: String,
+    /// The cell of the matrix.
+    pub cell: String,
+    /// Why.
+    pub message: String,
+}
+
+/// A file, or a line of one, that is no record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The file.
+    pub file: String,
+    /// What is in it, and what was expected.
+    pub why: String,
 }
 
 /// A file that cannot be read, or holds something else.
@@ -73,24 +91,51 @@ impl From<FileError> for Unreadable {
     }
 }
 
-/// All run records in `path`, a file or a folder, in the order of their names. What is JSON
-/// of another schema in a folder is passed over.
+/// All runs in `path`, a file or a folder, in the order of their names; other documents of
+/// this program are passed over, and what is none is left out by name.
 ///
 /// # Errors
-/// [`Unreadable`].
-pub fn read(path: &Path) -> Result<Vec<Stored>, Unreadable> {
+/// [`Unreadable`]: a folder that cannot be read, or one without any run.
+pub fn read(path: &Path) -> Result<Folder, Unreadable> {
+    let mut folder = Folder::default();
+    each(path, &mut folder, &mut |_, _| ())?;
+    Ok(folder)
+}
+
+/// Run records as they stand, each with its file.
+///
+/// # Errors
+/// [`Unreadable`]; so is a folder in which something is no record.
+pub fn values(path: &Path) -> Result<Vec<(PathBuf, Value)>, Unreadable> {
+    let mut values = Vec::new();
+    let mut folder = Folder::default();
+    each(path, &mut folder, &mut |run, value| {
+        values.push((PathBuf::from(&run.file), value.clone()));
+    })?;
+    match folder.left_out.into_iter().next() {
+        Some(file) => Err(Unreadable::NoRecord(file.file.into(), file.why)),
+        None => Ok(values),
+    }
+}
+
+/// What is done with a run and the record it was read from.
+type Take<'t> = dyn FnMut(&Run, &Value) + 't;
+
+fn each(path: &Path, folder: &mut Folder, take: &mut Take<'_>) -> Result<(), Unreadable> {
     let mut files = Vec::new();
     collect(path, MOST_DEPTH, &mut files)?;
     files.sort();
     let alone = path.is_file();
-    let mut records = Vec::new();
     for file in files {
-        one(&file, alone, &mut records)?;
+        one(&file, alone, folder, take)?;
     }
-    if records.is_empty() {
-        return Err(Unreadable::Nothing(path.to_owned()));
+    if folder.runs.is_empty() && folder.failed.is_empty() {
+        return Err(match folder.left_out.first() {
+            Some(first) => Unreadable::NoRecord(PathBuf::from(&first.file), first.why.clone()),
+            None => Unreadable::Nothing(path.to_owned()),
+        });
     }
-    Ok(records)
+    Ok(())
 }
 
 /// Documents of another schema in `path`, a file or a folder; files that are none are passed over.
@@ -163,6 +208,7 @@ enum Kind {
     Json,
     Lines,
     Log,
+    Failed,
     Other,
 }
 
@@ -174,73 +220,143 @@ fn kind(path: &Path) -> Kind {
     match inner.unwrap_or(outer).as_deref() {
         Some("json") => Kind::Json,
         Some("jsonl") => Kind::Lines,
+        Some("failed") => Kind::Failed,
         Some("log" | "txt" | "dmesg") => Kind::Log,
         _ => Kind::Other,
     }
 }
 
-fn one(path: &Path, alone: bool, records: &mut Vec<Stored>) -> Result<(), Unreadable> {
+fn one(
+    path: &Path,
+    alone: bool,
+    folder: &mut Folder,
+    take: &mut Take<'_>,
+) -> Result<(), Unreadable> {
+    let kind = kind(path);
+    let of_a_log = kind == Kind::Log && !alone && path.with_extension("json").is_file();
+    // Beside a record of its own a log would count twice.
+    if of_a_log || is_of_a_matrix(path) {
+        return Ok(());
+    }
     let text = file::read(path)?;
-    let mut add = |value: Value| {
-        let stored = Stored {
-            path: path.to_owned(),
-            value,
-        };
-        records.push(stored);
-    };
-    match kind(path) {
-        Kind::Json => {
-            let value = parse(path, &text)?;
-            if is_run(&value) {
-                add(value);
-            } else if alone {
-                let schema = value["schema"].as_str().unwrap_or("none").to_owned();
-                let why = format!("its schema is {schema:?}; expected {SCHEMA:?}");
-                return Err(Unreadable::NoRecord(path.to_owned(), why));
-            }
-        }
+    match kind {
+        Kind::Json => folder.add(path, None, &text, alone, take),
         Kind::Lines => {
             let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-            for line in lines.filter(|line| !line.is_empty()) {
-                // The last line of a process that died may be half a record.
-                match serde_json::from_slice::<Value>(line) {
-                    Ok(value) if is_run(&value) => add(value),
-                    _ => {}
-                }
+            for (line, text) in (1..).zip(lines).filter(|(_, text)| !text.is_empty()) {
+                folder.add(path, Some(line), text, alone, take);
             }
         }
-        // Beside a record of its own a log would count twice.
-        Kind::Log if path.with_extension("json").is_file() && !alone => {}
-        Kind::Log | Kind::Other => {
-            let name = path.display().to_string();
-            for record in linux::records(&name, &text) {
-                if let Ok(value) = serde_json::to_value(&record) {
-                    add(value);
-                }
-            }
-        }
+        Kind::Failed => folder.add_failed(path, &text),
+        Kind::Log | Kind::Other => folder.add_log(path, &text, take),
     }
     Ok(())
 }
 
-fn parse(path: &Path, text: &[u8]) -> Result<Value, Unreadable> {
-    let why = |error: serde_json::Error| {
-        Unreadable::NoRecord(path.to_owned(), format!("it is no JSON: {error}"))
-    };
-    serde_json::from_slice(text).map_err(why)
+fn is_of_a_matrix(path: &Path) -> bool {
+    let name = path.file_name();
+    let parent = path.parent().and_then(Path::file_name);
+    [name, parent]
+        .into_iter()
+        .zip(OF_A_MATRIX)
+        .any(|(is, of_it)| is.is_some_and(|is| is == of_it))
 }
 
-fn is_run(value: &Value) -> bool {
-    value["schema"] == SCHEMA && (value["kind"] == "boot" || value["kind"] == "log")
+impl Folder {
+    /// Adds the record in `text`, a file or the line of one.
+    fn add(
+        &mut self,
+        path: &Path,
+        line: Option<usize>,
+        text: &[u8],
+        alone: bool,
+        take: &mut Take<'_>,
+    ) {
+        let value: Value = match serde_json::from_slice(text) {
+            Ok(value) => value,
+            Err(error) => return self.leave_out(path, line, format!("it is no JSON: {error}")),
+        };
+        let schema = value["schema"].as_str().unwrap_or("none");
+        if schema != SCHEMA || value["kind"] == "up" {
+            let (family, _) = schema.rsplit_once('/').unwrap_or_default();
+            let another = family.starts_with("firstlight.") && family != "firstlight.run";
+            if alone || !(another || value["kind"] == "up") {
+                let why = format!("its schema is {schema:?}; expected {SCHEMA:?} of a boot");
+                self.leave_out(path, line, why);
+            }
+            return;
+        }
+        self.take(path, line, &value, take);
+    }
+
+    fn take(&mut self, path: &Path, line: Option<usize>, value: &Value, take: &mut Take<'_>) {
+        match Run::of(value.clone()) {
+            Ok(mut run) => {
+                run.file = path.display().to_string();
+                take(&run, value);
+                self.runs.push(run);
+            }
+            Err(error) => self.leave_out(path, line, error.to_string()),
+        }
+    }
+
+    fn add_failed(&mut self, path: &Path, text: &[u8]) {
+        // It went well the next time.
+        if path.with_extension("json").is_file() {
+            return;
+        }
+        match serde_json::from_slice::<Failed>(text) {
+            Ok(failed) => self.failed.push(FailedBoot {
+                file: path.display().to_string(),
+                cell: failed.cell,
+                message: failed.message,
+            }),
+            Err(error) => {
+                let why = format!("it does not say why a boot failed: {error}");
+                self.leave_out(path, None, why);
+            }
+        }
+    }
+
+    /// Adds each boot in a log.
+    fn add_log(&mut self, path: &Path, text: &[u8], take: &mut Take<'_>) {
+        let name = path.display().to_string();
+        let before = self.runs.len();
+        for record in linux::records(&name, text) {
+            if !has_times(&record) {
+                continue;
+            }
+            if let Ok(value) = serde_json::to_value(&record) {
+                self.take(path, None, &value, take);
+            }
+        }
+        if self.runs.len() == before {
+            let why = "no boot with times in it; expected a kernel log with stamps";
+            self.leave_out(path, None, why.into());
+        }
+    }
+
+    fn leave_out(&mut self, path: &Path, line: Option<usize>, why: String) {
+        let at = line.map_or(String::new(), |line| format!("line {line}: "));
+        self.left_out.push(LeftOut {
+            file: path.display().to_string(),
+            why: format!("{at}{why}"),
+        });
+    }
+}
+
+/// Whether a log says when anything was.
+pub(crate) fn has_times(record: &Record) -> bool {
+    let stamped = record.milestones != Milestones::default();
+    stamped || !record.gaps.is_empty() || !record.phases.is_empty()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Record;
 
     #[test]
-    fn folders_hold_records_of_every_kind() {
+    fn folders_hold_records_of_every_kind_and_what_is_none_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
@@ -254,7 +370,7 @@ mod tests {
             &format!("{record}\n\n{record}\n{}", &record[..30]),
         );
         write("d.log", "[    1.000000] a\n[    2.000000] b\n");
-        // Another schema, another kind, a log with its record, what is none of these.
+        // Another document, another kind, a log with its record, what is none of these.
         write("e.json", "{\"schema\": \"firstlight.matrix/1\"}");
         write(
             "f.json",
@@ -262,13 +378,39 @@ mod tests {
         );
         write("a.log", "[    1.000000] a\n");
         write("g.toml", "x");
-        let records = read(folder.path()).unwrap();
-        let names: Vec<_> = records
+        write("cells.json", "{}");
+        write("slurm/w-0.json", "{}");
+        // A boot that failed, and one that was made again.
+        let failed = "{\"schema\": \"firstlight.failed/1\", \"cell\": \"c\", \"message\": \"hung\", \"log\": []}";
+        write("c-0001.failed", failed);
+        write("a.failed", failed);
+        // What a verdict must not pass over.
+        write("h.json", &record.replace("run/1", "run/2"));
+        write("i.json", &record[..30]);
+        write("j.txt", "no log");
+        let read = read(folder.path()).unwrap();
+        let name = |file: &str| {
+            let name = Path::new(file).file_name().unwrap();
+            name.to_string_lossy().into_owned()
+        };
+        let runs: Vec<_> = read.runs.iter().map(|run| name(&run.file)).collect();
+        assert_eq!(runs, ["a.json", "c.jsonl", "c.jsonl", "d.log"]);
+        let failed: Vec<_> = read.failed.iter().map(|boot| name(&boot.file)).collect();
+        assert_eq!(failed, ["c-0001.failed"]);
+        let left: Vec<_> = read
+            .left_out
             .iter()
-            .map(|stored| stored.path.file_name().unwrap())
+            .map(|left| (name(&left.file), &*left.why))
             .collect();
-        assert_eq!(names, ["a.json", "c.jsonl", "c.jsonl", "d.log"]);
-        assert!(records.iter().all(|stored| stored.told().is_ok()));
+        for ((file, why), (wanted, part)) in left.iter().zip([
+            ("c.jsonl", "line 4: it is no JSON"),
+            ("h.json", "run/2"),
+            ("i.json", "no JSON"),
+            ("j.txt", "no boot with times"),
+        ]) {
+            assert!(file == wanted && why.contains(part), "{file}: {why}");
+        }
+        assert_eq!(left.len(), 4, "{left:?}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub(super) fn report(comparison: &Comparison) -> String {
         "milliseconds, median ± MAD (least .. most)"
     };
     for (kind, name) in [
+        (Kind::Total, "Whole boot"),
         (Kind::Descriptors, "Descriptors"),
         (Kind::Milestone, "Milestones"),
         (Kind::Phase, "Phases"),
@@ -32,7 +33,9 @@ pub(super) fn report(comparison: &Comparison) -> String {
             continue;
         }
         let aside = match kind {
-            Kind::Milestone => format!("{unit}; from the kernel's entry, or its clock's start"),
+            Kind::Total | Kind::Milestone => {
+                format!("{unit}; from {}", comparison.counted_from)
+            }
             _ => unit.to_owned(),
         };
         page.section(name, &aside);

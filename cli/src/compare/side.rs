@@ -4,7 +4,7 @@ use crate::boot::{self, Boots};
 use crate::failure::Failure;
 use crate::file;
 use firstlight_lab::boot::{Clock, Request};
-use firstlight_lab::compare::Told;
+use firstlight_lab::run::Run;
 use std::path::Path;
 
 /// Boots of each on the wall clock, where nobody says how many.
@@ -13,7 +13,7 @@ const RUNS: u32 = 5;
 /// One side: boots to make, or a run that was made.
 pub(crate) enum Contestant {
     Boots { request: Box<Request>, log: bool },
-    Record(Box<Told>),
+    Record(Box<Run>),
 }
 
 impl Contestant {
@@ -23,7 +23,7 @@ impl Contestant {
         let text = given.trim();
         if !text.is_empty() && !text.starts_with('-') {
             let path = Path::new(text);
-            let told = Told::of_file(text, &file::read(path)?);
+            let told = Run::of_file(text, &file::read(path)?);
             let told =
                 told.map_err(|error| Failure::machine(&path.display().to_string(), error))?;
             return Ok(Self::Record(Box::new(told)));
@@ -58,7 +58,7 @@ impl Runs {
     pub(crate) fn make(
         contestants: [Contestant; 2],
         asked: Option<u32>,
-    ) -> Result<[Vec<Told>; 2], Failure> {
+    ) -> Result<[Vec<Run>; 2], Failure> {
         let [a, b] = &contestants;
         // Before anything is booted for nothing.
         if a.clock() != b.clock() {
@@ -81,7 +81,7 @@ impl Runs {
             for (side, runs) in turns {
                 match side {
                     Contestant::Boots { request, .. } => {
-                        let told = Told::of_run(&boots.run(request)?);
+                        let told = Run::of_record(&boots.run(request)?);
                         runs.push(told.map_err(|error| Failure::Check(error.to_string()))?);
                     }
                     Contestant::Record(told) if runs.is_empty() => runs.push((**told).clone()),

@@ -6,19 +6,25 @@ mod render;
 use crate::compare::side::{Contestant, Runs};
 use crate::failure::Failure;
 use crate::output::Output;
-use clap::Args;
-use firstlight_lab::compare::{Comparison, Kind, Row, Told, compare};
-use firstlight_lab::gate::{Evidence, Method, State, Verdict, judge, of_comparison, of_runs};
-use firstlight_lab::records::{self, Stored};
+use clap::{Args, ValueEnum};
+use firstlight_lab::compare::{Comparison, Kind, Row, compare};
+use firstlight_lab::export::{self, VerdictFormat};
+use firstlight_lab::gate::{
+    Bounds, Case, Evidence, Figures, Method, Outcome, Rules, State, Verdict, judge,
+};
+use firstlight_lab::records;
+use firstlight_lab::run::Run;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Judge whether B is slower than A, phase by phase; exit code 7 if it is
+/// Judge whether B is slower than A; exit code 7 if it is, 11 if that is unclear
 ///
 /// A and B are folders of records, or quoted options of `boot`, records or logs as for
-/// `compare`; A alone is what `compare --json` printed. On the instruction clock one run
-/// each is exact. On the wall clock a figure has moved if p < 0.01, by 5 % or more, and
-/// if other runs say so too: boots made again, or the other half of 20 runs a side.
+/// `compare`; A alone is what `compare --json` printed. The whole boot decides where it has
+/// moved, else its parts do; gaps explain. On the instruction clock one run each is exact. On
+/// the wall clock a figure has moved if p < 0.01, by 5 % or more, and if other runs say so
+/// too: boots made again, or the other half of 20 runs a side. What is missing, failed, left out
+/// or not confirmed is named and is no pass.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -34,85 +40,163 @@ pub(crate) struct Options {
     /// Boots of each; else 10 to 200, as the spread wants it, and 1 on the instruction clock
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
-    /// Write the verdict in JUnit's form, too
-    #[arg(long, value_name = "FILE")]
-    junit: Option<PathBuf>,
+    /// Only these figures decide: a name (`total`), a kind (`phase`), or both (`phase:SMP`); * is any text
+    #[arg(long, value_name = "FIGURE")]
+    only: Vec<String>,
+    /// These figures do not
+    #[arg(long, value_name = "FIGURE")]
+    ignore: Vec<String>,
+    /// Least change that counts, such as 3%; else 5 %, and 0.1 % on the instruction clock
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    threshold: Option<f64>,
+    /// Least change that counts, such as 500us or 2ms; else 1ms, and 1ns on the instruction clock
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
+    least: Option<u64>,
+    /// Exit code 0 where the verdict is unclear
+    #[arg(long)]
+    allow_unclear: bool,
+    /// Write the verdict in this form, too; may be given several times
+    #[arg(long, value_name = "FORMAT=FILE", value_parser = exported)]
+    export: Vec<(Form, PathBuf)>,
     /// Show every figure
     #[arg(long)]
     full: bool,
 }
 
+/// In which form a verdict is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Junit,
+    Markdown,
+}
+
 const EXAMPLES: &str = "\
 Examples:
-  firstlight gate before/ after/                     two folders of records
-  firstlight gate before/ after/ --junit gate.xml    for continuous integration
+  firstlight gate before/ after/                                two folders of records
+  firstlight gate before/ after/ --export junit=gate.xml        for continuous integration
+  firstlight gate before/ after/ --only total --threshold 3%    the whole boot alone
   firstlight gate \"--clock instructions --kernel old\" \"--clock instructions --kernel new\"
   firstlight compare A B --runs 20 --json > c.json; firstlight gate c.json
-  firstlight gate --self \"--memory 1G\"              how much this host differs from itself
+  firstlight gate --self \"--memory 1G\"                         how much this host differs from itself
 
-Exit codes: 7 if B is slower, else see firstlight --help";
+Exit codes: 7 if B is slower or does not boot, 11 if that is unclear, else see firstlight --help";
+
+/// `3%`, `0.5 %` or `3`.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim();
+    let parsed: Option<f64> = number.parse().ok();
+    let parsed = parsed.filter(|percent| percent.is_finite() && *percent >= 0.0);
+    parsed.ok_or_else(|| "expected a share such as 3%".to_owned())
+}
+
+/// `1ms`, `500us`, `1.5s`, `20ns`.
+fn nanoseconds(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let scale = match unit.trim() {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return Err("expected a time such as 1ms: ns, us, ms or s".into()),
+    };
+    let number = text.get(..text.len() - unit.len()).unwrap_or_default();
+    let parsed: Option<f64> = number.parse().ok();
+    let ns = parsed.map(|number| number * scale);
+    let ns = ns.filter(|ns| (0.0..1e18).contains(ns));
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "within bounds"
+    )]
+    ns.map(|ns| ns.round() as u64)
+        .ok_or_else(|| "expected a time such as 1ms".to_owned())
+}
+
+/// `junit=gate.xml`.
+fn exported(text: &str) -> Result<(Form, PathBuf), String> {
+    let (form, file) = text
+        .split_once('=')
+        .ok_or("expected FORMAT=FILE, such as junit=gate.xml")?;
+    Ok((Form::from_str(form, false)?, PathBuf::from(file)))
+}
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
-    let evidence = evidence(options)?;
-    let verdict = judge(&evidence, options.itself);
-    if let Some(path) = &options.junit {
-        fs::write(path, verdict.junit())
-            .map_err(|error| Failure::Io(format!("cannot write {}: {error}", path.display())))?;
+    let rules = Rules {
+        figures: Figures {
+            only: options.only.clone(),
+            ignore: options.ignore.clone(),
+        },
+        bounds: Bounds {
+            percent: options.threshold,
+            least_ns: options.least,
+        },
+        itself: options.itself,
+    };
+    let verdict = judge(&case(options, &rules)?, &rules);
+    for (form, path) in &options.export {
+        write(&verdict, *form, path)?;
     }
     output.print::<_, Failure>(&verdict, |verdict| render::report(verdict, options.full))?;
-    match verdict.moved.first() {
-        Some(first) if verdict.verdict == "regressed" => {
-            let more = verdict.moved.len() - 1;
-            let more = if more > 0 {
-                format!(", and {more} more")
-            } else {
-                String::new()
-            };
-            Err(Failure::Regressed(format!("B is slower: {first}{more}")))
-        }
-        _ => Ok(()),
+    let first = |of: &[String]| {
+        let more = match of.len().saturating_sub(1) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        format!("{}{more}", of.first().map_or("", String::as_str))
+    };
+    match verdict.verdict {
+        Outcome::Pass => Ok(()),
+        Outcome::Regressed => Err(Failure::Regressed(format!(
+            "B is slower: {}",
+            first(&verdict.moved)
+        ))),
+        Outcome::Unclear if options.allow_unclear => Ok(()),
+        Outcome::Unclear => Err(Failure::Unclear(format!(
+            "unclear: {}",
+            first(&verdict.unclear)
+        ))),
     }
 }
 
-fn evidence(options: &Options) -> Result<Vec<Evidence>, Failure> {
+fn write(verdict: &Verdict, form: Form, path: &Path) -> Result<(), Failure> {
+    let format = match form {
+        Form::Junit => VerdictFormat::Junit,
+        Form::Markdown => VerdictFormat::Markdown,
+    };
+    let text = export::verdict(verdict, format);
+    let text = text.map_err(|error| Failure::Io(error.to_string()))?;
+    fs::write(path, text)
+        .map_err(|error| Failure::Io(format!("cannot write {}: {error}", path.display())))
+}
+
+fn case(options: &Options, rules: &Rules) -> Result<Case, Failure> {
     let a = Path::new(options.a.trim());
     let folder = |path: &Path| path.is_dir() || path.extension().is_some_and(|end| end == "jsonl");
+    let read = |path: &str| {
+        let folder = records::read(Path::new(path.trim()));
+        folder.map_err(|error| Failure::records(&error))
+    };
     match &options.b {
         _ if options.itself && folder(a) => {
-            let runs = told(&records::read(a).map_err(|error| Failure::records(&error))?)?;
-            let (even, odd) = halves(&runs);
-            of_runs((&options.a, &even), (&options.a, &odd)).map_err(unlike)
+            Case::of_itself(&options.a, &read(&options.a)?).map_err(unlike)
         }
         Some(b) if folder(a) || folder(Path::new(b.trim())) => {
-            let read = |path: &str| -> Result<Vec<Told>, Failure> {
-                let records = records::read(Path::new(path.trim()));
-                told(&records.map_err(|error| Failure::records(&error))?)
-            };
-            of_runs((&options.a, &read(&options.a)?), (b, &read(b)?)).map_err(unlike)
+            Case::of_folders((&options.a, &read(&options.a)?), (b, &read(b)?)).map_err(unlike)
         }
-        None if !options.itself => Ok(vec![of_comparison(comparison(a)?)]),
-        b => boots(&options.a, b.as_deref().unwrap_or(&options.a), options.runs),
+        None if !options.itself => Ok(Case::of_comparison(&options.a, comparison(a)?)),
+        b => boots(
+            &options.a,
+            b.as_deref().unwrap_or(&options.a),
+            options.runs,
+            rules,
+        ),
     }
 }
 
 fn unlike(error: impl std::fmt::Display) -> Failure {
     Failure::Usage(error.to_string())
-}
-
-fn told(records: &[Stored]) -> Result<Vec<Told>, Failure> {
-    let told = |stored: &Stored| {
-        let file = stored.path.display().to_string();
-        stored
-            .told()
-            .map_err(|error| Failure::machine(&file, error))
-    };
-    records.iter().map(told).collect()
-}
-
-fn halves(runs: &[Told]) -> (Vec<Told>, Vec<Told>) {
-    let half = |odd| runs.iter().skip(odd).step_by(2).cloned().collect();
-    (half(0), half(1))
 }
 
 fn comparison(path: &Path) -> Result<Comparison, Failure> {
@@ -130,13 +214,13 @@ fn comparison(path: &Path) -> Result<Comparison, Failure> {
 
 /// Boots both in turns, as often as their spread wants it, and all of it once more if
 /// something seems to have moved.
-fn boots(a: &str, b: &str, runs: Option<u32>) -> Result<Vec<Evidence>, Failure> {
+fn boots(a: &str, b: &str, runs: Option<u32>, rules: &Rules) -> Result<Case, Failure> {
     let contestants = || -> Result<[Contestant; 2], Failure> {
         Ok([Contestant::new("A", a)?, Contestant::new("B", b)?])
     };
     let method = Method::of(contestants()?[0].clock());
     let count = |runs: usize| u32::try_from(runs).unwrap_or(u32::MAX);
-    let compare = |[of_a, of_b]: &[Vec<Told>; 2]| compare((a, of_a), (b, of_b)).map_err(unlike);
+    let compare = |[of_a, of_b]: &[Vec<Run>; 2]| compare((a, of_a), (b, of_b)).map_err(unlike);
     let mut all = Runs::make(
         contestants()?,
         Some(runs.unwrap_or(count(method.least_runs))),
@@ -151,28 +235,36 @@ fn boots(a: &str, b: &str, runs: Option<u32>) -> Result<Vec<Evidence>, Failure> 
         }
         first = compare(&all)?;
     }
-    let alone = Evidence { first, again: None };
-    if !has_moved(&judge(std::slice::from_ref(&alone), false)) {
-        return Ok(vec![alone]);
+    let name = match a == b {
+        true => a.to_owned(),
+        false => format!("{a} -> {b}"),
+    };
+    let mut case = Case {
+        pairs: vec![Evidence {
+            name,
+            first,
+            again: None,
+        }],
+        ..Case::default()
+    };
+    if has_moved(&judge(&case, rules)) {
+        let again = Runs::make(contestants()?, Some(runs.unwrap_or(count(needed))))?;
+        let again = compare(&again)?;
+        for pair in &mut case.pairs {
+            pair.again = Some(again.clone());
+        }
     }
-    let again = Runs::make(contestants()?, Some(runs.unwrap_or(count(needed))))?;
-    let again = Some(compare(&again)?);
-    Ok(vec![Evidence { again, ..alone }])
+    Ok(case)
 }
 
-/// The longest milestone of both sides, run by run.
+/// The whole boot of both sides, run by run.
 fn longest(comparison: &Comparison) -> Vec<&[u64]> {
-    let rows = comparison
-        .rows
-        .iter()
-        .filter(|row| row.kind == Kind::Milestone);
-    let middle = |row: &&Row| row.a.as_ref().map_or(0, |a| a.max_ns);
-    let Some(row) = rows.max_by_key(middle) else {
-        return Vec::new();
-    };
-    let sides = [row.a.as_ref(), row.b.as_ref()];
+    let mut rows = comparison.rows.iter();
+    let total = rows.find(|row: &&Row| row.kind == Kind::Total);
+    let sides = total.map(|row| [row.a.as_ref(), row.b.as_ref()]);
     sides
         .into_iter()
+        .flatten()
         .flatten()
         .map(|side| side.ns.as_slice())
         .collect()
@@ -181,5 +273,29 @@ fn longest(comparison: &Comparison) -> Vec<&[u64]> {
 /// Whether something waits to be confirmed.
 fn has_moved(verdict: &Verdict) -> bool {
     let mut rows = verdict.groups.iter().flat_map(|group| &group.rows);
-    rows.any(|row| row.state == State::Unconfirmed)
+    rows.any(|row| row.decides && row.state == State::Unconfirmed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_read_with_their_units() {
+        assert_eq!(percent("3%"), Ok(3.0));
+        assert_eq!(percent("0.5 %"), Ok(0.5));
+        assert!(percent("-1%").is_err() && percent("NaN").is_err() && percent("").is_err());
+        for (text, ns) in [
+            ("1ms", 1_000_000),
+            ("1.5 s", 1_500_000_000),
+            ("20ns", 20),
+            ("7us", 7000),
+        ] {
+            assert_eq!(nanoseconds(text), Ok(ns), "{text}");
+        }
+        for text in ["1", "ms", "1 h", "-1ms", "1e9s", ""] {
+            assert!(nanoseconds(text).is_err(), "{text}");
+        }
+        assert!(exported("junit").is_err() && exported("sun=x").is_err());
+    }
 }

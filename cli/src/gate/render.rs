@@ -1,9 +1,13 @@
 //! A verdict, for a person.
 
-use crate::output::{FAINT, GOOD, HEADING, NOTE};
+use crate::output::{FAINT, HEADING, NOTE};
 use crate::report::Page;
-use crate::text::{Align, bytes, milliseconds, plural};
+use crate::text::{Align, bytes, milliseconds};
+use firstlight_lab::compare::Kind;
 use firstlight_lab::gate::{Group, Judged, State, Verdict};
+
+/// Figures that are named above the tables.
+const MOST_LINES: usize = 5;
 
 pub(super) fn report(verdict: &Verdict, full: bool) -> String {
     let mut page = Page::default();
@@ -14,7 +18,7 @@ pub(super) fn report(verdict: &Verdict, full: bool) -> String {
     };
     page.styled(
         HEADING,
-        &format!("firstlight gate:{what} {}", verdict.verdict),
+        &format!("firstlight gate:{what} {}", verdict.verdict.name()),
     );
     let method = &verdict.method;
     page.line(match &*verdict.clock {
@@ -31,11 +35,11 @@ pub(super) fn report(verdict: &Verdict, full: bool) -> String {
             "  noise floor: figures of 1 ms and more differ by up to {percent:.2} %"
         ));
     }
-    if verdict.verdict == "unclear" {
-        page.line(format!(
-            "  {NOTE}note:{NOTE:#} on this clock at least {} a side are needed",
-            plural(method.least_runs as u64, "run")
-        ));
+    for moved in verdict.moved.iter().take(MOST_LINES) {
+        page.line(format!("  {NOTE}slower:{NOTE:#} {moved}"));
+    }
+    for why in &verdict.unclear {
+        page.line(format!("  {NOTE}unclear:{NOTE:#} {why}"));
     }
     if let Some(memory_bytes) = verdict.smallest_regressed_bytes {
         page.line(format!(
@@ -50,24 +54,24 @@ pub(super) fn report(verdict: &Verdict, full: bool) -> String {
 }
 
 fn machine(page: &mut Page, group: &Group, full: bool) {
-    let name = group.memory_bytes.map_or("figures".into(), bytes);
     let [a, b] = group.runs;
-    page.section(&name, &format!("milliseconds; {a} and {b} runs"));
+    page.section(
+        &group.name,
+        &format!("{}; milliseconds; {a} and {b} runs", group.outcome.name()),
+    );
+    if group.rows.is_empty() {
+        return;
+    }
     let shown = group
         .rows
         .iter()
-        .filter(|row| full || row.state != State::Same);
+        .filter(|row| full || row.state != State::Same || row.kind == Kind::Total);
     let mut lines = vec![
         ["", "", "A", "B", "change", "p", ""]
             .map(String::from)
             .to_vec(),
     ];
     lines.extend(shown.map(line));
-    if lines.len() == 1 {
-        let rows = plural(group.rows.len() as u64, "figure");
-        page.line(format!("  {GOOD}{rows}, none has moved{GOOD:#}"));
-        return;
-    }
     let columns = [
         Align::Left,
         Align::Left,
@@ -84,6 +88,12 @@ fn machine(page: &mut Page, group: &Group, full: bool) {
             "  {FAINT}... and {hidden} that have not moved (--full){FAINT:#}"
         ));
     }
+    if !group.absent.is_empty() {
+        page.line(format!(
+            "  {NOTE}only on one side:{NOTE:#} {}",
+            group.absent.join(", ")
+        ));
+    }
 }
 
 fn line(row: &Judged) -> Vec<String> {
@@ -94,20 +104,18 @@ fn line(row: &Judged) -> Vec<String> {
     )]
     let ms = |ns: f64| milliseconds(ns.round() as u64);
     let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
+    let explains = if row.decides { "" } else { " (explains)" };
     let state = match row.state {
-        State::Same => "",
-        State::Regressed => "slower",
-        State::Improved => "faster",
-        State::Unconfirmed => "unconfirmed",
+        State::Same => String::new(),
+        state => format!("{}{explains}", state.words()),
     };
-    let kind = format!("{:?}", row.kind).to_lowercase();
     vec![
-        kind,
+        row.kind.name().to_owned(),
         row.name.clone(),
         ms(row.a_ns),
         ms(row.b_ns),
         row.ratio.map_or("new".into(), percent),
         row.p.map_or(String::new(), |p| format!("{p:.4}")),
-        state.to_owned(),
+        state,
     ]
 }

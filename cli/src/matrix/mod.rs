@@ -10,11 +10,12 @@ use crate::report::Page;
 use crate::text::plural;
 use clap::{Args, ValueEnum};
 use firstlight_lab::boot::BootError;
+use firstlight_lab::export::{self, Format};
 use firstlight_lab::matrix::{
     Cell, Failed, Impossible, Matrix, Run, Store, StoreError, initrd, order,
 };
 use firstlight_lab::records;
-use firstlight_lab::report::{Format, Report};
+use firstlight_lab::report::Report;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -275,11 +276,13 @@ fn report(document: &Document, folder: &Path) -> String {
             failed.cell, failed.message
         ));
     }
-    let records = records::read(folder).ok();
-    let table = records.and_then(|records| Report::of(&records, Vec::new()).ok());
+    let report = records::read(folder).map(|folder| Report::of(folder, Vec::new()));
+    let table = report
+        .ok()
+        .and_then(|report| export::report(&report, Format::Table).ok());
     if let Some(table) = table {
         page.line("");
-        page.text.push_str(&table.render(Format::Table));
+        page.text.push_str(&table);
     }
     page.text
 }

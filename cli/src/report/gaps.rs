@@ -3,7 +3,7 @@
 use super::Page;
 use crate::output::FAINT;
 use crate::text::{fold, milliseconds};
-use firstlight_lab::gaps::Gap;
+use firstlight_lab::record::Gap;
 
 /// Characters of a line that are shown.
 const MOST_CHARS: usize = 72;

@@ -17,7 +17,11 @@ use crate::output::Output;
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     if let (Some(kernel), Some(guest)) = (&options.kernel, &options.guest) {
         let record = linux::sweep(options, guest, kernel)?;
-        return output.print(&record, |record| record.table());
+        output.print::<_, Failure>(&record, |record| record.table())?;
+        return match record.failed.first() {
+            None => Ok(()),
+            Some(first) => Err(Failure::Guests(format!("a boot failed, {first}"))),
+        };
     }
     let record = match &options.guest {
         Some(guest) => guest::sweep(options, guest)?,

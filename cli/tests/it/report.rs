@@ -108,7 +108,13 @@ fn every_other_form_is_what_its_readers_take() {
         let _: u64 = us.parse().unwrap();
     }
     assert_eq!(form(&folder, "junit").matches("<testcase").count(), 11);
-    assert!(form(&folder, "markdown").starts_with("| set-up |"));
+    let markdown = form(&folder, "markdown");
+    assert!(markdown.starts_with("| set-up "), "{markdown}");
+    let columns: Vec<usize> = markdown
+        .lines()
+        .map(|line| line.replace("\\|", "").matches('|').count())
+        .collect();
+    assert!(columns.iter().all(|count| *count == 7), "{markdown}");
     assert!(form(&folder, "table").contains("memmap early over memory: 3.0000 ms a GiB, r2 1.000"));
     let report = document(&["report", &folder, "--json"]);
     assert_eq!(report["schema"], "firstlight.report/1");

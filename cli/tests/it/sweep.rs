@@ -1,6 +1,7 @@
 //! `firstlight sweep` as it is called.
 
 use crate::common::guest;
+use crate::fake_qemu::FakeQemu;
 
 use guest::{image, qemu_is_here};
 use serde_json::Value;
@@ -186,6 +187,55 @@ fn a_list_of_cpus_belongs_to_a_kernel() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
         assert!(told.contains(part), "{part:?} in {told}");
     }
+}
+
+/// A Linux that dies as only an emulator lets it die, twice at every number of CPUs.
+#[test]
+fn a_boot_that_died_of_the_emulator_is_made_again_and_the_table_says_so() {
+    let body = r#"cpus=$(echo "$*" | grep -o 'smp [0-9]*')
+count=$(cat "$here/$cpus" 2>/dev/null || echo 0)
+echo $((count + 1)) > "$here/$cpus"
+{
+echo '[    0.100000] Linux version 6.12.0'
+if [ $count -lt 2 ] && [ "$cpus" != 'smp 1' ]; then
+    echo '[    0.300000] Oops: int3: 0000 [#1] PREEMPT SMP'
+    echo '[    0.310000] Kernel panic - not syncing: Fatal exception'
+elif [ "$cpus" = 'smp 3' ]; then
+    echo '[    0.310000] Kernel panic - not syncing: out of ideas'
+else
+    echo '[    0.500000] node 0 deferred pages initialised in 20ms'
+    echo '[    0.900000] Kernel panic - not syncing: VFS: Unable to mount root fs'
+fi
+} > $log"#;
+    let fake = FakeQemu::new(body);
+    let (qemu, kernel) = (fake.program(), fake.kernel());
+    let words = |cpus| {
+        let mut words = vec!["--kernel", kernel.to_str().unwrap(), "--memory", "1G"];
+        words.extend(["--cpus", cpus, "--runs", "1", "--accel", "tcg", "--json"]);
+        words.extend(["--qemu", qemu.to_str().unwrap()]);
+        words
+    };
+    let output = sweep(&words("1,2"));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(record["rows"].as_array().unwrap().len(), 2);
+    let repeated = record["repeated"].as_array().unwrap();
+    assert_eq!(repeated.len(), 1, "{record}");
+    let said = repeated[0].as_str().unwrap();
+    assert!(
+        said.starts_with("2 CPUs, 3 attempts") && said.contains("int3"),
+        "{said}"
+    );
+    // What dies of something else is in no row, and the others stay.
+    let output = sweep(&words("1,3"));
+    assert_eq!(output.status.code(), Some(6));
+    let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(record["rows"].as_array().unwrap().len(), 1);
+    assert!(
+        record["failed"].to_string().contains("out of ideas"),
+        "{record}"
+    );
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl Candidates for List {
 mod tests {
     use super::super::{NoAnswer, search};
     use super::*;
-    use crate::compare::Told;
+    use crate::run::Run;
     use serde_json::json;
 
     /// Images 0 to `count`, of which those from `bad` on are slower and `broken` do not boot.
@@ -81,6 +81,16 @@ mod tests {
         count: usize,
         bad: usize,
         broken: &[usize],
+    ) -> Result<super::super::Answer, NoAnswer> {
+        by(count, bad, broken, None)
+    }
+
+    /// The same, where a figure is named.
+    fn by(
+        count: usize,
+        bad: usize,
+        broken: &[usize],
+        figure: Option<&str>,
     ) -> Result<super::super::Answer, NoAnswer> {
         let names: Vec<String> = (0..count).map(|at| at.to_string()).collect();
         let mut list = List::new(names.clone()).unwrap();
@@ -96,11 +106,17 @@ mod tests {
                 "phases": [
                     {"name": "memmap", "start_ns": 0, "end_ns": end_ns},
                     {"name": "kernel", "start_ns": 0, "end_ns": 7},
+                    {"name": "SMP", "start_ns": 0, "end_ns": if at >= 2 { 900 } else { 300 }},
                 ],
             });
-            Ok(vec![Told::of(record).unwrap()])
+            Ok(vec![Run::of(record).unwrap()])
         };
-        search(&mut list, (&names[0], &names[count - 1]), &mut measure)
+        search(
+            &mut list,
+            (&names[0], &names[count - 1]),
+            figure,
+            &mut measure,
+        )
     }
 
     #[test]
@@ -113,6 +129,19 @@ mod tests {
                 assert!(answer.steps.len() <= 2 + 4, "{count}: {:?}", answer.steps);
             }
         }
+    }
+
+    #[test]
+    fn the_figure_that_is_named_decides() {
+        let first = |figure| by(9, 5, &[], Some(figure)).unwrap().first_bad;
+        assert_eq!(first("phase:SMP").as_deref(), Some("2"));
+        assert_eq!(first("total").as_deref(), Some("5"));
+        assert_eq!(by(9, 5, &[], Some("kernel")), Err(NoAnswer::NotSlower));
+        let why = by(9, 5, &[], Some("memap")).unwrap_err().to_string();
+        assert!(
+            why.contains("\"memap\"") && why.contains("phase \"memmap\""),
+            "{why}"
+        );
     }
 
     #[test]

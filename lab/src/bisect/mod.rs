@@ -16,8 +16,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::compare::{Comparison, Kind, Told, compare};
-use crate::gate::{Evidence, Judged, State, judge};
+use crate::compare::{Comparison, Kind, compare};
+use crate::gate::{Case, Evidence, Judged, Rules, State, is_meant, judge};
+use crate::run::Run;
 pub use git::Git;
 pub use list::List;
 
@@ -101,6 +102,8 @@ pub enum NoAnswer {
     End(String, String),
     /// The bad end is not slower than the good one.
     NotSlower,
+    /// No figure of both ends has this name.
+    NoFigure(String, Vec<String>),
     /// The candidates say so.
     Candidates(String),
 }
@@ -112,6 +115,11 @@ impl fmt::Display for NoAnswer {
             Self::NotSlower => f.write_str(
                 "the bad end is not slower than the good one: expected a regression between them (firstlight gate)",
             ),
+            Self::NoFigure(name, known) => write!(
+                f,
+                "no figure of both ends is called {name:?}; expected one of: {}",
+                known.join(", ")
+            ),
             Self::Candidates(why) => f.write_str(why),
         }
     }
@@ -120,14 +128,15 @@ impl fmt::Display for NoAnswer {
 impl std::error::Error for NoAnswer {}
 
 /// Searches between `good` and `bad`; `measure` boots what was made ready, as often as its
-/// clock wants it.
+/// clock wants it. `figure` names what decides; else the span that lost most does.
 ///
 /// # Errors
 /// [`NoAnswer`].
 pub fn search(
     candidates: &mut dyn Candidates,
     (good, bad): (&str, &str),
-    measure: &mut dyn FnMut(&str) -> Result<Vec<Told>, String>,
+    figure: Option<&str>,
+    measure: &mut dyn FnMut(&str) -> Result<Vec<Run>, String>,
 ) -> Result<Answer, NoAnswer> {
     let mut end = |name: &str| {
         let taken = candidates.take(name).and_then(|_| measure(name));
@@ -142,13 +151,18 @@ pub fn search(
         Some(between(&end(good)?, &end(bad)?).map_err(NoAnswer::Candidates)?)
     };
     let evidence = Evidence {
+        name: format!("{good} .. {bad}"),
         first: comparison,
         again,
     };
-    let verdict = judge(&[evidence], false);
+    let case = Case {
+        pairs: vec![evidence],
+        ..Case::default()
+    };
+    let verdict = judge(&case, &Rules::default());
     let rows = verdict.groups.iter().flat_map(|group| &group.rows);
-    let figure = deciding(rows.filter(|row| row.state == State::Regressed));
-    let figure = figure.ok_or(NoAnswer::NotSlower)?;
+    let rows: Vec<&Judged> = rows.collect();
+    let figure = slower(&rows, figure)?;
     let step = |name: &str, mark, ns| Step {
         name: name.to_owned(),
         mark,
@@ -184,6 +198,20 @@ pub fn search(
     })
 }
 
+/// The figure that decides: the one that is named, else the span with the largest loss.
+fn slower(rows: &[&Judged], figure: Option<&str>) -> Result<Judged, NoAnswer> {
+    let meant = |row: &&&Judged| figure.is_none_or(|name| is_meant(name, row.kind, &row.name));
+    let rows_meant: Vec<&Judged> = rows.iter().filter(meant).copied().collect();
+    if let (Some(name), true) = (figure, rows_meant.is_empty()) {
+        let known = rows.iter().filter(|row| row.kind != Kind::Gap);
+        let known = known.map(|row| row.title()).collect();
+        return Err(NoAnswer::NoFigure(name.to_owned(), known));
+    }
+    let slower = rows_meant.into_iter();
+    let slower = slower.filter(|row| row.state == State::Regressed);
+    deciding(slower).ok_or(NoAnswer::NotSlower)
+}
+
 /// The figure with the largest loss; a span says more than a moment or a sum, and a
 /// phase more than a gap that lost 1 % more: the stamps around a gap are rounded.
 fn deciding<'j>(rows: impl Iterator<Item = &'j Judged>) -> Option<Judged> {
@@ -202,9 +230,9 @@ fn deciding<'j>(rows: impl Iterator<Item = &'j Judged>) -> Option<Judged> {
 fn one(
     candidates: &mut dyn Candidates,
     name: &str,
-    of_good: &[Told],
+    of_good: &[Run],
     figure: &Judged,
-    measure: &mut dyn FnMut(&str) -> Result<Vec<Told>, String>,
+    measure: &mut dyn FnMut(&str) -> Result<Vec<Run>, String>,
 ) -> Step {
     let measured = candidates.take(name).and_then(|_| measure(name));
     let compared = measured.and_then(|runs| between(of_good, &runs));
@@ -230,6 +258,6 @@ fn one(
     }
 }
 
-fn between(a: &[Told], b: &[Told]) -> Result<Comparison, String> {
+fn between(a: &[Run], b: &[Run]) -> Result<Comparison, String> {
     compare(("good", a), ("bad", b)).map_err(|error| error.to_string())
 }

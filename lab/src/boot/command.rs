@@ -76,6 +76,15 @@ const INSTRUCTION_HZ: u64 = 1_000_000_000;
 /// A day to begin at, so that no run differs by its date.
 const CLOCK_BASE: &str = "base=2026-01-01T00:00:00,clock=vm";
 
+/// What makes a Linux print from its first line on: by the host's clock a line has a time
+/// only once there is a console.
+fn early_console(processor: Processor) -> &'static str {
+    match processor {
+        Processor::X86_64 => "earlyprintk=ttyS0",
+        Processor::Aarch64 | Processor::Riscv64 => "earlycon",
+    }
+}
+
 impl Launch<'_> {
     /// The guest's command line.
     #[must_use]
@@ -89,6 +98,9 @@ impl Launch<'_> {
                     Processor::X86_64 | Processor::Riscv64 => "ttyS0",
                 };
                 words.push(format!("console={console} {LINUX_WORDS}"));
+                if !counted {
+                    words.push(early_console(self.machine.board.processor()).to_owned());
+                }
                 if self.machine.board == Board::Microvm {
                     // It has no keyboard controller to ask for a restart.
                     words.push("reboot=t".to_owned());
@@ -424,7 +436,7 @@ mod tests {
              -display none -monitor none -nodefaults -no-user-config -no-reboot \
              -chardev file,id=log,path=/dev/fd/3 -serial chardev:log \
              -kernel /a kernel -initrd initrd \
-             -append console=ttyS0 ignore_loglevel panic=-1 reboot=t one two"
+             -append console=ttyS0 ignore_loglevel panic=-1 earlyprintk=ttyS0 reboot=t one two"
         );
         launch.accelerator = Accelerator::Kvm;
         let under_kvm = under_tcg
@@ -467,7 +479,7 @@ mod tests {
         for expected in [
             "-machine virt,gic-version=max,memory-backend=memory0 -accel tcg -cpu max ",
             "-device virtio-balloon-device,bus=virtio-mmio-bus.0,",
-            "-append console=ttyAMA0 ignore_loglevel panic=-1 one two",
+            "-append console=ttyAMA0 ignore_loglevel panic=-1 earlycon one two",
         ] {
             assert!(words.contains(expected), "{expected}: {words}");
         }

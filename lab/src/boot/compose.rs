@@ -74,14 +74,16 @@ pub(super) fn record(heard: &Heard, events: &Events, around: Circumstances<'_>) 
         }
     }
     record.log = lines(&heard.log);
-    let messages = log::lines(&heard.log);
-    record.gaps = gaps::longest(&messages, &record.phases);
+    let mut messages = log::lines(&heard.log);
     let mut host = host(heard, around);
     host.lines_ns.truncate(record.log.len());
     host.lines_ns.resize(record.log.len(), host.wall_ns);
     if launch.system == System::Linux && machine.clock == Clock::Wall {
         host.before_clock_ns = before_clock(&messages, &host.lines_ns);
+        messages = log::heard(&messages, &host.lines_ns);
+        linux::tell_heard(&messages, &mut record);
     }
+    record.gaps = gaps::longest(&messages, &record.phases);
     record.host = Some(host);
     record
 }

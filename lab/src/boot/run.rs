@@ -25,7 +25,7 @@ use crate::stick::Stick;
 /// Lines of a log that are quoted when its guest went wrong.
 const TAIL_LINES: usize = 20;
 /// Boots of a Linux that QEMU let die, at most.
-const MOST_ATTEMPTS: u64 = 2;
+const MOST_ATTEMPTS: u64 = 5;
 
 /// Boots what `request` says and tells what came of it. While it runs, `watch`
 /// looks on; as soon as `stop` holds the number of a signal, all is ended.
@@ -204,7 +204,7 @@ struct Boot<'b> {
 }
 
 impl Boot<'_> {
-    /// Boots, and once more if it was QEMU that let Linux die.
+    /// Boots, and again if it was QEMU that let Linux die.
     fn until_good(
         &mut self,
         stop: &AtomicUsize,

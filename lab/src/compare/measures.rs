@@ -17,23 +17,52 @@ use std::collections::BTreeMap;
 use firstlight_wire::phase;
 use serde::{Deserialize, Serialize};
 
-use super::told::Told;
+use super::base::Base;
 use crate::gaps::spans;
 use crate::log;
+use crate::run::Run;
 
 /// What a figure is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
+    /// The whole boot.
+    Total,
     /// The writing of page descriptors.
     Descriptors,
-    /// A moment, from the kernel's entry on.
+    /// A moment.
     Milestone,
     /// A span.
     Phase,
     /// The time between two lines of the log.
     Gap,
 }
+
+impl Kind {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 5] = [
+        Self::Total,
+        Self::Descriptors,
+        Self::Milestone,
+        Self::Phase,
+        Self::Gap,
+    ];
+
+    /// Its name, as documents have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Total => "total",
+            Self::Descriptors => "descriptors",
+            Self::Milestone => "milestone",
+            Self::Phase => "phase",
+            Self::Gap => "gap",
+        }
+    }
+}
+
+/// The name of the figure that is the whole boot.
+pub const TOTAL: &str = "total";
 
 /// One figure of one run.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,125 +93,95 @@ const WRITING: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// All figures of a run.
-pub(super) fn measures(told: &Told) -> Vec<Measure> {
-    let mut list = descriptors(told);
-    milestones(told, &mut list);
-    for phase in &told.phases {
-        let ns = phase.end_ns.saturating_sub(phase.start_ns);
-        let alike = list
-            .iter_mut()
-            .find(|row| row.kind == Kind::Phase && row.name == phase.name);
-        match alike {
-            Some(row) => row.ns = row.ns.saturating_add(ns),
-            None => list.push(Measure {
-                kind: Kind::Phase,
-                name: phase.name.clone(),
-                ns,
-            }),
+/// All figures of a run; `phases` are those that count as 0 where it has none of the name.
+pub(super) fn measures(run: &Run, base: &Base, phases: &[String]) -> Vec<Measure> {
+    let mut list = Vec::new();
+    let mut add = |kind: Kind, name: &str, ns: Option<u64>| {
+        if let Some(ns) = ns {
+            let name = name.to_owned();
+            list.push(Measure { kind, name, ns });
+        }
+    };
+    add(Kind::Total, TOTAL, base.total_ns(run));
+    descriptors(run, &mut add);
+    milestones(run, base, &mut add);
+    let mut names = run.phase_names();
+    names.extend(phases.iter().map(String::as_str));
+    for (number, name) in names.iter().enumerate() {
+        if names.iter().take(number).all(|before| before != name) {
+            add(Kind::Phase, name, run.spent_ns(name));
         }
     }
-    gaps(told, &mut list);
+    for (name, ns) in gaps(run) {
+        add(Kind::Gap, &name, Some(ns));
+    }
     list
 }
 
 /// The time between lines; between the same lines, whatever numbers are in them, all of it.
-fn gaps(told: &Told, list: &mut Vec<Measure>) {
-    let text = told.log.join("\n");
-    let lines = log::lines(text.as_bytes());
+fn gaps(run: &Run) -> BTreeMap<String, u64> {
+    let lines = run.lines();
     let mut known: BTreeMap<String, u64> = BTreeMap::new();
     for (from, to, ns) in spans(&lines) {
         if let (Some(from), Some(to), true) = (lines.get(from), lines.get(to), ns > 0) {
-            let name = format!("{} -> {}", alike(&from.text), alike(&to.text));
+            let name = format!("{} -> {}", log::alike(&from.text), log::alike(&to.text));
             let sum = known.entry(name).or_default();
             *sum = sum.saturating_add(ns);
         }
     }
-    list.extend(known.into_iter().map(|(name, ns)| Measure {
-        kind: Kind::Gap,
-        name,
-        ns,
-    }));
+    known
 }
 
-/// The start of a message, the same whatever numbers are in it.
-fn alike(text: &str) -> String {
-    const MOST_CHARS: usize = 48;
-    let mut name = String::new();
-    let mut number = false;
-    for c in text.chars().take(MOST_CHARS) {
-        let hex = number && (c.is_ascii_hexdigit() || c == 'x');
-        if c.is_ascii_digit() || hex {
-            if !number {
-                name.push('#');
-            }
-            number = true;
-        } else {
-            number = false;
-            name.push(c);
-        }
-    }
-    name.trim_end().to_owned()
+/// The time phases of these names take, if there is one and all have a clock.
+fn spent(run: &Run, names: &[&str]) -> Option<u64> {
+    let has = |name: &&&str| run.phases.iter().any(|phase| phase.name == ***name);
+    let spent = names.iter().filter(has).map(|name| run.spent_ns(name));
+    spent.reduce(|a, b| Some(a?.saturating_add(b?))).flatten()
 }
 
-/// The time phases of these names take, if there is one.
-fn spent(told: &Told, names: &[&str]) -> Option<u64> {
-    let phases = told.phases.iter();
-    let phases = phases.filter(|phase| names.contains(&&*phase.name));
-    phases
-        .map(|phase| phase.end_ns.saturating_sub(phase.start_ns))
-        .reduce(u64::saturating_add)
-}
-
-fn descriptors(told: &Told) -> Vec<Measure> {
-    let mut list = Vec::new();
-    let mut add = |name: &str, ns: u64| {
-        list.push(Measure {
-            kind: Kind::Descriptors,
-            name: name.to_owned(),
-            ns,
-        });
-    };
-    let mut all = None;
-    for (name, phases) in WRITING {
-        if let Some(ns) = spent(told, phases) {
-            add(name, ns);
-            all = Some(all.unwrap_or(0_u64).saturating_add(ns));
-        }
+fn descriptors(run: &Run, add: &mut impl FnMut(Kind, &str, Option<u64>)) {
+    let parts = WRITING.map(|(name, phases)| (name, spent(run, phases)));
+    for (name, ns) in parts {
+        add(Kind::Descriptors, name, ns);
     }
-    if let Some(ns) = all {
-        add("all of it", ns);
+    // Without a clock for one part there is no sum.
+    let early = [phase::DESCRIPTORS, "memmap early"];
+    if early.iter().all(|name| run.spent_ns(name).is_some()) {
+        let all = parts.iter().filter_map(|part| part.1);
+        add(
+            Kind::Descriptors,
+            "all of it",
+            all.reduce(u64::saturating_add),
+        );
     }
-    let deferred = spent(told, &[phase::DEFERRED_DESCRIPTORS]);
-    if let (Some(ns), Some(work), "instructions") = (deferred, told.deferred_work, &*told.clock) {
-        add("deferred, each CPU's part", ns / work.threads.max(1));
+    let deferred = spent(run, &[phase::DEFERRED_DESCRIPTORS]);
+    if let (Some(ns), Some(work), "instructions") = (deferred, run.deferred_work, &*run.clock) {
+        let part = ns / work.threads.max(1);
+        add(Kind::Descriptors, "deferred, each CPU's part", Some(part));
     }
-    let log = log::read(told.log.join("\n").as_bytes());
+    let log = log::read(run.log.join("\n").as_bytes());
     let slowest = log.deferred.iter().map(|row| row.milliseconds).max();
-    if let Some(ms) = slowest {
-        let name = "deferred, the slowest node's own figure";
-        add(name, ms.saturating_mul(1_000_000));
-    }
-    list
+    add(
+        Kind::Descriptors,
+        "deferred, the slowest node's own figure",
+        slowest.map(|ms| ms.saturating_mul(1_000_000)),
+    );
 }
 
-fn milestones(told: &Told, list: &mut Vec<Measure>) {
-    let at = |key: &str| told.milestones.get(key).copied().flatten();
-    let entry_ns = at("entry_ns").unwrap_or(0);
-    let eager = told.descriptors.as_ref().map(|row| &*row.mode) == Some("eager");
+fn milestones(run: &Run, base: &Base, add: &mut impl FnMut(Kind, &str, Option<u64>)) {
+    let Some(zero_ns) = base.zero_ns(run) else {
+        return;
+    };
+    let at = |key: &str| run.milestones.get(key).copied().flatten();
+    let eager = run.descriptors.as_ref().map(|row| &*row.mode) == Some("eager");
     for (key, name) in MILESTONES {
         let ns = match key {
             // What is written before the boot goes on needs no moment of its own.
             "all_described_ns" if eager => at(key).or(at("all_allocatable_ns")),
             _ => at(key),
         };
-        if let Some(ns) = ns.and_then(|ns| ns.checked_sub(entry_ns)) {
-            list.push(Measure {
-                kind: Kind::Milestone,
-                name: name.to_owned(),
-                ns,
-            });
-        }
+        let since = ns.and_then(|ns| ns.checked_sub(zero_ns));
+        add(Kind::Milestone, name, since);
     }
 }
 
@@ -191,7 +190,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn told(phases: &[(&str, u64)], log: &[&str], mode: Option<&str>) -> Told {
+    fn told(phases: &[(&str, u64)], log: &[&str], mode: Option<&str>) -> Run {
         let phases: Vec<_> = phases
             .iter()
             .map(|(name, ns)| json!({"name": name, "start_ns": 5, "end_ns": 5 + ns}))
@@ -201,8 +200,9 @@ mod tests {
                 "ready_sections": 1, "touched_sections": 0, "worked_sections": 1,
                 "written_bytes": 64, "reserved_bytes": 64, "checked_frames": 1, "wrong_frames": 0})
         });
-        Told::of(json!({
+        Run::of(json!({
             "schema": "firstlight.run/1", "kind": "boot", "clock": "wall",
+            "time_base": {"from": "power-on", "unclocked": ["SMP"]},
             "source": {"kind": "linux"}, "machine": {},
             "milestones": {"entry_ns": 10, "all_allocatable_ns": 90, "layout_ns": 3},
             "phases": phases, "log": log, "descriptors": descriptors,
@@ -210,8 +210,8 @@ mod tests {
         .unwrap()
     }
 
-    fn figure(told: &Told, kind: Kind, name: &str) -> Option<u64> {
-        let list = measures(told);
+    fn figure(told: &Run, kind: Kind, name: &str) -> Option<u64> {
+        let list = measures(told, &Base::of(std::slice::from_ref(told)), &[]);
         let mut alike = list
             .iter()
             .filter(|row| row.kind == kind && row.name == name);
@@ -235,7 +235,7 @@ mod tests {
         }
         let nothing = told(&[("kernel", 7)], &[], None);
         assert!(
-            measures(&nothing)
+            measures(&nothing, &Base::Start, &[])
                 .iter()
                 .all(|row| row.kind != Kind::Descriptors)
         );
@@ -265,11 +265,22 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_the_entry_is_no_time() {
-        let told = told(&[], &[], Some("eager"));
+    fn moments_and_the_whole_boot_count_from_power_on() {
+        let told = told(&[("kernel", 7)], &[], Some("eager"));
         let moment = |name| figure(&told, Kind::Milestone, name);
-        assert_eq!(moment("nodes and zones known"), None);
-        assert_eq!(moment("all memory allocatable"), Some(80));
-        assert_eq!(moment("every page has its descriptor"), Some(80));
+        assert_eq!(moment("nodes and zones known"), Some(3));
+        assert_eq!(moment("all memory allocatable"), Some(90));
+        assert_eq!(moment("every page has its descriptor"), Some(90));
+        assert_eq!(figure(&told, Kind::Total, TOTAL), Some(12));
+    }
+
+    #[test]
+    fn a_phase_without_a_clock_is_absent_and_another_that_is_not_there_takes_no_time() {
+        let told = told(&[("kernel", 7), ("SMP", 9)], &[], None);
+        let others = ["SMP".to_owned(), "initrd".to_owned()];
+        let list = measures(&told, &Base::Start, &others);
+        let phases = list.iter().filter(|row| row.kind == Kind::Phase);
+        let phases: Vec<_> = phases.map(|row| (&*row.name, row.ns)).collect();
+        assert_eq!(phases, [("kernel", 7), ("initrd", 0)]);
     }
 }

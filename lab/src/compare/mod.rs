@@ -3,29 +3,30 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `told` | a run record as anybody may hand it over, [`Told`], and why not |
+//! | `base` | from where moments and the whole boot count |
 //! | `measures` | the spans and moments of a run that are compared |
 //! | `spread` | median, MAD and range of some runs, [`Spread`] |
 //! | `words` | what a system does in the compared span |
 //!
-//! A system's times count from its entry; those of a Linux by its own clock, which
-//! starts late, so that its moments are lower bounds. Its phases are not.
+//! A phase that a run does not have takes it no time, where both sides are the same system
+//! and the run's clock covers it.
 
+mod base;
 mod measures;
 mod spread;
-mod told;
 mod words;
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub use measures::Kind;
+pub use measures::{Kind, TOTAL};
 pub use spread::Spread;
-pub use told::{NoRecord, Told};
 
 use crate::gaps;
 use crate::record::{Asked, Word};
+use crate::run::Run;
+use base::Base;
 use measures::{Measure, measures};
 
 /// Name and version of the form of [`Comparison`].
@@ -38,6 +39,9 @@ pub struct Comparison {
     pub schema: Word,
     /// `wall`, or `instructions`: one instruction is one nanosecond.
     pub clock: String,
+    /// From where moments and the whole boot count, in words.
+    #[serde(default)]
+    pub counted_from: String,
     /// What to know before the figures are read.
     pub notes: Vec<String>,
     /// A, then B.
@@ -145,7 +149,7 @@ impl std::fmt::Display for Unlike {
 impl std::error::Error for Unlike {}
 
 /// What was given for a side, and its runs.
-pub type Given<'r> = (&'r str, &'r [Told]);
+pub type Given<'r> = (&'r str, &'r [Run]);
 
 /// Puts A and B beside each other.
 ///
@@ -159,17 +163,24 @@ pub fn compare(a: Given<'_>, b: Given<'_>) -> Result<Comparison, Unlike> {
     if let Some(strange) = all().find(|run| run.clock != first.clock) {
         return Err(Unlike::Clocks(first.clock.clone(), strange.clock.clone()));
     }
-    let of = |runs: &[Told]| runs.iter().map(measures).collect::<Vec<_>>();
+    let runs: Vec<Run> = all().cloned().collect();
+    let base = Base::of(&runs);
+    let phases = common_phases(&runs);
+    let of = |runs: &[Run]| -> Vec<Vec<Measure>> {
+        let each = runs.iter();
+        each.map(|run| measures(run, &base, &phases)).collect()
+    };
     Ok(Comparison {
         schema: SCHEMA.into(),
         clock: first.clock.clone(),
+        counted_from: base.words(),
         notes: notes(first, other, a.1.len().max(b.1.len())),
         sides: [side(a, first), side(b, other)],
         rows: rows(&of(a.1), &of(b.1)),
     })
 }
 
-fn side((given, runs): Given<'_>, first: &Told) -> Side {
+fn side((given, runs): Given<'_>, first: &Run) -> Side {
     Side {
         given: given.to_owned(),
         system: first.source.kind.clone(),
@@ -183,7 +194,7 @@ fn side((given, runs): Given<'_>, first: &Told) -> Side {
     }
 }
 
-fn notes(a: &Told, b: &Told, runs: usize) -> Vec<String> {
+fn notes(a: &Run, b: &Run, runs: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if a.clock == "instructions" {
         notes.push("instructions are the same from run to run: one run each is enough".into());
@@ -193,21 +204,26 @@ fn notes(a: &Told, b: &Told, runs: usize) -> Vec<String> {
     if a.machine.asked != b.machine.asked {
         notes.push("the machines are not the same".into());
     }
-    if [a, b].iter().any(|side| side.source.kind == "linux") {
-        notes.push(
-            "a Linux counts by its own clock, which starts late: its moments are lower bounds"
-                .into(),
-        );
-    }
-    let late = |side: &&Told| {
-        let mut phases = side.phases.iter();
-        side.source.kind == "linux" && !phases.any(|phase| phase.name == "memmap early")
-    };
+    let late = |side: &&Run| side.spent_ns("memmap early").is_none();
     if [a, b].iter().any(late) {
-        let late = "a Linux's clock began to run after memmap early: that is not in its sum of descriptors";
+        let late = "a Linux's clock began to run after the start of memmap early: it has no sum of descriptors";
         notes.push(late.into());
     }
     notes
+}
+
+/// Phases of any of `runs`, where all are of one system: two systems have no names in common.
+fn common_phases(runs: &[Run]) -> Vec<String> {
+    let kind = runs.first().map(|run| &run.source.kind);
+    let mut names: Vec<String> = Vec::new();
+    if runs.iter().all(|run| Some(&run.source.kind) == kind) {
+        for name in runs.iter().flat_map(Run::phase_names) {
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+    }
+    names
 }
 
 /// Names of the gaps that are among the longest of some run.
@@ -249,10 +265,11 @@ fn rows(a: &[Vec<Measure>], b: &[Vec<Measure>]) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::TimeBase;
     use serde_json::json;
 
-    fn image(clock: &str, words: &str, all_ns: u64) -> Told {
-        Told::of(json!({
+    fn image(clock: &str, words: &str, all_ns: u64) -> Run {
+        Run::of(json!({
             "schema": "firstlight.run/1", "kind": "boot", "clock": clock,
             "source": {"kind": "image", "command_line": words, "kernel": {"release": "0.1.0"}},
             "machine": {"asked": {"board": "q35", "memory_bytes": 1 << 30, "nodes": 1, "cpus": 1}},
@@ -283,13 +300,12 @@ mod tests {
         let all = all.unwrap();
         assert_eq!(all.kind, Kind::Milestone);
         let spread = all.a.as_ref().unwrap();
-        // From the entry on.
         assert_eq!(
             (spread.runs, spread.median_ns, spread.mad_ns),
-            (3, 2000.0, 1000.0)
+            (3, 3000.0, 1000.0)
         );
-        assert_eq!((spread.min_ns, spread.max_ns), (1000, 3000));
-        assert_eq!(all.ratio, Some(2.5));
+        assert_eq!((spread.min_ns, spread.max_ns), (2000, 4000));
+        assert_eq!(all.ratio, Some(2.0));
         let clock = comparison
             .rows
             .iter()
@@ -303,7 +319,9 @@ mod tests {
         );
         let json = serde_json::to_value(&comparison).unwrap();
         assert_eq!(json["schema"], SCHEMA);
-        assert_eq!(json["rows"][0]["kind"], "descriptors");
+        assert_eq!(json["counted_from"], "power-on");
+        assert_eq!(json["rows"][0]["kind"], "total");
+        assert_eq!(json["rows"][0]["a"]["median_ns"], 1340.0);
     }
 
     #[test]
@@ -316,7 +334,7 @@ mod tests {
 
     #[test]
     fn what_to_know_is_noted() {
-        let notes = |a: &[Told], b: &[Told]| compare(("", a), ("", b)).unwrap().notes.join("; ");
+        let notes = |a: &[Run], b: &[Run]| compare(("", a), ("", b)).unwrap().notes.join("; ");
         let counted = [image("instructions", "", 2000)];
         assert!(notes(&counted, &counted).contains("one run each is enough"));
         let once = [image("wall", "", 2000)];
@@ -325,8 +343,13 @@ mod tests {
         larger.machine.asked.as_mut().unwrap().memory_bytes += 1;
         let mut linux = image("wall", "", 2000);
         linux.source.kind = "linux".into();
+        linux.time_base = Some(TimeBase {
+            unclocked: vec!["memmap early".into()],
+            ..TimeBase::default()
+        });
         let text = notes(&[larger.clone(), larger], &[linux.clone(), linux]);
-        for part in ["not the same", "lower bounds", "not in its sum"] {
+
+        for part in ["not the same", "no sum"] {
             assert!(text.contains(part), "{part:?} in {text}");
         }
     }

@@ -1,9 +1,9 @@
 //! What a system does in the compared span, in words: [`does`].
 
-use super::told::Told;
+use crate::run::Run;
 
 /// One sentence a step.
-pub(super) fn does(told: &Told) -> Vec<String> {
+pub(super) fn does(told: &Run) -> Vec<String> {
     if told.source.kind == "linux" {
         return linux(told).into();
     }
@@ -43,7 +43,7 @@ pub(super) fn does(told: &Told) -> Vec<String> {
     words.into()
 }
 
-fn linux(told: &Told) -> [String; 2] {
+fn linux(told: &Run) -> [String; 2] {
     let defers = told
         .phases
         .iter()
@@ -75,7 +75,7 @@ mod tests {
                     "written_bytes": 64, "reserved_bytes": 64, "checked_frames": 1,
                     "wrong_frames": 0})
             });
-            let told = Told::of(json!({
+            let told = Run::of(json!({
                 "schema": "firstlight.run/1", "kind": "boot", "clock": "wall",
                 "source": {"kind": kind},
                 "machine": {"asked": {"board": "pc", "memory_bytes": 1, "nodes": 1, "cpus": 3}},

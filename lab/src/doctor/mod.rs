@@ -23,9 +23,8 @@ use serde::Serialize;
 
 use crate::boot::linux;
 use crate::file::FileError;
-use crate::gaps::Gap;
 use crate::log::{self, Boot};
-use crate::record::Phase;
+use crate::record::{Gap, Phase};
 use case::Case;
 use rule::{Cost, Hit, Rule};
 

@@ -1,5 +1,8 @@
 //! Whether B is slower than A, and in what: [`judge`] makes a [`Verdict`] (schema
-//! `firstlight.gate/1`) of comparisons.
+//! `firstlight.gate/1`) of a [`Case`].
+//!
+//! The whole boot decides where it has moved; where it has not, its parts do. Gaps explain.
+//! What is missing, too little or not confirmed is no pass.
 //!
 //! | clock | a figure has moved if |
 //! |---|---|
@@ -10,20 +13,26 @@
 //! |---|---|
 //! | `statistics` | the test and the interval |
 //! | `row` | one figure, judged |
-//! | `folder` | folders of records as evidence, machine by machine |
-//! | `junit` | the verdict for continuous integration |
+//! | `pairs` | what is judged: set-ups of two folders, machine by machine |
+//! | `figures` | which figures decide |
+//! | `group` | one set-up, judged |
 
-mod folder;
-mod junit;
+mod figures;
+mod group;
+mod pairs;
 mod row;
 mod statistics;
 
 use serde::Serialize;
 
-use crate::compare::{Comparison, Kind};
-pub use folder::{of_comparison, of_runs};
+use crate::compare::Kind;
+use crate::records::{FailedBoot, LeftOut};
+pub use figures::{Figures, is_meant};
+pub use group::Group;
+pub use pairs::{Case, Evidence, Missing};
 pub use row::{Judged, State, differs};
-pub use statistics::{interval, mann_whitney};
+pub(crate) use statistics::two_sided;
+pub use statistics::{interval, mann_whitney, rank_sum_z};
 
 /// Name and version of the form of [`Verdict`].
 pub const SCHEMA: &str = "firstlight.gate/1";
@@ -90,6 +99,60 @@ impl Method {
             _ => Self::WALL,
         }
     }
+
+    /// The same with other bounds, where they are given.
+    #[must_use]
+    pub fn with(self, bounds: Bounds) -> Self {
+        Self {
+            effect_percent: bounds.percent.unwrap_or(self.effect_percent),
+            least_ns: bounds.least_ns.unwrap_or(self.least_ns),
+            ..self
+        }
+    }
+}
+
+/// Bounds that an operator sets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bounds {
+    /// Least change of the median in hundredths.
+    pub percent: Option<f64>,
+    /// Least change of the median in nanoseconds.
+    pub least_ns: Option<u64>,
+}
+
+/// How a case is judged.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// Which figures decide.
+    pub figures: Figures,
+    /// What counts as moved.
+    pub bounds: Bounds,
+    /// A is judged against itself.
+    pub itself: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// Nothing that decides is slower.
+    Pass,
+    /// Something is, or no longer boots.
+    Regressed,
+    /// It cannot be said.
+    Unclear,
+}
+
+impl Outcome {
+    /// In a word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Regressed => "regressed",
+            Self::Unclear => "unclear",
+        }
+    }
 }
 
 /// The verdict.
@@ -97,79 +160,121 @@ impl Method {
 pub struct Verdict {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// `pass`, `regressed`, or `unclear` where there are too few runs.
-    pub verdict: &'static str,
-    /// Which clock the times are from.
+    /// What came of it.
+    pub verdict: Outcome,
+    /// Why it is unclear, a sentence each.
+    pub unclear: Vec<String>,
+    /// Which clock the times of the first set-up are from.
     pub clock: String,
-    /// What counts as moved.
+    /// What counts as moved there.
     pub method: Method,
     /// Whether A was judged against itself.
     pub itself: bool,
-    /// One a machine, the smallest first.
+    /// One a set-up, the smallest machine first.
     pub groups: Vec<Group>,
-    /// What is slower, on the smallest machine where it is; the largest loss first.
+    /// What is slower, on the smallest machine where it is: the whole boot first, then the
+    /// largest loss.
     pub moved: Vec<String>,
+    /// Gaps that are longer there; they do not decide.
+    pub explained: Vec<String>,
     /// Memory of the smallest machine that is slower, where machines of several sizes ran.
     pub smallest_regressed_bytes: Option<u64>,
     /// Largest difference that A has from itself in hundredths, of figures of 1 ms and more;
     /// of an A/A run only.
     pub noise_floor_percent: Option<f64>,
+    /// Boots of A and of B that failed.
+    pub failed: [Vec<FailedBoot>; 2],
+    /// Files that hold no record.
+    pub left_out: Vec<LeftOut>,
 }
 
-/// The figures of one machine.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Group {
-    /// Its memory, where it is known.
-    pub memory_bytes: Option<u64>,
-    /// Its nodes.
-    pub nodes: Option<u64>,
-    /// Its CPUs.
-    pub cpus: Option<u64>,
-    /// Runs of A and of B.
-    pub runs: [usize; 2],
-    /// Every figure both tell.
-    pub rows: Vec<Judged>,
-}
-
-/// A comparison, and the same again from other runs where there are any.
-#[derive(Clone, Debug)]
-pub struct Evidence {
-    /// What is judged.
-    pub first: Comparison,
-    /// What confirms it.
-    pub again: Option<Comparison>,
-}
-
-/// Judges comparisons of the same clock, one a machine.
+/// Judges a case, each set-up by the rules of its clock.
 #[must_use]
-pub fn judge(evidence: &[Evidence], itself: bool) -> Verdict {
-    let clock = evidence.first().map_or("wall", |one| &*one.first.clock);
-    let method = Method::of(clock);
-    let mut groups: Vec<Group> = evidence.iter().map(|one| group(one, &method)).collect();
-    groups.sort_by_key(|group| (group.memory_bytes, group.nodes, group.cpus));
-    let enough = groups
+pub fn judge(case: &Case, rules: &Rules) -> Verdict {
+    let of_pairs = case.pairs.iter().map(|one| &*one.first.clock);
+    let of_missing = case.missing.iter().map(|one| &*one.machine.clock);
+    let clock = of_pairs
+        .chain(of_missing)
+        .next()
+        .unwrap_or("wall")
+        .to_owned();
+    let method = Method::of(&clock).with(rules.bounds);
+    let pairs = case.pairs.iter().map(|one| Group::of(one, rules));
+    let alone = case.missing.iter().map(Group::alone);
+    let mut groups: Vec<Group> = pairs.chain(alone).collect();
+    groups.sort_by(|a, b| a.order().cmp(&b.order()));
+    let slower = groups
         .iter()
-        .all(|group| group.runs.iter().all(|runs| *runs >= method.least_runs));
-    let slower = groups.iter().find(|group| group.has_regressed());
-    let verdict = match slower {
-        Some(_) => "regressed",
-        None if !enough || groups.is_empty() => "unclear",
-        None => "pass",
-    };
-    let several = groups.len() > 1;
+        .find(|group| group.outcome == Outcome::Regressed);
+    let mut moved = slower.map(|group| group.moved(true)).unwrap_or_default();
+    let explained = slower.map(|group| group.moved(false)).unwrap_or_default();
+    let memory = |group: Option<&Group>| group.and_then(|group| group.memory_bytes);
+    let several = memory(groups.first()) != memory(groups.last());
+    let smallest = slower
+        .filter(|_| several)
+        .and_then(|group| group.memory_bytes);
+    let [failed_a, failed_b] = &case.failed;
+    if failed_a.is_empty() {
+        moved.extend(
+            failed_b
+                .iter()
+                .map(|boot| format!("{} does not boot: {}", boot.cell, boot.message)),
+        );
+    }
+    let unclear = unclear(case, &groups, rules);
     Verdict {
         schema: SCHEMA,
-        verdict,
-        clock: clock.to_owned(),
+        verdict: match (moved.is_empty(), unclear.is_empty()) {
+            (false, _) => Outcome::Regressed,
+            (true, false) => Outcome::Unclear,
+            (true, true) => Outcome::Pass,
+        },
+        unclear,
+        clock,
         method,
-        itself,
-        moved: slower.map(Group::moved).unwrap_or_default(),
-        smallest_regressed_bytes: slower
-            .filter(|_| several)
-            .and_then(|group| group.memory_bytes),
-        noise_floor_percent: itself.then(|| noise(&groups)),
+        itself: rules.itself,
+        moved,
+        explained,
+        smallest_regressed_bytes: smallest,
+        noise_floor_percent: rules.itself.then(|| noise(&groups)),
         groups,
+        failed: case.failed.clone(),
+        left_out: case.left_out.clone(),
     }
+}
+
+/// Why nothing can be said, or not of all.
+fn unclear(case: &Case, groups: &[Group], rules: &Rules) -> Vec<String> {
+    let mut why = Vec::new();
+    if case.pairs.is_empty() {
+        why.push("no set-up has runs of A and of B".to_owned());
+    }
+    for group in groups {
+        why.extend(
+            group
+                .unclear
+                .iter()
+                .map(|reason| format!("{}: {reason}", group.name)),
+        );
+    }
+    let figures = groups.iter().flat_map(|group| &group.rows);
+    let figures = figures.map(|row| (row.kind, &*row.name));
+    for name in rules.figures.unknown(figures) {
+        why.push(format!("no figure is called {name:?}"));
+    }
+    let [failed_a, failed_b] = &case.failed;
+    for (side, failed) in [("A", failed_a), ("B", failed_b)] {
+        let more = failed
+            .iter()
+            .map(|boot| format!("a boot of {side} failed, {}: {}", boot.cell, boot.message));
+        why.extend(more);
+    }
+    why.extend(
+        case.left_out
+            .iter()
+            .map(|file| format!("{} is left out: {}", file.file, file.why)),
+    );
+    why
 }
 
 /// The largest difference among figures that are long enough to be felt.
@@ -178,42 +283,4 @@ fn noise(groups: &[Group]) -> f64 {
     let felt = rows.filter(|row| row.a_ns >= 1e6 && row.kind != Kind::Gap);
     let each = felt.filter_map(|row| Some((row.ratio? - 1.0).abs() * 100.0));
     each.fold(0.0, f64::max)
-}
-
-fn group(evidence: &Evidence, method: &Method) -> Group {
-    let sides = &evidence.first.sides;
-    let [a, b] = sides;
-    let machine = a.machine.as_ref().or(b.machine.as_ref());
-    let rows = evidence.first.rows.iter().filter_map(|row| {
-        let again = evidence.again.as_ref().map(|again| {
-            let mut rows = again.rows.iter();
-            rows.find(|other| (other.kind, &other.name) == (row.kind, &row.name))
-        });
-        row::judge(row, again, method)
-    });
-    Group {
-        memory_bytes: machine.map(|machine| machine.memory_bytes),
-        nodes: machine.map(|machine| machine.nodes),
-        cpus: machine.map(|machine| machine.cpus),
-        runs: [a.runs, b.runs],
-        rows: rows.collect(),
-    }
-}
-
-impl Group {
-    fn has_regressed(&self) -> bool {
-        self.rows.iter().any(|row| row.state == State::Regressed)
-    }
-
-    /// What is slower: spans before moments, gaps and phases before sums, the largest first.
-    fn moved(&self) -> Vec<String> {
-        let slower = self.rows.iter().filter(|row| row.state == State::Regressed);
-        let mut slower: Vec<&Judged> = slower.collect();
-        let moment = |row: &Judged| row.kind == Kind::Milestone;
-        slower.sort_by(|a, b| {
-            let lost = b.lost_ns().total_cmp(&a.lost_ns());
-            moment(a).cmp(&moment(b)).then(lost)
-        });
-        slower.iter().map(|row| row.words()).collect()
-    }
 }

@@ -17,8 +17,24 @@ pub enum State {
     Regressed,
     /// Faster.
     Improved,
-    /// Moved in the first runs and not in the others, or there were no others.
+    /// Moved, and there are no other runs to say so too.
     Unconfirmed,
+    /// Moved in the first runs and not in the others.
+    Refuted,
+}
+
+impl State {
+    /// In a word; none where nothing has moved.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Same => "",
+            Self::Regressed => "slower",
+            Self::Improved => "faster",
+            Self::Unconfirmed => "unconfirmed",
+            Self::Refuted => "not confirmed",
+        }
+    }
 }
 
 /// A figure of both sides.
@@ -40,6 +56,8 @@ pub struct Judged {
     pub p: Option<f64>,
     /// What became of it.
     pub state: State,
+    /// Whether the verdict follows from it.
+    pub decides: bool,
 }
 
 impl Judged {
@@ -48,29 +66,27 @@ impl Judged {
         self.b_ns - self.a_ns
     }
 
+    /// `phase "memmap early"`.
+    pub(crate) fn title(&self) -> String {
+        match self.kind {
+            Kind::Total => self.name.clone(),
+            kind => format!("{} {:?}", kind.name(), self.name),
+        }
+    }
+
     /// `phase "memmap early": 26.8 -> 2,001.6 ms`.
-    pub(super) fn words(&self) -> String {
-        let kind = match self.kind {
-            Kind::Descriptors => "descriptors",
-            Kind::Milestone => "milestone",
-            Kind::Phase => "phase",
-            Kind::Gap => "gap",
-        };
+    pub(crate) fn words(&self) -> String {
         let (a, b) = (self.a_ns / 1e6, self.b_ns / 1e6);
         let percent = self.ratio.map_or(String::new(), |ratio| {
             format!(" ({:+.1} %)", (ratio - 1.0) * 100.0)
         });
-        format!("{kind} {:?}: {a:.3} -> {b:.3} ms{percent}", self.name)
+        format!("{}: {a:.3} -> {b:.3} ms{percent}", self.title())
     }
 }
 
 /// The figure of `row`; `again` is the same from other runs, where there are any. `None` if a
 /// side does not tell it.
 pub(super) fn judge(row: &Row, again: Option<Option<&Row>>, method: &Method) -> Option<Judged> {
-    let whole = |row: &Row| with_absent(row.clone());
-    let again = again.map(|again| again.map(whole));
-    let again = again.as_ref().map(Option::as_ref);
-    let row = &whole(row);
     let (a, b) = sides(row)?;
     let exact = method.alpha >= 1.0;
     let (figures_a, figures_b) = (floats(&a.ns), floats(&b.ns));
@@ -84,7 +100,8 @@ pub(super) fn judge(row: &Row, again: Option<Option<&Row>>, method: &Method) -> 
         {
             state
         }
-        (Some(_), _) => State::Unconfirmed,
+        (Some(_), None | Some(None)) => State::Unconfirmed,
+        (Some(_), Some(Some(_))) => State::Refuted,
     };
     Some(Judged {
         kind: row.kind,
@@ -95,6 +112,7 @@ pub(super) fn judge(row: &Row, again: Option<Option<&Row>>, method: &Method) -> 
         interval: interval(&figures_a, &figures_b).filter(|_| !exact),
         p: (!exact).then(|| mann_whitney(&figures_a, &figures_b)),
         state,
+        decides: row.kind != Kind::Gap,
     })
 }
 
@@ -134,19 +152,6 @@ pub fn differs(a: &[u64], b: &[u64], method: &Method, alpha: f64) -> Option<Stat
     })
 }
 
-/// A phase that a side does not have takes it no time.
-fn with_absent(mut row: Row) -> Row {
-    if row.kind == Kind::Phase {
-        let zeros = |other: &Option<Spread>| {
-            let runs = other.as_ref().map_or(0, |other| other.runs);
-            Spread::of(&vec![0; runs])
-        };
-        row.a = row.a.or_else(|| zeros(&row.b));
-        row.b = row.b.or_else(|| zeros(&row.a));
-    }
-    row
-}
-
 /// Both sides' figures.
 fn sides(row: &Row) -> Option<(&Spread, &Spread)> {
     Some((row.a.as_ref()?, row.b.as_ref()?))
@@ -181,13 +186,10 @@ mod tests {
         assert_eq!(state(&slower, None, wall), State::Unconfirmed);
         assert_eq!(state(&slower, Some(None), wall), State::Unconfirmed);
         let same = row(&ms(100, 10), &ms(100, 10));
-        assert_eq!(state(&slower, Some(Some(&same)), wall), State::Unconfirmed);
+        assert_eq!(state(&slower, Some(Some(&same)), wall), State::Refuted);
         let faster = row(&ms(120, 10), &ms(100, 10));
         assert_eq!(state(&faster, Some(Some(&faster)), wall), State::Improved);
-        assert_eq!(
-            state(&slower, Some(Some(&faster)), wall),
-            State::Unconfirmed
-        );
+        assert_eq!(state(&slower, Some(Some(&faster)), wall), State::Refuted);
         // Too near, too short, too few.
         let near = row(&ms(1000, 10), &ms(1012, 10));
         let short = row(&[100; 10], &[200; 10]);
@@ -204,9 +206,7 @@ mod tests {
         assert_eq!(state(&row(&[10_000], &[10_009]), None, exact), State::Same);
         assert_eq!(state(&row(&[1000], &[900]), None, exact), State::Improved);
         assert_eq!(state(&row(&[0], &[5]), None, exact), State::Regressed);
-        // A phase that only B has.
-        let new = Row::new(Kind::Phase, "p".into(), None, Spread::of(&[7]));
-        assert_eq!(state(&new, None, exact), State::Regressed);
+        // Only B has it.
         let gap = Row::new(Kind::Gap, "g".into(), None, Spread::of(&[7]));
         assert_eq!(judge(&gap, None, exact), None);
         // What stamps in microseconds can't show is no change.

@@ -73,8 +73,20 @@ fn exact(ranks: &[usize], count: usize, sum: usize) -> f64 {
     as_far.map(|(_, ways)| *ways).sum::<f64>() / all
 }
 
-#[expect(clippy::cast_precision_loss, reason = "ranks are small")]
+/// How many standard deviations the rank sum of A is from what it is by chance.
+#[must_use]
+pub fn rank_sum_z(a: &[f64], b: &[f64]) -> f64 {
+    let ranks = twice_ranks(a, b);
+    let (of_a, _) = ranks.split_at(a.len());
+    deviations(&ranks, a.len(), of_a.iter().sum())
+}
+
 fn normal(ranks: &[usize], count: usize, sum: usize) -> f64 {
+    two_sided(deviations(ranks, count, sum))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "ranks are small")]
+fn deviations(ranks: &[usize], count: usize, sum: usize) -> f64 {
     let all = ranks.len() as f64;
     let (a, b) = (count as f64, all - count as f64);
     let mean = a / all * ranks.iter().sum::<usize>() as f64;
@@ -85,16 +97,16 @@ fn normal(ranks: &[usize], count: usize, sum: usize) -> f64 {
         .sum();
     let variance = a * b / (all * (all - 1.0)) * squares;
     if variance <= 0.0 {
-        return 1.0;
+        return 0.0;
     }
     // Twice ranks: a whole step is two.
     let distance = ((sum as f64 - mean).abs() - 1.0).max(0.0);
-    two_sided(distance / variance.sqrt())
+    distance / variance.sqrt()
 }
 
 /// What lies beyond `z` standard deviations on both sides of a normal distribution, by the
 /// rational approximation of Abramowitz and Stegun, 7.1.26.
-fn two_sided(z: f64) -> f64 {
+pub(crate) fn two_sided(z: f64) -> f64 {
     const TERMS: [f64; 5] = [
         0.254_829_592,
         -0.284_496_736,

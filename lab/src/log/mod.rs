@@ -9,6 +9,8 @@
 //! | `line` | from bytes to messages: escape codes, noise, what was left out |
 //! | `json` | messages of logs in JSON |
 //! | `stamp`, `prefix` | time stamps; what tools put in front of messages |
+//! | `heard` | lines by the host's clock |
+//! | `alike` | names of lines, numbers taken out |
 //! | `boots` | where one boot ends and the next begins |
 //! | `clock` | from which line on its clock runs |
 //! | `rows` | numbers and address ranges; [`Span`] |
@@ -22,10 +24,12 @@
 //! | `source` | which rows to take as the machine's memory |
 //! | `problem` | [`LogProblem`] |
 
+mod alike;
 mod boots;
 mod clock;
 mod deferred;
 mod e820;
+mod heard;
 mod json;
 mod layout;
 mod line;
@@ -39,12 +43,14 @@ mod source;
 mod srat;
 mod stamp;
 
+pub use alike::alike;
 use boots::Boundary;
 pub use boots::{Boot, boots, each_boot};
 pub use clock::clock_start;
 pub(crate) use clock::{SMP, disorder};
 pub use deferred::DeferredRow;
 pub use e820::{E820Change, E820Kind, E820Row};
+pub use heard::heard;
 pub(crate) use json::begins as is_json;
 pub use layout::{MovableStart, NodeRow, NodeSpan, PagesOf, Unavailable, ZonePages, ZoneRow};
 pub(crate) use line::clean_text;

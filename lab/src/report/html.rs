@@ -200,7 +200,7 @@ impl Report {
         let rows: Vec<(&str, Vec<f64>)> = several
             .take(MOST_DRAWN)
             .map(|setup| {
-                let totals = setup.runs.iter().filter_map(super::Run::total_ns);
+                let totals = setup.runs.iter().filter_map(crate::run::Run::total_ns);
                 (
                     setup.name.as_str(),
                     totals.take(MOST_RUNS).map(|ns| float(ns) / 1e6).collect(),

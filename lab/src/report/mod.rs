@@ -3,31 +3,28 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `run` | what of a record is shown |
 //! | `fit` | how phases grow with memory |
 //! | `html`, `chart`, `escape`, `style` | one page that needs nothing else, its drawings, its looks |
-//! | `text` | the same as a table, CSV, Markdown, folded stacks, a Chrome trace, JUnit |
+//!
+//! Other forms are in [`export`](crate::export).
 
 mod chart;
 mod escape;
 mod fit;
 mod html;
-pub(crate) mod run;
 mod style;
-mod text;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::compare::{NoRecord, Spread};
+use crate::compare::Spread;
 use crate::doctor::{Finding, diagnose};
-use crate::gaps::Gap;
-use crate::records::Stored;
+use crate::record::Gap;
+use crate::records::{FailedBoot, Folder, LeftOut};
+use crate::run::{Run, Setup as Key, Span};
 use crate::sweep;
 pub use fit::Fit;
-use run::{Run, Span};
-pub use text::Format;
 
 /// Name and version of the form of [`Report`].
 pub const SCHEMA: &str = "firstlight.report/1";
@@ -43,6 +40,10 @@ pub struct Report {
     pub fits: Vec<Fit>,
     /// Sweeps over numbers of threads.
     pub sweeps: Vec<sweep::Record>,
+    /// Boots that failed.
+    pub failed: Vec<FailedBoot>,
+    /// Files that hold no record.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// Runs of the same kernel, words, clock and machine.
@@ -54,11 +55,13 @@ pub struct Setup {
     pub family: String,
     /// Which clock the times are from.
     pub clock: String,
+    /// Whether its times tell of an emulator.
+    pub emulated: bool,
     /// Memory of the machine.
     pub memory_bytes: Option<u64>,
     /// Its runs.
     pub files: Vec<String>,
-    /// From the start of its clock to its end.
+    /// The whole boot: from power-on, or from where a kernel's own clock begins.
     pub total: Option<Spread>,
     /// Each phase over the runs, in the order of the first.
     pub phases: Vec<PhaseSpread>,
@@ -69,7 +72,7 @@ pub struct Setup {
     /// The run in the middle, phase by phase.
     pub middle: Vec<Span>,
     #[serde(skip)]
-    runs: Vec<Run>,
+    pub(crate) runs: Vec<Run>,
 }
 
 /// A phase of a set-up.
@@ -82,27 +85,25 @@ pub struct PhaseSpread {
 }
 
 impl Report {
-    /// A report of `records` and `sweeps`.
-    ///
-    /// # Errors
-    /// The first record that is none, and why.
-    pub fn of(records: &[Stored], sweeps: Vec<sweep::Record>) -> Result<Self, (String, NoRecord)> {
-        let mut groups: BTreeMap<run::Key, Vec<Run>> = BTreeMap::new();
-        for stored in records {
-            let file = stored.path.display().to_string();
-            let run = Run::of(stored).map_err(|error| (file, error))?;
-            groups.entry(run.key()).or_default().push(run);
+    /// A report of a folder and `sweeps`.
+    #[must_use]
+    pub fn of(folder: Folder, sweeps: Vec<sweep::Record>) -> Self {
+        let mut groups: BTreeMap<Key, Vec<Run>> = BTreeMap::new();
+        for run in folder.runs {
+            groups.entry(Key::of(&run)).or_default().push(run);
         }
         let setups: Vec<Setup> = groups
             .into_iter()
             .map(|(key, runs)| Setup::of(&key, runs))
             .collect();
-        Ok(Self {
+        Self {
             schema: SCHEMA,
             fits: fit::fits(&setups),
             setups,
             sweeps,
-        })
+            failed: folder.failed,
+            left_out: folder.left_out,
+        }
     }
 
     /// All runs.
@@ -113,12 +114,14 @@ impl Report {
 }
 
 impl Setup {
-    fn of(key: &run::Key, mut runs: Vec<Run>) -> Self {
+    fn of(key: &Key, mut runs: Vec<Run>) -> Self {
         let totals: Vec<u64> = runs.iter().filter_map(Run::total_ns).collect();
         let names = runs.first().map(Run::phase_names).unwrap_or_default();
         let phases = names.into_iter().filter_map(|name| {
-            let took: Vec<u64> = runs.iter().map(|run| run.spent_ns(&name)).collect();
-            let took = Spread::of(&took)?;
+            // None where it began before the clock.
+            let took: Option<Vec<u64>> = runs.iter().map(|run| run.spent_ns(name)).collect();
+            let took = Spread::of(&took?)?;
+            let name = name.to_owned();
             Some(PhaseSpread { name, took })
         });
         let phases = phases.collect();
@@ -129,8 +132,9 @@ impl Setup {
         Self {
             name: key.name(),
             family: key.family(),
-            clock: key.clock.clone(),
-            memory_bytes: key.memory_bytes,
+            clock: key.machine.clock.clone(),
+            emulated: key.machine.is_emulated(),
+            memory_bytes: key.machine.memory_bytes,
             files,
             total: Spread::of(&totals),
             phases,
@@ -139,6 +143,13 @@ impl Setup {
             findings,
             runs,
         }
+    }
+}
+
+impl Setup {
+    /// Each run's file and how long it took.
+    pub(crate) fn each_run(&self) -> impl Iterator<Item = (&str, Option<u64>)> {
+        self.runs.iter().map(|run| (&*run.file, run.total_ns()))
     }
 }
 

@@ -31,6 +31,12 @@ pub struct Record {
     pub knee_threads: Option<u64>,
     /// A published machine to stand beside.
     pub beside: Option<Machine>,
+    /// Boots that were made again, as the emulator let their kernel die, and why.
+    #[serde(default)]
+    pub repeated: Vec<String>,
+    /// Boots that failed, and why: they are in no row.
+    #[serde(default)]
+    pub failed: Vec<String>,
 }
 
 /// One number of CPUs.
@@ -40,7 +46,7 @@ pub struct Row {
     pub cpus: u64,
     /// Boots.
     pub runs: usize,
-    /// From where the kernel's clock begins to its end, or its first program.
+    /// From the kernel's entry to its end, or its first program.
     pub boot: Figure,
     /// Deferred initialisation of the slowest node; `None` where nothing is put off.
     pub deferred: Option<Figure>,
@@ -61,19 +67,22 @@ impl std::fmt::Display for NoTime {
 impl std::error::Error for NoTime {}
 
 impl Record {
-    /// A sweep of `boots`, some for each number of CPUs, beside a published machine.
+    /// A sweep of `boots`, some for each number of CPUs, beside a published machine. Boots in
+    /// `failed` are in no row.
     ///
     /// # Errors
     /// [`NoTime`].
-    pub fn of(boots: &[Vec<record::Record>], beside: Option<Machine>) -> Result<Self, NoTime> {
+    pub fn of(
+        boots: &[Vec<record::Record>],
+        failed: Vec<String>,
+        beside: Option<Machine>,
+    ) -> Result<Self, NoTime> {
         let mut rows = Vec::new();
-        for boots in boots {
+        // A number of CPUs of which no boot went well has no row.
+        for boots in boots.iter().filter(|boots| !boots.is_empty()) {
             rows.push(row(boots).ok_or(NoTime)?);
         }
-        let first = boots
-            .first()
-            .and_then(|boots| boots.first())
-            .ok_or(NoTime)?;
+        let first = boots.iter().flatten().next().ok_or(NoTime)?;
         speedups(&mut rows);
         let asked = first.machine.asked.as_ref();
         let host = first.host.as_ref();
@@ -87,6 +96,8 @@ impl Record {
             knee_threads: knee(&rows),
             rows,
             beside,
+            repeated: boots.iter().flatten().filter_map(repeated).collect(),
+            failed,
         })
     }
 
@@ -126,6 +137,11 @@ impl Record {
                 "\nknee: {knee} CPUs, the fewest that need at most 5 % more than the fastest"
             );
         }
+        for (what, boots) in [("repeated", &self.repeated), ("failed", &self.failed)] {
+            for boot in boots {
+                let _ = writeln!(text, "\n{what}: {boot}");
+            }
+        }
         if self.accelerator == "tcg" {
             text.push_str("\nemulated: ratios mean something, times do not\n");
         }
@@ -154,6 +170,14 @@ impl Record {
     }
 }
 
+/// What is said of a boot that took more than one attempt.
+fn repeated(boot: &record::Record) -> Option<String> {
+    let host = boot.host.as_ref().filter(|host| host.attempts > 1)?;
+    let cpus = boot.machine.asked.as_ref().map_or(0, |asked| asked.cpus);
+    let why = host.retried_because.as_deref().unwrap_or_default();
+    Some(format!("{cpus} CPUs, {} attempts: {why}", host.attempts))
+}
+
 fn row(boots: &[record::Record]) -> Option<Row> {
     let ends: Option<Vec<f64>> = boots.iter().map(boot_ms).collect();
     let deferred: Vec<f64> = boots.iter().filter_map(deferred_ms).collect();
@@ -173,7 +197,8 @@ fn row(boots: &[record::Record]) -> Option<Row> {
 fn boot_ms(boot: &record::Record) -> Option<f64> {
     let phases = boot.phases.iter();
     let own = phases.filter(|phase| !["initrd", "services", "shutdown"].contains(&&*phase.name));
-    let ns = own.map(|phase| phase.end_ns).max()?;
+    let end_ns = own.map(|phase| phase.end_ns).max()?;
+    let ns = end_ns.checked_sub(boot.milestones.entry_ns.unwrap_or(0))?;
     Some(ns as f64 / 1e6)
 }
 
@@ -262,7 +287,7 @@ mod tests {
             vec![boot(2, 800, 210)],
             vec![boot(4, 790, 205)],
         ];
-        let record = Record::of(&boots, Some(machine("skylake").unwrap())).unwrap();
+        let record = Record::of(&boots, Vec::new(), Some(machine("skylake").unwrap())).unwrap();
         let row = &record.rows[0];
         assert_eq!(
             (row.boot.mean_ms, row.runs, row.boot.speedup_percent),
@@ -285,9 +310,9 @@ mod tests {
     fn nothing_put_off_is_no_row_of_it() {
         let mut small = boot(1, 500, 0);
         small.log.clear();
-        let record = Record::of(&[vec![small]], None).unwrap();
+        let record = Record::of(&[vec![small]], Vec::new(), None).unwrap();
         assert_eq!((record.rows[0].deferred, record.knee_threads), (None, None));
         let nothing = record::Record::new("boot", "wall");
-        assert_eq!(Record::of(&[vec![nothing]], None), Err(NoTime));
+        assert_eq!(Record::of(&[vec![nothing]], Vec::new(), None), Err(NoTime));
     }
 }

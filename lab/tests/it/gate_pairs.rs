@@ -4,17 +4,18 @@
 use crate::common::qemu;
 
 use firstlight_lab::boot::{self, Clock, Machine, Processor, Request, Unwatched};
-use firstlight_lab::compare::{Told, compare};
-use firstlight_lab::gate::{Evidence, Verdict, judge};
+use firstlight_lab::compare::compare;
+use firstlight_lab::gate::{Case, Outcome, Rules, Verdict, judge};
+use firstlight_lab::run::Run;
 use qemu::{qemu_is_here, real_qemu};
 use std::sync::atomic::AtomicUsize;
 
 /// A boot that writes all descriptors of so much memory.
-fn boot(memory_mib: u64) -> Told {
+fn boot(memory_mib: u64) -> Run {
     boot_of(memory_mib, 1, "descriptors=eager")
 }
 
-fn boot_of(memory_mib: u64, cpus: u32, words: &str) -> Told {
+fn boot_of(memory_mib: u64, cpus: u32, words: &str) -> Run {
     let request = Request {
         machine: Machine {
             memory_mib,
@@ -27,16 +28,16 @@ fn boot_of(memory_mib: u64, cpus: u32, words: &str) -> Told {
         ..Request::default()
     };
     let record = boot::run(&request, &AtomicUsize::new(0), &mut Unwatched).unwrap();
-    Told::of_run(&record).unwrap()
+    Run::of_record(&record).unwrap()
 }
 
-fn verdict(a: &Told, b: &Told) -> Verdict {
+fn verdict(a: &Run, b: &Run) -> Verdict {
     let first = compare(
         ("a", std::slice::from_ref(a)),
         ("b", std::slice::from_ref(b)),
     );
     let first = first.unwrap();
-    judge(&[Evidence { first, again: None }], false)
+    judge(&Case::of_comparison("boots", first), &Rules::default())
 }
 
 #[test]
@@ -50,7 +51,7 @@ fn none_of_fifty_pairs_is_an_alarm() {
         let verdict = verdict(&before, &after);
         assert_eq!(
             (verdict.verdict, verdict.moved.len()),
-            ("pass", 0),
+            (Outcome::Pass, 0),
             "{pair}: {:?}",
             verdict.moved
         );
@@ -66,7 +67,12 @@ fn no_pair_with_four_cpus_is_an_alarm() {
     for pair in 0..5 {
         let boot = || boot_of(256, 4, "descriptors=early");
         let verdict = verdict(&boot(), &boot());
-        assert_eq!(verdict.verdict, "pass", "{pair}: {:?}", verdict.moved);
+        assert_eq!(
+            verdict.verdict,
+            Outcome::Pass,
+            "{pair}: {:?}",
+            verdict.moved
+        );
     }
 }
 
@@ -77,7 +83,7 @@ fn a_hundredth_more_is_found_with_one_boot_each() {
     }
     for (less, more) in [(200, 202), (500, 505), (1000, 1010)] {
         let verdict = verdict(&boot(less), &boot(more));
-        assert_eq!(verdict.verdict, "regressed", "{less} to {more} MiB");
+        assert_eq!(verdict.verdict, Outcome::Regressed, "{less} to {more} MiB");
         let named = verdict
             .moved
             .iter()

@@ -38,3 +38,4 @@ mod machines_layout;
 mod memblock_replay;
 mod memmap_golden;
 mod memmap_machines;
+mod verdict_time;

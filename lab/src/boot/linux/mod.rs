@@ -3,7 +3,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `time` | milestones and phases, by the kernel's own clock |
+//! | `time` | milestones and phases, by the host's clock or the kernel's own |
 //! | `memory` | map, nodes, zones |
 //! | `verdict` | which end is a good one, and which death is QEMU's fault |
 
@@ -11,9 +11,11 @@ mod memory;
 mod time;
 pub mod verdict;
 
-use crate::gaps::{self, Gap};
+pub use time::tell_heard;
+
+use crate::gaps;
 use crate::log::{self, Boot};
-use crate::record::{Kernel, Phase, Record, Totals};
+use crate::record::{Gap, Kernel, Phase, Record, Totals};
 
 /// Remarks on lines that could not be understood.
 const MOST_PROBLEMS: usize = 20;

@@ -1,8 +1,10 @@
-//! Milestones and phases of a Linux, by the stamps on its lines.
+//! Milestones and phases of a Linux, by the times of its lines: the host's, from power-on, or
+//! the stamps of its own clock.
 //!
-//! Its clock runs late: until the kernel knows how fast the TSC is, stamps are
+//! Its own clock runs late: until the kernel knows how fast the TSC is, stamps are
 //! 0.000000 or, on some machines, ticks of a timer that are forgotten when the
-//! TSC takes over. Neither is a time; both are left out.
+//! TSC takes over. Neither is a time; both are left out. A phase that begins before the clock
+//! is named in the record's time base: how long it took is not known.
 //!
 //! | phase | begins with the line |
 //! |---|---|
@@ -20,8 +22,10 @@
 //! | shutdown | `systemd-shutdown`, `systemd[1]: Shutting down`, `reboot:` |
 //! | kernel | what is between them |
 
-use crate::log::{Line, SMP, clock_start};
-use crate::record::{Milestones, Phase, Record};
+use firstlight_wire::phase::FIRMWARE;
+
+use crate::log::{self, Line, SMP, clock_start};
+use crate::record::{From, Milestones, Phase, Record, TimeBase};
 
 /// Lines with the clock beside them, from where it runs on, never going back.
 struct Timed<'l> {
@@ -66,12 +70,13 @@ impl<'l> Timed<'l> {
     }
 }
 
-/// Puts milestones and phases into `record`.
+/// Puts milestones and phases into `record`, by the kernel's own clock.
 pub(super) fn tell(lines: &[Line<'_>], record: &mut Record) {
     let timed = Timed::new(lines);
-    record.milestones = milestones(&timed);
-    record.phases = phases(&timed);
+    fill(&timed, record);
     let first = timed.first().and_then(|(at, _)| lines.get(at));
+    record.time_base.from = From::Clock;
+    record.time_base.begins_at = first.map(|line| log::alike(&line.text));
     record.notes.push(match first {
         Some(first) => format!(
             "times are by the kernel's own clock, which began to run at \"{}\": firmware and what came before are not in them",
@@ -79,6 +84,35 @@ pub(super) fn tell(lines: &[Line<'_>], record: &mut Record) {
         ),
         None => "no line of the log has a time".into(),
     });
+}
+
+/// Puts milestones and phases into `record`, by the times at which the host had each line.
+pub fn tell_heard(lines: &[Line<'_>], record: &mut Record) {
+    let timed = Timed::new(lines);
+    fill(&timed, record);
+    let begun = timed.position(begins).and_then(|at| timed.told(at));
+    match begun {
+        Some(ns) => {
+            record.milestones.entry_ns = Some(ns);
+            let firmware = Phase {
+                name: FIRMWARE.into(),
+                start_ns: 0,
+                end_ns: ns,
+            };
+            record.phases.insert(0, firmware);
+        }
+        None => record.time_base.unclocked.push(FIRMWARE.into()),
+    }
+}
+
+fn fill(lines: &Timed<'_>, record: &mut Record) {
+    record.milestones = milestones(lines);
+    let (phases, unclocked) = phases(lines);
+    record.phases = phases;
+    record.time_base = TimeBase {
+        unclocked,
+        ..TimeBase::default()
+    };
 }
 
 fn is_deferred(text: &str) -> bool {
@@ -128,9 +162,7 @@ type Boundary = (&'static str, Edge, fn(&str) -> bool);
 
 /// Each counts once, in whatever order a kernel comes to them.
 const BOUNDARIES: [Boundary; 16] = [
-    ("memory map", Edge::First, |text| {
-        text.starts_with("Linux version ")
-    }),
+    ("memory map", Edge::First, begins),
     ("memmap early", Edge::First, |text| {
         let zone = text.contains(" zone: ") && text.contains(" pages");
         text.starts_with("Zone ranges:") || text.starts_with("Zone PFN ranges:") || zone
@@ -178,6 +210,10 @@ const BOUNDARIES: [Boundary; 16] = [
     }),
 ];
 
+fn begins(text: &str) -> bool {
+    text.starts_with("Linux version ")
+}
+
 /// What Linux looks for once it has described its first memory.
 fn ends_memmap(text: &str) -> bool {
     [
@@ -198,11 +234,13 @@ fn is_block_size(text: &str) -> bool {
 const KERNEL: &str = "kernel";
 const DEFERRED: &str = "deferred memmap";
 
-/// Phases in order, one after the other without a gap.
-fn phases(lines: &Timed<'_>) -> Vec<Phase> {
+/// Phases in order, one after the other without a gap, and names of those that begin before
+/// the clock.
+fn phases(lines: &Timed<'_>) -> (Vec<Phase>, Vec<String>) {
     let last = lines.lines.len().checked_sub(1);
-    let Some(end_ns) = last.and_then(|last| lines.clock(last)) else {
-        return Vec::new();
+    let end_ns = last.and_then(|last| lines.clock(last));
+    let (Some((clock, _)), Some(end_ns)) = (lines.first(), end_ns) else {
+        return Default::default();
     };
     let defers = lines.position(is_deferred).is_some();
     let mut edges = Vec::new();
@@ -221,6 +259,9 @@ fn phases(lines: &Timed<'_>) -> Vec<Phase> {
         edges.push((at, if nothing { KERNEL } else { name }));
     }
     edges.sort_by_key(|edge| edge.0);
+    let before = edges.iter().filter(|(at, _)| *at < clock);
+    let mut unclocked: Vec<String> = before.map(|(_, name)| (*name).to_owned()).collect();
+    unclocked.dedup();
     let mut phases: Vec<Phase> = Vec::new();
     for (at, name) in edges {
         let inside = at < lines.lines.len();
@@ -241,5 +282,5 @@ fn phases(lines: &Timed<'_>) -> Vec<Phase> {
         running.end_ns = end_ns;
     }
     phases.retain(|phase| phase.end_ns > phase.start_ns);
-    phases
+    (phases, unclocked)
 }

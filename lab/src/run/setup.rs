@@ -1,0 +1,151 @@
+//! Which runs are of one set-up: [`Setup`], the key wherever runs stand together.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::Run;
+
+/// What runs of one set-up have in common, in the order in which set-ups are shown.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Setup {
+    /// What booted: `our image 0.1.0`, `Linux 6.12.1`.
+    pub system: String,
+    /// Its command line.
+    pub words: String,
+    /// Where it ran.
+    pub machine: Machine,
+}
+
+/// Where a boot ran, and by which clock it was measured.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Machine {
+    /// `wall` or `instructions`.
+    pub clock: String,
+    /// QEMU's name of the board, where a boot was requested.
+    pub board: Option<String>,
+    /// `kvm`, `tcg`; `None` where no virtual machine is known of.
+    pub accelerator: Option<String>,
+    /// Nodes.
+    pub nodes: Option<u64>,
+    /// CPUs.
+    pub cpus: Option<u64>,
+    /// Memory to the byte.
+    pub memory_bytes: Option<u64>,
+}
+
+impl Setup {
+    /// The set-up of `run`.
+    #[must_use]
+    pub fn of(run: &Run) -> Self {
+        let asked = run.machine.asked.as_ref();
+        let release = run.release();
+        // A log says neither what was requested nor, as a rule, that it is another machine.
+        let alone = asked.is_none() && release.is_none();
+        let file = Path::new(&run.source.name).file_name();
+        let name = file.filter(|_| alone).map(OsStr::to_string_lossy);
+        let parts = [
+            kind(run),
+            release.unwrap_or_default(),
+            name.as_deref().unwrap_or_default(),
+        ];
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        Self {
+            system: parts.collect::<Vec<_>>().join(" "),
+            words: run.source.command_line.clone(),
+            machine: Machine {
+                clock: run.clock.clone(),
+                board: asked.map(|asked| asked.board.to_string()),
+                accelerator: run.host.as_ref().map(|host| host.accelerator.clone()),
+                nodes: asked.map(|asked| asked.nodes).or(run.machine.nodes),
+                cpus: asked.map(|asked| asked.cpus).or(run.machine.cpus),
+                memory_bytes: asked
+                    .map(|asked| asked.memory_bytes)
+                    .or(run.machine.memory_bytes),
+            },
+        }
+    }
+
+    /// What stays over time: not the release.
+    #[must_use]
+    pub fn over_releases(run: &Run) -> Self {
+        Self {
+            system: kind(run).to_owned(),
+            ..Self::of(run)
+        }
+    }
+
+    /// All but the memory, in words.
+    #[must_use]
+    pub fn family(&self) -> String {
+        let mut parts = vec![self.system.clone()];
+        parts.extend(self.machine.beside_memory());
+        if !self.words.is_empty() {
+            parts.push(self.words.chars().take(60).collect());
+        }
+        parts.join(", ")
+    }
+
+    /// In words.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let memory = self.machine.memory_bytes.map(|bytes| memory(bytes) + ", ");
+        format!("{}{}", memory.unwrap_or_default(), self.family())
+    }
+}
+
+impl Machine {
+    /// In words: `16 GiB, 1 node, 2 CPUs, emulated`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let memory = self.memory_bytes.map(memory);
+        let parts: Vec<String> = memory.into_iter().chain(self.beside_memory()).collect();
+        if parts.is_empty() {
+            return "a machine of which nothing is known".into();
+        }
+        parts.join(", ")
+    }
+
+    /// Whether times tell of an emulator.
+    #[must_use]
+    pub fn is_emulated(&self) -> bool {
+        self.accelerator.as_deref() == Some("tcg") && self.clock == "wall"
+    }
+
+    fn beside_memory(&self) -> Vec<String> {
+        let mut parts = Vec::new();
+        parts.extend(self.nodes.map(|nodes| plural(nodes, "node")));
+        parts.extend(self.cpus.map(|cpus| plural(cpus, "CPU")));
+        // The board that stands for a PC where none is named.
+        parts.extend(self.board.clone().filter(|board| board != "q35"));
+        parts.extend(self.is_emulated().then(|| "emulated".to_owned()));
+        parts
+    }
+}
+
+fn kind(run: &Run) -> &str {
+    match &*run.source.kind {
+        "image" => "our image",
+        "linux" => "Linux",
+        other => other,
+    }
+}
+
+/// Memory of a machine; what firmware keeps of it does not count.
+#[must_use]
+pub fn memory(bytes: u64) -> String {
+    let gib = bytes.saturating_add(512 << 20) >> 30;
+    if bytes.abs_diff(gib << 30) <= bytes / 100 {
+        format!("{gib} GiB")
+    } else {
+        format!("{} MiB", bytes >> 20)
+    }
+}
+
+/// `1 node`, `2 nodes`.
+#[must_use]
+pub fn plural(count: u64, word: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {word}{s}")
+}
