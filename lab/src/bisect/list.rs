@@ -106,7 +106,7 @@ mod tests {
                 "phases": [
                     {"name": "memmap", "start_ns": 0, "end_ns": end_ns},
                     {"name": "kernel", "start_ns": 0, "end_ns": 7},
-                    {"name": "SMP", "start_ns": 0, "end_ns": if at >= 2 { 900 } else { 300 }},
+                    {"name": "SMP", "start_ns": 0, "end_ns": if figure.is_some() && at >= 2 { 900 } else { 300 }},
                 ],
             });
             Ok(vec![Run::of(record).unwrap()])

@@ -11,6 +11,9 @@ use crate::run::Run;
 pub(super) enum Base {
     /// Power-on.
     Start,
+    /// The kernel's entry, of runs that count from power-on on the instruction clock: firmware
+    /// has its phase, and would hide what is small beside it.
+    Counted,
     /// The kernel's entry, or where its own clock begins, at the same line in all runs.
     Entry,
     /// The start of this phase.
@@ -27,7 +30,8 @@ impl Base {
             runs.filter(|run| run.time_base().from == From::Clock)
         };
         let Some(first) = clocks().next() else {
-            return Self::Start;
+            let counted = runs.iter().all(|run| run.clock == "instructions");
+            return if counted { Self::Counted } else { Self::Start };
         };
         let begins_at = first.time_base().begins_at;
         if clocks().all(|run| run.time_base().begins_at == begins_at) {
@@ -48,7 +52,7 @@ impl Base {
     pub(super) fn zero_ns(&self, run: &Run) -> Option<u64> {
         match self {
             Self::Start => Some(0),
-            Self::Entry => Some(
+            Self::Counted | Self::Entry => Some(
                 run.milestones
                     .get("entry_ns")
                     .copied()
@@ -69,8 +73,8 @@ impl Base {
     pub(super) fn total_ns(&self, run: &Run) -> Option<u64> {
         let end = run.phases.iter().map(|phase| phase.end_ns).max();
         match self {
-            Self::Start | Self::Entry if run.time_base().from == From::Clock => run.total_ns(),
-            Self::Start => run.total_ns(),
+            Self::Entry if run.time_base().from == From::Clock => run.total_ns(),
+            Self::Start | Self::Counted => run.total_ns(),
             _ => end?.checked_sub(self.zero_ns(run)?).filter(|ns| *ns > 0),
         }
     }
@@ -79,6 +83,7 @@ impl Base {
     pub(super) fn words(&self) -> String {
         match self {
             Self::Start => "power-on".into(),
+            Self::Counted => "the kernel's entry, the whole boot from power-on".into(),
             Self::Entry => "the kernel's entry, or where its own clock begins".into(),
             Self::Phase(name) => format!("the start of {name}: clocks begin at different lines"),
             Self::Nowhere => {
