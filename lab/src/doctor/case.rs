@@ -53,7 +53,9 @@ impl<'b> Case<'b> {
             emulated: false,
         };
         case.memory_bytes = case.memory();
-        case.emulated = case.any_of(&["QEMU TCG CPU"]).is_some();
+        case.emulated = case.any_of(&["QEMU TCG CPU"]).is_some()
+            || (case.any_of(&["QEMU Virtual CPU"]).is_some()
+                && case.any_of(&["Hypervisor detected"]).is_none());
         case
     }
 
@@ -120,9 +122,13 @@ impl<'b> Case<'b> {
 
     /// Major and minor version of the kernel.
     pub(super) fn version(&self) -> Option<(u32, u32)> {
-        let release = self.log.release.as_deref()?;
-        let mut parts = release.split(|c: char| !c.is_ascii_digit());
-        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+        version(self.log.release.as_deref()?)
+    }
+
+    /// Whether the kernel is older than `release`; also where a log does not say.
+    pub(super) fn is_before(&self, release: &str) -> bool {
+        self.version()
+            .is_none_or(|own| Some(own) < version(release))
     }
 
     /// Stalls the kernel complained about: the head, and the messages that belong to it.
@@ -180,9 +186,14 @@ impl<'b> Case<'b> {
     }
 }
 
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
 /// Keys of what cases themselves look for; the first few are what the kernel says when
 /// nothing goes on.
-pub(super) const KEYS: [&str; 10] = [
+pub(super) const KEYS: [&str; 12] = [
     "soft lockup - CPU#",
     "self-detected stall",
     "detected stalls on CPU",
@@ -190,6 +201,8 @@ pub(super) const KEYS: [&str; 10] = [
     "detected expedited stalls",
     "blocked for more than",
     "QEMU TCG CPU",
+    "QEMU Virtual CPU",
+    "Hypervisor detected",
     "Memory: ",
     "Command line:",
     "Kernel command line:",

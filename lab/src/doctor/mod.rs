@@ -111,7 +111,7 @@ pub struct Finding {
     pub why: String,
     /// What to do.
     pub cure: &'static str,
-    /// The kernel since which it does not happen.
+    /// The kernel since which it does not happen, if that is newer than this one.
     pub fixed_in: Option<&'static str>,
 }
 
@@ -269,7 +269,9 @@ impl Diagnosis {
                 hit.line,
                 case.entry_at(hit.line).map_or("", |entry| entry.text),
             );
-            self.findings.push(finding(self.boots, rule, hit, evidence));
+            let mut finding = finding(self.boots, rule, hit, evidence);
+            finding.fixed_in = finding.fixed_in.filter(|fixed| case.is_before(fixed));
+            self.findings.push(finding);
         }
         let problems = &boot.log.problems;
         self.notes
@@ -353,6 +355,7 @@ fn finding(boot: usize, rule: &'static Rule, hit: Hit, evidence: String) -> Find
         Cost::Estimated(ns) => (Some(ms(ns)), "estimated"),
         Cost::Unknown => (None, "estimated"),
     };
+    let (why, cure) = hit.instead.unwrap_or((rule.why, rule.cure));
     Finding {
         id: rule.id,
         boot,
@@ -361,11 +364,11 @@ fn finding(boot: usize, rule: &'static Rule, hit: Hit, evidence: String) -> Find
         cost_ms,
         cost,
         why: if hit.detail.is_empty() {
-            rule.why.to_owned()
+            why.to_owned()
         } else {
-            format!("{}: {}", hit.detail, rule.why)
+            format!("{}: {why}", hit.detail)
         },
-        cure: rule.cure,
+        cure,
         fixed_in: rule.fixed_in,
     }
 }

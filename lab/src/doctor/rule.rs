@@ -11,12 +11,19 @@ pub(super) struct Rule {
     pub(super) why: &'static str,
     /// What to do.
     pub(super) cure: &'static str,
-    /// The kernel since which it does not happen.
+    /// The kernel since which it does not happen; newer ones are not told so.
     pub(super) fixed_in: Option<&'static str>,
     /// What messages that it looks at contain; others are not shown to it.
     pub(super) keys: &'static [&'static str],
     /// Looks for it.
     pub(super) find: fn(&Case<'_>) -> Vec<Hit>,
+}
+
+impl Rule {
+    /// Whether it finds something.
+    pub(super) fn finds(&self, case: &Case<'_>) -> bool {
+        !(self.find)(case).is_empty()
+    }
 }
 
 /// Where a rule applies.
@@ -30,6 +37,8 @@ pub(super) struct Hit {
     pub(super) detail: String,
     /// The line that ends the span it explains, if it explains one.
     pub(super) span_end: Option<usize>,
+    /// Why and what to do, where this log says otherwise than the rule.
+    pub(super) instead: Option<(&'static str, &'static str)>,
 }
 
 /// What a finding costs.
@@ -51,12 +60,21 @@ impl Hit {
             cost: Cost::Unknown,
             detail: detail.into(),
             span_end: None,
+            instead: None,
         }
     }
 
     /// The same at a cost.
     pub(super) fn costs(self, cost: Cost) -> Self {
         Self { cost, ..self }
+    }
+
+    /// For another reason, and with another cure, than the rule's.
+    pub(super) fn instead(self, why: &'static str, cure: &'static str) -> Self {
+        Self {
+            instead: Some((why, cure)),
+            ..self
+        }
     }
 
     /// Seen in the span of `ns` between `from` and `entry`.

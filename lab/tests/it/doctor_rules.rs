@@ -297,6 +297,67 @@ const FOUND: &[(&str, &str, usize)] = &[
         "[0.1000] Zone ranges:\n[0.2000] Something new\n[4.0000] and what comes after it\n[4.1000] SLUB: HWalign=64\n",
         3,
     ),
+    (
+        "memory-lost-parameter",
+        "Kernel command line: console=ttyS0 mem=884480k\nMemory: 719212K/884480K available (8704K kernel code)\n",
+        1,
+    ),
+    (
+        "memory-lost-parameter",
+        "Command line: ro memmap=79G$82G\n",
+        1,
+    ),
+    (
+        "memory-lost-parameter",
+        "Command line: ro memmap=4G!12G\n",
+        1,
+    ),
+    (
+        "memory-lost-unaddressable",
+        "BIOS-e820: 0000000100000000 - 0000000140000000 (usable)\n3200MB HIGHMEM available.\n896MB LOWMEM available.\n",
+        1,
+    ),
+    (
+        "mtrr-inconsistent",
+        "mtrr: probably your BIOS does not setup all CPUs.\n",
+        1,
+    ),
+    (
+        "kasan",
+        "kasan: KernelAddressSanitizer initialized (generic)\n",
+        1,
+    ),
+    (
+        "memory-initialisation-oops",
+        "BUG: unable to handle page fault for address: ffffea0000000000\nCall Trace:\n memmap_init_range+0x1/0x2\n",
+        3,
+    ),
+    (
+        "hash-tables-oversized",
+        "Dentry cache hash table entries: -2147483648 (order: -9, 8 bytes)\n",
+        1,
+    ),
+    (
+        "wait-embedded-controller",
+        "[1.0000] ACPI: EC: EC started\n[6.0000] ACPI: Interpreter enabled\n",
+        2,
+    ),
+    (
+        "wait-firmware-file",
+        "[1.0000] a\n[61.0000] bnx2 0000:02:00.0: Direct firmware load for bnx2.fw failed with error -2\n",
+        2,
+    ),
+    (
+        "wait-root-device",
+        "[1.0000] Waiting for root device /dev/mmcblk0p2...\n[9.0000] mmc0: new card\n",
+        2,
+    ),
+    // Lines of two nodes that end at the same time swap.
+    (
+        "deferral-uneven",
+        "[1.000020] node 0 initialised, 9000000 pages in 900ms\n[1.000010] node 1 initialised, 9000000 pages in 300ms\n",
+        1,
+    ),
 ];
 
 /// Lines that look alike and are healthy.
@@ -351,6 +412,25 @@ const HEALTHY: &[&str] = &[
     "[0.1000] Zone ranges:\n[0.2000] SLUB: HWalign=64\n[9.0000] systemd[1]: Started x\n",
     // A serial line in the middle of a driver.
     "[3.0000] soft lockup - CPU#3 stuck for 23s! [kworker:1]\n[3.1000]  nvme_probe+0x1/0x2\n",
+    // An emulator's counter, and its idea of which CPUs share a cache.
+    "smpboot: CPU0: AMD QEMU TCG CPU version 2.5+ (family: 0xf)\ntsc: Marking TSC unstable due to TSCs unsynchronized\n\
+     sched: CPU #1's llc-sibling CPU #0 is not on the same node! [node: 1 != 0]. Ignoring dependency.\n",
+    "smpboot: CPU0: Intel QEMU Virtual CPU version 2.5+\ntsc: Marking TSC unstable due to check_tsc_sync_source failed\n",
+    // Asked for.
+    "Command line: quiet tsc=unstable\ntsc: Marking TSC unstable due to boot parameter\n",
+    // Memory of an arm64 at 8 TiB, by design.
+    "Booting Linux on physical CPU 0x0000120000 [0x413fd0c1]\n\
+     \x20 node   0: [mem 0x0000000088300000-0x00000000ffffffff]\n\x20 node   0: [mem 0x0000080000000000-0x00000807ffffffff]\n",
+    // 16 blocks of 2 GiB can't take 0.9 s, and with initcalls named it was one of them.
+    "[0.0000] Linux version 6.1.0\n[0.1000] Memory: 33000000K/33554432K available\n\
+     [0.2000] x86/mm: Memory block size: 2048MB\n[1.1000] clocksource: jiffies\n",
+    "[0.2000] x86/mm: Memory block size: 128MB\n[0.9000] initcall jent_mod_init+0x0/0x2c returned 0 after 700000 usecs\n",
+    // A node of 400 GiB on one thread: 41 ns a page are no reason to look for poisoning.
+    "[0.0000] Linux version 6.1.0\n[5.0000] node 0 initialised, 100000000 pages in 4100ms\n",
+    // A device that came at once.
+    "[1.0000] Waiting for root device /dev/sda...\n[1.2000] sd 0:0:0:0: a\n",
+    // A fault elsewhere.
+    "BUG: unable to handle page fault for address: 0\nCall Trace:\n nvme_probe+0x1/0x2\n",
 ];
 
 #[test]
@@ -385,4 +465,103 @@ fn emulated_time_is_no_measure() {
     let emulated = format!("{slow}[4.0000] smpboot: CPU0: AMD QEMU TCG CPU version 2.5+\n");
     assert_eq!(diagnose("slow", slow.as_bytes()).findings.len(), 1);
     assert_eq!(diagnose("emulated", emulated.as_bytes()).findings, []);
+}
+
+/// The reason and the cure of the only finding.
+fn told(log: &str) -> (String, &'static str, Option<&'static str>) {
+    let findings = diagnose("lines", log.as_bytes()).findings;
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = findings.into_iter().next().unwrap();
+    (finding.why, finding.cure, finding.fixed_in)
+}
+
+#[test]
+fn reasons_are_those_of_this_log() {
+    for (log, why, cure) in [
+        (
+            "a: swiotlb buffer is full (sz: 8 bytes), total 0 (slots), used 0 (slots)\n",
+            "no bounce buffer at all",
+            "leave iommu=off out",
+        ),
+        (
+            "a: swiotlb buffer is full (sz: 294912 bytes), total 1024 (slots), used 725 (slots)\n",
+            "a request of 288 KiB",
+            "a kernel whose driver",
+        ),
+        (
+            "a: swiotlb buffer is full (sz: 4096 bytes), total 1024 (slots), used 1024 (slots)\n",
+            "taken from low memory",
+            "swiotlb=N,any",
+        ),
+        (
+            "[8996.1000] tsc: Marking TSC unstable due to clocksource watchdog\n[8996.2000] clocksource: Switched to clocksource acpi_pm\n",
+            "8996 s after the boot",
+            "firmware",
+        ),
+        (
+            "[9.1000] clocksource: timekeeping watchdog on CPU3: wd-tsc-wd read-back delay of 250000ns\n[9.2000] tsc: Marking TSC unstable due to clocksource watchdog\n",
+            "takes long to read",
+            "tsc=nowatchdog",
+        ),
+        (
+            "clocksource: Clocksource 'tsc' skewed 489317 ns (0 ms) over watchdog 'xen' interval of 511979417 ns\n",
+            "paravirtual guest of Xen",
+            "PVH",
+        ),
+        (
+            "[0.0000] Command line: quiet\n[9.0000] node 0 initialised, 1000000 pages in 600ms\n",
+            "no word of the command line",
+            "without debugging",
+        ),
+        (
+            "[0.0000] Command line: page_poison=1\n[9.0000] node 0 initialised, 1000000 pages in 600ms\n",
+            "has page_poison=1: ",
+            "leave page_poison=1",
+        ),
+    ] {
+        let found = diagnose("lines", log.as_bytes()).findings;
+        let found = found
+            .iter()
+            .find(|finding| finding.why.contains(why) && finding.cure.contains(cure));
+        assert!(found.is_some(), "{why}, {cure} in {log}");
+    }
+}
+
+#[test]
+fn what_a_kernel_has_already_is_no_cure() {
+    let blocks = |release: &str| {
+        told(&format!(
+            "[0.0000] Linux version {release}\n[0.1000] Memory: 2100000000K/2147483648K available\n\
+             [0.2000] x86/mm: Memory block size: 2048MB\n[0.7000] clocksource: jiffies\n"
+        ))
+    };
+    let (_, cure, fixed_in) = blocks("5.4.0");
+    assert!(cure.contains("from 5.8") && fixed_in == Some("5.8"));
+    let (why, cure, fixed_in) = blocks("6.1.0");
+    assert!(!why.contains("5.8") && !cure.contains("5.8") && fixed_in.is_none());
+    let eager = |release: &str| {
+        told(&format!(
+            "[0.0000] Linux version {release}\n[0.0100] On node 0 totalpages: 1\n[3.0000] ACPI: PM-Timer\n"
+        ))
+    };
+    assert_eq!(eager("5.9.0").2, Some("5.11"));
+    assert_eq!(eager("6.1.0").2, None);
+}
+
+#[test]
+fn one_time_is_counted_once() {
+    let log = "[9.0000] node 0 initialised, 10000000 pages in 2000ms\n";
+    let ids: Vec<&str> = diagnose("lines", log.as_bytes())
+        .findings
+        .iter()
+        .map(|finding| finding.id)
+        .collect();
+    assert_eq!(ids, ["deferral-slow"]);
+    let log = "[9.0000] node 0 initialised, 100000000 pages in 4100ms\n";
+    let ids: Vec<&str> = diagnose("lines", log.as_bytes())
+        .findings
+        .iter()
+        .map(|finding| finding.id)
+        .collect();
+    assert_eq!(ids, ["deferral-one-thread"]);
 }

@@ -1,6 +1,6 @@
 //! A bounce buffer that could not be allocated, or is full.
 
-use super::{Case, Hit, Rule};
+use super::{Case, Hit, Rule, number_after};
 
 pub(super) const RULE: Rule = Rule {
     id: "bounce-buffer-short",
@@ -18,7 +18,26 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// The most that one request may have.
+const MOST_BYTES: u64 = 256 << 10;
+
 fn find(case: &Case<'_>) -> Vec<Hit> {
-    let entry = case.any_of(RULE.keys);
-    entry.map(|entry| Hit::at(entry, "")).into_iter().collect()
+    let Some(entry) = case.any_of(RULE.keys) else {
+        return Vec::new();
+    };
+    if number_after(entry.text, "total") == Some(0) {
+        return vec![Hit::at(entry, "").instead(
+            "there is no bounce buffer at all, and a device needs one: iommu=off or swiotlb=noforce on the command line, or a kernel that saw no need at boot",
+            "leave iommu=off out, so that the IOMMU or a bounce buffer is there; swiotlb= with more helps nothing here",
+        )];
+    }
+    let request = number_after(entry.text, "(sz:").filter(|bytes| *bytes > MOST_BYTES);
+    let Some(bytes) = request else {
+        return vec![Hit::at(entry, "")];
+    };
+    let detail = format!("a request of {} KiB", bytes >> 10);
+    vec![Hit::at(entry, detail).instead(
+        "one request may have 256 KiB of the bounce buffer, however much of it is free",
+        "a kernel whose driver keeps its requests below 256 KiB; swiotlb= with more helps nothing here",
+    )]
 }

@@ -24,7 +24,9 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
     let entry = case.entry_at(row.line);
     let old = entry.filter(|entry| row.pages.is_some() || entry.starts("kswapd"));
     let new = case.version().is_some_and(|version| version >= (5, 8));
-    let Some(entry) = old.filter(|_| !case.emulated && !new) else {
+    // What each page takes too long for is that rule's time.
+    let counted = super::deferral_slow::RULE.finds(case);
+    let Some(entry) = old.filter(|_| !case.emulated && !new && !counted) else {
         return Vec::new();
     };
     let detail = format!("node {} takes {} ms", row.node, row.milliseconds);

@@ -14,6 +14,8 @@ pub(super) const RULE: Rule = Rule {
 const TIMES: u64 = 3;
 /// From here on it is felt.
 const LEAST_MS: u64 = 200;
+/// Lines of nodes that end at the same time may swap.
+const SWAPPED_NS: u64 = 10_000_000;
 
 fn find(case: &Case<'_>) -> Vec<Hit> {
     let each: Vec<(u64, u64, &DeferredRow)> = case
@@ -29,7 +31,9 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
         .collect();
     // Nodes are compared within one boot: stamps that go back are several logs.
     let stamps: Vec<u64> = each.iter().filter_map(|each| each.2.stamp_ns).collect();
-    let one_boot = stamps.len() == each.len() && stamps.is_sorted();
+    let in_order =
+        |pair: &[u64]| matches!(pair, [one, next] if *one <= next.saturating_add(SWAPPED_NS));
+    let one_boot = stamps.len() == each.len() && stamps.windows(2).all(in_order);
     // A millisecond more or less says nothing of a small node.
     let long = each.iter().filter(|each| each.2.milliseconds >= LEAST_MS);
     let fastest = long.clone().map(|each| each.0).min().unwrap_or(0);

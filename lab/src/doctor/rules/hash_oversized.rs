@@ -7,7 +7,7 @@ pub(super) const RULE: Rule = Rule {
     why: "tables are cleared before the boot goes on and hold memory that is never used; kernels before 4.13 let them grow with memory without a bend",
     cure: "dhash_entries= and ihash_entries=, or a kernel from 4.13 on",
     fixed_in: Some("4.13"),
-    keys: &["hash table entries"],
+    keys: &["hash table entries", "hash table entries: -"],
     find,
 };
 
@@ -19,6 +19,12 @@ const LEAST_BYTES: u64 = 64 << 20;
 const EACH_GIB_NS: u64 = 400_000_000;
 
 fn find(case: &Case<'_>) -> Vec<Hit> {
+    if let Some(entry) = case.any_of(&["hash table entries: -"]) {
+        return vec![Hit::at(entry, "a negative number of entries").instead(
+            "the number of entries has grown beyond what is counted in 32 bits",
+            "dhash_entries= and ihash_entries= set sizes by hand; a newer kernel",
+        )];
+    }
     let tables = case
         .marked()
         .filter(|entry| entry.has("hash table entries"));

@@ -28,6 +28,15 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
     }
     let mut slow = case.slow(LEAST_NS);
     let slow = slow.find(|(_, entry, _)| TABLES.iter().any(|table| entry.starts(table)));
-    let hit = slow.map(|(from, entry, ns)| Hit::span(from, entry, ns));
+    let hit = slow.map(|(from, entry, ns)| {
+        let hit = Hit::span(from, entry, ns);
+        if case.is_before("4.13") {
+            return hit;
+        }
+        hit.instead(
+            "large hash tables are allocated and cleared by one CPU",
+            "dhash_entries= and ihash_entries= set sizes by hand",
+        )
+    });
     hit.into_iter().collect()
 }

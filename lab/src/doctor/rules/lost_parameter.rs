@@ -22,8 +22,14 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
     let (firmware, user) = (&case.log.e820, &case.log.user_map);
     let lost = match case.value("mem").and_then(size) {
         // Without the map that came of it: what lies above the limit.
-        Some(limit) if user.is_empty() => usable_from(firmware, limit),
-        _ if user.is_empty() => 0,
+        Some(limit) if !firmware.is_empty() && user.is_empty() => usable_from(firmware, limit),
+        // Machines without a map from firmware print what is left.
+        Some(limit) if user.is_empty() => return limited(case, limit),
+        // Without it, what each word names.
+        _ if user.is_empty() => {
+            let named = words.iter().filter_map(|word| named(word));
+            named.fold(0, u64::saturating_add)
+        }
         _ => usable_from(firmware, 0).saturating_sub(usable_from(user, 0)),
     };
     if words.is_empty() || lost < LEAST_BYTES {
@@ -39,6 +45,23 @@ fn find(case: &Case<'_>) -> Vec<Hit> {
         .map(|entry| Hit::at(entry, detail))
         .into_iter()
         .collect()
+}
+
+/// All memory there is, where that is what `mem=` allows.
+fn limited(case: &Case<'_>, limit: u64) -> Vec<Hit> {
+    let near = |bytes: &u64| *bytes <= limit && limit - bytes < LEAST_BYTES;
+    let (Some(all), Some(entry)) = (case.memory_bytes.filter(near), case.command_line()) else {
+        return Vec::new();
+    };
+    let detail = format!("mem= ends memory at the {} MiB there are", all >> 20);
+    vec![Hit::at(entry, detail)]
+}
+
+/// Bytes that `memmap=N$N` or `memmap=N!N` takes.
+fn named(word: &str) -> Option<u64> {
+    let value = word.strip_prefix("memmap=")?;
+    let (bytes, _) = value.split_once(['$', '!'])?;
+    size(bytes.trim_end_matches('\\'))
 }
 
 fn takes_memory(word: &str) -> bool {

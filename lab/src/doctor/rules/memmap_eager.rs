@@ -32,6 +32,15 @@ fn is_memmap(text: &str) -> bool {
 fn find(case: &Case<'_>) -> Vec<Hit> {
     let mut slow = case.slow(LEAST_NS);
     let slow = slow.find(|(from, _, _)| is_memmap(from.text));
-    let hit = slow.map(|(from, entry, ns)| Hit::span(from, entry, ns));
+    let hit = slow.map(|(from, entry, ns)| {
+        let hit = Hit::span(from, entry, ns);
+        if case.is_before("5.11") {
+            return hit;
+        }
+        hit.instead(
+            "page descriptors of whole zones are written by one CPU before the others run, as every kernel does without deferral",
+            "CONFIG_DEFERRED_STRUCT_PAGE_INIT=y",
+        )
+    });
     hit.into_iter().collect()
 }

@@ -21,6 +21,7 @@ mod hugepages_slow;
 mod init_on_alloc;
 mod init_on_free;
 mod interleaved;
+mod kasan;
 mod lost_alignment;
 mod lost_aperture;
 mod lost_crashkernel;
@@ -29,13 +30,18 @@ mod lost_parameter;
 mod lost_unaddressable;
 mod memmap_eager;
 mod memoryless;
+mod mtrr_inconsistent;
 mod numa_tables;
+mod oops;
 mod page_debugging;
 mod reserved_pages;
 mod stalls;
 mod tsc_unstable;
 mod unaccepted;
 mod unexplained;
+mod wait_ec;
+mod wait_firmware;
+mod wait_root;
 
 use std::sync::OnceLock;
 
@@ -47,7 +53,7 @@ use super::rule::{Cost, Hit, Rule};
 use crate::log::{DeferredRow, E820Kind, E820Row, clock_start};
 
 /// Every rule.
-pub(super) static ALL: [&Rule; 35] = [
+pub(super) static ALL: [&Rule; 41] = [
     &blocks_small::RULE,
     &blocks_slow::RULE,
     &stalls::RULE,
@@ -83,6 +89,12 @@ pub(super) static ALL: [&Rule; 35] = [
     &lost_alignment::RULE,
     &lost_unaddressable::RULE,
     &lost_aperture::RULE,
+    &mtrr_inconsistent::RULE,
+    &kasan::RULE,
+    &oops::RULE,
+    &wait_ec::RULE,
+    &wait_firmware::RULE,
+    &wait_root::RULE,
 ];
 
 /// The rule for what none of them explains.
@@ -116,6 +128,16 @@ fn stall(case: &Case<'_>, functions: &[&str]) -> Option<Hit> {
     } else {
         hit
     })
+}
+
+/// The longest span of at least `least_ns` that begins or ends with a message that has one of `keys`.
+fn wait(case: &Case<'_>, keys: &[&str], least_ns: u64) -> Vec<Hit> {
+    let has = |entry: &Entry<'_>| keys.iter().any(|key| entry.has(key));
+    let waits = case.slow(least_ns);
+    let waits = waits.filter(|(from, entry, _)| has(from) || has(entry));
+    let longest = waits.max_by_key(|wait| wait.2);
+    let hit = longest.map(|(from, entry, ns)| Hit::span(from, entry, ns));
+    hit.into_iter().collect()
 }
 
 impl Case<'_> {

@@ -11,7 +11,8 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-const FUNCTIONS: [&str; 18] = [
+/// What initialises memory.
+pub(super) const FUNCTIONS: [&str; 18] = [
     "deferred_init_memmap",
     "deferred_free_range",
     "deferred_init_maxorder",
