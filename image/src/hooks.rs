@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use firstlight::acceptance::{Acceptance, Pending};
 use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
-use firstlight::frames::{Hooks, Request};
+use firstlight::frames::{Exhausted, Hooks, Request};
 use firstlight::memmap::Mode;
 use firstlight::node::NodeId;
 use firstlight::zeroing::{MappedMemory, Memory, ZeroCheck};
@@ -91,9 +91,9 @@ impl Hooks for Kernel {
         unsafe { self.check.is_zero(&memory(), range) }
     }
 
-    fn exhausted(&self, request: &Request, node: Option<NodeId>) -> bool {
+    fn exhausted(&self, request: &Request, what: Exhausted) -> bool {
         // Nothing is accepted before all memory is up.
         let frames = MACHINE.get().map(|machine| &machine.frames);
-        frames.is_some_and(|frames| self.acceptance.accept_for(frames, request, node))
+        frames.is_some_and(|frames| self.acceptance.accept_for(frames, request, what))
     }
 }

@@ -1,6 +1,6 @@
 //! How long a request for zeroed memory takes, with a stock and without: [`allocate`].
 //!
-//! Requests are timed a few at a time, and a figure is the median of such groups: each is short beside
+//! A CPU requests them, through its cache. Requests are timed a few at a time, and a figure is the median of such groups: each is short beside
 //! what another process gets of the CPU.
 
 use super::ground::{eager, forget};
@@ -8,7 +8,7 @@ use super::record::Row;
 use crate::alloc::Spread;
 use firstlight::addr::{Frame, Order};
 use firstlight::background::Next;
-use firstlight::frames::{Frames, Request};
+use firstlight::frames::{Cpu, CpuCache, Frames, Request};
 use firstlight::node::NodeId;
 use firstlight::zeroing::MappedMemory;
 use firstlight_host::clock::Clock;
@@ -32,6 +32,8 @@ pub(super) fn allocate(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Row>, Box<dyn Error>> {
     let mut rows = Vec::new();
+    let mut cache = Box::new(CpuCache::new());
+    let mut cpu = frames.cpu(0, NodeId(0), &mut cache)?;
     for (order, count, group) in REQUESTS {
         progress(&format!("zeroed blocks of {order}"));
         let mut ns: [Vec<f64>; 2] = Default::default();
@@ -41,7 +43,8 @@ pub(super) fn allocate(
                 if stock {
                     fill(frames, memory)?;
                 }
-                ns.extend(round(frames, order, count, group)?);
+                ns.extend(round(&mut cpu, order, count, group)?);
+                cpu.drain()?;
             }
         }
         for (stock, ns) in [false, true].into_iter().zip(ns) {
@@ -67,7 +70,7 @@ pub(super) fn fill(frames: &Frames<'_>, memory: &MappedMemory) -> Result<(), Box
 /// `count` blocks are allocated, then freed; nanoseconds a block of each group, none if there are not
 /// so many blocks.
 fn round(
-    frames: &Frames<'_>,
+    cpu: &mut Cpu<'_, '_>,
     order: Order,
     count: usize,
     group: usize,
@@ -77,7 +80,7 @@ fn round(
     let mut figures = Vec::with_capacity(count / group);
     while blocks.len() < count {
         let begin = Instant::now();
-        let found = (0..group).map_while(|_| frames.allocate(request).ok());
+        let found = (0..group).map_while(|_| cpu.allocate(request).ok());
         let before = blocks.len();
         blocks.extend(found);
         let ns = begin.elapsed().as_secs_f64() * 1e9;
@@ -90,7 +93,7 @@ fn round(
         figures.push(ns / blocks);
     }
     for frame in blocks {
-        frames.free(frame, order)?;
+        cpu.free(frame, order)?;
     }
     Ok(figures)
 }

@@ -2,7 +2,7 @@
 
 use crate::machine::{GIB, Machine, Storage};
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
-use firstlight::frames::{Frames, Hooks, Request};
+use firstlight::frames::{CpuSlot, Frames, Hooks, Request};
 use firstlight::memmap::Writer;
 use firstlight::memmap::writer::Line;
 use firstlight::node::NodeId;
@@ -22,6 +22,7 @@ pub(super) struct Ground {
     machine: Machine,
     storage: Storage,
     tables: MetadataSpace,
+    slots: [CpuSlot; 1],
 }
 
 impl Ground {
@@ -40,6 +41,7 @@ impl Ground {
             memory,
             storage: machine.storage(),
             tables: MetadataSpace::new(machine.metadata_bytes())?,
+            slots: [const { CpuSlot::new() }; 1],
             machine,
         })
     }
@@ -53,14 +55,15 @@ impl Ground {
         unsafe { MappedMemory::new(first.wrapping_sub(start), writer) }
     }
 
-    /// An allocator over all of it, that zeroes on the spot by `kernel`.
+    /// An allocator over all of it, that zeroes on the spot by `kernel`, for one CPU.
     pub(super) fn frames<'f>(
         &'f mut self,
         kernel: &'f Kernel,
     ) -> Result<Frames<'f>, Box<dyn Error>> {
         self.tables.reset();
         let layout = self.machine.layout(&mut self.storage)?;
-        Ok(Frames::build(layout, &self.tables)?.with_hooks(kernel))
+        let frames = Frames::build(layout, &self.tables)?;
+        Ok(frames.with_hooks(kernel).with_cpus(&self.slots))
     }
 }
 

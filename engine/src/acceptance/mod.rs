@@ -26,7 +26,7 @@ pub use pending::Pending;
 use core::fmt;
 
 use crate::addr::FrameRange;
-use crate::frames::{Content, Frames, Request};
+use crate::frames::{Content, Exhausted, Frames, Request};
 use crate::node::NodeId;
 use crate::platform::{NotAccepted, Platform};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, pause};
@@ -95,36 +95,35 @@ impl<'a, P: Platform + Sync> Acceptance<'a, P> {
         }
     }
 
-    /// Accepts a chunk that `request` may have, on `node` or, without one, on the nearest node
-    /// that has such a chunk, and frees it into `frames`. Whether the search is to be repeated.
+    /// Accepts a chunk that `request` may have, on the node that is exhausted or, where all are, on the
+    /// nearest that has such a chunk, and frees it into `frames`. Whether the search is to be repeated.
     ///
     /// A kernel's [`Hooks::exhausted`](crate::frames::Hooks::exhausted) calls it. So an
     /// allocation takes, in this order, free memory of its node, unaccepted memory there, free
     /// memory of other nodes, what CPUs cache, unaccepted memory of other nodes.
     ///
-    /// Where no chunk is left but some are in flight, a call without a node returns `true`
+    /// Where all nodes are exhausted and no chunk is left but some are in flight, it returns `true`
     /// too, and the search is repeated until they are online.
     ///
     /// So it waits for chunks other calls have in flight: neither `describe`, nor the
     /// platform's `accept`, nor an interrupt handler that may have interrupted
     /// a call on its own CPU may allocate.
-    pub fn accept_for(&self, frames: &Frames<'_>, request: &Request, node: Option<NodeId>) -> bool {
+    pub fn accept_for(&self, frames: &Frames<'_>, request: &Request, what: Exhausted) -> bool {
         let accept_on = |node| {
             self.accept_next(frames, |pending| {
                 pending.node() == node && request.zones().contains(pending.zone())
             })
         };
-        if let Some(node) = node {
-            return accept_on(node);
-        }
+        let first = match what {
+            Exhausted::Node(node) => return accept_on(node),
+            Exhausted::All(first) => first,
+        };
         let nodes = if request.is_this_node_only() {
             1
         } else {
             usize::MAX
         };
-        let mut nearest = frames
-            .fallback(request.node().unwrap_or_default())
-            .take(nodes);
+        let mut nearest = frames.fallback(first).take(nodes);
         if nearest.any(accept_on) {
             return true;
         }

@@ -127,8 +127,8 @@ impl<'m> Frames<'m> {
     }
 
     /// Frees a block, as [`Frames::free`], and says what it holds: a caller that has zeroed it, or
-    /// never wrote to it, saves the next owner that work. Of pages it is kept where the rest of
-    /// their huge frame is known to hold the same, or nothing else is known of it.
+    /// never wrote to it, saves the next owner that work. It is kept of huge frames
+    /// (2 MiB) that were allocated as such.
     ///
     /// ```
     /// # use firstlight::addr::{Frame, Order};

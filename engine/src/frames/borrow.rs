@@ -2,15 +2,18 @@
 //!
 //! *Hidden, not gone.* What is borrowed can't be allocated for a while, and counts as in work: the
 //! water marks see it as free, and a request that finds nothing searches again, as beside any call
-//! that may give something back, before its error says how much is in work.
+//! that may give something back, before its error says how much is in work. To the tables it is
+//! allocated as any block is: another call that frees it is wrong, and the worker is told when it gives it back.
 
 use core::fmt;
 
+use super::error::BlockError;
 use super::find::Frames;
 use super::segment::calls::Call;
-use super::segment::take::{Miss, Part};
-use super::segment::{GiantIndex, HugeIndex, Segment, page_of};
-use super::word::geometry::{BITMAP_WORDS, Block, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER};
+use super::segment::give::Refused;
+use super::segment::take::Miss;
+use super::segment::{GiantIndex, Segment};
+use super::word::geometry::{Block, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER};
 use super::word::{Content, Giant, GiantState, Huge, Mobility};
 use super::zone::segment::ZoneSegment;
 use crate::addr::{Frame, FrameRange, Order};
@@ -20,7 +23,6 @@ use crate::node::{NodeId, ZoneKind};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     node: NodeId,
-    becomes: Content,
     /// The segment it is in, and the frame there.
     segment: usize,
     next: Frame,
@@ -29,12 +31,10 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// From the node's first frame on, for a worker that makes `becomes` of what it finds: it finds
-    /// no pages that could not be known as that ([`Frames::borrow_free`]).
-    pub const fn new(node: NodeId, becomes: Content) -> Self {
+    /// From the node's first frame on.
+    pub const fn new(node: NodeId) -> Self {
         Self {
             node,
-            becomes,
             segment: 0,
             next: Frame::new(0),
             rounds: 0,
@@ -72,7 +72,8 @@ impl Cursor {
     }
 }
 
-/// A free block that a worker has. Dropped, it is free again, and nothing is known of its content.
+/// A free block that a worker has. Dropped, it is free again, and nothing is known of its content;
+/// that another call freed it meanwhile only [`Borrowed::back`] says.
 #[must_use = "dropping it drops what is known of it"]
 pub struct Borrowed<'f, 'm> {
     frames: &'f Frames<'m>,
@@ -102,8 +103,12 @@ impl Borrowed<'_, '_> {
     }
 
     /// They are free again, and hold this now.
-    pub fn back(mut self, content: Content) {
-        self.give_back(content);
+    ///
+    /// # Errors
+    /// [`BlockError::FreedTwice`]: a call freed some of them that did not have them. What is
+    /// allocated of them still stays so, or is its next owner's.
+    pub fn back(mut self, content: Content) -> Result<(), BlockError> {
+        self.give_back(content)
     }
 
     /// They count as allocated from now on, for water marks and errors too: for what takes longer
@@ -120,30 +125,38 @@ impl Borrowed<'_, '_> {
     /// be given back now, because a device may still write to it.
     pub fn leak(mut self) -> FrameRange {
         self.hold();
-        self.segment.set_borrowed(self.block, None);
         let range = self.range();
         self.block.order = EMPTY;
         range
     }
 
-    fn give_back(&mut self, content: Content) {
+    fn give_back(&mut self, content: Content) -> Result<(), BlockError> {
         if self.block.order == EMPTY {
-            return;
+            return Ok(());
         }
-        self.segment.set_borrowed(self.block, None);
-        // An error: another call freed what it did not have.
-        let given = self.segment.give_with(self.block, content);
-        if given.is_ok() && content == Content::Zero && self.content != content {
-            self.from.add_made(self.block.frames());
+        let block = self.block;
+        self.block.order = EMPTY;
+        let result = self.segment.give_with(block, content);
+        let given = match result {
+            Ok(()) => block.frames(),
+            Err(Refused { given_frames, .. }) => given_frames,
+        };
+        if content == Content::Zero && self.content != content {
+            self.from.add_made(given);
         }
-        let frames = self.block.frames().cast_signed();
+        let (given, frames) = (given.cast_signed(), block.frames().cast_signed());
         if let Some(mut call) = self.call.take() {
             self.segment.calls.count_work(-frames);
+            // Counted as free all along.
+            self.frames.nodes.count(self.from, given - frames);
             call.undo();
         } else {
-            self.frames.nodes.count(self.from, frames);
+            self.frames.nodes.count(self.from, given);
         }
-        self.block.order = EMPTY;
+        result.map_err(|_| BlockError::FreedTwice {
+            frame: block.start,
+            order: Order::new(block.order).unwrap_or_default(),
+        })
     }
 }
 
@@ -152,7 +165,8 @@ const EMPTY: u8 = 0xff;
 
 impl Drop for Borrowed<'_, '_> {
     fn drop(&mut self) {
-        self.give_back(Content::Unknown);
+        // An error: another call freed what it did not have.
+        let _ = self.give_back(Content::Unknown);
     }
 }
 
@@ -164,12 +178,8 @@ impl fmt::Debug for Borrowed<'_, '_> {
 
 impl<'m> Frames<'m> {
     /// Borrows a free block of `order` that holds `content`, from the cursor on, for a worker that
-    /// zeroes it or reports it to the host. Larger blocks than pages come from any free memory,
-    /// which comes together again when they are back.
-    ///
-    /// Pages are borrowed from huge frames that are broken up already. What is known of the pages
-    /// of one huge frame is one content: a huge frame that has pages of another than the cursor's
-    /// worker makes is passed over, since nothing could be known of them afterwards.
+    /// zeroes it or reports it to the host. An order below a huge frame counts as one: of pages
+    /// nothing is known.
     ///
     /// Any CPU, and any number of workers with a cursor each. Until it is back the block can be
     /// neither allocated nor claimed by its address, so a worker has few at a time, and not for long.
@@ -187,8 +197,7 @@ impl<'m> Frames<'m> {
     ///         return false;
     ///     };
     ///     zero(block.range());
-    ///     block.back(Content::Zero);
-    ///     true
+    ///     block.back(Content::Zero).is_ok()
     /// }
     /// ```
     pub fn borrow_free(
@@ -199,9 +208,8 @@ impl<'m> Frames<'m> {
         words: usize,
     ) -> Option<Borrowed<'_, 'm>> {
         let mut search = Search {
-            order: order.get(),
+            order: order.get().max(HUGE_ORDER),
             content,
-            becomes: cursor.becomes,
             // Fewer would find no such block, and not move the cursor.
             left: words.max(words_of_one(order.get())),
             looked: 0,
@@ -263,7 +271,6 @@ impl<'m> Frames<'m> {
                     order: search.order,
                 };
                 segment.calls.count_work(block.frames().cast_signed());
-                segment.set_borrowed(block, Some(cursor.becomes));
                 return Some(Borrowed {
                     frames: self,
                     from,
@@ -281,15 +288,12 @@ impl<'m> Frames<'m> {
     }
 }
 
-/// Words of a huge frame whose pages are looked at: its own, its bitmap and its marks.
-const PAGE_WORDS: usize = 1 + 2 * BITMAP_WORDS;
-
 /// Words that a search for a block of `order` looks at until it has one, or moves on.
 const fn words_of_one(order: u8) -> usize {
     let below = match order {
         GIANT_ORDER => 0,
         HUGE_ORDER.. => 1 << (order - HUGE_ORDER),
-        _ => PAGE_WORDS,
+        _ => 1,
     };
     1 + below
 }
@@ -298,8 +302,6 @@ const fn words_of_one(order: u8) -> usize {
 struct Search {
     order: u8,
     content: Content,
-    /// What it will be known to hold.
-    becomes: Content,
     /// Words that it may look at.
     left: usize,
     /// Those that it looked at.
@@ -344,16 +346,11 @@ impl Search {
         let word = segment.giant(giant);
         match word.state {
             GiantState::Free if self.order == GIANT_ORDER => self.whole(segment, giant, word, next),
-            GiantState::Free if self.order >= HUGE_ORDER && word.may_hold(self.content) => {
+            GiantState::Free if word.may_hold(self.content) => {
                 let below = || self.huges(segment, giant, next).ok_or(Miss::Nothing);
                 segment.take_below(giant, word, below).ok()
             }
-            GiantState::Split if self.order >= HUGE_ORDER && word.may_hold(self.content) => {
-                self.huges(segment, giant, next)
-            }
-            GiantState::Split if self.order < HUGE_ORDER && word.partial != [0; 2] => {
-                self.pages(segment, giant, next)
-            }
+            GiantState::Split if word.may_hold(self.content) => self.huges(segment, giant, next),
             _ => None,
         }
     }
@@ -407,68 +404,6 @@ impl Search {
         }
         None
     }
-
-    /// Pages of split huge frames.
-    fn pages(
-        &mut self,
-        segment: &Segment<'_>,
-        giant: GiantIndex,
-        next: &mut Frame,
-    ) -> Option<Frame> {
-        for huge in segment.huges_in(giant) {
-            let frames = segment.huge_frames(huge);
-            if frames.end() <= *next {
-                continue;
-            }
-            *next = (*next).max(frames.start());
-            if !self.may_look(PAGE_WORDS) {
-                return None;
-            }
-            let word = segment.huge(huge);
-            // What is known of other pages there.
-            let other = word.content.is_known() && word.content != self.becomes;
-            let may_become = !(other && self.becomes.is_known());
-            let mut from = page_of(*next);
-            while word.is_counted()
-                && may_become
-                && let Some(at) = find_pages(segment, huge, word, from, self.order, self.content)
-            {
-                let start = frames.start().get() + u64::from(at);
-                from = at + (1 << self.order);
-                *next = Frame::new(start + (1 << self.order));
-                let part = Part::At(at, self.order);
-                if segment.take_one(huge, word.mobility.into(), part).is_ok() {
-                    return Some(Frame::new(start));
-                }
-            }
-            *next = frames.end();
-        }
-        None
-    }
-}
-
-/// Of a huge frame found split as `word`: the first aligned block of free pages from page `from` on
-/// that hold `content`, all of them.
-fn find_pages(
-    segment: &Segment<'_>,
-    huge: HugeIndex,
-    word: Huge,
-    from: u32,
-    order: u8,
-    content: Content,
-) -> Option<u32> {
-    let bitmap = segment.bitmap(huge);
-    let marks = word.content.is_known().then(|| segment.marks(huge));
-    let is_marked = content.is_known();
-    if is_marked && word.content != content {
-        return None;
-    }
-    let fits = |at: &u32| {
-        let is_free = !bitmap.any_set(*at, order);
-        is_free && marks.is_none_or(|marks| marks.is_all(*at, order, is_marked))
-    };
-    let first = from.next_multiple_of(1 << order);
-    (first..HUGE_FRAMES).step_by(1 << order).find(fits)
 }
 
 /// Takes one huge frame or more, seen free.

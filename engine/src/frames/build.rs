@@ -9,8 +9,8 @@ use super::metadata::Metadata;
 use super::segment::Segment;
 use super::segment::pinned::{Entry, Pinned};
 use super::segment::table::Carver;
+use super::word::Bitmap;
 use super::word::geometry::{GIANT_ORDER, HUGES};
-use super::word::{BITMAPS, Bitmap};
 use super::zone::segment::{ONE_ZONE, ZoneSegment};
 use super::zone::{Heads, Nodes, Segments};
 #[cfg(feature = "hotplug")]
@@ -29,7 +29,7 @@ pub(super) const fn table_bytes(frames: FrameRange) -> Option<u64> {
         Carver::bytes_for::<AtomicU64>(Segment::giants_for(frames)),
         Carver::bytes_for::<AtomicU32>(huges),
         // Fewer than 2^55 huge frames.
-        Carver::bytes_for::<Bitmap>(BITMAPS as u64 * huges),
+        Carver::bytes_for::<Bitmap>(huges),
     ])
 }
 
@@ -213,7 +213,7 @@ impl SegmentSpan {
         let giants = usize::try_from(Segment::giants_for(self.frames)).ok()?;
         let huges = usize::try_from(Segment::huges_for(self.frames)).ok()?;
         let (giants, words) = (tables.table(giants)?, tables.table(huges)?);
-        let bitmaps = tables.table(BITMAPS * huges)?;
+        let bitmaps = tables.table(huges)?;
         let segment = Segment::new(self.frames, pinned, giants, words, bitmaps);
         let taken = self.is_present.then_some(taken);
         Some(ZoneSegment::new(segment, self.node, self.zone, taken))

@@ -212,7 +212,7 @@ impl fmt::Display for BlockError {
             ),
             Self::FreedTwice { frame, order } => write!(
                 f,
-                "{frame} with {order} was freed twice: found free when a cache was flushed"
+                "{frame} with {order} was freed twice: found free when a cache was flushed, or a worker gave it back"
             ),
             Self::InUse { frame, order } => write!(
                 f,

@@ -7,7 +7,7 @@
 use super::cpu::drain::DrainRequest;
 use super::cpu::slot::CpuSlot;
 use super::error::{AllocError, RangeError};
-use super::hooks::Hooks;
+use super::hooks::{Exhausted, Hooks};
 use super::metadata::Metadata;
 use super::range;
 use super::range::contiguous::NotZeroed;
@@ -203,7 +203,7 @@ impl Frames<'_> {
     }
 
     /// Frames that workers have now.
-    fn in_work(&self) -> u64 {
+    pub(crate) fn in_work(&self) -> u64 {
         let segments = self.nodes.segments.iter();
         segments.map(ZoneSegment::in_work_frames).sum()
     }
@@ -277,7 +277,7 @@ impl Frames<'_> {
             if let Some(found) = find(Reach::Node) {
                 return Ok(found);
             }
-            if !hooks.exhausted(request, Some(first)) {
+            if !hooks.exhausted(request, Exhausted::Node(first)) {
                 break;
             }
         }
@@ -288,7 +288,7 @@ impl Frames<'_> {
         }
         let mut found = self.find_drained(request, own, &find);
         while let Err(held_by_cpus) = found {
-            let again = hooks.exhausted(request, None);
+            let again = hooks.exhausted(request, Exhausted::All(first));
             // Also if there is no more: some may have come since the last search.
             found = find(Reach::All).ok_or(held_by_cpus);
             if !again {

@@ -7,6 +7,30 @@ use crate::frames::cpu::drain::DrainRequest;
 use crate::frames::request::Request;
 use crate::node::{NodeId, ZoneKind};
 
+/// Where a request found nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exhausted {
+    /// On this node, where it begins; others were not searched yet.
+    Node(NodeId),
+    /// On all nodes that it may have, and all caches are drained, unless the request is
+    /// [`no_drain`](Request::no_drain). The search began on this node: what is freed or added near it is found first.
+    All(NodeId),
+}
+
+impl Exhausted {
+    /// The node where the request begins.
+    pub const fn first(self) -> NodeId {
+        match self {
+            Self::Node(first) | Self::All(first) => first,
+        }
+    }
+
+    /// Whether all nodes were searched.
+    pub const fn is_all(self) -> bool {
+        matches!(self, Self::All(_))
+    }
+}
+
 /// What a kernel adds to allocation, set by
 /// [`Frames::with_hooks`](crate::frames::Frames::with_hooks). Each method has a default that
 /// adds nothing.
@@ -16,9 +40,8 @@ use crate::node::{NodeId, ZoneKind};
 ///
 /// ```
 /// use firstlight::addr::{Frame, Order};
-/// use firstlight::frames::{Hooks, Request};
+/// use firstlight::frames::{Exhausted, Hooks, Request};
 /// use firstlight::memmap::{Memmap, PageDescriptor};
-/// use firstlight::node::NodeId;
 ///
 /// /// Page descriptors that are ready when a frame is allocated, and pages that can be reclaimed.
 /// struct Kernel {
@@ -31,9 +54,9 @@ use crate::node::{NodeId, ZoneKind};
 ///         self.memmap.prepare(blocks, order);
 ///     }
 ///
-///     fn exhausted(&self, _: &Request, node: Option<NodeId>) -> bool {
+///     fn exhausted(&self, _: &Request, what: Exhausted) -> bool {
 ///         // Other nodes first.
-///         node.is_none() && (self.shrink)()
+///         what.is_all() && (self.shrink)()
 ///     }
 /// }
 /// ```
@@ -50,12 +73,11 @@ pub trait Hooks: Sync {
         let _ = (blocks, order);
     }
 
-    /// Nothing that would do for `request` is free on `node`, where it begins; or, with `None`,
-    /// anywhere, and all caches are drained, unless the request is `no_drain`. Whether some was freed or added: then
+    /// Nothing that would do for `request` is free there. Whether some was freed or added: then
     /// the search is repeated. Called again as long as that finds nothing. A request fails after
     /// a last search: other CPUs may have freed or added some meanwhile.
-    fn exhausted(&self, request: &Request, node: Option<NodeId>) -> bool {
-        let _ = (request, node);
+    fn exhausted(&self, request: &Request, what: Exhausted) -> bool {
+        let _ = (request, what);
         false
     }
 

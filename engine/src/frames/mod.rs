@@ -82,7 +82,7 @@ pub use cpu::per_cpu::PerCpu;
 pub use cpu::slot::{CpuEvents, CpuSlot};
 pub use error::{AllocError, BlockError, BuildError, CpuError, RangeError};
 pub use find::Frames;
-pub use hooks::{Crossing, Hooks, WaterMark};
+pub use hooks::{Crossing, Exhausted, Hooks, WaterMark};
 pub use hotplug::{OnlinePolicy, ZoneError};
 pub use isolation::{IsolateError, Isolation};
 pub use metadata::Metadata;

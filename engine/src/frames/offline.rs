@@ -27,9 +27,7 @@ pub enum Holder {
         /// For what: the owner that early memory was given; `None` if its log had no space.
         owner: Option<&'static str>,
     },
-    /// A worker has borrowed it, and gives it back soon.
-    Worker,
-    /// It is allocated, or cached by a CPU that has not drained its cache.
+    /// It is allocated; or cached by a CPU that has not drained its cache; or a worker has it.
     Allocation,
 }
 
@@ -38,7 +36,6 @@ impl fmt::Display for Holder {
         match self {
             Self::Reserved { owner: Some(owner) } => write!(f, "reserved for ever, for {owner}"),
             Self::Reserved { owner: None } => f.write_str("reserved for ever"),
-            Self::Worker => f.write_str("borrowed by a worker"),
             Self::Allocation => f.write_str("allocated"),
         }
     }
@@ -83,6 +80,8 @@ pub enum OfflineError {
         holder: Holder,
         /// Frames that CPUs cache which have not drained, in the range or elsewhere.
         held_by_cpus: u64,
+        /// Frames that workers have and give back soon, in the range or elsewhere.
+        in_work: u64,
     },
     /// Some of it is offline already.
     Offline {
@@ -137,6 +136,7 @@ impl fmt::Display for OfflineError {
                 frames,
                 holder,
                 held_by_cpus,
+                in_work,
             } => {
                 match frames {
                     1 => write!(
@@ -151,6 +151,9 @@ impl fmt::Display for OfflineError {
                 if *held_by_cpus > 0 {
                     let s = if *held_by_cpus == 1 { "" } else { "s" };
                     write!(f, "; CPUs still cache {held_by_cpus} frame{s}")?;
+                }
+                if *in_work > 0 {
+                    write!(f, "; workers have {in_work} frames and give them back soon")?;
                 }
                 let them = if *frames == 1 { "it" } else { "them" };
                 write!(f, ": move or free {them}, then try again")
@@ -431,6 +434,7 @@ impl<'m> Frames<'m> {
                     owner: self.layout().owner_of(frame),
                 },
                 held_by_cpus: 0,
+                in_work: 0,
             }
         } else {
             OfflineError::OutsideMemory { range, frame }
@@ -450,19 +454,14 @@ impl<'m> Frames<'m> {
     }
 
     fn in_use(&self, range: PhysRange, frame: Frame, frames: u64) -> OfflineError {
-        let segment = self.nodes.segments.at(frame).and_then(ZoneSegment::online);
-        let is_borrowed = segment.is_some_and(|segment| segment.is_borrowed(frame));
         let held_by_cpus = super::cpu::drain::DrainRequest::new(self.slots).pending_frames();
         OfflineError::InUse {
             range,
             frame,
             frames: frames.max(1),
-            holder: if is_borrowed {
-                Holder::Worker
-            } else {
-                Holder::Allocation
-            },
+            holder: Holder::Allocation,
             held_by_cpus,
+            in_work: self.in_work(),
         }
     }
 

@@ -59,10 +59,10 @@ impl<'m> Frames<'m> {
     /// use firstlight::addr::FrameRange;
     /// use firstlight::frames::Frames;
     ///
-    /// // 64 GiB: 66 bytes a MiB, none of them written before the memory is used.
+    /// // 64 GiB: 34 bytes a MiB, none of them written before the memory is used.
     /// const SPAN: FrameRange = FrameRange::new(0, 64 << 18).unwrap();
     /// const BYTES: u64 = Frames::bytes_for(SPAN, 64).unwrap();
-    /// assert_eq!(BYTES >> 20, 4);
+    /// assert_eq!(BYTES >> 20, 2);
     /// ```
     pub const fn bytes_for(span: FrameRange, ranges: usize) -> Option<u64> {
         let ranges = if ranges == 0 { 1 } else { ranges };

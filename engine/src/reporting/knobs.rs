@@ -8,8 +8,8 @@ use crate::background::knobs::{self, Moment, Row};
 pub enum Knob {
     /// 1: free memory is reported; 0: it is not. A failure of the device sets it to 0.
     Enabled,
-    /// The least order of the blocks that are reported. Below 9 a report takes the host less than
-    /// a huge page, which splits the one it has.
+    /// The least order of the blocks that are reported: a huge frame or more, since of pages nothing
+    /// is known.
     Order,
     /// Most blocks of a report; no more than the device takes at once.
     BatchBlocks,
@@ -38,7 +38,7 @@ impl knobs::Knob for Knob {
         match self {
             Self::Enabled => Row::new("enabled", 0, 0, 1).help("1: report free memory; 0: keep it"),
             Self::Order => {
-                Row::new("order", 9, 0, 17).help("least order of a block that is reported")
+                Row::new("order", 9, 9, 17).help("least order of a block that is reported")
             }
             Self::BatchBlocks => Row::new(
                 "batch_blocks",
@@ -128,6 +128,7 @@ mod tests {
         let settings = Settings::new();
         for (knob, value) in [
             (Knob::Enabled, 2),
+            (Knob::Order, 8),
             (Knob::Order, 18),
             (Knob::BatchBlocks, 0),
             (Knob::BatchBlocks, 33),

@@ -21,6 +21,8 @@ pub struct Statistics {
     pub failures: u64,
     /// Frames of a failed report that the device has not let go of: unavailable until it does.
     pub unreleased_frames: u64,
+    /// Frames of blocks of which another call freed some while they were in a report.
+    pub freed_twice_frames: u64,
     /// Words of the allocator's tables that it looked at.
     pub words: u64,
 }
@@ -56,10 +58,14 @@ impl<'f, 'm> Blocks<'f, 'm> {
         self.0.iter().flatten()
     }
 
-    /// They are free again, and hold this.
-    fn back(&mut self, content: Content) {
+    /// They are free again, and hold this; frames of those that another call freed meanwhile.
+    fn back(&mut self, content: Content) -> u64 {
         let blocks = self.0.iter_mut().filter_map(Option::take);
-        blocks.for_each(|block| block.back(content));
+        let give = |block: Borrowed<'_, '_>| {
+            let frames = block.range().count();
+            block.back(content).map_or(frames, |()| 0)
+        };
+        blocks.map(give).sum()
     }
 
     fn frames(&self) -> u64 {
@@ -229,7 +235,7 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
         // SAFETY: they were free, and are borrowed until the host has answered.
         match unsafe { self.host.report(ranges) } {
             Ok(()) => {
-                blocks.back(Content::Reported);
+                self.statistics.freed_twice_frames += blocks.back(Content::Reported);
                 self.statistics.reports += 1;
                 self.statistics.reported_bytes += frames * PAGE_BYTES;
                 true
@@ -241,7 +247,7 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
                     self.statistics.unreleased_frames = frames;
                     self.unreleased = blocks;
                 } else {
-                    blocks.back(Content::Unknown);
+                    self.statistics.freed_twice_frames += blocks.back(Content::Unknown);
                 }
                 self.fail(failure);
                 false
@@ -260,7 +266,7 @@ impl<'f, 'm, H: Host> Reporter<'f, 'm, H> {
     /// Blocks of a failed report are free again once the device let go of them.
     fn release(&mut self) {
         if self.statistics.unreleased_frames > 0 && self.host.is_released() {
-            self.unreleased.back(Content::Unknown);
+            self.statistics.freed_twice_frames += self.unreleased.back(Content::Unknown);
             self.statistics.unreleased_frames = 0;
         }
     }
@@ -276,7 +282,7 @@ impl Pass {
 
     const fn new() -> Self {
         Self {
-            cursor: Cursor::new(NodeId(0), Content::Reported),
+            cursor: Cursor::new(NodeId(0)),
             nodes: 0,
             free_frames: 0,
             left_bytes: None,
@@ -290,7 +296,7 @@ impl Pass {
         self.nodes += 1;
         let node = frames.fallback(NodeId(0)).nth(self.nodes);
         if let Some(node) = node {
-            self.cursor = Cursor::new(node, Content::Reported);
+            self.cursor = Cursor::new(node);
         }
         node.is_some()
     }
@@ -309,7 +315,7 @@ impl Pass {
             self.words += self.cursor.words() - before;
             if self.cursor.rounds() != rounds && !self.next_node(frames) {
                 self.left_bytes = Some(knobs.budget_bytes(self.free_frames * PAGE_BYTES));
-                self.cursor = Cursor::new(NodeId(0), Content::Reported);
+                self.cursor = Cursor::new(NodeId(0));
                 self.nodes = 0;
             }
         }

@@ -11,8 +11,8 @@ pub const ALL_BYTES: u64 = u64::MAX;
 pub enum Knob {
     /// 1: the worker zeroes; 0: it only sleeps.
     Enabled,
-    /// The least order of the blocks it zeroes. From [`PAST_CACHES`](super::PAST_CACHES) on stores
-    /// go past the caches, below they are plain ones.
+    /// The least order of the blocks it zeroes: a huge frame or more, since of pages nothing is
+    /// known.
     MinOrder,
     /// So much free memory of unknown content wakes it.
     WakeBytes,
@@ -49,7 +49,7 @@ impl knobs::Knob for Knob {
         match self {
             Self::Enabled => Row::new("enabled", 0, 0, 1).help("1: zero free memory; 0: leave it"),
             Self::MinOrder => {
-                Row::new("min_order", 9, 0, 17).help("least order of a block that is zeroed")
+                Row::new("min_order", 9, 9, 17).help("least order of a block that is zeroed")
             }
             Self::WakeBytes => Row::new("wake_bytes", 64 << 20, 4096, u64::MAX)
                 .help("free memory of unknown content that wakes"),
@@ -141,6 +141,7 @@ mod tests {
         let settings = Settings::new();
         for (knob, value) in [
             (Knob::Enabled, 2),
+            (Knob::MinOrder, 8),
             (Knob::MinOrder, 18),
             (Knob::WakeBytes, 0),
             (Knob::BatchBytes, 2048),
@@ -155,12 +156,12 @@ mod tests {
         assert_eq!(settings.get(), Knobs::defaults());
         for (knob, value) in [
             (Knob::Enabled, 1),
-            (Knob::MinOrder, 0),
+            (Knob::MinOrder, 10),
             (Knob::LowBytes, ALL_BYTES),
         ] {
             settings.set(knob, value).unwrap();
         }
         let knobs = settings.get();
-        assert!(knobs.enabled && knobs.min_order == Order::PAGE && knobs.low_bytes == ALL_BYTES);
+        assert!(knobs.enabled && knobs.min_order.get() == 10 && knobs.low_bytes == ALL_BYTES);
     }
 }

@@ -12,6 +12,8 @@ pub struct Statistics {
     pub batches: u64,
     /// Time that took, of all workers.
     pub zeroing_ns: u64,
+    /// Bytes of blocks of which another call freed some while a worker zeroed them.
+    pub freed_twice_bytes: u64,
     /// Times a worker waited because allocation was busy, or for the rate limit.
     pub back_offs: u64,
     /// Bytes that requests for zeros found known to be zero.
@@ -34,6 +36,7 @@ pub(super) struct Counters {
     zeroed_bytes: AtomicU64,
     batches: AtomicU64,
     zeroing_ns: AtomicU64,
+    freed_twice_bytes: AtomicU64,
     back_offs: AtomicU64,
 }
 
@@ -43,6 +46,11 @@ impl Counters {
         self.zeroed_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.zeroing_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// Another call freed some of what a worker had.
+    pub(super) fn add_freed_twice(&self, bytes: u64) {
+        self.freed_twice_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// A worker waits although there is work.
@@ -56,6 +64,7 @@ impl Counters {
             zeroed_bytes: read(&self.zeroed_bytes),
             batches: read(&self.batches),
             zeroing_ns: read(&self.zeroing_ns),
+            freed_twice_bytes: read(&self.freed_twice_bytes),
             back_offs: read(&self.back_offs),
             ..Statistics::default()
         }

@@ -244,14 +244,9 @@ impl<M: Memory> Worker<'_, '_, M> {
         };
         for zone in ZoneKind::ALL {
             let zone = frames.zone_statistics(node, zone);
-            let unknown = if self.zeroing.knobs().min_order < Order::HUGE {
-                let known = zone.zero.frames + zone.reported.frames;
-                zone.free_frames.saturating_sub(known)
-            } else {
-                // Pages of huge frames that are broken up are not zeroed.
-                let known = zone.zero.huges + zone.reported.huges;
-                zone.free_huges.saturating_sub(known) * Order::HUGE.frames()
-            };
+            // Pages of huge frames that are broken up are not zeroed.
+            let known = zone.zero.huges + zone.reported.huges;
+            let unknown = zone.free_huges.saturating_sub(known) * Order::HUGE.frames();
             seen.stock_bytes += zone.zero.frames * PAGE_BYTES;
             seen.unknown_bytes += unknown * PAGE_BYTES;
         }
@@ -262,17 +257,20 @@ impl<M: Memory> Worker<'_, '_, M> {
         seen
     }
 
-    /// Zeroes a block and gives it back as such; bytes.
+    /// Zeroes a block and gives it back as such; bytes that it zeroed.
     fn zero(&mut self, block: Borrowed<'_, '_>, begin_ns: u64, now: impl Fn() -> u64) -> u64 {
         let range = block.range();
         // SAFETY: it was free and is borrowed: the allocator hands it to no other code, and none uses
         // what is free, as no code frees what is not its own (the contract of `Memory`).
         unsafe { self.zeroing.memory.zero(range) };
-        block.back(Content::Zero);
         let bytes = range.count() * PAGE_BYTES;
-        self.seen.stock_bytes = self.seen.stock_bytes.saturating_add(bytes);
-        self.seen.unknown_bytes = self.seen.unknown_bytes.saturating_sub(bytes);
         let counters = &self.zeroing.counters;
+        if block.back(Content::Zero).is_ok() {
+            self.seen.stock_bytes = self.seen.stock_bytes.saturating_add(bytes);
+        } else {
+            counters.add_freed_twice(bytes);
+        }
+        self.seen.unknown_bytes = self.seen.unknown_bytes.saturating_sub(bytes);
         counters.add_batch(bytes, now().saturating_sub(begin_ns));
         bytes
     }
@@ -309,7 +307,7 @@ enum Found<'f, 'm> {
 impl Search {
     fn new(node: NodeId) -> Self {
         Self {
-            cursor: Cursor::new(node, Content::Zero),
+            cursor: Cursor::new(node),
             most: Order::GIANT,
             order: None,
             is_empty: true,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use firstlight::acceptance::{Acceptance, Pending};
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::early::EarlyFlags;
-use firstlight::frames::{AllocError, DrainRequest, Frames, Hooks, Request};
+use firstlight::frames::{AllocError, DrainRequest, Exhausted, Frames, Hooks, Request};
 use firstlight::memmap::{Memmap, MemmapPolicy, PageDescriptor, SectionState};
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight::platform::{NotAccepted, Platform};
@@ -112,12 +112,12 @@ impl<P: Platform + Sync> Kernel<P> {
 }
 
 impl<P: Platform + Sync> Hooks for Kernel<P> {
-    fn exhausted(&self, request: &Request, node: Option<NodeId>) -> bool {
+    fn exhausted(&self, request: &Request, what: Exhausted) -> bool {
         let frames = self.frames.get().unwrap();
-        if node.is_none() && self.races.swap(false, Ordering::Relaxed) {
+        if what.is_all() && self.races.swap(false, Ordering::Relaxed) {
             self.acceptance.accept_all(frames, NodeId(0));
         }
-        self.acceptance.accept_for(frames, request, node)
+        self.acceptance.accept_for(frames, request, what)
     }
 
     fn drain(&self, _: &DrainRequest<'_>) {
@@ -456,4 +456,40 @@ fn a_chunk_whose_acceptance_panics_stays_unavailable() {
     assert_eq!(unavailable.len(), 512);
     let is_unavailable = |&number: &u64| frames.is_allocated(Frame::new(number)) == Some(true);
     assert!(unavailable.iter().all(is_unavailable));
+}
+/// A CPU of node 3 gets what is near to it, also once all nodes are exhausted.
+#[test]
+fn near_memory_is_accepted_before_far() {
+    let of = |node: u64| (16 + 16 * node) * MIB;
+    let mut machine = Machine::new(&[]);
+    for (node, start) in (0..4).map(|node| (node, of(node.into()))) {
+        let (ready, rest) = (start + 8 * MIB, start + 16 * MIB);
+        let parts = [
+            (start, ready, EarlyFlags::NONE),
+            (ready, rest, EarlyFlags::UNACCEPTED),
+        ];
+        let parts = parts.map(|(start, end, flags)| (node, range(start, end), flags));
+        machine.memory.extend(parts);
+    }
+    machine.distances = vec![
+        10, 20, 20, 20, //
+        20, 10, 20, 30, //
+        20, 20, 10, 15, //
+        20, 30, 15, 10,
+    ];
+    let platform = Guest::new(None);
+    let (frames, _) = accepting(&machine, platform);
+    let near: Vec<_> = frames.fallback(NodeId(3)).map(|node| node.0).collect();
+    assert_eq!(near, [3, 2, 0, 1]);
+    let mut cpu = frames.cpu(0, NodeId(3), kit::cache()).unwrap();
+    let mut accepted = Vec::new();
+    while cpu.allocate(Request::new(Order::HUGE)).is_ok() {
+        for node in near.iter().copied() {
+            let mut frames = of(node.into()) >> 12..of(u64::from(node) + 1) >> 12;
+            if !accepted.contains(&node) && frames.any(|frame| platform.times(frame) > 0) {
+                accepted.push(node);
+            }
+        }
+    }
+    assert_eq!(accepted, near);
 }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstlight::addr::{Frame, FrameRange, Order};
-use firstlight::frames::{AllocError, Content, Cursor, Frames, Hooks, Request};
+use firstlight::frames::{AllocError, Content, Cursor, Exhausted, Frames, Hooks, Request};
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, added, cache, huge, page, range, slots};
 
@@ -86,7 +86,6 @@ fn zeros_are_found_however_far_they_are() {
     for (block, order_of) in [
         (giant(199), order(18)),
         (Frame::new(giant(120).get() + (1 << 17)), order(15)),
-        (Frame::new(giant(100).get() + 33), order(0)),
         (inside, order(9)),
     ] {
         make_zero(&frames, block, order_of);
@@ -96,62 +95,47 @@ fn zeros_are_found_however_far_they_are() {
         assert_eq!(frames.statistics().zero.frames, rest - order_of.frames());
         not_zeroed(frames.allocate(request));
     }
-    // A row that ends in the middle of what is known.
+    // A row that ends in the middle of what is known: of the rest nothing is.
     frames
         .free_with(inside, Order::HUGE, Content::Zero)
         .unwrap();
     let row = frames.allocate_frames(300, 4, page().zeroed()).unwrap();
     assert_eq!(row.start(), inside);
-    let row = frames.allocate_frames(213, 1, page().zeroed());
+    let row = frames.allocate_frames(212, 1, page().zeroed());
     assert!(matches!(row, Err(AllocError::NotZeroed { .. })), "{row:?}");
-    let row = frames.allocate_frames(212, 1, page().zeroed()).unwrap();
-    assert_eq!(
-        (row.start().get(), known(&frames)[0]),
-        (inside.get() + 300, 0)
-    );
+    assert_eq!(known(&frames)[0], 0);
 }
 
+/// Without a CPU each request breaks up a huge frame; a CPU cuts all pages of one.
 #[test]
-fn zeros_among_pages_of_the_other_mobility_are_found() {
-    let frames = added(8 * MIB);
-    let movable = frames.allocate(page().movable()).unwrap();
-    frames
-        .free_with(movable, Order::PAGE, Content::Zero)
-        .unwrap();
-    // Its huge frame would merge: one page stays.
-    let kept = frames.allocate(page().movable()).unwrap();
-    let zero = frames.allocate(page().movable()).unwrap();
-    frames.free_with(zero, Order::PAGE, Content::Zero).unwrap();
-    assert_eq!(known(&frames)[0], 1);
-    assert_eq!(frames.allocate(page().zeroed()), Ok(zero));
-    frames.free(kept, Order::PAGE).unwrap();
-}
-
-#[test]
-fn a_cache_and_a_bulk_request_find_all_zeros() {
+#[cfg_attr(miri, ignore = "many frames")]
+fn a_cpu_finds_all_zero_pages_of_a_kernel_that_zeroes_nothing() {
     let frames = added(3 * GIB).with_cpus(slots(1));
     let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     // Its lists are full of pages that may hold anything.
     let some = cpu.allocate(page()).unwrap();
     cpu.free(some, Order::PAGE).unwrap();
-    let block = Frame::new((6 << 18) + 8);
+    let block = Frame::new((6 << 18) + 512);
     frames
         .allocate_at(Frame::new(6 << 18), Order::PAGE)
         .unwrap();
-    make_zero(&frames, block, order(3));
-    let found: Vec<_> = (0..8)
-        .map(|_| cpu.allocate(page().zeroed()).unwrap())
-        .collect();
-    assert!(found.iter().all(|page| page.get() >> 3 == block.get() >> 3));
+    make_zero(&frames, block, Order::HUGE);
+    for _ in 0..512 {
+        let page = cpu.allocate(page().zeroed()).unwrap();
+        assert_eq!(page.get() >> 9, block.get() >> 9);
+    }
     not_zeroed(cpu.allocate(page().zeroed()));
-    for page in found {
-        frames.free_with(page, Order::PAGE, Content::Zero).unwrap();
+    for huge in 0..3 {
+        make_zero(
+            &frames,
+            Frame::new((4 << 18) + (100 + huge) * 512),
+            Order::HUGE,
+        );
     }
     // Those that were had are the caller's.
     let mut pages = [Frame::new(0); 20];
-    let left = known(&frames)[0];
-    assert_eq!(frames.allocate_bulk(page().zeroed(), &mut pages), Ok(8));
-    assert_eq!((left, known(&frames)[0]), (8, 0));
+    assert_eq!(frames.allocate_bulk(page().zeroed(), &mut pages), Ok(3));
+    assert_eq!(known(&frames)[0], 0);
     let none = frames.allocate_bulk(page().zeroed(), &mut pages);
     assert!(
         matches!(none, Err(AllocError::NotZeroed { .. })),
@@ -159,12 +143,12 @@ fn a_cache_and_a_bulk_request_find_all_zeros() {
     );
 }
 
-/// A giant frame of all contents, and pages of two.
+/// A giant frame of all contents.
 #[test]
 #[cfg_attr(miri, ignore = "many frames")]
 fn what_a_request_gives_back_is_known_as_before() {
     let frames = added(GIB);
-    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
+    let mut cursor = Cursor::new(NodeId(0));
     // Every other huge frame may hold anything.
     for number in 0..100 {
         let block = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 512);
@@ -174,7 +158,7 @@ fn what_a_request_gives_back_is_known_as_before() {
             Content::Reported,
             Content::Unknown,
         ];
-        block.unwrap().back(content[number % 4]);
+        block.unwrap().back(content[number % 4]).unwrap();
     }
     let before = known(&frames);
     assert_eq!(before, [25 * 512, 25, 0, 25 * 512, 25]);
@@ -190,24 +174,12 @@ fn what_a_request_gives_back_is_known_as_before() {
     }
     let seen = frames.zeroed_frames(NodeId(0));
     assert_eq!(seen.served(), 0);
-    // Pages: all other huge frames are in use, and of one half of the pages are zero.
-    let all = frames.statistics().free_frames;
-    let row = frames.allocate_frames(all, 1, page()).unwrap();
-    for page in (512..1024).step_by(2) {
-        let [one, other] = [page, page + 1].map(|page| Frame::new(row.start().get() + page));
-        if page < 1020 {
-            frames.free_with(one, Order::PAGE, Content::Zero).unwrap();
-            frames.free(other, Order::PAGE).unwrap();
-        }
-    }
-    let before = known(&frames);
-    assert_eq!(before[0], 254);
-    for order_of in [1, 3, 8] {
-        not_zeroed(frames.allocate(Request::new(order(order_of)).zeroed()));
+    // Pages come from what is unknown.
+    for order_of in [0, 1, 3, 8] {
+        let block = frames.allocate(Request::new(order(order_of))).unwrap();
+        frames.free(block, order(order_of)).unwrap();
         assert_eq!(known(&frames), before, "{order_of}");
     }
-    frames.allocate(page().zeroed()).unwrap();
-    assert_eq!(known(&frames)[0], 253);
 }
 
 /// A kernel that zeroes so many frames and no more, and may say that nothing is zero.
@@ -241,7 +213,7 @@ impl Hooks for Kernel {
         self.lies.load(Ordering::Relaxed) == 0
     }
 
-    fn exhausted(&self, _: &Request, _: Option<NodeId>) -> bool {
+    fn exhausted(&self, _: &Request, _: Exhausted) -> bool {
         self.reclaims.fetch_add(1, Ordering::Relaxed);
         false
     }

@@ -6,7 +6,7 @@ use crate::kit;
 use std::sync::Mutex;
 
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
-use firstlight::frames::{AllocError, Content, Cursor, Frames, Hooks, Request};
+use firstlight::frames::{AllocError, BlockError, Content, Cursor, Frames, Hooks, Request};
 use firstlight::node::{NodeId, ZoneKind};
 use kit::{GIB, MIB, Machine, Uninitialised, added, cache, huge, page, range, slots};
 
@@ -46,11 +46,11 @@ fn zero_frames(frames: &Frames<'_>) -> u64 {
 
 /// Lets a worker zero all that is free and unknown, a huge frame at a time.
 fn zero_all(frames: &Frames<'_>, most: usize) -> usize {
-    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
+    let mut cursor = Cursor::new(NodeId(0));
     let mut count = 0;
     while count < most && cursor.rounds() == 0 {
         if let Some(block) = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 4096) {
-            block.back(Content::Zero);
+            block.back(Content::Zero).unwrap();
             count += 1;
         }
     }
@@ -136,64 +136,50 @@ fn giants_keep_what_is_known_of_their_parts() {
     );
 }
 
+/// Of pages nothing is known: they come from what is broken up, and from zeros last.
 #[test]
-fn pages_of_a_zero_huge_frame_are_zero_until_they_are_handed_out() {
+fn pages_leave_zero_huge_frames_alone_while_there_are_others() {
     let kernel = Kernel::leaked();
-    let frames = machine().with_hooks(kernel);
-    let all = frames.statistics();
+    let frames = added(4 * MIB).with_hooks(kernel);
     assert_eq!(zero_all(&frames, 1), 1);
-    let pages: Vec<_> = (0..3)
+    let pages: Vec<_> = (0..512)
         .map(|_| frames.allocate(page().zeroed()).unwrap())
         .collect();
-    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 509));
-    // Untouched, dirty, and dirty as part of a pair.
-    frames
-        .free_with(pages[0], Order::PAGE, Content::Zero)
-        .unwrap();
-    frames.free(pages[1], Order::PAGE).unwrap();
-    assert_eq!(zero_frames(&frames), 510);
-    let pair = frames
-        .allocate(Request::new(Order::new(1).unwrap()).zeroed())
-        .unwrap();
-    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 508));
-    frames.free(pair, Order::new(1).unwrap()).unwrap();
-    frames.free(pages[2], Order::PAGE).unwrap();
-    // Merged: not all of it was known.
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (512, 512));
+    // The last huge frame is broken up: its first page needs no zeroing, of the rest nothing is known.
+    let row = frames.allocate_frames(20, 1, page().zeroed()).unwrap();
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 0));
+    frames.allocate(page().zeroed()).unwrap();
+    assert_eq!(kernel.frames(), 1);
+    // Merged of pages that are freed as zero: not known.
+    frames.free_frames(row).unwrap();
+    for page in pages {
+        frames.free_with(page, Order::PAGE, Content::Zero).unwrap();
+    }
     assert_eq!(zero_frames(&frames), 0);
-    assert_eq!(frames.statistics().free_giants, all.free_giants);
+    assert_eq!(frames.statistics().free_huges, 1);
 }
 
 #[test]
-fn pages_that_are_all_freed_as_zero_merge_to_a_zero_huge_frame() {
+fn a_row_freed_as_zero_is_known_as_far_as_it_is_huge_frames() {
     let frames = machine();
     let row = frames.allocate_frames(512, 512, page()).unwrap();
     frames.free_frames_with(row, Content::Zero).unwrap();
     assert_eq!(zero_frames(&frames), 512);
-    let start = frames.allocate(huge().zeroed()).unwrap();
-    // Page by page: the first one opens it.
-    for at in 0..512 {
-        let page = Frame::new(start.get() + at);
-        frames.free_with(page, Order::PAGE, Content::Zero).unwrap();
-        assert_eq!(zero_frames(&frames), at + 1);
-    }
-    assert_eq!(frames.statistics().zero.huges, 1);
-    let start = frames.allocate(huge().zeroed()).unwrap();
-    for at in 0..512 {
-        let page = Frame::new(start.get() + at);
-        let content = [Content::Zero, Content::Unknown][usize::from(at == 77)];
-        frames.free_with(page, Order::PAGE, content).unwrap();
-    }
-    assert_eq!(zero_frames(&frames), 0);
+    let row = frames.allocate_frames(2000, 512, page()).unwrap();
+    frames.free_frames_with(row, Content::Zero).unwrap();
+    // The first one was left alone.
+    assert_eq!(zero_frames(&frames), 4 * 512);
 }
 
 #[test]
 fn reported_memory_is_zero_only_if_the_device_says_so() {
     let kernel = Kernel::leaked();
     let frames = machine().with_hooks(kernel);
-    let mut cursor = Cursor::new(NodeId(0), Content::Reported);
+    let mut cursor = Cursor::new(NodeId(0));
     while let Some(block) = frames.borrow_free(&mut cursor, Order::GIANT, Content::Unknown, 64) {
         assert_eq!((block.node(), block.zone()), (NodeId(0), ZoneKind::Normal));
-        block.back(Content::Reported);
+        block.back(Content::Reported).unwrap();
     }
     let statistics = frames.statistics();
     assert_eq!(statistics.reported.giants, statistics.free_giants);
@@ -202,7 +188,6 @@ fn reported_memory_is_zero_only_if_the_device_says_so() {
     assert_eq!(kernel.frames(), 512);
     frames.set_reported_is_zero(true);
     frames.allocate(huge().zeroed()).unwrap();
-    frames.allocate(page().zeroed()).unwrap();
     assert_eq!(kernel.frames(), 0);
     frames.set_reported_is_zero(false);
     frames.allocate(page().zeroed()).unwrap();
@@ -214,7 +199,7 @@ fn reported_memory_is_zero_only_if_the_device_says_so() {
 fn what_is_borrowed_is_in_work_and_comes_back() {
     let frames = added(4 * MIB);
     let before = frames.statistics();
-    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
+    let mut cursor = Cursor::new(NodeId(0));
     let mut borrow = |content| frames.borrow_free(&mut cursor, Order::HUGE, content, 8);
     let block = borrow(Content::Unknown).expect("a free huge frame");
     assert_eq!(frames.statistics().in_work_frames, 512);
@@ -243,29 +228,36 @@ fn what_is_borrowed_is_in_work_and_comes_back() {
 
 #[test]
 #[cfg_attr(miri, ignore = "many frames")]
-fn caches_hold_unknown_content_only() {
+fn a_cpu_cuts_zero_pages_from_a_huge_frame_and_its_lists_hold_unknown_content_only() {
     let kernel = Kernel::leaked();
     let frames = machine().with_hooks(kernel).with_cpus(slots(1));
-    assert_eq!(zero_all(&frames, 2), 2);
+    assert_eq!(zero_all(&frames, 3), 3);
     let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
     // Lists leave it alone.
     let (some, large) = (cpu.allocate(page()).unwrap(), cpu.allocate(huge()).unwrap());
-    assert_eq!(zero_frames(&frames), 1024);
+    assert_eq!(zero_frames(&frames), 3 * 512);
     cpu.free(some, Order::PAGE).unwrap();
-    let zero = cpu.allocate(page().zeroed()).unwrap();
-    assert_ne!(zero, some);
-    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 1023));
-    cpu.free(zero, Order::PAGE).unwrap();
-    assert_eq!(
-        cpu.allocate(huge().zeroed()).map(|_| kernel.frames()),
-        Ok(0)
-    );
+    let cached = cpu.cached_frames();
+    let zero: Vec<_> = (0..512)
+        .map(|_| cpu.allocate(page().zeroed()).unwrap())
+        .collect();
+    assert!(!zero.contains(&some));
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 1024));
+    assert_eq!(cpu.cached_frames(), cached);
+    // Each mobility has its own.
+    let of_both = [page(), page().movable()].map(|page| cpu.allocate(page.zeroed()).unwrap());
+    assert_ne!(of_both[0].get() >> 9, of_both[1].get() >> 9);
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 0));
+    assert_eq!(cpu.cached_frames(), cached + 2 * 511);
+    assert_eq!(frames.zeroed_frames(NodeId(0)).hit, 514);
+    // What is freed goes to the lists.
+    cpu.free(of_both[0], Order::PAGE).unwrap();
+    assert_eq!(cpu.allocate(page()), Ok(of_both[0]));
+    // What is left of it is drained as any pages.
+    cpu.drain().unwrap();
+    assert_eq!((cpu.cached_frames(), zero_frames(&frames)), (0, 0));
     // Once nothing is known the cached ones are zeroed.
     cpu.free(large, Order::HUGE).unwrap();
-    while frames.statistics().zero.frames > 0 {
-        cpu.allocate(page().zeroed()).unwrap();
-    }
-    assert_eq!(kernel.frames(), 0);
     assert_eq!(cpu.allocate(huge().zeroed()), Ok(large));
     assert_eq!(kernel.frames(), 512);
     let row = cpu.allocate_frames(3, 1, page().zeroed()).unwrap();
@@ -273,6 +265,34 @@ fn caches_hold_unknown_content_only() {
     let mut many = [Frame::new(0); 100];
     assert_eq!(frames.allocate_bulk(page().zeroed(), &mut many), Ok(100));
     assert_eq!(kernel.frames(), 100);
+}
+
+/// What the host brings back as zeros is cut likewise, as long as its device promises that.
+#[test]
+#[cfg_attr(miri, ignore = "many frames")]
+fn a_cpu_cuts_pages_that_the_host_brings_back_as_long_as_that_is_promised() {
+    let kernel = Kernel::leaked();
+    let frames = machine().with_hooks(kernel).with_cpus(slots(1));
+    let mut cursor = Cursor::new(NodeId(0));
+    let block = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 64);
+    block.unwrap().back(Content::Reported).unwrap();
+    let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+    cpu.allocate(page().zeroed()).unwrap();
+    assert_eq!(
+        (kernel.frames(), frames.statistics().reported.frames),
+        (1, 512)
+    );
+    frames.set_reported_is_zero(true);
+    cpu.allocate(page().zeroed()).unwrap();
+    assert_eq!(
+        (kernel.frames(), frames.statistics().reported.frames),
+        (0, 0)
+    );
+    frames.set_reported_is_zero(false);
+    cpu.allocate(page().zeroed()).unwrap();
+    assert_eq!(kernel.frames(), 1);
+    let seen = frames.zeroed_frames(NodeId(0));
+    assert_eq!((seen.hit, seen.reported, seen.missed), (0, 1, 2));
 }
 
 /// A giant frame of which one part is in the zone DMA and the other in DMA32.
@@ -285,10 +305,10 @@ fn a_worker_finds_all_zones_of_a_giant_frame() {
         ..kit::Machine::new(&memory)
     };
     let frames = machine.frames();
-    let mut cursor = Cursor::new(NodeId(0), Content::Reported);
+    let mut cursor = Cursor::new(NodeId(0));
     while cursor.rounds() == 0 {
         if let Some(block) = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 64) {
-            block.back(Content::Reported);
+            block.back(Content::Reported).unwrap();
         }
     }
     let statistics = frames.statistics();
@@ -318,20 +338,17 @@ fn a_layout_says_which_memory_is_zero_from_the_start() {
     let before = frames.statistics();
     frames.validate().unwrap(); // starts the tables
     assert_eq!(frames.statistics(), before);
-    // All that is free from 1 GiB on, but the seven pages before.
+    // All that is free as huge frames from 1 GiB on.
     let low = frames.zone_statistics(NodeId(0), ZoneKind::Dma32);
     let tables = frames.metadata().reserved_bytes / 4096;
     assert!(tables > 0 && before.zero.frames < before.free_frames);
-    assert_eq!(low.zero.frames, (GIB - MIB) / 4096 - 7);
+    assert_eq!(low.zero.frames, (GIB - 2 * MIB) / 4096);
     let high = frames.zone_statistics(NodeId(0), ZoneKind::Normal);
-    assert_eq!(high.zero.frames, high.free_frames);
+    assert_eq!(high.zero.huges, high.free_huges);
     assert_eq!(high.zero.giants, high.free_giants);
     // The first GiB of requests for zeros writes nothing.
     for _ in 0..512 {
         frames.allocate(huge().zeroed()).unwrap();
-    }
-    for _ in 0..2000 {
-        frames.allocate(page().zeroed()).unwrap();
     }
     assert_eq!(kernel.frames(), 0);
     frames.validate().unwrap();
@@ -357,63 +374,83 @@ fn rows_of_frames_are_zeroed_where_they_are_not_zero() {
     let other = frames.allocate_frames(700, 1, page()).unwrap();
     assert_eq!(zero_frames(&frames), 4 * 512);
     let zero = frames.allocate_frames(700, 1, page().zeroed()).unwrap();
-    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 4 * 512 - 700));
+    // Of the rest of a huge frame nothing is known.
+    assert_eq!((kernel.frames(), zero_frames(&frames)), (0, 2 * 512));
     for row in [other, zero] {
         frames.free_frames(row).unwrap();
     }
     let row = frames.allocate_frames(all.count(), 1, page()).unwrap();
     frames.free_frames_with(row, Content::Zero).unwrap();
     assert_eq!(frames.statistics().zero.giants, 2);
+    // Huge frames that are known to be zero, and what lies at the end of one.
     frames.allocate_frames(700, 1, page().zeroed()).unwrap();
     assert_eq!(kernel.frames(), 0);
     frames.validate().unwrap();
 }
 
-/// Pages are borrowed from what is broken up.
+/// A block below a huge frame is none that anything could be known of: a worker gets a huge frame.
 #[test]
-fn pages_are_zeroed_by_a_worker_block_by_block() {
+fn a_worker_gets_huge_frames_at_least() {
     let frames = added(4 * MIB);
-    let order = Order::new(4).unwrap();
-    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
-    assert!(
-        frames
-            .borrow_free(&mut cursor, order, Content::Unknown, 100)
-            .is_none()
-    );
     let held = frames.allocate(page()).unwrap();
-    let mut count = 0;
-    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
-    while let Some(block) = frames.borrow_free(&mut cursor, order, Content::Unknown, 100) {
-        assert_eq!(block.range().count(), 16);
-        block.back(Content::Zero);
-        count += 1;
-    }
-    assert_eq!(
-        (count, cursor.rounds(), zero_frames(&frames)),
-        (31, 1, 31 * 16)
-    );
-    assert!(
-        frames
-            .borrow_free(&mut cursor, order, Content::Unknown, 100)
-            .is_none()
-    );
-    let zero = frames
-        .borrow_free(&mut cursor, Order::PAGE, Content::Zero, 100)
-        .unwrap();
-    drop(zero);
-    assert_eq!(zero_frames(&frames), 31 * 16 - 1);
+    let mut cursor = Cursor::new(NodeId(0));
+    let block = frames.borrow_free(&mut cursor, Order::PAGE, Content::Unknown, 100);
+    let block = block.unwrap();
+    assert_eq!(block.range().count(), 512);
+    let none = frames.borrow_free(&mut cursor, Order::PAGE, Content::Unknown, 100);
+    assert!(none.is_none());
+    block.back(Content::Zero).unwrap();
+    assert_eq!(zero_frames(&frames), 512);
     frames.free(held, Order::PAGE).unwrap();
+}
+
+/// To the tables what a worker has is allocated: another call can free it, and the worker is told
+/// when it gives it back. All counts are right.
+#[test]
+fn what_is_freed_while_a_worker_has_it_is_reported_when_it_comes_back() {
+    for (order, freed) in [
+        (Order::HUGE, Order::PAGE),
+        (Order::HUGE, Order::HUGE),
+        (Order::GIANT, Order::PAGE),
+        (Order::GIANT, Order::GIANT),
+    ] {
+        for held in [false, true] {
+            let frames = machine();
+            let before = frames.statistics();
+            let mut cursor = Cursor::new(NodeId(0));
+            let block = frames.borrow_free(&mut cursor, order, Content::Unknown, 1000);
+            let mut block = block.unwrap();
+            let frame = block.range().start();
+            frames.free(frame, freed).unwrap();
+            if held {
+                block.hold();
+            }
+            let told = block.back(Content::Zero);
+            assert_eq!(told, Err(BlockError::FreedTwice { frame, order }));
+            frames.validate().unwrap();
+            let now = frames.statistics();
+            let left = order.frames() - freed.frames();
+            assert_eq!(
+                (now.free_frames, now.in_work_frames),
+                (before.free_frames - left, 0)
+            );
+            assert_eq!(
+                (now.zero.frames, frames.zeroed_frames(NodeId(0)).made),
+                (0, 0)
+            );
+        }
+    }
 }
 
 /// At the end of memory, where pages of a huge frame are taken one by one.
 #[test]
-fn what_an_isolation_takes_at_the_end_of_memory_loses_its_marks() {
+fn what_an_isolation_takes_at_the_end_of_memory_is_known_no_more() {
     let frames = added(4 * MIB + 12288);
     let all = PhysRange::with_size(4 * GIB, 4 * MIB + 12288).unwrap();
     let all = all.inner_frames();
     frames.allocate_range(all).unwrap();
     frames.free_frames_with(all, Content::Zero).unwrap();
-    assert_eq!(zero_frames(&frames), 1024 + 3);
+    assert_eq!(zero_frames(&frames), 1024);
     let taken = frames.isolate(all).unwrap().take().unwrap();
     assert_eq!((taken, zero_frames(&frames)), (all, 0));
     frames.free_frames(all).unwrap();

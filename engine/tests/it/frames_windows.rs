@@ -75,7 +75,7 @@ fn memory_plugged_in_is_zero_only_if_it_is_said_so() {
     let windows = [(0, range(16 * GIB, 18 * GIB))];
     let frames = frames_with_zeros(range(MIB, 64 * MIB), &[], &windows, ALL);
     let zeros = frames.statistics().zero.frames;
-    assert!(zeros > 0 && zeros == frames.statistics().free_frames);
+    assert!(zeros > 0 && zeros == frames.statistics().free_huges * 512);
     frames.add(range(16 * GIB, 17 * GIB)).unwrap();
     assert_eq!(frames.statistics().zero.frames, zeros);
     frames
@@ -90,10 +90,10 @@ fn memory_plugged_in_is_zero_only_if_it_is_said_so() {
 fn a_huge_window_has_tables_from_its_beginning_on() {
     let (start, memory) = (1 << 40, range(4 * GIB, 5 * GIB));
     let frames = frames(memory, &[], &[(0, range(start, 1 << 50))]);
-    // At most 1/128 of memory, 66 bytes a MiB for each of two zones.
+    // At most 1/128 of memory, 34 bytes a MiB for each of two zones.
     assert!(frames.metadata().reserved_bytes < GIB / 100);
-    frames.add(range(start, start + 48 * GIB)).unwrap();
-    let refused = frames.add(range(start + 48 * GIB, start + 80 * GIB));
+    frames.add(range(start, start + 96 * GIB)).unwrap();
+    let refused = frames.add(range(start + 96 * GIB, start + 160 * GIB));
     assert!(matches!(refused, Err(AddError::NoTables { .. })));
     frames.validate().unwrap();
 }
@@ -112,7 +112,7 @@ fn tables_that_windows_lack_can_be_provided() {
         let platform: &'static Uninitialised = Box::leak(Box::default());
         Frames::build(layout.with_window_share(share), platform).unwrap()
     };
-    let dimm = range(2 * START + 70 * GIB, 2 * START + 71 * GIB + 128 * MIB);
+    let dimm = range(2 * START + 140 * GIB, 2 * START + 141 * GIB + 128 * MIB);
     let machine = with_share(128);
     let Err(AddError::NoTables {
         range: refused,
@@ -141,8 +141,8 @@ fn tables_that_windows_lack_can_be_provided() {
     assert_eq!(policy, Err(error));
     assert_eq!(machine.add_to(dimm, of, Content::Unknown), Err(error));
     assert_eq!(machine.add_offline(dimm, of), Err(error));
-    // The tables of 80 GiB in two zones, of two windows.
-    assert!((80 * 1024 * 66 * 2..80 * 1024 * 67 * 2).contains(&needed_bytes));
+    // The tables of 150 GiB in two zones, of two windows.
+    assert!((150 * 1024 * 34 * 2..150 * 1024 * 35 * 2).contains(&needed_bytes));
 
     // The first share that allows it does, and the one before does not.
     let share = GIB / needed_bytes;
@@ -174,7 +174,7 @@ fn tables_that_windows_lack_can_be_provided() {
 #[test]
 fn room_of_512_mib_is_as_documented() {
     const START: u64 = 16 * GIB;
-    for (nodes, gib) in [(1, 30), (4, 7)] {
+    for (nodes, gib) in [(1, 60), (4, 14)] {
         let windows = [(nodes - 1, range(START, START + 64 * GIB))];
         let memory = range(GIB, GIB + 512 * MIB);
         let layout = layout_of_nodes(nodes, memory, &[], &windows, &LayoutPolicy::DEFAULT);

@@ -124,6 +124,7 @@ fn what_is_in_use_stays_and_is_named() {
         frames: 2,
         holder: Holder::Allocation,
         held_by_cpus: 0,
+        in_work: 0,
     };
     assert_eq!(refused, expected);
     assert!(
@@ -138,7 +139,7 @@ fn what_is_in_use_stays_and_is_named() {
     machine.free(second, Order::PAGE).unwrap();
 
     // A worker has some.
-    let mut cursor = Cursor::new(NodeId(0), Content::Zero);
+    let mut cursor = Cursor::new(NodeId(0));
     let borrowed = loop {
         let block = machine.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 512);
         let block = block.unwrap();
@@ -147,16 +148,17 @@ fn what_is_in_use_stays_and_is_named() {
         }
     };
     let refused = machine.offline(dimm(0)).unwrap_err();
-    assert!(
-        matches!(
-            refused,
-            OfflineError::InUse {
-                holder: Holder::Worker,
-                ..
-            }
-        ),
-        "{refused}"
-    );
+    let expected = OfflineError::InUse {
+        range: dimm(0),
+        frame: borrowed.range().start(),
+        frames: 512,
+        holder: Holder::Allocation,
+        held_by_cpus: 0,
+        in_work: 512,
+    };
+    assert_eq!(refused, expected);
+    let expected = "workers have 512 frames and give them back soon";
+    assert!(refused.to_string().contains(expected), "{refused}");
     drop(borrowed);
     machine.offline(dimm(0)).unwrap();
     machine.validate().unwrap();

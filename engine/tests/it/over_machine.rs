@@ -6,8 +6,8 @@ use std::sync::Mutex;
 
 use firstlight::addr::{Frame, FrameRange, Order, PhysRange};
 use firstlight::frames::{
-    AddError, BlockError, BuildError, CpuCache, CpuError, CpuSlot, Frames, Hooks, IsolateError,
-    RangeError, Request,
+    AddError, BlockError, BuildError, CpuCache, CpuError, CpuSlot, Exhausted, Frames, Hooks,
+    IsolateError, RangeError, Request,
 };
 use firstlight::node::{NodeId, ZoneKind};
 
@@ -292,7 +292,7 @@ impl Hooks for Kernel {
         self.prepared.lock().unwrap().extend(all);
     }
 
-    fn exhausted(&self, _: &Request, _: Option<NodeId>) -> bool {
+    fn exhausted(&self, _: &Request, _: Exhausted) -> bool {
         *self.exhausted.lock().unwrap() += 1;
         false
     }

@@ -168,12 +168,8 @@ fn nothing_but_lists_is_written_before_the_first_call() {
     assert!(more <= 8 + 512 * 4 + 64, "{more}");
 }
 
-/// Bytes of tables for a huge frame: a word and a bitmap, and a second one where content is kept.
-const HUGE_BYTES: u64 = if cfg!(feature = "content") {
-    4 + 64 + 64
-} else {
-    4 + 64
-};
+/// Bytes of tables for a huge frame: a word and a bitmap.
+const HUGE_BYTES: u64 = 4 + 64;
 
 /// 8 bytes a giant frame and [`HUGE_BYTES`] a huge frame, also where only a part of it is memory;
 /// more than 2 MiB of it as whole huge frames.
@@ -220,8 +216,7 @@ fn space_for_tables_follows_memory() {
             "{reserved} bytes, {tables} of them tables: {nodes:?}"
         );
         let all = frames.layout().present_frames();
-        let most = if HUGE_BYTES == 132 { 27 } else { 15 };
-        assert!(reserved - 2 * PAGE_BYTES <= all * most / 100, "{reserved}");
+        assert!(reserved - 2 * PAGE_BYTES <= all * 15 / 100, "{reserved}");
     }
 }
 

@@ -91,7 +91,7 @@ fn what_a_worker_holds_for_long_counts_as_allocated() {
     use firstlight::frames::{Content, Cursor};
     let (frames, zone, log) = watched(0);
     let free = exact(&frames);
-    let mut cursor = Cursor::new(NodeId(0), Content::Reported);
+    let mut cursor = Cursor::new(NodeId(0));
     let mut borrow = || loop {
         let block = frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 512);
         if let Some(block) = block.filter(|block| block.zone() == NORMAL.1) {
@@ -107,7 +107,7 @@ fn what_a_worker_holds_for_long_counts_as_allocated() {
     assert_eq!(zone.free_frames(), exact(&frames));
     assert_eq!(frames.statistics().in_work_frames, 0);
     frames.validate().unwrap();
-    one.back(Content::Reported);
+    one.back(Content::Reported).unwrap();
     frames.free_frames(leaked).unwrap();
     assert_eq!((zone.free_frames(), exact(&frames)), (free, free));
     assert!(log.0.lock().unwrap().is_empty());

@@ -195,7 +195,7 @@ fn a_worker_finds_memory_of_all_zones_of_a_window() {
             .unwrap();
     }
     for node in [NodeId(0), NodeId(1)] {
-        let mut cursor = Cursor::new(node, Content::Zero);
+        let mut cursor = Cursor::new(node);
         let mut kept = Vec::new();
         while cursor.rounds() == 0 {
             let found = machine.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 4096);

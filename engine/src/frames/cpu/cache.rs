@@ -3,8 +3,8 @@
 //! How long each list is, the CPU's slot says.
 
 use crate::addr::{Frame, Order};
-use crate::frames::word::Mobility;
 use crate::frames::word::geometry::{HUGE_FRAMES, HUGE_ORDER};
+use crate::frames::word::{Content, Mobility};
 use crate::sync::{AtomicU32, Ordering};
 
 use super::slot::{CpuSlot, LISTS};
@@ -131,7 +131,8 @@ impl Default for CpuCache {
     }
 }
 
-/// What a CPU caches of one mobility: blocks by order, and a huge frame it cuts pages from.
+/// What a CPU caches of one mobility: blocks by order, a huge frame it cuts pages from, and one it
+/// cuts zero pages from.
 #[derive(Debug)]
 pub(super) struct Lists {
     /// All lists, by order; the last one in is the first one out.
@@ -142,6 +143,8 @@ pub(super) struct Lists {
     window_limits: [u32; LISTS],
     /// First frame after the bump block.
     bump_end: u64,
+    /// First frame after the zero block, and 1 more if that is memory that the host brings back.
+    zero_end: u64,
 }
 
 impl Lists {
@@ -151,6 +154,7 @@ impl Lists {
             limits: [0; LISTS],
             window_limits: [0; LISTS],
             bump_end: 0,
+            zero_end: 0,
         }
     }
 
@@ -364,6 +368,43 @@ impl Lists {
         let rest = left.checked_sub(1)?;
         slot.bump(mobility).store(rest, Ordering::Release);
         Some(Frame::new(self.bump_end - u64::from(left)))
+    }
+
+    // ---- The zero block ---------------------------------------------------------
+
+    /// Zero pages are cut from `huge` from now on, which holds zeros, or comes back so.
+    pub(super) fn set_zero(
+        &mut self,
+        slot: &CpuSlot,
+        mobility: Mobility,
+        huge: Frame,
+        content: Content,
+    ) {
+        let is_reported = content == Content::Reported;
+        self.zero_end = huge.get() + u64::from(HUGE_FRAMES) + u64::from(is_reported);
+        slot.set_zero(mobility, HUGE_FRAMES);
+    }
+
+    /// The next page of the zero block, and what it holds.
+    pub(super) fn pop_zero(
+        &mut self,
+        slot: &CpuSlot,
+        mobility: Mobility,
+    ) -> Option<(Frame, Content)> {
+        let (start, left) = self.zero_left(slot, mobility);
+        slot.set_zero(mobility, u32::try_from(left.checked_sub(1)?).unwrap_or(0));
+        let content = if self.zero_end & 1 == 0 {
+            Content::Zero
+        } else {
+            Content::Reported
+        };
+        Some((Frame::new(start), content))
+    }
+
+    /// First page and number of pages left of the zero block.
+    pub(super) fn zero_left(&self, slot: &CpuSlot, mobility: Mobility) -> (u64, u64) {
+        let left = slot.zero(mobility).into();
+        ((self.zero_end & !1) - left, left)
     }
 
     /// First page and number of pages left of the bump block.

@@ -5,9 +5,9 @@
 //! takes huge frames from, all written with plain stores. They may request a drain, which it
 //! sees at its next call.
 
-use crate::frames::word::Mobility;
 use crate::frames::word::geometry::HUGE_ORDER;
 use crate::frames::word::mobility::MOBILITIES;
+use crate::frames::word::{IS_KEPT, Mobility};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Lists of one mobility: one an order, up to a huge frame.
@@ -35,6 +35,8 @@ pub struct CpuSlot {
     lens: [[AtomicU32; LISTS]; MOBILITIES],
     /// Pages left of each bump block, likewise.
     bump: [AtomicU32; MOBILITIES],
+    /// And of each zero block: 16 bits a mobility.
+    zero: AtomicU32,
     drain: AtomicU32,
     /// Low half: frames that a call of the owner is about to cache, or to move between lists.
     /// High half: how many moves have ended. Moves may lie inside each other: the end of an
@@ -79,6 +81,7 @@ impl CpuSlot {
         Self {
             lens: [const { [const { AtomicU32::new(0) }; LISTS] }; MOBILITIES],
             bump: [const { AtomicU32::new(0) }; MOBILITIES],
+            zero: AtomicU32::new(0),
             drain: AtomicU32::new(NONE),
             moving: AtomicU64::new(0),
             home: AtomicU32::new(0),
@@ -125,6 +128,21 @@ impl CpuSlot {
     #[inline]
     pub(super) fn bump(&self, mobility: Mobility) -> &AtomicU32 {
         &self.bump[mobility as usize]
+    }
+
+    /// Pages left of a zero block.
+    pub(super) fn zero(&self, mobility: Mobility) -> u32 {
+        if !IS_KEPT {
+            return 0;
+        }
+        self.zero.load(Ordering::Acquire) >> (16 * mobility as u32) & 0xffff
+    }
+
+    /// Sets how many are left.
+    pub(super) fn set_zero(&self, mobility: Mobility, left: u32) {
+        let at = 16 * mobility as u32;
+        let others = self.zero.load(Ordering::Relaxed) & !(0xffff << at);
+        self.zero.store(others | left << at, Ordering::Release);
     }
 
     /// A call of the owner is going to cache `frames` frames more, or to move some from one
@@ -215,7 +233,10 @@ impl CpuSlot {
                 .sum()
         };
         let bump = |bump: &AtomicU32| bump.load(Ordering::Acquire);
-        self.lens.iter().map(sum).sum::<u32>() + self.bump.iter().map(bump).sum::<u32>()
+        let zero = Mobility::ALL.map(|mobility| self.zero(mobility));
+        self.lens.iter().map(sum).sum::<u32>()
+            + self.bump.iter().map(bump).sum::<u32>()
+            + zero.iter().sum::<u32>()
     }
 
     /// Whether the CPU has frames, or is moving some just now.

@@ -11,9 +11,9 @@ use crate::frames::search::batch::{self, Batch};
 use crate::frames::search::{self, Want};
 use crate::frames::segment::Segment;
 use crate::frames::segment::window::Window;
-use crate::frames::word::Mobility;
 use crate::frames::word::geometry::{GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER};
 use crate::frames::word::mobility::MOBILITIES;
+use crate::frames::word::{IS_KEPT, Mobility};
 use crate::frames::zone::gate::Gate;
 use crate::frames::zone::give::Near;
 use crate::frames::zone::segment::ZoneSegment;
@@ -87,7 +87,7 @@ impl<'f, 'm> Cpu<'f, 'm> {
     }
 
     /// Whether the water marks allow that `frames` frames are cached.
-    fn may_cache(&self, request: &Request, frames: u64) -> bool {
+    pub(super) fn may_cache(&self, request: &Request, frames: u64) -> bool {
         let source = &self.sources[request.mobility() as usize];
         // For requests to come, which are of no reserve.
         let gate = Gate::new(self.shared.nodes.marks, &request.without_reserve(), frames);
@@ -346,9 +346,24 @@ impl<'f, 'm> Cpu<'f, 'm> {
                 slot.bump(mobility).store(0, Ordering::Release);
                 count
             });
+            if IS_KEPT && self.slot.zero(mobility) > 0 {
+                self.drain_zero(mobility);
+            }
         }
         self.fill_from_nearest();
         self.slot.end_drain();
+    }
+
+    /// Frees what is left of the block that zero pages are cut from, as any pages.
+    fn drain_zero(&mut self, mobility: Mobility) {
+        give!(self, mobility, |near, bad| {
+            let (slot, nodes) = (self.slot, &self.shared.nodes);
+            let (start, count) = self.cache.of(mobility).zero_left(slot, mobility);
+            let pages = FrameRange::new(start, start + count).unwrap_or_default();
+            nodes.give_run(pages, near, &mut |page| bad(page, Order::PAGE));
+            slot.set_zero(mobility, 0);
+            count
+        });
     }
 
     /// Looks near where the blocks of a list may lie: where it looks now may have the same frames, and is

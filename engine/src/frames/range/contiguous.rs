@@ -7,6 +7,7 @@ use crate::frames::request::{Request, ZoneChoice};
 use crate::frames::search::Pass;
 use crate::frames::search::contiguous::{Probed, WantRange, Wanted, find};
 use crate::frames::word::Content;
+use crate::frames::word::geometry::HUGE_FRAMES;
 use crate::frames::zone::gate::Gate;
 use crate::frames::zone::{Nodes, Reach, Segments};
 use crate::node::NodeId;
@@ -48,7 +49,7 @@ pub(crate) fn allocate(
         content: if only_zero {
             let or_reported = nodes.known().is_zero(Content::Reported);
             Wanted::Zero { or_reported }
-        } else if request.is_zeroed() {
+        } else if request.is_zeroed() && frames >= HUGE_FRAMES.into() {
             Wanted::KnownFirst
         } else {
             Wanted::Any

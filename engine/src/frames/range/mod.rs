@@ -12,11 +12,11 @@ pub(crate) mod contiguous;
 
 use super::error::RangeError;
 use super::request::Request;
-use super::search::probe::{first_free, first_used};
+use super::search::probe::{first_free, first_used, probe};
 use super::segment::Segment;
 use super::segment::give::{Refused, Why};
-use super::word::geometry::{Block, blocks};
-use super::word::{Content, Mobility, Purpose};
+use super::word::geometry::{Block, HUGE_ORDER, blocks, unit};
+use super::word::{Content, IS_KEPT, Mobility, Purpose};
 use super::zone::segment::ZoneSegment;
 use super::zone::zeroed::ZeroedFrames;
 use super::zone::{Nodes, Segments};
@@ -92,8 +92,34 @@ pub(crate) enum Untaken {
     NotZeroed,
 }
 
+/// What of `range` lies in the huge frame of `block`, which is taken at once if it is free and of known content: once
+/// a part is taken, nothing is known of the rest.
+fn take_known_edge(
+    online: &Segment<'_>,
+    range: FrameRange,
+    block: Block,
+    purpose: Purpose<'_>,
+) -> Option<FrameRange> {
+    if !IS_KEPT || block.order >= HUGE_ORDER || !probe(online, block.start, |_| false).known {
+        return None;
+    }
+    let all = unit(block.start.get() >> HUGE_ORDER, HUGE_ORDER);
+    let huge = Block {
+        start: all.start(),
+        order: HUGE_ORDER,
+    };
+    online.take_at(huge, purpose).ok()?;
+    let edge = all.intersect(range);
+    for (start, end) in [(all.start(), edge.start()), (edge.end(), all.end())] {
+        let outside = FrameRange::new(start.get(), end.get()).unwrap_or_default();
+        // An error: another call freed what it did not have.
+        blocks(outside).for_each(|piece| _ = online.give(piece));
+    }
+    Some(edge)
+}
+
 /// The same for a request for zeros, in one segment: what does not hold them is zeroed, block by
-/// block. Of a range that is not taken, what was zeroed before that was seen is known to be zero.
+/// block. Of a range that is not taken, huge frames that were zeroed before that was seen are known to be zero.
 pub(crate) fn take_zeroed(
     nodes: &Nodes<'_>,
     range: FrameRange,
@@ -101,21 +127,39 @@ pub(crate) fn take_zeroed(
 ) -> Result<(), Untaken> {
     let mut why = Untaken::InUse;
     let mut served = ZeroedFrames::default();
+    let mut edge = FrameRange::EMPTY;
     let taken = take_each(&nodes.segments, range, Content::Zero, |online, block| {
+        if edge.covers(block.range()) {
+            return true;
+        }
         let known = nodes.known();
         let purpose = Purpose {
             mobility: request.mobility(),
             known: Some(&known),
         };
-        if online.take_at(block, purpose).is_err() {
-            return false;
-        }
-        match nodes.make_zero(block, &known) {
-            Ok(more) => served += more,
-            Err(not_zeroed) => {
-                why = Untaken::NotZeroed;
-                nodes.give_back(block, &known, not_zeroed);
-                return false;
+        let taken = match take_known_edge(online, range, block, purpose) {
+            Some(taken) => {
+                edge = taken;
+                taken
+            }
+            None if online.take_at(block, purpose).is_ok() => block.range(),
+            None => return false,
+        };
+        let content = known.content(0);
+        for piece in blocks(taken) {
+            if piece != block {
+                known.note_all(content);
+            }
+            match nodes.make_zero(piece, &known) {
+                Ok(more) => served += more,
+                Err(not_zeroed) => {
+                    why = Untaken::NotZeroed;
+                    nodes.give_back(piece, &known, not_zeroed);
+                    let others = blocks(taken).filter(|other| *other != piece);
+                    // An error: another call freed what it did not have.
+                    others.for_each(|other| _ = online.give(other));
+                    return false;
+                }
             }
         }
         true

@@ -1,23 +1,24 @@
 //! Memory that is known to be zero, for a request for zeros: [`any_known`].
 //!
 //! *Bounded: what a short search does not find is cheaper to zero than to look for.* From the huge
-//! frame that served last on: marked pages, then a huge frame, then a giant frame to split.
+//! frame that served last on: a huge frame, then a giant frame to split. None is split for pages: nothing would
+//! be known of the rest. A CPU takes one as a whole and cuts pages from it.
 
 use super::{GiantIndex, Hints, HugeIndex, Want, giants_around, huges_around};
 use crate::addr::Frame;
 use crate::frames::segment::Segment;
 use crate::frames::segment::take::{Miss, Part};
 use crate::frames::word::geometry::{Block, GIANT_ORDER, HUGE_ORDER, HUGES};
-use crate::frames::word::{Content, Giant, GiantState, Huge, Known};
+use crate::frames::word::{Content, Giant, GiantState, Known};
 
 /// Giant frames to look at.
 const GIANTS: usize = 64;
 /// Of these, split ones whose huge frames are looked at.
 const SPLIT_GIANTS: usize = 4;
 
-/// Takes a block all of which holds zeros, if a short search finds one.
+/// Takes a block of a huge frame and more all of which holds zeros, if a short search finds one.
 pub(crate) fn any_known(segment: &Segment<'_>, hints: &Hints, want: Want<'_>) -> Option<Frame> {
-    let known = want.known?;
+    let known = want.known.filter(|_| want.order >= HUGE_ORDER)?;
     let from = hints.zero(want.mobility);
     let found = search(segment, want, known, from)?;
     hints.set_zero(want.mobility, segment.huge_of(found));
@@ -25,7 +26,6 @@ pub(crate) fn any_known(segment: &Segment<'_>, hints: &Hints, want: Want<'_>) ->
 }
 
 fn search(segment: &Segment<'_>, want: Want<'_>, known: &Known, from: HugeIndex) -> Option<Frame> {
-    let is_page = want.order < HUGE_ORDER;
     let mut whole = None;
     let mut left = SPLIT_GIANTS;
     for giant in giants_around(segment, from, want.mobility).take(GIANTS) {
@@ -41,19 +41,12 @@ fn search(segment: &Segment<'_>, want: Want<'_>, known: &Known, from: HugeIndex)
                     return Some(found);
                 }
             }
-            GiantState::Split if left > 0 && want.order < GIANT_ORDER => {
-                let has_pages = is_page && word.partial[want.mobility as usize] > 0;
-                let mut found = None;
-                if has_pages {
-                    found = pages_of(segment, giant, want, known, from);
-                }
-                if found.is_none() && may_hold {
-                    found = huges_of(segment, giant, want, known, from);
-                }
+            GiantState::Split if may_hold && left > 0 && want.order < GIANT_ORDER => {
+                let found = huges_of(segment, giant, want, known, from);
                 if found.is_some() {
                     return found;
                 }
-                left -= usize::from(has_pages || may_hold);
+                left -= 1;
             }
             _ => {}
         }
@@ -87,27 +80,7 @@ fn unwanted(known: &Known) -> Option<Content> {
         .find(|&content| !known.is_zero(content))
 }
 
-/// Pages that are marked, of a huge frame that is split for the mobility.
-fn pages_of(
-    segment: &Segment<'_>,
-    giant: GiantIndex,
-    want: Want<'_>,
-    known: &Known,
-    from: HugeIndex,
-) -> Option<Frame> {
-    huges_around(segment, giant, from, want.mobility).find_map(|huge| {
-        let bits = segment.huge_bits(huge);
-        let is_zero = known.is_zero(Huge::content_in(bits));
-        if !is_zero || !Huge::may_have_in(bits, want.order, want.mobility) {
-            return None;
-        }
-        let at = (segment.marks(huge)).find_block(want.order, segment.bitmap(huge))?;
-        let part = Part::At(at, want.order);
-        segment.take_one(huge, want.purpose(), part).ok()
-    })
-}
-
-/// Free huge frames, or pages of one that is split for it.
+/// Free huge frames.
 fn huges_of(
     segment: &Segment<'_>,
     giant: GiantIndex,
@@ -133,12 +106,7 @@ fn huges_of(
             is_taken.then_some(block.start)
         });
     }
-    let part = if want.order == HUGE_ORDER {
-        Part::Whole
-    } else {
-        Part::Any(want.order)
-    };
     huges_around(segment, giant, from, want.mobility).find_map(|huge| {
-        is_zero(huge).then(|| segment.take_one(huge, want.purpose(), part).ok())?
+        is_zero(huge).then(|| segment.take_one(huge, want.purpose(), Part::Whole).ok())?
     })
 }

@@ -54,9 +54,10 @@ impl<'k> Want<'k> {
         }
     }
 
-    /// Whether memory of known content is left to others while there is other memory.
+    /// Whether memory of known content is left to others while there is other memory: of pages nothing
+    /// is known.
     const fn spares_known(self) -> bool {
-        IS_KEPT && self.known.is_none()
+        IS_KEPT && (self.known.is_none() || self.order < HUGE_ORDER)
     }
 
     /// Whether a giant frame is, of which something is known.
@@ -419,7 +420,7 @@ fn pages_of(
     }
     let counted = word.partial[mobility as usize];
     let mut miss = Miss::Nothing;
-    let (mut passed, mut spared) = (0, None);
+    let mut passed = 0;
     for huge in huges_around(segment, giant, from, mobility) {
         let bits = segment.huge_bits(huge);
         if !Huge::is_counted_in(bits, mobility) {
@@ -427,25 +428,15 @@ fn pages_of(
         }
         passed += 1;
         if Huge::may_have_in(bits, order, mobility) {
-            if Huge::is_known_in(bits) && want.spares_known() {
-                spared = spared.or(Some(huge));
-            } else {
-                match take_pages(segment, huge, want) {
-                    Ok(start) => return Ok(start),
-                    Err(seen) => miss = seen.unwrap_or(miss),
-                }
+            match take_pages(segment, huge, want) {
+                Ok(start) => return Ok(start),
+                Err(seen) => miss = seen.unwrap_or(miss),
             }
         }
         // Those that had a page were as many as there are. A larger block may lie in one that
         // is left, where others became partial and full meanwhile.
         if order == 0 && passed == counted {
             break;
-        }
-    }
-    if let Some(from) = spared {
-        match pages_of_spared(segment, giant, want, from) {
-            Ok(start) => return Ok(start),
-            Err(seen) => miss = seen.unwrap_or(miss),
         }
     }
     if order > 0 {
@@ -475,27 +466,6 @@ fn take_pages(
         }
         Err(Miss::Changed) => Err(Some(Miss::Changed)),
     }
-}
-
-/// The same of those huge frames of which some pages are of known content.
-#[cold]
-fn pages_of_spared(
-    segment: &Segment<'_>,
-    giant: GiantIndex,
-    want: Want<'_>,
-    from: HugeIndex,
-) -> Result<Frame, Option<Miss>> {
-    let mut miss = None;
-    for huge in huges_around(segment, giant, from, want.mobility) {
-        let bits = segment.huge_bits(huge);
-        if Huge::is_known_in(bits) && Huge::may_have_in(bits, want.order, want.mobility) {
-            match take_pages(segment, huge, want) {
-                Ok(start) => return Ok(start),
-                Err(seen) => miss = seen.or(miss),
-            }
-        }
-    }
-    Err(miss)
 }
 
 /// The first block of the next free huge frame of a split giant frame.

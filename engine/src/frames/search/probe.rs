@@ -6,7 +6,7 @@
 //! still be taken.
 
 use crate::addr::{Frame, FrameRange};
-use crate::frames::segment::{HugeIndex, Segment, page_of};
+use crate::frames::segment::{Segment, page_of};
 use crate::frames::word::geometry::{GIANT_ORDER, HUGE_ORDER};
 use crate::frames::word::{Content, GiantState, Huge, HugeState, Mobility};
 
@@ -54,8 +54,7 @@ pub(crate) fn probe(
             if word.isolated || is_split && (!word.partial || enough(unit)) {
                 seen(segment, false, unit, HUGE_ORDER)
             } else {
-                let allocated = |huge, page| segment.bitmap(huge).word_at(page);
-                below(segment, frame, word, allocated)
+                below(segment, frame, word)
             }
         }
         state => Probe {
@@ -91,18 +90,7 @@ pub(crate) fn probe_zero(
             },
             None => of_huge(GIANT_ORDER),
         },
-        HUGE_ORDER => of_huge(HUGE_ORDER),
-        _ => {
-            let page = page_of(frame);
-            let used = segment.bitmap(huge).word_at(page);
-            let marks = segment.marks(huge).word((page / 64) as usize);
-            let (free, frames) = run(frame, used | !marks);
-            Probe {
-                free: free && is_zero(segment.huge(huge).content),
-                frames: frames.intersect(segment.frames),
-                ..seen
-            }
-        }
+        _ => of_huge(HUGE_ORDER),
     }
 }
 
@@ -111,7 +99,7 @@ pub(crate) fn first_used(segment: &Segment<'_>, range: FrameRange) -> Option<Fra
     first(range, |at| probe(segment, at, |_| false), false)
 }
 
-/// The first frame of `range`, inside the segment, that is free, isolated or not, or a worker's.
+/// The first frame of `range`, inside the segment, that is free, isolated or not.
 pub(crate) fn first_free(segment: &Segment<'_>, range: FrameRange) -> Option<Frame> {
     first(range, |at| probe_closely(segment, at), true)
 }
@@ -128,36 +116,19 @@ fn first(range: FrameRange, probe: impl Fn(Frame) -> Probe, free: bool) -> Optio
     None
 }
 
-/// Whether a frame is free or a worker's, by the word of its own level: counts do not know what is
-/// isolated.
+/// Whether a frame is free, by the word of its own level: counts do not know what is isolated.
 fn probe_closely(segment: &Segment<'_>, frame: Frame) -> Probe {
     let giant = segment.giant_of(frame);
     let (unit, word) = (segment.giant_frames(giant), segment.giant(giant));
     match word.state {
         GiantState::Free => seen(segment, true, unit, GIANT_ORDER),
-        GiantState::Split => {
-            let word = segment.huge(segment.huge_of(frame));
-            let owned = |huge, page| segment.owned_pages(huge, word, page);
-            let seen = below(segment, frame, word, owned);
-            Probe {
-                free: seen.free || word.is_borrowed(),
-                ..seen
-            }
-        }
-        GiantState::Allocated | GiantState::Opening => {
-            seen(segment, word.is_borrowed(), unit, GIANT_ORDER)
-        }
+        GiantState::Split => below(segment, frame, segment.huge(segment.huge_of(frame))),
+        GiantState::Allocated | GiantState::Opening => seen(segment, false, unit, GIANT_ORDER),
     }
 }
 
-/// What is at a frame of a huge frame, found as `word`; `pages` is which of the 64 pages around one
-/// are not free.
-fn below(
-    segment: &Segment<'_>,
-    frame: Frame,
-    word: Huge,
-    pages: impl FnOnce(HugeIndex, u32) -> u64,
-) -> Probe {
+/// What is at a frame of a huge frame, found as `word`.
+fn below(segment: &Segment<'_>, frame: Frame, word: Huge) -> Probe {
     let huge = segment.huge_of(frame);
     let unit = segment.huge_frames(huge);
     match word.state {
@@ -166,10 +137,9 @@ fn below(
             ..seen(segment, true, unit, HUGE_ORDER)
         },
         HugeState::Split => {
-            let (free, run) = run(frame, pages(huge, page_of(frame)));
+            let (free, run) = run(frame, segment.bitmap(huge).word_at(page_of(frame)));
             Probe {
                 mobility: Some(word.mobility),
-                known: word.content.is_known(),
                 ..seen(segment, free, run, 0)
             }
         }

@@ -51,8 +51,7 @@ impl Segment<'_> {
                 }
                 return self.give_block_of(giant, huge, block);
             }
-            let is_whole = Huge::is_allocated_in(bits) && !Huge::is_pinned_in(bits);
-            if is_whole && self.give_first(huge, Huge::unpack(bits), block, Content::Unknown) {
+            if Huge::is_allocated_in(bits) && self.give_first(huge, Huge::unpack(bits), block) {
                 return Ok(());
             }
         }
@@ -72,8 +71,7 @@ impl Segment<'_> {
         self.give_as(block, Content::Unknown)
     }
 
-    /// The same, with what the block holds. A huge frame whose marks stand for something else drops
-    /// that.
+    /// The same, with what the block holds: that is kept of whole huge frames.
     #[cold]
     pub(crate) fn give_with(&self, block: Block, content: Content) -> Result<(), Refused> {
         self.give_as(block, content)
@@ -89,7 +87,7 @@ impl Segment<'_> {
                 GiantState::Free => return Err(refused(Why::NotAllocated)),
                 GiantState::Opening => pause(),
                 GiantState::Split if block.order < HUGE_ORDER => {
-                    if let Some(answer) = self.try_give_pages(giant, block, content) {
+                    if let Some(answer) = self.try_give_pages(giant, block) {
                         return answer;
                     }
                 }
@@ -97,9 +95,6 @@ impl Segment<'_> {
                     return Err(refused(Why::NotAllocated));
                 }
                 GiantState::Split => return self.give_huges(giant, block, content),
-                GiantState::Allocated if word.is_borrowed() => {
-                    return Err(refused(Why::NotAllocated));
-                }
                 GiantState::Allocated if self.is_pinned(block.range()) => {
                     return Err(refused(Why::Reserved));
                 }
@@ -115,15 +110,10 @@ impl Segment<'_> {
     }
 
     /// Gives back pages of a split giant frame; `None` to look again.
-    fn try_give_pages(
-        &self,
-        giant: GiantIndex,
-        block: Block,
-        content: Content,
-    ) -> Option<Result<(), Refused>> {
+    fn try_give_pages(&self, giant: GiantIndex, block: Block) -> Option<Result<(), Refused>> {
         let huge = self.huge_of(block.start);
         let word = self.huge(huge);
-        if word.pinned() && self.is_pinned(block.range()) {
+        if word.pinned && self.is_pinned(block.range()) {
             return Some(Err(refused(Why::Reserved)));
         }
         match word.state {
@@ -132,45 +122,27 @@ impl Segment<'_> {
                 pause();
                 None
             }
-            HugeState::Allocated if word.is_borrowed() => Some(Err(refused(Why::NotAllocated))),
-            HugeState::Allocated => self
-                .give_first(huge, word, block, content)
-                .then_some(Ok(())),
-            HugeState::Split if self.is_any_borrowed(huge, word, block) => {
-                Some(Err(refused(Why::NotAllocated)))
-            }
-            HugeState::Split => Some(self.give_block_with(giant, huge, block, content)),
+            HugeState::Allocated => self.give_first(huge, word, block).then_some(Ok(())),
+            HugeState::Split => Some(self.give_block(giant, huge, block)),
         }
     }
 
     /// Gives back the first pages of a huge frame that is allocated as one; whether it still was.
-    fn give_first(&self, huge: HugeIndex, word: Huge, block: Block, content: Content) -> bool {
+    fn give_first(&self, huge: HugeIndex, word: Huge, block: Block) -> bool {
         let pages = Pages {
             at: block.page_in_huge(),
             count: 1 << block.order,
         };
-        self.open_allocated_huge(huge, word, pages, block.order, content)
-    }
-
-    /// Marks pages of a split huge frame, and clears their bits.
-    fn give_block_with(
-        &self,
-        giant: GiantIndex,
-        huge: HugeIndex,
-        block: Block,
-        content: Content,
-    ) -> Result<(), Refused> {
-        let (at, order) = (block.page_in_huge(), block.order);
-        let is_marked = content.is_known() && self.mark(huge, at, order, content);
-        let given = self.give_block_of(giant, huge, block);
-        if is_marked && given.is_err() {
-            // Another call gives back the same pages at this moment.
-            self.unmark(huge, self.huge(huge), at, order, 1, None);
-        }
-        given
+        self.open_allocated_huge(huge, word, pages, block.order)
     }
 
     /// Clears the bits of pages of a split huge frame.
+    #[inline(never)]
+    fn give_block(&self, giant: GiantIndex, huge: HugeIndex, block: Block) -> Result<(), Refused> {
+        self.give_block_of(giant, huge, block)
+    }
+
+    /// The same, as a part of its caller.
     #[inline(always)]
     fn give_block_of(
         &self,
@@ -254,13 +226,10 @@ impl Segment<'_> {
         loop {
             let word = self.settled_huge(huge);
             match word.state {
-                HugeState::Allocated if word.is_borrowed() => {
-                    return Err(refused(Why::NotAllocated));
-                }
                 // It may have gone offline since the look before.
                 HugeState::Allocated
                     if cfg!(feature = "hotplug")
-                        && word.pinned()
+                        && word.pinned
                         && self.is_pinned(self.huge_frames(huge)) =>
                 {
                     return Err(refused(Why::Reserved));
@@ -277,15 +246,12 @@ impl Segment<'_> {
                         });
                     }
                 }
-                HugeState::Split if word.borrows() > 0 => {
-                    return Err(refused(Why::NotAllocated));
-                }
                 HugeState::Split => {
                     let block = Block {
                         start: Frame::new(self.huge_start(huge)),
                         order: HUGE_ORDER,
                     };
-                    self.give_block_with(giant, huge, block, content)?;
+                    self.give_block(giant, huge, block)?;
                     return Ok(Counted::Not);
                 }
                 HugeState::Free | HugeState::Opening => return Err(refused(Why::NotAllocated)),
@@ -378,7 +344,6 @@ impl Segment<'_> {
                     continue;
                 }
                 GiantState::Free => Err(refused(Why::NotAllocated)),
-                GiantState::Allocated if word.is_borrowed() => Err(refused(Why::NotAllocated)),
                 GiantState::Allocated if self.is_pinned(block.range()) => {
                     Err(refused(Why::Reserved))
                 }
@@ -394,7 +359,7 @@ impl Segment<'_> {
         let order = block.order.min(HUGE_ORDER);
         for huge in first..first + block.huges().max(1) as usize {
             let word = self.settled_huge(huge);
-            if word.pinned() && self.is_pinned(block.range()) {
+            if word.pinned && self.is_pinned(block.range()) {
                 return Err(refused(Why::Reserved));
             }
             let part = Block {
@@ -408,12 +373,11 @@ impl Segment<'_> {
         Ok(())
     }
 
-    /// Whether all of `block`, of a huge frame found as `word`, is allocated and no worker's.
+    /// Whether all of `block`, of a huge frame found as `word`, is allocated.
     #[inline(always)]
     fn is_all_allocated(&self, huge: HugeIndex, word: Huge, block: Block) -> bool {
         match word.state {
-            HugeState::Allocated => !word.is_borrowed(),
-            HugeState::Split if self.is_any_borrowed(huge, word, block) => false,
+            HugeState::Allocated => true,
             HugeState::Split => self.bitmap(huge).all_set(block.page_in_huge(), block.order),
             HugeState::Free | HugeState::Opening => false,
         }
@@ -433,7 +397,7 @@ impl Segment<'_> {
         }
         let huge = self.huge_of(start);
         let word = self.huge(huge);
-        let is_out = word.isolated || word.pinned() && self.is_pinned(block.range());
+        let is_out = word.isolated || word.pinned && self.is_pinned(block.range());
         (!is_out && self.is_all_allocated(huge, word, block)).then_some(word.mobility)
     }
 }

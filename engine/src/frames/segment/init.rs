@@ -15,7 +15,7 @@ use super::fresh::Fresh;
 use crate::addr::{Frame, FrameRange};
 use crate::frames::segment::statistics::Statistics;
 use crate::frames::word::geometry::{
-    Block, GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, HUGES, blocks, unit,
+    GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, HUGES, blocks,
 };
 use crate::frames::word::{Bitmap, Content, Giant, Huge, Mobility};
 
@@ -110,13 +110,6 @@ pub(crate) fn statistics(
         for zero in fresh.inside(free) {
             sum.zero.giants += whole_units(zero, GIANT_ORDER);
             sum.add_huges(Content::Zero, whole_units(zero, HUGE_ORDER));
-            // Pages are marked where their huge frame is split.
-            let of_split = |block: &Block| {
-                let huge = unit(block.start.get() >> HUGE_ORDER, HUGE_ORDER);
-                block.order < HUGE_ORDER && !free.covers(huge)
-            };
-            let pages = blocks(zero).filter(of_split).map(Block::frames);
-            sum.zero.frames += pages.sum::<u64>();
         }
         let next = overlap.end().max(end);
         left = FrameRange::new(next.get(), frames.end().get()).unwrap_or_default();
@@ -224,17 +217,7 @@ fn start_mixed(
         // What is reserved stays where it is.
         let is_partial = start_bitmap(segment, huge, reserved) > 0;
         let pinned = segment.is_pinned(inside);
-        let mut word = Huge::split(Mobility::Unmovable, is_partial).with_pinned(pinned);
-        if is_partial && fresh.is_in(inside) {
-            let marks = segment.marks(huge);
-            marks.clear();
-            for block in fresh.inside(inside).flat_map(blocks) {
-                marks.set_block(block.page_in_huge(), block.order);
-            }
-            marks.keep_free(segment.bitmap(huge));
-            word = word.with_content(Content::Zero);
-            *written_bytes += size_of::<Bitmap>() as u64;
-        }
+        let word = Huge::split(Mobility::Unmovable, is_partial).with_pinned(pinned);
         *written_bytes += size_of::<Bitmap>() as u64;
         segment.store_huges(huge..huge + 1, word);
         *written_bytes += size_of::<u32>() as u64;

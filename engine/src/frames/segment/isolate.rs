@@ -126,10 +126,6 @@ impl Segment<'_> {
                 let bitmap = self.bitmap(huge);
                 let take = |block: Block| bitmap.take_at(block.page_in_huge(), block.order).is_ok();
                 let failed = blocks(inside).find(|&block| !take(block));
-                if failed.is_none() && Huge::unpack(self.recheck_huge(huge)).content.is_known() {
-                    // Handed out: all of it is allocated.
-                    self.marks(huge).clear();
-                }
                 if let Some(failed) = failed {
                     for block in blocks(inside).take_while(|block| block.start < failed.start) {
                         // An error: given back by another call, which must not have had it.

@@ -29,7 +29,7 @@
 //! | [`open`] | writing a level |
 //! | [`take`], [`give`] | the two primitives |
 //! | [`reconcile`] | counts and bounds after bits changed |
-//! | [`content`] | what free pages of a split huge frame hold |
+//! | [`content`] | what free huge frames hold |
 //! | [`isolate`] | huge frames of which nothing can be taken |
 //! | [`offline`] | huge frames out of use |
 //! | [`pinned`] | frames that can't be freed |
@@ -64,7 +64,7 @@ use core::ops::Range;
 use super::word::geometry::{
     Block, GIANT_FRAMES, GIANT_ORDER, HUGE_FRAMES, HUGE_ORDER, unit, units,
 };
-use super::word::{BITMAPS, Bitmap, Change, Content, Giant, GiantState, Huge, HugeState, Marks};
+use super::word::{Bitmap, Change, Content, Giant, GiantState, Huge, HugeState};
 use crate::addr::{Frame, FrameRange};
 use crate::sync::{
     AtomicU32, AtomicU64, Ordering, pause, recheck_u32, recheck_u64, swap_u32, swap_u64, update_u64,
@@ -82,7 +82,7 @@ pub(crate) struct Segment<'m> {
     pinned: &'m Pinned<'m>,
     giants: Table<'m, AtomicU64>,
     huges: Table<'m, AtomicU32>,
-    /// One a huge frame, then the second one of each, if there are any.
+    /// One a huge frame.
     bitmaps: Table<'m, Bitmap>,
     pub(crate) calls: Calls,
 }
@@ -98,7 +98,7 @@ impl<'m> Segment<'m> {
         units(frames, GIANT_ORDER)
     }
 
-    /// Number of huge words a segment over `frames` needs, and of bitmaps of each kind.
+    /// Number of huge words a segment over `frames` needs, and of bitmaps.
     pub(crate) const fn huges_for(frames: FrameRange) -> u64 {
         units(frames, HUGE_ORDER)
     }
@@ -113,7 +113,7 @@ impl<'m> Segment<'m> {
     ) -> Self {
         debug_assert_eq!(giants.len() as u64, Self::giants_for(frames));
         debug_assert_eq!(huges.len() as u64, Self::huges_for(frames));
-        debug_assert_eq!(BITMAPS * huges.len(), bitmaps.len());
+        debug_assert_eq!(huges.len(), bitmaps.len());
         Self {
             frames,
             pinned,
@@ -252,11 +252,6 @@ impl<'m> Segment<'m> {
     #[inline]
     pub(crate) fn bitmap(&self, huge: HugeIndex) -> &'m Bitmap {
         self.bitmaps.at(huge)
-    }
-
-    /// Which pages of a huge frame hold what its word says.
-    pub(crate) fn marks(&self, huge: HugeIndex) -> Marks<'m> {
-        Marks(self.bitmaps.at(self.huge_count() + huge))
     }
 
     /// Prefetches the words of a page that is going to be given back.

@@ -109,7 +109,7 @@ impl Segment<'_> {
         let inside = self.huge_frames(huge).intersect(self.frames);
         let used = self.in_use(huge);
         sum.free_frames = inside.count() - used;
-        let pinned = if word.pinned() {
+        let pinned = if word.pinned {
             self.hold(inside, reserved)
         } else {
             Pins::None

@@ -7,7 +7,7 @@
 use super::{GiantIndex, HugeIndex, Segment};
 use crate::addr::{Frame, FrameRange};
 use crate::frames::word::geometry::{Block, HUGE_FRAMES, HUGE_ORDER};
-use crate::frames::word::{GiantState, Huge, HugeState, Mobility};
+use crate::frames::word::{GiantState, Huge, Mobility};
 use crate::sync::{Ordering, fence, pause};
 
 impl Segment<'_> {
@@ -53,22 +53,6 @@ impl Segment<'_> {
     pub(crate) fn is_offline(&self, huge: HugeIndex) -> bool {
         // A giant frame that is about to become one block may stay split.
         self.giant(self.giant_of_huge(huge)).has_words() && self.huge(huge).is_offline()
-    }
-
-    /// Whether a worker has `frame`.
-    pub(crate) fn is_borrowed(&self, frame: Frame) -> bool {
-        let giant = self.giant(self.giant_of(frame));
-        if giant.state != GiantState::Split {
-            return giant.is_borrowed();
-        }
-        let huge = self.huge_of(frame);
-        let word = self.huge(huge);
-        let page = Block {
-            start: frame,
-            order: 0,
-        };
-        word.is_borrowed()
-            || word.state == HugeState::Split && self.is_any_borrowed(huge, word, page)
     }
 
     /// The first huge frame that touches `range`, inside the segment, and is offline, or is not.

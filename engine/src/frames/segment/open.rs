@@ -27,12 +27,6 @@ impl Segment<'_> {
         if !is_free {
             let pinned = self.is_pinned(self.giant_frames(giant));
             let word = Huge::allocated(from.mobility()).with_pinned(pinned);
-            // A worker keeps it, by the words below from now on.
-            let word = if from.is_borrowed() {
-                word.with_content(Content::Reported)
-            } else {
-                word
-            };
             self.store_huges(huges, word);
         } else if from.is_unwritten() {
             match from.content() {
@@ -42,9 +36,7 @@ impl Segment<'_> {
         }
         // Not a store: a huge frame below may be given back and counted from the moment its
         // word is written. Release: the words come before.
-        let opened = from
-            .unborrowed()
-            .opened_with(if is_free { HUGES } else { 0 });
+        let opened = from.opened_with(if is_free { HUGES } else { 0 });
         let change = opened.pack().wrapping_sub(opening.pack());
         self.giants.at(giant).fetch_add(change, Ordering::SeqCst);
         if !is_free {
@@ -75,12 +67,9 @@ impl Segment<'_> {
             call.undo();
             return false;
         }
-        if from.content.is_known() {
-            self.marks(huge).write(false, pages.at, pages.count);
-        }
         self.bitmap(huge).write(true, pages.at, pages.count);
         debug_assert!(pages.count < HUGE_FRAMES);
-        let word = Huge::split(mobility, true).with_content(from.content);
+        let word = Huge::split(mobility, true);
         self.publish_huge(huge, word);
         self.raise_giant_bound(giant, mobility, word.max_order);
         self.recheck_opened(huge);
@@ -97,14 +86,13 @@ impl Segment<'_> {
     }
 
     /// Opens an allocated huge frame, found as `from`, with `pages` of it, a block of `order`,
-    /// free and of this content; `false` if another CPU was faster.
+    /// free; `false` if another CPU was faster.
     pub(super) fn open_allocated_huge(
         &self,
         huge: HugeIndex,
         from: Huge,
         pages: Pages,
         order: u8,
-        content: Content,
     ) -> bool {
         let (giant, mobility) = (self.giant_of_huge(huge), from.mobility);
         let is_counted = !from.isolated;
@@ -115,15 +103,12 @@ impl Segment<'_> {
         {
             return false;
         }
-        let opening = from.with_state(HugeState::Opening).with_content(content);
+        let opening = from.with_state(HugeState::Opening);
         if !self.swap_huge(huge, from, opening) {
             if is_counted {
                 self.settle_giant(giant, Change::partial(mobility, -1));
             }
             return false;
-        }
-        if content.is_known() {
-            self.marks(huge).write(true, pages.at, pages.count);
         }
         self.bitmap(huge).write(false, pages.at, pages.count);
         let word = opening.with_state(HugeState::Split).partial_from(order);

@@ -7,7 +7,7 @@
 
 use super::{GiantIndex, HugeIndex, Segment};
 use crate::frames::word::geometry::LARGEST_PAGES;
-use crate::frames::word::{Change, Content, Giant, Huge, HugeState, Mobility};
+use crate::frames::word::{Change, Giant, Huge, HugeState, Mobility};
 use crate::sync::update_u64;
 
 impl Segment<'_> {
@@ -81,19 +81,9 @@ impl Segment<'_> {
             call.undo();
             return false;
         }
-        // Known of the whole only if of every page.
-        let content = if seen.content.is_known() && self.marks(huge).is_full() {
-            seen.content
-        } else {
-            Content::Unknown
-        };
-        let free = Huge::FREE
-            .with_isolated(seen.isolated)
-            .with_content(content);
-        self.publish_huge(huge, free);
+        self.publish_huge(huge, Huge::FREE.with_isolated(seen.isolated));
         if !seen.isolated {
-            let merged = Change::not_opened(seen.mobility).and_known(content, 1);
-            self.settle_giant(giant, merged);
+            self.settle_giant(giant, Change::not_opened(seen.mobility));
         }
         true
     }

@@ -215,10 +215,6 @@ impl Segment<'_> {
             if word.is_counted() {
                 sum.partial_huges += 1;
                 sum.free_frames += u64::from(self.bitmap(huge).count_free());
-                let (content, pages) = self.marked_pages(huge, word);
-                if let Some(known) = sum.of(content) {
-                    known.frames += u64::from(pages);
-                }
             }
         }
         sum

@@ -6,9 +6,7 @@ use super::{GiantIndex, HugeIndex, Segment};
 use crate::addr::Frame;
 use crate::frames::word::bitmap::{NoBlock, TakenAt};
 use crate::frames::word::geometry::{BITMAP_WORDS, Block, GIANT_ORDER, HUGE_ORDER};
-use crate::frames::word::{
-    Change, Giant, GiantState, Huge, HugeState, IS_KEPT, Known, Mobility, Purpose,
-};
+use crate::frames::word::{Change, Giant, GiantState, Huge, HugeState, Mobility, Purpose};
 use crate::sync::{pause, swap_u32};
 
 /// What is wanted of a huge frame.
@@ -60,7 +58,7 @@ impl Segment<'_> {
         let seen = self.huge(huge);
         match seen.state {
             _ if seen.isolated => Err(Miss::Nothing),
-            HugeState::Split if seen.partial => self.take_of_split(huge, part, purpose.known),
+            HugeState::Split if seen.partial => self.take_of_split(huge, part),
             HugeState::Free => self.take_of_free(huge, seen, purpose, part),
             HugeState::Opening => Err(Miss::Changed),
             HugeState::Split | HugeState::Allocated => Err(Miss::Nothing),
@@ -82,7 +80,7 @@ impl Segment<'_> {
     /// Takes any block of pages of `order` of a split huge frame, and settles likewise.
     #[inline]
     pub(crate) fn take_pages(&self, huge: HugeIndex, order: u8) -> Result<Frame, Miss> {
-        let taken = self.take_of_split(huge, Part::Any(order), None)?;
+        let taken = self.take_of_split(huge, Part::Any(order))?;
         Ok(self.settled(huge, taken))
     }
 
@@ -105,12 +103,7 @@ impl Segment<'_> {
     /// Takes pages of a split huge frame.
     // Always: with the part known, most of it is known at compile time.
     #[inline(always)]
-    fn take_of_split(
-        &self,
-        huge: HugeIndex,
-        part: Part,
-        known: Option<&Known>,
-    ) -> Result<Taken, Miss> {
+    fn take_of_split(&self, huge: HugeIndex, part: Part) -> Result<Taken, Miss> {
         let first = self.huge_start(huge);
         let bitmap = self.bitmap(huge);
         let (taken, bits, order) = match part {
@@ -127,9 +120,9 @@ impl Segment<'_> {
             Part::Any(order) => (self.take_block(huge, order, None)?, 1, order),
             Part::At(at, order) => (self.take_block(huge, order, Some(at))?, 1, order),
         };
-        let now = self.recheck_huge(huge);
-        if Huge::is_special_in(now) {
-            self.take_special(huge, now, taken.at, order, bits, known)?;
+        if Huge::is_isolated_in(self.recheck_huge(huge)) {
+            self.undo_pages(huge, taken.at, order, bits);
+            return Err(Miss::Changed);
         }
         let emptied = if taken.filled && bitmap.is_full() {
             self.note_full(huge)
@@ -165,27 +158,8 @@ impl Segment<'_> {
         taken.map_err(|_| if undone { Miss::Changed } else { Miss::Nothing })
     }
 
-    /// The end of a take of pages of a huge frame that is isolated or has marks.
-    #[cold]
-    fn take_special(
-        &self,
-        huge: HugeIndex,
-        word: u32,
-        at: u32,
-        order: u8,
-        bits: u64,
-        known: Option<&Known>,
-    ) -> Result<(), Miss> {
-        let word = Huge::unpack(word);
-        if !IS_KEPT || word.isolated {
-            self.undo_pages(huge, at, order, bits);
-            return Err(Miss::Changed);
-        }
-        self.unmark(huge, word, at, order, bits, known);
-        Ok(())
-    }
-
     /// Gives back pages of a huge frame that is isolated since this call looked at it.
+    #[cold]
     fn undo_pages(&self, huge: HugeIndex, at: u32, order: u8, bits: u64) {
         let bitmap = self.bitmap(huge);
         let given = if bits == 1 {

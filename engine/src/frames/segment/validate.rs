@@ -7,6 +7,8 @@ use crate::addr::{Frame, FrameRange};
 use crate::frames::word::geometry::{HUGE_FRAMES, HUGES};
 use crate::frames::word::{Content, Giant, GiantState, Huge, HugeState};
 
+const RULE_OF_KNOWN: &str = "nothing is known of what is allocated or split";
+
 /// Two levels of the allocator's metadata disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -127,10 +129,8 @@ impl Segment<'_> {
             HugeState::Free | HugeState::Allocated => {
                 let rule = "one block only if all of it is in the segment";
                 check(frames, rule, 0, outside)?;
-                // That a worker has it for long is marked as reported.
-                let is_zero = seen.state == HugeState::Allocated && seen.content == Content::Zero;
-                let rule = "nothing is known of what is allocated";
-                check(frames, rule, 0, u64::from(is_zero))
+                let is_known = seen.state == HugeState::Allocated && seen.content.is_known();
+                check(frames, RULE_OF_KNOWN, 0, u64::from(is_known))
             }
             HugeState::Split => {
                 let bitmap = self.bitmap(huge);
@@ -150,19 +150,7 @@ impl Segment<'_> {
                     .filter(|&(page, _)| bitmap.is_set(page))
                     .count() as u64;
                 check(frames, "pages outside the segment stay set", outside, set)?;
-                let marked = |page: &u32| {
-                    let word = self.marks(huge).word(*page as usize / 64);
-                    word >> (page % 64) & 1 != 0
-                };
-                let allocated = (0..HUGE_FRAMES).filter(|&page| bitmap.is_set(page));
-                // But for what workers have.
-                let known = if seen.content.is_known() && seen.borrows() == 0 {
-                    allocated.filter(marked).count() as u64
-                } else {
-                    0
-                };
-                let rule = "nothing is known of what is allocated";
-                check(frames, rule, 0, known)
+                check(frames, RULE_OF_KNOWN, 0, u64::from(seen.content.is_known()))
             }
         }
     }

@@ -40,7 +40,6 @@ pub(crate) fn none_pinned() -> &'static Pinned<'static> {
 #[cfg(not(loom))]
 pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
     use crate::frames::segment::table::Carver;
-    use crate::frames::word::BITMAPS;
     use core::ptr::NonNull;
 
     let giants = usize::try_from(Segment::giants_for(frames)).unwrap();
@@ -55,7 +54,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
         none_pinned(),
         giants,
         words,
-        carver.table(BITMAPS * huges).unwrap(),
+        carver.table(huges).unwrap(),
     )
 }
 
@@ -72,7 +71,7 @@ pub(crate) fn blank_segment_with(
     pinned: &'static Pinned<'static>,
 ) -> Segment<'static> {
     use crate::frames::segment::table::Word;
-    use crate::frames::word::{BITMAPS, Bitmap};
+    use crate::frames::word::Bitmap;
     use crate::sync::{AtomicU32, AtomicU64};
 
     fn table<T: Word>(len: u64, make: impl Fn() -> T) -> Table<'static, T> {
@@ -89,9 +88,7 @@ pub(crate) fn blank_segment_with(
         pinned,
         table(Segment::giants_for(frames), || AtomicU64::new(0xdead_0000)),
         table(huges, || AtomicU32::new(0xdead_0000)),
-        table(BITMAPS as u64 * huges, || {
-            Bitmap::new(0x5555_5555_5555_5555)
-        }),
+        table(huges, || Bitmap::new(0x5555_5555_5555_5555)),
     )
 }
 

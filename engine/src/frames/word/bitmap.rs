@@ -5,7 +5,6 @@
 //! the huge frame is anything but split, every bit of a bitmap that was ever written is set:
 //! a call that comes late finds nothing to take.
 
-use super::content::IS_KEPT;
 use super::geometry::{BITMAP_WORDS, HUGE_FRAMES, HUGE_ORDER, LARGEST_PAGES, WORD_ORDER};
 use crate::sync::{AtomicU64, Ordering, recheck_u64, swap_u64, update_u64};
 
@@ -13,10 +12,7 @@ use crate::sync::{AtomicU64, Ordering, recheck_u64, swap_u64, update_u64};
 #[derive(Debug)]
 #[repr(C)]
 #[cfg_attr(not(loom), repr(align(64)))]
-pub(crate) struct Bitmap(pub(super) [AtomicU64; BITMAP_WORDS]);
-
-/// How many a huge frame has: of its pages, and of those whose content is known.
-pub(crate) const BITMAPS: usize = if IS_KEPT { 2 } else { 1 };
+pub(crate) struct Bitmap([AtomicU64; BITMAP_WORDS]);
 
 /// A block that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +104,7 @@ fn lowest(word: u64, count: u32) -> u64 {
 
 /// First aligned block of 2^`order` clear bits in `word`.
 #[inline]
-pub(super) fn find_block(word: u64, order: u8) -> Option<u32> {
+fn find_block(word: u64, order: u8) -> Option<u32> {
     let mut clear = !word;
     let mut block = 1;
     for _ in 0..order {
@@ -395,7 +391,7 @@ impl Bitmap {
     }
 
     /// Whether any of the pages from `at` on is allocated.
-    pub(crate) fn any_set(&self, at: u32, order: u8) -> bool {
+    fn any_set(&self, at: u32, order: u8) -> bool {
         if order > WORD_ORDER {
             let mut words = (at..at + (1 << order)).step_by(64);
             return words.any(|at| self.word_at(at) != 0);

@@ -4,7 +4,7 @@
 use core::cell::Cell;
 use core::fmt;
 
-use super::geometry::{BITMAP_WORDS, Block, HUGE_FRAMES, HUGE_ORDER, HUGES};
+use super::geometry::{Block, HUGE_ORDER, HUGES};
 use crate::addr::FrameRange;
 
 /// Whether anything is ever known of what free memory holds: without the feature the compiler
@@ -53,23 +53,26 @@ impl fmt::Display for Content {
     }
 }
 
-/// What is known of the parts of a block, noted by the calls that take it: of pages of a block up
-/// to a huge frame, of huge frames of a larger one.
+/// What is known of a block, noted by the calls that take it: of each of its huge frames, or of all
+/// of a smaller one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// By their place in the huge frame, or in the giant frame.
-    zero: [Cell<u64>; BITMAP_WORDS],
-    reported: [Cell<u64>; BITMAP_WORDS],
+    /// By place in the giant frame; of a block up to a huge frame, the first.
+    zero: [Cell<u64>; WORDS],
+    reported: [Cell<u64>; WORDS],
     /// Reported memory counts as zero.
     reported_is_zero: bool,
 }
+
+/// 64 huge frames each.
+const WORDS: usize = HUGES.div_ceil(64) as usize;
 
 impl Known {
     /// Nothing.
     pub(crate) fn new(reported_is_zero: bool) -> Self {
         Self {
-            zero: [const { Cell::new(0) }; BITMAP_WORDS],
-            reported: [const { Cell::new(0) }; BITMAP_WORDS],
+            zero: [const { Cell::new(0) }; WORDS],
+            reported: [const { Cell::new(0) }; WORDS],
             reported_is_zero,
         }
     }
@@ -83,90 +86,72 @@ impl Known {
         }
     }
 
-    /// Units of a word's bits have this content.
-    pub(crate) fn note_bits(&self, word: usize, bits: u64, content: Content) {
+    /// Huge frame `unit` has this content.
+    pub(crate) fn note(&self, unit: usize, content: Content) {
         let all = [
             (&self.zero, Content::Zero),
             (&self.reported, Content::Reported),
         ];
         for (of_content, its) in all {
-            if IS_KEPT && let Some(of_word) = of_content.get(word) {
-                let others = of_word.get() & !bits;
-                of_word.set(if its == content {
-                    others | bits
-                } else {
-                    others
-                });
+            if IS_KEPT && let Some(word) = of_content.get(unit / 64) {
+                let (bit, others) = (1 << (unit % 64), word.get() & !(1 << (unit % 64)));
+                word.set(if its == content { others | bit } else { others });
             }
         }
     }
 
-    /// A unit has this content.
-    pub(crate) fn note(&self, unit: usize, content: Content) {
-        self.note_bits(unit / 64, 1 << (unit % 64), content);
-    }
-
-    /// All of a block that is one huge or giant frame has this content.
+    /// All of the block has this content.
     pub(crate) fn note_all(&self, content: Content) {
-        (0..BITMAP_WORDS).for_each(|word| self.note_bits(word, !0, content));
+        (0..HUGES as usize).for_each(|unit| self.note(unit, content));
     }
 
-    /// Of a word of units: which have this content.
-    fn bits(&self, word: usize, content: Content) -> u64 {
-        let of = |bits: &[Cell<u64>; BITMAP_WORDS]| bits.get(word).map_or(0, Cell::get);
-        match content {
-            Content::Zero => of(&self.zero),
-            Content::Reported => of(&self.reported),
-            Content::Unknown => !(of(&self.zero) | of(&self.reported)),
+    /// What is known of huge frame `unit`, or of all of a smaller block.
+    pub(crate) fn content(&self, unit: usize) -> Content {
+        let has = |of: &[Cell<u64>; WORDS]| {
+            of.get(unit / 64)
+                .is_some_and(|word| word.get() >> (unit % 64) & 1 != 0)
+        };
+        match (has(&self.zero), has(&self.reported)) {
+            (true, _) => Content::Zero,
+            (false, true) => Content::Reported,
+            (false, false) => Content::Unknown,
         }
     }
 
-    /// Frames of a unit, and units of a note, for a block.
-    const fn units_of(block: Block) -> (u64, u64) {
+    /// Frames of a unit of a block, and the first unit.
+    const fn units_of(block: Block) -> (u64, usize) {
         if block.order > HUGE_ORDER {
-            (HUGE_FRAMES as u64, HUGES as u64)
+            (
+                1 << HUGE_ORDER,
+                (block.page_in_giant() >> HUGE_ORDER) as usize,
+            )
         } else {
-            (1, HUGE_FRAMES as u64)
+            (block.frames(), 0)
         }
     }
 
     /// The parts of `block` by their content, as few as there can be.
     pub(crate) fn parts(&self, block: Block) -> impl Iterator<Item = (FrameRange, Content)> + '_ {
-        let (unit, units) = Self::units_of(block);
-        let count = block.frames() / unit;
-        let first = block.start.get() / unit % units;
-        let mut done = 0;
+        let (frames, first) = Self::units_of(block);
+        let (start, end) = (block.start.get(), block.start.get() + block.frames());
+        let (mut at, mut unit) = (start, first);
         core::iter::from_fn(move || {
-            let from = done;
-            let place = |done: u64| {
-                let at = first + done;
-                (usize::try_from(at / 64).unwrap_or(0), at % 64)
-            };
-            let (word, bit) = place(done);
-            let contents = [Content::Zero, Content::Reported];
-            let is_of = |content: &Content| self.bits(word, *content) >> bit & 1 != 0;
-            let content = contents.into_iter().find(is_of).unwrap_or_default();
-            // A word at a time: most blocks are alike as a whole.
-            while done < count {
-                let (word, bit) = place(done);
-                let alike = (self.bits(word, content) >> bit).trailing_ones();
-                done = count.min(done + u64::from(alike));
-                if u64::from(alike) + bit < 64 {
-                    break;
-                }
+            let (from, content) = (at, self.content(unit));
+            while at < end && self.content(unit) == content {
+                (at, unit) = (at + frames, unit + 1);
             }
-            let start = block.start.get();
-            let part = FrameRange::new(start + from * unit, start + done * unit)?;
+            let part = FrameRange::new(from, at)?;
             (!part.is_empty()).then_some((part, content))
         })
     }
 
     /// A part of `block` has this content now.
     pub(crate) fn set(&self, block: Block, part: FrameRange, content: Content) {
-        let (unit, units) = Self::units_of(block);
-        for at in part.start().get() / unit..part.end().get() / unit {
-            self.note(usize::try_from(at % units).unwrap_or(0), content);
-        }
+        let (frames, first) = Self::units_of(block);
+        let units = (first..).zip((block.start.get()..).step_by(1 << frames.ilog2()));
+        let inside = units.take_while(|(_, at)| *at < part.end().get());
+        let mine = inside.filter(|(_, at)| *at >= part.start().get());
+        mine.for_each(|(unit, _)| self.note(unit, content));
     }
 }
 
@@ -208,49 +193,6 @@ mod tests {
     #[test]
     fn a_block_falls_into_parts_by_their_content() {
         let known = Known::new(false);
-        assert_eq!(parts(&known, 512, 9), [(512, 1024, UNKNOWN)]);
-        known.note(3, ZERO);
-        known.note_bits(1, !0, ZERO);
-        known.note(200, REPORTED);
-        let all = [
-            (512, 515, UNKNOWN),
-            (515, 516, ZERO),
-            (516, 576, UNKNOWN),
-            (576, 640, ZERO),
-            (640, 712, UNKNOWN),
-            (712, 713, REPORTED),
-            (713, 1024, UNKNOWN),
-        ];
-        assert_eq!(parts(&known, 512, 9), all);
-        assert_eq!(
-            parts(&known, 512 + 2, 1),
-            [(514, 515, UNKNOWN), (515, 516, ZERO)]
-        );
-        assert_eq!(parts(&known, 512 + 64, 6), [(576, 640, ZERO)]);
-        assert_eq!(parts(&known, 512 + 200, 0), [(712, 713, REPORTED)]);
-        // What is noted last counts.
-        let block = Block {
-            start: Frame::new(512),
-            order: 9,
-        };
-        let part = |start, end| FrameRange::new(start, end).unwrap();
-        known.set(block, part(513, 714), UNKNOWN);
-        assert_eq!(parts(&known, 512, 9), [(512, 1024, UNKNOWN)]);
-        known.set(block, part(600, 1024), REPORTED);
-        known.set(block, part(1023, 1024), ZERO);
-        assert_eq!(
-            parts(&known, 512, 9),
-            [
-                (512, 600, UNKNOWN),
-                (600, 1023, REPORTED),
-                (1023, 1024, ZERO)
-            ]
-        );
-    }
-
-    #[test]
-    fn parts_of_large_blocks_are_huge_frames() {
-        let known = Known::new(false);
         let (start, huge) = (7 << 18, 512);
         known.note(3, ZERO);
         known.note(200, REPORTED);
@@ -259,12 +201,38 @@ mod tests {
         assert_eq!(of_giant[0], (start, start + 3 * huge, UNKNOWN));
         assert_eq!(of_giant[1], (start + 3 * huge, start + 4 * huge, ZERO));
         assert_eq!(of_giant[4].1, start + (1 << 18));
+        // What is noted last counts.
+        let block = Block {
+            start: Frame::new(start),
+            order: 18,
+        };
+        let huges = |from, to| FrameRange::new(start + from * huge, start + to * huge).unwrap();
+        known.set(block, huges(3, 201), UNKNOWN);
+        assert_eq!(
+            parts(&known, start, 18),
+            [(start, start + (1 << 18), UNKNOWN)]
+        );
         known.note_all(ZERO);
         assert_eq!(parts(&known, start, 18), [(start, start + (1 << 18), ZERO)]);
-        assert_eq!(
-            parts(&known, start + 2 * huge, 10),
-            [(start + 2 * huge, start + 4 * huge, ZERO)]
-        );
+        let pair = (start + 2 * huge, start + 4 * huge);
+        assert_eq!(parts(&known, pair.0, 10), [(pair.0, pair.1, ZERO)]);
+    }
+
+    #[test]
+    fn a_block_up_to_a_huge_frame_is_alike() {
+        for order in [0, 5, 9] {
+            let known = Known::new(false);
+            let (start, end) = (5 << 9, (5 << 9) + (1 << order));
+            assert_eq!(parts(&known, start, order), [(start, end, UNKNOWN)]);
+            known.note_all(ZERO);
+            assert_eq!(parts(&known, start, order), [(start, end, ZERO)]);
+            let block = Block {
+                start: Frame::new(start),
+                order,
+            };
+            known.set(block, block.range(), REPORTED);
+            assert_eq!(parts(&known, start, order), [(start, end, REPORTED)]);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! | 14-25, 26-37 | partly free huge frames, unmovable and movable; of an allocated one: 1 as movable if its content is |
 //! | 38-41, 42-45 | bound on the order of their free blocks, likewise |
 //! | 46-55 | known: free huge frames, not reserved by a call, of known content |
-//! | 56-57 | contents among those; of an allocated one: a worker has it |
+//! | 56-57 | contents among those |
 //! | 58 | stale: the huge words below do not have the contents this word has |
 //! | 59-63 | raises: goes up with every count that is raised, and wraps |
 
@@ -248,28 +248,6 @@ impl Giant {
     pub(crate) const fn mobility(self) -> Mobility {
         let is_movable = matches!(self.state, GiantState::Allocated) && self.partial[1] > 0;
         Mobility::of_content(is_movable)
-    }
-
-    /// Allocated as one block, a worker's.
-    #[cfg(feature = "content")]
-    pub(crate) const fn borrowed(self) -> Self {
-        let mark = (Content::Reported as u16) << CONTENTS_AT;
-        let content = self.content & CONTENT_STALE | mark;
-        Self { content, ..self }
-    }
-
-    /// The same without that mark, if it has it.
-    pub(crate) const fn unborrowed(self) -> Self {
-        if !self.is_borrowed() {
-            return self;
-        }
-        let content = self.content & CONTENT_STALE;
-        Self { content, ..self }
-    }
-
-    /// Whether a worker has it: allocated as one block, with a content.
-    pub(crate) const fn is_borrowed(self) -> bool {
-        matches!(self.state, GiantState::Allocated) && IS_KEPT && self.contents() != 0
     }
 
     /// Split, with nothing free, and allocated as one block from now on.

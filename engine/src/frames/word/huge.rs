@@ -8,9 +8,8 @@
 //! | 8 | partial: some of its pages are free; of an allocated one: it is offline |
 //! | 9 | isolated |
 //! | 10 | pinned: some of its pages are reserved for ever |
-//! | 11-12 | content: of a free one; of a split one, that of the pages its second bitmap names; of an allocated one not unknown: a worker has it |
-//! | 13-22 | blocks of its pages that workers have |
-//! | 23-31 | unused |
+//! | 11-12 | content of a free one |
+//! | 13-31 | unused |
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -41,9 +40,7 @@ pub(crate) enum HugeState {
 /// and no free block is of a higher order than `max_order`. While it is `isolated` nothing of
 /// it can be taken, and the giant frame's counts leave it out.
 ///
-/// `content` is what a free one holds. Once it is known of a split one, it stays so until that
-/// merges: its second bitmap is written, and names the free pages that hold it. An allocated one
-/// has a content as long as a worker has it: nobody else can free it.
+/// `content` is what a free one holds; nothing is known of pages of one that is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Huge {
     pub(crate) state: HugeState,
@@ -51,9 +48,9 @@ pub(crate) struct Huge {
     pub(crate) max_order: u8,
     pub(crate) partial: bool,
     pub(crate) isolated: bool,
+    /// Some of its pages are reserved for ever.
+    pub(crate) pinned: bool,
     pub(crate) content: Content,
-    /// Bits as they are in memory: [`Huge::pinned`], [`Huge::borrows`].
-    rest: u32,
 }
 
 impl Huge {
@@ -67,9 +64,6 @@ impl Huge {
     const PINNED: u32 = 1 << 10;
     const CONTENT_BIT: u32 = 11;
     const CONTENT: u32 = if IS_KEPT { 3 << Self::CONTENT_BIT } else { 0 };
-    const BORROW: u32 = 1 << 13;
-    const BORROWS: u32 = if IS_KEPT { 0x3ff * Self::BORROW } else { 0 };
-    const REST: u32 = Self::PINNED | Self::BORROWS;
 
     const fn block(state: HugeState, mobility: Mobility) -> Self {
         Self {
@@ -78,8 +72,8 @@ impl Huge {
             max_order: 0,
             partial: false,
             isolated: false,
+            pinned: false,
             content: Content::Unknown,
-            rest: 0,
         }
     }
 
@@ -108,30 +102,8 @@ impl Huge {
     }
 
     /// The same, with some pages reserved for ever or none.
-    pub(crate) const fn with_pinned(mut self, pinned: bool) -> Self {
-        self.rest = self.rest & !Self::PINNED | if pinned { Self::PINNED } else { 0 };
-        self
-    }
-
-    /// Whether some of the pages are reserved for ever.
-    pub(crate) const fn pinned(self) -> bool {
-        self.rest & Self::PINNED != 0
-    }
-
-    /// How many blocks of its pages workers have. Those are the allocated pages that are marked.
-    pub(crate) const fn borrows(self) -> u32 {
-        (self.rest & Self::BORROWS) / Self::BORROW
-    }
-
-    /// With one such block more, or one less.
-    #[cfg(feature = "content")]
-    pub(crate) const fn borrowed(mut self, more: bool) -> Self {
-        if more {
-            self.rest += Self::BORROW;
-        } else if self.borrows() > 0 {
-            self.rest -= Self::BORROW;
-        }
-        self
+    pub(crate) const fn with_pinned(self, pinned: bool) -> Self {
+        Self { pinned, ..self }
     }
 
     /// Out of use as a whole: it can be neither freed nor allocated.
@@ -211,7 +183,7 @@ impl Huge {
             | (self.max_order as u32) << Self::ORDER_BIT
             | if self.partial { Self::PARTIAL } else { 0 }
             | if self.isolated { Self::ISOLATED } else { 0 }
-            | self.rest
+            | if self.pinned { Self::PINNED } else { 0 }
             | (self.content as u32) << Self::CONTENT_BIT & Self::CONTENT
     }
 
@@ -229,8 +201,8 @@ impl Huge {
             max_order: Self::max_order_in(bits),
             partial: bits & Self::PARTIAL != 0,
             isolated: bits & Self::ISOLATED != 0,
+            pinned: bits & Self::PINNED != 0,
             content: Self::content_in(bits),
-            rest: bits & Self::REST,
         }
     }
 
@@ -247,7 +219,7 @@ impl Huge {
         bits & (Self::STATE | Self::ISOLATED | Self::CONTENT) == 1
     }
 
-    /// Whether the content, or that of some pages, is known.
+    /// Whether the content is known.
     #[inline]
     #[cfg_attr(
         not(feature = "content"),
@@ -257,36 +229,29 @@ impl Huge {
         bits & Self::CONTENT != 0
     }
 
-    /// What is known of the content, or of that of some pages.
+    /// What is known of the content.
     #[inline]
     pub(crate) const fn content_in(bits: u32) -> Content {
         Content::of_bits(bits >> Self::CONTENT_BIT)
     }
 
-    /// Whether a call that took pages of a huge frame with these bits has more to do: it is
-    /// isolated, or the content of some pages is known.
+    /// Whether the bits are those of a huge frame of which nothing can be taken.
     #[inline]
-    pub(crate) const fn is_special_in(bits: u32) -> bool {
-        bits & (Self::ISOLATED | Self::CONTENT) != 0
+    pub(crate) const fn is_isolated_in(bits: u32) -> bool {
+        bits & Self::ISOLATED != 0
     }
 
-    /// Whether a worker has it.
-    pub(crate) const fn is_borrowed(self) -> bool {
-        matches!(self.state, HugeState::Allocated) && self.content.is_known()
-    }
-
-    /// Whether the bits are those of a huge frame that is allocated as one, not isolated, not
-    /// a worker's, and of which nothing is pinned.
+    /// Whether the bits are those of a huge frame that is allocated as one, not isolated, and of
+    /// which nothing is pinned.
     #[inline]
     pub(crate) const fn is_allocated_in(bits: u32) -> bool {
-        bits & (Self::STATE | Self::ISOLATED | Self::CONTENT | Self::PINNED) == 4
+        bits & (Self::STATE | Self::ISOLATED | Self::PINNED) == 4
     }
 
-    /// Whether the bits are those of a huge frame that is split, not isolated, and no page of it a
-    /// worker's.
+    /// Whether the bits are those of a huge frame that is split and not isolated.
     #[inline]
     pub(crate) const fn is_split_in(bits: u32) -> bool {
-        bits & (Self::STATE | Self::ISOLATED | Self::BORROWS) == 3
+        bits & (Self::STATE | Self::ISOLATED) == 3
     }
 
     /// Whether some of the pages are reserved for ever.
@@ -353,9 +318,8 @@ mod tests {
             #[cfg(feature = "content")]
             Huge::FREE.with_content(Content::Zero),
             #[cfg(feature = "content")]
-            Huge::split(Movable, true).with_content(Content::Reported),
-            #[cfg(feature = "content")]
-            Huge::split(Movable, true).with_pinned(true).borrowed(true),
+            Huge::FREE.with_content(Content::Reported),
+            Huge::split(Movable, true).with_pinned(true),
         ] {
             let bits = huge.pack();
             assert_eq!(Huge::unpack(bits), huge);
@@ -363,7 +327,7 @@ mod tests {
             let is_known = huge.content.is_known();
             let unknown = huge.is_free() && !is_known;
             assert_eq!(Huge::is_free_unknown_in(bits), unknown);
-            assert_eq!(Huge::is_special_in(bits), huge.isolated || is_known);
+            assert_eq!(Huge::is_isolated_in(bits), huge.isolated);
             for mobility in Mobility::ALL {
                 let counted = huge.is_counted() && huge.mobility == mobility;
                 assert_eq!(Huge::is_counted_in(bits, mobility), counted);

@@ -1,19 +1,17 @@
 //! What the allocator keeps of each level. Plain values and pure functions: the sizes
 //! ([`geometry`]), the word of a giant frame ([`giant`]) and the word of a huge frame
-//! ([`huge`]), what free memory holds ([`content`]). With their atomic steps: the bitmap of a huge frame's pages
-//! ([`bitmap`]), and that of those whose content is known ([`marks`]).
+//! ([`huge`]), what free memory holds ([`content`]). With its atomic steps: the bitmap of a huge frame's
+//! pages ([`bitmap`]).
 
 pub(crate) mod bitmap;
 pub(crate) mod content;
 pub(crate) mod geometry;
 pub(crate) mod giant;
 pub(crate) mod huge;
-pub(crate) mod marks;
 pub(crate) mod mobility;
 
-pub(crate) use bitmap::{BITMAPS, Bitmap};
+pub(crate) use bitmap::Bitmap;
 pub(crate) use content::{Content, IS_KEPT, Known, Purpose};
 pub(crate) use giant::{Change, Giant, GiantState};
 pub(crate) use huge::{Huge, HugeState};
-pub(crate) use marks::Marks;
 pub(crate) use mobility::Mobility;

@@ -418,26 +418,31 @@ impl<'m> Nodes<'m> {
         }
     }
 
-    /// Takes a block of a zone all of which is known to be zero, if a short search finds one.
-    pub(crate) fn allocate_known(
+    /// Takes a huge frame of a zone for a request for zeros that is known to be zero, if a short search
+    /// finds one; `known` notes whether it is, or comes back so.
+    pub(crate) fn take_known_huge(
         &self,
         node: NodeId,
         zone: ZoneKind,
         request: &Request,
+        known: &Known,
     ) -> Option<Frame> {
-        let known = self.known();
-        let want = Want::of(request, Some(&known));
-        let gate = Gate::new(self.marks, request, request.order().frames());
+        let order = HUGE_ORDER;
+        let want = Want {
+            order,
+            ..Want::of(request, Some(known))
+        };
+        let gate = Gate::new(self.marks, request, 1 << HUGE_ORDER);
         let zone = ZoneChoice::only(zone);
         let frame = self
             .segments
             .first_on(node, zone, gate.as_ref(), |segment, hints| {
                 search::known::any_known(segment, hints, want)
             })?;
-        self.count_taken(frame, request.order());
-        // None: it was not zero, and the kernel zeroes nothing.
-        let is_zero = self.serve_zeroed(frame, request, &known);
-        is_zero.then_some(frame)
+        if let Some(order) = Order::new(order) {
+            self.count_taken(frame, order);
+        }
+        Some(frame)
     }
 
     /// Where a request for zeros notes what is known of a block it takes.

@@ -70,43 +70,19 @@ fn a_zero_huge_frame_is_handed_out_once() {
 fn pages_of_a_zero_huge_frame_are_handed_out_once() {
     model(|| {
         let machine = zero_huges(1);
-        let first = machine.allocate_zeroed(0).unwrap();
-        let (one, pages) = both(
+        let (first, pages) = both(
             || machine.allocate_zeroed(0).unwrap(),
             || machine.take_pages(2),
         );
-        machine.free(one);
-        assert_eq!(machine.flush_untouched(&pages, 0), 0);
-        let (free, zero) = machine.free_and_zero_frames();
-        assert_eq!((free, zero), (HUGE - 1, HUGE - 4));
         machine.free(first);
+        assert_eq!(machine.flush_untouched(&pages, 0), 0);
         assert_eq!(machine.free_and_zero_frames(), (HUGE, 0));
     });
 }
 
+/// Of pages nothing is known, whatever their owners say.
 #[test]
-fn a_page_freed_as_zero_is_zero_until_it_is_taken() {
-    model(|| {
-        let machine = zero_huges(1);
-        let page = machine.allocate_zeroed(0).unwrap();
-        let ((), taken) = both(
-            move || machine.free_zero(page),
-            move || {
-                let taken = machine.take_at(page);
-                if taken {
-                    machine.free(page);
-                }
-                taken
-            },
-        );
-        // Merged, unless the other CPU had it between.
-        let zero = if taken { 0 } else { HUGE };
-        assert_eq!(machine.free_and_zero_frames(), (HUGE, zero));
-    });
-}
-
-#[test]
-fn a_huge_frame_merges_to_zero_only_if_all_its_pages_are() {
+fn a_huge_frame_that_merges_is_of_unknown_content() {
     for dirty in [false, true] {
         model(move || {
             let machine = zero_huges(1);
@@ -119,44 +95,13 @@ fn a_huge_frame_merges_to_zero_only_if_all_its_pages_are() {
                     false => machine.free_zero(other),
                 },
             );
-            let zero = if dirty { 0 } else { HUGE };
-            assert_eq!(machine.free_and_zero_frames(), (HUGE, zero));
+            assert_eq!(machine.free_and_zero_frames(), (HUGE, 0));
         });
     }
 }
 
-/// Nothing was known of the huge frame: the first one writes the marks.
-#[test]
-fn two_mark_the_first_pages_of_a_huge_frame_at_once() {
-    model(|| {
-        let (machine, [one, other, _]) = owned_pages([0, 64, 1]);
-        let ((), ()) = both(
-            move || machine.free_zero(one),
-            move || machine.free_zero(other),
-        );
-        let (free, zero) = machine.free_and_zero_frames();
-        assert_eq!(free, HUGE - 1);
-        assert!(zero <= 2, "one mark may be lost");
-    });
-}
-
-#[test]
-fn the_first_mark_beside_a_take_and_a_free() {
-    model_of_three(|| {
-        let (machine, [one, other]) = owned_pages([0, 1]);
-        let ((), (), page) = three(
-            move || machine.free_zero(one),
-            move || machine.free_zero(other),
-            || machine.allocate(0).unwrap(),
-        );
-        machine.free_and_zero_frames();
-        machine.free(page);
-        machine.free_and_zero_frames();
-    });
-}
-
-/// A call that saw the huge frame split before it merged takes a page of it while it is split anew
-/// with marks.
+/// A call that saw the huge frame split before it merged takes a page of it while it is zeroed and
+/// split anew.
 #[test]
 fn a_huge_frame_seen_split_is_zeroed_and_split_again() {
     check(2, || {
@@ -254,83 +199,44 @@ fn a_worker_beside_a_request_hides_nothing() {
     }
 }
 
-/// What a worker does with free pages: takes and marks them.
-fn borrow_pages(machine: &Machine, pages: Block) -> bool {
-    let taken = machine.take_at(pages);
-    if taken {
-        let segment = machine.segment();
-        segment.set_borrowed(pages, Some(Content::Zero));
-    }
-    taken
-}
-
-/// Zeroes them and gives them back.
-fn return_pages(machine: &Machine, pages: Block) {
-    machine.segment().set_borrowed(pages, None);
-    machine.free_zero(pages);
-}
-
-/// A huge frame of which the pages 32 to 63 are in use.
-fn split_huge() -> (&'static Machine, Block) {
-    let machine = Machine::with_free(&[(0, HUGE)]);
-    let held = block(32, 5);
-    assert!(machine.take_at(held));
-    (machine, held)
-}
-
+/// To the tables what a worker has is allocated: one of the two frees is refused, whichever comes
+/// second, and nothing is known of what was freed first.
 #[test]
-fn two_workers_have_pages_of_a_huge_frame() {
-    model(|| {
-        let (machine, held) = split_huge();
-        let work = move |pages| {
-            assert!(borrow_pages(machine, pages));
-            return_pages(machine, pages);
-        };
-        let ((), ()) = both(move || work(block(0, 5)), move || work(block(64, 5)));
-        let (free, zero) = machine.free_and_zero_frames();
-        // The marks of one of the two may be lost.
-        assert!(free == HUGE - 32 && (zero == 64 || zero == 32), "{zero}");
-        machine.free(held);
-        assert_eq!(machine.free_and_zero_frames(), (HUGE, 0));
-    });
-}
-
-#[test]
-fn an_owner_frees_pages_beside_those_of_a_worker() {
-    model(|| {
-        let (machine, held) = split_huge();
-        let ((), ()) = both(
-            move || {
-                // None, if the whole merges just then.
-                if borrow_pages(machine, block(0, 5)) {
-                    return_pages(machine, block(0, 5));
-                }
-            },
-            move || machine.free(held),
-        );
-        let (free, zero) = machine.free_and_zero_frames();
-        assert!(free == HUGE && zero == 0, "{free} {zero}");
-    });
-}
-
-#[test]
-fn what_a_worker_has_of_a_huge_frame_is_not_freed_by_others() {
-    for order in [0, 5, HUGE_ORDER] {
+fn a_wild_free_of_what_a_worker_has_is_told_one_of_the_two() {
+    for order in [0, 6, HUGE_ORDER] {
         model(move || {
-            let (machine, held) = split_huge();
-            let pages = block(0, 5);
-            assert!(borrow_pages(machine, pages));
-            let ((), wrong) = both(
-                move || machine.zero(pages.range()),
-                move || machine.segment().give(block(0, order)),
+            let machine = Machine::with_free(&[(0, HUGE)]);
+            let all = block(0, HUGE_ORDER);
+            assert!(machine.take_at(all));
+            machine.zero(all.range());
+            let (back, wild) = both(
+                move || machine.segment().give_with(all, Content::Zero).is_ok(),
+                move || machine.segment().give(block(0, order)).is_ok(),
             );
-            wrong.unwrap_err();
-            return_pages(machine, pages);
-            assert_eq!(machine.free_and_zero_frames(), (HUGE - 32, 32));
-            machine.free(held);
-            machine.free_and_zero_frames();
+            assert_ne!(back, wild);
+            let expected = if back { (HUGE, HUGE) } else { (1 << order, 0) };
+            assert_eq!(machine.free_and_zero_frames(), expected);
         });
     }
+}
+
+/// The first page that is freed opens a huge frame, beside the wild free of another page of it that a
+/// worker has with the rest, and its return.
+#[test]
+fn the_first_free_beside_a_wild_free_of_what_a_worker_has() {
+    model_of_three(|| {
+        let machine = Machine::with_free(&[(0, HUGE)]);
+        assert!(machine.take_at(block(0, HUGE_ORDER)));
+        let its = block(64, 6);
+        let ((), wild, back) = three(
+            move || machine.free_zero(block(0, 0)),
+            move || machine.segment().give(block(64, 0)).is_ok(),
+            move || machine.segment().give_with(its, Content::Zero).is_ok(),
+        );
+        assert_ne!(wild, back);
+        let free = 1 + if back { 64 } else { 1 };
+        assert_eq!(machine.free_and_zero_frames(), (free, 0));
+    });
 }
 
 #[test]
@@ -370,7 +276,8 @@ fn a_huge_frame_is_freed_as_zero_while_it_is_isolated() {
             );
             machine.segment().validate().unwrap();
             machine.segment().end_isolation(0);
-            assert_eq!(machine.free_and_zero_frames(), (HUGE, HUGE));
+            let zero = if pages { 0 } else { HUGE };
+            assert_eq!(machine.free_and_zero_frames(), (HUGE, zero));
         });
     }
 }
@@ -387,27 +294,6 @@ fn what_an_isolation_takes_is_not_known_any_more() {
         machine.segment().end_isolation(0);
         machine.free(block(0, HUGE_ORDER));
         assert_eq!(machine.free_and_zero_frames(), (HUGE, 0));
-    });
-}
-
-/// Reported memory is not zero, and is kept apart from what is.
-#[test]
-fn reported_and_zero_pages_of_one_huge_frame_stay_apart() {
-    model(|| {
-        let (machine, [one, other, _]) = owned_pages([0, 64, 1]);
-        let ((), ()) = both(
-            move || machine.free_zero(one),
-            move || {
-                machine
-                    .segment()
-                    .give_with(other, Content::Reported)
-                    .unwrap()
-            },
-        );
-        let statistics = machine.segment().statistics();
-        let (zero, reported) = (statistics.zero.frames, statistics.reported.frames);
-        assert!(zero + reported <= 1, "{zero} and {reported}");
-        machine.free_and_zero_frames();
     });
 }
 
