@@ -28,7 +28,7 @@ pub(crate) struct Started {
 /// Starts one whose stick and variables `change` was made to, until it ends or its log has `until`;
 /// `readonly` is a drive that cannot be written. What it leaves on the stick has to be sound.
 pub(crate) fn start(
-    change: impl FnOnce(&Uefi),
+    change: impl FnOnce(&mut Uefi),
     readonly: &str,
     extra: &[String],
     until: &str,
@@ -43,21 +43,39 @@ pub(crate) fn start(
 }
 
 /// Starts one, which runs until it ends or goes out of sight.
-pub(crate) fn power_on(change: impl FnOnce(&Uefi), readonly: &str, extra: &[String]) -> Running {
+pub(crate) fn power_on(
+    change: impl FnOnce(&mut Uefi),
+    readonly: &str,
+    extra: &[String],
+) -> Running {
+    let machine = Machine {
+        memory_mib: 512,
+        ..Machine::default()
+    };
+    power_on_machine(machine, "", change, readonly, extra)
+}
+
+/// Another machine, with words for the image on its stick.
+pub(crate) fn power_on_machine(
+    machine: Machine,
+    words: &str,
+    change: impl FnOnce(&mut Uefi),
+    readonly: &str,
+    extra: &[String],
+) -> Running {
     let stop = AtomicUsize::new(0);
     let loader = find_loader(&stop, &mut Unwatched).unwrap();
     let image = find_image(Processor::X86_64, &stop, &mut Unwatched).unwrap();
     let stick = Stick {
         loader: &loader,
         image: &image,
-        words: "",
+        words,
     };
-    let uefi = Uefi::new(&stick).unwrap();
-    change(&uefi);
+    let mut uefi = Uefi::new(&stick).unwrap();
+    change(&mut uefi);
     let machine = Machine {
-        memory_mib: 512,
         firmware: Firmware::Uefi,
-        ..Machine::default()
+        ..machine
     };
     let launch = Launch {
         machine: &machine,

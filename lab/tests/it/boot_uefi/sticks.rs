@@ -48,7 +48,7 @@ fn a_stick_that_cannot_be_written_is_said_before_the_run() {
 /// The text of the QR code at the end of a run with `words`, whose stick cannot be written, and what
 /// the serial ports had: the log and the events.
 fn photographed(words: &str) -> [String; 3] {
-    let change = |uefi: &Uefi| write_words(&uefi.stick, words);
+    let change = |uefi: &mut Uefi| write_words(&uefi.stick, words);
     let screen = ["-device", "VGA"].map(String::from);
     let mut machine = power_on(change, "if=none,id=stick", &screen);
     let shown = "the QR code has the summary; the machine can be switched off";
@@ -148,7 +148,7 @@ fn a_full_stick_loses_nothing_that_was_there() {
     if !ovmf_is_here() {
         return;
     }
-    let fill = |uefi: &Uefi| {
+    let fill = |uefi: &mut Uefi| {
         change(&uefi.stick, |volume| {
             let folder = volume.root_dir().open_dir("firstlight").unwrap();
             folder
@@ -180,7 +180,7 @@ fn a_stick_without_an_image_says_so() {
     if !ovmf_is_here() {
         return;
     }
-    let removed = |uefi: &Uefi| {
+    let removed = |uefi: &mut Uefi| {
         change(&uefi.stick, |volume| {
             volume.root_dir().remove("firstlight/image.elf").unwrap()
         });
@@ -189,7 +189,7 @@ fn a_stick_without_an_image_says_so() {
     started
         .says("\\firstlight\\image.elf cannot be read")
         .says("the machine was not changed");
-    let cut = |uefi: &Uefi| {
+    let cut = |uefi: &mut Uefi| {
         change(&uefi.stick, |volume| {
             let mut file = volume.root_dir().open_file("firstlight/image.elf").unwrap();
             file.seek(SeekFrom::Start(5000)).unwrap();
@@ -200,7 +200,7 @@ fn a_stick_without_an_image_says_so() {
     started.says("\\firstlight\\image.elf: it is cut: ");
     assert_eq!(started.status, Some(0));
     // There is no screen any more when the image looks at the hand-over.
-    let newer = |uefi: &Uefi| {
+    let newer = |uefi: &mut Uefi| {
         change(&uefi.stick, |volume| {
             let mut file = volume.root_dir().open_file("firstlight/image.elf").unwrap();
             let mut bytes = Vec::new();
@@ -224,7 +224,7 @@ fn an_image_that_cannot_be_moved_says_so() {
     if !ovmf_is_here() {
         return;
     }
-    let fixed = |uefi: &Uefi| {
+    let fixed = |uefi: &mut Uefi| {
         change(&uefi.stick, |volume| {
             let folder = volume.root_dir().open_dir("firstlight").unwrap();
             let mut words = folder.open_file("cmdline.txt").unwrap();
