@@ -110,6 +110,9 @@ coverage: setup ## long: which lines the tests reach; fails below the share that
 soak: setup ## long: the pool's daemon killed 220 times and poisoned in 1,100 rounds (root, huge pages; minutes)
 	@FIRSTLIGHT_POISON_ROUNDS=1100 FIRSTLIGHT_CRASHES=220 cargo test -p firstlight-cli --test it -- pool_serve::poison pool_serve::crash --nocapture
 
+simulate: ## long: lives of the pool's daemon, with all faults, from seeds for SECONDS=60
+	@FIRSTLIGHT_SIMULATE_SECONDS=$(SECONDS) cargo test --release --quiet -p firstlight-pool --lib machine::simulation -- --nocapture
+
 slurm: setup ## test: boots on the nodes of a real Slurm on this machine, one of which dies (root; a minute)
 	@scripts/setup.sh target $(BARE)
 	@scripts/setup.sh qemu

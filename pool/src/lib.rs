@@ -9,10 +9,11 @@
 //! - [`launch`] starts a VMM on what was allocated;
 //! - [`libvirt`] has libvirt start domains so;
 //! - [`config`] is what the operator wants;
-//! - [`store`] has the slabs, and the marks on them that outlive the daemon;
+//! - [`machine`] decides what becomes of slabs and leases: a value without files and clock;
+//! - [`store`] has the files of slabs, and the marks on them that outlive the daemon;
 //! - [`fill`] does what takes time: filling, emptying;
-//! - [`lease`] knows what is out, to whom, and when it is back;
-//! - [`server`] is the daemon that puts them together;
+//! - [`lease`] has what is charged for leases, and what outlives the daemon of them;
+//! - [`server`] is the daemon, which carries out what is decided;
 //! - [`export`] shows it to Prometheus and to browsers, in a process of its own;
 //! - [`os`] is what all of them need of Linux.
 
@@ -25,6 +26,7 @@ pub mod fill;
 pub mod launch;
 pub mod lease;
 pub mod libvirt;
+pub mod machine;
 pub mod os;
 pub mod protocol;
 pub mod server;

@@ -2,8 +2,8 @@
 //! classes that are one, quotas that name nobody or several.
 
 use super::{Class, Config, Quota, Size};
+use crate::machine::Spec;
 use crate::protocol::MOST_NUMBER;
-use crate::store::Spec;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;

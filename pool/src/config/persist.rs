@@ -1,7 +1,8 @@
 //! A configuration with another number of slabs: the operator's words and comments stay.
 
 use super::{Config, ConfigError, Size};
-use crate::store::{Key, Spec};
+use crate::machine::Spec;
+use crate::store::Key;
 use std::path::Path;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 

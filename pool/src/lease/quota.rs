@@ -207,6 +207,63 @@ pub struct Ledger {
     used_bytes: BTreeMap<Account, u64>,
 }
 
+/// Why a client may not have more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exceeded {
+    /// A limit is for a cgroup, and the client's cannot be told.
+    UnknownCgroup {
+        /// Its process.
+        pid: u32,
+    },
+    /// It would exceed a limit.
+    Limit {
+        /// Whose.
+        account: Account,
+        /// The limit.
+        most_bytes: u64,
+        /// What is charged.
+        used_bytes: u64,
+        /// What would be.
+        more_bytes: u64,
+    },
+}
+
+impl Exceeded {
+    /// The account that has too much.
+    #[must_use]
+    pub fn account(&self) -> Option<&Account> {
+        match self {
+            Self::UnknownCgroup { .. } => None,
+            Self::Limit { account, .. } => Some(account),
+        }
+    }
+}
+
+impl fmt::Display for Exceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownCgroup { pid } => write!(
+                f,
+                "a quota is for a cgroup, and that of process {pid} cannot be told: it is gone, or \
+                 the kernel is older than Linux 6.5"
+            ),
+            Self::Limit {
+                account,
+                most_bytes,
+                used_bytes,
+                more_bytes,
+            } => {
+                let [most, used, more] = [*most_bytes, *used_bytes, *more_bytes].map(Size::new);
+                write!(
+                    f,
+                    "{account} may hold {most}; {used} are charged, with what it gave back and no \
+                     clean slab has replaced yet; {more} more are too much"
+                )
+            }
+        }
+    }
+}
+
 /// A charge, to be credited once.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
@@ -220,33 +277,55 @@ impl Charge {
     pub fn is_free(&self) -> bool {
         self.accounts.is_empty()
     }
+
+    /// Whether it is booked on this account.
+    #[must_use]
+    pub fn is_on(&self, account: &Account) -> bool {
+        self.accounts.contains(account)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
 }
 
 impl Ledger {
-    /// Charges `bytes` to every account of `peer`, or to none.
+    /// Whether `bytes` could be charged to every account of `peer`.
     ///
     /// # Errors
-    /// The first limit it would exceed, in words.
-    pub fn charge(&mut self, rules: &Rules, peer: &Peer, bytes: u64) -> Result<Charge, String> {
+    /// The first limit it would exceed.
+    pub fn allows(&self, rules: &Rules, peer: &Peer, bytes: u64) -> Result<(), Exceeded> {
+        self.within(rules, peer, bytes).map(drop)
+    }
+
+    /// The limits that apply to `peer`, all of which allow `bytes` more.
+    fn within(&self, rules: &Rules, peer: &Peer, bytes: u64) -> Result<Vec<Limit>, Exceeded> {
         if rules.cannot_tell(peer) {
-            return Err(format!(
-                "a quota is for a cgroup, and that of process {} cannot be told: it is gone, or \
-                 the kernel is older than Linux 6.5",
-                peer.pid
-            ));
+            return Err(Exceeded::UnknownCgroup { pid: peer.pid });
         }
         let limits = rules.limits(peer);
         for limit in &limits {
-            let used = self.used(&limit.account);
-            if used.saturating_add(bytes) > limit.most_bytes {
-                let [most, used, bytes] = [limit.most_bytes, used, bytes].map(Size::new);
-                return Err(format!(
-                    "{} may hold {most}; {used} are charged, with what it gave back and no clean slab \
-                     has replaced yet; {bytes} more are too much",
-                    limit.account
-                ));
+            let used_bytes = self.used(&limit.account);
+            if used_bytes.saturating_add(bytes) > limit.most_bytes {
+                return Err(Exceeded::Limit {
+                    account: limit.account.clone(),
+                    most_bytes: limit.most_bytes,
+                    used_bytes,
+                    more_bytes: bytes,
+                });
             }
         }
+        Ok(limits)
+    }
+
+    /// Charges `bytes` to every account of `peer`, or to none.
+    ///
+    /// # Errors
+    /// The first limit it would exceed.
+    pub fn charge(&mut self, rules: &Rules, peer: &Peer, bytes: u64) -> Result<Charge, Exceeded> {
+        let limits = self.within(rules, peer, bytes)?;
         let accounts: Vec<_> = limits.into_iter().map(|limit| limit.account).collect();
         let charge = Charge { accounts, bytes };
         self.book(&charge);
@@ -351,7 +430,10 @@ mod tests {
         let first = ledger.charge(&rules, &both, 5 * G).unwrap();
         // 8 G for the user, but 6 G for the group.
         let refused = ledger.charge(&rules, &both, 2 * G).unwrap_err();
-        assert!(refused.starts_with("group 600 may hold"), "{refused}");
+        assert!(
+            refused.to_string().starts_with("group 600 may hold"),
+            "{refused}"
+        );
         assert_eq!(ledger.used(&Account::Uid(1000)), 5 * G);
         ledger.charge(&rules, &other, 2 * G).unwrap_err();
         let second = ledger.charge(&rules, &other, G).unwrap();
@@ -383,7 +465,7 @@ mod tests {
         let mut ledger = Ledger::default();
         let with = rules(RULES);
         let refused = ledger.charge(&with, &member(None), 1).unwrap_err();
-        assert!(refused.contains("cgroup"), "{refused}");
+        assert!(refused.to_string().contains("cgroup"), "{refused}");
         ledger.charge(&with, &member(Some("/user")), 1).unwrap();
         ledger.charge(&with, &peer(0, 0, &[], None), 1).unwrap();
         let without = rules("access = { group = \"500\" }");

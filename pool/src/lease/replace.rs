@@ -7,7 +7,7 @@
 //! are together never more than its quota. A limit on bytes a second would do the
 //! same only if it were right for every machine's speed of zeroing.
 
-use super::quota::Charge;
+use super::quota::{Account, Charge};
 use crate::store::Key;
 use std::collections::BTreeMap;
 
@@ -59,6 +59,25 @@ impl Replacements {
     #[must_use]
     pub fn is_full(&mut self, key: Key) -> Vec<Charge> {
         self.replace(key, u64::MAX)
+    }
+
+    /// Filling is turned off, so nothing is replaced: the charges to credit.
+    #[must_use]
+    pub fn none_is_replaced(&mut self) -> Vec<Charge> {
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.into_iter().map(|(_, _, charge)| charge).collect()
+    }
+
+    /// Of what waits, the bytes that are charged to an account, and the class of the first.
+    #[must_use]
+    pub fn waiting(&self, account: &Account) -> Option<(Key, u64)> {
+        let own = || {
+            self.waiting
+                .iter()
+                .filter(|(_, _, charge)| charge.is_on(account))
+        };
+        let (key, _, _) = own().next()?;
+        Some((*key, own().map(|(_, _, charge)| charge.bytes()).sum()))
     }
 
     fn replace(&mut self, key: Key, slabs: u64) -> Vec<Charge> {

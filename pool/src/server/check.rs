@@ -3,9 +3,10 @@
 use super::ServeError;
 use crate::config::{Config, Size};
 use crate::lease::quota::Rules;
+use crate::machine::Spec;
 use crate::os::hugepages;
 use crate::protocol::PageSize;
-use crate::store::{Spec, StoreError, available};
+use crate::store::{StoreError, available};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -2,12 +2,14 @@
 //! in turn, and what each costs is counted against its user's budget.
 
 use super::Server;
-use super::broker::{self, Answer};
-use super::connections::{ConnectionId, Sent, turn_away};
+use super::connections::{Sent, turn_away};
 use super::events::Source;
+use super::pool::Outgoing;
+use crate::lease::Serial;
 use crate::lease::quota::Standing;
+use crate::machine::{ConnectionId, Event, denied};
 use crate::protocol::packet::{Packet, PacketError};
-use crate::protocol::{RefusalCode, Request};
+use crate::protocol::{Refusal, RefusalCode, Reply, Request};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -71,13 +73,13 @@ impl Server {
     fn welcome(&mut self, socket: OwnedFd) -> Standing {
         let begin = processor_time();
         // A peer that cannot be named may do nothing.
-        let Ok(peer) = self.broker.peer_of(&socket) else {
+        let Ok(peer) = self.pool.peer_of(&socket) else {
             return Standing::Stranger;
         };
-        let standing = self.broker.standing(&peer);
+        let standing = self.pool.machine.standing(&peer);
         if standing == Standing::Stranger {
-            self.broker.counters.denied += 1;
-            turn_away(&socket, RefusalCode::Denied, &broker::denied(&peer));
+            self.pool.machine.counters().denied += 1;
+            turn_away(&socket, RefusalCode::Denied, &denied(&peer));
             return standing;
         }
         if let Some(id) = self.connections.to_give_up(&peer, standing) {
@@ -90,7 +92,7 @@ impl Server {
             return standing;
         };
         let added = self.connections.add(socket, peer, standing, queue);
-        self.broker.counters.turned_away += u64::from(!added.unwrap_or(true));
+        self.pool.machine.counters().turned_away += u64::from(!added.unwrap_or(true));
         let spent = processor_time().saturating_sub(begin);
         self.turns.spend(uid, spent, &self.events);
         standing
@@ -128,48 +130,95 @@ impl Server {
     }
 
     fn handle(&mut self, id: ConnectionId, packet: Packet) {
-        let Some(peer) = self.connections.peer(id) else {
+        let Some(peer) = self.connections.peer(id).cloned() else {
             return;
         };
         let request = Request::decode(&packet.message);
         let mut descriptors = packet.descriptors.into_iter();
         let has_some = descriptors.len() > 0;
-        let answer = match request {
+        let mut shown = None;
+        let request = match request {
             Ok(request @ Request::Give(_)) => {
-                self.broker.handle(id, peer, request, descriptors.next())
+                shown = descriptors
+                    .next()
+                    .and_then(|end| self.shown(&request, &end));
+                request
             }
             Ok(request) if has_some => {
                 let text = format!("`{}` comes with no descriptor", request.operation());
-                self.refuse_and_close(id, text);
-                return;
+                return self.refuse_and_close(id, text);
             }
-            Ok(request) => self.broker.handle(id, peer, request, None),
+            Ok(request) => request,
             Err(error) if has_some => return self.refuse_and_close(id, error.to_string()),
-            Err(error) => Answer::refuse(RefusalCode::BadRequest, error.to_string()),
+            Err(error) => return self.refuse(id, error.to_string()),
         };
-        self.send(id, answer);
+        let outgoing = self.pool.step(Event::Request {
+            from: id,
+            peer,
+            request,
+            shown,
+        });
+        if !outgoing.iter().any(|outgoing| outgoing.to == id) {
+            self.connections.waits(id);
+        }
+        self.send_all(outgoing);
+    }
+
+    /// The lease that a `give` names, if `end` is an end of its pipe.
+    fn shown(&self, request: &Request, end: &OwnedFd) -> Option<Serial> {
+        let Request::Give(give) = request else {
+            return None;
+        };
+        let serial = self.pool.machine.leases().serial(&give.lease)?;
+        let pipe = self.pool.pipe(serial)?;
+        pipe.has_end(end).unwrap_or(false).then_some(serial)
+    }
+
+    fn refuse(&mut self, id: ConnectionId, text: String) {
+        let reply = Reply::Refused(Refusal::new(RefusalCode::BadRequest, text));
+        self.send(Outgoing {
+            to: id,
+            reply,
+            lease: None,
+        });
     }
 
     fn refuse_and_close(&mut self, id: ConnectionId, text: String) {
-        self.send(id, Answer::refuse(RefusalCode::BadRequest, text));
+        self.refuse(id, text);
         self.close(id);
     }
 
-    /// Sends an answer.
-    pub(super) fn send(&mut self, id: ConnectionId, answer: Answer) {
-        if let Answer::Lend { serial, .. } = &answer
-            && let Some(lease) = self.broker.leases.get(*serial)
+    /// The machine is told what happened, and replies are sent.
+    pub(super) fn step(&mut self, event: Event) {
+        let outgoing = self.pool.step(event);
+        self.send_all(outgoing);
+    }
+
+    pub(super) fn send_all(&mut self, outgoing: Vec<Outgoing>) {
+        for one in outgoing {
+            self.send(one);
+        }
+    }
+
+    /// Sends a reply; a lease whose reply gets through has begun.
+    fn send(&mut self, outgoing: Outgoing) {
+        let to = outgoing.to;
+        let serial = outgoing.lease.as_ref().map(|(serial, _)| *serial);
+        if let Some(serial) = serial
+            && let Some(pipe) = self.pool.pipe(serial)
         {
             // Before the other end leaves, so that its end is never missed.
-            let source = Source::LeasePipe(*serial);
-            if self.events.add(source, &lease.pipe, false).is_err() {
-                self.broker.end_lease(*serial);
-                let refusal = Answer::refuse(RefusalCode::Internal, "out of descriptors");
-                return self.send(id, refusal);
+            let source = Source::LeasePipe(serial);
+            if self.events.add(source, pipe, false).is_err() {
+                let error = "out of descriptors".into();
+                return self.step(Event::NotAllocated { serial, error });
             }
         }
-        let sent = self.connections.answer(id, answer);
-        self.settle(id, sent);
+        let sent = self.connections.answer(outgoing);
+        if let Some(serial) = serial.filter(|_| sent == Sent::Yes) {
+            self.step(Event::Allocated(serial));
+        }
+        self.settle(to, sent);
     }
 
     fn flush(&mut self, id: ConnectionId) {
@@ -180,16 +229,16 @@ impl Server {
     fn settle(&mut self, id: ConnectionId, sent: Sent) {
         if let Sent::No(serial) = sent {
             if let Some(serial) = serial {
-                self.broker.end_lease(serial);
+                self.step(Event::PipeClosed(serial));
             }
             self.close(id);
         }
     }
 
     pub(super) fn close(&mut self, id: ConnectionId) {
-        self.broker.hung_up(id);
+        self.step(Event::HungUp(id));
         if let Some(serial) = self.connections.close(id) {
-            self.broker.end_lease(serial);
+            self.step(Event::PipeClosed(serial));
         }
     }
 }

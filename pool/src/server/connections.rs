@@ -8,11 +8,12 @@
 //! A connection with a reply that could not be sent yet, or with a request that
 //! is being worked on, is not read from: at most one message is ever kept for it.
 
-use super::broker::Answer;
 use super::events::{Events, Source};
+use super::pool::Outgoing;
 use crate::config::Limits;
 use crate::lease::Serial;
 use crate::lease::quota::Standing;
+use crate::machine::ConnectionId;
 use crate::os::peer::Peer;
 use crate::protocol::packet::{self, Packet, PacketError};
 use crate::protocol::{GIVE_DESCRIPTORS, MOST_REQUEST_BYTES, Refusal, RefusalCode, Reply};
@@ -22,10 +23,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// A connection's number, never used twice.
-pub(super) type ConnectionId = u64;
-
-/// A reply that waits for room.
+/// A reply that waits for space.
 #[derive(Debug)]
 struct Unsent {
     message: Vec<u8>,
@@ -194,31 +192,26 @@ impl Connections {
         self.open.get(&id).map(|connection| &connection.peer)
     }
 
-    /// Sends an answer, or keeps it until there is room.
-    pub(super) fn answer(&mut self, id: ConnectionId, answer: Answer) -> Sent {
-        let serial = match &answer {
-            Answer::Lend { serial, .. } => Some(*serial),
-            _ => None,
-        };
-        let Some(connection) = self.open.get_mut(&id) else {
+    /// The reply to a request comes later: nothing is read meanwhile.
+    pub(super) fn waits(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.open.get_mut(&id) {
+            connection.working = true;
+            connection.reading = false;
+            let (source, socket) = (Source::Connection(id), &connection.socket);
+            let _ = connection.queue.change(source, socket, false, false);
+        }
+    }
+
+    /// Sends a reply, or keeps it until there is space.
+    pub(super) fn answer(&mut self, outgoing: Outgoing) -> Sent {
+        let Outgoing { to, reply, lease } = outgoing;
+        let (serial, descriptors) = lease.map_or((None, Vec::new()), |(serial, descriptors)| {
+            (Some(serial), descriptors)
+        });
+        let Some(connection) = self.open.get_mut(&to) else {
             return Sent::No(serial);
         };
-        connection.working = matches!(answer, Answer::Later);
-        let (reply, descriptors) = match answer {
-            Answer::Later => {
-                connection.reading = false;
-                let (source, socket) = (Source::Connection(id), &connection.socket);
-                let _ = connection.queue.change(source, socket, false, false);
-                return Sent::Yes;
-            }
-            Answer::Reply(reply) => (reply, Vec::new()),
-            Answer::Lend {
-                reply,
-                memory,
-                lease_pipe,
-                ..
-            } => (reply, vec![memory, lease_pipe]),
-        };
+        connection.working = false;
         let Ok(message) = reply.encode() else {
             return Sent::No(serial);
         };
@@ -228,7 +221,7 @@ impl Connections {
             serial,
             since: Instant::now(),
         });
-        self.flush(id)
+        self.flush(to)
     }
 
     /// Tries to send what is kept.

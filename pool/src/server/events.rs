@@ -1,7 +1,7 @@
 //! What the server waits for, by what it is: `epoll` behind names.
 
-use super::connections::ConnectionId;
 use crate::lease::Serial;
+use crate::machine::ConnectionId;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};

@@ -8,8 +8,8 @@
 use crate::lease::Serial;
 use crate::os::service;
 use crate::protocol::PageSize;
-use crate::store::slab::Slab;
-use crate::store::{Key, Store};
+use crate::store::slab::{Slab, SlabId};
+use crate::store::{Files, Key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -111,15 +111,15 @@ impl Keeper {
     }
 
     /// Hands all mounts to the manager; one that it has already it does not keep twice.
-    pub(super) fn keep_mounts(&mut self, store: &Store) {
-        for (page, mount) in store.mounts() {
+    pub(super) fn keep_mounts(&mut self, files: &Files) {
+        for (page, mount) in files.mounts() {
             self.keep_as(mount_name(page), mount);
         }
     }
 
     /// The mounts are empty, and need not outlive the daemon.
-    pub(super) fn forget_mounts(&mut self, store: &Store) {
-        for (page, _) in store.mounts() {
+    pub(super) fn forget_mounts(&mut self, files: &Files) {
+        for (page, _) in files.mounts() {
             self.forget_as(&mount_name(page));
         }
     }
@@ -127,16 +127,12 @@ impl Keeper {
     /// Hands a clean slab to the manager. One it does not take is lost with the
     /// daemon, which is safe.
     pub(super) fn keep(&mut self, slab: &Slab) {
-        if slab.is_memfd() {
-            self.keep_as(name(slab), slab);
-        }
+        self.keep_as(name(slab.id()), slab);
     }
 
     /// The slab is no longer clean.
-    pub(super) fn forget(&mut self, slab: &Slab) {
-        if slab.is_memfd() {
-            self.forget_as(&name(slab));
-        }
+    pub(super) fn forget(&mut self, slab: SlabId) {
+        self.forget_as(&name(slab));
     }
 
     /// Hands the file of a lease to the manager. One it does not take is unknown to the
@@ -159,8 +155,8 @@ impl Keeper {
 }
 
 /// A name the manager may use: no colon, nothing unprintable.
-fn name(slab: &Slab) -> String {
-    format!("slab-{}", slab.id().0)
+fn name(slab: SlabId) -> String {
+    format!("slab-{}", slab.0)
 }
 
 fn lease_name(serial: Serial) -> String {

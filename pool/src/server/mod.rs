@@ -5,35 +5,33 @@
 //! are bounded, replies that are not read are kept one at a time and not for
 //! long, connections are counted by user.
 //!
-//! - `broker.rs`, `take.rs`, `returns.rs`, `view.rs`: what each request means, the way out
-//!   and back of what is allocated, what is to be seen of both; `start.rs`: before all that;
+//! What becomes of slabs and leases is decided in [`crate::machine`].
+//!
+//! - `pool.rs`, `jobs.rs`: its decisions carried out, with files and workers; `start.rs`: before
+//!   all that; `reload.rs`: another configuration;
 //! - `connections.rs`, `events.rs`, `listen.rs`: sockets; `clients.rs`: what is done for them;
 //!   `turns.rs`, `budget.rs`: the order of requests, and how much of the time a user may have;
 //! - `workers.rs`: what takes time; `refills.rs`: what guests gave back;
-//! - `keeper.rs`: what the service manager keeps over a restart; `restore.rs`: leases of an
-//!   earlier daemon;
-//! - `times.rs`: how long a take takes.
+//! - `keeper.rs`: what the service manager keeps over a restart; `restore.rs`: slabs and leases of
+//!   an earlier daemon.
 
-mod broker;
-#[cfg(test)]
-mod broker_tests;
 mod budget;
 mod check;
 mod clients;
 mod connections;
 mod error;
 mod events;
+mod jobs;
 mod keeper;
 mod listen;
+mod pool;
+#[cfg(test)]
+mod pool_tests;
 mod refills;
 mod reload;
 mod restore;
-mod returns;
 mod start;
-mod take;
-mod times;
 mod turns;
-mod view;
 mod workers;
 
 pub use check::{Checked, check};
@@ -42,19 +40,22 @@ pub use error::ServeError;
 use crate::config::{Config, Size};
 use crate::lease::Serial;
 use crate::lease::quota::Rules;
+use crate::machine::{Event, Machine, Spec, Start};
 use crate::os::background;
+use crate::os::hugepages;
 use crate::os::service::{self, NotifyState};
-use crate::store::{Key, Spec, Store};
-use broker::Broker;
+use crate::store::{Files, Key};
 use budget::Budget;
 use connections::Connections;
 use events::{Events, Source};
 use keeper::{Keeper, Received};
 use listen::Listener;
+use pool::{Pool, now};
 use refills::Refills;
 use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use turns::Turns;
 use workers::Workers;
@@ -84,7 +85,7 @@ pub fn serve(
 }
 
 struct Server {
-    broker: Broker,
+    pool: Pool,
     connections: Connections,
     events: Events,
     turns: Turns,
@@ -115,20 +116,10 @@ impl Server {
         let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
         let received =
             Received::new().map_err(|error| ServeError::system("read LISTEN_FDS", error))?;
-        let (mut store, found) = Store::open(config.directory.as_ref(), &specs, received.mounts)?;
+        let (files, mut found) = Files::open(config.directory.as_ref(), &specs, received.mounts)?;
         for note in &found.notes {
             say(note);
         }
-        if found.kept > 0 || !found.emptied.is_empty() {
-            let emptied = found.emptied.len();
-            say(&format!(
-                "from before: {} slabs kept, {emptied} emptied",
-                found.kept
-            ));
-        }
-        let mut keeper = Keeper::new();
-        keeper.keep_mounts(&store);
-        start::adopt(&mut store, &mut keeper, received.slabs, say);
         let known = start::known_leases(config.directory.as_ref(), say)?;
         let is_activated = received.socket.is_some();
         let listener = match received.socket {
@@ -138,11 +129,23 @@ impl Server {
         let workers =
             Workers::new(&config.fill).map_err(|error| ServeError::system("wake itself", error))?;
         let refills = Refills::new(Duration::from_secs(config.fill.refill_after_s.into()));
-        let mut broker = Broker::new(store, rules, workers, keeper, refills, known);
+        let now = now();
+        let machine = Machine::new(Start {
+            rules,
+            specs: found.specs.clone(),
+            one_node: !hugepages::node_exists(Path::new(hugepages::SYS), 1),
+            names: (known.0.prefix(), known.0.next()),
+            rate: config.fill.rate.bytes(),
+            now,
+        });
+        let mut pool = Pool::new(machine, files, workers, Keeper::new(), refills, known);
+        pool.keeper.keep_mounts(&pool.files);
+        pool.keep_found(&mut found, say);
+        pool.adopt(received.slabs, say);
         if is_activated {
-            broker.activated(Instant::now());
+            pool.machine.activated(now.instant);
         }
-        let restored = broker.restore(received.leases);
+        let restored = pool.restore(received.leases);
         if restored.whole + restored.unknown + restored.ended > 0 {
             say(&format!(
                 "leases from before: {} found again, {} unknown, {} ended meanwhile",
@@ -150,7 +153,7 @@ impl Server {
             ));
         }
         let server = Self {
-            broker,
+            pool,
             connections: Connections::new(&limits),
             events: Events::new().map_err(|error| ServeError::system("wait", error))?,
             turns: Turns::default(),
@@ -172,12 +175,11 @@ impl Server {
     fn wait_for_all(&self) -> io::Result<()> {
         self.events.add(Source::Listener, &self.listener, true)?;
         self.events
-            .add(Source::Workers, self.broker.workers.wake(), true)?;
+            .add(Source::Workers, self.pool.workers.wake(), true)?;
         self.events.add(Source::Signals, &self.signals, true)?;
         self.events.add(Source::Reloads, &self.reloads, true)?;
-        for (serial, lease) in self.broker.leases.iter() {
-            self.events
-                .add(Source::LeasePipe(serial), &lease.pipe, false)?;
+        for (serial, pipe) in self.pool.pipes() {
+            self.events.add(Source::LeasePipe(serial), pipe, false)?;
         }
         Ok(())
     }
@@ -189,14 +191,14 @@ impl Server {
     ) -> Result<(), ServeError> {
         // Refused, requests wait for a turn of the processor like anything else.
         let _ = background::run_before_others();
-        self.broker.begin_fills();
+        self.tick();
         self.tell_troubles(say);
         say("ready");
         tell(&[NotifyState::Ready]);
         // Twice within the time the manager waits.
         let tick = self.watchdog.map_or(TICK, |most| (most / 2).min(TICK));
         let mut ticked = Instant::now();
-        while !self.broker.is_drained() {
+        while !self.pool.machine.is_drained() {
             let now = Instant::now();
             self.turns.go_on(now, &self.events);
             let wait = tick.saturating_sub(ticked.elapsed());
@@ -240,13 +242,13 @@ impl Server {
     /// Why pools do not grow, once for as long as it lasts.
     fn tell_troubles(&mut self, say: &mut dyn FnMut(&str)) {
         let mut troubled = BTreeSet::new();
-        for (key, trouble) in self.broker.store.troubles() {
+        for (key, trouble) in self.pool.machine.troubles() {
             if !self.troubled.contains(&key) {
                 say(&format!("slabs of {}: {trouble}", Size::new(key.bytes)));
             }
             troubled.insert(key);
         }
-        if let Some(trouble) = self.broker.keeper.trouble() {
+        if let Some(trouble) = self.pool.keeper.trouble() {
             say(&trouble);
         }
         self.troubled = troubled;
@@ -257,13 +259,14 @@ impl Server {
         if self.watchdog.is_some() {
             tell(&[NotifyState::Watchdog]);
         }
-        self.broker.connections = self.connections.len();
-        self.broker.tick();
+        self.pool.connections = self.connections.len();
+        let outgoing = self.pool.tick();
+        self.send_all(outgoing);
         for id in self.connections.stuck(now) {
             self.close(id);
         }
         self.turns.sweep(now);
-        let with_lease = self.broker.leases.connections();
+        let with_lease = self.pool.machine.connections();
         for id in self.connections.idle(now) {
             if !with_lease.contains(&id) {
                 self.close(id);
@@ -272,29 +275,27 @@ impl Server {
     }
 
     fn lease_pipe(&mut self, serial: Serial) {
-        let lease = self.broker.leases.get(serial);
-        if lease.is_some_and(|lease| lease.pipe.is_closed().unwrap_or(true)) {
-            self.broker.end_lease(serial);
+        let pipe = self.pool.pipe(serial);
+        if pipe.is_some_and(|pipe| pipe.is_closed().unwrap_or(true)) {
+            self.step(Event::PipeClosed(serial));
         }
     }
 
     fn work_done(&mut self) {
-        for done in self.broker.workers.done() {
-            if let Some((id, answer)) = self.broker.work_done(done) {
-                self.send(id, answer);
-            }
+        for done in self.pool.workers.done() {
+            let outgoing = self.pool.work_done(done);
+            self.send_all(outgoing);
         }
-        self.broker.begin_fills();
     }
 
     /// Gives back what is not allocated, or leaves it for the next daemon.
     fn stop(self, keep: bool, say: &mut dyn FnMut(&str)) {
         tell(&[NotifyState::Stopping]);
-        let lent = self.broker.store.lent_slabs();
-        if lent > 0 {
-            say(&format!("slabs that stay with their clients: {lent}"));
+        let allocated = self.pool.machine.allocated_slabs();
+        if allocated > 0 {
+            say(&format!("slabs that stay with their clients: {allocated}"));
         }
-        self.broker.stop(keep);
+        self.pool.stop(keep);
     }
 }
 

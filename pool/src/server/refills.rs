@@ -5,13 +5,13 @@
 //! it back, one lease after the other, a little at a time; [`Reserve`] has the
 //! rule, [`crate::fill::Refill`] the work.
 
-use super::broker::Broker;
+use super::pool::Pool;
 use super::workers::Ticket;
 use crate::fill::{Job, Refill, Tenure, Work};
-use crate::lease::{Due, Lease, Reserve, Serial};
+use crate::lease::{Due, Reserve, Serial};
 use crate::protocol::PoolRow;
 use crate::store::Key;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -47,6 +47,8 @@ pub(super) struct Refills {
     refilled_bytes: BTreeMap<Key, u64>,
     /// Why the last attempt in a class failed; none where it did not.
     trouble: BTreeMap<Key, String>,
+    /// Leases whose slab is being made as long as it was.
+    shortening: BTreeSet<Serial>,
 }
 
 impl Refills {
@@ -58,14 +60,15 @@ impl Refills {
             last: BTreeMap::new(),
             refilled_bytes: BTreeMap::new(),
             trouble: BTreeMap::new(),
+            shortening: BTreeSet::new(),
         }
     }
 
     /// A lease begins; up to `budget_bytes` of what is given back are kept ready.
-    pub(super) fn begin(&mut self, serial: Serial, lease: &Lease, budget_bytes: u64) {
+    pub(super) fn begin(&mut self, serial: Serial, key: Key, budget_bytes: u64) {
         let refilled = Refilled {
-            key: lease.key,
-            reserve: Reserve::new(budget_bytes, lease.key.page.bytes(), self.after),
+            key,
+            reserve: Reserve::new(budget_bytes, key.page.bytes(), self.after),
             missing_bytes: 0,
             tenure: Arc::default(),
             under_way: false,
@@ -79,6 +82,11 @@ impl Refills {
         let refilled = self.leases.remove(&serial)?;
         refilled.tenure.end();
         Some(refilled.tenure)
+    }
+
+    /// A slab is as long as it was.
+    pub(super) fn shortened(&mut self, serial: Serial) {
+        self.shortening.remove(&serial);
     }
 
     /// The tenure of a lease, for a test to hold.
@@ -118,16 +126,18 @@ impl Refills {
     }
 }
 
-impl Broker {
+impl Pool {
     /// Asks each allocated slab how much of it is missing, or too much.
     pub(super) fn look_for_holes(&mut self) {
         let now = Instant::now();
         let mut too_long = Vec::new();
-        for (serial, lease) in self.leases.iter() {
+        for (serial, lease) in self.machine.leases().iter() {
             let Some(refilled) = self.refills.leases.get_mut(&serial) else {
                 continue;
             };
-            let Some(slab) = &lease.slab else { continue };
+            let Ok(slab) = self.files.get(lease.slab) else {
+                continue;
+            };
             let Ok(held_bytes) = slab.held_bytes() else {
                 continue;
             };
@@ -141,7 +151,7 @@ impl Broker {
                 refilled.reserve.look(refilled.missing_bytes, now);
             }
         }
-        too_long.retain(|serial| !self.shortening.contains(serial));
+        too_long.retain(|serial| !self.refills.shortening.contains(serial));
         for serial in too_long {
             self.shorten(serial);
         }
@@ -149,7 +159,7 @@ impl Broker {
 
     /// Gives every worker that is idle a lease to put pages back into.
     pub(super) fn begin_refills(&mut self) {
-        for node in self.store.nodes() {
+        for node in self.machine.nodes() {
             if !self.workers.may_refill(node) {
                 continue;
             }
@@ -165,8 +175,8 @@ impl Broker {
 
     fn begin_refill(&mut self, node: Option<u32>, serial: Serial, due: Due) -> io::Result<()> {
         let gone = || io::Error::other("the lease is over");
-        let lease = self.leases.get(serial).ok_or_else(gone)?;
-        let slab = lease.slab.as_ref().ok_or_else(gone)?;
+        let lease = self.machine.leases().get(serial).ok_or_else(gone)?;
+        let slab = self.files.get(lease.slab)?;
         let refilled = self.refills.leases.get_mut(&serial).ok_or_else(gone)?;
         let page = lease.key.page;
         let turn_pages = (TURN_BYTES / page.bytes()).max(1);
@@ -189,6 +199,21 @@ impl Broker {
         };
         refilled.under_way = true;
         self.workers.refill(node, job)
+    }
+
+    /// A client made its slab longer than what it was allocated: the rest goes back.
+    fn shorten(&mut self, serial: Serial) {
+        let lease = self.machine.leases().get(serial);
+        let Some(slab) = lease.and_then(|lease| self.files.get(lease.slab).ok()) else {
+            return;
+        };
+        let work = Work::Shorten {
+            bytes: slab.bytes(),
+        };
+        let job = Job::new(Ticket::Shorten(serial), slab.file(), work);
+        if self.workers.take_away(job).is_ok() {
+            self.refills.shortening.insert(serial);
+        }
     }
 
     /// A worker has put pages back.

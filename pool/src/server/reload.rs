@@ -6,7 +6,7 @@
 use super::{ServeError, Server, check, start};
 use crate::config::{Config, Fill};
 use crate::lease::quota::Rules;
-use crate::store::Spec;
+use crate::machine::{Event, Spec};
 use toml::Spanned;
 
 impl Server {
@@ -32,27 +32,26 @@ impl Server {
         let owner = rustix::process::geteuid().as_raw();
         let rules = Rules::new(&config, owner).map_err(ServeError::Config)?;
         let specs: Vec<Spec> = config.class.iter().map(Spec::from).collect();
-        let prepared = self.broker.store.prepare(&specs)?;
+        let prepared = self.pool.files.prepare(&specs, &specs)?;
         if let Err(error) = self.listener.admit(&rules) {
             // Half of it may be done.
-            let _ = self.listener.admit(&self.broker.rules);
+            let _ = self.listener.admit(self.pool.machine.rules());
             return Err(error);
         }
         // Nothing fails from here on.
-        self.broker.rules = rules;
         let limits = start::within_descriptors(&config.limits, say);
         self.connections.limit(&limits);
-        let rate = config.fill.rate.bytes();
-        self.broker.workers.set_rate((rate > 0).then_some(rate));
         for note in &prepared.notes {
             say(note);
         }
-        if !self.broker.store.is_draining() {
-            let excess = self.broker.store.apply(prepared);
-            self.broker.discard(excess);
-            self.broker.keeper.keep_mounts(&self.broker.store);
-            self.broker.begin_fills();
-        }
+        let specs = if self.pool.machine.is_draining() {
+            Vec::new()
+        } else {
+            self.pool.files.install(prepared)
+        };
+        self.pool.keeper.keep_mounts(&self.pool.files);
+        let rate = config.fill.rate.bytes();
+        self.step(Event::Configured { rules, specs, rate });
         for key in at_next_start(&self.config, &config) {
             say(&format!("`{key}` is another one from the next start on"));
         }

@@ -1,25 +1,14 @@
-//! Leases of an earlier daemon: known from the journal, found again by their pipes and,
-//! where a service manager kept it, by their memory.
-//!
-//! | memory | pipe | what it is now |
-//! |---|---|---|
-//! | kept | open | a lease as before |
-//! | kept | closed, or revoked | on its way back: emptied, and charged while it can be reached |
-//! | not kept | open | unknown: counted and charged until the pipe is closed |
-//! | not kept | closed | over |
+//! Slabs and leases of an earlier daemon, as far as they are found again.
 
-use super::broker::Broker;
+use super::keeper;
+use super::pool::{Pool, now};
+use crate::lease::Serial;
 use crate::lease::journal::Record;
-use crate::lease::{Lease, Serial};
+use crate::machine::{Before, Restored};
+use crate::os::service;
+use crate::store::{Found as Left, adopt};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// Milliseconds of the machine's clock.
-pub(super) fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
-}
 
 /// What was found of an earlier daemon's leases.
 #[derive(Debug, Default)]
@@ -32,11 +21,68 @@ pub(super) struct Found {
     pub(super) ended: usize,
 }
 
-impl Broker {
+impl Pool {
+    /// Takes up the clean slabs that are found in mounts.
+    pub(super) fn keep_found(&mut self, left: &mut Left, say: &mut dyn FnMut(&str)) {
+        let mut kept = 0;
+        for (slab, key) in std::mem::take(&mut left.clean) {
+            let (is_kept, actions) = self.machine.found(slab, key, false);
+            self.carry_out(actions);
+            if is_kept {
+                kept += 1;
+            } else if let Some(file) = self.files.remove(slab)
+                && file.discard().is_ok()
+            {
+                left.emptied.push((slab.to_string(), "not wanted any more"));
+            }
+        }
+        let emptied = left.emptied.len();
+        if kept + emptied > 0 {
+            say(&format!(
+                "from before: {kept} slabs kept, {emptied} emptied"
+            ));
+        }
+    }
+
+    /// Takes up clean files without a name that the service manager kept.
+    pub(super) fn adopt(&mut self, slabs: Vec<(String, OwnedFd)>, say: &mut dyn FnMut(&str)) {
+        let (mut kept, mut emptied) = (0, 0);
+        // New names follow, and one may be the old one of another.
+        for (name, _) in &slabs {
+            let _ = service::keep_no_more(name);
+        }
+        for (_, file) in slabs {
+            let class = rustix::fs::fstat(&file).ok().and_then(|stat| {
+                let bytes = u64::try_from(stat.st_size).ok()?;
+                let block = rustix::fs::fstatfs(&file).ok()?.f_bsize;
+                keeper::class_of(&self.machine.keys(), bytes, u64::try_from(block).ok()?)
+            });
+            let slab = self.machine.new_slab();
+            if !class.is_some_and(|key| self.files.adopt_clean(slab, key, file)) {
+                emptied += 1;
+                continue;
+            }
+            let found = class.map(|key| self.machine.found(slab, key, true));
+            let (is_kept, actions) = found.unwrap_or_default();
+            self.carry_out(actions);
+            if is_kept {
+                kept += 1;
+            } else if let Some(file) = self.files.remove(slab) {
+                let _ = file.discard();
+                emptied += 1;
+            }
+        }
+        if kept + emptied > 0 {
+            say(&format!(
+                "from the service manager: {kept} slabs kept, {emptied} let go"
+            ));
+        }
+    }
+
     /// Takes up the leases of an earlier daemon; `files` are those that were kept.
     pub(super) fn restore(&mut self, mut files: BTreeMap<Serial, OwnedFd>) -> Found {
         let mut found = Found::default();
-        let records: Vec<Record> = self.journal.records().cloned().collect();
+        let records: Vec<Record> = self.journal().records().cloned().collect();
         for record in records {
             let file = files.remove(&record.serial);
             if file.is_some() {
@@ -48,57 +94,35 @@ impl Broker {
         for serial in files.into_keys() {
             self.keeper.forget_lease(serial);
         }
-        // Those that cannot be removed cost a name each.
-        let journal = &self.journal;
-        let is_live = |serial| journal.records().any(|record| record.serial == serial);
-        let _ = self.pipes.retain(is_live);
+        self.remove_other_pipes();
         found
     }
 
     fn restore_one(&mut self, record: Record, file: Option<OwnedFd>, found: &mut Found) {
         let (serial, key) = (record.serial, record.key());
-        // A pipe that cannot be looked at counts as closed only where there is the memory
-        // itself to look at.
-        let pipe = self.pipes.find(serial).ok().flatten();
-        if file.is_none() && pipe.is_none() {
-            found.ended += 1;
-            return self.lease_is_over(serial);
-        }
-        self.ledger.book(&record.charge);
-        let (slab_id, slab) = self.store.adopt_lent(key, record.bytes, file, record.memfd);
-        match (slab, pipe) {
-            (None, None) => {
+        let (bytes, memfd) = (record.bytes, record.memfd);
+        let file = file.filter(|file| adopt::is_of(&key, file));
+        let before = Before {
+            has_memory: file.is_some(),
+            has_pipe: self.find_pipe(serial),
+            record,
+        };
+        let (restored, actions) = self.machine.restore(now(), before);
+        match restored {
+            Restored::Whole(slab) => {
+                found.whole += 1;
+                self.adopt_allocated(slab, key, bytes, file, memfd);
+                let budget_bytes = self.machine.refill_bytes(key);
+                self.refills.begin(serial, key, budget_bytes);
+            }
+            Restored::Unknown => found.unknown += 1,
+            Restored::Ended(slab) => {
                 found.ended += 1;
-                self.store.forget_unknown(slab_id);
-                self.ledger.credit(record.charge);
-                self.lease_is_over(serial);
+                if let Some(slab) = slab {
+                    self.adopt_allocated(slab, key, bytes, file, memfd);
+                }
             }
-            (slab, Some(pipe)) if slab.is_none() || !record.revoked => {
-                found.whole += usize::from(slab.is_some());
-                found.unknown += usize::from(slab.is_none());
-                let age = Duration::from_millis(now_ms().saturating_sub(record.since_ms));
-                let now = Instant::now();
-                let lease = Lease {
-                    slab,
-                    bytes: record.bytes,
-                    slab_id,
-                    key,
-                    charge: record.charge,
-                    uid: record.uid,
-                    pid: record.pid,
-                    connection: None,
-                    pipe,
-                    since: now.checked_sub(age).unwrap_or(now),
-                };
-                let budget_bytes = self.store.refill_bytes(&key);
-                self.refills.begin(serial, &lease, budget_bytes);
-                self.leases.insert(serial, lease);
-            }
-            (Some(slab), _) => {
-                found.ended += 1;
-                self.end_restored(serial, key, slab, record.charge);
-            }
-            (None, Some(_)) => {}
         }
+        self.carry_out(actions);
     }
 }

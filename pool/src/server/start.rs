@@ -1,16 +1,12 @@
 //! What the daemon finds and sets up before it serves.
 
 use super::ServeError;
-use super::keeper::{self, Keeper};
-use super::restore;
+use super::pool::now;
 use crate::config::Limits;
 use crate::lease::Pipes;
 use crate::lease::journal::Journal;
-use crate::os::service;
-use crate::store::Store;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +19,7 @@ pub(super) fn known_leases(
 ) -> Result<(Journal, Pipes), ServeError> {
     let failed = |error| ServeError::system("read which leases there are", error);
     // Names of leases differ from those of a daemon whose journal is gone.
-    let prefix = std::process::id() ^ u32::try_from(restore::now_ms() & 0xffff_ffff).unwrap_or(0);
+    let prefix = std::process::id() ^ u32::try_from(now().wall_ms & 0xffff_ffff).unwrap_or(0);
     let (journal, unread) = Journal::open(directory, prefix).map_err(failed)?;
     let file = directory.join("leases");
     if unread.lines > 0 {
@@ -43,40 +39,7 @@ pub(super) fn known_leases(
     Ok((journal, pipes))
 }
 
-/// Clean files without a name that the service manager kept.
-pub(super) fn adopt(
-    store: &mut Store,
-    keeper: &mut Keeper,
-    slabs: Vec<(String, OwnedFd)>,
-    say: &mut dyn FnMut(&str),
-) {
-    let (mut kept, mut emptied) = (0, 0);
-    // New names follow, and one may be the old one of another.
-    for (name, _) in &slabs {
-        let _ = service::keep_no_more(name);
-    }
-    for (_, file) in slabs {
-        let class = rustix::fs::fstat(&file).ok().and_then(|stat| {
-            let bytes = u64::try_from(stat.st_size).ok()?;
-            let block = rustix::fs::fstatfs(&file).ok()?.f_bsize;
-            keeper::class_of(&store.keys(), bytes, u64::try_from(block).ok()?)
-        });
-        match class.and_then(|key| store.adopt(key, file)) {
-            Some(slab) => {
-                keeper.keep(slab);
-                kept += 1;
-            }
-            None => emptied += 1,
-        }
-    }
-    if kept + emptied > 0 {
-        say(&format!(
-            "from the service manager: {kept} slabs kept, {emptied} let go"
-        ));
-    }
-}
-
-/// A socket that is readable after a signal to end. SIGIO, which a former
+/// A socket that is readable after a signal to end. SIGIO, which a revoked
 /// client could provoke, is taken and means nothing.
 pub(super) fn signals() -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;

@@ -3,19 +3,14 @@
 //! and as many that take memory away as there are slabs to take it from, since a
 //! client that has the file can make that wait.
 //!
-//! What is being worked on travels with the job as its [`Ticket`], so that
-//! nothing is held twice and nothing is looked up when it comes back.
+//! What is being worked on comes back with the result as its [`Ticket`].
 
-use super::connections::ConnectionId;
 use crate::config::Fill;
-use crate::fill::{Done, Job, Manner, Pace, Tenure, Watch, Worker};
-use crate::lease::quota::Charge;
-use crate::lease::{Return, Serial};
-use crate::os::peer::Peer;
+use crate::fill::{Done, Job, Manner, Pace, Watch, Worker};
+use crate::lease::Serial;
 use crate::os::pressure::Gauge;
-use crate::protocol::{Filling, Take};
-use crate::store::Key;
-use crate::store::slab::{Slab, SlabId};
+use crate::protocol::Filling;
+use crate::store::slab::SlabId;
 use rustix::event::EventfdFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,51 +18,24 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::Instant;
-
-/// A client that waits while its slab is made longer.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) connection: ConnectionId,
-    pub(super) peer: Peer,
-    pub(super) take: Take,
-    pub(super) key: Key,
-    pub(super) slab: Slab,
-    pub(super) charge: Charge,
-    pub(super) since: Instant,
-    pub(super) topped_up_bytes: u64,
-}
-
-/// A slab on its way back.
-#[derive(Debug)]
-pub(super) struct Returning {
-    pub(super) key: Key,
-    pub(super) slab: Slab,
-    pub(super) charge: Charge,
-    pub(super) returned: Return,
-    /// The lease it had, if it was allocated.
-    pub(super) serial: Option<Serial>,
-    /// Of the lease it had, if it was allocated.
-    pub(super) tenure: Option<Arc<Tenure>>,
-}
 
 /// What is being worked on.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ticket {
     /// A slab is being filled.
     Fill(Option<u32>, SlabId),
     /// A client waits.
-    TopUp(Box<Waiting>),
-    /// A slab of a client is being emptied.
-    Empty(Box<Returning>),
+    TopUp(SlabId),
+    /// A slab that is back is being emptied.
+    Empty(SlabId),
     /// A slab of a trusted client is being zeroed in place.
-    ZeroInPlace(Box<Returning>),
+    ZeroInPlace(SlabId),
     /// A revoked slab holds pages again.
     EmptyAgain(SlabId),
     /// A client made its slab longer.
     Shorten(Serial),
     /// A clean slab goes back to the kernel.
-    Discard(Slab),
+    Discard(SlabId),
     /// Pages are put back into the slab of a lease.
     Refill(Option<u32>, Serial),
 }
@@ -118,8 +86,6 @@ pub(super) struct Workers {
     report: Sender<Done<Ticket>>,
     reports: Receiver<Done<Ticket>>,
     wake: Arc<OwnedFd>,
-    /// Nodes whose background worker has something to fill.
-    filling: BTreeSet<Option<u32>>,
     /// Nodes whose refilling worker has something to do.
     refilling: BTreeSet<Option<u32>>,
 }
@@ -154,7 +120,6 @@ impl Workers {
             report,
             reports,
             wake: Arc::new(rustix::event::eventfd(0, flags)?),
-            filling: BTreeSet::new(),
             refilling: BTreeSet::new(),
         };
         // What comes back must not be in want of a thread.
@@ -175,27 +140,13 @@ impl Workers {
         self.refill_pace.allocated();
     }
 
-    /// Another rate of filling from now on, for each node; `None` is as fast as it goes.
-    pub(super) fn set_rate(&mut self, bytes_per_second: Option<u64>) {
-        self.rate = bytes_per_second;
+    /// Fills so from now on.
+    pub(super) fn set_filling(&mut self, filling: &Filling) {
+        self.on = filling.on;
+        self.rate = (filling.rate > 0).then_some(filling.rate);
         for pace in self.paces.values() {
-            pace.set_rate(bytes_per_second);
-        }
-    }
-
-    /// Whether anything is to be filled from now on.
-    pub(super) fn turn_filling(&mut self, on: bool) {
-        self.on = on;
-        for pace in self.paces.values() {
-            pace.turn(on);
-        }
-    }
-
-    /// How slabs are filled now.
-    pub(super) fn filling_now(&self) -> Filling {
-        Filling {
-            on: self.on,
-            rate: self.rate.unwrap_or(0),
+            pace.set_rate(self.rate);
+            pace.turn(self.on);
         }
     }
 
@@ -231,11 +182,6 @@ impl Workers {
         !self.refilling.contains(&node)
     }
 
-    /// Whether the node's background worker fills nothing.
-    pub(super) fn is_free(&self, node: Option<u32>) -> bool {
-        !self.filling.contains(&node)
-    }
-
     /// Everything done since it was last asked.
     pub(super) fn done(&mut self) -> Vec<Done<Ticket>> {
         let mut count = [0; 8];
@@ -243,23 +189,16 @@ impl Workers {
         let _ = rustix::io::read(&self.wake, &mut count);
         let done: Vec<_> = self.reports.try_iter().collect();
         for done in &done {
-            match done.ticket {
-                Ticket::Fill(node, _) => self.filling.remove(&node),
-                Ticket::Refill(node, _) => self.refilling.remove(&node),
-                _ => false,
-            };
+            if let Ticket::Refill(node, _) = done.ticket {
+                self.refilling.remove(&node);
+            }
         }
         done
     }
 
     /// Work that may take its time.
     pub(super) fn later(&mut self, node: Option<u32>, job: Job<Ticket>) -> io::Result<()> {
-        let fills = matches!(job.ticket, Ticket::Fill(..));
-        self.send(Kind::Background, node, job)?;
-        if fills {
-            self.filling.insert(node);
-        }
-        Ok(())
+        self.send(Kind::Background, node, job)
     }
 
     /// Pages to put back.

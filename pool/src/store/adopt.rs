@@ -1,97 +1,53 @@
-//! Slabs of an earlier daemon: clean ones that are wanted, and allocated ones.
+//! Slabs of an earlier daemon that its service manager kept: clean ones, and allocated ones.
 
-use super::class::{Class, Spec};
+use super::Files;
 use super::key::Key;
 use super::slab::{Slab, SlabId};
-use super::{Found, Store, remember};
 use crate::os::memory_file;
 use std::io;
 use std::os::fd::OwnedFd;
 
-impl Store {
-    /// A clean slab from before, if it is wanted.
-    pub(super) fn take_over(&mut self, key: Key, slab: Slab, found: &mut Found) {
-        self.next_id = self.next_id.max(slab.id().0.saturating_add(1));
-        remember(&mut self.files, &slab);
-        let class = self.classes.iter_mut().find(|class| class.spec.key == key);
-        match class {
-            Some(class) if class.present() < class.wanted() => {
-                class.clean.push(slab);
-                found.kept += 1;
-            }
-            _ => {
-                let name = slab.id().to_string();
-                if slab.discard().is_ok() {
-                    found.emptied.push((name, "not wanted any more"));
-                }
-            }
-        }
-    }
-
-    /// A clean file without a name that a service manager kept, if it is what
-    /// it should be: never allocated, complete, and held by nobody else.
-    pub fn adopt(&mut self, key: Key, file: OwnedFd) -> Option<&Slab> {
-        let id = self.new_id();
-        let class = self
-            .classes
-            .iter_mut()
-            .find(|class| class.spec.key == key)?;
+impl Files {
+    /// A clean file without a name, if it is what it should be: never allocated, complete, and
+    /// held by no other process. Any other is let go of.
+    pub fn adopt_clean(&mut self, id: SlabId, key: Key, file: OwnedFd) -> bool {
         let slab = Slab::memfd(id, key.page, key.bytes, file);
         if memory_file::is_sealed(&slab).unwrap_or(true) {
-            // Allocated, and the manager was not told or did not hear: whoever
-            // allocated it goes on. Without one, its memory goes with the file.
+            // Allocated, and the manager was not told or did not hear: its client
+            // goes on. Without one, its memory goes with the file.
             slab.leave();
-            return None;
+            return false;
         }
         let known_clean = || -> io::Result<bool> {
             Ok(slab.length()? == key.bytes
                 && slab.held_bytes()? == key.bytes
-                && rustix::fs::fstatfs(&slab)
-                    .is_ok_and(|stat| u64::try_from(stat.f_bsize) == Ok(key.block_bytes()))
+                && is_of(&key, &slab.file())
                 && slab.is_ours_alone()?)
         };
-        let wanted = class.present() < class.wanted();
-        if wanted && known_clean().unwrap_or(false) {
-            class.clean.push(slab);
-            return class.clean.last();
+        if known_clean().unwrap_or(false) {
+            self.insert(slab);
+            return true;
         }
         // Whatever it is, it is none of ours any more.
         let _ = slab.discard();
-        None
+        false
     }
 
-    /// A slab that an earlier daemon allocated: its number here, and the slab itself if its
-    /// `file` is what it should be. A class that is kept no more is there for it.
-    pub fn adopt_lent(
+    /// A slab that an earlier daemon allocated, in a file that is [of its class](is_of).
+    pub fn adopt_allocated(
         &mut self,
+        id: SlabId,
         key: Key,
         bytes: u64,
-        file: Option<OwnedFd>,
+        file: OwnedFd,
         memfd: bool,
-    ) -> (SlabId, Option<Slab>) {
-        let id = self.new_id();
-        let slab = file.and_then(|file| Slab::lent(id, &key, bytes, file, memfd).ok());
-        if let Some(slab) = &slab {
-            remember(&mut self.files, slab);
-        }
-        let at = self.classes.iter().position(|class| class.spec.key == key);
-        let at = at.unwrap_or_else(|| {
-            self.classes.push(Class::new(Spec::none(key)));
-            self.classes.len() - 1
-        });
-        if let Some(class) = self.classes.get_mut(at) {
-            match slab {
-                Some(_) => class.lent.push((id, bytes)),
-                None => class.unknown.push(id),
-            }
-        }
-        (id, slab)
+    ) {
+        self.insert(Slab::allocated(id, key, bytes, file, memfd));
     }
+}
 
-    /// The lease of a slab that was not found again is over.
-    pub fn forget_unknown(&mut self, id: SlabId) {
-        for class in &mut self.classes {
-            class.unknown.retain(|unknown| *unknown != id);
-        }
-    }
+/// Whether a file has the pages of a class.
+#[must_use]
+pub fn is_of(key: &Key, file: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|stat| u64::try_from(stat.f_bsize) == Ok(key.block_bytes()))
 }

@@ -26,7 +26,7 @@ impl Key {
     }
 
     /// Whether the kernel has free pages for `bytes` of a slab; else what to do.
-    pub(super) fn room(&self, bytes: u64) -> Result<(), String> {
+    pub(crate) fn room(&self, bytes: u64) -> Result<(), String> {
         if self.page == PageSize::Transparent {
             // Nothing takes a tmpfs' pages back: too many, and other programs are killed.
             // Nor does anything take them from a cgroup, whose processes are killed then.

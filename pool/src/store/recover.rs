@@ -77,7 +77,7 @@ fn examine(mount: &Mount, name: &str) -> Result<(Key, SlabId, OwnedFd), &'static
     match stat.st_mode & 0o7777 {
         mode::CLEAN => {}
         mode::FILLING => return Err("was being filled"),
-        mode::LENT => return Err("was being lent"),
+        mode::LENT => return Err("was being allocated"),
         _ => return Err("not marked clean"),
     }
     let bytes = u64::try_from(stat.st_size).map_err(|_| "has no length")?;

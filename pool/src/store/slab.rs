@@ -92,20 +92,10 @@ impl Slab {
         }
     }
 
-    /// A file that an earlier daemon allocated, if it is what the class says.
-    pub(super) fn lent(
-        id: SlabId,
-        key: &Key,
-        bytes: u64,
-        file: OwnedFd,
-        memfd: bool,
-    ) -> io::Result<Self> {
-        let block = rustix::fs::fstatfs(&file)?.f_bsize;
-        if u64::try_from(block) != Ok(key.block_bytes()) {
-            return Err(io::Error::other("its pages are of another size"));
-        }
+    /// A file that an earlier daemon allocated.
+    pub(super) fn allocated(id: SlabId, key: Key, bytes: u64, file: OwnedFd, memfd: bool) -> Self {
         let new = if memfd { Self::memfd } else { Self::unnamed };
-        Ok(new(id, key.page, bytes, file))
+        new(id, key.page, bytes, file)
     }
 
     /// A file that never had a name.
@@ -151,7 +141,10 @@ impl Slab {
     }
 
     /// Says on the inode that the kernel has filled it.
-    pub(super) fn mark_clean(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The operating system's refusal.
+    pub fn mark_clean(&self) -> io::Result<()> {
         match self.home {
             Home::Named(..) => self.chmod(mode::CLEAN),
             Home::Unnamed | Home::Memfd => Ok(()),

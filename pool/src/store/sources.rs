@@ -1,13 +1,13 @@
 //! Where new slabs come from on this machine: mounts in the daemon's folder,
 //! or files without a name.
 
-use super::class::Spec;
 use super::error::StoreError;
 use super::key::Key;
 use super::mount::Mount;
 use super::recover::{self, Recovered};
 use super::slab::{Slab, SlabId, mode};
 use crate::config::Source;
+use crate::machine::Spec;
 use crate::os::{hugepages, memory_file};
 use crate::protocol::{MOST_NUMBER, PageSize};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};

@@ -1,11 +1,9 @@
 //! A class: slabs of one page size, node and length, and how many there are to be.
 
-use super::key::Key;
-use super::slab::{Slab, SlabId};
 use crate::config;
 use crate::protocol::PoolRow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::store::Key;
+use crate::store::slab::SlabId;
 use std::time::Instant;
 
 /// A class as it was asked for.
@@ -27,7 +25,8 @@ pub struct Spec {
 
 impl Spec {
     /// A class of which nothing is kept.
-    pub(super) fn none(key: Key) -> Self {
+    #[must_use]
+    pub fn none(key: Key) -> Self {
         Self {
             key,
             wanted: 0,
@@ -66,23 +65,23 @@ impl From<&config::Class> for Spec {
 }
 
 /// A slab that is being filled.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Filling {
-    pub(super) slab: Slab,
-    /// Set when it is no longer wanted.
-    pub(super) cancel: Arc<AtomicBool>,
-    /// Bytes filled so far.
-    pub(super) done_bytes: Arc<AtomicU64>,
+    pub(super) id: SlabId,
+    /// Whether it is still to become clean.
+    pub(super) is_wanted: bool,
+    /// Bytes filled so far, as last reported.
+    pub(super) done_bytes: u64,
 }
 
 /// Slabs of one kind.
 #[derive(Debug)]
 pub(super) struct Class {
     pub(super) spec: Spec,
-    pub(super) clean: Vec<Slab>,
+    pub(super) clean: Vec<SlabId>,
     pub(super) filling: Vec<Filling>,
-    /// Slabs out, by number.
-    pub(super) lent: Vec<(SlabId, u64)>,
+    /// Allocated slabs, with their bytes.
+    pub(super) allocated: Vec<(SlabId, u64)>,
     /// Slabs that an earlier daemon allocated and that were not found again.
     pub(super) unknown: Vec<SlabId>,
     /// Bytes come back and not yet emptied.
@@ -99,7 +98,7 @@ impl Class {
             spec,
             clean: Vec::new(),
             filling: Vec::new(),
-            lent: Vec::new(),
+            allocated: Vec::new(),
             unknown: Vec::new(),
             dirty_bytes: 0,
             trouble: None,
@@ -109,18 +108,36 @@ impl Class {
 
     /// Slabs there are or will be without anything being begun.
     pub(super) fn present(&self) -> usize {
-        self.clean.len() + self.filling.len() + self.lent.len() + self.unknown.len()
+        self.clean.len() + self.filling.len() + self.allocated.len() + self.unknown.len()
     }
 
     pub(super) fn wanted(&self) -> usize {
         usize::try_from(self.spec.wanted).unwrap_or(usize::MAX)
     }
 
+    /// Keeps so many slabs from now on; returns those to give back, clean and being filled.
+    pub(super) fn want(&mut self, slabs: u32) -> (Vec<(SlabId, u64)>, Vec<SlabId>) {
+        self.spec.wanted = slabs;
+        self.retry_at = None;
+        self.trouble = None;
+        let mut excess = self.present().saturating_sub(self.wanted());
+        let mut cancelled = Vec::new();
+        for filling in self.filling.iter_mut().rev().take(excess) {
+            filling.is_wanted = false;
+            cancelled.push(filling.id);
+            excess -= 1;
+        }
+        let keep = self.clean.len().saturating_sub(excess);
+        let given_back = self.clean.split_off(keep).into_iter();
+        let bytes = self.spec.key.bytes;
+        (given_back.map(|id| (id, bytes)).collect(), cancelled)
+    }
+
     /// Its row in a status.
     pub(super) fn row(&self) -> PoolRow {
         let count = |slabs: usize| u32::try_from(slabs).unwrap_or(u32::MAX);
-        let part = |filling: &Filling| filling.done_bytes.load(Ordering::Relaxed);
-        let whole: u64 = self.clean.iter().map(Slab::bytes).sum();
+        let whole = self.spec.key.bytes * self.clean.len() as u64;
+        let parts: u64 = self.filling.iter().map(|filling| filling.done_bytes).sum();
         PoolRow {
             page: self.spec.key.page,
             node: self.spec.key.node,
@@ -128,11 +145,11 @@ impl Class {
             wanted_slabs: self.spec.wanted,
             clean_slabs: count(self.clean.len()),
             filling_slabs: count(self.filling.len()),
-            lent_slabs: count(self.lent.len()),
+            lent_slabs: count(self.allocated.len()),
             unknown_slabs: count(self.unknown.len()),
-            clean_bytes: whole + self.filling.iter().map(part).sum::<u64>(),
+            clean_bytes: whole + parts,
             dirty_bytes: self.dirty_bytes,
-            lent_bytes: self.lent.iter().map(|(_, bytes)| bytes).sum(),
+            lent_bytes: self.allocated.iter().map(|(_, bytes)| bytes).sum(),
             hole_bytes: 0,
             refilled_bytes: 0,
             trouble: self.trouble.clone(),

@@ -3,8 +3,8 @@
 //! The smallest clean slab that is large enough; where there is none, the
 //! largest smaller one, if the client gave time and the rest can be zeroed in it.
 
-use super::key::Key;
 use crate::protocol::PageSize;
+use crate::store::Key;
 use std::time::Duration;
 
 /// What is wanted.

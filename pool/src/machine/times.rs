@@ -36,8 +36,8 @@ pub(super) struct Times {
     max_ns: u64,
 }
 
-impl Times {
-    pub(super) fn new() -> Self {
+impl Default for Times {
+    fn default() -> Self {
         Self {
             fine: vec![0; BUCKETS],
             shown: [0; SHOWN_NS.len()],
@@ -46,7 +46,9 @@ impl Times {
             max_ns: 0,
         }
     }
+}
 
+impl Times {
     pub(super) fn record(&mut self, ns: u64) {
         if let Some(bucket) = self.fine.get_mut(bucket(ns)) {
             *bucket += 1;
@@ -133,7 +135,7 @@ mod tests {
 
     #[test]
     fn quantiles_of_known_times() {
-        let mut times = Times::new();
+        let mut times = Times::default();
         assert_eq!(times.summary(), None);
         for ns in 1..=1000 {
             times.record(ns * 1000);

@@ -1,0 +1,180 @@
+//! Leases: memory that is out, to whom, and since when.
+
+use super::action::ConnectionId;
+use crate::lease::Serial;
+use crate::lease::quota::Charge;
+use crate::protocol::{LeaseId, LeaseRow};
+use crate::store::Key;
+use crate::store::slab::SlabId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+/// Memory that is out.
+#[derive(Debug, Clone)]
+pub struct Lease {
+    /// The slab.
+    pub slab: SlabId,
+    /// Whether its memory is known: that of a lease from an earlier daemon may not have been
+    /// found again. Its bytes count until the lease ends.
+    pub has_memory: bool,
+    /// Bytes of the slab.
+    pub bytes: u64,
+    /// The class it came from.
+    pub key: Key,
+    /// What it is charged as.
+    pub charge: Charge,
+    /// The user it was allocated to.
+    pub uid: u32,
+    /// The process that requested it.
+    pub pid: u32,
+    /// The connection it was taken on, if it was on one to this daemon.
+    pub connection: Option<ConnectionId>,
+    /// Since when.
+    pub since: Instant,
+}
+
+/// The reader of a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Viewer {
+    /// Root or the daemon's user: all leases with their names.
+    Owner,
+    /// All leases, none with its name.
+    Observer,
+    /// Leases of this user; with a name those that were taken on this connection.
+    User {
+        /// The user.
+        uid: u32,
+        /// The connection.
+        connection: ConnectionId,
+    },
+}
+
+impl Viewer {
+    fn sees(self, lease: &Lease) -> bool {
+        match self {
+            Self::Owner | Self::Observer => true,
+            Self::User { uid, .. } => lease.uid == uid,
+        }
+    }
+
+    /// Whether it may end the lease without showing the lease pipe. The user is not enough:
+    /// under libvirt all VMMs are one user's.
+    #[must_use]
+    pub fn may_end(self, lease: &Lease) -> bool {
+        match self {
+            Self::Owner => true,
+            Self::Observer => false,
+            Self::User { connection, .. } => lease.connection == Some(connection),
+        }
+    }
+}
+
+/// All leases.
+#[derive(Debug)]
+pub struct Leases {
+    /// What the names of this daemon's leases begin with.
+    prefix: u32,
+    next: Serial,
+    live: BTreeMap<Serial, Lease>,
+}
+
+impl Leases {
+    /// None yet; names of leases begin with `prefix`, and `next` is the next number: an
+    /// earlier daemon on the same folder used others.
+    #[must_use]
+    pub fn new(prefix: u32, next: Serial) -> Self {
+        Self {
+            prefix,
+            next,
+            live: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn new_serial(&mut self) -> Serial {
+        let serial = self.next;
+        self.next += 1;
+        serial
+    }
+
+    /// The name of a lease.
+    ///
+    /// # Errors
+    /// Never, as long as a number is a name.
+    pub fn id(&self, serial: Serial) -> Result<LeaseId, String> {
+        LeaseId::new(format!("{:08x}-{serial}", self.prefix))
+    }
+
+    /// The number behind a name, if it is one of ours.
+    #[must_use]
+    pub fn serial(&self, id: &LeaseId) -> Option<Serial> {
+        let (prefix, serial) = id.as_str().split_once('-')?;
+        let serial: Serial = serial.parse().ok()?;
+        // Compared as a whole, so that a lease has one name only.
+        (format!("{:08x}", self.prefix) == prefix && self.id(serial).ok()? == *id).then_some(serial)
+    }
+
+    pub(super) fn insert(&mut self, serial: Serial, lease: Lease) {
+        self.live.insert(serial, lease);
+    }
+
+    /// A lease.
+    #[must_use]
+    pub fn get(&self, serial: Serial) -> Option<&Lease> {
+        self.live.get(&serial)
+    }
+
+    pub(super) fn end(&mut self, serial: Serial) -> Option<Lease> {
+        self.live.remove(&serial)
+    }
+
+    /// Connections on which leases were taken that still last.
+    #[must_use]
+    pub fn connections(&self) -> BTreeSet<ConnectionId> {
+        let leases = self.live.values();
+        leases.filter_map(|lease| lease.connection).collect()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (Serial, &Lease)> {
+        self.live.iter().map(|(serial, lease)| (*serial, lease))
+    }
+
+    /// A row for each lease that `viewer` may see.
+    #[must_use]
+    pub fn rows(&self, viewer: Viewer, now: Instant) -> Vec<LeaseRow> {
+        let row = |(serial, lease): (Serial, &Lease)| {
+            let age = now.saturating_duration_since(lease.since);
+            let name = viewer.may_end(lease).then(|| self.id(serial));
+            Some(LeaseRow {
+                lease: name.transpose().ok()?,
+                bytes: lease.bytes,
+                page: lease.key.page,
+                node: lease.key.node,
+                pid: lease.pid,
+                uid: lease.uid,
+                age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+            })
+        };
+        let seen = self.iter().filter(|(_, lease)| viewer.sees(lease));
+        seen.filter_map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_has_one_name() {
+        let mut leases = Leases::new(0xabc, 1);
+        let serial = leases.new_serial();
+        let id = leases.id(serial).unwrap();
+        assert_eq!(id.as_str(), "00000abc-1");
+        assert_eq!(leases.serial(&id), Some(1));
+        assert_eq!(leases.new_serial(), 2);
+        for name in ["00000abd-1", "00000abc-01", "abc-1", "00000abc-", "1"] {
+            let other = LeaseId::new(name).unwrap();
+            assert_eq!(leases.serial(&other), None, "{name}");
+        }
+    }
+}

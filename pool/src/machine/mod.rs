@@ -1,0 +1,443 @@
+//! The daemon's decisions: a value without sockets, threads, clock or files.
+//!
+//! [`Machine::step`] is told what happened and when, and returns what is to be done, in order.
+//! Its owner carries that out, and reports what came of it as the next events: the server with
+//! real files and processes, `simulation/` with made-up ones, a clock that jumps and all faults
+//! that there are, from one seed.
+//!
+//! - `action.rs`: events and actions; the order of the steps of an allocation;
+//! - `take.rs`: the way out; `returns.rs`: the way back; `restart.rs`: what an earlier daemon
+//!   left; `view.rs`: what is to be seen;
+//! - `slabs.rs`, `class.rs`, [`choose`]: which slabs there are, and which one a client gets;
+//! - `leases.rs`: who has which; `times.rs`: how long that took; `core.rs`: what all share.
+
+mod action;
+pub mod choose;
+mod class;
+mod core;
+mod leases;
+mod restart;
+mod returns;
+#[cfg(test)]
+mod simulation;
+mod slabs;
+mod take;
+#[cfg(test)]
+mod tests;
+mod times;
+mod view;
+
+pub use action::{Action, Allocation, ConnectionId, Event, Now, Reach, Seen, Step};
+pub use class::Spec;
+pub use leases::{Lease, Leases, Viewer};
+pub use restart::{Before, Restored};
+
+use crate::lease::Serial;
+use crate::lease::quota::{Ledger, Rules, Standing};
+use crate::os::peer::Peer;
+use crate::protocol::{
+    Counters, Drained, FillChange, Filling, Give, RefusalCode, Reply, Request, Resize, Resized,
+};
+use crate::store::Key;
+use crate::store::slab::SlabId;
+use core::Core;
+use returns::Returns;
+use slabs::{Filled, Slabs};
+use std::collections::BTreeMap;
+use std::time::Instant;
+use take::Takes;
+
+/// Slabs one pool may be asked to keep at run time.
+const MOST_SLABS: u32 = 1 << 20;
+
+/// Why a user that no rule names is refused.
+#[must_use]
+pub fn denied(peer: &Peer) -> String {
+    format!(
+        "user {} is neither of the owner's group nor named by a quota",
+        peer.uid
+    )
+}
+
+/// What the machine begins with.
+#[derive(Debug)]
+pub struct Start {
+    /// Who may do what.
+    pub rules: Rules,
+    /// The classes, all of which can be kept.
+    pub specs: Vec<Spec>,
+    /// Whether the machine has one node only.
+    pub one_node: bool,
+    /// What names of leases begin with, and the number of the next.
+    pub names: (u32, Serial),
+    /// Bytes a second of filling, 0 for as fast as it goes.
+    pub rate: u64,
+    /// The moment.
+    pub now: Now,
+}
+
+/// Slabs, leases, quotas: what becomes of them.
+#[derive(Debug)]
+pub struct Machine {
+    core: Core,
+    takes: Takes,
+    returns: Returns,
+    /// The slab that each node's worker fills.
+    fills: BTreeMap<Option<u32>, SlabId>,
+    seen: Seen,
+    begin: Instant,
+}
+
+impl Machine {
+    /// One that serves from now on, with nothing yet.
+    #[must_use]
+    pub fn new(start: Start) -> Self {
+        let mut slabs = Slabs::new(start.one_node);
+        slabs.want(&start.specs);
+        let (prefix, next) = start.names;
+        Self {
+            core: Core {
+                slabs,
+                leases: Leases::new(prefix, next),
+                rules: start.rules,
+                ledger: Ledger::default(),
+                counters: Counters::default(),
+                filling: Filling {
+                    on: true,
+                    rate: start.rate,
+                },
+                is_paused: false,
+                memfds: std::collections::BTreeSet::new(),
+                actions: Vec::new(),
+            },
+            takes: Takes::default(),
+            returns: Returns::default(),
+            fills: BTreeMap::new(),
+            seen: Seen::default(),
+            begin: start.now.instant,
+        }
+    }
+
+    /// What is to be done about something that happened.
+    pub fn step(&mut self, now: Now, event: Event) -> Vec<Action> {
+        let core = &mut self.core;
+        match event {
+            Event::Request {
+                from,
+                peer,
+                request,
+                shown,
+            } => self.request(now, from, peer, request, shown),
+            Event::HungUp(connection) => self.takes.hung_up(core, connection),
+            Event::Allocated(serial) => self.takes.allocated(core, now.instant, serial),
+            Event::NotAllocated { serial, error } => {
+                self.takes
+                    .not_allocated(core, &mut self.returns, now, serial, error);
+            }
+            Event::PipeClosed(serial) => {
+                self.takes.not_sent(serial);
+                self.returns.end_lease(core, now, serial);
+            }
+            Event::NotGrown { slab, error } => {
+                self.takes
+                    .not_grown(core, &mut self.returns, now, slab, error);
+            }
+            Event::ToppedUp { slab, error } => {
+                self.takes
+                    .topped_up(core, &mut self.returns, now, slab, error);
+            }
+            Event::Filled {
+                slab,
+                is_memfd,
+                error,
+            } => self.filled(now, slab, is_memfd, error),
+            Event::Emptied {
+                slab,
+                is_alone,
+                stray_bytes,
+            } => {
+                self.returns.emptied(core, now, slab, is_alone, stray_bytes);
+                self.begin_fills(now.instant);
+            }
+            Event::Zeroed { slab, is_clean } => self.returns.zeroed(core, now, slab, is_clean),
+            Event::EmptiedAgain(slab) => self.returns.emptied_again(slab),
+            Event::Discarded(slab) => self.returns.discarded(slab),
+            Event::Prepared { from, spec } => self.prepared(now, from, spec),
+            Event::Tick(seen) => self.tick(now, seen),
+            Event::Configured { rules, specs, rate } => self.configure(now, rules, specs, rate),
+            Event::Stop { keep, seen } => self.stop(keep, &seen),
+        }
+        std::mem::take(&mut self.core.actions)
+    }
+
+    fn request(
+        &mut self,
+        now: Now,
+        from: ConnectionId,
+        peer: Peer,
+        request: Request,
+        shown: Option<Serial>,
+    ) {
+        self.core.counters.requests += 1;
+        let standing = self.core.rules.standing(&peer);
+        let observes = matches!(request, Request::Status(_)) && standing == Standing::Observer;
+        let owner_only = matches!(
+            request,
+            Request::Resize(_) | Request::Fill(_) | Request::Drain
+        );
+        let may = match standing {
+            Standing::Owner => true,
+            Standing::Borrower => !owner_only,
+            Standing::Observer => observes,
+            Standing::Stranger => false,
+        };
+        if !may {
+            self.core.counters.denied += 1;
+            let text = if owner_only {
+                "only root and the daemon's user may do this".into()
+            } else {
+                denied(&peer)
+            };
+            return self.core.refuse(from, RefusalCode::Denied, text);
+        }
+        let viewer = match standing {
+            Standing::Owner => Viewer::Owner,
+            Standing::Observer => Viewer::Observer,
+            Standing::Borrower | Standing::Stranger => Viewer::User {
+                uid: peer.uid,
+                connection: from,
+            },
+        };
+        match request {
+            Request::Take(take) => {
+                self.takes
+                    .take(&mut self.core, &self.returns, now, from, peer, take);
+            }
+            Request::Give(give) => self.give(now, from, viewer, &give, shown),
+            Request::Status(query) => {
+                let status = self.status(viewer, query, now.instant);
+                self.core.reply(from, Reply::Status(status.into()));
+            }
+            Request::Resize(resize) => self.resize(from, &resize),
+            Request::Fill(change) => self.change_filling(from, &change),
+            Request::Drain => self.drain(from),
+        }
+    }
+
+    fn give(
+        &mut self,
+        now: Now,
+        from: ConnectionId,
+        viewer: Viewer,
+        give: &Give,
+        shown: Option<Serial>,
+    ) {
+        let core = &mut self.core;
+        let serial = core.leases.serial(&give.lease).filter(|serial| {
+            let lease = core.leases.get(*serial);
+            lease.is_some_and(|lease| shown == Some(*serial) || viewer.may_end(lease))
+        });
+        let Some(serial) = serial else {
+            let text = format!(
+                "no lease {} was taken on this connection; from another one a `give` comes with a \
+                 copy of its lease pipe",
+                give.lease
+            );
+            return core.refuse(from, RefusalCode::UnknownLease, text);
+        };
+        self.returns.end_lease(core, now, serial);
+        core.reply(from, Reply::Give);
+    }
+
+    /// A worker is done with a slab.
+    fn filled(&mut self, now: Now, slab: SlabId, is_memfd: bool, error: Option<String>) {
+        self.fills.retain(|_, filling| *filling != slab);
+        let core = &mut self.core;
+        match core.slabs.filled(slab, error, now.instant) {
+            Filled::Clean(key) => {
+                if is_memfd {
+                    core.memfds.insert(slab);
+                }
+                core.keep_clean(slab);
+                self.returns.became_clean(core, key);
+            }
+            Filled::Unwanted => core.act(Action::Forget(slab)),
+            Filled::Unknown => {}
+        }
+        self.begin_fills(now.instant);
+    }
+
+    /// What is done from time to time.
+    fn tick(&mut self, now: Now, seen: Seen) {
+        self.core.is_paused = seen.is_paused;
+        self.returns.look(&mut self.core, &seen);
+        self.seen = seen;
+        self.returns.empty_next(&mut self.core, now);
+        self.returns.credit_full_classes(&mut self.core);
+        if self.core.is_paused {
+            let released = self.core.slabs.above_the_floor();
+            self.discard(released);
+        }
+        self.begin_fills(now.instant);
+    }
+
+    /// Gives every idle worker something to fill.
+    fn begin_fills(&mut self, now: Instant) {
+        for node in self.core.slabs.nodes() {
+            if self.fills.contains_key(&node) {
+                continue;
+            }
+            let Some(order) = self.core.slabs.begin_fill(node, now) else {
+                continue;
+            };
+            self.fills.insert(node, order.id);
+            self.core.act(Action::Fill {
+                slab: order.id,
+                spec: order.spec,
+                needs_space: order.needs_space,
+            });
+        }
+    }
+
+    fn discard(&mut self, slabs: Vec<(SlabId, u64)>) -> u64 {
+        self.returns.discard(&mut self.core, slabs)
+    }
+
+    /// Keeps the slabs of these classes from now on.
+    fn want(&mut self, now: Instant, specs: &[Spec]) {
+        let (clean, filling) = self.core.slabs.want(specs);
+        for slab in filling {
+            self.core.act(Action::Cancel(slab));
+        }
+        self.discard(clean);
+        self.begin_fills(now);
+    }
+
+    fn resize(&mut self, from: ConnectionId, resize: &Resize) {
+        let key = Key {
+            page: resize.page,
+            node: resize.node,
+            bytes: resize.size_class_bytes,
+        };
+        if !key.bytes.is_multiple_of(key.page.bytes()) || resize.slabs > MOST_SLABS {
+            let text = format!(
+                "a slab is a multiple of {} bytes, a pool keeps at most {MOST_SLABS}",
+                key.page.bytes()
+            );
+            return self.core.refuse(from, RefusalCode::BadRequest, text);
+        }
+        if self.core.slabs.is_draining() {
+            let text = "the daemon is on its way out";
+            return self.core.refuse(from, RefusalCode::Draining, text);
+        }
+        let mut all = self.core.slabs.specs();
+        let before = all.iter().find(|spec| spec.key == key).copied();
+        let spec = Spec {
+            wanted: resize.slabs,
+            ..before.unwrap_or(Spec::none(key))
+        };
+        all.retain(|spec| spec.key != key);
+        all.push(spec);
+        self.core.act(Action::Prepare { from, spec, all });
+    }
+
+    fn prepared(&mut self, now: Now, from: ConnectionId, spec: Result<Spec, String>) {
+        let spec = match spec {
+            Ok(spec) => spec,
+            Err(text) => return self.core.refuse(from, RefusalCode::BadRequest, text),
+        };
+        let before = self.core.slabs.specs().into_iter();
+        let before = before.filter(|before| before.key == spec.key);
+        let before_slabs = before.map(|before| before.wanted).sum();
+        self.want(now.instant, &[spec]);
+        self.core.reply(
+            from,
+            Reply::Resize(Resized {
+                slabs: spec.wanted,
+                before_slabs,
+            }),
+        );
+    }
+
+    /// Other rules; leases, and slabs that are allocated, stay as they are. A class that is
+    /// named no more keeps no slab.
+    fn configure(&mut self, now: Now, rules: Rules, mut specs: Vec<Spec>, rate: u64) {
+        self.core.rules = rules;
+        let filling = Filling {
+            rate,
+            ..self.core.filling.clone()
+        };
+        self.set_filling(filling);
+        if self.core.slabs.is_draining() {
+            return;
+        }
+        for old in self.core.slabs.specs() {
+            if !specs.iter().any(|spec| spec.key == old.key) {
+                specs.push(Spec { wanted: 0, ..old });
+            }
+        }
+        self.want(now.instant, &specs);
+    }
+
+    fn change_filling(&mut self, from: ConnectionId, change: &FillChange) {
+        let filling = Filling {
+            on: change.on.unwrap_or(self.core.filling.on),
+            rate: change.rate.unwrap_or(self.core.filling.rate),
+        };
+        self.set_filling(filling.clone());
+        if !filling.on {
+            self.returns.credit_all(&mut self.core);
+        }
+        self.core.reply(from, Reply::Fill(filling));
+    }
+
+    fn set_filling(&mut self, filling: Filling) {
+        self.core.filling = filling.clone();
+        self.core.act(Action::SetFilling(filling));
+    }
+
+    fn drain(&mut self, from: ConnectionId) {
+        let (clean, filling) = self.core.slabs.drain();
+        for slab in filling {
+            self.core.act(Action::Cancel(slab));
+        }
+        let released_bytes = self.discard(clean);
+        let allocated = self.core.slabs.allocated();
+        self.core.reply(
+            from,
+            Reply::Drain(Drained {
+                released_bytes,
+                lent_slabs: u32::try_from(allocated).unwrap_or(u32::MAX),
+            }),
+        );
+    }
+
+    /// Whether it was drained and everything is back.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        let slabs = &self.core.slabs;
+        // A slab that is being filled has a name, under which it would stay.
+        let under_way = self.returns.under_way() + slabs.filling().count();
+        slabs.is_draining() && slabs.allocated() == 0 && under_way == 0
+    }
+
+    /// What is clean goes back to the kernel, or stays for the next daemon. What is allocated
+    /// stays with its clients either way.
+    fn stop(&mut self, keep: bool, seen: &Seen) {
+        let (clean, _) = self.core.slabs.drain();
+        // Those that can be reached no more; the next daemon watches the others.
+        self.returns.look(&mut self.core, seen);
+        for (slab, _) in clean {
+            if keep {
+                self.core.act(Action::Leave(slab));
+            } else {
+                self.core.unkeep_clean(slab);
+                self.core.forget(slab);
+            }
+        }
+        let is_empty = self.core.slabs.allocated() == 0 && self.returns.revoked().next().is_none();
+        if is_empty && !keep {
+            self.core.act(Action::ForgetMounts);
+        }
+    }
+}

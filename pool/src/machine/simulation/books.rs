@@ -1,0 +1,148 @@
+//! What each user is to be charged, counted without the machine: everything that left, until no
+//! process can reach it and as many slabs of its class have become clean as came back before.
+
+use crate::store::Key;
+use crate::store::slab::SlabId;
+use std::collections::BTreeMap;
+
+/// Something that is charged.
+#[derive(Debug, Clone)]
+struct Entry {
+    user: u32,
+    key: Key,
+    bytes: u64,
+    /// Its place among the returns of its class.
+    returned: Option<u64>,
+}
+
+/// Returns of a class, and clean slabs that took their places.
+#[derive(Debug, Clone, Copy, Default)]
+struct Class {
+    returned: u64,
+    replaced: u64,
+}
+
+/// The books.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Books {
+    entries: BTreeMap<SlabId, Entry>,
+    settled_by: BTreeMap<Key, Class>,
+    /// Out of reach, and not replaced yet.
+    owed: Vec<Entry>,
+    /// Bytes that each user was given of a class since a slab of it last became clean.
+    since_clean: BTreeMap<(u32, Key), u64>,
+}
+
+impl Books {
+    /// A slab is taken out for a user that has a limit.
+    pub(super) fn took(&mut self, slab: SlabId, user: u32, key: Key, bytes: u64) {
+        let entry = Entry {
+            user,
+            key,
+            bytes,
+            returned: None,
+        };
+        self.entries.insert(slab, entry);
+    }
+
+    /// A user has its slab.
+    pub(super) fn gave(&mut self, slab: SlabId) {
+        if let Some(entry) = self.entries.get(&slab) {
+            let since = self.since_clean.entry((entry.user, entry.key)).or_default();
+            *since += entry.bytes;
+        }
+    }
+
+    /// Whether a slab is known to be out.
+    pub(super) fn has(&self, slab: SlabId) -> bool {
+        self.entries.contains_key(&slab)
+    }
+
+    /// A slab was zeroed in place: its user used none up.
+    pub(super) fn zeroed(&mut self, key: Key) {
+        self.since_clean.retain(|(_, class), _| *class != key);
+    }
+
+    /// A slab that was taken out was not touched.
+    pub(super) fn untook(&mut self, slab: SlabId) {
+        self.entries.remove(&slab);
+    }
+
+    /// A slab is on its way back.
+    pub(super) fn came_back(&mut self, slab: SlabId, key: Key) {
+        let class = self.settled_by.entry(key).or_default();
+        class.returned += 1;
+        if let Some(entry) = self.entries.get_mut(&slab) {
+            entry.returned = Some(class.returned);
+        }
+    }
+
+    /// No process can reach a slab any more.
+    pub(super) fn out_of_reach(&mut self, slab: SlabId, is_credited: bool) {
+        let Some(entry) = self.entries.remove(&slab) else {
+            return;
+        };
+        if !is_credited {
+            self.owed.push(entry);
+        }
+        self.settle();
+    }
+
+    /// A slab of a class is clean.
+    pub(super) fn clean(&mut self, key: Key) {
+        let class = self.settled_by.entry(key).or_default();
+        class.replaced = (class.replaced + 1).min(class.returned);
+        self.since_clean.retain(|(_, class), _| *class != key);
+        self.settle();
+    }
+
+    /// A class lacks nothing.
+    pub(super) fn full(&mut self, key: Key) {
+        let class = self.settled_by.entry(key).or_default();
+        class.replaced = class.returned;
+        self.since_clean.retain(|(_, class), _| *class != key);
+        self.settle();
+    }
+
+    /// Nothing is filled any more.
+    pub(super) fn filling_is_off(&mut self) {
+        self.owed.clear();
+        self.since_clean.clear();
+    }
+
+    fn settle(&mut self) {
+        let settled_by = &self.settled_by;
+        self.owed.retain(|entry| {
+            let class = settled_by.get(&entry.key).copied().unwrap_or_default();
+            entry
+                .returned
+                .is_some_and(|returned| returned > class.replaced)
+        });
+    }
+
+    /// What a user is to be charged.
+    pub(super) fn charged(&self, user: u32) -> u64 {
+        let held = self.entries.values().chain(&self.owed);
+        held.filter(|entry| entry.user == user)
+            .map(|entry| entry.bytes)
+            .sum()
+    }
+
+    /// What a user was given since slabs last became clean.
+    pub(super) fn since_clean(&self, user: u32) -> u64 {
+        let since = self.since_clean.iter();
+        since
+            .filter(|((given, _), _)| *given == user)
+            .map(|(_, bytes)| bytes)
+            .sum()
+    }
+
+    /// The daemon has ended: what is charged for slabs of leases is known from the journal, all
+    /// else is credited.
+    pub(super) fn restarted(&mut self) {
+        self.entries.clear();
+        self.owed.clear();
+        self.settled_by.clear();
+        self.since_clean.clear();
+    }
+}

@@ -1,0 +1,187 @@
+//! What is true after each step.
+
+use super::life::{Life, QUOTA_USERS};
+use super::world::Mark;
+use crate::lease::quota::Account;
+use std::collections::BTreeSet;
+
+impl Life {
+    pub(super) fn check(&self) {
+        self.no_inode_has_had_two_clients();
+        self.clean_is_clean();
+        self.all_slabs_are_known();
+        self.charges_are_what_is_held_or_owed();
+        self.leases_last_until_they_are_ended();
+        self.every_request_is_answered();
+    }
+
+    fn no_inode_has_had_two_clients(&self) {
+        for (id, inode) in &self.world.inodes {
+            let clients: BTreeSet<_> = inode.given_to.iter().collect();
+            assert!(clients.len() <= 1, "inode {id} was given to {clients:?}");
+        }
+    }
+
+    fn clean_is_clean(&self) {
+        for (slab, key) in self.machine.core.slabs.clean() {
+            let inode = self
+                .world
+                .files
+                .get(&slab)
+                .and_then(|id| self.world.inodes.get(id));
+            let inode = inode.unwrap_or_else(|| panic!("clean {slab} has no file"));
+            let is_whole = inode.bytes == key.bytes && inode.held_bytes == key.bytes;
+            assert!(is_whole && inode.is_zero, "clean {slab} is not: {inode:?}");
+            assert!(inode.holders.is_empty(), "clean {slab} is held: {inode:?}");
+            let may_be = self.is_trusted(key) || !inode.ever_given;
+            assert!(may_be, "clean {slab} was allocated before");
+            assert!(
+                self.is_trusted(key) || inode.mark == Mark::Clean,
+                "{inode:?}"
+            );
+        }
+    }
+
+    fn all_slabs_are_known(&self) {
+        let core = &self.machine.core;
+        let mut known: Vec<_> = core.slabs.clean().map(|(slab, _)| slab).collect();
+        known.extend(core.slabs.filling());
+        let leases = core.leases.iter().filter(|(_, lease)| lease.has_memory);
+        known.extend(leases.map(|(_, lease)| lease.slab));
+        known.extend(self.machine.takes.slabs());
+        known.extend(self.machine.returns.slabs());
+        let once: BTreeSet<_> = known.iter().copied().collect();
+        assert_eq!(
+            once.len(),
+            known.len(),
+            "a slab is two things at once: {known:?}"
+        );
+        let files: BTreeSet<_> = self.world.files.keys().copied().collect();
+        let lost: Vec<_> = files.symmetric_difference(&once).collect();
+        assert!(
+            lost.is_empty(),
+            "no slab is lost, and none without a file: {lost:?}"
+        );
+        for row in core.slabs.rows() {
+            // Besides those of an earlier daemon's leases.
+            let present = row.clean_slabs + row.filling_slabs;
+            let most = row.wanted_slabs.max(self.most_wanted());
+            assert!(present <= most, "more slabs than were ever wanted: {row:?}");
+        }
+        let allocated: u64 = core
+            .slabs
+            .rows()
+            .iter()
+            .map(|row| u64::from(row.lent_slabs))
+            .sum();
+        let out = core
+            .leases
+            .iter()
+            .filter(|(_, lease)| lease.has_memory)
+            .count();
+        let out = out + self.machine.takes.slabs().count();
+        assert_eq!(
+            allocated, out as u64,
+            "as many are allocated as leases have"
+        );
+    }
+
+    fn charges_are_what_is_held_or_owed(&self) {
+        let core = &self.machine.core;
+        for user in QUOTA_USERS {
+            let used = core.ledger.used(&Account::Uid(user));
+            let charged = self.books.charged(user);
+            assert_eq!(
+                used, charged,
+                "user {user}: charged, and what it holds or owes"
+            );
+            if !self.quotas_changed {
+                let most = self.quota(user);
+                assert!(used <= most, "user {user} has {used} of {most}");
+                let since = self.books.since_clean(user);
+                assert!(since <= most, "user {user} used up {since} of {most}");
+            }
+        }
+        // What a client has pinned or keeps open is charged, as long as the daemon has its file.
+        for (slab, id) in &self.world.files {
+            let inode = &self.world.inodes[id];
+            let Some(client) = inode.given_to.first() else {
+                continue;
+            };
+            let reaches = inode.stray_bytes > 0 || !inode.holders.is_empty();
+            if reaches && let Some(user) = self.limited_user_of(*client) {
+                assert!(
+                    self.books.charged(user) >= inode.key.bytes.min(inode.bytes.max(1)),
+                    "{slab}"
+                );
+                let is_known = core.leases.iter().any(|(_, lease)| lease.slab == *slab)
+                    || self.machine.returns.slabs().any(|known| known == *slab);
+                assert!(is_known, "{slab} can be reached, and is forgotten");
+            }
+        }
+    }
+
+    fn leases_last_until_they_are_ended(&self) {
+        for (serial, lease) in self.machine.core.leases.iter() {
+            let is_over = lease.has_memory && self.given.contains(&serial);
+            assert!(!is_over, "lease {serial} was given back");
+        }
+        for client in &self.clients {
+            for lease in client.leases.iter().filter(|lease| lease.has_pipe) {
+                let lasts = self.machine.core.leases.get(lease.serial).is_some();
+                assert!(
+                    lasts || self.given.contains(&lease.serial),
+                    "lease {} ended by itself",
+                    lease.serial
+                );
+                let inode = &self.world.inodes[&lease.inode];
+                let untouched = inode.held_bytes == inode.bytes && inode.bytes >= inode.key.bytes;
+                assert!(
+                    untouched || self.ever_given.contains(&lease.serial),
+                    "memory of lease {} was taken away: {inode:?}",
+                    lease.serial
+                );
+            }
+        }
+    }
+
+    /// At once, or while its slab is topped up, no longer than it gave.
+    fn every_request_is_answered(&self) {
+        for connection in self.pending.keys() {
+            let waits = self
+                .jobs
+                .iter()
+                .any(|job| job.waits_for(*connection, self.clock()));
+            assert!(waits, "connection {connection} was not answered");
+        }
+    }
+
+    /// All clients are gone, and the daemon has had time: everything is as it was.
+    pub(super) fn check_rest(&self) {
+        let core = &self.machine.core;
+        for user in QUOTA_USERS {
+            let used = core.ledger.used(&Account::Uid(user));
+            assert_eq!(used, 0, "user {user} is gone and charged");
+        }
+        for row in core.slabs.rows() {
+            assert_eq!(row.clean_slabs, row.wanted_slabs, "{row:?}");
+            assert_eq!(row.dirty_bytes, 0, "{row:?}");
+        }
+        let clean: u64 = core.slabs.clean().map(|(_, key)| key.bytes).sum();
+        let free = self.world.free_bytes();
+        let all = (&self.world, &self.jobs, &self.machine.returns);
+        assert_eq!(
+            free + clean,
+            self.world.total_bytes,
+            "pages are lost: {all:?}"
+        );
+        assert!(self.world.records.is_empty(), "{:?}", self.world.records);
+        assert!(self.world.pipes.is_empty(), "{:?}", self.world.pipes);
+        assert!(
+            self.world.kept_leases.is_empty(),
+            "{:?}",
+            self.world.kept_leases
+        );
+        assert!(self.pending.is_empty());
+    }
+}

@@ -1,0 +1,516 @@
+//! The daemon as far as it is not the machine: actions are carried out on the world, workers do
+//! their work, and the next daemon takes over what is left.
+
+use super::life::{Faults, Held, Job, Life, QUOTA_USERS, Task};
+use super::world::Mark;
+use crate::lease::Serial;
+use crate::lease::journal::Record;
+use crate::machine::{Action, Allocation, Before, Event, Restored, Step};
+use crate::protocol::Reply;
+use crate::store::slab::SlabId;
+use std::collections::VecDeque;
+
+impl Life {
+    /// The machine is told, and what it wants done is done, up to where the daemon is killed.
+    pub(super) fn happens(&mut self, event: Event) {
+        if self.is_killed {
+            return;
+        }
+        let actions = self.machine.step(self.now(), event);
+        self.carry_out(actions);
+    }
+
+    pub(super) fn carry_out(&mut self, actions: Vec<Action>) {
+        let mut actions = VecDeque::from(actions);
+        while let Some(action) = actions.pop_front() {
+            if self.now_and_then(Faults::KILLED_BETWEEN, 150) {
+                self.is_killed = true;
+            }
+            if self.is_killed {
+                return;
+            }
+            if let Some(event) = self.act(action) {
+                if let Event::NotAllocated { serial, .. } = &event {
+                    self.ends(*serial);
+                }
+                actions.extend(self.machine.step(self.now(), event));
+            }
+        }
+    }
+
+    /// A lease that lasts ends: its slab is on its way back, or was never found.
+    pub(super) fn ends(&mut self, serial: Serial) {
+        if let Some(lease) = self.machine.leases().get(serial).cloned() {
+            self.books.came_back(lease.slab, lease.key);
+            if !lease.has_memory {
+                self.books.out_of_reach(lease.slab, !self.filling_is_on);
+            }
+        }
+    }
+
+    fn took(&mut self, slab: SlabId, to: u64, bytes: u64) {
+        let client = self.pending.get(&to).copied();
+        let user = client.and_then(|client| self.limited_user_of(client));
+        let key = self.world.inode(slab).map(|inode| inode.key);
+        if let (Some(user), Some(key)) = (user, key) {
+            self.books.took(slab, user, key, bytes);
+        }
+    }
+
+    fn act(&mut self, action: Action) -> Option<Event> {
+        match action {
+            Action::Reply { to, reply } => {
+                if let Some(client) = self.pending.remove(&to) {
+                    self.hears(client, &reply);
+                }
+            }
+            Action::Allocate(allocation) => return self.allocate(&allocation),
+            Action::Grow {
+                slab,
+                key,
+                bytes,
+                deadline,
+            } => {
+                let to = self.machine.takes.connection(slab)?;
+                self.took(slab, to, bytes);
+                if self.world.free_bytes() < bytes - key.bytes {
+                    self.books.untook(slab);
+                    return Some(Event::NotGrown { slab, error: None });
+                }
+                let fails = self.now_and_then(Faults::STEPS, 20);
+                if let Some(inode) = self.world.inode(slab) {
+                    inode.mark = Mark::Filling;
+                    inode.bytes = bytes;
+                }
+                if fails {
+                    self.books.came_back(slab, key);
+                    let error = Some("no thread".into());
+                    return Some(Event::NotGrown { slab, error });
+                }
+                self.begin(slab, Task::TopUp(to, deadline));
+            }
+            Action::Fill {
+                slab,
+                spec,
+                needs_space,
+            } => {
+                let lacks = needs_space && self.world.free_bytes() < spec.key.bytes;
+                if lacks || self.now_and_then(Faults::STEPS, 20) {
+                    return Some(Event::Filled {
+                        slab,
+                        is_memfd: false,
+                        error: Some("no pages, or no thread".into()),
+                    });
+                }
+                let is_memfd = spec.source == crate::config::Source::Memfd;
+                self.world.create(slab, spec.key, is_memfd);
+                self.begin(slab, Task::Fill);
+            }
+            Action::Cancel(slab) => {
+                let jobs = self.jobs.iter_mut().filter(|job| job.slab == slab);
+                jobs.for_each(|job| job.is_cancelled = true);
+            }
+            Action::Prepare { from, spec, .. } => {
+                let spec = Ok(spec);
+                return Some(Event::Prepared { from, spec });
+            }
+            other => self.take_back(other),
+        }
+        None
+    }
+
+    fn begin(&mut self, slab: SlabId, task: Task) {
+        self.jobs.push(Job {
+            slab,
+            task,
+            is_cancelled: false,
+        });
+    }
+
+    fn take_back(&mut self, action: Action) {
+        match action {
+            Action::Empty {
+                slab, is_measured, ..
+            } => {
+                let before = is_measured.then(|| self.world.stray_bytes());
+                self.begin(slab, Task::Empty(before));
+            }
+            Action::ZeroInPlace { slab, .. } => self.begin(slab, Task::Zero),
+            Action::EmptyAgain(slab) => self.begin(slab, Task::EmptyAgain),
+            Action::Discard(slab) => self.begin(slab, Task::Discard),
+            Action::Forget(slab) => {
+                self.books.out_of_reach(slab, !self.filling_is_on);
+                self.close(slab);
+            }
+            Action::Leave(slab) => drop(self.world.files.remove(&slab)),
+            Action::KeepClean(slab) if self.world.has_manager => {
+                if let Some(inode) = self.world.files.get(&slab) {
+                    self.world.kept_slabs.insert(slab, *inode);
+                }
+            }
+            Action::UnkeepClean(slab) => drop(self.world.kept_slabs.remove(&slab)),
+            Action::UnkeepLease(serial) => drop(self.world.kept_leases.remove(&serial)),
+            Action::RemovePipe(serial) => drop(self.world.pipes.remove(&serial)),
+            Action::RecordRevoked(serial) => {
+                let written = self.world.record(|records| {
+                    if let Some(record) = records.get_mut(&serial) {
+                        record.revoked = true;
+                    }
+                });
+                drop(written);
+            }
+            Action::RecordOver(serial) => {
+                let written = self.world.record(|records| drop(records.remove(&serial)));
+                drop(written);
+            }
+            _ => {}
+        }
+    }
+
+    /// The daemon closes a slab's file, emptied.
+    fn close(&mut self, slab: SlabId) {
+        if let Some(id) = self.world.files.remove(&slab) {
+            self.world.empty(id);
+            if let Some(inode) = self.world.inodes.get_mut(&id) {
+                inode.name = None;
+            }
+        }
+    }
+
+    fn hears(&mut self, client: u64, reply: &Reply) {
+        if let Reply::Refused(refusal) = reply {
+            assert!(!refusal.message.is_empty());
+        }
+        let _ = client;
+    }
+
+    /// The steps of an allocation, up to the first that fails, or to where the daemon is killed.
+    fn allocate(&mut self, allocation: &Allocation) -> Option<Event> {
+        let (slab, serial) = (allocation.slab, allocation.record.serial);
+        if self.books_lack(slab) {
+            self.took(slab, allocation.to, allocation.record.bytes);
+        }
+        for step in Allocation::STEPS {
+            if self.now_and_then(Faults::KILLED_BETWEEN, 60) {
+                self.is_killed = true;
+                return None;
+            }
+            // All but the mark itself may fail, or have happened all the same.
+            let fails = step != Step::Send && self.now_and_then(Faults::STEPS, 60);
+            let done = if fails {
+                Err("it failed".into())
+            } else {
+                self.allocation_step(step, allocation)
+            };
+            match done {
+                Ok(Some(event)) => return Some(event),
+                Ok(None) => {}
+                Err(error) => return Some(Event::NotAllocated { serial, error }),
+            }
+        }
+        Some(Event::Allocated(serial))
+    }
+
+    fn books_lack(&self, slab: SlabId) -> bool {
+        !self.books.has(slab)
+    }
+
+    fn allocation_step(
+        &mut self,
+        step: Step,
+        allocation: &Allocation,
+    ) -> Result<Option<Event>, String> {
+        let (slab, record) = (allocation.slab, &allocation.record);
+        let serial = record.serial;
+        match step {
+            Step::Mark => {
+                if let Some(inode) = self.world.inode(slab) {
+                    inode.mark = Mark::Allocated;
+                    inode.name = None;
+                }
+            }
+            Step::UnkeepClean => drop(self.world.kept_slabs.remove(&slab)),
+            Step::KeepLease => {
+                let refused = self.now_and_then(Faults::FORGOTTEN, 20);
+                if let Some(inode) = self.world.files.get(&slab).filter(|_| !refused)
+                    && self.world.has_manager
+                {
+                    self.world.kept_leases.insert(serial, *inode);
+                }
+            }
+            Step::MakePipe => {
+                if self.world.is_full {
+                    return Err("no space left".into());
+                }
+                self.world.pipes.insert(serial, [].into());
+            }
+            Step::Record => {
+                self.world
+                    .record(|records| drop(records.insert(serial, record.clone())))?;
+                self.world.next_serial = self.world.next_serial.max(serial + 1);
+            }
+            Step::Send => return Ok(self.send(allocation)),
+        }
+        Ok(None)
+    }
+
+    /// The memory leaves: nothing of it may have been forgotten.
+    fn send(&mut self, allocation: &Allocation) -> Option<Event> {
+        let (slab, serial, to) = (allocation.slab, allocation.record.serial, allocation.to);
+        let client = self.pending.remove(&to);
+        let place = self.clients.iter().position(|one| Some(one.id) == client);
+        let Some(place) = place.filter(|place| self.clients[*place].connection == Some(to)) else {
+            // It hung up before: the reply does not get through.
+            self.ends(serial);
+            return Some(Event::PipeClosed(serial));
+        };
+        let id = self.clients[place].id;
+        assert!(
+            self.world.journal.contains_key(&serial),
+            "lease {serial} is in no journal"
+        );
+        let inode = *self.world.files.get(&slab).expect("a file");
+        self.world
+            .pipes
+            .get_mut(&serial)
+            .expect("a pipe")
+            .insert(id);
+        let file = self.world.inodes.get_mut(&inode).expect("an inode");
+        assert_eq!(file.mark, Mark::Allocated, "{slab} leaves without its mark");
+        let is_whole = file.bytes == allocation.reply.bytes && file.held_bytes == file.bytes;
+        assert!(
+            is_whole && file.is_zero && file.holders.is_empty(),
+            "{slab} leaves: {file:?}"
+        );
+        file.holders.insert(id);
+        file.given_to.push(id);
+        file.ever_given = true;
+        self.books.gave(slab);
+        if !self.filling_is_on {
+            self.books.filling_is_off();
+        }
+        self.clients[place].leases.push(Held {
+            serial,
+            name: allocation.reply.lease.clone(),
+            inode,
+            connection: Some(to),
+            has_pipe: true,
+            has_memory: true,
+        });
+        None
+    }
+
+    /// A worker is done with what it had to do, or failed.
+    pub(super) fn job_is_done(&mut self, at: usize) {
+        let job = self.jobs.remove(at);
+        let slab = job.slab;
+        let Some(id) = self.world.files.get(&slab).copied() else {
+            panic!("{job:?} is for a file that is closed");
+        };
+        let event = match job.task {
+            Task::Fill | Task::TopUp(..) => return self.is_filled(job),
+            Task::Empty(before) => {
+                self.world.empty(id);
+                let stray = self.world.stray_bytes();
+                Event::Emptied {
+                    slab,
+                    is_alone: self.world.inodes[&id].holders.is_empty(),
+                    stray_bytes: before.map_or(0, |before| stray.saturating_sub(before)),
+                }
+            }
+            Task::Zero => return self.is_zeroed(slab),
+            Task::EmptyAgain => {
+                self.world.empty(id);
+                Event::EmptiedAgain(slab)
+            }
+            Task::Discard => {
+                self.close(slab);
+                Event::Discarded(slab)
+            }
+        };
+        self.happens(event);
+    }
+
+    fn is_filled(&mut self, job: Job) {
+        let slab = job.slab;
+        let is_late = matches!(job.task, Task::TopUp(_, until) if until < self.clock());
+        let fails = self.now_and_then(Faults::NO_PAGES, 12);
+        let free = self.world.free_bytes();
+        let is_fill = job.task == Task::Fill;
+        let Some(inode) = self.world.inode(slab) else {
+            return;
+        };
+        let lacks = inode.bytes - inode.held_bytes;
+        let error = (fails || is_late || job.is_cancelled || lacks > free)
+            .then(|| "filling stopped: it failed".to_owned());
+        inode.held_bytes += if error.is_some() {
+            lacks.min(free) / 2
+        } else {
+            lacks
+        };
+        let (key, is_memfd) = (inode.key, inode.is_memfd);
+        if error.is_none() && is_fill {
+            inode.mark = Mark::Clean;
+        }
+        if is_fill {
+            self.happens(Event::Filled {
+                slab,
+                is_memfd,
+                error,
+            });
+            self.is_clean(slab, key);
+            return;
+        }
+        if error.is_some() {
+            self.books.came_back(slab, key);
+        }
+        self.happens(Event::ToppedUp { slab, error });
+    }
+
+    fn is_zeroed(&mut self, slab: SlabId) {
+        let Some(inode) = self.world.inode(slab) else {
+            return;
+        };
+        let key = inode.key;
+        let is_whole = inode.bytes == key.bytes;
+        let is_clean = is_whole && inode.holders.is_empty();
+        if is_clean {
+            inode.held_bytes = key.bytes;
+            inode.is_zero = true;
+            inode.given_to.clear();
+            self.books.out_of_reach(slab, true);
+        }
+        self.happens(Event::Zeroed { slab, is_clean });
+        if is_clean {
+            self.books.zeroed(key);
+            self.is_clean(slab, key);
+        }
+    }
+
+    /// A slab that the machine takes for clean now is one more of its class.
+    fn is_clean(&mut self, slab: SlabId, key: crate::store::Key) {
+        let mut clean = self.machine.core.slabs.clean();
+        if clean.any(|(clean, _)| clean == slab) {
+            drop(clean);
+            self.books.clean(key);
+        }
+    }
+
+    /// The next daemon takes over what the last one left.
+    pub(super) fn restart(&mut self) {
+        self.is_killed = false;
+        self.jobs.clear();
+        self.pending.clear();
+        self.world.files.clear();
+        for client in &mut self.clients {
+            client.connection = None;
+        }
+        self.books.restarted();
+        self.some_is_forgotten();
+        self.world.records = self.world.journal.clone();
+        self.world.is_torn = self.world.is_full;
+        // What could not be written is not known: such a lease lasts, unless its pipe is gone too.
+        let (journal, pipes) = (&self.world.journal, &self.world.pipes);
+        self.given.retain(|serial| {
+            let is_over = |record: &Record| record.revoked || !pipes.contains_key(serial);
+            journal.get(serial).is_none_or(is_over)
+        });
+        self.new_daemon();
+        self.world.collect();
+        self.take_over_slabs();
+        self.take_over_leases();
+        self.world.collect();
+        for client in &mut self.clients {
+            self.next_connection += 1;
+            client.connection = Some(self.next_connection);
+        }
+        self.tick(std::time::Duration::ZERO);
+    }
+
+    fn some_is_forgotten(&mut self) {
+        if self.now_and_then(Faults::FORGOTTEN, 3) {
+            self.world.kept_leases.pop_first();
+            self.world.kept_slabs.pop_first();
+        }
+        if !self.world.has_manager {
+            self.world.kept_leases.clear();
+        }
+    }
+
+    fn take_over_slabs(&mut self) {
+        let named = self.world.inodes.iter();
+        let named: Vec<_> = named
+            .filter_map(|(id, inode)| Some((*id, inode.name?, inode.clone())))
+            .collect();
+        for (id, slab, inode) in named {
+            self.world.files.insert(slab, id);
+            let is_whole = inode.held_bytes == inode.bytes && inode.bytes == inode.key.bytes;
+            let is_clean = inode.mark == Mark::Clean && is_whole && inode.holders.is_empty();
+            let kept = is_clean && {
+                let (kept, actions) = self.machine.found(slab, inode.key, false);
+                self.carry_out(actions);
+                kept
+            };
+            if !kept {
+                self.close(slab);
+            }
+        }
+        for id in std::mem::take(&mut self.world.kept_slabs).into_values() {
+            let slab = self.machine.new_slab();
+            let inode = self.world.inodes[&id].clone();
+            let is_whole = inode.held_bytes == inode.bytes && inode.bytes == inode.key.bytes;
+            if inode.mark != Mark::Clean || !is_whole || !inode.holders.is_empty() {
+                continue;
+            }
+            self.world.files.insert(slab, id);
+            let (kept, actions) = self.machine.found(slab, inode.key, true);
+            self.carry_out(actions);
+            if !kept {
+                self.close(slab);
+            }
+        }
+    }
+
+    fn take_over_leases(&mut self) {
+        let records: Vec<_> = self.world.records.values().cloned().collect();
+        for record in records {
+            let serial = record.serial;
+            let file = self.world.kept_leases.get(&serial).copied();
+            let pipe = self.world.pipes.get(&serial);
+            let before = Before {
+                has_memory: file.is_some(),
+                has_pipe: pipe.is_some_and(|writers| !writers.is_empty()),
+                record: record.clone(),
+            };
+            let (restored, actions) = self.machine.restore(self.now(), before);
+            let slab = match restored {
+                Restored::Whole(slab) | Restored::Ended(Some(slab)) => Some(slab),
+                Restored::Unknown => self.machine.leases().get(serial).map(|lease| lease.slab),
+                Restored::Ended(None) => None,
+            };
+            if let (Some(slab), Some(file)) = (slab, file) {
+                self.world.files.insert(slab, file);
+            }
+            if let Some(slab) = slab
+                && QUOTA_USERS.contains(&record.uid)
+            {
+                self.books
+                    .took(slab, record.uid, record.key(), record.bytes);
+            }
+            if let Restored::Ended(Some(slab)) = restored {
+                self.books.came_back(slab, record.key());
+            }
+            self.carry_out(actions);
+            if self.is_killed {
+                return;
+            }
+        }
+        let records = &self.world.records;
+        self.world
+            .kept_leases
+            .retain(|serial, _| records.contains_key(serial));
+        self.world
+            .pipes
+            .retain(|serial, _| records.contains_key(serial));
+    }
+}

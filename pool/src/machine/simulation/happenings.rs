@@ -1,0 +1,323 @@
+//! What happens in a life: what clients, workers, other processes and the owner do.
+
+use super::life::{Faults, Job, Life, M, Task, rules};
+use crate::machine::{ConnectionId, Event, Reach, Seen, Spec};
+use crate::protocol::{FillChange, Give, PageSize, Request, Resize, StatusQuery, Take};
+use crate::store::slab::SlabId;
+use std::time::Duration;
+
+impl Life {
+    fn some(&mut self, len: usize) -> Option<usize> {
+        (len > 0).then(|| self.random.below(len))
+    }
+
+    /// A client with a connection that is not waiting for a reply.
+    fn connected(&mut self) -> Option<(usize, ConnectionId)> {
+        let client = self.some(self.clients.len())?;
+        let connection = self.clients[client].connection?;
+        (!self.pending.contains_key(&connection)).then_some((client, connection))
+    }
+
+    pub(super) fn request(
+        &mut self,
+        client: usize,
+        from: ConnectionId,
+        request: Request,
+        shown: Option<u64>,
+    ) {
+        self.pending.insert(from, self.clients[client].id);
+        let peer = Self::peer(self.clients[client].uid);
+        self.happens(Event::Request {
+            from,
+            peer,
+            request,
+            shown,
+        });
+    }
+
+    pub(super) fn a_client_requests(&mut self) {
+        let Some((client, from)) = self.connected() else {
+            return;
+        };
+        match self.random.below(10) {
+            0..7 => {
+                let bytes = [1, 2 * M, 3 * M, 4 * M, 5 * M, 7 * M, 8 * M];
+                let ms = [0, 0, 50, 60_000, u32::MAX];
+                let pages = [
+                    None,
+                    None,
+                    Some(PageSize::Huge),
+                    Some(PageSize::Transparent),
+                ];
+                let take = Take {
+                    bytes: bytes[self.random.below(bytes.len())],
+                    node: None,
+                    page: pages[self.random.below(pages.len())],
+                    max_topup_ms: ms[self.random.below(ms.len())],
+                    topup_if_faster: false,
+                };
+                self.request(client, from, Request::Take(take), None);
+            }
+            7 => self.request(client, from, Request::Status(StatusQuery::default()), None),
+            _ => self.a_client_gives(client, from),
+        }
+    }
+
+    /// Its own lease, with its pipe or on its connection; or another's, which it must not end.
+    fn a_client_gives(&mut self, client: usize, from: ConnectionId) {
+        let Some(other) = self.some(self.clients.len()) else {
+            return;
+        };
+        let Some(at) = self.some(self.clients[other].leases.len()) else {
+            return;
+        };
+        let held = self.clients[other].leases[at].clone();
+        let is_own = other == client;
+        let shown = (is_own && held.has_pipe && self.random.below(2) == 0).then_some(held.serial);
+        let may = self.clients[client].uid == 0 || shown.is_some() || held.connection == Some(from);
+        let lasted = self.machine.leases().get(held.serial).is_some();
+        let is_member = self.clients[client].uid != 1003;
+        if lasted && may && is_member {
+            self.ends(held.serial);
+            self.given.insert(held.serial);
+            self.ever_given.insert(held.serial);
+        }
+        let give = Request::Give(Give { lease: held.name });
+        self.request(client, from, give, shown);
+        if self.is_killed {
+            return;
+        }
+        let lasts = self.machine.leases().get(held.serial).is_some();
+        assert_eq!(
+            lasts,
+            lasted && !(may && is_member),
+            "lease {}: another's",
+            held.serial
+        );
+    }
+
+    /// A pipe or the memory of a lease is closed, or both.
+    pub(super) fn a_client_lets_go(&mut self) {
+        let Some(client) = self.some(self.clients.len()) else {
+            return;
+        };
+        let Some(at) = self.some(self.clients[client].leases.len()) else {
+            return;
+        };
+        let keeps = self.now_and_then(Faults::RUDE, 3);
+        self.lets_go(client, at, keeps);
+    }
+
+    fn lets_go(&mut self, client: usize, at: usize, keeps: bool) {
+        let id = self.clients[client].id;
+        let held = &mut self.clients[client].leases[at];
+        let (serial, inode, had_pipe) = (held.serial, held.inode, held.has_pipe);
+        held.has_pipe = false;
+        held.has_memory &= keeps;
+        if !held.has_memory {
+            if let Some(inode) = self.world.inodes.get_mut(&inode) {
+                inode.holders.remove(&id);
+            }
+            self.clients[client].leases.remove(at);
+        }
+        if !had_pipe {
+            return;
+        }
+        if let Some(writers) = self.world.pipes.get_mut(&serial) {
+            writers.remove(&id);
+        }
+        if self.machine.leases().get(serial).is_some() && !self.is_killed {
+            self.ends(serial);
+            self.happens(Event::PipeClosed(serial));
+        }
+    }
+
+    pub(super) fn a_client_hangs_up(&mut self) {
+        if let Some(client) = self.some(self.clients.len()) {
+            self.hangs_up(client);
+        }
+    }
+
+    fn hangs_up(&mut self, client: usize) {
+        let Some(connection) = self.clients[client].connection.take() else {
+            return;
+        };
+        self.pending.remove(&connection);
+        self.happens(Event::HungUp(connection));
+        let waits = |job: &&Job| matches!(job.task, Task::TopUp(to, _) if to == connection);
+        let goes_on = self.jobs.iter().filter(waits).any(|job| !job.is_cancelled);
+        assert!(
+            !goes_on || self.is_killed,
+            "memory is zeroed for {connection}, which hung up"
+        );
+        if self.random.below(2) == 0 {
+            self.next_connection += 1;
+            self.clients[client].connection = Some(self.next_connection);
+        }
+    }
+
+    /// A client ends.
+    pub(super) fn leaves(&mut self, client: usize) {
+        self.hangs_up(client);
+        self.clients[client].connection = None;
+        while !self.clients[client].leases.is_empty() {
+            self.lets_go(client, 0, false);
+        }
+    }
+
+    /// A client draws pages into its file, or has some pinned, with a lease or without.
+    pub(super) fn a_client_is_rude(&mut self) {
+        if !self.now_and_then(Faults::RUDE, 1) {
+            return;
+        }
+        let Some(client) = self.some(self.clients.len()) else {
+            return;
+        };
+        let Some(at) = self.some(self.clients[client].leases.len()) else {
+            return;
+        };
+        let held = self.clients[client].leases[at].clone();
+        let free = self.world.free_bytes();
+        let pins = self.random.below(2) == 0;
+        let Some(inode) = self.world.inodes.get_mut(&held.inode) else {
+            return;
+        };
+        inode.is_zero = false;
+        if held.has_pipe && pins && !inode.is_memfd {
+            inode.pin_bytes = 2 * M;
+        } else if !held.has_pipe && free >= 2 * M && inode.held_bytes < inode.key.bytes {
+            inode.held_bytes += 2 * M;
+        } else if !held.has_pipe {
+            // The transfer is over.
+            inode.pin_bytes = 0;
+            inode.stray_bytes = 0;
+        }
+    }
+
+    pub(super) fn other_processes_take_pages(&mut self) {
+        let takes = self.now_and_then(Faults::NO_PAGES, 2);
+        let free = self.world.free_bytes();
+        self.world.other_bytes = if takes {
+            self.world.other_bytes + free
+        } else {
+            0
+        };
+    }
+
+    pub(super) fn configured(&self, specs: &[Spec]) -> Event {
+        Event::Configured {
+            rules: rules(&self.quotas),
+            specs: specs.to_vec(),
+            rate: 0,
+        }
+    }
+
+    /// An owner's client, for one request.
+    fn as_owner(&mut self, request: Request) {
+        self.next_connection += 1;
+        let from = self.next_connection;
+        self.pending.insert(from, 0);
+        self.happens(Event::Request {
+            from,
+            peer: Self::peer(0),
+            request,
+            shown: None,
+        });
+    }
+
+    pub(super) fn turn_filling(&mut self, on: bool) {
+        self.filling_is_on = on;
+        if !on {
+            self.books.filling_is_off();
+        }
+        self.as_owner(Request::Fill(FillChange {
+            on: Some(on),
+            rate: None,
+        }));
+    }
+
+    pub(super) fn the_owner_changes_something(&mut self) {
+        if !self.now_and_then(Faults::OWNER, 1) {
+            return;
+        }
+        match self.random.below(8) {
+            0..3 => {
+                let slabs = u32::try_from(self.random.below(6)).unwrap_or(0);
+                self.wanted(slabs);
+                self.as_owner(Request::Resize(Resize {
+                    page: PageSize::Huge,
+                    node: None,
+                    size_class_bytes: 4 * M,
+                    slabs,
+                }));
+            }
+            3..5 => self.turn_filling(true),
+            5 => self.turn_filling(false),
+            6 => {
+                let bytes = (1 + self.random.below(6) as u64) * 2 * M;
+                let changed = bytes < self.quota(1000);
+                self.quotas.insert(1000, bytes);
+                self.quotas_changed |= changed;
+                let specs = self.machine.core.slabs.specs();
+                self.happens(self.configured(&specs));
+            }
+            _ if self.random.below(4) == 0 => self.as_owner(Request::Drain),
+            _ => {}
+        }
+    }
+
+    pub(super) fn tick(&mut self, passed: Duration) {
+        self.elapsed += passed;
+        // What a client gave no more time for comes to its end.
+        let now = self.clock();
+        let late = |job: &Job| matches!(job.task, Task::TopUp(_, until) if until < now);
+        while let Some(at) = self.jobs.iter().position(late) {
+            self.job_is_done(at);
+        }
+        if self.is_killed {
+            return;
+        }
+        let rows = self.machine.core.slabs.rows();
+        let draining = self.machine.is_draining();
+        let full: Vec<_> = self
+            .machine
+            .core
+            .slabs
+            .specs()
+            .into_iter()
+            .zip(rows)
+            .collect();
+        let full = full.into_iter().filter(|(_, row)| {
+            let there = row.clean_slabs + row.lent_slabs + row.unknown_slabs;
+            row.filling_slabs == 0 && (draining || there >= row.wanted_slabs)
+        });
+        let full: Vec<_> = full.map(|(spec, _)| spec.key).collect();
+        let seen = self.seen();
+        self.happens(Event::Tick(seen));
+        if !self.is_killed {
+            full.into_iter().for_each(|key| self.books.full(key));
+        }
+    }
+
+    pub(super) fn seen(&mut self) -> Seen {
+        let reach = |slab: SlabId| {
+            let inode = self.world.inodes.get(self.world.files.get(&slab)?)?;
+            Some(Reach {
+                slab,
+                is_alone: inode.holders.is_empty(),
+                holds_pages: inode.held_bytes > 0,
+            })
+        };
+        Seen {
+            stray_bytes: self.world.stray_bytes(),
+            is_paused: false,
+            revoked: self.machine.revoked().filter_map(reach).collect(),
+        }
+    }
+
+    pub(super) fn a_worker_is_done(&mut self) {
+        if let Some(at) = self.some(self.jobs.len()) {
+            self.job_is_done(at);
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! The way out: a slab is chosen, charged, topped up if need be, and allocated.
+
+use super::action::{Action, Allocation, ConnectionId, Now};
+use super::choose::Want;
+use super::core::Core;
+use super::leases::Lease;
+use super::returns::{Returned, Returns};
+use super::slabs::Pick;
+use super::times::Times;
+use crate::config::Size;
+use crate::lease::Serial;
+use crate::lease::journal::Record;
+use crate::lease::quota::{Charge, Exceeded};
+use crate::os::peer::Peer;
+use crate::protocol::{Lease as LeaseReply, Refusal, RefusalCode, Reply, Take};
+use crate::store::Key;
+use crate::store::slab::SlabId;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Whatever is lacking: clients that wait are not to request in a loop.
+const LEAST_RETRY_MS: u32 = 20;
+
+/// How long after it was started on a service manager's socket with no clean slab the daemon has
+/// clients wait for memory that is being zeroed, instead of having nothing for them.
+const WAKES: Duration = Duration::from_secs(30);
+
+/// Slabs that are topped up at the same time at most: each by a thread of its own.
+const MOST_TOP_UPS: usize = 64;
+
+/// Of these, for one user.
+const MOST_TOP_UPS_OF_A_USER: usize = 16;
+
+/// A client that waits for its slab.
+#[derive(Debug)]
+struct Waiting {
+    connection: ConnectionId,
+    peer: Peer,
+    take: Take,
+    key: Key,
+    bytes: u64,
+    charge: Charge,
+    since: Instant,
+}
+
+/// An allocation that is being carried out.
+#[derive(Debug)]
+struct Sending {
+    to: ConnectionId,
+    since: Instant,
+    topped_up_bytes: u64,
+}
+
+/// The service that takes slabs out.
+#[derive(Debug, Default)]
+pub(super) struct Takes {
+    waiting: BTreeMap<SlabId, Waiting>,
+    sending: BTreeMap<Serial, Sending>,
+    /// The daemon began with no clean slab: until then clients are to wait for the first.
+    wakes_until: Option<Instant>,
+    times: Times,
+}
+
+fn want(take: &Take) -> Want {
+    Want {
+        bytes: take.bytes,
+        node: take.node,
+        page: take.page,
+        top_up: Duration::from_millis(take.max_topup_ms.into()),
+        if_faster: take.topup_if_faster,
+    }
+}
+
+impl Takes {
+    /// The daemon was started by a client that came to the service manager's socket. One that
+    /// was started again has clean slabs from before, and its clients need not wait.
+    pub(super) fn activated(&mut self, core: &Core, now: Instant) {
+        let rows = core.slabs.rows();
+        let is_empty = rows.iter().all(|row| row.clean_slabs == 0);
+        self.wakes_until = is_empty.then(|| now + WAKES);
+    }
+
+    pub(super) fn times(&self) -> &Times {
+        &self.times
+    }
+
+    /// The connection that a slab is topped up for, for a simulation.
+    #[cfg(test)]
+    pub(super) fn connection(&self, slab: SlabId) -> Option<ConnectionId> {
+        self.waiting.get(&slab).map(|waiting| waiting.connection)
+    }
+
+    /// Slabs that clients wait for, for a check from outside.
+    #[cfg(test)]
+    pub(super) fn slabs(&self) -> impl Iterator<Item = SlabId> {
+        self.waiting.keys().copied()
+    }
+
+    pub(super) fn take(
+        &mut self,
+        core: &mut Core,
+        returns: &Returns,
+        now: Now,
+        from: ConnectionId,
+        peer: Peer,
+        take: Take,
+    ) {
+        if core.slabs.is_draining() {
+            core.counters.misses.draining += 1;
+            return core.refuse(from, RefusalCode::Draining, "the daemon is on its way out");
+        }
+        // A client with less left than it requests learns nothing of what is ready.
+        if let Err(exceeded) = core.ledger.allows(&core.rules, &peer, take.bytes) {
+            return over_quota(core, returns, from, &exceeded);
+        }
+        let Some(pick) = core.slabs.choose(&want(&take), core.ns_per_gib()) else {
+            return self.nothing_ready(core, now, from, &take);
+        };
+        if pick.bytes > pick.key.bytes && !self.may_top_up(peer.user) {
+            let text = "as many slabs are being topped up as may be at once";
+            let refusal = Refusal::new(RefusalCode::Busy, text).retry_after(Some(LEAST_RETRY_MS));
+            return core.reply(from, Reply::Refused(refusal));
+        }
+        // Before a slab is touched. What it gets may be more than it requests, and that counts.
+        let charge = match core.ledger.charge(&core.rules, &peer, pick.bytes) {
+            Ok(charge) => charge,
+            Err(exceeded) => return over_quota(core, returns, from, &exceeded),
+        };
+        let Some(slab) = core.slabs.take(&pick) else {
+            core.credit([charge]);
+            let text = "a slab that was ready is not";
+            return core.refuse(from, RefusalCode::Internal, text);
+        };
+        let waiting = Waiting {
+            connection: from,
+            peer,
+            take,
+            key: pick.key,
+            bytes: pick.bytes,
+            charge,
+            since: now.instant,
+        };
+        self.begin(core, now, slab, &pick, waiting);
+    }
+
+    fn begin(&mut self, core: &mut Core, now: Now, slab: SlabId, pick: &Pick, waiting: Waiting) {
+        if pick.bytes == pick.key.bytes {
+            return self.allocate(core, now, slab, waiting);
+        }
+        let budget = Duration::from_millis(waiting.take.max_topup_ms.into());
+        core.act(Action::Grow {
+            slab,
+            key: pick.key,
+            bytes: pick.bytes,
+            deadline: now.instant + budget,
+        });
+        self.waiting.insert(slab, waiting);
+    }
+
+    /// Whether one more slab may be topped up for this user.
+    fn may_top_up(&self, user: u32) -> bool {
+        let own = self
+            .waiting
+            .values()
+            .filter(|waiting| waiting.peer.user == user);
+        self.waiting.len() < MOST_TOP_UPS && own.count() < MOST_TOP_UPS_OF_A_USER
+    }
+
+    /// A client hung up: nothing is zeroed for it any more.
+    pub(super) fn hung_up(&self, core: &mut Core, connection: ConnectionId) {
+        for (slab, waiting) in &self.waiting {
+            if waiting.connection == connection {
+                core.act(Action::Cancel(*slab));
+            }
+        }
+    }
+
+    /// A slab was not made longer. It is as it was where nothing was done to it; else it is not
+    /// clean any more.
+    pub(super) fn not_grown(
+        &mut self,
+        core: &mut Core,
+        returns: &mut Returns,
+        now: Now,
+        slab: SlabId,
+        error: Option<String>,
+    ) {
+        let Some(waiting) = self.waiting.remove(&slab) else {
+            return;
+        };
+        let to = waiting.connection;
+        match error {
+            None => {
+                core.slabs.untake(slab, waiting.key);
+                core.credit([waiting.charge]);
+                self.nothing_ready(core, now, to, &waiting.take);
+            }
+            Some(error) => {
+                returns.take_back(core, now, returned(slab, waiting));
+                core.refuse(to, RefusalCode::Internal, error);
+            }
+        }
+    }
+
+    /// A slab is as long as its client wants it. Where it is not, it is taken back, and stays
+    /// charged until a clean one has taken its place.
+    pub(super) fn topped_up(
+        &mut self,
+        core: &mut Core,
+        returns: &mut Returns,
+        now: Now,
+        slab: SlabId,
+        error: Option<String>,
+    ) {
+        let Some(waiting) = self.waiting.remove(&slab) else {
+            return;
+        };
+        let Some(error) = error else {
+            return self.allocate(core, now, slab, waiting);
+        };
+        core.counters.starved += 1;
+        core.counters.misses.top_up += 1;
+        let text = format!("{}: {error}", nothing_for(core, &waiting.take));
+        let to = waiting.connection;
+        returns.take_back(core, now, returned(slab, waiting));
+        core.refuse(to, RefusalCode::Empty, text);
+    }
+
+    /// The lease begins here: whatever fails from now on ends it.
+    fn allocate(&mut self, core: &mut Core, now: Now, slab: SlabId, waiting: Waiting) {
+        let Waiting {
+            connection,
+            peer,
+            key,
+            bytes,
+            charge,
+            since,
+            ..
+        } = waiting;
+        let serial = core.leases.new_serial();
+        let id = match core.leases.id(serial) {
+            Ok(id) => id,
+            Err(text) => return core.refuse(connection, RefusalCode::Internal, text),
+        };
+        let topped_up_bytes = bytes - key.bytes;
+        let reply = LeaseReply {
+            lease: id,
+            bytes,
+            page: key.page,
+            node: key.node,
+            align_bytes: key.page.bytes(),
+            topped_up_bytes,
+        };
+        let record = Record {
+            serial,
+            page: key.page,
+            node: key.node,
+            class_bytes: key.bytes,
+            bytes,
+            memfd: core.memfds.contains(&slab),
+            uid: peer.uid,
+            pid: peer.pid,
+            charge: charge.clone(),
+            since_ms: now.wall_ms,
+            revoked: false,
+        };
+        let lease = Lease {
+            slab,
+            has_memory: true,
+            bytes,
+            key,
+            charge,
+            uid: peer.uid,
+            pid: peer.pid,
+            connection: Some(connection),
+            since: now.instant,
+        };
+        core.leases.insert(serial, lease);
+        let sending = Sending {
+            to: connection,
+            since,
+            topped_up_bytes,
+        };
+        self.sending.insert(serial, sending);
+        core.act(Action::Allocate(Box::new(Allocation {
+            to: connection,
+            reply,
+            slab,
+            record,
+            refill_bytes: core.slabs.refill_bytes(key),
+        })));
+    }
+
+    /// The client has its memory.
+    pub(super) fn allocated(&mut self, core: &mut Core, now: Instant, serial: Serial) {
+        let Some(sending) = self.sending.remove(&serial) else {
+            return;
+        };
+        core.counters.takes += 1;
+        core.counters.top_ups += u64::from(sending.topped_up_bytes > 0);
+        let spent = now.saturating_duration_since(sending.since);
+        let spent_ns = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
+        self.times.record(spent_ns);
+    }
+
+    /// A lease is over; its reply may not have got through.
+    pub(super) fn not_sent(&mut self, serial: Serial) {
+        self.sending.remove(&serial);
+    }
+
+    /// What cannot be allocated is taken back, never kept.
+    pub(super) fn not_allocated(
+        &mut self,
+        core: &mut Core,
+        returns: &mut Returns,
+        now: Now,
+        serial: Serial,
+        error: String,
+    ) {
+        let (Some(sending), Some(lease)) = (self.sending.remove(&serial), core.leases.end(serial))
+        else {
+            return;
+        };
+        core.act(Action::EndTenure(serial));
+        core.lease_is_over(serial);
+        returns.take_back(
+            core,
+            now,
+            Returned {
+                slab: lease.slab,
+                key: lease.key,
+                bytes: lease.bytes,
+                charge: lease.charge,
+                lease: None,
+            },
+        );
+        core.refuse(sending.to, RefusalCode::Internal, error);
+    }
+
+    fn nothing_ready(&self, core: &mut Core, now: Now, to: ConnectionId, take: &Take) {
+        let want = want(take);
+        let (code, text) = if self.is_waking(core, now.instant, &want) {
+            let text = "the daemon has just been started and zeroes its first memory";
+            (RefusalCode::Busy, text.into())
+        } else {
+            core.counters.starved += 1;
+            if core.slabs.has_class_for(&want) {
+                core.counters.misses.empty += 1;
+            } else {
+                core.counters.misses.no_class += 1;
+            }
+            (RefusalCode::Empty, nothing_for(core, take))
+        };
+        let refusal = Refusal::new(code, text).retry_after(next_in_ms(core, &want));
+        core.reply(to, Reply::Refused(refusal));
+    }
+
+    /// Whether memory for `want` comes soon, because a client has just started the daemon.
+    fn is_waking(&self, core: &Core, now: Instant, want: &Want) -> bool {
+        self.wakes_until.is_some_and(|until| now < until)
+            && core.slabs.has_class_for(want)
+            && core.slabs.filling().next().is_some()
+            && core.fills_now()
+            && core.slabs.trouble(want.node, want.page).is_none()
+    }
+}
+
+fn returned(slab: SlabId, waiting: Waiting) -> Returned {
+    Returned {
+        slab,
+        key: waiting.key,
+        bytes: waiting.bytes,
+        charge: waiting.charge,
+        lease: None,
+    }
+}
+
+/// More than a client may have; with the reason where part of that waits for a clean slab.
+fn over_quota(core: &mut Core, returns: &Returns, to: ConnectionId, exceeded: &Exceeded) {
+    core.counters.denied += 1;
+    core.counters.misses.quota += 1;
+    let mut text = exceeded.to_string();
+    if let Some(why) = exceeded
+        .account()
+        .and_then(|account| returns.why_charged(core, account))
+    {
+        text += &why;
+    }
+    core.refuse(to, RefusalCode::Quota, text);
+}
+
+/// That there is nothing for `take`, and why, where that is known.
+fn nothing_for(core: &Core, take: &Take) -> String {
+    let place = take
+        .node
+        .map_or(String::new(), |node| format!(" on node {node}"));
+    let pages = take
+        .page
+        .map_or(String::new(), |page| format!(" of {page} pages"));
+    let size = Size::new(take.bytes);
+    let why = core.slabs.trouble(take.node, take.page);
+    let why = why.map_or(String::new(), |why| format!(": {why}"));
+    format!("no slab of {size}{pages} is ready{place}{why}")
+}
+
+/// Until a slab that will do is expected, at the speed and the rate of filling; `None`
+/// while nothing says when filling goes on.
+fn next_in_ms(core: &Core, want: &Want) -> Option<u32> {
+    let bytes = core.slabs.lacking_bytes(want);
+    let bytes = u128::from(bytes.filter(|_| core.fills_now())?);
+    let zeroing_ns = (bytes * u128::from(core.ns_per_gib())) >> 30;
+    let paced_ns = (bytes * 1_000_000_000)
+        .checked_div(core.filling.rate.into())
+        .unwrap_or(0);
+    let ms = zeroing_ns.max(paced_ns).div_ceil(1_000_000);
+    Some(u32::try_from(ms).unwrap_or(u32::MAX).max(LEAST_RETRY_MS))
+}

@@ -1,0 +1,171 @@
+//! What the machine decides, event by event.
+
+use super::slabs::{Filled, RETRY_AFTER, Slabs};
+use super::*;
+use crate::config::Source;
+use crate::protocol::PageSize;
+use choose::Want;
+
+const BYTES: u64 = 4 << 20;
+
+fn key(bytes: u64) -> Key {
+    Key {
+        page: PageSize::Transparent,
+        node: None,
+        bytes,
+    }
+}
+
+fn spec(wanted: u32) -> Spec {
+    Spec {
+        wanted,
+        source: Source::Memfd,
+        ..Spec::none(key(BYTES))
+    }
+}
+
+fn slabs(wanted: u32) -> Slabs {
+    let mut slabs = Slabs::new(true);
+    slabs.want(&[spec(wanted)]);
+    slabs
+}
+
+fn want(bytes: u64) -> Want {
+    Want {
+        bytes,
+        node: None,
+        page: None,
+        top_up: std::time::Duration::ZERO,
+        if_faster: false,
+    }
+}
+
+/// Fills all that is wanted; how many.
+fn fill_all(slabs: &mut Slabs) -> usize {
+    let now = Instant::now();
+    let mut filled = 0;
+    while let Some(order) = slabs.begin_fill(None, now) {
+        assert!(matches!(
+            slabs.filled(order.id, None, now),
+            Filled::Clean(_)
+        ));
+        filled += 1;
+    }
+    filled
+}
+
+fn taken(slabs: &mut Slabs) -> Option<SlabId> {
+    let pick = slabs.choose(&want(1), 0)?;
+    slabs.take(&pick)
+}
+
+#[test]
+fn no_slab_is_allocated_twice_and_none_before_it_is_filled() {
+    let mut slabs = slabs(3);
+    let now = Instant::now();
+    assert!(taken(&mut slabs).is_none());
+    let order = slabs.begin_fill(None, now).unwrap();
+    assert!(taken(&mut slabs).is_none(), "being filled");
+    assert_eq!(slabs.filled(order.id, None, now), Filled::Clean(key(BYTES)));
+    assert_eq!(slabs.filled(order.id, None, now), Filled::Unknown);
+    assert_eq!(fill_all(&mut slabs), 2);
+    let mut seen = Vec::new();
+    while let Some(slab) = taken(&mut slabs) {
+        assert!(!seen.contains(&slab));
+        seen.push(slab);
+    }
+    assert_eq!((seen.len(), slabs.allocated()), (3, 3));
+    assert!(
+        slabs.begin_fill(None, now).is_none(),
+        "allocated ones count"
+    );
+    assert!(!slabs.came_back(seen[0], key(BYTES)));
+    assert!(
+        !slabs.came_back(seen[0], key(BYTES)),
+        "it can come back once only"
+    );
+    assert_eq!(slabs.rows()[0].dirty_bytes, BYTES);
+    slabs.emptied(key(BYTES), BYTES);
+    assert_eq!(slabs.rows()[0].dirty_bytes, 0);
+    assert_eq!(fill_all(&mut slabs), 1);
+}
+
+#[test]
+fn classes_grow_and_shrink_at_run_time() {
+    let mut slabs = slabs(1);
+    fill_all(&mut slabs);
+    assert_eq!(slabs.want(&[spec(3)]), (vec![], vec![]));
+    assert_eq!(fill_all(&mut slabs), 2);
+    slabs.want(&[spec(4)]);
+    let now = Instant::now();
+    let order = slabs.begin_fill(None, now).unwrap();
+    let (clean, cancelled) = slabs.want(&[spec(1)]);
+    assert_eq!((clean.len(), cancelled), (2, vec![order.id]));
+    assert_eq!(slabs.filled(order.id, None, now), Filled::Unwanted);
+    assert_eq!(slabs.rows()[0].clean_slabs, 1);
+    let other = Spec {
+        key: key(2 << 20),
+        ..spec(1)
+    };
+    slabs.want(&[other]);
+    assert_eq!(slabs.rows().len(), 2);
+    assert_eq!(slabs.drain().0.len(), 1);
+    assert!(taken(&mut slabs).is_none());
+    assert!(slabs.begin_fill(None, now).is_none());
+}
+
+#[test]
+fn what_cannot_be_filled_is_reported_and_tried_again_later() {
+    let mut slabs = slabs(1);
+    let now = Instant::now();
+    let order = slabs.begin_fill(None, now).unwrap();
+    let filled = slabs.filled(order.id, Some("filling stopped: full".into()), now);
+    assert_eq!(filled, Filled::Unwanted);
+    assert_eq!(
+        slabs.rows()[0].trouble.as_deref(),
+        Some("filling stopped: full")
+    );
+    assert!(slabs.begin_fill(None, now).is_none());
+    assert!(slabs.begin_fill(None, now + RETRY_AFTER).is_some());
+}
+
+#[test]
+fn under_pressure_clean_slabs_go_one_by_one_down_to_the_floor() {
+    let mut slabs = slabs(3);
+    assert_eq!(fill_all(&mut slabs), 3);
+    assert!(
+        slabs.above_the_floor().is_empty(),
+        "without a floor all stay"
+    );
+    let floor = Spec {
+        floor: Some(1),
+        ..spec(3)
+    };
+    slabs.want(&[floor]);
+    assert_eq!(slabs.above_the_floor().len(), 1);
+    assert_eq!(slabs.above_the_floor().len(), 1);
+    assert!(slabs.above_the_floor().is_empty());
+    assert_eq!(slabs.rows()[0].clean_slabs, 1);
+}
+
+#[test]
+fn a_slab_that_is_being_filled_says_what_it_lacks() {
+    let mut slabs = slabs(1);
+    assert_eq!(
+        slabs.lacking_bytes(&want(1)),
+        None,
+        "nothing is being filled"
+    );
+    let order = slabs.begin_fill(None, Instant::now()).unwrap();
+    slabs.progress(order.id, 1 << 20);
+    assert_eq!(slabs.lacking_bytes(&want(1)), Some(3 << 20));
+    assert_eq!(slabs.lacking_bytes(&want(BYTES + 1)), None, "too small");
+}
+
+#[test]
+fn no_inode_leaves_before_its_mark_and_no_lease_begins_that_the_next_daemon_does_not_know() {
+    let at = |step: Step| Allocation::STEPS.iter().position(|one| *one == step);
+    assert_eq!(at(Step::Mark), Some(0));
+    assert!(at(Step::Record) < at(Step::Send) && at(Step::MakePipe) < at(Step::Record));
+    assert_eq!(at(Step::Send), Some(Allocation::STEPS.len() - 1));
+}

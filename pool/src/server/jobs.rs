@@ -1,0 +1,73 @@
+//! What workers have done, as events of the machine.
+
+use super::pool::{Outgoing, Pool};
+use super::workers::Ticket;
+use crate::fill::Done;
+use crate::machine::Event;
+use crate::store::slab::{Slab, SlabId};
+use std::io;
+
+impl Pool {
+    /// A worker is done.
+    pub(super) fn work_done(&mut self, done: Done<Ticket>) -> Vec<Outgoing> {
+        let counters = self.machine.counters();
+        counters.zeroed_bytes += done.zeroed_bytes;
+        counters.zeroed_twice_bytes += done.zeroed_twice_bytes;
+        counters.zeroing_ns += done.zeroing_ns;
+        let event = match done.ticket {
+            Ticket::Fill(_, slab) => self.filled(slab, done.result),
+            Ticket::TopUp(slab) => {
+                self.is_done(slab);
+                let error = done.result.err().map(|error| error.to_string());
+                Event::ToppedUp { slab, error }
+            }
+            Ticket::Empty(slab) => Event::Emptied {
+                slab,
+                is_alone: self.is_alone(slab),
+                stray_bytes: self.stray_since(slab),
+            },
+            Ticket::ZeroInPlace(slab) => Event::Zeroed {
+                slab,
+                // No other process may have come to hold it meanwhile either.
+                is_clean: done.result.is_ok() && self.is_alone(slab),
+            },
+            Ticket::EmptyAgain(slab) => Event::EmptiedAgain(slab),
+            Ticket::Discard(slab) => {
+                if let Some(slab) = self.files.remove(slab) {
+                    let _ = slab.discard();
+                }
+                Event::Discarded(slab)
+            }
+            Ticket::Shorten(serial) => {
+                self.refills.shortened(serial);
+                return Vec::new();
+            }
+            Ticket::Refill(_, serial) => {
+                self.refilled(serial, &done.refilled_pages, done.result);
+                self.begin_refills();
+                return Vec::new();
+            }
+        };
+        self.step(event)
+    }
+
+    fn filled(&mut self, slab: SlabId, result: io::Result<()>) -> Event {
+        self.is_done(slab);
+        let file = self.files.get(slab);
+        let is_memfd = file.as_ref().is_ok_and(|file| file.is_memfd());
+        let marked = result.and_then(|()| file.and_then(Slab::mark_clean));
+        let error = marked
+            .err()
+            .map(|error| format!("filling stopped: {error}"));
+        Event::Filled {
+            slab,
+            is_memfd,
+            error,
+        }
+    }
+
+    fn is_alone(&self, slab: SlabId) -> bool {
+        let file = self.files.get(slab);
+        file.and_then(Slab::is_ours_alone).unwrap_or(false)
+    }
+}

@@ -1,0 +1,494 @@
+//! The pool: the machine's decisions, carried out with files, workers and the service manager.
+//!
+//! It knows nothing of sockets: what is to be sent is an [`Outgoing`]. Its only thread is the
+//! server's, so nothing here is locked; what takes time is given to workers and comes back by
+//! [`Pool::work_done`].
+
+use super::keeper::Keeper;
+use super::refills::Refills;
+use super::workers::{Ticket, Workers};
+use crate::fill::{Job, Tenure, Work};
+use crate::lease::journal::Journal;
+use crate::lease::{LeasePipe, Pipes, Serial};
+use crate::machine::{
+    Action, Allocation, ConnectionId, Event, Machine, Now, Reach, Seen, Spec, Step,
+};
+use crate::os::peer::Peer;
+use crate::os::subids::SubordinateIds;
+use crate::protocol::Reply;
+use crate::store::slab::{Slab, SlabId};
+use crate::store::{Files, Key};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// The time.
+pub(super) fn now() -> Now {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+    Now {
+        instant: Instant::now(),
+        wall_ms: wall.map_or(0, |wall| {
+            u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)
+        }),
+    }
+}
+
+/// What is to be sent.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) to: ConnectionId,
+    pub(super) reply: Reply,
+    /// With memory and lease pipe.
+    pub(super) lease: Option<(Serial, Vec<OwnedFd>)>,
+}
+
+/// A slab that is being filled or topped up.
+#[derive(Debug, Default)]
+struct UnderWay {
+    cancel: Arc<AtomicBool>,
+    done_bytes: Arc<AtomicU64>,
+}
+
+/// Slabs, leases, and the workers for what takes time.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) machine: Machine,
+    pub(super) files: Files,
+    pub(super) workers: Workers,
+    pub(super) refills: Refills,
+    pub(super) keeper: Keeper,
+    journal: Journal,
+    folder: Pipes,
+    pipes: BTreeMap<Serial, LeasePipe>,
+    subids: SubordinateIds,
+    under_way: BTreeMap<SlabId, UnderWay>,
+    /// Of leases that are over, until their slabs are emptied.
+    tenures: BTreeMap<Serial, Arc<Tenure>>,
+    /// What the mounts counted as stray before this slab was emptied.
+    stray_before: Option<(SlabId, u64)>,
+    /// What no worker could be had for; tried again at the next tick.
+    again: Vec<Action>,
+    /// Connections at the last tick.
+    pub(super) connections: usize,
+}
+
+impl Pool {
+    pub(super) fn new(
+        machine: Machine,
+        files: Files,
+        workers: Workers,
+        keeper: Keeper,
+        refills: Refills,
+        (journal, folder): (Journal, Pipes),
+    ) -> Self {
+        let owners = [0, rustix::process::geteuid().as_raw()];
+        Self {
+            machine,
+            files,
+            workers,
+            refills,
+            keeper,
+            journal,
+            folder,
+            pipes: BTreeMap::new(),
+            subids: SubordinateIds::of_machine(&owners),
+            under_way: BTreeMap::new(),
+            tenures: BTreeMap::new(),
+            stray_before: None,
+            again: Vec::new(),
+            connections: 0,
+        }
+    }
+
+    /// The process at the other end, as far as the rules need to know it.
+    pub(super) fn peer_of(&mut self, socket: &OwnedFd) -> io::Result<Peer> {
+        let mut peer = if self.machine.rules().has_cgroups() {
+            Peer::of(socket)?
+        } else {
+            Peer::without_cgroup(socket)?
+        };
+        peer.user = self.subids.user_of(peer.uid);
+        Ok(peer)
+    }
+
+    /// The pipes of all leases.
+    pub(super) fn pipes(&self) -> impl Iterator<Item = (Serial, &LeasePipe)> {
+        self.pipes.iter().map(|(serial, pipe)| (*serial, pipe))
+    }
+
+    pub(super) fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Finds the pipe of a lease from an earlier daemon: whether it is open. One that cannot be
+    /// looked at counts as closed: without its memory nothing is left to look at either.
+    pub(super) fn find_pipe(&mut self, serial: Serial) -> bool {
+        let pipe = self.folder.find(serial).ok().flatten();
+        let is_open = pipe.is_some();
+        self.pipes.extend(pipe.map(|pipe| (serial, pipe)));
+        is_open
+    }
+
+    /// Removes the pipes of leases that are over; those that cannot be removed cost a name each.
+    pub(super) fn remove_other_pipes(&mut self) {
+        let journal = &self.journal;
+        let is_live = |serial| journal.records().any(|record| record.serial == serial);
+        let _ = self.folder.retain(is_live);
+        self.pipes
+            .retain(|serial, _| self.machine.leases().get(*serial).is_some());
+    }
+
+    pub(super) fn adopt_allocated(
+        &mut self,
+        slab: SlabId,
+        key: Key,
+        bytes: u64,
+        file: Option<OwnedFd>,
+        memfd: bool,
+    ) {
+        if let Some(file) = file {
+            self.files.adopt_allocated(slab, key, bytes, file, memfd);
+        }
+    }
+
+    pub(super) fn pipe(&self, serial: Serial) -> Option<&LeasePipe> {
+        self.pipes.get(&serial)
+    }
+
+    /// The machine is told what happened, and what it wants done is done. What is to be sent
+    /// is returned, in order.
+    pub(super) fn step(&mut self, event: Event) -> Vec<Outgoing> {
+        self.progress();
+        let actions = self.machine.step(now(), event);
+        self.carry_out(actions)
+    }
+
+    pub(super) fn carry_out(&mut self, actions: Vec<Action>) -> Vec<Outgoing> {
+        let mut outgoing = Vec::new();
+        let mut actions = VecDeque::from(actions);
+        while let Some(action) = actions.pop_front() {
+            if let Some(event) = self.act(action, &mut outgoing) {
+                actions.extend(self.machine.step(now(), event));
+            }
+        }
+        outgoing
+    }
+
+    /// How far the slabs are that are being filled.
+    fn progress(&mut self) {
+        let filling: Vec<_> = self.machine.filling().collect();
+        for slab in filling {
+            if let Some(under_way) = self.under_way.get(&slab) {
+                let bytes = under_way.done_bytes.load(Ordering::Relaxed);
+                self.machine.progress(slab, bytes);
+            }
+        }
+    }
+
+    /// Does what is to be done; what came of it, where the machine must know.
+    fn act(&mut self, action: Action, outgoing: &mut Vec<Outgoing>) -> Option<Event> {
+        match action {
+            Action::Reply { to, reply } => outgoing.push(Outgoing {
+                to,
+                reply: self.complete(reply),
+                lease: None,
+            }),
+            Action::Allocate(allocation) => {
+                let serial = allocation.record.serial;
+                match self.allocate(*allocation) {
+                    Ok(sent) => outgoing.push(sent),
+                    Err(error) => {
+                        let error = error.to_string();
+                        return Some(Event::NotAllocated { serial, error });
+                    }
+                }
+            }
+            Action::Grow {
+                slab,
+                key,
+                bytes,
+                deadline,
+            } => {
+                if key.room(bytes.saturating_sub(key.bytes)).is_err() {
+                    return Some(Event::NotGrown { slab, error: None });
+                }
+                let fill = Work::Fill {
+                    page: key.page,
+                    start: key.bytes,
+                    end: bytes,
+                    deadline: Some(deadline),
+                };
+                let error = self.grow(slab, key.node, bytes, fill).err()?.to_string();
+                self.is_done(slab);
+                let error = Some(error);
+                return Some(Event::NotGrown { slab, error });
+            }
+            Action::Fill {
+                slab,
+                spec,
+                needs_space,
+            } => {
+                let error = self.fill(slab, &spec, needs_space).err()?.to_string();
+                self.is_done(slab);
+                return Some(Event::Filled {
+                    slab,
+                    is_memfd: false,
+                    error: Some(error),
+                });
+            }
+            Action::Cancel(slab) => {
+                if let Some(under_way) = self.under_way.get(&slab) {
+                    under_way.cancel.store(true, Ordering::Relaxed);
+                }
+            }
+            Action::Prepare { from, spec, all } => {
+                let spec = self.prepare(spec, &all);
+                return Some(Event::Prepared { from, spec });
+            }
+            other => return self.take_back(other),
+        }
+        None
+    }
+
+    /// What concerns slabs and leases that are over.
+    fn take_back(&mut self, action: Action) -> Option<Event> {
+        match action {
+            Action::EndTenure(serial) => {
+                if let Some(tenure) = self.refills.end(serial) {
+                    self.tenures.insert(serial, tenure);
+                }
+                // What is waited for ends with it.
+                self.pipes.remove(&serial);
+            }
+            Action::Empty {
+                slab,
+                lease,
+                is_measured,
+            } => {
+                if is_measured {
+                    self.stray_before = Some((slab, self.files.stray_bytes()));
+                }
+                self.empty(slab, Ticket::Empty(slab), lease, action);
+            }
+            Action::EmptyAgain(slab) => {
+                self.empty(slab, Ticket::EmptyAgain(slab), None, action);
+            }
+            Action::Discard(slab) => self.empty(slab, Ticket::Discard(slab), None, action),
+            Action::ZeroInPlace { slab, node, lease } => {
+                self.zero_in_place(slab, node, lease).err()?;
+                let is_clean = false;
+                return Some(Event::Zeroed { slab, is_clean });
+            }
+            Action::Forget(slab) => {
+                if let Some(slab) = self.files.remove(slab) {
+                    let _ = slab.discard();
+                }
+            }
+            Action::Leave(slab) => {
+                if let Some(slab) = self.files.remove(slab) {
+                    slab.leave();
+                }
+            }
+            Action::KeepClean(slab) => {
+                if let Ok(slab) = self.files.get(slab) {
+                    self.keeper.keep(slab);
+                }
+            }
+            Action::UnkeepClean(slab) => self.keeper.forget(slab),
+            Action::UnkeepLease(serial) => {
+                self.tenures.remove(&serial);
+                self.keeper.forget_lease(serial);
+            }
+            Action::RemovePipe(serial) => {
+                self.pipes.remove(&serial);
+                self.folder.remove(serial);
+            }
+            Action::RecordRevoked(serial) => drop(self.journal.revoke(serial)),
+            Action::RecordOver(serial) => drop(self.journal.end(serial)),
+            Action::SetFilling(filling) => self.workers.set_filling(&filling),
+            Action::ForgetMounts => self.keeper.forget_mounts(&self.files),
+            _ => {}
+        }
+        None
+    }
+
+    /// Carries out the steps of an allocation up to its sending.
+    fn allocate(&mut self, allocation: Allocation) -> io::Result<Outgoing> {
+        let Allocation {
+            to,
+            reply,
+            slab,
+            record,
+            refill_bytes,
+        } = allocation;
+        let serial = record.serial;
+        let mut parts = Vec::new();
+        for step in Allocation::STEPS {
+            match step {
+                Step::Mark => parts.push(self.files.get_mut(slab)?.lend()?),
+                Step::UnkeepClean => {
+                    if self.files.get(slab)?.is_memfd() {
+                        self.keeper.forget(slab);
+                    }
+                }
+                Step::KeepLease => self.keeper.keep_lease(serial, self.files.get(slab)?),
+                Step::MakePipe => {
+                    let (ours, theirs) = self.folder.make(serial)?;
+                    self.pipes.insert(serial, ours);
+                    parts.push(theirs);
+                }
+                Step::Record => {
+                    self.journal.begin(record.clone())?;
+                    self.refills.begin(serial, record.key(), refill_bytes);
+                }
+                Step::Send => {}
+            }
+        }
+        self.workers.allocated();
+        Ok(Outgoing {
+            to,
+            reply: Reply::Take(reply),
+            lease: Some((serial, parts)),
+        })
+    }
+
+    fn grow(&mut self, slab: SlabId, node: Option<u32>, bytes: u64, fill: Work) -> io::Result<()> {
+        let file = self.files.get_mut(slab)?;
+        file.grow(bytes)?;
+        let worker = self.workers.prompt(node)?;
+        let job = Job::new(Ticket::TopUp(slab), file.file(), fill);
+        self.begin(slab, &job);
+        worker
+            .send(job)
+            .map_err(|_| io::Error::other("a worker ended"))
+    }
+
+    fn fill(&mut self, slab: SlabId, spec: &Spec, needs_space: bool) -> io::Result<()> {
+        let key = spec.key;
+        let work = Work::Fill {
+            page: key.page,
+            start: 0,
+            end: key.bytes,
+            deadline: None,
+        };
+        let file = self.files.create(slab, spec, needs_space)?.file();
+        let job = Job::new(Ticket::Fill(key.node, slab), file, work);
+        self.begin(slab, &job);
+        self.workers.later(key.node, job)
+    }
+
+    fn begin(&mut self, slab: SlabId, job: &Job<Ticket>) {
+        let under_way = UnderWay {
+            cancel: Arc::clone(&job.cancel),
+            done_bytes: Arc::clone(&job.done_bytes),
+        };
+        self.under_way.insert(slab, under_way);
+    }
+
+    /// A worker is done with a slab.
+    pub(super) fn is_done(&mut self, slab: SlabId) {
+        self.under_way.remove(&slab);
+    }
+
+    /// How much more the mounts count as stray than before this slab was emptied.
+    pub(super) fn stray_since(&mut self, slab: SlabId) -> u64 {
+        let before = self.stray_before.take_if(|(measured, _)| *measured == slab);
+        before.map_or(0, |(_, before)| {
+            self.files.stray_bytes().saturating_sub(before)
+        })
+    }
+
+    /// What the machine does not know of itself.
+    fn complete(&self, mut reply: Reply) -> Reply {
+        if let Reply::Status(status) = &mut reply {
+            status.daemon_pid = std::process::id();
+            status.gauges.connections = u32::try_from(self.connections).unwrap_or(u32::MAX);
+            for row in &mut status.pools {
+                self.refills.complete(row);
+            }
+        }
+        reply
+    }
+
+    /// Has a slab's pages taken away, by a worker of its own if need be.
+    fn empty(&mut self, slab: SlabId, ticket: Ticket, lease: Option<Serial>, action: Action) {
+        let Ok(file) = self.files.get(slab).map(Slab::file) else {
+            return;
+        };
+        let after = lease.and_then(|lease| self.tenures.get(&lease).cloned());
+        let job = Job {
+            after,
+            ..Job::new(ticket, file, Work::Empty)
+        };
+        if self.workers.take_away(job).is_err() {
+            self.again.push(action);
+        }
+    }
+
+    fn zero_in_place(&mut self, slab: SlabId, node: Option<u32>, lease: Serial) -> io::Result<()> {
+        let file = self.files.get(slab)?;
+        let (bytes, memfd) = (file.bytes(), file.is_memfd());
+        let after = self.tenures.get(&lease).cloned();
+        let work = Work::ZeroInPlace { bytes, memfd };
+        let job = Job {
+            after,
+            ..Job::new(Ticket::ZeroInPlace(slab), file.file(), work)
+        };
+        self.workers.later(node, job)
+    }
+
+    fn prepare(&mut self, spec: Spec, all: &[Spec]) -> Result<Spec, String> {
+        let mounts = self.files.mounts().count();
+        let prepared = self.files.prepare(&[spec], all);
+        let prepared = prepared.map_err(|error| error.to_string())?;
+        let specs = self.files.install(prepared);
+        if self.files.mounts().count() > mounts {
+            self.keeper.keep_mounts(&self.files);
+        }
+        specs
+            .first()
+            .copied()
+            .ok_or_else(|| "it is no class".into())
+    }
+
+    /// What is done from time to time: slabs of revoked clients and of guests are looked at.
+    pub(super) fn tick(&mut self) -> Vec<Outgoing> {
+        self.workers.read_pressure();
+        let again = std::mem::take(&mut self.again);
+        let mut outgoing = self.carry_out(again);
+        let seen = self.look();
+        outgoing.extend(self.step(Event::Tick(seen)));
+        self.look_for_holes();
+        self.begin_refills();
+        outgoing
+    }
+
+    fn look(&mut self) -> Seen {
+        let reach = |slab: SlabId| {
+            let file = self.files.get(slab).ok()?;
+            let is_some = |bytes: io::Result<u64>| bytes.is_ok_and(|bytes| bytes > 0);
+            Some(Reach {
+                slab,
+                // A slab of which the kernel says nothing counts as held.
+                is_alone: file.is_ours_alone().unwrap_or(false),
+                // Behind its end too, where its length does not show them.
+                holds_pages: is_some(file.held_bytes()) || is_some(file.length()),
+            })
+        };
+        let revoked = self.machine.revoked().filter_map(reach).collect();
+        Seen {
+            stray_bytes: self.files.stray_bytes(),
+            is_paused: self.workers.is_paused(),
+            revoked,
+        }
+    }
+
+    /// Ends: what is clean goes back to the kernel, or stays for the next daemon.
+    pub(super) fn stop(mut self, keep: bool) {
+        let seen = self.look();
+        self.step(Event::Stop { keep, seen });
+    }
+}

@@ -1,0 +1,81 @@
+//! The pages on trust name tests: each is there.
+
+use std::path::{Path, PathBuf};
+
+/// The folders that names of files are from.
+const FOLDERS: [&str; 7] = [
+    "pool/src/",
+    "cli/tests/it/pool_serve/",
+    "cli/tests/it/",
+    "pool-cli/tests/it/",
+    "pool/tests/it/",
+    "scripts/systemd/",
+    "",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The text of a file, or of all files of a folder.
+fn text_of(name: &str) -> Option<String> {
+    let path = FOLDERS.iter().map(|folder| root().join(folder).join(name));
+    let path = path.into_iter().find(|path| path.exists())?;
+    if path.is_file() {
+        return std::fs::read_to_string(path).ok();
+    }
+    let files = std::fs::read_dir(path).ok()?;
+    Some(
+        files
+            .filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok())
+            .collect(),
+    )
+}
+
+/// Checks the tests that a cell names: files in backticks, each followed by beginnings of names.
+fn check(cell: &str) -> usize {
+    let mut parts = cell.split('`').skip(1);
+    let mut checked = 0;
+    while let (Some(file), Some(names)) = (parts.next(), parts.next()) {
+        let is_source = file.ends_with(".rs") || file.ends_with(".sh") || file.ends_with('/');
+        if !is_source {
+            continue;
+        }
+        let text = text_of(file).unwrap_or_else(|| panic!("there is no {file}"));
+        let names = names.split([',', ';', ' ', '(', ')', '.', ':']);
+        for name in names.filter(|name| name.contains('_')) {
+            let is_there =
+                text.contains(&format!("fn {name}")) || text.contains(&format!("\n{name}"));
+            assert!(is_there, "{file} has no test {name}");
+            checked += 1;
+        }
+    }
+    checked
+}
+
+#[test]
+fn every_test_that_the_pages_on_trust_name_is_there() {
+    for page in ["docs/pool-threats.md", "docs/pool-safety.md"] {
+        let text = std::fs::read_to_string(root().join(page)).unwrap();
+        let rows = text.lines().filter(|line| line.starts_with('|'));
+        let cells = rows.filter_map(|row| row.trim_end_matches('|').rsplit('|').next());
+        let checked: usize = cells.map(check).sum();
+        assert!(checked > 20, "{page} names {checked} tests");
+    }
+}
+
+#[test]
+fn every_row_on_principals_names_a_test() {
+    let text = std::fs::read_to_string(root().join("docs/pool-threats.md")).unwrap();
+    let rows = text
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
+    for row in rows.filter(|row| !row.starts_with("| principal")) {
+        let cell = row
+            .trim_end_matches('|')
+            .rsplit('|')
+            .next()
+            .unwrap_or_default();
+        assert!(check(cell) > 0, "{row}");
+    }
+}

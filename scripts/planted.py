@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Plants mistakes in the pool's machine, one after the other, each in a copy of the sources, and
+says how long the simulation takes to find each.
+
+    scripts/planted.py [NAME...]    those of these names, else all
+
+Fails where one is not found. Each mistake is a file, words that are in it once, and what
+stands there instead.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SECONDS = 60
+ROOT = Path(__file__).resolve().parent.parent
+MACHINE = "pool/src/machine/"
+
+MISTAKES = {
+    "a charge is credited before a clean slab has taken the place": (
+        MACHINE + "returns.rs",
+        "self.out_of_reach(core, dirty.key, dirty.returned, dirty.charge);\n        core.forget(slab);",
+        "core.credit([dirty.charge]);\n        core.forget(slab);",
+    ),
+    "an inode is marked after it was sent": (
+        MACHINE + "action.rs",
+        "[Step; 6] = [\n        Step::Mark,\n        Step::UnkeepClean,\n        Step::KeepLease,\n        Step::MakePipe,\n"
+        "        Step::Record,\n        Step::Send,",
+        "[Step; 6] = [\n        Step::UnkeepClean,\n        Step::KeepLease,\n        Step::MakePipe,\n"
+        "        Step::Record,\n        Step::Send,\n        Step::Mark,",
+    ),
+    "a lease is written down after it was sent": (
+        MACHINE + "action.rs",
+        "        Step::Record,\n        Step::Send,\n    ];",
+        "        Step::Send,\n        Step::Record,\n    ];",
+    ),
+    "a slab that became clean replaces nothing": (
+        MACHINE + "mod.rs",
+        "self.returns.became_clean(core, key);",
+        "",
+    ),
+    "a lease that was given back is not written down as revoked": (
+        MACHINE + "returns.rs",
+        "core.act(Action::RecordRevoked(serial));",
+        "let _ = serial;",
+    ),
+    "a lease that is over is not written down": (
+        MACHINE + "core.rs",
+        "self.act(Action::RecordOver(serial));",
+        "",
+    ),
+    "any process of the same user ends a lease": (
+        MACHINE + "leases.rs",
+        "Self::User { connection, .. } => lease.connection == Some(connection),",
+        "Self::User { uid, .. } => lease.uid == uid,",
+    ),
+    "a slab that could not grow stays charged": (
+        MACHINE + "take.rs",
+        "core.slabs.untake(slab, waiting.key);\n                core.credit([waiting.charge]);",
+        "core.slabs.untake(slab, waiting.key);",
+    ),
+    "a slab that could not grow counts as allocated": (
+        MACHINE + "slabs.rs",
+        "class.allocated.retain(|(allocated, _)| *allocated != id);\n            class.clean.push(id);",
+        "class.clean.push(id);",
+    ),
+    "what is pinned is forgotten": (
+        MACHINE + "returns.rs",
+        "if is_alone && pinned_bytes == 0 {",
+        "if is_alone {",
+    ),
+    "what a revoked client drew is taken away once only": (
+        MACHINE + "returns.rs",
+        "revoked.under_way &= revoked.slab != slab;",
+        "let _ = (&revoked, slab);",
+    ),
+    "a client that hung up has memory zeroed all the same": (
+        MACHINE + "take.rs",
+        "if waiting.connection == connection {",
+        "if waiting.connection == connection && false {",
+    ),
+    "leases of an earlier daemon are charged to nobody": (
+        MACHINE + "restart.rs",
+        "core.ledger.book(&record.charge);",
+        "",
+    ),
+    "a slab that is not wanted any more becomes clean": (
+        MACHINE + "slabs.rs",
+        "one.is_wanted) && !draining;",
+        "one.is_wanted || true);",
+    ),
+    "a slab is topped up before it is charged in full": (
+        MACHINE + "take.rs",
+        "core.ledger.charge(&core.rules, &peer, pick.bytes)",
+        "core.ledger.charge(&core.rules, &peer, take.bytes)",
+    ),
+    "a revoked slab is not emptied where it stood still": (
+        MACHINE + "returns.rs",
+        "if !self.measured.as_ref().is_none_or(stands_still) {",
+        "let _ = stands_still;\n        if self.measured.is_some() {",
+    ),
+}
+
+
+def found(tree, target):
+    """Whether the simulation fails, in how many seconds of its own, and what it says."""
+    env = dict(os.environ, FIRSTLIGHT_SIMULATE_SECONDS=str(SECONDS), CARGO_TARGET_DIR=target)
+    command = ["cargo", "test", "--release", "--quiet", "-p", "firstlight-pool", "--lib"]
+    built = subprocess.run(command + ["--no-run"], cwd=tree, env=env, capture_output=True, text=True)
+    if built.returncode:
+        sys.exit(f"it cannot be built:\n{built.stderr}")
+    begin = time.monotonic()
+    played = subprocess.run(
+        command + ["machine::simulation", "--", "--nocapture"], cwd=tree, env=env, capture_output=True, text=True
+    )
+    spent = time.monotonic() - begin
+    said = re.search(r"FIRSTLIGHT_SEED=\d+, found in ([\d.]+)(\w+): (.*)", played.stdout + played.stderr)
+    return played.returncode != 0, spent, said
+
+
+def main():
+    names = sys.argv[1:] or list(MISTAKES)
+    missed = []
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        ignored = shutil.ignore_patterns("target", ".git")
+        shutil.copytree(ROOT, tree, ignore=ignored, symlinks=True)
+        target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target")) + "/planted"
+        for name in names:
+            path, right, wrong = MISTAKES[name]
+            file = tree / path
+            text = file.read_text()
+            if text.count(right) != 1:
+                sys.exit(f"{path}: the words of {name!r} are there {text.count(right)} times")
+            file.write_text(text.replace(right, wrong))
+            fails, spent, said = found(tree, target)
+            file.write_text(text)
+            why = f"{said[1]} {said[2]}: {said[3][:90]}" if said else f"{spent:.1f} s"
+            print(f"{'found' if fails else 'MISSED'}  {name}: {why}", flush=True)
+            if not fails:
+                missed.append(name)
+    if missed:
+        sys.exit(f"not found: {missed}")
+
+
+if __name__ == "__main__":
+    main()
