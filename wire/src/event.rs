@@ -360,6 +360,9 @@ pub struct Hotplug<S> {
     pub done_ticks: u64,
     /// When all its descriptors were written, if there are any.
     pub described_ticks: Option<u64>,
+    /// Free frames of the machine after it; of an image that does not say, 0.
+    #[cfg_attr(feature = "read", serde(default))]
+    pub free_frames: u64,
     /// Why nothing came of it.
     pub refused: Option<S>,
     /// Checks that failed.

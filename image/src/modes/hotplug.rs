@@ -108,6 +108,8 @@ enum Refused {
     NoRange(Dimm),
     /// Firmware has no such node.
     NoSuchNode(u32),
+    /// Its descriptors would take all of it.
+    AllDescriptors(PhysRange),
     /// Beyond the processor's addresses, or no memory for page tables.
     NotMapped,
     Descriptors(MemmapError),
@@ -143,6 +145,11 @@ impl fmt::Display for Refused {
                 f,
                 "firmware announces {frame} for hotplug, but the window has no tables for it: \
                  {needed_bytes} bytes of tables would be needed"
+            ),
+            Self::AllDescriptors(range) => write!(
+                f,
+                "its descriptors would take all of {range}, as the rest of a huge frame of 2 MiB is not used; \
+                 expected 4 MiB or more, or no descriptors="
             ),
             Self::NotMapped => {
                 f.write_str("it is beyond this processor's addresses, or cannot be mapped")
@@ -270,6 +277,10 @@ impl Serve<'_> {
                 .get()
                 .next_multiple_of(Order::HUGE.bytes());
             usable = PhysRange::new(from, range.end().get()).unwrap_or_default();
+            if usable.is_empty() {
+                self.forget(all);
+                return Err(Refused::AllDescriptors(range));
+            }
         }
         let content = match self.machine.words.fresh {
             true => Content::Zero,
@@ -412,6 +423,10 @@ impl Serve<'_> {
 
     fn tell(&mut self, report: Hotplug<&str>) {
         self.failures += report.failures;
+        let report = Hotplug {
+            free_frames: self.machine.frames.statistics().free_frames,
+            ..report
+        };
         if let Some(refused) = report.refused {
             info!(
                 "hotplug: {} of {:#x} bytes at {:#x} refused: {refused}",

@@ -44,6 +44,8 @@ pub enum Refusal {
     LittleForUefi(u64),
     /// A Linux with several CPUs on the instruction clock.
     LinuxCpus(u32),
+    /// A processor of 32 bits, by QEMU's name.
+    Narrow(&'static str),
     /// The instruction clock under KVM.
     KvmCounts,
     /// Another processor than the host's under KVM.
@@ -100,6 +102,10 @@ impl fmt::Display for Refusal {
             Self::LinuxCpus(cpus) => write!(
                 f,
                 "{cpus} CPUs: Linux does not start its other CPUs on the instruction clock; use --cpus 1"
+            ),
+            Self::Narrow(name) => write!(
+                f,
+                "{name} has 32 bits: expected a processor of 64, such as -cpu cortex-a57 or -cpu max"
             ),
             Self::KvmCounts => write!(
                 f,

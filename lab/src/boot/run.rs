@@ -10,7 +10,7 @@ use super::accelerator::{self, first_line};
 use super::ask::ask;
 use super::command::Launch;
 use super::compose::{self, Circumstances};
-use super::error::{BootError, Fault, Misdeed};
+use super::error::{BootError, Fault, Misdeed, Refusal};
 use super::events::Events;
 use super::guest::{Heard, How, Limits, listen};
 use super::machine::{Accelerator, Firmware, Processor, System};
@@ -27,6 +27,16 @@ const TAIL_LINES: usize = 20;
 /// Boots of a Linux that QEMU let die, at most.
 const MOST_ATTEMPTS: u64 = 5;
 
+/// The processor of 32 bits that QEMU would start, on which no image of 64 can say a word. A PC's starts
+/// in 32 bits, so there the image says it.
+fn narrow(extra: &[String]) -> Option<&'static str> {
+    let named = extra.windows(2).rev().find(|words| words[0] == "-cpu")?;
+    let name = named[1].split(',').next()?;
+    // Those of the board virt.
+    let all = ["cortex-a7", "cortex-a15"];
+    all.into_iter().find(|narrow| *narrow == name)
+}
+
 /// Boots what `request` says and tells what came of it. While it runs, `watch`
 /// looks on; as soon as `stop` holds the number of a signal, all is ended.
 ///
@@ -42,6 +52,9 @@ pub fn run(
     let system = request.system();
     request.machine.check(system)?;
     let processor = request.machine.board.processor();
+    if let Some(name) = narrow(&request.extra) {
+        return Err(Refusal::Narrow(name).into());
+    }
     let qemu = request
         .qemu
         .clone()

@@ -27,6 +27,8 @@ pub struct Hotplugged {
     pub instructions: Option<u64>,
     /// From the event until all its descriptors were written.
     pub described_ns: Option<u64>,
+    /// Frames free in the guest after it; those of two moments with the same DIMMs are the same.
+    pub free_frames: Option<u64>,
     /// Why nothing came of it.
     pub refused: Option<String>,
 }

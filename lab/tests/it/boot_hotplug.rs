@@ -90,6 +90,34 @@ fn dimms_come_and_go_on_both_boards() {
     }
 }
 
+/// A frame that stays in use when a DIMM goes, or is not free when it came, shows in the events.
+#[test]
+fn all_of_a_dimm_and_no_other_frame_is_free_when_it_came_and_gone_when_it_went() {
+    if !qemu_is_here() {
+        return;
+    }
+    // 64 bytes for each of its frames lie in itself.
+    let whole = 1 << 18;
+    for (append, frames) in [("", whole), ("descriptors=early", whole - whole / 64)] {
+        let script = "at 0 add 1G\nat 50 remove dimm1";
+        let record = drive(machine(256, 1), 1, 4, script, append);
+        outcomes(&record, &[None; 2]);
+        let free = |row: usize| record.hotplug[row].free_frames.unwrap();
+        assert_eq!(free(0) - free(1), frames, "{append}");
+    }
+}
+
+#[test]
+fn a_dimm_that_descriptors_would_take_whole_is_refused_with_that_reason() {
+    if !qemu_is_here() {
+        return;
+    }
+    let script = "at 0 add 2M\nat 20 remove dimm1\nat 40 add 4M";
+    let record = drive(machine(256, 1), 2, 4, script, "descriptors=early");
+    let whole = Some("its descriptors would take all of");
+    outcomes(&record, &[whole, None, None]);
+}
+
 /// 64 GiB can be allocated 500,000 instructions after the event, on one CPU and before its
 /// descriptors are written; what of it goes again costs at most 1,000 a huge frame.
 #[test]

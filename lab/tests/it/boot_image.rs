@@ -447,3 +447,43 @@ fn a_late_cpu_does_not_hold_up_the_others() {
     let record = record(&request(machine, "test=late-cpu"));
     assert_eq!(record.host.unwrap().exit_status, Some(85));
 }
+
+/// The first instructions are all that such a processor executes; they say it on both ports.
+#[test]
+fn a_pc_without_long_mode_is_said_in_words() {
+    if !qemu_is_here() {
+        return;
+    }
+    let request = Request {
+        wish: Wish::This(Accelerator::Tcg),
+        extra: ["-cpu", "qemu32"].map(String::from).to_vec(),
+        ..Request::default()
+    };
+    let error = boot::run(&request, &AtomicUsize::new(0), &mut Unwatched).unwrap_err();
+    assert!(matches!(error, BootError::Machine(_)), "{error:?}");
+    let said = error.to_string();
+    assert!(
+        said.contains("this processor has no long mode: expected x86-64"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_arm_processor_of_32_bits_is_refused_before_the_boot() {
+    for name in ["cortex-a15", "cortex-a7,pmu=off"] {
+        let request = Request {
+            machine: Machine {
+                board: Board::VirtAarch64,
+                ..Machine::default()
+            },
+            extra: ["-cpu", name].map(String::from).to_vec(),
+            ..Request::default()
+        };
+        let error = boot::run(&request, &AtomicUsize::new(0), &mut Unwatched).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains("has 32 bits: expected a processor of 64"),
+            "{said}"
+        );
+    }
+}

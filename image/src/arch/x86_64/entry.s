@@ -65,6 +65,18 @@ enter_long_mode:
 no_long_mode:
     mov al, 0xf0
     out 0x80, al
+    cld
+    mov edx, 0x3f8                  # the log, then the events
+    mov esi, offset no_long_mode_line
+    mov ebx, 2
+1:  lodsb
+    test al, al
+    jz 3f
+    out dx, al
+    jmp 1b
+3:  mov edx, 0x2f8
+    dec ebx
+    jnz 1b
     mov eax, 0x2e
     out 0xf4, eax
 2:  hlt
@@ -231,6 +243,12 @@ boot_gdt_pointer:
 boot_gdt_pointer_64:
     .word boot_gdt_end - boot_gdt - 1
     .quad boot_gdt
+
+    .section .rodata.no_long_mode, "a"
+no_long_mode_line:
+    .asciz "error: this processor has no long mode: expected x86-64\r\n"
+    .ascii "{{\"event\":\"failure\",\"text\":\"this processor has no long mode: expected x86-64\"}}\n"
+    .asciz "{{\"event\":\"end\",\"outcome\":\"machine\"}}\n"
 
 # ---- Results of the first instructions, and the first stack.
     .section .data.boot, "aw"

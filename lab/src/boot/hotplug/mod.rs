@@ -108,6 +108,7 @@ fn row(told: &Hotplug<String>, hz: Option<u64>, counted: bool) -> Hotplugged {
         described_ns: told
             .described_ticks
             .and_then(|at| ns(at.saturating_sub(told.event_ticks))),
+        free_frames: Some(told.free_frames).filter(|frames| *frames > 0),
         refused: told.refused.clone(),
     }
 }
@@ -121,7 +122,7 @@ mod tests {
     #[test]
     fn lines_of_a_script_find_what_the_guest_reports() {
         let lines = br#"{"event":"clock","hz":1000000000,"source":"x"}
-{"event":"hotplug","action":"add","slot":0,"start":4294967296,"bytes":1073741824,"node":0,"zone":"Movable","offline":false,"event_ticks":1000,"done_ticks":21000,"described_ticks":31000,"refused":null,"failures":0}
+{"event":"hotplug","action":"add","slot":0,"start":4294967296,"bytes":1073741824,"node":0,"zone":"Movable","offline":false,"event_ticks":1000,"done_ticks":21000,"described_ticks":31000,"free_frames":77,"refused":null,"failures":0}
 {"event":"hotplug","action":"remove","slot":0,"start":4294967296,"bytes":1073741824,"node":null,"zone":null,"offline":false,"event_ticks":50000,"done_ticks":60000,"described_ticks":null,"refused":"in use","failures":0}
 {"event":"hotplug","action":"add","slot":9,"start":1,"bytes":2,"node":null,"zone":null,"offline":true,"event_ticks":5,"done_ticks":6,"described_ticks":null,"refused":null,"failures":0}"#;
         let events = Events::read(lines, b"");
@@ -161,6 +162,7 @@ mod tests {
             (Some(20_000), Some(20_000))
         );
         assert_eq!((added.described_ns, added.node), (Some(30_000), Some(0)));
+        assert_eq!((added.free_frames, stays.free_frames), (Some(77), None));
         assert_eq!(
             (refused.refused.as_deref(), refused.node),
             (Some("no slot"), Some(7))
