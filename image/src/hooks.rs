@@ -7,7 +7,6 @@ use firstlight::acceptance::{Acceptance, Pending};
 use firstlight::addr::{Frame, FrameRange, Order, PAGE_BYTES};
 use firstlight::frames::{Exhausted, Hooks, Request};
 use firstlight::memmap::Mode;
-use firstlight::node::NodeId;
 use firstlight::zeroing::{MappedMemory, Memory, ZeroCheck};
 use spin::{Once, RwLock};
 
