@@ -5,6 +5,7 @@
 pub(crate) mod render;
 pub(crate) mod side;
 
+use crate::doctor;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
@@ -36,7 +37,7 @@ Examples (make linux fetches the kernels):
   firstlight compare \"--memory 16G --clock instructions --append descriptors=early\" \\
                      \"--memory 16G --clock instructions --kernel target/linux/6.12/vmlinuz\"
   firstlight boot --memory 16G --json > before.json; firstlight compare before.json \"--memory 16G\"
-  firstlight compare old.log new.log                 two kernel logs
+  firstlight compare old.log new.log                 two kernel logs, as doctor shows them
 
 Exit codes: see firstlight --help";
 
@@ -49,5 +50,8 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     let [a, b] = Runs::make(contestants, options.runs)?;
     let comparison = compare((&options.a, &a), (&options.b, &b))
         .map_err(|error| Failure::Usage(error.to_string()))?;
-    output.print(&comparison, render::report)
+    let logs = doctor::page_of_logs([&options.a, &options.b]);
+    output.print(&comparison, |comparison| {
+        logs.unwrap_or_else(|| render::report(comparison))
+    })
 }

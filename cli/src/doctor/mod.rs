@@ -7,9 +7,10 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::text::plural;
 use clap::Args;
-use firstlight_lab::doctor::{self, Report};
-use firstlight_lab::file::{read, read_from};
+use firstlight_lab::doctor::{self, Report, beside};
+use firstlight_lab::file::{FileError, read, read_from};
 use firstlight_lab::records;
+use firstlight_lab::run::{Run, is_record};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -17,8 +18,9 @@ use std::path::{Path, PathBuf};
 ///
 /// Each finding has the line it is seen in, what it costs (measured by the log's
 /// stamps, or estimated from published rates), the reason, and the kernel since
-/// which it does not happen. A healthy log has none. Of three logs and more, or a
-/// folder, findings are counted, those that cost most first.
+/// which it does not happen. A healthy log has none. Two logs stand beside each other: which
+/// boot is slower, in what, and which findings only one has. Of three and more, or a folder,
+/// findings are counted, those that cost most first.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -37,6 +39,7 @@ pub(crate) struct Options {
 const EXAMPLES: &str = "\
 Examples:
   dmesg | firstlight doctor -
+  firstlight doctor good.log bad.log
   journalctl -k -b -1 -o json | firstlight doctor -
   firstlight doctor logs/ --fail-on memory-lost-mtrr --fail-on tsc-unstable
   firstlight doctor logs/*.log --json | jq '.logs[].findings[].id'
@@ -58,6 +61,14 @@ fn finding(text: &str) -> Result<String, String> {
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+    if let [a, b] = options.logs.as_slice()
+        && !a.is_dir()
+        && !b.is_dir()
+    {
+        let report = two([a, b].map(|path| (path.as_path(), content(path))));
+        output.print::<_, Failure>(&report, |report| render::two(report, options.full))?;
+        return verdict(&report, &options.fail_on);
+    }
     let mut report = Report::default();
     let mut folders = false;
     for path in &options.logs {
@@ -77,11 +88,41 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
 }
 
 fn add(report: &mut Report, path: &Path) {
+    report.add(&path.display().to_string(), content(path));
+}
+
+fn content(path: &Path) -> Result<Vec<u8>, FileError> {
     if path.as_os_str() == "-" {
-        report.add("-", read_from(io::stdin().lock(), path));
+        read_from(io::stdin().lock(), path)
     } else {
-        report.add(&path.display().to_string(), read(path));
+        read(path)
     }
+}
+
+/// Two logs, and one beside the other where both have times.
+fn two(logs: [(&Path, Result<Vec<u8>, FileError>); 2]) -> Report {
+    let mut report = Report::default();
+    let runs = logs.map(|(path, content)| {
+        let name = path.display().to_string();
+        let run = content.as_ref().ok();
+        let run = run.and_then(|content| Run::of_file(&name, content).ok());
+        report.add(&name, content);
+        run
+    });
+    if let ([Some(a), Some(b)], [one, other]) = (&runs, report.logs.as_slice()) {
+        report.beside = beside((one, a), (other, b)).ok();
+    }
+    report
+}
+
+/// The page of two kernel logs; `None` where one of `given` is something else.
+pub(crate) fn page_of_logs(given: [&str; 2]) -> Option<String> {
+    let logs = given.map(|name| (Path::new(name), read(Path::new(name))));
+    let are_logs = logs.iter().all(|(_, content)| {
+        let content = content.as_ref();
+        content.is_ok_and(|content| !is_record(content))
+    });
+    are_logs.then(|| render::two(&two(logs), false))
 }
 
 fn verdict(report: &Report, fail_on: &[String]) -> Result<(), Failure> {

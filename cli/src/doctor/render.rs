@@ -3,7 +3,7 @@
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::report::{Page, gaps};
 use crate::text::{Align, count, fold, milliseconds, plural};
-use firstlight_lab::doctor::{Count, Diagnosis, Finding, Report, Times};
+use firstlight_lab::doctor::{Beside, Count, Diagnosis, Finding, Report, Times, Verdict};
 
 /// Logs that are named one by one.
 const MOST_LOGS: usize = 50;
@@ -25,6 +25,112 @@ pub(super) fn page(report: &Report, many: bool, full: bool) -> String {
         list(&mut page, &report.logs);
     }
     page.text
+}
+
+/// One log beside the other.
+pub(super) fn two(report: &Report, full: bool) -> String {
+    let mut page = Page::default();
+    page.styled(HEADING, "firstlight doctor");
+    let Some(beside) = &report.beside else {
+        page.line(format!(
+            "  {NOTE}note:{NOTE:#} one of the two has no times, or is no log: they cannot stand beside each other"
+        ));
+        for log in &report.logs {
+            one(&mut page, log, full);
+        }
+        return page.text;
+    };
+    for (name, log) in ["A", "B"].into_iter().zip(&report.logs) {
+        page.line(format!("  {name}  {}", log.file));
+    }
+    page.line(format!("\n  {}", total(beside)));
+    for note in &beside.notes {
+        page.line(format!("  {NOTE}note:{NOTE:#} {note}"));
+    }
+    losses(&mut page, beside, full);
+    for ((name, ids), log) in ["A", "B"].into_iter().zip(&beside.only).zip(&report.logs) {
+        if ids.is_empty() {
+            continue;
+        }
+        page.section(&format!("Only {name}"), "");
+        let findings = log.findings.iter();
+        for each in findings.filter(|each| ids.contains(&each.id)) {
+            finding(&mut page, each, log.boots > 1);
+        }
+    }
+    if full {
+        for log in &report.logs {
+            one(&mut page, log, full);
+        }
+    } else {
+        page.line(format!(
+            "\n  {FAINT}--full shows all findings, phases and gaps{FAINT:#}"
+        ));
+    }
+    page.text
+}
+
+/// The whole of both boots in a sentence.
+fn total(beside: &Beside) -> String {
+    let verdict = match beside.verdict {
+        Verdict::Slower => format!("{NOTE}B is slower{NOTE:#}"),
+        Verdict::Faster => format!("{GOOD}B is faster{GOOD:#}"),
+        Verdict::Alike => {
+            format!("{GOOD}no difference{GOOD:#} of 5 % or more, which one boot of each can show")
+        }
+        Verdict::Unclear => {
+            return format!(
+                "{NOTE}unclear{NOTE:#}: no two different lines with a time are in both logs"
+            );
+        }
+    };
+    let [Some(a), Some(b)] = beside.total_ns else {
+        return verdict;
+    };
+    let (from, to) = (beside.from.as_deref(), beside.to.as_deref());
+    #[expect(clippy::cast_precision_loss, reason = "a share to print")]
+    let percent = (b as f64 / a.max(1) as f64 - 1.0) * 100.0;
+    format!(
+        "{verdict}: total {} -> {} ms, {percent:+.1} %\n  {FAINT}from \"{}\" to \"{}\"{FAINT:#}",
+        milliseconds(a),
+        milliseconds(b),
+        from.unwrap_or_default(),
+        to.unwrap_or_default()
+    )
+}
+
+/// What became slower.
+fn losses(page: &mut Page, beside: &Beside, full: bool) {
+    const SHOWN: usize = 10;
+    if !beside.slower.is_empty() {
+        page.section("Slower in B", "milliseconds, the largest loss first");
+        let (shown, hidden) = fold(&beside.slower, if full { usize::MAX } else { SHOWN });
+        let mut rows = vec![["", "", "A", "B", "loss"].map(String::from).to_vec()];
+        rows.extend(shown.iter().map(|loss| {
+            vec![
+                loss.kind.name().to_owned(),
+                loss.name.clone(),
+                loss.a_ns.map_or("-".into(), milliseconds),
+                milliseconds(loss.b_ns),
+                milliseconds(loss.ns()),
+            ]
+        }));
+        let columns = [
+            Align::Left,
+            Align::Left,
+            Align::Right,
+            Align::Right,
+            Align::Right,
+        ];
+        page.table(&columns, &rows);
+        page.more(hidden);
+    }
+    if beside.gained_ns > 0 {
+        let gained = milliseconds(beside.gained_ns);
+        page.line(format!(
+            "  {FAINT}gaps that are shorter in B gain {gained} ms{FAINT:#}"
+        ));
+    }
 }
 
 /// How often there is which finding.

@@ -58,6 +58,56 @@ fn boots(ms: &[u32]) -> String {
 }
 
 #[test]
+fn two_logs_are_a_verdict_in_one_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, ms: u32| {
+        let text = boots(&[ms]).replace(".000000] ACPI", ".100000] ACPI");
+        let end = format!("{}.200000] Run /init as init process", ms + 1);
+        let text = text.replace("9.100000] a", &end);
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    // Half a second of descriptors is no finding; four are.
+    let (good, bad) = (write("good.log", 0), write("bad.log", 4));
+    let (code, page, _) = told(&["doctor", &good, &bad]);
+    assert_eq!(code, 0, "{page}");
+    let parts = [
+        "B is slower: total",
+        "Slower in B",
+        "memmap early",
+        "Only B",
+        "memmap-eager",
+    ];
+    let places: Vec<usize> = parts
+        .iter()
+        .map(|part| {
+            page.find(part)
+                .unwrap_or_else(|| panic!("{part} in {page}"))
+        })
+        .collect();
+    assert!(places.is_sorted(), "{page}");
+    assert!(
+        !page.contains("Only A") && !page.contains("--runs"),
+        "{page}"
+    );
+    let (code, compared, _) = told(&["compare", &good, &bad]);
+    assert_eq!((code, compared), (0, page));
+    let (_, page, _) = told(&["doctor", &bad, &good]);
+    assert!(
+        page.contains("B is faster") && page.contains("Only A"),
+        "{page}"
+    );
+    let report = document(&["doctor", "--json", &good, &bad]);
+    assert_eq!(report["beside"]["verdict"], "slower");
+    let (code, page, _) = told(&["doctor", &good, "/nowhere.log"]);
+    assert!(
+        code == 3 && page.contains("cannot stand beside"),
+        "{code}: {page}"
+    );
+}
+
+#[test]
 fn a_finding_names_its_boot_and_full_shows_what_is_folded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("two.log");

@@ -6,12 +6,14 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | `beside` | two logs: which took longer, in what, and which findings only one has |
 //! | `keys` | what rules look for, found in one pass |
 //! | `message`, `numbers` | whole messages; figures in them |
 //! | `case` | a boot as rules look at it: messages, spans, memory, command line |
 //! | `rules/` | one file a finding |
 //! | `rule` | what a rule is, and what it finds |
 
+mod beside;
 mod case;
 mod keys;
 mod message;
@@ -19,6 +21,7 @@ mod numbers;
 mod rule;
 mod rules;
 
+pub use beside::{Beside, Loss, Verdict, beside};
 use serde::Serialize;
 
 use crate::boot::linux;
@@ -47,6 +50,8 @@ pub struct Report {
     pub logs: Vec<Diagnosis>,
     /// Files that could not be read or hold no kernel line, in the order given.
     pub unread: Vec<Unread>,
+    /// Of two logs, one beside the other.
+    pub beside: Option<Beside>,
 }
 
 /// A file of which no log could be made.
@@ -67,6 +72,8 @@ pub struct Diagnosis {
     pub boots: usize,
     /// Lines that a kernel printed for certain; 0 in what is no kernel log.
     pub kernel_lines: usize,
+    /// An emulator ran one of them: its time is no measure of a machine.
+    pub emulated: bool,
     /// What was found, in the order of the lines: the first 1,000.
     pub findings: Vec<Finding>,
     /// Findings besides these, counted only.
@@ -139,6 +146,7 @@ impl Default for Report {
             schema: SCHEMA,
             logs: Vec::new(),
             unread: Vec::new(),
+            beside: None,
         }
     }
 }
@@ -243,6 +251,7 @@ pub fn diagnose(file: &str, text: &[u8]) -> Diagnosis {
         file: file.to_owned(),
         boots: 0,
         kernel_lines: 0,
+        emulated: false,
         findings: Vec::new(),
         more_findings: 0,
         notes: Vec::new(),
@@ -257,6 +266,7 @@ impl Diagnosis {
     fn add(&mut self, boot: &Boot<'_>, lines: &mut RawLines<'_>) {
         self.boots += 1;
         let case = Case::new(boot, rules::keys());
+        self.emulated |= case.emulated;
         let hits = hits(&case);
         // What a rule knows is a kernel's word, too.
         self.kernel_lines += boot.kernel_lines.max(hits.len());

@@ -161,6 +161,12 @@ impl fmt::Display for NoRecord {
 
 impl std::error::Error for NoRecord {}
 
+/// Whether a file's content is JSON, and not a log in JSON.
+#[must_use]
+pub fn is_record(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().starts_with(b"{") && !crate::log::is_json(bytes)
+}
+
 impl Run {
     /// Reads a file's content.
     ///
@@ -177,7 +183,7 @@ impl Run {
     /// # Errors
     /// [`NoRecord`].
     pub fn of_file(name: &str, bytes: &[u8]) -> Result<Self, NoRecord> {
-        if bytes.trim_ascii_start().starts_with(b"{") {
+        if is_record(bytes) {
             return Self::read(bytes);
         }
         let boots = linux::records(name, bytes);
@@ -240,6 +246,17 @@ impl Run {
 
     fn lines_ns(&self) -> &[u64] {
         self.host.as_ref().map_or(&[], |host| &host.lines_ns)
+    }
+
+    /// Whether there is a log and nothing else.
+    pub(crate) fn is_log(&self) -> bool {
+        self.kind == "log"
+    }
+
+    /// The boot of a log up to line `number`; `None` where that has no times.
+    pub(crate) fn until(&self, number: usize) -> Option<Self> {
+        let text = self.log.get(..number)?.join("\n");
+        Self::of_file(&self.file, text.as_bytes()).ok()
     }
 
     /// The messages of the log, with the times that the phases are made of.
