@@ -37,6 +37,9 @@ enum Form {
     Folded,
     Junit,
     Markdown,
+    BenchmarkAction,
+    Bencher,
+    Influx,
 }
 
 const EXAMPLES: &str = "\
@@ -70,6 +73,9 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         Form::Folded => Format::Folded,
         Form::Junit => Format::Junit,
         Form::Markdown => Format::Markdown,
+        Form::BenchmarkAction => Format::BenchmarkAction,
+        Form::Bencher => Format::Bencher,
+        Form::Influx => Format::Influx,
     };
     let text = export::report(&report, format);
     let text = text.map_err(|error| Failure::Io(error.to_string()))?;

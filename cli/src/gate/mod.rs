@@ -55,7 +55,8 @@ pub(crate) struct Options {
     /// Exit code 0 where the verdict is unclear
     #[arg(long)]
     allow_unclear: bool,
-    /// Write the verdict in this form, too; may be given several times
+    /// Write the verdict as junit, markdown, ktap, kcidb or github (annotations), too; may be given
+    /// several times
     #[arg(long, value_name = "FORMAT=FILE", value_parser = exported)]
     export: Vec<(Form, PathBuf)>,
     /// Show every figure
@@ -68,6 +69,9 @@ pub(crate) struct Options {
 enum Form {
     Junit,
     Markdown,
+    Ktap,
+    Kcidb,
+    Github,
 }
 
 const EXAMPLES: &str = "\
@@ -164,6 +168,9 @@ fn write(verdict: &Verdict, form: Form, path: &Path) -> Result<(), Failure> {
     let format = match form {
         Form::Junit => VerdictFormat::Junit,
         Form::Markdown => VerdictFormat::Markdown,
+        Form::Ktap => VerdictFormat::Ktap,
+        Form::Kcidb => VerdictFormat::Kcidb,
+        Form::Github => VerdictFormat::Github,
     };
     let text = export::verdict(verdict, format);
     let text = text.map_err(|error| Failure::Io(error.to_string()))?;

@@ -4,10 +4,12 @@ use crate::common;
 use crate::common::guest;
 
 use common::{document, told};
+use firstlight_pool::os::need::skip;
 use guest::{image, qemu_is_here};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// Options of a guest; `None` where no guest can run.
 fn options(memory: &str, more: &str) -> Option<String> {
@@ -229,6 +231,97 @@ fn set_ups_of_a_folder_are_judged_one_by_one() {
         let suite = format!("<testsuite name=\"1 GiB, our image 1, 1 node, 1 CPU, {words}\"");
         assert_eq!(junit.matches(&suite).count(), 1, "{suite} in {junit}");
     }
+}
+
+/// What `kcidb-io` says of a document, where Python has it: KCIDB's published schema.
+fn kcidb_refuses(document: &Path) -> Option<String> {
+    const CHECK: &str =
+        "import json, sys, kcidb_io; kcidb_io.schema.V5_3.validate(json.load(open(sys.argv[1])))";
+    let python = |code: &str| {
+        let mut command = Command::new("python3");
+        command.args(["-c", code]).arg(document).output().ok()
+    };
+    let here = python("import kcidb_io").is_some_and(|output| output.status.success());
+    if !here {
+        skip("kcidb", "no Python with kcidb-io (pip install kcidb-io)");
+        return None;
+    }
+    let output = python(CHECK).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (!output.status.success()).then_some(said)
+}
+
+#[test]
+fn verdicts_are_written_as_others_read_them() {
+    let folders = tempfile::tempdir().unwrap();
+    let make = |name: &str, gib: &[u64], ms| {
+        let runs = gib.iter().map(|gib| {
+            let mut run = phases("", &[("SMP", ms), ("a|b # c", 90)]);
+            run["machine"]["asked"]["memory_bytes"] = (gib << 30).into();
+            run
+        });
+        folder(&folders.path().join(name), runs)
+    };
+    let (a, b) = (make("a", &[1, 2], 10), make("b", &[1], 30));
+    let path = |form: &str| folders.path().join(format!("verdict.{form}"));
+    let forms = ["ktap", "kcidb", "github", "markdown"];
+    let exports = forms.map(|form| format!("{form}={}", path(form).display()));
+    let mut words = vec!["gate", &*a, &*b];
+    for export in &exports {
+        words.extend(["--export", export]);
+    }
+    let (code, _, stderr) = told(&words);
+    assert_eq!(code, 7, "{stderr}");
+    let [ktap, kcidb, github, markdown] = forms.map(|form| fs::read_to_string(path(form)).unwrap());
+
+    // One result a line, numbered from 1, as many as the plan says.
+    assert!(ktap.starts_with("KTAP version 1\n1..3\n"), "{ktap}");
+    let results = |indent: &str| {
+        let lines = ktap.lines().filter_map(|line| line.strip_prefix(indent));
+        let lines = lines.filter(|line| line.starts_with("ok ") || line.starts_with("not ok "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(results("").len(), 3, "{ktap}");
+    assert!(results("")[2].starts_with("not ok 3 verdict"), "{ktap}");
+    assert!(
+        results("  ").contains(&"not ok 1 total".to_owned()),
+        "{ktap}"
+    );
+    assert!(ktap.contains("1..0\n"), "a set-up without a test: {ktap}");
+
+    let document: Value = serde_json::from_str(&kcidb).unwrap();
+    assert_eq!(document["version"], json!({"major": 5, "minor": 3}));
+    let tests = document["tests"].as_array().unwrap();
+    let status = |path: &str| {
+        let test = tests.iter().find(|test| test["path"] == path);
+        test.unwrap_or_else(|| panic!("{path} in {document}"))
+    };
+    assert_eq!(status("firstlight.phase.SMP")["status"], "FAIL");
+    assert_eq!(
+        status("firstlight.phase.SMP")["number"],
+        json!({"value": 0.03, "unit": "s"})
+    );
+    assert_eq!(status("firstlight.phase.a_b___c")["status"], "PASS");
+    assert_eq!(status("firstlight.runs")["status"], "MISS");
+    assert_eq!(status("firstlight.verdict")["status"], "FAIL");
+    assert_eq!(kcidb_refuses(&path("kcidb")), None);
+
+    assert!(
+        github.starts_with("::error title=Boot is slower::total: 100.000 -> 120.000 ms"),
+        "{github}"
+    );
+    assert!(
+        github.contains("::warning title=Boot time is unclear::2 GiB"),
+        "{github}"
+    );
+    assert!(
+        markdown.starts_with("### Boot time: regressed\n"),
+        "{markdown}"
+    );
+    assert!(
+        markdown.contains("B has no run of this machine"),
+        "{markdown}"
+    );
 }
 
 #[test]

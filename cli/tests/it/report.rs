@@ -115,6 +115,39 @@ fn every_other_form_is_what_its_readers_take() {
         .map(|line| line.replace("\\|", "").matches('|').count())
         .collect();
     assert!(columns.iter().all(|count| *count == 7), "{markdown}");
+    let entries: Value = serde_json::from_str(&form(&folder, "benchmark-action")).unwrap();
+    let memmap = entries.as_array().unwrap().iter();
+    let mut memmap = memmap.filter(|entry| {
+        entry["name"]
+            .as_str()
+            .unwrap()
+            .ends_with("emulated: memmap early")
+            || entry["name"]
+                .as_str()
+                .unwrap()
+                .ends_with(", quiet: memmap early")
+    });
+    let memmap = memmap.next().unwrap();
+    assert_eq!(
+        (&memmap["unit"], &memmap["value"]),
+        (&"ms".into(), &12.001.into())
+    );
+    let bencher: Value = serde_json::from_str(&form(&folder, "bencher")).unwrap();
+    let name = memmap["name"].as_str().unwrap();
+    assert_eq!(bencher[name]["latency"]["value"], 12_001_000.0);
+    let influx = form(&folder, "influx");
+    let points = influx.lines().filter(|line| line.contains("setup=4\\ GiB"));
+    assert_eq!(points.clone().count(), 3, "{influx}");
+    for point in points {
+        assert!(
+            point.starts_with("firstlight_boot,clock=wall,run="),
+            "{point}"
+        );
+        assert!(
+            point.contains("memmap\\ early=12") && point.contains(" total="),
+            "{point}"
+        );
+    }
     assert!(form(&folder, "table").contains("memmap early over memory: 3.0000 ms a GiB, r2 1.000"));
     let report = document(&["report", &folder, "--json"]);
     assert_eq!(report["schema"], "firstlight.report/1");

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use quick_junit::{NonSuccessKind, Report as Document, TestCase, TestCaseStatus, TestSuite};
 
-use super::Unwritable;
-use crate::gate::{Group, Judged, Outcome, State, Verdict};
+use super::{Unwritable, result_of};
+use crate::gate::{Group, Judged, Outcome, Verdict};
 use crate::report::Report;
 
 /// One suite a set-up, one case a run; a boot that failed is a failure.
@@ -60,9 +60,8 @@ pub(super) fn verdict(verdict: &Verdict) -> Result<String, Unwritable> {
 
 fn suite(group: &Group) -> TestSuite {
     let mut suite = TestSuite::new(&*group.name);
-    let slower = group.outcome == Outcome::Regressed;
     for row in &group.rows {
-        let mut case = TestCase::new(row.title(), of_row(row, slower));
+        let mut case = TestCase::new(row.title(), of_row(group, row));
         case.set_classname(&*group.name);
         case.set_time(Duration::from_secs_f64((row.b_ns / 1e9).max(0.0)));
         suite.add_test_case(case);
@@ -76,16 +75,15 @@ fn suite(group: &Group) -> TestSuite {
     suite
 }
 
-/// Figures that decide fail where the set-up does; the others explain.
-fn of_row(row: &Judged, slower: bool) -> TestCaseStatus {
-    match row.state {
-        State::Regressed if row.decides && slower => status(NonSuccessKind::Failure, &row.words()),
-        State::Unconfirmed | State::Regressed => {
+fn of_row(group: &Group, row: &Judged) -> TestCaseStatus {
+    match result_of(group, row) {
+        "FAIL" => status(NonSuccessKind::Failure, &row.words()),
+        "SKIP" => {
             let mut skipped = TestCaseStatus::skipped();
             skipped.set_message(format!("{}: {}", row.state.words(), row.words()));
             skipped
         }
-        State::Same | State::Improved | State::Refuted => TestCaseStatus::success(),
+        _ => TestCaseStatus::success(),
     }
 }
 

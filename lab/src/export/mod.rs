@@ -4,18 +4,27 @@
 //! |---|---|---|
 //! | `table`, `csv`, `markdown` | for people | reports; verdicts as `markdown` |
 //! | `chrome_trace`, `folded` | for Perfetto, for flame graphs | reports |
-//! | `junit` | for continuous integration | both |
+//! | `junit` | JUnit, as GitLab, Jenkins and others show it | both |
+//! | `ktap`, `kcidb`, `github` | KTAP; KCIDB 5.3; annotations of a job on GitHub | verdicts |
+//! | `benchmark_action`, `bencher`, `influx` | github-action-benchmark, Bencher, InfluxDB | reports, by `series` |
 
+mod bencher;
+mod benchmark_action;
 mod chrome_trace;
 mod csv;
 mod folded;
+mod github;
+mod influx;
 mod junit;
+mod kcidb;
+mod ktap;
 mod markdown;
+mod series;
 mod table;
 
 use std::fmt;
 
-use crate::gate::Verdict;
+use crate::gate::{Group, Judged, Outcome, State, Verdict};
 use crate::report::Report;
 
 /// A form of a report.
@@ -35,6 +44,12 @@ pub enum Format {
     Junit,
     /// For a document.
     Markdown,
+    /// For github-action-benchmark.
+    BenchmarkAction,
+    /// For Bencher.
+    Bencher,
+    /// For InfluxDB.
+    Influx,
 }
 
 /// A form of a verdict.
@@ -44,6 +59,12 @@ pub enum VerdictFormat {
     Junit,
     /// For a merge request, or the summary of a job.
     Markdown,
+    /// The kernel's Test Anything Protocol.
+    Ktap,
+    /// KCIDB's schema 5.3.
+    Kcidb,
+    /// Annotations of a job on GitHub.
+    Github,
 }
 
 /// Text that a form cannot hold.
@@ -71,6 +92,9 @@ pub fn report(report: &Report, format: Format) -> Result<String, Unwritable> {
         Format::Folded => folded::report(report),
         Format::Junit => junit::report(report)?,
         Format::Markdown => markdown::report(report),
+        Format::BenchmarkAction => benchmark_action::report(report),
+        Format::Bencher => bencher::report(report),
+        Format::Influx => influx::report(report),
     })
 }
 
@@ -82,5 +106,30 @@ pub fn verdict(verdict: &Verdict, format: VerdictFormat) -> Result<String, Unwri
     match format {
         VerdictFormat::Junit => junit::verdict(verdict),
         VerdictFormat::Markdown => Ok(markdown::verdict(verdict)),
+        VerdictFormat::Ktap => Ok(ktap::verdict(verdict)),
+        VerdictFormat::Kcidb => Ok(kcidb::verdict(verdict)),
+        VerdictFormat::Github => Ok(github::verdict(verdict)),
     }
+}
+
+/// What a figure is as a test: figures that decide fail where their set-up does, the others
+/// explain.
+fn result_of(group: &Group, row: &Judged) -> &'static str {
+    match row.state {
+        State::Regressed if row.decides && group.outcome == Outcome::Regressed => "FAIL",
+        State::Regressed | State::Unconfirmed => "SKIP",
+        State::Same | State::Improved | State::Refuted => "PASS",
+    }
+}
+
+/// A name as part of a test's path: letters, digits, dashes and underscores.
+fn path_part(name: &str) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '-' {
+            c
+        } else {
+            '_'
+        }
+    };
+    name.chars().map(plain).collect()
 }
