@@ -7,7 +7,7 @@ use firstlight_pool::os::need::skip;
 use std::path::{Path, PathBuf};
 
 /// Both kernels, if they are here.
-fn kernels() -> Option<[String; 2]> {
+pub(crate) fn kernels() -> Option<[String; 2]> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or(Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
     let path = |version: &str| target.join("linux").join(version).join("vmlinuz");

@@ -4,6 +4,7 @@
     reason = "a test fails by panicking; its numbers are small"
 )]
 
+mod action;
 mod bench_alloc;
 mod bench_pool;
 mod bench_zero;
