@@ -17,7 +17,7 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Keep more or fewer slabs of a size, until the daemon is started anew or for good
+/// Keep more or fewer slabs of a size, until the daemon restarts or for good
 #[derive(Args)]
 #[command(after_help = RESIZE_EXAMPLES)]
 pub struct ResizeOptions {

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use firstlight_pool::config::Size;
 use firstlight_pool::protocol::FillChange;
 
-/// Stop filling slabs, fill them again, or at another rate, until the daemon is started anew
+/// Stop filling slabs, fill them again, or at another rate, until the daemon restarts
 ///
 /// Filling also goes back to the configured rate when the daemon reads its configuration again.
 #[derive(Args)]

@@ -6,7 +6,7 @@
 
 use crate::Program;
 use crate::failure::Failure;
-use firstlight_pool::client::Borrowed;
+use firstlight_pool::client::Allocated;
 use firstlight_pool::launch::Need;
 use firstlight_pool::launch::inject::{self, HandOverError};
 use firstlight_pool::os::inherited;
@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 pub(crate) fn start(
     program: Program,
     needs: &[Need],
-    borrowed: Vec<Borrowed>,
+    allocated: Vec<Allocated>,
 ) -> Result<Vec<OwnedFd>, HandOverError> {
     let harmless = |error| HandOverError {
         watched: false,
@@ -44,7 +44,7 @@ pub(crate) fn start(
     // What the VMM is to inherit, such as libvirt's socket to it, would stay open with this.
     inherited::only_standard(&mut command);
     command.spawn().map_err(harmless)?;
-    inject::hand_over(&ours, needs, borrowed)
+    inject::hand_over(&ours, needs, allocated)
 }
 
 /// Runs the process.

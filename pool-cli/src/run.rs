@@ -52,7 +52,7 @@ pub struct Options {
     #[arg(long)]
     show: bool,
     /// The VMM and its arguments
-    #[arg(last = true, required = true, value_name = "MONITOR")]
+    #[arg(last = true, required = true, value_name = "VMM")]
     monitor: Vec<OsString>,
 }
 

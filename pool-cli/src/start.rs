@@ -5,10 +5,10 @@ use crate::failure::Failure;
 use crate::injector;
 use crate::output::Output;
 use crate::text::bytes;
-use firstlight_pool::client::{Borrowed, Client, ClientError};
+use firstlight_pool::client::{Allocated, Client, ClientError};
 use firstlight_pool::launch::inject::HandOverError;
 use firstlight_pool::launch::{
-    Backing, BorrowOptions, Need, Ordinary, Plan, Start, borrow, program_path,
+    AllocateOptions, Backing, Need, Ordinary, Plan, Start, allocate, program_path,
 };
 use firstlight_pool::os::hugepages::{SYS, node_exists};
 use firstlight_pool::protocol::{Lease, PageSize, RefusalCode};
@@ -107,14 +107,14 @@ fn started(
         )));
     }
     let begin = Instant::now();
-    let borrowed = terms.take(plan.needs());
+    let allocated = terms.take(plan.needs());
     let take_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let mut leases = Vec::new();
-    let on_pool = match borrowed {
+    let on_pool = match allocated {
         Err(error) => Err(Obstacle::from(error)),
-        Ok(borrowed) => {
-            leases.extend(borrowed.iter().map(|one| one.lease.clone()));
-            on_pool(of, program, plan, borrowed).map_err(Obstacle::from)
+        Ok(allocated) => {
+            leases.extend(allocated.iter().map(|one| one.lease.clone()));
+            on_pool(of, program, plan, allocated).map_err(Obstacle::from)
         }
     };
     let (start, reason) = match on_pool {
@@ -168,7 +168,7 @@ impl From<HandOverError> for Obstacle {
 
 impl Terms {
     /// Asks again while it may be of use.
-    fn take(&self, needs: &[Need]) -> Result<Vec<Borrowed>, ClientError> {
+    fn take(&self, needs: &[Need]) -> Result<Vec<Allocated>, ClientError> {
         let begin = Instant::now();
         let mut hung_up = false;
         loop {
@@ -177,7 +177,7 @@ impl Terms {
                 taken => return taken,
             };
             let patience = match &error {
-                // A daemon that is started anew may lose a connection that waits for it.
+                // A daemon that restarts may lose a connection that waits for it.
                 ClientError::Closed if !hung_up => {
                     hung_up = true;
                     BUSY_S
@@ -197,14 +197,14 @@ impl Terms {
         }
     }
 
-    fn take_once(&self, needs: &[Need]) -> Result<Vec<Borrowed>, ClientError> {
+    fn take_once(&self, needs: &[Need]) -> Result<Vec<Allocated>, ClientError> {
         let mut client = Client::connect(&self.socket)?;
-        let options = BorrowOptions {
+        let options = AllocateOptions {
             page: self.page,
             max_topup_ms: self.topup.unwrap_or(TOPUP_MS),
             topup_if_faster: self.topup.is_none() && !self.require,
         };
-        borrow(&mut client, needs, options)
+        allocate(&mut client, needs, options)
     }
 }
 
@@ -213,16 +213,16 @@ fn on_pool(
     of: Program,
     program: &OsStr,
     plan: &Plan,
-    borrowed: Vec<Borrowed>,
+    allocated: Vec<Allocated>,
 ) -> Result<Start, HandOverError> {
     if plan.is_injected() {
-        let lease_pipes = injector::start(of, plan.needs(), borrowed)?;
+        let lease_pipes = injector::start(of, plan.needs(), allocated)?;
         let start = Start::new(program, plan.with_memory(&[]));
         return Ok(lease_pipes.into_iter().fold(start, Start::with));
     }
-    let files: Vec<Backing> = borrowed.iter().map(Start::backing).collect();
+    let files: Vec<Backing> = allocated.iter().map(Start::backing).collect();
     let start = Start::new(program, plan.with_memory(&files));
-    let each = borrowed.into_iter();
+    let each = allocated.into_iter();
     Ok(each.fold(start, |start, one| {
         start.with(one.memory).with(one.lease_pipe)
     }))

@@ -62,7 +62,7 @@ fn report(status: &Status) -> String {
         duration(status.uptime_ms),
     );
     if status.draining {
-        let _ = writeln!(page, "  {NOTE}note:{NOTE:#} draining: nothing more is lent");
+        let _ = writeln!(page, "  {NOTE}note:{NOTE:#} draining: no more is allocated");
     }
     for pool in &status.pools {
         if let Some(trouble) = &pool.trouble {
@@ -142,7 +142,7 @@ fn leases(page: &mut String, leases: &[LeaseRow]) {
 
 fn counters(page: &mut String, status: &Status) {
     let seen = &status.counters;
-    let _ = writeln!(page, "\n{HEADING}Since it began{HEADING:#}");
+    let _ = writeln!(page, "\n{HEADING}Since the daemon started{HEADING:#}");
     let _ = writeln!(
         page,
         "  {} lent ({} after a top-up), {} ended; {} refused as empty, {} as not allowed",
@@ -155,7 +155,7 @@ fn counters(page: &mut String, status: &Status) {
     if let Some(times) = &seen.take_times {
         let _ = writeln!(
             page,
-            "  a take takes {} us (p50), {} us (p99), {} us (slowest)",
+            "  take: {} us (p50), {} us (p99), {} us (slowest)",
             microseconds(times.p50_ns),
             microseconds(times.p99_ns),
             microseconds(times.max_ns),

@@ -105,7 +105,7 @@ fn starts_while_memory_is_filled_and_starts_on_pinned_memory() {
     let variants: Vec<_> = rows.iter().map(|row| row["variant"].as_str()).collect();
     let names = ["floor", "prealloc", "pool", "floor-filling", "pool-filling"];
     assert_eq!(variants, names.map(Some));
-    if let Err(error) = hugepages::Borrowed::new(HUGE, 32) {
+    if let Err(error) = hugepages::SetAside::new(HUGE, 32) {
         return skip("hugepages", error);
     }
     let document = common::document(&[&common[..], &["--pin"]].concat());
@@ -140,13 +140,13 @@ fn huge_pages_are_set_aside_and_given_back() {
     }
     // Nobody else has raised the number while the lock is ours.
     let total = || {
-        let _lock = hugepages::Borrowed::new(HUGE, 0)?;
+        let _lock = hugepages::SetAside::new(HUGE, 0)?;
         Ok(hugepages::counts(Path::new(SYS), HUGE, None)?.map(|seen| seen.total_pages))
     };
     let before: std::io::Result<_> = total();
     if let Err(error) = before
         .as_ref()
-        .and(hugepages::Borrowed::new(HUGE, 32).as_ref())
+        .and(hugepages::SetAside::new(HUGE, 32).as_ref())
     {
         return skip("hugepages", error);
     }

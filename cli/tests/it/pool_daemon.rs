@@ -21,7 +21,7 @@ const HUGE: u64 = 2 << 20;
 struct Daemon {
     child: Child,
     folder: TempDir,
-    _pages: hugepages::Borrowed,
+    _pages: hugepages::SetAside,
 }
 
 impl Daemon {
@@ -29,7 +29,7 @@ impl Daemon {
         if !qemu_is_here() {
             return None;
         }
-        let pages = hugepages::Borrowed::new(HUGE, 128);
+        let pages = hugepages::SetAside::new(HUGE, 128);
         let pages = pages.map_err(|error| skip("hugepages", error));
         let pages = pages.ok()?;
         let folder = tempfile::tempdir().expect("a folder");

@@ -249,7 +249,7 @@ fn a_guest_can_use_huge_pages_filled_beforehand() {
         return;
     }
     let Some(image) = image() else { return };
-    let _pages = match hugepages::Borrowed::new(HUGE, 128) {
+    let _pages = match hugepages::SetAside::new(HUGE, 128) {
         Ok(pages) => pages,
         Err(error) => return skip("hugepages", error),
     };

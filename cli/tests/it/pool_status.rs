@@ -98,7 +98,7 @@ fn a_status_is_a_table_or_a_document() {
         "     2M     1  8 GiB       4      2        1     1        0       16 GiB",
         "       0 B       8 GiB  3 GiB     1 GiB",
         "   17-3  8 GiB     2M     1          4711  64055  900 ms",
-        "a take takes 21.0 us (p50), 40.0 us (p99), 41.0 us (slowest)",
+        "take: 21.0 us (p50), 40.0 us (p99), 41.0 us (slowest)",
         "24 GiB zeroed in 2.0 s",
     ] {
         assert!(text.contains(expected), "{expected} is not in:\n{text}");

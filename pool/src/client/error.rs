@@ -9,7 +9,7 @@ use std::{fmt, io};
 /// What went wrong between a client and the daemon.
 #[derive(Debug)]
 pub enum ClientError {
-    /// Nobody listens there, or not for us.
+    /// No daemon listens there, or not for us.
     NoDaemon {
         /// Where.
         socket: PathBuf,

@@ -1,6 +1,6 @@
 //! A client's side of the protocol: one method for each request.
 //!
-//! A [`Client`] is one connection. [`Client::take`] hands out a [`Borrowed`]:
+//! A [`Client`] is one connection. [`Client::take`] hands out a [`Allocated`]:
 //! the memory and its lease pipe, both close-on-exec until the client decides
 //! who shall inherit them. What the daemon says is checked like anything from
 //! outside: a file smaller than promised is an error here, not a crash later.
@@ -46,7 +46,7 @@ pub fn default_socket() -> Result<PathBuf, ConfigError> {
 
 /// Memory on loan.
 #[derive(Debug)]
-pub struct Borrowed {
+pub struct Allocated {
     /// What the daemon says about it.
     pub lease: Lease,
     /// The file: to be mapped shared, or named `/proc/self/fd/N`.
@@ -102,11 +102,11 @@ impl Client {
         Self { socket }
     }
 
-    /// Borrows memory.
+    /// Allocates memory.
     ///
     /// # Errors
     /// The daemon's refusal, or what is wrong with its answer.
-    pub fn take(&mut self, take: Take) -> Result<Borrowed, ClientError> {
+    pub fn take(&mut self, take: Take) -> Result<Allocated, ClientError> {
         let asked_bytes = take.bytes;
         let patience = PATIENCE + Duration::from_millis(take.max_topup_ms.into());
         let (reply, descriptors) =
@@ -130,7 +130,7 @@ impl Client {
                 lease.lease, lease.bytes
             )));
         }
-        Ok(Borrowed {
+        Ok(Allocated {
             lease,
             memory,
             lease_pipe,

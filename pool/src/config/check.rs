@@ -1,5 +1,5 @@
 //! What no single value shows: sizes that are no multiple of their pages, two
-//! classes that are one, quotas that name nobody or several.
+//! classes that are one, quotas that name no account or several.
 
 use super::{Class, Config, Quota, Size};
 use crate::machine::Spec;

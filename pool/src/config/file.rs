@@ -74,7 +74,7 @@ pub struct Fill {
     pub nice: Option<Spanned<u8>>,
     /// Bytes the kernel is asked for at once.
     pub batch: Spanned<Size>,
-    /// Percent of the last ten seconds somebody waited for memory, from which
+    /// Percent of the last ten seconds tasks waited for memory, from which
     /// on filling pauses, up to 100; 0 never pauses.
     pub pause_at_pressure: Spanned<u8>,
     /// Bytes a second that are put back where guests gave memory back, over all

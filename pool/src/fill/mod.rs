@@ -7,8 +7,8 @@
 //! allocation.
 //! The worker for what a client waits for does none of this.
 //!
-//! In the middle of a page nobody keeps out of the way: the kernel holds locks
-//! meanwhile that others wait for, also those who use files of their own
+//! In the middle of a page no worker keeps out of the way: the kernel holds locks
+//! meanwhile that others wait for, also those that use files of their own
 //! (`work.rs`).
 //!
 //! Zeros come from the kernel (`work.rs`), batch by batch, so that a worker can
@@ -172,8 +172,8 @@ fn serve<T>(jobs: &Receiver<Job<T>>, manner: &Manner, report: &impl Fn(Done<T>))
         let (zeroed_bytes, zeroing_ns) = batches.spent();
         let zeroed_twice_bytes = batches.twice_bytes();
         let refilled_pages = batches.take_refilled();
-        // The file is let go of first: whoever hears of the end may look
-        // whether anybody else holds it.
+        // The file is let go of first: a look at whether another process holds it
+        // may follow at once.
         drop(job.file);
         report(Done {
             ticket: job.ticket,

@@ -2,9 +2,9 @@
 //!
 //! The kernel zeroes a page where the file has none and leaves the others as they
 //! are, whatever the guest does at that moment. Three things are different from
-//! filling what is nobody's yet:
+//! filling what no client has yet:
 //!
-//! - the guest, its VMM, and whoever ends the lease wait for the same locks:
+//! - the guest, its VMM, and the end of the lease wait for the same locks:
 //!   so it goes page by page, and no page is begun and then left lying because a
 //!   CPU has better things to do;
 //! - the lease may end at any moment, and nothing is put back after that:
@@ -50,7 +50,7 @@ impl Tenure {
         drop(self.step.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Does `step` if the lease is still on; whoever settles waits for it.
+    /// Does `step` if the lease is still on; settling waits for it.
     pub fn during<T>(&self, step: impl FnOnce() -> T) -> Option<T> {
         let _settled = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         (!self.ended.load(Ordering::Acquire)).then(step)

@@ -1,7 +1,7 @@
-//! Pages put back into real memory files while somebody uses them.
+//! Pages put back into real memory files while a guest uses them.
 
 use super::*;
-use crate::os::hugepages::{self, Borrowed};
+use crate::os::hugepages::{self, SetAside};
 use crate::os::mapping::Mapping;
 use crate::os::memory_file;
 use crate::os::need::skip;
@@ -26,8 +26,8 @@ fn slab(page: PageSize) -> Arc<OwnedFd> {
     Arc::new(file)
 }
 
-fn huge_pages(pages: u64) -> Option<Borrowed> {
-    Borrowed::new(PAGE, pages)
+fn huge_pages(pages: u64) -> Option<SetAside> {
+    SetAside::new(PAGE, pages)
         .inspect_err(|error| skip("hugepages", error))
         .ok()
 }
@@ -191,7 +191,7 @@ fn without_pages_it_says_so_and_keeps_what_it_has_done() {
     };
     let file = slab(PageSize::Huge);
     give_back(&file, &[2, 3, 5]);
-    // Somebody else takes all but one.
+    // Another process takes all but one.
     let other = memory_file::unnamed(c"other", Some(PAGE)).unwrap();
     let taken = (free_pages() - 1) * PAGE;
     memory_file::set_length(&other, taken).unwrap();

@@ -259,7 +259,7 @@ fn policy() -> String {
 }
 
 #[test]
-fn nobody_keeps_out_of_the_way_in_the_middle_of_a_page() {
+fn no_worker_keeps_out_of_the_way_in_the_middle_of_a_page() {
     thread::spawn(|| {
         if !background::may_come_back() {
             skip("root", "a thread that got out of the way may not come back");

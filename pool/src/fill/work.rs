@@ -26,15 +26,15 @@ pub enum Work {
         deadline: Option<Instant>,
     },
     /// Give all pages back to the kernel, also those that are mapped, and let
-    /// nobody open the file once more.
+    /// no process open the file once more.
     Empty,
     /// Give back what lies behind so many bytes.
     Shorten {
         /// Bytes of the slab.
         bytes: u64,
     },
-    /// Zero all `bytes` with our own stores, then read all of it: once nobody
-    /// else holds the file, and not at all where somebody goes on to.
+    /// Zero all `bytes` with our own stores, then read all of it: once no
+    /// other process holds the file, and not at all where one goes on to.
     ZeroInPlace {
         /// Bytes of the file.
         bytes: u64,

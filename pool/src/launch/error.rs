@@ -47,7 +47,7 @@ pub enum PlanError {
         /// Why not.
         reason: String,
     },
-    /// Nobody here knows how this VMM takes its memory.
+    /// It is not known how this VMM takes its memory.
     Monitor {
         /// The program.
         program: String,

@@ -11,7 +11,7 @@
 //! pair of sockets. It lives until the VMM and all it forked are gone.
 
 use super::need::Need;
-use crate::client::Borrowed;
+use crate::client::Allocated;
 use crate::os::seccomp::{Call, Watcher, Wish, watch_files};
 use crate::protocol::packet::{self, PacketError};
 use std::error::Error;
@@ -44,14 +44,14 @@ struct Slab {
 pub fn hand_over(
     socket: impl AsFd,
     needs: &[Need],
-    borrowed: Vec<Borrowed>,
+    allocated: Vec<Allocated>,
 ) -> Result<Vec<OwnedFd>, HandOverError> {
     let harmless = |error| HandOverError {
         watched: false,
         error,
     };
-    let mut lease_pipes = Vec::with_capacity(borrowed.len());
-    for (need, one) in needs.iter().zip(borrowed) {
+    let mut lease_pipes = Vec::with_capacity(allocated.len());
+    for (need, one) in needs.iter().zip(allocated) {
         let message = format!("slab {}", need.bytes);
         packet::send(&socket, message.as_bytes(), &[one.memory.as_fd()]).map_err(harmless)?;
         confirmed(&socket).map_err(harmless)?;
@@ -70,7 +70,7 @@ pub fn hand_over(
 /// Why files could not be handed over.
 #[derive(Debug)]
 pub struct HandOverError {
-    /// Whether calls of this thread wait for an answer nobody gives.
+    /// Whether calls of this thread wait for an answer that never comes.
     pub watched: bool,
     /// What went wrong.
     pub error: io::Error,
@@ -108,7 +108,7 @@ fn plain(error: PacketError) -> io::Error {
     }
 }
 
-/// Answers the calls of whoever hands files over on `socket`, until it and all
+/// Answers the calls of the process that hands files over on `socket`, until it and all
 /// it forked are gone.
 ///
 /// # Errors

@@ -2,12 +2,12 @@
 //!
 //! A [`Plan`] is made from a command line alone: how much memory the guest
 //! needs, and what the command line becomes with files of the pool, or without.
-//! [`borrow()`] gets the files, [`Start`] hands them and their lease pipes to the
+//! [`allocate()`] gets the files, [`Start`] hands them and their lease pipes to the
 //! VMM, which takes the place of the process that started it. A lease so
 //! ends with the VMM and whatever it forked, not with its launcher.
 
+mod allocate;
 mod backing;
-mod borrow;
 mod error;
 pub mod inject;
 mod need;
@@ -15,8 +15,8 @@ mod places;
 mod qemu;
 mod start;
 
+pub use allocate::{AllocateOptions, allocate};
 pub use backing::Backing;
-pub use borrow::{BorrowOptions, borrow};
 pub use error::PlanError;
 pub use need::Need;
 #[cfg(test)]
@@ -122,7 +122,7 @@ impl Plan {
     /// Plans a command line of the QEMU `program` that management software wrote; `None` where it starts
     /// no guest. It stays as it is where all of the guest's memory is shared and made with
     /// `memfd_create`; otherwise its backends are replaced. Memory that is shared through a
-    /// file with a name is somebody else's to read: refused, whether it exists yet or not.
+    /// file with a name is another process' to read: refused, whether it exists yet or not.
     ///
     /// ```
     /// use firstlight_pool::launch::Plan;

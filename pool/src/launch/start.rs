@@ -1,7 +1,7 @@
 //! Handing files to a VMM: it inherits them, and nothing else of ours.
 
 use super::Backing;
-use crate::client::Borrowed;
+use crate::client::Allocated;
 use crate::protocol::PageSize;
 use rustix::fs::MemfdFlags;
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
@@ -36,12 +36,12 @@ impl Start {
     /// How a command line names an allocated file; it does not change until the
     /// file is closed.
     #[must_use]
-    pub fn backing(borrowed: &Borrowed) -> Backing {
+    pub fn backing(allocated: &Allocated) -> Backing {
         // The file system of reserved huge pages tells a VMM the page size.
-        let tells = borrowed.lease.page != PageSize::Transparent;
+        let tells = allocated.lease.page != PageSize::Transparent;
         Backing {
-            path: proc_path(&borrowed.memory),
-            align_bytes: Some(borrowed.lease.align_bytes).filter(|_| !tells),
+            path: proc_path(&allocated.memory),
+            align_bytes: Some(allocated.lease.align_bytes).filter(|_| !tells),
         }
     }
 

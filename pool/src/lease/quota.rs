@@ -1,9 +1,9 @@
 //! Who may allocate, and how much: pure decisions over what a peer is.
 //!
-//! Nobody may, except root, the daemon's own user, members of the owner's group,
-//! and whoever a quota names. All limits that apply to a client hold at the
+//! Only root, the daemon's own user, members of the owner's group, and those that a quota
+//! names may. All limits that apply to a client hold at the
 //! same time; each is an [`Account`] that is charged when memory leaves, and
-//! credited only when nobody can reach it any more.
+//! credited only when no process can reach it any more.
 
 use crate::config::{Config, ConfigError, Size};
 use crate::os::peer::{self, Peer};
@@ -58,7 +58,7 @@ pub enum Standing {
     /// Root or the daemon's own user: may also resize and drain.
     Owner,
     /// May allocate within limits, perhaps none.
-    Borrower,
+    Client,
     /// May see everything and do nothing.
     Observer,
     /// May nothing.
@@ -128,7 +128,7 @@ impl Rules {
         if peer.uid == 0 || peer.uid == self.owner_uid {
             Standing::Owner
         } else if self.is_member(peer) || self.named(peer, peer.uid).next().is_some() {
-            Standing::Borrower
+            Standing::Client
         } else if self.observers.is_some_and(|group| peer.in_group(group)) {
             Standing::Observer
         } else {
@@ -155,8 +155,8 @@ impl Rules {
             })
     }
 
-    /// Whether a limit may apply to `peer` of which nobody knows: who connects
-    /// and is gone must not be free of its cgroup's.
+    /// Whether an unknown limit may apply to `peer`: a process that connects and is
+    /// gone must not be free of its cgroup's.
     fn cannot_tell(&self, peer: &Peer) -> bool {
         peer.cgroup.is_none() && self.standing(peer) != Standing::Owner && self.has_cgroups()
     }
@@ -172,7 +172,7 @@ impl Rules {
         limits.extend(own);
         if let Some(most_bytes) = self.member_bytes
             && self.is_member(peer)
-            && self.standing(peer) == Standing::Borrower
+            && self.standing(peer) == Standing::Client
         {
             limits.push(Limit {
                 account: Account::Member(peer.user),
@@ -272,7 +272,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Whether it is booked on nobody: the owner has no limits.
+    /// Whether it is booked on no account: the owner has no limits.
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.accounts.is_empty()
@@ -393,31 +393,31 @@ mod tests {
     ";
 
     #[test]
-    fn nobody_may_unless_something_says_so() {
+    fn no_user_may_unless_something_says_so() {
         let rules = rules(RULES);
         for (peer, standing) in [
             (peer(0, 0, &[], None), Standing::Owner),
             (peer(900, 1, &[], None), Standing::Owner),
-            (peer(1, 500, &[], None), Standing::Borrower),
-            (peer(1, 2, &[3, 500], None), Standing::Borrower),
-            (peer(1000, 2, &[], None), Standing::Borrower),
-            (peer(1, 600, &[], None), Standing::Borrower),
-            (peer(1, 2, &[], Some("/machine.slice")), Standing::Borrower),
+            (peer(1, 500, &[], None), Standing::Client),
+            (peer(1, 2, &[3, 500], None), Standing::Client),
+            (peer(1000, 2, &[], None), Standing::Client),
+            (peer(1, 600, &[], None), Standing::Client),
+            (peer(1, 2, &[], Some("/machine.slice")), Standing::Client),
             (
                 peer(1, 2, &[], Some("/machine.slice/a/b")),
-                Standing::Borrower,
+                Standing::Client,
             ),
             (peer(1, 2, &[], Some("/machine.slices")), Standing::Stranger),
             (peer(1, 2, &[], Some("/")), Standing::Stranger),
             (peer(1, 2, &[3], None), Standing::Stranger),
             (peer(1, 700, &[], None), Standing::Observer),
             (peer(1, 2, &[700], None), Standing::Observer),
-            (peer(1, 700, &[500], None), Standing::Borrower),
+            (peer(1, 700, &[500], None), Standing::Client),
         ] {
             assert_eq!(rules.standing(&peer), standing, "{peer:?}");
         }
-        let nobody = self::rules("");
-        assert_eq!(nobody.standing(&peer(1, 0, &[], None)), Standing::Stranger);
+        let none = self::rules("");
+        assert_eq!(none.standing(&peer(1, 0, &[], None)), Standing::Stranger);
     }
 
     #[test]

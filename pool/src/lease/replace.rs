@@ -2,7 +2,7 @@
 //!
 //! Were a charge credited as soon as its slab is emptied, a user with a quota of one slab
 //! could take and give until no clean slab is left: zeroing is slower than that. So a
-//! slab stays charged until nobody can reach it *and* as many slabs have become clean in
+//! slab stays charged until no process can reach it *and* as many slabs have become clean in
 //! its class as came back up to it. What a user has, and what it made the pool lose,
 //! are together never more than its quota. A limit on bytes a second would do the
 //! same only if it were right for every machine's speed of zeroing.
@@ -37,7 +37,7 @@ impl Replacements {
         Return(counts.returned)
     }
 
-    /// Nobody can reach the slab of this return any more; its charge, if it can be
+    /// No process can reach the slab of this return any more; its charge, if it can be
     /// credited at once.
     #[must_use]
     pub fn out_of_reach(&mut self, key: Key, returned: Return, charge: Charge) -> Option<Charge> {

@@ -7,7 +7,7 @@
 //! So each guest has a *reserve*: up to a budget of pages that it gave back and
 //! that are kept ready for it all the same.
 //!
-//! - What was given back less than a while ago is let alone: only as much as was
+//! - What was given back less than a while ago is not touched: only as much as was
 //!   missing at every look during that while is put back.
 //! - A page of the reserve that the guest used and gave back again is put back
 //!   before others: the reserve does not grow by it.

@@ -187,7 +187,7 @@ impl Machine {
         );
         let may = match standing {
             Standing::Owner => true,
-            Standing::Borrower => !owner_only,
+            Standing::Client => !owner_only,
             Standing::Observer => observes,
             Standing::Stranger => false,
         };
@@ -203,7 +203,7 @@ impl Machine {
         let viewer = match standing {
             Standing::Owner => Viewer::Owner,
             Standing::Observer => Viewer::Observer,
-            Standing::Borrower | Standing::Stranger => Viewer::User {
+            Standing::Client | Standing::Stranger => Viewer::User {
                 uid: peer.uid,
                 connection: from,
             },

@@ -1,7 +1,7 @@
 //! Huge pages the kernel sets aside: how many there are, and more for a while.
 //!
 //! [`counts`] reads what the kernel says of one page size, on the machine or on
-//! one node. [`Borrowed`] raises the number for a test or a measurement and
+//! one node. [`SetAside`] raises the number for a test or a measurement and
 //! puts the old number back when dropped; a file lock keeps two of them, in
 //! whichever process, from undoing each other's work.
 
@@ -19,7 +19,7 @@ pub const SYS: &str = "/sys";
 pub struct Counts {
     /// Set aside, used or not.
     pub total_pages: u64,
-    /// Of these, in nobody's hands.
+    /// Of these, free ones.
     pub free_pages: u64,
     /// Of the free ones, promised to a mapping or a mount; zero for a node,
     /// where the kernel does not say.
@@ -75,14 +75,14 @@ pub fn node_exists(sys: &Path, node: u32) -> bool {
 
 /// Huge pages set aside until this value is dropped.
 #[derive(Debug)]
-pub struct Borrowed {
+pub struct SetAside {
     file: PathBuf,
     before_pages: u64,
     /// Held while the value lives.
     _lock: OwnedFd,
 }
 
-impl Borrowed {
+impl SetAside {
     /// At least `pages` free huge pages of `page_bytes`; waits while another
     /// process on this machine holds some.
     ///
@@ -103,33 +103,33 @@ impl Borrowed {
         let seen = counts(sys, page_bytes, None)?.ok_or_else(missing)?;
         let usable = seen.free_pages.saturating_sub(seen.promised_pages);
         let wanted = seen.total_pages + pages.saturating_sub(usable);
-        let borrowed = Self {
+        let set_aside = Self {
             file,
             before_pages: seen.total_pages,
             _lock: lock,
         };
-        fs::write(&borrowed.file, wanted.to_string())?;
-        let got = number(&borrowed.file)?;
+        fs::write(&set_aside.file, wanted.to_string())?;
+        let got = number(&set_aside.file)?;
         if got < wanted {
-            // Dropping `borrowed` puts the old number back.
+            // Dropping `set_aside` puts the old number back.
             let text = format!(
                 "{wanted} huge pages of {page_bytes} bytes needed, the kernel found room for {got}"
             );
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
         }
-        Ok(borrowed)
+        Ok(set_aside)
     }
 }
 
-impl Drop for Borrowed {
+impl Drop for SetAside {
     fn drop(&mut self) {
-        // Nobody is left to tell; the pages stay set aside.
+        // No caller is left to hear of it; the pages stay set aside.
         let _ = fs::write(&self.file, self.before_pages.to_string());
     }
 }
 
 /// An exclusive lock on the kernel's file itself; waits for it. So everybody who
-/// changes the number meets there, whatever folders they see, and nobody else can
+/// changes the number meets there, whatever folders they see, and no other process can
 /// lay something in the lock's place.
 fn lock(path: &Path) -> io::Result<OwnedFd> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn borrowed_pages_are_there_and_go_back() {
+    fn pages_set_aside_are_there_and_go_back() {
         let seen = || counts(Path::new(SYS), 2 << 20, None).unwrap();
-        match Borrowed::new(2 << 20, 4) {
-            Ok(borrowed) => {
+        match SetAside::new(2 << 20, 4) {
+            Ok(set_aside) => {
                 assert!(seen().unwrap().free_pages >= 4);
-                let before = borrowed.before_pages;
-                drop(borrowed);
-                let again = Borrowed::new(2 << 20, 0).unwrap();
+                let before = set_aside.before_pages;
+                drop(set_aside);
+                let again = SetAside::new(2 << 20, 0).unwrap();
                 assert_eq!(again.before_pages, before);
             }
             Err(error) => crate::os::need::skip("hugepages", error),

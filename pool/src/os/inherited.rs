@@ -1,4 +1,4 @@
-//! Descriptors that whoever started this process left open.
+//! Descriptors that the parent of this process left open.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use std::process::Command;
 pub fn only_standard(command: &mut Command) {
     let close_the_rest = || {
         // SAFETY: integers only. Nothing is closed yet: on execution the descriptors of
-        // the child are, which nobody else has.
+        // the child are, which no other process has.
         let answer = unsafe {
             libc::syscall(
                 libc::SYS_close_range,

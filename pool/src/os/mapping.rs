@@ -1,8 +1,8 @@
 //! A file mapped into this process, shared with all who hold the file.
 //!
 //! Others may change the bytes at any moment, so there is no slice of them to
-//! be had: they are copied in and out. Whoever can shorten the file can make
-//! access fail with SIGBUS, which ends the process: map only files that nobody
+//! be had: they are copied in and out. A process that can shorten the file can make
+//! access fail with SIGBUS, which ends this one: map only files that no other
 //! else can shorten.
 
 use std::io;
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_huge_page_is_unmapped_with_its_page() {
-        let Ok(_borrowed) = crate::os::hugepages::Borrowed::new(2 << 20, 1) else {
+        let Ok(_set_aside) = crate::os::hugepages::SetAside::new(2 << 20, 1) else {
             crate::os::need::skip("hugepages", "none can be set aside");
             return;
         };

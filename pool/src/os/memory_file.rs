@@ -2,7 +2,7 @@
 //!
 //! A memory file is a `memfd`, or a file of a hugetlbfs or tmpfs mount. The
 //! kernel zeroes every page it puts into one. What each call can promise about
-//! a former holder of a descriptor is said where it is promised.
+//! an earlier holder of a descriptor is said where it is promised.
 
 use crate::os::mapping::Mapping;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
@@ -46,7 +46,7 @@ pub fn reopen(file: impl AsFd) -> io::Result<OwnedFd> {
 pub fn has_no_other_holder(file: impl AsFd) -> io::Result<bool> {
     let file = file.as_fd().as_raw_fd();
     // SAFETY: F_SETLEASE with an integer touches no memory of this process. The
-    // kernel grants a write lease only where nobody else has the file open.
+    // kernel grants a write lease only where no other process has the file open.
     let answer = unsafe { libc::fcntl(file, libc::F_SETLEASE, libc::F_WRLCK) };
     if answer == 0 {
         // SAFETY: as above; it takes the lease off again.
@@ -60,7 +60,7 @@ pub fn has_no_other_holder(file: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// From now on nobody can make the file larger by asking for it, and nobody can
+/// From now on no process can make the file larger by asking for it, and none can
 /// seal it any further; neither can be undone. Making it smaller stays possible.
 ///
 /// # Errors
@@ -111,9 +111,9 @@ pub fn allocate(file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
     })?)
 }
 
-/// The same without ever making the file longer, whoever made it shorter
-/// meanwhile. A page that somebody touches at the same moment is zeroed once,
-/// by whoever comes first; a byte that is there never changes.
+/// The same without ever making the file longer, even if a client made it shorter
+/// meanwhile. A page that another process touches at the same moment is zeroed once,
+/// by the first of them; a byte that is there never changes.
 ///
 /// # Errors
 /// As [`allocate`].
@@ -124,7 +124,7 @@ pub fn refill(file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
 }
 
 /// Gives a range of pages back, as a VMM does with what its guest reports
-/// to be free: whoever touches it next gets zeros.
+/// to be free: the next touch gets zeros.
 ///
 /// # Errors
 /// The operating system's refusal.
@@ -233,7 +233,7 @@ mod tests {
     /// Why nothing else is asked where the holes of huge pages are.
     #[test]
     fn of_huge_pages_only_their_number_is_told() {
-        let Ok(_borrowed) = crate::os::hugepages::Borrowed::new(2 << 20, 2) else {
+        let Ok(_set_aside) = crate::os::hugepages::SetAside::new(2 << 20, 2) else {
             crate::os::need::skip("hugepages", "none can be set aside");
             return;
         };

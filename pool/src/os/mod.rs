@@ -6,7 +6,7 @@
 //! - [`pacing`], [`pressure`], [`background`]: work that yields to other work;
 //! - [`peer`]: the process at the other end of a Unix socket;
 //! - [`seccomp`]: calls of another process that wait for a decision here;
-//! - [`inherited`]: descriptors that whoever started this process left open;
+//! - [`inherited`]: descriptors that the parent of this process left open;
 //! - [`service`]: what the service manager passes in and is notified of;
 //! - [`need`]: what a test needs of the machine.
 //!

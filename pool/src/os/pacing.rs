@@ -78,7 +78,7 @@ impl Pacer {
     }
 }
 
-/// Nobody sleeps longer at a time, so that a new rate is noticed.
+/// No worker sleeps longer at a time, so that a new rate is noticed.
 const MOST_WAIT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -172,7 +172,7 @@ fn path_of(text: &str) -> Option<String> {
             named.then(|| path.to_owned())
         })
     };
-    // Where nobody uses the unified hierarchy all processes are at its root.
+    // Where the unified hierarchy is not used all processes are at its root.
     let unified = with("");
     let used = unified.clone().filter(|path| path != "/");
     used.or_else(|| with("memory")).or(unified)

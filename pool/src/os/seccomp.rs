@@ -99,7 +99,7 @@ pub fn watch_files() -> io::Result<Watcher> {
     if listener < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor; nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor; no other owner knows it.
     let listener = unsafe { OwnedFd::from_raw_fd(listener) };
     Ok(Watcher { listener })
 }
@@ -136,7 +136,7 @@ impl Watcher {
         Self { listener }
     }
 
-    /// Waits for the next call; `None` when nobody is left who could make one.
+    /// Waits for the next call; `None` when no process is left that could make one.
     ///
     /// # Errors
     /// The operating system's refusal.
@@ -171,7 +171,7 @@ impl Watcher {
         }
     }
 
-    /// The call is made as if nobody had watched.
+    /// The call is made as if it were not watched.
     ///
     /// # Errors
     /// The operating system's refusal; a caller that is gone is none.
@@ -227,7 +227,7 @@ impl Watcher {
         }
     }
 
-    /// Until a call is there (`true`) or nobody is left (`false`).
+    /// Until a call is there (`true`) or no process is left (`false`).
     fn wait(&self) -> io::Result<bool> {
         use rustix::event::{PollFd, PollFlags, poll};
         let mut polled = [PollFd::new(&self.listener, PollFlags::IN)];
@@ -310,6 +310,6 @@ mod tests {
         watcher
             .done(&third)
             .expect("a caller that is gone is no error");
-        assert_eq!(watcher.next_call().unwrap(), None, "nobody is left");
+        assert_eq!(watcher.next_call().unwrap(), None, "no process is left");
     }
 }

@@ -27,7 +27,7 @@ pub fn received() -> io::Result<Vec<(String, OwnedFd)>> {
     Ok(received
         .map(|(descriptor, name)| {
             // SAFETY: the manager opened it for this process, whose number it
-            // named; nobody else here owns it, as this is done once.
+            // named; nothing else here owns it, as this is done once.
             (name, unsafe { OwnedFd::from_raw_fd(descriptor) })
         })
         .collect())

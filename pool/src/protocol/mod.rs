@@ -9,7 +9,7 @@
 //! Both ends treat what they receive as hostile: a message is bounded before it
 //! is read ([`packet`]), numbers and names are bounded when it is decoded, and
 //! what is wrong is a [`MessageError`] that says what was seen. A request with a
-//! field nobody knows is refused, because it may ask for something that would
+//! field that is not known is refused, because it may ask for something that would
 //! not be done; an unknown field of a reply is ignored.
 
 mod body;

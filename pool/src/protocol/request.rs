@@ -87,7 +87,7 @@ pub struct Resize {
     pub slabs: u32,
 }
 
-/// `fill`: how slabs are filled until the daemon is started anew.
+/// `fill`: how slabs are filled until the daemon is restarted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FillChange {
@@ -133,7 +133,7 @@ impl Request {
     /// Reads a message.
     ///
     /// # Errors
-    /// What is wrong with it, in words for whoever sent it.
+    /// What is wrong with it, in words for its sender.
     pub fn decode(message: &[u8]) -> Result<Self, MessageError> {
         let mut object = object(message, MOST_REQUEST_BYTES)?;
         let operation = object.remove("op").unwrap_or(Value::Null);

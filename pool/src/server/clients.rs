@@ -43,7 +43,7 @@ impl Server {
                 Ok(Some(socket)) => is_theirs |= self.welcome(socket) == Standing::Stranger,
                 Ok(None) => break,
                 Err(_) => {
-                    // Out of descriptors, most likely: whoever waits goes on waiting.
+                    // Out of descriptors, most likely: clients that wait go on waiting.
                     std::thread::sleep(Duration::from_millis(1));
                     break;
                 }

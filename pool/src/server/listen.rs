@@ -57,7 +57,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// One at `path`, in place of one nobody listens at any more.
+    /// One at `path`, in place of one at which no process listens any more.
     pub(super) fn make(path: &Path, rules: &Rules) -> Result<Self, ServeError> {
         let what = || format!("listen at {}", path.display());
         let failed = |error: rustix::io::Errno| ServeError::socket(what(), error);
@@ -84,7 +84,7 @@ impl Listener {
             path: Some(path.to_owned()),
             made: true,
         };
-        // Before anybody can connect: nothing listens yet.
+        // Before any client can connect: nothing listens yet.
         listener.admit(rules)?;
         rustix::net::listen(&listener.socket, BACKLOG).map_err(failed)?;
         Ok(listener)

@@ -328,7 +328,7 @@ impl Pool {
         let mut parts = Vec::new();
         for step in Allocation::STEPS {
             match step {
-                Step::Mark => parts.push(self.files.get_mut(slab)?.lend()?),
+                Step::Mark => parts.push(self.files.get_mut(slab)?.allocate()?),
                 Step::UnkeepClean => {
                     if self.files.get(slab)?.is_memfd() {
                         self.keeper.forget(slab);

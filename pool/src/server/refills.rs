@@ -76,7 +76,7 @@ impl Refills {
         self.leases.insert(serial, refilled);
     }
 
-    /// A lease is over: whoever settles its tenure knows that nothing is put
+    /// A lease is over: settling its tenure means that nothing is put
     /// back any more.
     pub(super) fn end(&mut self, serial: Serial) -> Option<Arc<Tenure>> {
         let refilled = self.leases.remove(&serial)?;
@@ -146,7 +146,7 @@ impl Pool {
                 too_long.push(serial);
             }
             refilled.missing_bytes = bytes.saturating_sub(held_bytes);
-            // While a worker is at it nobody can say who filled what.
+            // While a worker is at it, what it filled and what the guest did cannot be told apart.
             if !refilled.under_way {
                 refilled.reserve.look(refilled.missing_bytes, now);
             }

@@ -161,7 +161,7 @@ impl Workers {
         Arc::clone(pace)
     }
 
-    /// Whether filling is paused because somebody waits for memory.
+    /// Whether filling is paused because tasks wait for memory.
     pub(super) fn is_paused(&self) -> bool {
         self.watch.is_paused()
     }
@@ -172,7 +172,7 @@ impl Workers {
         self.watch = Arc::new(watch);
     }
 
-    /// Looks whether somebody waits for memory; the daemon's tick does.
+    /// Looks whether tasks wait for memory; the daemon's tick does.
     pub(super) fn read_pressure(&self) {
         self.watch.read();
     }

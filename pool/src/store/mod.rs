@@ -53,7 +53,7 @@ pub struct Found {
 pub struct Files {
     sources: Sources,
     slabs: BTreeMap<SlabId, Slab>,
-    /// Every file in a mount, whoever has its slab now.
+    /// Every file in a mount, whichever client has its slab now.
     mounted: Vec<Weak<OwnedFd>>,
 }
 

@@ -119,7 +119,7 @@ impl Mount {
         Ok(names)
     }
 
-    /// Bytes of pages its files hold, those pinned by somebody after their file
+    /// Bytes of pages its files hold, those pinned by a process after their file
     /// was emptied among them; `None` where the kernel keeps no count.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! After a crash: what of the files in a mount is known to be clean.
 //!
 //! Known clean is a file that was marked clean when the kernel had filled it,
-//! that was never marked allocated, has all its pages, and that nobody else holds.
+//! that was never marked allocated, has all its pages, and that no other process holds.
 //! Everything else is emptied and loses its name.
 
 use super::key::Key;
@@ -77,7 +77,7 @@ fn examine(mount: &Mount, name: &str) -> Result<(Key, SlabId, OwnedFd), &'static
     match stat.st_mode & 0o7777 {
         mode::CLEAN => {}
         mode::FILLING => return Err("was being filled"),
-        mode::LENT => return Err("was being allocated"),
+        mode::ALLOCATED => return Err("was being allocated"),
         _ => return Err("not marked clean"),
     }
     let bytes = u64::try_from(stat.st_size).map_err(|_| "has no length")?;

@@ -2,12 +2,12 @@
 //!
 //! A slab that was allocated must never be allocated again, whatever becomes of the
 //! daemon. So the mark is on the inode, and it is set before a descriptor
-//! leaves ([`Slab::lend`]):
+//! leaves ([`Slab::allocate`]):
 //!
 //! - a file of a mount changes its mode and loses its name: nothing can give an
 //!   inode without a name one again, and a daemon that starts sees names only;
-//! - a file without a name is sealed, which nobody can undo, and against growth,
-//!   so that who keeps a descriptor cannot make it larger by asking for it.
+//! - a file without a name is sealed, which cannot be undone, and against growth,
+//!   so that a process that keeps a descriptor cannot make it larger by asking for it.
 //!
 //! [`super::recover`] is the other side: what counts as clean after a crash.
 
@@ -27,9 +27,9 @@ pub(super) mod mode {
     pub(in super::super) const FILLING: u32 = 0o200;
     /// Filled by the kernel, never allocated.
     pub(in super::super) const CLEAN: u32 = 0o600;
-    /// Allocated, or about to be. Whoever holds a descriptor may open it again by the
-    /// descriptor's name, as VMMs do; nobody else can.
-    pub(in super::super) const LENT: u32 = 0o666;
+    /// Allocated, or about to be. A process that holds a descriptor may open it again by the
+    /// descriptor's name, as VMMs do; no other can.
+    pub(in super::super) const ALLOCATED: u32 = 0o666;
 }
 
 /// A slab's number, unique in the life of a daemon.
@@ -127,7 +127,7 @@ impl Slab {
         self.bytes
     }
 
-    /// The file, for whoever fills or empties it meanwhile.
+    /// The file, for a worker that fills or empties it meanwhile.
     #[must_use]
     pub fn file(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.file)
@@ -169,22 +169,22 @@ impl Slab {
     ///
     /// # Errors
     /// The operating system's refusal.
-    pub fn lend(&mut self) -> io::Result<OwnedFd> {
+    pub fn allocate(&mut self) -> io::Result<OwnedFd> {
         match &self.home {
             Home::Named(mount, name) => {
-                self.chmod(mode::LENT)?;
+                self.chmod(mode::ALLOCATED)?;
                 mount.remove(name)?;
                 self.home = Home::Unnamed;
             }
             Home::Memfd => {
                 if memory_file::is_sealed(&self.file)? {
                     // It was closed to others when it came back.
-                    self.chmod(mode::LENT)?;
+                    self.chmod(mode::ALLOCATED)?;
                 } else {
                     memory_file::seal_against_growth(&self.file)?;
                 }
             }
-            Home::Unnamed => self.chmod(mode::LENT)?,
+            Home::Unnamed => self.chmod(mode::ALLOCATED)?,
         }
         memory_file::reopen(&self.file)
     }
@@ -195,7 +195,7 @@ impl Slab {
         !self.is_memfd()
     }
 
-    /// Whether nobody but the daemon can reach the file any more, by descriptor
+    /// Whether the daemon alone can reach the file, by descriptor
     /// or by mapping.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Makes a folder that anybody may pass, whatever mask we have: clients reach
+/// Makes a folder that every user may pass, whatever mask we have: clients reach
 /// the socket through it. Those that are there stay as they are.
 pub(crate) fn make_passable(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
@@ -46,7 +46,7 @@ fn make_private(directory: &Path) -> io::Result<()> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return Err(io::ErrorKind::NotADirectory.into());
     }
-    // Whoever may put names into it could have us mount anywhere.
+    // A user that may put names into it could have us mount anywhere.
     if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
         return Err(io::Error::other(
             "it is another user's, or others may write to it; `directory` must be the daemon's own",
@@ -162,7 +162,7 @@ impl Sources {
         bytes: u64,
         prepared: &mut Prepared,
     ) -> Result<(), StoreError> {
-        // Each slab may be pinned by a former client while another takes its place.
+        // Each slab may be pinned by a revoked client while another takes its place.
         let needed = bytes.saturating_mul(2).clamp(page.bytes(), MOST_NUMBER);
         let room = |mount: &Arc<Mount>| mount.most_bytes().is_ok_and(|most| most >= needed);
         let newest = self.mounts.get(&page).and_then(|mounts| mounts.last());

@@ -3,7 +3,7 @@
 use super::slab::mode;
 use super::*;
 use crate::config::Source;
-use crate::os::hugepages::{self, Borrowed};
+use crate::os::hugepages::{self, SetAside};
 use crate::os::mapping::Mapping;
 use crate::os::need::skip;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
@@ -48,12 +48,12 @@ fn filled(files: &mut Files, id: u64, spec: &Spec) -> SlabId {
 const THP: fn() -> Spec = || spec(PageSize::Transparent, Source::Memfd, 1);
 
 /// Reserved huge pages for `slabs`, or a line that says why not.
-fn huge_pages(slabs: u64) -> Option<Borrowed> {
+fn huge_pages(slabs: u64) -> Option<SetAside> {
     if !rustix::process::geteuid().is_root() {
         skip("root", "only root may mount huge pages");
         return None;
     }
-    Borrowed::new(2 << 20, slabs * 2)
+    SetAside::new(2 << 20, slabs * 2)
         .inspect_err(|error| skip("hugepages", error))
         .ok()
 }
@@ -85,7 +85,7 @@ fn mounted(folder: &Path, left: Left) -> (Files, Found) {
 fn the_mark_on_an_unnamed_file_cannot_be_taken_off() {
     let (_folder, mut files) = small();
     let id = filled(&mut files, 1, &THP());
-    let theirs = files.get_mut(id).unwrap().lend().unwrap();
+    let theirs = files.get_mut(id).unwrap().allocate().unwrap();
     assert!(memory_file::is_sealed(&theirs).unwrap());
     assert!(memory_file::set_length(&theirs, SLAB_BYTES * 2).is_err());
     // A daemon that is handed the very file does not take it for a clean one.
@@ -141,12 +141,12 @@ fn after_a_crash_only_what_is_known_clean_is_kept() {
     let spec = found.specs[0];
     let ids: Vec<_> = (0..6).map(|id| filled(&mut files, id, &spec)).collect();
     assert_eq!(free - free_pages(), 12);
-    let theirs = files.get_mut(ids[5]).unwrap().lend().unwrap();
+    let theirs = files.get_mut(ids[5]).unwrap().allocate().unwrap();
     let mut guest = Mapping::new(&theirs, 0, 4096).unwrap();
     guest.write(0, b"guest");
     // A daemon killed between mark and allocating, one while it filled, one whose
     // file lost a page, and something that is no slab at all.
-    for (id, mode) in [(ids[4], mode::LENT), (ids[0], mode::FILLING)] {
+    for (id, mode) in [(ids[4], mode::ALLOCATED), (ids[0], mode::FILLING)] {
         let slab = files.get(id).unwrap();
         rustix::fs::fchmod(slab, Mode::from_raw_mode(mode)).unwrap();
     }
@@ -201,9 +201,9 @@ fn a_file_of_a_mount_loses_its_name_before_it_leaves() {
     let folder = tempfile::tempdir().unwrap();
     let (mut files, found) = mounted(folder.path(), Vec::new());
     let id = filled(&mut files, 1, &found.specs[0]);
-    let theirs = files.get_mut(id).unwrap().lend().unwrap();
+    let theirs = files.get_mut(id).unwrap().allocate().unwrap();
     let stat = rustix::fs::fstat(&theirs).unwrap();
-    assert_eq!((stat.st_nlink, stat.st_mode & 0o777), (0, mode::LENT));
+    assert_eq!((stat.st_nlink, stat.st_mode & 0o777), (0, mode::ALLOCATED));
     let mount = &left(&files)[0].1;
     let mut names = rustix::fs::Dir::read_from(mount).unwrap();
     assert!(names.all(|entry| entry.unwrap().file_name().to_bytes().starts_with(b".")));
@@ -219,7 +219,7 @@ fn a_slab_that_was_allocated_is_not_touched_by_the_next_daemon() {
     let (_folder, mut files) = small();
     let id = filled(&mut files, 1, &THP());
     let kept = memory_file::reopen(files.get(id).unwrap()).unwrap();
-    let memory = files.get_mut(id).unwrap().lend().unwrap();
+    let memory = files.get_mut(id).unwrap().allocate().unwrap();
     let mut guest = Mapping::new(&memory, 0, 4096).unwrap();
     guest.write(7, b"running");
     // A daemon that was killed before the manager heard of it.

@@ -5,7 +5,7 @@ use super::own_daemon::OwnDaemon;
 use super::record::{Run, Variant};
 use super::{floor, timed_on_pool};
 use crate::failure::Failure;
-use firstlight_pool::launch::{BorrowOptions, Need, borrow};
+use firstlight_pool::launch::{AllocateOptions, Need, allocate};
 
 /// Of the slab that comes back; of no size that anything else here has.
 pub(super) const BYTES: u64 = (2 << 30) - (2 << 20);
@@ -33,7 +33,7 @@ fn come_back(daemon: &mut OwnDaemon) -> Result<(), Failure> {
         bytes: BYTES,
         node: None,
     }];
-    let borrowed = borrow(daemon.client(), &need, BorrowOptions::default());
-    drop(borrowed.map_err(Failure::pool)?);
+    let allocated = allocate(daemon.client(), &need, AllocateOptions::default());
+    drop(allocated.map_err(Failure::pool)?);
     daemon.wait_for_filling(BYTES)
 }

@@ -18,7 +18,9 @@ mod record;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
-use firstlight_pool::launch::{Backing, BorrowOptions, Need, Plan, Start, borrow, program_path};
+use firstlight_pool::launch::{
+    AllocateOptions, Backing, Need, Plan, Start, allocate, program_path,
+};
 use firstlight_pool::os::hugepages;
 use firstlight_pool::protocol::PageSize;
 use guest::{Bench, Timed};
@@ -124,8 +126,8 @@ fn not_interrupted(stop: &AtomicBool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn set_aside(page: PageSize, bytes: u64) -> Result<hugepages::Borrowed, Failure> {
-    hugepages::Borrowed::new(page.bytes(), bytes / page.bytes()).map_err(|error| {
+fn set_aside(page: PageSize, bytes: u64) -> Result<hugepages::SetAside, Failure> {
+    hugepages::SetAside::new(page.bytes(), bytes / page.bytes()).map_err(|error| {
         Failure::pool(format!(
             "{} of {page} huge pages cannot be set aside: {error}; smaller --sizes, or --page thp, \
              need less",
@@ -200,9 +202,9 @@ fn round_trips(
     }];
     for _ in 0..takes {
         let begin = Instant::now();
-        let borrowed = borrow(daemon.client(), &need, BorrowOptions::default());
+        let allocated = allocate(daemon.client(), &need, AllocateOptions::default());
         times.push(begin.elapsed());
-        drop(borrowed.map_err(Failure::pool)?);
+        drop(allocated.map_err(Failure::pool)?);
     }
     Ok(times)
 }
@@ -281,11 +283,11 @@ fn pooled_start(
     arguments: Vec<OsString>,
 ) -> Result<Start, Failure> {
     let plan = Plan::new(bench.qemu(), &arguments, &[], &|_| false).map_err(Failure::pool)?;
-    let borrowed = borrow(daemon.client(), plan.needs(), BorrowOptions::default());
-    let borrowed = borrowed.map_err(Failure::pool)?;
-    let files: Vec<Backing> = borrowed.iter().map(Start::backing).collect();
+    let allocated = allocate(daemon.client(), plan.needs(), AllocateOptions::default());
+    let allocated = allocated.map_err(Failure::pool)?;
+    let files: Vec<Backing> = allocated.iter().map(Start::backing).collect();
     let start = Start::new(bench.qemu(), plan.with_memory(&files));
-    let each = borrowed.into_iter();
+    let each = allocated.into_iter();
     Ok(each.fold(start, |start, one| {
         start.with(one.memory).with(one.lease_pipe)
     }))

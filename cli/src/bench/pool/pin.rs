@@ -14,7 +14,7 @@ use super::{floor, set_aside};
 use crate::failure::Failure;
 use crate::output::{GOOD, HEADING};
 use crate::text::{self, Align, bytes};
-use firstlight_pool::launch::{BorrowOptions, Need, Plan, Start, borrow};
+use firstlight_pool::launch::{AllocateOptions, Need, Plan, Start, allocate};
 use firstlight_pool::os::mapping::Mapping;
 use firstlight_pool::os::memory_file;
 use firstlight_pool::protocol::PageSize;
@@ -245,22 +245,22 @@ fn start_and_pin(
 ) -> Result<Duration, Failure> {
     let need = [Need { bytes, node: None }];
     let mut begin = Instant::now();
-    let borrowed = borrow(daemon.client(), &need, BorrowOptions::default());
-    let borrowed = borrowed.map_err(Failure::pool)?;
+    let allocated = allocate(daemon.client(), &need, AllocateOptions::default());
+    let allocated = allocated.map_err(Failure::pool)?;
     if !zeroed {
-        for file in &borrowed {
+        for file in &allocated {
             memory_file::punch(&file.memory, 0, bytes).map_err(failed("an empty file"))?;
         }
         begin = Instant::now();
     }
     let arguments = bench.arguments(bytes);
     let plan = Plan::new(bench.qemu(), &arguments, &[], &|_| false).map_err(Failure::pool)?;
-    let files: Vec<_> = borrowed.iter().map(Start::backing).collect();
+    let files: Vec<_> = allocated.iter().map(Start::backing).collect();
     let start = Start::new(bench.qemu(), plan.with_memory(&files));
     let ours: io::Result<Vec<OwnedFd>> =
-        borrowed.iter().map(|one| one.memory.try_clone()).collect();
+        allocated.iter().map(|one| one.memory.try_clone()).collect();
     let ours = ours.map_err(failed("the guest's memory"))?;
-    let each = borrowed.into_iter();
+    let each = allocated.into_iter();
     let start = each.fold(start, |start, one| {
         start.with(one.memory).with(one.lease_pipe)
     });

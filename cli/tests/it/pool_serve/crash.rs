@@ -2,7 +2,7 @@
 //! memory is touched, no huge page is lost.
 
 use super::kit::{Daemon, free_pages, huge_pages, mapped, random, rounds, take, until};
-use firstlight_pool::client::{Borrowed, Client};
+use firstlight_pool::client::{Allocated, Client};
 use firstlight_pool::os::mapping::Mapping;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ struct Held {
     inode: (u64, u64),
     memory: Mapping,
     mark: [u8; 8],
-    _borrowed: Borrowed,
+    _borrowed: Allocated,
 }
 
 impl Held {

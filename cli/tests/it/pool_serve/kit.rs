@@ -2,7 +2,7 @@
 
 use firstlight_figures::random::Random;
 use firstlight_pool::client::{self, Client, ClientError};
-use firstlight_pool::os::hugepages::{self, Borrowed};
+use firstlight_pool::os::hugepages::{self, SetAside};
 use firstlight_pool::os::mapping::Mapping;
 use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::{Status, Take};
@@ -61,8 +61,8 @@ pub(crate) fn another_user<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) ->
 }
 
 /// Huge pages for a test, or a line that says why it is skipped.
-pub(crate) fn huge_pages(pages: u64) -> Option<Borrowed> {
-    Borrowed::new(2 * M, pages)
+pub(crate) fn huge_pages(pages: u64) -> Option<SetAside> {
+    SetAside::new(2 * M, pages)
         .inspect_err(|error| skip("hugepages", error))
         .ok()
 }
@@ -286,7 +286,7 @@ pub(crate) fn take(bytes: u64) -> Take {
 }
 
 /// Takes `bytes` as soon as there are any.
-pub(crate) fn take_soon(daemon: &Daemon, bytes: u64) -> client::Borrowed {
+pub(crate) fn take_soon(daemon: &Daemon, bytes: u64) -> client::Allocated {
     let mut taken = None;
     until("memory", || {
         match Client::connect(&daemon.socket()).map(|mut pool| pool.take(take(bytes))) {

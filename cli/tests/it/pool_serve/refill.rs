@@ -3,7 +3,7 @@
 
 use super::guest::{Guest, Parts};
 use super::kit::{Daemon, M, free_pages, huge_pages, mapped, take_soon, until};
-use firstlight_pool::os::hugepages::Borrowed;
+use firstlight_pool::os::hugepages::SetAside;
 use firstlight_pool::os::mapping::Mapping;
 use firstlight_pool::os::memory_file;
 use firstlight_pool::os::need::skip;
@@ -111,7 +111,7 @@ fn pages_are_put_back_into_a_file_without_a_name() {
 #[test]
 fn pages_of_1_gib_are_put_back_as_a_whole() {
     const G: u64 = 1 << 30;
-    let pages = match Borrowed::new(G, 2) {
+    let pages = match SetAside::new(G, 2) {
         Ok(pages) => pages,
         Err(error) => return skip("giantpages", error),
     };

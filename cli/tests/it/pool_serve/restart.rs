@@ -3,7 +3,7 @@
 
 use super::kit::{Daemon, M, another_user, free_pages, huge_pages, is_root, mapped, take, until};
 use super::manager::Manager;
-use firstlight_pool::client::{Borrowed, Client, ClientError};
+use firstlight_pool::client::{Allocated, Client, ClientError};
 use firstlight_pool::os::memory_file;
 use firstlight_pool::protocol::RefusalCode;
 use std::os::unix::fs::PermissionsExt;
@@ -23,7 +23,7 @@ fn open_to_all(daemon: &Daemon) {
     std::fs::set_permissions(daemon.path(), open).unwrap();
 }
 
-fn allocate(daemon: &Daemon) -> Result<Borrowed, ClientError> {
+fn allocate(daemon: &Daemon) -> Result<Allocated, ClientError> {
     let socket = daemon.socket();
     another_user(TENANT, || Client::connect(&socket)?.take(take(4 * M)))
 }

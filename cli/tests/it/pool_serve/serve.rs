@@ -4,7 +4,7 @@ use super::kit::{
     Daemon, M, another_user, fails, free_pages, huge_pages, is_root, mapped, take, take_soon,
     until, write_config,
 };
-use firstlight_pool::client::{Borrowed, Client, ClientError};
+use firstlight_pool::client::{Allocated, Client, ClientError};
 use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::{PageSize, RefusalCode, Resize, Take};
 use std::os::unix::fs::PermissionsExt;
@@ -447,7 +447,7 @@ fn trusted_slabs_are_zeroed_in_place_and_lent_again() {
     let Some(_pages) = huge_pages(2) else { return };
     let config = "fill = { rate = \"0\" }\n[[class]]\nsize = \"4M\"\nslabs = 1\ntrusted = true\n";
     let daemon = Daemon::start(config);
-    let inode = |borrowed: &Borrowed| rustix::fs::fstat(&borrowed.memory).unwrap().st_ino;
+    let inode = |borrowed: &Allocated| rustix::fs::fstat(&borrowed.memory).unwrap().st_ino;
     let mut last = None;
     // Another test that starts a process just then holds the descriptors for a
     // moment too, and a slab that is held is replaced: so more than one try.

@@ -6,7 +6,7 @@
 //! when a line comes in.
 
 use super::kit::{M, mapped, take};
-use firstlight_pool::client::{Borrowed, Client};
+use firstlight_pool::client::{Allocated, Client};
 use firstlight_pool::os::mapping::Mapping;
 use firstlight_pool::os::memory_file;
 use io_uring::{IoUring, opcode, types};
@@ -161,7 +161,7 @@ fn play() {
 }
 
 /// Lets go of descriptor and lease pipe.
-fn leave(mut pool: Client, borrowed: Borrowed, gives: bool) {
+fn leave(mut pool: Client, borrowed: Allocated, gives: bool) {
     if gives {
         let _ = pool.give(borrowed.lease.lease.clone());
     }

@@ -1,6 +1,6 @@
 //! A host of a test's own: a real libvirtd, a real daemon of the pool, domains.
 
-use firstlight_pool::os::hugepages::Borrowed;
+use firstlight_pool::os::hugepages::SetAside;
 use firstlight_pool::os::need::skip;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -55,7 +55,7 @@ pub(crate) struct Host {
     /// The first process inside.
     inside: String,
     _folder: tempfile::TempDir,
-    _pages: Borrowed,
+    _pages: SetAside,
     _one: MutexGuard<'static, ()>,
 }
 
@@ -73,7 +73,7 @@ impl Host {
             }
         }
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let pages = Borrowed::new(2 << 20, mib / 2)
+        let pages = SetAside::new(2 << 20, mib / 2)
             .inspect_err(|error| skip("hugepages", error))
             .ok()?;
         // Name spaces cannot be laid over a folder that is an overlay itself.

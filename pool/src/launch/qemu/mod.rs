@@ -12,7 +12,7 @@
 //! | nothing, several `--memory` | new objects and a `-numa node` for each |
 //!
 //! What would copy the memory (`share=off`, `-mem-path`) is replaced and noted;
-//! a file whose content somebody may want is not.
+//! a file whose content may be wanted is not.
 
 mod machine;
 mod nodes;
@@ -143,7 +143,7 @@ impl QemuPlan {
                     ));
                 }
             }
-            _ => return refuse(format!("a {kind} cannot be lent by the pool")),
+            _ => return refuse(format!("a {kind} cannot be provided by the pool")),
         }
         if !list.is_on("share", true) {
             self.notes.push(format!(
@@ -387,7 +387,7 @@ fn needs(named: &[&Listed], asked: &[Need]) -> Result<Vec<Need>, PlanError> {
     Ok(needs)
 }
 
-/// Memory that is shared through a file with a name is somebody else's to read, whether the
+/// Memory that is shared through a file with a name is another process' to read, whether the
 /// file is there yet or not: refused.
 pub(super) fn check_shared_files(
     arguments: &[OsString],

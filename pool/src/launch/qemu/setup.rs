@@ -55,7 +55,7 @@ impl Setup {
                 let list = read(option, value, "size")?;
                 if let Some(bytes) = list.size("size", MIB) {
                     let bytes = bytes.map_err(|why| unreadable(option, value, why))?;
-                    // 0 is the machine's own size, which nobody knows here.
+                    // 0 is the machine's own size, which is not known here.
                     self.ram_bytes = Some(bytes).filter(|bytes| *bytes > 0);
                 }
             }

@@ -23,7 +23,7 @@ pub(super) fn parse(text: &str, unit: u64) -> Result<u64, String> {
         _ => return Err(wrong()),
     };
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    // Nine places are more than anybody writes, and leave room in 128 bits.
+    // Nine places are more than any command line has, and leave room in 128 bits.
     let plain = |part: &str| part.bytes().all(|digit| digit.is_ascii_digit());
     if whole.is_empty() || !plain(whole) || !plain(fraction) || fraction.len() > 9 {
         return Err(wrong());

@@ -275,7 +275,7 @@ fn what_stands_in_the_way_is_said() {
         (
             "-object memory-backend-epc,id=x,size=1G -machine memory-backend=x",
             &[],
-            "backend x: a memory-backend-epc cannot be lent",
+            "backend x: a memory-backend-epc cannot be provided",
         ),
         (
             "-m 2G -object memory-backend-ram,size=1G -numa node,memdev= -numa node,memdev=",

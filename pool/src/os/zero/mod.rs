@@ -1,6 +1,6 @@
 //! Zeroing with stores that go past the caches, and looking whether all is zero.
 //!
-//! Memory that is zeroed for somebody else would only push useful lines out of
+//! Memory that is zeroed for another process would only push useful lines out of
 //! the caches, and a store that writes a whole line past them need not read it
 //! first. `x86.rs` has the stores; other processors use their `memset`.
 

@@ -24,7 +24,7 @@ pub(super) fn zero(bytes: &mut [u8]) {
         }
     }
     if !lines.is_empty() {
-        // Streaming stores are ordered with nothing: whoever reads `bytes` after
+        // Streaming stores are ordered with nothing: a reader of `bytes` after
         // this call, on any CPU, must see the zeros.
         // SAFETY: SSE is part of x86-64.
         unsafe { _mm_sfence() };

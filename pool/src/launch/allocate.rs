@@ -1,12 +1,12 @@
 //! Allocating for a whole guest: all of its nodes, or nothing.
 
 use super::need::Need;
-use crate::client::{Borrowed, Client, ClientError};
+use crate::client::{Allocated, Client, ClientError};
 use crate::protocol::{PageSize, Take};
 
 /// What a client does not leave to the daemon.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct BorrowOptions {
+pub struct AllocateOptions {
     /// Only this page size.
     pub page: Option<PageSize>,
     /// Time the daemon may spend on zeroing what it lacks, for each node.
@@ -15,17 +15,17 @@ pub struct BorrowOptions {
     pub topup_if_faster: bool,
 }
 
-/// Borrows a file for each of `needs`. If one cannot be had, those already
+/// Allocates a file for each of `needs`. If one cannot be had, those already
 /// allocated are given back.
 ///
 /// # Errors
 /// The daemon's refusal, or what went wrong on the way.
-pub fn borrow(
+pub fn allocate(
     client: &mut Client,
     needs: &[Need],
-    options: BorrowOptions,
-) -> Result<Vec<Borrowed>, ClientError> {
-    let mut borrowed: Vec<Borrowed> = Vec::with_capacity(needs.len());
+    options: AllocateOptions,
+) -> Result<Vec<Allocated>, ClientError> {
+    let mut allocated: Vec<Allocated> = Vec::with_capacity(needs.len());
     for need in needs {
         let take = Take {
             bytes: need.bytes,
@@ -35,9 +35,9 @@ pub fn borrow(
             topup_if_faster: options.topup_if_faster,
         };
         match client.take(take) {
-            Ok(one) => borrowed.push(one),
+            Ok(one) => allocated.push(one),
             Err(error) => {
-                for one in borrowed {
+                for one in allocated {
                     // The lease pipe ends the lease as well; this is sooner.
                     let _ = client.give(one.lease.lease.clone());
                 }
@@ -45,5 +45,5 @@ pub fn borrow(
             }
         }
     }
-    Ok(borrowed)
+    Ok(allocated)
 }
