@@ -30,6 +30,7 @@ pub use phase::{Phase, Word};
 pub use restart::{FreeFrames, Restart};
 pub use time_base::{From, TimeBase};
 pub use totals::Totals;
+pub(crate) use totals::duration;
 
 /// Name and version of the record's form.
 pub const SCHEMA: &str = "firstlight.run/1";

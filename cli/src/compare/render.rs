@@ -25,6 +25,8 @@ pub(super) fn report(comparison: &Comparison) -> String {
         (Kind::Descriptors, "Descriptors"),
         (Kind::Milestone, "Milestones"),
         (Kind::Phase, "Phases"),
+        (Kind::Initcall, "Initcalls"),
+        (Kind::Service, "Services"),
         (Kind::Gap, "Gaps"),
     ] {
         let rows = comparison.rows.iter().filter(|row| row.kind == kind);

@@ -4,6 +4,7 @@ use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::report::{Page, gaps};
 use crate::text::{Align, count, fold, milliseconds, plural};
 use firstlight_lab::doctor::{Beside, Count, Diagnosis, Finding, Report, Times, Verdict};
+use firstlight_lab::log::Named;
 
 /// Logs that are named one by one.
 const MOST_LOGS: usize = 50;
@@ -263,7 +264,23 @@ fn times(page: &mut Page, boot: &Times, several: bool, full: bool) {
         let rows: Vec<Vec<String>> = boot.phases.iter().map(row).collect();
         page.table(&[Align::Left, Align::Right], &rows);
     }
+    steps(page, "Initcalls", &boot.initcalls);
+    steps(page, "Services", &boot.services);
     gaps::gaps(page, &boot.gaps, if full { usize::MAX } else { 3 });
+}
+
+/// Initcalls or services, the slowest first.
+fn steps(page: &mut Page, name: &str, steps: &[Named]) {
+    if steps.is_empty() {
+        return;
+    }
+    page.section(name, "milliseconds, the slowest first");
+    let row = |step: &Named| {
+        let line = format!("line {}", step.line);
+        vec![step.name.clone(), milliseconds(step.ns), line]
+    };
+    let rows: Vec<Vec<String>> = steps.iter().map(row).collect();
+    page.table(&[Align::Left, Align::Right, Align::Left], &rows);
 }
 
 fn cost(finding: &Finding) -> String {

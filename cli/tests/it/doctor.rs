@@ -108,6 +108,61 @@ fn two_logs_are_a_verdict_in_one_command() {
 }
 
 #[test]
+fn initcalls_and_services_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, us: u32| {
+        let calls = (0..12).map(|n| {
+            format!("[    1.{n:02}0000] initcall call_{n}+0x0/0x10 returned 0 after {n} usecs\n")
+        });
+        let text = "[    0.500000] Linux version 6.1.0\n".to_owned()
+            + &calls.collect::<String>()
+            + &format!(
+                "[    2.000000] initcall jent_mod_init+0x0/0x2c returned 0 after {us} usecs\n"
+            )
+            + "[    3.000000] systemd[1]: Starting a.service - A...\n[    4.500000] systemd[1]: Finished a.service - A.\n";
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (fast, slow) = (write("fast.log", 1000), write("slow.log", 6000));
+    let (_, page, _) = told(&["doctor", &slow]);
+    let calls: Vec<&str> = page
+        .lines()
+        .filter(|line| line.contains("call_") && line.contains("line "))
+        .collect();
+    assert!(
+        page.contains("Initcalls") && page.contains("jent_mod_init  6.000  line 14"),
+        "{page}"
+    );
+    assert!(page.contains("a.service - A  1,500.000"), "{page}");
+    assert!(calls.len() >= 9 && !page.contains("  call_0 "), "{page}");
+    let (_, page, _) = told(&["doctor", &fast, &slow]);
+    assert!(
+        page.contains("initcall  jent_mod_init  1.000  6.000  5.000"),
+        "{page}"
+    );
+    let trace = |format: &str| {
+        told(&[
+            "report",
+            folder.path().to_str().unwrap(),
+            "--format",
+            format,
+        ])
+        .1
+    };
+    assert!(trace("chrome-trace").contains("\"name\":\"jent_mod_init\""));
+    assert!(trace("folded").contains("jent_mod_init"));
+    // What systemd adds up is a log as well.
+    let blame = folder.path().join("blame.txt");
+    std::fs::write(&blame, "12.345s foo.service\n  980ms bar.mount\n").unwrap();
+    let (code, page, _) = told(&["doctor", blame.to_str().unwrap()]);
+    assert!(
+        code == 0 && page.contains("foo.service  12,345.000  line 1"),
+        "{code}: {page}"
+    );
+}
+
+#[test]
 fn a_finding_names_its_boot_and_full_shows_what_is_folded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("two.log");

@@ -203,7 +203,7 @@ fn slower(rows: &[&Judged], figure: Option<&str>) -> Result<Judged, NoAnswer> {
     let meant = |row: &&&Judged| figure.is_none_or(|name| is_meant(name, row.kind, &row.name));
     let rows_meant: Vec<&Judged> = rows.iter().filter(meant).copied().collect();
     if let (Some(name), true) = (figure, rows_meant.is_empty()) {
-        let known = rows.iter().filter(|row| row.kind != Kind::Gap);
+        let known = rows.iter().filter(|row| !row.kind.explains());
         let known = known.map(|row| row.title()).collect();
         return Err(NoAnswer::NoFigure(name.to_owned(), known));
     }

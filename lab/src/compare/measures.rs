@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::base::Base;
 use crate::gaps::spans;
-use crate::log;
+use crate::log::{self, Line};
 use crate::run::Run;
 
 /// What a figure is of.
@@ -34,17 +34,23 @@ pub enum Kind {
     Milestone,
     /// A span.
     Phase,
+    /// An initcall that a Linux names.
+    Initcall,
+    /// A service that systemd names.
+    Service,
     /// The time between two lines of the log.
     Gap,
 }
 
 impl Kind {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Total,
         Self::Descriptors,
         Self::Milestone,
         Self::Phase,
+        Self::Initcall,
+        Self::Service,
         Self::Gap,
     ];
 
@@ -56,8 +62,16 @@ impl Kind {
             Self::Descriptors => "descriptors",
             Self::Milestone => "milestone",
             Self::Phase => "phase",
+            Self::Initcall => "initcall",
+            Self::Service => "service",
             Self::Gap => "gap",
         }
+    }
+
+    /// Whether it says where time went, and decides nothing: there are hundreds of its kind.
+    #[must_use]
+    pub fn explains(self) -> bool {
+        matches!(self, Self::Initcall | Self::Service | Self::Gap)
     }
 }
 
@@ -112,22 +126,37 @@ pub(super) fn measures(run: &Run, base: &Base, phases: &[String]) -> Vec<Measure
             add(Kind::Phase, name, run.spent_ns(name));
         }
     }
-    for (name, ns) in gaps(run) {
+    let lines = run.lines();
+    for (kind, steps) in [
+        (Kind::Initcall, log::initcalls(&lines)),
+        (Kind::Service, log::services(&lines)),
+    ] {
+        for (name, ns) in sums(steps.into_iter().map(|step| (step.name, step.ns))) {
+            add(kind, &name, Some(ns));
+        }
+    }
+    for (name, ns) in gaps(&lines) {
         add(Kind::Gap, &name, Some(ns));
     }
     list
 }
 
 /// The time between lines; between the same lines, whatever numbers are in them, all of it.
-fn gaps(run: &Run) -> BTreeMap<String, u64> {
-    let lines = run.lines();
+fn gaps(lines: &[Line<'_>]) -> BTreeMap<String, u64> {
+    let named = spans(lines).filter(|span| span.2 > 0);
+    sums(named.filter_map(|(from, to, ns)| {
+        let (from, to) = (lines.get(from)?, lines.get(to)?);
+        let name = format!("{} -> {}", log::alike(&from.text), log::alike(&to.text));
+        Some((name, ns))
+    }))
+}
+
+/// All of the time of each name.
+fn sums(named: impl Iterator<Item = (String, u64)>) -> BTreeMap<String, u64> {
     let mut known: BTreeMap<String, u64> = BTreeMap::new();
-    for (from, to, ns) in spans(&lines) {
-        if let (Some(from), Some(to), true) = (lines.get(from), lines.get(to), ns > 0) {
-            let name = format!("{} -> {}", log::alike(&from.text), log::alike(&to.text));
-            let sum = known.entry(name).or_default();
-            *sum = sum.saturating_add(ns);
-        }
+    for (name, ns) in named {
+        let sum = known.entry(name).or_default();
+        *sum = sum.saturating_add(ns);
     }
     known
 }

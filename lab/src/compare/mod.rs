@@ -226,14 +226,24 @@ fn common_phases(runs: &[Run]) -> Vec<String> {
     names
 }
 
-/// Names of the gaps that are among the longest of some run.
-fn longest_gaps<'r>(runs: impl Iterator<Item = &'r Vec<Measure>>) -> BTreeSet<&'r str> {
+/// A named step this long is shown whatever others take.
+const LONG_STEP_NS: u64 = 1_000_000;
+
+/// Names of what explains and is among the longest of its kind in some run.
+fn longest<'r>(runs: impl Iterator<Item = &'r Vec<Measure>>) -> BTreeSet<(Kind, &'r str)> {
     let mut names = BTreeSet::new();
     for run in runs {
-        let gaps = run.iter().filter(|measure| measure.kind == Kind::Gap);
-        let mut gaps: Vec<&Measure> = gaps.collect();
-        gaps.sort_by_key(|gap| std::cmp::Reverse(gap.ns));
-        names.extend(gaps.iter().take(gaps::MOST).map(|gap| gap.name.as_str()));
+        for kind in Kind::ALL.into_iter().filter(|kind| kind.explains()) {
+            let alike = run.iter().filter(|measure| measure.kind == kind);
+            let mut alike: Vec<&Measure> = alike.collect();
+            alike.sort_by_key(|measure| std::cmp::Reverse(measure.ns));
+            let long = |measure: &Measure| kind != Kind::Gap && measure.ns >= LONG_STEP_NS;
+            let mut alike = alike.into_iter().enumerate();
+            let kept = alike
+                .by_ref()
+                .take_while(|(at, measure)| *at < gaps::MOST || long(measure));
+            names.extend(kept.map(|(_, measure)| (kind, measure.name.as_str())));
+        }
     }
     names
 }
@@ -247,8 +257,8 @@ fn rows(a: &[Vec<Measure>], b: &[Vec<Measure>]) -> Vec<Row> {
             keys.push(key);
         }
     }
-    let longest = longest_gaps(a.iter().chain(b));
-    keys.retain(|(kind, name)| *kind != Kind::Gap || longest.contains(name.as_str()));
+    let longest = longest(a.iter().chain(b));
+    keys.retain(|(kind, name)| !kind.explains() || longest.contains(&(*kind, name)));
     keys.sort_by_key(|(kind, _)| *kind);
     let spread = |runs: &[Vec<Measure>], key: &(Kind, String)| {
         let alike = |measure: &&Measure| (measure.kind, &measure.name) == (key.0, &key.1);

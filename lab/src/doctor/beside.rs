@@ -56,7 +56,7 @@ pub enum Verdict {
 /// A span that takes longer in B.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Loss {
-    /// A phase or a gap.
+    /// A phase, an initcall, a service or a gap.
     pub kind: Kind,
     /// Its name.
     pub name: String,
@@ -90,7 +90,7 @@ pub fn beside(a: (&Diagnosis, &Run), b: (&Diagnosis, &Run)) -> Result<Beside, Un
     let comparison = compare((&a.0.file, &runs(a.1, 0)), (&b.0.file, &runs(b.1, 1)))?;
     let (mut slower, mut gained_ns) = (Vec::new(), 0_u64);
     let rows = comparison.rows.iter();
-    for row in rows.filter(|row| matches!(row.kind, Kind::Phase | Kind::Gap)) {
+    for row in rows.filter(|row| row.kind == Kind::Phase || row.kind.explains()) {
         let ns = |side: &Option<crate::compare::Spread>| side.as_ref().map(|spread| spread.min_ns);
         let (a_ns, b_ns) = (ns(&row.a), ns(&row.b).unwrap_or(0));
         let loss = Loss {

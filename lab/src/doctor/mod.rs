@@ -26,7 +26,7 @@ use serde::Serialize;
 
 use crate::boot::linux;
 use crate::file::FileError;
-use crate::log::{self, Boot};
+use crate::log::{self, Boot, Named};
 use crate::record::{Gap, Phase};
 use case::Case;
 use rule::{Cost, Hit, Rule};
@@ -38,6 +38,8 @@ const MOST_FINDINGS: usize = 1000;
 const MOST_BOOTS: usize = 100;
 /// Logs whose times are kept.
 const MOST_TIMES: usize = 1000;
+/// Initcalls and services kept of one boot.
+const MOST_STEPS: usize = 10;
 /// Remarks kept of one boot.
 const MOST_NOTES: usize = 8;
 
@@ -97,6 +99,10 @@ pub struct Times {
     pub phases: Vec<Phase>,
     /// The longest spans between two lines.
     pub gaps: Vec<Gap>,
+    /// The slowest initcalls that the log names.
+    pub initcalls: Vec<Named>,
+    /// The slowest services that it names.
+    pub services: Vec<Named>,
 }
 
 /// One finding.
@@ -291,17 +297,28 @@ impl Diagnosis {
             self.notes
                 .push(format!("and {more} more lines of this boot"));
         }
+        let services = slowest(log::services(&boot.lines));
+        // What adds up services is a log as well.
+        self.kernel_lines += usize::from(!services.is_empty());
         if self.times.len() < MOST_BOOTS {
             let (phases, gaps) = linux::times(boot);
-            let line = boot.lines.first().map_or(1, |line| line.number);
             self.times.push(Times {
                 boot: self.boots,
-                line,
+                line: boot.lines.first().map_or(1, |line| line.number),
                 phases,
                 gaps,
+                initcalls: slowest(log::initcalls(&boot.lines)),
+                services,
             });
         }
     }
+}
+
+/// The slowest of `steps`.
+fn slowest(mut steps: Vec<Named>) -> Vec<Named> {
+    steps.sort_by(|one, other| other.ns.cmp(&one.ns).then(one.line.cmp(&other.line)));
+    steps.truncate(MOST_STEPS);
+    steps
 }
 
 /// What all rules find in a boot, in the order of the lines.

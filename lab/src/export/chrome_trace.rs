@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
+use crate::log;
 use crate::report::Report;
 
-/// One process a run; phases, and gaps beside them.
+/// One process a run; phases, gaps and initcalls beside them.
 pub(super) fn report(report: &Report) -> String {
     let mut events: Vec<Value> = Vec::new();
     let runs = report
@@ -22,6 +23,15 @@ pub(super) fn report(report: &Report) -> String {
             events.push(json!({
                 "name": phase.name, "cat": "phase", "ph": "X", "pid": process, "tid": 0,
                 "ts": us(phase.start_ns), "dur": us(phase.ns()),
+            }));
+        }
+        for call in log::initcalls(&run.lines()) {
+            let begin_ns = call.end_ns.and_then(|end| end.checked_sub(call.ns));
+            events.extend(begin_ns.map(|begin_ns| {
+                json!({
+                    "name": call.name, "cat": "initcall", "ph": "X", "pid": process, "tid": 2,
+                    "ts": us(begin_ns), "dur": us(call.ns),
+                })
             }));
         }
         for gap in &run.gaps {

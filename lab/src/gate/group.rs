@@ -53,7 +53,7 @@ impl Group {
                     decides: rules.figures.decides(row.kind, &row.name),
                     ..judged
                 }),
-                None if row.kind != Kind::Gap => absent.push(row.name.clone()),
+                None if !row.kind.explains() => absent.push(row.name.clone()),
                 None => {}
             }
         }

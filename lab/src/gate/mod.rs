@@ -25,7 +25,6 @@ mod statistics;
 
 use serde::Serialize;
 
-use crate::compare::Kind;
 use crate::records::{FailedBoot, LeftOut};
 pub use figures::{Figures, is_meant};
 pub use group::Group;
@@ -280,7 +279,7 @@ fn unclear(case: &Case, groups: &[Group], rules: &Rules) -> Vec<String> {
 /// The largest difference among figures that are long enough to be felt.
 fn noise(groups: &[Group]) -> f64 {
     let rows = groups.iter().flat_map(|group| &group.rows);
-    let felt = rows.filter(|row| row.a_ns >= 1e6 && row.kind != Kind::Gap);
+    let felt = rows.filter(|row| row.a_ns >= 1e6 && !row.kind.explains());
     let each = felt.filter_map(|row| Some((row.ratio? - 1.0).abs() * 100.0));
     each.fold(0.0, f64::max)
 }

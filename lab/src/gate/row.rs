@@ -112,7 +112,7 @@ pub(super) fn judge(row: &Row, again: Option<Option<&Row>>, method: &Method) -> 
         interval: interval(&figures_a, &figures_b).filter(|_| !exact),
         p: (!exact).then(|| mann_whitney(&figures_a, &figures_b)),
         state,
-        decides: row.kind != Kind::Gap,
+        decides: !row.kind.explains(),
     })
 }
 
@@ -123,7 +123,7 @@ const LEAST_GAP_NS: u64 = 2000;
 fn moved(row: &Row, method: &Method, alpha: f64) -> Option<State> {
     let (a, b) = sides(row)?;
     let mut method = *method;
-    if row.kind == Kind::Gap {
+    if row.kind.explains() {
         method.least_ns = method.least_ns.max(LEAST_GAP_NS);
     }
     differs(&a.ns, &b.ns, &method, alpha)

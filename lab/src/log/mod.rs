@@ -20,6 +20,7 @@
 //! | `processor` | which processor it runs on |
 //! | `pages` | how large a page is |
 //! | `deferred` | when put-off memory was ready |
+//! | `named` | initcalls and services with their time |
 //! | `memblock` | the early allocator's trace |
 //! | `source` | which rows to take as the machine's memory |
 //! | `problem` | [`LogProblem`] |
@@ -34,6 +35,7 @@ mod json;
 mod layout;
 mod line;
 mod memblock;
+mod named;
 mod pages;
 mod prefix;
 mod problem;
@@ -56,6 +58,7 @@ pub use layout::{MovableStart, NodeRow, NodeSpan, PagesOf, Unavailable, ZonePage
 pub(crate) use line::clean_text;
 pub use line::{Line, lines};
 pub use memblock::{MemblockAction, MemblockDump, MemblockEvent, MemblockRequest, MemblockRow};
+pub use named::{Named, initcalls, services};
 pub use pages::PageSize;
 pub(crate) use prefix::{is_omission, is_prompt};
 pub use problem::LogProblem;

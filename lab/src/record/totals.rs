@@ -94,7 +94,7 @@ impl Totals {
 }
 
 /// `1min 2.345s`, `980ms`, in nanoseconds.
-fn duration(text: &str) -> Option<u64> {
+pub(crate) fn duration(text: &str) -> Option<u64> {
     let mut ns: u64 = 0;
     let mut any = false;
     for word in text.split_ascii_whitespace() {
