@@ -9,7 +9,7 @@ use firstlight_lab::records;
 use firstlight_lab::report::Report;
 use firstlight_lab::sweep;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Show a folder of records: summary, time lines, sizes, threads, runs, gaps, findings
 ///
@@ -23,6 +23,9 @@ pub(crate) struct Options {
     /// In which form
     #[arg(long, value_enum, default_value_t = Form::Html)]
     format: Form,
+    /// What the page is called
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
     /// Where to, instead of standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -64,7 +67,12 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         }
         folder => folder.map_err(|error| Failure::records(&error))?,
     };
-    let report = Report::of(folder, sweeps);
+    let mut report = Report::of(folder, sweeps);
+    if let Some(title) = &options.title {
+        report.title.clone_from(title);
+    }
+    let page = options.output.as_deref();
+    report.folder = page.map(|page| page.parent().unwrap_or(Path::new("")).to_owned());
     let format = match options.format {
         Form::Html => Format::Html,
         Form::Table => Format::Table,

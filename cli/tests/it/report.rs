@@ -181,11 +181,11 @@ fn what_a_record_says_is_text_and_nothing_else() {
 }
 
 #[test]
-fn five_hundred_runs_make_a_small_page() {
+fn a_thousand_runs_make_a_small_page() {
     let path = tempfile::tempdir().unwrap();
     let log = fs::read_to_string(&files("golden/logs", "A_6.12_64G_n2_c2.log")[0]).unwrap();
-    let lines: Vec<&str> = log.lines().collect();
-    for number in 0..500 {
+    let lines: Vec<&str> = log.lines().take(80).collect();
+    for number in 0..1000 {
         let mut record = record(4 << (number % 20), number);
         record["log"] = json!(lines);
         fs::write(
@@ -196,7 +196,62 @@ fn five_hundred_runs_make_a_small_page() {
     }
     let page = form(path.path().to_str().unwrap(), "html");
     assert!(page.len() < 5_000_000, "{}", page.len());
-    assert!(page.contains("500 runs"));
+    assert!(page.contains("1000 runs"));
+}
+
+#[test]
+fn two_set_ups_have_their_differences_and_what_they_share_once() {
+    let path = tempfile::tempdir().unwrap();
+    let runs = path.path().join("runs");
+    fs::create_dir_all(&runs).unwrap();
+    for (words, more) in [("shared quiet", 0), ("shared loud", 7_000_000)] {
+        for number in 0..3 {
+            let mut record = record(4, number);
+            record["source"]["command_line"] = words.into();
+            record["host"] = json!({"accelerator": "tcg"});
+            record["time_base"] = json!({"from": "power-on"});
+            let end = record["phases"][1]["end_ns"].as_u64().unwrap();
+            record["phases"][1]["end_ns"] = (end + more).into();
+            let name = format!("{}-{number}", words.replace(' ', "_"));
+            fs::write(runs.join(format!("{name}.json")), record.to_string()).unwrap();
+            fs::write(runs.join(format!("{name}.log")), "[    1.0] a\n").unwrap();
+        }
+    }
+    let failed =
+        json!({"schema": "firstlight.failed/1", "cell": "c", "message": "it hung <b>", "log": []});
+    fs::write(runs.join("c-0.failed"), failed.to_string()).unwrap();
+    fs::write(
+        runs.join("later.json"),
+        record(4, 0).to_string().replace("run/1", "run/2"),
+    )
+    .unwrap();
+    let page = path.path().join("page.html");
+    let (folder, out) = (runs.to_str().unwrap(), page.to_str().unwrap());
+    let (code, _, stderr) = told(&["report", folder, "-o", out, "--title", "Nightly <1>"]);
+    assert_eq!(code, 0, "{stderr}");
+    let page = fs::read_to_string(page).unwrap();
+    for part in [
+        "<h1>Nightly &lt;1&gt;</h1>",
+        "<code>shared</code>",
+        "id=\"differences\"",
+        // The whole boot first; A is the louder one, by the order of names.
+        "<tr><td>total</td>",
+        "-7.000",
+        "named emulated",
+        "4 CPUs, emulated, loud",
+        "3 of 3 runs",
+        "href=\"./runs/shared_loud-",
+        ".log\"",
+        "failed: it hung &lt;b&gt;",
+        "left out: its schema is",
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    let table = form(folder, "table");
+    assert!(
+        table.contains("failed: ") && table.contains("left out: "),
+        "{table}"
+    );
 }
 
 #[test]

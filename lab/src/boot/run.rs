@@ -266,10 +266,9 @@ impl Boot<'_> {
                 return Ok((heard, events));
             };
             let emulated = self.launch.accelerator == Accelerator::Tcg;
-            // Only another CPU can meet an instruction that is half replaced.
-            let may_be_qemu = emulated && self.launch.machine.cpus > 1;
-            if self.launch.system == System::Linux && may_be_qemu && self.attempts < MOST_ATTEMPTS {
-                self.retried_because = linux::verdict::patched_to_death(&lines);
+            if self.launch.system == System::Linux && emulated && self.attempts < MOST_ATTEMPTS {
+                let cpus = self.launch.machine.cpus;
+                self.retried_because = linux::verdict::died_of_the_emulator(&lines, cpus);
                 if self.retried_because.is_some() {
                     continue;
                 }

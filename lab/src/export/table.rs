@@ -28,14 +28,20 @@ pub(super) fn report(report: &Report) -> String {
             let (median, mad) = (phase.took.median_ns / 1e6, phase.took.mad_ns / 1e6);
             let _ = writeln!(text, "  {:<28} {median:>14.3} ± {mad:.3} ms", phase.name);
         }
-        for finding in &setup.findings {
+        for found in &setup.findings {
             let _ = writeln!(
                 text,
                 "  found: {} ({})",
-                finding.id,
-                finding.evidence.trim()
+                found.finding.id,
+                found.finding.evidence.trim()
             );
         }
+    }
+    for boot in &report.failed {
+        let _ = writeln!(text, "failed: {}: {}", boot.file, boot.message);
+    }
+    for file in &report.left_out {
+        let _ = writeln!(text, "left out: {}: {}", file.file, file.why);
     }
     for fit in &report.fits {
         let _ = writeln!(

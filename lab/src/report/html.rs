@@ -1,11 +1,14 @@
 //! One page that needs nothing else: no script, no font, no picture from anywhere.
 
 use std::fmt::Write;
+use std::path::{Path, PathBuf, absolute};
 
 use super::chart::{Piece, Series, bars, curves, dots, short};
 use super::escape::escaped;
 use super::style::{COLOURS, CSS};
 use super::{Report, Setup, Span};
+use crate::compare::TOTAL;
+use crate::run::plural;
 use crate::sweep::{self, SweptPart};
 
 /// Set-ups that are drawn; tables have all.
@@ -20,18 +23,33 @@ impl Report {
         let mut page = String::from(
             "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
-             <meta name=\"viewport\" content=\"width=device-width\"><title>firstlight report</title><style>",
+             <meta name=\"viewport\" content=\"width=device-width\"><title>",
         );
+        page.push_str(&escaped(&self.title));
+        page.push_str("</title><style>");
         page.push_str(CSS);
         page.push_str("</style></head><body>");
         let _ = write!(
             page,
-            "<h1>Boots</h1><p class=\"faint\">{} runs of {} set-ups. Milliseconds; on the instruction clock one is a million instructions.</p>",
+            "<h1>{}</h1><p class=\"faint\">{} runs of {} set-ups. Milliseconds, from power-on where the host's clock tells, else from where the kernel's own clock begins; on the instruction clock one is a million instructions.</p>",
+            escaped(&self.title),
             self.runs(),
             self.setups.len()
         );
+        if self.setups.iter().any(|setup| setup.emulated) {
+            page.push_str("<p class=\"bad\">Set-ups named emulated ran on an emulator: their times compare with each other, not with a machine's.</p>");
+        }
+        if !self.words.is_empty() {
+            let _ = write!(
+                page,
+                "<p>All with the words <code>{}</code></p>",
+                escaped(&self.words)
+            );
+        }
         let colours = self.colours();
         self.summary(&mut page);
+        self.differences(&mut page);
+        self.missing(&mut page);
         self.time_lines(&mut page, &colours);
         self.sizes(&mut page, &colours);
         self.threads(&mut page);
@@ -95,6 +113,73 @@ impl Report {
             );
         }
         page.push_str("</table></div>");
+    }
+
+    /// Where there are two set-ups by one clock, what the second takes more.
+    fn differences(&self, page: &mut String) {
+        let [a, b] = self.setups.as_slice() else {
+            return;
+        };
+        if a.clock != b.clock {
+            return;
+        }
+        let _ = write!(
+            page,
+            "<h2 id=\"differences\">Differences</h2><p class=\"faint\">A: {}<br>B: {}</p><div class=\"scroll\"><table><tr><th>Figure</th><th>A</th><th>B</th><th>B - A</th><th>change</th></tr>",
+            escaped(&a.name),
+            escaped(&b.name)
+        );
+        for (name, [a, b]) in differences(a, b) {
+            let class = if b > a { "bad" } else { "good" };
+            let change = if a > 0.0 {
+                format!("{:+.1} %", (b / a - 1.0) * 100.0)
+            } else {
+                String::new()
+            };
+            let _ = write!(
+                page,
+                "<tr><td>{}</td><td>{a:.3}</td><td>{b:.3}</td><td class=\"{class}\">{:+.3}</td><td>{change}</td></tr>",
+                escaped(name),
+                b - a
+            );
+        }
+        page.push_str("</table></div>");
+    }
+
+    /// Words that lead to the log of a record, or to the record.
+    fn link(&self, file: &str, words: &str) -> String {
+        let beside = Path::new(file).with_extension("log");
+        let path = if beside.is_file() {
+            beside
+        } else {
+            file.into()
+        };
+        let path = relative(&path, self.folder.as_deref());
+        format!("<a href=\"{}\">{}</a>", escaped(&path), escaped(words))
+    }
+
+    /// Boots that failed, and files that hold no record.
+    fn missing(&self, page: &mut String) {
+        if self.failed.is_empty() && self.left_out.is_empty() {
+            return;
+        }
+        page.push_str("<h2 id=\"missing\">Not in these figures</h2>");
+        let failed = self
+            .failed
+            .iter()
+            .map(|boot| (&boot.file, format!("failed: {}", boot.message)));
+        let left_out = self
+            .left_out
+            .iter()
+            .map(|file| (&file.file, format!("left out: {}", file.why)));
+        for (file, why) in failed.chain(left_out) {
+            let _ = write!(
+                page,
+                "<p class=\"bad\"><code>{}</code> {}</p>",
+                escaped(file),
+                escaped(&why)
+            );
+        }
     }
 
     fn time_lines(&self, page: &mut String, colours: &[&str]) {
@@ -228,7 +313,7 @@ impl Report {
             let _ = write!(
                 page,
                 "<h3>{}</h3><div class=\"scroll\"><table><tr><th>Phase</th><th>ms</th><th class=\"l\">Between</th></tr>",
-                escaped(&setup.name)
+                self.link(&setup.middle_file, &setup.name)
             );
             for gap in setup.gaps.iter().take(5) {
                 let start = |text: &str| escaped(&text.chars().take(120).collect::<String>());
@@ -251,15 +336,18 @@ impl Report {
             page.push_str("<p class=\"good\">The doctor found nothing.</p>");
         }
         for setup in &self.setups {
-            for finding in &setup.findings {
+            for found in &setup.findings {
+                let finding = &found.finding;
                 let cost = finding.cost_ms.map_or(String::new(), |ms| {
                     format!(", {} ms, {}", short(ms), finding.cost)
                 });
                 let _ = write!(
                     page,
-                    "<div class=\"card\"><p><b>{}</b>{cost} <span class=\"faint\">{}</span></p><p><code>{}</code></p><p>{}</p><p>{}</p></div>",
+                    "<div class=\"card\"><p><b>{}</b>{cost} <span class=\"faint\">{} of {}, {}</span></p><p><code>{}</code></p><p>{}</p><p>{}</p></div>",
                     escaped(finding.id),
-                    escaped(&setup.name),
+                    found.runs,
+                    plural(setup.files.len() as u64, "run"),
+                    self.link(&found.file, &setup.name),
                     escaped(finding.evidence.trim()),
                     escaped(&finding.why),
                     escaped(finding.cure)
@@ -267,6 +355,31 @@ impl Report {
             }
         }
     }
+}
+
+/// Every figure of both, the whole boot first, then by what B takes more or less.
+fn differences<'s>(a: &'s Setup, b: &'s Setup) -> Vec<(&'s str, [f64; 2])> {
+    let took = |setup: &'s Setup, name: &str| {
+        let phase = setup.phases.iter().find(|phase| phase.name == name);
+        phase.map_or(0.0, |phase| phase.took.median_ns / 1e6)
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for phase in a.phases.iter().chain(&b.phases) {
+        if !names.contains(&&*phase.name) {
+            names.push(&phase.name);
+        }
+    }
+    let phases = names
+        .into_iter()
+        .map(|name| (name, [took(a, name), took(b, name)]));
+    let mut rows: Vec<(&str, [f64; 2])> = phases.collect();
+    let far = |row: &(&str, [f64; 2])| (row.1[1] - row.1[0]).abs();
+    rows.sort_by(|one, other| far(other).total_cmp(&far(one)));
+    let total = |setup: &Setup| setup.total.as_ref().map(|total| total.median_ns / 1e6);
+    if let (Some(a), Some(b)) = (total(a), total(b)) {
+        rows.insert(0, (TOTAL, [a, b]));
+    }
+    rows
 }
 
 /// The phases of the run in the middle, from its start on.
@@ -280,6 +393,30 @@ fn pieces<'n>(setup: &Setup, colours: &[&'n str]) -> Vec<Piece<'n>> {
         Some((*name, place % COLOURS, ms(span.start_ns), ms(end)))
     };
     setup.middle.iter().filter_map(piece).collect()
+}
+
+/// A path as a page in `folder` reaches it, as a reference that names no scheme.
+fn relative(path: &Path, folder: Option<&Path>) -> String {
+    let whole = |path: &Path| absolute(path).unwrap_or_else(|_| path.to_owned());
+    let (path, folder) = (whole(path), folder.map(whole));
+    let steps = folder.iter().flat_map(|folder| folder.ancestors().zip(0..));
+    let near = steps.filter_map(|(above, up)| {
+        let rest = path.strip_prefix(above).ok()?;
+        let climb = std::iter::repeat_n("..", up).collect::<PathBuf>();
+        Some(Path::new(".").join(climb).join(rest))
+    });
+    let reached = near.into_iter().next().unwrap_or(path);
+    let mut text = String::new();
+    for byte in reached.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'~' => text.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => text.push(char::from(*byte)),
+            byte => {
+                let _ = write!(text, "%{byte:02X}");
+            }
+        }
+    }
+    text
 }
 
 /// Names and their colours.
@@ -340,4 +477,18 @@ fn curve(page: &mut String, sweep: &sweep::Record, part: SweptPart) {
 #[expect(clippy::cast_precision_loss, reason = "figures to draw")]
 fn float(ns: u64) -> f64 {
     ns as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_reaches_logs_from_where_it_lies() {
+        let reach = |path: &str, folder: &str| relative(Path::new(path), Some(Path::new(folder)));
+        assert_eq!(reach("/a/runs/b.log", "/a"), "./runs/b.log");
+        assert_eq!(reach("/a/runs/b.log", "/a/out/x"), "./../../runs/b.log");
+        assert_eq!(reach("/a/50 %\"#.log", "/a"), "./50%20%25%22%23.log");
+        assert_eq!(relative(Path::new("/a/b"), None), "/a/b");
+    }
 }

@@ -15,6 +15,7 @@ mod html;
 mod style;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -34,6 +35,13 @@ pub const SCHEMA: &str = "firstlight.report/1";
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: &'static str,
+    /// What the page is called.
+    pub title: String,
+    /// Words that the command lines of all set-ups have; names of set-ups are without them.
+    pub words: String,
+    /// Where the page is to lie, so that it reaches the logs.
+    #[serde(skip)]
+    pub folder: Option<PathBuf>,
     /// Set-ups, in the order of system, words, clock and memory.
     pub setups: Vec<Setup>,
     /// How phases grow with memory, where set-ups differ in nothing else.
@@ -67,12 +75,26 @@ pub struct Setup {
     pub phases: Vec<PhaseSpread>,
     /// The longest gaps of the run in the middle.
     pub gaps: Vec<Gap>,
-    /// What the doctor found in the logs, each finding once.
-    pub findings: Vec<Finding>,
+    /// What the doctor found in the logs of all runs, each finding once.
+    pub findings: Vec<Found>,
+    /// The file of the run in the middle.
+    pub middle_file: String,
     /// The run in the middle, phase by phase.
     pub middle: Vec<Span>,
     #[serde(skip)]
     pub(crate) runs: Vec<Run>,
+}
+
+/// A finding, as the first run that has it shows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Found {
+    /// The finding.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// Runs that have it.
+    pub runs: usize,
+    /// The file of the first.
+    pub file: String,
 }
 
 /// A phase of a set-up.
@@ -92,12 +114,19 @@ impl Report {
         for run in folder.runs {
             groups.entry(Key::of(&run)).or_default().push(run);
         }
-        let setups: Vec<Setup> = groups
-            .into_iter()
-            .map(|(key, runs)| Setup::of(&key, runs))
-            .collect();
+        let words = common_words(groups.keys());
+        let setups = groups.into_iter().map(|(mut key, runs)| {
+            let own = key.words.split_whitespace();
+            let own = own.filter(|word| !words.contains(&(*word).to_owned()));
+            key.words = own.collect::<Vec<_>>().join(" ");
+            Setup::of(&key, runs)
+        });
+        let setups: Vec<Setup> = setups.collect();
         Self {
             schema: SCHEMA,
+            title: "Boot report".into(),
+            words: words.join(" "),
+            folder: None,
             fits: fit::fits(&setups),
             setups,
             sweeps,
@@ -139,6 +168,7 @@ impl Setup {
             total: Spread::of(&totals),
             phases,
             gaps: middle.map(|run| run.gaps.clone()).unwrap_or_default(),
+            middle_file: middle.map(|run| run.file.clone()).unwrap_or_default(),
             middle: middle.map(|run| run.phases.clone()).unwrap_or_default(),
             findings,
             runs,
@@ -153,17 +183,39 @@ impl Setup {
     }
 }
 
-/// What the doctor finds in the logs of some runs; each finding once.
-fn findings(runs: &[Run]) -> Vec<Finding> {
-    /// Logs that are looked at; runs of one set-up say the same.
-    const MOST_LOGS: usize = 5;
-    let mut all: Vec<Finding> = Vec::new();
-    for run in runs.iter().filter(|run| run.is_linux()).take(MOST_LOGS) {
+/// Words that the command lines of all of several set-ups have.
+fn common_words<'k>(keys: impl Iterator<Item = &'k Key>) -> Vec<String> {
+    let lines: Vec<Vec<&str>> = keys
+        .map(|key| key.words.split_whitespace().collect())
+        .collect();
+    let Some((first, others)) = lines.split_first().filter(|(_, others)| !others.is_empty()) else {
+        return Vec::new();
+    };
+    let common = first.iter();
+    let common = common.filter(|word| others.iter().all(|line| line.contains(word)));
+    common.map(|word| (*word).to_owned()).collect()
+}
+
+/// What the doctor finds in the logs of all runs.
+fn findings(runs: &[Run]) -> Vec<Found> {
+    let mut all: Vec<Found> = Vec::new();
+    for run in runs.iter().filter(|run| run.is_linux()) {
+        let mut seen: Vec<&str> = Vec::new();
         for finding in diagnose(&run.file, run.log.join("\n").as_bytes()).findings {
-            if all.iter().all(|known| known.id != finding.id) {
-                all.push(finding);
+            if seen.contains(&finding.id) {
+                continue;
+            }
+            seen.push(finding.id);
+            match all.iter_mut().find(|known| known.finding.id == finding.id) {
+                Some(known) => known.runs += 1,
+                None => all.push(Found {
+                    finding,
+                    runs: 1,
+                    file: run.file.clone(),
+                }),
             }
         }
     }
+    all.sort_by(|a, b| b.runs.cmp(&a.runs).then(a.finding.id.cmp(b.finding.id)));
     all
 }

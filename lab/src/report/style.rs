@@ -16,7 +16,7 @@ font:15px/1.5 system-ui,sans-serif}
 h1{font-size:1.5rem;margin:0 0 .25rem}h2{font-size:1.15rem;margin:2.2rem 0 .6rem}
 h3{font-size:1rem;margin:1.2rem 0 .3rem}
 p{margin:.3rem 0}.faint{color:var(--faint)}.bad{color:var(--bad)}.good{color:var(--good)}
-.scroll{overflow-x:auto}
+a{color:inherit}.scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}
 th{font-weight:600;color:var(--faint)}th:first-child,td:first-child,.l{text-align:left}

@@ -426,6 +426,15 @@ fn a_linux_that_died_of_qemu_is_booted_again() {
     assert_eq!(fault.attempts, 5);
     assert!(fault.to_string().contains("boot 5"), "{fault}");
 
+    // A timer that stands still, also with one CPU.
+    let timer =
+        "echo \"[    0.036] Kernel panic - not syncing: IO-APIC + timer doesn't work!\" > $log";
+    let body =
+        format!("[ -e $here/again ] && {{ {ROOTLESS}; exit 0; }}\ntouch $here/again\n{timer}");
+    let host = run(&linux(&FakeQemu::new(&body))).unwrap().host.unwrap();
+    assert_eq!(host.attempts, 2);
+    assert!(host.retried_because.unwrap().contains("timer"));
+
     // Under KVM it is not QEMU's doing.
     let fake = FakeQemu::new(PATCHED);
     let request = Request {

@@ -80,6 +80,29 @@ fn is_oops(text: &str) -> bool {
     HEADS.iter().any(|head| text.starts_with(head))
 }
 
+/// Why an emulator let the kernel die, if it did; `cpus` is how many it has.
+///
+/// On a busy host the timer of an emulated machine stands still while the kernel counts its
+/// interrupts; with several CPUs see [`patched_to_death`].
+///
+/// ```
+/// use firstlight_lab::boot::linux::verdict::died_of_the_emulator;
+/// let lines = firstlight_lab::log::lines(
+///     b"[    0.036] Kernel panic - not syncing: IO-APIC + timer doesn't work!",
+/// );
+/// assert!(died_of_the_emulator(&lines, 1).is_some());
+/// ```
+#[must_use]
+pub fn died_of_the_emulator(lines: &[Line<'_>], cpus: u32) -> Option<String> {
+    const NO_TIMER: &str = "IO-APIC + timer doesn't work";
+    let no_timer = |line: &&Line<'_>| line.text.contains(PANIC) && line.text.contains(NO_TIMER);
+    if let Some(line) = lines.iter().find(no_timer) {
+        return Some(format!("the emulated timer stood still: {}", line.text));
+    }
+    // Only another CPU can meet an instruction that is half replaced.
+    (cpus > 1).then(|| patched_to_death(lines)).flatten()
+}
+
 /// Why the kernel died while it changed its own code, if it did: an emulator may
 /// run an instruction that another of its CPUs is just replacing, where a
 /// processor would not. QEMU 7.2 does so now and then, Linux 6.12 with several
