@@ -75,6 +75,9 @@ stick: setup ## start: a USB stick that runs the image on a real machine, as the
 	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes a minute or two" >&2
 	@cargo run --release --quiet -p firstlight-cli -- stick --output $${CARGO_TARGET_DIR:-target}/stick.img --append "$(APPEND)"
 
+# Few of the engine's tests, with other features: to optimise them all takes minutes more than these take.
+TEST_ANEW = cargo test --quiet -p firstlight --config profile.dev.package.firstlight.opt-level=0
+
 test: setup ## test: all tests, documentation examples among them (minutes); FIRSTLIGHT_REQUIRE=root,hugepages,qemu,browser,linux lets none be skipped
 	@for target in $(BARE) $(UEFI) $(OTHERS); do scripts/setup.sh target $$target; done
 	@scripts/setup.sh ovmf || echo "firstlight: tests that need UEFI say that they are skipped" >&2
@@ -88,8 +91,8 @@ test: setup ## test: all tests, documentation examples among them (minutes); FIR
 	    scripts/boots/kept.sh cargo test --quiet --workspace --lib --bins --tests; \
 	fi
 	@cargo test --quiet --workspace --doc
-	@cargo test --quiet -p firstlight --features check-double-free --test it -- cpu_cache:: cpu_cell:: cpu_machine:: cpu_model:: cpu_ranges::
-	@cargo test --quiet -p firstlight --no-default-features --features movable --test it -- tables_machine:: frames_machine::
+	@$(TEST_ANEW) --features check-double-free --test it -- cpu_cache:: cpu_cell:: cpu_machine:: cpu_model:: cpu_ranges::
+	@$(TEST_ANEW) --no-default-features --features movable --test it -- tables_machine:: frames_machine::
 
 stress: setup ## long: threads over all operations of the allocator, recounted every few seconds; MINUTES=120 for the long run
 	@FIRSTLIGHT_STRESS_SECONDS=$$(( $(MINUTES) * 60 )) cargo test --release --quiet -p firstlight \

@@ -565,3 +565,43 @@ fn one_time_is_counted_once() {
         .collect();
     assert_eq!(ids, ["deferral-one-thread"]);
 }
+
+/// What each finding of `FOUND` costs, in milliseconds, where it costs anything.
+const COSTS: &[(&str, f64)] = &[
+    ("memory-blocks-small", 491.52),
+    ("memory-blocks-slow", 700.0),
+    ("memory-blocks-slow", 22_000.0),
+    ("deferral-absent", 2684.35456),
+    ("memmap-eager", 2_990.0),
+    ("memmap-eager", 990.0),
+    ("deferral-defeated", 800.0),
+    ("deferral-serial", 800.0),
+    ("deferral-slow", 600.0),
+    ("deferral-bandwidth", 765.104561),
+    ("deferral-uneven", 603.0),
+    ("deferral-one-thread", 642.4),
+    ("reserved-pages-serial", 2_000.0),
+    ("hash-tables-oversized", 3_200.0),
+    ("hash-tables-oversized", 50.0),
+    ("hash-tables-slow", 1_000.0),
+    ("hugepages-slow", 8_000.0),
+    ("hugepages-slow", 1_706.0),
+    ("memory-accepted-eagerly", 89_500.0),
+    ("deferral-slow", 5_460.0),
+    ("memory-phase-slow", 3_000.0),
+    ("memory-phase-slow", 3_800.0),
+    ("wait-embedded-controller", 5_000.0),
+    ("wait-firmware-file", 60_000.0),
+    ("wait-root-device", 8_000.0),
+    ("deferral-uneven", 603.0),
+];
+
+#[test]
+fn every_rule_says_what_it_costs() {
+    let costs = FOUND.iter().filter_map(|(id, log, _)| {
+        let findings = diagnose("log", log.as_bytes()).findings;
+        let finding = findings.into_iter().find(|finding| finding.id == *id)?;
+        Some((*id, finding.cost_ms?))
+    });
+    assert_eq!(costs.collect::<Vec<_>>(), COSTS);
+}

@@ -251,5 +251,12 @@ mod tests {
         assert!(reserve.due(now + seconds(4)).is_some());
         reserve.look(PAGE - 1, now + seconds(6));
         assert_eq!(reserve.due(now + seconds(6)), None);
+        // A budget in which no page fits.
+        for (budget, is_due) in [(PAGE - 1, false), (PAGE, true)] {
+            let mut reserve = Reserve::new(budget, PAGE, seconds(10));
+            reserve.look(pages(50), now);
+            reserve.look(pages(50), now + seconds(10));
+            assert_eq!(reserve.due(now + seconds(10)).is_some(), is_due);
+        }
     }
 }

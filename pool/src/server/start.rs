@@ -85,3 +85,24 @@ pub(super) fn within_descriptors(limits: &Limits, say: &mut dyn FnMut(&str)) -> 
         ..limits.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a container each daemon has the number 1.
+    #[test]
+    fn names_of_leases_differ_from_those_of_a_daemon_with_this_process_number() {
+        let prefix = || {
+            let folder = tempfile::tempdir().unwrap();
+            let (journal, _) = known_leases(folder.path(), &mut |_| {}).unwrap();
+            journal.prefix()
+        };
+        let first = prefix();
+        let begin = now().wall_ms;
+        while now().wall_ms == begin {
+            std::thread::yield_now();
+        }
+        assert_ne!(prefix(), first);
+    }
+}
