@@ -76,6 +76,14 @@ pub(crate) struct Cpus {
     starter: Starter,
 }
 
+impl Area {
+    /// Whether its CPU has started.
+    #[cfg(target_arch = "x86_64")]
+    pub(in crate::arch) fn has_started(&self) -> bool {
+        self.joined.load(Ordering::Acquire) == 1
+    }
+}
+
 impl Cpus {
     /// No others yet. `page`, below [`FIRST_PAGE_END`] if there is such a limit, is where they
     /// will begin.

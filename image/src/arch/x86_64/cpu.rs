@@ -10,7 +10,7 @@ use x86_64::instructions::interrupts;
 use x86_64::registers::model_specific::GsBase;
 
 use super::segments::{self, WAKE_VECTOR};
-use super::{apic, vector};
+use super::{apic, traps, vector};
 use crate::arch::common::cpus::{Area, Cpus};
 
 /// What a CPU has of its own besides its stack.
@@ -71,14 +71,35 @@ pub(super) fn interrupt_first() {
     }
 }
 
-/// Stops all other CPUs, whatever they do: their stacks and mailboxes stay as they are.
+/// Halts all other CPUs that have started, whatever they do: their stacks and mailboxes stay as they are. Halted,
+/// not waiting for a start as after an INIT: firmware's management mode may wait until each of them has come
+/// there, and such a CPU does not. This CPU reports the end of the run.
 pub(crate) fn stop_others() {
     let own = own_id();
-    // An INIT would send it to firmware's first instruction.
     interrupt_first();
-    let others = Cpus::areas().filter(|area| area.id != own);
-    others.for_each(|area| stop(area.id));
+    let others = || Cpus::areas().filter(|area| area.id != own);
+    let started = others().filter(|area| area.has_started());
+    let first = FIRST.load(Ordering::Relaxed);
+    let is_other = first != 0 && first != own.wrapping_add(1);
+    let mut wanted = usize::from(is_other);
+    for area in started {
+        apic::interrupt_always(area.id as u32);
+        wanted += 1;
+    }
+    // One that is lost in firmware's code is not waited for.
+    for _ in 0..MOST_LOOKS {
+        if traps::halted() >= wanted {
+            break;
+        }
+        super::relax();
+    }
+    // One that comes late is not to run any more.
+    let late = others().filter(|area| !area.has_started());
+    late.for_each(|area| stop(area.id));
 }
+
+/// Looks for CPUs that have halted: some milliseconds.
+const MOST_LOOKS: u32 = 1 << 20;
 
 /// Stops another CPU than the first: it waits for a start as after a reset, wherever it is.
 pub(crate) fn stop(id: u64) {

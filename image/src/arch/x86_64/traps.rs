@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use firstlight_wire::{Outcome, marker};
 use x86_64::registers::control::Cr2;
@@ -109,12 +109,21 @@ impl fmt::Display for Registers {
     }
 }
 
+/// CPUs that were halted because another one ends the run.
+static HALTED: AtomicUsize = AtomicUsize::new(0);
+
+/// How many have halted so far.
+pub(super) fn halted() -> usize {
+    HALTED.load(Ordering::Relaxed)
+}
+
 /// Every exception ends here, but for an NMI in this CPU's own report.
 #[unsafe(no_mangle)]
 extern "C" fn exception_main(registers: &Registers) {
     if registers.vector == 2 && crate::end::is_reported() {
         if crate::end::is_reported_elsewhere() {
             // That CPU ends the run and has stopped this one.
+            HALTED.fetch_add(1, Ordering::Relaxed);
             super::halt()
         }
         return;

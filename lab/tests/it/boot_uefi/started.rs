@@ -11,7 +11,7 @@ use firstlight_lab::stick::Stick;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicUsize;
 use std::thread::sleep;
@@ -156,16 +156,28 @@ impl Running {
 
     /// What its screen shows now.
     pub(crate) fn screen(&self) -> Picture {
-        let file = |name: &str| -> PathBuf { self.uefi.stick.with_file_name(name) };
-        let picture = file("picture");
-        let mut stream = UnixStream::connect(file("protocol")).unwrap();
+        let picture = self.uefi.stick.with_file_name("picture");
+        let words = serde_json::json!({"filename": picture});
+        self.ask(&serde_json::json!({"execute": "screendump", "arguments": words}));
+        Picture::read(&fs::read(picture).unwrap())
+    }
+
+    /// The registers of all CPUs now.
+    pub(crate) fn registers(&self) -> String {
+        let words = serde_json::json!({"command-line": "info registers -a"});
+        let command = serde_json::json!({"execute": "human-monitor-command", "arguments": words});
+        let answer: serde_json::Value = serde_json::from_str(&self.ask(&command)).unwrap();
+        answer["return"].as_str().unwrap().to_owned()
+    }
+
+    /// What QEMU answers to a command.
+    fn ask(&self, command: &serde_json::Value) -> String {
+        let protocol = self.uefi.stick.with_file_name("protocol");
+        let mut stream = UnixStream::connect(protocol).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         let mut answers = BufReader::new(stream.try_clone().unwrap()).lines();
-        let words = serde_json::json!({"filename": picture});
-        for command in [
-            serde_json::json!({"execute": "qmp_capabilities"}),
-            serde_json::json!({"execute": "screendump", "arguments": words}),
-        ] {
+        let mut last = String::new();
+        for command in [&serde_json::json!({"execute": "qmp_capabilities"}), command] {
             writeln!(stream, "{command}").unwrap();
             // A greeting and events may come before the answer.
             let answer = answers
@@ -174,8 +186,9 @@ impl Running {
                 .find(|line| line.contains("\"return\"") || line.contains("\"error\""));
             let answer = answer.unwrap_or_else(|| panic!("{command}: no answer"));
             assert!(answer.contains("\"return\""), "{command}: {answer}");
+            last = answer;
         }
-        Picture::read(&fs::read(picture).unwrap())
+        last
     }
 }
 

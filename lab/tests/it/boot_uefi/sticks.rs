@@ -1,10 +1,10 @@
 //! Sticks that are full, cannot be written, or lack a file.
 
 use crate::boot_uefi::DEADLINE;
-use crate::boot_uefi::started::{exit_device, power_on, start};
+use crate::boot_uefi::started::{exit_device, power_on, power_on_machine, start};
 use crate::common::checkers::check_stick;
 use crate::common::qemu::ovmf_is_here;
-use firstlight_lab::boot::{Uefi, record_of_result};
+use firstlight_lab::boot::{Machine, Uefi, record_of_result};
 use firstlight_lab::stick;
 use firstlight_wire::handover::{NOTE, VERSION};
 use std::fs;
@@ -108,6 +108,41 @@ fn the_code_on_the_screen_says_why_a_run_failed() {
         let event = events.lines().find(is_it);
         assert!(event.is_some(), "no {name} in\n{events}");
         assert_eq!(code.lines().find(is_it), event, "{code}");
+    }
+}
+
+/// Firmware's management mode may wait for all CPUs: one that waits for a start, as after an INIT, does not
+/// come there.
+#[test]
+fn other_cpus_are_halted_while_firmware_is_called() {
+    if !ovmf_is_here() {
+        return;
+    }
+    let machine = Machine {
+        memory_mib: 512,
+        cpus: 3,
+        ..Machine::default()
+    };
+    let mut machine = power_on_machine(machine, "", |_| {}, "if=none,id=stick", &[]);
+    let shown = "the lines above are the result; the machine can be switched off";
+    assert_eq!(machine.until(shown), None, "{}", machine.log());
+    // A CPU that sleeps until it has work has interrupts enabled (bit 9); it wakes, and emulated no INIT does
+    // anything to it. One that was reset begins at 0xfff0.
+    let is_halted = |registers: &str| {
+        let flags = registers.split("RFL=").skip(1);
+        let flags = flags.map(|rest| u64::from_str_radix(&rest[..8], 16).unwrap());
+        flags.filter(|flags| flags >> 9 & 1 == 0).count() == 3
+            && registers.matches("HLT=1").count() == 3
+    };
+    // The CPU that ended the run halts last, behind its last line.
+    let begin = Instant::now();
+    loop {
+        let registers = machine.registers();
+        if is_halted(&registers) {
+            break;
+        }
+        assert!(begin.elapsed() < DEADLINE, "{registers}");
+        sleep(Duration::from_millis(50));
     }
 }
 
