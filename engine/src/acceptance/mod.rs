@@ -10,7 +10,8 @@
 //!
 //! Unaccepted is not a [`Content`] of free memory: acceptance may fail, and takes 2 MiB whole, so
 //! every way to take a page would have to wait for it and to undo. What is allocated until it is
-//! accepted costs them nothing. It comes online known to be zero.
+//! accepted costs them nothing. It comes online known to be zero, as far as it is
+//! whole huge frames.
 //!
 //! A chunk is taken by raising its range's counter, so it is accepted once. One
 //! the platform refuses stays unavailable and is counted.

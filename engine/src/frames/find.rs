@@ -148,7 +148,7 @@ impl Frames<'_> {
         found.map_err(|held_by_cpus| self.no_block(request, held_by_cpus))
     }
 
-    /// The same for a request for zeros.
+    /// Takes the block of a request for zeros, likewise.
     #[cold]
     #[inline(never)]
     fn allocate_zeroed_near(

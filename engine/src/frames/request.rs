@@ -162,7 +162,7 @@ impl Request {
         self
     }
 
-    /// The content is to be zeros: memory that is known to hold them comes first; what does not is
+    /// The content is to be zeros: huge frames that are known to hold them come first; what does not is
     /// zeroed by [`Hooks::zero`](super::Hooks::zero). Other requests leave such memory alone as long as
     /// there is other memory near them.
     ///

@@ -193,3 +193,32 @@ fn errors_in_a_model_are_reported() {
     let source = "#[test]\n#[cfg(x)]\nfn a() {}\nfn b() {}\n#[test]\n#[ignore]\nfn c() {}\n    #[test]\n    fn d(\n";
     assert_eq!(tests_in(source), ["a", "d"]);
 }
+
+/// The table of all pairs of writers: its cells are models, or say in words why there is none.
+#[test]
+#[cfg_attr(miri, ignore = "reads the sources")]
+fn every_pair_of_writers_names_a_model_that_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let frames = root.join("src/frames");
+    let table = fs::read_to_string(frames.join("tests/loom/writers.md")).unwrap();
+    let mut models = Tests::new();
+    collect(&frames, &mut models);
+    let names: Vec<_> = table.split('`').skip(1).step_by(2).collect();
+    assert!(names.len() > 50, "{}", names.len());
+    let wrong = names
+        .iter()
+        .filter_map(|name| check_name(name, &models).err());
+    let wrong: Vec<_> = wrong.collect();
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+    // Each pair once: no empty cell right of the diagonal.
+    for (at, row) in table
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .enumerate()
+    {
+        let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let first = cells.iter().skip(1).position(|cell| !cell.is_empty());
+        let rest = cells.iter().skip(1 + first.unwrap_or(cells.len()));
+        assert!(rest.clone().all(|cell| !cell.is_empty()), "{at}: {row}");
+    }
+}

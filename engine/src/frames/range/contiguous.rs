@@ -9,7 +9,7 @@ use crate::frames::search::contiguous::{Probed, WantRange, Wanted, find};
 use crate::frames::word::Content;
 use crate::frames::word::geometry::HUGE_FRAMES;
 use crate::frames::zone::gate::Gate;
-use crate::frames::zone::{Nodes, Reach, Segments};
+use crate::frames::zone::{Nodes, Passes, Reach, Segments};
 use crate::node::NodeId;
 use crate::sync::pause;
 
@@ -101,7 +101,7 @@ pub(crate) fn allocate_on(
     allocate_with(segments, nodes, want, zones, gate, &mut take)
 }
 
-/// The same; `take` takes what was found.
+/// A range of the first of `nodes` that has one; `take` takes what was found.
 fn allocate_with(
     segments: &Segments<'_>,
     nodes: impl Iterator<Item = NodeId> + Clone,
@@ -122,8 +122,8 @@ fn allocate_with(
         all().for_each(|online| pass.begin(online));
         pass
     };
-    let mut passes = 0;
-    while passes < PASSES {
+    let mut left = Passes::new(PASSES);
+    while left.is_any_left() {
         let mut pass = calls();
         for online in all() {
             let mut probed = Probed::default();
@@ -141,8 +141,7 @@ fn allocate_with(
         if calls().proves(Some(pass)) && !pass.changed && !pass.opening {
             return None;
         }
-        // What is being opened soon is open.
-        passes += u32::from(!pass.opening);
+        left.count(pass.opening);
         pause();
     }
     None

@@ -118,8 +118,8 @@ fn take_known_edge(
     Some(edge)
 }
 
-/// The same for a request for zeros, in one segment: what does not hold them is zeroed, block by
-/// block. Of a range that is not taken, huge frames that were zeroed before that was seen are known to be zero.
+/// All of `range`, in one segment, for a request for zeros, or nothing: what does not hold them is zeroed,
+/// block by block. Of a range that is not taken, huge frames that were zeroed before that was seen are known to be zero.
 pub(crate) fn take_zeroed(
     nodes: &Nodes<'_>,
     range: FrameRange,
@@ -199,7 +199,7 @@ pub(crate) fn free(nodes: &Nodes<'_>, range: FrameRange) -> Result<(), RangeErro
     free_with(nodes, range, Content::Unknown)
 }
 
-/// The same, with what all of it holds.
+/// Frees all of `range`, which holds this.
 pub(crate) fn free_with(
     nodes: &Nodes<'_>,
     range: FrameRange,
@@ -216,7 +216,7 @@ pub(crate) fn free_with(
     give_with(&nodes.segments, range, content, count)
 }
 
-/// The same; `count` is called with each segment and how many of its frames were freed.
+/// Gives back all of `range`; `count` is called with each segment and how many of its frames were freed.
 #[cfg(test)]
 pub(crate) fn give(
     segments: &Segments<'_>,

@@ -72,21 +72,6 @@ pub(crate) fn take_pages(
     hint: &mut HugeIndex,
     batch: &mut Batch<'_>,
 ) {
-    let mut spared = false;
-    take_pages_with(segment, mobility, hint, batch, Some(&mut spared));
-    if spared && batch.count() == 0 {
-        take_pages_with(segment, mobility, hint, batch, None);
-    }
-}
-
-/// The same; with `spared`, huge frames with pages of known content are passed, which that says.
-fn take_pages_with(
-    segment: &Segment<'_>,
-    mobility: Mobility,
-    hint: &mut HugeIndex,
-    batch: &mut Batch<'_>,
-    mut spared: Option<&mut bool>,
-) {
     let from = *hint;
     let mut left = HUGE_FRAMES;
     for giant in giants_around(segment, from, mobility).take(GIANTS) {
@@ -104,13 +89,8 @@ fn take_pages_with(
                 continue;
             }
             left -= 1;
-            match &mut spared {
-                Some(spared) if Huge::is_known_in(bits) => **spared = true,
-                _ => {
-                    *hint = huge;
-                    emptied += take_pages_of(segment, huge, mobility, batch);
-                }
-            }
+            *hint = huge;
+            emptied += take_pages_of(segment, huge, mobility, batch);
             if batch.space() == 0 || left == 0 {
                 break;
             }
@@ -161,7 +141,7 @@ pub(crate) fn take_huges(
     }
 }
 
-/// The same, of unknown content or any; whether some were spared.
+/// Takes huge frames of unknown content, or of any; whether some were left for their content.
 fn take_huges_with(
     segment: &Segment<'_>,
     mobility: Mobility,

@@ -113,7 +113,7 @@ pub(crate) struct Pass {
     pub(crate) changed: bool,
     /// Pages of the other mobility may be free.
     pub(crate) other: bool,
-    /// A giant frame was being opened, of which all but a little may be free: that has an end.
+    /// A giant frame was being opened, of which all but a little may be free.
     pub(crate) opening: bool,
 }
 
@@ -211,7 +211,7 @@ pub(crate) fn any(
     any_past_hint(segment, hints, want, pass)
 }
 
-/// The same without the hint's huge frame, for a request for zeros too.
+/// Takes any block that is wanted past the hint's huge frame, also for a request for zeros.
 pub(crate) fn any_past_hint(
     segment: &Segment<'_>,
     hints: &Hints,

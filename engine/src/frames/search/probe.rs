@@ -64,7 +64,7 @@ pub(crate) fn probe(
     }
 }
 
-/// The same, where only memory counts as free all of which holds what `is_zero` says.
+/// What of `frame` can be taken, where only memory counts as free that holds what `is_zero` says.
 #[cold]
 pub(crate) fn probe_zero(
     segment: &Segment<'_>,

@@ -65,13 +65,13 @@ impl Segment<'_> {
         self.give_any(block)
     }
 
-    /// The same, whatever the block is part of.
+    /// Gives back a block, whatever it is part of.
     #[inline(never)]
     fn give_any(&self, block: Block) -> Result<(), Refused> {
         self.give_as(block, Content::Unknown)
     }
 
-    /// The same, with what the block holds: that is kept of whole huge frames.
+    /// Gives back a block that holds this: that is kept of whole huge frames.
     #[cold]
     pub(crate) fn give_with(&self, block: Block, content: Content) -> Result<(), Refused> {
         self.give_as(block, content)
@@ -142,7 +142,7 @@ impl Segment<'_> {
         self.give_block_of(giant, huge, block)
     }
 
-    /// The same, as a part of its caller.
+    /// [`Self::give_block`] as a part of its caller.
     #[inline(always)]
     fn give_block_of(
         &self,
@@ -353,7 +353,7 @@ impl Segment<'_> {
         }
     }
 
-    /// The same below a split giant frame.
+    /// Whether a block below a split giant frame can be given back, as far as the words say.
     fn check_huges(&self, block: Block) -> Result<(), Refused> {
         let first = self.huge_of(block.start);
         let order = block.order.min(HUGE_ORDER);

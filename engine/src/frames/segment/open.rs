@@ -120,3 +120,49 @@ impl Segment<'_> {
         true
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::GiantIndex;
+    use crate::frames::range::contiguous;
+    use crate::frames::request::ZoneChoice;
+    use crate::frames::search::contiguous::{WantRange, Wanted};
+    use crate::frames::tests::kit::{first, frames, segments, want};
+    use crate::frames::word::geometry::GIANT_FRAMES;
+    use crate::frames::word::{Giant, Mobility};
+    use crate::node::{NodeId, ZoneKind};
+
+    /// Whoever looks for memory gives up at last, also if the rest is being opened by a CPU that was
+    /// stopped for good.
+    #[test]
+    fn a_request_ends_beside_a_cpu_that_stopped_while_it_opened_a_giant_frame() {
+        let all = frames(0, GIANT_FRAMES);
+        let segments = segments(&[(all, 0, ZoneKind::Normal)], &[]);
+        let only: GiantIndex = 0;
+        let segment = first(&segments);
+        let opening = Giant::FREE.opening();
+        assert!(segment.swap_giant(only, segment.giant(only), opening));
+        let (nodes, zones) = (
+            core::iter::once(NodeId(0)),
+            ZoneChoice::up_to(ZoneKind::Normal),
+        );
+        for order in [0, 9, 18] {
+            let found = segments.allocate(nodes.clone(), zones, want(order), None);
+            assert_eq!(found, None);
+        }
+        let row = WantRange {
+            frames: 3,
+            align_frames: 1,
+            mobility: Mobility::Unmovable,
+            content: Wanted::Any,
+        };
+        assert_eq!(
+            contiguous::allocate_on(&segments, nodes, row, zones, None),
+            None
+        );
+        // It goes on.
+        assert!(segment.swap_giant(only, opening, Giant::FREE));
+        let nodes = core::iter::once(NodeId(0));
+        assert!(segments.allocate(nodes, zones, want(0), None).is_some());
+    }
+}

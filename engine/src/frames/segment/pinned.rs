@@ -2,7 +2,8 @@
 //! not memory yet.
 //!
 //! *The list changes only when memory comes or goes, and a reader that meets a change
-//! reads again.* Its version is odd while a CPU changes it, which copies the list at most.
+//! reads again.* Its version is odd while a CPU changes it: that copies the list at most, and reads the
+//! huge words of the memory that comes, and of what is beside it.
 //!
 //! One entry more than the list may have ranges is kept for the call that takes memory out of use.
 

@@ -65,7 +65,7 @@ impl Segment<'_> {
         }
     }
 
-    /// The same, and settles what the giant frame counts.
+    /// Takes a part of a huge frame, and updates what the giant frame counts.
     #[inline]
     pub(crate) fn take_one(
         &self,
@@ -77,7 +77,7 @@ impl Segment<'_> {
         Ok(self.settled(huge, taken))
     }
 
-    /// Takes any block of pages of `order` of a split huge frame, and settles likewise.
+    /// Takes any block of pages of `order` of a split huge frame, and updates likewise.
     #[inline]
     pub(crate) fn take_pages(&self, huge: HugeIndex, order: u8) -> Result<Frame, Miss> {
         let taken = self.take_of_split(huge, Part::Any(order))?;
@@ -239,7 +239,7 @@ impl Segment<'_> {
         Err(Miss::Changed)
     }
 
-    /// The same for one of known content.
+    /// Takes a free huge frame of known content: both counts first, then the word.
     #[cold]
     fn take_known_huge(
         &self,

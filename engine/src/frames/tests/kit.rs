@@ -44,7 +44,7 @@ pub(crate) fn blank_segment(frames: FrameRange) -> Segment<'static> {
 
     let giants = usize::try_from(Segment::giants_for(frames)).unwrap();
     let huges = usize::try_from(Segment::huges_for(frames)).unwrap();
-    let bytes = giants * 8 + huges * 132 + 256;
+    let bytes = giants * 8 + huges * 68 + 256;
     let memory: &'static mut [_] = Box::leak(Box::<[u8]>::new_uninit_slice(bytes));
     // SAFETY: leaked, so ours for ever; no other reference to it exists.
     let mut carver = unsafe { Carver::new(NonNull::from(memory).cast(), bytes) };

@@ -13,8 +13,8 @@ pub(crate) const IS_KEPT: bool = cfg!(feature = "content");
 
 /// What is known of what free memory holds.
 ///
-/// It is kept when a block is split, and when blocks merge as far as all of them have it. Memory
-/// that is handed out loses it. So losing it is always safe.
+/// It is known of huge frames (2 MiB): kept when a larger block is split or merges, lost when pages are
+/// taken of one, or when it is handed out. So losing it is always safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Content {
     /// Anything.

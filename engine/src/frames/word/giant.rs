@@ -647,6 +647,19 @@ mod tests {
         assert_ne!(back.pack(), word.pack());
     }
 
+    /// What MODEL.md says of the proof that memory is out: a word that was raised 32 times, or a multiple
+    /// of that, and is as before, is not told from one that was not.
+    #[test]
+    fn words_repeat_after_32_raises_and_not_before() {
+        let word = Giant::split(5, [1, 0]);
+        let mut now = word;
+        for raises in 1..=64 {
+            let taken = now.changed(Change::free(-1)).unwrap();
+            now = taken.changed(Change::free(1)).unwrap();
+            assert_eq!(now == word, raises % 32 == 0, "{raises}");
+        }
+    }
+
     #[test]
     fn an_allocated_giant_keeps_its_mobility_until_it_is_freed_or_opened() {
         let free = Giant::split(HUGES, [0; 2]).merged();

@@ -57,6 +57,42 @@ const PAGE_PASSES: u32 = 64;
 /// Passes of a request for a larger block, at most.
 const BLOCK_PASSES: u32 = 8;
 
+/// Passes that a request may still make. Those that met a frame that another CPU opens count by
+/// themselves: that CPU writes at most 512 words, so they are worth repeating for as long as it may
+/// be interrupted; but a hypervisor may have stopped it, so not for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Passes {
+    left: u32,
+    beside_opening: u32,
+}
+
+impl Passes {
+    /// Beside a CPU that opens a frame: a second and more.
+    const BESIDE_OPENING: u32 = 1 << 22;
+
+    /// So many, besides those.
+    pub(crate) const fn new(left: u32) -> Self {
+        Self {
+            left,
+            beside_opening: Self::BESIDE_OPENING,
+        }
+    }
+
+    /// Whether another pass may be made.
+    pub(crate) const fn is_any_left(self) -> bool {
+        self.left > 0 && self.beside_opening > 0
+    }
+
+    /// A pass was made.
+    pub(crate) const fn count(&mut self, met_opening: bool) {
+        if met_opening {
+            self.beside_opening -= 1;
+        } else {
+            self.left -= 1;
+        }
+    }
+}
+
 /// How far a search goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
@@ -303,7 +339,8 @@ impl<'m> Segments<'m> {
     ///
     /// A pass that found nothing is repeated: two in a row that read the same words, no word
     /// being changed and no call in flight, prove a moment between the two at which nothing was
-    /// free. Beside other CPUs that never pause, the number of passes is bounded.
+    /// free. Beside other CPUs that never pause, or never end what they began, the number of passes is
+    /// bounded.
     pub(crate) fn allocate(
         &self,
         nodes: impl Iterator<Item = NodeId> + Clone,
@@ -312,13 +349,12 @@ impl<'m> Segments<'m> {
         gate: Option<&Gate<'_>>,
     ) -> Option<Frame> {
         let mut before = None;
-        let passes = if want.order == 0 {
+        let mut left = Passes::new(if want.order == 0 {
             PAGE_PASSES
         } else {
             BLOCK_PASSES
-        };
-        let mut done = 0;
-        while done < passes {
+        });
+        while left.is_any_left() {
             let mut pass = Pass::default();
             pass.begin_calls(&self.range_calls, u64::MAX);
             for node in nodes.clone() {
@@ -333,7 +369,7 @@ impl<'m> Segments<'m> {
             if pass.changed {
                 pause();
             }
-            done += u32::from(!pass.opening);
+            left.count(pass.opening);
             before = Some(pass);
         }
         None
@@ -383,7 +419,7 @@ impl<'m> Nodes<'m> {
         (self.segments).allocate_at_hint(first, request.zones(), want)
     }
 
-    /// The same for a request for zeros; `known` notes which parts of the block are.
+    /// Takes the block of a request for zeros; `known` notes which parts of it are.
     pub(crate) fn allocate_zeroed(
         &self,
         first: NodeId,
@@ -468,7 +504,7 @@ impl<'m> Nodes<'m> {
         }
     }
 
-    /// The same for the frames of a range.
+    /// All frames of a range are about to leave the shared levels.
     pub(crate) fn prepare_range(&self, range: FrameRange) {
         if let Some(hooks) = self.hooks {
             for block in blocks(range) {

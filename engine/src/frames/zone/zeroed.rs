@@ -21,8 +21,8 @@ pub struct ZeroedFrames {
     pub reported: u64,
     /// Frames that were zeroed on the spot.
     pub missed: u64,
-    /// Frames that became known to be zero while free: given back by a worker, freed or added so,
-    /// or zeroed for a request that failed.
+    /// Frames that were zeroed while free: given back by a worker, freed or added so, or zeroed for a
+    /// request that failed. Those that are not of a huge frame that is zero as a whole are known no more.
     pub made: u64,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Frames became known to be zero.
+    /// Frames were zeroed while free.
     pub(crate) fn add_made(&self, made: u64) {
         self.add(ZeroedFrames {
             made,

@@ -1,5 +1,5 @@
 //! The allocator under the model checker loom: every interleaving of a few CPUs on a small
-//! machine. `make loom` runs them.
+//! machine. `make loom` runs them. Which pairs of writers of each word they have, `writers.md` says.
 
 mod bitmap;
 mod bounds;
