@@ -126,6 +126,14 @@ impl Life {
             let is_over = lease.has_memory && self.given.contains(&serial);
             assert!(!is_over, "lease {serial} was given back");
         }
+        for serial in self.given.iter().filter(|_| !self.world.is_torn) {
+            let record = self.world.journal.get(serial);
+            let is_known = record.is_none_or(|record| record.revoked);
+            assert!(
+                is_known,
+                "the next daemon takes lease {serial} for one that lasts"
+            );
+        }
         for client in &self.clients {
             for lease in client.leases.iter().filter(|lease| lease.has_pipe) {
                 let lasts = self.machine.core.leases.get(lease.serial).is_some();
