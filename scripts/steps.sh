@@ -7,8 +7,11 @@
 # A step whose inputs have the hash of a run that passed here is skipped, and the table says when that was. Inputs are
 # the folders of its packages and of what cargo says they need, test data, the recipe, the lock file and the compilers.
 # With CI_ALL=1, or changes that are not committed, all steps run. Passed runs are kept in
-# FIRSTLIGHT_CI_CACHE (~/.cache/firstlight/steps). CPU_MINUTES (60) of processor time are the most all may take.
+# FIRSTLIGHT_CI_CACHE (~/.cache/firstlight/steps). CPU_MINUTES (60) of processor time are the most all may take. After a
+# failure no step is run, unless KEEP_GOING=1.
 set -euo pipefail
+# A command that fails within $(...) ends the run, too: the inputs of a step are never a part of them.
+shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 root=$PWD
 cache=${FIRSTLIGHT_CI_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/firstlight/steps}
@@ -90,6 +93,10 @@ while read -r -u 3 name rest; do
         done
         continue
     fi
+    if [ "$failed" = 1 ] && [ -z "${KEEP_GOING:-}" ]; then
+        rows+=("$name" - - "not run: after a failure")
+        continue
+    fi
     passed=$cache/$name-$hash
     if [ -n "$may_skip" ] && [ "$hash" != always ] && [ -e "$passed" ]; then
         rows+=("$name" - - "not run: passed with these inputs on $(cat "$passed")")
@@ -108,7 +115,6 @@ while read -r -u 3 name rest; do
         count_processor
         rows+=("$name" $((SECONDS - begin)) $((processor - before)) FAILED)
         failed=1
-        break
     fi
 done 3<"$list"
 [ -z "$only_inputs" ] || exit 0

@@ -4,7 +4,7 @@
 # A boot on the instruction clock is the same every time. So what QEMU wrote in one that ended by itself, on each of its
 # ports, is kept there with its exit status, by the hash of all that it depends on: this file, QEMU and its firmware, all
 # arguments, the content of the files that they name. It is told again where the same boot is requested. All else is
-# QEMU itself: a clock on the wall, a drive or a socket, whose other end is not kept. Each such boot adds a line, `made`
+# QEMU itself: a clock on the wall, a drive or a socket, whose other end is not kept, and files that QEMU writes. Each such boot adds a line, `made`
 # or `told`, to FIRSTLIGHT_BOOTS_LOG.
 set -euo pipefail
 own=$(realpath "$0")
@@ -20,7 +20,7 @@ done <<<"$PATH:"
 
 kept=${FIRSTLIGHT_KEPT_BOOTS:-}
 case " $* " in
-*" -drive "* | *socket,* | *dumpdtb* | *" -incoming "* | *" -S "*) kept="" ;;
+*" -drive "* | *socket,* | *unix:* | *file:* | *share=on* | *dumpdtb* | *" -D "* | *" -incoming "* | *" -S "*) kept="" ;;
 *" -icount "*) ;;
 *) kept="" ;;
 esac
@@ -50,11 +50,17 @@ ports=()
             continue
         fi
         printf 'word '
+        # A command line is the guest's: the paths in it are none of this host.
+        if [ "$at" != 0 ] && [ "${list[at - 1]}" = -append ]; then
+            printf '%s\n' "$word"
+            continue
+        fi
         parts=("$word")
         [ -f "$word" ] || IFS=, read -r -d '' -a parts <<<"$word" || true
         for part in "${parts[@]}"; do
-            path=${part##*=}
-            path=${path%$'\n'}
+            part=${part%$'\n'}
+            path=$part
+            [ -f "$path" ] || path=${part#*=}
             if [ -f "$path" ]; then
                 echo "${part%"$path"*} $(content "$path")"
             else
@@ -87,6 +93,6 @@ setpriv --pdeathsig KILL "$real" "${list[@]}" </dev/null |& tee "$scratch/said" 
 status=${PIPESTATUS[0]}
 set -e
 echo "$status" >"$scratch/status"
-# A signal is nobody's result. Whoever made the same boot meanwhile has kept the same.
-[ "$status" -ge 128 ] || mv -T "$scratch" "$entry" 2>/dev/null || true
+# A signal is nobody's result, and 1 is how QEMU refuses. Whoever made the same boot meanwhile has kept the same.
+[ "$status" = 1 ] || [ "$status" -ge 128 ] || mv -T "$scratch" "$entry" 2>/dev/null || true
 exit "$status"

@@ -70,8 +70,29 @@ fn a_boot_is_told_only_if_nothing_differs() {
     fs::write(&copy, &bytes).unwrap();
     assert_eq!(counted(&boot(&kept, &words, false)), (1, 0));
 
-    // Another word, and another machine.
-    for more in [["--append", "mem=128M"], ["--cpus", "2"]] {
+    // The image in a folder with a sign of QEMU's in its name.
+    let odd = folder.path().join("x=1");
+    fs::create_dir(&odd).unwrap();
+    let odd = odd.join("image");
+    for letter in *b"BC" {
+        bytes[at] = letter;
+        fs::write(&odd, &bytes).unwrap();
+        let words = ["--clock", "instructions", "--image", odd.to_str().unwrap()];
+        assert_eq!(counted(&boot(&kept, &words, false)), (1, 0), "{letter}");
+    }
+
+    // Another word, also one that names a file of this host with equal content, and another machine.
+    let files = ["one", "two"].map(|name| folder.path().join(name));
+    let [one, two] = files.map(|file| {
+        fs::write(&file, "equal").unwrap();
+        format!("note={}", file.display())
+    });
+    for more in [
+        ["--append", "mem=128M"],
+        ["--append", &one],
+        ["--append", &two],
+        ["--cpus", "2"],
+    ] {
         let words = [&counted_words[..], &more].concat();
         assert_eq!(counted(&boot(&kept, &words, false)), (1, 0), "{more:?}");
     }
