@@ -72,6 +72,16 @@ fn report(history: &History, full: bool) -> String {
             file.file, file.why
         ));
     }
+    for boot in &history.failed {
+        page.line(format!(
+            "  {NOTE}does not boot:{NOTE:#} {}: {} ({})",
+            boot.cell, boot.message, boot.file
+        ));
+    }
+    let steady = match history.failed.is_empty() {
+        true => "no change",
+        false => "no change among boots that went well",
+    };
     let shown = history
         .series
         .iter()
@@ -95,7 +105,7 @@ fn report(history: &History, full: bool) -> String {
             ));
         }
         if series.changes.is_empty() {
-            page.line(format!("  {FAINT}no change{FAINT:#}"));
+            page.line(format!("  {FAINT}{steady}{FAINT:#}"));
         }
     }
     page.text

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::compare::TOTAL;
 use crate::gate::{mann_whitney, rank_sum_z, two_sided};
-use crate::records::{Folder, LeftOut};
+use crate::records::{FailedBoot, Folder, LeftOut};
 use crate::run::{Run, Setup};
 use firstlight_figures::spread::median;
 
@@ -34,6 +34,8 @@ pub struct History {
     pub schema: &'static str,
     /// One a figure of a set-up, those with changes first.
     pub series: Vec<Series>,
+    /// Boots that failed: series end before them.
+    pub failed: Vec<FailedBoot>,
     /// Files, or lines of them, that hold no record.
     pub left_out: Vec<LeftOut>,
 }
@@ -125,6 +127,7 @@ impl History {
         Self {
             schema: SCHEMA,
             series,
+            failed: folder.failed.clone(),
             left_out: folder.left_out.clone(),
         }
     }

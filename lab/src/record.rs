@@ -158,6 +158,9 @@ pub struct Source {
     pub command_line: String,
     /// The kernel that ran; of `boot` only.
     pub kernel: Option<Kernel>,
+    /// The cell of the matrix that booted it, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
 }
 
 /// How large the machine is.

@@ -8,6 +8,8 @@
 //! | `*.failed` | why a boot of a matrix failed |
 //! | `*.log`, `*.txt`, `*.dmesg`, packed (`.gz`, `.xz`, `.zst`) or not | a kernel log, each boot of it a record |
 
+mod names;
+
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,11 +23,10 @@ use crate::file::{self, FileError};
 use crate::matrix::Failed;
 use crate::record::{Milestones, Record, SCHEMA};
 use crate::run::Run;
+use names::{Kind, beside, is_a_boot, is_of_a_matrix, is_outdated, kind};
 
 /// Folders within folders that are looked into.
 const MOST_DEPTH: usize = 4;
-/// Files of a matrix that are no documents: what its cells are, copies of what Slurm was given.
-const OF_A_MATRIX: [&str; 2] = ["cells.json", "slurm"];
 
 /// What is in a file or a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -122,9 +123,14 @@ pub fn values(path: &Path) -> Result<Vec<(PathBuf, Value)>, Unreadable> {
 type Take<'t> = dyn FnMut(&Run, &Value) + 't;
 
 fn each(path: &Path, folder: &mut Folder, take: &mut Take<'_>) -> Result<(), Unreadable> {
-    let mut files = Vec::new();
-    collect(path, MOST_DEPTH, &mut files)?;
+    let (mut files, mut deep) = (Vec::new(), Vec::new());
+    collect(path, MOST_DEPTH, &mut files, &mut deep)?;
     files.sort();
+    deep.sort();
+    for path in deep {
+        let why = format!("it is more than {MOST_DEPTH} folders deep");
+        folder.leave_out(&path, None, why);
+    }
     let alone = path.is_file();
     for file in files {
         one(&file, alone, folder, take)?;
@@ -144,7 +150,7 @@ fn each(path: &Path, folder: &mut Folder, take: &mut Take<'_>) -> Result<(), Unr
 /// [`Unreadable`].
 pub fn documents<D: DeserializeOwned>(path: &Path, schema: &str) -> Result<Vec<D>, Unreadable> {
     let mut files = Vec::new();
-    collect(path, MOST_DEPTH, &mut files)?;
+    collect(path, MOST_DEPTH, &mut files, &mut Vec::new())?;
     files.sort();
     let mut documents = Vec::new();
     for file in files.iter().filter(|file| kind(file) == Kind::Json) {
@@ -161,7 +167,7 @@ pub fn documents<D: DeserializeOwned>(path: &Path, schema: &str) -> Result<Vec<D
 /// [`Unreadable`].
 pub fn logs(path: &Path) -> Result<Vec<PathBuf>, Unreadable> {
     let mut files = Vec::new();
-    collect(path, MOST_DEPTH, &mut files)?;
+    collect(path, MOST_DEPTH, &mut files, &mut Vec::new())?;
     files.retain(|file| file == path || kind(file) == Kind::Log);
     files.sort();
     if files.is_empty() {
@@ -181,7 +187,13 @@ pub fn document(path: &Path) -> Result<Option<Value>, Unreadable> {
     Ok(serde_json::from_slice(&file::read(path)?).ok())
 }
 
-fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Unreadable> {
+/// Files in `path`, and folders in it that are not looked into.
+fn collect(
+    path: &Path,
+    depth: usize,
+    files: &mut Vec<PathBuf>,
+    deep: &mut Vec<PathBuf>,
+) -> Result<(), Unreadable> {
     let io = |error| FileError::Io(path.to_owned(), error);
     if !fs::metadata(path).map_err(io)?.is_dir() {
         files.push(path.to_owned());
@@ -193,37 +205,16 @@ fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Un
             .file_name()
             .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         if inner.is_dir() {
-            if depth > 0 && !hidden {
-                collect(&inner, depth - 1, files)?;
+            match (hidden, depth.checked_sub(1)) {
+                (true, _) => {}
+                (false, Some(depth)) => collect(&inner, depth, files, deep)?,
+                (false, None) => deep.push(inner),
             }
-        } else if !hidden && kind(&inner) != Kind::Other {
+        } else if !hidden {
             files.push(inner);
         }
     }
     Ok(())
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Json,
-    Lines,
-    Log,
-    Failed,
-    Other,
-}
-
-fn kind(path: &Path) -> Kind {
-    let ending = |path: &Path| path.extension()?.to_str().map(str::to_owned);
-    let outer = ending(path);
-    let inner = matches!(outer.as_deref(), Some("gz" | "xz" | "zst"))
-        .then(|| ending(&path.with_extension("")));
-    match inner.unwrap_or(outer).as_deref() {
-        Some("json") => Kind::Json,
-        Some("jsonl") => Kind::Lines,
-        Some("failed") => Kind::Failed,
-        Some("log" | "txt" | "dmesg") => Kind::Log,
-        _ => Kind::Other,
-    }
 }
 
 fn one(
@@ -233,9 +224,22 @@ fn one(
     take: &mut Take<'_>,
 ) -> Result<(), Unreadable> {
     let kind = kind(path);
-    let of_a_log = kind == Kind::Log && !alone && path.with_extension("json").is_file();
-    // Beside a record of its own a log would count twice.
-    if of_a_log || is_of_a_matrix(path) {
+    let passed_over = match kind {
+        // Beside a record of its own a log would count twice.
+        Kind::Log => !alone && beside(path, "json").is_some(),
+        Kind::Json => !alone && is_outdated(path, "failed"),
+        Kind::Failed => is_outdated(path, "json"),
+        Kind::Lines => false,
+        Kind::Other if alone => false,
+        Kind::Other => {
+            if is_a_boot(path) {
+                let why = "its name ends with neither .json nor .jsonl nor .log, .txt or .dmesg, and there is a boot in it";
+                folder.leave_out(path, None, why.into());
+            }
+            true
+        }
+    };
+    if passed_over || is_of_a_matrix(path) {
         return Ok(());
     }
     let text = file::read(path)?;
@@ -251,15 +255,6 @@ fn one(
         Kind::Log | Kind::Other => folder.add_log(path, &text, take),
     }
     Ok(())
-}
-
-fn is_of_a_matrix(path: &Path) -> bool {
-    let name = path.file_name();
-    let parent = path.parent().and_then(Path::file_name);
-    [name, parent]
-        .into_iter()
-        .zip(OF_A_MATRIX)
-        .any(|(is, of_it)| is.is_some_and(|is| is == of_it))
 }
 
 impl Folder {
@@ -301,10 +296,6 @@ impl Folder {
     }
 
     fn add_failed(&mut self, path: &Path, text: &[u8]) {
-        // It went well the next time.
-        if path.with_extension("json").is_file() {
-            return;
-        }
         match serde_json::from_slice::<Failed>(text) {
             Ok(failed) => self.failed.push(FailedBoot {
                 file: path.display().to_string(),
@@ -384,6 +375,20 @@ mod tests {
         let failed = "{\"schema\": \"firstlight.failed/1\", \"cell\": \"c\", \"message\": \"hung\", \"log\": []}";
         write("c-0001.failed", failed);
         write("a.failed", failed);
+        // One that went well before it failed; a log that was packed.
+        write("k.json", &record);
+        write("k.failed", failed);
+        write("a.log.gz", "");
+        let at = |name: &str, seconds| {
+            let file = fs::File::options()
+                .write(true)
+                .open(folder.path().join(name))
+                .unwrap();
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            file.set_modified(time).unwrap();
+        };
+        at("a.failed", 1);
+        at("k.json", 1);
         // What a verdict must not pass over.
         write("h.json", &record.replace("run/1", "run/2"));
         write("i.json", &record[..30]);
@@ -396,7 +401,7 @@ mod tests {
         let runs: Vec<_> = read.runs.iter().map(|run| name(&run.file)).collect();
         assert_eq!(runs, ["a.json", "c.jsonl", "c.jsonl", "d.log"]);
         let failed: Vec<_> = read.failed.iter().map(|boot| name(&boot.file)).collect();
-        assert_eq!(failed, ["c-0001.failed"]);
+        assert_eq!(failed, ["c-0001.failed", "k.failed"]);
         let left: Vec<_> = read
             .left_out
             .iter()

@@ -3,7 +3,18 @@
 # All inputs come as environment variables: action.yml names them.
 set -euo pipefail
 
+mkdir -p "${OUTPUT:?}"
+for folder in "$A" "$B"; do
+    case $(realpath -m -- "${folder:-/}")/ in "$(realpath -- "$OUTPUT")"/*)
+        echo "::error::$folder is below the output $OUTPUT, which begins empty; expected it outside"
+        exit 2
+        ;;
+    esac
+done
+# What an earlier use left tells of other boots.
 records=$OUTPUT/records
+rm -rf -- "$records" "$OUTPUT/boots"
+rm -f -- "$OUTPUT"/{matrix.toml,summary.md,annotations,gate.xml,gate.txt,report.html}
 mkdir -p "$records"
 if [ -n "$KERNEL_A$KERNEL_B" ]; then
     if [ -z "$KERNEL_A" ] || [ -z "$KERNEL_B" ]; then
@@ -29,6 +40,8 @@ END
     for side in a b; do
         mkdir -p "$records/$side"
         find "$OUTPUT/boots" -maxdepth 1 -name "$side-*" -exec mv -t "$records/$side" {} +
+        # A cell is called the same on both sides.
+        find "$records/$side" -name '*.failed' -exec sed -i "s/\"cell\":\"$side-/\"cell\":\"/" {} +
     done
 else
     for side in a b; do
@@ -39,7 +52,7 @@ else
             exit 2
         }
         mkdir -p "$records/$side"
-        cp -R -- "$folder/." "$records/$side/"
+        cp -Rp -- "$folder/." "$records/$side/"
     done
 fi
 

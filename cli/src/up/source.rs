@@ -88,6 +88,7 @@ pub(super) fn this_machine() -> Result<Described, Failure> {
         None => system_distances(&machine.nodes),
     };
     let source = Source {
+        cell: None,
         kind: "this-machine".into(),
         name: String::new(),
         map: map_from,
@@ -175,6 +176,7 @@ pub(super) fn shape(shape: &Shape, text: &str) -> Described {
         }))
         .collect();
     let source = Source {
+        cell: None,
         kind: "shape".into(),
         name: text.into(),
         map: "synthetic, with the holes of a PC".into(),
@@ -402,6 +404,7 @@ fn from_tables(
     }
     let rows = plural(map.len() as u64, "row");
     let source = Source {
+        cell: None,
         kind: kind.into(),
         name,
         map: format!("SRAT ({rows} of memory)"),
@@ -438,6 +441,7 @@ fn from_log(kind: &'static str, name: String, content: &[u8]) -> Result<Describe
     note_problems(&log, &mut notes);
     let (nodes, affinity) = log_affinity(&log);
     let source = Source {
+        cell: None,
         kind: kind.into(),
         name,
         map: format!("{map_source} ({})", plural(map.len() as u64, "row")),

@@ -61,8 +61,11 @@ struct Done {
 }
 
 fn run(with: &[(&str, &str)]) -> Done {
+    run_in(tempfile::tempdir().unwrap(), with)
+}
+
+fn run_in(folder: tempfile::TempDir, with: &[(&str, &str)]) -> Done {
     let (mut inputs, variables, command) = parts();
-    let folder = tempfile::tempdir().unwrap();
     inputs.insert("firstlight".into(), env!("CARGO_BIN_EXE_firstlight").into());
     for (key, value) in with {
         let known = inputs.insert((*key).into(), (*value).into());
@@ -78,6 +81,9 @@ fn run(with: &[(&str, &str)]) -> Done {
         bash.env(variable, value);
     }
     let (summary, outputs) = (folder.path().join("summary"), folder.path().join("outputs"));
+    for of_last_step in [&summary, &outputs] {
+        let _ = fs::remove_file(of_last_step);
+    }
     let output = bash
         .env("GITHUB_ACTION_PATH", action())
         .env("GITHUB_STEP_SUMMARY", &summary)
@@ -152,6 +158,45 @@ fn two_folders_are_judged_annotated_summarized_and_reported() {
     );
     let (code, ..) = common::told(&["gate", &a, &b]);
     assert_eq!(code, 7);
+}
+
+#[test]
+fn what_an_earlier_use_left_is_not_judged() {
+    let folders = tempfile::tempdir().unwrap();
+    let make = |name: &str, ms| folder(&folders.path().join(name), ms);
+    let (a, b) = (make("a", 10), make("b", 10));
+    let first = run(&[("a", &a), ("b", &b)]);
+    assert_eq!(first.code, Some(0), "{}", first.log);
+    let failed =
+        json!({"schema": "firstlight.failed/1", "cell": "c", "message": "it hung", "log": []});
+    fs::remove_file(Path::new(&b).join("r.json")).unwrap();
+    fs::write(Path::new(&b).join("r.failed"), failed.to_string()).unwrap();
+    let second = run_in(first.folder, &[("a", &a), ("b", &b)]);
+    assert_eq!(
+        (second.code, &*second.outputs),
+        (Some(7), "verdict=regressed\n"),
+        "{}",
+        second.log
+    );
+    // Nor what came of it, where the next use ends before a verdict.
+    let third = run_in(
+        second.folder,
+        &[("a", &a), ("b", &a), ("options", "--threshold much")],
+    );
+    assert_eq!(
+        (third.code, &*third.summary),
+        (Some(2), ""),
+        "{}",
+        third.log
+    );
+    // Records below the output would be removed with it.
+    let own = third.folder.path().join("firstlight-boot/records/a");
+    let own = run_in(third.folder, &[("a", own.to_str().unwrap()), ("b", &b)]);
+    assert!(
+        own.code == Some(2) && own.log.contains("expected it outside"),
+        "{}",
+        own.log
+    );
 }
 
 #[test]

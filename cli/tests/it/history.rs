@@ -52,3 +52,30 @@ fn what_cannot_be_kept_is_refused() {
     let (code, _, stderr) = told(&["history", "/dev/null/x", "--add", log]);
     assert!(code == 3 && stderr.contains("cannot write"), "{stderr}");
 }
+
+#[test]
+fn a_machine_that_no_longer_boots_is_no_steady_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = json!({
+        "schema": "firstlight.run/1", "kind": "boot", "clock": "instructions",
+        "source": {"kind": "image"}, "machine": {}, "milestones": {},
+        "phases": [{"name": "layout", "start_ns": 0, "end_ns": 1_000_000}],
+    });
+    let failed =
+        json!({"schema": "firstlight.failed/1", "cell": "64g", "message": "it hung", "log": []});
+    for name in ["a.json", "b.json"] {
+        fs::write(folder.path().join(name), record.to_string()).unwrap();
+    }
+    fs::write(folder.path().join("c.failed"), failed.to_string()).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let (_, page, _) = told(&["history", path]);
+    assert!(page.contains("does not boot: 64g: it hung"), "{page}");
+    assert!(
+        page.contains("no change among boots that went well"),
+        "{page}"
+    );
+    assert_eq!(
+        document(&["history", path, "--json"])["failed"][0]["cell"],
+        "64g"
+    );
+}

@@ -17,6 +17,7 @@ mod doctor;
 #[path = "../../../lab/tests/it/fake_qemu/mod.rs"]
 mod fake_qemu;
 mod gate;
+mod gate_absent;
 mod history;
 mod kept_boots;
 mod layout;

@@ -120,7 +120,9 @@ pub(super) fn measures(run: &Run, base: &Base, phases: &[String]) -> Vec<Measure
     descriptors(run, &mut add);
     milestones(run, base, &mut add);
     let mut names = run.phase_names();
-    names.extend(phases.iter().map(String::as_str));
+    // Of a run without any phase it is not known which took it no time.
+    let known = phases.iter().filter(|_| !run.phases.is_empty());
+    names.extend(known.map(String::as_str));
     for (number, name) in names.iter().enumerate() {
         if names.iter().take(number).all(|before| before != name) {
             add(Kind::Phase, name, run.spent_ns(name));

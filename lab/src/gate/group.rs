@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::pairs::{Evidence, Missing};
 use super::row::{self, Judged, State};
 use super::{Method, Outcome, Rules};
-use crate::compare::{Kind, Row};
+use crate::compare::{Kind, Row, TOTAL};
 
 /// The figures of one set-up.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -70,7 +70,7 @@ impl Group {
             rows,
             absent,
         };
-        group.unclear = group.reasons(method);
+        group.unclear = group.reasons(method, lacking(evidence, rules));
         group.outcome = match (group.has_regressed(), group.unclear.is_empty()) {
             (true, _) => Outcome::Regressed,
             (false, false) => Outcome::Unclear,
@@ -119,7 +119,7 @@ impl Group {
         }
     }
 
-    fn reasons(&self, method: &Method) -> Vec<String> {
+    fn reasons(&self, method: &Method, lacking: Vec<String>) -> Vec<String> {
         let mut why = Vec::new();
         let [a, b] = self.runs;
         if a.min(b) < method.least_runs {
@@ -132,6 +132,7 @@ impl Group {
         if self.deciding().next().is_none() {
             why.push("no figure that both sides have decides".into());
         }
+        why.extend(lacking);
         if self.total().is_some_and(|row| row.state == State::Improved) {
             return why;
         }
@@ -169,4 +170,31 @@ impl Group {
         });
         slower.iter().map(|row| row.words()).collect()
     }
+}
+
+/// Figures that decide and are not in all runs.
+fn lacking(evidence: &Evidence, rules: &Rules) -> Vec<String> {
+    let figures = &rules.figures;
+    let mut why = Vec::new();
+    for comparison in [Some(&evidence.first), evidence.again.as_ref()]
+        .into_iter()
+        .flatten()
+    {
+        let [a, b] = &comparison.sides;
+        // Two systems name their phases differently; how descriptors are written is a choice.
+        let is_own = |row: &Row| {
+            let own =
+                row.kind == Kind::Descriptors || row.kind == Kind::Phase && a.system != b.system;
+            own && figures.only.is_empty() && (row.a.is_none() || row.b.is_none())
+        };
+        let deciding = comparison.rows.iter();
+        let deciding = deciding.filter(|row| figures.decides(row.kind, &row.name) && !is_own(row));
+        why.extend(deciding.filter_map(|row| row::lacks(row, &comparison.sides)));
+        let is_total = |row: &Row| row.kind == Kind::Total;
+        if figures.decides(Kind::Total, TOTAL) && !comparison.rows.iter().any(is_total) {
+            why.push("no run has a total".into());
+        }
+    }
+    why.dedup();
+    why
 }

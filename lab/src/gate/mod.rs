@@ -213,13 +213,9 @@ pub fn judge(case: &Case, rules: &Rules) -> Verdict {
         .filter(|_| several)
         .and_then(|group| group.memory_bytes);
     let [failed_a, failed_b] = &case.failed;
-    if failed_a.is_empty() {
-        moved.extend(
-            failed_b
-                .iter()
-                .map(|boot| format!("{} does not boot: {}", boot.cell, boot.message)),
-        );
-    }
+    let in_a = |boot: &&FailedBoot| failed_a.iter().any(|other| other.cell == boot.cell);
+    let lost = failed_b.iter().filter(|boot| !in_a(boot));
+    moved.extend(lost.map(|boot| format!("{} does not boot: {}", boot.cell, boot.message)));
     let unclear = unclear(case, &groups, rules);
     Verdict {
         schema: SCHEMA,
@@ -256,7 +252,7 @@ fn unclear(case: &Case, groups: &[Group], rules: &Rules) -> Vec<String> {
                 .map(|reason| format!("{}: {reason}", group.name)),
         );
     }
-    let figures = groups.iter().flat_map(|group| &group.rows);
+    let figures = case.pairs.iter().flat_map(|pair| &pair.first.rows);
     let figures = figures.map(|row| (row.kind, &*row.name));
     for name in rules.figures.unknown(figures) {
         why.push(format!("no figure is called {name:?}"));

@@ -103,7 +103,7 @@ impl Case {
     /// A folder against itself: of each set-up every second run against the others.
     ///
     /// # Errors
-    /// [`Unlike`]: one run of a set-up.
+    /// [`Unlike`].
     pub fn of_itself(given: &str, folder: &Folder) -> Result<Self, Unlike> {
         let mut case = Self {
             left_out: folder.left_out.clone(),
@@ -112,6 +112,15 @@ impl Case {
         };
         for (setup, runs) in &setups(&folder.runs) {
             let (even, odd) = (half(runs, 0), half(runs, 1));
+            if odd.is_empty() {
+                case.missing.push(Missing {
+                    name: setup.name(),
+                    machine: setup.machine.clone(),
+                    runs: [even.len(), 0],
+                    why: "1 run; expected 2 at least, to stand against each other".into(),
+                });
+                continue;
+            }
             let pair = Evidence::of_runs(setup.name(), (given, &even), (given, &odd))?;
             case.pairs.push(pair);
         }
@@ -168,22 +177,33 @@ fn half(runs: &[Run], odd: usize) -> Vec<Run> {
 
 fn setups(runs: &[Run]) -> Setups {
     let mut setups = Setups::new();
-    for run in runs {
-        setups.entry(Setup::of(run)).or_default().push(run.clone());
+    for (setup, run) in Setup::all(runs.iter()).into_iter().zip(runs) {
+        setups.entry(setup).or_default().push(run.clone());
     }
     setups
 }
 
-/// What must be equal for two set-ups of a machine to belong together: system, command line.
-const PARTS: [[bool; 2]; 4] = [[true, true], [false, true], [true, false], [false, false]];
+/// What must be equal for two set-ups of a machine to belong together: system, which of its
+/// kernels, command line.
+const PARTS: [[bool; 3]; 8] = [
+    [true, true, true],
+    [false, true, true],
+    [true, false, true],
+    [false, false, true],
+    [true, true, false],
+    [false, true, false],
+    [true, false, false],
+    [false, false, false],
+];
 
 /// Set-ups of A and of B that are equal in `parts`, and of which each side has one.
-fn partners(a: &Setups, b: &Setups, [system, words]: [bool; 2]) -> Vec<(Setup, Setup)> {
+fn partners(a: &Setups, b: &Setups, [system, kernel, words]: [bool; 3]) -> Vec<(Setup, Setup)> {
     let key = |setup: &Setup| {
         let part = |wanted: bool, text: &str| wanted.then(|| text.to_owned());
         (
             setup.machine.clone(),
             part(system, &setup.system),
+            part(kernel, &setup.kernel),
             part(words, &setup.words),
         )
     };
@@ -209,16 +229,17 @@ fn names(a: &Setup, b: &Setup) -> String {
         return a.name();
     }
     let mut parts = vec![a.machine.name()];
-    let mut add = |a: &str, b: &str| {
+    let mut add = |a: &str, b: &str, none: &str| {
         if a != b {
-            let or_none = |text: &str| if text.is_empty() { "no words" } else { text }.to_owned();
-            parts.push(format!("{} -> {}", or_none(a), or_none(b)));
+            let or = |text: &str| if text.is_empty() { none } else { text }.to_owned();
+            parts.push(format!("{} -> {}", or(a), or(b)));
         } else if !a.is_empty() {
             parts.push(a.chars().take(60).collect());
         }
     };
-    add(&a.system, &b.system);
-    add(&a.words, &b.words);
+    add(&a.system, &b.system, "unknown");
+    add(&a.kernel, &b.kernel, "one kernel");
+    add(&a.words, &b.words, "no words");
     parts.join(", ")
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Method;
 use super::statistics::{interval, mann_whitney};
-use crate::compare::{Kind, Row, Spread};
+use crate::compare::{Kind, Row, Side, Spread};
 use firstlight_figures::spread::median;
 
 /// What became of a figure.
@@ -68,10 +68,7 @@ impl Judged {
 
     /// `phase "memmap early"`.
     pub(crate) fn title(&self) -> String {
-        match self.kind {
-            Kind::Total => self.name.clone(),
-            kind => format!("{} {:?}", kind.name(), self.name),
-        }
+        title(self.kind, &self.name)
     }
 
     /// `phase "memmap early": 26.8 -> 2,001.6 ms`.
@@ -150,6 +147,25 @@ pub fn differs(a: &[u64], b: &[u64], method: &Method, alpha: f64) -> Option<Stat
     } else {
         State::Improved
     })
+}
+
+/// How many runs of A and of B have a figure; `None` if all of both have it.
+pub(super) fn lacks(row: &Row, sides: &[Side; 2]) -> Option<String> {
+    let have = |spread: &Option<Spread>| spread.as_ref().map_or(0, |spread| spread.ns.len());
+    let (a, b) = (have(&row.a), have(&row.b));
+    let [of_a, of_b] = sides.each_ref().map(|side| side.runs);
+    (a < of_a || b < of_b).then(|| {
+        let title = title(row.kind, &row.name);
+        format!("{title}: {a} of {of_a} runs of A and {b} of {of_b} of B have it; expected all")
+    })
+}
+
+/// `phase "memmap early"`.
+fn title(kind: Kind, name: &str) -> String {
+    match kind {
+        Kind::Total => name.to_owned(),
+        kind => format!("{} {name:?}", kind.name()),
+    }
 }
 
 /// Both sides' figures.

@@ -181,7 +181,9 @@ impl Store {
     pub fn keep(&self, cell: &str, run: usize, record: &Record) -> Result<(), StoreError> {
         let log = record.log.join("\n") + "\n";
         self.write(&self.path(cell, run, "log"), log.as_bytes())?;
-        let text = serde_json::to_vec(record).map_err(|error| self.broken(error))?;
+        let mut record = record.clone();
+        record.source.cell = Some(cell.to_owned());
+        let text = serde_json::to_vec(&record).map_err(|error| self.broken(error))?;
         self.write(&self.path(cell, run, "json"), &text)?;
         self.forget_failure(cell, run);
         Ok(())
@@ -291,6 +293,8 @@ mod tests {
         assert_eq!(store.run("a", 0), Run::Failed);
         assert_eq!(store.failure("a", 0).unwrap().message, "it hangs");
         store.keep("a", 0, &Record::new("boot", "wall")).unwrap();
+        let kept = fs::read_to_string(folder.path().join("a-0000.json")).unwrap();
+        assert!(kept.contains("\"cell\":\"a\""), "{kept}");
         assert_eq!(
             (store.run("a", 0), store.failure("a", 0)),
             (Run::Done, None)

@@ -111,8 +111,9 @@ impl Report {
     #[must_use]
     pub fn of(folder: Folder, sweeps: Vec<sweep::Record>) -> Self {
         let mut groups: BTreeMap<Key, Vec<Run>> = BTreeMap::new();
-        for run in folder.runs {
-            groups.entry(Key::of(&run)).or_default().push(run);
+        let keys = Key::all(folder.runs.iter());
+        for (key, run) in keys.into_iter().zip(folder.runs) {
+            groups.entry(key).or_default().push(run);
         }
         let words = common_words(groups.keys());
         let setups = groups.into_iter().map(|(mut key, runs)| {

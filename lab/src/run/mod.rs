@@ -64,6 +64,9 @@ pub(crate) struct Source {
     name: String,
     #[serde(default)]
     pub(crate) command_line: String,
+    /// The cell of the matrix that made it.
+    #[serde(default)]
+    cell: Option<String>,
     #[serde(default)]
     kernel: Option<Kernel>,
 }
@@ -72,6 +75,10 @@ pub(crate) struct Source {
 struct Kernel {
     #[serde(default)]
     release: Option<String>,
+    #[serde(default)]
+    file: Option<String>,
+    #[serde(default)]
+    initrd: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]

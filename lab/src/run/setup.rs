@@ -1,5 +1,6 @@
 //! Which runs are of one set-up: [`Setup`], the key wherever runs stand together.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -12,6 +13,9 @@ use super::Run;
 pub struct Setup {
     /// What booted: `our image 0.1.0`, `Linux 6.12.1`.
     pub system: String,
+    /// Which kernel it was, where several of one release ran with all else alike: the cell of
+    /// a matrix, else the files as far as they differ.
+    pub kernel: String,
     /// Its command line.
     pub words: String,
     /// Where it ran.
@@ -36,9 +40,31 @@ pub struct Machine {
 }
 
 impl Setup {
-    /// The set-up of `run`.
+    /// The set-up of each of `runs`.
     #[must_use]
-    pub fn of(run: &Run) -> Self {
+    pub fn all<'r>(runs: impl Iterator<Item = &'r Run>) -> Vec<Self> {
+        let runs: Vec<&Run> = runs.collect();
+        let mut alike: BTreeMap<Self, Vec<&Run>> = BTreeMap::new();
+        for run in &runs {
+            alike.entry(Self::of(run)).or_default().push(run);
+        }
+        let labels = alike
+            .into_iter()
+            .map(|(setup, runs)| (setup, kernels(&runs)));
+        let labels: BTreeMap<Self, BTreeMap<Kernel<'_>, String>> = labels.collect();
+        let setup = |run: &&Run| {
+            let mut setup = Self::of(run);
+            let label = labels
+                .get(&setup)
+                .and_then(|labels| labels.get(&kernel(run)));
+            setup.kernel = label.cloned().unwrap_or_default();
+            setup
+        };
+        runs.iter().map(setup).collect()
+    }
+
+    /// The set-up of `run`, whatever else runs beside it.
+    fn of(run: &Run) -> Self {
         let asked = run.machine.asked.as_ref();
         let release = run.release();
         // A log says neither what was requested nor, as a rule, that it is another machine.
@@ -53,6 +79,7 @@ impl Setup {
         let parts = parts.into_iter().filter(|part| !part.is_empty());
         Self {
             system: parts.collect::<Vec<_>>().join(" "),
+            kernel: String::new(),
             words: run.source.command_line.clone(),
             machine: Machine {
                 clock: run.clock.clone(),
@@ -67,11 +94,12 @@ impl Setup {
         }
     }
 
-    /// What stays over time: not the release.
+    /// What stays over time: not the release, nor where its file is.
     #[must_use]
     pub fn over_releases(run: &Run) -> Self {
         Self {
             system: kind(run).to_owned(),
+            kernel: run.source.cell.clone().unwrap_or_default(),
             ..Self::of(run)
         }
     }
@@ -80,6 +108,7 @@ impl Setup {
     #[must_use]
     pub fn family(&self) -> String {
         let mut parts = vec![self.system.clone()];
+        parts.extend(Some(self.kernel.clone()).filter(|kernel| !kernel.is_empty()));
         parts.extend(self.machine.beside_memory());
         if !self.words.is_empty() {
             parts.push(self.words.chars().take(60).collect());
@@ -122,6 +151,59 @@ impl Machine {
         parts.extend(self.is_emulated().then(|| "emulated".to_owned()));
         parts
     }
+}
+
+/// What tells kernels of one release apart: the cell of a matrix, the kernel's file, its initial
+/// file system.
+type Kernel<'r> = [&'r str; 3];
+
+fn kernel(run: &Run) -> Kernel<'_> {
+    let of = run.source.kernel.as_ref();
+    let files = [
+        of.and_then(|of| of.file.as_deref()),
+        of.and_then(|of| of.initrd.as_deref()),
+    ];
+    let [file, initrd] = files.map(Option::unwrap_or_default);
+    [run.source.cell.as_deref().unwrap_or_default(), file, initrd]
+}
+
+/// The kernels of runs that are alike in all else, each with a name for it; an empty one where
+/// there is no other.
+fn kernels<'r>(runs: &[&'r Run]) -> BTreeMap<Kernel<'r>, String> {
+    let kernels: BTreeSet<Kernel<'_>> = runs.iter().map(|run| kernel(run)).collect();
+    let common = [0, 1, 2].map(|part| common(kernels.iter().filter_map(|one| one.get(part))));
+    let in_cells = kernels.iter().all(|[cell, ..]| !cell.is_empty());
+    let name = |kernel: &Kernel<'r>| {
+        let parts = kernel.iter().zip(common).enumerate();
+        // A cell says more than the places of its files.
+        let parts = parts.filter(|(part, _)| (*part == 0) == in_cells);
+        let own = parts.map(|(_, (text, common))| text.get(common..).unwrap_or(text));
+        own.filter(|text| !text.is_empty())
+            .collect::<Vec<_>>()
+            .join(" + ")
+    };
+    kernels
+        .iter()
+        .map(|kernel| (*kernel, name(kernel)))
+        .collect()
+}
+
+/// Bytes of the folders in which all of `paths` are; all bytes where they are one.
+fn common<'p>(paths: impl Iterator<Item = &'p &'p str>) -> usize {
+    let paths: Vec<&str> = paths.copied().collect();
+    let Some((first, others)) = paths.split_first() else {
+        return 0;
+    };
+    if others.iter().all(|path| path == first) {
+        return first.len();
+    }
+    let folders = first.match_indices('/').map(|(at, _)| at + 1);
+    let shared = |at: &usize| {
+        others
+            .iter()
+            .all(|path| path.get(..*at) == first.get(..*at))
+    };
+    folders.take_while(shared).last().unwrap_or(0)
 }
 
 fn kind(run: &Run) -> &str {
