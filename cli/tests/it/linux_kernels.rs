@@ -33,14 +33,23 @@ fn two_real_kernels_differ_where_they_do() {
             "{kind}"
         );
     }
+    // The newer one's boot is shorter as a whole, which decides: back to the older one is slower.
+    let back = document(&["compare", &side(&new), &side(&old), "--json"]);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("c.json");
-    std::fs::write(&file, comparison.to_string()).unwrap();
-    // Two kernels years apart are not the same anywhere.
-    let (code, stdout, _) = told(&["gate", file.to_str().unwrap(), "--json"]);
-    let verdict: serde_json::Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!(code, 7, "{verdict}");
-    assert!(!verdict["moved"].as_array().unwrap().is_empty());
+    for (comparison, expected, total) in [(&comparison, 0, "improved"), (&back, 7, "regressed")] {
+        std::fs::write(&file, comparison.to_string()).unwrap();
+        let (code, stdout, _) = told(&["gate", file.to_str().unwrap(), "--json"]);
+        let verdict: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(code, expected, "{verdict}");
+        let rows = verdict["groups"][0]["rows"].as_array().unwrap();
+        let decides = rows.iter().find(|row| row["kind"] == "total").unwrap();
+        assert_eq!(decides["state"], total, "{verdict}");
+        assert_eq!(
+            verdict["moved"].as_array().unwrap().is_empty(),
+            expected == 0
+        );
+    }
     // And each is the same as itself.
     let same = document(&["gate", "--self", &side(&new), "--json"]);
     assert_eq!(same["noise_floor_percent"], 0.0, "{same}");
