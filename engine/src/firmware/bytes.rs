@@ -1,7 +1,5 @@
 //! Numbers out of byte slices: checked, unaligned, in either byte order.
 
-use core::ffi::CStr;
-
 /// `N` bytes at `offset`, if the slice goes that far.
 pub(crate) fn array<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
     let end = offset.checked_add(N)?;
@@ -28,9 +26,10 @@ pub(crate) fn u64_be(bytes: &[u8], offset: usize) -> Option<u64> {
     array(bytes, offset).map(u64::from_be_bytes)
 }
 
-/// The bytes up to the first NUL; `None` when there is none.
+/// The bytes of a short text up to its NUL, one at a time; `None` when there is none.
 pub(crate) fn until_nul(bytes: &[u8]) -> Option<&[u8]> {
-    CStr::from_bytes_until_nul(bytes).ok().map(CStr::to_bytes)
+    let end = bytes.iter().position(|&byte| byte == 0)?;
+    bytes.get(..end)
 }
 
 /// A length on the wire as an index; absurd ones saturate and so fail the next

@@ -6,9 +6,10 @@
 //!
 //! Format: Xen's public header `arch-x86/hvm/start_info.h`.
 
+use core::ffi::CStr;
 use core::fmt;
 
-use super::bytes::{number, u32_le, u64_le, until_nul};
+use super::bytes::{number, u32_le, u64_le};
 use super::e820::entries_of;
 use super::memory::{PhysRead, read};
 use crate::addr::PhysAddr;
@@ -286,8 +287,8 @@ fn text<'m>(memory: &dyn PhysRead<'m>, address: u64) -> Result<&'m [u8], PvhErro
             step /= 2;
             continue;
         };
-        if let Some(text) = until_nul(bytes) {
-            return Ok(text);
+        if let Ok(text) = CStr::from_bytes_until_nul(bytes) {
+            return Ok(text.to_bytes());
         }
         known = length;
         // Grow only while nothing has been refused.

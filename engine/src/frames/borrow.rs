@@ -106,7 +106,8 @@ impl Borrowed<'_, '_> {
     ///
     /// # Errors
     /// [`BlockError::FreedTwice`]: a call freed some of them that did not have them. What is
-    /// allocated of them still stays so, or is its next owner's.
+    /// allocated of them still stays so for ever, or is its next owner's. If all that was freed has
+    /// an owner again there is no error: the tables do not tell whose it is, and it is free beneath its owner.
     pub fn back(mut self, content: Content) -> Result<(), BlockError> {
         self.give_back(content)
     }

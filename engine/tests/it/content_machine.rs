@@ -456,3 +456,38 @@ fn what_an_isolation_takes_at_the_end_of_memory_is_known_no_more() {
     frames.free_frames(all).unwrap();
     assert_eq!(zero_frames(&frames), 0);
 }
+
+/// A worker that sees many refills backs off: requests that found no zeros are no reason to.
+#[test]
+fn requests_for_zeros_without_stock_refill_no_more_than_others() {
+    let kernel = Kernel::leaked();
+    let refills = [page(), page().zeroed()].map(|page| {
+        let frames = machine().with_hooks(kernel).with_cpus(slots(1));
+        let mut cpu = frames.cpu(0, NodeId(0), cache()).unwrap();
+        for _ in 0..200 {
+            cpu.allocate(page).unwrap();
+        }
+        frames.cpu_events(0).unwrap().refills
+    });
+    assert_eq!(refills[0], refills[1]);
+}
+
+/// The tables do not tell whose a block is: a worker whose block was freed and handed out again frees
+/// it beneath its next owner, as any second free does.
+#[test]
+fn what_was_freed_and_handed_out_while_a_worker_has_it_is_freed_by_its_return() {
+    let frames = machine();
+    let mut cursor = Cursor::new(NodeId(0));
+    let block = (frames.borrow_free(&mut cursor, Order::HUGE, Content::Unknown, 1000)).unwrap();
+    let start = block.range().start();
+    frames.free(start, Order::HUGE).unwrap();
+    frames.allocate_at(start, Order::HUGE).unwrap();
+    assert_eq!(block.back(Content::Unknown), Ok(()));
+    assert_eq!(
+        frames.free(start, Order::HUGE),
+        Err(BlockError::NotAllocated {
+            frame: start,
+            order: Order::HUGE
+        })
+    );
+}

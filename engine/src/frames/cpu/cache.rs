@@ -372,6 +372,11 @@ impl Lists {
 
     // ---- The zero block ---------------------------------------------------------
 
+    /// Whether there is memory enough to cache huge frames, and so to cut zero pages from one.
+    pub(super) fn keeps_huge(&self) -> bool {
+        self.limits[HUGE] > 0
+    }
+
     /// Zero pages are cut from `huge` from now on, which holds zeros, or comes back so.
     pub(super) fn set_zero(
         &mut self,

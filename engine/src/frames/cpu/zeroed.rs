@@ -59,11 +59,12 @@ impl Cpu<'_, '_> {
     fn pop_zero(&mut self, request: &Request, known: &Known) -> Option<Frame> {
         let (slot, mobility) = (self.slot, request.mobility());
         let frames = u64::from(HUGE_FRAMES);
-        if slot.zero(mobility) == 0 && self.has_bump && self.may_cache(request, frames) {
-            slot.count(CpuEvent::Refill);
+        let keeps_huge = self.cache.of(mobility).keeps_huge();
+        if slot.zero(mobility) == 0 && keeps_huge && self.may_cache(request, frames) {
             let moving = slot.begin_move(frames);
             let noted = self.shared.nodes.known();
             if let Some(huge) = self.take_known_huge(request, &noted) {
+                slot.count(CpuEvent::Refill);
                 let lists = self.cache.of(mobility);
                 lists.set_zero(slot, mobility, huge, noted.content(0));
             }

@@ -94,7 +94,7 @@ pub(crate) enum Untaken {
 
 /// What of `range` lies in the huge frame of `block`, which is taken at once if it is free and of known content: once
 /// a part is taken, nothing is known of the rest.
-fn take_known_edge(
+pub(crate) fn take_known_edge(
     online: &Segment<'_>,
     range: FrameRange,
     block: Block,
@@ -108,7 +108,10 @@ fn take_known_edge(
         start: all.start(),
         order: HUGE_ORDER,
     };
+    // The rest was hidden from searches.
+    let mut call = online.calls.begin();
     online.take_at(huge, purpose).ok()?;
+    call.undo();
     let edge = all.intersect(range);
     for (start, end) in [(all.start(), edge.start()), (edge.end(), all.end())] {
         let outside = FrameRange::new(start.get(), end.get()).unwrap_or_default();

@@ -215,7 +215,7 @@ fn start_mixed(
             }
         }
         // What is reserved stays where it is.
-        let is_partial = start_bitmap(segment, huge, reserved) > 0;
+        let is_partial = start_bitmap(segment, huge, reserved);
         let pinned = segment.is_pinned(inside);
         let word = Huge::split(Mobility::Unmovable, is_partial).with_pinned(pinned);
         *written_bytes += size_of::<Bitmap>() as u64;
@@ -230,8 +230,8 @@ fn start_mixed(
     split.with_known(Content::Zero, known).merged()
 }
 
-/// Writes the bitmap of a huge frame and says how many of its pages are free.
-fn start_bitmap(segment: &Segment<'_>, huge: usize, reserved: &mut Ahead<'_>) -> u32 {
+/// Writes the bitmap of a huge frame and says whether some of its pages are free.
+fn start_bitmap(segment: &Segment<'_>, huge: usize, reserved: &mut Ahead<'_>) -> bool {
     let all = segment.huge_frames(huge);
     let inside = all.intersect(segment.frames);
     let place = |part: FrameRange| {
@@ -248,7 +248,7 @@ fn start_bitmap(segment: &Segment<'_>, huge: usize, reserved: &mut Ahead<'_>) ->
     loop {
         let overlap = reserved.overlap(left);
         if overlap.is_empty() {
-            return bitmap.count_free();
+            return !bitmap.is_full();
         }
         let (at, count) = place(overlap);
         bitmap.set(at, count);

@@ -8,7 +8,7 @@
 use super::{GiantIndex, HugeIndex, Segment};
 use crate::frames::word::geometry::LARGEST_PAGES;
 use crate::frames::word::{Change, Giant, Huge, HugeState, Mobility};
-use crate::sync::update_u64;
+use crate::sync::{swap_u32, update_u64};
 
 impl Segment<'_> {
     /// Makes the word of a split huge frame agree with its bitmap: partial, free as a
@@ -18,7 +18,8 @@ impl Segment<'_> {
     pub(super) fn reconcile(&self, huge: HugeIndex) {
         let giant = self.giant_of_huge(huge);
         loop {
-            let seen = Huge::unpack(self.recheck_huge(huge));
+            let bits = self.recheck_huge(huge);
+            let seen = Huge::unpack(bits);
             if seen.state != HugeState::Split {
                 // The CPU that is merging it looks at the bitmap afterwards.
                 return;
@@ -26,7 +27,7 @@ impl Segment<'_> {
             let bitmap = self.bitmap(huge);
             match bitmap.max_order() {
                 None if seen.partial => {
-                    if self.swap_huge(huge, seen, seen.full()) && !seen.isolated {
+                    if self.swap_full(huge, bits) && !seen.isolated {
                         self.settle_giant(giant, Change::partial(seen.mobility, -1));
                     }
                 }
@@ -113,14 +114,18 @@ impl Segment<'_> {
     /// mobility its giant frame counts it still, for the caller to settle.
     #[inline(never)]
     pub(super) fn note_full(&self, huge: HugeIndex) -> Option<Mobility> {
-        let seen = Huge::unpack(self.recheck_huge(huge));
-        let is_mine = seen.state == HugeState::Split
-            && seen.partial
-            && self.swap_huge(huge, seen, seen.full());
+        let bits = self.recheck_huge(huge);
+        let is_mine = Huge::is_partial_in(bits) && self.swap_full(huge, bits);
         if !is_mine || !self.bitmap(huge).is_full() {
             self.reconcile(huge);
         }
-        (is_mine && !seen.isolated).then_some(seen.mobility)
+        (is_mine && !Huge::is_isolated_in(bits)).then_some(Huge::mobility_in(bits))
+    }
+
+    /// A huge frame, found partial with these bits, is used up; `false` if its word is another one.
+    #[inline]
+    fn swap_full(&self, huge: HugeIndex, bits: u32) -> bool {
+        swap_u32(self.huges.at(huge), bits, Huge::full_in(bits))
     }
 
     /// After a huge word changed: its giant frame has a block of `order`.

@@ -62,6 +62,7 @@ impl Huge {
     const PARTIAL: u32 = 1 << 8;
     const ISOLATED: u32 = 1 << 9;
     const PINNED: u32 = 1 << 10;
+    const ORDER: u32 = 0xf << Self::ORDER_BIT;
     const CONTENT_BIT: u32 = 11;
     const CONTENT: u32 = if IS_KEPT { 3 << Self::CONTENT_BIT } else { 0 };
 
@@ -134,15 +135,6 @@ impl Huge {
     /// Whether the giant frame counts it as partly free.
     pub(crate) const fn is_counted(self) -> bool {
         matches!(self.state, HugeState::Split) && self.partial && !self.isolated
-    }
-
-    /// Split and used up: the next page that is freed makes it partial.
-    pub(crate) const fn full(self) -> Self {
-        Self {
-            partial: false,
-            max_order: 0,
-            ..self
-        }
     }
 
     /// With pages free that form a block of this order at most.
@@ -275,12 +267,23 @@ impl Huge {
         bits & KIND == 3 | (mobility as u32) << Self::MOBILITY_BIT | Self::PARTIAL
     }
 
+    /// Whether the bits are those of a split huge frame that is partial.
+    #[inline]
+    pub(crate) const fn is_partial_in(bits: u32) -> bool {
+        bits & (Self::STATE | Self::PARTIAL) == 3 | Self::PARTIAL
+    }
+
+    /// The bits of one that is partial once it is used up: the next page that is freed makes it so again.
+    #[inline]
+    pub(crate) const fn full_in(bits: u32) -> u32 {
+        bits & !(Self::PARTIAL | Self::ORDER)
+    }
+
     /// Whether a page that becomes free, as part of a block of `order`, changes nothing in a
     /// word with these bits.
     #[inline]
     pub(crate) const fn covers_in(bits: u32, order: u8) -> bool {
-        bits & (Self::STATE | Self::PARTIAL) == 3 | Self::PARTIAL
-            && Self::max_order_in(bits) >= order
+        Self::is_partial_in(bits) && Self::max_order_in(bits) >= order
     }
 
     /// The bound in the bits of a split huge frame.
@@ -328,6 +331,14 @@ mod tests {
             let unknown = huge.is_free() && !is_known;
             assert_eq!(Huge::is_free_unknown_in(bits), unknown);
             assert_eq!(Huge::is_isolated_in(bits), huge.isolated);
+            let is_partial = huge.state == HugeState::Split && huge.partial;
+            assert_eq!(Huge::is_partial_in(bits), is_partial);
+            let full = Huge {
+                partial: false,
+                max_order: 0,
+                ..huge
+            };
+            assert_eq!(Huge::full_in(bits), full.pack());
             for mobility in Mobility::ALL {
                 let counted = huge.is_counted() && huge.mobility == mobility;
                 assert_eq!(Huge::is_counted_in(bits, mobility), counted);
@@ -355,6 +366,5 @@ mod tests {
         assert!(Huge::covers_in(pair.pack(), 1) && !Huge::covers_in(pair.pack(), 2));
         assert!(!Huge::covers_in(full.pack(), 0));
         assert_eq!(pair.bounded_from(4).bounded_to(2).max_order, 2);
-        assert_eq!(pair.full(), full);
     }
 }

@@ -5,8 +5,12 @@
 extern crate std;
 
 use super::kit::{END, HUGE, Machine, block, both, check, model, model_of_three, three};
+use crate::frames::range::{self, contiguous};
+use crate::frames::request::ZoneChoice;
+use crate::frames::search::contiguous::{WantRange, Wanted};
 use crate::frames::word::geometry::{Block, GIANT_ORDER, HUGE_ORDER};
 use crate::frames::word::{Content, Huge, Mobility};
+use crate::node::{NodeId, ZoneKind};
 
 /// One huge frame that is zero, or two.
 fn zero_huges(count: u64) -> &'static Machine {
@@ -307,5 +311,34 @@ fn a_worker_beside_a_request_for_zeros_leaves_one_to_it() {
             || machine.allocate_zeroed(HUGE_ORDER).expect("one of the two"),
         );
         free_all(machine, [found], 2 * HUGE);
+    });
+}
+
+/// The end of a row of zeros is taken with all of its huge frame, whose rest is given back.
+#[test]
+fn a_row_of_zeros_hides_nothing_of_the_huge_frame_it_ends_in() {
+    check(2, || {
+        let machine = zero_huges(1);
+        let (found, taken) = both(
+            || {
+                let want = WantRange {
+                    frames: 40,
+                    align_frames: 1,
+                    mobility: Mobility::Unmovable,
+                    content: Wanted::Any,
+                };
+                let nodes = core::iter::once(NodeId(0));
+                let zones = ZoneChoice::up_to(ZoneKind::Normal);
+                contiguous::allocate_on(&machine.segments, nodes, want, zones, None)
+            },
+            || {
+                let (row, purpose) = (block(0, 6), Mobility::Unmovable.into());
+                range::take_known_edge(machine.segment(), row.range(), row, purpose)
+            },
+        );
+        // 64 frames in a row are free all along.
+        let found = found.expect("frames in a row");
+        let taken = taken.map_or(0, |taken| taken.count());
+        assert_eq!(machine.free_frames(), HUGE - found.count() - taken);
     });
 }

@@ -140,3 +140,23 @@ fn a_block_of_two_huge_frames_that_is_not_taken_leaves_all_free() {
         assert_eq!(machine.free_frames(), 2 * HUGE - pair);
     });
 }
+
+#[test]
+fn of_two_that_take_the_same_giant_frame_one_has_it() {
+    for zeroed in [false, true] {
+        model(move || {
+            let machine = Machine::new(&[]);
+            let (one, other) = both(
+                || machine.allocate(GIANT_ORDER),
+                move || match zeroed {
+                    false => machine.allocate(GIANT_ORDER),
+                    true => machine.allocate_zeroed(GIANT_ORDER),
+                },
+            );
+            assert!(one.is_some() != other.is_some());
+            assert_eq!(machine.free_frames(), 0);
+            machine.free(block(0, GIANT_ORDER));
+            assert_eq!((machine.free_frames(), machine.free_giants()), (END, 1));
+        });
+    }
+}

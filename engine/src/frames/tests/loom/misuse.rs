@@ -4,8 +4,10 @@ extern crate std;
 
 use super::kit::{END, HUGE, Machine, block, both, check, model};
 use crate::addr::Frame;
+use crate::frames::segment::give::Refused;
 use crate::frames::tests::kit::frames;
-use crate::frames::word::geometry::HUGE_ORDER;
+use crate::frames::word::Content;
+use crate::frames::word::geometry::{GIANT_ORDER, HUGE_ORDER};
 
 #[test]
 fn a_block_freed_twice_at_once_is_freed_once() {
@@ -101,6 +103,54 @@ fn freed_twice_and_taken_in_between_leaves_the_counts_whole() {
                 },
             );
             machine.free_frames();
+        });
+    }
+}
+
+/// What it holds then, the call says that freed it.
+#[test]
+fn a_giant_frame_freed_twice_at_once_is_refused_once() {
+    model(|| {
+        let machine = Machine::new(&[]);
+        let all = block(0, GIANT_ORDER);
+        assert!(machine.take_at(all));
+        machine.zero(all.range());
+        let (zero, other) = both(
+            move || machine.segment().give_with(all, Content::Zero).is_ok(),
+            move || machine.segment().give(all).is_ok(),
+        );
+        assert_ne!(zero, other);
+        let expected = if zero { END } else { 0 };
+        assert_eq!(machine.free_and_zero_frames(), (END, expected));
+        assert_eq!((machine.free_frames(), machine.free_giants()), (END, 1));
+    });
+}
+
+/// Allocated as one, and as its huge frames.
+#[test]
+fn a_giant_frame_and_a_part_of_it_freed_at_once() {
+    for (taken, order) in [GIANT_ORDER, HUGE_ORDER]
+        .into_iter()
+        .flat_map(|taken| [6, HUGE_ORDER, HUGE_ORDER + 1].map(|order| (taken, order)))
+    {
+        model(move || {
+            let machine = Machine::new(&[]);
+            let starts = (0..END).step_by(1 << taken);
+            starts.for_each(|start| assert!(machine.take_at(block(start, taken))));
+            let (part, whole) = both(
+                move || machine.segment().give(block(0, order)),
+                || machine.segment().give(block(0, GIANT_ORDER)),
+            );
+            // All of it is freed, or what each of the two says.
+            let given = |given: Result<(), Refused>, frames| {
+                given.map_or_else(|refused| refused.given_frames, |()| frames)
+            };
+            assert!(part.is_ok() || whole.is_ok());
+            let free = match whole {
+                Ok(()) => END,
+                Err(_) => given(part, 1 << order) + given(whole, END),
+            };
+            assert_eq!(machine.free_frames(), free);
         });
     }
 }
