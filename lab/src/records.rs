@@ -322,7 +322,7 @@ impl Folder {
             }
         }
         if self.runs.len() == before {
-            let why = "no boot with times in it; expected a kernel log with stamps";
+            let why = "no boot with times in it; expected a kernel log with stamps in their order";
             self.leave_out(path, None, why.into());
         }
     }

@@ -80,9 +80,8 @@ fn total(beside: &Beside) -> String {
             format!("{GOOD}no difference{GOOD:#} of 5 % or more, which one boot of each can show")
         }
         Verdict::Unclear => {
-            return format!(
-                "{NOTE}unclear{NOTE:#}: no two different lines with a time are in both logs"
-            );
+            let why = beside.unclear.as_deref();
+            return format!("{NOTE}unclear{NOTE:#}: {}", why.unwrap_or_default());
         }
     };
     let [Some(a), Some(b)] = beside.total_ns else {

@@ -205,3 +205,95 @@ fn records_that_are_not_read_are_named() {
         "b/1/2/3/4/5 is left out: it is more than 4 folders deep",
     );
 }
+
+/// Twenty logs of a boot, each with `more` behind the line with which the kernel hands over.
+fn logs(path: &Path, ms: u64, end: &str, more: &str) {
+    fs::create_dir_all(path).unwrap();
+    for run in 0..20 {
+        let ms = ms + run * 7 % 5;
+        let text = format!(
+            "[    0.010000] Linux version 6.1.0\n[    0.{ms:03}000] ACPI: PM-Timer IO Port: 0x608\n{end}{more}"
+        );
+        fs::write(path.join(format!("{run:02}.log")), text).unwrap();
+    }
+}
+
+const INIT: &str = "[    3.000000] Run /sbin/init as init process\n";
+
+#[test]
+fn the_boot_of_a_log_ends_where_the_kernel_hands_over() {
+    let folders = tempfile::tempdir().unwrap();
+    let path = |name: &str| folders.path().join(name);
+    logs(&path("a"), 500, INIT, "");
+    logs(
+        &path("b"),
+        500,
+        INIT,
+        "[ 9000.000000] usb 1-1: new device\n",
+    );
+    let (code, found) = of(folders.path(), &[]);
+    assert_eq!(code, 0, "{found}");
+    // Systemd's end counts where all logs have it.
+    let started =
+        "[    8.000000] systemd[1]: Startup finished in 3s (kernel) + 5s (userspace) = 8s.\n";
+    logs(&path("b"), 500, INIT, started);
+    assert_eq!(of(folders.path(), &[]).0, 0);
+    // A log that was cut off did not take less time.
+    logs(&path("b"), 500, "", "");
+    is_unclear(
+        of(folders.path(), &[]),
+        "B has no log in which the kernel hands over",
+    );
+    logs(&path("b"), 500, INIT, "");
+    fs::write(
+        path("b/19.log"),
+        "[    0.010000] Linux version 6.1.0\n[    0.500000] x\n",
+    )
+    .unwrap();
+    is_unclear(
+        of(folders.path(), &[]),
+        "19.log is left out: it ends before the kernel hands over",
+    );
+}
+
+#[test]
+fn two_logs_in_one_have_no_times() {
+    let folders = tempfile::tempdir().unwrap();
+    let path = |name: &str| folders.path().join(name);
+    logs(&path("a"), 500, INIT, "");
+    let mixed = "[   40.000000] a\n[    0.600000] b\n".repeat(8);
+    logs(&path("b"), 500, &mixed, INIT);
+    let path_a = path("a");
+    let (code, _, stderr) = told(&[
+        "gate",
+        path_a.to_str().unwrap(),
+        path("b").to_str().unwrap(),
+    ]);
+    assert!(
+        code == 1 && stderr.contains("stamps in their order"),
+        "{stderr}"
+    );
+    fs::copy(path("a/00.log"), path("b/00.log")).unwrap();
+    is_unclear(of(folders.path(), &[]), "stamps in their order");
+    let (_, page, _) = told(&[
+        "doctor",
+        path("a/00.log").to_str().unwrap(),
+        path("b/01.log").to_str().unwrap(),
+    ]);
+    assert!(page.contains("cannot stand beside each other"), "{page}");
+}
+
+#[test]
+fn a_log_that_ends_early_is_no_equal_boot() {
+    let folders = tempfile::tempdir().unwrap();
+    let path = |name: &str| folders.path().join(name);
+    logs(&path("a"), 500, INIT, "");
+    logs(&path("b"), 500, "", "");
+    let (a, b) = (path("a/00.log"), path("b/00.log"));
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    for sides in [[a, b], [b, a]] {
+        let (_, page, _) = told(&["doctor", sides[0], sides[1]]);
+        let why = "ends at \"ACPI: PM-Timer IO Port: 0x608\", before the kernel hands over, which the other shows";
+        assert!(page.contains("unclear") && page.contains(why), "{page}");
+    }
+}

@@ -2,7 +2,8 @@
 //! which findings only one has.
 //!
 //! Logs begin and end where it pleases their clocks and whoever took them. The whole boot is the time
-//! from the first line that both have to the last one, or to where the kernel hands over if both show that.
+//! from the first line that both have to the latest end of a boot ([`End`]) that both show; where neither shows
+//! any, to the last line that both have.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use serde::Serialize;
 
 use super::Diagnosis;
 use crate::compare::{Kind, Unlike, compare};
-use crate::log::{Line, alike, clock_start};
+use crate::log::{End, Line, alike, clock_start, disorder};
 use crate::run::Run;
 
 /// A smaller part of the whole boot may be noise where there is one boot of each.
@@ -29,6 +30,8 @@ pub struct Beside {
     pub total_ns: [Option<u64>; 2],
     /// Whether B is slower.
     pub verdict: Verdict,
+    /// Why that is unclear.
+    pub unclear: Option<String>,
     /// What takes longer in B, the largest loss first.
     pub slower: Vec<Loss>,
     /// Nanoseconds that spans of the log which are shorter in B have gained.
@@ -49,7 +52,7 @@ pub enum Verdict {
     Faster,
     /// Neither.
     Alike,
-    /// The logs do not have two different lines with a time in common.
+    /// The logs do not show the same boot up to the same end.
     Unclear,
 }
 
@@ -80,7 +83,10 @@ impl Loss {
 /// [`Unlike`].
 pub fn beside(a: (&Diagnosis, &Run), b: (&Diagnosis, &Run)) -> Result<Beside, Unlike> {
     let (one, other) = (a.1.lines(), b.1.lines());
-    let whole = Whole::of(&Timed::of(&one), &Timed::of(&other));
+    let (whole, unclear) = match Whole::of(&one, &other) {
+        Ok(whole) => (Some(whole), None),
+        Err(why) => (None, Some(why)),
+    };
     // What came after the end of the boot took its time for other reasons.
     let runs = |run: &Run, side: usize| {
         let end = whole.as_ref().and_then(|whole| whole.ends.get(side));
@@ -123,6 +129,7 @@ pub fn beside(a: (&Diagnosis, &Run), b: (&Diagnosis, &Run)) -> Result<Beside, Un
     }
     Ok(Beside {
         verdict: verdict(total_ns),
+        unclear,
         total_ns,
         slower,
         gained_ns,
@@ -179,13 +186,6 @@ impl Timed {
     }
 }
 
-/// Where a kernel hands over, the latest first.
-const ENDS: [&str; 3] = [
-    "systemd[#]: Startup finished",
-    "Run /",
-    "Freeing unused kernel",
-];
-
 /// The span that two boots have in common.
 struct Whole {
     from: String,
@@ -196,25 +196,54 @@ struct Whole {
 }
 
 impl Whole {
-    fn of(a: &Timed, b: &Timed) -> Option<Self> {
+    /// Why there is none, if there is none.
+    fn of(a: &[Line<'_>], b: &[Line<'_>]) -> Result<Self, String> {
+        let sides = [("A", a), ("B", b)];
+        for (name, lines) in sides {
+            if disorder(lines).is_some_and(|found| found.hides_time()) {
+                return Err(format!(
+                    "lines of several logs are mixed in {name}, or not in order"
+                ));
+            }
+        }
+        let end = End::common(&[a, b]);
+        let cut = |(_, lines): &(&str, &[Line<'_>])| end.is_some_and(|end| end.at(lines).is_none());
+        if let Some((name, lines)) = sides.into_iter().find(cut) {
+            let last = lines.last().map_or("nothing", |line| &line.text);
+            return Err(format!(
+                "{name} ends at {last:?}, before the kernel hands over, which the other shows"
+            ));
+        }
+        let timed = [Timed::of(a), Timed::of(b)];
+        Self::between(
+            &timed,
+            end.map(|end| sides.map(|(_, lines)| end.at(lines).and_then(|at| lines.get(at)))),
+        )
+        .ok_or_else(|| "no two different lines with a time are in both logs".into())
+    }
+
+    /// From the first line that both have to the `ends`, else to the last one that both have.
+    fn between([a, b]: &[Timed; 2], ends: Option<[Option<&Line<'_>>; 2]>) -> Option<Self> {
         let common = |line: &&(String, u64, usize)| b.first.contains_key(&line.0);
         let from = &a.lines.iter().find(common)?.0;
-        let handed_over = |end: &str| {
-            let mut lines = a.lines.iter().rev().filter(common);
-            lines.find(|line| line.0.starts_with(end))
+        let (to, ends) = match ends {
+            Some([one, other]) => {
+                let place = |line: &Line<'_>| Some((line.stamp_ns?, line.number));
+                (alike(&one?.text), [place(one?)?, place(other?)?])
+            }
+            None => {
+                let to = a.lines.iter().rfind(common)?.0.clone();
+                let ends = [*a.first.get(&to)?, *b.first.get(&to)?];
+                (to, ends)
+            }
         };
-        let end = ENDS.iter().find_map(|end| handed_over(end));
-        let to = &end.or_else(|| a.lines.iter().rfind(common))?.0;
-        let span = |side: &Timed| {
-            let (end_ns, end) = *side.first.get(to)?;
-            Some((end_ns.checked_sub(side.first.get(from)?.0)?, end))
-        };
-        let (one, other) = (span(a)?, span(b)?);
-        (from != to).then(|| Self {
+        let span = |side: &Timed, end_ns: u64| end_ns.checked_sub(side.first.get(from)?.0);
+        let [one, other] = ends;
+        (*from != to).then_some(Self {
             from: from.clone(),
-            to: to.clone(),
-            ns: [one.0, other.0],
+            ns: [span(a, one.0)?, span(b, other.0)?],
             ends: [one.1, other.1],
+            to,
         })
     }
 }

@@ -180,15 +180,13 @@ fn lacking(evidence: &Evidence, rules: &Rules) -> Vec<String> {
         .into_iter()
         .flatten()
     {
-        let [a, b] = &comparison.sides;
-        // Two systems name their phases differently; how descriptors are written is a choice.
-        let is_own = |row: &Row| {
-            let own =
-                row.kind == Kind::Descriptors || row.kind == Kind::Phase && a.system != b.system;
-            own && figures.only.is_empty() && (row.a.is_none() || row.b.is_none())
-        };
-        let deciding = comparison.rows.iter();
-        let deciding = deciding.filter(|row| figures.decides(row.kind, &row.name) && !is_own(row));
+        // Systems name their phases differently, and one before the clock is absent: where its
+        // time is not known for another reason, that of the whole boot is not.
+        let is_whole = |row: &Row| matches!(row.kind, Kind::Total | Kind::Milestone);
+        let deciding = comparison.rows.iter().filter(|row| {
+            let wanted = is_whole(row) || !figures.only.is_empty();
+            wanted && figures.decides(row.kind, &row.name)
+        });
         why.extend(deciding.filter_map(|row| row::lacks(row, &comparison.sides)));
         let is_total = |row: &Row| row.kind == Kind::Total;
         if figures.decides(Kind::Total, TOTAL) && !comparison.rows.iter().any(is_total) {

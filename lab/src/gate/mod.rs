@@ -14,9 +14,11 @@
 //! | `statistics` | the test and the interval |
 //! | `row` | one figure, judged |
 //! | `pairs` | what is judged: set-ups of two folders, machine by machine |
+//! | `ends` | logs of both sides, up to one end |
 //! | `figures` | which figures decide |
 //! | `group` | one set-up, judged |
 
+mod ends;
 mod figures;
 mod group;
 mod pairs;

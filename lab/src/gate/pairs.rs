@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Method;
+use super::{Method, ends};
 use crate::compare::{Comparison, Unlike, compare};
 use crate::records::{FailedBoot, Folder, LeftOut};
 use crate::run::{Machine, Run, Setup};
@@ -70,6 +70,19 @@ impl Case {
                     continue;
                 };
                 let name = names(&of_a, &of_b);
+                let [runs_a, runs_b] = ends::to_one([runs_a, runs_b], &mut case.left_out);
+                if let Some(lacks) = [(&runs_a, "A"), (&runs_b, "B")]
+                    .iter()
+                    .find_map(|(runs, side)| runs.is_empty().then_some(side))
+                {
+                    case.missing.push(Missing {
+                        name,
+                        machine: of_a.machine,
+                        runs: [runs_a.len(), runs_b.len()],
+                        why: format!("{lacks} has no log in which the kernel hands over"),
+                    });
+                    continue;
+                }
                 let pair = Evidence::of_runs(name, (a.0, &runs_a), (b.0, &runs_b))?;
                 case.pairs.push(pair);
             }

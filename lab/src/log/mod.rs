@@ -12,6 +12,7 @@
 //! | `heard` | lines by the host's clock |
 //! | `alike` | names of lines, numbers taken out |
 //! | `boots` | where one boot ends and the next begins |
+//! | `end` | where it ends |
 //! | `clock` | from which line on its clock runs |
 //! | `rows` | numbers and address ranges; [`Span`] |
 //! | `e820` | the firmware's memory map |
@@ -30,6 +31,7 @@ mod boots;
 mod clock;
 mod deferred;
 mod e820;
+mod end;
 mod heard;
 mod json;
 mod layout;
@@ -52,6 +54,7 @@ pub use clock::clock_start;
 pub(crate) use clock::{SMP, disorder};
 pub use deferred::DeferredRow;
 pub use e820::{E820Change, E820Kind, E820Row};
+pub(crate) use end::End;
 pub use heard::heard;
 pub(crate) use json::begins as is_json;
 pub use layout::{MovableStart, NodeRow, NodeSpan, PagesOf, Unavailable, ZonePages, ZoneRow};

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::boot::linux;
-use crate::log::{self, Line};
+use crate::log::{self, End, Line};
 use crate::record::{
     self, Asked, DeferredWork, Descriptors, From, Gap, Milestones, Record, TimeBase, Word,
 };
@@ -220,6 +220,10 @@ impl Run {
             });
         }
         run.time_again();
+        if run.is_log() {
+            let end = End::common(&[&run.lines()]);
+            run = end.and_then(|end| run.ended(end)).unwrap_or(run);
+        }
         Ok(run)
     }
 
@@ -260,10 +264,33 @@ impl Run {
         self.kind == "log"
     }
 
+    /// The boot of a log up to this end; `None` where it does not show that.
+    pub(crate) fn ended(&self, end: End) -> Option<Self> {
+        let lines = self.lines();
+        let at = end.at(&lines)?;
+        if lines
+            .iter()
+            .skip(at + 1)
+            .all(|line| line.stamp_ns.is_none())
+        {
+            return Some(self.clone());
+        }
+        self.until(lines.get(at)?.number)
+    }
+
     /// The boot of a log up to line `number`; `None` where that has no times.
     pub(crate) fn until(&self, number: usize) -> Option<Self> {
-        let text = self.log.get(..number)?.join("\n");
-        Self::of_file(&self.file, text.as_bytes()).ok()
+        let log = self.log.get(..number)?;
+        let boots = linux::records(&self.source.name, log.join("\n").as_bytes());
+        let boot = Self::of_record(boots.first().filter(|boot| records::has_times(boot))?).ok()?;
+        Some(Self {
+            phases: boot.phases,
+            milestones: boot.milestones,
+            time_base: boot.time_base,
+            gaps: boot.gaps,
+            log: log.to_vec(),
+            ..self.clone()
+        })
     }
 
     /// The messages of the log, with the times that the phases are made of.

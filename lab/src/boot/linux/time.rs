@@ -72,6 +72,11 @@ impl<'l> Timed<'l> {
 
 /// Puts milestones and phases into `record`, by the kernel's own clock.
 pub(super) fn tell(lines: &[Line<'_>], record: &mut Record) {
+    // Where lines of several logs are mixed no stamp says when it was.
+    let lines = match log::disorder(lines) {
+        Some(found) if found.hides_time() => &[],
+        _ => lines,
+    };
     let timed = Timed::new(lines);
     fill(&timed, record);
     let first = timed.first().and_then(|(at, _)| lines.get(at));
