@@ -22,7 +22,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use std::env;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The variable that names the daemon's socket.
 pub const SOCKET_VARIABLE: &str = "FIRSTLIGHT_POOL";
@@ -70,6 +70,8 @@ pub struct Allocated {
 #[derive(Debug)]
 pub struct Client {
     socket: OwnedFd,
+    /// When all is to be answered.
+    until: Option<Instant>,
 }
 
 impl Client {
@@ -78,6 +80,18 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoDaemon`] where none does.
     pub fn connect(socket: &Path) -> Result<Self, ClientError> {
+        Self::connect_within(socket, None)
+    }
+
+    /// Connects to the daemon that listens on `socket`; what it has not answered by `until` fails.
+    ///
+    /// # Errors
+    /// [`ClientError::NoDaemon`] where none does.
+    pub fn connect_until(socket: &Path, until: Instant) -> Result<Self, ClientError> {
+        Self::connect_within(socket, Some(until))
+    }
+
+    fn connect_within(socket: &Path, until: Option<Instant>) -> Result<Self, ClientError> {
         let no_daemon = |error: rustix::io::Errno| ClientError::NoDaemon {
             socket: socket.into(),
             error: error.into(),
@@ -91,15 +105,22 @@ impl Client {
         )
         .map_err(no_daemon)?;
         // A daemon that no longer accepts must not keep a VMM from starting.
-        set_socket_timeout(&end, Timeout::Send, Some(PATIENCE)).map_err(no_daemon)?;
-        connect(&end, &address).map_err(no_daemon)?;
-        Ok(Self::new(end))
+        let client = Self {
+            until,
+            ..Self::new(end)
+        };
+        client.wait_at_most(Timeout::Send, PATIENCE)?;
+        connect(&client.socket, &address).map_err(no_daemon)?;
+        Ok(client)
     }
 
     /// Speaks over a connected socket.
     #[must_use]
     pub fn new(socket: OwnedFd) -> Self {
-        Self { socket }
+        Self {
+            socket,
+            until: None,
+        }
     }
 
     /// Allocates memory.
@@ -245,10 +266,7 @@ impl Client {
         patience: Duration,
     ) -> Result<(Reply, Vec<OwnedFd>), ClientError> {
         let message = request.encode()?;
-        for direction in [Timeout::Send, Timeout::Recv] {
-            set_socket_timeout(&self.socket, direction, Some(patience))
-                .map_err(|error| ClientError::Io(error.into()))?;
-        }
+        self.wait_at_most(Timeout::Send, patience)?;
         let sent =
             packet::send(&self.socket, &message, descriptors).map_err(ClientError::from_send);
         match sent {
@@ -256,10 +274,23 @@ impl Client {
             Ok(()) | Err(ClientError::Closed) => {}
             Err(error) => return Err(error),
         }
+        self.wait_at_most(Timeout::Recv, patience)?;
         let packet = packet::receive(&self.socket, MOST_REPLY_BYTES, most_descriptors)?;
         match Reply::decode(&packet.message)? {
             Reply::Refused(refusal) => Err(ClientError::Refused(refusal)),
             reply => Ok((reply, packet.descriptors)),
         }
+    }
+
+    fn wait_at_most(&self, direction: Timeout, patience: Duration) -> Result<(), ClientError> {
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        let patience = self
+            .until
+            .map_or(patience, |until| patience.min(left(until)));
+        if patience.is_zero() {
+            return Err(ClientError::Silent);
+        }
+        set_socket_timeout(&self.socket, direction, Some(patience))
+            .map_err(|error| ClientError::Io(error.into()))
     }
 }

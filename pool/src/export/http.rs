@@ -2,13 +2,15 @@
 //! is wanted, a page for people.
 //!
 //! One request a connection, `GET` only, heads of at most some KiB, each connection for a
-//! few seconds. One thread waits for all of them, so that a request that is not finished
-//! delays none that is; where there are too many, the oldest is closed for the newest.
+//! few seconds. One thread waits for all of them, and for pages that can't be made at once, so
+//! that a request that is not finished delays none that is. Where there are too many, the oldest
+//! that is not finished is closed for the newest, without such the oldest.
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::BorrowedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,36 +37,68 @@ pub(super) enum Page {
 /// A page's kind and text.
 pub(super) type Body = (&'static str, String);
 
-/// Makes a page, or says what is in the way.
-pub(super) type Make<'m> = dyn Fn(Page) -> Result<Option<Body>, String> + 'm;
+/// What becomes of a request for a page.
+pub(super) enum Made {
+    Page(Body),
+    /// There is none.
+    Missing,
+    /// It can be made once [`Site::is_later`].
+    Later,
+}
 
-/// A connection: what came of its request, then what of the answer is not sent yet.
+/// What is served.
+pub(super) trait Site {
+    /// A page, without waiting for anything.
+    fn page(&mut self, wanted: Page) -> io::Result<Made>;
+
+    /// Readable when pages that were not there at once may be.
+    fn wake(&self) -> BorrowedFd<'_>;
+
+    /// Whether they are.
+    fn is_later(&mut self) -> bool;
+
+    /// Such a page, or what is in the way.
+    fn later(&self, wanted: Page) -> Result<Body, String>;
+}
+
+/// What a connection waits for.
+enum State {
+    /// The rest of its request's head.
+    Head(Vec<u8>),
+    /// A page.
+    Page(Page),
+    /// That this can be sent.
+    Answer(Vec<u8>),
+}
+
 struct Open {
     stream: TcpStream,
     until: Instant,
-    head: Vec<u8>,
-    answer: Option<Vec<u8>>,
+    state: State,
 }
 
 /// Serves for as long as connections can be accepted.
-pub(super) fn serve(listener: &TcpListener, make: &Make<'_>) -> io::Result<()> {
+pub(super) fn serve(listener: &TcpListener, site: &mut impl Site) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let mut open: VecDeque<Open> = VecDeque::new();
     loop {
-        wait(listener, &open)?;
+        wait(listener, site, &open)?;
+        if site.is_later() {
+            open.iter_mut().for_each(|one| one.answer_later(site));
+        }
         // A browser that goes away is none of the others' business.
-        open.retain_mut(|one| one.go_on(make).unwrap_or(false));
+        open.retain_mut(|one| one.go_on(site).unwrap_or(false));
         for _ in 0..ACCEPTS_A_TURN {
             match accept(listener) {
                 Ok(Some(new)) => {
                     if open.len() >= CONNECTIONS {
-                        open.pop_front();
+                        close_one(&mut open);
                     }
                     open.push_back(new);
                 }
                 Ok(None) => break,
                 Err(error) if out_of_descriptors(&error) => {
-                    open.pop_front();
+                    close_one(&mut open);
                     thread::sleep(Duration::from_millis(10));
                     break;
                 }
@@ -74,21 +108,32 @@ pub(super) fn serve(listener: &TcpListener, make: &Make<'_>) -> io::Result<()> {
     }
 }
 
+fn close_one(open: &mut VecDeque<Open>) {
+    let is_unfinished = |one: &Open| matches!(one.state, State::Head(_));
+    drop(open.remove(open.iter().position(is_unfinished).unwrap_or(0)));
+}
+
 /// Until there is something to do, or a connection has taken too long.
-fn wait(listener: &TcpListener, open: &VecDeque<Open>) -> io::Result<()> {
+fn wait(listener: &TcpListener, site: &impl Site, open: &VecDeque<Open>) -> io::Result<()> {
     let first = open.iter().map(|one| one.until).min();
     let left = first.map(|until| until.saturating_duration_since(Instant::now()));
     let timeout = left.map(|left| Timespec {
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: left.subsec_nanos().into(),
     });
-    let mut files = vec![PollFd::new(listener, PollFlags::IN)];
-    files.extend(open.iter().map(|one| {
-        let flags = one
-            .answer
-            .as_ref()
-            .map_or(PollFlags::IN, |_| PollFlags::OUT);
-        PollFd::new(&one.stream, flags)
+    let wake = site.wake();
+    let mut files = vec![
+        PollFd::new(listener, PollFlags::IN),
+        PollFd::new(&wake, PollFlags::IN),
+    ];
+    files.extend(open.iter().filter_map(|one| {
+        let flags = match one.state {
+            State::Head(_) => PollFlags::IN,
+            // One that hung up would wake us until its page is there.
+            State::Page(_) => return None,
+            State::Answer(_) => PollFlags::OUT,
+        };
+        Some(PollFd::new(&one.stream, flags))
     }));
     rustix::io::retry_on_intr(|| rustix::event::poll(&mut files, timeout.as_ref()))?;
     Ok(())
@@ -101,8 +146,7 @@ fn accept(listener: &TcpListener) -> io::Result<Option<Open>> {
             Ok(Some(Open {
                 stream,
                 until: Instant::now() + PATIENCE,
-                head: Vec::new(),
-                answer: None,
+                state: State::Head(Vec::new()),
             }))
         }
         Err(error) if is_passing(&error) => Ok(None),
@@ -124,14 +168,11 @@ fn out_of_descriptors(error: &io::Error) -> bool {
 
 impl Open {
     /// Reads or writes what can be without waiting; whether it stays open.
-    fn go_on(&mut self, make: &Make<'_>) -> io::Result<bool> {
-        if Instant::now() >= self.until {
+    fn go_on(&mut self, site: &mut impl Site) -> io::Result<bool> {
+        if Instant::now() >= self.until || !self.read(site)? {
             return Ok(false);
         }
-        if self.answer.is_none() && !self.read(make)? {
-            return Ok(false);
-        }
-        let Some(answer) = &mut self.answer else {
+        let State::Answer(answer) = &mut self.state else {
             return Ok(true);
         };
         while !answer.is_empty() {
@@ -145,27 +186,36 @@ impl Open {
     }
 
     /// Reads what is there of the request, and has it answered once that is whole; whether
-    /// more is to be expected.
-    fn read(&mut self, make: &Make<'_>) -> io::Result<bool> {
+    /// it stays open.
+    fn read(&mut self, site: &mut impl Site) -> io::Result<bool> {
         let mut part = [0; 2048];
-        while self.answer.is_none() {
+        while let State::Head(head) = &mut self.state {
             match self.stream.read(&mut part) {
                 Ok(0) => return Ok(false),
-                Ok(count) => self.head.extend(part.iter().take(count)),
+                Ok(count) => head.extend(part.iter().take(count)),
                 Err(error) if is_passing(&error) => return Ok(true),
                 Err(error) => return Err(error),
             }
-            self.answer = match requested(&self.head) {
-                Head::Unfinished if self.head.len() < MOST_HEAD_BYTES => None,
-                Head::Unfinished => Some(failed("431 Request Header Fields Too Large")),
-                Head::Other(status) => Some(failed(status)),
-                Head::Page(page) => Some(match make(page) {
-                    Ok(body) => body.map_or_else(|| failed("404 Not Found"), found),
-                    Err(why) => answer("503 Service Unavailable", PLAIN, &format!("{why}\n")),
-                }),
+            self.state = match requested(head) {
+                Head::Unfinished if head.len() < MOST_HEAD_BYTES => continue,
+                Head::Unfinished => State::Answer(failed("431 Request Header Fields Too Large")),
+                Head::Other(status) => State::Answer(failed(status)),
+                Head::Page(page) => match site.page(page)? {
+                    Made::Page(body) => State::Answer(found(body)),
+                    Made::Missing => State::Answer(failed("404 Not Found")),
+                    Made::Later => State::Page(page),
+                },
             };
         }
         Ok(true)
+    }
+
+    /// The page that it waits for can be made.
+    fn answer_later(&mut self, site: &impl Site) {
+        if let State::Page(page) = self.state {
+            let unavailable = |why| answer("503 Service Unavailable", PLAIN, &format!("{why}\n"));
+            self.state = State::Answer(site.later(page).map_or_else(unavailable, found));
+        }
     }
 }
 

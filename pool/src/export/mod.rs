@@ -4,69 +4,88 @@
 //! the daemon's socket, as a user that may do nothing else (`observers` of the
 //! configuration). The daemon itself speaks no HTTP.
 
+mod ask;
 mod http;
 mod metrics;
 
-use crate::client::Client;
-use crate::protocol::Status;
-use http::{Body, Page};
-use std::cell::RefCell;
+use ask::{Answer, Asker};
+use http::{Body, Made, Page};
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 /// Serves `/metrics` and `/status.json`, and `/` with `page`, on a listener; the daemon
-/// is asked each time. `say` gets a line when the daemon begins not to answer, with the
-/// reason, and one when it answers again.
+/// is asked when one of the former is requested, and has 2 s to answer. `say` gets a line
+/// when the daemon begins not to answer, with the reason, and one when it answers again.
 ///
 /// # Errors
-/// The operating system's refusal to accept connections.
+/// The operating system's refusal to accept connections, or of a thread.
 pub fn serve(
     listener: &TcpListener,
     socket: &Path,
     page: bool,
     say: &dyn Fn(&str),
 ) -> io::Result<()> {
-    let seen = RefCell::new(None);
-    http::serve(listener, &|wanted| {
-        make(wanted, page, &|| status(socket, &seen, say))
-    })
+    let mut site = Site {
+        asker: Asker::start(socket.into())?,
+        page,
+        status: Err("the daemon was not asked yet".into()),
+        said: None,
+        say,
+    };
+    http::serve(listener, &mut site)
 }
 
-/// The daemon's status; why there is none is said once for as long as it lasts.
-fn status(
-    socket: &Path,
-    seen: &RefCell<Option<String>>,
-    say: &dyn Fn(&str),
-) -> Result<Status, String> {
-    let status = Client::connect(socket)
-        .and_then(|mut client| client.status())
-        .map_err(|error| error.to_string());
-    let trouble = status.as_ref().err().cloned();
-    if *seen.borrow() != trouble {
-        say(trouble.as_deref().unwrap_or("the daemon answers again"));
-        seen.replace(trouble);
-    }
-    status
-}
-
-fn make(
-    wanted: Page,
+struct Site<'s> {
+    asker: Asker,
+    /// Whether there is a page for people.
     page: bool,
-    status: &dyn Fn() -> Result<Status, String>,
-) -> Result<Option<Body>, String> {
-    Ok(match wanted {
-        // Prometheus is to know that the daemon does not answer.
-        Page::Metrics => {
-            let text = metrics::text(status().ok()).map_err(|error| error.to_string())?;
-            Some((metrics::KIND, text))
+    /// The last answer.
+    status: Answer,
+    /// Why the daemon does not answer, once that was said.
+    said: Option<String>,
+    say: &'s dyn Fn(&str),
+}
+
+impl http::Site for Site<'_> {
+    fn page(&mut self, wanted: Page) -> io::Result<Made> {
+        match wanted {
+            Page::People if self.page => {
+                let text = include_str!("page.html");
+                Ok(Made::Page(("text/html; charset=utf-8", text.into())))
+            }
+            Page::People => Ok(Made::Missing),
+            Page::Metrics | Page::Status => self.asker.ask().map(|()| Made::Later),
         }
-        Page::Status => {
-            let text = serde_json::to_string(&status()?).map_err(|error| error.to_string())?;
-            Some(("application/json", text))
+    }
+
+    fn wake(&self) -> BorrowedFd<'_> {
+        self.asker.wake()
+    }
+
+    fn is_later(&mut self) -> bool {
+        let Some(status) = self.asker.answer() else {
+            return false;
+        };
+        let trouble = status.as_ref().err();
+        if self.said.as_ref() != trouble {
+            (self.say)(trouble.map_or("the daemon answers again", |trouble| trouble));
+            self.said = trouble.cloned();
         }
-        Page::People => {
-            page.then(|| ("text/html; charset=utf-8", include_str!("page.html").into()))
+        self.status = status;
+        true
+    }
+
+    fn later(&self, wanted: Page) -> Result<Body, String> {
+        if wanted == Page::Metrics {
+            // Prometheus is to know that the daemon does not answer.
+            let status = self.status.clone().ok();
+            let text = metrics::text(status).map_err(|error| error.to_string())?;
+            return Ok((metrics::KIND, text));
         }
-    })
+        let status = self.status.as_ref().map_err(Clone::clone)?;
+        let text = serde_json::to_string(status).map_err(|error| error.to_string())?;
+        Ok(("application/json", text))
+    }
 }

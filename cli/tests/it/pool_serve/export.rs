@@ -73,17 +73,26 @@ impl Exporter {
         line
     }
 
-    fn get(&self, path: &str) -> String {
+    /// Requests a page.
+    fn request(&self, path: &str) -> TcpStream {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         let head = format!(
             "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n",
             self.port
         );
         stream.write_all(head.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
+        stream
     }
+
+    fn get(&self, path: &str) -> String {
+        read(self.request(path))
+    }
+}
+
+fn read(mut stream: TcpStream) -> String {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
 
 #[test]
@@ -146,6 +155,29 @@ fn metrics_and_pages_are_served_by_another_process() {
     assert!(exporter.get("/metrics").contains("firstlight_pool_up 1"));
     let said = exporter.next_line();
     assert!(said.contains("answers again"), "said once: {said}");
+}
+
+/// One that was asked after the other would be closed without an answer.
+#[test]
+fn a_daemon_that_hangs_is_down_for_each_scrape_and_no_page_waits_for_it() {
+    let daemon = pool();
+    let exporter = Exporter::start(&daemon);
+    daemon.while_stopped(|| {
+        let scrapes: Vec<_> = (0..4).map(|_| exporter.request("/metrics")).collect();
+        let status = exporter.request("/status.json");
+        assert!(exporter.get("/").contains("<title>firstlight pool</title>"));
+        for scrape in scrapes {
+            let metrics = read(scrape);
+            assert!(metrics.contains("\nfirstlight_pool_up 0\n"), "{metrics}");
+        }
+        let status = read(status);
+        assert!(status.contains("did not answer in time"), "{status}");
+    });
+    assert!(exporter.get("/metrics").contains("firstlight_pool_up 1"));
+    let said = exporter.next_line();
+    assert!(said.contains("did not answer in time"), "said once: {said}");
+    let said = exporter.next_line();
+    assert!(said.contains("answers again"), "{said}");
 }
 
 /// A socket that systemd made: the daemon opens it to those that its rules know, the exporter's
