@@ -61,23 +61,43 @@ MISTAKES = {
     ),
     "a slab that could not grow stays charged": (
         MACHINE + "take.rs",
-        "core.slabs.untake(slab, waiting.key);\n                core.credit([waiting.charge]);",
-        "core.slabs.untake(slab, waiting.key);",
+        "                core.credit([waiting.charge]);\n                self.nothing_ready",
+        "                self.nothing_ready",
     ),
     "a slab that could not grow counts as allocated": (
         MACHINE + "slabs.rs",
-        "class.allocated.retain(|(allocated, _)| *allocated != id);\n            class.clean.push(id);",
-        "class.clean.push(id);",
+        "class.allocated.retain(|(allocated, _)| *allocated != id);\n        let is_kept",
+        "let is_kept",
     ),
     "what is pinned is forgotten": (
         MACHINE + "returns.rs",
         "if is_alone && pinned_bytes == 0 {",
         "if is_alone {",
     ),
+    "what was pinned before a restart is forgotten": (
+        MACHINE + "returns.rs",
+        "core.memfds.contains(&slab) || dirty.is_of_before {",
+        "core.memfds.contains(&slab) {",
+    ),
+    "what one client unpins hides what another has pinned": (
+        MACHINE + "returns.rs",
+        "(stray_bytes + unpinned)",
+        "(stray_bytes + 0 * unpinned)",
+    ),
+    "what a revoked client drew and pinned is forgotten": (
+        MACHINE + "returns.rs",
+        "revoked.pinned_bytes = revoked.dirty.bytes;",
+        "",
+    ),
+    "a slab is closed that holds pages": (
+        MACHINE + "returns.rs",
+        "revoked.pinned_bytes == 0 && !holds_pages;",
+        "revoked.pinned_bytes == 0;",
+    ),
     "what a revoked client drew is taken away once only": (
         MACHINE + "returns.rs",
-        "revoked.under_way &= revoked.slab != slab;",
-        "let _ = (&revoked, slab);",
+        "revoked.under_way = false;\n",
+        "",
     ),
     "a client that hung up has memory zeroed all the same": (
         MACHINE + "take.rs",

@@ -160,7 +160,7 @@ impl Machine {
                 self.begin_fills(now.instant);
             }
             Event::Zeroed { slab, is_clean } => self.returns.zeroed(core, now, slab, is_clean),
-            Event::EmptiedAgain(slab) => self.returns.emptied_again(slab),
+            Event::EmptiedAgain(slab) => self.returns.emptied_again(&self.core, slab),
             Event::Discarded(slab) => self.returns.discarded(slab),
             Event::Prepared { from, spec } => self.prepared(now, from, spec),
             Event::Tick(seen) => self.tick(now, seen),

@@ -91,6 +91,7 @@ impl Machine {
                 bytes: record.bytes,
                 charge: record.charge,
                 lease: Some(serial),
+                is_of_before: true,
             };
             self.returns.revoke(core, now, serial, returned);
             return Restored::Ended(Some(slab));

@@ -8,7 +8,8 @@
 //! hugetlbfs, where mapping a file makes it longer even if it is sealed. The kernel cannot be
 //! told to refuse that. So a revoked slab is emptied again whenever it holds pages. Pages that
 //! were pinned when it was emptied are in no file any more, but a mount still counts them: as
-//! long as it counts as many as its revoked slabs account for, these stay charged too.
+//! long as it counts as many as its revoked slabs account for, these stay charged too. Where it
+//! is not known how many of a slab are pinned, all are taken for pinned until the next look.
 
 use super::action::{Action, Now, Reach, Seen};
 use super::core::Core;
@@ -32,6 +33,9 @@ pub(super) struct Returned {
     pub(super) charge: Charge,
     /// The lease it had, if a client has had it.
     pub(super) lease: Option<Serial>,
+    /// Whether an earlier daemon allocated it, and may have emptied it: what was pinned then would
+    /// not be seen to stay behind now.
+    pub(super) is_of_before: bool,
 }
 
 /// A slab that is being emptied or zeroed.
@@ -42,6 +46,7 @@ struct Dirty {
     charge: Charge,
     returned: Return,
     lease: Option<Serial>,
+    is_of_before: bool,
 }
 
 /// A slab that was emptied, and that its client may still reach.
@@ -60,6 +65,8 @@ struct Revoked {
 struct Measured {
     slab: SlabId,
     since: Instant,
+    /// What revoked slabs accounted for then.
+    pinned_bytes: u64,
 }
 
 /// The service that takes slabs back.
@@ -93,6 +100,7 @@ impl Returns {
                 bytes: lease.bytes,
                 charge: lease.charge,
                 lease: Some(serial),
+                is_of_before: lease.connection.is_none(),
             };
             return self.revoke(core, now, serial, returned);
         }
@@ -116,6 +124,7 @@ impl Returns {
             bytes,
             charge,
             lease,
+            is_of_before,
         } = returned;
         if lease.is_none() {
             // Not clean any more, whatever keeps it over a restart.
@@ -128,6 +137,7 @@ impl Returns {
             charge,
             returned: self.replacements.came_back(key),
             lease,
+            is_of_before,
         };
         self.dirty.insert(slab, dirty);
         match lease {
@@ -146,7 +156,7 @@ impl Returns {
         let Some(dirty) = self.dirty.get(&slab) else {
             return;
         };
-        if dirty.charge.is_free() || core.memfds.contains(&slab) {
+        if dirty.charge.is_free() || core.memfds.contains(&slab) || dirty.is_of_before {
             return core.act(Action::Empty {
                 slab,
                 lease: dirty.lease,
@@ -169,6 +179,7 @@ impl Returns {
             self.measured = Some(Measured {
                 slab,
                 since: now.instant,
+                pinned_bytes: self.pinned_bytes(),
             });
             core.act(Action::Empty {
                 slab,
@@ -193,8 +204,13 @@ impl Returns {
         let mut pinned_bytes = 0;
         if !dirty.charge.is_free() && !core.memfds.contains(&slab) {
             let measured = self.measured.take_if(|measured| measured.slab == slab);
-            // Of one that stood still all may be pinned; the next look knows better.
-            pinned_bytes = measured.map_or(dirty.bytes, |_| stray_bytes.min(dirty.bytes));
+            // What others unpinned meanwhile hides as much of what stayed behind. Of a slab that
+            // stood still all may be pinned.
+            let stayed = |measured: Measured| {
+                let unpinned = measured.pinned_bytes.saturating_sub(self.pinned_bytes());
+                (stray_bytes + unpinned).min(dirty.bytes)
+            };
+            pinned_bytes = measured.map_or(dirty.bytes, stayed);
         }
         core.slabs.emptied(dirty.key, dirty.bytes);
         if is_alone && pinned_bytes == 0 {
@@ -245,12 +261,15 @@ impl Returns {
             .collect();
         for mut revoked in std::mem::take(&mut self.revoked) {
             let reach = reach.get(&revoked.slab);
+            let holds_pages = reach.is_some_and(|reach| reach.holds_pages);
             let is_alone = reach.is_some_and(|reach| reach.is_alone);
-            if is_alone && revoked.pinned_bytes == 0 && !revoked.under_way {
+            // What its client drew may be pinned.
+            let is_empty = revoked.pinned_bytes == 0 && !holds_pages;
+            if is_alone && is_empty && !revoked.under_way {
                 self.forget(core, revoked.slab, revoked.dirty);
                 continue;
             }
-            if !revoked.under_way && reach.is_some_and(|reach| reach.holds_pages) {
+            if !revoked.under_way && holds_pages {
                 revoked.under_way = true;
                 core.act(Action::EmptyAgain(revoked.slab));
             }
@@ -258,10 +277,13 @@ impl Returns {
         }
     }
 
-    /// A revoked slab was emptied again.
-    pub(super) fn emptied_again(&mut self, slab: SlabId) {
-        for revoked in &mut self.revoked {
-            revoked.under_way &= revoked.slab != slab;
+    /// A revoked slab was emptied again: pages that its client drew may be pinned too.
+    pub(super) fn emptied_again(&mut self, core: &Core, slab: SlabId) {
+        for revoked in self.revoked.iter_mut().filter(|one| one.slab == slab) {
+            revoked.under_way = false;
+            if !revoked.dirty.charge.is_free() && !core.memfds.contains(&slab) {
+                revoked.pinned_bytes = revoked.dirty.bytes;
+            }
         }
     }
 

@@ -225,12 +225,17 @@ impl Slabs {
         Some(id)
     }
 
-    /// A slab that was taken out is clean as before: nothing was done to it.
-    pub(super) fn untake(&mut self, id: SlabId, key: Key) {
-        if let Some(class) = self.class(key) {
-            class.allocated.retain(|(allocated, _)| *allocated != id);
-            class.clean.push(id);
-        }
+    /// A slab that was taken out is clean as before: nothing was done to it. Whether it is still
+    /// wanted, and kept.
+    pub(super) fn untake(&mut self, id: SlabId, key: Key) -> bool {
+        let draining = self.draining;
+        let Some(class) = self.class(key) else {
+            return false;
+        };
+        class.allocated.retain(|(allocated, _)| *allocated != id);
+        let is_kept = !draining && class.present() < class.wanted();
+        class.clean.extend(is_kept.then_some(id));
+        is_kept
     }
 
     /// An allocated slab is back: it is dirty until [`Slabs::emptied`]. Says whether it may be

@@ -191,7 +191,9 @@ impl Takes {
         let to = waiting.connection;
         match error {
             None => {
-                core.slabs.untake(slab, waiting.key);
+                if !core.slabs.untake(slab, waiting.key) {
+                    returns.discard(core, vec![(slab, waiting.key.bytes)]);
+                }
                 core.credit([waiting.charge]);
                 self.nothing_ready(core, now, to, &waiting.take);
             }
@@ -332,6 +334,7 @@ impl Takes {
                 bytes: lease.bytes,
                 charge: lease.charge,
                 lease: None,
+                is_of_before: false,
             },
         );
         core.refuse(sending.to, RefusalCode::Internal, error);
@@ -372,6 +375,7 @@ fn returned(slab: SlabId, waiting: Waiting) -> Returned {
         bytes: waiting.bytes,
         charge: waiting.charge,
         lease: None,
+        is_of_before: false,
     }
 }
 

@@ -162,6 +162,96 @@ fn a_slab_that_is_being_filled_says_what_it_lacks() {
     assert_eq!(slabs.lacking_bytes(&want(BYTES + 1)), None, "too small");
 }
 
+/// A machine with one clean slab, which a client has topped up, and the slab.
+fn one_that_tops_up() -> (Machine, Now, SlabId) {
+    let now = Now {
+        instant: Instant::now(),
+        wall_ms: 0,
+    };
+    let config = crate::config::Config::parse(std::path::Path::new("test"), "").unwrap();
+    let mut machine = Machine::new(Start {
+        rules: Rules::new(&config, u32::MAX).unwrap(),
+        specs: vec![spec(1)],
+        one_node: true,
+        names: (0, 0),
+        rate: 0,
+        now,
+    });
+    let actions = machine.step(now, Event::Tick(Seen::default()));
+    let [Action::Fill { slab, .. }] = actions.as_slice() else {
+        panic!("{actions:?}");
+    };
+    let (slab, error) = (*slab, None);
+    machine.step(
+        now,
+        Event::Filled {
+            slab,
+            is_memfd: true,
+            error,
+        },
+    );
+    let take = Request::Take(crate::protocol::Take {
+        bytes: 2 * BYTES,
+        node: None,
+        page: None,
+        max_topup_ms: u32::MAX,
+        topup_if_faster: false,
+    });
+    let actions = machine.step(now, owners(take));
+    let grows = matches!(actions.as_slice(), [Action::Grow { .. }]);
+    assert!(grows, "{actions:?}");
+    (machine, now, slab)
+}
+
+fn owners(request: Request) -> Event {
+    let peer = crate::os::peer::Peer {
+        pid: 1,
+        uid: 0,
+        user: 0,
+        gid: 0,
+        groups: Vec::new(),
+        cgroup: None,
+    };
+    Event::Request {
+        from: 1,
+        peer,
+        request,
+        shown: None,
+    }
+}
+
+#[test]
+fn a_slab_that_could_not_grow_is_kept_only_where_it_is_still_wanted() {
+    let fewer = Request::Resize(crate::protocol::Resize {
+        page: PageSize::Transparent,
+        node: None,
+        size_class_bytes: BYTES,
+        slabs: 0,
+    });
+    for (meanwhile, is_kept) in [
+        (None, true),
+        (Some(Request::Drain), false),
+        (Some(fewer), false),
+    ] {
+        let (mut machine, now, slab) = one_that_tops_up();
+        for action in meanwhile.map_or_else(Vec::new, |it| machine.step(now, owners(it))) {
+            if let Action::Prepare { from, spec, .. } = action {
+                let spec = Ok(spec);
+                machine.step(now, Event::Prepared { from, spec });
+            }
+        }
+        let actions = machine.step(now, Event::NotGrown { slab, error: None });
+        let is_discarded = |action: &Action| matches!(action, Action::Discard(it) if *it == slab);
+        assert_eq!(!actions.iter().any(is_discarded), is_kept, "{actions:?}");
+        assert_eq!(machine.core.slabs.clean().count(), usize::from(is_kept));
+        if machine.is_draining() {
+            assert!(!machine.is_drained(), "its pages are still there");
+            machine.step(now, Event::Discarded(slab));
+            assert!(machine.is_drained());
+        }
+    }
+}
+
 #[test]
 fn no_inode_leaves_before_its_mark_and_no_lease_begins_that_the_next_daemon_does_not_know() {
     let at = |step: Step| Allocation::STEPS.iter().position(|one| *one == step);

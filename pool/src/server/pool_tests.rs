@@ -182,6 +182,26 @@ fn what_is_kept_stays_charged() {
 }
 
 #[test]
+fn a_refusal_for_quota_names_memory_that_a_former_client_has_open() {
+    let (_folder, mut pool) = pool();
+    let (first, memory) = taken(&mut pool, 1000).unwrap();
+    let _second = taken(&mut pool, 1000).unwrap();
+    let text =
+        |pool: &mut Pool| match request(pool, 0, &peer(1000), Request::Take(LEAST), None).reply {
+            Reply::Refused(refusal) => refusal.message,
+            other => panic!("{other:?}"),
+        };
+    let held = text(&mut pool);
+    assert!(!held.contains("given back"), "all of it is in use: {held}");
+    end_lease(&mut pool, first);
+    until(&mut pool, |pool| has_revoked(pool));
+    let why = "2M of it was given back and can still be reached: a process has the memory open";
+    let revoked = text(&mut pool);
+    assert!(revoked.contains(why), "{revoked}");
+    drop(memory);
+}
+
+#[test]
 fn a_slab_that_is_given_back_is_charged_until_another_is_clean() {
     let config = CONFIG.replace("rate = \"0\"", "rate = \"0\", batch = \"1\"");
     let (_folder, mut pool) = pool_of(&config.replace("\"4M\"", "\"2M\""));

@@ -1,7 +1,10 @@
 //! After its lease a client draws nothing more from the pool, whatever it kept.
 
-use super::kit::{Daemon, M, free_pages, huge_pages, mapped, take_soon, until};
+use super::kit::{
+    Daemon, M, another_user, free_pages, huge_pages, is_root, mapped, take, take_soon, until,
+};
 use super::tenant::{Tenant, Way};
+use firstlight_pool::client::Client;
 use firstlight_pool::os::mapping::Mapping;
 use firstlight_pool::os::memory_file;
 
@@ -102,6 +105,35 @@ fn nothing_is_drawn_through_a_file_without_a_name() {
 
 /// A user nobody is.
 const STRANGER: u32 = 65_533;
+
+#[test]
+fn a_refusal_for_quota_names_memory_that_a_former_client_goes_on_drawing() {
+    let Some(_pages) = huge_pages(12) else { return };
+    if !is_root() {
+        return;
+    }
+    let daemon = Daemon::start(&format!(
+        "fill = {{ rate = \"0\" }}\n[[class]]\nsize = \"4M\"\nslabs = 2\nsource = \"mount\"\n\
+         [[quota]]\nuid = {STRANGER}\nbytes = \"4M\"\n"
+    ));
+    std::os::unix::fs::chown(daemon.path(), Some(STRANGER), None).unwrap();
+    daemon.until_clean(2);
+    let free = free_pages();
+    let mut pool = another_user(STRANGER, || Client::connect(&daemon.socket()).unwrap());
+    let allocated = pool.take(take(4 * M)).unwrap();
+    pool.give(allocated.lease.lease.clone()).unwrap();
+    daemon.until_clean(2);
+    for _ in 0..3 {
+        until("it was taken away", || free_pages() == free);
+        let longer = Mapping::new(&allocated.memory, 0, 4 << 20).unwrap();
+        longer.populate().unwrap();
+        let refusal = pool.take(take(4 * M)).unwrap_err().to_string();
+        let why = "4M of it was given back and can still be reached";
+        assert!(refusal.contains(why), "{refusal}");
+    }
+    drop(allocated);
+    until("it may allocate again", || pool.take(take(4 * M)).is_ok());
+}
 
 #[test]
 fn what_a_former_borrower_has_pinned_stays_charged_to_it() {

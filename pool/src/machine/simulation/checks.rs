@@ -1,7 +1,7 @@
 //! What is true after each step.
 
-use super::life::{Life, QUOTA_USERS};
-use super::world::Mark;
+use super::life::{Life, QUOTA_USERS, Task};
+use super::world::{ClientId, Mark};
 use crate::lease::quota::Account;
 use std::collections::BTreeSet;
 
@@ -11,6 +11,7 @@ impl Life {
         self.clean_is_clean();
         self.all_slabs_are_known();
         self.charges_are_what_is_held_or_owed();
+        self.what_is_pinned_is_accounted_for();
         self.leases_last_until_they_are_ended();
         self.every_request_is_answered();
     }
@@ -119,6 +120,36 @@ impl Life {
                 assert!(is_known, "{slab} can be reached, and is forgotten");
             }
         }
+    }
+
+    /// Also what is pinned of slabs that the daemon closed: mounts count pages, not whose they
+    /// are, and slabs that are not closed stay charged for as many.
+    fn what_is_pinned_is_accounted_for(&self) {
+        if self.world.has_lost {
+            return;
+        }
+        let is_charged = |client: &ClientId| self.limited_user_of(*client).is_some();
+        // Those of leases, and those that are being emptied, are charged in any case.
+        let jobs = self
+            .jobs
+            .iter()
+            .filter(|job| matches!(job.task, Task::Empty(_) | Task::Zero));
+        let leases = self.machine.core.leases.iter();
+        let charged = jobs
+            .map(|job| job.slab)
+            .chain(leases.map(|(_, lease)| lease.slab));
+        let charged: BTreeSet<_> = charged
+            .filter_map(|slab| self.world.files.get(&slab))
+            .collect();
+        let had = self.world.had.iter().filter(|id| !charged.contains(id));
+        let had = had.filter_map(|id| self.world.inodes.get(id));
+        let had = had.filter(|inode| !inode.is_memfd && inode.given_to.iter().any(is_charged));
+        let stray: u64 = had.map(|inode| inode.stray_bytes).sum();
+        let known = self.machine.returns.pinned_bytes();
+        assert!(
+            known >= stray,
+            "{known} bytes are known of {stray} that are pinned"
+        );
     }
 
     fn leases_last_until_they_are_ended(&self) {

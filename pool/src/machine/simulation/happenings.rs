@@ -179,13 +179,14 @@ impl Life {
         let held = self.clients[client].leases[at].clone();
         let free = self.world.free_bytes();
         let pins = self.random.below(2) == 0;
+        let draws = self.random.below(3) > 0;
         let Some(inode) = self.world.inodes.get_mut(&held.inode) else {
             return;
         };
         inode.is_zero = false;
         if held.has_pipe && pins && !inode.is_memfd {
             inode.pin_bytes = 2 * M;
-        } else if !held.has_pipe && free >= 2 * M && inode.held_bytes < inode.key.bytes {
+        } else if draws && !held.has_pipe && free >= 2 * M && inode.held_bytes < inode.key.bytes {
             inode.held_bytes += 2 * M;
         } else if !held.has_pipe {
             // The transfer is over.

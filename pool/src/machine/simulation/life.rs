@@ -290,6 +290,7 @@ impl Life {
             self.restart();
         }
         self.world.collect();
+        self.world.look();
         self.check();
     }
 

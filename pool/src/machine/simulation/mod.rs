@@ -2,8 +2,8 @@
 //! pages that run out, work that is slow or fails, a journal that cannot be written, a service
 //! manager that forgets, a daemon that is killed between any two actions and started again.
 //!
-//! `world.rs` has what outlives the daemon, `daemon.rs` carries the machine's actions out on it;
-//! `life.rs` and `happenings.rs` have what happens; `books.rs` counts, without the machine, what each user is to be charged;
+//! `world.rs` has what outlives the daemon, `daemon.rs` carries the machine's actions out on it,
+//! `restart.rs` has the next daemon take it over; `life.rs` and `happenings.rs` have what happens; `books.rs` counts, without the machine, what each user is to be charged;
 //! `checks.rs` says what is always true, and is asked after each step. A failure prints its seed,
 //! and the shortest life with the fewest kinds of faults that still fails.
 //!
@@ -14,6 +14,7 @@ mod checks;
 mod daemon;
 mod happenings;
 mod life;
+mod restart;
 mod world;
 
 use life::{Faults, Life};

@@ -52,6 +52,11 @@ pub(super) struct World {
     pub(super) inodes: BTreeMap<InodeId, Inode>,
     /// The daemon's own descriptors.
     pub(super) files: BTreeMap<SlabId, InodeId>,
+    /// What it has ever had open.
+    pub(super) had: BTreeSet<InodeId>,
+    /// Whether it has not found again all that an earlier one allocated: what goes back of that
+    /// hides as much that is pinned of another slab.
+    pub(super) has_lost: bool,
     /// The daemon's knowledge of the journal, and what is in the file.
     pub(super) records: BTreeMap<Serial, Record>,
     pub(super) journal: BTreeMap<Serial, Record>,
@@ -129,6 +134,16 @@ impl World {
                 || !inode.holders.is_empty()
                 || inode.stray_bytes > 0
         });
+    }
+
+    /// What the daemon has, and has not found, after each step.
+    pub(super) fn look(&mut self) {
+        self.had.extend(self.files.values());
+        self.had.retain(|id| self.inodes.contains_key(id));
+        let is_lost = |(id, inode): (&InodeId, &Inode)| {
+            !inode.is_memfd && !self.had.contains(id) && inode.held_bytes + inode.stray_bytes > 0
+        };
+        self.has_lost |= self.inodes.iter().any(is_lost);
     }
 
     /// Takes an inode's pages away; what is pinned leaves the file and stays in use.

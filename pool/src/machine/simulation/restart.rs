@@ -1,0 +1,128 @@
+//! A daemon was killed or has ended: the next one takes over what is left.
+
+use super::life::{Faults, Life, QUOTA_USERS};
+use super::world::Mark;
+use crate::lease::journal::Record;
+use crate::machine::{Before, Restored};
+
+impl Life {
+    /// The next daemon takes over what the last one left.
+    pub(super) fn restart(&mut self) {
+        self.is_killed = false;
+        self.jobs.clear();
+        self.pending.clear();
+        self.world.files.clear();
+        self.world.had.clear();
+        self.world.has_lost = false;
+        for client in &mut self.clients {
+            client.connection = None;
+        }
+        self.books.restarted();
+        self.some_is_forgotten();
+        self.world.records = self.world.journal.clone();
+        self.world.is_torn = self.world.is_full;
+        // What could not be written is not known: such a lease lasts, unless its pipe is gone too.
+        let (journal, pipes) = (&self.world.journal, &self.world.pipes);
+        self.given.retain(|serial| {
+            let is_over = |record: &Record| record.revoked || !pipes.contains_key(serial);
+            journal.get(serial).is_none_or(is_over)
+        });
+        self.new_daemon();
+        self.world.collect();
+        self.take_over_slabs();
+        self.take_over_leases();
+        self.world.collect();
+        for client in &mut self.clients {
+            self.next_connection += 1;
+            client.connection = Some(self.next_connection);
+        }
+        self.tick(std::time::Duration::ZERO);
+    }
+
+    fn some_is_forgotten(&mut self) {
+        if self.now_and_then(Faults::FORGOTTEN, 3) {
+            self.world.kept_leases.pop_first();
+            self.world.kept_slabs.pop_first();
+        }
+        if !self.world.has_manager {
+            self.world.kept_leases.clear();
+        }
+    }
+
+    fn take_over_slabs(&mut self) {
+        let named = self.world.inodes.iter();
+        let named: Vec<_> = named
+            .filter_map(|(id, inode)| Some((*id, inode.name?, inode.clone())))
+            .collect();
+        for (id, slab, inode) in named {
+            self.world.files.insert(slab, id);
+            let is_whole = inode.held_bytes == inode.bytes && inode.bytes == inode.key.bytes;
+            let is_clean = inode.mark == Mark::Clean && is_whole && inode.holders.is_empty();
+            let kept = is_clean && {
+                let (kept, actions) = self.machine.found(slab, inode.key, false);
+                self.carry_out(actions);
+                kept
+            };
+            if !kept {
+                self.close(slab);
+            }
+        }
+        for id in std::mem::take(&mut self.world.kept_slabs).into_values() {
+            let slab = self.machine.new_slab();
+            let inode = self.world.inodes[&id].clone();
+            let is_whole = inode.held_bytes == inode.bytes && inode.bytes == inode.key.bytes;
+            if inode.mark != Mark::Clean || !is_whole || !inode.holders.is_empty() {
+                continue;
+            }
+            self.world.files.insert(slab, id);
+            let (kept, actions) = self.machine.found(slab, inode.key, true);
+            self.carry_out(actions);
+            if !kept {
+                self.close(slab);
+            }
+        }
+    }
+
+    fn take_over_leases(&mut self) {
+        let records: Vec<_> = self.world.records.values().cloned().collect();
+        for record in records {
+            let serial = record.serial;
+            let file = self.world.kept_leases.get(&serial).copied();
+            let pipe = self.world.pipes.get(&serial);
+            let before = Before {
+                has_memory: file.is_some(),
+                has_pipe: pipe.is_some_and(|writers| !writers.is_empty()),
+                record: record.clone(),
+            };
+            let (restored, actions) = self.machine.restore(self.now(), before);
+            let slab = match restored {
+                Restored::Whole(slab) | Restored::Ended(Some(slab)) => Some(slab),
+                Restored::Unknown => self.machine.leases().get(serial).map(|lease| lease.slab),
+                Restored::Ended(None) => None,
+            };
+            if let (Some(slab), Some(file)) = (slab, file) {
+                self.world.files.insert(slab, file);
+            }
+            if let Some(slab) = slab
+                && QUOTA_USERS.contains(&record.uid)
+            {
+                self.books
+                    .took(slab, record.uid, record.key(), record.bytes);
+            }
+            if let Restored::Ended(Some(slab)) = restored {
+                self.books.came_back(slab, record.key());
+            }
+            self.carry_out(actions);
+            if self.is_killed {
+                return;
+            }
+        }
+        let records = &self.world.records;
+        self.world
+            .kept_leases
+            .retain(|serial, _| records.contains_key(serial));
+        self.world
+            .pipes
+            .retain(|serial, _| records.contains_key(serial));
+    }
+}
