@@ -325,6 +325,32 @@ fn verdicts_are_written_as_others_read_them() {
 }
 
 #[test]
+fn a_submission_to_kcidb_is_not_merged_into_another() {
+    let folders = tempfile::tempdir().unwrap();
+    // Names that are one path.
+    let run = phases("", &[("a b", 10), ("a_b", 20)]);
+    let a = folder(&folders.path().join("a"), [run]);
+    let mut ids = std::collections::BTreeSet::new();
+    for name in ["one", "other"] {
+        let file = folders.path().join(name);
+        told(&[
+            "gate",
+            &a,
+            &a,
+            "--export",
+            &format!("kcidb={}", file.display()),
+        ]);
+        let document: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        for list in ["checkouts", "builds", "tests"] {
+            for row in document[list].as_array().unwrap() {
+                let id = (list, row["id"].as_str().unwrap().to_owned());
+                assert!(ids.insert(id), "{row} twice");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_missing_failed_or_not_understood_is_named_and_no_pass() {
     let folders = tempfile::tempdir().unwrap();
     let both = [record(16, "instructions", 1), record(64, "instructions", 1)];
