@@ -24,7 +24,8 @@ pub enum Damage {
 }
 
 impl Damage {
-    const NAMES: [(&'static [u8], Self); 7] = [
+    /// What each is called, but for `bit:N`.
+    pub(crate) const NAMES: [(&'static [u8], Self); 7] = [
         (b"foreign", Self::Foreign),
         (b"kernel", Self::Kernel),
         (b"absent", Self::Absent),

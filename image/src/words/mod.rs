@@ -166,7 +166,7 @@ const OURS: [(&str, &str); 31] = [
     ),
     (
         "restart_damage",
-        "restart_damage=bit:N, foreign, kernel, absent, many or guest",
+        "restart_damage=bit:N, foreign, kernel, absent, many, node, stale or guest",
     ),
     ("turns_hz", "turns_hz=HZ, a number from 1 on"),
     ("tsc_hz", "tsc_hz=HZ, a frequency that a processor can have"),
@@ -499,6 +499,11 @@ mod tests {
         // The expected forms are complete.
         for (name, _) in Test::NAMES {
             let (_, misread) = read("test=no");
+            let name = String::from_utf8_lossy(name).into_owned();
+            assert!(misread[0].contains(&name), "{name} in {misread:?}");
+        }
+        for (name, _) in Damage::NAMES {
+            let (_, misread) = read("restart_damage=no");
             let name = String::from_utf8_lossy(name).into_owned();
             assert!(misread[0].contains(&name), "{name} in {misread:?}");
         }
