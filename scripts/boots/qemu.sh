@@ -4,16 +4,19 @@
 # A boot on the instruction clock is the same every time. So what QEMU wrote in one that ended by itself, on each of its
 # ports, is kept there with its exit status, by the hash of all that it depends on: this file, QEMU and its firmware, all
 # arguments, the content of the files that they name. It is told again where the same boot is requested. All else is
-# QEMU itself: a clock on the wall, a drive or a socket, whose other end is not kept, and files that QEMU writes. Each such boot adds a line, `made`
-# or `told`, to FIRSTLIGHT_BOOTS_LOG.
+# QEMU itself: a clock on the wall, a drive or a socket, whose other end is not kept, and files that QEMU writes. Each
+# such boot adds a line, `made` or `told`, to FIRSTLIGHT_BOOTS_LOG.
 set -euo pipefail
 own=$(realpath "$0")
 name=${0##*/}
+# The next one in PATH: what stands before this one there has called it.
 real=""
 while read -r -d : folder; do
-    if [ -x "$folder/$name" ] && [ "$(realpath "$folder/$name")" != "$own" ]; then
+    [ -x "$folder/$name" ] || continue
+    if [ "$(realpath "$folder/$name")" = "$own" ]; then
+        real=""
+    elif [ -z "$real" ]; then
         real=$folder/$name
-        break
     fi
 done <<<"$PATH:"
 [ -n "$real" ] || { echo "$name: not found" >&2; exit 127; }

@@ -130,3 +130,26 @@ fn a_guest_that_goes_wrong_is_told_as_it_was() {
     let again = String::from_utf8_lossy(&again.stderr).into_owned();
     assert_eq!(said[..last(&said)], again[..last(&again)]);
 }
+
+/// A test's own QEMU stands first in PATH and ends with a call of the one that it found there.
+#[test]
+fn a_qemu_before_the_kept_one_is_not_called_back() {
+    if !qemu_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "found=$(command -v qemu-system-x86_64)
+        printf '#!/bin/sh\\nexec %s \"$@\"\\n' \"$found\" >\"$0/qemu-system-x86_64\"
+        chmod +x \"$0/qemu-system-x86_64\"
+        PATH=$0:$PATH exec timeout 60 qemu-system-x86_64 --version";
+    let output =
+        Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/boots/kept.sh"))
+            .args(["sh", "-c", script])
+            .arg(folder.path())
+            .env("FIRSTLIGHT_KEPT_BOOTS", folder.path().join("kept"))
+            .env_remove("CI_ALL")
+            .output()
+            .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.starts_with(b"QEMU emulator"), "{output:?}");
+}
