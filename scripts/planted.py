@@ -79,20 +79,10 @@ MISTAKES = {
         "core.memfds.contains(&slab) || dirty.is_of_before {",
         "core.memfds.contains(&slab) {",
     ),
-    "what one client unpins hides what another has pinned": (
-        MACHINE + "returns.rs",
-        "(stray_bytes + unpinned)",
-        "(stray_bytes + 0 * unpinned)",
-    ),
     "what a revoked client drew and pinned is forgotten": (
         MACHINE + "returns.rs",
         "revoked.pinned_bytes = revoked.dirty.bytes;",
         "",
-    ),
-    "a slab is closed that holds pages": (
-        MACHINE + "returns.rs",
-        "revoked.pinned_bytes == 0 && !holds_pages;",
-        "revoked.pinned_bytes == 0;",
     ),
     "what a revoked client drew is taken away once only": (
         MACHINE + "returns.rs",

@@ -162,53 +162,42 @@ fn a_slab_that_is_being_filled_says_what_it_lacks() {
     assert_eq!(slabs.lacking_bytes(&want(BYTES + 1)), None, "too small");
 }
 
-/// A machine with one clean slab, which a client has topped up, and the slab.
-fn one_that_tops_up() -> (Machine, Now, SlabId) {
+/// A machine that has filled so many slabs, in files of a mount.
+fn filled(slabs: u32) -> (Machine, Now) {
     let now = Now {
         instant: Instant::now(),
         wall_ms: 0,
     };
-    let config = crate::config::Config::parse(std::path::Path::new("test"), "").unwrap();
+    let quota = "[[quota]]\nuid = 1000\nbytes = \"64M\"\n";
+    let config = crate::config::Config::parse(std::path::Path::new("test"), quota).unwrap();
     let mut machine = Machine::new(Start {
         rules: Rules::new(&config, u32::MAX).unwrap(),
-        specs: vec![spec(1)],
+        specs: vec![spec(slabs)],
         one_node: true,
         names: (0, 0),
         rate: 0,
         now,
     });
-    let actions = machine.step(now, Event::Tick(Seen::default()));
-    let [Action::Fill { slab, .. }] = actions.as_slice() else {
-        panic!("{actions:?}");
-    };
-    let (slab, error) = (*slab, None);
-    machine.step(
-        now,
-        Event::Filled {
+    for _ in 0..slabs {
+        machine.step(now, Event::Tick(Seen::default()));
+        let slab = machine.core.slabs.filling().next().expect("one is filled");
+        let filled = Event::Filled {
             slab,
-            is_memfd: true,
-            error,
-        },
-    );
-    let take = Request::Take(crate::protocol::Take {
-        bytes: 2 * BYTES,
-        node: None,
-        page: None,
-        max_topup_ms: u32::MAX,
-        topup_if_faster: false,
-    });
-    let actions = machine.step(now, owners(take));
-    let grows = matches!(actions.as_slice(), [Action::Grow { .. }]);
-    assert!(grows, "{actions:?}");
-    (machine, now, slab)
+            is_memfd: false,
+            error: None,
+        };
+        machine.step(now, filled);
+    }
+    assert_eq!(machine.core.slabs.clean().count(), slabs as usize);
+    (machine, now)
 }
 
-fn owners(request: Request) -> Event {
+fn request(uid: u32, request: Request) -> Event {
     let peer = crate::os::peer::Peer {
         pid: 1,
-        uid: 0,
-        user: 0,
-        gid: 0,
+        uid,
+        user: uid,
+        gid: uid,
         groups: Vec::new(),
         cgroup: None,
     };
@@ -218,6 +207,112 @@ fn owners(request: Request) -> Event {
         request,
         shown: None,
     }
+}
+
+fn take(bytes: u64, max_topup_ms: u32) -> Request {
+    Request::Take(crate::protocol::Take {
+        bytes,
+        node: None,
+        page: None,
+        max_topup_ms,
+        topup_if_faster: false,
+    })
+}
+
+/// A machine with one clean slab, which a client has topped up, and the slab.
+fn one_that_tops_up() -> (Machine, Now, SlabId) {
+    let (mut machine, now) = filled(1);
+    let actions = machine.step(now, request(0, take(2 * BYTES, u32::MAX)));
+    let [Action::Grow { slab, .. }] = actions.as_slice() else {
+        panic!("{actions:?}");
+    };
+    let slab = *slab;
+    (machine, now, slab)
+}
+
+/// The slab of a user with a quota, whose lease is over, and that is being emptied.
+fn given_back(machine: &mut Machine, now: Now) -> SlabId {
+    let actions = machine.step(now, request(1000, take(1, 0)));
+    let [Action::Allocate(allocation)] = actions.as_slice() else {
+        panic!("{actions:?}");
+    };
+    let (slab, serial) = (allocation.slab, allocation.record.serial);
+    machine.step(now, Event::Allocated(serial));
+    let actions = machine.step(now, Event::PipeClosed(serial));
+    let is_emptied = |action: &Action| {
+        matches!(
+            action,
+            Action::Empty {
+                is_measured: true,
+                ..
+            }
+        )
+    };
+    assert!(actions.iter().any(is_emptied), "{actions:?}");
+    slab
+}
+
+fn emptied(slab: SlabId, stray_bytes: u64) -> Event {
+    Event::Emptied {
+        slab,
+        is_alone: true,
+        stray_bytes,
+    }
+}
+
+/// A look that finds so many stray bytes, and a slab that only the daemon has.
+fn look(slab: SlabId, stray_bytes: u64, holds_pages: bool) -> Event {
+    let revoked = vec![Reach {
+        slab,
+        is_alone: true,
+        holds_pages,
+    }];
+    Event::Tick(Seen {
+        stray_bytes,
+        revoked,
+        ..Seen::default()
+    })
+}
+
+fn forgets(actions: &[Action], slab: SlabId) -> bool {
+    let is_it = |action: &Action| matches!(action, Action::Forget(it) if *it == slab);
+    actions.iter().any(is_it)
+}
+
+#[test]
+fn what_one_client_unpins_does_not_hide_what_another_has_pinned() {
+    let (mut machine, now) = filled(2);
+    let first = given_back(&mut machine, now);
+    assert!(!forgets(&machine.step(now, emptied(first, BYTES)), first));
+    let second = given_back(&mut machine, now);
+    // While the second is emptied.
+    assert!(forgets(&machine.step(now, look(first, 0, false)), first));
+    // As many are stray as before.
+    assert!(!forgets(&machine.step(now, emptied(second, 0)), second));
+    assert!(!forgets(
+        &machine.step(now, look(second, BYTES, false)),
+        second
+    ));
+    assert!(forgets(&machine.step(now, look(second, 0, false)), second));
+}
+
+#[test]
+fn a_slab_with_pages_that_its_former_client_drew_is_emptied_before_it_is_closed() {
+    let (mut machine, now) = filled(1);
+    let slab = given_back(&mut machine, now);
+    let is_held = Event::Emptied {
+        slab,
+        is_alone: false,
+        stray_bytes: 0,
+    };
+    machine.step(now, is_held);
+    let actions = machine.step(now, look(slab, 0, true));
+    let again = |action: &Action| matches!(action, Action::EmptyAgain(it) if *it == slab);
+    assert!(actions.iter().any(again), "{actions:?}");
+    assert!(!forgets(&actions, slab), "{actions:?}");
+    machine.step(now, Event::EmptiedAgain(slab));
+    assert!(!forgets(&machine.step(now, look(slab, BYTES, false)), slab));
+    assert!(forgets(&machine.step(now, look(slab, 0, false)), slab));
 }
 
 #[test]
@@ -234,7 +329,7 @@ fn a_slab_that_could_not_grow_is_kept_only_where_it_is_still_wanted() {
         (Some(fewer), false),
     ] {
         let (mut machine, now, slab) = one_that_tops_up();
-        for action in meanwhile.map_or_else(Vec::new, |it| machine.step(now, owners(it))) {
+        for action in meanwhile.map_or_else(Vec::new, |it| machine.step(now, request(0, it))) {
             if let Action::Prepare { from, spec, .. } = action {
                 let spec = Ok(spec);
                 machine.step(now, Event::Prepared { from, spec });
