@@ -68,6 +68,9 @@ impl Life {
             let present = row.clean_slabs + row.filling_slabs;
             let most = row.wanted_slabs.max(self.most_wanted());
             assert!(present <= most, "more slabs than were ever wanted: {row:?}");
+            let is_wanted = row.clean_slabs <= row.wanted_slabs
+                && (row.clean_slabs == 0 || !core.slabs.is_draining());
+            assert!(is_wanted, "a clean slab that is not wanted: {row:?}");
         }
         let allocated: u64 = core
             .slabs

@@ -336,11 +336,13 @@ impl Life {
         let fails = self.now_and_then(Faults::NO_PAGES, 12);
         let free = self.world.free_bytes();
         let is_fill = job.task == Task::Fill;
+        // It may have been too late for that.
+        let ends = job.is_cancelled && (!is_fill || self.random.below(2) == 0);
         let Some(inode) = self.world.inode(slab) else {
             return;
         };
         let lacks = inode.bytes - inode.held_bytes;
-        let error = (fails || is_late || job.is_cancelled || lacks > free)
+        let error = (fails || is_late || ends || lacks > free)
             .then(|| "filling stopped: it failed".to_owned());
         inode.held_bytes += if error.is_some() {
             lacks.min(free) / 2
