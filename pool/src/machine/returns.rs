@@ -400,4 +400,11 @@ impl Returns {
             .chain(self.revoked())
             .chain(self.discarding.iter().copied())
     }
+
+    /// Since when a slab waits for another to be emptied, for a check from outside.
+    #[cfg(test)]
+    pub(super) fn waits_since(&self) -> Option<Instant> {
+        let measured = self.measured.as_ref().filter(|_| !self.queue.is_empty());
+        measured.map(|measured| measured.since)
+    }
 }

@@ -297,6 +297,10 @@ impl Life {
         self.happens(Event::Tick(seen));
         if !self.is_killed {
             full.into_iter().for_each(|key| self.books.full(key));
+            let since = self.machine.returns.waits_since();
+            let waited = since.map(|since| self.clock().duration_since(since));
+            let is_bounded = waited.is_none_or(|waited| waited < Duration::from_secs(1));
+            assert!(is_bounded, "a return waits for another: {waited:?}");
         }
     }
 
