@@ -109,8 +109,8 @@ const READ: [Signature; 4] = [
     Signature::FADT,
 ];
 
-/// Reserves the tables that [`tables`] will read; they may lie in usable memory. Others
-/// are not read, so the lengths in their headers are not trusted. Whether all could be read: others may lie where
+/// Reserves the tables that [`tables`] will read, the first of each name that can be read whole; they may lie in
+/// usable memory. Others are not read, so the lengths in their headers are not trusted. Whether all could be read: others may lie where
 /// memory is not mapped yet.
 pub(crate) fn reserve(
     memory: DirectMap,
@@ -139,9 +139,19 @@ pub(crate) fn reserve(
         }
     });
     let mut unread = false;
+    let mut missing = READ.map(Some);
     for table in roots.into_iter().flatten().chain(named) {
+        let slot = missing.iter_mut().find(|name| **name == Some(table.1));
+        if slot.is_none() && READ.contains(&table.1) {
+            continue;
+        }
         match whole(table) {
-            Some(range) => early.reserve(range, "ACPI table")?,
+            Some(range) => {
+                early.reserve(range, "ACPI table")?;
+                if let Some(slot) = slot {
+                    *slot = None;
+                }
+            }
             None => unread = true,
         }
     }

@@ -8,7 +8,7 @@ use crate::hand_over;
 
 use firstlight_lab::boot::events::Outcome::{self, Fault, Machine, Ok, Panic};
 use firstlight_lab::boot::{Board, Machine as Shape};
-use hand_over::acpi::{cpu_of, local_apic, madt, memory_of, of_length, slit, srat, x2apic};
+use hand_over::acpi::{cpu_of, local_apic, madt, memory_of, of_length, slit, srat, table, x2apic};
 use hand_over::qemu::Boot;
 use hand_over::random::hand_overs;
 use hand_over::{ACPI, DEVICE, HandOver, IMAGE, MAP, MIB, NVS, RESERVED, USABLE};
@@ -233,6 +233,15 @@ fn broken_roots_and_tables_are_left_out() {
                 "SRAT: 4026531840 bytes at 0x5002000 cannot be read",
                 "of 2 run",
             ],
+        ),
+        // Each in a page of its own, with a gap behind it; the first one of a name is read.
+        (
+            good().tables((0..2_400).map(|number| match number % 2 {
+                0 => table(b"APIC", &[0; 8]),
+                _ => table(b"GAPS", &[]),
+            })),
+            Ok,
+            &["of 2 run"],
         ),
     ]);
 }
