@@ -211,36 +211,50 @@ fn with_space(
     }
 }
 
+/// `getgrnam_r`, `getpwnam_r`: finds the entry of a name.
+type Find<T> = unsafe extern "C" fn(
+    *const libc::c_char,
+    *mut T,
+    *mut libc::c_char,
+    libc::size_t,
+    *mut *mut T,
+) -> libc::c_int;
+
 fn lookup_group(name: &CStr, room: usize) -> io::Result<Option<u32>> {
-    let mut strings: Vec<libc::c_char> = vec![0; room];
-    let mut entry = std::mem::MaybeUninit::<libc::group>::uninit();
-    let mut found = ptr::null_mut();
-    // SAFETY: name ends in zero; entry and strings have room for what is
-    // written, whose size is told; found points to entry or is null.
-    let answer = unsafe {
-        libc::getgrnam_r(
-            name.as_ptr(),
-            entry.as_mut_ptr(),
-            strings.as_mut_ptr(),
-            strings.len(),
-            &raw mut found,
-        )
-    };
-    if answer != 0 {
-        return Err(io::Error::from_raw_os_error(answer));
+    // SAFETY: libc's own function for entries of this type.
+    unsafe {
+        lookup_entry(name, room, libc::getgrnam_r, |group: &libc::group| {
+            group.gr_gid
+        })
     }
-    // SAFETY: where it is not null, it points to the entry that was just written.
-    Ok(unsafe { found.as_ref() }.map(|group| group.gr_gid))
 }
 
 fn lookup_user(name: &CStr, room: usize) -> io::Result<Option<u32>> {
+    // SAFETY: libc's own function for entries of this type.
+    unsafe {
+        lookup_entry(name, room, libc::getpwnam_r, |user: &libc::passwd| {
+            user.pw_uid
+        })
+    }
+}
+
+/// The number of a name's entry, whose strings have `room` bytes.
+///
+/// # Safety
+/// `find` writes an entry and its strings within the bytes it is given, and sets the last pointer to that entry or null.
+unsafe fn lookup_entry<T>(
+    name: &CStr,
+    room: usize,
+    find: Find<T>,
+    number: fn(&T) -> u32,
+) -> io::Result<Option<u32>> {
     let mut strings: Vec<libc::c_char> = vec![0; room];
-    let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
+    let mut entry = std::mem::MaybeUninit::<T>::uninit();
     let mut found = ptr::null_mut();
     // SAFETY: name ends in zero; entry and strings have room for what is
     // written, whose size is told; found points to entry or is null.
     let answer = unsafe {
-        libc::getpwnam_r(
+        find(
             name.as_ptr(),
             entry.as_mut_ptr(),
             strings.as_mut_ptr(),
@@ -252,7 +266,7 @@ fn lookup_user(name: &CStr, room: usize) -> io::Result<Option<u32>> {
         return Err(io::Error::from_raw_os_error(answer));
     }
     // SAFETY: where it is not null, it points to the entry that was just written.
-    Ok(unsafe { found.as_ref() }.map(|user| user.pw_uid))
+    Ok(unsafe { found.as_ref() }.map(number))
 }
 
 #[cfg(test)]
