@@ -200,7 +200,7 @@ const char *fl_error_string(int32_t error);
 // Bytes of memory that fl_create needs for a span of `span_bytes` from `span_start` on, both in
 // bytes and multiples of a frame, if memory comes with at most `holes` holes at a time (before,
 // between and after what was added or adopted), and for `cpus` CPUs: stored in `bytes`. About
-// 66 bytes for each MiB of the span, of which little is written before that MiB is used.
+// 34 bytes for each MiB of the span, of which little is written before that MiB is used.
 //
 // FL_NULL, FL_UNALIGNED, FL_BAD_SPAN, FL_TOO_LARGE. Any CPU, any handler, at any time.
 fl_error fl_bytes_for(uint64_t span_start,

@@ -330,28 +330,38 @@ impl<'f, 'm> Cpu<'f, 'm> {
 
     // ---- Drain -------------------------------------------------------------------
 
+    /// Writes to what it finds: a CPU that has nothing leaves its lists' lengths alone, which others
+    /// may be reading.
     #[cold]
     pub(super) fn drain_all(&mut self) {
         self.slot.count(CpuEvent::Drain);
         self.slot.begin_drain();
         for mobility in Mobility::ALL {
             for order in (0..=HUGE_ORDER).filter_map(Order::new) {
-                while self.flush_list(mobility, order) > 0 {}
+                let len = self.slot.len(mobility, order.get().into());
+                while len.load(Ordering::Relaxed) > 0 && self.flush_list(mobility, order) > 0 {}
             }
-            give!(self, mobility, |near, bad| {
-                let (slot, nodes) = (self.slot, &self.shared.nodes);
-                let (start, count) = self.cache.of(mobility).bump_left(slot, mobility);
-                let pages = FrameRange::new(start, start + count).unwrap_or_default();
-                nodes.give_run(pages, near, &mut |page| bad(page, Order::PAGE));
-                slot.bump(mobility).store(0, Ordering::Release);
-                count
-            });
+            if self.slot.bump(mobility).load(Ordering::Relaxed) > 0 {
+                self.drain_bump(mobility);
+            }
             if IS_KEPT && self.slot.zero(mobility) > 0 {
                 self.drain_zero(mobility);
             }
         }
         self.fill_from_nearest();
         self.slot.end_drain();
+    }
+
+    /// Frees what is left of the block that pages are cut from.
+    fn drain_bump(&mut self, mobility: Mobility) {
+        give!(self, mobility, |near, bad| {
+            let (slot, nodes) = (self.slot, &self.shared.nodes);
+            let (start, count) = self.cache.of(mobility).bump_left(slot, mobility);
+            let pages = FrameRange::new(start, start + count).unwrap_or_default();
+            nodes.give_run(pages, near, &mut |page| bad(page, Order::PAGE));
+            slot.bump(mobility).store(0, Ordering::Release);
+            count
+        });
     }
 
     /// Frees what is left of the block that zero pages are cut from, as any pages.

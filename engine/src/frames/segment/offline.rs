@@ -6,7 +6,7 @@
 
 use super::{GiantIndex, HugeIndex, Segment};
 use crate::addr::{Frame, FrameRange};
-use crate::frames::word::geometry::{Block, HUGE_FRAMES, HUGE_ORDER};
+use crate::frames::word::geometry::{Block, HUGE_FRAMES, largest_order};
 use crate::frames::word::{GiantState, Huge, Mobility};
 use crate::sync::{Ordering, fence, pause};
 
@@ -32,17 +32,16 @@ impl Segment<'_> {
                 break !seen.isolated;
             }
         };
-        let start = Frame::new(self.huge_start(huge));
-        let order = HUGE_ORDER;
-        if self.give(Block { start, order }).is_err() {
-            // Another call freed some of it, which was not its own. Nothing isolated is taken, so
-            // the rest is this call's.
-            for page in start.get()..start.get() + u64::from(HUGE_FRAMES) {
-                let start = Frame::new(page);
-                if self.is_allocated(start) {
-                    let _ = self.give(Block { start, order: 0 });
-                }
+        // In one step, but for what another call freed meanwhile, which was not its own. Nothing
+        // isolated is taken, so the rest is this call's: it goes in the largest blocks there are.
+        let mut at = self.huge_start(huge);
+        let end = at + u64::from(HUGE_FRAMES);
+        while let Some(mut order) = largest_order(at, end - at) {
+            let start = Frame::new(at);
+            while self.give(Block { start, order }).is_err() && order > 0 {
+                order -= 1;
             }
+            at += 1 << order;
         }
         if is_mine {
             self.end_isolation(huge);

@@ -135,6 +135,7 @@ mod tests {
     /// Whoever looks for memory gives up at last, also if the rest is being opened by a CPU that was
     /// stopped for good.
     #[test]
+    #[cfg_attr(miri, ignore = "four million passes, of plain loads")]
     fn a_request_ends_beside_a_cpu_that_stopped_while_it_opened_a_giant_frame() {
         let all = frames(0, GIANT_FRAMES);
         let segments = segments(&[(all, 0, ZoneKind::Normal)], &[]);

@@ -146,7 +146,7 @@ pub(crate) fn blocks_down(range: FrameRange) -> impl Iterator<Item = Block> + Cl
 
 /// Order of the largest block that begins or ends at frame `at` and has `left` frames at most.
 #[inline]
-fn largest_order(at: u64, left: u64) -> Option<u8> {
+pub(crate) fn largest_order(at: u64, left: u64) -> Option<u8> {
     let fits = NonZeroU64::new(left)?.ilog2();
     // No more than a giant frame.
     let aligned = (at | GIANT_FRAMES).trailing_zeros();
