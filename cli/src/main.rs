@@ -13,20 +13,20 @@ mod doctor;
 mod failure;
 mod file;
 mod gate;
+mod groups;
 mod history;
 mod layout;
 mod machine;
 mod matrix;
 mod predict;
 mod published;
-mod record;
 mod report;
 mod show;
 mod stick;
 mod sweep;
 mod up;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
 use firstlight_host::clock::Clock;
 use firstlight_pool_cli::{Problem, manual, output, text};
@@ -52,7 +52,6 @@ enum Command {
     Pool(firstlight_pool_cli::Options),
     Layout(layout::Options),
     Blocks(blocks::Options),
-    Record(record::Options),
     Gate(gate::Options),
     Bisect(bisect::Options),
     History(history::Options),
@@ -61,7 +60,6 @@ enum Command {
     Report(show::Options),
     Doctor(doctor::Options),
     Predict(predict::Options),
-    Published(published::Options),
     #[command(hide = true)]
     Manual(manual::Options),
 }
@@ -87,7 +85,8 @@ Exit codes:
 fn main() -> ExitCode {
     // First, so that milestones count from the start of the process.
     let clock = Clock::start();
-    let arguments = Arguments::parse();
+    let matches = groups::listed(Arguments::command()).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let mut output = output::Output::new(&arguments.output);
     let result = match &arguments.command {
         Command::Bench(options) => bench::run(options, &mut output),
@@ -106,9 +105,7 @@ fn main() -> ExitCode {
         Command::Manual(options) => {
             manual::write(options, Arguments::command()).map_err(Failure::from)
         }
-        Command::Published(options) => published::run(options, &mut output),
         Command::Doctor(options) => doctor::run(options, &mut output),
-        Command::Record(options) => record::run(options, &mut output),
         Command::Pool(options) => options.run(&mut output).map_err(Failure::from),
         Command::Sweep(options) => sweep::run(options, &mut output),
     };

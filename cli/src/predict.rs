@@ -4,12 +4,15 @@
 use crate::failure::Failure;
 use crate::file;
 use crate::output::{FAINT, HEADING, Output};
+use crate::published;
 use crate::report::Page;
 use crate::text::{Align, plural};
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use firstlight_bench::machine::{Shape, ShapeError};
 use firstlight_lab::log;
 use firstlight_lab::predict::{Checked, Expected, Machine, Prediction, predict};
+use firstlight_lab::published::TABLES;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -21,7 +24,7 @@ use std::path::PathBuf;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// A kernel log that shows the machine
-    #[arg(required_unless_present = "shape")]
+    #[arg(required_unless_present_any = ["shape", "published"])]
     log: Option<PathBuf>,
     /// A synthetic machine: memory=SIZE[,nodes=N][,cpus=N]
     #[arg(long, value_name = "SHAPE", value_parser = shape, conflicts_with = "log")]
@@ -32,6 +35,9 @@ pub(crate) struct Options {
     /// Show how the published rows are predicted
     #[arg(long)]
     check: bool,
+    /// Instead print what others published, with its sources; all tables, or =NAME
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, conflicts_with_all = ["log", "shape", "threads", "check"], value_parser = PossibleValuesParser::new(TABLES.map(|table| table.0)))]
+    published: Option<Option<String>>,
 }
 
 const EXAMPLES: &str = "\
@@ -39,6 +45,7 @@ Examples:
   firstlight predict boot.log
   firstlight predict --shape memory=4T,nodes=8,cpus=256
   firstlight predict --shape memory=768G,nodes=2,cpus=104 --check
+  firstlight predict --published=sparc-32t
 
 Exit codes: see firstlight --help";
 
@@ -48,6 +55,9 @@ fn shape(text: &str) -> Result<Shape, ShapeError> {
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+    if let Some(wanted) = &options.published {
+        return published::print(wanted.as_deref(), output);
+    }
     let machine = match (&options.shape, &options.log) {
         (Some(shape), _) => {
             let mut nodes: BTreeMap<_, u64> = BTreeMap::new();

@@ -1,31 +1,12 @@
-//! `firstlight published`: what others published, in their own form; the data are the
+//! What others published, in their own form (`predict --published`); the data are the
 //! [lab's](firstlight_lab::published).
 
 use crate::failure::Failure;
 use crate::output::Output;
-use clap::Args;
-use clap::builder::PossibleValuesParser;
 use firstlight_lab::published::{TABLES, table, text};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-
-/// Print published measurements in their own form, with their sources
-#[derive(Args)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
-    /// Which table; else all
-    #[arg(value_parser = PossibleValuesParser::new(TABLES.map(|table| table.0)))]
-    name: Option<String>,
-}
-
-const EXAMPLES: &str = "\
-Examples:
-  firstlight published
-  firstlight published sparc-32t
-  firstlight published --json | jq '.tables[\"pre-zeroing\"].rows'
-
-Exit codes: see firstlight --help";
 
 #[derive(Serialize)]
 struct Document {
@@ -33,13 +14,13 @@ struct Document {
     tables: BTreeMap<&'static str, Value>,
 }
 
-/// Runs the subcommand.
-pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
-    let wanted = |name: &str| options.name.as_deref().is_none_or(|wanted| wanted == name);
+/// Prints the table `wanted`, or all.
+pub(crate) fn print(wanted: Option<&str>, output: &mut Output) -> Result<(), Failure> {
+    let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted == name);
     let names = TABLES
         .iter()
         .map(|table| table.0)
-        .filter(|name| wanted(name));
+        .filter(|name| is_wanted(name));
     let document = Document {
         schema: "firstlight.published/1",
         tables: names

@@ -5,18 +5,20 @@
 pub(crate) mod render;
 pub(crate) mod side;
 
-use crate::doctor;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
 use firstlight_lab::compare::compare;
+use firstlight_lab::file::read;
+use firstlight_lab::run::is_record;
 use side::{Contestant, Runs};
+use std::path::Path;
 
 /// Boot two set-ups in turns and show their milestones and phases beside each other
 ///
 /// A and B are each a quoted list of options of `boot`, a file with what
-/// `boot --json` printed, or a kernel log. Each figure has its median, its MAD (the median distance
-/// from it) and its range; the ratio is B over A.
+/// `boot --json` printed, or a kernel log (two logs are for `doctor`). Each figure has
+/// its median, its MAD (the median distance from it) and its range; the ratio is B over A.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -37,12 +39,12 @@ Examples (make linux fetches the kernels):
   firstlight compare \"--memory 16G --clock instructions --append descriptors=early\" \\
                      \"--memory 16G --clock instructions --kernel target/linux/6.12/vmlinuz\"
   firstlight boot --memory 16G --json > before.json; firstlight compare before.json \"--memory 16G\"
-  firstlight compare old.log new.log                 two kernel logs, as doctor shows them
 
 Exit codes: see firstlight --help";
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+    two_logs([&options.a, &options.b])?;
     let contestants = [
         Contestant::new("A", &options.a)?,
         Contestant::new("B", &options.b)?,
@@ -50,8 +52,16 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     let [a, b] = Runs::make(contestants, options.runs)?;
     let comparison = compare((&options.a, &a), (&options.b, &b))
         .map_err(|error| Failure::Usage(error.to_string()))?;
-    let logs = doctor::page_of_logs([&options.a, &options.b]);
-    output.print(&comparison, |comparison| {
-        logs.unwrap_or_else(|| render::report(comparison))
-    })
+    output.print(&comparison, render::report)
+}
+
+/// Refuses two kernel logs, which `doctor` puts beside each other.
+fn two_logs(given: [&str; 2]) -> Result<(), Failure> {
+    let log = |name: &str| read(Path::new(name)).is_ok_and(|content| !is_record(&content));
+    if given.into_iter().all(log) {
+        let [a, b] = given;
+        let text = format!("{a} and {b} are kernel logs; expected firstlight doctor {a} {b}");
+        return Err(Failure::Usage(text));
+    }
+    Ok(())
 }

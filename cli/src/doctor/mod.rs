@@ -1,6 +1,7 @@
 //! `firstlight doctor`: what kernel logs say about where a boot's time or a machine's
 //! memory went; the rules are the [lab's](firstlight_lab::doctor).
 
+mod record;
 mod render;
 
 use crate::failure::Failure;
@@ -10,7 +11,7 @@ use clap::Args;
 use firstlight_lab::doctor::{self, Report, beside};
 use firstlight_lab::file::{FileError, read, read_from};
 use firstlight_lab::records;
-use firstlight_lab::run::{Run, is_record};
+use firstlight_lab::run::Run;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,13 @@ pub(crate) struct Options {
     /// Exit with 12 if a log has this finding, or any
     #[arg(long, value_name = "FINDING", value_parser = finding)]
     fail_on: Vec<String>,
+    /// Show the log's record instead: machine, milestones, phases, gaps; for compare, gate, report
+    /// and history
+    #[arg(long, conflicts_with = "fail_on")]
+    record: bool,
+    /// Whose record, where the log has several boots
+    #[arg(long, value_name = "N", requires = "record", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    boot: u32,
 }
 
 const EXAMPLES: &str = "\
@@ -43,6 +51,7 @@ Examples:
   journalctl -k -b -1 -o json | firstlight doctor -
   firstlight doctor logs/ --fail-on memory-lost-mtrr --fail-on tsc-unstable
   firstlight doctor logs/*.log --json | jq '.logs[].findings[].id'
+  firstlight doctor journal.txt --record --boot 2 --json > old.json
 
 Exit codes: see firstlight --help";
 
@@ -61,6 +70,16 @@ fn finding(text: &str) -> Result<String, String> {
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+    if options.record {
+        let [log] = options.logs.as_slice() else {
+            let count = options.logs.len();
+            let text = format!("--record of {count} logs; expected one");
+            return Err(Failure::Usage(text));
+        };
+        let content = content(log).map_err(|error| Failure::Io(error.to_string()))?;
+        let name = log.display().to_string();
+        return record::print(&name, &content, options.boot, options.full, output);
+    }
     if let [a, b] = options.logs.as_slice()
         && !a.is_dir()
         && !b.is_dir()
@@ -113,16 +132,6 @@ fn two(logs: [(&Path, Result<Vec<u8>, FileError>); 2]) -> Report {
         report.beside = beside((one, a), (other, b)).ok();
     }
     report
-}
-
-/// The page of two kernel logs; `None` where one of `given` is something else.
-pub(crate) fn page_of_logs(given: [&str; 2]) -> Option<String> {
-    let logs = given.map(|name| (Path::new(name), read(Path::new(name))));
-    let are_logs = logs.iter().all(|(_, content)| {
-        let content = content.as_ref();
-        content.is_ok_and(|content| !is_record(content))
-    });
-    are_logs.then(|| render::two(&two(logs), false))
 }
 
 fn verdict(report: &Report, fail_on: &[String]) -> Result<(), Failure> {

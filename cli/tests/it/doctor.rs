@@ -91,8 +91,11 @@ fn two_logs_are_a_verdict_in_one_command() {
         !page.contains("Only A") && !page.contains("--runs"),
         "{page}"
     );
-    let (code, compared, _) = told(&["compare", &good, &bad]);
-    assert_eq!((code, compared), (0, page));
+    let (code, _, told_instead) = told(&["compare", &good, &bad]);
+    assert!(
+        code == 2 && told_instead.contains(&format!("firstlight doctor {good} {bad}")),
+        "{code}: {told_instead}"
+    );
     let (_, page, _) = told(&["doctor", &bad, &good]);
     assert!(
         page.contains("B is faster") && page.contains("Only A"),

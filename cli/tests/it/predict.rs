@@ -44,3 +44,22 @@ fn what_shows_no_machine_is_refused() {
     let (code, _, stderr) = told(&["predict", "/dev/null"]);
     assert!(code == 1 && stderr.contains("no memory map"), "{stderr}");
 }
+
+#[test]
+fn published_tables_are_in_their_own_form() {
+    let (code, all, _) = told(&["predict", "--published"]);
+    assert_eq!(code, 0);
+    for part in [
+        "skylake-384g",
+        "92.3 %      138.0 (1.0)",
+        "THP      yes",
+        "total                 1729       644",
+    ] {
+        assert!(all.contains(part), "{part} in {all}");
+    }
+    let json = document(&["predict", "--published=sparc-32t", "--json"]);
+    assert_eq!(json["tables"]["sparc-32t"]["totals"][2]["before"], 872);
+    // It stands alone.
+    let (code, _, _) = told(&["predict", "--published", "--shape", "memory=1G"]);
+    assert_eq!(code, 2);
+}

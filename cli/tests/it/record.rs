@@ -1,4 +1,4 @@
-//! `firstlight record` and what `compare` makes of two logs.
+//! `firstlight doctor --record`, and what two logs are beside each other.
 
 use crate::common;
 
@@ -14,7 +14,7 @@ fn every_log_becomes_a_record() {
     let mut logs = files("logs", ".log");
     logs.extend(files("machines", ".txt"));
     for log in logs {
-        let record = document(&["record", log.to_str().unwrap(), "--json"]);
+        let record = document(&["doctor", "--record", log.to_str().unwrap(), "--json"]);
         assert_eq!(record["schema"], "firstlight.run/1");
         assert_eq!(record["kind"], "log");
         let gaps = record["gaps"].as_array().unwrap();
@@ -43,7 +43,7 @@ fn the_published_regression_is_between_two_lines() {
         fs::write(&path, text).unwrap();
         paths.push(path.to_str().unwrap().to_owned());
     }
-    let record = document(&["record", &paths[1], "--json"]);
+    let record = document(&["doctor", "--record", &paths[1], "--json"]);
     let gap = &record["gaps"][0];
     assert_eq!(gap["ns"], 2_001_575_000_u64);
     assert_eq!(
@@ -52,12 +52,13 @@ fn the_published_regression_is_between_two_lines() {
     );
     assert_eq!(gap["after"]["text"], "ACPI: PM-Timer IO Port: 0x448");
     assert_eq!(gap["phase"], "memmap early");
-    let comparison = document(&["compare", &paths[0], &paths[1], "--json"]);
-    let rows = comparison["rows"].as_array().unwrap();
-    let gap = rows
+    let report = document(&["doctor", &paths[0], &paths[1], "--json"]);
+    let slower = report["beside"]["slower"].as_array().unwrap();
+    let gap = slower
         .iter()
-        .find(|row| row["kind"] == "gap" && row["name"].as_str().unwrap().contains("PM-Timer"));
-    assert!(gap.unwrap()["ratio"].as_f64().unwrap() > 700.0, "{gap:?}");
+        .find(|loss| loss["kind"] == "gap" && loss["name"].as_str().unwrap().contains("PM-Timer"));
+    let ns = |side: &str| gap.unwrap()[side].as_f64().unwrap();
+    assert!(ns("b_ns") > 700.0 * ns("a_ns"), "{gap:?}");
 }
 
 #[test]
@@ -69,12 +70,14 @@ fn boots_of_one_file_are_told_apart() {
     };
     fs::write(&both, log("6.1", 150) + &log("6.12", 900)).unwrap();
     let both = both.to_str().unwrap();
-    let second = document(&["record", both, "--boot", "2", "--json"]);
+    let second = document(&["doctor", "--record", both, "--boot", "2", "--json"]);
     assert_eq!(second["source"]["kernel"]["release"], "6.12");
     assert_eq!(second["gaps"][0]["ns"], 800_000_000);
-    let (code, _, stderr) = told(&["record", both, "--boot", "3"]);
+    let (code, _, stderr) = told(&["doctor", "--record", both, "--boot", "3"]);
     assert_eq!(code, 2);
     assert!(stderr.contains("has 2"), "{stderr}");
+    let (code, _, stderr) = told(&["doctor", "--record", both, both]);
+    assert!(code == 2 && stderr.contains("expected one"), "{stderr}");
 }
 
 #[test]
@@ -84,10 +87,10 @@ fn a_journal_adds_up_the_whole_restart() {
     let line = "Nov 21 07:00:05 host systemd[1]: Startup finished in 73s (firmware) + 58s (kernel) \
         + 4min 13s (userspace) = 6min 30s.";
     fs::write(&journal, line).unwrap();
-    let record = document(&["record", journal.to_str().unwrap(), "--json"]);
+    let record = document(&["doctor", "--record", journal.to_str().unwrap(), "--json"]);
     assert_eq!(record["totals"]["services_ns"], 253_000_000_000_u64);
     assert_eq!(record["totals"]["not_explained_ns"], 6_000_000_000_u64);
-    let (_, page, _) = told(&["record", journal.to_str().unwrap()]);
+    let (_, page, _) = told(&["doctor", "--record", journal.to_str().unwrap()]);
     assert!(
         page.contains("not explained") && page.contains("390.000"),
         "{page}"
@@ -97,7 +100,8 @@ fn a_journal_adds_up_the_whole_restart() {
 #[test]
 fn a_log_without_times_still_has_its_machine() {
     let record = document(&[
-        "record",
+        "doctor",
+        "--record",
         &path("machines/24-linux72-new-e820-format-gaps.txt"),
         "--json",
     ]);

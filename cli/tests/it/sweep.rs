@@ -237,24 +237,3 @@ fi
         "{record}"
     );
 }
-
-#[test]
-fn published_tables_are_in_their_own_form() {
-    let published = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_firstlight"));
-        let output = command.arg("published").args(arguments).output().unwrap();
-        assert!(output.status.success());
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let all = published(&[]);
-    for part in [
-        "skylake-384g",
-        "92.3 %      138.0 (1.0)",
-        "THP      yes",
-        "total                 1729       644",
-    ] {
-        assert!(all.contains(part), "{part} in {all}");
-    }
-    let json: Value = serde_json::from_str(&published(&["sparc-32t", "--json"])).unwrap();
-    assert_eq!(json["tables"]["sparc-32t"]["totals"][2]["before"], 872);
-}
