@@ -23,7 +23,9 @@ use serde::Serialize;
 
 pub use balloon::{Balloon, GuestStatistics, Knob, Resident};
 pub use gap::{Gap, Said};
-pub use guest::{Asked, Bench, DeferredWork, Descriptors, Kernel, Selftest, Swept, Zeroed};
+pub use guest::{
+    Asked, Bench, DeferredWork, Descriptors, DimmSlots, Kernel, Selftest, Swept, Zeroed,
+};
 pub use host::{Host, Marker, Power};
 pub use hotplug::Hotplugged;
 pub use phase::{Phase, Word};

@@ -13,7 +13,7 @@ use super::request::Request;
 use super::{linux, tell};
 use crate::gaps;
 use crate::log::{self, Line};
-use crate::record::{Asked, Host, Kernel, Marker, Power, Record};
+use crate::record::{Asked, DimmSlots, Host, Kernel, Marker, Power, Record};
 
 /// What a record is made from besides what was heard.
 #[derive(Debug)]
@@ -64,6 +64,12 @@ pub(super) fn record(heard: &Heard, events: &Events, around: Circumstances<'_>) 
         memory_bytes: machine.memory_mib.saturating_mul(1 << 20),
         nodes: machine.nodes.into(),
         cpus: machine.cpus.into(),
+        firmware: machine.firmware.name().into(),
+        balloon: machine.balloon,
+        hotplug: machine.hotplug.map(|hotplug| DimmSlots {
+            slots: hotplug.slots,
+            max_memory_bytes: hotplug.max_memory_mib.saturating_mul(1 << 20),
+        }),
     });
     match launch.system {
         System::Linux => linux::tell(&heard.log, &mut record),

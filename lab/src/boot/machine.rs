@@ -198,6 +198,17 @@ pub enum Firmware {
     Uefi,
 }
 
+impl Firmware {
+    /// Its name in records.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Loader => "loader",
+            Self::Uefi => "uefi",
+        }
+    }
+}
+
 /// What the guest's time is counted in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {

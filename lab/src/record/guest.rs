@@ -1,4 +1,4 @@
-//! What only a booted guest has to tell: [`Asked`], [`Kernel`], [`Selftest`],
+//! What only a booted guest has to tell: [`Asked`], [`DimmSlots`], [`Kernel`], [`Selftest`],
 //! [`Bench`], [`Descriptors`], [`DeferredWork`], [`Zeroed`], [`Swept`].
 
 use super::phase::Word;
@@ -20,6 +20,28 @@ pub struct Asked {
     pub nodes: u64,
     /// CPUs.
     pub cpus: u64,
+    /// What starts the kernel: `loader`, which is QEMU's own, or `uefi`.
+    #[serde(default = "loader")]
+    pub firmware: Word,
+    /// Whether it has a memory balloon.
+    #[serde(default)]
+    pub balloon: bool,
+    /// Its slots for DIMMs.
+    #[serde(default)]
+    pub hotplug: Option<DimmSlots>,
+}
+
+fn loader() -> Word {
+    "loader".into()
+}
+
+/// Slots for DIMMs that come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DimmSlots {
+    /// How many.
+    pub slots: u32,
+    /// Most memory, with what is there from the start.
+    pub max_memory_bytes: u64,
 }
 
 /// The kernel that ran.

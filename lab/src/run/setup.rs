@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::Run;
+use crate::record::DimmSlots;
 
 /// What runs of one set-up have in common, in the order in which set-ups are shown.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -37,6 +38,12 @@ pub struct Machine {
     pub cpus: Option<u64>,
     /// Memory to the byte.
     pub memory_bytes: Option<u64>,
+    /// `loader` or `uefi`, where a boot was requested.
+    pub firmware: Option<String>,
+    /// Whether it has a memory balloon.
+    pub balloon: bool,
+    /// Its slots for DIMMs.
+    pub hotplug: Option<DimmSlots>,
 }
 
 impl Setup {
@@ -90,6 +97,9 @@ impl Setup {
                 memory_bytes: asked
                     .map(|asked| asked.memory_bytes)
                     .or(run.machine.memory_bytes),
+                firmware: asked.map(|asked| asked.firmware.to_string()),
+                balloon: asked.is_some_and(|asked| asked.balloon),
+                hotplug: asked.and_then(|asked| asked.hotplug),
             },
         }
     }
@@ -148,6 +158,17 @@ impl Machine {
         parts.extend(self.cpus.map(|cpus| plural(cpus, "CPU")));
         // The board that stands for a PC where none is named.
         parts.extend(self.board.clone().filter(|board| board != "q35"));
+        // QEMU's own loader likewise.
+        parts.extend(
+            self.firmware
+                .clone()
+                .filter(|firmware| firmware != "loader"),
+        );
+        parts.extend(self.balloon.then(|| "balloon".to_owned()));
+        parts.extend(self.hotplug.map(|hotplug| {
+            let (slots, most) = (hotplug.slots.into(), memory(hotplug.max_memory_bytes));
+            format!("{} for DIMMs up to {most}", plural(slots, "slot"))
+        }));
         parts.extend(self.is_emulated().then(|| "emulated".to_owned()));
         parts
     }
@@ -230,4 +251,46 @@ pub fn memory(bytes: u64) -> String {
 pub fn plural(count: u64, word: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{count} {word}{s}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn run(asked: &Value) -> Run {
+        let mut machine = json!({"board": "q35", "memory_bytes": 1 << 30, "nodes": 1, "cpus": 1});
+        let fields = machine.as_object_mut().unwrap();
+        fields.extend(asked.as_object().unwrap().clone());
+        Run::of(json!({
+            "schema": "firstlight.run/1", "kind": "boot", "clock": "wall",
+            "source": {"kind": "image"}, "machine": {"asked": machine},
+            "milestones": {}, "phases": [],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn firmware_balloon_and_slots_for_dimms_tell_setups_apart() {
+        let slots = |max: u64| json!({"hotplug": {"slots": 2, "max_memory_bytes": max << 30}});
+        // Records of older versions say none of it: QEMU's own loader, without either.
+        let plain = json!({"firmware": "loader", "balloon": false, "hotplug": null});
+        let asked = [
+            json!({}),
+            plain,
+            json!({"firmware": "uefi"}),
+            json!({"balloon": true}),
+            slots(4),
+            slots(8),
+        ];
+        let runs = asked.map(|asked| run(&asked));
+        let setups = Setup::all(runs.iter());
+        assert_eq!(setups[0], setups[1]);
+        let names: BTreeSet<String> = setups.iter().map(Setup::name).collect();
+        assert_eq!(names.len(), 5, "{names:?}");
+        assert_eq!(setups.iter().collect::<BTreeSet<_>>().len(), 5);
+        let over_time: BTreeSet<Setup> = runs.iter().map(Setup::over_releases).collect();
+        assert_eq!(over_time.len(), 5);
+        assert!(setups[4].name().contains("2 slots for DIMMs up to 4 GiB"));
+    }
 }

@@ -268,6 +268,9 @@ mod tests {
             memory_bytes: 16 << 30,
             nodes: 1,
             cpus,
+            firmware: "loader".into(),
+            balloon: false,
+            hotplug: None,
         });
         boot.phases.push(Phase {
             name: "drivers".into(),
