@@ -2,14 +2,15 @@
 //! with itself, and so do the times.
 #![no_main]
 
-use firstlight_lab::boot::linux::{self, verdict};
+use firstlight_lab::boot::linux_end;
+use firstlight_lab::boot_log;
 use firstlight_lab::log::lines;
 use firstlight_lab::record::Record;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let mut record = Record::new("boot", "wall");
-    linux::tell(data, &mut record);
+    boot_log::tell(data, &mut record);
     for pair in record.phases.windows(2) {
         assert_eq!(pair[0].end_ns, pair[1].start_ns);
     }
@@ -35,6 +36,6 @@ fuzz_target!(|data: &[u8]| {
         assert!(zone.present_frames <= node.present_frames);
     }
     let lines = lines(data);
-    let oops = verdict::oops(&lines).is_some();
-    assert!(oops || verdict::patched_to_death(&lines).is_none());
+    let oops = linux_end::oops(&lines).is_some();
+    assert!(oops || linux_end::patched_to_death(&lines).is_none());
 });

@@ -32,7 +32,6 @@ pub use phase::{Phase, Word};
 pub use restart::{FreeFrames, Restart};
 pub use time_base::{From, TimeBase};
 pub use totals::Totals;
-pub(crate) use totals::duration;
 
 /// Name and version of the record's form.
 pub const SCHEMA: &str = "firstlight.run/1";
@@ -141,6 +140,12 @@ impl Record {
             log: Vec::new(),
             host: None,
         }
+    }
+
+    /// Whether it says when anything was.
+    pub(crate) fn has_times(&self) -> bool {
+        let stamped = self.milestones != Milestones::default();
+        stamped || !self.gaps.is_empty() || !self.phases.is_empty()
     }
 }
 

@@ -18,10 +18,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::boot::linux;
+use crate::boot_log;
 use crate::file::{self, FileError};
 use crate::matrix::Failed;
-use crate::record::{Milestones, Record, SCHEMA};
+use crate::record::SCHEMA;
 use crate::run::Run;
 use names::{Kind, beside, is_a_boot, is_of_a_matrix, is_outdated, kind};
 
@@ -313,8 +313,8 @@ impl Folder {
     fn add_log(&mut self, path: &Path, text: &[u8], take: &mut Take<'_>) {
         let name = path.display().to_string();
         let before = self.runs.len();
-        for record in linux::records(&name, text) {
-            if !has_times(&record) {
+        for record in boot_log::records(&name, text) {
+            if !record.has_times() {
                 continue;
             }
             if let Ok(value) = serde_json::to_value(&record) {
@@ -336,15 +336,10 @@ impl Folder {
     }
 }
 
-/// Whether a log says when anything was.
-pub(crate) fn has_times(record: &Record) -> bool {
-    let stamped = record.milestones != Milestones::default();
-    stamped || !record.gaps.is_empty() || !record.phases.is_empty()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Record;
 
     #[test]
     fn folders_hold_records_of_every_kind_and_what_is_none_is_named() {

@@ -1,10 +1,10 @@
 //! The run record of a boot of which there is a kernel log and nothing else; the reader is
-//! the [lab's](firstlight_lab::boot::linux::records).
+//! the [lab's](firstlight_lab::boot_log::records).
 
 use crate::boot::render;
 use crate::failure::Failure;
 use crate::output::Output;
-use firstlight_lab::boot::linux;
+use firstlight_lab::boot_log;
 
 /// Prints the record of boot `boot` of the log `content`.
 pub(super) fn print(
@@ -14,7 +14,7 @@ pub(super) fn print(
     full: bool,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let mut records = linux::records(name, content);
+    let mut records = boot_log::records(name, content);
     let count = records.len();
     let at = boot as usize - 1;
     if at >= count {

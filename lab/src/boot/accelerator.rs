@@ -11,7 +11,8 @@ use std::sync::atomic::AtomicUsize;
 
 use super::command::Launch;
 use super::error::{BootError, Refusal};
-use super::guest::{How, Limits, listen};
+use super::guest::{Limits, listen};
+use super::heard::How;
 use super::machine::{Accelerator, Board, Clock, Machine, System};
 use super::probe;
 use super::watch::{Unwatched, Watch};

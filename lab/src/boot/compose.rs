@@ -7,10 +7,11 @@ use std::time::Duration;
 use super::accelerator::Choice;
 use super::command::{Launch, Ports};
 use super::events::Events;
-use super::guest::Heard;
+use super::heard::Heard;
 use super::machine::{Clock, System};
 use super::request::Request;
-use super::{linux, tell};
+use super::tell;
+use crate::boot_log;
 use crate::gaps;
 use crate::log::{self, Line};
 use crate::record::{Asked, DimmSlots, Host, Kernel, Marker, Power, Record};
@@ -72,7 +73,7 @@ pub(super) fn record(heard: &Heard, events: &Events, around: Circumstances<'_>) 
         }),
     });
     match launch.system {
-        System::Linux => linux::tell(&heard.log, &mut record),
+        System::Linux => boot_log::tell(&heard.log, &mut record),
         System::Image => {
             record.source.map = "the memory map the image was started with".into();
             record.source.nodes = "what firmware told the image".into();
@@ -87,7 +88,7 @@ pub(super) fn record(heard: &Heard, events: &Events, around: Circumstances<'_>) 
     if launch.system == System::Linux && machine.clock == Clock::Wall {
         host.before_clock_ns = before_clock(&messages, &host.lines_ns);
         messages = log::heard(&messages, &host.lines_ns);
-        linux::tell_heard(&messages, &mut record);
+        boot_log::tell_heard(&messages, &mut record);
     }
     record.gaps = gaps::longest(&messages, &record.phases);
     record.host = Some(host);

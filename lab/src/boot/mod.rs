@@ -3,10 +3,10 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `machine` | what is asked for: [`Machine`], and what is refused of it |
+//! | `machine`, `check` | what is asked for: [`Machine`], and what is refused of it |
 //! | `command` | QEMU's arguments, [`Launch`] |
 //! | `accelerator`, `probe` | KVM or TCG, and the guest that tries |
-//! | `guest`, `spawn` | QEMU as a process that never stays behind |
+//! | `guest`, `heard`, `spawn` | QEMU as a process that never stays behind, and what was heard of it |
 //! | `ask` | other programs, that do not stay behind either |
 //! | `balloon` | QEMU's memory while a guest uses its balloon |
 //! | [`hotplug`] | DIMMs that come and go by a script |
@@ -14,9 +14,9 @@
 //! | `watch` | who looks on meanwhile, [`Watch`] |
 //! | `image` | where our image is, and its UEFI loader |
 //! | `uefi`, `result` | a machine whose firmware is UEFI; what its run left on the stick |
-//! | `events`, `tell`, `verdict` | what our image says, as a record, and whether it went well |
+//! | `events`, `moments`, `tell`, `verdict` | what our image says, as a record, and whether it went well |
 //! | `restart` | what the image says once it restarted itself |
-//! | [`linux`] | the same for a Linux, from its log |
+//! | [`linux_end`] | whether a Linux went well, from its log |
 //! | `request`, `run`, `compose` | one boot from request to record |
 //! | `error` | [`BootError`], [`Refusal`] |
 
@@ -24,15 +24,18 @@ mod accelerator;
 mod ask;
 mod balloon;
 mod beside;
+mod check;
 mod command;
 mod compose;
 mod error;
 pub mod events;
 mod guest;
+mod heard;
 pub mod hotplug;
 mod image;
-pub mod linux;
+pub mod linux_end;
 mod machine;
+mod moments;
 mod probe;
 mod qmp;
 mod request;
@@ -48,7 +51,7 @@ mod watch;
 pub use accelerator::{Choice, Wish};
 pub use command::{Launch, Ports, shell_words};
 pub use error::{BootError, Fault, Misdeed, Refusal};
-pub use guest::How;
+pub use heard::How;
 pub use machine::{
     Accelerator, Board, Clock, Firmware, MOST_CPUS, MOST_NODES, Machine, Processor, Slots, System,
 };

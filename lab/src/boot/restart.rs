@@ -1,7 +1,7 @@
 //! What a restarted image said: [`tell`].
 
 use super::events::Event;
-use super::tell::{Time, reach};
+use super::moments::{Time, reach};
 use crate::record::{FreeFrames, Phase, Record, Restart};
 
 /// The events of the first kernel, and those of the next.

@@ -12,12 +12,13 @@ use super::command::Launch;
 use super::compose::{self, Circumstances};
 use super::error::{BootError, Fault, Misdeed, Refusal};
 use super::events::Events;
-use super::guest::{Heard, How, Limits, listen};
+use super::guest::{Limits, listen};
+use super::heard::{Heard, How};
 use super::machine::{Accelerator, Firmware, Processor, System};
 use super::request::Request;
 use super::verdict::{self, Failing};
 use super::watch::Watch;
-use super::{balloon, hotplug, image, linux, uefi};
+use super::{balloon, hotplug, image, linux_end, uefi};
 use crate::log::{self, clean_text};
 use crate::record::Record;
 use crate::stick::Stick;
@@ -225,7 +226,7 @@ impl Boot<'_> {
     ) -> Result<(Heard, Events), BootError> {
         let mut until: Vec<&str> = self.request.until.as_deref().into_iter().collect();
         if self.launch.system == System::Linux {
-            until.push(linux::verdict::HALTED);
+            until.push(linux_end::HALTED);
         }
         let limits = Limits {
             silence: self.request.silence,
@@ -268,7 +269,7 @@ impl Boot<'_> {
             let emulated = self.launch.accelerator == Accelerator::Tcg;
             if self.launch.system == System::Linux && emulated && self.attempts < MOST_ATTEMPTS {
                 let cpus = self.launch.machine.cpus;
-                self.retried_because = linux::verdict::died_of_the_emulator(&lines, cpus);
+                self.retried_because = linux_end::died_of_the_emulator(&lines, cpus);
                 if self.retried_because.is_some() {
                     continue;
                 }
@@ -293,8 +294,7 @@ impl Boot<'_> {
             }
             System::Linux => {
                 let initrd = self.request.initrd.is_some();
-                linux::verdict::judge(lines, heard.how, heard.status, initrd)
-                    .map_err(Failing::Guest)
+                linux_end::judge(lines, heard.how, heard.status, initrd).map_err(Failing::Guest)
             }
         }
     }

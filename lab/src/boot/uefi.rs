@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::error::{BootError, Misdeed};
 use super::events::{Event, Events, Outcome};
-use super::guest::Heard;
+use super::heard::Heard;
 use super::verdict::{self, Failing};
 use crate::stick::{self, Stick};
 
@@ -169,7 +169,7 @@ pub(super) fn own_events(port: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::guest::How;
+    use super::super::heard::How;
     use super::*;
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::error::Misdeed;
 use super::events::{Events, Outcome};
-use super::guest::{Heard, How};
+use super::heard::{Heard, How};
 
 /// How a boot that did not go well is told.
 #[derive(Clone, Debug, PartialEq, Eq)]

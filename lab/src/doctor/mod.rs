@@ -24,7 +24,7 @@ mod rules;
 pub use beside::{Beside, Loss, Verdict, beside};
 use serde::Serialize;
 
-use crate::boot::linux;
+use crate::boot_log;
 use crate::file::FileError;
 use crate::log::{self, Boot, Named};
 use crate::record::{Gap, Phase};
@@ -301,7 +301,7 @@ impl Diagnosis {
         // What adds up services is a log as well.
         self.kernel_lines += usize::from(!services.is_empty());
         if self.times.len() < MOST_BOOTS {
-            let (phases, gaps) = linux::times(boot);
+            let (phases, gaps) = boot_log::times(boot);
             self.times.push(Times {
                 boot: self.boots,
                 line: boot.lines.first().map_or(1, |line| line.number),

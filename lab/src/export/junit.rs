@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quick_junit::{NonSuccessKind, Report as Document, TestCase, TestCaseStatus, TestSuite};
 
-use super::{Unwritable, result_of};
+use super::parts::{Unwritable, result_of};
 use crate::gate::{Group, Judged, Outcome, Verdict};
 use crate::report::Report;
 

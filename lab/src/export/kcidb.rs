@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::{path_part, result_of};
+use super::parts::{path_part, result_of};
 use crate::gate::{Group, Judged, Outcome, Verdict};
 
 /// Who says so, in KCIDB's words: an identifier's first part.

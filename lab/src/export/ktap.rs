@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::result_of;
+use super::parts::result_of;
 use crate::gate::{Group, Outcome, Verdict};
 
 /// The verdict; what is unclear is no `ok`.

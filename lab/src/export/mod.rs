@@ -19,13 +19,13 @@ mod junit;
 mod kcidb;
 mod ktap;
 mod markdown;
+mod parts;
 mod series;
 mod table;
 
-use std::fmt;
-
-use crate::gate::{Group, Judged, Outcome, State, Verdict};
+use crate::gate::Verdict;
 use crate::report::Report;
+pub use parts::Unwritable;
 
 /// A form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,18 +67,6 @@ pub enum VerdictFormat {
     Github,
 }
 
-/// Text that a form cannot hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unwritable(String);
-
-impl fmt::Display for Unwritable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the document cannot be written: {}", self.0)
-    }
-}
-
-impl std::error::Error for Unwritable {}
-
 /// The report in this form.
 ///
 /// # Errors
@@ -110,26 +98,4 @@ pub fn verdict(verdict: &Verdict, format: VerdictFormat) -> Result<String, Unwri
         VerdictFormat::Kcidb => Ok(kcidb::verdict(verdict)),
         VerdictFormat::Github => Ok(github::verdict(verdict)),
     }
-}
-
-/// What a figure is as a test: figures that decide fail where their set-up does, the others
-/// explain.
-fn result_of(group: &Group, row: &Judged) -> &'static str {
-    match row.state {
-        State::Regressed if row.decides && group.outcome == Outcome::Regressed => "FAIL",
-        State::Regressed | State::Unconfirmed => "SKIP",
-        State::Same | State::Improved | State::Refuted => "PASS",
-    }
-}
-
-/// A name as part of a test's path: letters, digits, dashes and underscores.
-fn path_part(name: &str) -> String {
-    let plain = |c: char| {
-        if c.is_ascii_alphanumeric() || c == '-' {
-            c
-        } else {
-            '_'
-        }
-    };
-    name.chars().map(plain).collect()
 }

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::Method;
-use super::statistics::{interval, mann_whitney};
+use super::method::Method;
+use super::statistics::{floats, interval, mann_whitney};
 use crate::compare::{Kind, Row, Side, Spread};
 use firstlight_figures::spread::median;
 
@@ -171,11 +171,6 @@ fn title(kind: Kind, name: &str) -> String {
 /// Both sides' figures.
 fn sides(row: &Row) -> Option<(&Spread, &Spread)> {
     Some((row.a.as_ref()?, row.b.as_ref()?))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "nanoseconds of a boot")]
-pub(super) fn floats(ns: &[u64]) -> Vec<f64> {
-    ns.iter().map(|ns| *ns as f64).collect()
 }
 
 #[cfg(test)]

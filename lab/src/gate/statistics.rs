@@ -165,6 +165,11 @@ fn draw(random: &mut Random, figures: &[f64]) -> Vec<f64> {
     (0..figures.len()).filter_map(one).collect()
 }
 
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds of a boot")]
+pub(super) fn floats(ns: &[u64]) -> Vec<f64> {
+    ns.iter().map(|ns| *ns as f64).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

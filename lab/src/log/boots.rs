@@ -1,7 +1,10 @@
 //! Several boots in one log: [`boots`] tells them apart.
 
+use super::clock::disorder;
+use super::kernel_log::KernelLog;
+use super::line::{self, Line};
 use super::problem::LogProblem;
-use super::{KernelLog, Line, Rows, disorder, line};
+use super::reader::Rows;
 
 /// One boot of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,9 +80,41 @@ fn is_version(line: &Line<'_>) -> bool {
     line.text.starts_with("Linux version ")
 }
 
+/// Reads a kernel log: any bytes, any age of kernel, stamps or none.
+///
+/// Only the first boot in a log is read; where another one begins is a problem listed.
+///
+/// ```
+/// let log = firstlight_lab::log::read(
+///     b"[    0.000000] BIOS-e820: [mem 0x0000000000100000-0x00000000bffdffff] usable\r\n\
+///       [    0.000000] BIOS-e820: [mem 0x00000000c0000000-0x00000000bfffffff] usable\r\n",
+/// );
+/// assert_eq!(log.e820.len(), 1);
+/// assert_eq!(log.e820[0].span.last, 0xbffd_ffff);
+/// assert_eq!(log.problems[0].line, 2); // ends before it starts
+/// ```
+pub fn read(text: &[u8]) -> KernelLog {
+    let mut rows = Rows::default();
+    let mut boundary = Boundary::default();
+    let mut problems = Vec::new();
+    line::messages(text, &mut problems, |line, cut| {
+        rows.log.problems.append(cut);
+        if let Some(number) = boundary.another_begins(&line) {
+            let what = "another boot begins here; only the first one was read";
+            let problem = LogProblem::new(number, what, &line.text);
+            rows.log.problems.push(problem);
+            return false;
+        }
+        rows.take(&line);
+        true
+    });
+    rows.log.problems.append(&mut problems);
+    rows.finish()
+}
+
 /// Tells one boot of a log from the next.
 #[derive(Default)]
-pub(super) struct Boundary {
+struct Boundary {
     latest_ns: Option<u64>,
     lines_seen: bool,
     version_seen: bool,
@@ -103,7 +138,7 @@ impl Boundary {
     /// Journals say so. With a kernel's stamps, the clock goes back. Without them, or with those
     /// of the calendar, a version may also be the content of `/proc/version`; what a boot prints
     /// next decides.
-    pub(super) fn another_begins(&mut self, line: &Line<'_>) -> Option<usize> {
+    fn another_begins(&mut self, line: &Line<'_>) -> Option<usize> {
         let version = is_version(line);
         let repeated = version && self.version_seen;
         self.version_seen |= version;

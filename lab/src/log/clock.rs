@@ -4,7 +4,7 @@
 //! It runs late: until a kernel knows how fast the time stamp counter is, stamps are
 //! 0.000000, or ticks of a timer that are forgotten when the counter takes over.
 
-use super::Line;
+use super::line::Line;
 use super::problem::LogProblem;
 
 /// A step back of the clock by less is one CPU's against another's.

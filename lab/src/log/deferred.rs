@@ -6,24 +6,11 @@
 //! | `node 0 initialised, 23398907 pages in 292ms` | 4.2 to 5.8 |
 //! | `node 0 deferred pages initialised in 12ms` | 5.9 and later |
 
+use super::kernel_log::KernelLog;
+use super::kernel_rows::DeferredRow;
+use super::line::Line;
 use super::problem::{Bad, LogProblem};
 use super::rows::Scan;
-use super::{KernelLog, Line};
-
-/// A node whose deferred memory is ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeferredRow {
-    /// The node.
-    pub node: u32,
-    /// Pages initialised, where printed.
-    pub pages: Option<u64>,
-    /// How long it took, in milliseconds.
-    pub milliseconds: u64,
-    /// When the line was printed, in nanoseconds of the kernel's clock.
-    pub stamp_ns: Option<u64>,
-    /// Line number.
-    pub line: usize,
-}
 
 /// Reads `line` if it reports deferred initialisation.
 pub(super) fn read(line: &Line<'_>, log: &mut KernelLog) -> bool {

@@ -6,54 +6,11 @@
 //! | `BIOS-e820: [mem 0x0000000000000000-0x000000000009fbff] usable` | 3.5 |
 //! | `BIOS-e820: [mem 0x0000000000000000-0x000000000009fbff]  System RAM` | the rework of 2025, with `[gap ...]` rows |
 
+use super::kernel_log::KernelLog;
+use super::kernel_rows::{E820Change, E820Kind, E820Row};
+use super::line::Line;
 use super::problem::{Bad, LogProblem};
-use super::rows::{Scan, Span};
-use super::{KernelLog, Line};
-
-/// What a row says its memory is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum E820Kind {
-    /// Type 1: "usable", "System RAM".
-    Usable,
-    /// Type 2: "reserved", "device reserved"; also words nobody knows, with a problem.
-    Reserved,
-    /// Type 3: "ACPI data".
-    AcpiData,
-    /// Type 4: "ACPI NVS".
-    AcpiNvs,
-    /// Type 5: "unusable".
-    Unusable,
-    /// Type 7, or 12 by an older custom: "persistent (type N)".
-    Persistent,
-    /// Special purpose memory: "soft reserved".
-    SoftReserved,
-    /// A type without a name: "type N".
-    Type(u32),
-}
-
-/// One row of a memory map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct E820Row {
-    /// The addresses.
-    pub span: Span,
-    /// What lies there.
-    pub kind: E820Kind,
-    /// Line number.
-    pub line: usize,
-}
-
-/// A change the kernel made to the map after printing it: "e820: update", "e820: remove".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct E820Change {
-    /// The addresses.
-    pub span: Span,
-    /// What they were before.
-    pub from: E820Kind,
-    /// What they are now; `None` when removed.
-    pub to: Option<E820Kind>,
-    /// Line number.
-    pub line: usize,
-}
+use super::rows::Scan;
 
 /// Who printed a row.
 #[derive(Clone, Copy)]

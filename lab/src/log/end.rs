@@ -1,6 +1,6 @@
 //! Where the boot of a log ends: [`End`]. What comes later took its time for other reasons.
 
-use super::Line;
+use super::line::Line;
 
 /// A line with which a boot, or a part of it, is over; the later the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

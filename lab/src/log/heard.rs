@@ -3,7 +3,7 @@
 //! A console prints what was said before it was there all at once, when it is enabled. These
 //! lines have no time. An early console is there a moment after the kernel's first line.
 
-use super::Line;
+use super::line::Line;
 
 /// `lines` with the time at which the host had each, instead of the kernel's own; `ends_ns`
 /// has a time for each line of the log, counted from 1. Lines that a console printed late
@@ -41,7 +41,7 @@ fn enables_console(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lines;
+    use super::super::line::lines;
     use super::*;
 
     #[test]

@@ -1,91 +1,12 @@
 //! What the kernel made of the map: node ranges, zones, spans, holes, node data.
 
+use super::kernel_log::KernelLog;
+use super::kernel_rows::{
+    MovableStart, NodeRow, NodeSpan, PagesOf, Unavailable, ZonePages, ZoneRow,
+};
+use super::line::Line;
 use super::problem::{Bad, LogProblem};
 use super::rows::{Scan, Span};
-use super::{KernelLog, Line};
-
-/// A range of memory and the node it is on ("Early memory node ranges", "NODE_DATA").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeRow {
-    /// The node.
-    pub node: u32,
-    /// The addresses.
-    pub span: Span,
-    /// Line number.
-    pub line: usize,
-}
-
-/// What one node spans ("Initmem setup node").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeSpan {
-    /// The node.
-    pub node: u32,
-    /// The addresses; `None` for a node without memory.
-    pub span: Option<Span>,
-    /// Line number.
-    pub line: usize,
-}
-
-/// The addresses a zone may lie in ("Zone ranges").
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZoneRow {
-    /// Name of the zone.
-    pub zone: String,
-    /// The addresses; `None` for an empty zone.
-    pub span: Option<Span>,
-    /// Line number.
-    pub line: usize,
-}
-
-/// Where a node's Movable zone starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MovableStart {
-    /// The node.
-    pub node: u32,
-    /// First byte.
-    pub start: u64,
-    /// Line number.
-    pub line: usize,
-}
-
-/// Page frames a zone spans that are not memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unavailable {
-    /// The node, where printed.
-    pub node: Option<u32>,
-    /// The zone, where printed.
-    pub zone: Option<String>,
-    /// Number of page frames.
-    pub pages: u64,
-    /// Line number.
-    pub line: usize,
-}
-
-/// What `ZonePages` counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PagesOf {
-    /// Pages the zone has.
-    Zone,
-    /// Pages its descriptors take.
-    Memmap,
-    /// Pages set aside for devices.
-    Reserved,
-}
-
-/// A count of a zone's pages ("Normal zone: 89391104 pages, LIFO batch:63").
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZonePages {
-    /// Name of the zone.
-    pub zone: String,
-    /// What is counted.
-    pub of: PagesOf,
-    /// The count.
-    pub pages: u64,
-    /// When the line was printed, in nanoseconds of the kernel's clock.
-    pub stamp_ns: Option<u64>,
-    /// Line number.
-    pub line: usize,
-}
 
 /// Headings that give the rows below them their meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,76 +1,13 @@
 //! The early allocator's own trace, printed with `memblock=debug`:
 //! [`MemblockEvent`] a line, and [`MemblockDump`] for the state printed in between.
 
+use super::kernel_log::KernelLog;
+use super::kernel_rows::{
+    MemblockAction, MemblockDump, MemblockEvent, MemblockRequest, MemblockRow,
+};
+use super::line::Line;
 use super::problem::{Bad, LogProblem};
-use super::rows::{Scan, Span};
-use super::{KernelLog, Line};
-
-/// One event of the trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemblockEvent {
-    /// What happened.
-    pub what: MemblockAction,
-    /// The code that asked, `function+0x12/0x34`.
-    pub caller: String,
-    /// Line number.
-    pub line: usize,
-}
-
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MemblockAction {
-    /// Memory was added.
-    Add(Span),
-    /// Memory was taken away.
-    Remove(Span),
-    /// A range was reserved, by a caller who named it or by an allocation.
-    Reserve(Span),
-    /// A reserved range was given back.
-    Free(Span),
-    /// Memory was asked for; the reservation that follows is the answer.
-    Request(MemblockRequest),
-}
-
-/// An allocation as it was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemblockRequest {
-    /// The function called, `memblock_alloc_try_nid` and its like.
-    pub function: String,
-    /// Bytes wanted.
-    pub bytes: u64,
-    /// Alignment in bytes.
-    pub align: u64,
-    /// Node wanted; `None` for any (printed as -1).
-    pub node: Option<u32>,
-    /// Lowest address.
-    pub from: u64,
-    /// Address not to be crossed; 0 for "what can be accessed".
-    pub max: u64,
-}
-
-/// The whole state, as `MEMBLOCK configuration` prints it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MemblockDump {
-    /// The memory ranges.
-    pub memory: Vec<MemblockRow>,
-    /// The reserved ranges.
-    pub reserved: Vec<MemblockRow>,
-    /// Line number of the heading.
-    pub line: usize,
-}
-
-/// One range of a dump.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemblockRow {
-    /// The addresses.
-    pub span: Span,
-    /// The node, once known.
-    pub node: Option<u32>,
-    /// Flags as printed: 1 hotplug, 2 mirror, 4 nomap, 8 driver managed, 16 no-init.
-    pub flags: u64,
-    /// Line number.
-    pub line: usize,
-}
+use super::rows::Scan;
 
 /// Reads `line` if it belongs to the trace.
 pub(super) fn read(line: &Line<'_>, log: &mut KernelLog) -> bool {

@@ -9,8 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Line;
-use crate::record::duration;
+use super::line::Line;
 
 /// A step and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +113,38 @@ fn analyzed(text: &str) -> Option<(&str, u64)> {
         .flatten()
 }
 
+/// `1min 2.345s`, `980ms`, in nanoseconds.
+pub(crate) fn duration(text: &str) -> Option<u64> {
+    let mut ns: u64 = 0;
+    let mut any = false;
+    for word in text.split_ascii_whitespace() {
+        let at = word.find(|c: char| c.is_ascii_alphabetic())?;
+        let (number, unit) = word.split_at(at);
+        let unit_ns: u64 = match unit {
+            "h" => 3_600_000_000_000,
+            "min" => 60_000_000_000,
+            "s" => 1_000_000_000,
+            "ms" => 1_000_000,
+            "us" => 1000,
+            _ => return None,
+        };
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let digits: u64 = if fraction.is_empty() {
+            0
+        } else {
+            fraction.parse().ok()?
+        };
+        let power = 10u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+        let whole_ns = whole.parse::<u64>().ok()?.checked_mul(unit_ns)?;
+        let fraction_ns = u128::from(digits) * u128::from(unit_ns) / u128::from(power);
+        ns = ns
+            .checked_add(whole_ns)?
+            .checked_add(u64::try_from(fraction_ns).ok()?)?;
+        any = true;
+    }
+    any.then_some(ns)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,5 +182,20 @@ mod tests {
                 ("e.service".into(), 567_000, 7),
             ]
         );
+    }
+
+    #[test]
+    fn durations_are_as_systemd_writes_them() {
+        for (text, ns) in [
+            ("1min 2.345s", Some(62_345_000_000)),
+            ("980ms", Some(980_000_000)),
+            ("1h 1min", Some(3_660_000_000_000)),
+            ("", None),
+            ("5", None),
+            ("1.2.3s", None),
+            ("99999999999999999999s", None),
+        ] {
+            assert_eq!(duration(text), ns, "{text}");
+        }
     }
 }

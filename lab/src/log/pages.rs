@@ -1,38 +1,9 @@
 //! How large a kernel's pages are: [`PageSize`].
 
+use super::kernel_log::KernelLog;
+use super::kernel_rows::PageSize;
+use super::line::Line;
 use super::rows::Scan;
-use super::{KernelLog, Line};
-
-/// Size of a page; on arm64 a choice of the build.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PageSize {
-    /// 4 KiB; also where a log does not say.
-    #[default]
-    Kib4,
-    /// 16 KiB.
-    Kib16,
-    /// 64 KiB.
-    Kib64,
-}
-
-impl PageSize {
-    /// All sizes.
-    pub const ALL: [Self; 3] = [Self::Kib4, Self::Kib16, Self::Kib64];
-
-    /// log2 of its bytes.
-    pub const fn shift(self) -> u32 {
-        match self {
-            Self::Kib4 => 12,
-            Self::Kib16 => 14,
-            Self::Kib64 => 16,
-        }
-    }
-
-    /// Its bytes.
-    pub const fn bytes(self) -> u64 {
-        1 << self.shift()
-    }
-}
 
 /// Reads `line` if it shows the size of a page: a table of so many bytes has 2^order pages.
 pub(super) fn read(line: &Line, log: &mut KernelLog) -> bool {

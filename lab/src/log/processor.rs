@@ -1,16 +1,8 @@
 //! Which processor a kernel runs on: [`Processor`].
 
-use super::{KernelLog, Line};
-
-/// The kind of processor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Processor {
-    /// x86-64; also where a log does not say.
-    #[default]
-    X86_64,
-    /// arm64: `Booting Linux on physical CPU 0x0000000000 [0x411fd070]`, or the release says so.
-    Arm64,
-}
+use super::kernel_log::KernelLog;
+use super::kernel_rows::Processor;
+use super::line::Line;
 
 /// Reads `line` if it says which processor there is.
 pub(super) fn read(line: &Line<'_>, log: &mut KernelLog) -> bool {

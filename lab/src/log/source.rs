@@ -5,8 +5,8 @@ use std::fmt;
 
 use firstlight::map::{Doubt, MapEntry, MemoryKind};
 
-use super::KernelLog;
-use super::e820::{E820Kind, E820Row};
+use super::kernel_log::KernelLog;
+use super::kernel_rows::{E820Kind, E820Row};
 use super::rows::Span;
 
 /// Where a log's memory map comes from, best first.

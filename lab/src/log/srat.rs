@@ -8,50 +8,11 @@
 //! | `SRAT: PXM 0 -> APIC 0x00 -> Node 0` | until 6.8 |
 //! | `ACPI: NUMA: SRAT: PXM 0 -> MPIDR 0x80000001 -> Node 0` | arm64 |
 
+use super::kernel_log::KernelLog;
+use super::kernel_rows::{NodeOverlap, SratCpu, SratRow};
+use super::line::Line;
 use super::problem::{Bad, LogProblem};
-use super::rows::{Scan, Span};
-use super::{KernelLog, Line};
-
-/// Memory of a proximity domain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SratRow {
-    /// The node the kernel made of the domain.
-    pub node: u32,
-    /// The firmware's proximity domain.
-    pub domain: u32,
-    /// The addresses.
-    pub span: Span,
-    /// Can be plugged in or out: maybe a window without memory.
-    pub hotplug: bool,
-    /// Keeps its content without power.
-    pub non_volatile: bool,
-    /// Line number.
-    pub line: usize,
-}
-
-/// A processor of a proximity domain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SratCpu {
-    /// The node the kernel made of the domain.
-    pub node: u32,
-    /// The firmware's proximity domain.
-    pub domain: u32,
-    /// The processor's APIC identifier, on Arm its MPIDR.
-    pub hardware_id: u64,
-    /// Line number.
-    pub line: usize,
-}
-
-/// Two nodes that claim the same memory, in the kernel's own words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeOverlap {
-    /// One node and its memory.
-    pub one: (u32, Span),
-    /// The other.
-    pub other: (u32, Span),
-    /// Line number.
-    pub line: usize,
-}
+use super::rows::Scan;
 
 /// Reads `line` if it speaks of affinity.
 pub(super) fn read(line: &Line<'_>, log: &mut KernelLog) -> bool {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Setup;
+use super::setup::Setup;
 
 /// A phase over machines of several sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf, absolute};
 use super::chart::{Piece, Series, bars, curves, dots, short};
 use super::escape::escaped;
 use super::style::{COLOURS, CSS};
-use super::{Report, Setup, Span};
+use super::{Report, Setup};
 use crate::compare::TOTAL;
+use crate::run::Span;
 use crate::run::plural;
 use crate::sweep::{self, SweptPart};
 

@@ -17,12 +17,11 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::boot::linux;
+use crate::boot_log;
 use crate::log::{self, End, Line};
 use crate::record::{
     self, Asked, DeferredWork, Descriptors, From, Gap, Milestones, Record, TimeBase, Word,
 };
-use crate::records;
 pub use setup::{Machine, Setup, memory, plural};
 
 /// What is read of a run record.
@@ -193,8 +192,8 @@ impl Run {
         if is_record(bytes) {
             return Self::read(bytes);
         }
-        let boots = linux::records(name, bytes);
-        let record = boots.first().filter(|record| records::has_times(record));
+        let boots = boot_log::records(name, bytes);
+        let record = boots.first().filter(|record| record.has_times());
         let none = || NoRecord::NoJson("and no kernel log with times either".into());
         let mut run = Self::of_record(record.ok_or_else(none)?)?;
         name.clone_into(&mut run.file);
@@ -237,9 +236,9 @@ impl Run {
         let text = self.log.join("\n");
         match log::boots(text.as_bytes()).first() {
             Some(boot) if self.is_heard() => {
-                linux::tell_heard(&log::heard(&boot.lines, self.lines_ns()), &mut again);
+                boot_log::tell_heard(&log::heard(&boot.lines, self.lines_ns()), &mut again);
             }
-            Some(boot) => linux::tell_boot(boot, &mut again),
+            Some(boot) => boot_log::tell_boot(boot, &mut again),
             None => {}
         }
         if !again.phases.is_empty() {
@@ -281,8 +280,8 @@ impl Run {
     /// The boot of a log up to line `number`; `None` where that has no times.
     pub(crate) fn until(&self, number: usize) -> Option<Self> {
         let log = self.log.get(..number)?;
-        let boots = linux::records(&self.source.name, log.join("\n").as_bytes());
-        let boot = Self::of_record(boots.first().filter(|boot| records::has_times(boot))?).ok()?;
+        let boots = boot_log::records(&self.source.name, log.join("\n").as_bytes());
+        let boot = Self::of_record(boots.first().filter(|boot| boot.has_times())?).ok()?;
         Some(Self {
             phases: boot.phases,
             milestones: boot.milestones,

@@ -12,6 +12,8 @@ use fatfs::{FatType, FileSystem, FormatVolumeOptions, FsOptions, StdIoWrapper, f
 
 /// Size of the whole disk. FAT32 needs 65,525 clusters, of 512 bytes each here.
 pub(super) const DISK_BYTES: usize = 64 << 20;
+/// Most bytes of a file that is read: a result has 8 KiB.
+pub(super) const MOST_READ_BYTES: u64 = 16 << 20;
 const SECTOR_BYTES: usize = 512;
 /// The partition begins at 1 MiB, as those of other systems do.
 const START_BYTES: usize = 1 << 20;
@@ -110,9 +112,7 @@ pub(super) fn read(partition: &mut [u8], path: &str) -> io::Result<Option<Vec<u8
     let mut content = Vec::new();
     let root = volume.root_dir();
     match root.open_file(path) {
-        Ok(file) => file
-            .take(super::MOST_READ_BYTES)
-            .read_to_end(&mut content)?,
+        Ok(file) => file.take(MOST_READ_BYTES).read_to_end(&mut content)?,
         Err(fatfs::Error::NotFound) => return Ok(None),
         Err(error) => return Err(error.into()),
     };

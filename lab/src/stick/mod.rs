@@ -21,8 +21,6 @@ const LOADER_PATH: &str = "EFI/BOOT/BOOTX64.EFI";
 const IMAGE_PATH: &str = "firstlight/image.elf";
 const WORDS_PATH: &str = "firstlight/cmdline.txt";
 const RESULT_PATH: &str = "firstlight/result.jsonl";
-/// Most bytes of a file that is read: a result has 8 KiB.
-const MOST_READ_BYTES: u64 = 16 << 20;
 
 /// Why a stick cannot be written or read.
 #[derive(Debug)]
@@ -141,7 +139,7 @@ pub fn result(path: &Path) -> Result<Option<Vec<u8>>, StickError> {
 fn read(path: &Path) -> Result<Vec<u8>, StickError> {
     let whole = || {
         let file = File::open(path)?;
-        let most = disk::DISK_BYTES as u64 + MOST_READ_BYTES;
+        let most = disk::DISK_BYTES as u64 + disk::MOST_READ_BYTES;
         if !file.metadata()?.is_file() || file.metadata()?.len() > most {
             let why = "it is no regular file, or too large to be one of ours";
             return Err(io::Error::other(why));

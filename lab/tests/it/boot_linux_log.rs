@@ -3,7 +3,8 @@
 use crate::common;
 
 use common::{golden, log, number};
-use firstlight_lab::boot::linux::{self, verdict};
+use firstlight_lab::boot::linux_end;
+use firstlight_lab::boot_log;
 use firstlight_lab::log::lines;
 use firstlight_lab::record::Record;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ const GREW_LATER: [&str; 2] = ["B612_hp_4G_dimm4G", "B_hp_4G_dimm4G_movable"];
 
 fn record(log: &[u8]) -> Record {
     let mut record = Record::new("boot", "wall");
-    linux::tell(log, &mut record);
+    boot_log::tell(log, &mut record);
     record
 }
 
@@ -167,7 +168,7 @@ fn a_death_in_text_patching_is_told_from_others() {
     ];
     for log in patched {
         let lines = lines(log.as_bytes());
-        assert!(verdict::patched_to_death(&lines).is_some(), "{log}");
+        assert!(linux_end::patched_to_death(&lines).is_some(), "{log}");
     }
     let others = [
         "",
@@ -178,12 +179,12 @@ fn a_death_in_text_patching_is_told_from_others() {
     ];
     for log in others {
         let lines = lines(log.as_bytes());
-        assert_eq!(verdict::patched_to_death(&lines), None, "{log}");
+        assert_eq!(linux_end::patched_to_death(&lines), None, "{log}");
     }
     for boot in golden() {
         let text = log(&boot.name);
         let lines = lines(&text);
-        assert_eq!(verdict::patched_to_death(&lines), None, "{}", boot.name);
+        assert_eq!(linux_end::patched_to_death(&lines), None, "{}", boot.name);
     }
 }
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use common::{golden, testdata};
-use firstlight_lab::boot::linux;
+use firstlight_lab::boot_log;
 use firstlight_lab::doctor::{Diagnosis, diagnose};
 
 fn logs(folder: &str, ending: &str) -> Vec<PathBuf> {
@@ -129,7 +129,7 @@ fn phases_gaps_and_findings_are_those_last_looked_at() {
     for path in logs("logs", ".log").iter().chain(&logs("machines", ".txt")) {
         let name = path.file_name().unwrap().to_str().unwrap();
         writeln!(text, "{name}").unwrap();
-        for record in linux::records(name, &fs::read(path).unwrap()) {
+        for record in boot_log::records(name, &fs::read(path).unwrap()) {
             for phase in &record.phases {
                 let us = (phase.end_ns - phase.start_ns) / 1000;
                 writeln!(text, "  phase {} {us} us", phase.name).unwrap();

@@ -38,4 +38,6 @@ mod machines_layout;
 mod memblock_replay;
 mod memmap_golden;
 mod memmap_machines;
+#[path = "../../../engine/tests/it/module_cycles_tests.rs"]
+mod module_cycles_tests;
 mod verdict_time;

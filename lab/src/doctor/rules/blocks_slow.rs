@@ -1,6 +1,6 @@
 //! Registering memory blocks takes long, or the kernel complains that it does.
 
-use super::{Case, Entry, Hit, Rule, number_after, stall};
+use super::shared::{Case, Entry, Hit, Rule, number_after, stall};
 
 pub(super) const RULE: Rule = Rule {
     id: "memory-blocks-slow",

@@ -1,6 +1,6 @@
 //! Memory blocks too small for the machine.
 
-use super::{Case, Cost, Hit, Rule, number_after};
+use super::shared::{Case, Cost, Hit, Rule, number_after};
 
 pub(super) const RULE: Rule = Rule {
     id: "memory-blocks-small",

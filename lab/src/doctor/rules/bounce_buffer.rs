@@ -1,6 +1,6 @@
 //! A bounce buffer that takes gigabytes.
 
-use super::{Case, Hit, Rule, number_before};
+use super::shared::{Case, Hit, Rule, number_before};
 
 pub(super) const RULE: Rule = Rule {
     id: "bounce-buffer-large",

@@ -1,6 +1,6 @@
 //! A bounce buffer that could not be allocated, or is full.
 
-use super::{Case, Hit, Rule, number_after};
+use super::shared::{Case, Hit, Rule, number_after};
 
 pub(super) const RULE: Rule = Rule {
     id: "bounce-buffer-short",

@@ -1,6 +1,6 @@
 //! A large machine whose page descriptors are all written before other CPUs run.
 
-use super::{Case, Cost, Hit, Rule};
+use super::shared::{Case, Cost, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "deferral-absent",

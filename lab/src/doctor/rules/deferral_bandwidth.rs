@@ -1,7 +1,7 @@
 //! Deferred initialisation that memory limits, not CPUs.
 
 use super::deferral_slow::is_check;
-use super::{Case, Cost, Hit, Rule};
+use super::shared::{Case, Cost, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "deferral-bandwidth",

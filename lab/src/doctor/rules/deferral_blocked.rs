@@ -1,6 +1,6 @@
 //! Something on the command line or in the kernel that makes deferral impossible.
 
-use super::{Case, Hit, Rule};
+use super::shared::{Case, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "deferral-defeated",

@@ -1,6 +1,6 @@
 //! Deferred initialisation by one thread a node, on a kernel that has no more.
 
-use super::{Case, Cost, Hit, Rule};
+use super::shared::{Case, Cost, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "deferral-one-thread",

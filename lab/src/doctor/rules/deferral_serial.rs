@@ -1,6 +1,6 @@
 //! Nodes whose deferred pages are initialised one after the other.
 
-use super::{Case, Cost, DeferredRow, Hit, Rule};
+use super::shared::{Case, Cost, DeferredRow, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "deferral-serial",

@@ -1,6 +1,6 @@
 //! Deferred initialisation that takes far longer than memory does.
 
-use super::{Case, Cost, DeferredRow, Hit, Rule};
+use super::shared::{Case, Cost, DeferredRow, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "deferral-slow",

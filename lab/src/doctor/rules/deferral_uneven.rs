@@ -1,6 +1,6 @@
 //! Nodes whose pages take several times longer than those of others.
 
-use super::{Case, Cost, DeferredRow, Hit, Rule};
+use super::shared::{Case, Cost, DeferredRow, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "deferral-uneven",

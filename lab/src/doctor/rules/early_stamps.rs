@@ -1,6 +1,6 @@
 //! A clock that begins to run late.
 
-use super::{Case, Hit, Rule, clock_start};
+use super::shared::{Case, Hit, Rule, clock_start};
 
 pub(super) const RULE: Rule = Rule {
     id: "early-stamps-missing",

@@ -1,6 +1,6 @@
 //! A large hash table that could not be allocated.
 
-use super::{Case, Hit, Rule};
+use super::shared::{Case, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "hash-table-failed",
@@ -15,9 +15,10 @@ pub(super) const RULE: Rule = Rule {
 const TRACE: usize = 60;
 
 fn find(case: &Case<'_>) -> Vec<Hit> {
-    let gives_up =
-        |entry: &super::Entry<'_>| entry.has("Failed to allocate ") && entry.has("hash table");
-    let fails = |entry: &super::Entry<'_>| {
+    let gives_up = |entry: &super::shared::Entry<'_>| {
+        entry.has("Failed to allocate ") && entry.has("hash table")
+    };
+    let fails = |entry: &super::shared::Entry<'_>| {
         let mut trace = case.from(entry.at).take(TRACE);
         let failure = entry.has("allocation failure") || entry.has("vmalloc error");
         failure && trace.any(|entry| entry.has("alloc_large_system_hash"))

@@ -1,6 +1,6 @@
 //! Hash tables out of proportion.
 
-use super::{Case, Cost, Hit, Rule, number_after};
+use super::shared::{Case, Cost, Hit, Rule, number_after};
 
 pub(super) const RULE: Rule = Rule {
     id: "hash-tables-oversized",

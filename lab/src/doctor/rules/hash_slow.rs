@@ -1,6 +1,6 @@
 //! Hash tables that take long to come up.
 
-use super::{Case, Hit, Rule};
+use super::shared::{Case, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "hash-tables-slow",

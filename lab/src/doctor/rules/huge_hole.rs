@@ -1,6 +1,6 @@
 //! A hole between ranges of memory that is larger than all memory.
 
-use super::{Case, Hit, Rule};
+use super::shared::{Case, Hit, Rule};
 use crate::log::Processor;
 
 pub(super) const RULE: Rule = Rule {

@@ -1,6 +1,6 @@
 //! Fewer huge pages than the command line wants.
 
-use super::{Case, Entry, Hit, Rule, number_after};
+use super::shared::{Case, Entry, Hit, Rule, number_after};
 
 pub(super) const RULE: Rule = Rule {
     id: "hugepages-short",

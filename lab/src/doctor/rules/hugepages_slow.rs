@@ -1,6 +1,6 @@
 //! Huge pages reserved at boot, one by one.
 
-use super::{Case, Cost, Hit, Rule, number_after};
+use super::shared::{Case, Cost, Hit, Rule, number_after};
 
 pub(super) const RULE: Rule = Rule {
     id: "hugepages-slow",

@@ -1,6 +1,6 @@
 //! Memory cleared when it is handed out, by the command line.
 
-use super::{Case, Hit, Rule};
+use super::shared::{Case, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "init-on-alloc",

@@ -1,6 +1,6 @@
 //! All memory cleared when it is first freed, which is at boot.
 
-use super::{Case, Cost, Hit, Rule, memory_line};
+use super::shared::{Case, Cost, Hit, Rule, memory_line};
 
 pub(super) const RULE: Rule = Rule {
     id: "init-on-free",

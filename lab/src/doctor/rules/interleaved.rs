@@ -1,6 +1,6 @@
 //! Nodes whose memory lies between that of others.
 
-use super::{Case, Hit, Rule};
+use super::shared::{Case, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "nodes-interleaved",

@@ -1,6 +1,6 @@
 //! A kernel that checks every access to memory.
 
-use super::{Case, Hit, Rule};
+use super::shared::{Case, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "kasan",

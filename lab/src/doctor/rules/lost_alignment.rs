@@ -1,6 +1,6 @@
 //! Memory left out because a range does not end where a section or block does.
 
-use super::{Case, Hit, Rule};
+use super::shared::{Case, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "memory-lost-alignment",

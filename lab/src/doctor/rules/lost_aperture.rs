@@ -1,6 +1,6 @@
 //! Memory that an aperture of the memory controller covers.
 
-use super::{Case, Hit, Rule};
+use super::shared::{Case, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "memory-lost-aperture",

@@ -1,6 +1,6 @@
 //! Much memory kept for a crash kernel.
 
-use super::{Case, Entry, Hit, Rule, number_after, number_before};
+use super::shared::{Case, Entry, Hit, Rule, number_after, number_before};
 
 pub(super) const RULE: Rule = Rule {
     id: "memory-lost-crashkernel",

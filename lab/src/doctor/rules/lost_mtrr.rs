@@ -1,6 +1,6 @@
 //! Memory that no cacheable range of the CPU covers.
 
-use super::{Case, Hit, Rule, number_after};
+use super::shared::{Case, Hit, Rule, number_after};
 
 pub(super) const RULE: Rule = Rule {
     id: "memory-lost-mtrr",

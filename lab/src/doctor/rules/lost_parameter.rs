@@ -1,6 +1,6 @@
 //! Memory that the command line takes away.
 
-use super::{Case, E820Kind, E820Row, Hit, Rule, size};
+use super::shared::{Case, E820Kind, E820Row, Hit, Rule, size};
 
 pub(super) const RULE: Rule = Rule {
     id: "memory-lost-parameter",

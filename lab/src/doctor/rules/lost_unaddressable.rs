@@ -1,6 +1,6 @@
 //! Memory that this kernel cannot address.
 
-use super::{Case, E820Kind, Hit, Rule, number_before};
+use super::shared::{Case, E820Kind, Hit, Rule, number_before};
 
 pub(super) const RULE: Rule = Rule {
     id: "memory-lost-unaddressable",

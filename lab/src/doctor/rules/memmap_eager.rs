@@ -1,6 +1,6 @@
 //! Descriptors written before the boot goes on, although they could be deferred.
 
-use super::{Case, Hit, Rule};
+use super::shared::{Case, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "memmap-eager",

@@ -1,6 +1,6 @@
 //! A node without memory.
 
-use super::{Case, Hit, Rule};
+use super::shared::{Case, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "memoryless-node",

@@ -1,6 +1,6 @@
 //! CPUs that firmware left with other cacheable ranges than the first.
 
-use super::{Case, Hit, Rule};
+use super::shared::{Case, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "mtrr-inconsistent",

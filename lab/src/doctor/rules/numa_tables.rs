@@ -1,6 +1,6 @@
 //! Tables of nodes that the kernel does not believe.
 
-use super::{Case, Entry, Hit, Rule};
+use super::shared::{Case, Entry, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "numa-tables-faulty",

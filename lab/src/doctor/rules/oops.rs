@@ -1,6 +1,7 @@
 //! A fault of the kernel while memory comes up.
 
-use super::{Case, Entry, Hit, Rule, stalls};
+use super::shared::{Case, Entry, Hit, Rule};
+use super::stalls;
 
 pub(super) const RULE: Rule = Rule {
     id: "memory-initialisation-oops",

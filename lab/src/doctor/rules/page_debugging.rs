@@ -1,6 +1,6 @@
 //! Pages poisoned or unmapped when they are freed.
 
-use super::{Case, Cost, Hit, Rule};
+use super::shared::{Case, Cost, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "page-debugging",

@@ -1,6 +1,6 @@
 //! Descriptors of reserved memory written one by one before the boot goes on.
 
-use super::{Case, Hit, Rule, memory_line, number_before};
+use super::shared::{Case, Hit, Rule, memory_line, number_before};
 
 pub(super) const RULE: Rule = Rule {
     id: "reserved-pages-serial",

@@ -1,6 +1,6 @@
 //! The kernel complains about its own initialisation of memory.
 
-use super::{Case, Hit, Rule, stall};
+use super::shared::{Case, Hit, Rule, stall};
 
 pub(super) const RULE: Rule = Rule {
     id: "memory-initialisation-stalls",

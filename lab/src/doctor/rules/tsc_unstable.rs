@@ -1,6 +1,6 @@
 //! A time stamp counter that the kernel does not trust.
 
-use super::{Case, Entry, Hit, Rule};
+use super::shared::{Case, Entry, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "tsc-unstable",

@@ -1,6 +1,6 @@
 //! Memory of a confidential guest accepted before it is needed.
 
-use super::{Case, Cost, Hit, Rule};
+use super::shared::{Case, Cost, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "memory-accepted-eagerly",

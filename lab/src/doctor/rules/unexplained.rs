@@ -1,6 +1,6 @@
 //! A long span in a phase of memory that no other rule explains.
 
-use super::{Case, Entry, Hit, Rule};
+use super::shared::{Case, Entry, Hit, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "memory-phase-slow",

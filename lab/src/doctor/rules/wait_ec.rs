@@ -1,6 +1,6 @@
 //! The embedded controller lets the boot wait.
 
-use super::{Case, Hit, Rule, wait};
+use super::shared::{Case, Hit, Rule, wait};
 
 pub(super) const RULE: Rule = Rule {
     id: "wait-embedded-controller",

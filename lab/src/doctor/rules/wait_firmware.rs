@@ -1,6 +1,6 @@
 //! A driver waits for a file of firmware.
 
-use super::{Case, Hit, Rule, wait};
+use super::shared::{Case, Hit, Rule, wait};
 
 pub(super) const RULE: Rule = Rule {
     id: "wait-firmware-file",

@@ -1,6 +1,6 @@
 //! The device with the root file system comes late.
 
-use super::{Case, Hit, Rule, wait};
+use super::shared::{Case, Hit, Rule, wait};
 
 pub(super) const RULE: Rule = Rule {
     id: "wait-root-device",

@@ -3,15 +3,16 @@
 
 use std::process::ExitStatus;
 
-use super::super::error::Misdeed;
-use super::super::guest::How;
+use super::error::Misdeed;
+use super::heard::How;
+use crate::boot_log::is_oops;
 use crate::log::Line;
 
 /// What a Linux without an initial file system ends with, once memory is up.
 const NO_ROOT: &str = "Unable to mount root fs";
 const PANIC: &str = "Kernel panic - not syncing";
 /// The last line of a kernel that panicked and was told not to restart.
-pub(in super::super) const HALTED: &str = "---[ end Kernel panic";
+pub(super) const HALTED: &str = "---[ end Kernel panic";
 /// Lines behind the head of an oops that still belong to it.
 const OOPS_LINES: usize = 80;
 
@@ -59,34 +60,13 @@ fn says_goodbye(text: &str) -> bool {
     .any(|start| text.starts_with(start))
 }
 
-/// The first line of an oops, if there is one.
-#[must_use]
-pub fn oops<'l>(lines: &'l [Line<'_>]) -> Option<&'l str> {
-    lines
-        .iter()
-        .find(|line| is_oops(&line.text))
-        .map(|line| &*line.text)
-}
-
-fn is_oops(text: &str) -> bool {
-    const HEADS: [&str; 6] = [
-        "Oops: ",
-        "int3: ",
-        "invalid opcode: ",
-        "general protection fault",
-        "BUG: unable to handle",
-        "kernel BUG at ",
-    ];
-    HEADS.iter().any(|head| text.starts_with(head))
-}
-
 /// Why an emulator let the kernel die, if it did; `cpus` is how many it has.
 ///
 /// On a busy host the timer of an emulated machine stands still while the kernel counts its
 /// interrupts; with several CPUs see [`patched_to_death`].
 ///
 /// ```
-/// use firstlight_lab::boot::linux::verdict::died_of_the_emulator;
+/// use firstlight_lab::boot::linux_end::died_of_the_emulator;
 /// let lines = firstlight_lab::log::lines(
 ///     b"[    0.036] Kernel panic - not syncing: IO-APIC + timer doesn't work!",
 /// );
@@ -109,7 +89,7 @@ pub fn died_of_the_emulator(lines: &[Line<'_>], cpus: u32) -> Option<String> {
 /// CPUs meets it.
 ///
 /// ```
-/// use firstlight_lab::boot::linux::verdict::patched_to_death;
+/// use firstlight_lab::boot::linux_end::patched_to_death;
 /// let lines = firstlight_lab::log::lines(b"[    0.700] Oops: int3: 0000 [#1] PREEMPT SMP NOPTI");
 /// assert!(patched_to_death(&lines).is_some());
 /// ```

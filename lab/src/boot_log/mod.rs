@@ -1,20 +1,18 @@
 //! What the log of a Linux that booted says of memory and time: [`tell`] puts it
-//! into a record, [`verdict`] says whether it booted at all.
+//! into a record, [`records`] makes one of each boot in a log.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `time` | milestones and phases, by the host's clock or the kernel's own |
 //! | `memory` | map, nodes, zones |
-//! | `verdict` | which end is a good one, and which death is QEMU's fault |
 
 mod memory;
 mod time;
-pub mod verdict;
 
 pub use time::tell_heard;
 
 use crate::gaps;
-use crate::log::{self, Boot};
+use crate::log::{self, Boot, Line};
 use crate::record::{Gap, Kernel, Phase, Record, Totals};
 
 /// Remarks on lines that could not be understood.
@@ -53,7 +51,7 @@ pub fn tell_boot(boot: &Boot<'_>, record: &mut Record) {
     if more > 0 {
         record.notes.push(format!("and {more} more like these"));
     }
-    if let Some(oops) = verdict::oops(lines) {
+    if let Some(oops) = oops(lines) {
         record
             .notes
             .push(format!("the kernel went on after \"{oops}\""));
@@ -72,7 +70,7 @@ pub fn times(boot: &Boot<'_>) -> (Vec<Phase>, Vec<Gap>) {
 /// A record of each boot in a log and of nothing else; `name` is the file's.
 ///
 /// ```
-/// let records = firstlight_lab::boot::linux::records("a.log", b"[0.5] x\n[    1.000000] y\n");
+/// let records = firstlight_lab::boot_log::records("a.log", b"[0.5] x\n[    1.000000] y\n");
 /// assert_eq!((records.len(), records[0].kind), (1, "log"));
 /// ```
 #[must_use]
@@ -106,4 +104,25 @@ pub fn records(name: &str, log: &[u8]) -> Vec<Record> {
         records.push(record);
     }
     records
+}
+
+/// The first line of an oops, if there is one.
+fn oops<'l>(lines: &'l [Line<'_>]) -> Option<&'l str> {
+    lines
+        .iter()
+        .find(|line| is_oops(&line.text))
+        .map(|line| &*line.text)
+}
+
+/// Whether a line is the first of an oops.
+pub(crate) fn is_oops(text: &str) -> bool {
+    const HEADS: [&str; 6] = [
+        "Oops: ",
+        "int3: ",
+        "invalid opcode: ",
+        "general protection fault",
+        "BUG: unable to handle",
+        "kernel BUG at ",
+    ];
+    HEADS.iter().any(|head| text.starts_with(head))
 }
