@@ -3,13 +3,13 @@
 
 use crate::boot::{self, Boots};
 use crate::failure::Failure;
-use crate::file;
 use crate::output::{GOOD, HEADING, Output};
 use crate::report::Page;
 use crate::text::{Align, milliseconds};
 use clap::Args;
 use firstlight_lab::bisect::{Answer, Candidates, Git, List, Mark, NoAnswer, search};
 use firstlight_lab::boot::{BootError, Clock, Request};
+use firstlight_lab::file;
 use firstlight_lab::run::Run;
 use std::path::{Path, PathBuf};
 

@@ -2,7 +2,6 @@
 //! another size would change.
 
 use crate::failure::Failure;
-use crate::file;
 use crate::machine::Source;
 use crate::output::{FAINT, HEADING, NOTE, Output};
 use crate::report::Page;
@@ -12,6 +11,7 @@ use firstlight::blocks::BlockSize;
 use firstlight::firmware::acpi::Cedt;
 use firstlight_bench::alloc::{BlockShares, Share, block_shares};
 use firstlight_figures::size;
+use firstlight_lab::file;
 use firstlight_lab::linux::{BlocksAnswer, Run, blocks_of};
 use serde::Serialize;
 use std::path::PathBuf;

@@ -2,7 +2,11 @@
 //! refuses is told by itself, with exit code 2 as well.
 
 use firstlight_lab::boot::{BootError, shell_words};
+use firstlight_lab::compare::Unlike;
+use firstlight_lab::file::FileError;
 use firstlight_lab::records::Unreadable;
+use firstlight_lab::run::NoRecord;
+use firstlight_lab::up::UpError;
 use firstlight_pool::client::ClientError;
 use firstlight_pool_cli::Problem;
 use firstlight_pool_cli::failure::Details;
@@ -162,6 +166,38 @@ impl fmt::Display for Failure {
             | Self::Unclear(text) => f.write_str(text),
             Self::Boot(error) => write!(f, "{error}"),
             Self::Pool(failure) => write!(f, "{failure}"),
+        }
+    }
+}
+
+/// A file that cannot be read.
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        Self::Io(error.to_string())
+    }
+}
+
+/// Runs that cannot stand beside each other.
+impl From<Unlike> for Failure {
+    fn from(error: Unlike) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+/// A boot whose record cannot be read.
+impl From<NoRecord> for Failure {
+    fn from(error: NoRecord) -> Self {
+        Self::Check(error.to_string())
+    }
+}
+
+/// A machine that does not come up.
+impl From<UpError> for Failure {
+    fn from(error: UpError) -> Self {
+        match error {
+            UpError::Machine(why) => Self::Machine(why),
+            UpError::Io(why) => Self::Io(why),
+            UpError::Check(why) => Self::Check(why),
         }
     }
 }

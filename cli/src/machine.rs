@@ -1,12 +1,13 @@
 //! The machine of `layout` and `blocks`: a kernel log, or a shape; and as which kernel.
 
 use crate::failure::Failure;
-use crate::file;
 use clap::Args;
 use firstlight_bench::machine::{Shape, ShapeError};
 use firstlight_figures::size;
+use firstlight_lab::file;
 use firstlight_lab::linux::{Flavour, LayoutInput, PluggedMemory};
 use firstlight_lab::log;
+use firstlight_lab::up::no_map;
 use std::path::PathBuf;
 
 /// Where the machine comes from.
@@ -77,7 +78,7 @@ impl Source {
                 let log = log::read(&content);
                 let mut input = LayoutInput::from_log(&log);
                 if input.map.is_empty() {
-                    return Err(file::no_map(&name, &content));
+                    return Err(Failure::Machine(no_map(&name, &content)));
                 }
                 for problem in &log.problems {
                     input.notices.push(problem);

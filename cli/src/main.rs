@@ -11,7 +11,6 @@ mod boot;
 mod compare;
 mod doctor;
 mod failure;
-mod file;
 mod gate;
 mod groups;
 mod history;

@@ -2,7 +2,6 @@
 //! the [lab's](firstlight_lab::predict).
 
 use crate::failure::Failure;
-use crate::file;
 use crate::output::{FAINT, HEADING, Output};
 use crate::published;
 use crate::report::Page;
@@ -10,9 +9,11 @@ use crate::text::{Align, plural};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use firstlight_bench::machine::{Shape, ShapeError};
+use firstlight_lab::file;
 use firstlight_lab::log;
 use firstlight_lab::predict::{Checked, Expected, Machine, Prediction, predict};
 use firstlight_lab::published::TABLES;
+use firstlight_lab::up::no_map;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -70,7 +71,8 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         (None, Some(path)) => {
             let content = file::read(path)?;
             let machine = Machine::of_log(&log::read(&content));
-            machine.ok_or_else(|| file::no_map(&path.display().to_string(), &content))?
+            machine
+                .ok_or_else(|| Failure::Machine(no_map(&path.display().to_string(), &content)))?
         }
         (None, None) => return Err(Failure::Usage("expected a log or --shape".into())),
     };

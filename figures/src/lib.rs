@@ -2,6 +2,7 @@
 //!
 //! - [`size`]: `64GiB`, `512M`: the one grammar of sizes of all commands and files;
 //! - [`spread`]: median, median absolute deviation, least and most;
+//! - [`text`]: bytes, counts and times for people;
 //! - [`random`]: pseudo-random numbers, the same in every run.
 //!
 //! Without the feature `std` there is only [`random`], which needs neither a heap nor
@@ -17,3 +18,5 @@ pub mod random;
 pub mod size;
 #[cfg(feature = "std")]
 pub mod spread;
+#[cfg(feature = "std")]
+pub mod text;

@@ -1,6 +1,6 @@
 //! What kernels say and do: a reader of their logs, [`log`] (from a [`file`](mod@file), packed or not), and a model of what
 //! Linux makes of a machine's memory, [`linux`]. What either remarks is kept
-//! within bounds by [`notices`]. [`boot`] starts a machine; what came of one run, or what a log says of one ([`boot_log`]),
+//! within bounds by [`notices`]. [`up`] brings a machine's memory up in a process, [`boot`] starts a machine; what came of one run, or what a log says of one ([`boot_log`]),
 //! is its [`record`], of a sweep over numbers of threads its [`sweep`];
 //! [`compare`] puts two runs beside each other, [`gate`] judges them, [`bisect`] says since when,
 //! [`history`] where figures changed over time; [`gaps`] are the longest
@@ -29,3 +29,4 @@ pub mod report;
 pub mod run;
 pub mod stick;
 pub mod sweep;
+pub mod up;

@@ -1,17 +1,17 @@
 //! `firstlight compare`: two set-ups booted in turns, or read from records, beside
 //! each other. The comparison is the [lab's](firstlight_lab::compare); here are the
-//! options, the [turns](side) and the [report](render).
+//! options, the [sides](sides) and the [report](render).
 
-pub(crate) mod render;
-pub(crate) mod side;
+mod render;
+pub(crate) mod sides;
 
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
-use firstlight_lab::compare::compare;
+use firstlight_lab::compare::{in_turns, of_sides};
 use firstlight_lab::file::read;
 use firstlight_lab::run::is_record;
-use side::{Contestant, Runs};
+use sides::sides;
 use std::path::Path;
 
 /// Boot two set-ups in turns and show their milestones and phases beside each other
@@ -45,13 +45,9 @@ Exit codes: see firstlight --help";
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     two_logs([&options.a, &options.b])?;
-    let contestants = [
-        Contestant::new("A", &options.a)?,
-        Contestant::new("B", &options.b)?,
-    ];
-    let [a, b] = Runs::make(contestants, options.runs)?;
-    let comparison = compare((&options.a, &a), (&options.b, &b))
-        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let (sides, boots) = sides(&options.a, &options.b)?;
+    let runs = in_turns(&sides, options.runs, &mut |request| boots.run(request))?;
+    let comparison = of_sides(&sides, &runs)?;
     output.print(&comparison, render::report)
 }
 

@@ -3,17 +3,14 @@
 
 mod render;
 
-use crate::compare::side::{Contestant, Runs};
+use crate::compare::sides::sides;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, ValueEnum};
-use firstlight_lab::compare::{Comparison, Kind, Row, compare};
+use firstlight_lab::compare::Comparison;
 use firstlight_lab::export::{self, VerdictFormat};
-use firstlight_lab::gate::{
-    Bounds, Case, Evidence, Figures, Method, Outcome, Rules, State, Verdict, judge,
-};
+use firstlight_lab::gate::{Bounds, Case, Figures, Outcome, Rules, Verdict, booted, judge};
 use firstlight_lab::records;
-use firstlight_lab::run::Run;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -187,23 +184,20 @@ fn case(options: &Options, rules: &Rules) -> Result<Case, Failure> {
     };
     match &options.b {
         _ if options.itself && folder(a) => {
-            Case::of_itself(&options.a, &read(&options.a)?).map_err(unlike)
+            Case::of_itself(&options.a, &read(&options.a)?).map_err(Failure::from)
         }
         Some(b) if folder(a) || folder(Path::new(b.trim())) => {
-            Case::of_folders((&options.a, &read(&options.a)?), (b, &read(b)?)).map_err(unlike)
+            Case::of_folders((&options.a, &read(&options.a)?), (b, &read(b)?))
+                .map_err(Failure::from)
         }
         None if !options.itself => Ok(Case::of_comparison(&options.a, comparison(a)?)),
-        b => boots(
-            &options.a,
-            b.as_deref().unwrap_or(&options.a),
-            options.runs,
-            rules,
-        ),
+        b => {
+            let (sides, boots) = sides(&options.a, b.as_deref().unwrap_or(&options.a))?;
+            booted(&sides, options.runs, rules, &mut |request| {
+                boots.run(request)
+            })
+        }
     }
-}
-
-fn unlike(error: impl std::fmt::Display) -> Failure {
-    Failure::Usage(error.to_string())
 }
 
 fn comparison(path: &Path) -> Result<Comparison, Failure> {
@@ -217,70 +211,6 @@ fn comparison(path: &Path) -> Result<Comparison, Failure> {
     }
     serde_json::from_value(value)
         .map_err(|error| Failure::machine(&path.display().to_string(), error))
-}
-
-/// Boots both in turns, as often as their spread wants it, and all of it once more if
-/// something seems to have moved.
-fn boots(a: &str, b: &str, runs: Option<u32>, rules: &Rules) -> Result<Case, Failure> {
-    let contestants = || -> Result<[Contestant; 2], Failure> {
-        Ok([Contestant::new("A", a)?, Contestant::new("B", b)?])
-    };
-    let method = Method::of(contestants()?[0].clock());
-    let count = |runs: usize| u32::try_from(runs).unwrap_or(u32::MAX);
-    let compare = |[of_a, of_b]: &[Vec<Run>; 2]| compare((a, of_a), (b, of_b)).map_err(unlike);
-    let mut all = Runs::make(
-        contestants()?,
-        Some(runs.unwrap_or(count(method.least_runs))),
-    )?;
-    let mut first = compare(&all)?;
-    let needed = method.runs_needed(&longest(&first));
-    let more = needed.saturating_sub(method.least_runs);
-    if runs.is_none() && more > 0 {
-        let others = Runs::make(contestants()?, Some(count(more)))?;
-        for (all, others) in all.iter_mut().zip(others) {
-            all.extend(others);
-        }
-        first = compare(&all)?;
-    }
-    let name = match a == b {
-        true => a.to_owned(),
-        false => format!("{a} -> {b}"),
-    };
-    let mut case = Case {
-        pairs: vec![Evidence {
-            name,
-            first,
-            again: None,
-        }],
-        ..Case::default()
-    };
-    if has_moved(&judge(&case, rules)) {
-        let again = Runs::make(contestants()?, Some(runs.unwrap_or(count(needed))))?;
-        let again = compare(&again)?;
-        for pair in &mut case.pairs {
-            pair.again = Some(again.clone());
-        }
-    }
-    Ok(case)
-}
-
-/// The whole boot of both sides, run by run.
-fn longest(comparison: &Comparison) -> Vec<&[u64]> {
-    let mut rows = comparison.rows.iter();
-    let total = rows.find(|row: &&Row| row.kind == Kind::Total);
-    let sides = total.map(|row| [row.a.as_ref(), row.b.as_ref()]);
-    sides
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|side| side.ns.as_slice())
-        .collect()
-}
-
-/// Whether something waits to be confirmed.
-fn has_moved(verdict: &Verdict) -> bool {
-    let mut rows = verdict.groups.iter().flat_map(|group| &group.rows);
-    rows.any(|row| row.decides && row.state == State::Unconfirmed)
 }
 
 #[cfg(test)]

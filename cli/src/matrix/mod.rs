@@ -107,7 +107,7 @@ struct State {
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     let name = options.matrix.display().to_string();
-    let text = crate::file::read(&options.matrix)?;
+    let text = firstlight_lab::file::read(&options.matrix)?;
     let text =
         String::from_utf8(text).map_err(|_| Failure::Usage(format!("{name} is no UTF-8")))?;
     // A task has a copy that the lab wrote.

@@ -3,6 +3,7 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | `contestant` | what is compared, [`Contestant`]: boots of both in turns, or runs that were made |
 //! | `base` | from where moments and the whole boot count |
 //! | `measures` | the spans and moments of a run that are compared |
 //! | `spread` | median, MAD and range of some runs, [`Spread`] |
@@ -12,6 +13,7 @@
 //! and the run's clock covers it.
 
 mod base;
+mod contestant;
 mod measures;
 mod spread;
 mod words;
@@ -20,6 +22,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+pub use contestant::{Contestant, Sides, in_turns, of_sides};
 pub use measures::{Kind, TOTAL};
 pub use spread::Spread;
 

@@ -15,10 +15,12 @@
 //! | `method` | what counts as moved |
 //! | `row` | one figure, judged |
 //! | `pairs` | what is judged: set-ups of two folders, machine by machine |
+//! | `booted` | boots that are made to be judged |
 //! | `ends` | logs of both sides, up to one end |
 //! | `figures` | which figures decide |
 //! | `group` | one set-up, judged |
 
+mod booted;
 mod ends;
 mod figures;
 mod group;
@@ -30,6 +32,7 @@ mod statistics;
 use serde::Serialize;
 
 use crate::records::{FailedBoot, LeftOut};
+pub use booted::booted;
 pub use figures::{Figures, is_meant};
 pub use group::Group;
 pub use method::{Bounds, Method};

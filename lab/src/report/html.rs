@@ -9,8 +9,8 @@ use super::style::{COLOURS, CSS};
 use super::{Report, Setup};
 use crate::compare::TOTAL;
 use crate::run::Span;
-use crate::run::plural;
 use crate::sweep::{self, SweptPart};
+use firstlight_figures::text::plural;
 
 /// Set-ups that are drawn; tables have all.
 const MOST_DRAWN: usize = 24;

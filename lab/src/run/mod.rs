@@ -22,7 +22,7 @@ use crate::log::{self, End, Line};
 use crate::record::{
     self, Asked, DeferredWork, Descriptors, From, Gap, Milestones, Record, TimeBase, Word,
 };
-pub use setup::{Machine, Setup, memory, plural};
+pub use setup::{Machine, Setup, memory};
 
 /// What is read of a run record.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::Run;
 use crate::record::DimmSlots;
+use firstlight_figures::text::plural;
 
 /// What runs of one set-up have in common, in the order in which set-ups are shown.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -244,13 +245,6 @@ pub fn memory(bytes: u64) -> String {
     } else {
         format!("{} MiB", bytes >> 20)
     }
-}
-
-/// `1 node`, `2 nodes`.
-#[must_use]
-pub fn plural(count: u64, word: &str) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{count} {word}{s}")
 }
 
 #[cfg(test)]

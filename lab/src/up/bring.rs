@@ -1,28 +1,21 @@
 //! What the path of memory needs to know of a described machine: command lines, storage,
 //! nodes; and the stamps of its steps.
 
-use super::source::{Affinity, Described, Distances};
-use crate::failure::Failure;
-use crate::text::bytes;
+use super::described::{Affinity, Described, Distances, MOST_DISTANT_NODES};
+use super::error::UpError;
+use crate::notices::Notices;
+use crate::record::Phase;
 use firstlight::addr::PAGE_BYTES;
 use firstlight::cmdline::CommandLine;
 use firstlight::early::EarlyMemory;
-use firstlight::firmware::acpi::{Slit, Srat};
 use firstlight::layout::LayoutPolicy;
 use firstlight::map::MemoryKind;
-use firstlight::node::NodeId;
-use firstlight::start::{AcpiNodes, BootSizes, NodeTables, StartError};
-use firstlight::topology::{Topology, TopologyBuilder, TopologyError, TopologyStorage};
+use firstlight::start::{BootSizes, StartError};
+use firstlight::topology::Topology;
+use firstlight_figures::text::bytes;
 use firstlight_host::clock::Clock;
 use firstlight_host::metadata::MetadataSpace;
-use firstlight_lab::notices::Notices;
-use firstlight_lab::record::Phase;
-use std::collections::HashMap;
-use std::fmt::Display;
 
-/// Most nodes whose distances are kept and told: their number is squared. Linux has
-/// no more nodes than this.
-pub(super) const MOST_DISTANT_NODES: usize = 1024;
 /// Most nodes the engine can number.
 const MOST_NODES: usize = 1 << 16;
 /// Slots for what is reserved while a machine comes up, besides a few a node.
@@ -89,7 +82,7 @@ pub(super) fn policy(described: &Described, corrections: &mut Notices) -> Layout
 
 /// Storage that is enough: an entry or a change of the map makes five regions at most, every
 /// row of nodes has two ends, and an end adds a region at most.
-pub(super) fn sizes(described: &Described, line: &[u8]) -> Result<BootSizes, Failure> {
+pub(super) fn sizes(described: &Described, line: &[u8]) -> Result<BootSizes, UpError> {
     let (nodes, rows) = match &described.affinity {
         Affinity::Nothing => (1, 0),
         // The shortest entry has 16 bytes.
@@ -99,7 +92,7 @@ pub(super) fn sizes(described: &Described, line: &[u8]) -> Result<BootSizes, Fai
             if let Some(node) = pinned.filter(|&node| node > u16::MAX.into()) {
                 let most = u16::MAX;
                 let seen = format!("node {node} is too many, expected at most {most}");
-                return Err(Failure::machine("topology", seen));
+                return Err(UpError::machine("topology", seen));
             }
             let pinned = pinned.map_or(0, |node| node as usize + 1);
             (pinned + entries.len(), entries.len())
@@ -121,9 +114,9 @@ pub(super) fn sizes(described: &Described, line: &[u8]) -> Result<BootSizes, Fai
 }
 
 /// Why there is no early memory: for want of memory, what there was instead.
-pub(super) fn refused(error: StartError) -> Failure {
+pub(super) fn refused(error: StartError) -> UpError {
     let StartError::NoMemory { bytes: held } = error else {
-        return Failure::Machine(error.to_string());
+        return UpError::Machine(error.to_string());
     };
     let held = MemoryKind::ALL.into_iter().zip(held);
     let held = held.filter(|(_, held)| *held > 0);
@@ -135,99 +128,10 @@ pub(super) fn refused(error: StartError) -> Failure {
     } else {
         held.join(", ")
     };
-    Failure::machine(
+    UpError::machine(
         "memory map",
         format!("no usable memory: expected some, saw {held}"),
     )
-}
-
-impl NodeTables for Described {
-    fn topology<'s>(
-        &self,
-        storage: TopologyStorage<'s>,
-        distances: &'s mut [u8],
-        log: &mut dyn FnMut(&dyn Display),
-    ) -> Result<Topology<'s>, TopologyError> {
-        let mut topology = match &self.affinity {
-            Affinity::Nothing => {
-                let cpus = u32::try_from(self.cpus).unwrap_or(u32::MAX);
-                Topology::single(storage.nodes, cpus)?
-            }
-            Affinity::Table(table) => {
-                if let Some(fault) = Srat::parse(table)
-                    .ok()
-                    .and_then(|srat| srat.checksum_fault())
-                {
-                    log(&fault);
-                }
-                let srat = Some(&table[..]);
-                AcpiNodes {
-                    srat,
-                    ..AcpiNodes::NONE
-                }
-                .topology(storage, &mut [], log)?
-            }
-            Affinity::Rows { entries, pins } => {
-                let mut builder = TopologyBuilder::new(storage);
-                let mut known = HashMap::new();
-                for (node, domain) in pins {
-                    if known.insert(*node, *domain) != Some(*domain) {
-                        let node = u16::try_from(*node).unwrap_or(u16::MAX);
-                        builder.pin(NodeId(node), *domain)?;
-                    }
-                }
-                let rows = entries.iter().copied().map(Ok);
-                builder.add_srat(rows, &mut |notice| log(&notice))?;
-                builder.finish(&mut |notice| log(&notice))
-            }
-        };
-        self.set_distances(&mut topology, distances, log)?;
-        Ok(topology)
-    }
-}
-
-impl Described {
-    /// Gives the topology its distances, where there are any.
-    fn set_distances<'s>(
-        &self,
-        topology: &mut Topology<'s>,
-        storage: &'s mut [u8],
-        log: &mut dyn FnMut(&dyn Display),
-    ) -> Result<(), TopologyError> {
-        let nodes = topology.nodes().len();
-        if nodes > MOST_DISTANT_NODES {
-            log(&format_args!(
-                "{nodes} nodes: distances left out, all other nodes are as far"
-            ));
-            return Ok(());
-        }
-        match &self.distances {
-            Distances::Nothing => Ok(()),
-            Distances::Table(table) => {
-                let slit = match Slit::parse(table) {
-                    Ok(slit) => slit,
-                    Err(error) => {
-                        log(&format_args!("SLIT not used: {error}"));
-                        return Ok(());
-                    }
-                };
-                if let Some(fault) = slit.checksum_fault() {
-                    log(&fault);
-                }
-                topology.set_slit(&slit, storage, &mut |notice| log(&notice))
-            }
-            Distances::Rows(rows) => {
-                let rows = rows
-                    .iter()
-                    .map(|&(from, to, distance)| ((from, to), distance));
-                let known: HashMap<(u32, u32), u8> = rows.collect();
-                topology.set_distances(storage, |from, to| {
-                    let pair = (u32::try_from(from).ok()?, u32::try_from(to).ok()?);
-                    known.get(&pair).copied()
-                })
-            }
-        }
-    }
 }
 
 /// Address space for the tables of all frames of `early`: a third of a byte a
@@ -236,13 +140,13 @@ impl Described {
 pub(super) fn metadata_space(
     early: &EarlyMemory<'_>,
     topology: &Topology<'_>,
-) -> Result<MetadataSpace, Failure> {
+) -> Result<MetadataSpace, UpError> {
     let frames = early.memory_bytes() / PAGE_BYTES;
     let pieces = (4 * early.memory().len() + topology.nodes().len() + 4) as u64;
     let bytes = (frames / 3).saturating_add(pieces.saturating_mul(4 << 20));
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     MetadataSpace::new(bytes).map_err(|error| {
-        Failure::Io(format!(
+        UpError::Io(format!(
             "cannot reserve {bytes} bytes of address space: {error}"
         ))
     })

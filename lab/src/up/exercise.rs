@@ -1,13 +1,13 @@
 //! Real threads put the memory to work, and everything is checked: no frame
 //! twice, none outside memory, none lost.
 
-use crate::failure::Failure;
+use super::error::UpError;
+use crate::record::Exercise;
 use firstlight::addr::{Frame, FrameRange, Order};
 use firstlight::frames::{AllocError, Frames, Request};
 use firstlight::node::{NodeId, ZoneKind};
 use firstlight_host::clock::Clock;
 use firstlight_host::threads;
-use firstlight_lab::record::Exercise;
 
 /// Blocks each thread takes on each node: order and how many.
 const SHARES: [(u8, u32); 4] = [(0, 64), (3, 16), (9, 8), (18, 1)];
@@ -25,7 +25,7 @@ struct Work {
 }
 
 impl Work {
-    fn allocate(&mut self, frames: &Frames<'_>, request: Request) -> Result<bool, Failure> {
+    fn allocate(&mut self, frames: &Frames<'_>, request: Request) -> Result<bool, UpError> {
         match frames.allocate(request) {
             Ok(frame) => {
                 self.held.push((frame, request.order()));
@@ -36,20 +36,20 @@ impl Work {
                 self.refusals += 1;
                 Ok(false)
             }
-            Err(error) => Err(Failure::Check(format!("allocation: {error}"))),
+            Err(error) => Err(UpError::Check(format!("allocation: {error}"))),
         }
     }
 
-    fn free(&mut self, frames: &Frames<'_>, block: Held) -> Result<(), Failure> {
+    fn free(&mut self, frames: &Frames<'_>, block: Held) -> Result<(), UpError> {
         frames
             .free(block.0, block.1)
-            .map_err(|error| Failure::Check(format!("free: {error}")))?;
+            .map_err(|error| UpError::Check(format!("free: {error}")))?;
         self.frees += 1;
         Ok(())
     }
 
     /// Takes blocks of every order on every node, gives half back, takes again.
-    fn churn(&mut self, frames: &Frames<'_>) -> Result<(), Failure> {
+    fn churn(&mut self, frames: &Frames<'_>) -> Result<(), UpError> {
         for round in 0..2 {
             for node in frames
                 .layout()
@@ -69,7 +69,7 @@ impl Work {
         Ok(())
     }
 
-    fn shares(&mut self, frames: &Frames<'_>, node: NodeId) -> Result<(), Failure> {
+    fn shares(&mut self, frames: &Frames<'_>, node: NodeId) -> Result<(), UpError> {
         for (order, blocks) in SHARES
             .into_iter()
             .filter_map(|(order, n)| Some((Order::new(order)?, n)))
@@ -85,7 +85,7 @@ impl Work {
 
     /// Takes all that is left, the largest blocks first, node by node; then
     /// no node has anything for anybody.
-    fn drain(&mut self, frames: &Frames<'_>) -> Result<(), Failure> {
+    fn drain(&mut self, frames: &Frames<'_>) -> Result<(), UpError> {
         for node in frames
             .layout()
             .nodes()
@@ -97,7 +97,7 @@ impl Work {
             }
         }
         if self.allocate(frames, Request::new(Order::PAGE).zone(ZoneKind::Movable))? {
-            return Err(Failure::Check(
+            return Err(UpError::Check(
                 "a frame was left when every node had none".into(),
             ));
         }
@@ -119,7 +119,7 @@ pub(super) fn exercise(
     frames: &Frames<'_>,
     cpus: &[u32],
     clock: Clock,
-) -> Result<Exercise, Failure> {
+) -> Result<Exercise, UpError> {
     let start_ns = clock.now_ns();
     let free_frames = frames.statistics().free_frames;
     let mut result = Exercise::default();
@@ -166,7 +166,7 @@ pub(super) fn exercise(
     result.drained_blocks = all.allocations;
     if result.drained_frames != free_frames {
         let drained = result.drained_frames;
-        return Err(Failure::Check(format!(
+        return Err(UpError::Check(format!(
             "{drained} of {free_frames} free frames could be allocated"
         )));
     }
@@ -180,21 +180,21 @@ pub(super) fn exercise(
 fn on_cpus<T: Send>(
     cpus: &[u32],
     work: impl Fn(usize, u32) -> T + Sync,
-) -> Result<Vec<threads::Outcome<T>>, Failure> {
+) -> Result<Vec<threads::Outcome<T>>, UpError> {
     threads::on_cpus(cpus, work)
-        .map_err(|error| Failure::Io(format!("cannot start a thread: {error}")))
+        .map_err(|error| UpError::Io(format!("cannot start a thread: {error}")))
 }
 
 /// All counters agree with each other and with what is expected to be free.
-fn expect_free(frames: &Frames<'_>, free_frames: u64) -> Result<(), Failure> {
+fn expect_free(frames: &Frames<'_>, free_frames: u64) -> Result<(), UpError> {
     frames
         .validate()
-        .map_err(|violation| Failure::Check(format!("validation: {violation}")))?;
+        .map_err(|violation| UpError::Check(format!("validation: {violation}")))?;
     let found = frames.statistics().free_frames;
     if found == free_frames {
         Ok(())
     } else {
-        Err(Failure::Check(format!(
+        Err(UpError::Check(format!(
             "{found} frames are free, expected {free_frames}"
         )))
     }
@@ -202,7 +202,7 @@ fn expect_free(frames: &Frames<'_>, free_frames: u64) -> Result<(), Failure> {
 
 /// No two blocks share a frame and all lie in memory; returns how many frames
 /// they have.
-fn check(frames: &Frames<'_>, blocks: impl Iterator<Item = Held>) -> Result<u64, Failure> {
+fn check(frames: &Frames<'_>, blocks: impl Iterator<Item = Held>) -> Result<u64, UpError> {
     let mut ranges: Vec<FrameRange> = blocks
         .filter_map(|(frame, order)| FrameRange::block(frame, order))
         .collect();
@@ -211,7 +211,7 @@ fn check(frames: &Frames<'_>, blocks: impl Iterator<Item = Held>) -> Result<u64,
         .windows(2)
         .find(|pair| pair[0].end() > pair[1].start())
     {
-        return Err(Failure::Check(format!(
+        return Err(UpError::Check(format!(
             "{} and {} were both handed out",
             pair[0], pair[1]
         )));
@@ -226,7 +226,7 @@ fn check(frames: &Frames<'_>, blocks: impl Iterator<Item = Held>) -> Result<u64,
             .peek()
             .is_some_and(|extent| extent.frames.covers(*range))
         {
-            return Err(Failure::Check(format!(
+            return Err(UpError::Check(format!(
                 "{range} was handed out and is not memory"
             )));
         }

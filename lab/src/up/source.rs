@@ -1,16 +1,13 @@
-//! Where a machine comes from: this one, a kernel log, a directory of ACPI
-//! tables, or a shape. All become a [`Described`] machine, still unchecked.
+//! Machines of files: a kernel log, a raw ACPI table, a directory with a log or tables.
 
-use crate::failure::Failure;
-use crate::file::{self, read};
-use crate::text::plural;
-use firstlight::addr::PHYS_END;
+use super::described::{Affinity, Described, Distances, cpu_row, memory_row};
+use super::error::UpError;
+use crate::file::read;
+use crate::log::{self, KernelLog, MemorySource};
+use crate::record::Source;
 use firstlight::firmware::acpi::{Madt, Srat, SratEntry};
 use firstlight::map::{MapEntry, MemoryKind};
-use firstlight_bench::machine::Shape;
-use firstlight_host::topology::{Machine, SystemNode};
-use firstlight_lab::log::{self, KernelLog, MemorySource};
-use firstlight_lab::record::Source;
+use firstlight_figures::text::plural;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -18,189 +15,11 @@ use std::path::{Path, PathBuf};
 /// Log lines that could not be understood and are still quoted.
 const MOST_PROBLEMS: usize = 20;
 
-/// A machine as somebody described it.
-pub(super) struct Described {
-    pub(super) source: Source,
-    pub(super) map: Vec<MapEntry>,
-    pub(super) affinity: Affinity,
-    pub(super) distances: Distances,
-    /// CPUs, where the affinity does not count them.
-    pub(super) cpus: u64,
-    /// Kernel command lines, one after the other; the map's words of the first
-    /// `settled` are in the map already.
-    pub(super) command_lines: Vec<String>,
-    pub(super) settled: usize,
-    pub(super) notes: Vec<String>,
-}
-
-/// What was said about nodes.
-pub(super) enum Affinity {
-    /// Nothing: one node.
-    Nothing,
-    /// A raw SRAT, to be read in place.
-    Table(Vec<u8>),
-    /// Rows like those of a SRAT, and which domain is which node where that is known.
-    Rows {
-        entries: Vec<SratEntry>,
-        pins: Vec<(u32, u32)>,
-    },
-}
-
-/// What was said about distances.
-pub(super) enum Distances {
-    Nothing,
-    /// A raw SLIT.
-    Table(Vec<u8>),
-    /// (from node, to node, distance).
-    Rows(Vec<(u32, u32, u8)>),
-}
-
-/// The machine this runs on.
-pub(super) fn this_machine() -> Result<Described, Failure> {
-    let machine = Machine::discover(Path::new("/"))
-        .map_err(|error| Failure::Io(format!("this machine shows no memory map: {error}")))?;
-    let mut notes = machine.notes;
-    let map: Vec<MapEntry> = machine.map.iter().filter_map(|row| row.entry()).collect();
-    if map.len() < machine.map.len() {
-        let backwards = plural((machine.map.len() - map.len()) as u64, "row");
-        notes.push(format!(
-            "{}: left out {backwards}, which ended before the start",
-            machine.map_source
-        ));
-    }
-    let map_from = format!(
-        "{} ({})",
-        machine.map_source,
-        plural(map.len() as u64, "row")
-    );
-    let cpus = machine.cpus.len() as u64;
-    let srat = machine.srat.filter(|srat| usable_srat(srat, &mut notes));
-    let (nodes_from, affinity) = match srat {
-        Some(srat) => ("ACPI SRAT".to_owned(), Affinity::Table(srat)),
-        None if machine.nodes.is_empty() => ("nobody says: one node".to_owned(), Affinity::Nothing),
-        None => {
-            let from = "/sys/devices/system/node".to_owned();
-            (from, system_rows(&machine.nodes, &mut notes))
-        }
-    };
-    let distances = match machine.slit {
-        Some(slit) => Distances::Table(slit),
-        None => system_distances(&machine.nodes),
-    };
-    let source = Source {
-        cell: None,
-        kind: "this-machine".into(),
-        name: String::new(),
-        map: map_from,
-        nodes: nodes_from,
-        command_line: String::new(),
-        kernel: None,
-    };
-    Ok(Described {
-        source,
-        map,
-        affinity,
-        distances,
-        cpus,
-        command_lines: Vec::new(),
-        settled: 0,
-        notes,
-    })
-}
-
-/// The kernel's own nodes as rows; the kernel's numbers are kept.
-fn system_rows(nodes: &[SystemNode], notes: &mut Vec<String>) -> Affinity {
-    let mut entries = Vec::new();
-    for node in nodes {
-        entries.extend(node.cpus.iter().map(|cpu| cpu_row(*cpu, node.id)));
-        let span = |(start, last): &(u64, u64)| memory_row(node.id, *start, *last, false, false);
-        // A single node needs no borders: all memory is its.
-        match nodes {
-            [_] => entries.push(span(&(0, PHYS_END - 1))),
-            _ => entries.extend(node.ranges.iter().map(span)),
-        }
-    }
-    if nodes.len() > 1 && nodes.iter().all(|node| node.ranges.is_empty()) {
-        let problem = "the kernel has no memory blocks, so where nodes begin and end is not known";
-        notes.push(format!("{problem}; all memory is put on the first node"));
-    }
-    Affinity::Rows {
-        entries,
-        pins: nodes.iter().map(|node| (node.id, node.id)).collect(),
-    }
-}
-
-fn system_distances(nodes: &[SystemNode]) -> Distances {
-    let mut rows = Vec::new();
-    for from in nodes {
-        for (to, distance) in nodes.iter().zip(&from.distances) {
-            // 255 means unreachable; more is not heard of.
-            rows.push((from.id, to.id, u8::try_from(*distance).unwrap_or(u8::MAX)));
-        }
-    }
-    if rows.is_empty() {
-        Distances::Nothing
-    } else {
-        Distances::Rows(rows)
-    }
-}
-
-fn cpu_row(apic_id: u32, domain: u32) -> SratEntry {
-    SratEntry::Cpu {
-        apic_id,
-        domain,
-        enabled: true,
-    }
-}
-
-fn memory_row(domain: u32, base: u64, last: u64, hotplug: bool, non_volatile: bool) -> SratEntry {
-    let bytes = last.saturating_sub(base).saturating_add(1);
-    SratEntry::Memory {
-        domain,
-        base,
-        bytes,
-        enabled: true,
-        hotplug,
-        non_volatile,
-    }
-}
-
-/// A synthetic machine.
-pub(super) fn shape(shape: &Shape, text: &str) -> Described {
-    let cpus = shape.cpu_nodes().zip(0..);
-    let memory = shape.memory_rows().into_iter();
-    let entries = cpus
-        .map(|(node, id)| cpu_row(id, node.into()))
-        .chain(memory.map(|(node, base, bytes)| {
-            memory_row(node.into(), base, base + (bytes - 1), false, false)
-        }))
-        .collect();
-    let source = Source {
-        cell: None,
-        kind: "shape".into(),
-        name: text.into(),
-        map: "synthetic, with the holes of a PC".into(),
-        nodes: "synthetic, all the same size".into(),
-        command_line: String::new(),
-        kernel: None,
-    };
-    Described {
-        source,
-        map: shape.map(),
-        affinity: Affinity::Rows {
-            entries,
-            pins: Vec::new(),
-        },
-        distances: Distances::Nothing,
-        cpus: u64::from(shape.cpus),
-        command_lines: Vec::new(),
-        settled: 0,
-        notes: Vec::new(),
-    }
-}
-
-/// A kernel log, a raw SRAT, or a directory that holds a log or tables.
-pub(super) fn described(path: &Path) -> Result<Described, Failure> {
+/// The machine of a kernel log, of a raw SRAT, or of a directory that holds a log or tables.
+///
+/// # Errors
+/// [`UpError`]: what was looked for, and where.
+pub fn described(path: &Path) -> Result<Described, UpError> {
     if path.is_dir() {
         return directory(path);
     }
@@ -223,17 +42,6 @@ fn signature(content: &[u8]) -> Option<[u8; 4]> {
     }
 }
 
-/// Whether the table can be read at all; if not, a note says why.
-fn usable_srat(table: &[u8], notes: &mut Vec<String>) -> bool {
-    match Srat::parse(table) {
-        Ok(_) => true,
-        Err(error) => {
-            notes.push(format!("SRAT not used: {error}"));
-            false
-        }
-    }
-}
-
 /// The file of a directory that has the SLIT of the machine whose SRAT is `srat`.
 fn beside(srat: &Path) -> Option<PathBuf> {
     let name = srat.file_name()?.to_str()?;
@@ -242,8 +50,8 @@ fn beside(srat: &Path) -> Option<PathBuf> {
 }
 
 /// What a directory holds: at most one log and one machine's tables.
-fn directory(path: &Path) -> Result<Described, Failure> {
-    let unreadable = |error| Failure::unreadable(path, &error);
+fn directory(path: &Path) -> Result<Described, UpError> {
+    let unreadable = |error| UpError::unreadable(path, &error);
     let (mut logs, mut tables, mut slits, mut madts) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for entry in fs::read_dir(path).map_err(unreadable)? {
@@ -284,7 +92,7 @@ fn directory(path: &Path) -> Result<Described, Failure> {
         (None, None) => {
             let looked =
                 "a kernel log (*.log, *.txt, dmesg) or a raw ACPI table with the signature SRAT";
-            return Err(Failure::Machine(format!(
+            return Err(UpError::Machine(format!(
                 "{name} describes no machine: looked for {looked}"
             )));
         }
@@ -300,12 +108,12 @@ fn directory(path: &Path) -> Result<Described, Failure> {
 
 /// A log and the raw SRAT of its machine. What the table says of nodes goes before
 /// what the log quotes of it, and stands in for the map if the log shows none.
-fn log_and_srat(name: String, log: &[u8], srat: &Path) -> Result<Described, Failure> {
+fn log_and_srat(name: String, log: &[u8], srat: &Path) -> Result<Described, UpError> {
     let table = read(srat)?;
     let nodes = format!("SRAT ({})", srat.display());
     match from_log("directory", name.clone(), log) {
         Ok(mut machine) => {
-            Srat::parse(&table).map_err(|error| Failure::machine("SRAT", error))?;
+            Srat::parse(&table).map_err(|error| UpError::machine("SRAT", error))?;
             machine.source.nodes = nodes;
             machine.affinity = Affinity::Table(table);
             Ok(machine)
@@ -328,7 +136,7 @@ fn log_cpus(log: &KernelLog) -> u64 {
 }
 
 /// The one file of a kind, if there is one.
-fn only(folder: &Path, kind: &str, mut files: Vec<PathBuf>) -> Result<Option<PathBuf>, Failure> {
+fn only(folder: &Path, kind: &str, mut files: Vec<PathBuf>) -> Result<Option<PathBuf>, UpError> {
     files.sort();
     if files.len() > 1 {
         let names: Vec<_> = files
@@ -340,7 +148,7 @@ fn only(folder: &Path, kind: &str, mut files: Vec<PathBuf>) -> Result<Option<Pat
         let more = if names.len() < count { ", ..." } else { "" };
         let names = names.join(", ") + more;
         let folder = folder.display();
-        return Err(Failure::Machine(format!(
+        return Err(UpError::Machine(format!(
             "{folder} has {count} files of the kind {kind} ({names}), expected one machine; name one of them instead"
         )));
     }
@@ -381,8 +189,8 @@ fn from_tables(
     name: String,
     srat: Vec<u8>,
     slit: Option<Vec<u8>>,
-) -> Result<Described, Failure> {
-    let table = Srat::parse(&srat).map_err(|error| Failure::machine(&name, error))?;
+) -> Result<Described, UpError> {
+    let table = Srat::parse(&srat).map_err(|error| UpError::machine(&name, error))?;
     let mut map = Vec::new();
     for entry in table.entries() {
         if let Ok(SratEntry::Memory {
@@ -428,11 +236,11 @@ fn from_tables(
 }
 
 /// What a kernel log says.
-fn from_log(kind: &'static str, name: String, content: &[u8]) -> Result<Described, Failure> {
+fn from_log(kind: &'static str, name: String, content: &[u8]) -> Result<Described, UpError> {
     let log = log::read(content);
     let (map_source, map) = log.map_entries();
     if map_source == MemorySource::Nothing {
-        return Err(file::no_map(&name, content));
+        return Err(UpError::Machine(no_map(&name, content)));
     }
     let mut notes = Vec::new();
     if map_source != MemorySource::Firmware {
@@ -518,23 +326,12 @@ fn log_affinity(log: &KernelLog) -> (&'static str, Affinity) {
     ("early memory node ranges", Affinity::Rows { entries, pins })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_single_node_has_all_memory_whatever_its_number() {
-        let node = SystemNode {
-            id: 3,
-            cpus: vec![0, 1],
-            ..SystemNode::default()
-        };
-        let mut notes = Vec::new();
-        let Affinity::Rows { entries, pins } = system_rows(&[node], &mut notes) else {
-            panic!("rows");
-        };
-        assert_eq!(pins, [(3, 3)]);
-        assert!(entries.contains(&memory_row(3, 0, PHYS_END - 1, false, false)));
-        assert!(notes.is_empty());
-    }
+/// Why the log `name` describes no machine.
+#[must_use]
+pub fn no_map(name: &str, content: &[u8]) -> String {
+    let lines = plural(content.split(|byte| *byte == b'\n').count() as u64, "line");
+    format!(
+        "{name} has no memory map: looked in {lines} for \"BIOS-e820:\" rows, \"user:\" rows, \
+         \"reserve setup_data:\" rows, \"Early memory node ranges\" and \"SRAT: Node\" rows"
+    )
 }

@@ -1,0 +1,43 @@
+//! Why a machine does not come up: [`UpError`].
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use crate::file::FileError;
+
+/// Why a machine does not come up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpError {
+    /// Its description makes no sense, or shows no memory.
+    Machine(String),
+    /// A file cannot be read, the system provides no space or no thread.
+    Io(String),
+    /// The engine failed its own checks.
+    Check(String),
+}
+
+impl UpError {
+    pub(super) fn machine(step: &str, error: impl fmt::Display) -> Self {
+        Self::Machine(format!("{step}: {error}"))
+    }
+
+    pub(super) fn unreadable(path: &Path, error: &io::Error) -> Self {
+        Self::Io(format!("cannot read {}: {error}", path.display()))
+    }
+}
+
+impl fmt::Display for UpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Machine(why) | Self::Io(why) | Self::Check(why)) = self;
+        f.write_str(why)
+    }
+}
+
+impl std::error::Error for UpError {}
+
+impl From<FileError> for UpError {
+    fn from(error: FileError) -> Self {
+        Self::Io(error.to_string())
+    }
+}
