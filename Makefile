@@ -247,11 +247,9 @@ miri-seeds: miri-setup ## test: the allocator's threads and a CPU's cache under 
 	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --lib -- threads_never
 	@$(call MIRI,-Zmiri-many-seeds=0..$(SEEDS)) --test it -- cpu_model::small
 
-# One model at a time: each maps and unmaps a stack for every thread of every execution,
-# and those of one process wait for each other at that.
+# Models run beside each other: each keeps the stacks of its threads, engine/src/loom_stacks.rs.
 loom: setup ## test: the allocator's concurrency under the model checker loom (minutes)
-	@RUSTFLAGS="--cfg loom -C debug-assertions" cargo test --release -p firstlight --lib --quiet --target-dir target/loom \
-	    loom -- --test-threads=1
+	@RUSTFLAGS="--cfg loom" cargo test --profile loom -p firstlight --lib --quiet --target-dir target/loom loom
 
 fuzz: setup ## long: all fuzz targets; SECONDS=60 is for each
 	@scripts/setup.sh toolchain nightly rust-src

@@ -53,6 +53,8 @@ pub mod events;
 pub mod firmware;
 pub mod frames;
 pub mod layout;
+#[cfg(all(test, loom, target_os = "linux"))]
+mod loom_stacks;
 pub mod map;
 pub mod memmap;
 pub mod node;
