@@ -35,6 +35,8 @@ pub(crate) enum Failure {
     Unread(String),
     /// A log has a finding that was asked to fail on; the document has it.
     Found(String),
+    /// A console did not tell all it should have; the exit code. The document has what was heard.
+    Console(u8, String),
     /// What was compared is slower than before; the document says in what.
     Regressed(String),
     /// Whether it is slower cannot be said; the document says why.
@@ -53,6 +55,7 @@ impl Problem for Failure {
             Self::Regressed(_) => 7,
             Self::Unclear(_) => 11,
             Self::Found(_) => 12,
+            Self::Console(exit_code, _) => *exit_code,
             // As a shell tells it of a program that a signal ended.
             Self::Boot(BootError::Interrupted(signal)) => {
                 u8::try_from(signal.saturating_add(128)).unwrap_or(u8::MAX)
@@ -79,6 +82,7 @@ impl Problem for Failure {
                 | Self::Guests(_)
                 | Self::Unread(_)
                 | Self::Found(_)
+                | Self::Console(..)
         )
     }
 }
@@ -162,6 +166,7 @@ impl fmt::Display for Failure {
             | Self::Guests(text)
             | Self::Unread(text)
             | Self::Found(text)
+            | Self::Console(_, text)
             | Self::Regressed(text)
             | Self::Unclear(text) => f.write_str(text),
             Self::Boot(error) => write!(f, "{error}"),

@@ -6,7 +6,10 @@ use std::fmt::Write as _;
 /// Every subcommand in one group.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Machine", &["up", "layout", "blocks", "predict"]),
-    ("Boot", &["boot", "matrix", "compare", "bisect", "stick"]),
+    (
+        "Boot",
+        &["boot", "watch", "matrix", "compare", "bisect", "stick"],
+    ),
     ("Logs and records", &["doctor", "report", "gate", "history"]),
     ("Pool", &["pool"]),
     ("Bench", &["bench", "sweep"]),

@@ -24,6 +24,7 @@ mod show;
 mod stick;
 mod sweep;
 mod up;
+mod watch;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
@@ -45,6 +46,7 @@ struct Arguments {
 enum Command {
     Up(up::Options),
     Boot(boot::Options),
+    Watch(watch::Options),
     Sweep(sweep::Options),
     Bench(bench::Options),
     Compare(compare::Options),
@@ -69,16 +71,18 @@ Exit codes:
   1  the machine cannot be brought up: its description makes no sense, or shows no usable memory;
      records are none; bisect: the bad end is no slower, or an end cannot be measured
   2  wrong usage
-  3  a file cannot be read, the output cannot be written, or QEMU does not run the machine
+  3  a file cannot be read, the output cannot be written, or QEMU does not run the machine;
+     watch: the console is gone
   4  the engine failed its own checks: please report it
   5  the pool cannot do what was asked
-  6  the guest hung, died, met a processor fault or printed rubbish; matrix: a boot failed
+  6  the guest hung, died, met a processor fault or printed rubbish; matrix, watch: a boot failed
   7  gate: B is slower than A, or does not boot
   8  the pool: the daemon refuses
   9  the pool: its configuration is missing or wrong
   10  the pool: no daemon answers
   11  gate: unclear whether B is slower: too few runs, some that are missing, or not confirmed
   12  doctor: a log has a finding of --fail-on
+  13  watch: the command of --power-cycle failed
   130  stopped by Ctrl-C";
 
 fn main() -> ExitCode {
@@ -91,6 +95,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(options, &mut output),
         Command::Up(options) => up::run(options, clock, &mut output),
         Command::Boot(options) => boot::run(options, &mut output),
+        Command::Watch(options) => watch::run(options, &mut output),
         Command::Compare(options) => compare::run(options, &mut output),
         Command::Blocks(options) => blocks::run(options, &mut output),
         Command::Layout(options) => layout::run(options, &mut output),

@@ -1,6 +1,6 @@
 //! What kernels say and do: a reader of their logs, [`log`] (from a [`file`](mod@file), packed or not), and a model of what
 //! Linux makes of a machine's memory, [`linux`]. What either remarks is kept
-//! within bounds by [`notices`]. [`up`] brings a machine's memory up in a process, [`boot`] starts a machine; what came of one run, or what a log says of one ([`boot_log`]),
+//! within bounds by [`notices`]. [`up`] brings a machine's memory up in a process, [`boot`] starts a machine, [`console`] listens to a real one; what came of one run, or what a log says of one ([`boot_log`]),
 //! is its [`record`], of a sweep over numbers of threads its [`sweep`];
 //! [`compare`] puts two runs beside each other, [`gate`] judges them, [`bisect`] says since when,
 //! [`history`] where figures changed over time; [`gaps`] are the longest
@@ -11,6 +11,7 @@ pub mod bisect;
 pub mod boot;
 pub mod boot_log;
 pub mod compare;
+pub mod console;
 pub mod doctor;
 pub mod export;
 pub mod file;

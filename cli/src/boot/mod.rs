@@ -16,6 +16,8 @@ use crate::output::Output;
 use clap::{Args, Command, FromArgMatches, ValueEnum};
 use firstlight_lab::boot::hotplug::{MOST_SLOTS, Script, ScriptError};
 use firstlight_lab::boot::{self, Machine, Processor, Request, Slots, Unwatched};
+use firstlight_lab::console;
+use firstlight_lab::matrix::Store;
 use firstlight_lab::record::Record;
 pub(crate) use guest::Guest;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -230,6 +232,18 @@ impl Boots {
             }
             thread::sleep(left.min(Duration::from_millis(100)));
         }
+    }
+
+    /// Listens to a real machine's console.
+    pub(crate) fn listen(
+        &self,
+        request: &console::Request,
+        store: &Store,
+    ) -> Result<console::Watched, Failure> {
+        let mut progress = progress::Progress::new(self.prints_log);
+        let result = console::watch(request, store, &self.stop, &mut progress);
+        progress.finish();
+        result.map_err(|error| Failure::Io(error.to_string()))
     }
 
     pub(crate) fn run(&self, request: &Request) -> Result<Record, Failure> {

@@ -345,6 +345,7 @@ mod tests {
             });
             record.host = Some(Host {
                 name: "h".into(),
+                console: None,
                 accelerator: accelerator.into(),
                 accelerator_reason: String::new(),
                 qemu_version: None,

@@ -36,3 +36,4 @@ mod slurm;
 mod stick;
 mod sweep;
 mod up;
+mod watch;

@@ -15,7 +15,7 @@ use super::watch::Watch;
 ///
 /// # Errors
 /// It does not start; [`io::ErrorKind::Interrupted`] if somebody asked to stop.
-pub(super) fn ask(
+pub(crate) fn ask(
     mut command: Command,
     stop: &AtomicUsize,
     watch: &mut dyn Watch,

@@ -128,6 +128,7 @@ fn host(heard: &Heard, around: Circumstances<'_>) -> Host {
     });
     Host {
         name: host_name(),
+        console: None,
         accelerator: around.choice.accelerator.name().into(),
         accelerator_reason: around.choice.reason,
         qemu_version: around.qemu_version,
@@ -145,7 +146,7 @@ fn host(heard: &Heard, around: Circumstances<'_>) -> Host {
 }
 
 /// What Slurm calls this host, or the host itself.
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     let system = || {
         rustix::system::uname()
             .nodename()

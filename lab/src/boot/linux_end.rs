@@ -10,9 +10,9 @@ use crate::log::Line;
 
 /// What a Linux without an initial file system ends with, once memory is up.
 const NO_ROOT: &str = "Unable to mount root fs";
-const PANIC: &str = "Kernel panic - not syncing";
+pub(crate) const PANIC: &str = "Kernel panic - not syncing";
 /// The last line of a kernel that panicked and was told not to restart.
-pub(super) const HALTED: &str = "---[ end Kernel panic";
+pub(crate) const HALTED: &str = "---[ end Kernel panic";
 /// Lines behind the head of an oops that still belong to it.
 const OOPS_LINES: usize = 80;
 
@@ -50,7 +50,7 @@ pub fn judge(
 }
 
 /// What a kernel prints when it was asked to switch off or restart.
-fn says_goodbye(text: &str) -> bool {
+pub(crate) fn says_goodbye(text: &str) -> bool {
     [
         "reboot: Power down",
         "reboot: Restarting system",

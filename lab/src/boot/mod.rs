@@ -49,9 +49,12 @@ mod verdict;
 mod watch;
 
 pub use accelerator::{Choice, Wish};
+pub(crate) use ask::ask;
 pub use command::{Launch, Ports, shell_words};
+pub(crate) use compose::host_name;
 pub use error::{BootError, Fault, Misdeed, Refusal};
 pub use heard::How;
+pub(crate) use linux_end::{HALTED, PANIC, says_goodbye};
 pub use machine::{
     Accelerator, Board, Clock, Firmware, MOST_CPUS, MOST_NODES, Machine, Processor, Slots, System,
 };

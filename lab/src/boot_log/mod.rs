@@ -9,6 +9,7 @@
 mod memory;
 mod time;
 
+pub(crate) use time::tell_console;
 pub use time::tell_heard;
 
 use crate::gaps;

@@ -70,6 +70,9 @@ impl<'l> Timed<'l> {
     }
 }
 
+/// How the remark on a kernel's own clock begins.
+const OWN_CLOCK: &str = "times are by the kernel's own clock";
+
 /// Puts milestones and phases into `record`, by the kernel's own clock.
 pub(super) fn tell(lines: &[Line<'_>], record: &mut Record) {
     // Where lines of several logs are mixed no stamp says when it was.
@@ -84,17 +87,19 @@ pub(super) fn tell(lines: &[Line<'_>], record: &mut Record) {
     record.time_base.begins_at = first.map(|line| log::alike(&line.text));
     record.notes.push(match first {
         Some(first) => format!(
-            "times are by the kernel's own clock, which began to run at \"{}\": firmware and what came before are not in them",
+            "{OWN_CLOCK}, which began to run at \"{}\": firmware and what came before are not in them",
             first.text
         ),
         None => "no line of the log has a time".into(),
     });
 }
 
-/// Puts milestones and phases into `record`, by the times at which the host had each line.
+/// Puts milestones and phases into `record`, by the times at which the host had each line, instead
+/// of the kernel's own.
 pub fn tell_heard(lines: &[Line<'_>], record: &mut Record) {
     let timed = Timed::new(lines);
     fill(&timed, record);
+    record.notes.retain(|note| !note.starts_with(OWN_CLOCK));
     let begun = timed.position(begins).and_then(|at| timed.told(at));
     match begun {
         Some(ns) => {
@@ -107,6 +112,24 @@ pub fn tell_heard(lines: &[Line<'_>], record: &mut Record) {
             record.phases.insert(0, firmware);
         }
         None => record.time_base.unclocked.push(FIRMWARE.into()),
+    }
+}
+
+/// Puts milestones and phases into `record` by the host's clock. Firmware's phase is in it where
+/// the restart before it is known.
+pub(crate) fn tell_console(lines: &[Line<'_>], has_restart: bool, record: &mut Record) {
+    tell_heard(lines, record);
+    record.time_base.from = From::HostClock;
+    if !has_restart {
+        record.phases.retain(|phase| phase.name != FIRMWARE);
+        if !record
+            .time_base
+            .unclocked
+            .iter()
+            .any(|name| name == FIRMWARE)
+        {
+            record.time_base.unclocked.push(FIRMWARE.into());
+        }
     }
 }
 

@@ -31,7 +31,12 @@ impl Base {
         };
         let Some(first) = clocks().next() else {
             let counted = runs.iter().all(|run| run.clock == "instructions");
-            return if counted { Self::Counted } else { Self::Start };
+            let heard = |run: &Run| run.time_base().from == From::HostClock;
+            return match counted {
+                true => Self::Counted,
+                false if runs.iter().any(heard) => Self::Entry,
+                false => Self::Start,
+            };
         };
         let begins_at = first.time_base().begins_at;
         if clocks().all(|run| run.time_base().begins_at == begins_at) {
@@ -52,13 +57,8 @@ impl Base {
     pub(super) fn zero_ns(&self, run: &Run) -> Option<u64> {
         match self {
             Self::Start => Some(0),
-            Self::Counted | Self::Entry => Some(
-                run.milestones
-                    .get("entry_ns")
-                    .copied()
-                    .flatten()
-                    .unwrap_or(0),
-            ),
+            Self::Entry if run.time_base().from == From::HostClock => run.entry_ns(),
+            Self::Counted | Self::Entry => Some(run.entry_ns().unwrap_or(0)),
             Self::Phase(name) => {
                 let mut phases = run.phases.iter();
                 phases

@@ -1,13 +1,13 @@
-//! Logs of both sides up to one end: [`to_one`].
+//! Logs, and boots of real machines, of both sides up to one end: [`to_one`].
 
 use crate::log::End;
 use crate::records::LeftOut;
 use crate::run::Run;
 
-/// Logs up to the latest end of a boot that all of them show; one that shows none, where
+/// Logs and boots of real machines up to the latest end of a boot that all of them show; one that shows none, where
 /// others do, was cut off and is left out. Boots of the lab are whole.
 pub(super) fn to_one(sides: [Vec<Run>; 2], left_out: &mut Vec<LeftOut>) -> [Vec<Run>; 2] {
-    if sides.iter().flatten().any(|run| !run.is_log()) {
+    if sides.iter().flatten().any(|run| !run.may_be_cut()) {
         return sides;
     }
     let lines: Vec<_> = sides.iter().flatten().map(Run::lines).collect();

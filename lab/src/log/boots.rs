@@ -113,8 +113,8 @@ pub fn read(text: &[u8]) -> KernelLog {
 }
 
 /// Tells one boot of a log from the next.
-#[derive(Default)]
-struct Boundary {
+#[derive(Debug, Default)]
+pub(crate) struct Boundary {
     latest_ns: Option<u64>,
     lines_seen: bool,
     version_seen: bool,
@@ -124,7 +124,7 @@ struct Boundary {
 
 impl Boundary {
     /// For a boot that has just begun.
-    fn new_boot(version_seen: bool, latest_ns: Option<u64>) -> Self {
+    pub(crate) fn new_boot(version_seen: bool, latest_ns: Option<u64>) -> Self {
         Self {
             latest_ns,
             lines_seen: true,
@@ -138,7 +138,7 @@ impl Boundary {
     /// Journals say so. With a kernel's stamps, the clock goes back. Without them, or with those
     /// of the calendar, a version may also be the content of `/proc/version`; what a boot prints
     /// next decides.
-    fn another_begins(&mut self, line: &Line<'_>) -> Option<usize> {
+    pub(crate) fn another_begins(&mut self, line: &Line<'_>) -> Option<usize> {
         let version = is_version(line);
         let repeated = version && self.version_seen;
         self.version_seen |= version;

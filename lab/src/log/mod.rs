@@ -52,6 +52,7 @@ mod srat;
 mod stamp;
 
 pub use alike::alike;
+pub(crate) use boots::Boundary;
 pub use boots::{Boot, boots, each_boot, read};
 pub use clock::clock_start;
 pub(crate) use clock::{SMP, disorder};

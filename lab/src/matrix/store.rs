@@ -179,11 +179,19 @@ impl Store {
     /// # Errors
     /// [`StoreError::Io`].
     pub fn keep(&self, cell: &str, run: usize, record: &Record) -> Result<(), StoreError> {
-        let log = record.log.join("\n") + "\n";
-        self.write(&self.path(cell, run, "log"), log.as_bytes())?;
         let mut record = record.clone();
         record.source.cell = Some(cell.to_owned());
-        let text = serde_json::to_vec(&record).map_err(|error| self.broken(error))?;
+        self.keep_alone(cell, run, &record)
+    }
+
+    /// The same of a record that is of no cell.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn keep_alone(&self, cell: &str, run: usize, record: &Record) -> Result<(), StoreError> {
+        let log = record.log.join("\n") + "\n";
+        self.write(&self.path(cell, run, "log"), log.as_bytes())?;
+        let text = serde_json::to_vec(record).map_err(|error| self.broken(error))?;
         self.write(&self.path(cell, run, "json"), &text)?;
         self.forget_failure(cell, run);
         Ok(())
@@ -245,8 +253,15 @@ impl Store {
         serde_json::from_slice(&text).ok()
     }
 
+    /// What the files of run `run` of a cell are called, without an ending.
+    #[must_use]
+    pub fn name(cell: &str, run: usize) -> String {
+        format!("{cell}-{run:04}")
+    }
+
     fn path(&self, cell: &str, run: usize, ending: &str) -> PathBuf {
-        self.folder.join(format!("{cell}-{run:04}.{ending}"))
+        self.folder
+            .join(format!("{}.{ending}", Self::name(cell, run)))
     }
 
     fn broken(&self, error: serde_json::Error) -> StoreError {

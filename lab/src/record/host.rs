@@ -5,12 +5,15 @@ use serde::Serialize;
 use std::fs;
 use std::path::Path;
 
-/// Host and virtual machine monitor. Nothing here is the same from run to run.
+/// Host and virtual machine monitor, or the host at the console of a real machine. Nothing here is the same from run to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Host {
     /// Its name; in a job of Slurm the node's.
     pub name: String,
-    /// What ran the guest's instructions: `kvm` or `tcg`.
+    /// The console on which it heard a real machine, that is, no guest of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub console: Option<String>,
+    /// What ran the guest's instructions: `kvm`, `tcg` or `real machine`.
     pub accelerator: Word,
     /// Why that one.
     pub accelerator_reason: String,
@@ -30,7 +33,8 @@ pub struct Host {
     pub wall_ns: u64,
     /// From the start of QEMU to the first byte of the guest's log, firmware's included.
     pub first_output_ns: Option<u64>,
-    /// From the start of QEMU until the host had each line of `log`, in their order.
+    /// From the start of QEMU, or from zero of the record's times, until the host had each line of `log`, in their
+    /// order.
     pub lines_ns: Vec<u64>,
     /// From the start of QEMU to where the clock of a Linux begins, by its first line with
     /// a time: firmware, loader and what the kernel does before its clock runs. `None` on

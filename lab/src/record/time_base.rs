@@ -27,4 +27,7 @@ pub enum From {
     PowerOn,
     /// Where a kernel's own clock begins.
     Clock,
+    /// The host's clock at the first line it heard of a real machine's boot, or at the restart before
+    /// it. The whole boot counts from the kernel's entry: firmware's begin is not always heard.
+    HostClock,
 }

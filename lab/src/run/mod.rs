@@ -17,7 +17,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use firstlight_wire::phase::FIRMWARE;
+
 use crate::boot_log;
+use crate::gaps;
 use crate::log::{self, End, Line};
 use crate::record::{
     self, Asked, DeferredWork, Descriptors, From, Gap, Milestones, Record, TimeBase, Word,
@@ -130,6 +133,8 @@ struct History {
 pub(crate) struct Host {
     pub(crate) accelerator: String,
     #[serde(default)]
+    console: Option<String>,
+    #[serde(default)]
     lines_ns: Vec<u64>,
 }
 
@@ -219,7 +224,7 @@ impl Run {
             });
         }
         run.time_again();
-        if run.is_log() {
+        if run.may_be_cut() {
             let end = End::common(&[&run.lines()]);
             run = end.and_then(|end| run.ended(end)).unwrap_or(run);
         }
@@ -263,6 +268,15 @@ impl Run {
         self.kind == "log"
     }
 
+    /// Whether it is known by its lines alone: they may end before the boot does, or go on after it.
+    pub(crate) fn may_be_cut(&self) -> bool {
+        self.is_log()
+            || self
+                .host
+                .as_ref()
+                .is_some_and(|host| host.console.is_some())
+    }
+
     /// The boot of a log up to this end; `None` where it does not show that.
     pub(crate) fn ended(&self, end: End) -> Option<Self> {
         let lines = self.lines();
@@ -280,6 +294,9 @@ impl Run {
     /// The boot of a log up to line `number`; `None` where that has no times.
     pub(crate) fn until(&self, number: usize) -> Option<Self> {
         let log = self.log.get(..number)?;
+        if self.time_base().from == From::HostClock {
+            return Some(self.heard_until(log));
+        }
         let boots = boot_log::records(&self.source.name, log.join("\n").as_bytes());
         let boot = Self::of_record(boots.first().filter(|boot| boot.has_times())?).ok()?;
         Some(Self {
@@ -292,13 +309,36 @@ impl Run {
         })
     }
 
+    /// A real machine's boot up to the end of `log`, the start of its own.
+    fn heard_until(&self, log: &[String]) -> Self {
+        let mut run = self.clone();
+        run.log = log.to_vec();
+        if let Some(host) = &mut run.host {
+            host.lines_ns.truncate(log.len());
+        }
+        let lines = run.lines();
+        let mut again = Record::new("boot", "wall");
+        boot_log::tell_console(&lines, !self.is_unclocked(FIRMWARE), &mut again);
+        run.phases = again.phases.iter().map(Span::of).collect();
+        run.milestones = map_of(&again.milestones);
+        run.gaps = gaps::longest(&lines, &again.phases);
+        run.time_base = Some(again.time_base);
+        run
+    }
+
+    /// Whether a phase of this name began before the clock.
+    fn is_unclocked(&self, name: &str) -> bool {
+        let mut unclocked = self.time_base.iter().flat_map(|base| &base.unclocked);
+        unclocked.any(|phase| phase == name)
+    }
+
     /// The messages of the log, with the times that the phases are made of.
     pub(crate) fn lines(&self) -> Vec<Line<'static>> {
         let text = self.log.join("\n");
         let lines = log::lines(text.as_bytes()).into_iter();
         let lines: Vec<Line<'static>> = lines.map(Line::into_owned).collect();
         match self.time_base().from {
-            From::PowerOn if self.is_linux() && self.is_heard() => {
+            From::PowerOn | From::HostClock if self.is_linux() && self.is_heard() => {
                 log::heard(&lines, self.lines_ns())
             }
             _ => lines,
@@ -319,15 +359,21 @@ impl Run {
         self.source.kernel.as_ref()?.release.as_deref()
     }
 
-    /// The whole boot: from power-on, or from where a kernel's clock begins, to the end of the
+    /// The whole boot: from power-on, from a real machine's kernel's entry, or from where a kernel's clock begins, to the end of the
     /// last phase. The figure of every command that says how long a boot took.
     pub(crate) fn total_ns(&self) -> Option<u64> {
         let end = self.phases.iter().map(|phase| phase.end_ns).max()?;
         let start = match self.time_base().from {
             From::PowerOn => 0,
+            From::HostClock => self.entry_ns()?,
             From::Clock => self.phases.iter().map(|phase| phase.start_ns).min()?,
         };
         end.checked_sub(start).filter(|ns| *ns > 0)
+    }
+
+    /// When the kernel began.
+    pub(crate) fn entry_ns(&self) -> Option<u64> {
+        self.milestones.get("entry_ns").copied().flatten()
     }
 
     /// What it is called in a history, else the name of its file, and when it was added.
@@ -352,8 +398,7 @@ impl Run {
     /// All time in phases of this name: 0 if there are none, `None` if one began before the
     /// clock.
     pub(crate) fn spent_ns(&self, name: &str) -> Option<u64> {
-        let unclocked = self.time_base.iter().flat_map(|base| &base.unclocked);
-        if unclocked.into_iter().any(|phase| phase == name) {
+        if self.is_unclocked(name) {
             return None;
         }
         let phases = self.phases.iter().filter(|phase| phase.name == name);
