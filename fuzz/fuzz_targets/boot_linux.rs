@@ -36,6 +36,6 @@ fuzz_target!(|data: &[u8]| {
         assert!(zone.present_frames <= node.present_frames);
     }
     let lines = lines(data);
-    let oops = linux_end::oops(&lines).is_some();
+    let oops = boot_log::oops(&lines).is_some();
     assert!(oops || linux_end::patched_to_death(&lines).is_none());
 });

@@ -108,7 +108,8 @@ pub fn records(name: &str, log: &[u8]) -> Vec<Record> {
 }
 
 /// The first line of an oops, if there is one.
-fn oops<'l>(lines: &'l [Line<'_>]) -> Option<&'l str> {
+#[must_use]
+pub fn oops<'l>(lines: &'l [Line<'_>]) -> Option<&'l str> {
     lines
         .iter()
         .find(|line| is_oops(&line.text))

@@ -37,8 +37,6 @@ use source::Heard;
 /// Name and version of the form of [`Watched`].
 pub const SCHEMA: &str = "firstlight.watch/1";
 
-/// The first words of a kernel.
-const BEGINS: &str = "Linux version ";
 /// How often somebody looks whether to stop.
 const TICK: Duration = Duration::from_millis(20);
 /// Chunks that are on their way at most, of 64 KiB.

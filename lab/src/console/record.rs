@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::line::MOST_LINE_BYTES;
-use super::splitter::{Boot, Over};
+use super::splitter::{BEGINS, Boot, Over};
 use crate::boot::host_name;
 use crate::boot_log;
 use crate::gaps;
@@ -50,9 +50,7 @@ pub fn record(boot: &Boot, console: &str) -> Result<Record, String> {
     let heard = log::heard(&own, &lines_ns);
     let mut timed = heard.iter().filter(|line| line.stamp_ns.is_some());
     let entry = timed.next().and_then(|line| line.stamp_ns);
-    let begin = heard
-        .iter()
-        .find(|line| line.text.starts_with(super::BEGINS));
+    let begin = heard.iter().find(|line| line.text.starts_with(BEGINS));
     let is_late = begin.is_none_or(|line| line.stamp_ns.is_none());
     let at_once = timed.all(|line| line.stamp_ns == entry);
     if is_late || at_once {

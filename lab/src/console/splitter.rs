@@ -10,11 +10,12 @@
 
 use std::time::Duration;
 
-use super::BEGINS;
 use super::line::Line;
 use crate::boot::{HALTED, PANIC, says_goodbye};
 use crate::log::{self, Boundary};
 
+/// The first words of a kernel.
+pub(super) const BEGINS: &str = "Linux version ";
 /// Most bytes of a boot that are kept, with [`LINE_BYTES`] for each line.
 const MOST_BYTES: usize = 16 << 20;
 /// What a line takes besides its bytes.
