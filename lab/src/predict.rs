@@ -5,13 +5,18 @@
 //! |---|---|---|
 //! | deferred memmap, the largest node | pages x (14.2 / threads + 1.8) ns | the 42 published rows: the work of a thread, and what memory itself allows |
 //! | other kernel | 590 ms + 2.0 ms a GiB | what is left of the published boots |
+//! | memory blocks | blocks x 31 us; before Linux 5.8 14 s x (blocks / 16,288)² | the published machine of 2 TiB: 0.5 s by lookup, 14 s while each was found by a search |
 //! | the engine | 21.5 us + 0.37 us a node | `firstlight up --shape`, 64 GiB to 64 TiB |
 //!
-//! The range of error is that of the published rows: nine of ten lie in it.
+//! The range of error is that of the published rows: nine of ten lie in it. Where a machine is larger
+//! than those the rows are of it is as many times wider, to both sides; that of memory blocks, which were measured
+//! on one machine, is from half to twice. [`measured`] is what a log itself says.
 
+use firstlight::blocks::SizePolicy;
 use serde::Serialize;
 
-use crate::log::KernelLog;
+use crate::boot_log;
+use crate::log::{self, Line};
 use crate::published::{Figure, Threads, machines};
 
 /// Name and version of the form of [`Prediction`].
@@ -29,6 +34,14 @@ const KERNEL_MS_PER_GIB: f64 = 2.0;
 const ENGINE_US: (f64, f64) = (21.5, 0.37);
 /// A prediction this near counts as right.
 const NEAR: f64 = 0.2;
+/// The published machine with many blocks, and how long they took by search and by lookup.
+const BLOCKS: f64 = 16_288.0;
+const SEARCHED_MS: f64 = 14_000.0;
+const LOOKED_UP_MS: f64 = 500.0;
+/// Linux finds a block by a lookup from here on.
+const LOOKED_UP_FROM: (u32, u32) = (5, 8);
+/// The range of what was measured on one machine.
+const ONE_MACHINE: (f64, f64) = (0.5, 2.0);
 /// Memory below which Linux puts nothing off: a section beyond the low zones.
 const LEAST_DEFERRED_GIB: f64 = 4.5;
 
@@ -39,6 +52,10 @@ pub struct Machine {
     pub node_gib: Vec<f64>,
     /// CPUs.
     pub cpus: u32,
+    /// MiB of a memory block, as Linux chooses it.
+    pub block_mib: u64,
+    /// Whether the kernel is older than 5.8, which searched for each memory block.
+    pub searches_blocks: bool,
 }
 
 /// What is expected.
@@ -50,7 +67,7 @@ pub struct Prediction {
     pub machine: Machine,
     /// Threads of the deferred part, a node.
     pub threads: u32,
-    /// Linux 6.1 and 6.12, by phase, then all of it.
+    /// Linux, by phase, then all of it.
     pub linux: Vec<Expected>,
     /// The engine, until all memory can be allocated.
     pub engine: Expected,
@@ -67,6 +84,26 @@ pub struct Expected {
     pub ms: f64,
     /// Where nine of ten published rows would lie.
     pub range_ms: (f64, f64),
+    /// How many times larger the machine is than those it is fitted to, where it is: the range is
+    /// wider by that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beyond: Option<f64>,
+    /// What the log itself says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured_ms: Option<f64>,
+}
+
+impl Expected {
+    fn new(phase: &'static str, ms: f64, (low, high): (f64, f64), beyond: f64) -> Self {
+        let wider = beyond.max(1.0);
+        Self {
+            phase,
+            ms,
+            range_ms: (ms * low / wider, ms * high * wider),
+            beyond: (beyond > 1.0).then_some(beyond),
+            measured_ms: None,
+        }
+    }
 }
 
 /// How predictions and published rows agree.
@@ -80,6 +117,25 @@ pub struct Check {
     pub deferred_range: (f64, f64),
     /// The same of the whole boot.
     pub boot_range: (f64, f64),
+    /// Published boots that nothing was fitted to.
+    pub outside: Vec<Outside>,
+}
+
+/// A published boot that nothing was fitted to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outside {
+    /// The machine.
+    pub machine: &'static str,
+    /// What was measured.
+    pub published_ms: f64,
+    /// What the formulas say.
+    pub predicted_ms: f64,
+    /// The range they give.
+    pub range_ms: (f64, f64),
+    /// Whether what was measured is in it.
+    pub inside: bool,
+    /// What to know of it.
+    pub note: &'static str,
 }
 
 /// One published figure.
@@ -102,7 +158,8 @@ pub struct Checked {
 impl Machine {
     /// The machine that a log speaks of; `None` if it shows no memory.
     #[must_use]
-    pub fn of_log(log: &KernelLog) -> Option<Self> {
+    pub fn of_log(content: &[u8]) -> Option<Self> {
+        let log = log::read(content);
         let rows = log.node_ranges.iter().map(|row| (row.node, row.span));
         let srat = log.srat_memory.iter().filter(|row| !row.hotplug);
         let srat = srat.map(|row| (row.node, row.span));
@@ -117,32 +174,89 @@ impl Machine {
                 .filter(|row| row.kind == crate::log::E820Kind::Usable);
             rows = usable.map(|row| (0, row.span)).collect();
         }
+        let end = rows
+            .iter()
+            .map(|(_, span)| span.last.saturating_add(1))
+            .max();
         let mut nodes = std::collections::BTreeMap::<u32, u64>::new();
         for (node, span) in rows {
             let bytes = nodes.entry(node).or_default();
             *bytes = bytes.saturating_add(span.range().map_or(0, |range| range.bytes()));
         }
-        let node_gib: Vec<f64> = nodes
-            .into_values()
-            .filter(|bytes| *bytes > 0)
-            .map(gib)
-            .collect();
         let cpus = log.cpus.brought_up.or(log.cpus.allowed).unwrap_or(1);
-        (!node_gib.is_empty()).then_some(Self { node_gib, cpus })
+        let mut machine = Self::new(nodes.into_values(), cpus);
+        machine.block_mib = log::lines(content)
+            .iter()
+            .find_map(block_mib)
+            .unwrap_or_else(|| chosen_mib(end.unwrap_or(0), log.virtual_machine.is_some()));
+        if let Some(release) = &log.release {
+            machine.searches_blocks = searches(release);
+        }
+        (!machine.node_gib.is_empty()).then_some(machine)
     }
 
-    /// A machine of so many bytes a node.
+    /// A machine of so many bytes a node, not a virtual one, with a kernel of today.
     #[must_use]
     pub fn new(node_bytes: impl Iterator<Item = u64>, cpus: u32) -> Self {
+        let node_bytes: Vec<u64> = node_bytes.filter(|bytes| *bytes > 0).collect();
+        let end = node_bytes.iter().copied().fold(0, u64::saturating_add);
         Self {
-            node_gib: node_bytes.filter(|bytes| *bytes > 0).map(gib).collect(),
+            node_gib: node_bytes.into_iter().map(gib).collect(),
             cpus,
+            block_mib: chosen_mib(end, false),
+            searches_blocks: false,
+        }
+    }
+
+    /// Memory blocks.
+    fn blocks(&self) -> f64 {
+        let mib = u32::try_from(self.block_mib.max(1)).unwrap_or(u32::MAX);
+        (self.gib() * 1024.0 / f64::from(mib)).ceil()
+    }
+
+    fn blocks_ms(&self) -> f64 {
+        let part = self.blocks() / BLOCKS;
+        match self.searches_blocks {
+            true => SEARCHED_MS * part * part,
+            false => LOOKED_UP_MS * part,
         }
     }
 
     fn gib(&self) -> f64 {
         self.node_gib.iter().sum()
     }
+}
+
+/// Whether a kernel of this release searches for each memory block.
+///
+/// ```
+/// use firstlight_lab::predict::searches;
+/// assert!(searches("5.7.19") && searches("4.18") && !searches("5.10.0") && !searches("6.1"));
+/// ```
+#[must_use]
+pub fn searches(release: &str) -> bool {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || parts.next()?.parse::<u32>().ok();
+    number()
+        .zip(number())
+        .is_some_and(|version| version < LOOKED_UP_FROM)
+}
+
+/// MiB of the block that Linux chooses where memory ends at `end_bytes`.
+fn chosen_mib(end_bytes: u64, is_virtual: bool) -> u64 {
+    let policy = SizePolicy {
+        end_bytes,
+        is_virtual,
+        ..SizePolicy::default()
+    };
+    policy.choose().size.bytes() >> 20
+}
+
+/// `x86/mm: Memory block size: 2048MB`.
+fn block_mib(line: &Line<'_>) -> Option<u64> {
+    let (_, size) = line.text.split_once("Memory block size: ")?;
+    let mib = size.strip_suffix("MB")?.parse().ok()?;
+    (1..=1 << 20).contains(&mib).then_some(mib)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a size of memory")]
@@ -171,7 +285,51 @@ fn kernel_ms(gib: f64) -> f64 {
 /// ```
 #[must_use]
 pub fn predict(machine: Machine, threads: Option<u32>) -> Prediction {
-    let published = check();
+    let mut published = check();
+    published.outside = outside(&published);
+    expected(machine, threads, published)
+}
+
+/// Published boots of machines that nothing was fitted to.
+fn outside(published: &Check) -> Vec<Outside> {
+    const GIB: u64 = 1 << 30;
+    let blocks = |machine: Machine, searches_blocks: bool| Machine {
+        block_mib: 128,
+        searches_blocks,
+        ..machine
+    };
+    // Neither source tells nodes; two TiB have eight as a rule, of no CPUs that are known.
+    let many = blocks(Machine::new([256 * GIB; 8].into_iter(), 8), true);
+    let guest = blocks(Machine::new([1024 * GIB].into_iter(), 84), true);
+    let row = |machine, of: Machine, published_ms, note| {
+        let all = expected(of, None, published.clone()).linux.pop();
+        let (predicted_ms, range_ms) = all.map_or((0.0, (0.0, 0.0)), |all| (all.ms, all.range_ms));
+        Outside {
+            machine,
+            published_ms,
+            predicted_ms,
+            range_ms,
+            inside: (range_ms.0..=range_ms.1).contains(&published_ms),
+            note,
+        }
+    };
+    vec![
+        row(
+            "2 TiB, 16,288 blocks of 128 MiB, before 5.8",
+            many,
+            21_000.0,
+            "14 of the 21 s are those that memory blocks are fitted to",
+        ),
+        row(
+            "a guest of 1 TiB with 84 CPUs, 5.7, blocks of 128 MiB at the worst",
+            guest,
+            18_170.0,
+            "these formulas can't give it: its source has the boot of the guest, not what of it is the kernel's",
+        ),
+    ]
+}
+
+fn expected(machine: Machine, threads: Option<u32>, published: Check) -> Prediction {
     let nodes = u32::try_from(machine.node_gib.len())
         .unwrap_or(u32::MAX)
         .max(1);
@@ -183,24 +341,98 @@ pub fn predict(machine: Machine, threads: Option<u32>) -> Prediction {
         0.0
     };
     let other = kernel_ms(machine.gib());
-    let expected = |phase, ms: f64, (low, high): (f64, f64)| Expected {
-        phase,
-        ms,
-        range_ms: (ms * low, ms * high),
+    let (fitted_node, fitted_all) = fitted_gib();
+    let (of_node, of_all) = (largest / fitted_node, machine.gib() / fitted_all);
+    let parts = [
+        Expected::new(
+            "deferred memmap",
+            deferred,
+            published.deferred_range,
+            of_node,
+        ),
+        Expected::new("other kernel", other, published.boot_range, of_all),
+        Expected::new(
+            "memory blocks",
+            machine.blocks_ms(),
+            ONE_MACHINE,
+            machine.blocks() / BLOCKS,
+        ),
+    ];
+    let fitted = Expected::new("all", deferred + other, published.boot_range, of_all);
+    let blocks = parts[2].clone();
+    let all = Expected {
+        ms: fitted.ms + blocks.ms,
+        range_ms: (
+            fitted.range_ms.0 + blocks.range_ms.0,
+            fitted.range_ms.1 + blocks.range_ms.1,
+        ),
+        ..fitted
     };
     let engine_ms = (ENGINE_US.0 + ENGINE_US.1 * f64::from(nodes)) / 1e3;
     Prediction {
         schema: SCHEMA,
         threads,
-        linux: vec![
-            expected("deferred memmap", deferred, published.deferred_range),
-            expected("other kernel", other, published.boot_range),
-            expected("all", deferred + other, published.boot_range),
-        ],
-        engine: expected("all memory allocatable", engine_ms, (0.8, 1.25)),
+        linux: parts.into_iter().chain([all]).collect(),
+        engine: Expected::new("all memory allocatable", engine_ms, (0.8, 1.25), 0.0),
         machine,
         published,
     }
+}
+
+/// The largest node, and the largest machine, of the published rows, in GiB.
+fn fitted_gib() -> (f64, f64) {
+    let sizes = machines().into_iter().map(|machine| {
+        let node = f64::from(machine.gib_per_node);
+        (node, node * f64::from(machine.nodes))
+    });
+    sizes.fold((0.0, 0.0), |most, size| {
+        (most.0.max(size.0), most.1.max(size.1))
+    })
+}
+
+impl Prediction {
+    /// Puts what the first boot of a log says beside what was expected.
+    pub fn put_beside(&mut self, content: &[u8]) {
+        let deferred = log::read(content).deferred;
+        let slowest = deferred.iter().map(|row| row.milliseconds).max();
+        let Some(record) = boot_log::records("", content).into_iter().next() else {
+            return;
+        };
+        let spans = record.phases.iter();
+        let start = spans.clone().map(|phase| phase.start_ns).min();
+        // What comes after the kernel is not its.
+        let kernels = ["services", "initrd", "shutdown"];
+        let ends = spans
+            .clone()
+            .filter(|phase| !kernels.contains(&&*phase.name))
+            .map(|phase| phase.end_ns);
+        let all = start
+            .zip(ends.max())
+            .map(|(start, end)| ms(end.saturating_sub(start)));
+        let phase = |name: &str| {
+            let mut alike = spans.clone().filter(|phase| phase.name == name).peekable();
+            alike.peek()?;
+            let ns = alike.map(|phase| phase.end_ns.saturating_sub(phase.start_ns));
+            Some(ms(ns.fold(0, u64::saturating_add)))
+        };
+        let deferred = slowest.map(|slowest| ms(slowest.saturating_mul(1_000_000)));
+        let blocks = phase("memory blocks");
+        for row in &mut self.linux {
+            row.measured_ms = match row.phase {
+                "deferred memmap" => deferred,
+                "memory blocks" => blocks,
+                "all" => all,
+                _ => {
+                    all.map(|all| (all - deferred.unwrap_or(0.0) - blocks.unwrap_or(0.0)).max(0.0))
+                }
+            };
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a time")]
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
 }
 
 /// The formulas on every published row.
@@ -225,6 +457,7 @@ pub fn check() -> Check {
     }
     Check {
         near: rows.iter().filter(|row| row.near).count(),
+        outside: Vec::new(),
         deferred_range: range(&rows, "deferred"),
         boot_range: range(&rows, "boot"),
         rows,
@@ -297,22 +530,64 @@ mod tests {
 
     #[test]
     fn the_machine_of_a_log_is_the_one_it_speaks_of() {
-        let log = crate::log::read(
-            b"  node   0: [mem 0x0000000100000000-0x00000010ffffffff]\n\
-              \x20 node   1: [mem 0x0000001100000000-0x00000020ffffffff]\nsmp: Brought up 2 nodes, 8 CPUs\n",
-        );
-        let machine = Machine::of_log(&log).unwrap();
+        let log = b"  node   0: [mem 0x0000000100000000-0x00000010ffffffff]\n\
+              \x20 node   1: [mem 0x0000001100000000-0x00000020ffffffff]\nsmp: Brought up 2 nodes, 8 CPUs\n";
+        let machine = Machine::of_log(log).unwrap();
         assert_eq!(
             (machine.node_gib.as_slice(), machine.cpus),
             (&[64.0, 64.0][..], 8)
         );
         let prediction = predict(machine, None);
         assert_eq!(prediction.threads, 4);
-        assert!(prediction.linux[2].ms > prediction.linux[0].ms);
+        assert!(prediction.linux[3].ms > prediction.linux[0].ms);
         assert!(prediction.engine.ms < 0.1);
-        assert_eq!(Machine::of_log(&crate::log::read(b"nothing")), None);
+        assert_eq!(Machine::of_log(b"nothing"), None);
         // Little memory is written at once.
         let small = predict(Machine::new([1 << 30].into_iter(), 1), None);
         assert_eq!(small.linux[0].ms, 0.0);
+    }
+
+    #[test]
+    fn what_nothing_was_fitted_to_is_in_the_range_or_said_to_be_beyond() {
+        let check = predict(Machine::new([1 << 40].into_iter(), 8), None).published;
+        let [blocks, guest] = check.outside.as_slice() else {
+            panic!("{:?}", check.outside);
+        };
+        assert!(
+            blocks.inside && blocks.published_ms == 21_000.0,
+            "{blocks:?}"
+        );
+        // Not by a range that holds anything.
+        assert!(blocks.range_ms.1 < 3.0 * blocks.published_ms, "{blocks:?}");
+        assert!((14_000.0..25_000.0).contains(&blocks.predicted_ms));
+        assert!(
+            !guest.inside && guest.note.contains("can't give it"),
+            "{guest:?}"
+        );
+    }
+
+    #[test]
+    fn many_blocks_cost_and_machines_beyond_what_was_fitted_have_a_wider_range() {
+        let ms = |machine: &Machine, row: usize| predict(machine.clone(), None).linux[row].clone();
+        let mut machine = Machine::new([512 << 30].into_iter(), 8);
+        assert_eq!(machine.block_mib, 2048);
+        assert!(ms(&machine, 2).ms < 10.0);
+        machine.block_mib = 128;
+        let looked_up = ms(&machine, 2).ms;
+        machine.searches_blocks = true;
+        assert!(looked_up > 100.0 && ms(&machine, 2).ms > 5.0 * looked_up);
+        let width = |gib: u64| {
+            let all = ms(&Machine::new([gib << 30; 2].into_iter(), 8), 1);
+            (all.range_ms.1 / all.range_ms.0, all.beyond)
+        };
+        let (fitted, beyond) = width(384);
+        assert_eq!(beyond, None);
+        let (wider, beyond) = width(4 * 384);
+        assert!((wider / fitted - 16.0).abs() < 1e-6 && beyond == Some(4.0));
+        let small = b"[    0.000000] Linux version 5.4.0\n\
+            [    0.000000]   node   0: [mem 0x0000000000000000-0x00000000ffffffff]\n\
+            [    0.100000] x86/mm: Memory block size: 512MB\n";
+        let machine = Machine::of_log(small).unwrap();
+        assert_eq!((machine.block_mib, machine.searches_blocks), (512, true));
     }
 }
