@@ -4,7 +4,8 @@
 #   scripts/boots/kept.sh COMMAND...
 #
 # Boots on the instruction clock are told from FIRSTLIGHT_KEPT_BOOTS (~/.cache/firstlight/boots) where the same boot was
-# made before, scripts/boots/qemu.sh. With CI_ALL=1 all are made. Tests that two boots are the same make both.
+# made before, scripts/boots/qemu.sh. Machines with UEFI are resumed from there, scripts/boots/uefi.sh. With CI_ALL=1 all are
+# made from the start. Tests that two boots are the same make both.
 set -euo pipefail
 [ -z "${CI_ALL:-}" ] || exec "$@"
 export FIRSTLIGHT_KEPT_BOOTS=${FIRSTLIGHT_KEPT_BOOTS:-${XDG_CACHE_HOME:-$HOME/.cache}/firstlight/boots}
@@ -25,5 +26,6 @@ export FIRSTLIGHT_BOOTS_LOG=$links/log
 status=0
 PATH=$links:$PATH "$@" || status=$?
 count() { grep -c "$1" "$FIRSTLIGHT_BOOTS_LOG" || true; }
-echo "boots on the instruction clock: $(count made) made, $(count told) told from records of boots before" >&2
+echo "boots on the instruction clock: $(count made) made, $(count told) told from records of boots before;" \
+    "by UEFI: $(count started) started, $(count resumed) resumed at the first look at the stick" >&2
 exit "$status"

@@ -5,7 +5,7 @@
 # ports, is kept there with its exit status, by the hash of all that it depends on: this file, QEMU and its firmware, all
 # arguments, the content of the files that they name. It is told again where the same boot is requested. All else is
 # QEMU itself: a clock on the wall, a drive or a socket, whose other end is not kept, and files that QEMU writes. Each
-# such boot adds a line, `made` or `told`, to FIRSTLIGHT_BOOTS_LOG.
+# such boot adds a line, `made` or `told`, to FIRSTLIGHT_BOOTS_LOG. Machines with UEFI and a stick: scripts/boots/uefi.sh.
 set -euo pipefail
 own=$(realpath "$0")
 name=${0##*/}
@@ -22,6 +22,11 @@ done <<<"$PATH:"
 [ -n "$real" ] || { echo "$name: not found" >&2; exit 127; }
 
 kept=${FIRSTLIGHT_KEPT_BOOTS:-}
+[ -z "$kept" ] || mkdir -p "$kept"
+case " $* " in
+*" -icount "* | *" -incoming "* | *" -S "*) ;;
+*" if=none,id=stick,"*) [ -z "$kept" ] || exec "${own%/*}/uefi.sh" "$real" "$@" ;;
+esac
 case " $* " in
 *" -drive "* | *socket,* | *unix:* | *file:* | *share=on* | *dumpdtb* | *" -D "* | *" -incoming "* | *" -S "*) kept="" ;;
 *" -icount "*) ;;
@@ -38,7 +43,6 @@ content() {
     sha256sum <"$file"
 }
 
-mkdir -p "$kept"
 scratch=$(mktemp -d "$kept/new.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 list=("$@")

@@ -1,9 +1,10 @@
 //! `scripts/boots/kept.sh`: a boot on the instruction clock is told from the record of the same boot
-//! before; whatever differs makes another.
+//! before; whatever differs makes another. A machine with UEFI is resumed where one of its shape came to
+//! its stick.
 
 use crate::common::guest;
 
-use guest::{image, qemu_is_here};
+use guest::{image, ovmf_is_here, qemu_is_here};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -28,12 +29,17 @@ fn boot(kept: &Path, words: &[&str], all: bool) -> Output {
     command.output().unwrap()
 }
 
-/// Boots made, and told.
-fn counted(output: &Output) -> (u32, u32) {
+/// Boots made, and told; started and resumed by UEFI.
+fn all_counted(output: &Output) -> [u32; 4] {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let line = stderr.lines().last().unwrap();
     let mut numbers = line.split(' ').filter_map(|word| word.parse().ok());
-    (numbers.next().unwrap(), numbers.next().unwrap())
+    [(); 4].map(|()| numbers.next().unwrap())
+}
+
+fn counted(output: &Output) -> (u32, u32) {
+    let [made, told, _, _] = all_counted(output);
+    (made, told)
 }
 
 /// The record, but for what the host took.
@@ -129,6 +135,37 @@ fn a_guest_that_goes_wrong_is_told_as_it_was() {
     let last = |text: &str| text.rfind("boots on the instruction clock").unwrap();
     let again = String::from_utf8_lossy(&again.stderr).into_owned();
     assert_eq!(said[..last(&said)], again[..last(&again)]);
+}
+
+/// Firmware is the same for each stick, until it looks at it.
+#[test]
+fn a_machine_with_uefi_is_resumed_at_its_stick() {
+    let Some(image) = image().filter(|_| ovmf_is_here()) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let words = |append| ["--firmware", "uefi", "--image", image, "--append", append];
+    let selftest = |output: &Output| guests_part(output)["selftest"].clone();
+    let boot = |words: &[&str]| boot(folder.path(), words, false);
+
+    let first = boot(&words("selftest"));
+    assert_eq!(all_counted(&first), [0, 0, 1, 0], "{first:?}");
+    assert_eq!(selftest(&first)["failures"], 0);
+    // Another stick.
+    let other = boot(&words("note=other"));
+    assert_eq!(all_counted(&other), [0, 0, 0, 1], "{other:?}");
+    let record = guests_part(&other);
+    assert_eq!(record["source"]["command_line"], "note=other");
+    assert_eq!(record["selftest"], Value::Null);
+
+    // What was saved and is damaged is no boot that went well.
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let machine = entry.unwrap().path().join("machine");
+        let bytes = fs::read(&machine).unwrap();
+        fs::write(&machine, &bytes[..bytes.len() / 2]).unwrap();
+    }
+    let damaged = boot(&words("selftest"));
+    assert!(!damaged.status.success(), "{damaged:?}");
 }
 
 /// A test's own QEMU stands first in PATH and ends with a call of the one that it found there.

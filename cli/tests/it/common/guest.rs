@@ -2,7 +2,7 @@
 
 use firstlight_pool::os::need::skip;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::LazyLock;
 
@@ -21,6 +21,16 @@ pub(crate) fn is_here(program: &str) -> bool {
         skip("qemu", format!("{program} is not installed"));
     }
     here
+}
+
+/// Whether QEMU and UEFI for its machines are here, likewise.
+pub(crate) fn ovmf_is_here() -> bool {
+    let folders = ["/usr/share/OVMF", "/usr/share/edk2"];
+    let here = folders.iter().any(|folder| Path::new(folder).is_dir());
+    if !here {
+        skip("qemu", "OVMF (Debian's package ovmf) is not installed");
+    }
+    qemu_is_here() && here
 }
 
 /// The bare-metal image, built; `None`, with a line, where it cannot be.
