@@ -120,7 +120,8 @@ slurm: setup ## test: boots on the nodes of a real Slurm on this machine, one of
 	@scripts/setup.sh target $(BARE)
 	@scripts/setup.sh qemu
 	@scripts/setup.sh debian slurmctld slurmd slurm-client munge
-	@FIRSTLIGHT_REQUIRE=slurm,qemu cargo test --quiet -p firstlight-cli --test it slurm::
+	@# Of the whole workspace, as `make test` builds it: dependencies of one package have other features.
+	@FIRSTLIGHT_REQUIRE=slurm,qemu cargo test --quiet --workspace --test it slurm::
 
 libvirt: setup ## long: domains of a real libvirtd on the pool, then how long virsh start takes (root, 8 GiB in huge pages; minutes)
 	@scripts/setup.sh qemu

@@ -15,7 +15,7 @@ lab: slurm msrv
 pool: slurm msrv
 pool-cli: slurm msrv
 workloads: slurm counts msrv
-engine: slurm counts ports msrv models semver
+engine: slurm counts ports msrv loom miri semver
 ports/c: ports msrv
 ports/ostd: ports
 ports/small: ports

@@ -8,7 +8,7 @@
 # the folders of its packages and of what cargo says they need, test data, the recipe, the lock file and the compilers.
 # With CI_ALL=1, or changes that are not committed, all steps run. Passed runs are kept in
 # FIRSTLIGHT_CI_CACHE (~/.cache/firstlight/steps). CPU_MINUTES (60) of processor time are the most all may take. After a
-# failure no step is run, unless KEEP_GOING=1.
+# failure no step begins, unless KEEP_GOING=1. STEPS_AT_ONCE (1) run beside each other; what each says comes when it ends.
 set -euo pipefail
 # A command that fails within $(...) ends the run, too: the inputs of a step are never a part of them.
 shopt -s inherit_errexit
@@ -47,15 +47,26 @@ hash_of() {
     } | sha256sum | cut -c 1-16
 }
 
-# Sets `processor` to the seconds of processor time that the processes of this run took until now. Not in a subshell, whose
-# own processes these are not.
-processor=0
-count_processor() {
-    times >"$clock"
-    processor=$(awk 'END { for (i = 1; i <= 2; i++) { split($i, p, /[ms]/); s += 60 * p[1] + p[2] } print int(s) }' "$clock")
+work=$(mktemp -d)
+# Each step is a group of processes, which ends with this.
+declare -A running=()
+set -m
+trap 'for pid in "${!running[@]}"; do kill -- "-$pid" 2>/dev/null || true; done; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+# The seconds of processor time in what `times` said of the processes that a shell waited for.
+seconds_in() {
+    awk 'END { for (i = 1; i <= 2; i++) { split($i, p, /[ms]/); s += 60 * p[1] + p[2] } print int(s) }' "$1"
 }
-clock=$(mktemp)
-trap 'rm -f "$clock"' EXIT
+
+# Makes the targets of a step, in a process of its own: whether they passed, their seconds, and those of processor time.
+run_step() {
+    local name=$1 begin=$SECONDS outcome=passed
+    shift
+    make "$@" || outcome=FAILED
+    times >"$work/$name.times"
+    echo "$outcome $((SECONDS - begin)) $(seconds_in "$work/$name.times")" >"$work/$name.result"
+}
 
 only_inputs=""
 [ "${1:-}" != --inputs ] || { only_inputs=1; shift; }
@@ -64,16 +75,45 @@ list=${1:-}
 shift
 [ $# != 0 ] || set HEAD
 
+# Of each step, by its place in the list; what runs is a place by its process.
 rows=()
-table() {
-    echo
-    printf '%-10s %8s %10s  %s\n' step seconds processor "" "${rows[@]}"
+names=()
+hashes=()
+processor=0
+failed=0
+
+# Waits for a step that runs, and tells what it said and what came of it.
+end_one() {
+    local pid at name outcome seconds spent
+    wait -n -p pid "${!running[@]}" || true
+    at=${running[$pid]}
+    unset "running[$pid]"
+    name=${names[at]}
+    # One that was ended has no result.
+    read -r outcome seconds spent <"$work/$name.result" || { outcome=FAILED seconds=- spent=0; }
+    [ "$at_once" = 1 ] || { echo "== $name"; cat "$work/$name.said"; }
+    processor=$((processor + spent))
+    if [ "$outcome" = passed ]; then
+        rows[at]=$(row "$name" "$seconds" "$spent" "")
+        if [ "${hashes[at]}" != always ] && [ -z "$(git status --porcelain)" ]; then
+            mkdir -p "$cache"
+            date -u +%FT%TZ >"$cache/$name-${hashes[at]}"
+        fi
+    else
+        rows[at]=$(row "$name" "$seconds" "$spent" FAILED)
+        failed=1
+    fi
 }
 
+row() {
+    printf '%-10s %8s %10s  %s' "$@"
+}
+
+at_once=${STEPS_AT_ONCE:-1}
 may_skip=1
 [ -z "$(git status --porcelain)" ] || may_skip=""
 [ -z "${CI_ALL:-}" ] || may_skip=""
-failed=0
+at=-1
 while read -r -u 3 name rest; do
     case $name in "" | \#*) continue ;; esac
     # Targets and packages are columns, two blanks apart.
@@ -93,34 +133,36 @@ while read -r -u 3 name rest; do
         done
         continue
     fi
-    if [ "$failed" = 1 ] && [ -z "${KEEP_GOING:-}" ]; then
-        rows+=("$name" - - "not run: after a failure")
-        continue
-    fi
+    at=$((at + 1))
+    names[at]=$name
+    hashes[at]=$hash
     passed=$cache/$name-$hash
     if [ -n "$may_skip" ] && [ "$hash" != always ] && [ -e "$passed" ]; then
-        rows+=("$name" - - "not run: passed with these inputs on $(cat "$passed")")
+        rows[at]=$(row "$name" - - "not run: passed with these inputs on $(cat "$passed")")
         continue
     fi
-    echo "== $name"
-    begin=$SECONDS
-    count_processor
-    before=$processor
-    # shellcheck disable=SC2086
-    if make $targets; then
-        count_processor
-        rows+=("$name" $((SECONDS - begin)) $((processor - before)) "")
-        [ "$hash" = always ] || [ -n "$(git status --porcelain)" ] || { mkdir -p "$cache"; date -u +%FT%TZ >"$passed"; }
-    else
-        count_processor
-        rows+=("$name" $((SECONDS - begin)) $((processor - before)) FAILED)
-        failed=1
+    while [ ${#running[@]} -ge "$at_once" ]; do end_one; done
+    if [ "$failed" = 1 ] && [ -z "${KEEP_GOING:-}" ]; then
+        rows[at]=$(row "$name" - - "not run: after a failure")
+        continue
     fi
+    if [ "$at_once" = 1 ]; then
+        echo "== $name"
+        # shellcheck disable=SC2086
+        run_step "$name" $targets </dev/null &
+    else
+        echo "== $name begins"
+        # shellcheck disable=SC2086
+        run_step "$name" $targets </dev/null >"$work/$name.said" 2>&1 &
+    fi
+    running[$!]=$at
 done 3<"$list"
+while [ ${#running[@]} != 0 ]; do end_one; done
 [ -z "$only_inputs" ] || exit 0
-count_processor
-rows+=(all "$SECONDS" "$processor" "")
-table
+echo
+row step seconds processor ""
+printf '\n%s' "${rows[@]}" "$(row all "$SECONDS" "$processor" "")"
+echo
 [ "$failed" = 0 ] || exit 1
 if [ "$processor" -gt $((60 * ${CPU_MINUTES:-60})) ]; then
     echo "the steps took more than ${CPU_MINUTES:-60} minutes of processor time" >&2
