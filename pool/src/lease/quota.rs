@@ -52,6 +52,15 @@ pub struct Rules {
     limits: Vec<Limit>,
 }
 
+/// Users and groups that the rules name, by number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Admitted {
+    /// Users.
+    pub users: Vec<u32>,
+    /// Groups.
+    pub groups: Vec<u32>,
+}
+
 /// What a client is to the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
@@ -109,10 +118,21 @@ impl Rules {
         self.group
     }
 
-    /// Whether others than the owner's group may connect at all.
+    /// Users and groups that may connect, besides the owner and its group; `None` where any
+    /// may, because a cgroup has a quota and a file's permissions know none.
     #[must_use]
-    pub fn has_others(&self) -> bool {
-        !self.limits.is_empty() || self.observers.is_some()
+    pub fn admitted(&self) -> Option<Admitted> {
+        let mut admitted = Admitted::default();
+        admitted.groups.extend(self.observers);
+        for limit in &self.limits {
+            match limit.account {
+                Account::Uid(uid) => admitted.users.push(uid),
+                Account::Group(gid) => admitted.groups.push(gid),
+                Account::Cgroup(_) => return None,
+                Account::Member(_) => {}
+            }
+        }
+        Some(admitted)
     }
 
     /// Whether a limit is for a cgroup, so that a peer's must be known.
@@ -418,6 +438,18 @@ mod tests {
         }
         let none = self::rules("");
         assert_eq!(none.standing(&peer(1, 0, &[], None)), Standing::Stranger);
+        assert_eq!(
+            rules.admitted(),
+            None,
+            "a cgroup's processes are any user's"
+        );
+        assert_eq!(none.admitted(), Some(Admitted::default()));
+        let named = self::rules(&RULES.replace("cgroup = \"/machine.slice\"", "uid = 1001"));
+        let admitted = Admitted {
+            users: vec![1000, 1001],
+            groups: vec![700, 600],
+        };
+        assert_eq!(named.admitted(), Some(admitted));
     }
 
     #[test]

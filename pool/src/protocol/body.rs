@@ -47,13 +47,17 @@ pub(super) fn shown(value: &Value) -> String {
     format!("{start}...")
 }
 
+/// As many as almost all messages have.
+const USUAL_BYTES: usize = 4096;
+
 /// The bytes of a message, if they are no more than may be sent.
 pub(super) fn bounded(
     message: &impl Serialize,
     kind: &'static str,
     most: usize,
 ) -> Result<Vec<u8>, MessageError> {
-    let bytes = serde_json::to_vec(message).map_err(|error| MessageError::Field {
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    serde_json::to_writer(&mut bytes, message).map_err(|error| MessageError::Field {
         message: kind,
         text: error.to_string(),
     })?;

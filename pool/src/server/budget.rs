@@ -13,6 +13,9 @@ const SHARE: u32 = 8;
 /// What a user may have at once after a pause: some hundred requests.
 pub(super) const BURST: Duration = Duration::from_millis(20);
 
+/// How long a user waits for its next turn at most, however much it has had.
+pub(super) const MOST_DEBT: Duration = Duration::from_secs(1);
+
 /// What is left to one user.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
@@ -25,9 +28,11 @@ impl Budget {
         Self { full_at: now }
     }
 
-    /// Subtracts what a request took.
+    /// Subtracts what a request took. What exceeds the largest debt is given to the user: a
+    /// flood does not shut those out for long that share its number.
     pub(super) fn spend(&mut self, spent: Duration, now: Instant) {
-        self.full_at = self.full_at.max(now) + spent * SHARE;
+        let most = now + BURST * SHARE + MOST_DEBT;
+        self.full_at = (self.full_at.max(now) + spent * SHARE).min(most);
     }
 
     pub(super) fn is_full(&self, now: Instant) -> bool {
@@ -69,5 +74,7 @@ mod tests {
         assert!(budget.is_full(now));
         budget.spend(BURST + ms(1), now);
         assert_eq!(budget.due(now), Some(now + ms(8)));
+        budget.spend(ms(60_000), now);
+        assert_eq!(budget.due(now), Some(now + MOST_DEBT));
     }
 }

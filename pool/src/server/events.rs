@@ -32,6 +32,9 @@ pub(super) enum Source {
 /// Events of one wait. The kernel goes on behind the last one at the next.
 const EVENTS: usize = 256;
 
+/// What waits that long may wait in whole milliseconds, by one system call.
+const COARSE: Duration = Duration::from_millis(10);
+
 /// Numbers in the lower bits, what they number in the upper ones.
 const KIND_SHIFT: u32 = 56;
 
@@ -106,29 +109,30 @@ impl Events {
 
     /// The first thing that has happened, if anything has. What is ready comes in turn.
     pub(super) fn next(&self) -> io::Result<Option<Event>> {
-        Ok(self.ready(1)?.pop())
+        Ok(self.ready(1, Duration::ZERO)?.pop())
     }
 
     /// What happened, after at most `most`.
     pub(super) fn wait(&self, most: Duration) -> io::Result<Vec<Event>> {
-        let timeout = Timespec {
-            tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: most.subsec_nanos().into(),
-        };
+        if most >= COARSE {
+            let whole = Duration::from_millis(u64::try_from(most.as_millis()).unwrap_or(u64::MAX));
+            return self.ready(EVENTS, whole);
+        }
+        let timeout = timespec(most);
         // To the nanosecond: `epoll_wait` counts milliseconds, in which a user out of debt
         // would have a burst saved up.
         let mut epoll = [PollFd::new(&self.epoll, PollFlags::IN)];
         match rustix::event::poll(&mut epoll, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => self.ready(EVENTS),
+            Ok(_) | Err(Errno::INTR) => self.ready(EVENTS, Duration::ZERO),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// What has happened.
-    fn ready(&self, events: usize) -> io::Result<Vec<Event>> {
+    /// What happened, after at most so many whole milliseconds.
+    fn ready(&self, events: usize, most: Duration) -> io::Result<Vec<Event>> {
         let mut ready: Vec<epoll::Event> = Vec::with_capacity(events);
-        let at_once = Timespec::default();
-        match epoll::wait(&self.epoll, spare_capacity(&mut ready), Some(&at_once)) {
+        let most = timespec(most);
+        match epoll::wait(&self.epoll, spare_capacity(&mut ready), Some(&most)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -141,6 +145,13 @@ impl Events {
             })
         };
         Ok(ready.into_iter().filter_map(event).collect())
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
     }
 }
 

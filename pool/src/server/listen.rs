@@ -2,6 +2,7 @@
 
 use super::ServeError;
 use crate::lease::quota::Rules;
+use crate::os::acl;
 use crate::store::make_passable;
 use rustix::fs::{Gid, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 /// Connections that may wait to be accepted; others wait for a place. Few, so that a flood is
 /// not long in front of the next client.
-const BACKLOG: i32 = 16;
+const BACKLOG: i32 = 4;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -90,8 +91,9 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Opens the socket to those that the rules know; what a client may do is decided for
-    /// each connection.
+    /// Opens the socket to those that the rules know, so that the kernel refuses all others:
+    /// their connections cost the daemon nothing. What a client may do is decided for each
+    /// connection.
     pub(super) fn admit(&self, rules: &Rules) -> Result<(), ServeError> {
         let Some(path) = &self.path else {
             return Ok(());
@@ -103,8 +105,16 @@ impl Listener {
             let group = Some(Gid::from_raw(group));
             rustix::fs::chown(path, None, group).map_err(failed)?;
         }
-        let mode = if rules.has_others() { 0o666 } else { 0o660 };
-        rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(failed)
+        let mode = |mode| rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(failed);
+        let Some(admitted) = rules.admitted() else {
+            return mode(0o666);
+        };
+        if acl::read_write(path, &admitted.users, &admitted.groups).is_ok() {
+            return Ok(());
+        }
+        // Not on this file system, or too many to be listed: those that may do nothing are sent away.
+        let is_empty = admitted.users.is_empty() && admitted.groups.is_empty();
+        mode(if is_empty { 0o660 } else { 0o666 })
     }
 
     /// A connection that waits; `None` where there is none.

@@ -177,11 +177,12 @@ impl Slab {
                 self.home = Home::Unnamed;
             }
             Home::Memfd => {
-                if memory_file::is_sealed(&self.file)? {
+                let sealed = memory_file::seal_against_growth(&self.file);
+                if sealed.is_err() && memory_file::is_sealed(&self.file)? {
                     // It was closed to others when it came back.
                     self.chmod(mode::ALLOCATED)?;
                 } else {
-                    memory_file::seal_against_growth(&self.file)?;
+                    sealed?;
                 }
             }
             Home::Unnamed => self.chmod(mode::ALLOCATED)?,

@@ -6,11 +6,13 @@
 //! the timing, before its own. Beside them the floor: the same QEMU with 64 MiB of
 //! ordinary memory. [`own_daemon`] is the pool, [`guest`] the clock; [`filling`] the
 //! same while a slab that came back is filled, [`cost`] what filling costs, [`pin`]
-//! starts with all memory pinned.
+//! starts with all memory pinned; [`load`] what requests cost, and what one user waits beside
+//! others.
 
 mod cost;
 mod filling;
 mod guest;
+mod load;
 mod own_daemon;
 mod pin;
 mod record;
@@ -29,6 +31,7 @@ use record::{AtOnce, Record, Run, TakeRoundTrip, Variant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -65,6 +68,14 @@ pub(super) struct Options {
     /// 4K, thp and 2M, zeroed beforehand or not; of the largest size
     #[arg(long, conflicts_with_all = ["page", "cost", "filling", "at_once"])]
     pin: bool,
+    /// Instead: requests and takes a second, and what a member waits for its memory beside
+    /// strangers and beside another member that load the daemon; needs no QEMU
+    #[arg(long, conflicts_with_all = ["sizes", "cost", "filling", "at_once", "pin", "qemu"])]
+    load: bool,
+    /// Measure the daemon of this firstlight-pool too, in turns: an earlier one that speaks the
+    /// same version of the protocol; may be given several times
+    #[arg(long, value_name = "PROGRAM", requires = "load")]
+    beside: Vec<PathBuf>,
     /// The VMM
     #[arg(long, value_name = "PROGRAM", default_value = "qemu-system-x86_64")]
     qemu: OsString,
@@ -77,12 +88,26 @@ Examples:
   firstlight bench pool --cost --sizes 4G        what filling costs, too; on a quiet machine
   firstlight bench pool --filling --sizes 2G,12G starts while other memory is filled, too
   firstlight bench pool --pin --sizes 8G --runs 3
+  firstlight bench pool --load --page thp --runs 10 --beside old/firstlight-pool
   firstlight bench pool --page thp --json        no huge pages to set aside; for programs
 
 Exit codes: see firstlight --help";
 
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+    // From here on an interruption must not keep anything from being given back.
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(failed("signals"))?;
+    }
+    if options.load {
+        let record = {
+            let _pages = pages(options.page, load::bytes(options.page))?;
+            load::measure(options.page, options.runs, &options.beside, &stop)
+        };
+        not_interrupted(&stop)?;
+        return output.print(&record?, load::Record::table);
+    }
     let largest = options.sizes.iter().map(|size| size.bytes).max();
     let largest = largest.ok_or_else(|| Failure::pool("no sizes"))?;
     for size in &options.sizes {
@@ -97,21 +122,13 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         let qemu = options.qemu.to_string_lossy();
         return Err(Failure::pool(format!("{qemu} is not installed")));
     }
-    // From here on an interruption must not keep anything from being given back.
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(failed("signals"))?;
-    }
     if options.pin {
         let record = pin::measure(&options.qemu, largest, options.runs, &stop);
         not_interrupted(&stop)?;
         return output.print(&record?, pin::Record::table);
     }
     let beside = if options.filling { filling::BYTES } else { 0 };
-    let pages = match options.page {
-        PageSize::Transparent => None,
-        page => Some(set_aside(page, largest + beside)?),
-    };
+    let pages = pages(options.page, largest + beside)?;
     let record = measure(options, largest, &stop);
     drop(pages);
     not_interrupted(&stop)?;
@@ -124,6 +141,14 @@ fn not_interrupted(stop: &AtomicBool) -> Result<(), Failure> {
         return Err(Failure::pool(text));
     }
     Ok(())
+}
+
+/// As many pages as `bytes` need, where they are to be set aside.
+fn pages(page: PageSize, bytes: u64) -> Result<Option<hugepages::SetAside>, Failure> {
+    match page {
+        PageSize::Transparent => Ok(None),
+        page => set_aside(page, bytes).map(Some),
+    }
 }
 
 fn set_aside(page: PageSize, bytes: u64) -> Result<hugepages::SetAside, Failure> {

@@ -45,12 +45,29 @@ impl Kind {
     }
 }
 
+/// How a daemon is started.
+#[derive(Debug)]
+pub(super) struct Setup<'s> {
+    /// Where all that it has lies.
+    pub(super) folder: &'s Path,
+    /// A `firstlight-pool` other than this program's.
+    pub(super) program: Option<&'s Path>,
+    pub(super) kind: Kind,
+    /// An empty pool for each.
+    pub(super) sizes: &'s BTreeSet<u64>,
+    /// How fast it fills, if not at the usual rate.
+    pub(super) rate: Option<&'s str>,
+    /// Tables at the end of its configuration.
+    pub(super) more: &'s str,
+}
+
 /// The daemon, ended when dropped.
 #[derive(Debug)]
 pub(super) struct OwnDaemon {
     child: Child,
     client: Client,
     page: PageSize,
+    socket: PathBuf,
     log: PathBuf,
 }
 
@@ -63,15 +80,34 @@ impl OwnDaemon {
         sizes: &BTreeSet<u64>,
         rate: Option<&str>,
     ) -> Result<Self, Failure> {
-        let socket = folder.join("pool.sock");
-        let config = folder.join("pool.toml");
-        let log = folder.join("daemon.log");
-        let text = config_text(folder, kind, sizes, rate);
-        fs::write(&config, text).map_err(failed("the daemon's configuration"))?;
+        Self::with(&Setup {
+            folder,
+            program: None,
+            kind,
+            sizes,
+            rate,
+            more: "",
+        })
+    }
+
+    /// Starts it as `setup` says.
+    pub(super) fn with(setup: &Setup<'_>) -> Result<Self, Failure> {
+        let socket = setup.folder.join("pool.sock");
+        let config = setup.folder.join("pool.toml");
+        let log = setup.folder.join("daemon.log");
+        fs::write(&config, config_text(setup)).map_err(failed("the daemon's configuration"))?;
         let errors = File::create(&log).map_err(failed("the daemon's log"))?;
-        let program = std::env::current_exe().map_err(failed("this program"))?;
-        let mut child = Command::new(program)
-            .args(["pool", "serve", "--config"])
+        let mut command = match setup.program {
+            Some(program) => Command::new(program),
+            None => {
+                let this = std::env::current_exe().map_err(failed("this program"))?;
+                let mut command = Command::new(this);
+                command.arg("pool");
+                command
+            }
+        };
+        let mut child = command
+            .args(["serve", "--config"])
             .arg(&config)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -96,9 +132,14 @@ impl OwnDaemon {
         Ok(Self {
             child,
             client,
-            page: kind.page,
+            page: setup.kind.page,
+            socket,
             log,
         })
+    }
+
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
     }
 
     pub(super) fn client(&mut self) -> &mut Client {
@@ -237,23 +278,23 @@ fn said(log: &Path) -> String {
     lines.get(from..).unwrap_or_default().join("; ")
 }
 
-fn config_text(folder: &Path, kind: Kind, sizes: &BTreeSet<u64>, rate: Option<&str>) -> String {
-    let socket = folder.join("pool.sock");
-    let directory = folder.join("pool");
+fn config_text(setup: &Setup<'_>) -> String {
+    let socket = setup.folder.join("pool.sock");
+    let directory = setup.folder.join("pool");
     let mut text = format!(
         "socket = {socket:?}\ndirectory = {directory:?}\n\
          limits = {{ idle_s = 86400 }}\n[fill]\npause_at_pressure = 0\n"
     );
-    if let Some(rate) = rate {
+    if let Some(rate) = setup.rate {
         let _ = writeln!(text, "rate = {rate:?}");
     }
-    let Kind { page, source } = kind;
-    for bytes in sizes {
+    let Kind { page, source } = setup.kind;
+    for bytes in setup.sizes {
         let _ = write!(
             text,
             "[[class]]\npage = \"{page}\"\nsize = \"{}M\"\nslabs = 0\nsource = \"{source}\"\n",
             bytes >> 20
         );
     }
-    text
+    text + setup.more
 }

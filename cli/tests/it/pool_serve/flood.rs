@@ -1,7 +1,8 @@
 //! Users who take more than their share of connections and of the daemon's time.
 
-use super::kit::{Daemon, another_user, take};
+use super::kit::{Daemon, another_user, take, until};
 use firstlight_pool::client::{Client, ClientError};
+use firstlight_pool::os::need::skip;
 use firstlight_pool::protocol::{
     MOST_REPLY_BYTES, RefusalCode, Reply, Request, StatusQuery, packet, packet::PacketError,
 };
@@ -19,7 +20,19 @@ const TENANTS: [u32; 4] = [65_001, 65_002, 65_003, 65_004];
 const LATE_TENANT: u32 = 65_005;
 const STRANGERS: [u32; 4] = [65_011, 65_012, 65_013, 65_014];
 
+/// A daemon to whose socket any user may connect: a cgroup has a quota.
+fn open_pool(limits: &str) -> Option<Daemon> {
+    pool_with(
+        limits,
+        "[[quota]]\ncgroup = \"/no such cgroup\"\nbytes = \"2M\"\n",
+    )
+}
+
 fn pool(limits: &str) -> Option<Daemon> {
+    pool_with(limits, "")
+}
+
+fn pool_with(limits: &str, more: &str) -> Option<Daemon> {
     if !super::kit::is_root() {
         return None;
     }
@@ -36,7 +49,7 @@ fn pool(limits: &str) -> Option<Daemon> {
     setrlimit(Resource::Nofile, raised).expect("as many descriptors as may be had");
     let daemon = Daemon::start(&format!(
         "limits = {{ {limits} }}\nfill = {{ rate = \"0\" }}\n\
-         [[class]]\npage = \"thp\"\nsource = \"memfd\"\nsize = \"2M\"\nslabs = 1\n{quotas}"
+         [[class]]\npage = \"thp\"\nsource = \"memfd\"\nsize = \"2M\"\nslabs = 1\n{quotas}{more}"
     ));
     // The socket is in a folder that only root may pass.
     let open = std::fs::Permissions::from_mode(0o755);
@@ -76,7 +89,7 @@ fn reply(end: &OwnedFd) -> Reply {
 
 #[test]
 fn users_who_may_not_allocate_hold_no_connection() {
-    let Some(daemon) = pool("") else { return };
+    let Some(daemon) = open_pool("") else { return };
     let open: Vec<_> = STRANGERS
         .iter()
         .map(|uid| idle(&daemon, *uid, 256))
@@ -94,6 +107,50 @@ fn users_who_may_not_allocate_hold_no_connection() {
         Client::connect(&socket).unwrap().status().unwrap_err()
     });
     assert!(shown.to_string().contains("denied"), "{shown}");
+}
+
+/// The kernel lets those connect that the rules name, and the rules of now.
+#[test]
+fn users_that_no_rule_names_do_not_reach_the_daemon() {
+    let Some(daemon) = pool("") else { return };
+    let socket = daemon.socket();
+    let connects = |uid| {
+        another_user(uid, || {
+            Client::connect(&socket).and_then(|mut p| p.status())
+        })
+    };
+    connects(TENANTS[0]).unwrap();
+    let before = daemon.status().counters.denied;
+    let refused = connects(STRANGERS[0]).unwrap_err();
+    if daemon.status().counters.denied > before {
+        return skip("acl", refused);
+    }
+    assert!(
+        refused.to_string().contains("may not use the pool"),
+        "{refused}"
+    );
+    for (more, stranger) in [
+        (
+            format!("[[quota]]\nuid = {}\nbytes = \"2M\"\n", STRANGERS[0]),
+            true,
+        ),
+        (
+            format!("[[quota]]\ngroup = \"{}\"\nbytes = \"2M\"\n", STRANGERS[0]),
+            true,
+        ),
+        (
+            format!("access = {{ observers = \"{}\" }}\n", STRANGERS[0]),
+            true,
+        ),
+        (String::new(), false),
+    ] {
+        super::kit::write_config(daemon.path(), &more);
+        daemon.signal(rustix::process::Signal::HUP);
+        until("the rules are others", || {
+            connects(STRANGERS[0]).is_ok() == stranger
+        });
+        connects(TENANTS[0]).unwrap_err();
+    }
 }
 
 #[test]
@@ -196,7 +253,7 @@ fn strangers(socket: &Path, stop: &AtomicBool) -> u64 {
 /// about as much again.
 #[test]
 fn strangers_together_get_one_share_of_the_daemon() {
-    let Some(daemon) = pool("") else { return };
+    let Some(daemon) = open_pool("") else { return };
     daemon.until_clean(1);
     let stop = AtomicBool::new(false);
     let socket = daemon.socket();
@@ -214,93 +271,6 @@ fn strangers_together_get_one_share_of_the_daemon() {
         // However busy the machine is, it gets no more than it needs.
         assert!(spent < wall / 4, "{spent:?} of {wall:?}");
     });
-}
-
-/// What a user waits for `status` on a connection, and for one with its connection, alone and
-/// beside strangers that connect as fast as they can: for a person to read.
-#[test]
-fn strangers_are_measured_beside_a_user() {
-    let Some(daemon) = pool("") else { return };
-    let requests = super::kit::rounds("FIRSTLIGHT_FLOOD_REQUESTS", 200) as usize;
-    let socket = daemon.socket();
-    let other = idle(&daemon, TENANTS[1], 1).remove(0);
-    let quantiles = |one: &(dyn Fn() + Sync)| {
-        let mut times: Vec<_> = (0..requests)
-            .map(|_| {
-                thread::sleep(Duration::from_millis(1));
-                let begin = Instant::now();
-                one();
-                begin.elapsed()
-            })
-            .collect();
-        times.sort();
-        (times[requests / 2], times[requests * 99 / 100])
-    };
-    let asks = |end: &OwnedFd| {
-        status(end);
-        assert!(matches!(reply(end), Reply::Status(_)));
-    };
-    let connected = || quantiles(&|| asks(&other));
-    let connects = || another_user(TENANTS[1], || quantiles(&|| asks(&connect(&socket))));
-    for _ in 0..3 {
-        let alone = (connected(), connects());
-        let stop = AtomicBool::new(false);
-        let beside = thread::scope(|scope| {
-            let flood = scope.spawn(|| strangers(&socket, &stop));
-            let seen = (connected(), connects());
-            stop.store(true, Ordering::Relaxed);
-            eprintln!("{} strangers", flood.join().unwrap());
-            seen
-        });
-        eprintln!("p50, p99 connected, connecting: alone {alone:?}, beside strangers {beside:?}");
-    }
-}
-
-/// What a user waits for `status` alone, beside a loop that takes a CPU, and beside another
-/// user's flood: for a person to read, as times say nothing on a busy machine.
-#[test]
-fn a_flood_of_one_user_is_measured_beside_another() {
-    let Some(daemon) = pool("connections_per_user = 250") else {
-        return;
-    };
-    let requests = super::kit::rounds("FIRSTLIGHT_FLOOD_REQUESTS", 500) as usize;
-    let other = idle(&daemon, TENANTS[1], 1).remove(0);
-    let flood = idle(&daemon, TENANTS[0], 200);
-    let quantiles = || {
-        let mut times: Vec<_> = (0..requests)
-            .map(|_| {
-                thread::sleep(Duration::from_millis(1));
-                let begin = Instant::now();
-                status(&other);
-                assert!(matches!(reply(&other), Reply::Status(_)));
-                begin.elapsed()
-            })
-            .collect();
-        times.sort();
-        (times[requests / 2], times[requests * 99 / 100])
-    };
-    let beside = |act: &(dyn Fn() + Sync)| {
-        let stop = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    act();
-                }
-            });
-            let seen = quantiles();
-            stop.store(true, Ordering::Relaxed);
-            seen
-        })
-    };
-    for _ in 0..3 {
-        let alone = quantiles();
-        let busy = beside(&std::hint::spin_loop);
-        let flooded = beside(&|| {
-            flood.iter().for_each(status);
-            flood.iter().for_each(|end| drop(reply(end)));
-        });
-        eprintln!("p50, p99: alone {alone:?}, beside a loop {busy:?}, beside a flood {flooded:?}");
-    }
 }
 
 /// Between two requests of a user that wait at the same time the daemon handles one of

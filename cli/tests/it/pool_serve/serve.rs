@@ -201,7 +201,11 @@ fn a_quota_counts_what_is_lent_and_strangers_get_nothing() {
     if !super::kit::is_root() {
         return;
     }
-    let quota = format!("{SMALL}\n[[quota]]\nuid = 65533\nbytes = \"4M\"\n");
+    // A quota of a cgroup lets any user connect.
+    let quota = format!(
+        "{SMALL}\n[[quota]]\nuid = 65533\nbytes = \"4M\"\n\
+         [[quota]]\ncgroup = \"/no such cgroup\"\nbytes = \"4M\"\n"
+    );
     let daemon = Daemon::start(&quota);
     daemon.until_clean(2);
     std::os::unix::fs::chown(daemon.path(), Some(65533), None).unwrap();

@@ -1,0 +1,158 @@
+//! `--load`: what requests cost, and what a member waits for its memory beside others that
+//! load the daemon. No VMM is started.
+//!
+//! Each round starts each daemon again, in turns where there are several. Root takes slabs as fast
+//! as it goes, on one connection; then a member takes one after the other, with a pause
+//! between, alone and beside each [`Flood`], on a connection that it has and on one that it
+//! opens for each.
+
+mod floods;
+mod record;
+
+use super::failed;
+use super::own_daemon::{Kind, OwnDaemon, Setup};
+use crate::failure::Failure;
+use firstlight_pool::client::{Allocated, Client};
+use firstlight_pool::protocol::{PageSize, Take};
+use floods::{Flood, as_user};
+pub(super) use record::Record;
+use record::{Connection, Round, Waits};
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Takes of each kind and round: as many slabs are kept.
+const TAKES: u32 = 200;
+/// Requests for a status of each round.
+const REQUESTS: u32 = 5000;
+/// Between two takes of the member: it stays within its share of the daemon's time.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The member whose takes are timed, and the one beside it.
+const MEMBER: u32 = 65_001;
+const OTHER_MEMBER: u32 = 65_002;
+
+/// What the slabs of a round need.
+pub(super) fn bytes(page: PageSize) -> u64 {
+    page.bytes() * u64::from(TAKES)
+}
+
+/// All rounds of this program's daemon, and of those `beside` in turn; fewer where `stop` is set.
+pub(super) fn measure(
+    page: PageSize,
+    runs: u32,
+    beside: &[PathBuf],
+    stop: &AtomicBool,
+) -> Result<Record, Failure> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Failure::pool("--load needs root, to be another user"));
+    }
+    let programs = [None].into_iter().chain(beside.iter().cloned().map(Some));
+    let mut all: Vec<(Option<PathBuf>, Vec<Round>)> =
+        programs.map(|program| (program, Vec::new())).collect();
+    for round in 0..runs {
+        for turn in 0..all.len() {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(Record::of(page, all));
+            }
+            let turn = if round % 2 == 0 {
+                turn
+            } else {
+                all.len() - 1 - turn
+            };
+            if let Some((program, rounds)) = all.get_mut(turn) {
+                rounds.push(round_of(page, program.as_deref(), stop)?);
+            }
+        }
+    }
+    Ok(Record::of(page, all))
+}
+
+/// A daemon of `program`, measured once.
+fn round_of(page: PageSize, program: Option<&Path>, stop: &AtomicBool) -> Result<Round, Failure> {
+    // In memory, as below /run: a disk would be what is measured.
+    let shared = Some(Path::new("/dev/shm")).filter(|folder| folder.is_dir());
+    let folder = shared.map_or_else(tempfile::tempdir, tempfile::tempdir_in);
+    let folder = folder.map_err(failed("a folder"))?;
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).map_err(failed("a folder"))?;
+    let bytes = page.bytes();
+    let quotas: String = [MEMBER, OTHER_MEMBER]
+        .map(|uid| format!("[[quota]]\nuid = {uid}\nbytes = {}\n", self::bytes(page)))
+        .concat();
+    let mut daemon = OwnDaemon::with(&Setup {
+        folder: folder.path(),
+        program,
+        kind: Kind::of(page),
+        sizes: &BTreeSet::from([bytes]),
+        rate: Some("0"),
+        more: &quotas,
+    })?;
+    daemon.fill(bytes, TAKES)?;
+    let mut client = Client::connect(daemon.socket())?;
+    let mut round = Round::new(takes(Duration::ZERO, || client.take(take(bytes)))?);
+    let begin = Instant::now();
+    for _ in 0..REQUESTS {
+        client.status()?;
+    }
+    round.requests(REQUESTS, begin.elapsed());
+    drop(client);
+    for flood in Flood::ALL {
+        for connection in Connection::ALL {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(round);
+            }
+            daemon.fill(bytes, TAKES)?;
+            let socket = daemon.socket();
+            let times = flood.beside(socket, || member(socket, bytes, connection))?;
+            round.add(connection, flood, times?);
+        }
+    }
+    daemon.stop()?;
+    Ok(round)
+}
+
+/// What the member waits for its memory.
+fn member(socket: &Path, bytes: u64, connection: Connection) -> Result<Waits, Failure> {
+    let act = || {
+        let new = || Client::connect(socket);
+        match connection {
+            Connection::New => takes(PAUSE, || new()?.take(take(bytes))),
+            Connection::Open => {
+                let mut client = new()?;
+                takes(PAUSE, || client.take(take(bytes)))
+            }
+        }
+    };
+    as_user(MEMBER, act).map_err(failed("the member"))?
+}
+
+/// Each of some takes; what they took lasts until all are done.
+fn takes(
+    pause: Duration,
+    mut one: impl FnMut() -> Result<Allocated, firstlight_pool::client::ClientError>,
+) -> Result<Waits, Failure> {
+    let mut waits = Waits::default();
+    let mut allocated = Vec::new();
+    for _ in 0..TAKES {
+        thread::sleep(pause);
+        let begin = Instant::now();
+        let taken = one()?;
+        waits.add(begin.elapsed());
+        allocated.push(taken);
+    }
+    Ok(waits)
+}
+
+fn take(bytes: u64) -> Take {
+    Take {
+        bytes,
+        node: None,
+        page: None,
+        max_topup_ms: 0,
+        topup_if_faster: false,
+    }
+}

@@ -1,0 +1,83 @@
+//! Access control lists of files: users and groups by number, besides owner and group.
+
+use rustix::fs::XattrFlags;
+use std::io;
+use std::path::Path;
+
+/// Where the kernel keeps a file's list, and the version of its form.
+const NAME: &str = "system.posix_acl_access";
+const VERSION: u32 = 2;
+
+/// Entries, in the order in which the kernel wants them.
+const OWNER: u16 = 0x01;
+const USER: u16 = 0x02;
+const OWNING_GROUP: u16 = 0x04;
+const GROUP: u16 = 0x08;
+const MASK: u16 = 0x10;
+const OTHERS: u16 = 0x20;
+
+const READ_WRITE: u16 = 6;
+const NOTHING: u16 = 0;
+/// Of entries that name nobody by number.
+const NO_ID: u32 = u32::MAX;
+
+/// Has a file read and written by its owner, its group, `users` and `groups`, and by no other,
+/// whatever was allowed before.
+///
+/// # Errors
+/// The operating system's refusal: a file system without such lists, for example.
+pub fn read_write(path: &Path, users: &[u32], groups: &[u32]) -> io::Result<()> {
+    let list = list(users, groups);
+    rustix::fs::setxattr(path, NAME, &list, XattrFlags::empty())?;
+    Ok(())
+}
+
+fn list(users: &[u32], groups: &[u32]) -> Vec<u8> {
+    let sorted = |ids: &[u32]| {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    };
+    let named = |tag, ids: &[u32]| sorted(ids).into_iter().map(move |id| (tag, READ_WRITE, id));
+    let mut entries = vec![(OWNER, READ_WRITE, NO_ID)];
+    entries.extend(named(USER, users));
+    entries.push((OWNING_GROUP, READ_WRITE, NO_ID));
+    entries.extend(named(GROUP, groups));
+    // Without names the list is a file's mode, which has no mask.
+    if !users.is_empty() || !groups.is_empty() {
+        entries.push((MASK, READ_WRITE, NO_ID));
+    }
+    entries.push((OTHERS, NOTHING, NO_ID));
+    let mut bytes = VERSION.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(permissions.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_list_names_each_once_and_is_gone_with_the_last_name() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path();
+        let mode = || std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o666)).unwrap();
+        if let Err(error) = read_write(path, &[70_002, 70_001, 70_002], &[70_003]) {
+            return crate::os::need::skip("acl", error);
+        }
+        assert_eq!(mode(), 0o660);
+        let mut seen = [0; 256];
+        let bytes = rustix::fs::getxattr(path, NAME, &mut seen).unwrap();
+        assert_eq!(seen[..bytes], list(&[70_001, 70_002], &[70_003]));
+        read_write(path, &[], &[]).unwrap();
+        assert_eq!(mode(), 0o660);
+        rustix::fs::getxattr(path, NAME, &mut seen).unwrap_err();
+    }
+}
