@@ -94,7 +94,7 @@ MISTAKES = {
         "if waiting.connection == connection {",
         "if waiting.connection == connection && false {",
     ),
-    "leases of an earlier daemon are charged to nobody": (
+    "leases of an earlier daemon are not charged": (
         MACHINE + "restart.rs",
         "core.ledger.book(&record.charge);",
         "",

@@ -164,16 +164,19 @@ fn cannot_change(path: &Path, error: &io::Error) -> Failure {
 pub(crate) fn drain(options: &DrainOptions, output: &mut Output) -> Result<(), Failure> {
     let done = options.daemon.connect()?.drain();
     let document = Document {
-        schema: "firstlight.pool-drain/1",
+        schema: "firstlight.pool-drain/2",
         value: &done.map_err(Failure::from)?,
     };
     output.print(&document, |document| {
         let Drained {
             released_bytes,
-            lent_slabs,
+            allocated_slabs,
         } = document.value;
-        let lent = plural((*lent_slabs).into(), "slab");
-        format!("{} given back, {lent} still lent\n", bytes(*released_bytes))
+        let allocated = plural((*allocated_slabs).into(), "slab");
+        format!(
+            "{} given back, {allocated} still allocated\n",
+            bytes(*released_bytes)
+        )
     })
 }
 

@@ -73,6 +73,6 @@ fn become_qemu(program: &OsStr, arguments: Vec<OsString>) -> Failure {
 }
 
 fn say(text: std::fmt::Arguments<'_>) {
-    // Whoever reads this may be gone: no reason not to start.
+    // The reader may be gone: no reason not to start.
     let _ = writeln!(io::stderr(), "firstlight: {text}");
 }

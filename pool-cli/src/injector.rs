@@ -1,7 +1,7 @@
 //! The process beside a VMM that was started with `--inject`.
 //!
 //! It answers the VMM's calls, so it lives as long as the VMM: no
-//! terminal, no signal from one, nobody waiting for its output may end it. It is
+//! terminal, no signal from one, no reader of its output may end it. It is
 //! this command again, with one end of a pair of sockets as standard input.
 
 use crate::Program;

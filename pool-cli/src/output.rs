@@ -94,7 +94,7 @@ impl Output {
     }
 
     /// As [`Output::print`], on standard error and in one line of JSON: for what
-    /// is said before standard output belongs to somebody else.
+    /// is said before standard output belongs to another program.
     ///
     /// # Errors
     /// Output that cannot be written.

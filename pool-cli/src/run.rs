@@ -28,7 +28,7 @@ pub struct Options {
     #[command(flatten)]
     daemon: Daemon,
     /// Memory of the guest, or of each of its nodes; from NODE of the host if named
-    /// [default: what the monitor's command line says]
+    /// [default: what the VMM's command line says]
     #[arg(long, value_name = "SIZE[@NODE]")]
     memory: Vec<Need>,
     /// Only memory of this page size: 2M, 1G or thp
@@ -53,7 +53,7 @@ pub struct Options {
     show: bool,
     /// The VMM and its arguments
     #[arg(last = true, required = true, value_name = "VMM")]
-    monitor: Vec<OsString>,
+    vmm: Vec<OsString>,
 }
 
 const EXAMPLES: &str = "\
@@ -69,7 +69,7 @@ Exit codes: the VMM's, once it runs; before that see firstlight --help";
 
 /// Runs the subcommand; returns only if the VMM was not started.
 pub(crate) fn run(options: &Options, of: Program, output: &mut Output) -> Result<(), Failure> {
-    let (program, arguments) = options.monitor.split_first().ok_or_else(|| {
+    let (program, arguments) = options.vmm.split_first().ok_or_else(|| {
         // The parser of arguments asks for at least one.
         Failure::Check("no VMM".into())
     })?;

@@ -28,7 +28,7 @@ Exit codes: see firstlight --help";
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let config = Config::read(&options.config).map_err(Failure::config)?;
-    // Whoever read the first lines may be gone: no reason to end.
+    // The reader may be gone: no reason to end.
     let mut say = |line: &str| {
         let _ = writeln!(io::stderr(), "firstlight pool: {line}");
     };

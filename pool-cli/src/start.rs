@@ -136,7 +136,7 @@ fn started(
         notes: plan.notes(),
         command: words(program, start.arguments()),
     };
-    // Whoever reads this may be gone: no reason not to start.
+    // The reader may be gone: no reason not to start.
     let _ = output.say(&record, report);
     Ok(start.exec())
 }

@@ -39,7 +39,7 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         // A daemon closes connections that are idle.
         let status = options.daemon.connect()?.status().map_err(Failure::from)?;
         let document = Document {
-            schema: "firstlight.pool-status/1",
+            schema: "firstlight.pool-status/2",
             value: &status,
         };
         output.print::<_, Failure>(&document, |document| report(document.value))?;
@@ -53,12 +53,12 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
 fn report(status: &Status) -> String {
     let mut page = String::new();
     let clean_bytes: u64 = status.pools.iter().map(|pool| pool.clean_bytes).sum();
-    let lent_bytes: u64 = status.pools.iter().map(|pool| pool.lent_bytes).sum();
+    let allocated_bytes: u64 = status.pools.iter().map(|pool| pool.allocated_bytes).sum();
     let _ = writeln!(
         page,
-        "{HEADING}firstlight pool: {} clean, {} lent, up {}{HEADING:#}",
+        "{HEADING}firstlight pool: {} clean, {} allocated, up {}{HEADING:#}",
         bytes(clean_bytes),
-        bytes(lent_bytes),
+        bytes(allocated_bytes),
         duration(status.uptime_ms),
     );
     if status.draining {
@@ -84,11 +84,11 @@ fn pools(page: &mut String, pools: &[PoolRow]) {
         "wanted",
         "clean",
         "filling",
-        "lent",
+        "allocated",
         "unknown",
         "clean bytes",
         "dirty bytes",
-        "lent bytes",
+        "allocated bytes",
         "holes",
         "refilled",
     ];
@@ -100,11 +100,11 @@ fn pools(page: &mut String, pools: &[PoolRow]) {
             count(pool.wanted_slabs.into()),
             count(pool.clean_slabs.into()),
             count(pool.filling_slabs.into()),
-            count(pool.lent_slabs.into()),
+            count(pool.allocated_slabs.into()),
             count(pool.unknown_slabs.into()),
             bytes(pool.clean_bytes),
             bytes(pool.dirty_bytes),
-            bytes(pool.lent_bytes),
+            bytes(pool.allocated_bytes),
             bytes(pool.hole_bytes),
             bytes(pool.refilled_bytes),
         ]
@@ -145,11 +145,11 @@ fn counters(page: &mut String, status: &Status) {
     let _ = writeln!(page, "\n{HEADING}Since the daemon started{HEADING:#}");
     let _ = writeln!(
         page,
-        "  {} lent ({} after a top-up), {} ended; {} refused as empty, {} as not allowed",
+        "  {} allocated ({} after a top-up), {} ended; {} refused as empty, {} as not allowed",
         plural(seen.takes, "lease"),
         count(seen.top_ups),
         count(seen.returns),
-        count(seen.starved),
+        count(seen.misses.nothing_ready()),
         count(seen.denied),
     );
     if let Some(times) = &seen.take_times {

@@ -28,7 +28,7 @@ until_so() {
 # Whether a figure of the pool's status, named as jq names it, is so.
 has() { [ "$(firstlight-pool status --json | jq "$1")" = "$2" ]; }
 clean() { has '.pools[0].clean_slabs' "$1"; }
-lent() { has '.pools[0].lent_slabs' "$1"; }
+allocated() { has '.pools[0].allocated_slabs' "$1"; }
 state() { [ "$(systemctl show -P ActiveState "firstlight-pool.$1")" = "$2" ]; }
 said() { journalctl -q --no-pager -o cat -u "$1" | grep -q "$2"; }
 pid() { systemctl show -P MainPID firstlight-pool.service; }
@@ -88,7 +88,7 @@ activated_by_the_first_client() {
     state service inactive
     machine first
     state service active
-    until_so lent 1
+    until_so allocated 1
     until_so clean 1
 }
 
@@ -97,7 +97,7 @@ restarted_with_a_lease() {
     before=$(pid)
     systemctl restart firstlight-pool.service
     [ "$(pid)" != "$before" ]
-    until_so lent 1
+    until_so allocated 1
     # The clean slab came along, so nothing is zeroed.
     clean 1
     has '.counters.zeroed_bytes' 0
@@ -108,7 +108,7 @@ killed_with_a_lease() {
     local before
     before=$(pid)
     kill -KILL "$before"
-    until_so lent 1
+    until_so allocated 1
     [ "$(pid)" != "$before" ]
     clean 1
     has '.pools[0].unknown_slabs' 0
@@ -128,7 +128,7 @@ reloaded() {
     systemctl reload firstlight-pool.service
     until_so clean 1
     [ "$(pid)" = "$before" ]
-    lent 1
+    allocated 1
 }
 
 # Both units as installed: the exporter's user reads the status, before the daemon is there too.
@@ -149,7 +149,7 @@ exported() {
     until_so shows 'firstlight_pool_up 1'
     systemctl stop firstlight-pool-export.service
     until_so clean 1
-    lent 1
+    allocated 1
 }
 shows() {
     exec 3<>/dev/tcp/127.0.0.1/9464
@@ -166,10 +166,10 @@ upgraded_with_a_lease_while_a_slab_is_half_filled() {
     end_machine second
     # The slab that came back is emptied; another takes 32 s to fill.
     until_so has '.pools[0].filling_slabs' 1
-    lent 1
+    allocated 1
     dpkg -i /packages/new.deb >/dev/null
     [ "$(pid)" != "$before" ]
-    until_so lent 1
+    until_so allocated 1
     has '.pools[0].clean_slabs' 0
     # The half that was zeroed is nowhere: a lease of 16 pages, the rest is free or being filled.
     config 2 0
@@ -211,7 +211,7 @@ watched() {
     before=$(pid)
     kill -STOP "$before"
     until_so test ! -e "/proc/$before"
-    until_so lent 1
+    until_so allocated 1
     [ "$(pid)" != "$before" ]
     systemctl show -P NRestarts firstlight-pool.service | grep -qx 1
     rm -r /run/systemd/system/firstlight-pool.service.d
@@ -227,7 +227,7 @@ stopped() {
     state socket active
     machine first
     state service active
-    until_so lent 1
+    until_so allocated 1
 }
 
 # A VMM under the confinement that libvirt gives its domains: the package's part of the profile
@@ -356,7 +356,7 @@ spread_over_nodes() {
     # What a guest gets is of the node that it names.
     systemd-run --quiet --unit=bound -p Type=exec firstlight-pool run --require --memory 16M@1 -- \
         sh -c 'exec sleep 1000 <{memory}'
-    until_so has '[.pools[] | select(.node != null) | .lent_slabs] == [0, 1]' true
+    until_so has '[.pools[] | select(.node != null) | .allocated_slabs] == [0, 1]' true
     systemctl stop bound
     config 2 0
     systemctl reload firstlight-pool.service

@@ -5,7 +5,7 @@
 #   scripts/systemd/run.sh [FOLDER]    FOLDER has the programs; built where left out
 #
 # Needs QEMU, mmdebstrap, cpio, binutils, and the kernel that scripts/linux.sh fetches. The
-# file system without the package is kept in target/systemd; FRESH=1 makes it anew.
+# file system without the package is kept in target/systemd; FRESH=1 makes another.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 built=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -13,7 +13,7 @@ folder=$built/systemd
 kernel=$built/linux/6.12/vmlinuz
 mkdir -p "$folder"
 
-# Root in the archive, not on this machine: the tree is unpacked by whoever runs this.
+# Root in the archive, not on this machine: the tree is unpacked by the user that runs this.
 if [ "$0" -nt "$folder/root.tar" ] || [ -n "${FRESH:-}" ]; then
     echo "firstlight: a Debian with systemd, by mmdebstrap (a minute)" >&2
     mmdebstrap --quiet --variant=minbase --include=systemd-sysv,dbus,jq,apparmor \

@@ -49,7 +49,7 @@ fn check_further(document: &Value) {
         (&Value::from(3), &Value::from(20 << 20))
     );
     assert_eq!(document["take_round_trip"]["takes"], 32);
-    assert!(document["cost"].is_null(), "nobody asked for it");
+    assert!(document["cost"].is_null(), "it was not requested");
 }
 
 #[test]
@@ -121,6 +121,44 @@ fn starts_while_memory_is_filled_and_starts_on_pinned_memory() {
     }
 }
 
+/// Without QEMU: what one daemon's members wait, beside each kind of load.
+#[test]
+fn load_is_measured_beside_strangers_and_members() {
+    let arguments = [
+        "bench", "pool", "--load", "--page", "thp", "--runs", "1", "--json",
+    ];
+    if !rustix::process::geteuid().is_root() {
+        let (code, _, stderr) = common::told(&arguments);
+        assert_eq!(code, 5);
+        assert!(stderr.contains("--load needs root"), "{stderr}");
+        return skip("root", "only root can be another user");
+    }
+    let document = common::document(&arguments);
+    assert_eq!(document["schema"], "firstlight.bench-pool-load/1");
+    let daemons = document["daemons"].as_array().expect("a list");
+    assert_eq!(daemons.len(), 1);
+    assert!(daemons[0]["program"].is_null(), "this program's own");
+    for figure in [
+        "requests_per_s",
+        "takes_per_s",
+        "take_p50_us",
+        "take_p99_us",
+    ] {
+        let median = daemons[0][figure]["median"].as_f64();
+        assert!(median.is_some_and(|median| median > 0.0), "{figure}");
+    }
+    let members = daemons[0]["members"].as_array().expect("a list");
+    let rows: Vec<_> = members
+        .iter()
+        .map(|row| (row["connection"].as_str(), row["beside"].as_str()))
+        .collect();
+    let beside = ["nothing", "loop", "strangers", "requests", "connections"];
+    let expected = ["open", "new"]
+        .into_iter()
+        .flat_map(|connection| beside.map(|beside| (Some(connection), Some(beside))));
+    assert_eq!(rows, expected.collect::<Vec<_>>());
+}
+
 const SIZES: [&str; 9] = [
     "bench",
     "pool",
@@ -138,7 +176,7 @@ fn huge_pages_are_set_aside_and_given_back() {
     if !qemu_is_here() {
         return;
     }
-    // Nobody else has raised the number while the lock is ours.
+    // No other process raises the number while the lock is ours.
     let total = || {
         let _lock = hugepages::SetAside::new(HUGE, 0)?;
         Ok(hugepages::counts(Path::new(SYS), HUGE, None)?.map(|seen| seen.total_pages))
@@ -167,7 +205,13 @@ fn transparent_pages_need_nothing_set_aside() {
 
 #[test]
 fn what_is_missing_is_said() {
-    let table: [(&[&str], i32, &str); 4] = [
+    let table: [(&[&str], i32, &str); 6] = [
+        (
+            &["--beside", "old/firstlight-pool"],
+            2,
+            "the following required arguments were not provided",
+        ),
+        (&["--load", "--cost"], 2, "cannot be used with"),
         (
             &["--qemu", "/nonexistent/qemu"],
             5,
@@ -190,7 +234,7 @@ fn what_is_missing_is_said() {
 }
 
 #[test]
-fn a_monitor_that_does_not_start_is_quoted() {
+fn a_vmm_that_does_not_start_is_quoted() {
     let all = [
         "bench", "pool", "--page", "thp", "--sizes", "2M", "--qemu", "false",
     ];

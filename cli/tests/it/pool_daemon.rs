@@ -110,14 +110,14 @@ fn a_guest_runs_on_the_pool_and_the_pool_gets_it_back() {
         return;
     };
     let mut qmp = Qmp::start(&mut daemon.run("--memory 128M", "-S -qmp stdio"));
-    daemon.wait("one is lent", |pool| {
-        pool["lent_slabs"] == 1 && pool["clean_slabs"] == 1
+    daemon.wait("one is allocated", |pool| {
+        pool["allocated_slabs"] == 1 && pool["clean_slabs"] == 1
     });
     let rows = qmp.ask("query-memdev");
     assert_eq!(rows[0]["share"], true, "{rows}");
     assert_eq!(qmp.quit(), 0);
     daemon.wait("it is back, and clean again", |pool| {
-        pool["lent_slabs"] == 0 && pool["clean_slabs"] == 2
+        pool["allocated_slabs"] == 0 && pool["clean_slabs"] == 2
     });
     let status = daemon.status().expect("it listens");
     assert_eq!(status["counters"]["takes"], 1);
@@ -125,7 +125,7 @@ fn a_guest_runs_on_the_pool_and_the_pool_gets_it_back() {
 }
 
 #[test]
-fn guests_can_use_all_of_what_was_lent_named_or_injected() {
+fn guests_can_use_all_of_what_was_allocated_named_or_injected() {
     let Some(daemon) = Daemon::start() else {
         return;
     };
@@ -168,7 +168,7 @@ fn a_daemonized_guest_keeps_its_lease() {
     let killed = Command::new("kill").args(["-KILL", pid.trim()]).status();
     assert!(killed.expect("kill is there").success());
     daemon.wait("it is back", |pool| {
-        pool["lent_slabs"] == 0 && pool["clean_slabs"] == 2
+        pool["allocated_slabs"] == 0 && pool["clean_slabs"] == 2
     });
 }
 
@@ -205,9 +205,9 @@ fn a_daemon_shrinks_grows_and_ends_by_request() {
     );
 
     let drained = common::document(&["pool", "drain", "--json", "--socket", socket]);
-    assert_eq!(drained["schema"], "firstlight.pool-drain/1");
+    assert_eq!(drained["schema"], "firstlight.pool-drain/2");
     assert_eq!(drained["released_bytes"], 256 << 20);
-    assert_eq!(drained["lent_slabs"], 0);
+    assert_eq!(drained["allocated_slabs"], 0);
     let ended = daemon.child.wait().expect("it is ours");
     assert!(ended.success(), "{ended}");
 }

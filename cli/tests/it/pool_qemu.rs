@@ -99,9 +99,9 @@ fn qemu_uses_the_files_however_its_memory_was_described() {
             .collect();
         let (rows, maps) = backends(&daemon, options, qemu);
         assert_eq!(rows, expected, "{options} {qemu}");
-        let lent = daemon.lent();
-        assert_eq!(lent.len(), ids.len());
-        for one in lent {
+        let allocated = daemon.allocated();
+        assert_eq!(allocated.len(), ids.len());
+        for one in allocated {
             assert_eq!(
                 one.mapped_bytes(&maps),
                 size,
@@ -171,7 +171,11 @@ fn what_is_saved_on_the_pool_loads_without_it_and_back() {
             migrated(&mut target);
             assert_eq!(target.quit(), 0);
         }
-        assert_eq!(daemon.lent().len(), 2, "one of each pair had the pool's");
+        assert_eq!(
+            daemon.allocated().len(),
+            2,
+            "one of each pair had the pool's"
+        );
     }
 }
 
@@ -240,7 +244,7 @@ fn a_guest_can_use_all_of_its_memory() {
     let qemu = format!("-smp 2 {SELF_TEST} {image}");
     let status = command(&daemon, "--memory 96M --memory 64M", &qemu).status();
     assert_eq!(status.expect("it ran").code(), PASSED);
-    assert!(daemon.lent().iter().all(|one| one.ended_within(30)));
+    assert!(daemon.allocated().iter().all(|one| one.ended_within(30)));
 }
 
 #[test]
@@ -257,15 +261,15 @@ fn a_guest_can_use_huge_pages_filled_beforehand() {
     let qemu = format!("-m 256M {SELF_TEST} {image}");
     let status = command(&daemon, "", &qemu).status();
     assert_eq!(status.expect("it ran").code(), PASSED);
-    let lent = daemon.lent();
-    assert!(lent[0].ended_within(30));
+    let allocated = daemon.allocated();
+    assert!(allocated[0].ended_within(30));
     assert_eq!(
-        lent[0].held_bytes(),
+        allocated[0].held_bytes(),
         256 * MIB,
         "QEMU gave nothing back of its own"
     );
     let mut start = vec![0; 1 << 20];
-    rustix::io::pread(&lent[0].file, &mut start, MIB).expect("it can be read");
+    rustix::io::pread(&allocated[0].file, &mut start, MIB).expect("it can be read");
     assert!(
         start.iter().any(|byte| *byte != 0),
         "the guest wrote to this file"
@@ -273,7 +277,7 @@ fn a_guest_can_use_huge_pages_filled_beforehand() {
 }
 
 #[test]
-fn a_lease_ends_with_a_daemonized_monitor_not_with_its_launcher() {
+fn a_lease_ends_with_a_daemonized_vmm_not_with_its_launcher() {
     if !qemu_is_here() {
         return;
     }
@@ -283,15 +287,15 @@ fn a_lease_ends_with_a_daemonized_monitor_not_with_its_launcher() {
     let qemu = format!("-m 64M -S -daemonize -pidfile {pid_file_name}");
     let status = command(&daemon, "", &qemu).status().expect("it ran");
     assert!(status.success());
-    let lent = daemon.lent();
+    let allocated = daemon.allocated();
     assert!(
-        !lent[0].ended_within(1),
+        !allocated[0].ended_within(1),
         "the daemonized VMM has the memory"
     );
     let pid = fs::read_to_string(&pid_file).expect("QEMU wrote its number");
     let killed = Command::new("kill").args(["-KILL", pid.trim()]).status();
     assert!(killed.expect("kill is there").success());
-    assert!(lent[0].ended_within(30), "nobody has it any more");
+    assert!(allocated[0].ended_within(30), "no process has it any more");
 }
 
 /// Whether calls can be watched here; run in a process of its own, because a
@@ -317,26 +321,30 @@ fn a_memfd_of_an_unmodified_command_line_is_served() {
         return;
     }
     let Some(image) = image() else { return };
-    daemon.lent();
+    daemon.allocated();
     let memory = "-object memory-backend-memfd,id=a,size=96M -object memory-backend-memfd,id=x,size=2M \
                   -object memory-backend-memfd,id=b,size=64M,prealloc=on \
                   -m 160M -smp 2 -numa node,memdev=a -numa node,memdev=b";
     let qemu = format!("{memory} {SELF_TEST} {image}");
     let status = command(&daemon, "--inject", &qemu).status();
     assert_eq!(status.expect("it ran").code(), PASSED);
-    let lent = daemon.lent();
-    let asked: Vec<u64> = lent.iter().map(|one| one.take.bytes).collect();
+    let allocated = daemon.allocated();
+    let asked: Vec<u64> = allocated.iter().map(|one| one.take.bytes).collect();
     assert_eq!(
         asked,
         [96 * MIB, 64 * MIB],
         "the third is not the guest's memory"
     );
-    for one in &lent {
+    for one in &allocated {
         assert!(one.ended_within(30), "the lease ends with QEMU");
     }
-    assert_eq!(lent[1].held_bytes(), 64 * MIB, "QEMU touched all of it");
+    assert_eq!(
+        allocated[1].held_bytes(),
+        64 * MIB,
+        "QEMU touched all of it"
+    );
     let mut start = vec![0; 1 << 20];
-    rustix::io::pread(&lent[0].file, &mut start, MIB).expect("it can be read");
+    rustix::io::pread(&allocated[0].file, &mut start, MIB).expect("it can be read");
     assert!(
         start.iter().any(|byte| *byte != 0),
         "the guest wrote to this file"
@@ -349,7 +357,7 @@ fn a_larger_slab_is_injected_whole_and_daemonizing_is_no_hindrance() {
     if !qemu_is_here() || !injection_works(&daemon) {
         return;
     }
-    daemon.lent();
+    daemon.allocated();
     let pid_file = daemon.folder().join("pid");
     let name = pid_file.to_str().expect("a plain name");
     let qemu = format!(
@@ -360,16 +368,16 @@ fn a_larger_slab_is_injected_whole_and_daemonizing_is_no_hindrance() {
         .status()
         .expect("it ran");
     assert!(status.success());
-    let lent = daemon.lent();
+    let allocated = daemon.allocated();
     assert!(
-        !lent[0].ended_within(1),
+        !allocated[0].ended_within(1),
         "the daemonized VMM has the memory"
     );
-    assert_eq!(lent[0].held_bytes(), 64 * MIB);
-    let length = rustix::fs::fstat(&lent[0].file).expect("ours").st_size;
+    assert_eq!(allocated[0].held_bytes(), 64 * MIB);
+    let length = rustix::fs::fstat(&allocated[0].file).expect("ours").st_size;
     assert_eq!(length, 96 << 20, "the file keeps its size");
     let pid = fs::read_to_string(&pid_file).expect("QEMU wrote its number");
     let killed = Command::new("kill").args(["-KILL", pid.trim()]).status();
     assert!(killed.expect("kill is there").success());
-    assert!(lent[0].ended_within(30), "nobody has it any more");
+    assert!(allocated[0].ended_within(30), "no process has it any more");
 }

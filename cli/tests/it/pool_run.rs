@@ -25,7 +25,7 @@ fn false_qemu(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_monitor_is_given_the_file_and_becomes_the_command() {
+fn a_vmm_is_given_the_file_and_becomes_the_command() {
     let daemon = StandIn::new(PageSize::Transparent, 1, 0);
     let script = "stat -L -c %s {memory}; head -c1 {memory} | od -An -tx1; exit 9";
     let arguments = ["--memory", "3M@0", "--topup", "7", "--", "sh", "-c", script];
@@ -35,28 +35,34 @@ fn a_monitor_is_given_the_file_and_becomes_the_command() {
         stderr,
         "firstlight: 4 MiB of node 0 from the pool: thp pages, lease test-0\n"
     );
-    let lent = daemon.lent();
-    assert_eq!((lent[0].take.bytes, lent[0].take.node), (3 << 20, Some(0)));
-    assert_eq!(lent[0].take.max_topup_ms, 7);
+    let allocated = daemon.allocated();
+    assert_eq!(
+        (allocated[0].take.bytes, allocated[0].take.node),
+        (3 << 20, Some(0))
+    );
+    assert_eq!(allocated[0].take.max_topup_ms, 7);
     assert!(
-        lent[0].ended_within(10),
-        "nobody has the lease pipe any more"
+        allocated[0].ended_within(10),
+        "no process has the lease pipe any more"
     );
 }
 
 #[test]
-fn a_lease_ends_with_the_last_who_inherited_it() {
+fn a_lease_ends_with_the_last_process_that_inherited_it() {
     let daemon = StandIn::new(PageSize::Transparent, 1, 0);
     let script = "sleep 1000 </dev/null >/dev/null 2>&1 & echo $!; true {memory}";
     let arguments = ["--memory", "2M", "--", "sh", "-c", script];
     let (code, stdout, stderr) = run(&daemon.socket(), &arguments);
     assert_eq!(code, 0, "{stderr}");
-    let lent = daemon.lent();
-    assert!(!lent[0].ended_within(0), "its child still has the memory");
+    let allocated = daemon.allocated();
+    assert!(
+        !allocated[0].ended_within(0),
+        "its child still has the memory"
+    );
     let sleeper = stdout.trim();
     let killed = std::process::Command::new("kill").arg(sleeper).status();
     assert!(killed.expect("kill is there").success());
-    assert!(lent[0].ended_within(10), "the child is gone");
+    assert!(allocated[0].ended_within(10), "the child is gone");
 }
 
 #[test]
@@ -64,9 +70,9 @@ fn without_the_pool_the_start_is_ordinary_and_says_so() {
     let daemon = StandIn::new(PageSize::Transparent, 0, 0);
     let qemu = false_qemu(daemon.folder());
     let qemu = qemu.to_str().expect("a plain name");
-    let nobody = daemon.folder().join("nobody.sock");
+    let no_daemon = daemon.folder().join("no-daemon.sock");
 
-    let (code, stdout, stderr) = run(&nobody, &["--memory", "1G", "--", qemu, "-S"]);
+    let (code, stdout, stderr) = run(&no_daemon, &["--memory", "1G", "--", qemu, "-S"]);
     assert_eq!((code, stdout.as_str()), (7, "-S -m 1024M\n"));
     assert!(stderr.contains("no pool answers at"), "{stderr}");
     assert!(stderr.ends_with("starting the ordinary way\n"), "{stderr}");
@@ -103,7 +109,7 @@ fn all_nodes_or_none() {
     );
     assert!(stderr.contains("starting the ordinary way"), "{stderr}");
     assert!(
-        daemon.lent()[0].ended_within(10),
+        daemon.allocated()[0].ended_within(10),
         "the first was given back"
     );
 }
@@ -144,11 +150,11 @@ fn what_cannot_be_started_takes_nothing() {
         stderr.contains("\"8\" has no unit, expected for example 8G"),
         "{stderr}"
     );
-    assert!(daemon.lent().is_empty());
+    assert!(daemon.allocated().is_empty());
 }
 
 #[test]
-fn nobody_who_reads_what_is_said_is_no_reason_not_to_start() {
+fn without_a_reader_of_its_output_it_starts() {
     let folder = tempfile::tempdir().expect("a folder");
     let qemu = false_qemu(folder.path());
     let (reader, writer) = std::io::pipe().expect("a pipe");
@@ -183,7 +189,7 @@ fn show_starts_nothing() {
          size=1073741824,x-use-canonical-path-for-ramblock-id=off,mem-path=/proc/self/fd/N0,share=on \
          -machine memory-backend=pc.ram\n"
     );
-    assert!(daemon.lent().is_empty());
+    assert!(daemon.allocated().is_empty());
 }
 
 #[test]

@@ -33,10 +33,10 @@ fn status() -> Status {
             clean_slabs: 2,
             filling_slabs: 1,
             unknown_slabs: 0,
-            lent_slabs: 1,
+            allocated_slabs: 1,
             clean_bytes: 16 << 30,
             dirty_bytes: 0,
-            lent_bytes: 8 << 30,
+            allocated_bytes: 8 << 30,
             hole_bytes: 3 << 30,
             refilled_bytes: 1 << 30,
             trouble: Some("too few\x1b[2J pages".into()),
@@ -79,7 +79,7 @@ fn serve(path: &Path) {
                 let request = Request::decode(&packet.message).expect("a request");
                 assert_eq!(request.operation(), "status");
                 let message = Reply::Status(Box::new(status())).encode().expect("small");
-                packet::send(&connection, &message, &[]).expect("somebody listens");
+                packet::send(&connection, &message, &[]).expect("the client listens");
             }
         }
     });
@@ -93,10 +93,10 @@ fn a_status_is_a_table_or_a_document() {
     let (code, text, _) = told(&socket, &[]);
     assert_eq!(code, 0);
     for expected in [
-        "firstlight pool: 16 GiB clean, 8 GiB lent, up 1 min 1 s",
+        "firstlight pool: 16 GiB clean, 8 GiB allocated, up 1 min 1 s",
         "note: 2M pages, node 1: too few [2J pages",
-        "     2M     1  8 GiB       4      2        1     1        0       16 GiB",
-        "       0 B       8 GiB  3 GiB     1 GiB",
+        "     2M     1  8 GiB       4      2        1          1        0       16 GiB",
+        "       0 B            8 GiB  3 GiB     1 GiB",
         "   17-3  8 GiB     2M     1          4711  64055  900 ms",
         "take: 21.0 us (p50), 40.0 us (p99), 41.0 us (slowest)",
         "24 GiB zeroed in 2.0 s",
@@ -105,7 +105,7 @@ fn a_status_is_a_table_or_a_document() {
     }
     let (_, text, _) = told(&socket, &["--json"]);
     let document: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!(document["schema"], "firstlight.pool-status/1");
+    assert_eq!(document["schema"], "firstlight.pool-status/2");
     assert_eq!(document["pools"][0]["clean_slabs"], 2);
     assert_eq!(document["leases"][0]["lease"], "17-3");
 }
@@ -113,7 +113,7 @@ fn a_status_is_a_table_or_a_document() {
 #[test]
 fn no_daemon_is_one_clear_message() {
     let folder = tempfile::tempdir().expect("a folder");
-    let socket = folder.path().join("nobody.sock");
+    let socket = folder.path().join("no-daemon.sock");
     let (code, text, stderr) = told(&socket, &["--json"]);
     assert_eq!(code, 10);
     assert!(

@@ -72,7 +72,7 @@ struct Record {
     emulator: String,
     /// The emulator before, if it changed.
     before: Option<String>,
-    /// Bytes of the pool that it runs on; `null` if it does not run, or nobody can say.
+    /// Bytes of the pool that it runs on; `null` if it does not run, or where that is not known.
     pool_bytes: Option<u64>,
     running: bool,
     notes: Vec<String>,

@@ -58,7 +58,7 @@ fn questions_pass_through_untouched() {
         );
         assert_eq!(stderr, "", "{line}");
     }
-    assert_eq!(daemon.lent().len(), 0);
+    assert_eq!(daemon.allocated().len(), 0);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_folder_of_huge_pages_gives_way_to_the_pools_file() {
     assert!(path.starts_with("/proc/self/fd/"), "{path}");
     assert_eq!(now["x-use-canonical-path-for-ramblock-id"], false);
     assert!(stderr.contains("2 MiB from the pool"), "{stderr}");
-    assert_eq!(daemon.lent()[0].take.bytes, 2 << 20);
+    assert_eq!(daemon.allocated()[0].take.bytes, 2 << 20);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn what_is_not_understood_is_qemus_own_with_a_reason() {
             "{stderr}"
         );
     }
-    assert_eq!(daemon.lent().len(), 0);
+    assert_eq!(daemon.allocated().len(), 0);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A client's side of the protocol: one method for each request.
 //!
-//! A [`Client`] is one connection. [`Client::take`] hands out a [`Allocated`]:
+//! A [`Client`] is one connection. [`Client::take`] returns an [`Allocated`]:
 //! the memory and its lease pipe, both close-on-exec until the client decides
-//! who shall inherit them. What the daemon says is checked like anything from
+//! which processes inherit them. What the daemon says is checked like anything from
 //! outside: a file smaller than promised is an error here, not a crash later.
 
 mod error;
@@ -44,7 +44,7 @@ pub fn default_socket() -> Result<PathBuf, ConfigError> {
     }
 }
 
-/// Memory on loan.
+/// Memory allocated.
 #[derive(Debug)]
 pub struct Allocated {
     /// What the daemon says about it.

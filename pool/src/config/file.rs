@@ -18,7 +18,7 @@ pub struct Config {
     pub directory: Spanned<PathBuf>,
     /// Whether clean slabs in named files stay when the daemon is stopped.
     pub keep_on_stop: bool,
-    /// Who may allocate.
+    /// Which users may allocate.
     pub access: Access,
     /// How fast memory is zeroed.
     pub fill: Fill,
@@ -49,7 +49,7 @@ impl Default for Config {
     }
 }
 
-/// Who may allocate besides root and the daemon's own user.
+/// Which users may allocate besides root and the daemon's own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Access {

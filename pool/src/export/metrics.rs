@@ -69,8 +69,8 @@ const GAUGES: [Column; 9] = [
     (("filling_slabs", "Slabs being zeroed"), |row| {
         row.filling_slabs.into()
     }),
-    (("lent_slabs", "Slabs allocated"), |row| {
-        row.lent_slabs.into()
+    (("allocated_slabs", "Slabs allocated"), |row| {
+        row.allocated_slabs.into()
     }),
     (
         (
@@ -86,7 +86,9 @@ const GAUGES: [Column; 9] = [
         ("dirty_bytes", "Bytes taken back and not yet emptied"),
         |row| row.dirty_bytes,
     ),
-    (("lent_bytes", "Bytes allocated"), |row| row.lent_bytes),
+    (("allocated_bytes", "Bytes allocated"), |row| {
+        row.allocated_bytes
+    }),
     (
         (
             "hole_bytes",
@@ -191,11 +193,15 @@ fn state(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result {
         ("connections", "Clients connected", seen.connections.into()),
         ("leases", "Leases", leases),
         (
-            "former_slabs",
+            "revoked_slabs",
             "Slabs taken back that a client still has open",
-            seen.former_slabs.into(),
+            seen.revoked_slabs.into(),
         ),
-        ("former_bytes", "Bytes charged for these", seen.former_bytes),
+        (
+            "revoked_bytes",
+            "Bytes charged for these",
+            seen.revoked_bytes,
+        ),
         (
             "pinned_bytes",
             "Bytes taken back that did not go back to the kernel",
@@ -258,11 +264,11 @@ mod tests {
             wanted_slabs: 4,
             clean_slabs: 3,
             filling_slabs: 1,
-            lent_slabs: 0,
+            allocated_slabs: 0,
             unknown_slabs: 2,
             clean_bytes: 25 << 30,
             dirty_bytes: 0,
-            lent_bytes: 0,
+            allocated_bytes: 0,
             hole_bytes: 3 << 20,
             refilled_bytes: 5 << 20,
             trouble: None,

@@ -16,7 +16,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 /// Serves `/metrics` and `/status.json`, and `/` with `page`, on a listener; the daemon
-/// is asked when one of the former is requested, and has 2 s to answer. `say` gets a line
+/// is asked when one of these two is requested, and has 2 s to answer. `say` gets a line
 /// when the daemon begins not to answer, with the reason, and one when it answers again.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! Batches of a job: when each may be done, and what all of them cost.
 
-use super::{Manner, is_over};
+use super::{Policy, is_over};
 use crate::os::background;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::time::Instant;
 /// Does `step` without keeping out of the way, if that is what the worker does
 /// otherwise: the kernel holds locks meanwhile that others wait for. hugetlbfs has
 /// a few for the touching of all files, tmpfs that of this process' address space;
-/// with no CPU idle, who waits for one would wait for seconds.
+/// with no CPU idle, a waiter would wait for seconds.
 pub(super) fn in_one_go<T>(comes_back: bool, step: impl FnOnce() -> T) -> T {
     if comes_back {
         // Refused, it takes its time.
@@ -29,7 +29,7 @@ pub(super) fn length(bytes: u64) -> io::Result<usize> {
 /// The steps of a job, and what they cost.
 #[derive(Debug)]
 pub struct Batches<'j> {
-    manner: &'j Manner,
+    policy: &'j Policy,
     cancel: &'j AtomicBool,
     done_bytes: &'j AtomicU64,
     /// Bytes of a batch.
@@ -46,15 +46,15 @@ pub struct Batches<'j> {
 
 impl<'j> Batches<'j> {
     pub(super) fn new(
-        manner: &'j Manner,
+        policy: &'j Policy,
         cancel: &'j AtomicBool,
         done_bytes: &'j AtomicU64,
     ) -> Self {
         Self {
-            manner,
+            policy,
             cancel,
             done_bytes,
-            batch_bytes: manner.batch_bytes.max(1 << 20),
+            batch_bytes: policy.batch_bytes.max(1 << 20),
             zeroed_bytes: 0,
             zeroing_ns: 0,
             zeroed_twice_bytes: 0,
@@ -108,7 +108,7 @@ impl<'j> Batches<'j> {
     /// Waits for the pace, unless it is not wanted any more.
     fn wait(&self, bytes: u64) -> io::Result<()> {
         let stop = || self.cancel.load(Ordering::Relaxed);
-        let go_on = match &self.manner.background {
+        let go_on = match &self.policy.background {
             Some(pace) => pace.wait(bytes, stop),
             None => !stop(),
         };
@@ -199,12 +199,12 @@ mod tests {
             PAGE,
             Arc::new(Watch::new(None, Gauge::of_machine())),
         );
-        let manner = Manner {
+        let policy = Policy {
             background: Some(Arc::new(pace)),
-            ..Manner::default()
+            ..Policy::default()
         };
         let (cancel, done) = (AtomicBool::new(false), AtomicU64::new(0));
-        let mut batches = Batches::new(&manner, &cancel, &done);
+        let mut batches = Batches::new(&policy, &cancel, &done);
         batches.pay(PAGE).unwrap();
         // Whatever would have to be waited for is given up now.
         cancel.store(true, Ordering::Relaxed);

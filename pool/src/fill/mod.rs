@@ -89,7 +89,7 @@ pub struct Done<T> {
 
 /// How a worker behaves.
 #[derive(Debug, Clone, Default)]
-pub struct Manner {
+pub struct Policy {
     /// Runs only where a CPU has nothing else to do, at this pace.
     pub background: Option<Arc<Pace>>,
     /// Works on memory that others use meanwhile: where it could not come back
@@ -120,13 +120,13 @@ impl<T: Send + 'static> Worker<T> {
     /// The operating system's refusal of a thread.
     pub fn start(
         name: &str,
-        manner: Manner,
+        policy: Policy,
         report: impl Fn(Done<T>) + Send + 'static,
     ) -> io::Result<Self> {
         let (queue, jobs) = mpsc::channel();
         thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || serve(&jobs, &manner, &report))?;
+            .spawn(move || serve(&jobs, &policy, &report))?;
         Ok(Self { queue })
     }
 
@@ -139,33 +139,33 @@ impl<T: Send + 'static> Worker<T> {
     }
 }
 
-fn serve<T>(jobs: &Receiver<Job<T>>, manner: &Manner, report: &impl Fn(Done<T>)) {
+fn serve<T>(jobs: &Receiver<Job<T>>, policy: &Policy, report: &impl Fn(Done<T>)) {
     // Refused where a container forbids it: then it is an ordinary thread that
     // keeps to its rate. So is one that could not come back for a page.
     // The thread that started this one may have more weight.
     let _ = background::run_nicely(0);
-    let comes_back = manner.background.is_some() && background::may_come_back();
-    let is_idle = match manner.nice {
-        _ if manner.background.is_none() => false,
+    let comes_back = policy.background.is_some() && background::may_come_back();
+    let is_idle = match policy.nice {
+        _ if policy.background.is_none() => false,
         Some(nice) => {
             // Refused, it has the usual weight.
             let _ = background::run_nicely(nice);
             false
         }
-        None => (!manner.shared || comes_back) && background::run_when_idle().is_ok(),
+        None => (!policy.shared || comes_back) && background::run_when_idle().is_ok(),
     };
-    stay_near(manner);
-    let bound = take_memory(manner.node);
+    stay_near(policy);
+    let bound = take_memory(policy.node);
     for job in jobs {
-        let mut batches = Batches::new(manner, &job.cancel, &job.done_bytes);
+        let mut batches = Batches::new(policy, &job.cancel, &job.done_bytes);
         batches.comes_back = is_idle && comes_back;
         if let Some(tenure) = &job.after {
             tenure.settle();
         }
         let result = match &bound {
-            Err(error) if manner.node.is_some() => Err(io::Error::other(format!(
+            Err(error) if policy.node.is_some() => Err(io::Error::other(format!(
                 "cannot take memory from node {}: {error}",
-                manner.node.unwrap_or_default()
+                policy.node.unwrap_or_default()
             ))),
             _ => job.work.run(&job.file, &mut batches),
         };
@@ -187,9 +187,9 @@ fn serve<T>(jobs: &Receiver<Job<T>>, manner: &Manner, report: &impl Fn(Done<T>))
 }
 
 /// To the CPUs that the memory is near to. Refused, as in a container, it runs anywhere.
-fn stay_near(manner: &Manner) {
-    let near = match manner.node {
-        _ if !manner.cpus.is_empty() => Ok(manner.cpus.clone()),
+fn stay_near(policy: &Policy) {
+    let near = match policy.node {
+        _ if !policy.cpus.is_empty() => Ok(policy.cpus.clone()),
         Some(node) => cpus::of_node(Path::new(SYS), node),
         None => Ok(Vec::new()),
     };

@@ -64,22 +64,22 @@ fn all(page: PageSize, tenure: &Arc<Tenure>) -> Refill {
     }
 }
 
-fn manner() -> Manner {
-    Manner {
+fn policy() -> Policy {
+    Policy {
         background: Some(Arc::new(Pace::new(
             None,
             1,
             Arc::new(Watch::new(None, Gauge::of_machine())),
         ))),
         shared: true,
-        ..Manner::default()
+        ..Policy::default()
     }
 }
 
 fn run(file: &Arc<OwnedFd>, refill: Refill) -> Done<()> {
     let (tell, told) = mpsc::channel();
     let tell = move |done| tell.send(done).unwrap();
-    let worker = Worker::start("test", manner(), tell).unwrap();
+    let worker = Worker::start("test", policy(), tell).unwrap();
     let job = Job {
         cancel: refill.tenure.ended(),
         ..Job::new((), Arc::clone(file), Work::Refill(refill))
@@ -219,7 +219,7 @@ fn a_slab_is_emptied_behind_the_page_under_way_and_no_other_is_begun() {
     tenure.end();
     let (tell, emptied) = mpsc::channel();
     let report = move |done: Done<()>| tell.send(done.result).unwrap();
-    let prompt = Worker::start("test", Manner::default(), report).unwrap();
+    let prompt = Worker::start("test", Policy::default(), report).unwrap();
     let empty = Job {
         after: Some(Arc::clone(&tenure)),
         ..Job::new((), Arc::clone(&file), Work::Empty)
@@ -234,7 +234,7 @@ fn a_slab_is_emptied_behind_the_page_under_way_and_no_other_is_begun() {
     assert_eq!(tenure.during(|| ()), None);
 }
 
-/// The end of a lease, in the middle of everything, some hundred times: whoever
+/// The end of a lease, in the middle of everything, some hundred times: a process that
 /// settles and empties has the last word.
 fn ends(page: PageSize, rounds: u32) {
     for round in 0..rounds {
@@ -244,7 +244,7 @@ fn ends(page: PageSize, rounds: u32) {
         let (refill, worker_file) = (all(page, &tenure), Arc::clone(&file));
         let (tell, told) = mpsc::channel();
         let report = move |done: Done<()>| tell.send(done.refilled_pages.len()).unwrap();
-        let worker = Worker::start("test", manner(), report).unwrap();
+        let worker = Worker::start("test", policy(), report).unwrap();
         let job = Job {
             cancel: tenure.ended(),
             ..Job::new((), worker_file, Work::Refill(refill))
@@ -257,7 +257,7 @@ fn ends(page: PageSize, rounds: u32) {
         tenure.end();
         let (tell_emptied, emptied) = mpsc::channel();
         let report = move |done: Done<()>| tell_emptied.send(done.result).unwrap();
-        let prompt = Worker::start("test", Manner::default(), report).unwrap();
+        let prompt = Worker::start("test", Policy::default(), report).unwrap();
         let empty = Job {
             after: Some(tenure),
             ..Job::new((), Arc::clone(&file), Work::Empty)

@@ -35,8 +35,8 @@ const IN_PLACE: Work = Work::ZeroInPlace {
     memfd: true,
 };
 
-fn manner(pace: Option<Pace>) -> Manner {
-    Manner {
+fn policy(pace: Option<Pace>) -> Policy {
+    Policy {
         cpus: Vec::new(),
         nice: None,
         background: pace.map(Arc::new),
@@ -47,9 +47,9 @@ fn manner(pace: Option<Pace>) -> Manner {
 }
 
 /// Lets a worker do the job and waits for its end.
-fn run(manner: Manner, job: Job<u32>) -> Done<u32> {
+fn run(policy: Policy, job: Job<u32>) -> Done<u32> {
     let (tell, told) = mpsc::channel();
-    let worker = Worker::start("test", manner, move |done| tell.send(done).unwrap()).unwrap();
+    let worker = Worker::start("test", policy, move |done| tell.send(done).unwrap()).unwrap();
     worker.send(job).unwrap();
     told.recv().unwrap()
 }
@@ -67,7 +67,7 @@ fn filled_from_end_to_end_with_zeros() {
     let file = file();
     let job = job(&file, FILL);
     let progress = Arc::clone(&job.done_bytes);
-    let done = run(manner(Some(no_pressure(None))), job);
+    let done = run(policy(Some(no_pressure(None))), job);
     done.result.unwrap();
     assert_eq!((done.ticket, done.zeroed_bytes), (7, BYTES));
     assert_eq!(progress.load(Ordering::Relaxed), BYTES);
@@ -88,7 +88,7 @@ fn only_the_missing_part_is_filled_and_no_byte_of_the_rest_changes() {
         end: (5 << 20) + 4096,
         deadline: None,
     };
-    let done = run(manner(None), job(&file, work));
+    let done = run(policy(None), job(&file, work));
     done.result.unwrap();
     assert_eq!(done.zeroed_bytes, (2 << 20) + 4096);
     assert_eq!(mapping.first_nonzero(), Some(12_345));
@@ -104,7 +104,7 @@ fn what_is_not_wanted_any_more_stops() {
     let file = file();
     let stopped = job(&file, FILL);
     stopped.cancel.store(true, Ordering::Relaxed);
-    let done = run(manner(Some(no_pressure(None))), stopped);
+    let done = run(policy(Some(no_pressure(None))), stopped);
     assert_eq!(done.result.unwrap_err().kind(), io::ErrorKind::Interrupted);
     assert_eq!(memory_file::held_bytes(&file).unwrap(), 0);
 }
@@ -118,7 +118,7 @@ fn a_deadline_that_has_passed_ends_it() {
         end: BYTES,
         deadline: Some(Instant::now()),
     };
-    let done = run(manner(None), job(&file, work));
+    let done = run(policy(None), job(&file, work));
     assert_eq!(done.result.unwrap_err().kind(), io::ErrorKind::TimedOut);
     assert_eq!(done.zeroed_bytes, 0);
 }
@@ -129,8 +129,8 @@ fn at_a_rate_of_nothing_only_the_first_burst_is_filled() {
     let slow = job(&file, FILL);
     let (cancel, progress) = (Arc::clone(&slow.cancel), Arc::clone(&slow.done_bytes));
     let (tell, told) = mpsc::channel();
-    let manner = manner(Some(no_pressure(Some(0))));
-    let worker = Worker::start("test", manner, move |done| tell.send(done).unwrap()).unwrap();
+    let policy = policy(Some(no_pressure(Some(0))));
+    let worker = Worker::start("test", policy, move |done| tell.send(done).unwrap()).unwrap();
     worker.send(slow).unwrap();
     while progress.load(Ordering::Relaxed) == 0 {
         thread::yield_now();
@@ -156,13 +156,13 @@ fn pressure_pauses_until_it_is_gone() {
     watch.read();
     assert!(watch.is_paused());
     let pace = Arc::new(Pace::new(None, 1 << 20, Arc::clone(&watch)));
-    let manner = Manner {
+    let policy = Policy {
         background: Some(Arc::clone(&pace)),
-        ..manner(None)
+        ..policy(None)
     };
     let file = file();
     let (tell, told) = mpsc::channel();
-    let worker = Worker::start("test", manner, move |done| tell.send(done).unwrap()).unwrap();
+    let worker = Worker::start("test", policy, move |done| tell.send(done).unwrap()).unwrap();
     worker.send(job(&file, FILL)).unwrap();
     let nothing = told.recv_timeout(Duration::from_millis(200));
     assert!(nothing.is_err(), "{nothing:?}");
@@ -179,13 +179,13 @@ fn pressure_pauses_until_it_is_gone() {
 fn turned_off_nothing_is_filled_until_it_is_turned_on() {
     let pace = Arc::new(no_pressure(None));
     pace.turn(false);
-    let manner = Manner {
+    let policy = Policy {
         background: Some(Arc::clone(&pace)),
-        ..manner(None)
+        ..policy(None)
     };
     let file = file();
     let (tell, told) = mpsc::channel();
-    let worker = Worker::start("test", manner, move |done| tell.send(done).unwrap()).unwrap();
+    let worker = Worker::start("test", policy, move |done| tell.send(done).unwrap()).unwrap();
     worker.send(job(&file, FILL)).unwrap();
     let nothing = told.recv_timeout(Duration::from_millis(200));
     assert!(nothing.is_err(), "{nothing:?}");
@@ -202,11 +202,11 @@ fn emptied_files_hold_nothing_and_zeroed_ones_are_zero() {
     let mut mapping = Mapping::new(&file, 0, length).unwrap();
     mapping.write(5, b"secret");
     mapping.write(length - 6, b"secret");
-    let done = run(manner(None), job(&file, IN_PLACE));
+    let done = run(policy(None), job(&file, IN_PLACE));
     done.result.unwrap();
     assert_eq!(mapping.first_nonzero(), None);
     assert_eq!(memory_file::held_bytes(&file).unwrap(), BYTES);
-    run(manner(None), job(&file, Work::Empty)).result.unwrap();
+    run(policy(None), job(&file, Work::Empty)).result.unwrap();
     assert_eq!(memory_file::held_bytes(&file).unwrap(), 0);
     let mode = rustix::fs::fstat(&file).unwrap().st_mode;
     assert_eq!(mode & 0o077, 0, "others may open it once more");
@@ -230,7 +230,7 @@ fn what_the_kernel_zeroes_is_not_zeroed_again_in_place() {
     }
     let held = memory_file::held_bytes(&file).unwrap();
     assert!(held < BYTES);
-    let done = run(manner(None), job(&file, IN_PLACE));
+    let done = run(policy(None), job(&file, IN_PLACE));
     done.result.unwrap();
     assert_eq!(mapping.first_nonzero(), None);
     assert_eq!(memory_file::held_bytes(&file).unwrap(), BYTES);
@@ -242,7 +242,7 @@ fn what_lies_behind_the_end_is_given_back_and_nothing_else() {
     let file = file();
     memory_file::populate(&file, 0, 4096).unwrap();
     memory_file::refill(&file, BYTES, 1 << 20).unwrap();
-    run(manner(None), job(&file, Work::Shorten { bytes: BYTES }))
+    run(policy(None), job(&file, Work::Shorten { bytes: BYTES }))
         .result
         .unwrap();
     let stat = rustix::fs::fstat(&file).unwrap();
@@ -252,7 +252,7 @@ fn what_lies_behind_the_end_is_given_back_and_nothing_else() {
 }
 
 /// The scheduling policy of this thread, as the kernel numbers them.
-fn policy() -> String {
+fn scheduling_policy() -> String {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
     let fields = stat.rsplit(')').next().unwrap().split_whitespace();
     fields.into_iter().nth(38).unwrap().to_owned()
@@ -266,9 +266,9 @@ fn no_worker_keeps_out_of_the_way_in_the_middle_of_a_page() {
             return;
         }
         background::run_when_idle().unwrap();
-        let during = batches::in_one_go(true, policy);
-        assert_eq!((during.as_str(), policy().as_str()), ("0", "5"));
-        assert_eq!(batches::in_one_go(false, policy), "5");
+        let during = batches::in_one_go(true, scheduling_policy);
+        assert_eq!((during.as_str(), scheduling_policy().as_str()), ("0", "5"));
+        assert_eq!(batches::in_one_go(false, scheduling_policy), "5");
     })
     .join()
     .unwrap();
@@ -290,26 +290,26 @@ fn a_batch_goes_page_by_page_from_where_it_begins_to_where_it_ends() {
 }
 
 #[test]
-fn what_somebody_holds_is_not_zeroed_in_place_until_they_let_go() {
+fn a_file_that_another_process_holds_is_not_zeroed_in_place() {
     let file = file();
     let theirs = memory_file::reopen(&file).unwrap();
     let mut mapping = Mapping::new(&file, 0, 4096).unwrap();
     mapping.write(0, b"theirs");
-    run(manner(None), job(&file, IN_PLACE)).result.unwrap_err();
+    run(policy(None), job(&file, IN_PLACE)).result.unwrap_err();
     assert_eq!(mapping.first_nonzero(), Some(0));
     drop(theirs);
-    run(manner(None), job(&file, IN_PLACE)).result.unwrap();
+    run(policy(None), job(&file, IN_PLACE)).result.unwrap();
     assert_eq!(mapping.first_nonzero(), None);
     memory_file::set_length(&file, BYTES / 2).unwrap();
-    run(manner(None), job(&file, IN_PLACE)).result.unwrap_err();
+    run(policy(None), job(&file, IN_PLACE)).result.unwrap_err();
 }
 
 #[test]
 fn a_node_that_is_not_there_is_told() {
-    let manner = Manner {
+    let policy = Policy {
         node: Some(1023),
-        ..manner(None)
+        ..policy(None)
     };
-    let error = run(manner, job(&file(), FILL)).result.unwrap_err();
+    let error = run(policy, job(&file(), FILL)).result.unwrap_err();
     assert!(error.to_string().contains("node 1023"), "{error}");
 }

@@ -48,7 +48,7 @@ pub enum PlanError {
         reason: String,
     },
     /// It is not known how this VMM takes its memory.
-    Monitor {
+    UnknownVmm {
         /// The program.
         program: String,
         /// A VMM among its arguments: then it only starts that.
@@ -103,7 +103,7 @@ impl fmt::Display for PlanError {
                 write!(f, "the memory backend without id: {reason}")
             }
             Self::Backend { id, reason } => write!(f, "memory backend {id}: {reason}"),
-            Self::Monitor {
+            Self::UnknownVmm {
                 program,
                 inner: Some(inner),
             } => write!(
@@ -111,7 +111,7 @@ impl fmt::Display for PlanError {
                 "{program} is no VMM but starts {inner}: write it first, \
                  {program} ... firstlight pool run ... -- {inner} ..."
             ),
-            Self::Monitor {
+            Self::UnknownVmm {
                 program,
                 inner: None,
             } => write!(

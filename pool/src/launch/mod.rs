@@ -85,7 +85,7 @@ impl Plan {
         } else {
             let text = |word: &OsStr| word.to_string_lossy().into_owned();
             let mut arguments = arguments.iter();
-            return Err(PlanError::Monitor {
+            return Err(PlanError::UnknownVmm {
                 program: text(program),
                 inner: arguments.find(|word| is_qemu(word)).map(|word| text(word)),
             });

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// The largest file that is read.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Lines besides one for each lease, before the file is written anew.
+/// Lines besides one for each lease, before the file is rewritten.
 const SPARE_LINES: usize = 4096;
 
 /// What is known of a lease.
@@ -88,7 +88,7 @@ pub struct Unread {
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
-    /// Where lines are appended; none after a failure: the file is written anew first.
+    /// Where lines are appended; none after a failure: the file is rewritten first.
     file: Option<File>,
     prefix: u32,
     next: Serial,
@@ -133,7 +133,7 @@ impl Journal {
                 Err(_) => unread.lines += 1,
             }
         }
-        unread.unwritable = journal.write_anew().err();
+        unread.unwritable = journal.rewrite().err();
         Ok((journal, unread))
     }
 
@@ -210,12 +210,12 @@ impl Journal {
                 self.file = Some(file);
                 Ok(())
             }
-            _ => self.write_anew(),
+            _ => self.rewrite(),
         }
     }
 
     /// Writes the file with nothing but the leases there are.
-    fn write_anew(&mut self) -> io::Result<()> {
+    fn rewrite(&mut self) -> io::Result<()> {
         let names = Line::Names {
             prefix: self.prefix,
             next: self.next,

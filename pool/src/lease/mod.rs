@@ -3,7 +3,7 @@
 //! A lease lives until the last writing end of its lease pipe is closed, or it is
 //! given back. What becomes of it is decided in [`crate::machine`].
 //!
-//! - [`quota`]: who may allocate, and how much;
+//! - [`quota`]: which client may allocate, and how much;
 //! - `replace.rs`: what is charged until a clean slab takes the place of one that is back;
 //! - `pipe.rs`: the lease pipe; [`journal`]: leases on file, for the next daemon;
 //! - `reserve.rs`: how much of what a guest gives back is kept ready for it.

@@ -1,4 +1,4 @@
-//! Who may allocate, and how much: pure decisions over what a peer is.
+//! Which peer may allocate, and how much: pure decisions over what it is.
 //!
 //! Only root, the daemon's own user, members of the owner's group, and those that a quota
 //! names may. All limits that apply to a client hold at the
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hides_its_cgroup_gets_nothing_where_cgroups_have_quotas() {
+    fn a_client_that_hides_its_cgroup_gets_nothing_where_cgroups_have_quotas() {
         let member = |cgroup| peer(1, 500, &[], cgroup);
         let mut ledger = Ledger::default();
         let with = rules(RULES);

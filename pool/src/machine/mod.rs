@@ -9,7 +9,7 @@
 //! - `take.rs`: the way out; `returns.rs`: the way back; `restart.rs`: what an earlier daemon
 //!   left; `view.rs`: what is to be seen;
 //! - `slabs.rs`, `class.rs`, [`choose`]: which slabs there are, and which one a client gets;
-//! - `leases.rs`: who has which; `times.rs`: how long that took; `core.rs`: what all share.
+//! - `leases.rs`: leases and their clients; `times.rs`: how long that took; `core.rs`: what all share.
 
 mod action;
 pub mod choose;
@@ -62,7 +62,7 @@ pub fn denied(peer: &Peer) -> String {
 /// What the machine begins with.
 #[derive(Debug)]
 pub struct Start {
-    /// Who may do what.
+    /// What each client may do.
     pub rules: Rules,
     /// The classes, all of which can be kept.
     pub specs: Vec<Spec>,
@@ -407,7 +407,7 @@ impl Machine {
             from,
             Reply::Drain(Drained {
                 released_bytes,
-                lent_slabs: u32::try_from(allocated).unwrap_or(u32::MAX),
+                allocated_slabs: u32::try_from(allocated).unwrap_or(u32::MAX),
             }),
         );
     }

@@ -220,7 +220,6 @@ impl Takes {
         let Some(error) = error else {
             return self.allocate(core, now, slab, waiting);
         };
-        core.counters.starved += 1;
         core.counters.misses.top_up += 1;
         let text = format!("{}: {error}", nothing_for(core, &waiting.take));
         let to = waiting.connection;
@@ -346,7 +345,6 @@ impl Takes {
             let text = "the daemon has just been started and zeroes its first memory";
             (RefusalCode::Busy, text.into())
         } else {
-            core.counters.starved += 1;
             if core.slabs.has_class_for(&want) {
                 core.counters.misses.empty += 1;
             } else {

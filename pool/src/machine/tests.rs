@@ -297,7 +297,7 @@ fn what_one_client_unpins_does_not_hide_what_another_has_pinned() {
 }
 
 #[test]
-fn a_slab_with_pages_that_its_former_client_drew_is_emptied_before_it_is_closed() {
+fn a_slab_with_pages_that_its_revoked_client_drew_is_emptied_before_it_is_closed() {
     let (mut machine, now) = filled(1);
     let slab = given_back(&mut machine, now);
     let is_held = Event::Emptied {

@@ -37,8 +37,8 @@ impl Machine {
         let revoked = self.returns.revoked().count();
         Gauges {
             connections: 0,
-            former_slabs: u32::try_from(revoked).unwrap_or(u32::MAX),
-            former_bytes: self.returns.revoked_bytes(),
+            revoked_slabs: u32::try_from(revoked).unwrap_or(u32::MAX),
+            revoked_bytes: self.returns.revoked_bytes(),
             pinned_bytes: self.returns.pinned_bytes(),
             stray_bytes: self.seen.stray_bytes,
             paused: self.core.is_paused,

@@ -18,7 +18,7 @@ const OTHERS: u16 = 0x20;
 
 const READ_WRITE: u16 = 6;
 const NOTHING: u16 = 0;
-/// Of entries that name nobody by number.
+/// Of entries without a number.
 const NO_ID: u32 = u32::MAX;
 
 /// Has a file read and written by its owner, its group, `users` and `groups`, and by no other,

@@ -48,10 +48,10 @@ fn weigh(nice: libc::c_int) -> io::Result<()> {
 }
 
 /// Runs from now on as other threads do, if it was out of the way with the least weight:
-/// it gets on, however busy the CPUs are, but who wakes up beside it need not wait.
+/// it gets on, however busy the CPUs are, but a thread that wakes up beside it need not wait.
 ///
 /// # Errors
-/// The operating system's refusal: who is out of the way may come back only with
+/// The operating system's refusal: a thread that is out of the way may come back only with
 /// `CAP_SYS_NICE`, or where `RLIMIT_NICE` allows for it.
 pub fn run_as_usual() -> io::Result<()> {
     schedule(libc::SCHED_OTHER)

@@ -128,7 +128,7 @@ impl Drop for SetAside {
     }
 }
 
-/// An exclusive lock on the kernel's file itself; waits for it. So everybody who
+/// An exclusive lock on the kernel's file itself; waits for it. So every process that
 /// changes the number meets there, whatever folders they see, and no other process can
 /// lay something in the lock's place.
 fn lock(path: &Path) -> io::Result<OwnedFd> {

@@ -1,4 +1,4 @@
-//! A file mapped into this process, shared with all who hold the file.
+//! A file mapped into this process, shared with all processes that hold the file.
 //!
 //! Others may change the bytes at any moment, so there is no slice of them to
 //! be had: they are copied in and out. A process that can shorten the file can make
@@ -84,7 +84,7 @@ impl Mapping {
     /// # Errors
     /// The operating system's refusal, for example of memory.
     pub fn populate(&self) -> io::Result<()> {
-        // Where the kernel makes huge pages only for those who ask, this asks;
+        // Where the kernel makes huge pages only on request, this requests them;
         // refused, they are small, or huge anyway.
         // SAFETY: the range is exactly this mapping, and the advice changes no byte of it.
         let _ = unsafe {

@@ -78,7 +78,7 @@ pub fn is_sealed(file: impl AsFd) -> io::Result<bool> {
     Ok(rustix::fs::fcntl_get_seals(file)?.contains(SealFlags::SEAL))
 }
 
-/// From now on only the file's owner can open it once more. Who kept no more than
+/// From now on only the file's owner can open it once more. A process that kept no more than
 /// a descriptor that names the file (`O_PATH`), which no count of openings shows,
 /// could make a whole one of it otherwise.
 ///
@@ -89,7 +89,7 @@ pub fn close_to_others(file: impl AsFd) -> io::Result<()> {
 }
 
 /// Makes the file `bytes` long. A shorter file loses its pages at once, also
-/// for those who map it: they get SIGBUS. Pinned pages stay with their pinner
+/// for processes that map it: they get SIGBUS. Pinned pages stay with their pinner
 /// and never come back into a file.
 ///
 /// # Errors

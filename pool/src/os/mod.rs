@@ -4,7 +4,7 @@
 //!   them, and such files in this process' address space;
 //! - [`zero`]: stores that go past the caches;
 //! - [`pacing`], [`pressure`], [`background`]: work that yields to other work;
-//! - [`peer`]: the process at the other end of a Unix socket; [`acl`]: who may connect to one;
+//! - [`peer`]: the process at the other end of a Unix socket; [`acl`]: users that may connect to one;
 //! - [`seccomp`]: calls of another process that wait for a decision here;
 //! - [`inherited`]: descriptors that the parent of this process left open;
 //! - [`service`]: what the service manager passes in and is notified of;

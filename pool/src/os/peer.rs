@@ -1,4 +1,4 @@
-//! Who is at the other end of a Unix socket, as the kernel saw it connect.
+//! The process at the other end of a Unix socket, as the kernel saw it connect.
 //!
 //! User, group and process are what they were when the connection was made;
 //! the cgroup is read from `/proc`, and left out when that process is gone,

@@ -39,7 +39,7 @@ struct Version {
 #[derive(Debug)]
 pub struct SubordinateIds {
     path: PathBuf,
-    /// Users whose ranges do not count as theirs: the daemon's owners, who have no limits.
+    /// Users whose ranges do not count as theirs: the daemon's owners, which have no limits.
     apart: Vec<u32>,
     version: Option<Version>,
     ranges: Vec<Range>,

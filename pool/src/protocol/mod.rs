@@ -1,7 +1,7 @@
 //! What daemon and clients say to each other.
 //!
 //! A connection is a Unix socket of type `SOCK_SEQPACKET`. Every message is one
-//! datagram that holds one JSON object with the version, `"v":1`. The client
+//! datagram that holds one JSON object with the version, `"v":2`. The client
 //! sends a [`Request`], the daemon answers each with one [`Reply`], in order;
 //! the reply to `take` carries two descriptors, the memory and the lease pipe.
 //! `docs/pool-protocol.md` describes the same for other languages.
@@ -30,7 +30,7 @@ pub use request::{FillChange, Give, Request, Resize, StatusQuery, Take};
 pub use words::{LeaseId, PageSize, RefusalCode};
 
 /// The version both ends speak: field `v` of every message.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// Where the daemon listens unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/firstlight/pool.sock";

@@ -48,7 +48,7 @@ pub struct Lease {
 pub struct Status {
     /// Process id of the daemon.
     pub daemon_pid: u32,
-    /// Milliseconds since it began to serve.
+    /// Milliseconds since it started.
     pub uptime_ms: u64,
     /// Whether it allocates no more.
     pub draining: bool,
@@ -60,7 +60,7 @@ pub struct Status {
     pub leases: Vec<LeaseRow>,
     /// Leases after the last row.
     pub more_leases: u32,
-    /// What happened since it began to serve.
+    /// What happened since it started.
     pub counters: Counters,
     /// The daemon's version.
     #[serde(default)]
@@ -75,10 +75,10 @@ pub struct Status {
 pub struct Gauges {
     /// Clients connected.
     pub connections: u32,
-    /// Slabs taken back that a client still has open.
-    pub former_slabs: u32,
+    /// Slabs that were emptied and that a revoked client still has open.
+    pub revoked_slabs: u32,
     /// Bytes charged for these.
-    pub former_bytes: u64,
+    pub revoked_bytes: u64,
     /// Bytes taken back that did not go back to the kernel.
     pub pinned_bytes: u64,
     /// Bytes in the mounts that are in no file.
@@ -106,7 +106,7 @@ pub struct PoolRow {
     /// Slabs being zeroed, or waiting for it.
     pub filling_slabs: u32,
     /// Slabs allocated.
-    pub lent_slabs: u32,
+    pub allocated_slabs: u32,
     /// Slabs that an earlier daemon allocated and that were not found again; their leases
     /// are known, and end like any other.
     #[serde(default)]
@@ -116,11 +116,11 @@ pub struct PoolRow {
     /// Bytes given back by clients that are not yet punched.
     pub dirty_bytes: u64,
     /// Bytes allocated.
-    pub lent_bytes: u64,
+    pub allocated_bytes: u64,
     /// Bytes of these that guests gave back and that hold no memory now.
     #[serde(default)]
     pub hole_bytes: u64,
-    /// Bytes put back into such holes since the daemon began to serve.
+    /// Bytes put back into such holes since the daemon started.
     #[serde(default)]
     pub refilled_bytes: u64,
     /// Why it does not grow, in words; `None` while all is well.
@@ -147,15 +147,13 @@ pub struct LeaseRow {
     pub age_ms: u64,
 }
 
-/// What happened since the daemon began to serve.
+/// What happened since the daemon started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// `take` answered with memory.
     pub takes: u64,
     /// Of these, the ones that had to wait for some zeroing.
     pub top_ups: u64,
-    /// `take` refused because nothing fitted was ready.
-    pub starved: u64,
     /// Requests refused for quota or permission.
     pub denied: u64,
     /// Leases that ended.
@@ -208,9 +206,9 @@ pub struct TakeBucket {
 /// How long `take` took inside the daemon.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakeTimes {
-    /// Half were at most as slow.
+    /// The p50.
     pub p50_ns: u64,
-    /// 99 of 100 were at most as slow.
+    /// The p99.
     pub p99_ns: u64,
     /// The slowest.
     pub max_ns: u64,
@@ -249,7 +247,7 @@ pub struct Drained {
     /// Bytes that go back to the kernel.
     pub released_bytes: u64,
     /// Slabs still allocated, unknown ones among them; the daemon ends when they are back.
-    pub lent_slabs: u32,
+    pub allocated_slabs: u32,
 }
 
 /// It was not done, and why.
@@ -262,6 +260,14 @@ pub struct Refusal {
     /// When it is worth a new request; `None` where that is not known, or never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u32>,
+}
+
+impl Misses {
+    /// Of these, the ones for which nothing that fits was ready in time.
+    #[must_use]
+    pub fn nothing_ready(&self) -> u64 {
+        self.empty + self.no_class + self.top_up
+    }
 }
 
 impl Refusal {

@@ -26,9 +26,9 @@ fn a_take_is_what_the_documentation_shows() {
     let message = Request::Take(take.clone()).encode().expect("small");
     assert_eq!(
         String::from_utf8(message).expect("JSON"),
-        r#"{"v":1,"op":"take","bytes":8589934592,"node":1,"page":"2M","max_topup_ms":50}"#
+        r#"{"v":2,"op":"take","bytes":8589934592,"node":1,"page":"2M","max_topup_ms":50}"#
     );
-    let short = br#"{"op":"take","bytes":1,"v":1,"node":null}"#;
+    let short = br#"{"op":"take","bytes":1,"v":2,"node":null}"#;
     let expected = Take {
         bytes: 1,
         node: None,
@@ -44,43 +44,43 @@ fn what_is_wrong_with_a_request_is_said() {
     let table = [
         ("", "expected one JSON object"),
         ("[]", "expected one JSON object"),
-        (r#"{"v":1,"op":"drain"} {}"#, "expected one JSON object"),
-        (r#"{"op":"drain"}"#, "\"v\" is missing, version 1"),
-        (r#"{"v":2,"op":"drain"}"#, "\"v\" is 2, version 1"),
+        (r#"{"v":2,"op":"drain"} {}"#, "expected one JSON object"),
+        (r#"{"op":"drain"}"#, "\"v\" is missing, version 2"),
+        (r#"{"v":1,"op":"drain"}"#, "\"v\" is 1, version 2"),
         (r#"{"v":"1","op":"drain"}"#, "\"v\" is \"1\""),
-        (r#"{"v":1}"#, "\"op\" is missing, expected take, give"),
-        (r#"{"v":1,"op":"lend"}"#, "\"op\" is \"lend\""),
+        (r#"{"v":2}"#, "\"op\" is missing, expected take, give"),
+        (r#"{"v":2,"op":"keep"}"#, "\"op\" is \"keep\""),
         (
-            r#"{"v":1,"op":"drain","now":true}"#,
+            r#"{"v":2,"op":"drain","now":true}"#,
             "drain: unknown field `now`",
         ),
-        (r#"{"v":1,"op":"take"}"#, "take: missing field `bytes`"),
+        (r#"{"v":2,"op":"take"}"#, "take: missing field `bytes`"),
         (
-            r#"{"v":1,"op":"take","bytes":0}"#,
+            r#"{"v":2,"op":"take","bytes":0}"#,
             "`bytes` is 0, expected 1 to",
         ),
         (
-            r#"{"v":1,"op":"take","bytes":-1}"#,
+            r#"{"v":2,"op":"take","bytes":-1}"#,
             "take: invalid value: integer `-1`",
         ),
         (
-            r#"{"v":1,"op":"take","bytes":9007199254740992}"#,
+            r#"{"v":2,"op":"take","bytes":9007199254740992}"#,
             "expected 1 to 9007199254740991",
         ),
         (
-            r#"{"v":1,"op":"take","bytes":1,"page":"4K"}"#,
+            r#"{"v":2,"op":"take","bytes":1,"page":"4K"}"#,
             "unknown variant `4K`",
         ),
         (
-            r#"{"v":1,"op":"take","bytes":1,"node":4294967296}"#,
+            r#"{"v":2,"op":"take","bytes":1,"node":4294967296}"#,
             "take: invalid value",
         ),
         (
-            r#"{"v":1,"op":"give","lease":"a/b"}"#,
+            r#"{"v":2,"op":"give","lease":"a/b"}"#,
             "give: no lease has this name",
         ),
         (
-            r#"{"v":1,"op":"give","lease":""}"#,
+            r#"{"v":2,"op":"give","lease":""}"#,
             "give: no lease has this name",
         ),
     ];
@@ -88,25 +88,25 @@ fn what_is_wrong_with_a_request_is_said() {
         let seen = refused(message);
         assert!(seen.contains(expected), "{message}: {seen}");
     }
-    let long = format!(r#"{{"v":1,"op":"{}"}}"#, "x".repeat(MOST_REQUEST_BYTES));
+    let long = format!(r#"{{"v":2,"op":"{}"}}"#, "x".repeat(MOST_REQUEST_BYTES));
     assert!(refused(&long).contains("at most 4096 are allowed"));
     let nested = "[".repeat(MOST_REQUEST_BYTES);
     assert!(refused(&nested).contains("expected one JSON object"));
-    let shown = refused(&format!(r#"{{"v":1,"op":"{}"}}"#, "é".repeat(500)));
+    let shown = refused(&format!(r#"{{"v":2,"op":"{}"}}"#, "é".repeat(500)));
     assert!(shown.chars().count() < 150, "{shown}");
 }
 
 #[test]
 fn replies_of_a_later_daemon_are_read() {
-    let later = br#"{"v":1,"ok":false,"code":"too-warm","message":"later","since":3}"#;
+    let later = br#"{"v":2,"ok":false,"code":"too-warm","message":"later","since":3}"#;
     let refusal = Refusal::new(RefusalCode::Unknown, "later");
     assert_eq!(Reply::decode(later), Ok(Reply::Refused(refusal)));
     for wrong in [
-        r#"{"v":1,"op":"give"}"#,
-        r#"{"v":1,"ok":1,"op":"give"}"#,
-        r#"{"v":1,"ok":true,"op":"gave"}"#,
-        r#"{"v":1,"ok":false}"#,
-        r#"{"v":1,"ok":true,"op":"take","lease":"1"}"#,
+        r#"{"v":2,"op":"give"}"#,
+        r#"{"v":2,"ok":1,"op":"give"}"#,
+        r#"{"v":2,"ok":true,"op":"gave"}"#,
+        r#"{"v":2,"ok":false}"#,
+        r#"{"v":2,"ok":true,"op":"take","lease":"1"}"#,
     ] {
         assert!(Reply::decode(wrong.as_bytes()).is_err(), "{wrong}");
     }

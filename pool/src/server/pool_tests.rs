@@ -182,7 +182,7 @@ fn what_is_kept_stays_charged() {
 }
 
 #[test]
-fn a_refusal_for_quota_names_memory_that_a_former_client_has_open() {
+fn a_refusal_for_quota_names_memory_that_a_revoked_client_has_open() {
     let (_folder, mut pool) = pool();
     let (first, memory) = taken(&mut pool, 1000).unwrap();
     let _second = taken(&mut pool, 1000).unwrap();
@@ -222,7 +222,7 @@ fn a_slab_that_is_given_back_is_charged_until_another_is_clean() {
 }
 
 #[test]
-fn a_quota_counts_the_slab_that_is_lent_and_not_what_was_asked() {
+fn a_quota_counts_the_slab_that_is_allocated_and_not_what_was_requested() {
     let (_folder, mut pool) = pool();
     let kept: Vec<_> = (0..2).map(|_| taken(&mut pool, 1000).unwrap()).collect();
     assert_eq!(taken(&mut pool, 1000).unwrap_err(), RefusalCode::Quota);

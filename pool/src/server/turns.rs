@@ -196,7 +196,7 @@ mod tests {
         flood.turns.go_on(begin + wait, &flood.events);
         let longer = flood.turns.wait(begin).unwrap();
         assert!(longer >= Duration::from_millis(480), "{longer:?}");
-        // No sooner, and not for coming anew either.
+        // No sooner, and not for a new connection either.
         flood._ends.clear();
         flood._queues.clear();
         let almost = begin + longer - Duration::from_millis(1);

@@ -6,7 +6,7 @@
 //! What is being worked on comes back with the result as its [`Ticket`].
 
 use crate::config::Fill;
-use crate::fill::{Done, Job, Manner, Pace, Watch, Worker};
+use crate::fill::{Done, Job, Pace, Policy, Watch, Worker};
 use crate::lease::Serial;
 use crate::os::pressure::Gauge;
 use crate::protocol::Filling;
@@ -49,24 +49,24 @@ enum Kind {
 
 /// A worker that takes memory away.
 #[derive(Debug)]
-struct Taker {
+struct Emptier {
     worker: Worker<Ticket>,
     /// Jobs that it has.
     jobs: Arc<AtomicUsize>,
 }
 
-impl Taker {
+impl Emptier {
     fn jobs(&self) -> usize {
         self.jobs.load(Ordering::Relaxed)
     }
 }
 
-/// Takers at most: more files than that would have to be held by their clients at
+/// Emptiers at most: more files than that would have to be held by their clients at
 /// once before one waits for another.
-const MOST_TAKERS: usize = 256;
+const MOST_EMPTIERS: usize = 256;
 
-/// Takers that are kept while there is nothing to do.
-const IDLE_TAKERS: usize = 4;
+/// Emptiers that are kept while there is nothing to do.
+const IDLE_EMPTIERS: usize = 4;
 
 /// All workers.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ pub(super) struct Workers {
     refill_pace: Arc<Pace>,
     batch_bytes: u64,
     started: BTreeMap<(Kind, Option<u32>), Worker<Ticket>>,
-    takers: Vec<Taker>,
+    emptiers: Vec<Emptier>,
     report: Sender<Done<Ticket>>,
     reports: Receiver<Done<Ticket>>,
     wake: Arc<OwnedFd>,
@@ -116,14 +116,14 @@ impl Workers {
             refill_pace: Arc::new(refill_pace),
             batch_bytes,
             started: BTreeMap::new(),
-            takers: Vec::new(),
+            emptiers: Vec::new(),
             report,
             reports,
             wake: Arc::new(rustix::event::eventfd(0, flags)?),
             refilling: BTreeSet::new(),
         };
         // What comes back must not be in want of a thread.
-        workers.add_taker()?;
+        workers.add_emptier()?;
         Ok(workers)
     }
 
@@ -211,37 +211,37 @@ impl Workers {
     /// Memory that is taken away, whatever node it is from. A client that has the file
     /// may make this wait, so nothing that others wait for goes the same way.
     pub(super) fn take_away(&mut self, job: Job<Ticket>) -> io::Result<()> {
-        let idle = |taker: &Taker| taker.jobs() == 0;
-        if !self.takers.iter().any(idle) && self.takers.len() < MOST_TAKERS {
+        let idle = |emptier: &Emptier| emptier.jobs() == 0;
+        if !self.emptiers.iter().any(idle) && self.emptiers.len() < MOST_EMPTIERS {
             // Without another one it waits.
-            let _ = self.add_taker();
+            let _ = self.add_emptier();
         }
-        let taker = self.takers.iter().min_by_key(|taker| taker.jobs());
+        let emptier = self.emptiers.iter().min_by_key(|emptier| emptier.jobs());
         let gone = || io::Error::other("a worker ended");
-        let taker = taker.ok_or_else(gone)?;
-        taker.jobs.fetch_add(1, Ordering::Relaxed);
-        taker.worker.send(job).map_err(|_| gone())?;
+        let emptier = emptier.ok_or_else(gone)?;
+        emptier.jobs.fetch_add(1, Ordering::Relaxed);
+        emptier.worker.send(job).map_err(|_| gone())?;
         let mut kept = 0;
-        self.takers.retain(|taker| {
-            kept += usize::from(idle(taker));
-            !idle(taker) || kept <= IDLE_TAKERS
+        self.emptiers.retain(|emptier| {
+            kept += usize::from(idle(emptier));
+            !idle(emptier) || kept <= IDLE_EMPTIERS
         });
         Ok(())
     }
 
-    fn add_taker(&mut self) -> io::Result<()> {
+    fn add_emptier(&mut self) -> io::Result<()> {
         let jobs = Arc::new(AtomicUsize::new(0));
-        let manner = Manner {
+        let policy = Policy {
             batch_bytes: self.batch_bytes,
-            ..Manner::default()
+            ..Policy::default()
         };
         let done = Arc::clone(&jobs);
         let report = self.reporter();
-        let worker = Worker::start("take-away", manner, move |result| {
+        let worker = Worker::start("take-away", policy, move |result| {
             done.fetch_sub(1, Ordering::Relaxed);
             report(result);
         })?;
-        self.takers.push(Taker { worker, jobs });
+        self.emptiers.push(Emptier { worker, jobs });
         Ok(())
     }
 
@@ -259,12 +259,12 @@ impl Workers {
     /// A thread for work that a client waits for: one each, so that none waits for another's.
     pub(super) fn prompt(&self, node: Option<u32>) -> io::Result<Worker<Ticket>> {
         let place = node.map_or("any".into(), |node| node.to_string());
-        let manner = Manner {
+        let policy = Policy {
             node,
             batch_bytes: self.batch_bytes,
-            ..Manner::default()
+            ..Policy::default()
         };
-        Worker::start(&format!("prompt-{place}"), manner, self.reporter())
+        Worker::start(&format!("prompt-{place}"), policy, self.reporter())
     }
 
     fn make_sure(&mut self, kind: Kind, node: Option<u32>) -> io::Result<()> {
@@ -288,7 +288,7 @@ impl Workers {
             Kind::Background => (format!("fill-{place}"), self.pace(node)),
             Kind::Refill => (format!("refill-{place}"), Arc::clone(&self.refill_pace)),
         };
-        let manner = Manner {
+        let policy = Policy {
             background: Some(background),
             shared: kind == Kind::Refill,
             node,
@@ -296,6 +296,6 @@ impl Workers {
             nice: self.nice,
             batch_bytes: self.batch_bytes,
         };
-        Worker::start(&name, manner, self.reporter())
+        Worker::start(&name, policy, self.reporter())
     }
 }

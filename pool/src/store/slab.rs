@@ -217,7 +217,7 @@ impl Slab {
         memory_file::held_bytes(&self.file)
     }
 
-    /// Length of the file now: who keeps a mapping of hugetlbfs can make it grow.
+    /// Length of the file now: a mapping of hugetlbfs can make it grow.
     ///
     /// # Errors
     /// The operating system's refusal.

@@ -58,7 +58,7 @@ const TAKE: Take = Take {
 };
 
 #[test]
-fn what_is_taken_is_memory_with_a_lifeline() {
+fn what_is_taken_is_memory_with_a_lease_pipe() {
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
     let mut writer = Some(OwnedFd::from(writer));
     let (mut client, daemon) = beside(move |request| {
@@ -69,10 +69,10 @@ fn what_is_taken_is_memory_with_a_lifeline() {
             vec![memory(8192), writer.take().expect("one take")],
         ))
     });
-    let borrowed = client.take(TAKE).expect("lent");
-    assert_eq!(borrowed.lease, lease(8192));
+    let allocated = client.take(TAKE).expect("allocated");
+    assert_eq!(allocated.lease, lease(8192));
     assert_eq!(
-        File::from(borrowed.memory)
+        File::from(allocated.memory)
             .metadata()
             .expect("a file")
             .len(),
@@ -80,7 +80,7 @@ fn what_is_taken_is_memory_with_a_lifeline() {
     );
     drop(client);
     daemon.join().expect("the daemon is content");
-    drop(borrowed.lease_pipe);
+    drop(allocated.lease_pipe);
     assert_eq!(
         reader.read(&mut [0]).expect("the end"),
         0,
@@ -89,7 +89,7 @@ fn what_is_taken_is_memory_with_a_lifeline() {
 }
 
 #[test]
-fn a_loan_that_is_not_what_it_says_is_refused() {
+fn a_lease_that_is_not_what_it_says_is_refused() {
     type Loan = (Lease, fn() -> Vec<OwnedFd>, &'static str);
     let table: [Loan; 4] = [
         (
@@ -170,7 +170,7 @@ fn a_daemon_that_hangs_up_or_is_not_there_is_said_so() {
 
     let nowhere = Path::new("/nonexistent/pool.sock");
     let error = Client::connect(nowhere)
-        .expect_err("nobody is there")
+        .expect_err("no daemon is there")
         .to_string();
     assert!(
         error.starts_with("no pool answers at /nonexistent/pool.sock: "),
@@ -198,7 +198,7 @@ fn a_long_status_comes_in_parts() {
         let Request::Status(query) = request else {
             let drained = Drained {
                 released_bytes: 0,
-                lent_slabs: 0,
+                allocated_slabs: 0,
             };
             return Some((Reply::Drain(drained).encode().expect("small"), vec![]));
         };

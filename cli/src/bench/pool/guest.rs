@@ -181,7 +181,7 @@ impl Bench {
                 Ok((running, greeted))
             });
             if greeted.is_err() {
-                // Nobody else will connect, and the other thread waits for it.
+                // No other client will connect, and the other thread waits for it.
                 drop(UnixStream::connect(self.file("port")));
             }
             let seen = guest.join().map_err(|_| io::ErrorKind::Other)?;

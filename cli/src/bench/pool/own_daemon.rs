@@ -183,8 +183,8 @@ impl OwnDaemon {
     pub(super) fn empty(&mut self, bytes: u64) -> Result<(), Failure> {
         self.resize(bytes, 0)?;
         self.wait(bytes, "an empty pool", |pool| {
-            let slabs = pool.clean_slabs + pool.filling_slabs + pool.lent_slabs;
-            slabs == 0 && pool.clean_bytes + pool.dirty_bytes + pool.lent_bytes == 0
+            let slabs = pool.clean_slabs + pool.filling_slabs + pool.allocated_slabs;
+            slabs == 0 && pool.clean_bytes + pool.dirty_bytes + pool.allocated_bytes == 0
         })
     }
 

@@ -23,14 +23,14 @@ use std::thread;
 
 const HUGE: u64 = 2 << 20;
 
-/// A file allocated, and the end of the pipe that tells when nobody has it any more.
-pub(crate) struct Lent {
+/// A file allocated, and the end of the pipe that closes with its last copy.
+pub(crate) struct Provided {
     pub(crate) take: Take,
     pub(crate) file: OwnedFd,
     lease_pipe: OwnedFd,
 }
 
-impl Lent {
+impl Provided {
     /// Whether the lease has ended, after at most `seconds`.
     pub(crate) fn ended_within(&self, seconds: i64) -> bool {
         let mut polled = [PollFd::new(&self.lease_pipe, PollFlags::IN)];
@@ -57,7 +57,7 @@ impl Lent {
         maps.lines().filter_map(bytes).sum()
     }
 
-    /// Bytes that somebody has touched, or that were there from the beginning.
+    /// Bytes that were touched, or that were there from the beginning.
     pub(crate) fn held_bytes(&self) -> u64 {
         memory_file::held_bytes(&self.file).expect("the file is ours")
     }
@@ -66,7 +66,7 @@ impl Lent {
 /// The daemon.
 pub(crate) struct StandIn {
     folder: tempfile::TempDir,
-    lent: Arc<Mutex<Vec<Lent>>>,
+    allocated: Arc<Mutex<Vec<Provided>>>,
 }
 
 impl StandIn {
@@ -76,19 +76,19 @@ impl StandIn {
         let folder = tempfile::tempdir().expect("a folder");
         let daemon = Self {
             folder,
-            lent: Arc::default(),
+            allocated: Arc::default(),
         };
         let address = SocketAddrUnix::new(daemon.socket()).expect("a short name");
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let socket = socket_with(kind.0, kind.1, SocketFlags::CLOEXEC, None).expect("a socket");
         bind(&socket, &address).expect("a free name");
         listen(&socket, 8).expect("it listens");
-        let lent = Arc::clone(&daemon.lent);
+        let allocated = Arc::clone(&daemon.allocated);
         thread::spawn(move || {
             while let Ok(connection) = accept_with(&socket, SocketFlags::CLOEXEC) {
                 while let Ok(packet) = packet::receive(&connection, MOST_REQUEST_BYTES, 0) {
                     let request = Request::decode(&packet.message).expect("a request");
-                    answer(&connection, request, &lent, (page, slabs, extra));
+                    answer(&connection, request, &allocated, (page, slabs, extra));
                 }
             }
         });
@@ -104,20 +104,20 @@ impl StandIn {
     }
 
     /// All that was allocated, in order.
-    pub(crate) fn lent(&self) -> Vec<Lent> {
-        std::mem::take(&mut self.lent.lock().expect("no panic while locked"))
+    pub(crate) fn allocated(&self) -> Vec<Provided> {
+        std::mem::take(&mut self.allocated.lock().expect("no panic while locked"))
     }
 }
 
 fn answer(
     connection: &OwnedFd,
     request: Request,
-    lent: &Mutex<Vec<Lent>>,
+    allocated: &Mutex<Vec<Provided>>,
     (page, slabs, extra): (PageSize, usize, u64),
 ) {
-    let mut lent = lent.lock().expect("no panic while locked");
+    let mut allocated = allocated.lock().expect("no panic while locked");
     let take = match request {
-        Request::Take(take) if lent.len() < slabs => take,
+        Request::Take(take) if allocated.len() < slabs => take,
         Request::Give(_) => {
             let message = Reply::Give.encode().expect("small");
             return packet::send(connection, &message, &[]).expect("the client listens");
@@ -137,7 +137,7 @@ fn answer(
     }
     let (lease_pipe, theirs) = std::io::pipe().expect("a pipe");
     let lease = Lease {
-        lease: LeaseId::new(format!("test-{}", lent.len())).expect("a name"),
+        lease: LeaseId::new(format!("test-{}", allocated.len())).expect("a name"),
         bytes,
         page,
         node: take.node,
@@ -147,7 +147,7 @@ fn answer(
     let message = Reply::Take(lease).encode().expect("small");
     let memory = memory_file::reopen(&file).expect("/proc is there");
     packet::send(connection, &message, &[memory.as_fd(), theirs.as_fd()]).expect("they listen");
-    lent.push(Lent {
+    allocated.push(Provided {
         take,
         file,
         lease_pipe: lease_pipe.into(),

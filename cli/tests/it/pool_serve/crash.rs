@@ -1,4 +1,4 @@
-//! The daemon is killed at random moments: no slab is allocated twice, nobody's
+//! The daemon is killed at random moments: no slab is allocated twice, no client's
 //! memory is touched, no huge page is lost.
 
 use super::kit::{Daemon, free_pages, huge_pages, mapped, random, rounds, take, until};
@@ -10,22 +10,26 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Memory a client holds: nobody else may have the same, or change it.
+/// Memory a client holds: no other may have the same, or change it.
 struct Held {
     inode: (u64, u64),
     memory: Mapping,
     mark: [u8; 8],
-    _borrowed: Allocated,
+    _allocated: Allocated,
 }
 
 impl Held {
     /// Takes a slab, looks at all of it, and marks it.
     fn take(socket: &Path, mark: u64) -> Option<Self> {
         let mut pool = Client::connect(socket).ok()?;
-        let borrowed = pool.take(take(1)).ok()?;
-        let stat = rustix::fs::fstat(&borrowed.memory).unwrap();
-        let mut memory = mapped(&borrowed.memory, borrowed.lease.bytes);
-        assert_eq!(memory.first_nonzero(), None, "lent with somebody's bytes");
+        let allocated = pool.take(take(1)).ok()?;
+        let stat = rustix::fs::fstat(&allocated.memory).unwrap();
+        let mut memory = mapped(&allocated.memory, allocated.lease.bytes);
+        assert_eq!(
+            memory.first_nonzero(),
+            None,
+            "allocated with another client's bytes"
+        );
         let mark = mark.to_ne_bytes();
         memory.write(0, &mark);
         memory.write(memory.bytes() - 8, &mark);
@@ -33,7 +37,7 @@ impl Held {
             inode: (stat.st_dev, stat.st_ino),
             memory,
             mark,
-            _borrowed: borrowed,
+            _allocated: allocated,
         })
     }
 
@@ -46,7 +50,7 @@ impl Held {
 }
 
 /// Takes and lets go, in a thread of its own, until told to stop.
-fn borrow_on(
+fn take_on(
     socket: PathBuf,
     stop: Arc<AtomicBool>,
     all: Arc<Mutex<Vec<Held>>>,
@@ -59,11 +63,14 @@ fn borrow_on(
                     taken += 1;
                     let mut all = all.lock().unwrap();
                     let twice = all.iter().any(|other| other.inode == held.inode);
-                    assert!(!twice, "lent twice: {:?}", held.inode);
+                    assert!(!twice, "allocated twice: {:?}", held.inode);
                     all.push(held);
                     if all.len() > 3 {
                         let gone = all.remove(0);
-                        assert!(gone.is_untouched(), "somebody changed what was lent");
+                        assert!(
+                            gone.is_untouched(),
+                            "another process changed what was allocated"
+                        );
                     }
                 }
                 None => thread::sleep(Duration::from_millis(1)),
@@ -83,23 +90,23 @@ fn crash(source: &str, kills: u32) {
     ));
     let stop = Arc::new(AtomicBool::new(false));
     let all: Arc<Mutex<Vec<Held>>> = Arc::default();
-    let borrower = borrow_on(daemon.socket(), Arc::clone(&stop), Arc::clone(&all));
+    let client = take_on(daemon.socket(), Arc::clone(&stop), Arc::clone(&all));
     for _ in 0..kills {
         // From before it listens to well into allocating.
         let most_us = if random.below(3) == 0 { 5_000 } else { 80_000 };
         let after = Duration::from_micros(random.below(most_us) as u64);
         thread::sleep(after);
         daemon.kill();
-        assert!(!borrower.is_finished(), "the client saw what must not be");
+        assert!(!client.is_finished(), "the client saw what must not be");
         daemon.start_again();
     }
     daemon.until_it_answers();
     // On a slow host none of the killed ones may have come so far.
     until("a slab is lent", || !all.lock().unwrap().is_empty());
     stop.store(true, Ordering::Relaxed);
-    let taken = borrower.join().expect("the client saw what must not be");
-    assert!(taken > 0, "nothing was ever lent");
-    eprintln!("{source}: {kills} kills, {taken} slabs lent");
+    let taken = client.join().expect("the client saw what must not be");
+    assert!(taken > 0, "nothing was ever allocated");
+    eprintln!("{source}: {kills} kills, {taken} slabs allocated");
     {
         let mut all = all.lock().unwrap();
         assert!(all.iter().all(Held::is_untouched));
@@ -128,7 +135,7 @@ fn killed_at_random_moments_with_slabs_without_a_name() {
 }
 
 #[test]
-fn who_borrowed_goes_on_when_the_daemon_is_killed() {
+fn a_client_goes_on_when_the_daemon_is_killed() {
     let Some(_pages) = huge_pages(4) else { return };
     let free = free_pages();
     let mut daemon = Daemon::start("[[class]]\nsize = \"2M\"\nslabs = 2\n");

@@ -15,11 +15,14 @@ fn draw(source: &str) {
     ));
     daemon.until_clean(2);
     let free = free_pages();
-    let borrowed = take_soon(&daemon, 4 * M);
-    let mapping = mapped(&borrowed.memory, 4 * M);
-    let kept = borrowed.memory.try_clone().unwrap();
-    daemon.connect().give(borrowed.lease.lease.clone()).unwrap();
-    drop(borrowed);
+    let allocated = take_soon(&daemon, 4 * M);
+    let mapping = mapped(&allocated.memory, 4 * M);
+    let kept = allocated.memory.try_clone().unwrap();
+    daemon
+        .connect()
+        .give(allocated.lease.lease.clone())
+        .unwrap();
+    drop(allocated);
     daemon.until_clean(2);
     until("the slab was emptied", || free_pages() == free);
 
@@ -32,7 +35,7 @@ fn draw(source: &str) {
         assert!(memory_file::set_length(&kept, 4 * M).is_err());
         assert!(memory_file::allocate(&kept, 0, 4 * M).is_err());
     }
-    // What the kernel lets nobody prevent is taken away again and again, and
+    // What the kernel does not prevent is taken away again and again, and
     // does not come out of what is ready for others.
     for _ in 0..3 {
         let _ = memory_file::set_length(&kept, 4 * M);
@@ -59,18 +62,18 @@ fn grow(source: &str) {
         "fill = {{ rate = \"0\" }}\n[[class]]\nsize = \"4M\"\nslabs = 1\nsource = \"{source}\"\n"
     ));
     daemon.until_clean(1);
-    let borrowed = take_soon(&daemon, 4 * M);
-    let mut mine = mapped(&borrowed.memory, 4 * M);
+    let allocated = take_soon(&daemon, 4 * M);
+    let mut mine = mapped(&allocated.memory, 4 * M);
     mine.write(77, b"mine");
     let free = free_pages();
     // No more than twice what the pool keeps, however many pages are free.
-    assert!(memory_file::refill(&borrowed.memory, 4 * M, 8 * M).is_err());
+    assert!(memory_file::refill(&allocated.memory, 4 * M, 8 * M).is_err());
     until("it is as long as it was", || free_pages() == free);
     let longer = |keep_size: bool| {
         if keep_size {
-            return memory_file::refill(&borrowed.memory, 4 * M, 4 * M).is_ok();
+            return memory_file::refill(&allocated.memory, 4 * M, 4 * M).is_ok();
         }
-        Mapping::new(&borrowed.memory, 0, 8 << 20).is_ok_and(|longer| longer.populate().is_ok())
+        Mapping::new(&allocated.memory, 0, 8 << 20).is_ok_and(|longer| longer.populate().is_ok())
     };
     for keep_size in [false, true, false, true] {
         let drew = longer(keep_size);
@@ -78,18 +81,18 @@ fn grow(source: &str) {
         until("it is as long as it was", || free_pages() == free);
         assert_eq!(mine.first_nonzero(), Some(77));
     }
-    drop((mine, borrowed));
+    drop((mine, allocated));
     daemon.until_clean(1);
     assert_eq!(daemon.stop(), 0);
 }
 
 #[test]
-fn a_borrower_gets_no_more_than_it_was_lent_from_a_mount() {
+fn a_client_gets_no_more_than_was_allocated_from_a_mount() {
     grow("mount");
 }
 
 #[test]
-fn a_borrower_gets_no_more_than_it_was_lent_without_a_name() {
+fn a_client_gets_no_more_than_was_allocated_without_a_name() {
     grow("memfd");
 }
 
@@ -103,11 +106,11 @@ fn nothing_is_drawn_through_a_file_without_a_name() {
     draw("memfd");
 }
 
-/// A user nobody is.
+/// A user without processes.
 const STRANGER: u32 = 65_533;
 
 #[test]
-fn a_refusal_for_quota_names_memory_that_a_former_client_goes_on_drawing() {
+fn a_refusal_for_quota_names_memory_that_a_revoked_client_goes_on_drawing() {
     let Some(_pages) = huge_pages(12) else { return };
     if !is_root() {
         return;
@@ -136,7 +139,7 @@ fn a_refusal_for_quota_names_memory_that_a_former_client_goes_on_drawing() {
 }
 
 #[test]
-fn what_a_former_borrower_has_pinned_stays_charged_to_it() {
+fn what_a_revoked_client_has_pinned_stays_charged_to_it() {
     let Some(_pages) = huge_pages(12) else { return };
     let daemon = Daemon::start(&format!(
         "fill = {{ rate = \"0\" }}\n[[class]]\nsize = \"4M\"\nslabs = 2\nsource = \"mount\"\n\
@@ -144,14 +147,14 @@ fn what_a_former_borrower_has_pinned_stays_charged_to_it() {
     ));
     std::os::unix::fs::chown(daemon.path(), Some(STRANGER), None).unwrap();
     daemon.until_clean(2);
-    let borrow = |way| Tenant::start_as(&daemon.socket(), way, true, Some(STRANGER));
-    let pinned = borrow(Way::Pin).expect("it may borrow once");
+    let taken = |way| Tenant::start_as(&daemon.socket(), way, true, Some(STRANGER));
+    let pinned = taken(Way::Pin).expect("it may allocate once");
     until("its lease has ended", || daemon.status().leases.is_empty());
     daemon.until_clean(2);
     // Two looks at what is kept later it still counts.
     std::thread::sleep(std::time::Duration::from_millis(2500));
-    assert!(borrow(Way::Exit).is_none(), "its pin is free of charge");
+    assert!(taken(Way::Exit).is_none(), "its pin is free of charge");
     assert!(daemon.status().counters.denied > 0);
     drop(pinned);
-    until("it may borrow again", || borrow(Way::Exit).is_some());
+    until("it may allocate again", || taken(Way::Exit).is_some());
 }

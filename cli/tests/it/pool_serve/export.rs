@@ -236,9 +236,9 @@ fn an_observer_sees_everything_and_may_do_nothing() {
 }
 
 #[test]
-fn the_page_shows_a_browser_what_is_clean_and_what_is_lent() {
+fn the_page_shows_a_browser_what_is_clean_and_what_is_allocated() {
     let daemon = pool();
-    let _borrowed = daemon.connect().take(take(1)).unwrap();
+    let _allocated = daemon.connect().take(take(1)).unwrap();
     let exporter = Exporter::start(&daemon);
     let profile = tempfile::tempdir().unwrap();
     let browse = |browser: &str| {
@@ -257,7 +257,7 @@ fn the_page_shows_a_browser_what_is_clean_and_what_is_lent() {
     for shown in [
         "<td>4 MiB of thp</td><td>2</td><td>1</td><td>0</td><td>1</td>",
         "<td>-</td><td>4 MiB</td>",
-        "title=\"lent 4 MiB\" style=\"width: 50%;\"",
+        "title=\"allocated 4 MiB\" style=\"width: 50%;\"",
         "<td>taken</td><td>1</td>",
     ] {
         assert!(page.contains(shown), "{shown}\n{page}");

@@ -1,4 +1,4 @@
-//! Users who take more than their share of connections and of the daemon's time.
+//! Users that take more than their share of connections and of the daemon's time.
 
 use super::kit::{Daemon, another_user, take, until};
 use firstlight_pool::client::{Client, ClientError};
@@ -88,7 +88,7 @@ fn reply(end: &OwnedFd) -> Reply {
 }
 
 #[test]
-fn users_who_may_not_allocate_hold_no_connection() {
+fn users_that_may_not_allocate_hold_no_connection() {
     let Some(daemon) = open_pool("") else { return };
     let open: Vec<_> = STRANGERS
         .iter()
@@ -97,7 +97,7 @@ fn users_who_may_not_allocate_hold_no_connection() {
     assert_eq!(is_served(&daemon), Ok(()), "root is refused");
     for end in open.iter().flatten() {
         let Reply::Refused(refusal) = reply(end) else {
-            panic!("a user who may not allocate was served");
+            panic!("a user that may not allocate was served");
         };
         assert_eq!(refusal.code, RefusalCode::Denied);
     }

@@ -1,5 +1,4 @@
-//! Clients who do not keep to the protocol: answered or dropped, and nobody
-//! else notices.
+//! Clients that do not keep to the protocol: answered or dropped, and no other client notices.
 
 use super::kit::{Daemon, take, until};
 use firstlight_pool::client::Client;
@@ -38,25 +37,25 @@ fn refusal(socket: &OwnedFd) -> RefusalCode {
 fn is_served(daemon: &Daemon) {
     daemon.until_clean(1);
     let mut pool = daemon.connect();
-    let borrowed = pool.take(take(1)).unwrap();
-    pool.give(borrowed.lease.lease).unwrap();
+    let allocated = pool.take(take(1)).unwrap();
+    pool.give(allocated.lease.lease).unwrap();
 }
 
 #[test]
 fn rubbish_is_answered_and_the_connection_lives() {
     let daemon = Daemon::start(POOL);
     let rude = connect(&daemon.socket()).unwrap();
-    let whole = br#"{"v":1,"op":"take","bytes":1}"#;
+    let whole = br#"{"v":2,"op":"take","bytes":1}"#;
     let halves = (1..whole.len()).map(|length| whole[..length].to_vec());
     let others = [
         vec![0; 4096],
         vec![b'['; 4096],
-        b"{\"v\":1,\"op\":\"take\",\"bytes\":-1}".to_vec(),
-        b"{\"v\":1,\"op\":\"take\",\"bytes\":1e300}".to_vec(),
-        b"{\"v\":2,\"op\":\"take\",\"bytes\":1}".to_vec(),
-        b"{\"v\":1,\"op\":\"take\",\"bytes\":1,\"root\":true}".to_vec(),
-        b"{\"v\":1,\"op\":\"resize\",\"page\":\"2M\",\"size_class_bytes\":3,\"slabs\":1}".to_vec(),
-        b"{\"v\":1,\"op\":\"resize\",\"page\":\"2M\",\"size_class_bytes\":2097152,\"slabs\":4294967295}".to_vec(),
+        b"{\"v\":2,\"op\":\"take\",\"bytes\":-1}".to_vec(),
+        b"{\"v\":2,\"op\":\"take\",\"bytes\":1e300}".to_vec(),
+        b"{\"v\":1,\"op\":\"take\",\"bytes\":1}".to_vec(),
+        b"{\"v\":2,\"op\":\"take\",\"bytes\":1,\"root\":true}".to_vec(),
+        b"{\"v\":2,\"op\":\"resize\",\"page\":\"2M\",\"size_class_bytes\":3,\"slabs\":1}".to_vec(),
+        b"{\"v\":2,\"op\":\"resize\",\"page\":\"2M\",\"size_class_bytes\":2097152,\"slabs\":4294967295}".to_vec(),
         b"\xff\xfe".to_vec(),
     ];
     for message in halves.chain(others) {
@@ -68,7 +67,7 @@ fn rubbish_is_answered_and_the_connection_lives() {
             String::from_utf8_lossy(&message)
         );
     }
-    packet::send(&rude, br#"{"v":1,"op":"give","lease":"0-1"}"#, &[]).unwrap();
+    packet::send(&rude, br#"{"v":2,"op":"give","lease":"0-1"}"#, &[]).unwrap();
     assert_eq!(refusal(&rude), RefusalCode::UnknownLease);
     is_served(&daemon);
 }
@@ -95,7 +94,7 @@ fn too_much_at_once_ends_the_connection() {
 }
 
 #[test]
-fn a_thousand_connections_are_limited_and_cost_nobody_else() {
+fn a_thousand_connections_are_limited_and_cost_no_other_client() {
     let daemon = Daemon::start(POOL);
     daemon.until_clean(1);
     let mut open = Vec::new();
@@ -104,7 +103,7 @@ fn a_thousand_connections_are_limited_and_cost_nobody_else() {
         let Ok(end) = connect(&daemon.socket()) else {
             break;
         };
-        packet::send(&end, br#"{"v":1,"op":"status"}"#, &[]).ok();
+        packet::send(&end, br#"{"v":2,"op":"status"}"#, &[]).ok();
         let answer = packet::receive(&end, MOST_REPLY_BYTES, 0).unwrap();
         match Reply::decode(&answer.message).unwrap() {
             Reply::Refused(refusal) => {
@@ -128,7 +127,7 @@ fn a_thousand_connections_are_limited_and_cost_nobody_else() {
 }
 
 #[test]
-fn who_does_not_read_is_not_read_from_and_dropped() {
+fn a_client_that_does_not_read_is_not_read_from_and_dropped() {
     let daemon = Daemon::start(POOL);
     let lazy = connect(&daemon.socket()).unwrap();
     rustix::io::ioctl_fionbio(&lazy, true).unwrap();
@@ -146,14 +145,14 @@ fn who_does_not_read_is_not_read_from_and_dropped() {
 }
 
 #[test]
-fn memory_whose_reply_nobody_reads_comes_back() {
+fn memory_whose_reply_is_not_read_comes_back() {
     let daemon = Daemon::start(POOL);
     daemon.until_clean(2);
     let gone = connect(&daemon.socket()).unwrap();
     let ask = Request::Take(take(1)).encode().unwrap();
     packet::send(&gone, &ask, &[]).unwrap();
     packet::send(&gone, &ask, &[]).unwrap();
-    until("both are lent", || daemon.status().counters.takes == 2);
+    until("both are allocated", || daemon.status().counters.takes == 2);
     drop(gone);
     until("both are back", || daemon.status().counters.returns == 2);
     daemon.until_clean(2);

@@ -67,7 +67,7 @@ pub(crate) fn huge_pages(pages: u64) -> Option<SetAside> {
         .ok()
 }
 
-/// Huge pages in nobody's hands.
+/// Huge pages that no process holds.
 pub(crate) fn free_pages() -> u64 {
     let counts = hugepages::counts(Path::new(hugepages::SYS), 2 * M, None);
     counts.unwrap().unwrap().free_pages
@@ -290,7 +290,7 @@ pub(crate) fn take_soon(daemon: &Daemon, bytes: u64) -> client::Allocated {
     let mut taken = None;
     until("memory", || {
         match Client::connect(&daemon.socket()).map(|mut pool| pool.take(take(bytes))) {
-            Ok(Ok(borrowed)) => taken = Some(borrowed),
+            Ok(Ok(allocated)) => taken = Some(allocated),
             Ok(Err(ClientError::Refused(_))) | Err(_) => {}
             Ok(Err(error)) => eprintln!("took nothing: {error}"),
         }

@@ -143,7 +143,7 @@ impl Manager {
         self.until(&[&word]);
     }
 
-    /// Starts a daemon anew with all that is kept.
+    /// Starts another daemon with all that is kept.
     pub(crate) fn start_again(&self, daemon: &mut Daemon) {
         self.catch_up();
         daemon.replace(self.command(daemon.path()).spawn().unwrap());

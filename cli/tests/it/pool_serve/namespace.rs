@@ -27,7 +27,7 @@ fn connect(socket: &Path, inner: u32) -> Client {
     // SAFETY: the child calls the kernel only, and ends without running anything of ours.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: these change who the child is, and no memory.
+        // SAFETY: these change the child's user, and no memory.
         let done = unsafe {
             libc::setgroups(1, groups.as_ptr()) == 0
                 && libc::setresgid(GROUP, GROUP, GROUP) == 0
@@ -98,9 +98,9 @@ fn daemon(text: &str) -> Option<Daemon> {
 
 fn is_over_quota(client: &mut Client) -> bool {
     match client.take(take(1)) {
-        Ok(borrowed) => {
+        Ok(allocated) => {
             // It goes back at once, and is charged until it is replaced.
-            drop(borrowed);
+            drop(allocated);
             false
         }
         Err(ClientError::Refused(refusal)) => {

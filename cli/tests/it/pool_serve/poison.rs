@@ -1,11 +1,11 @@
-//! No client ever reads a byte of another: tenants who leave in every way,
-//! with the daemon killed meanwhile, and a next tenant who looks at every byte.
+//! No client ever reads a byte of another: tenants that leave in every way,
+//! with the daemon killed meanwhile, and a next tenant that reads every byte.
 
 use super::kit::{Daemon, free_pages, huge_pages, mapped, random, rounds, take_soon, until};
 use super::tenant::{BYTES, Tenant, Way};
 use std::collections::VecDeque;
 
-/// Tenants who keep something while others come and go.
+/// Tenants that keep something while others come and go.
 const KEPT: usize = 4;
 
 fn poison(source: &str, rounds: u32) {
@@ -58,11 +58,11 @@ fn poison(source: &str, rounds: u32) {
 }
 
 #[test]
-fn nobody_reads_what_another_left_in_a_mount() {
+fn no_client_reads_what_another_left_in_a_mount() {
     poison("mount", rounds("FIRSTLIGHT_POISON_ROUNDS", 60) / 2);
 }
 
 #[test]
-fn nobody_reads_what_another_left_in_a_file_without_a_name() {
+fn no_client_reads_what_another_left_in_a_file_without_a_name() {
     poison("memfd", rounds("FIRSTLIGHT_POISON_ROUNDS", 60) / 2);
 }

@@ -49,12 +49,12 @@ fn puts_back(source: &str) {
     };
     let mut daemon = Daemon::start(&config(&format!("refill = \"4M\"\nsource = \"{source}\"")));
     daemon.until_clean(1);
-    let borrowed = take_soon(&daemon, 16 * M);
-    let mut guest = mapped(&borrowed.memory, 16 * M);
+    let allocated = take_soon(&daemon, 16 * M);
+    let mut guest = mapped(&allocated.memory, 16 * M);
     write(&mut guest, 0..PAGES);
     let free = free_pages();
 
-    daemon.while_stopped(|| give_back(&borrowed.memory, &[1, 2, 4, 5]));
+    daemon.while_stopped(|| give_back(&allocated.memory, &[1, 2, 4, 5]));
     until("two of four pages are back", || {
         let row = row(&daemon);
         (row.hole_bytes, row.refilled_bytes) == (4 * M, 4 * M)
@@ -69,7 +69,7 @@ fn puts_back(source: &str) {
     assert_eq!(free_pages(), free + 2, "no page of the kernel's");
 
     // Used and given back, they are the first to be put back.
-    give_back(&borrowed.memory, &[2]);
+    give_back(&allocated.memory, &[2]);
     until("it is put back again", || {
         row(&daemon).refilled_bytes == 6 * M
     });
@@ -79,16 +79,19 @@ fn puts_back(source: &str) {
     // Both at once: with one of them missing still, it would be put back itself.
     daemon.while_stopped(|| write(&mut guest, [4, 5]));
     until("nothing is missing", || row(&daemon).hole_bytes == 0);
-    daemon.while_stopped(|| give_back(&borrowed.memory, &[6, 7]));
+    daemon.while_stopped(|| give_back(&allocated.memory, &[6, 7]));
     until("others are put back", || {
         row(&daemon).refilled_bytes == 10 * M
     });
 
-    // The lease ends, and all of it goes back, whoever maps it.
-    give_back(&borrowed.memory, &[0, 3]);
-    let kept = borrowed.memory.try_clone().unwrap();
-    daemon.connect().give(borrowed.lease.lease.clone()).unwrap();
-    drop(borrowed);
+    // The lease ends, and all of it goes back, mapped or not.
+    give_back(&allocated.memory, &[0, 3]);
+    let kept = allocated.memory.try_clone().unwrap();
+    daemon
+        .connect()
+        .give(allocated.lease.lease.clone())
+        .unwrap();
+    drop(allocated);
     daemon.until_clean(1);
     several_looks();
     assert_eq!(memory_file::held_bytes(&kept).unwrap(), 0);
@@ -120,21 +123,21 @@ fn pages_of_1_gib_are_put_back_as_a_whole() {
          [[class]]\npage = \"1G\"\nsize = \"2G\"\nslabs = 1\nrefill = \"1G\"\n",
     );
     daemon.until_clean(1);
-    let borrowed = take_soon(&daemon, 2 * G);
-    assert_eq!(borrowed.lease.align_bytes, G);
-    let mut guest = mapped(&borrowed.memory, 2 * G);
+    let allocated = take_soon(&daemon, 2 * G);
+    assert_eq!(allocated.lease.align_bytes, G);
+    let mut guest = mapped(&allocated.memory, 2 * G);
     let second = usize::try_from(G).unwrap();
     guest.write(77, b"mine");
     guest.write(second + 77, b"mine");
-    memory_file::punch(&borrowed.memory, G, G).unwrap();
+    memory_file::punch(&allocated.memory, G, G).unwrap();
     until("it is put back", || row(&daemon).refilled_bytes == G);
-    assert_eq!(memory_file::held_bytes(&borrowed.memory).unwrap(), 2 * G);
+    assert_eq!(memory_file::held_bytes(&allocated.memory).unwrap(), 2 * G);
     let mut seen = [1; 100];
     guest.read(second, &mut seen);
     assert_eq!(seen, [0; 100]);
     guest.read(77, &mut seen[..4]);
     assert_eq!(&seen[..4], b"mine");
-    drop((guest, borrowed));
+    drop((guest, allocated));
     assert_eq!(daemon.stop(), 0);
     drop(pages);
 }
@@ -149,8 +152,8 @@ fn where_it_is_not_wanted_or_too_early_nothing_is_put_back() {
     for config in [off, later] {
         let daemon = Daemon::start(&config);
         daemon.until_clean(1);
-        let borrowed = take_soon(&daemon, 16 * M);
-        give_back(&borrowed.memory, &[0, 7]);
+        let allocated = take_soon(&daemon, 16 * M);
+        give_back(&allocated.memory, &[0, 7]);
         until("it is seen", || row(&daemon).hole_bytes == 4 * M);
         several_looks();
         assert_eq!(row(&daemon).refilled_bytes, 0);
@@ -165,18 +168,18 @@ fn want_of_huge_pages_is_told() {
     };
     let daemon = Daemon::start(&config("refill = \"4M\""));
     daemon.until_clean(1);
-    let borrowed = take_soon(&daemon, 16 * M);
-    // Whatever is free, and what the guest gives back, somebody else takes.
+    let allocated = take_soon(&daemon, 16 * M);
+    // Whatever is free, and what the guest gives back, another process takes.
     let other = memory_file::unnamed(c"other", Some(2 * M)).unwrap();
     let wanted = (free_pages() + 1) * 2 * M;
     memory_file::set_length(&other, wanted).unwrap();
-    give_back(&borrowed.memory, &[3]);
+    give_back(&allocated.memory, &[3]);
     let mut taken = false;
     until("it says what it lacks", || {
         // The daemon may come first: then the guest gives that one back too.
         taken = taken || memory_file::allocate(&other, 0, wanted).is_ok();
         if !taken {
-            give_back(&borrowed.memory, &[3]);
+            give_back(&allocated.memory, &[3]);
             return false;
         }
         let trouble = row(&daemon).trouble.unwrap_or_default();
@@ -200,11 +203,11 @@ fn what_was_put_back_takes_no_page_of_the_kernels() {
         let config = config(&format!("refill = {refill}")).replace("16M", &size.to_string());
         let mut daemon = Daemon::start(&config);
         daemon.until_clean(1);
-        let borrowed = take_soon(&daemon, size);
-        let mut guest = mapped(&borrowed.memory, size);
+        let allocated = take_soon(&daemon, size);
+        let mut guest = mapped(&allocated.memory, size);
         guest.populate().unwrap();
         let all: Vec<u64> = (0..pages).collect();
-        give_back(&borrowed.memory, &all);
+        give_back(&allocated.memory, &all);
         let is_ready = |row: PoolRow| (row.hole_bytes, row.refilled_bytes) == (0, size);
         until("it is as it should be", || {
             let row = row(&daemon);
@@ -233,7 +236,7 @@ fn what_was_put_back_takes_no_page_of_the_kernels() {
             at(99),
             at(100)
         );
-        drop((guest, borrowed));
+        drop((guest, allocated));
         assert_eq!(daemon.stop(), 0);
     }
 }

@@ -17,7 +17,7 @@ const SMALL: &str = "
 fn a_configuration_is_read_again_on_request() {
     let daemon = Daemon::start(SMALL);
     daemon.until_clean(2);
-    let lent = daemon.connect().take(take(1)).unwrap();
+    let allocated = daemon.connect().take(take(1)).unwrap();
     let reload = |config: &str| {
         write_config(daemon.path(), config);
         daemon.signal(Signal::HUP);
@@ -41,7 +41,7 @@ fn a_configuration_is_read_again_on_request() {
         let pools = daemon.status().pools;
         pools[0].clean_slabs == 1 && pools[1].clean_slabs == 0
     });
-    assert_eq!(daemon.status().leases.len(), 1, "what is lent stays");
+    assert_eq!(daemon.status().leases.len(), 1, "what is allocated stays");
     if is_root() {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(daemon.path(), open).unwrap();
@@ -49,7 +49,7 @@ fn a_configuration_is_read_again_on_request() {
         let taken = another_user(65041, || Client::connect(&socket)?.take(take(1)));
         assert!(taken.is_ok(), "{taken:?}");
     }
-    drop(lent);
+    drop(allocated);
 }
 
 /// The third class needs a mount, for which the daemon has no descriptor left: what comes

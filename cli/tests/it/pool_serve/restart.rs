@@ -77,7 +77,7 @@ fn managed(source: &str, kill: bool) {
 
     restart(&mut daemon, kill, Next::Managed(&manager));
     let status = daemon.status();
-    assert_eq!(status.pools[0].lent_slabs, 2, "{source}");
+    assert_eq!(status.pools[0].allocated_slabs, 2, "{source}");
     assert_eq!(status.pools[0].unknown_slabs, 0);
     assert_eq!(status.leases.len(), 2);
     for (now, then) in status.leases.iter().zip(&before.leases) {
@@ -97,7 +97,7 @@ fn managed(source: &str, kill: bool) {
     let first = leases.remove(0);
     daemon.connect().give(first.lease.lease.clone()).unwrap();
     drop((first, memory));
-    assert_eq!(daemon.connect().drain().unwrap().lent_slabs, 1);
+    assert_eq!(daemon.connect().drain().unwrap().allocated_slabs, 1);
     drop(leases);
     assert_eq!(daemon.wait(), 0, "the drain waits for the last lease");
     assert_eq!(manager.kept(), Vec::<String>::new());
@@ -131,13 +131,15 @@ fn alone(source: &str, kill: bool) {
     let mut memory = mapped(&leases[0].memory, 4 * M);
     memory.write(7, b"mine");
     drop(leases.pop());
-    until("it is back", || daemon.status().pools[0].lent_slabs == 2);
+    until("it is back", || {
+        daemon.status().pools[0].allocated_slabs == 2
+    });
 
     restart(&mut daemon, kill, Next::Alone);
     daemon.until_clean(4);
     let row = daemon.status().pools[0].clone();
     assert_eq!(
-        (row.lent_slabs, row.unknown_slabs, row.clean_slabs),
+        (row.allocated_slabs, row.unknown_slabs, row.clean_slabs),
         (0, 2, 4)
     );
     let third = allocate(&daemon).unwrap();
@@ -147,7 +149,7 @@ fn alone(source: &str, kill: bool) {
     until("one of them has ended", || {
         daemon.status().pools[0].unknown_slabs == 1
     });
-    assert_eq!(daemon.connect().drain().unwrap().lent_slabs, 1);
+    assert_eq!(daemon.connect().drain().unwrap().allocated_slabs, 1);
     drop((leases, memory));
     assert_eq!(daemon.wait(), 0, "the drain waits for the last one");
 }

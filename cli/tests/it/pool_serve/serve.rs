@@ -1,4 +1,4 @@
-//! What the daemon does for clients who behave.
+//! What the daemon does for clients that keep to the protocol.
 
 use super::kit::{
     Daemon, M, another_user, fails, free_pages, huge_pages, is_root, mapped, take, take_soon,
@@ -29,21 +29,21 @@ fn refused<T>(result: Result<T, ClientError>) -> RefusalCode {
 }
 
 #[test]
-fn lends_takes_back_and_fills_again() {
+fn allocates_takes_back_and_fills_again() {
     let daemon = Daemon::start(SMALL);
     daemon.until_clean(2);
     let mut pool = daemon.connect();
-    let borrowed = pool.take(take(3 * M)).unwrap();
+    let allocated = pool.take(take(3 * M)).unwrap();
     assert_eq!(
-        (borrowed.lease.bytes, borrowed.lease.topped_up_bytes),
+        (allocated.lease.bytes, allocated.lease.topped_up_bytes),
         (4 * M, 0)
     );
-    let mut memory = mapped(&borrowed.memory, 4 * M);
+    let mut memory = mapped(&allocated.memory, 4 * M);
     assert_eq!(memory.first_nonzero(), None);
     memory.write(7, b"mine");
     let row = daemon.status().pools[0].clone();
     assert_eq!(
-        (row.lent_slabs, row.clean_slabs, row.wanted_slabs),
+        (row.allocated_slabs, row.clean_slabs, row.wanted_slabs),
         (1, 1, 2)
     );
     let status = daemon.status();
@@ -52,9 +52,9 @@ fn lends_takes_back_and_fills_again() {
     // The lease outlives the connection, and ends with its lease pipe.
     drop(pool);
     assert_eq!(daemon.status().leases.len(), 1);
-    drop(borrowed.lease_pipe);
+    drop(allocated.lease_pipe);
     until("the lease ends", || daemon.status().leases.is_empty());
-    drop(borrowed.memory);
+    drop(allocated.memory);
     daemon.until_clean(2);
     assert_eq!(daemon.status().counters.returns, 1);
 }
@@ -96,12 +96,12 @@ fn a_lease_ends_by_giving_it_back_once() {
     let daemon = Daemon::start(SMALL);
     daemon.until_clean(1);
     let mut pool = daemon.connect();
-    let borrowed = pool.take(take(1)).unwrap();
-    let id = borrowed.lease.lease.clone();
+    let allocated = pool.take(take(1)).unwrap();
+    let id = allocated.lease.lease.clone();
     pool.give(id.clone()).unwrap();
     assert_eq!(refused(pool.give(id)), RefusalCode::UnknownLease);
     until("a slab is back", || {
-        daemon.status().pools[0].lent_slabs == 0
+        daemon.status().pools[0].allocated_slabs == 0
     });
 }
 
@@ -121,12 +121,12 @@ fn what_is_not_there_is_refused_or_topped_up() {
         ..take(10 * M)
     };
     assert_eq!(refused(pool.take(mostly_missing)), RefusalCode::Empty);
-    let borrowed = pool.take(patient).unwrap();
+    let allocated = pool.take(patient).unwrap();
     assert_eq!(
-        (borrowed.lease.bytes, borrowed.lease.topped_up_bytes),
+        (allocated.lease.bytes, allocated.lease.topped_up_bytes),
         (6 * M, 2 * M)
     );
-    let memory = mapped(&borrowed.memory, 6 * M);
+    let memory = mapped(&allocated.memory, 6 * M);
     assert_eq!(memory.first_nonzero(), None);
     assert_eq!(daemon.status().counters.top_ups, 1);
     for wrong in [
@@ -163,12 +163,12 @@ fn no_client_waits_for_what_another_has_zeroed() {
         let mut second = Client::connect(&socket).unwrap();
         let waits = scope.spawn(move || first.take(topped_up(4 << 30)));
         until("a slab is topped up", || {
-            daemon.status().pools[0].lent_slabs == 1
+            daemon.status().pools[0].allocated_slabs == 1
         });
         assert!(second.take(topped_up(4 * M)).is_ok());
         rustix::net::shutdown(&end, rustix::net::Shutdown::Both).unwrap();
         until("it is taken back", || {
-            daemon.status().pools[0].lent_slabs <= 1
+            daemon.status().pools[0].allocated_slabs <= 1
         });
         waits.join().unwrap()
     });
@@ -189,15 +189,15 @@ fn grows_shrinks_and_drains_at_run_time() {
     daemon.until_clean(5);
     pool.resize(resize(1)).unwrap();
     assert_eq!(daemon.status().pools[0].clean_slabs, 1);
-    let borrowed = pool.take(take(1)).unwrap();
-    assert_eq!(pool.drain().unwrap().lent_slabs, 1);
+    let allocated = pool.take(take(1)).unwrap();
+    assert_eq!(pool.drain().unwrap().allocated_slabs, 1);
     assert_eq!(refused(pool.take(take(1))), RefusalCode::Draining);
-    drop(borrowed);
+    drop(allocated);
     assert_eq!(daemon.wait(), 0, "it ends when the last lease is back");
 }
 
 #[test]
-fn a_quota_counts_what_is_lent_and_strangers_get_nothing() {
+fn a_quota_counts_what_is_allocated_and_strangers_get_nothing() {
     if !super::kit::is_root() {
         return;
     }
@@ -218,9 +218,9 @@ if len(sys.argv) > 3:
     print(json.loads(p.recv(4096))['code'], p.recv(4096))
     sys.exit()
 for _ in range(2):
-    p.send(json.dumps({'v': 1, 'op': 'take', 'bytes': 1}).encode())
+    p.send(json.dumps({'v': 2, 'op': 'take', 'bytes': 1}).encode())
     print(json.loads(socket.recv_fds(p, 131072, 2)[0]).get('code', 'ok'))
-p.send(json.dumps({'v': 1, 'op': 'drain'}).encode())
+p.send(json.dumps({'v': 2, 'op': 'drain'}).encode())
 print(json.loads(p.recv(4096))['code'])";
         let output = std::process::Command::new("python3")
             .args(["-c", script])
@@ -239,7 +239,9 @@ print(json.loads(p.recv(4096))['code'])";
     let Some(said) = ask(65533, None) else { return };
     assert_eq!(said, "ok\nquota\ndenied\n");
     // Its process is gone, and with it all it held.
-    until("it is back", || daemon.status().pools[0].lent_slabs == 0);
+    until("it is back", || {
+        daemon.status().pools[0].allocated_slabs == 0
+    });
     std::fs::set_permissions(
         daemon.path(),
         std::os::unix::fs::PermissionsExt::from_mode(0o755),
@@ -253,7 +255,7 @@ print(json.loads(p.recv(4096))['code'])";
 fn a_start_waits_for_memory_as_long_as_it_is_told() {
     let daemon = Daemon::start(&SMALL.replace("slabs = 2", "slabs = 1"));
     daemon.until_clean(1);
-    let lent = daemon.connect().take(take(1)).unwrap();
+    let allocated = daemon.connect().take(take(1)).unwrap();
     let run = |wait: &str| {
         std::process::Command::new(env!("CARGO_BIN_EXE_firstlight"))
             .args([
@@ -275,12 +277,12 @@ fn a_start_waits_for_memory_as_long_as_it_is_told() {
     };
     let output = run("0").wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(8), "{output:?}");
-    let starved = daemon.status().counters.starved;
+    let misses = daemon.status().counters.misses.empty;
     let waiting = run("60");
     until("it has been refused twice", || {
-        daemon.status().counters.starved > starved + 1
+        daemon.status().counters.misses.empty > misses + 1
     });
-    drop(lent);
+    drop(allocated);
     let output = waiting.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "4194304\n");
@@ -403,17 +405,17 @@ fn too_few_huge_pages_are_told_and_everything_goes_back_at_the_end() {
         let trouble = status.pools[0].trouble.as_deref().unwrap_or_default();
         trouble.contains("a slab needs 2 huge pages of 2M") && trouble.contains("nr_hugepages")
     });
-    let borrowed = take_soon(&daemon, 4 * M);
-    assert_eq!(mapped(&borrowed.memory, 4 * M).first_nonzero(), None);
+    let allocated = take_soon(&daemon, 4 * M);
+    assert_eq!(mapped(&allocated.memory, 4 * M).first_nonzero(), None);
     assert_eq!(daemon.stop(), 0);
-    // Who allocated goes on, and gives back by ending.
+    // The client goes on, and gives back by ending.
     assert_eq!(free - free_pages(), 2);
-    drop(borrowed);
+    drop(allocated);
     assert_eq!(free_pages(), free);
 }
 
 #[test]
-fn nobody_who_reads_what_it_says_is_no_reason_to_end() {
+fn without_a_reader_of_its_output_it_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     super::kit::write_config(folder.path(), SMALL);
     let (reader, writer) = std::io::pipe().unwrap();
@@ -443,24 +445,28 @@ fn a_drain_keeps_nothing_of_what_is_being_filled() {
     until("it is being filled", || free_pages() < free);
     daemon.connect().drain().unwrap();
     assert_eq!(daemon.wait(), 0);
-    assert_eq!(free_pages(), free, "huge pages stay in a file nobody fills");
+    assert_eq!(
+        free_pages(),
+        free,
+        "huge pages stay in a file that is not filled"
+    );
 }
 
 #[test]
-fn trusted_slabs_are_zeroed_in_place_and_lent_again() {
+fn trusted_slabs_are_zeroed_in_place_and_allocated_again() {
     let Some(_pages) = huge_pages(2) else { return };
     let config = "fill = { rate = \"0\" }\n[[class]]\nsize = \"4M\"\nslabs = 1\ntrusted = true\n";
     let daemon = Daemon::start(config);
-    let inode = |borrowed: &Allocated| rustix::fs::fstat(&borrowed.memory).unwrap().st_ino;
+    let inode = |allocated: &Allocated| rustix::fs::fstat(&allocated.memory).unwrap().st_ino;
     let mut last = None;
     // Another test that starts a process just then holds the descriptors for a
     // moment too, and a slab that is held is replaced: so more than one try.
-    until("a slab that is lent again", || {
-        let borrowed = take_soon(&daemon, 4 * M);
-        let mut memory = mapped(&borrowed.memory, 4 * M);
+    until("a slab that is allocated again", || {
+        let allocated = take_soon(&daemon, 4 * M);
+        let mut memory = mapped(&allocated.memory, 4 * M);
         assert_eq!(memory.first_nonzero(), None);
         memory.write(1_000_000, b"mine");
-        last.replace(inode(&borrowed)) == Some(inode(&borrowed))
+        last.replace(inode(&allocated)) == Some(inode(&allocated))
     });
     // One that is still held somewhere is not.
     let kept = take_soon(&daemon, 4 * M);

@@ -1,4 +1,4 @@
-//! A client in a process of its own, who fills its memory with a pattern and
+//! A client in a process of its own, which fills its memory with a pattern and
 //! then leaves in one of several ways, some of them rude.
 //!
 //! The process is this test's program again, told by variables to play the
@@ -112,16 +112,16 @@ fn play() {
         .unwrap();
     let socket = PathBuf::from(std::env::var_os("FIRSTLIGHT_POOL").unwrap());
     if let Ok(uid) = std::env::var("FIRSTLIGHT_TENANT_UID").unwrap().parse() {
-        // SAFETY: it changes who this process is, and no memory.
+        // SAFETY: it changes this process's user, and no memory.
         assert_eq!(unsafe { libc::setuid(uid) }, 0);
     }
     let gives = std::env::var("FIRSTLIGHT_TENANT_GIVES").unwrap() == "1";
     let mut pool = Client::connect(&socket).unwrap();
-    let Ok(borrowed) = pool.take(take(BYTES)) else {
+    let Ok(allocated) = pool.take(take(BYTES)) else {
         return;
     };
-    let mut memory = mapped(&borrowed.memory, BYTES);
-    assert_eq!(memory.first_nonzero(), None, "somebody else's bytes");
+    let mut memory = mapped(&allocated.memory, BYTES);
+    assert_eq!(memory.first_nonzero(), None, "another client's bytes");
     memory.write(0, &vec![PATTERN; usize::try_from(BYTES).unwrap()]);
     match way {
         Way::Exit => {
@@ -133,7 +133,7 @@ fn play() {
             wait();
         }
         Way::Mapping => {
-            leave(pool, borrowed, gives);
+            leave(pool, allocated, gives);
             println!("tenant: done");
             while wait() {
                 memory.write(0, &vec![PATTERN; usize::try_from(BYTES).unwrap()]);
@@ -141,8 +141,8 @@ fn play() {
         }
         Way::Descriptor => {
             drop(memory);
-            let kept = borrowed.memory.try_clone().unwrap();
-            leave(pool, borrowed, gives);
+            let kept = allocated.memory.try_clone().unwrap();
+            leave(pool, allocated, gives);
             println!("tenant: done");
             while wait() {
                 reuse(&kept);
@@ -150,8 +150,8 @@ fn play() {
         }
         Way::Pin => {
             drop(memory);
-            let mut pin = Pin::new(&borrowed.memory);
-            leave(pool, borrowed, gives);
+            let mut pin = Pin::new(&allocated.memory);
+            leave(pool, allocated, gives);
             println!("tenant: done");
             while wait() {
                 pin.transfer();
@@ -161,11 +161,11 @@ fn play() {
 }
 
 /// Lets go of descriptor and lease pipe.
-fn leave(mut pool: Client, borrowed: Allocated, gives: bool) {
+fn leave(mut pool: Client, allocated: Allocated, gives: bool) {
     if gives {
-        let _ = pool.give(borrowed.lease.lease.clone());
+        let _ = pool.give(allocated.lease.lease.clone());
     }
-    drop(borrowed);
+    drop(allocated);
 }
 
 /// The next poke; `false` when there are no more.

@@ -105,7 +105,7 @@ fn a_domain_waits_for_memory_where_the_settings_say_so() {
     host.virsh(&["start", "first"]);
     let mut waits = host.command(&["virsh", "start", "second"]).spawn().unwrap();
     host.until("the second is refused once", |host| {
-        host.pool()["counters"]["starved"].as_u64().unwrap() > 0
+        host.pool()["counters"]["misses"]["empty"].as_u64().unwrap() > 0
     });
     host.virsh(&["destroy", "first"]);
     assert!(waits.wait().unwrap().success());

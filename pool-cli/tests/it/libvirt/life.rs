@@ -175,7 +175,7 @@ fn a_guest_that_is_saved_comes_back_on_other_slabs_with_its_memory() {
 }
 
 #[test]
-fn a_guest_runs_on_while_libvirtd_is_started_anew() {
+fn a_guest_runs_on_while_libvirtd_is_restarted() {
     let Some(host) = host() else { return };
     for (name, memory) in [("huge", HUGE), ("memfd", SHARED)] {
         host.define(domain(name, memory));
@@ -191,7 +191,7 @@ fn a_guest_runs_on_while_libvirtd_is_started_anew() {
 }
 
 #[test]
-fn a_guest_runs_on_while_the_pool_is_started_anew() {
+fn a_guest_runs_on_while_the_pool_is_restarted() {
     let Some(host) = host() else { return };
     host.define(domain("guest", HUGE));
     host.virsh(&["start", "guest"]);

@@ -104,7 +104,7 @@ impl QemuPlan {
         } else if !setup.nodes.is_empty() {
             plan.name_in_nodes(program, &setup, asked)?;
         } else {
-            plan.name_anew(program, &setup, asked)?;
+            plan.rename(program, &setup, asked)?;
         }
         plan.check_total(&setup)?;
         plan.drop_copies(&setup);
@@ -201,12 +201,7 @@ impl QemuPlan {
     }
 
     /// Nothing names a backend: new ones, one for each `--memory`.
-    fn name_anew(
-        &mut self,
-        program: &OsStr,
-        setup: &Setup,
-        asked: &[Need],
-    ) -> Result<(), PlanError> {
+    fn rename(&mut self, program: &OsStr, setup: &Setup, asked: &[Need]) -> Result<(), PlanError> {
         self.needs = match (asked, setup.ram_bytes) {
             ([], None) => return Err(PlanError::NoSize),
             ([], Some(bytes)) => vec![Need { bytes, node: None }],

@@ -76,7 +76,7 @@ impl Life {
             .slabs
             .rows()
             .iter()
-            .map(|row| u64::from(row.lent_slabs))
+            .map(|row| u64::from(row.allocated_slabs))
             .sum();
         let out = core
             .leases

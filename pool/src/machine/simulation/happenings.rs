@@ -289,7 +289,7 @@ impl Life {
             .zip(rows)
             .collect();
         let full = full.into_iter().filter(|(_, row)| {
-            let there = row.clean_slabs + row.lent_slabs + row.unknown_slabs;
+            let there = row.clean_slabs + row.allocated_slabs + row.unknown_slabs;
             row.filling_slabs == 0 && (draining || there >= row.wanted_slabs)
         });
         let full: Vec<_> = full.map(|(spec, _)| spec.key).collect();

@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(daemons[0]["members"][1], strangers);
         let table = anstream::adapter::strip_str(&record.table()).to_string();
         assert!(
-            table.contains("open        strangers  60 (50-70)   150 (90-250)    1.50 x"),
+            table.contains("open        strangers  60 (50-70)  150 (90-250)    1.50 x"),
             "{table}"
         );
     }

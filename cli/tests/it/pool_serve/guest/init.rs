@@ -68,7 +68,7 @@ fn main() {
     let port = OpenOptions::new().read(true).write(true).open("/dev/ttyS0");
     let mut port = port.expect("a serial port");
     let input = BufReader::new(port.try_clone().expect("a descriptor"));
-    let mut say = |text: String| writeln!(port, "guest: {text}").expect("somebody reads");
+    let mut say = |text: String| writeln!(port, "guest: {text}").expect("the host reads");
     let mut kept = vec![0; KEPT_BYTES];
     for (at, byte) in kept.iter_mut().enumerate() {
         *byte = pattern(at);
