@@ -1,7 +1,7 @@
 //! Measurements of the engine beside its rivals.
 //!
 //! - [`alloc`]: allocators beside each other, `firstlight bench alloc`;
-//! - [`sweep`]: how fast descriptors are written, `firstlight sweep`;
+//! - [`sweep`]: how fast descriptors are written, `firstlight bench descriptors`;
 //! - [`machine`]: synthetic machines of any size and shape, and the storage to lay
 //!   them out;
 //! - [`rivals`]: allocators of others behind one trait; [`heap`]: the size of theirs;

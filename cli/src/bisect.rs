@@ -82,7 +82,6 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     })?;
     let given = boot::Options::of_words(words)
         .map_err(|error| Failure::Usage(format!("--boot {:?}: {error}", options.boot)))?;
-    given.guest().one_machine()?;
     let bench = Bench {
         options,
         request: given.request()?,

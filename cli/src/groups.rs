@@ -12,7 +12,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
     ("Logs and records", &["doctor", "report", "gate", "history"]),
     ("Pool", &["pool"]),
-    ("Bench", &["bench", "sweep"]),
+    ("Bench", &["bench"]),
 ];
 
 /// `command` with its subcommands listed by group.

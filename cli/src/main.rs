@@ -22,7 +22,6 @@ mod published;
 mod report;
 mod show;
 mod stick;
-mod sweep;
 mod up;
 mod watch;
 
@@ -47,7 +46,6 @@ enum Command {
     Up(up::Options),
     Boot(boot::Options),
     Watch(watch::Options),
-    Sweep(sweep::Options),
     Bench(bench::Options),
     Compare(compare::Options),
     Pool(firstlight_pool_cli::Options),
@@ -111,7 +109,6 @@ fn main() -> ExitCode {
         }
         Command::Doctor(options) => doctor::run(options, &mut output),
         Command::Pool(options) => options.run(&mut output).map_err(Failure::from),
-        Command::Sweep(options) => sweep::run(options, &mut output),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, ValueEnum};
 use firstlight_lab::export::{self, Format};
+use firstlight_lab::published::{self, Machine};
 use firstlight_lab::records;
 use firstlight_lab::report::Report;
 use firstlight_lab::sweep;
@@ -26,6 +27,10 @@ pub(crate) struct Options {
     /// What the page is called
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
+    /// A published machine to stand beside boots with more and more CPUs: skylake, broadwell,
+    /// haswell-128g, zen-64g, ...
+    #[arg(long, value_name = "NAME", value_parser = published::machine)]
+    beside: Option<Machine>,
     /// Where to, instead of standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -48,7 +53,7 @@ enum Form {
 const EXAMPLES: &str = "\
 Examples:
   firstlight report runs/ -o report.html
-  firstlight report runs/ --format table
+  firstlight report runs/ --format table --beside skylake
   firstlight report runs/ --format chrome-trace -o trace.json   for Perfetto
   firstlight report runs/ --format folded | flamegraph.pl > boot.svg
   firstlight report runs/ --json | jq .fits
@@ -71,6 +76,7 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     if let Some(title) = &options.title {
         report.title.clone_from(title);
     }
+    report.beside.clone_from(&options.beside);
     let page = options.output.as_deref();
     report.folder = page.map(|page| page.parent().unwrap_or(Path::new("")).to_owned());
     let format = match options.format {

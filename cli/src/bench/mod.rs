@@ -1,6 +1,7 @@
 //! `firstlight bench`: what we cost, beside rivals.
 
 mod alloc;
+mod descriptors;
 mod pool;
 mod zero;
 
@@ -18,6 +19,7 @@ pub(crate) struct Options {
 #[derive(Subcommand)]
 enum Command {
     Alloc(alloc::Options),
+    Descriptors(descriptors::Options),
     Pool(pool::Options),
     Zero(zero::Options),
 }
@@ -26,6 +28,7 @@ enum Command {
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
     match &options.command {
         Command::Alloc(options) => alloc::run(options, output),
+        Command::Descriptors(options) => descriptors::run(options, output),
         Command::Pool(options) => pool::run(options, output),
         Command::Zero(options) => zero::run(options, output),
     }

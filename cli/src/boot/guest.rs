@@ -15,13 +15,13 @@ use std::time::Duration;
 pub(crate) struct Guest {
     /// Memory, in whole MiB; may be more than the host has (boot: 4G)
     #[arg(long, value_name = "SIZE", value_parser = memory_mib)]
-    pub(crate) memory: Option<u64>,
+    memory: Option<u64>,
     /// NUMA nodes; the last one takes what does not divide evenly
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_NODES)))]
     nodes: u32,
-    /// CPUs; with fewer than nodes, some nodes have none. sweep --kernel: a list, as 1,2,4
-    #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CPUS)))]
-    pub(crate) cpus: Vec<u32>,
+    /// CPUs; with fewer than nodes, some nodes have none
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CPUS)))]
+    cpus: u32,
     /// The processor
     #[arg(long, value_enum, default_value_t = Arch::X86_64)]
     arch: Arch,
@@ -132,17 +132,6 @@ impl Guest {
         }
     }
 
-    /// Refuses a list of numbers of CPUs, where there is one boot.
-    pub(crate) fn one_machine(&self) -> Result<(), Failure> {
-        match self.cpus.as_slice() {
-            [_] => Ok(()),
-            list => Err(Failure::Usage(format!(
-                "--cpus has {} numbers; expected one, or sweep --kernel",
-                list.len()
-            ))),
-        }
-    }
-
     /// A boot of our image.
     ///
     /// # Errors
@@ -153,7 +142,7 @@ impl Guest {
                 board: self.board()?,
                 memory_mib: self.memory.unwrap_or(Machine::default().memory_mib),
                 nodes: self.nodes,
-                cpus: self.cpus.first().copied().unwrap_or(1),
+                cpus: self.cpus,
                 clock: match self.clock {
                     Clock::Wall => boot::Clock::Wall,
                     Clock::Instructions => boot::Clock::Instructions,

@@ -19,7 +19,7 @@ use firstlight_lab::boot::{self, Machine, Processor, Request, Slots, Unwatched};
 use firstlight_lab::console;
 use firstlight_lab::matrix::Store;
 use firstlight_lab::record::Record;
-pub(crate) use guest::Guest;
+use guest::Guest;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -109,10 +109,6 @@ impl Options {
         Self::from_arg_matches(&matches)
     }
 
-    pub(crate) fn guest(&self) -> &Guest {
-        &self.guest
-    }
-
     pub(crate) fn prints_log(&self) -> bool {
         self.guest.log
     }
@@ -175,7 +171,6 @@ impl Options {
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
-    options.guest.one_machine()?;
     let record = Boots::new(options.guest.log)?.run(&options.request()?)?;
     output.print(&record, |record| render::report(record, options.full))
 }

@@ -7,6 +7,8 @@ use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::report::{Page, gaps, memory};
 use crate::text::{self, Align, bytes, count, milliseconds, plural};
 use firstlight_lab::record::{Host, Marker, Phase, Record, Totals};
+use firstlight_lab::run::Run;
+use firstlight_lab::sweep::guest;
 
 /// Columns of the longest bar.
 const BAR: u64 = 40;
@@ -34,6 +36,7 @@ pub(crate) fn report(record: &Record, full: bool) -> String {
     memory::metadata(&mut page, &record.memory);
     selftest(&mut page, record);
     bench(&mut page, record);
+    sweep(&mut page, record);
     zeroed(&mut page, record);
     balloon(&mut page, record, full);
     restart(&mut page, record);
@@ -259,6 +262,18 @@ fn zeroed(page: &mut Page, record: &Record) {
     if let Some(ns) = zeroed.duration_ns {
         page.line(format!("  allocation took {} ms", milliseconds(ns)));
     }
+}
+
+/// What a sweep over numbers of threads measured.
+fn sweep(page: &mut Page, record: &Record) {
+    let run = Run::of_record(record).ok();
+    let text = match run.map(|run| guest::of_runs(&[run])) {
+        Some(Ok(Some(sweep))) => sweep.table(),
+        Some(Err(why)) => format!("  {NOTE}note:{NOTE:#} {why}\n"),
+        None | Some(Ok(None)) => return,
+    };
+    page.line("");
+    page.text.push_str(&text);
 }
 
 fn bench(page: &mut Page, record: &Record) {

@@ -30,7 +30,6 @@ fn contestant(name: &str, given: &str) -> Result<(Contestant, bool), Failure> {
         let first = text.lines().next().unwrap_or_default();
         usage(first.trim_start_matches("error: ").to_owned())
     })?;
-    options.guest().one_machine()?;
     let request = Box::new(options.request()?);
     Ok((Contestant::Boots(request), options.prints_log()))
 }

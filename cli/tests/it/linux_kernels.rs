@@ -56,27 +56,27 @@ fn two_real_kernels_differ_where_they_do() {
 }
 
 #[test]
-fn a_sweep_over_cpus_stands_beside_a_published_one() {
+fn a_matrix_over_cpus_stands_beside_a_published_machine() {
     let Some([_, new]) = kernels() else { return };
-    let words = [
-        "sweep", "--kernel", &new, "--memory", "4G", "--cpus", "1,2", "--runs", "1",
-    ];
-    let sweep = document(
-        &[
-            &words[..],
-            &["--beside", "zen-16g", "--accel", "tcg", "--json"],
-        ]
-        .concat(),
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("matrix.toml");
+    let matrix = format!(
+        "runs = 1\n[[kernel]]\nname = \"new\"\npath = {new:?}\n[[shape]]\nmemory_mib = 4096\ncpus = [1, 2]\n"
     );
-    assert_eq!(sweep["schema"], "firstlight.sweep-linux/1");
-    let rows = sweep["rows"].as_array().unwrap();
+    std::fs::write(&file, matrix).unwrap();
+    let runs = folder.path().join("runs");
+    let [file, runs] = [&file, &runs].map(|path| path.to_str().unwrap());
+    let result = document(&["matrix", file, "-o", runs, "--json"]);
+    assert_eq!(result["cells"].as_array().unwrap().len(), 2);
+    let report = document(&["report", runs, "--beside", "zen-16g", "--json"]);
+    let rows = report["cpus"][0]["rows"].as_array().unwrap();
     assert_eq!((rows.len(), &rows[1]["cpus"]), (2, &2.into()));
     for row in rows {
         assert!(
             row["boot"]["mean_ms"].as_f64().unwrap() > row["deferred"]["mean_ms"].as_f64().unwrap()
         );
     }
-    assert_eq!(sweep["beside"]["rows"].as_array().unwrap().len(), 5);
+    assert_eq!(report["beside"]["rows"].as_array().unwrap().len(), 5);
     let host = document(&[
         "boot", "--kernel", &new, "--memory", "1G", "--accel", "tcg", "--json",
     ]);

@@ -6,6 +6,7 @@
 
 mod action;
 mod bench_alloc;
+mod bench_descriptors;
 mod bench_pool;
 mod bench_zero;
 mod bisect;
@@ -34,6 +35,5 @@ mod regressions;
 mod report;
 mod slurm;
 mod stick;
-mod sweep;
 mod up;
 mod watch;

@@ -2,6 +2,7 @@
 
 use crate::common;
 
+use common::guest::{image, qemu_is_here};
 use common::{document, files, run, told};
 use firstlight_pool::os::need::skip;
 use serde_json::{Value, json};
@@ -43,7 +44,8 @@ fn folder(path: &Path) -> String {
         fs::copy(log, path.join(log.file_name().unwrap())).unwrap();
     }
     let sweep = document(&[
-        "sweep",
+        "bench",
+        "descriptors",
         "--shape",
         "memory=64M",
         "--runs",
@@ -335,4 +337,98 @@ fn a_browser_draws_the_page_light_dark_and_on_paper() {
     );
     assert!(dark.starts_with(b"\x89PNG") && dark != light);
     assert!(paper.starts_with(b"%PDF"));
+}
+
+#[test]
+fn boots_with_more_cpus_stand_beside_a_published_machine() {
+    let path = tempfile::tempdir().unwrap();
+    for (cpus, ms) in [(1_u64, 400_u64), (2, 210), (4, 205)] {
+        let mut record = record(16, 0);
+        record["machine"]["asked"]["cpus"] = cpus.into();
+        record["log"] = json!([format!(
+            "[    0.0400] node 0 deferred pages initialised in {ms}ms"
+        )]);
+        fs::write(path.path().join(format!("{cpus}.json")), record.to_string()).unwrap();
+    }
+    let folder = path.path().to_str().unwrap();
+    let (code, table, stderr) =
+        told(&["report", folder, "--format", "table", "--beside", "zen-16g"]);
+    assert_eq!((code, &*stderr), (0, ""));
+    for part in [
+        "48.8 %      205.0 (0.0)",
+        "knee: 2 CPUs",
+        "published, zen-16g",
+    ] {
+        assert!(table.contains(part), "{part} in {table}");
+    }
+    let report = document(&["report", folder, "--json", "--beside", "zen-16g"]);
+    let rows = report["cpus"][0]["rows"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[2]["cpus"]), (3, &4.into()));
+    assert_eq!(report["beside"]["rows"].as_array().unwrap().len(), 5);
+    assert!(form(folder, "html").contains("knee: 2 CPUs"));
+    let (code, _, stderr) = told(&["report", folder, "--beside", "other"]);
+    assert!(code == 2 && stderr.contains("skylake-384g"), "{stderr}");
+}
+
+/// A guest with 2 CPUs on 2 nodes, counted in instructions.
+#[test]
+fn what_the_image_swept_has_a_row_for_each_node_part_and_number_of_threads() {
+    let Some(image) = image().filter(|_| qemu_is_here()) else {
+        return;
+    };
+    let path = tempfile::tempdir().unwrap();
+    for bytes in [8, 64] {
+        let words = format!("sweep descriptor_bytes={bytes} threads=1,2");
+        let mut boot = vec!["boot", "--memory", "1G", "--nodes", "2", "--cpus", "2"];
+        boot.extend([
+            "--clock",
+            "instructions",
+            "--image",
+            image,
+            "--append",
+            &words,
+        ]);
+        if bytes == 8 {
+            let (code, page, _) = told(&boot);
+            assert_eq!(code, 0);
+            for part in ["8 bytes in a guest", "a page, whole", "take turns", "all "] {
+                assert!(page.contains(part), "{part:?} in {page}");
+            }
+        }
+        boot.push("--json");
+        let file = path.path().join(format!("{bytes}.json"));
+        fs::write(&file, run(&boot).stdout).unwrap();
+        let report = document(&["report", file.to_str().unwrap(), "--json"]);
+        let sweep = &report["sweeps"][0];
+        assert_eq!(sweep["schema"], "firstlight.sweep/1");
+        assert_eq!(sweep["clock"], "instructions");
+        let rows = sweep["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 2 * 3 * 2);
+        for row in rows {
+            assert_eq!(
+                (&row["where"], &row["descriptor_bytes"]),
+                (&"guest".into(), &bytes.into())
+            );
+            let (pages, ms) = (row["pages"].as_u64().unwrap(), &row["ms"]["median"]);
+            assert_eq!(row["bytes_written"], pages * bytes);
+            // One instruction is one nanosecond.
+            let each = ms.as_f64().unwrap() * 1e6 / pages as f64;
+            let given = row["instructions_per_page"].as_f64().unwrap();
+            assert!((each - given).abs() < 0.01, "{row}");
+            // Fewer would mean that nothing was written.
+            assert!(given > 0.1 && given < 30.0, "{row}");
+            assert!(row["fraction_of_best_memset"].is_null());
+            assert_eq!(row["percent_of_cpus"].as_f64().unwrap() % 100.0, 0.0);
+        }
+        // Both nodes together are all of them.
+        let pages = |node: Value, part: &str| {
+            let mut rows = rows.iter();
+            let row = rows.find(|row| row["node"] == node && row["part"] == part);
+            row.unwrap()["pages"].as_u64().unwrap()
+        };
+        for part in ["whole", "deferred"] {
+            let all = pages(Value::Null, part);
+            assert_eq!(pages(0.into(), part) + pages(1.into(), part), all);
+        }
+    }
 }

@@ -50,5 +50,13 @@ pub(super) fn report(report: &Report) -> String {
             fit.phase, fit.ms_per_gib, fit.r2, fit.family
         );
     }
+    for sweep in &report.sweeps {
+        text.push('\n');
+        text.push_str(&sweep.table());
+    }
+    for cpus in &report.cpus {
+        text.push('\n');
+        text.push_str(&cpus.table(report.beside.as_ref()));
+    }
     text
 }

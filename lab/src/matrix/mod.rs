@@ -78,9 +78,32 @@ pub struct Shape {
     /// Nodes.
     #[serde(default = "one")]
     pub nodes: u32,
-    /// CPUs.
-    #[serde(default = "one")]
-    pub cpus: u32,
+    /// CPUs: a number, or a list of which each is tried.
+    #[serde(default = "one_cpu")]
+    pub cpus: Cpus,
+}
+
+/// Numbers of CPUs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Cpus {
+    /// One machine.
+    One(u32),
+    /// A machine for each.
+    Each(Vec<u32>),
+}
+
+impl Cpus {
+    fn numbers(&self) -> &[u32] {
+        match self {
+            Self::One(cpus) => std::slice::from_ref(cpus),
+            Self::Each(list) => list,
+        }
+    }
+}
+
+fn one_cpu() -> Cpus {
+    Cpus::One(1)
 }
 
 fn one() -> u32 {
@@ -168,7 +191,10 @@ impl Matrix {
     pub fn cells(&self, base: &Path) -> Result<(Vec<Cell>, Vec<Impossible>), String> {
         let lists = [
             self.kernel.len(),
-            self.shape.len(),
+            self.shape
+                .iter()
+                .map(|shape| shape.cpus.numbers().len())
+                .sum(),
             self.words.len(),
             self.clocks.len(),
         ];
@@ -201,12 +227,13 @@ impl Matrix {
                     kernel.name
                 ));
             }
-            for shape in &self.shape {
+            for (shape, cpus) in self.machines() {
                 for (words_at, words) in self.words.iter().enumerate() {
                     for clock in &self.clocks {
-                        let cell = self.cell(base, kernel, shape, (words_at, words), clock)?;
+                        let cell =
+                            self.cell(base, kernel, (shape, cpus), (words_at, words), clock)?;
                         let system_is_linux = kernel.path.is_some();
-                        if system_is_linux && clock == "instructions" && shape.cpus > 1 {
+                        if system_is_linux && clock == "instructions" && cpus > 1 {
                             let why =
                                 "a Linux does not start other CPUs on the instruction clock".into();
                             impossible.push(Impossible {
@@ -223,11 +250,19 @@ impl Matrix {
         Ok((cells, impossible))
     }
 
+    /// Every shape with each of its numbers of CPUs.
+    fn machines(&self) -> impl Iterator<Item = (&Shape, u32)> {
+        self.shape.iter().flat_map(|shape| {
+            let numbers = shape.cpus.numbers().iter();
+            numbers.map(move |cpus| (shape, *cpus))
+        })
+    }
+
     fn cell(
         &self,
         base: &Path,
         kernel: &Kernel,
-        shape: &Shape,
+        (shape, cpus): (&Shape, u32),
         (words_at, words): (usize, &str),
         clock: &str,
     ) -> Result<Cell, String> {
@@ -240,10 +275,10 @@ impl Matrix {
                 ));
             }
         };
-        if !(1..=MOST_NODES).contains(&shape.nodes) || !(1..=MOST_CPUS).contains(&shape.cpus) {
+        if !(1..=MOST_NODES).contains(&shape.nodes) || !(1..=MOST_CPUS).contains(&cpus) {
             return Err(format!(
                 "a shape of {} nodes and {} CPUs; expected at least one, at most {MOST_NODES} and {MOST_CPUS}",
-                shape.nodes, shape.cpus
+                shape.nodes, cpus
             ));
         }
         let name = format!(
@@ -251,7 +286,7 @@ impl Matrix {
             slug(&kernel.name),
             shape.memory_mib,
             shape.nodes,
-            shape.cpus,
+            cpus,
             clock.name()
         );
         let request = Request {
@@ -259,7 +294,7 @@ impl Matrix {
                 board: Board::Q35,
                 memory_mib: shape.memory_mib,
                 nodes: shape.nodes,
-                cpus: shape.cpus,
+                cpus,
                 firmware: Firmware::Loader,
                 clock,
                 balloon: false,
@@ -341,6 +376,21 @@ mod tests {
     }
 
     #[test]
+    fn each_number_of_cpus_is_a_machine() {
+        let matrix = matrix(json!({
+            "kernel": [{"name": "a"}],
+            "shape": [{"memory_mib": 256, "cpus": [1, 2, 4]}, {"memory_mib": 512, "cpus": 3}],
+        }));
+        let (cells, _) = matrix.cells(Path::new("/")).unwrap();
+        let cpus: Vec<u32> = cells.iter().map(|cell| cell.request.machine.cpus).collect();
+        assert_eq!(cpus, [1, 2, 4, 3]);
+        assert_eq!(cells[2].name, "a-256m-1n-4c-w0-wall");
+        // As tasks of Slurm read it.
+        let copy: Matrix = serde_json::from_value(json!(matrix)).unwrap();
+        assert_eq!(copy, matrix);
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         let kernel = json!([{"name": "a"}]);
         let shape = json!([{"memory_mib": 256}]);
@@ -357,6 +407,10 @@ mod tests {
             (
                 json!({"kernel": kernel, "shape": [{"memory_mib": 1, "nodes": 0}]}),
                 "0 nodes",
+            ),
+            (
+                json!({"kernel": kernel, "shape": [{"memory_mib": 1, "cpus": []}]}),
+                "nothing to boot",
             ),
             (
                 json!({"kernel": [{"name": "a b"}, {"name": "a/b"}], "shape": shape}),

@@ -90,7 +90,7 @@ pub struct Zeroed {
 }
 
 /// One writing of descriptors in a sweep.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Swept {
     /// The node; `None`: all at once.
     pub node: Option<u16>,

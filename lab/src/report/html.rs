@@ -270,10 +270,18 @@ impl Report {
     }
 
     fn threads(&self, page: &mut String) {
-        if self.sweeps.is_empty() {
+        if self.sweeps.is_empty() && self.cpus.is_empty() {
             return;
         }
         page.push_str("<h2 id=\"threads\">Threads</h2>");
+        for cpus in &self.cpus {
+            let table = cpus.table(self.beside.as_ref());
+            let _ = write!(
+                page,
+                "<div class=\"scroll\"><pre>{}</pre></div>",
+                escaped(&table)
+            );
+        }
         for sweep in &self.sweeps {
             for part in [SweptPart::Deferred, SweptPart::Whole] {
                 curve(page, sweep, part);

@@ -4,12 +4,14 @@
 //! | file | concept |
 //! |---|---|
 //! | `setup` | runs of one set-up: phases, gaps, findings |
+//! | `cpus` | how a Linux does with more CPUs, beside published machines |
 //! | `fit` | how phases grow with memory |
 //! | `html`, `chart`, `escape`, `style` | one page that needs nothing else, its drawings, its looks |
 //!
 //! Other forms are in [`export`](crate::export).
 
 mod chart;
+mod cpus;
 mod escape;
 mod fit;
 mod html;
@@ -21,9 +23,11 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::published::Machine;
 use crate::records::{FailedBoot, Folder, LeftOut};
 use crate::run::{Run, Setup as Key};
 use crate::sweep;
+pub use cpus::Cpus;
 pub use fit::Fit;
 pub use setup::{Found, PhaseSpread, Setup};
 
@@ -46,7 +50,11 @@ pub struct Report {
     pub setups: Vec<Setup>,
     /// How phases grow with memory, where set-ups differ in nothing else.
     pub fits: Vec<Fit>,
-    /// Sweeps over numbers of threads.
+    /// What more CPUs bring, where set-ups of a Linux differ in nothing else.
+    pub cpus: Vec<Cpus>,
+    /// A published machine to stand beside that.
+    pub beside: Option<Machine>,
+    /// Sweeps over numbers of threads, those of our image among them.
     pub sweeps: Vec<sweep::Record>,
     /// Boots that failed.
     pub failed: Vec<FailedBoot>,
@@ -57,11 +65,22 @@ pub struct Report {
 impl Report {
     /// A report of a folder and `sweeps`.
     #[must_use]
-    pub fn of(folder: Folder, sweeps: Vec<sweep::Record>) -> Self {
+    pub fn of(folder: Folder, mut sweeps: Vec<sweep::Record>) -> Self {
         let mut groups: BTreeMap<Key, Vec<Run>> = BTreeMap::new();
         let keys = Key::all(folder.runs.iter());
         for (key, run) in keys.into_iter().zip(folder.runs) {
             groups.entry(key).or_default().push(run);
+        }
+        let cpus = cpus::over_cpus(groups.iter().map(|(key, runs)| (key, &**runs)));
+        let mut left_out = folder.left_out;
+        for runs in groups.values() {
+            match sweep::guest::of_runs(runs) {
+                Ok(sweep) => sweeps.extend(sweep),
+                Err(why) => left_out.push(LeftOut {
+                    file: runs.first().map_or(String::new(), |run| run.file.clone()),
+                    why: why.to_string(),
+                }),
+            }
         }
         let words = common_words(groups.keys());
         let setups = groups.into_iter().map(|(mut key, runs)| {
@@ -78,9 +97,11 @@ impl Report {
             folder: None,
             fits: fit::fits(&setups),
             setups,
+            cpus,
+            beside: None,
             sweeps,
             failed: folder.failed,
-            left_out: folder.left_out,
+            left_out,
         }
     }
 

@@ -23,7 +23,7 @@ use crate::boot_log;
 use crate::gaps;
 use crate::log::{self, End, Line};
 use crate::record::{
-    self, Asked, DeferredWork, Descriptors, From, Gap, Milestones, Record, TimeBase, Word,
+    self, Asked, DeferredWork, Descriptors, From, Gap, Milestones, Record, Swept, TimeBase, Word,
 };
 pub use setup::{Machine, Setup, memory};
 
@@ -51,6 +51,10 @@ pub struct Run {
     pub(crate) descriptors: Option<Descriptors>,
     #[serde(default)]
     pub(crate) deferred_work: Option<DeferredWork>,
+    #[serde(default)]
+    pub(crate) sweep: Vec<Swept>,
+    #[serde(default)]
+    nodes: Vec<Node>,
     #[serde(default)]
     pub(crate) log: Vec<String>,
     #[serde(default)]
@@ -136,6 +140,16 @@ pub(crate) struct Host {
     console: Option<String>,
     #[serde(default)]
     lines_ns: Vec<u64>,
+    #[serde(default)]
+    attempts: u64,
+    #[serde(default)]
+    retried_because: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct Node {
+    #[serde(default)]
+    present_frames: u64,
 }
 
 /// Why something is no record of a boot.
@@ -357,6 +371,33 @@ impl Run {
     /// What the kernel calls itself.
     pub(crate) fn release(&self) -> Option<&str> {
         self.source.kernel.as_ref()?.release.as_deref()
+    }
+
+    /// How many attempts a boot took that was made again, and why.
+    pub(crate) fn repeated(&self) -> Option<(u64, &str)> {
+        let host = self.host.as_ref().filter(|host| host.attempts > 1)?;
+        let why = host.retried_because.as_deref().unwrap_or_default();
+        Some((host.attempts, why))
+    }
+
+    /// CPUs that run.
+    pub(crate) fn cpus(&self) -> Option<u64> {
+        self.machine.cpus
+    }
+
+    pub(crate) fn nodes_with_memory(&self) -> u64 {
+        let nodes = self.nodes.iter().filter(|node| node.present_frames > 0);
+        nodes.count() as u64
+    }
+
+    /// To the end of the kernel's part.
+    #[expect(clippy::cast_precision_loss, reason = "figures to print")]
+    pub(crate) fn kernel_ms(&self) -> Option<f64> {
+        let phases = self.phases.iter();
+        let own =
+            phases.filter(|phase| !["initrd", "services", "shutdown"].contains(&&*phase.name));
+        let end_ns = own.map(|phase| phase.end_ns).max()?;
+        Some(end_ns.checked_sub(self.entry_ns().unwrap_or(0))? as f64 / 1e6)
     }
 
     /// The whole boot: from power-on, from a real machine's kernel's entry, or from where a kernel's clock begins, to the end of the

@@ -8,11 +8,9 @@
 //! | file | concept |
 //! |---|---|
 //! | `table` | the record for a person |
-//! | [`linux`] | a sweep over CPUs with a Linux, beside the published ones |
-//! | [`guest`] | a sweep in a virtual machine: the words that ask for it, the record of what came |
+//! | [`guest`] | a sweep in a virtual machine: the record of what its boots measured |
 
 pub mod guest;
-pub mod linux;
 mod table;
 
 use firstlight_figures::spread::Spread;

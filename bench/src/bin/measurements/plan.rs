@@ -34,12 +34,16 @@ pub(crate) const PLANS: &[Plan] = &[
     },
     Plan {
         name: "guest-sweep",
-        commands: &["firstlight sweep --memory 16G --nodes 2 --cpus 4 --clock instructions"],
+        commands: &[
+            "firstlight boot --memory 16G --nodes 2 --cpus 4 --clock instructions --append sweep | sed -n '/^Descriptors of/,$p'",
+        ],
         render: as_printed,
     },
     Plan {
         name: "guest-sweep-wall",
-        commands: &["firstlight sweep --memory 16G --cpus 4"],
+        commands: &[
+            "firstlight boot --memory 16G --cpus 4 --append 'sweep runs=5' | sed -n '/^Descriptors of/,$p'",
+        ],
         render: as_printed,
     },
     Plan {
@@ -78,8 +82,8 @@ pub(crate) const PLANS: &[Plan] = &[
     Plan {
         name: "descriptors",
         commands: &[
-            "firstlight sweep --shape memory=16G --runs 41 --descriptor-bytes 8 --json",
-            "firstlight sweep --shape memory=16G --runs 41 --descriptor-bytes 64 --json",
+            "firstlight bench descriptors --shape memory=16G --runs 41 --descriptor-bytes 8 --json",
+            "firstlight bench descriptors --shape memory=16G --runs 41 --descriptor-bytes 64 --json",
         ],
         render: guests::descriptors,
     },

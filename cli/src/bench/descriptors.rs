@@ -1,18 +1,62 @@
-//! A sweep by threads of this process.
+//! `firstlight bench descriptors`: how long descriptors take with one thread, two, and so on; the
+//! record and its table are the [lab's](firstlight_lab::sweep).
 
-use super::options::Options;
 use crate::failure::Failure;
+use crate::output::Output;
+use clap::Args;
 use firstlight::parallel::Chunking;
-use firstlight_bench::machine::Machine;
+use firstlight_bench::machine::{Machine, Shape, ShapeError};
 use firstlight_bench::sweep::{self, Series, SweepError};
 use firstlight_host::threads;
 use firstlight_lab::sweep::{Milliseconds, Record, Row, SweptPart, Where};
 
-/// Rounds without `--runs`.
-const RUNS: u32 = 11;
+/// Write descriptors for every page with 1, 2, ... threads and show the speed-up
+///
+/// The descriptors of a synthetic machine are written, into memory of this process
+/// that is mapped already, and all of them checked. The ways in which this machine
+/// can fill memory are measured in the same rounds. Our image does it in a guest with
+/// boot --append sweep.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// The machine to describe: memory=SIZE[,nodes=N]
+    #[arg(long, value_name = "SHAPE", default_value = "memory=64G", value_parser = shape)]
+    shape: Shape,
+    /// Bytes of a descriptor: 8, 16, 32 or 64
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    descriptor_bytes: u32,
+    /// Numbers of threads, as 1,2,4; else 1 and its doubles up to all CPUs
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    threads: Vec<u32>,
+    /// Rounds
+    #[arg(long, value_name = "N", default_value_t = 11)]
+    runs: u32,
+    /// Cut the work as Linux's padata does
+    #[arg(long)]
+    padata: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  firstlight bench descriptors                           64 GiB, 64 bytes a page
+  firstlight bench descriptors --descriptor-bytes 8 --threads 1,2
+  firstlight bench descriptors --shape memory=16G,nodes=2 --runs 21 --json
+  firstlight boot --memory 64G --cpus 4 --append sweep   in a guest of 64 GiB
+
+Exit codes: see firstlight --help";
+
+fn shape(text: &str) -> Result<Shape, ShapeError> {
+    text.parse()
+}
+
+/// Runs the subcommand.
+pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure> {
+    let record = measured(options)?;
+    output.print(&record, Record::table)
+}
 
 /// Measures, and makes a record of it.
-pub(super) fn sweep(options: &Options) -> Result<Record, Failure> {
+fn measured(options: &Options) -> Result<Record, Failure> {
     let cpus = threads::allowed_cpus().map_or(1, |cpus| cpus.len().max(1));
     let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
     let settings = sweep::Options {
@@ -22,7 +66,7 @@ pub(super) fn sweep(options: &Options) -> Result<Record, Failure> {
         } else {
             options.threads.clone()
         },
-        runs: options.runs.unwrap_or(RUNS),
+        runs: options.runs,
         chunking: if options.padata {
             Chunking::Padata
         } else {
@@ -33,7 +77,9 @@ pub(super) fn sweep(options: &Options) -> Result<Record, Failure> {
         sweep::sweep(&Machine::of(&options.shape), &settings).map_err(|error| match error {
             SweepError::Wrong { .. } => Failure::Check(error.to_string()),
             SweepError::Memory(_) => Failure::Io(error.to_string()),
-            SweepError::Options(_) | SweepError::Machine(_) => Failure::machine("sweep", error),
+            SweepError::Options(_) | SweepError::Machine(_) => {
+                Failure::machine("bench descriptors", error)
+            }
         })?;
     let rows = series
         .iter()
