@@ -33,6 +33,7 @@ mod predict;
 mod record;
 mod regressions;
 mod report;
+mod same_total;
 mod slurm;
 mod stick;
 mod up;
