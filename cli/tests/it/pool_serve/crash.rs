@@ -102,7 +102,7 @@ fn crash(source: &str, kills: u32) {
     }
     daemon.until_it_answers();
     // On a slow host none of the killed ones may have come so far.
-    until("a slab is lent", || !all.lock().unwrap().is_empty());
+    until("a slab is allocated", || !all.lock().unwrap().is_empty());
     stop.store(true, Ordering::Relaxed);
     let taken = client.join().expect("the client saw what must not be");
     assert!(taken > 0, "nothing was ever allocated");
