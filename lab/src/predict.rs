@@ -10,7 +10,7 @@
 //!
 //! The range of error is that of the published rows: nine of ten lie in it. Where a machine is larger
 //! than those the rows are of it is as many times wider, to both sides; that of memory blocks, which were measured
-//! on one machine, is from half to twice. [`measured`] is what a log itself says.
+//! on one machine, is from half to twice. [`Expected::measured_ms`] is what a log itself says.
 
 use firstlight::blocks::SizePolicy;
 use serde::Serialize;
