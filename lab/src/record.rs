@@ -16,6 +16,7 @@ mod host;
 mod hotplug;
 mod phase;
 mod restart;
+mod step;
 mod time_base;
 mod totals;
 
@@ -30,6 +31,7 @@ pub use host::{Host, Marker, Power};
 pub use hotplug::Hotplugged;
 pub use phase::{Phase, Word};
 pub use restart::{FreeFrames, Restart};
+pub use step::{MOST_STEPS, Step};
 pub use time_base::{From, TimeBase};
 pub use totals::Totals;
 
@@ -57,6 +59,13 @@ pub struct Record {
     pub phases: Vec<Phase>,
     /// The longest spans between two lines of the log, the longest first.
     pub gaps: Vec<Gap>,
+    /// The slowest initcalls of a Linux with `initcall_debug`, [`MOST_STEPS`] at most; where its log
+    /// names none, the field is left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub initcalls: Vec<Step>,
+    /// The slowest services, the same, by systemd's lines or `systemd-analyze`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<Step>,
     /// Where the whole restart went.
     pub totals: Totals,
     /// Frames and what they cost.
@@ -119,6 +128,8 @@ impl Record {
             milestones: Milestones::default(),
             phases: Vec::new(),
             gaps: Vec::new(),
+            initcalls: Vec::new(),
+            services: Vec::new(),
             totals: Totals::default(),
             memory: Memory::default(),
             regions: Vec::new(),

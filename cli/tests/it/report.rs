@@ -432,3 +432,53 @@ fn what_the_image_swept_has_a_row_for_each_node_part_and_number_of_threads() {
         }
     }
 }
+
+#[test]
+fn initcalls_and_services_are_in_the_record_and_in_the_report_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = String::from("[    0.000000] Linux version 6.12\n[    0.500000] a\n");
+    for number in 1..=25_u32 {
+        let at = 1000 + number;
+        log.push_str(&format!(
+            "[    1.{at:06}] initcall call{number}_init+0x0/0x10 returned 0 after {}000 usecs\n",
+            number * 7 % 26
+        ));
+    }
+    log.push_str("[    2.000000] systemd[1]: Starting slow.service - S...\n");
+    log.push_str("[    5.000000] systemd[1]: Finished slow.service - S.\n");
+    let path = folder.path().join("boot.log");
+    std::fs::write(&path, &log).unwrap();
+    let record = document(&["doctor", path.to_str().unwrap(), "--record", "--json"]);
+    let calls = record["initcalls"].as_array().unwrap();
+    // The slowest 20 of 25; the log has all.
+    let ms: Vec<u64> = calls
+        .iter()
+        .map(|call| call["ns"].as_u64().unwrap() / 1_000_000)
+        .collect();
+    assert_eq!(ms, (6..=25).rev().collect::<Vec<_>>());
+    // 11 * 7 is 25 more than two times 26.
+    assert_eq!(
+        (&calls[0]["name"], &calls[0]["line"]),
+        (&"call11_init".into(), &13.into())
+    );
+    assert_eq!(record["services"][0]["name"], "slow.service - S");
+    assert_eq!(record["services"][0]["ns"], 3_000_000_000_u64);
+    let json = folder.path().join("boot.json");
+    std::fs::write(&json, record.to_string()).unwrap();
+    let page = |folder: &std::path::Path| {
+        let (code, page, stderr) = told(&["report", folder.to_str().unwrap()]);
+        assert_eq!(code, 0, "{stderr}");
+        page
+    };
+    let page_of_record = page(folder.path());
+    for part in ["Initcalls and services", "call11_init", "slow.service"] {
+        assert!(page_of_record.contains(part), "{part}");
+    }
+    // A record of before names none, and is read.
+    let mut old = record;
+    for field in ["initcalls", "services"] {
+        old.as_object_mut().unwrap().remove(field);
+    }
+    std::fs::write(&json, old.to_string()).unwrap();
+    assert!(page(folder.path()).contains("Boot report"));
+}

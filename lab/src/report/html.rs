@@ -56,6 +56,7 @@ impl Report {
         self.threads(&mut page);
         self.distribution(&mut page);
         self.gaps(&mut page);
+        self.steps(&mut page);
         self.findings(&mut page);
         page.push_str("</body></html>\n");
         page
@@ -334,6 +335,34 @@ impl Report {
                     start(&gap.before.text),
                     start(&gap.after.text)
                 );
+            }
+            page.push_str("</table></div>");
+        }
+    }
+
+    /// Initcalls and services by name, where logs have them.
+    fn steps(&self, page: &mut String) {
+        const MOST: usize = 10;
+        let named = |setup: &&Setup| !(setup.initcalls.is_empty() && setup.services.is_empty());
+        if !self.setups.iter().any(|setup| named(&setup)) {
+            return;
+        }
+        page.push_str("<h2 id=\"steps\">Initcalls and services</h2><p class=\"faint\">The slowest that the log of the run in the middle names.</p>");
+        for setup in self.setups.iter().filter(named).take(MOST_DRAWN) {
+            let _ = write!(
+                page,
+                "<h3>{}</h3><div class=\"scroll\"><table><tr><th>Kind</th><th>ms</th><th class=\"l\">Name</th></tr>",
+                self.link(&setup.middle_file, &setup.name)
+            );
+            for (kind, steps) in [("initcall", &setup.initcalls), ("service", &setup.services)] {
+                for step in steps.iter().take(MOST) {
+                    let _ = write!(
+                        page,
+                        "<tr><td>{kind}</td><td>{:.3}</td><td class=\"l\"><code>{}</code></td></tr>",
+                        float(step.ns) / 1e6,
+                        escaped(&step.name)
+                    );
+                }
             }
             page.push_str("</table></div>");
         }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::compare::Spread;
 use crate::doctor::{Finding, diagnose};
-use crate::record::Gap;
+use crate::record::{Gap, Step};
 use crate::run::{Run, Setup as Key, Span};
 
 /// Runs of the same kernel, words, clock and machine.
@@ -28,6 +28,10 @@ pub struct Setup {
     pub phases: Vec<PhaseSpread>,
     /// The longest gaps of the run in the middle.
     pub gaps: Vec<Gap>,
+    /// The slowest initcalls of that run, where its log names them.
+    pub initcalls: Vec<Step>,
+    /// The slowest services of that run, where its log names them.
+    pub services: Vec<Step>,
     /// What the doctor found in the logs of all runs, each finding once.
     pub findings: Vec<Found>,
     /// The file of the run in the middle.
@@ -85,6 +89,8 @@ impl Setup {
             total: Spread::of(&totals),
             phases,
             gaps: middle.map(|run| run.gaps.clone()).unwrap_or_default(),
+            initcalls: middle.map(|run| run.initcalls.clone()).unwrap_or_default(),
+            services: middle.map(|run| run.services.clone()).unwrap_or_default(),
             middle_file: middle.map(|run| run.file.clone()).unwrap_or_default(),
             middle: middle.map(|run| run.phases.clone()).unwrap_or_default(),
             findings,

@@ -23,7 +23,8 @@ use crate::boot_log;
 use crate::gaps;
 use crate::log::{self, End, Line};
 use crate::record::{
-    self, Asked, DeferredWork, Descriptors, From, Gap, Milestones, Record, Swept, TimeBase, Word,
+    self, Asked, DeferredWork, Descriptors, From, Gap, Milestones, Record, Step, Swept, TimeBase,
+    Word,
 };
 pub use setup::{Machine, Setup, memory};
 
@@ -45,6 +46,10 @@ pub struct Run {
     pub(crate) time_base: Option<TimeBase>,
     #[serde(default)]
     pub(crate) gaps: Vec<Gap>,
+    #[serde(default)]
+    pub(crate) initcalls: Vec<Step>,
+    #[serde(default)]
+    pub(crate) services: Vec<Step>,
     #[serde(default)]
     pub(crate) memory: Memory,
     #[serde(default)]
@@ -264,6 +269,8 @@ impl Run {
             self.phases = again.phases.iter().map(Span::of).collect();
             self.milestones = map_of(&again.milestones);
         }
+        self.initcalls = again.initcalls;
+        self.services = again.services;
         self.time_base = Some(again.time_base);
     }
 
@@ -318,6 +325,8 @@ impl Run {
             milestones: boot.milestones,
             time_base: boot.time_base,
             gaps: boot.gaps,
+            initcalls: boot.initcalls,
+            services: boot.services,
             log: log.to_vec(),
             ..self.clone()
         })
@@ -336,6 +345,8 @@ impl Run {
         run.phases = again.phases.iter().map(Span::of).collect();
         run.milestones = map_of(&again.milestones);
         run.gaps = gaps::longest(&lines, &again.phases);
+        run.initcalls = again.initcalls;
+        run.services = again.services;
         run.time_base = Some(again.time_base);
         run
     }
