@@ -13,8 +13,8 @@ pub(crate) use time::tell_console;
 pub use time::tell_heard;
 
 use crate::gaps;
-use crate::log::{self, Boot, Line};
-use crate::record::{Gap, Kernel, Phase, Record, Totals};
+use crate::log::{self, Boot, Line, Named};
+use crate::record::{Gap, Kernel, MOST_STEPS, Phase, Record, Step, Totals};
 
 /// Remarks on lines that could not be understood.
 const MOST_PROBLEMS: usize = 20;
@@ -38,6 +38,11 @@ pub fn tell_boot(boot: &Boot<'_>, record: &mut Record) {
     let (rows, lines) = (&boot.log, &boot.lines);
     memory::tell(rows, record);
     time::tell(lines, record);
+    record.initcalls = slowest(log::initcalls(lines));
+    // Where lines are mixed the time between two of them says nothing.
+    if !log::disorder(lines).is_some_and(|found| found.hides_time()) {
+        record.services = slowest(log::services(lines));
+    }
     record.totals = Totals::of(lines);
     if let Some(kernel) = &mut record.source.kernel {
         kernel.release.clone_from(&rows.release);
@@ -57,6 +62,17 @@ pub fn tell_boot(boot: &Boot<'_>, record: &mut Record) {
             .notes
             .push(format!("the kernel went on after \"{oops}\""));
     }
+}
+
+/// The slowest of `named`, in order; of the same time, the first of the log.
+fn slowest(mut named: Vec<Named>) -> Vec<Step> {
+    named.sort_by_key(|step| std::cmp::Reverse(step.ns));
+    let steps = named.into_iter().take(MOST_STEPS).map(|step| Step {
+        name: step.name,
+        ns: step.ns,
+        line: step.line,
+    });
+    steps.collect()
 }
 
 /// Phases of a boot, and the longest spans between two of its lines.

@@ -24,8 +24,8 @@
 
 use firstlight_wire::phase::FIRMWARE;
 
-use crate::log::{self, Line, Named, SMP, clock_start};
-use crate::record::{From, MOST_STEPS, Milestones, Phase, Record, Step, TimeBase};
+use crate::log::{self, Line, SMP, clock_start};
+use crate::record::{From, Milestones, Phase, Record, TimeBase};
 
 /// Lines with the clock beside them, from where it runs on, never going back.
 struct Timed<'l> {
@@ -141,19 +141,6 @@ fn fill(lines: &Timed<'_>, record: &mut Record) {
         unclocked,
         ..TimeBase::default()
     };
-    record.initcalls = slowest(log::initcalls(lines.lines));
-    record.services = slowest(log::services(lines.lines));
-}
-
-/// The slowest of `named`, in order; of the same time, the first of the log.
-fn slowest(mut named: Vec<Named>) -> Vec<Step> {
-    named.sort_by_key(|step| std::cmp::Reverse(step.ns));
-    let steps = named.into_iter().take(MOST_STEPS).map(|step| Step {
-        name: step.name,
-        ns: step.ns,
-        line: step.line,
-    });
-    steps.collect()
 }
 
 fn is_deferred(text: &str) -> bool {

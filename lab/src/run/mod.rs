@@ -345,8 +345,8 @@ impl Run {
         run.phases = again.phases.iter().map(Span::of).collect();
         run.milestones = map_of(&again.milestones);
         run.gaps = gaps::longest(&lines, &again.phases);
-        run.initcalls = again.initcalls;
-        run.services = again.services;
+        run.initcalls.retain(|step| step.line <= log.len());
+        run.services.retain(|step| step.line <= log.len());
         run.time_base = Some(again.time_base);
         run
     }
