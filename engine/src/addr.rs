@@ -432,6 +432,24 @@ impl Order {
         }
     }
 
+    /// The order of a block of exactly so many frames, if there is one.
+    ///
+    /// ```
+    /// use firstlight::addr::Order;
+    ///
+    /// assert_eq!(Order::of_frames(512), Some(Order::HUGE));
+    /// assert_eq!(Order::of_frames(3), None);
+    /// assert_eq!(Order::of_frames(0), None);
+    /// ```
+    #[inline]
+    pub const fn of_frames(frames: u64) -> Option<Self> {
+        if frames.is_power_of_two() {
+            Self::new(frames.trailing_zeros() as u8)
+        } else {
+            None
+        }
+    }
+
     /// The exponent.
     pub const fn get(self) -> u8 {
         self.0

@@ -209,19 +209,38 @@ impl Frames<'_> {
     }
 
     /// Takes frames in a row, likewise.
-    pub(crate) fn allocate_frames_near(
+    pub(crate) fn allocate_frames_near<O: Own>(
         &self,
         near: Option<NodeId>,
         frames: u64,
         align_frames: u64,
         request: Request,
-        own: &mut impl Own,
+        own: &mut O,
     ) -> Result<FrameRange, AllocError> {
         let first = self.first_node(near, &request)?;
         let align_frames = align_frames.max(request.order().frames());
         let nodes = &self.nodes;
+        // A CPU with a cache has tried that.
+        let cut = if O::SLOTS == 0 {
+            range::cut::order(frames, align_frames, &request)
+        } else {
+            None
+        };
         let find = |reach| {
-            range::contiguous::allocate(nodes, first, reach, frames, align_frames, &request, false)
+            let cut = cut.and_then(|order| {
+                range::cut::allocate(nodes, first, reach, frames, &request.with_order(order))
+            });
+            cut.map(Ok).or_else(|| {
+                range::contiguous::allocate(
+                    nodes,
+                    first,
+                    reach,
+                    frames,
+                    align_frames,
+                    &request,
+                    false,
+                )
+            })
         };
         let prepare = |found: &Result<FrameRange, NotZeroed>| {
             found.iter().for_each(|range| nodes.prepare_range(*range));

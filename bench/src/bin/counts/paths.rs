@@ -64,6 +64,20 @@ pub(crate) const ALL: &[Path] = &[
     path("huge_pairs_1000", || {
         with_frames(|frames| pairs(frames, Order::HUGE))
     }),
+    path("3_frames_1000", || with_frames(|frames| rows(frames, 3))),
+    path("21_frames_1000", || with_frames(|frames| rows(frames, 21))),
+    path("100_frames_1000", || {
+        with_frames(|frames| rows(frames, 100))
+    }),
+    path("3_frames_beside_holes_1000", || {
+        with_holes(|frames| rows(frames, 3))
+    }),
+    path("100_frames_beside_holes_1000", || {
+        with_holes(|frames| rows(frames, 100))
+    }),
+    path("512_frames_1000", || {
+        with_frames(|frames| rows(frames, 512))
+    }),
     path("cpu_page_pairs_1000", || with_cpu(cached_pairs::<0>)),
     path("cpu_huge_pairs_1000", || with_cpu(cached_pairs::<9>)),
     path("cpu_order_2_bursts_1000", || with_cpu(bursts)),
@@ -314,6 +328,29 @@ fn near_full() -> Outcome {
             }
             Ok(())
         })?
+    })
+}
+
+/// 1000 pairs of so many frames in a row, past the caches, after the first one.
+fn rows(frames: &Frames<'_>, count: u64) -> Outcome {
+    let request = Request::new(Order::PAGE);
+    let pair = || -> Outcome {
+        let range = frames.allocate_frames(count, 1, request)?;
+        Ok(frames.free_frames(black_box(range))?)
+    };
+    pair()?;
+    counted(|| (0..1000).try_for_each(|_| pair()))?
+}
+
+/// On a machine of 64 GiB where 2,048 single pages are free among 4,096.
+fn with_holes(path: impl FnOnce(&Frames<'_>) -> Outcome) -> Outcome {
+    with_frames(|frames| {
+        let request = Request::new(Order::PAGE);
+        let pages: Result<Vec<_>, _> = (0..4096).map(|_| frames.allocate(request)).collect();
+        for &page in pages?.iter().step_by(2) {
+            frames.free(page, Order::PAGE)?;
+        }
+        path(frames)
     })
 }
 

@@ -463,6 +463,21 @@ fn a_request_beside_a_cut_of_a_free_block_finds_a_page_or_sees_it_cached() {
     }
 }
 
+/// The same past the lists: no other CPU has any, so that a page is always free.
+#[test]
+fn a_request_beside_a_cut_past_the_caches_finds_a_page() {
+    check(2, || {
+        let machine = Machine::new(&[(64, 68)], &NoDrain);
+        let (row, found) = both(
+            || machine.shared.allocate_frames(3, 1, PAGE).ok(),
+            || machine.page(),
+        );
+        assert!(found.is_ok());
+        let taken = row.map_or(0, |row| row.count()) + 1;
+        assert_eq!(machine.free_frames(), 4 - taken);
+    });
+}
+
 /// A join that fails puts back what it took off the lists.
 #[test]
 fn a_request_beside_a_join_that_fails_finds_a_page_or_sees_it_cached() {

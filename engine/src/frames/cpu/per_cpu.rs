@@ -10,7 +10,6 @@ use crate::addr::{Frame, FrameRange, Order};
 use crate::frames::error::{AllocError, BlockError, CpuError, RangeError};
 use crate::frames::find::Frames;
 use crate::frames::request::Request;
-use crate::frames::word::geometry::HUGE_ORDER;
 use crate::node::NodeId;
 
 /// What a kernel says once about the CPU that code runs on, to allocate and free through its
@@ -245,16 +244,6 @@ impl Cpu<'_, '_> {
     }
 }
 
-/// Order of the block of exactly so many frames, a huge frame at most.
-#[inline(always)]
-fn exact_order(frames: u64) -> Option<Order> {
-    let order = frames.trailing_zeros();
-    if order > u32::from(HUGE_ORDER) || frames != 1 << order {
-        return None;
-    }
-    Order::new(u8::try_from(order).ok()?)
-}
-
 /// A block first, likewise without a call.
 #[inline(never)]
 fn allocate_many<C: PerCpu + ?Sized>(
@@ -263,7 +252,8 @@ fn allocate_many<C: PerCpu + ?Sized>(
     align_frames: u64,
     request: Request,
 ) -> Result<FrameRange, AllocError> {
-    if let Some(order) = exact_order(frames)
+    if let Some(order) = Order::of_frames(frames)
+        && order <= Order::HUGE
         && align_frames.wrapping_sub(1) < frames
         && align_frames.is_power_of_two()
         && order >= request.order()
@@ -306,7 +296,9 @@ fn allocate_many_slow<C: PerCpu + ?Sized>(
 /// As `allocate_many`.
 #[inline(never)]
 fn free_many<C: PerCpu + ?Sized>(this: &C, range: FrameRange) -> Result<(), RangeError> {
-    if let Some(order) = exact_order(range.count()) {
+    if let Some(order) = Order::of_frames(range.count())
+        && order <= Order::HUGE
+    {
         let start = range.start();
         if let Some(()) = cached(this, |cpu| cpu.push_block(start, order).then_some(())) {
             return Ok(());

@@ -5,23 +5,10 @@ use super::{CHECKS, Cpu};
 use crate::addr::{Frame, FrameRange, Order};
 use crate::frames::error::{AllocError, BlockError, RangeError};
 use crate::frames::range;
+use crate::frames::range::cut::order_of;
 use crate::frames::request::Request;
 use crate::frames::word::Mobility;
-use crate::frames::word::geometry::{
-    Block, HUGE_FRAMES, HUGE_ORDER, blocks, blocks_down, blocks_up_to,
-};
-
-/// Order of the smallest block of so many frames, if that is a huge frame at most. `less_one` is the
-/// number less one, or of several the bits that are set in any.
-#[inline(always)]
-fn order_of(less_one: u64) -> Option<Order> {
-    let order = u64::BITS - less_one.leading_zeros();
-    if order <= u32::from(HUGE_ORDER) {
-        Order::new(u8::try_from(order).ok()?)
-    } else {
-        None
-    }
-}
+use crate::frames::word::geometry::{Block, HUGE_FRAMES, blocks, blocks_down, blocks_up_to};
 
 impl Cpu<'_, '_> {
     /// Allocates `frames` frames in a row, the first a multiple of `align_frames`, as

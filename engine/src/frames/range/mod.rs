@@ -4,11 +4,15 @@
 //! *A given range is allocated or freed as a whole, or not at all*, unless another CPU frees a part
 //! of it at the same moment.
 //!
+//! Up to a huge frame, frames anywhere are a block that holds them, less what is too much of it
+//! ([`cut`]): a search is for what no block serves.
+//!
 //! A range is allocated and freed by the largest aligned blocks it consists of, in ascending
 //! order. A call that meets a block in use frees the blocks it has; it is counted in
 //! `range_calls`, so that a search does not report frames held for that moment as exhausted.
 
 pub(crate) mod contiguous;
+pub(crate) mod cut;
 
 use super::error::RangeError;
 use super::request::Request;

@@ -226,7 +226,7 @@ pub(crate) fn any_past_hint(
 
 /// A block of any content from the hint's huge frame: pages if it is split, all of it if it is
 /// free.
-#[inline]
+#[inline(always)]
 pub(crate) fn at_hint(segment: &Segment<'_>, hints: &Hints, want: Want<'_>) -> Option<Frame> {
     let Want {
         order, mobility, ..
@@ -419,9 +419,23 @@ fn pages_of(
         return Err(Miss::Nothing);
     }
     let counted = word.partial[mobility as usize];
+    // Upwards, up to the first that counts, words are read in a row.
+    let huges = segment.huges_in(giant);
+    let down = mobility.is_movable();
+    let from = if down {
+        from
+    } else {
+        let first = if huges.contains(&from) {
+            from
+        } else {
+            huges.start
+        };
+        let is_counted = |bits| Huge::is_counted_in(bits, mobility);
+        (segment.find_huge(first..huges.end, is_counted)).unwrap_or(first)
+    };
     let mut miss = Miss::Nothing;
     let mut passed = 0;
-    for huge in huges_around(segment, giant, from, mobility) {
+    for huge in around(huges, from, down) {
         let bits = segment.huge_bits(huge);
         if !Huge::is_counted_in(bits, mobility) {
             continue;

@@ -237,6 +237,19 @@ impl<'m> Segment<'m> {
         self.huges.at(huge).load(Ordering::Acquire)
     }
 
+    /// The first huge frame of `range` with a word that fits.
+    #[inline]
+    pub(crate) fn find_huge(
+        &self,
+        range: Range<HugeIndex>,
+        fits: impl Fn(u32) -> bool,
+    ) -> Option<HugeIndex> {
+        let start = range.start;
+        let mut words = self.huges.each(range);
+        let at = words.position(|word| fits(word.load(Ordering::Acquire)))?;
+        Some(start + at)
+    }
+
     /// A huge frame's word after a change of another one.
     #[inline]
     fn recheck_huge(&self, huge: HugeIndex) -> u32 {

@@ -434,6 +434,28 @@ impl<'m> Nodes<'m> {
         Some(frame)
     }
 
+    /// The same in one pass: what other CPUs hold for a moment is not waited for.
+    pub(crate) fn allocate_once(
+        &self,
+        first: NodeId,
+        request: &Request,
+        reach: Reach,
+    ) -> Option<Frame> {
+        let gate = Gate::new(self.marks, request, request.order().frames());
+        let (zones, want) = (request.zones(), Want::of(request, None));
+        let on = |node| {
+            let pass = &mut Pass::default();
+            (self.segments).allocate_on(node, zones, want, gate.as_ref(), pass)
+        };
+        let frame = if reach == Reach::Node || request.is_this_node_only() {
+            on(first)
+        } else {
+            self.fallback(first).find_map(on)
+        }?;
+        self.count_taken(frame, request.order());
+        Some(frame)
+    }
+
     #[inline(never)]
     fn search_from(
         &self,

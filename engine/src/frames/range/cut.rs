@@ -1,0 +1,52 @@
+//! Up to a huge frame of frames, anywhere: the start of the smallest block that holds them.
+//!
+//! Cheap and always the same, whatever is free: no memory is walked through. What is left of the block
+//! is free again at once.
+
+use crate::addr::{FrameRange, Order};
+use crate::frames::request::Request;
+use crate::frames::word::geometry::{Block, HUGE_ORDER, blocks_up_to};
+use crate::frames::zone::{Nodes, Reach};
+use crate::node::NodeId;
+
+/// Order of the smallest block of so many frames, so aligned, if that is a huge frame at most. `less_one` is the
+/// number less one, or of several the bits that are set in any.
+#[inline(always)]
+pub(crate) fn order_of(less_one: u64) -> Option<Order> {
+    let order = u64::BITS - less_one.leading_zeros();
+    if order <= u32::from(HUGE_ORDER) {
+        Order::new(u8::try_from(order).ok()?)
+    } else {
+        None
+    }
+}
+
+/// Order of the block that a request is cut from. None for zeros: the rest would be zeroed, too.
+pub(crate) fn order(frames: u64, align_frames: u64, request: &Request) -> Option<Order> {
+    if request.is_zeroed() {
+        return None;
+    }
+    order_of((frames - 1) | (align_frames - 1))
+}
+
+/// Takes a block of the request's order and gives back what is past `frames` of it.
+pub(crate) fn allocate(
+    nodes: &Nodes<'_>,
+    first: NodeId,
+    reach: Reach,
+    frames: u64,
+    request: &Request,
+) -> Option<FrameRange> {
+    let all = request.order().frames();
+    // Searches beside it must not take for used up what is given back.
+    let mut call = (frames < all).then(|| nodes.segments.range_calls.begin());
+    let start = nodes.allocate_once(first, request, reach)?;
+    for Block { start, order } in blocks_up_to(start.get() + frames, start.get() + all) {
+        // An error: another call freed what it did not have.
+        let _ = Order::new(order).map(|order| nodes.free(start, order));
+    }
+    if let Some(call) = &mut call {
+        call.undo();
+    }
+    Some(FrameRange::of(start, frames))
+}
