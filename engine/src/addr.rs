@@ -442,6 +442,7 @@ impl Order {
     /// assert_eq!(Order::of_frames(0), None);
     /// ```
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 63")]
     pub const fn of_frames(frames: u64) -> Option<Self> {
         if frames.is_power_of_two() {
             Self::new(frames.trailing_zeros() as u8)
