@@ -19,7 +19,9 @@ export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 # One after the other: apt and rustup refuse to run beside themselves, and steps of CI run beside each other. What is
 # installed does not inherit the lock: it may be a service that stays.
 if [ -z "${FIRSTLIGHT_SETUP:-}" ] && command -v flock >/dev/null; then
-    FIRSTLIGHT_SETUP=1 exec flock --close "${TMPDIR:-/tmp}/firstlight-setup.$(id -u)" scripts/setup.sh "$@"
+    locks=${XDG_CACHE_HOME:-$HOME/.cache}/firstlight
+    mkdir -p "$locks"
+    FIRSTLIGHT_SETUP=1 exec flock --close --timeout 1800 "$locks/setup" scripts/setup.sh "$@"
 fi
 
 fail() {

@@ -107,7 +107,7 @@ fn failure(watched: &Watched, options: &Options) -> Option<(u8, String)> {
         }
         Ended::Dead { seconds } => {
             let message = format!(
-                "{console}: not a byte for {seconds} s after the power cycle; heard: {heard}"
+                "{console}: no boot began within {seconds} s of the power cycle; heard: {heard}"
             );
             return Some((6, message));
         }

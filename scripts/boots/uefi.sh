@@ -63,12 +63,18 @@ save() {
         *'"STOP"'*)
             [ -n "$stopped" ] || break
             echo '{"execute": "migrate-set-capabilities", "arguments": {"capabilities": [{"capability": "events", "state": true}]}}
-                {"execute": "migrate", "arguments": {"uri": "exec:cat >\"'"$scratch"'/machine\""}}' >&"$to"
+                {"execute": "migrate", "arguments": {"uri": "exec:cat >\"'"$scratch"'/part\" && mv \"'"$scratch"'/part\" \"'"$scratch"'/machine\""}}' >&"$to"
             ;;
         *'"MIGRATION"'*'"completed"'*) saved=1 ;;
         *'"MIGRATION"'*'"failed"'*) break ;;
         esac
     done
+    # What QEMU wrote is still read by the other program, which ends when there is no more.
+    for _ in {1..300}; do
+        [ -n "$saved" ] && [ ! -e "$scratch/machine" ] || break
+        sleep 0.1
+    done
+    [ -e "$scratch/machine" ] || saved=""
     kill -KILL "$pid" 2>/dev/null || true
     wait "$pid" 2>/dev/null || true
     # Saved as one that stopped at an error, it would not go on.

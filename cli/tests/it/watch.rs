@@ -320,7 +320,24 @@ fn a_power_cycle_that_fails_has_an_exit_code_of_its_own() {
     input.write_all(boot("6.1", GOODBYE).as_bytes()).unwrap();
     let (code, _, stderr) = ended(child);
     drop(input);
-    assert!(code == 6 && stderr.contains("not a byte for"), "{stderr}");
+    assert!(code == 6 && stderr.contains("no boot began"), "{stderr}");
+    // Nor is it alive for the last words of the kernel that ran before.
+    let cycled = folder.path().join("cycled");
+    let cycle = format!("touch {}", cycled.display());
+    let arguments = ["--runs", "2", "--silence", "1", "--power-cycle", &cycle];
+    let mut child = start("-", folder.path(), &arguments);
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(boot("6.1", GOODBYE).as_bytes()).unwrap();
+    while !cycled.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    input
+        .write_all(b"[   99.100000] sd 0:0:0:0: [sda] Stopping disk\n\r\n")
+        .unwrap();
+    let (code, _, stderr) = ended(child);
+    drop(input);
+    assert!(code == 6 && stderr.contains("no boot began"), "{stderr}");
     let (code, _, stderr) = told(&["watch", "-", "--power-cycle", "true"]);
     assert!(code == 2 && stderr.contains("--runs"), "{stderr}");
 }

@@ -228,7 +228,7 @@ impl Frames<'_> {
         };
         let find = |reach| {
             let cut = cut.and_then(|order| {
-                range::cut::allocate(nodes, first, reach, frames, &request.with_order(order))
+                range::cut::allocate(nodes, first, frames, &request.with_order(order))
             });
             cut.map(Ok).or_else(|| {
                 range::contiguous::allocate(

@@ -33,16 +33,21 @@ pub fn tell(log: &[u8], record: &mut Record) {
     }
 }
 
-/// Fills `record` with what `boot` says. What it does not say stays `None`.
-pub fn tell_boot(boot: &Boot<'_>, record: &mut Record) {
-    let (rows, lines) = (&boot.log, &boot.lines);
-    memory::tell(rows, record);
-    time::tell(lines, record);
+/// The slowest initcalls and services that `lines` name.
+pub(crate) fn tell_steps(lines: &[Line<'_>], record: &mut Record) {
     record.initcalls = slowest(log::initcalls(lines));
     // Where lines are mixed the time between two of them says nothing.
     if !log::disorder(lines).is_some_and(|found| found.hides_time()) {
         record.services = slowest(log::services(lines));
     }
+}
+
+/// Fills `record` with what `boot` says. What it does not say stays `None`.
+pub fn tell_boot(boot: &Boot<'_>, record: &mut Record) {
+    let (rows, lines) = (&boot.log, &boot.lines);
+    memory::tell(rows, record);
+    time::tell(lines, record);
+    tell_steps(lines, record);
     record.totals = Totals::of(lines);
     if let Some(kernel) = &mut record.source.kernel {
         kernel.release.clone_from(&rows.release);

@@ -263,7 +263,6 @@ impl Ear<'_> {
 
     fn take(&mut self, at: Instant, bytes: &[u8]) -> Result<(), ConsoleError> {
         self.latest = at;
-        self.cycled = None;
         let mut lines = Vec::new();
         self.lines
             .push(at.duration_since(self.start), bytes, |line| {
@@ -274,6 +273,10 @@ impl Ear<'_> {
             if self.is_done() {
                 break;
             }
+        }
+        // The last words of a kernel that ran before are no sign of life.
+        if self.splitter.has_begun() {
+            self.cycled = None;
         }
         Ok(())
     }

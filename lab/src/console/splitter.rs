@@ -229,6 +229,12 @@ impl Splitter {
         }
     }
 
+    /// Whether anything was heard of the next boot: firmware, or a kernel.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.running.is_some() || !self.lines.is_empty()
+    }
+
     /// Whether a kernel runs.
     #[must_use]
     pub fn is_running(&self) -> bool {

@@ -232,6 +232,12 @@ impl Matrix {
                     for clock in &self.clocks {
                         let cell =
                             self.cell(base, kernel, (shape, cpus), (words_at, words), clock)?;
+                        if cells.iter().any(|other: &Cell| other.name == cell.name) {
+                            return Err(format!(
+                                "two cells are called {}; expected each shape, number of CPUs and clock once",
+                                cell.name
+                            ));
+                        }
                         let system_is_linux = kernel.path.is_some();
                         if system_is_linux && clock == "instructions" && cpus > 1 {
                             let why =
@@ -403,6 +409,10 @@ mod tests {
             (
                 json!({"kernel": kernel, "shape": shape, "clocks": ["sun"]}),
                 "\"sun\"",
+            ),
+            (
+                json!({"kernel": kernel, "shape": [{"memory_mib": 256, "cpus": [2, 2]}]}),
+                "two cells are called a-256m-1n-2c-w0-wall",
             ),
             (
                 json!({"kernel": kernel, "shape": [{"memory_mib": 1, "nodes": 0}]}),

@@ -261,6 +261,7 @@ impl Run {
         match log::boots(text.as_bytes()).first() {
             Some(boot) if self.is_heard() => {
                 boot_log::tell_heard(&log::heard(&boot.lines, self.lines_ns()), &mut again);
+                boot_log::tell_steps(&boot.lines, &mut again);
             }
             Some(boot) => boot_log::tell_boot(boot, &mut again),
             None => {}

@@ -148,8 +148,15 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(path) = self.path.as_ref().filter(|_| self.made) {
+        let Some(path) = &self.path else {
+            return;
+        };
+        if self.made {
             let _ = fs::remove_file(path);
+        } else {
+            // The service manager listens on: whom the next configuration admits is not known, and each
+            // client starts the daemon that reads it.
+            let _ = rustix::fs::chmod(path, Mode::from_raw_mode(0o666));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What `firstlight pool export` serves, as a user that may do nothing else.
 
-use super::kit::{Daemon, another_user, is_root, take};
+use super::kit::{Daemon, another_user, is_root, take, until};
 use super::manager::{Killed, activated};
 use firstlight_pool::client::{Client, ClientError};
 use firstlight_pool::os::need::skip;
@@ -195,10 +195,11 @@ fn a_socket_from_the_manager_is_open_to_those_that_the_rules_know() {
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(folder.path(), open).unwrap();
         let socket = folder.path().join("theirs.sock");
-        let Some(_daemon) = activated(folder.path(), &socket, &access) else {
+        let Some(mut daemon) = activated(folder.path(), &socket, &access) else {
             return;
         };
-        let mode = std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777;
+        let mode = || std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777;
+        let served = mode();
         let seen = |uid| {
             another_user(uid, || {
                 Client::connect(&socket).and_then(|mut pool| pool.status())
@@ -208,7 +209,16 @@ fn a_socket_from_the_manager_is_open_to_those_that_the_rules_know() {
         assert_eq!(observed.is_ok(), expected, "{observed:?}");
         seen(OBSERVER + 1).unwrap_err();
         // Without access control lists any user may connect, and is sent away.
-        assert!(mode == 0o660 || (expected && mode == 0o666), "{mode:o}");
+        assert!(
+            served == 0o660 || (expected && served == 0o666),
+            "{served:o}"
+        );
+        // Once it has stopped, those that a changed configuration names must be able to start it.
+        let pid = daemon.0.id().to_string();
+        let status = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(status.unwrap().success());
+        until("it stops", || daemon.0.try_wait().unwrap().is_some());
+        assert_eq!(mode(), 0o666);
     }
 }
 

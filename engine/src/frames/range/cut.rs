@@ -5,8 +5,8 @@
 
 use crate::addr::{FrameRange, Order};
 use crate::frames::request::Request;
-use crate::frames::word::geometry::{Block, HUGE_ORDER, blocks_up_to};
-use crate::frames::zone::{Nodes, Reach};
+use crate::frames::word::geometry::{HUGE_ORDER, blocks_up_to};
+use crate::frames::zone::Nodes;
 use crate::node::NodeId;
 
 /// Order of the smallest block of so many frames, so aligned, if that is a huge frame at most. `less_one` is the
@@ -29,24 +29,26 @@ pub(crate) fn order(frames: u64, align_frames: u64, request: &Request) -> Option
     order_of((frames - 1) | (align_frames - 1))
 }
 
-/// Takes a block of the request's order and gives back what is past `frames` of it.
+/// Takes a block of the request's order from this node and gives back what is past `frames` of it.
 pub(crate) fn allocate(
     nodes: &Nodes<'_>,
-    first: NodeId,
-    reach: Reach,
+    node: NodeId,
     frames: u64,
     request: &Request,
 ) -> Option<FrameRange> {
     let all = request.order().frames();
     // Searches beside it must not take for used up what is given back.
     let mut call = (frames < all).then(|| nodes.segments.range_calls.begin());
-    let start = nodes.allocate_once(first, request, reach)?;
-    for Block { start, order } in blocks_up_to(start.get() + frames, start.get() + all) {
-        // An error: another call freed what it did not have.
-        let _ = Order::new(order).map(|order| nodes.free(start, order));
-    }
+    let start = nodes.take_once(node, request)?;
     if let Some(call) = &mut call {
+        let online = nodes.segments.at(start)?.online()?;
+        for rest in blocks_up_to(start.get() + frames, start.get() + all) {
+            // An error: another call freed what it did not have.
+            let _ = online.give(rest);
+        }
         call.undo();
     }
-    Some(FrameRange::of(start, frames))
+    let row = FrameRange::of(start, frames);
+    nodes.count_range(row, -1);
+    Some(row)
 }

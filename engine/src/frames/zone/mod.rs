@@ -434,26 +434,13 @@ impl<'m> Nodes<'m> {
         Some(frame)
     }
 
-    /// The same in one pass: what other CPUs hold for a moment is not waited for.
-    pub(crate) fn allocate_once(
-        &self,
-        first: NodeId,
-        request: &Request,
-        reach: Reach,
-    ) -> Option<Frame> {
+    /// Takes the block of a request from this node in one pass, and counts nothing: what other CPUs hold for a
+    /// moment is not waited for.
+    pub(crate) fn take_once(&self, node: NodeId, request: &Request) -> Option<Frame> {
         let gate = Gate::new(self.marks, request, request.order().frames());
         let (zones, want) = (request.zones(), Want::of(request, None));
-        let on = |node| {
-            let pass = &mut Pass::default();
-            (self.segments).allocate_on(node, zones, want, gate.as_ref(), pass)
-        };
-        let frame = if reach == Reach::Node || request.is_this_node_only() {
-            on(first)
-        } else {
-            self.fallback(first).find_map(on)
-        }?;
-        self.count_taken(frame, request.order());
-        Some(frame)
+        let pass = &mut Pass::default();
+        (self.segments).allocate_on(node, zones, want, gate.as_ref(), pass)
     }
 
     #[inline(never)]
