@@ -109,6 +109,20 @@ pub struct Record {
 }
 
 impl Record {
+    /// One of a Linux by the clock on the wall, of which only the name of its source is known.
+    pub(crate) fn of_linux(kind: &'static str, name: &str) -> Self {
+        let mut record = Self::new(kind, "wall");
+        record.source.kind = "linux".into();
+        record.source.name = name.to_owned();
+        record.source.kernel = Some(Kernel {
+            kind: "linux".into(),
+            release: None,
+            file: None,
+            initrd: None,
+        });
+        record
+    }
+
     /// A record in which nothing has been told yet.
     ///
     /// ```

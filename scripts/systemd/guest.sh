@@ -141,7 +141,7 @@ exported() {
     # Connecting starts it again.
     until_so shows 'firstlight_pool_up 1'
     # The exporter's group is in its list; where there are no lists, any user may connect.
-    [[ "$(stat -c %a /run/firstlight/pool.sock)" =~ ^6[66][06]$ ]]
+    [[ "$(stat -c %a /run/firstlight/pool.sock)" =~ ^66[06]$ ]]
     systemctl stop firstlight-pool.socket firstlight-pool.service
     shows 'firstlight_pool_up 0'
     said firstlight-pool-export.service 'no pool answers'

@@ -181,7 +181,8 @@ impl<'m> Frames<'m> {
     /// giant frame and more begin with a whole one if they can.
     ///
     /// # Cost
-    /// Up to a huge frame that of a block, and of a free for each block that the rest consists of. One search reads each word of a segment at most once, and no level below
+    /// Up to a huge frame that of a block, and of a free for each block that the rest consists of.
+    /// One search reads each word of a segment at most once, and no level below
     /// a giant or huge frame that is free, or used up, as a whole: for G giant
     /// frames, H huge frames in broken up giant frames and P words of 64 pages
     /// in broken up huge frames, at most G + H + P probes, and about one in

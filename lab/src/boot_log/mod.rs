@@ -14,7 +14,7 @@ pub use time::tell_heard;
 
 use crate::gaps;
 use crate::log::{self, Boot, Line, Named};
-use crate::record::{Gap, Kernel, MOST_STEPS, Phase, Record, Step, Totals};
+use crate::record::{Gap, MOST_STEPS, Phase, Record, Step, Totals};
 
 /// Remarks on lines that could not be understood.
 const MOST_PROBLEMS: usize = 20;
@@ -105,15 +105,7 @@ pub fn records(name: &str, log: &[u8]) -> Vec<Record> {
     let mut start = 0;
     let mut records = Vec::new();
     for (boot, end) in boots.iter().zip(ends) {
-        let mut record = Record::new("log", "wall");
-        record.source.kind = "linux".into();
-        record.source.name = name.to_owned();
-        record.source.kernel = Some(Kernel {
-            kind: "linux".into(),
-            release: None,
-            file: None,
-            initrd: None,
-        });
+        let mut record = Record::of_linux("log", name);
         tell_boot(boot, &mut record);
         record.gaps = gaps::longest(&boot.lines, &record.phases);
         let lines = raw.get(start..end).unwrap_or_default();

@@ -37,9 +37,9 @@ use source::Heard;
 /// Name and version of the form of [`Watched`].
 pub const SCHEMA: &str = "firstlight.watch/1";
 
-/// How often somebody looks whether to stop.
+/// How often a request to stop is looked for.
 const TICK: Duration = Duration::from_millis(20);
-/// Chunks that are on their way at most, of 64 KiB.
+/// Chunks that are on their way at most, each what one read brings: 64 KiB of a pipe, a few bytes of a tty.
 const MOST_CHUNKS: usize = 256;
 /// Lines of a boot that failed which are kept.
 const FAILED_LINES: usize = 1000;

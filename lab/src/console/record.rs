@@ -8,7 +8,7 @@ use crate::boot::host_name;
 use crate::boot_log;
 use crate::gaps;
 use crate::log;
-use crate::record::{Host, Kernel, Power, Record};
+use crate::record::{Host, Power, Record};
 
 /// The record of `boot`, heard on `console`; times count from the restart before it, else from its
 /// first line.
@@ -30,15 +30,7 @@ pub fn record(boot: &Boot, console: &str) -> Result<Record, String> {
     let zero = boot.restarted.unwrap_or(first_at);
     // Zero would be no time.
     let ns = |at: Duration| nanoseconds(at.saturating_sub(zero)).max(1);
-    let mut record = Record::new("boot", "wall");
-    record.source.kind = "linux".into();
-    record.source.name = console.to_owned();
-    record.source.kernel = Some(Kernel {
-        kind: "linux".into(),
-        release: None,
-        file: None,
-        initrd: None,
-    });
+    let mut record = Record::of_linux("boot", console);
     let lines = boot.lines.iter();
     record.log = lines
         .map(|line| String::from_utf8_lossy(&line.bytes).into_owned())

@@ -87,6 +87,14 @@ impl Machine {
     }
 }
 
+impl Threads {
+    /// As a table says it: of a node's CPUs, and how many threads that is.
+    #[must_use]
+    pub fn share(&self) -> String {
+        format!("{} % ({})", self.percent_of_cpus, self.threads)
+    }
+}
+
 /// All machines of the published sweep over threads.
 #[must_use]
 pub fn machines() -> Vec<Machine> {
@@ -167,7 +175,7 @@ fn threads(text: &mut String, machine: &Machine) {
         "node % (threads)", "kernel boot, ms", "deferred init, ms"
     );
     for row in &machine.rows {
-        let threads = format!("{} % ({})", row.percent_of_cpus, row.threads);
+        let threads = row.share();
         let _ = writeln!(
             text,
             "  {threads:<16} {}  {}",

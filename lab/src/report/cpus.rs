@@ -119,7 +119,7 @@ impl Cpus {
             );
             for row in &machine.rows {
                 let share = row.deferred.mean_ms / row.boot.mean_ms * 100.0;
-                let threads = format!("{} % ({})", row.percent_of_cpus, row.threads);
+                let threads = row.share();
                 let _ = writeln!(
                     text,
                     "{threads:<16} {}  {}  {share:>5.1} %",

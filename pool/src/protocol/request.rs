@@ -52,6 +52,20 @@ pub struct Take {
     pub topup_if_faster: bool,
 }
 
+impl Take {
+    /// So many bytes of any node and page size, of what is clean already.
+    #[must_use]
+    pub const fn of(bytes: u64) -> Self {
+        Self {
+            bytes,
+            node: None,
+            page: None,
+            max_topup_ms: 0,
+            topup_if_faster: false,
+        }
+    }
+}
+
 /// `give`: ends a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -276,13 +276,7 @@ pub(crate) fn fails(config: &str) -> (i32, String) {
 }
 
 pub(crate) fn take(bytes: u64) -> Take {
-    Take {
-        bytes,
-        node: None,
-        page: None,
-        max_topup_ms: 0,
-        topup_if_faster: false,
-    }
+    Take::of(bytes)
 }
 
 /// Takes `bytes` as soon as there are any.

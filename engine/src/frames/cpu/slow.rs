@@ -341,37 +341,35 @@ impl<'f, 'm> Cpu<'f, 'm> {
                 let len = self.slot.len(mobility, order.get().into());
                 while len.load(Ordering::Relaxed) > 0 && self.flush_list(mobility, order) > 0 {}
             }
-            if self.slot.bump(mobility).load(Ordering::Relaxed) > 0 {
-                self.drain_bump(mobility);
-            }
-            if IS_KEPT && self.slot.zero(mobility) > 0 {
-                self.drain_zero(mobility);
+            let bump = self.cache.of(mobility).bump_left(self.slot, mobility);
+            self.drain_left(mobility, bump, |slot| {
+                slot.bump(mobility).store(0, Ordering::Release);
+            });
+            if IS_KEPT {
+                let zero = self.cache.of(mobility).zero_left(self.slot, mobility);
+                self.drain_left(mobility, zero, |slot| slot.set_zero(mobility, 0));
             }
         }
         self.fill_from_nearest();
         self.slot.end_drain();
     }
 
-    /// Frees what is left of the block that pages are cut from.
-    fn drain_bump(&mut self, mobility: Mobility) {
+    /// Frees what is left of a block that pages are cut from, as any pages, the first and how many; then
+    /// says in the slot that none are.
+    fn drain_left(
+        &mut self,
+        mobility: Mobility,
+        (start, count): (u64, u64),
+        none_left: impl FnOnce(&super::CpuSlot),
+    ) {
+        if count == 0 {
+            return;
+        }
         give!(self, mobility, |near, bad| {
             let (slot, nodes) = (self.slot, &self.shared.nodes);
-            let (start, count) = self.cache.of(mobility).bump_left(slot, mobility);
             let pages = FrameRange::new(start, start + count).unwrap_or_default();
             nodes.give_run(pages, near, &mut |page| bad(page, Order::PAGE));
-            slot.bump(mobility).store(0, Ordering::Release);
-            count
-        });
-    }
-
-    /// Frees what is left of the block that zero pages are cut from, as any pages.
-    fn drain_zero(&mut self, mobility: Mobility) {
-        give!(self, mobility, |near, bad| {
-            let (slot, nodes) = (self.slot, &self.shared.nodes);
-            let (start, count) = self.cache.of(mobility).zero_left(slot, mobility);
-            let pages = FrameRange::new(start, start + count).unwrap_or_default();
-            nodes.give_run(pages, near, &mut |page| bad(page, Order::PAGE));
-            slot.set_zero(mobility, 0);
+            none_left(slot);
             count
         });
     }

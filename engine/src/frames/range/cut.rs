@@ -1,7 +1,7 @@
 //! Up to a huge frame of frames, anywhere: the start of the smallest block that holds them.
 //!
-//! Cheap and always the same, whatever is free: no memory is walked through. What is left of the block
-//! is free again at once.
+//! It costs what a block does, however finely memory is broken up: no range is tried frame by frame. What is left of the
+//! block is free again at once.
 
 use crate::addr::{FrameRange, Order};
 use crate::frames::request::Request;
@@ -41,6 +41,7 @@ pub(crate) fn allocate(
     let mut call = (frames < all).then(|| nodes.segments.range_calls.begin());
     let start = nodes.take_once(node, request)?;
     if let Some(call) = &mut call {
+        // There: memory of which some is allocated stays.
         let online = nodes.segments.at(start)?.online()?;
         for rest in blocks_up_to(start.get() + frames, start.get() + all) {
             // An error: another call freed what it did not have.

@@ -93,7 +93,7 @@ fn round_of(page: PageSize, program: Option<&Path>, stop: &AtomicBool) -> Result
     })?;
     daemon.fill(bytes, TAKES)?;
     let mut client = Client::connect(daemon.socket())?;
-    let mut round = Round::new(takes(Duration::ZERO, || client.take(take(bytes)))?);
+    let mut round = Round::new(takes(Duration::ZERO, || client.take(Take::of(bytes)))?);
     let begin = Instant::now();
     for _ in 0..REQUESTS {
         client.status()?;
@@ -120,10 +120,10 @@ fn member(socket: &Path, bytes: u64, connection: Connection) -> Result<Waits, Fa
     let act = || {
         let new = || Client::connect(socket);
         match connection {
-            Connection::New => takes(PAUSE, || new()?.take(take(bytes))),
+            Connection::New => takes(PAUSE, || new()?.take(Take::of(bytes))),
             Connection::Open => {
                 let mut client = new()?;
-                takes(PAUSE, || client.take(take(bytes)))
+                takes(PAUSE, || client.take(Take::of(bytes)))
             }
         }
     };
@@ -145,14 +145,4 @@ fn takes(
         allocated.push(taken);
     }
     Ok(waits)
-}
-
-fn take(bytes: u64) -> Take {
-    Take {
-        bytes,
-        node: None,
-        page: None,
-        max_topup_ms: 0,
-        topup_if_faster: false,
-    }
 }
