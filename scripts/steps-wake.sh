@@ -3,6 +3,7 @@
 # of each crate in turn, and the steps whose inputs have another hash then are compared with what is written here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+root=$PWD
 
 expected="cli: slurm msrv
 bench: slurm counts msrv
@@ -58,6 +59,24 @@ printf '#!/bin/sh\nexit 101\n' >"$copy/broken/cargo"
 chmod +x "$copy/broken/cargo"
 if PATH=$copy/broken:$PATH scripts/steps.sh --inputs .ci/steps >/dev/null 2>&1; then
     echo "steps have inputs though cargo fails" >&2
+    wrong=1
+fi
+# Of what was built, what is kept for the next clone is of outside crates, and all that belongs to each.
+export FIRSTLIGHT_BUILT=$copy/kept
+cd "$root"
+outside="debug/.fingerprint/serde_core-00ff00ff00ff00ff/lib debug/build/serde_core-00ff00ff00ff00ff/output
+    debug/deps/libserde_core-00ff00ff00ff00ff.rlib debug/deps/serde_core-00ff00ff00ff00ff.d
+    x/release/.fingerprint/log-1111222233334444/lib x/release/deps/liblog-1111222233334444.rmeta"
+own="debug/.fingerprint/firstlight-pool-0123456789abcdef/lib debug/deps/libfirstlight_pool-0123456789abcdef.rlib
+    debug/deps/it-aaaabbbbccccdddd debug/firstlight"
+for file in $outside $own; do
+    mkdir -p "$copy/from/$(dirname "$file")"
+    echo "$file" >"$copy/from/$file"
+done
+env -u CI_ALL CARGO_TARGET_DIR="$copy/from" scripts/built.sh keep
+env -u CI_ALL CARGO_TARGET_DIR="$copy/to" scripts/built.sh take
+if [ "$(cd "$copy/to" && find . -type f | sort)" != "$(printf './%s\n' $outside | sort)" ]; then
+    echo "kept of what was built: $(cd "$copy/to" && find . -type f -exec echo {} +)" >&2
     wrong=1
 fi
 exit "$wrong"

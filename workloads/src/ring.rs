@@ -239,9 +239,11 @@ mod tests {
 
     #[test]
     fn all_come_out_in_order() {
-        for len in [1, 2, 7, 64] {
+        for (len, holds) in [(1, 1), (2, 2), (7, 4), (64, 64)] {
             let slots = slots(len);
             let ring = Ring::new(&slots);
+            // Both ends of one that holds nothing would wait forever.
+            assert_eq!(ring.slots.len(), holds);
             let mut recorded = Recorded::default();
             let wait = thread::yield_now;
             thread::scope(|scope| {

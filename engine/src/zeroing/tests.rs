@@ -197,6 +197,7 @@ fn event() -> impl Strategy<Value = Event> {
 
 proptest! {
     #[test]
+    #[cfg_attr(miri, ignore = "long, and neither pace nor policy has unsafe code")]
     fn any_rate_is_kept(
         rate in 1u64..1 << 40,
         steps in prop::collection::vec((0..100 * MS, 1u64..1 << 24), 1..200),
@@ -216,6 +217,7 @@ proptest! {
 
     /// Whatever happens: it zeroes only if it may, never past the high mark, and a wait has an end.
     #[test]
+    #[cfg_attr(miri, ignore = "long, and neither pace nor policy has unsafe code")]
     fn it_keeps_its_marks(
         knobs in knobs(), disabled in 0..400usize,
         events in prop::collection::vec(event(), 1..200),

@@ -670,7 +670,7 @@ fn cases() -> ProptestConfig {
         .ok()
         .and_then(|n| n.parse().ok());
     ProptestConfig {
-        cases: if cfg!(miri) { 2 } else { set.unwrap_or(100) },
+        cases: set.unwrap_or(if cfg!(miri) { 2 } else { 100 }),
         failure_persistence: None,
         ..ProptestConfig::default()
     }

@@ -222,3 +222,39 @@ fn every_pair_of_writers_names_a_model_that_exists() {
         assert!(rest.clone().all(|cell| !cell.is_empty()), "{at}: {row}");
     }
 }
+
+/// What `make miri` leaves out has nothing that only Miri would see.
+#[test]
+#[cfg_attr(miri, ignore = "reads the sources")]
+fn what_miri_skips_denies_unsafe_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let recipes = fs::read_to_string(root.join("../Makefile")).unwrap();
+    let mut skipped = recipes
+        .lines()
+        .filter_map(|line| line.strip_prefix("SAFE = "));
+    let skipped: Vec<_> = skipped.next().unwrap().split(' ').collect();
+    assert!(skipped.len() > 5, "{skipped:?}");
+    for module in skipped {
+        let place = root.join("src").join(module.replace("::", "/"));
+        let file = [place.join("mod.rs"), place.with_extension("rs")];
+        let file = file.iter().find(|file| file.exists()).unwrap();
+        let source = fs::read_to_string(file).unwrap();
+        assert!(source.contains("\n#![deny(unsafe_code)]\n"), "{module}");
+        // Nor is it allowed again further down, but for loom's.
+        let mut left = vec![place.clone(), place.with_extension("rs")];
+        while let Some(path) = left.pop() {
+            if let Ok(entries) = fs::read_dir(&path) {
+                left.extend(entries.map(|entry| entry.unwrap().path()));
+            } else if !path.ends_with("loom_tests.rs") {
+                let source = fs::read_to_string(&path).unwrap_or_default();
+                for word in [
+                    "allow(unsafe_code",
+                    "expect(unsafe_code",
+                    "warn(unsafe_code",
+                ] {
+                    assert!(!source.contains(word), "{}: {word}", path.display());
+                }
+            }
+        }
+    }
+}

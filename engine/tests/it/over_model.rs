@@ -468,7 +468,7 @@ fn cases() -> u32 {
     let set = std::env::var("FIRSTLIGHT_MODEL_CASES")
         .ok()
         .and_then(|n| n.parse().ok());
-    if cfg!(miri) { 3 } else { set.unwrap_or(2000) }
+    set.unwrap_or(if cfg!(miri) { 2 } else { 2000 })
 }
 
 proptest! {

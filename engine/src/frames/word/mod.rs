@@ -3,6 +3,8 @@
 //! ([`huge`]), what free memory holds ([`content`]). With its atomic steps: the bitmap of a huge frame's
 //! pages ([`bitmap`]).
 
+#![deny(unsafe_code)]
+
 pub(crate) mod bitmap;
 pub(crate) mod content;
 pub(crate) mod geometry;
