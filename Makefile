@@ -38,7 +38,7 @@ EMULATED := x86_64 aarch64 riscv64
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image stick run test nightly mutants coverage stress soak slurm pairs libvirt systemd deb rules bench measurements counts boot-counts check publish-check semver msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-small foreign linux clean setup
+.PHONY: help image stick run test test-workspace test-features nightly mutants coverage stress soak slurm pairs libvirt systemd deb rules bench measurements counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-small foreign linux clean setup
 
 help: ## release: this list
 	@for group in start test long measure release; do \
@@ -75,10 +75,9 @@ stick: setup ## start: a USB stick that runs the image on a real machine, as the
 	@[ -x $${CARGO_TARGET_DIR:-target}/release/firstlight ] || echo "firstlight: the first build takes a minute or two" >&2
 	@cargo run --release --quiet -p firstlight-cli -- stick --output $${CARGO_TARGET_DIR:-target}/stick.img --append "$(APPEND)"
 
-# Few of the engine's tests, with other features: to optimise them all takes minutes more than these take.
-TEST_ANEW = cargo test --quiet -p firstlight --config profile.dev.package.firstlight.opt-level=0
+test: test-workspace test-features ## test: all tests, documentation examples among them (minutes); FIRSTLIGHT_REQUIRE=root,hugepages,qemu,browser,linux lets none be skipped
 
-test: setup ## test: all tests, documentation examples among them (minutes); FIRSTLIGHT_REQUIRE=root,hugepages,qemu,browser,linux lets none be skipped
+test-workspace: setup
 	@for target in $(BARE) $(UEFI) $(OTHERS); do scripts/setup.sh target $$target; done
 	@scripts/setup.sh ovmf || echo "firstlight: tests that need UEFI say that they are skipped" >&2
 	@scripts/setup.sh qemu $(EMULATED) || echo "firstlight: tests that need QEMU say that they are skipped" >&2
@@ -91,6 +90,11 @@ test: setup ## test: all tests, documentation examples among them (minutes); FIR
 	    scripts/boots/kept.sh cargo test --quiet --workspace --lib --bins --tests; \
 	fi
 	@cargo test --quiet --workspace --doc
+
+# Few of the engine's tests, with other features: to optimise them all takes minutes more than these take.
+TEST_ANEW = cargo test --quiet -p firstlight --config profile.dev.package.firstlight.opt-level=0
+
+test-features: setup
 	@$(TEST_ANEW) --features check-double-free --test it -- cpu_cache:: cpu_cell:: cpu_machine:: cpu_model:: cpu_ranges::
 	@$(TEST_ANEW) --no-default-features --features movable --test it -- tables_machine:: frames_machine::
 
@@ -174,7 +178,9 @@ boot-counts: setup ## measure: count the instructions of the image's boots; UPDA
 	@cargo test --quiet -p firstlight-lab --test it -- --nocapture boot_restart::memory_is_ready
 	@$(if $(UPDATE),cargo run --release --quiet -p firstlight-bench --bin measurements -- counts)
 
-check: setup ## test: format, lints, prose, licences, documentation, fuzz targets, the engine without an operating system
+check: check-host check-fuzz check-bare publish-check ## test: format, lints, prose, licences, documentation, fuzz targets, the engine without an operating system
+
+check-host: setup
 	@command -v shellcheck >/dev/null || scripts/setup.sh debian shellcheck
 	@git ls-files '*.sh' .ci/run | xargs shellcheck --severity=warning
 	@scripts/setup.sh tool typos-cli typos
@@ -186,8 +192,12 @@ check: setup ## test: format, lints, prose, licences, documentation, fuzz target
 	@cargo fmt --manifest-path ports/ostd/Cargo.toml --all --check
 	@cargo clippy --workspace --all-targets --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+check-fuzz: setup
 	@# Nothing is linked, so libFuzzer is not compiled.
 	@CUSTOM_LIBFUZZER_PATH=/dev/null cargo check --manifest-path fuzz/Cargo.toml --locked --quiet --target-dir $${CARGO_TARGET_DIR:-target}
+
+check-bare: setup
 	@scripts/setup.sh target $(BARE)
 	@cargo clippy --quiet -p firstlight --no-default-features -- -D warnings
 	@cargo clippy --release --quiet -p firstlight -p firstlight-image --target $(BARE) -- -D warnings
@@ -197,7 +207,6 @@ check: setup ## test: format, lints, prose, licences, documentation, fuzz target
 	    scripts/setup.sh target $$target; \
 	    cargo clippy --release --quiet -p firstlight -p firstlight-image --target $$target -- -D warnings; \
 	done
-	@$(MAKE) publish-check
 
 publish-check: setup ## test: the engine as the registry gets it: packed, built on its own, documented as docs.rs does
 	@cargo publish --dry-run --allow-dirty --quiet -p firstlight

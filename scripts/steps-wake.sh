@@ -7,16 +7,17 @@ root=$PWD
 
 expected="cli: slurm msrv
 bench: slurm counts msrv
-figures: slurm counts msrv
-image: slurm msrv
-image-uefi: msrv
-wire: slurm msrv
-host: slurm counts msrv
-lab: slurm msrv
-pool: slurm msrv
+figures: slurm counts msrv fuzz bare
+image: slurm msrv fuzz bare
+image-uefi: msrv fuzz bare
+wire: slurm msrv fuzz bare
+host: slurm counts msrv fuzz
+lab: slurm msrv fuzz
+pool: slurm msrv fuzz
 pool-cli: slurm msrv
-workloads: slurm counts msrv
-engine: slurm counts ports msrv loom miri semver
+workloads: slurm counts msrv fuzz bare
+engine: slurm counts ports msrv loom miri semver features bare fuzz publish
+fuzz: fuzz
 ports/c: ports msrv
 ports/ostd: ports
 ports/small: ports
@@ -29,6 +30,7 @@ git clone --quiet --shared --no-tags . "$copy"
 # What is looked at is the script as it is, not as it was committed.
 cp scripts/steps.sh "$copy/scripts/steps.sh"
 cp .ci/steps "$copy/.ci/steps"
+cp Makefile "$copy/Makefile"
 cd "$copy"
 commit() { git -c user.name=steps -c user.email=steps@localhost commit --quiet --all --allow-empty --message "$1"; }
 commit base

@@ -60,7 +60,7 @@ bare=$target/x86_64-unknown-none/release/libfirstlight.a
 
 one "header" cargo run --locked --quiet -p header -- --check
 one "format" cargo fmt --all --check
-one "lints" cargo clippy --locked --release --quiet --workspace -- -D warnings
+one "lints" cargo clippy --locked --quiet --workspace -- -D warnings
 
 # The code of README.md is a part of the tests.
 sed -n '/^```c$/,/^```$/{//!p}' README.md >"$out/readme.h"
