@@ -2,7 +2,7 @@
 # Outside crates as they were built, from one clone to the next.
 #
 #   scripts/built.sh take    puts them into target/, if nothing was built there yet
-#   scripts/built.sh keep    keeps those of target/, if no clone has with the same locks, manifests, compilers and flags
+#   scripts/built.sh keep    keeps those of target/ that no clone has with the same locks, manifests, compilers and flags
 #
 # Nothing of this repository is among them, and cargo looks at each as at one that it built here itself. They are in
 # FIRSTLIGHT_BUILT (~/.cache/firstlight/built); what nobody took for a month goes. With CI_ALL=1 all are built.
@@ -21,6 +21,11 @@ entry=$kept/$({
     sha256sum scripts/built.sh Makefile
 } | sha256sum | cut -c 1-16)
 
+# One at a time: what is taken is whole.
+mkdir -p "$kept"
+exec {lock}>"$kept/lock"
+flock "$lock"
+
 case $request in
 take)
     # Folders of cargo's have the same name everywhere.
@@ -30,11 +35,10 @@ take)
     cp -a --reflink=auto "$entry/." "$target/"
     ;;
 keep)
-    [ ! -d "$entry" ] || exit 0
-    mkdir -p "$kept"
-    find "$kept" -mindepth 1 -maxdepth 1 \( -mtime +30 -o -name 'new.*' -mtime +0 \) -exec rm -rf {} +
-    scratch=$(mktemp -d "$kept/new.XXXXXX")
-    trap 'rm -rf "$scratch"' EXIT
+    find "$kept" -mindepth 1 -maxdepth 1 -type d \( -mtime +30 -o -name 'new.*' \) -exec rm -rf {} +
+    # What an end in between leaves is no entry.
+    scratch=$kept/new.${entry##*/}
+    mkdir "$scratch"
     own=$(git ls-files '*Cargo.toml' | xargs sed -n 's/^name *= *"\(.*\)"/\1/p' | sort -u)
     # NAME-HASH of a unit is that of its folders, and its files' names have the hash.
     find "$target" -maxdepth 3 -name .fingerprint -printf '%P\n' | while read -r prints; do
@@ -47,15 +51,22 @@ keep)
             {
                 printf '.fingerprint/%s\n' "${units[@]}"
                 printf 'build/%s\n' "${units[@]}"
-                find deps -mindepth 1 -maxdepth 1 -type f | awk '
+                [ ! -d deps ] || find deps -mindepth 1 -maxdepth 1 -type f | awk '
                     { hash = $0; sub(/.*-/, "", hash); sub(/\..*/, "", hash) }
                     NR == FNR { hashes[hash]; next }
                     hash in hashes' <(printf '%s\n' "${units[@]}") -
-            } | while read -r path; do [ ! -e "$path" ] || echo "$path"; done |
-                xargs -r cp -a --reflink=auto --parents -t "$scratch/$folder"
+            } | while read -r path; do
+                [ ! -e "$path" ] || [ -e "$entry/$folder/$path" ] || echo "$path"
+            done | xargs -r cp -a --reflink=auto --parents -t "$scratch/$folder"
         )
     done
-    mv -T "$scratch" "$entry" 2>/dev/null || true
+    # Folders of units are whole; files join those that are there.
+    if [ -d "$entry" ]; then
+        cp -a --reflink=auto "$scratch/." "$entry/"
+        rm -rf "$scratch"
+    else
+        mv -T "$scratch" "$entry"
+    fi
     ;;
 *)
     echo "built.sh: take or keep is expected, not '$request'" >&2

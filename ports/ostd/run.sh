@@ -71,11 +71,12 @@ cost() {
 }
 
 cargo build --quiet --locked --target-dir "$target" --release --bin firstlight --bin default "${features[@]}"
-# The tests' own configuration; their panics unwind.
-cargo build --quiet --locked --target-dir "$target" --bin unit-tests \
-    "${features[@]}" --config 'target.x86_64-unknown-none.rustflags=["--cfg=ktest", "-Cpanic=unwind"]'
+# The tests' own configuration: their panics unwind, and they check debug assertions. Of the same profile, so that what
+# runs on the host while both are built is built once.
+cargo build --quiet --locked --target-dir "$target" --release --bin unit-tests "${features[@]}" --config \
+    'target.x86_64-unknown-none.rustflags=["--cfg=ktest", "-Cpanic=unwind", "-Copt-level=1", "-Cdebug-assertions=on", "-Coverflow-checks=on"]'
 
-boot unit-tests "$built/debug/unit-tests" "" -smp "$CPUS"
+boot unit-tests "$built/release/unit-tests" "" -smp "$CPUS"
 count unit-tests 222
 for name in firstlight default; do
     boot "$name-stress" "$built/release/$name" stress -smp "$CPUS"

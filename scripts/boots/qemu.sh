@@ -24,7 +24,7 @@ done <<<"$PATH:"
 kept=${FIRSTLIGHT_KEPT_BOOTS:-}
 [ -z "$kept" ] || mkdir -p "$kept"
 case " $* " in
-*" -icount "* | *" -incoming "* | *" -S "*) ;;
+*" -incoming "* | *" -S "*) ;;
 *" if=none,id=stick,"*) [ -z "$kept" ] || exec "${own%/*}/uefi.sh" "$real" "$@" ;;
 esac
 case " $* " in
