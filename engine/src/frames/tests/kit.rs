@@ -204,6 +204,10 @@ pub(crate) const MANY_STEPS: core::ops::Range<usize> = 1..20_000;
 #[cfg(not(loom))]
 pub(crate) const RECOUNT_EVERY: usize = 100;
 
+/// The same for a case of few steps: after each. Miri looks at accesses, and is slow to count: after the last.
+#[cfg(not(loom))]
+pub(crate) const RECOUNT_SOON: usize = if cfg!(miri) { 8 } else { 1 };
+
 /// One in so many of the [`cases`], each of [`MANY_STEPS`].
 #[cfg(not(loom))]
 pub(crate) fn long_cases(one_in: u32) -> ProptestConfig {

@@ -7,8 +7,8 @@ extern crate std;
 
 use super::frame_set::{GIB, Model, machine, sliver};
 use super::kit::{
-    MANY_STEPS, RECOUNT_EVERY, cases, first, frames, free, long_cases, recount, segments, take_at,
-    want,
+    MANY_STEPS, RECOUNT_EVERY, RECOUNT_SOON, cases, first, frames, free, long_cases, recount,
+    segments, take_at, want,
 };
 use crate::addr::{Frame, FrameRange};
 use crate::frames::request::ZoneChoice;
@@ -212,7 +212,7 @@ proptest! {
     fn agrees_with_a_set_of_frames(
         steps in proptest::collection::vec(steps(), 1..if cfg!(miri) { 8 } else { 120 })
     ) {
-        run(&steps, 1);
+        run(&steps, RECOUNT_SOON);
     }
 }
 

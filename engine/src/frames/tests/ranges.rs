@@ -8,7 +8,8 @@
 extern crate std;
 
 use super::kit::{
-    MANY_STEPS, RECOUNT_EVERY, allocate_frames, cases, frames, long_cases, recount, segments, want,
+    MANY_STEPS, RECOUNT_EVERY, RECOUNT_SOON, allocate_frames, cases, frames, long_cases, recount,
+    segments, want,
 };
 use crate::addr::{Frame, FrameRange};
 use crate::frames::error::RangeError;
@@ -395,7 +396,7 @@ proptest! {
         (extents, reserved) in machines(),
         steps in proptest::collection::vec(steps(), 1..if cfg!(miri) { 8 } else { 60 }),
     ) {
-        run(&extents, &reserved, &steps, 1);
+        run(&extents, &reserved, &steps, RECOUNT_SOON);
     }
 }
 
