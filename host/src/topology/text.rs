@@ -243,6 +243,13 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(list(text).as_deref(), expected, "{text:?}");
         }
+        // As many as there may be, in one part and in two, and one more.
+        for text in ["0-65535", "0-9,20-65545"] {
+            assert_eq!(list(text).unwrap().len(), MOST_MEMBERS, "{text:?}");
+        }
+        for text in ["0-65536", "0-9,20-65546"] {
+            assert_eq!(list(text), None, "{text:?}");
+        }
     }
 
     #[test]
