@@ -19,8 +19,9 @@ use crate::protocol::{
 use rustix::fs::fstat;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::rand::GetRandomFlags;
 use std::env;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -130,8 +131,7 @@ impl Client {
     pub fn take(&mut self, take: Take) -> Result<Allocated, ClientError> {
         let asked_bytes = take.bytes;
         let patience = PATIENCE + Duration::from_millis(take.max_topup_ms.into());
-        let (reply, descriptors) =
-            self.ask(&Request::Take(take), &[], TAKE_DESCRIPTORS, patience)?;
+        let (reply, descriptors) = self.ask(&Request::Take(take), TAKE_DESCRIPTORS, patience)?;
         let Reply::Take(lease) = reply else {
             return Err(ClientError::unexpected("take", &reply));
         };
@@ -163,23 +163,29 @@ impl Client {
     /// # Errors
     /// The daemon's refusal, or what is wrong with its answer.
     pub fn give(&mut self, lease: LeaseId) -> Result<(), ClientError> {
-        self.end(lease, &[])
+        self.end(lease, None)
     }
 
-    /// Ends a lease that was taken on another connection, by a copy of its lease pipe.
+    /// Ends a lease that was taken on another connection: by what is written to a copy of its lease pipe.
     ///
     /// # Errors
-    /// The daemon's refusal, or what is wrong with its answer.
+    /// The pipe's refusal: it is full. The daemon's, or what is wrong with its answer.
     pub fn give_by_pipe(
         &mut self,
         lease: LeaseId,
         lease_pipe: impl AsFd,
     ) -> Result<(), ClientError> {
-        self.end(lease, &[lease_pipe.as_fd()])
+        let mut random = [0; 16];
+        let failed = |error: rustix::io::Errno| ClientError::Io(error.into());
+        rustix::rand::getrandom(&mut random, GetRandomFlags::empty()).map_err(failed)?;
+        let written = format!("{:032x}", u128::from_ne_bytes(random));
+        rustix::io::write(&lease_pipe, written.as_bytes()).map_err(failed)?;
+        self.end(lease, Some(written))
     }
 
-    fn end(&mut self, lease: LeaseId, pipe: &[BorrowedFd<'_>]) -> Result<(), ClientError> {
-        let (reply, _) = self.ask(&Request::Give(Give { lease }), pipe, 0, PATIENCE)?;
+    fn end(&mut self, lease: LeaseId, written: Option<String>) -> Result<(), ClientError> {
+        let request = Request::Give(Give { lease, written });
+        let (reply, _) = self.ask(&request, 0, PATIENCE)?;
         match reply {
             Reply::Give => Ok(()),
             other => Err(ClientError::unexpected("give", &other)),
@@ -255,20 +261,18 @@ impl Client {
     }
 
     fn plain(&mut self, request: &Request) -> Result<Reply, ClientError> {
-        Ok(self.ask(request, &[], 0, PATIENCE)?.0)
+        Ok(self.ask(request, 0, PATIENCE)?.0)
     }
 
     fn ask(
         &mut self,
         request: &Request,
-        descriptors: &[BorrowedFd<'_>],
         most_descriptors: usize,
         patience: Duration,
     ) -> Result<(Reply, Vec<OwnedFd>), ClientError> {
         let message = request.encode()?;
         self.wait_at_most(Timeout::Send, patience)?;
-        let sent =
-            packet::send(&self.socket, &message, descriptors).map_err(ClientError::from_send);
+        let sent = packet::send(&self.socket, &message, &[]).map_err(ClientError::from_send);
         match sent {
             // A daemon that closes a connection says why first.
             Ok(()) | Err(ClientError::Closed) => {}

@@ -18,7 +18,7 @@ pub struct LeasePipe(OwnedFd);
 
 impl LeasePipe {
     /// Whether all copies of the other end are closed. What was written to it
-    /// means nothing and is left where it is.
+    /// is left where it is.
     ///
     /// # Errors
     /// The operating system's refusal.
@@ -34,14 +34,38 @@ impl LeasePipe {
             .any(|end| end.revents().contains(PollFlags::HUP)))
     }
 
-    /// Whether `end` is an end of this pipe: only processes that hold a copy can show one,
-    /// because the folder it has its name in is the daemon's alone.
+    /// Takes what is in the pipe out of it, and says whether `text` was among it: only processes that
+    /// hold a copy of the other end can write there, because the folder in which it has its name is
+    /// the daemon's alone.
     ///
     /// # Errors
     /// The operating system's refusal.
-    pub fn has_end(&self, end: impl AsFd) -> io::Result<bool> {
-        let (ours, theirs) = (rustix::fs::fstat(&self.0)?, rustix::fs::fstat(end)?);
-        Ok((ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino))
+    pub fn had(&self, text: &[u8]) -> io::Result<bool> {
+        let mut all = Vec::new();
+        self.take(|read| all.extend_from_slice(read))?;
+        Ok(!text.is_empty() && all.windows(text.len()).any(|part| part == text))
+    }
+
+    /// Reads what is in the pipe, at most as much as it holds: a writer may go on for ever. Whether
+    /// that was the end.
+    fn take(&self, mut each: impl FnMut(&[u8])) -> io::Result<bool> {
+        let mut read = [0; 4096];
+        let mut left = rustix::pipe::fcntl_getpipe_size(&self.0)?.max(read.len());
+        loop {
+            match rustix::io::read(&self.0, &mut read) {
+                Ok(0) => return Ok(true),
+                Ok(count) => {
+                    each(read.get(..count).unwrap_or_default());
+                    left = left.saturating_sub(count);
+                    if left == 0 {
+                        return Ok(false);
+                    }
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }
 
@@ -89,17 +113,8 @@ impl Pipes {
         // A pipe that is opened after its last copy was closed does not say so by itself; its
         // end can be read, behind what was left in it. That is no more than the pipe holds:
         // more was written since, by a writer whose end the kernel reports.
-        let mut noise = [0; 4096];
-        let mut left = rustix::pipe::fcntl_getpipe_size(&ours)?.max(noise.len());
-        loop {
-            match rustix::io::read(&ours, &mut noise) {
-                Ok(0) => return Ok(None),
-                Ok(count) if count < left => left -= count,
-                Err(rustix::io::Errno::INTR) => {}
-                Ok(_) | Err(rustix::io::Errno::AGAIN) => return Ok(Some(LeasePipe(ours))),
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let pipe = LeasePipe(ours);
+        Ok((!pipe.take(|_| {})?).then_some(pipe))
     }
 
     /// The lease is over.
@@ -163,12 +178,24 @@ mod tests {
     }
 
     #[test]
-    fn its_ends_are_told_from_those_of_others() {
+    fn only_what_was_written_to_it_since_was_in_it() {
         let (_folder, pipes) = pipes();
         let (ours, theirs) = pipes.make(7).unwrap();
-        let (_other, others) = pipes.make(8).unwrap();
-        assert!(ours.has_end(theirs.try_clone().unwrap()).unwrap());
-        assert!(!ours.has_end(others).unwrap());
+        let (others, _theirs) = pipes.make(8).unwrap();
+        let text = b"0123456789abcdef";
+        assert!(!ours.had(text).unwrap(), "nothing was written");
+        for (written, had) in [
+            (&b"0123456789abcdef"[..], true),
+            (b"0123456789abcde", false),
+            (b"noise 0123456789abcdef noise", true),
+        ] {
+            rustix::io::write(theirs.try_clone().unwrap(), written).unwrap();
+            assert!(!others.had(text).unwrap(), "another pipe");
+            assert_eq!(ours.had(text).unwrap(), had);
+            assert!(!ours.had(text).unwrap(), "it counts once");
+        }
+        assert!(!ours.had(b"").unwrap());
+        assert!(!ours.is_closed().unwrap());
     }
 
     #[test]

@@ -239,8 +239,8 @@ impl Machine {
         });
         let Some(serial) = serial else {
             let text = format!(
-                "no lease {} was taken on this connection; from another one a `give` comes with a \
-                 copy of its lease pipe",
+                "no lease {} was taken on this connection; from another one a `give` says what it \
+                 has written to the lease pipe",
                 give.lease
             );
             return core.refuse(from, RefusalCode::UnknownLease, text);

@@ -24,6 +24,7 @@ pub mod cgroup_memory;
 pub mod cpus;
 pub mod hugepages;
 pub mod inherited;
+pub mod interrupt;
 pub mod mapping;
 pub mod memory_file;
 pub mod need;

@@ -64,6 +64,14 @@ impl Peer {
     }
 }
 
+/// The effective user of the process at the other end of `socket`: the cheapest there is to know.
+///
+/// # Errors
+/// As [`Peer::of`].
+pub fn uid(socket: impl AsFd) -> io::Result<u32> {
+    Ok(credentials(socket.as_fd())?.uid)
+}
+
 /// Process, user and group. Not by `rustix`, for which no process is number 0.
 fn credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     let mut credentials = libc::ucred {
@@ -128,6 +136,11 @@ const SO_PEERPIDFD: libc::c_int = 77;
 fn cgroup(socket: BorrowedFd<'_>, pid: u32) -> Option<String> {
     let process = peer_process(socket)?;
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    // Of a process whose first thread has ended, the kernel names a cgroup that the others are not in.
+    let state = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    if has_ended(&state)? {
+        return None;
+    }
     // Still alive after the file was read: the number was its own all the time.
     is_alive(&process).then(|| path_of(&text)).flatten()
 }
@@ -151,6 +164,13 @@ fn peer_process(socket: BorrowedFd<'_>) -> Option<OwnedFd> {
     }
     // SAFETY: the kernel made this descriptor for us just now.
     Some(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Whether a process's first thread has ended, by its `/proc/PID/stat`: the state stands behind the
+/// name, which may have any letters.
+fn has_ended(stat: &str) -> Option<bool> {
+    let (_, behind) = stat.rsplit_once(')')?;
+    Some(behind.trim_start().starts_with(['Z', 'X', 'x']))
 }
 
 fn is_alive(process: &OwnedFd) -> bool {
@@ -290,6 +310,19 @@ mod tests {
         let mut seen = peer.groups.clone();
         seen.sort_unstable();
         assert_eq!(seen, groups);
+    }
+
+    #[test]
+    fn the_state_stands_behind_a_name_of_any_letters() {
+        for (stat, ended) in [
+            ("7 (a) S 1 7", Some(false)),
+            ("7 (a) Z 1 7", Some(true)),
+            ("7 (a) Z (b) R 1 7", Some(false)),
+            ("7 () Z) X 1 7", Some(true)),
+            ("7", None),
+        ] {
+            assert_eq!(has_ended(stat), ended, "{stat}");
+        }
     }
 
     #[test]

@@ -85,7 +85,9 @@ impl SubordinateIds {
             return;
         }
         self.version = version;
-        let text = fs::read_to_string(&self.path).unwrap_or_default();
+        let text = fs::read(&self.path).unwrap_or_default();
+        // A name that is no text is as unknown as others, and takes no other range with it.
+        let text = String::from_utf8_lossy(&text);
         self.ranges = text.lines().filter_map(|line| self.range(line)).collect();
     }
 

@@ -49,7 +49,3 @@ pub const MOST_NUMBER: u64 = (1 << 53) - 1;
 
 /// Descriptors in the reply to `take`: the memory, then the lease pipe.
 pub const TAKE_DESCRIPTORS: usize = 2;
-
-/// Descriptors with a `give` at most: a copy of the lease pipe, for a lease that was taken on
-/// another connection.
-pub const GIVE_DESCRIPTORS: usize = 1;

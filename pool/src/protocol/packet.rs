@@ -6,8 +6,8 @@
 
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
 use std::error::Error;
 use std::fmt;
@@ -90,6 +90,54 @@ pub fn send(socket: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -
         Ok(())
     } else {
         Err(io::ErrorKind::WriteZero.into())
+    }
+}
+
+/// Receives one message that comes without descriptors, of at most `most_bytes`.
+///
+/// One with descriptors stays where it is, and none of them becomes one of this process: to look at what
+/// an unknown process sends, and even to close it, can take for ever (a file system in user space,
+/// a socket that lingers). The connection should be closed by a thread that may wait.
+///
+/// # Errors
+/// As [`receive`].
+pub fn receive_plain(socket: impl AsFd, most_bytes: usize) -> Result<Vec<u8>, PacketError> {
+    let mut message = vec![0; most_bytes];
+    let seen = receive_once(&socket, &mut message, RecvFlags::PEEK)?;
+    if seen.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(PacketError::Descriptors { most: 0 });
+    }
+    // It is there: without a peer's descriptors nothing waits.
+    receive_once(&socket, &mut [], RecvFlags::empty())?;
+    if seen.flags.contains(ReturnFlags::TRUNC) {
+        return Err(PacketError::TooLong { most: most_bytes });
+    }
+    if seen.bytes == 0 {
+        return Err(PacketError::Closed);
+    }
+    message.truncate(seen.bytes);
+    Ok(message)
+}
+
+/// What is next, without room for descriptors.
+fn receive_once(
+    socket: impl AsFd,
+    message: &mut [u8],
+    flags: RecvFlags,
+) -> Result<RecvMsg, PacketError> {
+    // A peer that hung up with our words unread leaves an error in front of its
+    // own last words, such as why it hung up.
+    let mut reset = false;
+    loop {
+        let mut parts = [IoSliceMut::new(message)];
+        let mut none = RecvAncillaryBuffer::default();
+        match rustix::net::recvmsg(&socket, &mut parts, &mut none, flags) {
+            Err(Errno::INTR) => {}
+            Err(Errno::CONNRESET) if !reset => reset = true,
+            Err(Errno::CONNRESET) => return Err(PacketError::Closed),
+            Err(error) => return Err(PacketError::Io(error.into())),
+            Ok(received) => return Ok(received),
+        }
     }
 }
 

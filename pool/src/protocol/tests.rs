@@ -80,6 +80,10 @@ fn what_is_wrong_with_a_request_is_said() {
             "give: no lease has this name",
         ),
         (
+            r#"{"v":2,"op":"give","lease":"a","written":"fifteen letters"}"#,
+            "`written` has 15 bytes, expected 16 to 64",
+        ),
+        (
             r#"{"v":2,"op":"give","lease":""}"#,
             "give: no lease has this name",
         ),
@@ -160,9 +164,12 @@ fn request() -> impl Strategy<Value = Request> {
                     topup_if_faster,
                 })
             ),
-        "[A-Za-z0-9._-]{1,64}".prop_map(|name| Request::Give(Give {
-            lease: LeaseId::new(name).expect("a name")
-        })),
+        ("[A-Za-z0-9._-]{1,64}", prop::option::of("[ -~]{16,64}")).prop_map(|(name, written)| {
+            Request::Give(Give {
+                lease: LeaseId::new(name).expect("a name"),
+                written,
+            })
+        }),
         any::<(u32, u32)>().prop_map(|(skip_pools, skip_leases)| Request::Status(StatusQuery {
             skip_pools,
             skip_leases,
@@ -228,6 +235,43 @@ fn descriptors_arrive_in_order_and_open() {
     reader.read_to_string(&mut seen).expect("the end");
     assert_eq!(seen, "x");
     assert_eq!(descriptors.count(), 1);
+}
+
+#[test]
+fn what_comes_with_descriptors_is_not_received_where_none_may_come() {
+    let (ours, theirs) = pair();
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    packet::send(&ours, b"first", &[]).expect("room");
+    packet::send(&ours, b"second", &[writer.as_fd()]).expect("room");
+    drop(writer);
+    let first = packet::receive_plain(&theirs, 8).expect("a message");
+    assert_eq!(first, b"first");
+    for _ in 0..2 {
+        let error = packet::receive_plain(&theirs, 8).expect_err("it has a descriptor");
+        assert!(
+            matches!(error, PacketError::Descriptors { most: 0 }),
+            "{error}"
+        );
+    }
+    drop(theirs);
+    assert_eq!(
+        reader.read(&mut [0]).expect("the end"),
+        0,
+        "closed with the socket"
+    );
+
+    let (ours, theirs) = pair();
+    packet::send(&ours, &[b'x'; 9], &[]).expect("room");
+    packet::send(&ours, &[b'y'; 8], &[]).expect("room");
+    let error = packet::receive_plain(&theirs, 8).expect_err("cut");
+    assert!(matches!(error, PacketError::TooLong { most: 8 }), "{error}");
+    assert_eq!(
+        packet::receive_plain(&theirs, 8).expect("the next"),
+        [b'y'; 8]
+    );
+    drop(ours);
+    let error = packet::receive_plain(&theirs, 8).expect_err("the end");
+    assert!(matches!(error, PacketError::Closed), "{error}");
 }
 
 #[test]
@@ -297,8 +341,8 @@ fn the_documentation_shows_messages() {
         .collect();
     assert_eq!(
         seen.iter().filter(|reply| !**reply).count(),
-        6,
-        "each request once"
+        7,
+        "each request once, `give` in both forms"
     );
     assert_eq!(
         seen.iter().filter(|reply| **reply).count(),

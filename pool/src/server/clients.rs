@@ -2,13 +2,14 @@
 //! in turn, and what each costs is counted against its user's budget.
 
 use super::Server;
-use super::connections::{Sent, turn_away};
+use super::closer;
+use super::connections::{Sent, TOO_MANY};
 use super::events::Source;
 use super::pool::Outgoing;
 use crate::lease::Serial;
 use crate::lease::quota::Standing;
 use crate::machine::{ConnectionId, Event, denied};
-use crate::protocol::packet::{Packet, PacketError};
+use crate::protocol::packet::PacketError;
 use crate::protocol::{Refusal, RefusalCode, Reply, Request};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
@@ -17,6 +18,9 @@ use std::time::{Duration, Instant};
 
 /// Connections that are accepted in one turn.
 const ACCEPTS_A_TURN: usize = 4;
+
+/// The user that the sockets of those count for whom the kernel does not name: it is none's.
+const NOBODY: u32 = u32::MAX;
 
 /// What this thread has used of the processor: what others take from it is no client's cost.
 fn processor_time() -> Duration {
@@ -29,7 +33,9 @@ impl Server {
     /// next connection waits: at most so many do that each is looked at soon.
     pub(super) fn accept(&mut self) {
         let now = Instant::now();
-        if let Some(due) = self.strangers.due(now) {
+        let behind = self.connections.closer().is_behind();
+        let behind = behind.then(|| now + closer::PATIENCE);
+        if let Some(due) = self.strangers.due(now).max(behind) {
             let _ = self
                 .events
                 .change(Source::Listener, &self.listener, false, false);
@@ -73,28 +79,45 @@ impl Server {
     fn welcome(&mut self, socket: OwnedFd) -> Standing {
         let begin = processor_time();
         // A peer that cannot be named may do nothing.
-        let Ok(peer) = self.pool.peer_of(&socket) else {
+        let Ok(user) = self.pool.user_of(&socket) else {
+            self.connections.closer().close(NOBODY, socket);
+            return Standing::Stranger;
+        };
+        // Before its groups and its cgroup are read: one that does nothing but connect has all that
+        // it may have most of the time.
+        if self.connections.has_all(user) {
+            self.connections
+                .turn_away(user, socket, RefusalCode::Busy, TOO_MANY);
+            self.pool.machine.counters().turned_away += 1;
+            let spent = processor_time().saturating_sub(begin);
+            self.turns.spend(user, spent, &self.events);
+            return Standing::Client;
+        }
+        let Ok(peer) = self.pool.peer_of(&socket, user) else {
+            self.connections.closer().close(user, socket);
             return Standing::Stranger;
         };
         let standing = self.pool.machine.standing(&peer);
         if standing == Standing::Stranger {
             self.pool.machine.counters().denied += 1;
-            turn_away(&socket, RefusalCode::Denied, &denied(&peer));
+            let text = denied(&peer);
+            self.connections
+                .turn_away(user, socket, RefusalCode::Denied, &text);
             return standing;
         }
         if let Some(id) = self.connections.to_give_up(&peer, standing) {
             self.close(id);
         }
-        let uid = peer.user;
         let is_bounded = standing != Standing::Owner;
         // Out of descriptors, it is closed.
-        let Ok(queue) = self.turns.queue(uid, is_bounded, &self.events) else {
+        let Ok(queue) = self.turns.queue(user, is_bounded, &self.events) else {
+            self.connections.closer().close(user, socket);
             return standing;
         };
-        let added = self.connections.add(socket, peer, standing, queue);
-        self.pool.machine.counters().turned_away += u64::from(!added.unwrap_or(true));
+        let is_added = self.connections.add(socket, peer, standing, queue);
+        self.pool.machine.counters().turned_away += u64::from(!is_added);
         let spent = processor_time().saturating_sub(begin);
-        self.turns.spend(uid, spent, &self.events);
+        self.turns.spend(user, spent, &self.events);
         standing
     }
 
@@ -121,7 +144,7 @@ impl Server {
             None if hung_up => self.close(id),
             None => {}
             Some(Err(PacketError::Io(error))) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Some(Ok(packet)) => self.handle(id, packet),
+            Some(Ok(message)) => self.handle(id, &message),
             Some(Err(error @ (PacketError::TooLong { .. } | PacketError::Descriptors { .. }))) => {
                 self.refuse_and_close(id, error.to_string());
             }
@@ -129,29 +152,15 @@ impl Server {
         }
     }
 
-    fn handle(&mut self, id: ConnectionId, packet: Packet) {
+    fn handle(&mut self, id: ConnectionId, message: &[u8]) {
         let Some(peer) = self.connections.peer(id).cloned() else {
             return;
         };
-        let request = Request::decode(&packet.message);
-        let mut descriptors = packet.descriptors.into_iter();
-        let has_some = descriptors.len() > 0;
-        let mut shown = None;
-        let request = match request {
-            Ok(request @ Request::Give(_)) => {
-                shown = descriptors
-                    .next()
-                    .and_then(|end| self.shown(&request, &end));
-                request
-            }
-            Ok(request) if has_some => {
-                let text = format!("`{}` comes with no descriptor", request.operation());
-                return self.refuse_and_close(id, text);
-            }
+        let request = match Request::decode(message) {
             Ok(request) => request,
-            Err(error) if has_some => return self.refuse_and_close(id, error.to_string()),
             Err(error) => return self.refuse(id, error.to_string()),
         };
+        let shown = self.shown(&request);
         let outgoing = self.pool.step(Event::Request {
             from: id,
             peer,
@@ -164,14 +173,17 @@ impl Server {
         self.send_all(outgoing);
     }
 
-    /// The lease that a `give` names, if `end` is an end of its pipe.
-    fn shown(&self, request: &Request, end: &OwnedFd) -> Option<Serial> {
+    /// The lease that a `give` names, if what it says is in that one's pipe.
+    fn shown(&self, request: &Request) -> Option<Serial> {
         let Request::Give(give) = request else {
             return None;
         };
+        let written = give.written.as_ref()?;
         let serial = self.pool.machine.leases().serial(&give.lease)?;
         let pipe = self.pool.pipe(serial)?;
-        pipe.has_end(end).unwrap_or(false).then_some(serial)
+        pipe.had(written.as_bytes())
+            .unwrap_or(false)
+            .then_some(serial)
     }
 
     fn refuse(&mut self, id: ConnectionId, text: String) {

@@ -8,6 +8,7 @@
 //! A connection with a reply that could not be sent yet, or with a request that
 //! is being worked on, is not read from: at most one message is ever kept for it.
 
+use super::closer::Closer;
 use super::events::{Events, Source};
 use super::pool::Outgoing;
 use crate::config::Limits;
@@ -15,8 +16,8 @@ use crate::lease::Serial;
 use crate::lease::quota::Standing;
 use crate::machine::ConnectionId;
 use crate::os::peer::Peer;
-use crate::protocol::packet::{self, Packet, PacketError};
-use crate::protocol::{GIVE_DESCRIPTORS, MOST_REQUEST_BYTES, Refusal, RefusalCode, Reply};
+use crate::protocol::packet::{self, PacketError};
+use crate::protocol::{MOST_REQUEST_BYTES, Refusal, RefusalCode, Reply};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -73,28 +74,34 @@ pub(super) struct Connections {
     open: BTreeMap<ConnectionId, Connection>,
     /// Of users other than the owner.
     by_user: BTreeMap<u32, u32>,
+    closer: Closer,
 }
 
 /// After how long one of too many connections is worth another try.
 const BUSY_MS: u32 = 50;
 
-/// Tells the other end why its connection is closed.
-pub(super) fn turn_away(socket: impl AsFd, code: RefusalCode, text: &str) {
-    let soon = (code == RefusalCode::Busy).then_some(BUSY_MS);
-    let refusal = Refusal::new(code, text).retry_after(soon);
-    if let Ok(message) = Reply::Refused(refusal).encode() {
-        let _ = packet::send(&socket, &message, &[]);
-    }
-}
+/// Why a connection is [`RefusalCode::Busy`].
+pub(super) const TOO_MANY: &str = "too many connections";
 
 impl Connections {
-    pub(super) fn new(limits: &Limits) -> Self {
-        Self {
+    pub(super) fn new(limits: &Limits) -> io::Result<Self> {
+        Ok(Self {
             limits: limits.clone(),
             next: 0,
             open: BTreeMap::new(),
             by_user: BTreeMap::new(),
-        }
+            closer: Closer::new()?,
+        })
+    }
+
+    /// Who closes them.
+    pub(super) fn closer(&mut self) -> &mut Closer {
+        &mut self.closer
+    }
+
+    /// Leaves all of them to the end of this process, which waits for none.
+    pub(super) fn leave(self) {
+        std::mem::forget(self);
     }
 
     /// Other limits from now on; connections that are open stay.
@@ -113,8 +120,15 @@ impl Connections {
         all.saturating_sub(reserved)
     }
 
-    fn of_user(&self, uid: u32) -> u32 {
-        self.by_user.get(&uid).copied().unwrap_or(0)
+    /// Those of a user, also while they wait to be closed.
+    fn of_user(&self, user: u32) -> u32 {
+        let open = self.by_user.get(&user).copied().unwrap_or(0);
+        open.saturating_add(self.closer.unclosed(user))
+    }
+
+    /// Whether a user whose connections are counted has all that one may have: not the owner.
+    pub(super) fn has_all(&self, user: u32) -> bool {
+        self.by_user.contains_key(&user) && self.of_user(user) >= self.limits.connections_per_user
     }
 
     /// Whether there is no connection left for `peer`.
@@ -143,21 +157,25 @@ impl Connections {
         idlest.filter(|_| *count > mine + 1).map(|(id, _)| *id)
     }
 
-    /// Takes a new connection in, or says that there are too many and closes it.
+    /// Takes a new connection in, or says that there are too many and closes it. Out of descriptors,
+    /// it is closed without a word.
     pub(super) fn add(
         &mut self,
         socket: OwnedFd,
         peer: Peer,
         standing: Standing,
         queue: Rc<Events>,
-    ) -> io::Result<bool> {
+    ) -> bool {
         if self.is_full(&peer, standing) {
-            turn_away(&socket, RefusalCode::Busy, "too many connections");
-            return Ok(false);
+            self.turn_away(peer.user, socket, RefusalCode::Busy, TOO_MANY);
+            return false;
         }
         let id = self.next;
+        if queue.add(Source::Connection(id), &socket, true).is_err() {
+            self.closer.close(peer.user, socket);
+            return false;
+        }
         self.next += 1;
-        queue.add(Source::Connection(id), &socket, true)?;
         if standing != Standing::Owner {
             *self.by_user.entry(peer.user).or_default() += 1;
         }
@@ -172,16 +190,26 @@ impl Connections {
             reading: true,
         };
         self.open.insert(id, connection);
-        Ok(true)
+        true
+    }
+
+    /// Tells the other end why its connection is closed.
+    pub(super) fn turn_away(&mut self, user: u32, socket: OwnedFd, code: RefusalCode, text: &str) {
+        let soon = (code == RefusalCode::Busy).then_some(BUSY_MS);
+        let refusal = Refusal::new(code, text).retry_after(soon);
+        if let Ok(message) = Reply::Refused(refusal).encode() {
+            let _ = packet::send(&socket, &message, &[]);
+        }
+        self.closer.close(user, socket);
     }
 
     /// The next message of a connection, if it may be read from now.
-    pub(super) fn receive(&mut self, id: ConnectionId) -> Option<Result<Packet, PacketError>> {
+    pub(super) fn receive(&mut self, id: ConnectionId) -> Option<Result<Vec<u8>, PacketError>> {
         let connection = self.open.get_mut(&id)?;
         if connection.is_served() {
             return None;
         }
-        let received = packet::receive(&connection.socket, MOST_REQUEST_BYTES, GIVE_DESCRIPTORS);
+        let received = packet::receive_plain(&connection.socket, MOST_REQUEST_BYTES);
         if received.is_ok() {
             connection.heard = Instant::now();
         }
@@ -264,6 +292,9 @@ impl Connections {
                 self.by_user.remove(&connection.peer.user);
             }
         }
+        // It keeps a copy of what it waits for until then: no event of it is for anyone any more.
+        let _ = connection.queue.remove(&connection.socket);
+        self.closer.close(connection.peer.user, connection.socket);
         connection.unsent.and_then(|unsent| unsent.serial)
     }
 
@@ -305,7 +336,7 @@ mod tests {
                 connections,
                 ..Limits::default()
             };
-            assert_eq!(Connections::new(&limits).for_others(), for_others);
+            assert_eq!(Connections::new(&limits).unwrap().for_others(), for_others);
         }
     }
 }

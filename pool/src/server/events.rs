@@ -95,6 +95,11 @@ impl Events {
         Ok(epoll::add(&self.epoll, file, data, flags(read, false))?)
     }
 
+    /// Waits for it no more, though copies of the descriptor stay.
+    pub(super) fn remove(&self, file: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, file)?)
+    }
+
     /// Waits for something else.
     pub(super) fn change(
         &self,

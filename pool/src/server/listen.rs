@@ -117,6 +117,26 @@ impl Listener {
         mode(if is_empty { 0o660 } else { 0o666 })
     }
 
+    /// Ends it but for its descriptor, which goes with this process.
+    pub(super) fn leave(self) {
+        self.end();
+        std::mem::forget(self);
+    }
+
+    /// Nobody is to connect here any more, or only to the next daemon.
+    fn end(&self) {
+        let Some(path) = &self.path else {
+            return;
+        };
+        if self.made {
+            let _ = fs::remove_file(path);
+        } else {
+            // The service manager listens on: whom the next configuration admits is not known, and each
+            // client starts the daemon that reads it.
+            let _ = rustix::fs::chmod(path, Mode::from_raw_mode(0o666));
+        }
+    }
+
     /// A connection that waits; `None` where there is none.
     pub(super) fn accept(&self) -> io::Result<Option<OwnedFd>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -148,15 +168,6 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let Some(path) = &self.path else {
-            return;
-        };
-        if self.made {
-            let _ = fs::remove_file(path);
-        } else {
-            // The service manager listens on: whom the next configuration admits is not known, and each
-            // client starts the daemon that reads it.
-            let _ = rustix::fs::chmod(path, Mode::from_raw_mode(0o666));
-        }
+        self.end();
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! - `pool.rs`, `jobs.rs`: its decisions carried out, with files and workers; `start.rs`: before
 //!   all that; `reload.rs`: another configuration;
-//! - `connections.rs`, `events.rs`, `listen.rs`: sockets; `clients.rs`: what is done for them;
+//! - `connections.rs`, `closer.rs`, `events.rs`, `listen.rs`: sockets; `clients.rs`: what is done for them;
 //!   `turns.rs`, `budget.rs`: the order of requests, and how much of the time a user may have;
 //! - `workers.rs`: what takes time; `refills.rs`: what guests gave back;
 //! - `keeper.rs`: what the service manager keeps over a restart; `restore.rs`: slabs and leases of
@@ -18,6 +18,7 @@
 mod budget;
 mod check;
 mod clients;
+mod closer;
 mod connections;
 mod error;
 mod events;
@@ -154,7 +155,8 @@ impl Server {
         }
         let server = Self {
             pool,
-            connections: Connections::new(&limits),
+            connections: Connections::new(&limits)
+                .map_err(|error| ServeError::system("start a thread", error))?,
             events: Events::new().map_err(|error| ServeError::system("wait", error))?,
             turns: Turns::default(),
             listener,
@@ -204,6 +206,8 @@ impl Server {
             let wait = tick.saturating_sub(ticked.elapsed());
             let wait = self.turns.wait(now).map_or(wait, |due| due.min(wait));
             let wait = self.listen_again(now).map_or(wait, |due| due.min(wait));
+            let unclosed = self.connections.closer().look_after(now);
+            let wait = unclosed.map_or(wait, |due| due.min(wait));
             let events = self
                 .events
                 .wait(wait)
@@ -295,6 +299,9 @@ impl Server {
         if allocated > 0 {
             say(&format!("slabs that stay with their clients: {allocated}"));
         }
+        // Messages that nobody read go with both, which may take as long as their senders like.
+        self.connections.leave();
+        self.listener.leave();
         self.pool.stop(keep);
     }
 }

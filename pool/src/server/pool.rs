@@ -13,7 +13,7 @@ use crate::lease::{LeasePipe, Pipes, Serial};
 use crate::machine::{
     Action, Allocation, ConnectionId, Event, Machine, Now, Reach, Seen, Spec, Step,
 };
-use crate::os::peer::Peer;
+use crate::os::peer::{self, Peer};
 use crate::os::subids::SubordinateIds;
 use crate::protocol::Reply;
 use crate::store::slab::{Slab, SlabId};
@@ -103,15 +103,20 @@ impl Pool {
         }
     }
 
-    /// The process at the other end, as far as the rules need to know it.
-    pub(super) fn peer_of(&mut self, socket: &OwnedFd) -> io::Result<Peer> {
+    /// The process at the other end, which counts as `user`, as far as the rules need to know it.
+    pub(super) fn peer_of(&self, socket: &OwnedFd, user: u32) -> io::Result<Peer> {
         let mut peer = if self.machine.rules().has_cgroups() {
             Peer::of(socket)?
         } else {
             Peer::without_cgroup(socket)?
         };
-        peer.user = self.subids.user_of(peer.uid);
+        peer.user = user;
         Ok(peer)
+    }
+
+    /// The user that the other end of `socket` counts as.
+    pub(super) fn user_of(&mut self, socket: &OwnedFd) -> io::Result<u32> {
+        Ok(self.subids.user_of(peer::uid(socket)?))
     }
 
     /// The pipes of all leases.

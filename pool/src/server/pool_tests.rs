@@ -397,7 +397,10 @@ fn a_lease_is_ended_by_its_connection_by_its_pipe_or_by_the_owner_and_by_no_othe
     let mut give = |from, uid, at: usize, shown: Option<usize>| {
         let lease = leases[at].clone();
         let shown = shown.map(|at: usize| kept[at].0);
-        let give = Request::Give(Give { lease });
+        let give = Request::Give(Give {
+            lease,
+            written: None,
+        });
         match request(&mut pool, from, &peer(uid), give, shown).reply {
             Reply::Refused(refusal) => Err(refusal.code),
             Reply::Give => Ok(()),
@@ -412,6 +415,22 @@ fn a_lease_is_ended_by_its_connection_by_its_pipe_or_by_the_owner_and_by_no_othe
     assert_eq!(give(1, 1000, 1, None), Ok(()));
     assert_eq!(give(3, 0, 2, None), Ok(()));
     assert_eq!(give(1, 1000, 2, None), unknown);
+}
+
+#[test]
+fn a_client_reads_no_row_of_another_user() {
+    let other = "[[quota]]\nuid = 1002\nbytes = \"4M\"\n";
+    let (_folder, mut pool) = pool_of(&format!("{CONFIG}{other}"));
+    let _kept = request(&mut pool, 1, &peer(1000), Request::Take(LEAST), None);
+    let status = Request::Status(StatusQuery::default());
+    let mut rows =
+        |from, uid| match request(&mut pool, from, &peer(uid), status.clone(), None).reply {
+            Reply::Status(status) => status.leases,
+            other => panic!("{other:?}"),
+        };
+    assert_eq!(rows(2, 1002), [], "another user");
+    assert_eq!(rows(3, 1000).len(), 1, "the same user");
+    assert_eq!(rows(4, 0).len(), 1, "root");
 }
 
 #[test]

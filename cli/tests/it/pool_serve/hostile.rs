@@ -5,9 +5,12 @@ use firstlight_pool::client::Client;
 use firstlight_pool::protocol::{
     MOST_REPLY_BYTES, RefusalCode, Reply, Request, StatusQuery, packet,
 };
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 const POOL: &str = "
     fill = { rate = \"0\" }
@@ -70,6 +73,52 @@ fn rubbish_is_answered_and_the_connection_lives() {
     packet::send(&rude, br#"{"v":2,"op":"give","lease":"0-1"}"#, &[]).unwrap();
     assert_eq!(refusal(&rude), RefusalCode::UnknownLease);
     is_served(&daemon);
+}
+
+/// A socket whose last copy takes an hour to close, and its far end.
+fn lingering(listener: &TcpListener) -> (TcpStream, TcpStream) {
+    let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    sockopt::set_socket_linger(&near, Some(Duration::from_secs(3600))).unwrap();
+    near.set_nonblocking(true).unwrap();
+    let noise = [7; 1 << 16];
+    while near.write(&noise).is_ok() {}
+    (near, far)
+}
+
+/// The daemon would close the last copy of each, and wait for its far end.
+#[test]
+fn descriptors_that_take_an_hour_to_close_keep_nobody_waiting() {
+    let daemon = Daemon::start(POOL);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut far_ends = Vec::new();
+    for message in [
+        &br#"{"v":2,"op":"give","lease":"0-1"}"#[..],
+        br#"{"v":2,"op":"status"}"#,
+        b"no message",
+        &[b' '; 5000],
+    ] {
+        let (rude, silent) = (
+            connect(&daemon.socket()).unwrap(),
+            connect(&daemon.socket()).unwrap(),
+        );
+        for end in [&rude, &silent] {
+            let (near, far) = lingering(&listener);
+            packet::send(end, message, &[near.as_fd()]).unwrap();
+            far_ends.push(far);
+        }
+        drop(silent);
+        assert_eq!(refusal(&rude), RefusalCode::BadRequest);
+        assert!(packet::receive(&rude, 100, 0).is_err(), "hung up");
+        is_served(&daemon);
+    }
+    // It ends as fast as without.
+    let last = connect(&daemon.socket()).unwrap();
+    let (near, far) = lingering(&listener);
+    packet::send(&last, b"nobody reads this", &[near.as_fd()]).unwrap();
+    drop((near, last));
+    drop(daemon);
+    drop((far, far_ends));
 }
 
 #[test]

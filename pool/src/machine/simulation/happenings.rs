@@ -82,7 +82,10 @@ impl Life {
             self.given.insert(held.serial);
             self.ever_given.insert(held.serial);
         }
-        let give = Request::Give(Give { lease: held.name });
+        let give = Request::Give(Give {
+            lease: held.name,
+            written: None,
+        });
         self.request(client, from, give, shown);
         if self.is_killed {
             return;
