@@ -48,6 +48,7 @@ keep)
             cd "$target/$folder"
             mapfile -t units < <(find .fingerprint -mindepth 1 -maxdepth 1 -printf '%f\n' |
                 awk 'NR == FNR { own[$0]; next } { name = $0; sub(/-[0-9a-f]+$/, "", name) } !(name in own)' <(echo "$own") -)
+            [ ${#units[@]} != 0 ] || exit 0
             {
                 printf '.fingerprint/%s\n' "${units[@]}"
                 printf 'build/%s\n' "${units[@]}"

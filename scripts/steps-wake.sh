@@ -70,7 +70,7 @@ outside="debug/.fingerprint/serde_core-00ff00ff00ff00ff/lib debug/build/serde_co
     debug/deps/libserde_core-00ff00ff00ff00ff.rlib debug/deps/serde_core-00ff00ff00ff00ff.d
     x/release/.fingerprint/log-1111222233334444/lib x/release/deps/liblog-1111222233334444.rmeta"
 own="debug/.fingerprint/firstlight-pool-0123456789abcdef/lib debug/deps/libfirstlight_pool-0123456789abcdef.rlib
-    debug/deps/it-aaaabbbbccccdddd debug/firstlight"
+    debug/deps/it-aaaabbbbccccdddd debug/firstlight y/release/.fingerprint/firstlight-0123456789abcdef/lib"
 for file in $outside $own; do
     mkdir -p "$copy/from/$(dirname "$file")"
     echo "$file" >"$copy/from/$file"

@@ -255,6 +255,14 @@ mod tests {
                     .all(|row| row.1 + row.2 <= DEVICES_START || row.1 >= DEVICES_END)
             );
             assert_eq!(rows.iter().map(|row| row.0).max(), Some(shape.nodes - 1));
+            // They end where the map of the same machine does.
+            let map = shape.map();
+            let usable = map.iter().filter(|entry| entry.kind == MemoryKind::Usable);
+            assert_eq!(
+                rows.last().map(|row| row.1 + row.2),
+                usable.map(|entry| entry.start + entry.bytes).max(),
+                "{text}"
+            );
         }
     }
 
