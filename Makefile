@@ -38,7 +38,7 @@ EMULATED := x86_64 aarch64 riscv64
 COUNTED := x86_64-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help image stick run test test-workspace test-features nightly mutants coverage stress soak slurm pairs libvirt systemd deb rules bench measurements counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-small foreign linux clean setup
+.PHONY: help image stick run test test-workspace test-features nightly mutants coverage stress soak slurm pairs libvirt systemd deb rules bench measurements counts boot-counts check check-host check-fuzz check-bare publish-check semver msrv msrv-engine miri miri-setup miri-units miri-machines miri-seeds loom fuzz guests port-c port-ostd port-ostd-stress port-small foreign linux clean setup
 
 help: ## release: this list
 	@for group in start test long measure release; do \
@@ -297,6 +297,11 @@ port-ostd: setup ## test: ostd, the kernel framework of Asterinas, on our alloca
 	@scripts/setup.sh toolchain $(OSTD_TOOLCHAIN) rust-src
 	@scripts/setup.sh qemu
 	@ports/ostd/run.sh
+
+port-ostd-stress: setup ## test: the same without ostd's own tests
+	@scripts/setup.sh toolchain $(OSTD_TOOLCHAIN) rust-src
+	@scripts/setup.sh qemu
+	@UNITS= ports/ostd/run.sh
 
 foreign: setup ## test: the engine's tests on emulated aarch64 and riscv64 (minutes); an emulator on x86-64 says nothing of weak ordering
 	@scripts/foreign.sh

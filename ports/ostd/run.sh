@@ -4,13 +4,14 @@
 #   ports/ostd/run.sh                  ostd's unit tests, stress, costs
 #   MEMORY=512G ports/ostd/run.sh      a larger machine (9.4 GiB of this one's memory, minutes)
 #   CPUS=8 ports/ostd/run.sh
+#   UNITS= ports/ostd/run.sh           without ostd's unit tests, which are half of what is built
 #
 # Costs are instructions, counted by QEMU, the same in every run. The kernels' output stays in
 # target/ostd/*.log.
 set -euo pipefail
 cd "$(dirname "$0")"
 unset RUSTUP_TOOLCHAIN
-: "${MEMORY:=4G}" "${CPUS:=4}"
+: "${MEMORY:=4G}" "${CPUS:=4}" "${UNITS=1}"
 features=()
 [ "${MEMORY%G}" -le 60 ] || features=(--features large)
 target=${CARGO_TARGET_DIR:-$PWD/../../target}/ostd
@@ -71,13 +72,14 @@ cost() {
 }
 
 cargo build --quiet --locked --target-dir "$target" --release --bin firstlight --bin default "${features[@]}"
-# The tests' own configuration: their panics unwind, and they check debug assertions. Of the same profile, so that what
-# runs on the host while both are built is built once.
-cargo build --quiet --locked --target-dir "$target" --release --bin unit-tests "${features[@]}" --config \
-    'target.x86_64-unknown-none.rustflags=["--cfg=ktest", "-Cpanic=unwind", "-Copt-level=1", "-Cdebug-assertions=on", "-Coverflow-checks=on"]'
-
-boot unit-tests "$built/release/unit-tests" "" -smp "$CPUS"
-count unit-tests 222
+if [ -n "$UNITS" ]; then
+    # The tests' own configuration: their panics unwind, and they check debug assertions. Of the same profile, so that what
+    # runs on the host while both are built is built once.
+    cargo build --quiet --locked --target-dir "$target" --release --bin unit-tests "${features[@]}" --config \
+        'target.x86_64-unknown-none.rustflags=["--cfg=ktest", "-Cpanic=unwind", "-Copt-level=1", "-Cdebug-assertions=on", "-Coverflow-checks=on"]'
+    boot unit-tests "$built/release/unit-tests" "" -smp "$CPUS"
+    count unit-tests 222
+fi
 for name in firstlight default; do
     boot "$name-stress" "$built/release/$name" stress -smp "$CPUS"
     # One instruction a nanosecond.
