@@ -35,6 +35,7 @@ take)
     cp -a --reflink=auto "$entry/." "$target/"
     ;;
 keep)
+    [ -d "$target" ] || exit 0
     find "$kept" -mindepth 1 -maxdepth 1 -type d \( -mtime +30 -o -name 'new.*' \) -exec rm -rf {} +
     # What an end in between leaves is no entry.
     scratch=$kept/new.${entry##*/}

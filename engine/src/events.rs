@@ -119,7 +119,7 @@ impl<'s> Events<'s> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -194,7 +194,7 @@ impl fmt::Display for SizeChoice {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     extern crate std;
 

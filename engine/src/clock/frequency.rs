@@ -187,7 +187,7 @@ impl fmt::Display for ClockError {
 
 impl core::error::Error for ClockError {}
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     extern crate std;
     use super::*;

@@ -194,7 +194,7 @@ impl fmt::Display for BadWord<'_> {
 
 impl core::error::Error for BadWord<'_> {}
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

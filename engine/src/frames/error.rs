@@ -455,7 +455,7 @@ impl fmt::Display for BuildError {
 
 impl core::error::Error for BuildError {}
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     extern crate std;
     use super::*;

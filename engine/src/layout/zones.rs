@@ -122,7 +122,7 @@ pub(super) fn span(
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -157,7 +157,7 @@ fn steps(frames: u64) -> u32 {
     steps
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -545,7 +545,7 @@ impl Giant {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use Mobility::{Movable, Unmovable};

@@ -299,7 +299,7 @@ impl Huge {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use Mobility::{Movable, Unmovable};

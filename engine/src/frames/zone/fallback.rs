@@ -34,7 +34,7 @@ pub(crate) fn by_distance(
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     extern crate std;
     use super::*;
