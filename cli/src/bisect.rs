@@ -5,7 +5,7 @@ use crate::boot::{self, Boots};
 use crate::failure::Failure;
 use crate::output::{GOOD, HEADING, Output};
 use crate::report::Page;
-use crate::text::{Align, milliseconds};
+use crate::text::milliseconds;
 use clap::Args;
 use firstlight_lab::bisect::{Answer, Candidates, Git, List, Mark, NoAnswer, search};
 use firstlight_lab::boot::{BootError, Clock, Request};
@@ -221,7 +221,6 @@ fn report(answer: &Answer) -> String {
             step.why.clone().unwrap_or_default(),
         ]
     });
-    let columns = [Align::Left, Align::Left, Align::Right, Align::Left];
-    page.table(&columns, &rows.collect::<Vec<_>>());
+    page.table("<<><", &rows.collect::<Vec<_>>());
     page.text
 }

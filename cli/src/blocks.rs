@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::machine::Source;
 use crate::output::{FAINT, HEADING, NOTE, Output};
 use crate::report::Page;
-use crate::text::{Align, bytes, count, plural};
+use crate::text::{bytes, count, plural};
 use clap::Args;
 use firstlight::blocks::BlockSize;
 use firstlight::firmware::acpi::Cedt;
@@ -139,15 +139,7 @@ fn report(document: &Document, name: &str) -> String {
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let row = |run: &Run| row(run, answer.size_bytes);
     rows.extend(answer.runs.iter().take(MOST_RUNS).map(row));
-    let columns = [
-        Align::Right,
-        Align::Right,
-        Align::Right,
-        Align::Left,
-        Align::Left,
-        Align::Left,
-    ];
-    page.table(&columns, &rows);
+    page.table(">>><<<", &rows);
     let hidden = answer.runs.len().saturating_sub(MOST_RUNS);
     if hidden > 0 {
         page.line(format!("  {FAINT}... and {hidden} more (--json){FAINT:#}"));
@@ -204,7 +196,7 @@ fn sizes(page: &mut Page, answer: &BlocksAnswer) {
             bytes(size.finest_dimm_bytes),
         ]
     }));
-    page.table(&[Align::Right; 7], &rows);
+    page.table(">", &rows);
 }
 
 fn fragmentation(page: &mut Page, shares: &BlockShares) {
@@ -230,7 +222,7 @@ fn fragmentation(page: &mut Page, shares: &BlockShares) {
             percent(row.at_end.free, row.blocks),
         ]
     }));
-    page.table(&[Align::Right; 5], &rows);
+    page.table(">", &rows);
     if shares.cut_short {
         page.line(format!(
             "  {NOTE}note:{NOTE:#} time was up before the workload's end"

@@ -106,6 +106,11 @@ impl Failure {
         firstlight_pool_cli::Failure::pool(error).into()
     }
 
+    /// What could not be prepared for the pool.
+    pub(crate) fn pool_at(what: &'static str) -> impl Fn(io::Error) -> Self {
+        move |error| Self::pool(format!("{what}: {error}"))
+    }
+
     /// What the engine refused, and at which step.
     pub(crate) fn machine(step: &str, error: impl fmt::Display) -> Self {
         Self::Machine(format!("{step}: {error}"))

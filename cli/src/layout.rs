@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use crate::machine::Source;
 use crate::output::{FAINT, HEADING, NOTE, Output};
-use crate::text::{self, Align, bytes, count, plural};
+use crate::text::{self, bytes, count, plural};
 use clap::Args;
 use firstlight_lab::linux::{LayoutAnswer, layout_of};
 use std::fmt::Write;
@@ -75,7 +75,7 @@ fn memory(page: &mut String, answer: &LayoutAnswer) {
             bytes((end - start) * answer.page_bytes),
         ]
     });
-    section(page, "Node ranges", &["node", "frames", "size"], ranges);
+    text::titled_table(page, "Node ranges", &["node", "frames", "size"], ranges);
     let zones = answer.zones.iter().map(|zone| {
         vec![
             zone.node.to_string(),
@@ -85,7 +85,7 @@ fn memory(page: &mut String, answer: &LayoutAnswer) {
             count(zone.present),
         ]
     });
-    section(
+    text::titled_table(
         page,
         "Zones",
         &[
@@ -101,7 +101,7 @@ fn memory(page: &mut String, answer: &LayoutAnswer) {
         .movable_start
         .iter()
         .map(|(node, start)| vec![node.to_string(), start.clone()]);
-    section(page, "Movable zone starts", &["node", "address"], movable);
+    text::titled_table(page, "Movable zone starts", &["node", "address"], movable);
 }
 
 /// What is not there, and what is described early.
@@ -109,7 +109,7 @@ fn early(page: &mut String, answer: &LayoutAnswer) {
     let holes = answer.unavailable.iter().map(|(node, zone, frames)| {
         vec![node.to_string(), (*zone).into(), plural(*frames, "frame")]
     });
-    section(
+    text::titled_table(
         page,
         "Holes in sections with memory",
         &["node", "zone", "size"],
@@ -120,7 +120,7 @@ fn early(page: &mut String, answer: &LayoutAnswer) {
         let deferred = first.map_or("nothing".into(), |frame| format!("from frame {frame:#x}"));
         vec![node.to_string(), count(*frames), deferred]
     });
-    section(
+    text::titled_table(
         page,
         "Descriptors before the other CPUs run",
         &["node", "frames", "deferred"],
@@ -140,7 +140,7 @@ fn tables(page: &mut String, answer: &LayoutAnswer) {
             if estimated { "estimated" } else { "" }.to_owned(),
         ]
     });
-    section(
+    text::titled_table(
         page,
         "Hash tables",
         &["table", "buckets", "size", "memory", ""],
@@ -153,22 +153,4 @@ fn tables(page: &mut String, answer: &LayoutAnswer) {
         bytes(answer.memory_block_size),
         plural(answer.block_runs.len() as u64, "run"),
     );
-}
-
-/// A heading and its table; nothing when there are no rows.
-fn section(
-    page: &mut String,
-    name: &str,
-    columns: &[&str],
-    rows: impl Iterator<Item = Vec<String>>,
-) {
-    let mut table = vec![columns.iter().map(|column| (*column).to_owned()).collect()];
-    table.extend(rows);
-    if table.len() == 1 {
-        return;
-    }
-    let _ = writeln!(page, "\n{HEADING}{name}{HEADING:#}");
-    for line in text::table(&vec![Align::Right; columns.len()], &table) {
-        let _ = writeln!(page, "{line}");
-    }
 }

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output::{FAINT, HEADING, NOTE, Output};
 use crate::published;
 use crate::report::Page;
-use crate::text::{Align, plural};
+use crate::text::{head, plural};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use firstlight_bench::machine::{Shape, ShapeError};
@@ -132,9 +132,8 @@ fn report(prediction: &Prediction, check: bool) -> String {
                 .map_or(String::new(), |ms| format!("{ms:.1}")),
         ]
     };
-    let columns = [Align::Left, Align::Right, Align::Right, Align::Right];
     page.table(
-        &columns,
+        "<>>>",
         &prediction.linux.iter().map(row).collect::<Vec<_>>(),
     );
     for row in &prediction.linux {
@@ -175,21 +174,16 @@ fn report(prediction: &Prediction, check: bool) -> String {
                 .to_owned(),
             ]
         };
-        let mut rows = vec![
-            ["machine", "threads", "", "published", "predicted", ""]
-                .map(String::from)
-                .to_vec(),
-        ];
+        let mut rows = vec![head([
+            "machine",
+            "threads",
+            "",
+            "published",
+            "predicted",
+            "",
+        ])];
         rows.extend(published.rows.iter().map(row));
-        let columns = [
-            Align::Left,
-            Align::Right,
-            Align::Left,
-            Align::Right,
-            Align::Right,
-            Align::Left,
-        ];
-        page.table(&columns, &rows);
+        page.table("<><>><", &rows);
         page.section("Published, fitted to nothing", "milliseconds");
         for Outside {
             machine,

@@ -5,7 +5,7 @@ use crate::boot::Boots;
 use crate::failure::Failure;
 use crate::output::{FAINT, HEADING, NOTE, Output};
 use crate::report::Page;
-use crate::text::{Align, milliseconds, plural};
+use crate::text::{milliseconds, plural};
 use clap::Args;
 use firstlight_lab::console::{Console, Ended, Entry, Request, Watched};
 use firstlight_lab::matrix::{Store, StoreError};
@@ -29,10 +29,10 @@ pub(crate) struct Options {
     /// What records are called, with a number behind
     #[arg(long, value_name = "NAME", default_value = "boot", value_parser = name)]
     name: String,
-    /// End after so many boots
+    /// End after so many boots; without it, after 4 GiB of them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
-    /// What the shell runs between two boots, such as ipmitool power cycle
+    /// What the shell runs between two boots, such as ipmitool power cycle; for 600 s at most
     #[arg(long, value_name = "COMMAND", requires = "runs")]
     power_cycle: Option<String>,
     /// A boot is over with a line, or a prompt, that contains TEXT; may be given more than once
@@ -49,6 +49,11 @@ pub(crate) struct Options {
     log: bool,
 }
 
+/// Bytes of boots that are kept without `--runs`: a machine that restarts in a loop fills no disk.
+const MOST_BYTES: u64 = 4 << 30;
+/// How long the command of `--power-cycle` may take.
+const MOST_CYCLE: Duration = Duration::from_secs(600);
+
 const EXAMPLES: &str = "\
 Examples:
   firstlight watch /dev/ttyUSB0
@@ -57,7 +62,8 @@ Examples:
   ssh host conserver-console node7 | firstlight watch - --json | jq '.boots[].total_ns'
   firstlight gate old new
 
-Exit codes: 3 if the console cannot be opened or is gone, or no boot was heard, or fewer than --runs;
+Exit codes: 3 if the console cannot be opened or is gone, or no boot was heard, or fewer than --runs, or 4 GiB
+of boots without it;
 6 if a boot failed, or the machine is silent after a power cycle; 13 if the command of
 --power-cycle failed; what was heard is kept. Others: see firstlight --help";
 
@@ -79,7 +85,9 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
         until: options.until.clone(),
         silence: Duration::from_secs(options.silence),
         runs: options.runs,
+        most_bytes: MOST_BYTES,
         power_cycle: options.power_cycle.clone(),
+        cycle_limit: MOST_CYCLE,
         name: options.name.clone(),
     };
     let watched = Boots::new(options.log)?.listen(&request, &store)?;
@@ -133,6 +141,13 @@ fn failure(watched: &Watched, options: &Options) -> Option<(u8, String)> {
                 ),
             ));
         }
+        Ended::Full { bytes } => {
+            let message = format!(
+                "{console}: heard {heard}, {} GiB of boots, and the disk is not filled with more; --runs N hears N",
+                bytes >> 30
+            );
+            return Some((3, message));
+        }
         Ended::Closed | Ended::Runs => {}
     }
     let failed = watched.boots.iter().filter(|boot| boot.failed.is_some());
@@ -161,10 +176,7 @@ fn page(watched: &Watched, options: &Options) -> String {
             "Boots",
             "milliseconds from the kernel's entry, or where its own clock begins",
         );
-        page.table(
-            &[Align::Left, Align::Right, Align::Left],
-            &watched.boots.iter().map(row).collect::<Vec<_>>(),
-        );
+        page.table("<><", &watched.boots.iter().map(row).collect::<Vec<_>>());
     }
     for boot in &watched.boots {
         let notes = boot.failed.iter().chain(&boot.notes);

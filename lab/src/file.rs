@@ -20,36 +20,18 @@ pub const MOST_BYTES: u64 = 256 << 20;
 const MOST_XZ_KIB: u32 = 128 << 10;
 
 /// A file that cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The system says so.
+    #[error("cannot read {0}: {1}")]
     Io(PathBuf, io::Error),
     /// It is larger than [`MOST_BYTES`], as it is or unpacked.
+    #[error("{0} is larger than {most} MiB (unpacked, where it is packed), too large for a log", most = MOST_BYTES >> 20)]
     TooLarge(PathBuf),
     /// It is packed, and damaged.
+    #[error("cannot unpack {0}: it begins as {1} does, but {2}; expected a whole file")]
     Damaged(PathBuf, Form, io::Error),
 }
-
-impl fmt::Display for FileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(path, error) => write!(f, "cannot read {}: {error}", path.display()),
-            Self::TooLarge(path) => write!(
-                f,
-                "{} is larger than {} MiB (unpacked, where it is packed), too large for a log",
-                path.display(),
-                MOST_BYTES >> 20
-            ),
-            Self::Damaged(path, form, error) => write!(
-                f,
-                "cannot unpack {}: it begins as {form} does, but {error}; expected a whole file",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for FileError {}
 
 /// How a file is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

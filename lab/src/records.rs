@@ -10,7 +10,6 @@
 
 mod names;
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -60,36 +59,19 @@ pub struct LeftOut {
 }
 
 /// A file that cannot be read, or holds something else.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
     /// The system says so, it is too large or damaged.
-    File(FileError),
+    #[error(transparent)]
+    File(#[from] FileError),
     /// It is no record.
+    #[error("{0}: {1}")]
     NoRecord(PathBuf, String),
     /// There is none.
+    #[error(
+        "no record in {0}: expected *.json or *.jsonl as `firstlight boot --json` prints them, or kernel logs *.log"
+    )]
     Nothing(PathBuf),
-}
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(error) => error.fmt(f),
-            Self::NoRecord(path, why) => write!(f, "{}: {why}", path.display()),
-            Self::Nothing(path) => write!(
-                f,
-                "no record in {}: expected *.json or *.jsonl as `firstlight boot --json` prints them, or kernel logs *.log",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Unreadable {}
-
-impl From<FileError> for Unreadable {
-    fn from(error: FileError) -> Self {
-        Self::File(error)
-    }
 }
 
 /// All runs in `path`, a file or a folder, in the order of their names; other documents of

@@ -3,7 +3,7 @@
 use crate::daemon::Daemon;
 use crate::failure::Failure;
 use crate::output::{Document, FAINT, HEADING, NOTE, Output};
-use crate::text::{self, Align, bytes, count, microseconds, plural};
+use crate::text::{self, bytes, count, microseconds, plural};
 use clap::Args;
 use firstlight_pool::protocol::{LeaseId, LeaseRow, PoolRow, Status};
 use std::fmt::Write;
@@ -109,7 +109,7 @@ fn pools(page: &mut String, pools: &[PoolRow]) {
             bytes(pool.refilled_bytes),
         ]
     });
-    table(page, "Pools", &columns, rows);
+    text::titled_table(page, "Pools", &columns, rows);
 }
 
 fn leases(page: &mut String, leases: &[LeaseRow]) {
@@ -134,7 +134,7 @@ fn leases(page: &mut String, leases: &[LeaseRow]) {
         "uid",
         "for",
     ];
-    table(page, "Leases", &columns, rows);
+    text::titled_table(page, "Leases", &columns, rows);
     if hidden > 0 {
         let _ = writeln!(page, "  {FAINT}... and {hidden} more (--json){FAINT:#}");
     }
@@ -193,19 +193,6 @@ fn duration(ms: u64) -> String {
         1..60 => format!("{seconds}.{} s", ms % 1000 / 100),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
         _ => format!("{} h {} min", count(seconds / 3600), seconds % 3600 / 60),
-    }
-}
-
-/// A heading and its table; nothing when there are no rows.
-fn table(page: &mut String, name: &str, columns: &[&str], rows: impl Iterator<Item = Vec<String>>) {
-    let mut cells = vec![columns.iter().map(|column| (*column).to_owned()).collect()];
-    cells.extend(rows);
-    if cells.len() == 1 {
-        return;
-    }
-    let _ = writeln!(page, "\n{HEADING}{name}{HEADING:#}");
-    for line in text::table(&vec![Align::Right; columns.len()], &cells) {
-        let _ = writeln!(page, "{line}");
     }
 }
 

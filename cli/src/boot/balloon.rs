@@ -2,7 +2,7 @@
 
 use crate::output::{FAINT, NOTE};
 use crate::report::Page;
-use crate::text::{Align, bytes, count, milliseconds};
+use crate::text::{bytes, count, head, milliseconds};
 use firstlight_lab::record::{Balloon, Record, Resident};
 
 /// Rows of QEMU's memory over time, where not all are shown.
@@ -61,7 +61,7 @@ pub(super) fn balloon(page: &mut Page, record: &Record, full: bool) {
     page.section("Memory of QEMU", "milliseconds since QEMU was started");
     let shown = if full { samples.len() } else { ROWS };
     let most = samples.iter().map(|sample| sample.bytes).max().unwrap_or(1);
-    let mut rows = vec![["at", "resident", ""].map(String::from).to_vec()];
+    let mut rows = vec![head(["at", "resident", ""])];
     rows.extend(thinned(samples, shown).map(|sample| {
         let bar = u128::from(sample.bytes) * 40 / u128::from(most.max(1));
         vec![
@@ -70,7 +70,7 @@ pub(super) fn balloon(page: &mut Page, record: &Record, full: bool) {
             "#".repeat(usize::try_from(bar).unwrap_or(0)),
         ]
     }));
-    page.table(&[Align::Right, Align::Right, Align::Left], &rows);
+    page.table(">><", &rows);
 }
 
 fn reported(balloon: &Balloon) -> String {

@@ -1,7 +1,7 @@
 //! The table of DIMMs that came and went while a guest ran.
 
 use crate::report::Page;
-use crate::text::{Align, bytes, count, milliseconds};
+use crate::text::{bytes, count, milliseconds};
 use firstlight_lab::record::{Hotplugged, Record};
 
 /// Longest reason in the table.
@@ -25,9 +25,7 @@ pub(super) fn hotplug(page: &mut Page, record: &Record) {
         .to_vec(),
     ];
     rows.extend(record.hotplug.iter().map(|event| row(event, counted)));
-    use Align::{Left, Right};
-    let columns = [Right, Left, Left, Right, Right, Left, Right, Left];
-    page.table(&columns, &rows);
+    page.table("><<>><><", &rows);
 }
 
 fn row(event: &Hotplugged, counted: bool) -> Vec<String> {

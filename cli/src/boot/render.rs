@@ -5,7 +5,7 @@ use super::hotplug::hotplug;
 use super::restart::restart;
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::report::{Page, gaps, memory};
-use crate::text::{self, Align, bytes, count, milliseconds, plural};
+use crate::text::{self, bytes, count, head, milliseconds, plural};
 use firstlight_lab::record::{Host, Marker, Phase, Record, Totals};
 use firstlight_lab::run::Run;
 use firstlight_lab::sweep::guest;
@@ -153,7 +153,7 @@ fn time_line(page: &mut Page, record: &Record) {
         rows.push(vec![milliseconds(*ns), (*name).to_owned(), gap]);
         before = Some(*ns);
     }
-    let lines = text::table(&[Align::Right, Align::Left, Align::Left], &rows);
+    let lines = text::table("><<", &rows);
     for (line, (_, name)) in lines.iter().zip(&known) {
         if *name == "all memory allocatable" {
             page.styled(GOOD, line);
@@ -171,11 +171,7 @@ fn phases(page: &mut Page, phases: &[Phase]) {
     let all: u64 = phases.iter().map(took).fold(0, u64::saturating_add);
     let longest = phases.iter().map(took).max().unwrap_or(0).max(1);
     page.section("Phases", "milliseconds");
-    let mut rows = vec![
-        ["phase", "from", "took", "share", ""]
-            .map(String::from)
-            .to_vec(),
-    ];
+    let mut rows = vec![head(["phase", "from", "took", "share", ""])];
     for phase in phases {
         let took = took(phase);
         // Rounded to the nearest part.
@@ -193,16 +189,7 @@ fn phases(page: &mut Page, phases: &[Phase]) {
             "#".repeat(bar),
         ]);
     }
-    page.table(
-        &[
-            Align::Left,
-            Align::Right,
-            Align::Right,
-            Align::Right,
-            Align::Left,
-        ],
-        &rows,
-    );
+    page.table("<>>><", &rows);
 }
 
 /// Where a whole restart went, in the form such tables are published in.
@@ -221,7 +208,7 @@ fn totals(page: &mut Page, totals: &Totals) {
         return;
     }
     page.section("Totals", "seconds");
-    page.table(&[Align::Left, Align::Right], &rows);
+    page.table("<>", &rows);
 }
 
 fn selftest(page: &mut Page, record: &Record) {
@@ -289,11 +276,14 @@ fn bench(page: &mut Page, record: &Record) {
              instructions are: --clock instructions"
         ));
     }
-    let mut rows = vec![
-        ["workload", "by", "order", "CPUs", "operations", "ns"]
-            .map(String::from)
-            .to_vec(),
-    ];
+    let mut rows = vec![head([
+        "workload",
+        "by",
+        "order",
+        "CPUs",
+        "operations",
+        "ns",
+    ])];
     rows.extend(bench.iter().map(|row| {
         let each = row.duration_ns.map_or("?".into(), |ns| {
             let operations = u128::from(row.operations.max(1));
@@ -310,17 +300,7 @@ fn bench(page: &mut Page, record: &Record) {
             each,
         ]
     }));
-    page.table(
-        &[
-            Align::Left,
-            Align::Left,
-            Align::Right,
-            Align::Right,
-            Align::Right,
-            Align::Right,
-        ],
-        &rows,
-    );
+    page.table("<<>>>>", &rows);
 }
 
 fn markers(page: &mut Page, markers: &[Marker]) {

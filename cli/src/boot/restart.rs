@@ -2,7 +2,7 @@
 
 use crate::output::{GOOD, NOTE};
 use crate::report::Page;
-use crate::text::{Align, bytes, count, milliseconds, plural};
+use crate::text::{bytes, count, milliseconds, plural};
 use firstlight_lab::record::{Record, Restart};
 
 pub(super) fn restart(page: &mut Page, record: &Record) {
@@ -36,7 +36,7 @@ pub(super) fn restart(page: &mut Page, record: &Record) {
             row(name, count(instructions));
         }
     }
-    page.table(&[Align::Left, Align::Right], &rows);
+    page.table("<>", &rows);
 }
 
 fn content(page: &mut Page, restart: &Restart) {

@@ -2,7 +2,7 @@
 
 use crate::output::{HEADING, NOTE};
 use crate::report::Page;
-use crate::text::{Align, bytes, count, milliseconds, plural};
+use crate::text::{bytes, count, head, milliseconds, plural};
 use firstlight_lab::compare::{Comparison, Kind, Row, Side, Spread};
 
 pub(super) fn report(comparison: &Comparison) -> String {
@@ -74,7 +74,7 @@ fn heading(page: &mut Page, name: &str, side: &Side) {
 }
 
 fn section(page: &mut Page, comparison: &Comparison, rows: &[&Row], counted: bool) {
-    let mut lines = vec![["", "A", "B", "B / A"].map(String::from).to_vec()];
+    let mut lines = vec![head(["", "A", "B", "B / A"])];
     for row in rows {
         lines.push(vec![
             row.name.clone(),
@@ -93,8 +93,7 @@ fn section(page: &mut Page, comparison: &Comparison, rows: &[&Row], counted: boo
             ]);
         }
     }
-    let columns = [Align::Left, Align::Right, Align::Right, Align::Right];
-    page.table(&columns, &lines);
+    page.table("<>>>", &lines);
 }
 
 /// `12.345 ± 0.100 (12.200 .. 13.000)`, or the one figure there is.

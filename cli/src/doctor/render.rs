@@ -2,7 +2,7 @@
 
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
 use crate::report::{Page, gaps};
-use crate::text::{Align, count, fold, milliseconds, plural};
+use crate::text::{count, fold, head, milliseconds, plural};
 use firstlight_lab::doctor::{Beside, Count, Diagnosis, Finding, Report, Times, Verdict};
 use firstlight_lab::log::Named;
 
@@ -105,7 +105,7 @@ fn losses(page: &mut Page, beside: &Beside, full: bool) {
     if !beside.slower.is_empty() {
         page.section("Slower in B", "milliseconds, the largest loss first");
         let (shown, hidden) = fold(&beside.slower, if full { usize::MAX } else { SHOWN });
-        let mut rows = vec![["", "", "A", "B", "loss"].map(String::from).to_vec()];
+        let mut rows = vec![head(["", "", "A", "B", "loss"])];
         rows.extend(shown.iter().map(|loss| {
             vec![
                 loss.kind.name().to_owned(),
@@ -115,14 +115,7 @@ fn losses(page: &mut Page, beside: &Beside, full: bool) {
                 milliseconds(loss.ns()),
             ]
         }));
-        let columns = [
-            Align::Left,
-            Align::Left,
-            Align::Right,
-            Align::Right,
-            Align::Right,
-        ];
-        page.table(&columns, &rows);
+        page.table("<<>>>", &rows);
         page.more(hidden);
     }
     if beside.gained_ns > 0 {
@@ -151,11 +144,7 @@ fn counts(page: &mut Page, report: &Report) {
         return;
     }
     page.section("Findings", "the most expensive first");
-    let mut rows = vec![
-        ["", "findings", "logs", "worst", ""]
-            .map(String::from)
-            .to_vec(),
-    ];
+    let mut rows = vec![head(["", "findings", "logs", "worst", ""])];
     rows.extend(all.iter().map(|count: &Count| {
         vec![
             count.id.to_owned(),
@@ -165,14 +154,7 @@ fn counts(page: &mut Page, report: &Report) {
             format!("{}:{}", count.file, count.line),
         ]
     }));
-    let columns = [
-        Align::Left,
-        Align::Right,
-        Align::Right,
-        Align::Right,
-        Align::Left,
-    ];
-    page.table(&columns, &rows);
+    page.table("<>>><", &rows);
 }
 
 /// Each log and the names of its findings.
@@ -261,7 +243,7 @@ fn times(page: &mut Page, boot: &Times, several: bool, full: bool) {
             vec![phase.name.to_string(), milliseconds(ns)]
         };
         let rows: Vec<Vec<String>> = boot.phases.iter().map(row).collect();
-        page.table(&[Align::Left, Align::Right], &rows);
+        page.table("<>", &rows);
     }
     steps(page, "Initcalls", &boot.initcalls);
     steps(page, "Services", &boot.services);
@@ -279,7 +261,7 @@ fn steps(page: &mut Page, name: &str, steps: &[Named]) {
         vec![step.name.clone(), milliseconds(step.ns), line]
     };
     let rows: Vec<Vec<String>> = steps.iter().map(row).collect();
-    page.table(&[Align::Left, Align::Right, Align::Left], &rows);
+    page.table("<><", &rows);
 }
 
 fn cost(finding: &Finding) -> String {

@@ -2,7 +2,7 @@
 
 use crate::output::{FAINT, HEADING, NOTE};
 use crate::report::Page;
-use crate::text::{Align, bytes, milliseconds};
+use crate::text::{bytes, head, milliseconds};
 use firstlight_lab::compare::Kind;
 use firstlight_lab::gate::{Group, Judged, State, Verdict};
 
@@ -66,22 +66,9 @@ fn machine(page: &mut Page, group: &Group, full: bool) {
         .rows
         .iter()
         .filter(|row| full || row.state != State::Same || row.kind == Kind::Total);
-    let mut lines = vec![
-        ["", "", "A", "B", "change", "p", ""]
-            .map(String::from)
-            .to_vec(),
-    ];
+    let mut lines = vec![head(["", "", "A", "B", "change", "p", ""])];
     lines.extend(shown.map(line));
-    let columns = [
-        Align::Left,
-        Align::Left,
-        Align::Right,
-        Align::Right,
-        Align::Right,
-        Align::Right,
-        Align::Left,
-    ];
-    page.table(&columns, &lines);
+    page.table("<<>>>><", &lines);
     let hidden = group.rows.len() + 1 - lines.len();
     if hidden > 0 {
         page.line(format!(

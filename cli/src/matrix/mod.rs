@@ -1,6 +1,8 @@
 //! `firstlight matrix`: kernels times shapes times command lines times clocks, in turns; the
 //! cells and the folder are the [lab's](firstlight_lab::matrix). On many hosts: [`slurm`].
 
+mod make;
+mod options;
 mod slurm;
 
 use crate::boot::Boots;
@@ -8,84 +10,15 @@ use crate::failure::Failure;
 use crate::output::{FAINT, HEADING, NOTE, Output};
 use crate::report::Page;
 use crate::text::plural;
-use clap::{Args, ValueEnum};
-use firstlight_lab::boot::BootError;
 use firstlight_lab::export::{self, Format};
-use firstlight_lab::matrix::{
-    Cell, Failed, Impossible, Matrix, Run, Store, StoreError, initrd, order,
-};
+use firstlight_lab::matrix::{Cell, Failed, Impossible, Matrix, Run, Store, initrd};
 use firstlight_lab::records;
 use firstlight_lab::report::Report;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use make::{bar, boot, stored, to_make};
+pub(crate) use options::Options;
+use options::{INITRD, Place};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
-
-/// Boot kernels x shapes x command lines x clocks, in turns, and keep all of it
-///
-/// Each boot leaves a record and its raw log in the folder. The same command goes on where
-/// it was stopped. A Linux without an initial file system gets one that the lab builds:
-/// it switches the machine off when it runs.
-#[derive(Args)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
-    /// The matrix, as TOML
-    matrix: PathBuf,
-    /// The folder of results
-    #[arg(long, short, value_name = "DIR", default_value = "runs")]
-    output: PathBuf,
-    /// Make boots that failed again
-    #[arg(long)]
-    retry: bool,
-    /// Only say what would be booted
-    #[arg(long)]
-    dry_run: bool,
-    /// Where the boots are made; slurm: an array job for each cell
-    #[arg(long, value_enum, default_value_t = Place::Here)]
-    on: Place,
-    /// A further argument for sbatch, such as --partition=NAME; may be given more than once
-    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
-    sbatch: Vec<String>,
-    /// The file of the image, instead of the one beside this program
-    #[arg(long, value_name = "FILE")]
-    image: Option<PathBuf>,
-    /// One run of a cell, CELL/RUN: what a job of Slurm makes
-    #[arg(long, value_name = "CELL/RUN", hide = true)]
-    task: Option<String>,
-}
-
-/// Where boots are made.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Place {
-    /// On this host, one after the other
-    Here,
-    /// On the nodes of Slurm; the folder, the kernels and this program must be there as well
-    Slurm,
-}
-
-const EXAMPLES: &str = "\
-Example of a matrix:
-  runs = 5
-  clocks = [\"wall\", \"instructions\"]
-  words = [\"\", \"init_on_free=1\"]
-  [[kernel]]
-  name = \"image\"
-  [[kernel]]
-  name = \"6.12\"
-  path = \"target/linux/6.12/vmlinuz\"
-  [[shape]]
-  memory_mib = 16384
-  nodes = 2
-  cpus = 2
-
-Examples:
-  firstlight matrix MATRIX.toml -o runs
-  firstlight matrix MATRIX.toml -o /shared/runs --on slurm --sbatch=--partition=lab
-  firstlight report runs -o report.html
-
-Exit codes: see firstlight --help; 6 if a boot failed";
-
-/// The initial file system that the lab builds.
-const INITRD: &str = "initrd.cpio";
+use std::path::Path;
 
 #[derive(Serialize)]
 struct Document {
@@ -117,7 +50,7 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     };
     let matrix = matrix.map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
     let (mut cells, impossible) = matrix
-        .cells(base(&options.matrix))
+        .cells(options.base())
         .map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
     if !options.dry_run {
         give_image(&mut cells, options)?;
@@ -154,18 +87,6 @@ pub(crate) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
             plural(count as u64, "boot")
         ))),
     }
-}
-
-fn stored(error: StoreError) -> Failure {
-    match error {
-        StoreError::Busy(_) | StoreError::Changed(..) => Failure::Usage(error.to_string()),
-        StoreError::Io(..) => Failure::Io(error.to_string()),
-    }
-}
-
-/// The folder from which paths of a matrix count.
-fn base(matrix: &Path) -> &Path {
-    matrix.parent().unwrap_or(Path::new("."))
 }
 
 /// Finds our image, once, where a cell wants it.
@@ -209,38 +130,6 @@ fn boot_all(cells: &[Cell], store: &Store, retry: bool) -> Result<(), Failure> {
     }
     bar.finish_and_clear();
     Ok(())
-}
-
-/// The runs that are to be made, in order.
-fn to_make(cells: &[Cell], store: &Store, retry: bool) -> Vec<(usize, usize)> {
-    let wanted =
-        |(at, run): &(usize, usize)| match cells.get(*at).map(|cell| store.run(&cell.name, *run)) {
-            Some(Run::Missing) => true,
-            Some(Run::Failed) => retry,
-            _ => false,
-        };
-    order(cells).into_iter().filter(wanted).collect()
-}
-
-fn bar(length: usize) -> ProgressBar {
-    let bar =
-        ProgressBar::with_draw_target(Some(length as u64), ProgressDrawTarget::stderr_with_hz(4));
-    if let Ok(style) = ProgressStyle::with_template("{pos} of {len} {bar:30} {eta} to go  {msg}") {
-        bar.set_style(style);
-    }
-    bar
-}
-
-/// Makes a run and keeps what came of it.
-fn boot(boots: &Boots, cell: &Cell, run: usize, store: &Store) -> Result<(), Failure> {
-    match boots.run(&cell.request) {
-        Ok(record) => store.keep(&cell.name, run, &record).map_err(stored),
-        // Nothing is wrong with the guest.
-        Err(stopped @ Failure::Boot(BootError::Interrupted(_))) => Err(stopped),
-        Err(failure) => store
-            .fail(&cell.name, run, &failure.to_string(), failure.guest_log())
-            .map_err(stored),
-    }
 }
 
 fn state(cell: &Cell, store: &Store) -> State {

@@ -1,7 +1,8 @@
 //! `firstlight matrix --on slurm`: [`boot_all`] submits what is missing and waits for it,
 //! [`task`] is what each task runs on its node.
 
-use super::{INITRD, Options, bar, base, boot, stored, to_make};
+use super::make::{bar, boot, stored, to_make};
+use super::options::{INITRD, Options};
 use crate::boot::Boots;
 use crate::failure::Failure;
 use firstlight_lab::matrix::slurm::{Gather, Job, Slurm, SlurmError};
@@ -108,7 +109,7 @@ fn command(
             .into_string()
             .map_err(|path| Failure::Usage(format!("{path:?} is no UTF-8")))
     };
-    let matrix = matrix.absolute(base(&options.matrix))?;
+    let matrix = matrix.absolute(options.base())?;
     let text = serde_json::to_vec_pretty(&matrix)
         .map_err(|error| Failure::Usage(format!("{}: {error}", options.matrix.display())))?;
     let copy = store.file_of_its_own(&format!("{FOLDER}/matrix"), &text);

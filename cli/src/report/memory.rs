@@ -2,7 +2,7 @@
 //! Each shows at most so many rows and says how many there are besides.
 
 use super::Page;
-use crate::text::{self, Align, bytes, count, plural};
+use crate::text::{self, bytes, count, head, plural};
 use anstyle::Style;
 use firstlight_lab::record::{Memory, Node, Region, Zone};
 
@@ -48,7 +48,7 @@ pub(crate) fn regions(page: &mut Page, regions: &[Region], most: usize) {
         vec![range, bytes(region.end.saturating_sub(region.start)), kind]
     };
     let rows: Vec<_> = shown.iter().map(row).collect();
-    page.table(&[Align::Left, Align::Right, Align::Left], &rows);
+    page.table("<><", &rows);
     page.more(hidden);
 }
 
@@ -61,11 +61,14 @@ fn frames(count: u64) -> String {
 pub(crate) fn nodes(page: &mut Page, nodes: &[Node], most: usize) {
     page.section("Nodes", "");
     let (shown, hidden) = text::fold(nodes, most);
-    let mut rows = vec![
-        ["node", "domain", "CPUs", "memory", "frames", "distances"]
-            .map(String::from)
-            .to_vec(),
-    ];
+    let mut rows = vec![head([
+        "node",
+        "domain",
+        "CPUs",
+        "memory",
+        "frames",
+        "distances",
+    ])];
     let counted = nodes
         .iter()
         .any(|node| node.cpus.is_some_and(|cpus| cpus > 0));
@@ -88,17 +91,7 @@ pub(crate) fn nodes(page: &mut Page, nodes: &[Node], most: usize) {
             distances.join(" "),
         ]);
     }
-    page.table(
-        &[
-            Align::Right,
-            Align::Right,
-            Align::Right,
-            Align::Right,
-            Align::Left,
-            Align::Left,
-        ],
-        &rows,
-    );
+    page.table(">>>><<", &rows);
     page.more(hidden);
 }
 
@@ -106,11 +99,7 @@ pub(crate) fn nodes(page: &mut Page, nodes: &[Node], most: usize) {
 pub(crate) fn zones(page: &mut Page, zones: &[Zone], most: usize) {
     page.section("Zones", "");
     let (shown, hidden) = text::fold(zones, most);
-    let mut rows = vec![
-        ["node", "zone", "from frame", "spanned", "present"]
-            .map(String::from)
-            .to_vec(),
-    ];
+    let mut rows = vec![head(["node", "zone", "from frame", "spanned", "present"])];
     rows.extend(shown.iter().map(|zone| {
         vec![
             zone.node.to_string(),
@@ -120,16 +109,7 @@ pub(crate) fn zones(page: &mut Page, zones: &[Zone], most: usize) {
             frames(zone.present_frames),
         ]
     }));
-    page.table(
-        &[
-            Align::Right,
-            Align::Left,
-            Align::Right,
-            Align::Right,
-            Align::Right,
-        ],
-        &rows,
-    );
+    page.table("><>>>", &rows);
     page.more(hidden);
 }
 
@@ -159,7 +139,7 @@ pub(crate) fn metadata(page: &mut Page, memory: &Memory) {
         return;
     }
     page.section("Metadata", "when all memory was allocatable");
-    page.table(&[Align::Left, Align::Left], &rows);
+    page.table("<<", &rows);
 }
 
 /// `0.25 bytes`.

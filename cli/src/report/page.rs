@@ -1,7 +1,7 @@
 //! The page a report is written on: lines, sections, tables.
 
 use crate::output::{FAINT, HEADING};
-use crate::text::{self, Align};
+use crate::text::{self};
 use anstyle::Style;
 use std::fmt::Write;
 
@@ -29,7 +29,7 @@ impl Page {
         );
     }
 
-    pub(crate) fn table(&mut self, columns: &[Align], rows: &[Vec<String>]) {
+    pub(crate) fn table(&mut self, columns: &str, rows: &[Vec<String>]) {
         for line in text::table(columns, rows) {
             self.line(line);
         }

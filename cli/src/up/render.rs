@@ -2,7 +2,7 @@
 
 use crate::output::{GOOD, HEADING, NOTE};
 use crate::report::{Page, memory};
-use crate::text::{self, Align, bytes, count, microseconds, plural};
+use crate::text::{self, bytes, count, microseconds, plural};
 use firstlight_lab::record::{Exercise, Record};
 
 /// Everything, or with `full` off what fits a screen.
@@ -84,7 +84,7 @@ fn time_line(page: &mut Page, record: &Record) {
         vec![microseconds(*at), (*name).into(), took]
     };
     let rows: Vec<_> = events.iter().map(row).collect();
-    let lines = text::table(&[Align::Right, Align::Left, Align::Left], &rows);
+    let lines = text::table("><<", &rows);
     for (line, event) in lines.iter().zip(&events) {
         if event.3 {
             page.styled(GOOD, line);

@@ -24,6 +24,8 @@ mod kept_boots;
 mod layout;
 mod linux_kernels;
 mod matrix;
+#[path = "../../../engine/tests/it/module_cycles_tests.rs"]
+mod module_cycles_tests;
 mod pool_daemon;
 mod pool_qemu;
 mod pool_run;

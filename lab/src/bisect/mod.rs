@@ -12,8 +12,6 @@
 mod git;
 mod list;
 
-use std::fmt;
-
 use serde::Serialize;
 
 use crate::compare::{Comparison, Kind, compare};
@@ -96,36 +94,23 @@ pub struct Step {
 }
 
 /// Why there is no answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NoAnswer {
     /// An end cannot be measured.
+    #[error("{0}, an end, cannot be measured: {1}")]
     End(String, String),
     /// The bad end is not slower than the good one.
+    #[error(
+        "the bad end is not slower than the good one: expected a regression between them (firstlight gate)"
+    )]
     NotSlower,
     /// No figure of both ends has this name.
+    #[error("no figure of both ends is called {0:?}; expected one of: {known}", known = .1.join(", "))]
     NoFigure(String, Vec<String>),
     /// The candidates say so.
+    #[error("{0}")]
     Candidates(String),
 }
-
-impl fmt::Display for NoAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::End(name, why) => write!(f, "{name}, an end, cannot be measured: {why}"),
-            Self::NotSlower => f.write_str(
-                "the bad end is not slower than the good one: expected a regression between them (firstlight gate)",
-            ),
-            Self::NoFigure(name, known) => write!(
-                f,
-                "no figure of both ends is called {name:?}; expected one of: {}",
-                known.join(", ")
-            ),
-            Self::Candidates(why) => f.write_str(why),
-        }
-    }
-}
-
-impl std::error::Error for NoAnswer {}
 
 /// Searches between `good` and `bad`; `measure` boots what was made ready, as often as its
 /// clock wants it. `figure` names what decides; else the span that lost most does.

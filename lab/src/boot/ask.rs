@@ -6,17 +6,21 @@ use std::io::{self, Read, Seek};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::guest::{Guest, TICK};
 use super::spawn::spawn;
 use super::watch::Watch;
 
-/// Runs `command` to its end. Once `stop` is not 0, it is ended with all it started.
+/// Runs `command` to its end. Once `stop` is not 0, or `limit` has passed, it is ended with all it
+/// started.
 ///
 /// # Errors
-/// It does not start; [`io::ErrorKind::Interrupted`] if somebody asked to stop.
+/// It does not start; [`io::ErrorKind::Interrupted`] if somebody asked to stop,
+/// [`io::ErrorKind::TimedOut`] after `limit`.
 pub(crate) fn ask(
     mut command: Command,
+    limit: Option<Duration>,
     stop: &AtomicUsize,
     watch: &mut dyn Watch,
 ) -> io::Result<Output> {
@@ -29,10 +33,16 @@ pub(crate) fn ask(
     let child = Guest {
         child: spawn(command, Vec::new())?,
     };
+    let start = Instant::now();
     while !child.has_ended() {
-        if stop.load(Ordering::Relaxed) != 0 {
+        let why = match limit {
+            _ if stop.load(Ordering::Relaxed) != 0 => Some(io::ErrorKind::Interrupted),
+            Some(limit) if start.elapsed() > limit => Some(io::ErrorKind::TimedOut),
+            _ => None,
+        };
+        if let Some(why) = why {
             child.end()?;
-            return Err(io::ErrorKind::Interrupted.into());
+            return Err(why.into());
         }
         watch.tick();
         thread::sleep(TICK);

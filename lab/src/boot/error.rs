@@ -10,15 +10,19 @@ use super::machine::{Board, LEAST_MIB, MOST_CPUS, MOST_NODES, Processor};
 use crate::stick::StickError;
 
 /// A machine that cannot be, and what can.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// No nodes, or more than QEMU describes.
+    #[error("{0} nodes: QEMU describes 1 to {MOST_NODES}")]
     Nodes(u32),
     /// No CPUs, or more than have a number.
+    #[error("{0} CPUs: expected 1 to {MOST_CPUS}")]
     Cpus(u32),
     /// Not enough for firmware; in MiB.
+    #[error("{0}M of memory: firmware needs at least {LEAST_MIB}M to start")]
     LittleMemory(u64),
     /// Less than a MiB a node.
+    #[error("{memory_mib}M on {nodes} nodes: expected at least 1 MiB a node")]
     EmptyNodes {
         /// What there is, in MiB.
         memory_mib: u64,
@@ -26,10 +30,17 @@ pub enum Refusal {
         nodes: u32,
     },
     /// Several nodes on a board that describes none.
+    #[error(
+        "{0} nodes: a microvm has no table that describes nodes (SRAT); use --machine q35 or pc"
+    )]
     Undescribed(u32),
     /// No slots for DIMMs, or more than there can be.
+    #[error("{0} slots: expected 1 to {MOST_SLOTS}")]
     Slots(u32),
     /// DIMMs can add nothing.
+    #[error(
+        "--max-memory {max_memory_mib}M: expected more than the {memory_mib}M that are there from the start"
+    )]
     NoMoreMemory {
         /// The most memory, in MiB.
         max_memory_mib: u64,
@@ -37,20 +48,32 @@ pub enum Refusal {
         memory_mib: u64,
     },
     /// DIMMs on a microvm, or beside a balloon.
+    #[error("DIMMs come and go on --machine q35 or pc, without --balloon")]
     NoHotplug,
     /// UEFI for a Linux, or on a microvm.
+    #[error(
+        "--firmware uefi starts our image for x86_64, on --machine q35 or pc: drop --arch, --kernel or another --machine"
+    )]
     NoUefi,
     /// Not enough memory for UEFI; in MiB.
+    #[error("{0}M of memory: UEFI needs at least 128M to start")]
     LittleForUefi(u64),
     /// A Linux with several CPUs on the instruction clock.
+    #[error("{0} CPUs: Linux does not start its other CPUs on the instruction clock; use --cpus 1")]
     LinuxCpus(u32),
     /// A processor of 32 bits, by QEMU's name.
+    #[error("{0} has 32 bits: expected a processor of 64, such as -cpu cortex-a57 or -cpu max")]
     Narrow(&'static str),
     /// The instruction clock under KVM.
+    #[error(
+        "the instruction clock counts what the emulator does, not KVM; use --accel tcg or --clock wall"
+    )]
     KvmCounts,
     /// Another processor than the host's under KVM.
+    #[error("{0} is emulated here: expected --accel tcg, or auto")]
     KvmOther(Processor),
     /// More memory than an emulated processor has addresses for.
+    #[error("{memory_mib}M of memory: an emulated processor has addresses of {} bits, which leaves {}G on {board}; use less{}", .board.emulated_bits(), .most_mib >> 10, if board.processor() == Processor::X86_64 { ", or KVM" } else { "" })]
     BeyondReach {
         /// What was asked for, in MiB.
         memory_mib: u64,
@@ -61,125 +84,30 @@ pub enum Refusal {
     },
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Nodes(nodes) => write!(f, "{nodes} nodes: QEMU describes 1 to {MOST_NODES}"),
-            Self::Cpus(cpus) => write!(f, "{cpus} CPUs: expected 1 to {MOST_CPUS}"),
-            Self::LittleMemory(mib) => {
-                write!(
-                    f,
-                    "{mib}M of memory: firmware needs at least {LEAST_MIB}M to start"
-                )
-            }
-            Self::EmptyNodes { memory_mib, nodes } => write!(
-                f,
-                "{memory_mib}M on {nodes} nodes: expected at least 1 MiB a node"
-            ),
-            Self::Undescribed(nodes) => write!(
-                f,
-                "{nodes} nodes: a microvm has no table that describes nodes (SRAT); use --machine q35 or pc"
-            ),
-            Self::Slots(slots) => write!(f, "{slots} slots: expected 1 to {MOST_SLOTS}"),
-            Self::NoMoreMemory {
-                max_memory_mib,
-                memory_mib,
-            } => write!(
-                f,
-                "--max-memory {max_memory_mib}M: expected more than the {memory_mib}M that are there from the start"
-            ),
-            Self::NoHotplug => write!(
-                f,
-                "DIMMs come and go on --machine q35 or pc, without --balloon"
-            ),
-            Self::NoUefi => write!(
-                f,
-                "--firmware uefi starts our image for x86_64, on --machine q35 or pc: drop --arch, --kernel or another --machine"
-            ),
-            Self::LittleForUefi(mib) => {
-                write!(f, "{mib}M of memory: UEFI needs at least 128M to start")
-            }
-            Self::LinuxCpus(cpus) => write!(
-                f,
-                "{cpus} CPUs: Linux does not start its other CPUs on the instruction clock; use --cpus 1"
-            ),
-            Self::Narrow(name) => write!(
-                f,
-                "{name} has 32 bits: expected a processor of 64, such as -cpu cortex-a57 or -cpu max"
-            ),
-            Self::KvmCounts => write!(
-                f,
-                "the instruction clock counts what the emulator does, not KVM; use --accel tcg or --clock wall"
-            ),
-            Self::KvmOther(processor) => write!(
-                f,
-                "{processor} is emulated here: expected --accel tcg, or auto"
-            ),
-            Self::BeyondReach {
-                memory_mib,
-                most_mib,
-                board,
-            } => write!(
-                f,
-                "{memory_mib}M of memory: an emulated processor has addresses of {} bits, which leaves \
-                 {}G on {board}; use less{}",
-                board.emulated_bits(),
-                most_mib >> 10,
-                match board.processor() {
-                    Processor::X86_64 => ", or KVM",
-                    _ => "",
-                }
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
-
 /// What a guest did that it should not.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misdeed {
     /// It said nothing for so many seconds.
+    #[error("the guest hangs: nothing came from it for {0} s (--timeout waits longer)")]
     Hung(u64),
     /// It said more than anybody would read: so many bytes.
+    #[error("the guest does not stop talking: {0} bytes so far")]
     Flooded(u64),
     /// It ended without saying that it would.
+    #[error("the guest died: {}", died(*.0))]
     Died(Option<i32>),
     /// The processor refused to go on, and it said so.
+    #[error("the guest met a processor fault: {0}")]
     Faulted(String),
     /// It gave up, in its own words.
+    #[error("the guest gave up: {0}")]
     Panicked(String),
     /// A line that makes no sense on the port for events, and why.
+    #[error("the guest prints rubbish: {0}")]
     Rubbish(String),
     /// What it said of its end and QEMU's exit status do not fit.
+    #[error("the guest contradicts itself: {0}")]
     Contradicted(String),
-}
-
-impl fmt::Display for Misdeed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Hung(seconds) => write!(
-                f,
-                "the guest hangs: nothing came from it for {seconds} s (--timeout waits longer)"
-            ),
-            Self::Flooded(bytes) => {
-                write!(f, "the guest does not stop talking: {bytes} bytes so far")
-            }
-            Self::Died(Some(0)) => write!(
-                f,
-                "the guest died: the machine was reset or switched off, and the guest had not said why"
-            ),
-            Self::Died(Some(status)) => write!(
-                f,
-                "the guest died: QEMU ended with status {status} and the guest had not said why"
-            ),
-            Self::Died(None) => write!(f, "the guest died: a signal ended QEMU"),
-            Self::Faulted(what) => write!(f, "the guest met a processor fault: {what}"),
-            Self::Panicked(what) => write!(f, "the guest gave up: {what}"),
-            Self::Rubbish(what) => write!(f, "the guest prints rubbish: {what}"),
-            Self::Contradicted(what) => write!(f, "the guest contradicts itself: {what}"),
-        }
-    }
 }
 
 /// A boot that went wrong, with all that helps to find out why.
@@ -208,11 +136,13 @@ impl fmt::Display for Fault {
 }
 
 /// Why a boot gave no record.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BootError {
     /// The machine cannot be.
-    Refused(Refusal),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// A file that cannot be read.
+    #[error("cannot read the {what} {path}: {error}")]
     Unreadable {
         /// What it should have been.
         what: &'static str,
@@ -222,6 +152,7 @@ pub enum BootError {
         error: io::Error,
     },
     /// QEMU is not there, or does not start.
+    #[error("cannot start {program}: {error}; the Debian package {} has it, and --qemu names another", package(.program))]
     NoQemu {
         /// What was to be started.
         program: PathBuf,
@@ -229,6 +160,7 @@ pub enum BootError {
         error: io::Error,
     },
     /// QEMU started and refused what it was told, in its own words.
+    #[error("QEMU does not run this machine: {words}")]
     QemuRefused {
         /// Its words.
         words: String,
@@ -236,12 +168,18 @@ pub enum BootError {
         command: Vec<String>,
     },
     /// Our image is not there and cannot be built; why, and what to do.
+    #[error("no image to boot: {0}")]
     NoImage(String),
     /// There is no UEFI for virtual machines.
+    #[error(
+        "no UEFI for virtual machines (OVMF_CODE.fd, OVMF_VARS.fd) in /usr/share; the Debian package ovmf has it"
+    )]
     NoFirmware,
     /// The stick cannot be made.
+    #[error(transparent)]
     Stick(StickError),
     /// Something of the host's, such as a pipe, was not to be had.
+    #[error("cannot {what}: {error}")]
     Host {
         /// What was tried.
         what: &'static str,
@@ -249,12 +187,16 @@ pub enum BootError {
         error: io::Error,
     },
     /// The guest's own checks failed.
+    #[error("{0}")]
     CheckFailed(Box<Fault>),
     /// The guest could not bring the machine up.
+    #[error("{0}")]
     Machine(Box<Fault>),
     /// The guest went wrong.
+    #[error("{0}")]
     Guest(Box<Fault>),
     /// Somebody asked to stop: the number of the signal.
+    #[error("stopped by signal {0}")]
     Interrupted(i32),
 }
 
@@ -269,32 +211,14 @@ impl BootError {
     }
 }
 
-impl fmt::Display for BootError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(refusal) => write!(f, "{refusal}"),
-            Self::Unreadable { what, path, error } => {
-                write!(f, "cannot read the {what} {}: {error}", path.display())
-            }
-            Self::NoQemu { program, error } => write!(
-                f,
-                "cannot start {}: {error}; the Debian package {} has it, and --qemu names another",
-                program.display(),
-                package(program)
-            ),
-            Self::QemuRefused { words, .. } => write!(f, "QEMU does not run this machine: {words}"),
-            Self::NoImage(why) => write!(f, "no image to boot: {why}"),
-            Self::NoFirmware => write!(
-                f,
-                "no UEFI for virtual machines (OVMF_CODE.fd, OVMF_VARS.fd) in /usr/share; the Debian package ovmf has it"
-            ),
-            Self::Stick(error) => write!(f, "{error}"),
-            Self::Host { what, error } => write!(f, "cannot {what}: {error}"),
-            Self::CheckFailed(fault) | Self::Machine(fault) | Self::Guest(fault) => {
-                write!(f, "{fault}")
-            }
-            Self::Interrupted(signal) => write!(f, "stopped by signal {signal}"),
+/// How a guest ended, by QEMU's exit status; `None` if a signal did it.
+fn died(status: Option<i32>) -> String {
+    match status {
+        Some(0) => "the machine was reset or switched off, and the guest had not said why".into(),
+        Some(status) => {
+            format!("QEMU ended with status {status} and the guest had not said why")
         }
+        None => "a signal ended QEMU".into(),
     }
 }
 
@@ -304,24 +228,5 @@ fn package(program: &Path) -> &'static str {
         Some("qemu-system-aarch64") => "qemu-system-arm",
         Some("qemu-system-riscv64") => "qemu-system-misc",
         _ => "qemu-system-x86",
-    }
-}
-
-impl std::error::Error for BootError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Refused(refusal) => Some(refusal),
-            Self::Unreadable { error, .. }
-            | Self::NoQemu { error, .. }
-            | Self::Host { error, .. } => Some(error),
-            Self::Stick(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<Refusal> for BootError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
     }
 }

@@ -211,7 +211,7 @@ fn build(
         .args(["build", "--release", "--package", program.package])
         .args(["--target", target])
         .args(["--message-format", "json-render-diagnostics"]);
-    let output = ask(command, stop, watch).map_err(|error| {
+    let output = ask(command, None, stop, watch).map_err(|error| {
         let hint = if error.kind() == io::ErrorKind::NotFound {
             "; the image is built by cargo: https://rustup.rs"
         } else {

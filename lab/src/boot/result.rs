@@ -1,35 +1,19 @@
 //! The file that a run left on a stick, as a record: [`record_of_result`].
 
-use std::fmt;
-
 use super::events::{Event, Events, Outcome};
 use super::tell;
 use crate::record::{Kernel, Record};
 
 /// Why a file is no result.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResultError {
     /// A line that is no event; which, and why not.
+    #[error("{0}; expected the events of a run, one a line, as in result.jsonl on the stick")]
     Line(String),
     /// No event at all.
+    #[error("no events in it; expected those of a run, as in result.jsonl on the stick")]
     Empty,
 }
-
-impl fmt::Display for ResultError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Line(line) => write!(
-                f,
-                "{line}; expected the events of a run, one a line, as in result.jsonl on the stick"
-            ),
-            Self::Empty => f.write_str(
-                "no events in it; expected those of a run, as in result.jsonl on the stick",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ResultError {}
 
 /// The record of a run on a machine with UEFI, from the content of `result.jsonl`, or of the QR
 /// code on its screen. `name` is the file's.

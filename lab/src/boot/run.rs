@@ -174,7 +174,7 @@ pub fn interrupted(stop: &AtomicUsize) -> Option<BootError> {
 fn version(qemu: &Path, stop: &AtomicUsize, watch: &mut dyn Watch) -> Result<String, BootError> {
     let mut command = Command::new(qemu);
     command.arg("--version");
-    let answer = ask(command, stop, watch).and_then(|answer| {
+    let answer = ask(command, None, stop, watch).and_then(|answer| {
         let text = clean_text(&answer.stdout);
         let mut words = text
             .strip_prefix("QEMU ")

@@ -101,12 +101,13 @@ pub fn records(name: &str, log: &[u8]) -> Vec<Record> {
     let boots = log::boots(log);
     let begin = |boot: &Boot<'_>| boot.lines.first().map_or(0, |line| line.number - 1);
     // Lines without a message belong to the boot before them.
-    let ends = boots.iter().skip(1).map(begin).chain([raw.len()]);
+    let ends: Vec<usize> = boots.iter().skip(1).map(begin).chain([raw.len()]).collect();
     let mut start = 0;
     let mut records = Vec::new();
-    for (boot, end) in boots.iter().zip(ends) {
+    for (mut boot, end) in boots.into_iter().zip(ends) {
+        boot.count_from(start);
         let mut record = Record::of_linux("log", name);
-        tell_boot(boot, &mut record);
+        tell_boot(&boot, &mut record);
         record.gaps = gaps::longest(&boot.lines, &record.phases);
         let lines = raw.get(start..end).unwrap_or_default();
         let text = |line: &&[u8]| String::from_utf8_lossy(line.trim_ascii_end()).into_owned();

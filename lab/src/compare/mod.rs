@@ -129,27 +129,15 @@ impl Row {
 }
 
 /// Runs that cannot stand beside each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unlike {
     /// A side without a run.
+    #[error("a side without a run; expected at least 1")]
     NoRun,
     /// Times of different clocks.
+    #[error("one run's clock is {0:?}, another's {1:?}: expected the same (--clock) on both sides")]
     Clocks(String, String),
 }
-
-impl std::fmt::Display for Unlike {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NoRun => write!(f, "a side without a run; expected at least 1"),
-            Self::Clocks(a, b) => write!(
-                f,
-                "one run's clock is {a:?}, another's {b:?}: expected the same (--clock) on both sides"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Unlike {}
 
 /// What was given for a side, and its runs.
 pub type Given<'r> = (&'r str, &'r [Run]);

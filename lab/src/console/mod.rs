@@ -18,11 +18,10 @@ pub use record::record;
 pub use source::Console;
 pub use splitter::{Boot, Over, Splitter};
 
-use std::fmt;
 use std::io;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,15 +31,17 @@ use crate::boot::{Watch, ask};
 use crate::log::clean_text;
 use crate::matrix::{Run as Kept, Store, StoreError};
 use crate::run::Run;
-use source::Heard;
+use source::{Heard, Queue};
 
 /// Name and version of the form of [`Watched`].
 pub const SCHEMA: &str = "firstlight.watch/1";
 
 /// How often a request to stop is looked for.
 const TICK: Duration = Duration::from_millis(20);
-/// Chunks that are on their way at most, each what one read brings: 64 KiB of a pipe, a few bytes of a tty.
-const MOST_CHUNKS: usize = 256;
+/// Bytes that are on their way at most: what a tty says while the command that power-cycles runs.
+const MOST_QUEUED: usize = 64 << 20;
+/// What a boot takes of [`Request::most_bytes`] at least.
+const LEAST_BOOT_BYTES: u64 = 64 << 10;
 /// Lines of a boot that failed which are kept.
 const FAILED_LINES: usize = 1000;
 
@@ -57,8 +58,12 @@ pub struct Request {
     pub silence: Duration,
     /// Boots after which it ends.
     pub runs: Option<u32>,
+    /// Without `runs`, it ends after boots of so many bytes.
+    pub most_bytes: u64,
     /// What the shell runs between two boots.
     pub power_cycle: Option<String>,
+    /// How long that may take.
+    pub cycle_limit: Duration,
     /// What records are called, with a number behind.
     pub name: String,
 }
@@ -100,6 +105,11 @@ pub struct Entry {
 pub enum Ended {
     /// As many boots as requested.
     Runs,
+    /// As many bytes as may be kept.
+    Full {
+        /// So many.
+        bytes: u64,
+    },
     /// A pipe was closed.
     Closed,
     /// The tty or the console server is gone.
@@ -127,29 +137,14 @@ pub enum Ended {
 }
 
 /// Why nothing can be heard, or kept.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ConsoleError {
     /// The console cannot be opened.
+    #[error("cannot listen to {0}: {1}")]
     Open(String, io::Error),
     /// What was heard cannot be kept.
-    Store(StoreError),
-}
-
-impl fmt::Display for ConsoleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Open(console, error) => write!(f, "cannot listen to {console}: {error}"),
-            Self::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ConsoleError {}
-
-impl std::convert::From<StoreError> for ConsoleError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// Listens as `request` says and keeps a record of each boot in `store`. While it does, `look`
@@ -167,9 +162,9 @@ pub fn watch(
     let open = |error| ConsoleError::Open(console.clone(), error);
     look.stage("waiting");
     let (source, tty) = source::open(&request.console, request.baud).map_err(open)?;
-    let (sender, heard) = sync_channel(MOST_CHUNKS);
-    let reader = thread::Builder::new().spawn(move || source::listen(source, &sender));
-    reader.map_err(open)?;
+    let (reader, heard) = source::queue(MOST_QUEUED);
+    let reading = thread::Builder::new().spawn(move || reader.listen(source));
+    reading.map_err(open)?;
     let now = Instant::now();
     let mut ear = Ear {
         request,
@@ -183,6 +178,7 @@ pub fn watch(
         lines: Cutter::default(),
         splitter: Splitter::new(request.until.clone()),
         boots: Vec::new(),
+        kept_bytes: 0,
     };
     let ended = ear.follow(&heard, stop)?;
     drop(tty);
@@ -212,15 +208,13 @@ struct Ear<'e> {
     lines: Cutter,
     splitter: Splitter,
     boots: Vec<Entry>,
+    /// Of what was heard of them.
+    kept_bytes: u64,
 }
 
 impl Ear<'_> {
     /// Listens until there is a reason to stop.
-    fn follow(
-        &mut self,
-        heard: &Receiver<Heard>,
-        stop: &AtomicUsize,
-    ) -> Result<Ended, ConsoleError> {
+    fn follow(&mut self, heard: &Queue, stop: &AtomicUsize) -> Result<Ended, ConsoleError> {
         let mut next = None;
         loop {
             let signal = stop.load(Ordering::Relaxed);
@@ -231,7 +225,7 @@ impl Ear<'_> {
             }
             let chunk = match next.take() {
                 Some(chunk) => Ok(chunk),
-                None => heard.recv_timeout(TICK),
+                None => heard.next(TICK),
             };
             match chunk {
                 Ok(Heard::Bytes(at, bytes)) => self.take(at, &bytes)?,
@@ -244,7 +238,7 @@ impl Ear<'_> {
                 }
             }
             if self.is_done() {
-                return Ok(Ended::Runs);
+                return Ok(self.done());
             }
             if std::mem::take(&mut self.due) && !self.splitter.is_running() {
                 match self.power_cycle(heard, stop)? {
@@ -257,8 +251,19 @@ impl Ear<'_> {
     }
 
     fn is_done(&self) -> bool {
-        let runs = self.request.runs.map(|runs| runs as usize);
-        runs.is_some_and(|runs| self.boots.len() >= runs)
+        match self.request.runs {
+            Some(runs) => self.boots.len() >= runs as usize,
+            None => self.kept_bytes >= self.request.most_bytes,
+        }
+    }
+
+    fn done(&self) -> Ended {
+        match self.request.runs {
+            Some(_) => Ended::Runs,
+            None => Ended::Full {
+                bytes: self.request.most_bytes,
+            },
+        }
     }
 
     fn take(&mut self, at: Instant, bytes: &[u8]) -> Result<(), ConsoleError> {
@@ -350,7 +355,7 @@ impl Ear<'_> {
             (Ok(()), true) => {
                 self.close("the pipe was closed")?;
                 return Ok(match self.is_done() {
-                    true => Ended::Runs,
+                    true => self.done(),
                     false => Ended::Closed,
                 });
             }
@@ -359,7 +364,7 @@ impl Ear<'_> {
         };
         self.close(&format!("the console is gone ({why})"))?;
         Ok(match self.is_done() {
-            true => Ended::Runs,
+            true => self.done(),
             false => Ended::Vanished { why },
         })
     }
@@ -368,6 +373,8 @@ impl Ear<'_> {
     fn keep(&mut self, boot: &Boot) -> Result<(), ConsoleError> {
         // Boots that follow each other without a pause need none.
         self.due = self.request.power_cycle.is_some() && boot.over != Over::Next;
+        let heard = boot.lines.iter().map(|line| line.bytes.len() as u64);
+        self.kept_bytes += heard.sum::<u64>().max(LEAST_BOOT_BYTES);
         let cell = &self.request.name;
         let mut numbers = self.number + 1..;
         let free = |number: &usize| self.store.run(cell, *number) == Kept::Missing;
@@ -408,7 +415,7 @@ impl Ear<'_> {
     /// after it, or why all ends.
     fn power_cycle(
         &mut self,
-        heard: &Receiver<Heard>,
+        heard: &Queue,
         stop: &AtomicUsize,
     ) -> Result<Result<Option<Heard>, Ended>, ConsoleError> {
         let Some(words) = &self.request.power_cycle else {
@@ -417,12 +424,18 @@ impl Ear<'_> {
         self.look.stage("power cycle");
         let mut command = Command::new("sh");
         command.arg("-c").arg(words);
-        let answer = match ask(command, stop, self.look) {
+        let limit = self.request.cycle_limit;
+        let answer = match ask(command, Some(limit), stop, self.look) {
             Ok(answer) => answer,
             // The signal is looked at next.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Ok(None)),
             Err(error) => {
-                let words = format!("cannot start it: {error}");
+                let words = match error.kind() {
+                    io::ErrorKind::TimedOut => {
+                        format!("it takes longer than {} s", limit.as_secs())
+                    }
+                    _ => format!("cannot start it: {error}"),
+                };
                 return Ok(Err(Ended::PowerCycle { code: None, words }));
             }
         };
@@ -437,7 +450,7 @@ impl Ear<'_> {
         }
         let end = Instant::now();
         let mut next = None;
-        while let Ok(chunk) = heard.try_recv() {
+        while let Ok(chunk) = heard.next_now() {
             match chunk {
                 Heard::Bytes(at, bytes) if at <= end => self.take(at, &bytes)?,
                 chunk => {

@@ -8,7 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::mpsc::SyncSender;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
@@ -21,6 +24,8 @@ use rustix::termios::{
 const CONNECT: Duration = Duration::from_secs(10);
 /// Time after which a peer that says nothing is asked whether it is there, and how often.
 const KEEP_ALIVE: (Duration, u32) = (Duration::from_secs(10), 3);
+/// How often a reader looks whether a full queue has room.
+const TICK: Duration = Duration::from_millis(20);
 /// What stands before the address of a console server.
 const TCP: &str = "tcp:";
 
@@ -157,29 +162,100 @@ pub(super) enum Heard {
     End(io::Result<()>),
 }
 
-/// Hands on what comes until there is nothing more or nobody listens.
-pub(super) fn listen(source: Source, heard: &SyncSender<Heard>) {
-    let end = match source {
-        Source::Bytes(bytes) => read(bytes, heard),
-        Source::Pipe(path) => File::open(path).and_then(|file| read(Box::new(file), heard)),
+/// A new queue of what is heard: the end for a reader, and that for who listens.
+pub(super) fn queue(most_bytes: usize) -> (Reader, Queue) {
+    let (sender, heard) = channel();
+    let bytes = Arc::new(AtomicUsize::new(0));
+    let reader = Reader {
+        sender,
+        bytes: Arc::clone(&bytes),
+        most_bytes,
     };
-    let _ = heard.send(Heard::End(end));
+    (reader, Queue { heard, bytes })
 }
 
-fn read(mut source: Box<dyn Read + Send>, heard: &SyncSender<Heard>) -> io::Result<()> {
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        let count = match source.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
+/// What was heard and nobody has taken yet.
+pub(super) struct Queue {
+    heard: Receiver<Heard>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Queue {
+    /// The next; waits for it.
+    pub(super) fn next(&self, time: Duration) -> Result<Heard, RecvTimeoutError> {
+        self.heard
+            .recv_timeout(time)
+            .inspect(|heard| self.took(heard))
+    }
+
+    /// The next, if it is there.
+    pub(super) fn next_now(&self) -> Result<Heard, TryRecvError> {
+        self.heard.try_recv().inspect(|heard| self.took(heard))
+    }
+
+    fn took(&self, heard: &Heard) {
+        self.bytes.fetch_sub(heard.size(), Ordering::Relaxed);
+    }
+}
+
+impl Heard {
+    /// What it takes in a queue.
+    fn size(&self) -> usize {
+        let bytes = match self {
+            Self::Bytes(_, bytes) => bytes.len(),
+            Self::End(_) => 0,
         };
-        let at = Instant::now();
-        let bytes = buffer.get(..count).unwrap_or_default().to_vec();
-        if heard.send(Heard::Bytes(at, bytes)).is_err() {
-            return Ok(());
+        bytes + size_of::<Self>()
+    }
+}
+
+/// Reads a console as it speaks, whoever listens meanwhile.
+pub(super) struct Reader {
+    sender: Sender<Heard>,
+    bytes: Arc<AtomicUsize>,
+    /// With so many in the queue it waits.
+    most_bytes: usize,
+}
+
+impl Reader {
+    /// Hands on what comes until there is nothing more or nobody listens.
+    pub(super) fn listen(&self, source: Source) {
+        let end = match source {
+            Source::Bytes(bytes) => self.read(bytes),
+            Source::Pipe(path) => File::open(path).and_then(|file| self.read(Box::new(file))),
+        };
+        self.hand_on(Heard::End(end));
+    }
+
+    fn read(&self, mut source: Box<dyn Read + Send>) -> io::Result<()> {
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let count = match source.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let at = Instant::now();
+            let bytes = buffer.get(..count).unwrap_or_default().to_vec();
+            if !self.hand_on(Heard::Bytes(at, bytes)) {
+                return Ok(());
+            }
         }
+    }
+
+    /// Whether anybody listens.
+    fn hand_on(&self, heard: Heard) -> bool {
+        let size = heard.size();
+        self.bytes.fetch_add(size, Ordering::Relaxed);
+        let goes_on = self.sender.send(heard).is_ok();
+        while goes_on && self.bytes.load(Ordering::Relaxed) > self.most_bytes {
+            thread::sleep(TICK);
+            if Arc::strong_count(&self.bytes) == 1 {
+                return false;
+            }
+        }
+        goes_on
     }
 }
 
@@ -197,5 +273,33 @@ mod tests {
             let why = is(wrong).unwrap_err();
             assert!(why.contains("tcp:HOST:PORT"), "{wrong}: {why}");
         }
+    }
+
+    /// A tty: a byte with each read.
+    struct Tty(usize);
+
+    impl Read for Tty {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.0 = self.0.saturating_sub(1);
+            buffer[0] = b'x';
+            Ok(usize::from(self.0 > 0))
+        }
+    }
+
+    #[test]
+    fn a_tty_is_read_while_nobody_listens_up_to_a_bound_in_bytes() {
+        let (reader, queue) = queue(1 << 20);
+        reader.listen(Source::Bytes(Box::new(Tty(5000))));
+        let all = std::iter::from_fn(|| queue.next_now().ok());
+        assert_eq!(all.count(), 5000);
+        assert_eq!(queue.bytes.load(Ordering::Relaxed), 0);
+        let endless = Source::Bytes(Box::new(Tty(usize::MAX)));
+        let reading = thread::spawn(move || reader.listen(endless));
+        while queue.bytes.load(Ordering::Relaxed) <= 1 << 20 {
+            thread::yield_now();
+        }
+        assert!(queue.next(Duration::ZERO).is_ok());
+        drop(queue);
+        reading.join().unwrap();
     }
 }

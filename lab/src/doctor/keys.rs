@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 /// Every key of every rule.
 pub(super) struct Keys {
@@ -20,8 +20,10 @@ impl Keys {
         }
         let mut ordered: Vec<&str> = numbers.keys().copied().collect();
         ordered.sort_by_key(|key| numbers.get(key));
-        // A few hundred bytes of literals.
-        let search = AhoCorasick::new(ordered);
+        // A few hundred bytes of literals; each byte of a log is one step.
+        let search = AhoCorasick::builder()
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(ordered);
         Self {
             search: search.unwrap_or_else(|_| unreachable!("keys are short literals")),
             numbers,

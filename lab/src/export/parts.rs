@@ -1,20 +1,11 @@
 //! What several forms need: [`Unwritable`], a figure as a test.
 
-use std::fmt;
-
 use crate::gate::{Group, Judged, Outcome, State};
 
 /// Text that a form cannot hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the document cannot be written: {0}")]
 pub struct Unwritable(pub(super) String);
-
-impl fmt::Display for Unwritable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the document cannot be written: {}", self.0)
-    }
-}
-
-impl std::error::Error for Unwritable {}
 
 /// What a figure is as a test: figures that decide fail where their set-up does, the others
 /// explain.

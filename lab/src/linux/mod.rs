@@ -78,17 +78,9 @@ impl fmt::Display for Flavour {
 }
 
 /// A name that is no flavour.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no kernel is called {0:?}; known are {known}", known = Flavour::ALL.map(Flavour::name).join(", "))]
 pub struct UnknownFlavour(pub String);
-
-impl fmt::Display for UnknownFlavour {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = Flavour::ALL.map(Flavour::name).join(", ");
-        write!(f, "no kernel is called {:?}; known are {names}", self.0)
-    }
-}
-
-impl std::error::Error for UnknownFlavour {}
 
 impl FromStr for Flavour {
     type Err = UnknownFlavour;

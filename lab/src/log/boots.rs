@@ -17,6 +17,21 @@ pub struct Boot<'t> {
     pub kernel_lines: usize,
 }
 
+impl Boot<'_> {
+    /// Numbers lines from the one after `before`, as a log of this boot alone does.
+    pub(crate) fn count_from(&mut self, before: usize) {
+        let lines = self.lines.iter_mut().map(|line| &mut line.number);
+        let problems = self
+            .log
+            .problems
+            .iter_mut()
+            .map(|problem| &mut problem.line);
+        for number in lines.chain(problems) {
+            *number = number.saturating_sub(before);
+        }
+    }
+}
+
 /// All boots of `text`, in the order of their lines; at least one.
 ///
 /// ```

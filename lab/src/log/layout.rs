@@ -52,6 +52,7 @@ fn row(line: &Line<'_>, section: Section, log: &mut KernelLog) -> Result<bool, B
     let mut scan = Scan::new(text);
     // As arm64 begins lines of nodes.
     scan.eat("NUMA:");
+    let first_word = scan.rest.split(' ').next();
     if scan.eat("node ") && text.contains(": [mem") {
         let node = scan.small()?;
         scan.expect(":")?;
@@ -90,18 +91,15 @@ fn row(line: &Line<'_>, section: Section, log: &mut KernelLog) -> Result<bool, B
         log.faked_node = Some(scan.bracketed()?);
     } else if text.ends_with("pages in unavailable ranges") {
         log.unavailable.push(unavailable(scan, number)?);
-    } else if let Some((_, count)) = text.split_once("struct page in unavailable ranges:") {
-        let pages = Scan::new(count).decimal()?;
+    } else if scan.eat("Zeroed struct page in unavailable ranges:") {
+        let pages = scan.decimal()?;
         log.unavailable.push(Unavailable {
             node: None,
             zone: None,
             pages,
             line: number,
         });
-    } else if let Some(zone) = ZONES
-        .iter()
-        .find(|zone| scan.rest.split(' ').next() == Some(zone))
-    {
+    } else if let Some(zone) = ZONES.iter().find(|zone| first_word == Some(zone)) {
         scan.eat(zone);
         return zone_row(zone, scan, line, log);
     } else {

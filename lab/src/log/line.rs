@@ -316,7 +316,7 @@ fn clean(raw: &[u8]) -> Cow<'_, str> {
     let dirty = |byte: u8| (byte < 0x20 && byte != b'\t' && byte != b'\r') || byte == 0x7f;
     // Without an early end, so that many bytes are looked at in one step.
     if !raw.iter().fold(false, |any, byte| any | dirty(*byte)) {
-        return String::from_utf8_lossy(raw);
+        return str::from_utf8(raw).map_or_else(|_| String::from_utf8_lossy(raw), Cow::Borrowed);
     }
     let mut kept = Vec::with_capacity(raw.len());
     let mut bytes = raw.iter().copied().peekable();

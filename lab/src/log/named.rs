@@ -100,17 +100,15 @@ fn analyzed(text: &str) -> Option<(&str, u64)> {
         ".automount",
     ];
     let is_unit = |word: &str| UNITS.iter().any(|unit| word.ends_with(unit));
-    if let Some((front, time)) = text.rsplit_once(" +") {
-        let (name, _) = front.split_once(" @")?;
-        let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric() && c != '-');
-        return is_unit(name)
-            .then(|| Some((name, duration(time)?)))
-            .flatten();
+    // Most lines of a log end otherwise.
+    if is_unit(text) {
+        let (time, name) = text.rsplit_once(' ')?;
+        return Some((name, duration(time)?));
     }
-    let (time, name) = text.rsplit_once(' ')?;
-    is_unit(name)
-        .then(|| Some((name, duration(time)?)))
-        .flatten()
+    let (front, time) = text.ends_with('s').then(|| text.rsplit_once(" +"))??;
+    let (name, _) = front.split_once(" @")?;
+    let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    is_unit(name).then(|| Some((name, duration(time)?)))?
 }
 
 /// `1min 2.345s`, `980ms`, in nanoseconds.

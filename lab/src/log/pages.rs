@@ -1,5 +1,9 @@
 //! How large a kernel's pages are: [`PageSize`].
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
 use super::kernel_log::KernelLog;
 use super::kernel_rows::PageSize;
 use super::line::Line;
@@ -7,9 +11,13 @@ use super::rows::Scan;
 
 /// Reads `line` if it shows the size of a page: a table of so many bytes has 2^order pages.
 pub(super) fn read(line: &Line, log: &mut KernelLog) -> bool {
-    let Some((_, row)) = line.text.split_once(" hash table entries: ") else {
+    const NAME: &str = " hash table entries: ";
+    // Made once: every line is looked at.
+    static SEARCH: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(NAME));
+    let Some(at) = SEARCH.find(line.text.as_bytes()) else {
         return false;
     };
+    let row = line.text.get(at + NAME.len()..).unwrap_or_default();
     // The first is the kernel's own; of a multiple of 3 pages an order says nothing.
     log.page_size = log.page_size.or_else(|| of_table(row));
     true

@@ -153,6 +153,9 @@ fn without_facility(text: &str) -> &str {
     const LEVELS: [&str; 8] = [
         "emerg", "alert", "crit", "err", "warn", "notice", "info", "debug",
     ];
+    if !FACILITIES.iter().any(|facility| text.starts_with(facility)) {
+        return text;
+    }
     let mut parts = text.splitn(3, ':');
     match (parts.next(), parts.next(), parts.next()) {
         (Some(facility), Some(level), Some(rest))

@@ -72,30 +72,20 @@ pub struct Task {
 }
 
 /// Why Slurm did not do it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum SlurmError {
     /// A program of Slurm that cannot be started.
+    #[error(
+        "cannot start {0}: {1}; expected Slurm's client programs in PATH (Debian: slurm-client)"
+    )]
     Missing(&'static str, io::Error),
     /// A program of Slurm that failed, and what it printed.
+    #[error("{0} failed: {1}")]
     Refused(&'static str, String),
     /// The file of clusters.
+    #[error("cannot use {0}: {1}")]
     Io(PathBuf, io::Error),
 }
-
-impl fmt::Display for SlurmError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(program, error) => write!(
-                f,
-                "cannot start {program}: {error}; expected Slurm's client programs in PATH (Debian: slurm-client)"
-            ),
-            Self::Refused(program, why) => write!(f, "{program} failed: {why}"),
-            Self::Io(path, error) => write!(f, "cannot use {}: {error}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for SlurmError {}
 
 impl Slurm {
     /// The Slurm of this host, for the folder of a store; `more` goes to `sbatch`.

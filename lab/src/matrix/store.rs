@@ -2,7 +2,6 @@
 //! whatever comes after.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -50,38 +49,20 @@ pub struct Failed {
 }
 
 /// Why a folder cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another lab works in it.
+    #[error("another lab works in {0}; expected one at a time, or another folder")]
     Busy(PathBuf),
     /// A cell of this name is of something else: what it was, what it is now.
+    #[error(
+        "the folder has runs of {0} with {1}, the matrix now has {2}; expected another folder for what has changed"
+    )]
     Changed(String, String, String),
     /// The system says why; a full disk, as a rule.
+    #[error("cannot write {0}: {1}; what is finished is kept, the same command goes on from there")]
     Io(PathBuf, io::Error),
 }
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Busy(path) => write!(
-                f,
-                "another lab works in {}; expected one at a time, or another folder",
-                path.display()
-            ),
-            Self::Changed(cell, was, is) => write!(
-                f,
-                "the folder has runs of {cell} with {was}, the matrix now has {is}; expected another folder for what has changed"
-            ),
-            Self::Io(path, error) => write!(
-                f,
-                "cannot write {}: {error}; what is finished is kept, the same command goes on from there",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}
 
 impl Store {
     /// Opens or makes the folder.

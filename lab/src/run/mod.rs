@@ -11,7 +11,6 @@
 mod setup;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -157,14 +156,20 @@ struct Node {
     present_frames: u64,
 }
 
+/// What a record is.
+const WANTED: &str = "expected what `firstlight boot --json` prints, or a kernel log";
+
 /// Why something is no record of a boot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRecord {
     /// It is no JSON.
+    #[error("it is no JSON ({0}); {WANTED}")]
     NoJson(String),
     /// A field is missing, or is not what it should be.
+    #[error("it is no record of a run ({0}); {WANTED}")]
     Form(String),
     /// A record of something else.
+    #[error("its schema is {schema:?} and its kind {kind:?}; {WANTED}")]
     Other {
         /// Its schema.
         schema: String,
@@ -172,24 +177,6 @@ pub enum NoRecord {
         kind: String,
     },
 }
-
-impl fmt::Display for NoRecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let wanted = "expected what `firstlight boot --json` prints, or a kernel log";
-        match self {
-            Self::NoJson(why) => write!(f, "it is no JSON ({why}); {wanted}"),
-            Self::Form(why) => write!(f, "it is no record of a run ({why}); {wanted}"),
-            Self::Other { schema, kind } => {
-                write!(
-                    f,
-                    "its schema is {schema:?} and its kind {kind:?}; {wanted}"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for NoRecord {}
 
 /// Whether a file's content is JSON, and not a log in JSON.
 #[must_use]

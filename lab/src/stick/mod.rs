@@ -11,7 +11,6 @@ mod disk;
 mod strip;
 mod volume;
 
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,9 +22,10 @@ const WORDS_PATH: &str = "firstlight/cmdline.txt";
 const RESULT_PATH: &str = "firstlight/result.jsonl";
 
 /// Why a stick cannot be written or read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StickError {
     /// A file of the host.
+    #[error("cannot {what} {path}: {error}")]
     Host {
         /// What was tried.
         what: &'static str,
@@ -35,6 +35,7 @@ pub enum StickError {
         error: io::Error,
     },
     /// The loader, or the image, is none.
+    #[error("{path}: expected {expected}")]
     Program {
         /// Which file.
         path: PathBuf,
@@ -42,39 +43,15 @@ pub enum StickError {
         expected: &'static str,
     },
     /// The file system of the stick.
+    #[error(
+        "{path}: expected a partition with FAT on it, as `firstlight stick` writes it: {error}"
+    )]
     FileSystem {
         /// Which file.
         path: PathBuf,
         /// Why not.
         error: io::Error,
     },
-}
-
-impl fmt::Display for StickError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host { what, path, error } => {
-                write!(f, "cannot {what} {}: {error}", path.display())
-            }
-            Self::Program { path, expected } => {
-                write!(f, "{}: expected {expected}", path.display())
-            }
-            Self::FileSystem { path, error } => write!(
-                f,
-                "{}: expected a partition with FAT on it, as `firstlight stick` writes it: {error}",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for StickError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Host { error, .. } | Self::FileSystem { error, .. } => Some(error),
-            Self::Program { .. } => None,
-        }
-    }
 }
 
 /// What is on a stick.

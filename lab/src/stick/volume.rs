@@ -5,8 +5,6 @@
 //! some, and follows a directory's chain for as long as it goes. So all of these are within the
 //! volume, and no cluster is in two directories or twice in one.
 
-use std::fmt;
-
 /// Entries of the FAT before the first cluster's.
 const RESERVED: u32 = 2;
 /// What is not the number of a cluster: a bad one, and the end of a chain.
@@ -25,45 +23,22 @@ const DIRECTORY: u8 = 0x10;
 const LEAST_CLUSTERS: u64 = 65_525;
 
 /// Why a volume is not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadVolume {
     /// A field of the boot sector.
+    #[error("{name} is {seen}, expected {expected}")]
     Field {
         name: &'static str,
         seen: u64,
         expected: &'static str,
     },
     /// An entry of the FAT, or of a directory, names a cluster that the volume does not have.
+    #[error("{of} names cluster {seen:#x}, which the volume does not have")]
     NoCluster { of: &'static str, seen: u32 },
     /// A directory goes through a cluster that was in one before.
+    #[error("cluster {cluster:#x} is in two directories, or twice in one")]
     Twice { cluster: u32 },
 }
-
-impl fmt::Display for BadVolume {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Field {
-                name,
-                seen,
-                expected,
-            } => write!(f, "{name} is {seen}, expected {expected}"),
-            Self::NoCluster { of, seen } => {
-                write!(
-                    f,
-                    "{of} names cluster {seen:#x}, which the volume does not have"
-                )
-            }
-            Self::Twice { cluster } => {
-                write!(
-                    f,
-                    "cluster {cluster:#x} is in two directories, or twice in one"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for BadVolume {}
 
 /// Whether `fatfs` can read `volume` in bounded time and without overflow.
 pub(super) fn check(volume: &[u8]) -> Result<(), BadVolume> {

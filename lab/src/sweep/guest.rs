@@ -4,30 +4,19 @@
 use super::{Milliseconds, Record, Row, SweptPart, Where};
 use crate::record::Swept;
 use crate::run::Run;
-use std::fmt;
 
 /// Why a boot is no sweep.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSweep {
     /// A measurement that cannot be one, and why.
+    #[error("the image told of a measurement {0}")]
     Nonsense(String),
     /// Ticks of which nobody knows how long they are.
+    #[error(
+        "the image did not find out how fast its clock is; --clock instructions needs no clock"
+    )]
     NoTime,
 }
-
-impl fmt::Display for NoSweep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nonsense(why) => write!(f, "the image told of a measurement {why}"),
-            Self::NoTime => write!(
-                f,
-                "the image did not find out how fast its clock is; --clock instructions needs no clock"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for NoSweep {}
 
 /// Makes the record of boots of one set-up, if they swept: rounds of the same node, part and number
 /// of threads become one row.

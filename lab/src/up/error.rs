@@ -7,13 +7,16 @@ use std::path::Path;
 use crate::file::FileError;
 
 /// Why a machine does not come up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpError {
     /// Its description makes no sense, or shows no memory.
+    #[error("{0}")]
     Machine(String),
     /// A file cannot be read, the system provides no space or no thread.
+    #[error("{0}")]
     Io(String),
     /// The engine failed its own checks.
+    #[error("{0}")]
     Check(String),
 }
 
@@ -26,15 +29,6 @@ impl UpError {
         Self::Io(format!("cannot read {}: {error}", path.display()))
     }
 }
-
-impl fmt::Display for UpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Machine(why) | Self::Io(why) | Self::Check(why)) = self;
-        f.write_str(why)
-    }
-}
-
-impl std::error::Error for UpError {}
 
 impl From<FileError> for UpError {
     fn from(error: FileError) -> Self {

@@ -18,6 +18,7 @@ mod boot_trees;
 mod boot_uefi;
 mod boot_zeroed;
 mod common;
+mod console_bounds;
 mod doctor;
 mod doctor_rules;
 mod fake_qemu;

@@ -2,7 +2,7 @@
 //! contestant and a column for each order and number of threads.
 
 use crate::output::{FAINT, GOOD, HEADING, NOTE};
-use crate::text::{self, Align, bytes, count};
+use crate::text::{self, bytes, count, head};
 use firstlight_bench::alloc::{Answers, Fragmentation, Record, Row, UnderChurn, Workload};
 use std::fmt::Write;
 use std::time::Duration;
@@ -104,9 +104,7 @@ fn block(page: &mut String, workload: Workload, rows: &[&Row]) {
         line.push(format!("{metadata:.3}"));
         lines.push(line);
     }
-    let mut aligns = vec![Align::Left];
-    aligns.resize(lines[0].len(), Align::Right);
-    print(page, &aligns, &lines);
+    print(page, &lines);
     extras(page, workload, rows);
 }
 
@@ -136,9 +134,9 @@ fn times(ratio: f64) -> String {
 }
 
 /// Under a heading line; the best of a column and our own line stand out.
-fn print(page: &mut String, aligns: &[Align], lines: &[Vec<String>]) {
+fn print(page: &mut String, lines: &[Vec<String>]) {
     page.push('\n');
-    for (at, line) in text::table(aligns, lines).iter().enumerate() {
+    for (at, line) in text::table("<>", lines).iter().enumerate() {
         let _ = match at {
             0 => writeln!(page, "{HEADING}{line}{HEADING:#}"),
             _ if line.starts_with("  firstlight ") => writeln!(page, "{GOOD}{line}{GOOD:#}"),
@@ -206,14 +204,16 @@ fn fragmentation(page: &mut String, rows: &[Fragmentation]) {
             count(row.long_lived_frames),
         ]);
     }
-    let mut aligns = [Align::Right; 6];
-    aligns[0] = Align::Left;
-    print(page, &aligns, &lines);
+    print(page, &lines);
 }
 
 fn answers(page: &mut String, answers: &Answers) {
-    let head = ["answers of firstlight", "order", "first, ns", "again, ns"];
-    let mut lines = vec![head.map(String::from).to_vec()];
+    let mut lines = vec![head([
+        "answers of firstlight",
+        "order",
+        "first, ns",
+        "again, ns",
+    ])];
     let checkerboard = format!(
         "every other page of {} held",
         bytes(answers.checkerboard_bytes)
@@ -229,8 +229,7 @@ fn answers(page: &mut String, answers: &Answers) {
             ]);
         }
     }
-    let aligns = [Align::Left, Align::Right, Align::Right, Align::Right];
-    print(page, &aligns, &lines);
+    print(page, &lines);
     if let Some(fullness) = answers.fullness {
         let _ = writeln!(
             page,
@@ -275,9 +274,7 @@ fn under_churn(page: &mut String, rows: &[UnderChurn]) {
             count(row.requests),
         ]);
     }
-    let mut aligns = [Align::Right; 5];
-    aligns[0] = Align::Left;
-    print(page, &aligns, &lines);
+    print(page, &lines);
 }
 
 /// The meaning of the marks, and the cells without a figure.

@@ -6,7 +6,6 @@
 //! Times of other programs fall into all of it, so variants take turns: of
 //! processor times the smallest counts, of the loops' windows the median.
 
-use super::failed;
 use super::own_daemon::{Kind, OwnDaemon};
 use super::record::{Cost, FillCost, Neighbour};
 use crate::failure::Failure;
@@ -39,7 +38,7 @@ pub(super) fn measure(
     stop: &AtomicBool,
 ) -> Result<Option<Cost>, Failure> {
     let folder = folder.join("cost");
-    fs::create_dir(&folder).map_err(failed("a folder"))?;
+    fs::create_dir(&folder).map_err(Failure::pool_at("a folder"))?;
     let sizes = BTreeSet::from([bytes]);
     let mut daemon = OwnDaemon::start(&folder, Kind::of(page), &sizes, None)?;
     let fill = fill_cost(&mut daemon, page, bytes, runs, stop)?;
@@ -69,11 +68,11 @@ fn fill_cost(
             plain.join().map_err(|_| io::Error::other("it panicked"))
         });
         let alone = alone.and_then(|time| time);
-        let alone = alone.map_err(failed("filling without a daemon"))?;
+        let alone = alone.map_err(Failure::pool_at("filling without a daemon"))?;
         let before = worker(daemon).map_or(Ok(Duration::ZERO), |task| spent(&task))?;
         daemon.fill(bytes, 1)?;
         let task = worker(daemon).ok_or_else(|| {
-            failed("the daemon's worker")(io::Error::other("no thread has its name"))
+            Failure::pool_at("the daemon's worker")(io::Error::other("no thread has its name"))
         })?;
         let after = spent(&task)?;
         daemon.empty(bytes)?;
@@ -107,7 +106,7 @@ fn on_cpu(task: &Path) -> io::Result<Duration> {
 }
 
 fn spent(task: &Path) -> Result<Duration, Failure> {
-    on_cpu(task).map_err(failed("the daemon's worker"))
+    on_cpu(task).map_err(Failure::pool_at("the daemon's worker"))
 }
 
 /// The folder of the daemon's thread that fills; it has none before its first slab.
@@ -127,7 +126,8 @@ fn neighbours(
     runs: u32,
     stop: &AtomicBool,
 ) -> Result<Vec<Neighbour>, Failure> {
-    let allowed = sched_getaffinity(None).map_err(|error| failed("CPUs")(error.into()))?;
+    let allowed =
+        sched_getaffinity(None).map_err(|error| Failure::pool_at("CPUs")(error.into()))?;
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
     let (Some(ours), Some(theirs)) = (cpus.next(), cpus.next()) else {
         return Ok(Vec::new());
@@ -139,7 +139,7 @@ fn neighbours(
     let pin = |task, cpu| {
         let mut set = CpuSet::new();
         set.set(cpu);
-        sched_setaffinity(task, &set).map_err(|error| failed("CPUs")(error.into()))
+        sched_setaffinity(task, &set).map_err(|error| Failure::pool_at("CPUs")(error.into()))
     };
     pin(Some(task), theirs)?;
     pin(None, ours)?;
@@ -168,7 +168,7 @@ fn neighbours(
         let filled = filled.get(filled.len() / 2).copied().unwrap_or(0);
         seen.extend(Neighbour::of(name, filled, &windows));
     }
-    sched_setaffinity(None, &allowed).map_err(|error| failed("CPUs")(error.into()))?;
+    sched_setaffinity(None, &allowed).map_err(|error| Failure::pool_at("CPUs")(error.into()))?;
     Ok(seen)
 }
 

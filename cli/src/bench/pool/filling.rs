@@ -3,7 +3,7 @@
 use super::guest::Bench;
 use super::own_daemon::OwnDaemon;
 use super::record::{Run, Variant};
-use super::{floor, timed_on_pool};
+use super::starts::{floor, timed_on_pool};
 use crate::failure::Failure;
 use firstlight_pool::launch::{AllocateOptions, Need, allocate};
 

@@ -4,7 +4,6 @@
 //! a byte to QEMU's debug port, which is a socket here. So its arrival is the
 //! guest's first instruction, without a firmware's time.
 
-use super::shown;
 use crate::failure::Failure;
 use firstlight_pool::launch::Start;
 use std::ffi::{OsStr, OsString};
@@ -136,7 +135,7 @@ impl Bench {
 
     fn trouble(&self, log: &Path, error: io::Error) -> Failure {
         let said = fs::read_to_string(log).unwrap_or_default();
-        let (qemu, said) = (shown(&self.qemu), said.trim());
+        let (qemu, said) = (self.qemu.to_string_lossy(), said.trim());
         Failure::pool(format!("{qemu} did not start: {error}: {said}"))
     }
 

@@ -16,21 +16,21 @@ mod load;
 mod own_daemon;
 mod pin;
 mod record;
+mod starts;
 
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
-use firstlight_pool::launch::{
-    AllocateOptions, Backing, Need, Plan, Start, allocate, program_path,
-};
+use firstlight_pool::launch::{AllocateOptions, Need, allocate, program_path};
 use firstlight_pool::os::hugepages;
 use firstlight_pool::protocol::PageSize;
-use guest::{Bench, Timed};
+use guest::Bench;
 use own_daemon::{Kind, OwnDaemon};
 use record::{AtOnce, Record, Run, TakeRoundTrip, Variant};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use starts::{floor, fresh, fresh_start, pooled, pooled_start, set_aside};
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -98,7 +98,8 @@ pub(super) fn run(options: &Options, output: &mut Output) -> Result<(), Failure>
     // From here on an interruption must not keep anything from being given back.
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(failed("signals"))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(Failure::pool_at("signals"))?;
     }
     if options.load {
         let record = {
@@ -151,23 +152,13 @@ fn pages(page: PageSize, bytes: u64) -> Result<Option<hugepages::SetAside>, Fail
     }
 }
 
-fn set_aside(page: PageSize, bytes: u64) -> Result<hugepages::SetAside, Failure> {
-    hugepages::SetAside::new(page.bytes(), bytes / page.bytes()).map_err(|error| {
-        Failure::pool(format!(
-            "{} of {page} huge pages cannot be set aside: {error}; smaller --sizes, or --page thp, \
-             need less",
-            Need { bytes, node: None }
-        ))
-    })
-}
-
 /// Largest number of takes whose round trip is measured.
 const MOST_TAKES: u64 = 200;
 
 /// All rounds; fewer where `stop` is set meanwhile.
 fn measure(options: &Options, largest: u64, stop: &AtomicBool) -> Result<Record, Failure> {
     let page = options.page;
-    let bench = Bench::new(&options.qemu).map_err(failed("the guest"))?;
+    let bench = Bench::new(&options.qemu).map_err(Failure::pool_at("the guest"))?;
     let mut sizes: BTreeSet<u64> = options.sizes.iter().map(|size| size.bytes).collect();
     let part = largest.checked_div(options.at_once.into()).unwrap_or(0);
     let part = part / page.bytes() * page.bytes();
@@ -270,78 +261,4 @@ impl Crowd {
         }
         Ok(times)
     }
-}
-
-/// Memory of the floor.
-const FLOOR_BYTES: u64 = 64 << 20;
-
-/// The same QEMU with little memory, of the kernel and touched by nothing: what no pool
-/// can beat.
-fn floor(bench: &Bench) -> Result<Timed, Failure> {
-    let start = Start::new(bench.qemu(), bench.arguments(FLOOR_BYTES));
-    bench.time(start, Instant::now())
-}
-
-/// A guest on memory that the kernel zeroes meanwhile.
-fn fresh_start(bench: &Bench, page: PageSize, bytes: u64, mut arguments: Vec<OsString>) -> Start {
-    let pages = match page {
-        PageSize::Huge => "memory-backend-memfd,hugetlb=on,hugetlbsize=2M,",
-        PageSize::Giant => "memory-backend-memfd,hugetlb=on,hugetlbsize=1G,",
-        PageSize::Transparent => "memory-backend-memfd,",
-    };
-    arguments.extend(["-machine", "memory-backend=fresh", "-object"].map(OsString::from));
-    arguments.push(format!("{pages}id=fresh,size={bytes},share=on,prealloc=on").into());
-    Start::new(bench.qemu(), arguments)
-}
-
-/// The same, timed.
-fn fresh(bench: &Bench, page: PageSize, bytes: u64) -> Result<Run, Failure> {
-    let start = fresh_start(bench, page, bytes, bench.arguments(bytes));
-    let timed = bench.time(start, Instant::now())?;
-    Ok(Run::new(Variant::Prealloc, timed, None))
-}
-
-/// A guest on memory of the pool, which is taken here.
-fn pooled_start(
-    bench: &Bench,
-    daemon: &mut OwnDaemon,
-    arguments: Vec<OsString>,
-) -> Result<Start, Failure> {
-    let plan = Plan::new(bench.qemu(), &arguments, &[], &|_| false).map_err(Failure::pool)?;
-    let allocated = allocate(daemon.client(), plan.needs(), AllocateOptions::default());
-    let allocated = allocated.map_err(Failure::pool)?;
-    let files: Vec<Backing> = allocated.iter().map(Start::backing).collect();
-    let start = Start::new(bench.qemu(), plan.with_memory(&files));
-    let each = allocated.into_iter();
-    Ok(each.fold(start, |start, one| {
-        start.with(one.memory).with(one.lease_pipe)
-    }))
-}
-
-/// The same, timed; taking the memory is part of the time.
-fn pooled(bench: &Bench, daemon: &mut OwnDaemon, bytes: u64) -> Result<Run, Failure> {
-    let (timed, take) = timed_on_pool(bench, daemon, bytes)?;
-    Ok(Run::new(Variant::Pool, timed, Some(take)))
-}
-
-fn timed_on_pool(
-    bench: &Bench,
-    daemon: &mut OwnDaemon,
-    bytes: u64,
-) -> Result<(Timed, Duration), Failure> {
-    let arguments = bench.arguments(bytes);
-    let begin = Instant::now();
-    let start = pooled_start(bench, daemon, arguments)?;
-    let take = begin.elapsed();
-    Ok((bench.time(start, begin)?, take))
-}
-
-/// What could not be prepared.
-fn failed(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
-    move |error| Failure::pool(format!("{what}: {error}"))
-}
-
-/// The name of a program for people.
-fn shown(program: &OsStr) -> String {
-    program.to_string_lossy().into_owned()
 }

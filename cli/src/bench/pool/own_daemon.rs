@@ -1,6 +1,5 @@
 //! A daemon of our own: empty until it is asked for one slab, empty again after.
 
-use super::failed;
 use crate::failure::Failure;
 use firstlight_pool::client::Client;
 use firstlight_pool::protocol::{PageSize, PoolRow, Resize};
@@ -95,12 +94,13 @@ impl OwnDaemon {
         let socket = setup.folder.join("pool.sock");
         let config = setup.folder.join("pool.toml");
         let log = setup.folder.join("daemon.log");
-        fs::write(&config, config_text(setup)).map_err(failed("the daemon's configuration"))?;
-        let errors = File::create(&log).map_err(failed("the daemon's log"))?;
+        fs::write(&config, config_text(setup))
+            .map_err(Failure::pool_at("the daemon's configuration"))?;
+        let errors = File::create(&log).map_err(Failure::pool_at("the daemon's log"))?;
         let mut command = match setup.program {
             Some(program) => Command::new(program),
             None => {
-                let this = std::env::current_exe().map_err(failed("this program"))?;
+                let this = std::env::current_exe().map_err(Failure::pool_at("this program"))?;
                 let mut command = Command::new(this);
                 command.arg("pool");
                 command
@@ -113,7 +113,7 @@ impl OwnDaemon {
             .stdout(Stdio::null())
             .stderr(errors)
             .spawn()
-            .map_err(failed("the daemon"))?;
+            .map_err(Failure::pool_at("the daemon"))?;
         let begin = Instant::now();
         let client = loop {
             match Client::connect(&socket) {

@@ -7,13 +7,12 @@
 //! greeting: the same walk over the same pages without a device. Both variants start on a
 //! slab of the pool; of one all pages are given back to the kernel beforehand.
 
-use super::failed;
 use super::guest::Bench;
 use super::own_daemon::{Kind, OwnDaemon};
-use super::{floor, set_aside};
+use super::starts::{FLOOR_BYTES, floor, set_aside};
 use crate::failure::Failure;
 use crate::output::{GOOD, HEADING};
-use crate::text::{self, Align, bytes};
+use crate::text::{self, bytes};
 use firstlight_pool::launch::{AllocateOptions, Need, Plan, Start, allocate};
 use firstlight_pool::os::mapping::Mapping;
 use firstlight_pool::os::memory_file;
@@ -125,11 +124,11 @@ pub(super) fn measure(
         schema: "firstlight.bench-pool-pin/1",
         clock: "wall",
         size_bytes,
-        floor_bytes: super::FLOOR_BYTES,
+        floor_bytes: FLOOR_BYTES,
         rows: Vec::new(),
         notes: Vec::new(),
     };
-    let bench = Bench::new(qemu).map_err(failed("the guest"))?;
+    let bench = Bench::new(qemu).map_err(Failure::pool_at("the guest"))?;
     // The first start of all reads QEMU from the disk.
     floor(&bench)?;
     for (page, kind) in [
@@ -165,7 +164,7 @@ impl Record {
         stop: &AtomicBool,
     ) -> Result<(), Failure> {
         let folder = bench.folder().join(page);
-        std::fs::create_dir(&folder).map_err(failed("a folder"))?;
+        std::fs::create_dir(&folder).map_err(Failure::pool_at("a folder"))?;
         let bytes = self.size_bytes;
         let mut daemon = OwnDaemon::start(&folder, kind, &BTreeSet::from([bytes]), Some("0"))?;
         let [mut floors, mut without, mut with] = [const { Vec::new() }; 3];
@@ -209,8 +208,7 @@ impl Record {
             line.extend([seconds(&row.mean_s), seconds(&row.deviation_s)]);
             cells.push(line);
         }
-        let columns = [vec![Align::Left; 2], vec![Align::Right; rounds + 2]].concat();
-        for line in text::table(&columns, &cells) {
+        for line in text::table("<<>", &cells) {
             let _ = writeln!(page, "{line}");
         }
         for pair in self.rows.chunks_exact(3) {
@@ -249,7 +247,8 @@ fn start_and_pin(
     let allocated = allocated.map_err(Failure::pool)?;
     if !zeroed {
         for file in &allocated {
-            memory_file::punch(&file.memory, 0, bytes).map_err(failed("an empty file"))?;
+            memory_file::punch(&file.memory, 0, bytes)
+                .map_err(Failure::pool_at("an empty file"))?;
         }
         begin = Instant::now();
     }
@@ -259,7 +258,7 @@ fn start_and_pin(
     let start = Start::new(bench.qemu(), plan.with_memory(&files));
     let ours: io::Result<Vec<OwnedFd>> =
         allocated.iter().map(|one| one.memory.try_clone()).collect();
-    let ours = ours.map_err(failed("the guest's memory"))?;
+    let ours = ours.map_err(Failure::pool_at("the guest's memory"))?;
     let each = allocated.into_iter();
     let start = each.fold(start, |start, one| {
         start.with(one.memory).with(one.lease_pipe)

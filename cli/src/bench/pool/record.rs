@@ -2,7 +2,7 @@
 
 use super::guest::Timed;
 use crate::output::{GOOD, HEADING};
-use crate::text::{self, Align, bytes};
+use crate::text::{self, bytes};
 use firstlight_figures::spread;
 use firstlight_pool::protocol::PageSize;
 use serde::Serialize;
@@ -331,7 +331,7 @@ impl Record {
                     .map_or_else(String::new, |take| format!("{:.3}", take.median)),
             ]);
         }
-        for line in text::table(&[Align::Right; 9], &cells) {
+        for line in text::table(">", &cells) {
             let _ = writeln!(page, "{line}");
         }
     }

@@ -1,7 +1,7 @@
 //! The record as tables.
 
 use crate::output::{FAINT, HEADING};
-use crate::text::{self, Align, bytes};
+use crate::text::{self, bytes, head};
 use firstlight_bench::zero::{Record, Row, Stores};
 use std::fmt::Write;
 
@@ -42,8 +42,12 @@ pub(super) fn page(record: &Record) -> String {
 }
 
 fn stores(page: &mut String, rows: &[Row]) {
-    let head = ["stores", "GB/s", "of the fastest", "past the caches"];
-    let mut lines = vec![head.map(String::from).to_vec()];
+    let mut lines = vec![head([
+        "stores",
+        "GB/s",
+        "of the fastest",
+        "past the caches",
+    ])];
     for row in rows {
         if let Row::Stores {
             name,
@@ -142,8 +146,12 @@ fn allocate(page: &mut String, pairs: &[Pair]) {
 }
 
 fn neighbour(page: &mut String, rows: &[Row]) {
-    let head = ["neighbour", "worker", "past the caches", "through them"];
-    let mut lines = vec![head.map(String::from).to_vec()];
+    let mut lines = vec![head([
+        "neighbour",
+        "worker",
+        "past the caches",
+        "through them",
+    ])];
     let mut keys: Vec<(u64, bool)> = Vec::new();
     for row in rows {
         if let Row::Neighbour {
@@ -190,9 +198,7 @@ fn neighbour(page: &mut String, rows: &[Row]) {
 /// Under a heading line.
 fn print(page: &mut String, lines: &[Vec<String>]) {
     page.push('\n');
-    let mut aligns = vec![Align::Left];
-    aligns.resize(lines[0].len(), Align::Right);
-    for (at, line) in text::table(&aligns, lines).iter().enumerate() {
+    for (at, line) in text::table("<>", lines).iter().enumerate() {
         let _ = match at {
             0 => writeln!(page, "{HEADING}{line}{HEADING:#}"),
             _ => writeln!(page, "{line}"),

@@ -10,7 +10,6 @@
 //! Times are milliseconds since the guest serves hotplug. DIMMs are named by the order they are
 //! added in: `dimm1`, `dimm2` and so on.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -56,7 +55,8 @@ pub enum Action {
 }
 
 /// A script that can't be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{why}", line_of(*.line))]
 pub struct ScriptError {
     /// The line, from 1; 0 where it is none.
     pub line: usize,
@@ -65,59 +65,44 @@ pub struct ScriptError {
 }
 
 /// What is wrong with a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misstep {
     /// It does not begin with `at MS`.
+    #[error("{0:?}: expected \"at MS\" first, milliseconds up to {MOST_MS}")]
     NoTime(String),
     /// Not `add` or `remove`.
+    #[error("{0:?}: expected \"add SIZE [node N]\" or \"remove ID\" after the time")]
     NoAction(String),
     /// No size, or none that a DIMM can have.
+    #[error("{0:?}: expected a size from 4K on, such as 1G")]
     BadSize(String),
     /// Not `node N`.
+    #[error("{0:?}: expected \"node N\", a number")]
     BadNode(String),
     /// No DIMM of this name was added before.
+    #[error("{0:?}: expected a DIMM that was added before, dimm1 for the first")]
     NoDimm(String),
     /// More than a line has.
+    #[error("{0:?}: expected the end of the line")]
     Surplus(String),
     /// It is before the line above.
+    #[error("its time is before that of the line above")]
     Backwards,
     /// There are too many.
+    #[error("expected at most {MOST_STEPS} lines")]
     TooMany,
     /// Nothing happens.
+    #[error("the script has no line that does something")]
     Empty,
 }
 
-impl fmt::Display for ScriptError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line > 0 {
-            write!(f, "line {}: ", self.line)?;
-        }
-        match &self.why {
-            Misstep::NoTime(seen) => write!(
-                f,
-                "{seen:?}: expected \"at MS\" first, milliseconds up to {MOST_MS}"
-            ),
-            Misstep::NoAction(seen) => write!(
-                f,
-                "{seen:?}: expected \"add SIZE [node N]\" or \"remove ID\" after the time"
-            ),
-            Misstep::BadSize(seen) => {
-                write!(f, "{seen:?}: expected a size from 4K on, such as 1G")
-            }
-            Misstep::BadNode(seen) => write!(f, "{seen:?}: expected \"node N\", a number"),
-            Misstep::NoDimm(seen) => write!(
-                f,
-                "{seen:?}: expected a DIMM that was added before, dimm1 for the first"
-            ),
-            Misstep::Surplus(seen) => write!(f, "{seen:?}: expected the end of the line"),
-            Misstep::Backwards => f.write_str("its time is before that of the line above"),
-            Misstep::TooMany => write!(f, "expected at most {MOST_STEPS} lines"),
-            Misstep::Empty => f.write_str("the script has no line that does something"),
-        }
+/// Where there is a line, its number in front of what is wrong with it.
+fn line_of(line: usize) -> String {
+    match line {
+        0 => String::new(),
+        line => format!("line {line}: "),
     }
 }
-
-impl std::error::Error for ScriptError {}
 
 impl Script {
     /// Its lines.

@@ -1,7 +1,5 @@
 //! What loads the daemon, or the machine, beside a member.
 
-use super::super::failed;
-use super::OTHER_MEMBER;
 use crate::failure::Failure;
 use firstlight_pool::protocol::{MOST_REPLY_BYTES, Request, StatusQuery, packet};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -13,6 +11,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+
+/// The member beside the one whose takes are timed.
+pub(super) const OTHER_MEMBER: u32 = 65_002;
 
 /// A user that no rule names.
 const STRANGER: u32 = 65_011;
@@ -63,7 +64,8 @@ impl Flood {
             let done = act();
             stop.store(true, Ordering::Relaxed);
             let ran = flood.join().map_err(|_| io::Error::other("it panicked"));
-            ran.and_then(|ran| ran).map_err(failed("a flood"))?;
+            ran.and_then(|ran| ran)
+                .map_err(Failure::pool_at("a flood"))?;
             Ok(done)
         })
     }

@@ -9,14 +9,13 @@
 mod floods;
 mod record;
 
-use super::failed;
 use super::own_daemon::{Kind, OwnDaemon, Setup};
 use crate::failure::Failure;
 use firstlight_pool::client::{Allocated, Client};
 use firstlight_pool::protocol::{PageSize, Take};
-use floods::{Flood, as_user};
+use floods::{Flood, OTHER_MEMBER, as_user};
 pub(super) use record::Record;
-use record::{Connection, Round, Waits};
+use record::{Connection, REQUESTS, Round, TAKES, Waits};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -24,16 +23,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Takes of each kind and round: as many slabs are kept.
-const TAKES: u32 = 200;
-/// Requests for a status of each round.
-const REQUESTS: u32 = 5000;
 /// Between two takes of the member: it stays within its share of the daemon's time.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The member whose takes are timed, and the one beside it.
+/// The member whose takes are timed.
 const MEMBER: u32 = 65_001;
-const OTHER_MEMBER: u32 = 65_002;
 
 /// What the slabs of a round need.
 pub(super) fn bytes(page: PageSize) -> u64 {
@@ -76,9 +70,9 @@ fn round_of(page: PageSize, program: Option<&Path>, stop: &AtomicBool) -> Result
     // In memory, as below /run: a disk would be what is measured.
     let shared = Some(Path::new("/dev/shm")).filter(|folder| folder.is_dir());
     let folder = shared.map_or_else(tempfile::tempdir, tempfile::tempdir_in);
-    let folder = folder.map_err(failed("a folder"))?;
+    let folder = folder.map_err(Failure::pool_at("a folder"))?;
     let open = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(folder.path(), open).map_err(failed("a folder"))?;
+    std::fs::set_permissions(folder.path(), open).map_err(Failure::pool_at("a folder"))?;
     let bytes = page.bytes();
     let quotas: String = [MEMBER, OTHER_MEMBER]
         .map(|uid| format!("[[quota]]\nuid = {uid}\nbytes = {}\n", self::bytes(page)))
@@ -127,7 +121,7 @@ fn member(socket: &Path, bytes: u64, connection: Connection) -> Result<Waits, Fa
             }
         }
     };
-    as_user(MEMBER, act).map_err(failed("the member"))?
+    as_user(MEMBER, act).map_err(Failure::pool_at("the member"))?
 }
 
 /// Each of some takes; what they took lasts until all are done.

@@ -1,15 +1,19 @@
 //! What came of it: schema `firstlight.bench-pool-load/1`, and a table for people.
 
 use super::floods::Flood;
-use super::{REQUESTS, TAKES};
 use crate::output::HEADING;
-use crate::text::{self, Align};
+use crate::text::{self, head};
 use firstlight_figures::spread;
 use firstlight_pool::protocol::PageSize;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Takes of each kind and round: as many slabs are kept.
+pub(super) const TAKES: u32 = 200;
+/// Requests for a status of each round.
+pub(super) const REQUESTS: u32 = 5000;
 
 /// The connection of a take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -128,7 +132,7 @@ struct Daemon {
 
 /// The document.
 #[derive(Debug, Serialize)]
-pub(in super::super) struct Record {
+pub(crate) struct Record {
     schema: &'static str,
     clock: &'static str,
     page: PageSize,
@@ -192,7 +196,7 @@ impl Record {
     }
 
     /// For people.
-    pub(in super::super) fn table(&self) -> String {
+    pub(crate) fn table(&self) -> String {
         let mut page = format!(
             "{HEADING}firstlight bench pool --load: {} pages, median (min-max) of rounds of {} takes{HEADING:#}\n",
             self.page, self.takes
@@ -217,8 +221,13 @@ impl Daemon {
             shown(self.take_p50_us),
             shown(self.take_p99_us),
         );
-        let head = ["connection", "beside", "p50 us", "p99 us", "of alone"];
-        let mut cells = vec![head.map(String::from).to_vec()];
+        let mut cells = vec![head([
+            "connection",
+            "beside",
+            "p50 us",
+            "p99 us",
+            "of alone",
+        ])];
         cells.extend(self.members.iter().map(|member| {
             vec![
                 member.connection.shown().into(),
@@ -228,14 +237,7 @@ impl Daemon {
                 format!("{:.2} x", member.p99_times_alone),
             ]
         }));
-        let columns = [
-            Align::Left,
-            Align::Left,
-            Align::Right,
-            Align::Right,
-            Align::Right,
-        ];
-        for line in text::table(&columns, &cells) {
+        for line in text::table("<<>>>", &cells) {
             let _ = writeln!(page, "{line}");
         }
     }
