@@ -1,5 +1,5 @@
 //! All commands say the same total of the boots in a folder: `report` in each of its forms that has
-//! one, `history`, `compare`, and `gate`.
+//! one, `history`, `compare`, `gate`, and `doctor` of two records.
 
 use crate::common;
 
@@ -93,6 +93,7 @@ fn of_a_boot_that_is_timed_from_power_on_or_by_its_own_clock() {
             "time_base": {"from": from, "unclocked": []},
             "source": {"kind": "linux", "kernel": {"kind": "linux", "release": "6.12.0"}},
             "machine": {"asked": {"board": "q35", "memory_bytes": 1_u64 << 30, "nodes": 1, "cpus": 1}},
+            "log": ["[    0.400000] Linux version 6.12.0", "[    1.200000] Run /init as init process"],
             "milestones": {"entry_ns": 400 * MS, "all_allocatable_ns": 900 * MS},
             "phases": [
                 {"name": "memmap early", "start_ns": start_ns, "end_ns": 800 * MS},
@@ -103,6 +104,10 @@ fn of_a_boot_that_is_timed_from_power_on_or_by_its_own_clock() {
         fs::write(&file, record.to_string()).unwrap();
         let totals = totals(folder.path(), &file);
         are_one(&totals);
+        let file = file.to_str().unwrap();
+        let doctor = document(&["doctor", file, file, "--json"]);
+        let total = doctor["beside"]["total_ns"][0].as_f64().unwrap() / 1e6;
+        are_one(&[totals[0], ("doctor", total)]);
         let expected = 1_234.567_89 - start_ns as f64 / 1e6;
         assert!((totals[0].1 - expected).abs() < 1e-6, "{totals:?}");
     }

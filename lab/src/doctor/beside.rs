@@ -3,7 +3,8 @@
 //!
 //! Logs begin and end where it pleases their clocks and whoever took them. The whole boot is the time
 //! from the first line that both have to the latest end of a boot ([`End`]) that both show; where neither shows
-//! any, to the last line that both have.
+//! any, to the last line that both have. Of two records whose times begin at the same moment it is what every
+//! other command says of them.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,7 @@ use serde::Serialize;
 use super::Diagnosis;
 use crate::compare::{Kind, Unlike, compare};
 use crate::log::{End, Line, alike, clock_start, disorder};
+use crate::record::From;
 use crate::run::Run;
 
 /// A smaller part of the whole boot may be noise where there is one boot of each.
@@ -113,6 +115,7 @@ pub fn beside(a: (&Diagnosis, &Run), b: (&Diagnosis, &Run)) -> Result<Beside, Un
         }
     }
     slower.sort_by_key(|loss| (std::cmp::Reverse(loss.ns()), loss.name.clone()));
+    let whole = whole.map(|whole| whole.or_recorded([a.1, b.1]));
     let total_ns = whole.as_ref().map_or([None; 2], |whole| whole.ns.map(Some));
     let mut notes = Vec::new();
     for diagnosis in [a.0, b.0].iter().filter(|diagnosis| diagnosis.boots > 1) {
@@ -220,6 +223,28 @@ impl Whole {
             end.map(|end| sides.map(|(_, lines)| end.at(lines).and_then(|at| lines.get(at)))),
         )
         .ok_or_else(|| "no two different lines with a time are in both logs".into())
+    }
+
+    /// The whole of two records instead, where they count from the same moment.
+    fn or_recorded(self, runs: [&Run; 2]) -> Self {
+        let [base, other] = runs.map(Run::time_base);
+        let alike = base.from == other.from && base.begins_at == other.begins_at;
+        let [Some(one), Some(other)] = runs.map(Run::total_ns) else {
+            return self;
+        };
+        if !alike || runs.iter().any(|run| run.is_log()) {
+            return self;
+        }
+        Self {
+            from: match base.from {
+                From::PowerOn => "power-on".into(),
+                From::HostClock => "the kernel's entry".into(),
+                From::Clock => base.begins_at.unwrap_or(self.from),
+            },
+            to: "the end of the last phase".into(),
+            ns: [one, other],
+            ..self
+        }
     }
 
     /// From the first line that both have to the `ends`, else to the last one that both have.

@@ -121,9 +121,8 @@ impl Setup {
         let mut parts = vec![self.system.clone()];
         parts.extend(Some(self.kernel.clone()).filter(|kernel| !kernel.is_empty()));
         parts.extend(self.machine.beside_memory());
-        if !self.words.is_empty() {
-            parts.push(self.words.chars().take(60).collect());
-        }
+        // All of them: set-ups may differ in the last word.
+        parts.extend(Some(self.words.clone()).filter(|words| !words.is_empty()));
         parts.join(", ")
     }
 
