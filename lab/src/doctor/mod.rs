@@ -28,6 +28,7 @@ use crate::boot_log;
 use crate::file::FileError;
 use crate::log::{self, Boot, Named};
 use crate::record::{Gap, Phase};
+use crate::run::{Run, is_record};
 use case::Case;
 use rule::{Cost, Hit, Rule};
 
@@ -161,6 +162,11 @@ impl Report {
     /// Adds what `text` of `file` says, or why it says nothing.
     pub fn add(&mut self, file: &str, text: Result<Vec<u8>, FileError>) {
         let text = match text {
+            // Of a record its log counts.
+            Ok(text) if is_record(&text) => match Run::read(&text) {
+                Ok(run) => run.log.join("\n").into_bytes(),
+                Err(error) => return self.cannot_read(file, format!("{file}: {error}")),
+            },
             Ok(text) => text,
             Err(error) => return self.cannot_read(file, error.to_string()),
         };

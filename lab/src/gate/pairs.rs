@@ -247,7 +247,7 @@ fn names(a: &Setup, b: &Setup) -> String {
             let or = |text: &str| if text.is_empty() { none } else { text }.to_owned();
             parts.push(format!("{} -> {}", or(a), or(b)));
         } else if !a.is_empty() {
-            parts.push(a.chars().take(60).collect());
+            parts.push(a.to_owned());
         }
     };
     add(&a.system, &b.system, "unknown");

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use common::{golden, testdata};
 use firstlight_lab::boot_log;
-use firstlight_lab::doctor::{Diagnosis, diagnose};
+use firstlight_lab::doctor::{Diagnosis, Report, diagnose};
 
 fn logs(folder: &str, ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(testdata().join(folder)).unwrap();
@@ -197,4 +197,20 @@ fn cut_and_damaged_logs_are_read_to_their_end() {
     let numbers =
         "[1.0] node 4294967295 initialised, 18446744073709551615 pages in 18446744073709551615ms\n";
     diagnose("numbers", numbers.repeat(3).as_bytes());
+}
+
+#[test]
+fn of_a_record_the_log_counts_and_one_that_is_damaged_is_named() {
+    let log = "[    0.000000] Linux version 6.1\n[    0.026875] Normal zone: 89391104 pages, LIFO batch:63\n\
+        [    2.028450] ACPI: PM-Timer IO Port: 0x448\n";
+    let record = serde_json::to_string(&boot_log::records("a.log", log.as_bytes())[0]).unwrap();
+    let damaged = record.replacen("\"end_ns\":", "\"end_ns\":NaN,\"x\":", 1);
+    assert_ne!(record, damaged);
+    let mut report = Report::default();
+    report.add("a.json", Ok(record.into_bytes()));
+    report.add("nan.json", Ok(damaged.into_bytes()));
+    let finding = &report.logs[0].findings[0];
+    assert_eq!((finding.id, finding.line), ("memmap-eager", 3));
+    assert_eq!(report.unread[0].file, "nan.json");
+    assert!(report.unread[0].why.contains("no JSON"), "{report:?}");
 }
